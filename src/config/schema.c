@@ -259,9 +259,10 @@ const struct key config_keys[] = {
     {KEY(BOOL, train.reproducible), "true",
      .help =
          "true: a run repeated on the same layout gives the same bits, and so does a resumed one; "
-         "false: on GPUs attention's backward adds up in the order in which blocks end, which is "
-         "faster and takes no memory that grows with the square of the sequence; on CPUs nothing "
-         "changes"},
+         "false: on GPUs attention's backward adds up in the order in which blocks end, which "
+         "takes "
+         "no memory that grows with the square of the sequence and should be faster (not measured "
+         "yet); on CPUs nothing changes"},
     {KEY(TEXT, train.freeze), "", .list = 1,
      .help = "tensors that are not trained: a list of names, in which * stands for any text, such "
              "as \"embed,layers.0.*\"; they have no gradient, no optimizer state and no fp32 "

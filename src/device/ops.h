@@ -14,7 +14,8 @@
  *    says (NULL when 0).  No op allocates memory that grows with its shapes.
  *  - Results are bitwise reproducible: the same inputs give the same bits, for any
  *    number of threads.  Sums run over a fixed partition, never over "what each
- *    thread got"; matrix products are as reproducible as their library.
+ *    thread got"; matrix products are as reproducible as their library.  The one exception is
+ *    attention_backward on a GPU where struct attention's any_order is 1.
  *  - Nothing fails but gemm (its library may); shapes are checked by the graph.  A device that
  *    only enqueues reports failures later, by device_check() and device_sync().
  *  - Ops run on the device's COMPUTE stream, on memory of device_alloc().

@@ -175,7 +175,7 @@ done:
     return median;
 }
 
-/* Seconds of one product in each way, on a GPU of the first; -1 on failure. */
+/* Seconds of one product, on a GPU took[HOT] alone.  Returns 0, or -1 on failure. */
 static int seconds(struct bench *s, struct gemm g, double took[WAYS])
 {
     int status = 0;

@@ -14,6 +14,7 @@ second of every step after the warm-up.
 import argparse
 import contextlib
 import json
+import os
 import pathlib
 import statistics
 import time
@@ -142,6 +143,7 @@ def read_npy(path):
 
 def measure(c):
     torch.use_deterministic_algorithms(c.reproducible)
+    torch.utils.deterministic.fill_uninitialized_memory = False
     model = make_model(c)
     optimizer = (Masters if c.precision == "masters" else Plain)(model, not c.compile_step)
     step = torch.compile(optimizer.step) if c.compile_step else optimizer.step
@@ -185,6 +187,7 @@ def main():
     parser.add_argument("--tie", action="store_true", help="one matrix for embedding and head")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     c = parser.parse_args()
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic products ask for it
     seconds, loss, attention = measure(c)
     print(json.dumps({
         "torch": torch.__version__, "precision": c.precision, "compiled": c.compile,

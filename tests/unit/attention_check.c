@@ -266,7 +266,7 @@ const struct attention shapes[SHAPES] = {
      .head_dim = 16,
      .forms = ATTENTION_DROPOUT | ATTENTION_SEPARATE,
      .kv_seq = 97},
-    /* queries in chunks, in backward of the CPU: as many keys, few, a window, documents, a part */
+    /* queries in chunks, in backward of the CPU: all see few keys, a window, documents, a part */
     {.batch = 1,
      .seq = 530,
      .heads = 2,

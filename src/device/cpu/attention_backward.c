@@ -17,7 +17,7 @@
 #include "device/cpu/attention.h"
 
 enum {
-    ENOUGH_TASKS = 8, /* without chunks: more of them is a head's own work for each thread */
+    ENOUGH_HEADS = 8, /* key/value heads of all sequences: with so many a task is a whole head */
     MOST_CHUNKS = 4,
     LEAST_BLOCKS = 4,         /* of queries in a chunk */
     MOST_SUM_ELEMS = 1 << 25, /* of dK and dV of all chunks */
@@ -33,9 +33,10 @@ static int64_t kv_elems(const struct attention *a)
 static int64_t chunks_of(const struct attention *a)
 {
     int64_t heads = a->batch * a->kv_heads, fit = ceil_div(a->seq, BLOCK) / LEAST_BLOCKS;
-    int64_t memory = MOST_SUM_ELEMS / (2 * kv_elems(a) * heads);
-    fit = min_i64(min_i64(fit, memory), MOST_CHUNKS);
-    return heads >= ENOUGH_TASKS || fit < 2 ? 1 : fit;
+    int64_t chunks = heads >= ENOUGH_HEADS ? 1 : min_i64(fit, MOST_CHUNKS);
+    while (chunks > 1 && chunks * 2 * kv_elems(a) * heads > MOST_SUM_ELEMS)
+        chunks--;
+    return chunks > 1 ? chunks : 1;
 }
 
 /* One thread's scratch. */
@@ -373,8 +374,9 @@ static void write_keys(const struct backward *w, const struct task *t, void *dqk
     (dkeys, v.first, v.stride, &w->s, w->dv + at, w->s.dim_cols, 1.0f, n);
 }
 
-/* Add dK and dV of block j of the chunks that see it, in their order, into those of the first of
- * them, and write them.  w is of that head's chunk 0. */
+/* Add dK and dV of key block j of the chunks whose queries see it, in the order of chunks, and
+ * write the sums.  The first such chunk's memory holds the sums; w->dk is that of the head's chunk
+ * 0. */
 static void sum_chunks(struct backward *w, int64_t head, int64_t j, void *dqkv)
 {
     int64_t elems = kv_elems(w->a), each = BLOCK * w->s.dim_cols, chunks = chunks_of(w->a);

@@ -34,9 +34,10 @@ struct sdpa_part sdpa_part_of(const struct attention *a, enum device_pass pass);
 struct sdpa_part sdpa_part_within(const struct attention *a, enum device_pass pass, size_t bytes);
 size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part);
 
-/* Bytes of the sums of do * o, which come first in backward's scratch, and behind them, with
- * a->any_order, of dq in fp32; 0 without. */
+/* Bytes of the sums of do * o, which come first in backward's scratch. */
 size_t sdpa_rows_bytes(const struct attention *a, struct sdpa_part part);
+
+/* Bytes of dq in fp32, which comes behind them where a->any_order is 1; 0 where it is 0. */
 size_t sdpa_dq_bytes(const struct attention *a, struct sdpa_part part);
 
 /* Up to the alignment of what lies in scratch. */
