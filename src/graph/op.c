@@ -22,3 +22,23 @@ double op_flops(const struct graph *graph, const struct graph_node *node)
     return node->op->flops ? node->op->flops(graph, node)
                            : node->op->flops_each * (double)graph_elems(graph, node->in[0]);
 }
+
+int op_products(const struct device *device, const struct graph *graph,
+                const struct graph_node *node, struct op_product product[OP_PRODUCTS])
+{
+    return node->op->products ? node->op->products(device, graph, node, product) : 0;
+}
+
+double op_bytes(const struct graph *graph, const struct graph_node *node)
+{
+    double bytes = 0;
+    if (node->op->bytes)
+        return node->op->bytes(graph, node);
+    if (node->op->products)
+        return 0;
+    for (int k = 0; k < NODE_INS; k++)
+        bytes += node->in[k] < 0 ? 0 : (double)graph_bytes(graph, node->in[k]);
+    for (int k = 0; k < NODE_OUTS; k++)
+        bytes += node->out[k] < 0 ? 0 : (double)graph_bytes(graph, node->out[k]);
+    return node->attrs.parts > 1 ? bytes / (double)node->attrs.parts : bytes;
+}

@@ -30,6 +30,13 @@ enum op_transfer {
     TRANSFER_SWAP     /* a part of the values to each */
 };
 
+/* A product of matrices that an op runs so many times; its operands and addend are not set. */
+struct op_product {
+    struct gemm gemm;
+    int64_t times;
+};
+enum { OP_PRODUCTS = 6 };
+
 struct op {
     const char *name;
     enum op_transfer transfer;
@@ -42,6 +49,16 @@ struct op {
      * input 0. */
     double flops_each;
     double (*flops)(const struct graph *graph, const struct graph_node *node);
+    /* The products it runs, which the device's memory may divide: fill the first of product, and
+     * return how many.  NULL: none. */
+    int (*products)(const struct device *device, const struct graph *graph,
+                    const struct graph_node *node, struct op_product product[OP_PRODUCTS]);
+    /* Bytes that it reads and writes, beside its products' operands.  NULL: those of all operands,
+     * or none where there are products. */
+    double (*bytes)(const struct graph *graph, const struct graph_node *node);
+    /* Of attention: the positions of a sequence whose keys its queries look at.  NULL: it is none.
+     */
+    int64_t (*positions)(const struct graph *graph, const struct graph_node *node);
     /* Bytes of scratch on this device (NULL: none). */
     size_t (*scratch)(struct device *device, const struct graph *graph,
                       const struct graph_node *node);
@@ -67,6 +84,9 @@ void op_shaped_as_first(struct graph *graph, struct graph_node *node);
 void op_shaped_as_second(struct graph *graph, struct graph_node *node);
 
 double op_flops(const struct graph *graph, const struct graph_node *node);
+int op_products(const struct device *device, const struct graph *graph,
+                const struct graph_node *node, struct op_product product[OP_PRODUCTS]);
+double op_bytes(const struct graph *graph, const struct graph_node *node);
 
 /* All ops, a row each: node->op == &op_linear.  One file each group. */
 extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsnorm_backward,

@@ -85,6 +85,15 @@ static double flops(const struct graph *graph, const struct graph_node *node)
     return sum;
 }
 
+static int products(const struct device *d, const struct graph *graph,
+                    const struct graph_node *node, struct op_product product[OP_PRODUCTS])
+{
+    _Static_assert((int)PARAM_PARTS <= (int)OP_PRODUCTS, "one for each part");
+    for (int p = 0; p < node->attrs.adapted.parts; p++)
+        product[p] = (struct op_product){.gemm = product_of(graph, node, p), .times = 1};
+    return node->attrs.adapted.parts;
+}
+
 static size_t scratch(struct device *d, const struct graph *graph, const struct graph_node *node)
 {
     size_t most = 0;
@@ -157,6 +166,7 @@ const struct op op_adapter = {
     .shapes = adapter_shapes,
     .gradient = adapter_gradient,
     .flops = flops,
+    .products = products,
     .scratch = scratch,
     .run = run,
     .in_place = 1u << 0,
@@ -175,6 +185,7 @@ const struct op op_adapter_input_grad = {
     .name = "adapter_input_grad",
     .shapes = input_grad_shapes,
     .flops = flops,
+    .products = products,
     .scratch = scratch,
     .run = run,
 };
@@ -183,6 +194,7 @@ const struct op op_adapter_input_grad = {
 const struct op op_adapter_weight_grad = {
     .name = "adapter_weight_grad",
     .flops = flops,
+    .products = products,
     .scratch = scratch,
     .run = run,
 };

@@ -180,6 +180,12 @@ static double attention_flops(const struct graph *graph, const struct graph_node
     return products * 2.0 * (double)(a.batch * a.heads * a.head_dim) * pairs;
 }
 
+static int64_t attention_positions(const struct graph *graph, const struct graph_node *node)
+{
+    struct attention a = attention_of(graph, node);
+    return attention_keys(&a);
+}
+
 static size_t attention_scratch(struct device *d, const struct graph *graph,
                                 const struct graph_node *node)
 {
@@ -226,6 +232,7 @@ const struct op op_attention = {
     .shapes = attention_shapes,
     .gradient = attention_gradient,
     .flops = attention_flops,
+    .positions = attention_positions,
     .scratch = attention_scratch,
     .run = attention_run,
     .offered = attention_offered,
@@ -259,6 +266,7 @@ const struct op op_attention_backward = {
     .name = "attention_backward",
     .shapes = backward_shapes,
     .flops = attention_flops,
+    .positions = attention_positions,
     .scratch = attention_scratch,
     .run = backward_run,
     .offered = attention_offered,

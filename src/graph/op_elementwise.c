@@ -27,9 +27,16 @@ static int embedding_run(const struct op_call *call, struct error *err)
     return 0;
 }
 
+/* Of the table the rows that are looked up alone. */
+static double embedding_bytes(const struct graph *graph, const struct graph_node *node)
+{
+    return 2 * (double)graph_bytes(graph, node->out[0]);
+}
+
 const struct op op_embedding = {
     .name = "embedding",
     .shapes = embedding_shapes,
+    .bytes = embedding_bytes,
     .gradient = embedding_gradient,
     .run = embedding_run,
 };

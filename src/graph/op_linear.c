@@ -80,6 +80,13 @@ static double flops(const struct graph *graph, const struct graph_node *node)
     return 2.0 * (double)g.m * (double)g.n * (double)g.k;
 }
 
+static int products(const struct device *d, const struct graph *graph,
+                    const struct graph_node *node, struct op_product product[OP_PRODUCTS])
+{
+    product[0] = (struct op_product){.gemm = gemm_of(graph, node), .times = 1};
+    return 1;
+}
+
 static size_t scratch(struct device *d, const struct graph *graph, const struct graph_node *node)
 {
     struct gemm g = gemm_of(graph, node);
@@ -101,6 +108,7 @@ const struct op op_linear = {
     .shapes = linear_shapes,
     .gradient = linear_gradient,
     .flops = flops,
+    .products = products,
     .scratch = scratch,
     .run = run,
     .by_rows = 1u << 0 | 1u << 2,
@@ -111,6 +119,7 @@ const struct op op_linear_input_grad = {
     .name = "linear_input_grad",
     .shapes = input_grad_shapes,
     .flops = flops,
+    .products = products,
     .scratch = scratch,
     .run = run,
     .by_rows = 1u << 0 | 1u << 2,
@@ -119,6 +128,7 @@ const struct op op_linear_input_grad = {
 const struct op op_linear_weight_grad = {
     .name = "linear_weight_grad",
     .flops = flops,
+    .products = products,
     .scratch = scratch,
     .run = run,
 };

@@ -183,6 +183,34 @@ static struct gemm gradient_gemm(const struct sizes *s, int64_t rows, int of)
     });
 }
 
+/* Those of whole chunks, and of a last one with fewer rows. */
+static int products(const struct device *d, const struct graph *graph,
+                    const struct graph_node *node, struct op_product product[OP_PRODUCTS])
+{
+    struct sizes s = sizes_of(d, graph, node);
+    const int64_t rows[] = {s.chunk, s.rows % s.chunk}, times[] = {s.rows / s.chunk, 1};
+    int count = 0;
+    for (int i = 0; i < 2 && s.columns; i++) {
+        const struct gemm all[] = {logits_gemm(&s, rows[i]), gradient_gemm(&s, rows[i], DH),
+                                   gradient_gemm(&s, rows[i], DW)};
+        const int runs[] = {1, is_train(node) && node->out[DH] >= 0,
+                            is_train(node) && node->out[DW] >= 0};
+        for (int k = 0; rows[i] && k < 3; k++)
+            if (runs[k])
+                product[count++] = (struct op_product){.gemm = all[k], .times = times[i]};
+    }
+    return count;
+}
+
+/* Logits are read, and in training their gradients written in their place. */
+static double logits_passes(const struct graph *graph, const struct graph_node *node)
+{
+    int64_t rows = graph->values[node->in[H]].dim[0];
+    int64_t columns = is_part(node) ? node->attrs.columns : graph->values[node->in[W]].dim[0];
+    size_t each = sizeof(float) + (is_train(node) ? dtype_bytes(graph->dtype) : 0);
+    return (double)rows * (double)columns * (double)each;
+}
+
 /* The last chunk may have fewer rows, which is another product to the library. */
 static size_t gemm_scratch(struct device *d, const struct sizes *s, int64_t rows, int train)
 {
@@ -293,6 +321,8 @@ const struct op op_head_loss = {
     .shapes = loss_shapes,
     .gradient = loss_gradient,
     .flops = loss_flops,
+    .products = products,
+    .bytes = logits_passes,
     .scratch = scratch,
     .run = run,
 };
@@ -302,6 +332,8 @@ const struct op op_head_loss_train = {
     .shapes = train_shapes,
     .optional = 1 << DH | 1 << DW,
     .flops = train_flops,
+    .products = products,
+    .bytes = logits_passes,
     .scratch = scratch,
     .run = run,
 };
@@ -341,6 +373,8 @@ const struct op op_head_part = {
     .shapes = part_shapes,
     .gradient = no_gradient,
     .flops = loss_flops,
+    .products = products,
+    .bytes = logits_passes,
     .scratch = scratch,
     .run = part_run,
 };
@@ -432,6 +466,8 @@ const struct op op_head_part_train = {
     .shapes = train_shapes,
     .optional = 1 << DH | 1 << DW,
     .flops = train_flops,
+    .products = products,
+    .bytes = logits_passes,
     .scratch = scratch,
     .run = part_train_run,
 };
