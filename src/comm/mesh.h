@@ -72,6 +72,10 @@ int mesh_members(const struct mesh_shape *shape, unsigned axes);
 int mesh_member(const struct mesh_shape *shape, struct mesh_coord coord, unsigned axes);
 int mesh_has(const struct mesh_shape *shape, unsigned axes);
 
+/* The place of a member, from 0, of the group along axes that the rank at coord is in. */
+struct mesh_coord mesh_coord_of_member(const struct mesh_shape *shape, struct mesh_coord coord,
+                                       unsigned axes, int member);
+
 struct mesh;
 
 /* Split world into the groups of shape, which is the same on all ranks, else this fails.

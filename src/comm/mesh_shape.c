@@ -114,6 +114,17 @@ int mesh_member(const struct mesh_shape *shape, struct mesh_coord coord, unsigne
     return member;
 }
 
+struct mesh_coord mesh_coord_of_member(const struct mesh_shape *shape, struct mesh_coord coord,
+                                       unsigned axes, int member)
+{
+    for (int axis = MESH_AXES - 1; axis >= 0; axis--)
+        if (axes >> axis & 1) {
+            coord.at[axis] = member % shape->degree[axis];
+            member /= shape->degree[axis];
+        }
+    return coord;
+}
+
 int mesh_has(const struct mesh_shape *shape, unsigned axes)
 {
     unsigned wide = mesh_wide_axes(shape, axes);

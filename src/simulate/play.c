@@ -1,0 +1,634 @@
+/* play.c - see play.h.
+ *
+ * What is in progress is an activity: an instruction of one rank, or a transfer of several.  It has
+ * so many seconds left at full speed, and a rate that changes when something else begins or ends
+ * beside it; so its end is known until then.
+ *
+ *   loop   the activity that ends first ends
+ *          its ranks go on: their hosts issue, their streams start what can start
+ *          rates of all that runs on these ranks are set anew
+ *
+ * A rank keeps of each stream the last instruction that has ended there.  As streams are in order,
+ * instruction i of a stream has ended where that is not before i.
+ */
+#include "simulate/play.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+enum { BESIDE = STREAMS * GROUP_MESSAGES }; /* activities of a rank at most */
+
+struct member {
+    int rank, instr;
+};
+
+struct activity {
+    int members, capacity;
+    struct member *member; /* of a transfer the ranks that came to it; else one */
+    enum play_link link;
+    int is_compute;                        /* 1: it takes the compute units of its rank */
+    double start_s, since_s, left_s, rate; /* left_s at since_s */
+    double end_s;
+    int at; /* in engine.running */
+};
+
+/* A message that waits for its other end. */
+struct posted {
+    int instr, peer;
+};
+
+struct stream_state {
+    int next;       /* to start; instrs: none */
+    int current;    /* the last that was started */
+    int group_end;  /* of messages that were posted together: the last; else -1 */
+    int open;       /* of what was started and has not ended: messages of the group, or one */
+    int done;       /* the last that has ended, with all before it; -1 */
+    double started; /* when that started */
+    struct posted posted[GROUP_MESSAGES];
+    int posts;
+};
+
+struct rank_state {
+    const struct program *program;
+    int *next_on_stream; /* per instruction: the one behind it on its stream; instrs: none */
+    int global;          /* its number in the job */
+    int issued;          /* the host has issued what is before this */
+    int host_runs;       /* 1: the host is at work on instruction `issued` */
+    struct stream_state stream[STREAMS];
+    struct activity *active[BESIDE];
+    int actives;
+    int computes;      /* activities of the compute units */
+    double idle_since; /* of the compute stream */
+    int waits_for;     /* the instruction that it was last seen to wait for; -1 */
+};
+
+struct engine {
+    const struct play_request *request;
+    struct play *play;
+    struct rank_state *rank;
+    int *of_global; /* the simulated rank of a rank of the job, or -1 */
+    int world;
+    int *arrived[MESH_SETS]; /* per set of axes, rank that is first in its group and stream: members
+                                that have come; NULL where no instruction has these axes */
+    int *first[MESH_SETS], *present[MESH_SETS]; /* per rank: the first of its group that is
+                                                   simulated, and how many are */
+    struct activity **running;
+    int count, capacity;
+    struct activity **spare; /* that have ended */
+    int spares, spare_capacity;
+    struct member *ended; /* of the activity that ends */
+    int ended_capacity;
+    double now;
+};
+
+const char *play_kind_name(enum play_kind kind)
+{
+    static const char *const names[] = {
+        [PLAY_FORWARD] = "forward",
+        [PLAY_BACKWARD] = "backward",
+        [PLAY_UPDATE] = "update",
+        [PLAY_GATHER] = "gather",
+        [PLAY_REDUCE] = "reduce",
+        [PLAY_ALL_REDUCE] = "all-reduce",
+        [PLAY_ALL_TO_ALL] = "all-to-all",
+        [PLAY_MESSAGE] = "message",
+        [PLAY_COPY] = "copy",
+        [PLAY_RANKS] = "other ranks",
+    };
+    return names[kind];
+}
+
+static const struct instr *instr_of(const struct engine *e, int rank, int i)
+{
+    return &e->rank[rank].program->instr[i];
+}
+
+static enum play_kind kind_of(const struct instr *instr)
+{
+    static const enum play_kind kinds[INSTR_KINDS] = {
+        [INSTR_GATHER] = PLAY_GATHER,        [INSTR_REDUCE] = PLAY_REDUCE,
+        [INSTR_ALLREDUCE] = PLAY_ALL_REDUCE, [INSTR_ALLTOALL] = PLAY_ALL_TO_ALL,
+        [INSTR_SEND] = PLAY_MESSAGE,         [INSTR_RECV] = PLAY_MESSAGE,
+        [INSTR_FETCH] = PLAY_COPY,           [INSTR_SPILL] = PLAY_COPY,
+    };
+    if (instr->kind == INSTR_RUN)
+        return instr->phase == PHASE_FORWARD ? PLAY_FORWARD : PLAY_BACKWARD;
+    return kinds[instr->kind] ? kinds[instr->kind] : PLAY_UPDATE;
+}
+
+/* Does the host do what is on a stream itself? */
+static int is_hosts(const struct engine *e, enum program_stream stream)
+{
+    return stream == STREAM_HOST || (e->request->host_is_compute && stream == STREAM_COMPUTE);
+}
+
+static int takes_compute(const struct engine *e, enum program_stream stream)
+{
+    return stream == STREAM_COMPUTE || (e->request->host_is_compute && stream == STREAM_HOST);
+}
+
+/* ---- activities and their rates ---- */
+
+static struct activity *activity_begin(struct engine *e, double seconds, enum play_link link,
+                                       int is_compute)
+{
+    struct activity *a = e->spares ? e->spare[--e->spares] : array_make(1, sizeof *a);
+    a->members = 0;
+    a->link = link;
+    a->is_compute = is_compute;
+    a->start_s = a->since_s = e->now;
+    a->left_s = seconds;
+    a->rate = 1;
+    a->end_s = e->now + seconds;
+    e->running = array_grow(e->running, e->count, &e->capacity, sizeof(struct activity *));
+    a->at = e->count;
+    e->running[e->count++] = a;
+    return a;
+}
+
+static void activity_join(struct engine *e, struct activity *a, int rank, int instr)
+{
+    struct rank_state *r = &e->rank[rank];
+    a->member = array_grow(a->member, a->members, &a->capacity, sizeof *a->member);
+    a->member[a->members++] = (struct member){.rank = rank, .instr = instr};
+    r->active[r->actives++] = a;
+    r->computes += a->is_compute;
+}
+
+static int transfers_on(const struct rank_state *r, enum play_link link)
+{
+    int count = 0;
+    for (int i = 0; i < r->actives; i++)
+        count +=
+            r->active[i]->link != LINK_NONE && (link == LINK_NONE || r->active[i]->link == link);
+    return count;
+}
+
+static double rate_of(const struct engine *e, const struct activity *a)
+{
+    double rate = 1;
+    for (int m = 0; m < a->members; m++) {
+        const struct rank_state *r = &e->rank[a->member[m].rank];
+        double here = 1;
+        if (a->is_compute && transfers_on(r, LINK_NONE))
+            here = e->request->beside_compute;
+        else if (a->link != LINK_NONE)
+            here = (r->computes ? e->request->beside_transfer : 1) / transfers_on(r, a->link);
+        rate = here < rate ? here : rate;
+    }
+    return rate;
+}
+
+/* Something began or ended on a rank. */
+static void set_rates(struct engine *e, int rank)
+{
+    struct rank_state *r = &e->rank[rank];
+    for (int i = 0; i < r->actives; i++) {
+        struct activity *a = r->active[i];
+        double rate = rate_of(e, a);
+        if (rate == a->rate)
+            continue;
+        a->left_s -= (e->now - a->since_s) * a->rate;
+        a->since_s = e->now;
+        a->rate = rate;
+        a->end_s = e->now + (a->left_s > 0 ? a->left_s / rate : 0);
+    }
+}
+
+static void activity_end(struct engine *e, struct activity *a)
+{
+    for (int m = 0; m < a->members; m++) {
+        struct rank_state *r = &e->rank[a->member[m].rank];
+        int i = 0;
+        while (r->active[i] != a)
+            i++;
+        r->active[i] = r->active[--r->actives];
+        r->computes -= a->is_compute;
+    }
+    e->running[a->at] = e->running[--e->count];
+    e->running[a->at]->at = a->at;
+    e->spare = array_grow(e->spare, e->spares, &e->spare_capacity, sizeof(struct activity *));
+    e->spare[e->spares++] = a;
+}
+
+/* ---- what the compute stream waits for ---- */
+
+/* From the end of its last work to now it had none: because of the instruction it waited for, from
+ * when that moved on; and before, because of the ranks that it waited for. */
+static void account_wait(struct engine *e, int rank)
+{
+    struct rank_state *r = &e->rank[rank];
+    double *seconds = e->play->rank[rank].seconds, from = r->idle_since;
+    if (e->now <= from)
+        return;
+    if (r->waits_for < 0) {
+        seconds[PLAY_RANKS] += e->now - from;
+        return;
+    }
+    const struct instr *instr = instr_of(e, rank, r->waits_for);
+    double started = r->stream[instr->stream].started;
+    started = started < from ? from : started > e->now ? e->now : started;
+    seconds[PLAY_RANKS] += started - from;
+    seconds[kind_of(instr)] += e->now - started;
+}
+
+/* Is what an instruction waits for over?  Else the first that is not is noted. */
+static int may_start(struct engine *e, int rank, const struct instr *instr)
+{
+    struct rank_state *r = &e->rank[rank];
+    for (int s = 0; s < STREAMS; s++)
+        if (instr->wait[s] > r->stream[s].done) {
+            if (takes_compute(e, instr->stream) || e->request->host_is_compute)
+                r->waits_for = instr->wait[s];
+            return 0;
+        }
+    return 1;
+}
+
+/* ---- the ends of instructions ---- */
+
+static void instr_ended(struct engine *e, int rank, int i, double start_s)
+{
+    struct rank_state *r = &e->rank[rank];
+    const struct instr *instr = instr_of(e, rank, i);
+    struct stream_state *s = &r->stream[instr->stream];
+    struct play_rank *out = &e->play->rank[rank];
+    double took = e->now - start_s;
+    out->busy_s[instr->stream] += took;
+    out->end_s = e->now;
+    if (took > 0 && e->request->watch)
+        e->request->watch(e->request->user, rank, i, start_s, e->now);
+    if (takes_compute(e, instr->stream)) {
+        out->seconds[kind_of(instr)] += took;
+        r->idle_since = e->now;
+        r->waits_for = -1;
+    }
+    s->open--;
+    if (!s->open) {
+        s->done = s->group_end >= 0 ? s->group_end : i;
+        s->group_end = -1;
+    }
+    s->started = start_s;
+    if (is_hosts(e, instr->stream)) {
+        r->issued = i + 1;
+        r->host_runs = 0;
+    }
+}
+
+/* ---- transfers ---- */
+
+static struct play_cost cost_of(const struct engine *e, int rank, int i)
+{
+    return e->request->cost(e->request->user, rank, i);
+}
+
+static void set_rates_of_members(struct engine *e, const struct activity *a)
+{
+    for (int m = 0; m < a->members; m++)
+        set_rates(e, a->member[m].rank);
+}
+
+/* All members that are simulated are here. */
+static void collective_begin(struct engine *e, int rank, int i)
+{
+    const struct instr *instr = instr_of(e, rank, i);
+    unsigned axes = instr->axes;
+    struct play_cost cost = cost_of(e, rank, i);
+    struct activity *a = activity_begin(e, cost.seconds, cost.link, 0);
+    for (int other = 0; other < e->request->ranks; other++)
+        if (e->first[axes][other] == e->first[axes][rank])
+            activity_join(e, a, other, e->rank[other].stream[instr->stream].current);
+    set_rates_of_members(e, a);
+}
+
+static void collective_arrive(struct engine *e, int rank, int i)
+{
+    const struct instr *instr = instr_of(e, rank, i);
+    int *arrived = &e->arrived[instr->axes][e->first[instr->axes][rank] * STREAMS + instr->stream];
+    if (++*arrived < e->present[instr->axes][rank])
+        return;
+    *arrived = 0;
+    collective_begin(e, rank, i);
+}
+
+/* The simulated rank at the other end, or -1. */
+static int other_end(const struct engine *e, int rank, const struct instr *instr)
+{
+    const struct program *program = e->rank[rank].program;
+    const struct mesh_shape *shape = &program->layout->shape;
+    return e->of_global[mesh_rank(
+        shape, mesh_coord_of_member(shape, program->state->coord, instr->axes, instr->peer))];
+}
+
+static void message_begin(struct engine *e, int rank, int i, int peer, int theirs)
+{
+    struct play_cost cost = cost_of(e, rank, i);
+    struct activity *a = activity_begin(e, cost.seconds, cost.link, 0);
+    activity_join(e, a, rank, i);
+    if (peer >= 0)
+        activity_join(e, a, peer, theirs);
+    set_rates_of_members(e, a);
+}
+
+/* The first message of the other end that this one is for, or NULL. */
+static struct posted *match(struct engine *e, int rank, const struct instr *instr, int peer)
+{
+    struct stream_state *s = &e->rank[peer].stream[instr->stream];
+    enum instr_kind wanted = instr->kind == INSTR_SEND ? INSTR_RECV : INSTR_SEND;
+    for (int k = 0; k < s->posts; k++)
+        if (s->posted[k].peer == rank && instr_of(e, peer, s->posted[k].instr)->kind == wanted)
+            return &s->posted[k];
+    return NULL;
+}
+
+static void message_post(struct engine *e, int rank, int i)
+{
+    const struct instr *instr = instr_of(e, rank, i);
+    struct stream_state *own = &e->rank[rank].stream[instr->stream];
+    int peer = other_end(e, rank, instr);
+    struct posted *other = peer < 0 ? NULL : match(e, rank, instr, peer);
+    if (peer >= 0 && !other) {
+        own->posted[own->posts++] = (struct posted){.instr = i, .peer = peer};
+        return;
+    }
+    int theirs = other ? other->instr : -1;
+    if (other) {
+        struct stream_state *s = &e->rank[peer].stream[instr->stream];
+        size_t behind = (size_t)(&s->posted[s->posts--] - (other + 1));
+        memmove(other, other + 1, behind * sizeof *other);
+    }
+    message_begin(e, rank, i, peer, theirs);
+}
+
+/* ---- starts ---- */
+
+/* Start instruction i, whose waits are over, on its stream. */
+static void start(struct engine *e, int rank, int i)
+{
+    struct rank_state *r = &e->rank[rank];
+    const struct instr *instr = instr_of(e, rank, i);
+    struct stream_state *s = &r->stream[instr->stream];
+    int is_compute = takes_compute(e, instr->stream);
+    s->open = 1;
+    s->current = i;
+    if (instr_is_message(instr)) {
+        s->open = program_messages(r->program, i);
+        s->group_end = i + s->open - 1;
+        s->next = r->next_on_stream[s->group_end];
+        for (int k = i, end = s->group_end; k <= end; k++)
+            message_post(e, rank, k);
+        return;
+    }
+    s->next = r->next_on_stream[i];
+    if (instr_is_transfer(instr)) {
+        collective_arrive(e, rank, i);
+        return;
+    }
+    double seconds = cost_of(e, rank, i).seconds;
+    if (seconds <= 0) {
+        s->open = 0;
+        s->done = i;
+        s->started = e->now;
+        return;
+    }
+    if (is_compute)
+        account_wait(e, rank);
+    activity_join(e, activity_begin(e, seconds, LINK_NONE, is_compute), rank, i);
+    set_rates(e, rank);
+}
+
+/* Let the host issue what it can; 1: it did. */
+static int issue(struct engine *e, int rank)
+{
+    struct rank_state *r = &e->rank[rank];
+    int before = r->issued;
+    while (r->issued < r->program->instrs && !r->host_runs) {
+        const struct instr *instr = instr_of(e, rank, r->issued);
+        int is_host = is_hosts(e, instr->stream);
+        if ((is_host || e->request->host_is_compute) && !may_start(e, rank, instr))
+            break;
+        if (is_host) {
+            int i = r->issued;
+            start(e, rank, i);
+            if (r->stream[instr->stream].open) {
+                r->host_runs = 1;
+                return 1;
+            }
+        }
+        r->issued++;
+    }
+    return r->issued > before;
+}
+
+/* Start what the streams can; 1: something was started. */
+static int start_streams(struct engine *e, int rank)
+{
+    struct rank_state *r = &e->rank[rank];
+    int started = 0;
+    for (int s = 0; s < STREAMS; s++) {
+        struct stream_state *stream = &r->stream[s];
+        while (!is_hosts(e, s) && !stream->open && stream->next < r->issued &&
+               may_start(e, rank, instr_of(e, rank, stream->next))) {
+            start(e, rank, stream->next);
+            started = 1;
+        }
+    }
+    return started;
+}
+
+static void go_on(struct engine *e, int rank)
+{
+    int more = 1;
+    while (more) {
+        more = issue(e, rank);
+        more |= start_streams(e, rank);
+    }
+}
+
+/* ---- the step ---- */
+
+static void make_groups(struct engine *e, unsigned axes)
+{
+    int ranks = e->request->ranks;
+    if (e->arrived[axes])
+        return;
+    e->arrived[axes] = array_make((size_t)ranks * STREAMS, sizeof(int));
+    e->first[axes] = array_make((size_t)ranks, sizeof(int));
+    e->present[axes] = array_make((size_t)ranks, sizeof(int));
+    for (int r = 0; r < ranks; r++) {
+        const struct mesh_coord *own = &e->rank[r].program->state->coord;
+        int first = 0, same = 0;
+        for (; !same; first += !same) {
+            const struct mesh_coord *other = &e->rank[first].program->state->coord;
+            same = 1;
+            for (int axis = 0; axis < MESH_AXES; axis++)
+                same &= axes >> axis & 1 || own->at[axis] == other->at[axis];
+        }
+        e->first[axes][r] = first;
+    }
+    for (int r = 0; r < ranks; r++)
+        for (int other = 0; other < ranks; other++)
+            e->present[axes][r] += e->first[axes][other] == e->first[axes][r];
+}
+
+static void make_rank(struct engine *e, int rank)
+{
+    struct rank_state *r = &e->rank[rank];
+    const struct program *program = r->program;
+    int behind[STREAMS];
+    r->next_on_stream = array_make((size_t)program->instrs + 1, sizeof *r->next_on_stream);
+    for (int s = 0; s < STREAMS; s++)
+        behind[s] = program->instrs;
+    for (int i = program->instrs - 1; i >= 0; i--) {
+        enum program_stream stream = program->instr[i].stream;
+        r->next_on_stream[i] = behind[stream];
+        behind[stream] = i;
+    }
+    for (int s = 0; s < STREAMS; s++)
+        r->stream[s] = (struct stream_state){.next = behind[s], .group_end = -1, .done = -1};
+    r->waits_for = -1;
+    for (int i = 0; i < program->instrs; i++)
+        if (program->instr[i].axes)
+            make_groups(e, program->instr[i].axes);
+}
+
+static void make_engine(struct engine *e)
+{
+    const struct play_request *request = e->request;
+    const struct mesh_shape *shape = &request->program[0]->layout->shape;
+    e->world = mesh_members(shape, MESH_SETS - 1);
+    e->rank = array_make((size_t)request->ranks, sizeof *e->rank);
+    e->of_global = array_make((size_t)e->world, sizeof *e->of_global);
+    for (int g = 0; g < e->world; g++)
+        e->of_global[g] = -1;
+    for (int r = 0; r < request->ranks; r++) {
+        e->rank[r].program = request->program[r];
+        e->rank[r].global = mesh_rank(shape, request->program[r]->state->coord);
+        e->of_global[e->rank[r].global] = r;
+    }
+    for (int r = 0; r < request->ranks; r++)
+        make_rank(e, r);
+}
+
+static void activity_free(struct activity *a)
+{
+    free(a->member);
+    free(a);
+}
+
+static void free_engine(struct engine *e)
+{
+    for (int r = 0; r < e->request->ranks; r++)
+        free(e->rank[r].next_on_stream);
+    for (unsigned axes = 0; axes < MESH_SETS; axes++) {
+        free(e->arrived[axes]);
+        free(e->first[axes]);
+        free(e->present[axes]);
+    }
+    for (int i = 0; i < e->count; i++)
+        activity_free(e->running[i]);
+    for (int i = 0; i < e->spares; i++)
+        activity_free(e->spare[i]);
+    free(e->ended);
+    free(e->running);
+    free(e->spare);
+    free(e->rank);
+    free(e->of_global);
+}
+
+static struct activity *first_to_end(const struct engine *e)
+{
+    struct activity *first = e->running[0];
+    for (int i = 1; i < e->count; i++)
+        if (e->running[i]->end_s < first->end_s)
+            first = e->running[i];
+    return first;
+}
+
+static int is_over(const struct engine *e, int rank)
+{
+    const struct rank_state *r = &e->rank[rank];
+    int over = r->issued == r->program->instrs;
+    for (int s = 0; s < STREAMS; s++)
+        over &= r->stream[s].next >= r->program->instrs && !r->stream[s].open;
+    return over;
+}
+
+/* Ranks that are not over wait for one another: name one. */
+static int stuck(const struct engine *e, struct error *err)
+{
+    char name[160];
+    for (int r = 0; r < e->request->ranks; r++)
+        if (!is_over(e, r)) {
+            const struct rank_state *rank = &e->rank[r];
+            int i = rank->waits_for >= 0                   ? rank->waits_for
+                    : rank->issued < rank->program->instrs ? rank->issued
+                                                           : rank->program->instrs - 1;
+            return error_set(err, "rank %d waits for ever for %s", rank->global,
+                             instr_text(rank->program, i, name, sizeof name));
+        }
+    return 0;
+}
+
+/* From the last work of the compute stream to the end of the step, for whoever is last. */
+static void account_end(struct engine *e, int rank)
+{
+    struct play_rank *out = &e->play->rank[rank];
+    struct rank_state *r = &e->rank[rank];
+    double own = out->end_s - r->idle_since;
+    enum play_kind kind = PLAY_RANKS;
+    for (int s = 0; s < STREAMS; s++)
+        if (r->stream[s].done >= 0 && !takes_compute(e, s) && r->stream[s].started >= r->idle_since)
+            kind = kind_of(instr_of(e, rank, r->stream[s].done));
+    if (own > 0)
+        out->seconds[kind] += own;
+    out->seconds[PLAY_RANKS] += e->now - out->end_s;
+}
+
+/* An activity ends, and its ranks go on.  They may use it for the next one. */
+static void end(struct engine *e, struct activity *a)
+{
+    int members = a->members;
+    for (int m = 0; m < members; m++) {
+        e->ended = array_grow(e->ended, m, &e->ended_capacity, sizeof *e->ended);
+        e->ended[m] = a->member[m];
+    }
+    activity_end(e, a);
+    for (int m = 0; m < members; m++)
+        instr_ended(e, e->ended[m].rank, e->ended[m].instr, a->start_s);
+    set_rates_of_members(e, a);
+    for (int m = 0; m < members; m++)
+        go_on(e, e->ended[m].rank);
+}
+
+int play_step(struct play *play, const struct play_request *request, struct error *err)
+{
+    struct engine engine = {.request = request, .play = play}, *e = &engine;
+    *play = (struct play){.ranks = request->ranks};
+    play->rank = array_make((size_t)request->ranks, sizeof *play->rank);
+    make_engine(e);
+    for (int r = 0; r < request->ranks; r++)
+        go_on(e, r);
+    while (e->count) {
+        struct activity *a = first_to_end(e);
+        e->now = a->end_s > e->now ? a->end_s : e->now;
+        end(e, a);
+    }
+    for (int r = 0; r < request->ranks; r++)
+        account_end(e, r);
+    play->step_s = e->now + request->step_s;
+    int rc = stuck(e, err);
+    free_engine(e);
+    if (rc)
+        play_free(play);
+    return rc;
+}
+
+void play_free(struct play *play)
+{
+    free(play->rank);
+    *play = (struct play){0};
+}
