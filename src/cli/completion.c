@@ -5,8 +5,8 @@
 
 #include "cli/command.h"
 #include "config/schema.h"
-#include "device/machine.h"
 #include "io/chat.h"
+#include "simulate/machine_file.h"
 
 /* The code after the words. bash splits "key=value" at the '=' unless COMP_WORDBREAKS was changed;
  * the code handles both. */
@@ -109,6 +109,7 @@ static void print_tokenize_values(void)
 /* REPLY: the values of a key or option, or FILE; fails where nothing is known. */
 static void print_values(void)
 {
+    char machines[512];
     printf("_trireme_values() {\n    case $1 in\n");
     for (int i = 0; i < config_key_count; i++) {
         const struct key *key = &config_keys[i];
@@ -122,10 +123,8 @@ static void print_values(void)
     printf("    model.preset) REPLY='");
     for (int i = 0; i < config_preset_count; i++)
         printf("%s ", config_presets[i].preset);
-    printf("' ;;\n    --machine) REPLY='");
-    for (int i = 0; i < machine_count; i++)
-        printf("%s ", machine_rows[i].name);
-    printf("' ;;\n    --show) REPLY=$_trireme_keys ;;\n    --tokenizer) REPLY=FILE ;;\n");
+    printf("' ;;\n    --machine) REPLY='%s' ;;\n", machine_names(machines, sizeof machines, " "));
+    printf("    --show) REPLY=$_trireme_keys ;;\n    --tokenizer) REPLY=FILE ;;\n");
     print_tokenize_values();
     for (int i = 0; i < command_count; i++)
         for (const struct command_option *o = commands[i].options; o->name; o++)

@@ -6,17 +6,18 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "device/machine.h"
 #include "plan/choices.h"
 #include "plan/compare.h"
 #include "plan/fit.h"
 #include "plan/report_pipeline.h"
+#include "simulate/machine_file.h"
 
 enum { RANKS_MOST = 65536 };
 
 struct options {
     const char *json, *csv, *svg; /* files to write; NULL: none */
-    const struct machine *machine;
+    struct machine machine;       /* as_machine: for which the run is planned */
+    int as_machine;
     int64_t ranks, nodes, threads;
     double node_gib;
     int unasked_cpu; /* device=auto found no GPU, and no machine was named */
@@ -35,32 +36,22 @@ static int write_json(const struct report *report, const struct compare *compare
     return rc;
 }
 
-/* The names that --machine takes: "h200, h100, ...". */
-static const char *machine_names(char *text, size_t size)
-{
-    text[0] = 0;
-    for (int i = 0; i < machine_count; i++)
-        text_join(text, size, ", ", "%s", machine_rows[i].name);
-    return text;
-}
-
 /* With --machine, or a GPU in this machine, device=auto means a GPU. */
 static void resolve_device(struct config *config, struct options *options)
 {
     char why[128];
     if (config->device != CONFIG_DEVICE_AUTO)
         return;
-    options->unasked_cpu = !options->machine && !device_gpu_count(why);
+    options->unasked_cpu = !options->as_machine && !device_gpu_count(why);
     config->device = options->unasked_cpu ? CONFIG_DEVICE_CPU : CONFIG_DEVICE_CUDA;
 }
 
 static void judge(struct report *report, const struct options *options)
 {
-    const struct machine *machine = options->machine;
     struct device_gpu gpu;
     char why[128];
-    if (machine)
-        report_judge(report, machine->name, machine->memory_bytes);
+    if (options->as_machine)
+        report_judge(report, options->machine.name, options->machine.memory_bytes);
     else if (report->on_gpu && device_gpu_count(why) && !device_gpu_describe(0, &gpu, NULL))
         report_judge(report, gpu.name, gpu.total_bytes);
     report_judge_node(report, (size_t)(options->node_gib * (1 << 30)));
@@ -77,7 +68,7 @@ static int outcome(const struct report *report, const struct options *options, s
     char text[400];
     if (!report->verified)
         return error_set(err, "%s", report->verdict.text);
-    if (!host && !(options->machine && lack.device_bytes))
+    if (!host && !(options->as_machine && lack.device_bytes))
         return 0;
     config.device = report->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
     fit_find(&fit, &config, report->ranks, report->nodes, (int)options->threads, &report->limits);
@@ -89,14 +80,12 @@ static int outcome(const struct report *report, const struct options *options, s
 static int take_options(struct options *o, int *argc, char **argv, struct error *err)
 {
     const char *name = arguments_option("--machine", argc, argv);
-    char known[256];
     o->json = arguments_option("--json", argc, argv);
     o->csv = arguments_option("--schedule-csv", argc, argv);
     o->svg = arguments_option("--schedule-svg", argc, argv);
-    o->machine = name ? machine_find(name) : NULL;
-    if (name && !o->machine)
-        return error_set(err, "--machine %s: known are %s", name,
-                         machine_names(known, sizeof known));
+    if (name && machine_find(&o->machine, name, err))
+        return error_prefix(err, "--machine");
+    o->as_machine = name != NULL;
     if (arguments_count("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 1, err) ||
         arguments_count("--nodes", argc, argv, 1, RANKS_MOST, &o->nodes, 1, err) ||
         arguments_count("--threads", argc, argv, 1, 1024, &o->threads, 0, err))
@@ -114,14 +103,14 @@ static int show(const struct report *report, const struct options *options, stru
 {
     struct compare compare;
     struct choices choices;
-    char known[256];
+    char known[512];
     choices_make(&choices, report, (int)options->threads);
     compare_make(&compare, report, (int)options->threads);
     if (options->unasked_cpu)
         printf(
             "planned for CPUs: device is auto, and there is no GPU here.  For GPUs name one with "
             "--machine:\n%s\n\n",
-            machine_names(known, sizeof known));
+            machine_names(known, sizeof known, ", "));
     report_print(report, stdout);
     compare_print(&compare, stdout);
     choices_print(&choices, stdout);
@@ -146,27 +135,34 @@ static void keep_memory(void)
     mallopt(M_TRIM_THRESHOLD, 256 * MIB);
 }
 
-int command_plan(struct app *app, int argc, char **argv, struct error *err)
+static int plan(struct options *options, int argc, char **argv, struct error *err)
 {
     struct config config;
     struct report report;
-    struct options options = {0};
-    if (take_options(&options, &argc, argv, err) ||
+    if (take_options(options, &argc, argv, err) ||
         arguments_config(&config, ARGUMENTS_PLAN, argc, argv, err))
         return -1;
-    if (!options.threads)
-        options.threads = config.run.threads;
-    resolve_device(&config, &options);
+    if (!options->threads)
+        options->threads = config.run.threads;
+    resolve_device(&config, options);
     keep_memory();
-    if (options.machine && config.device == CONFIG_DEVICE_CPU)
-        return error_set(err, "--machine %s is a GPU, but device is cpu", options.machine->name);
-    if (report_make(&report, &config, (int)options.ranks, (int)options.nodes, (int)options.threads,
-                    err))
+    if (options->as_machine && config.device == CONFIG_DEVICE_CPU)
+        return error_set(err, "--machine %s is a GPU, but device is cpu", options->machine.name);
+    if (report_make(&report, &config, (int)options->ranks, (int)options->nodes,
+                    (int)options->threads, err))
         return -1;
-    judge(&report, &options);
-    int rc = show(&report, &options, err);
+    judge(&report, options);
+    int rc = show(&report, options, err);
     if (!rc)
-        rc = outcome(&report, &options, err);
+        rc = outcome(&report, options, err);
     report_free(&report);
+    return rc;
+}
+
+int command_plan(struct app *app, int argc, char **argv, struct error *err)
+{
+    struct options options = {0};
+    int rc = plan(&options, argc, argv, err);
+    machine_free(&options.machine);
     return rc;
 }

@@ -1,2 +1,7 @@
-libtrireme_a_SOURCES += src/simulate/timeline.c src/simulate/timeline.h \
-	src/simulate/play.c src/simulate/play.h
+libtrireme_a_SOURCES += \
+	src/simulate/machine.c src/simulate/machine.h \
+	src/simulate/machine_file.c src/simulate/machine_file.h \
+	src/simulate/machine_table.c src/simulate/machine_table.h \
+	src/simulate/machine_transfer.c \
+	src/simulate/play.c src/simulate/play.h \
+	src/simulate/timeline.c src/simulate/timeline.h

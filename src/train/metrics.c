@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "device/machine.h"
+#include "simulate/machine_file.h"
 #include "train/metrics_resume.h"
 
 enum { REFRESH_NS = 100000000 }; /* between two writes of the live line */
@@ -17,10 +17,12 @@ enum { REFRESH_NS = 100000000 }; /* between two writes of the live line */
 /* The peak operations per second of a run's GPUs; 0, not known, where ranks share them. */
 static double peak_flops(const struct session *s)
 {
-    const struct machine *machine = machine_of_gpu(s->device->name);
-    if (!machine || s->config.comm.share_gpu)
+    struct machine machine;
+    if (s->config.comm.share_gpu || machine_of_gpu(&machine, s->device->name))
         return 0;
-    return world_size(s->world) * machine_peak(machine, s->layout.dtype);
+    double peak = world_size(s->world) * machine_peak(&machine, s->layout.dtype);
+    machine_free(&machine);
+    return peak;
 }
 
 int metrics_open(struct metrics *m, const struct session *s, const char *path, int64_t step,

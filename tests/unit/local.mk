@@ -14,6 +14,7 @@ include $(top_srcdir)/tests/unit/schedule.mk
 include $(top_srcdir)/tests/unit/verify.mk
 include $(top_srcdir)/tests/unit/pieces.mk
 include $(top_srcdir)/tests/unit/plan.mk
+include $(top_srcdir)/tests/unit/machine.mk
 include $(top_srcdir)/tests/unit/cuda.mk
 include $(top_srcdir)/tests/unit/cuda_attention.mk
 include $(top_srcdir)/tests/unit/cuda_ops.mk

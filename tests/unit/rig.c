@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "device/ops.h"
 #include "program/compile.h"
+#include "simulate/machine_file.h"
 #include "train/lr_schedule.h"
 #include "train/weights.h"
 
@@ -325,4 +326,14 @@ double rig_flops(const struct segment *segment)
     for (int i = 0; i < segment->pieces; i++)
         flops += segment->piece[i].flops;
     return flops;
+}
+
+size_t rig_machine_bytes(const char *name)
+{
+    struct machine machine;
+    struct error err = {0};
+    must(machine_find(&machine, name, &err), &err);
+    size_t bytes = machine.memory_bytes;
+    machine_free(&machine);
+    return bytes;
 }

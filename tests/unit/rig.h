@@ -83,6 +83,9 @@ void fleet_close(struct fleet *fleet);
 /* Floating point operations of all pieces of a segment. */
 double rig_flops(const struct segment *segment);
 
+/* Memory of a GPU of a machine that every build knows. */
+size_t rig_machine_bytes(const char *name);
+
 /* Whether fewer settings and steps will do: tests/check.sh sets CHECK_SHORT=1, because an emulated
  * GPU takes minutes for what a GPU does at once; make check-long tries all. */
 int rig_is_short(void);

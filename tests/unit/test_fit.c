@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "config/schema.h"
-#include "device/machine.h"
 #include "plan/compare.h"
 #include "plan/fit.h"
 #include "tests/unit/rig.h"
@@ -156,7 +155,7 @@ static struct config config_of(const char *settings)
 
 static struct memory_limits room_of(const char *machine)
 {
-    return (struct memory_limits){.device_bytes = machine_find(machine)->memory_bytes};
+    return (struct memory_limits){.device_bytes = rig_machine_bytes(machine)};
 }
 
 /* Does it fit under any strategy? */
@@ -290,7 +289,7 @@ static int fits(const struct config *config, int ranks, struct memory_limits roo
  * with stage 3, micro-batches of 16 and blocks of 128, in a node of 60 GB. */
 static void test_gpt2_xl(void **state)
 {
-    struct memory_limits room = {.device_bytes = machine_find("rtx4090")->memory_bytes};
+    struct memory_limits room = room_of("rtx4090");
     struct config one = config_of("model.preset=gpt2-xl data.seq_len=128 train.global_batch=1 "
                                   "parallel.strategy=NO_SHARD recompute=full");
     struct config two = config_of("model.preset=gpt2-xl data.seq_len=128 train.global_batch=32 "

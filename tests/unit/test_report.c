@@ -8,29 +8,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "device/machine.h"
 #include "plan/report.h"
 #include "program/memory.h"
 #include "tests/unit/rig.h"
-
-static void test_machines(void **state)
-{
-    for (int i = 0; i < machine_count; i++) {
-        const struct machine *m = &machine_rows[i];
-        assert_ptr_equal(machine_find(m->name), m);
-        assert_ptr_equal(machine_of_gpu(m->gpu), m);
-        assert_true(m->memory_bytes > (size_t)20 << 30 && m->memory_bytes < (size_t)256 << 30);
-        assert_true(machine_peak(m, DTYPE_BF16) == m->bf16_flops);
-        assert_true(machine_peak(m, DTYPE_F32) == m->fp32_flops);
-        assert_true(m->bf16_flops >= 2 * m->fp32_flops);
-        /* a tensor core wants some hundred operations per byte */
-        assert_true(m->bf16_flops / m->bandwidth > 100 && m->bf16_flops / m->bandwidth < 500);
-    }
-    assert_ptr_equal(machine_find("H200"), machine_of_gpu("NVIDIA H200"));
-    assert_null(machine_find("h20"));
-    assert_null(machine_of_gpu("NVIDIA H200 NVL"));
-    assert_null(machine_of_gpu(""));
-}
 
 static void test_room(void **state)
 {
@@ -119,7 +99,7 @@ static struct report plan_8b(const char *settings)
 
 static void test_the_whole_of_8b(void **state)
 {
-    const struct machine *h200 = machine_find("h200"), *h100 = machine_find("h100");
+    size_t h200 = rig_machine_bytes("h200"), h100 = rig_machine_bytes("h100");
     static const char *const lengths[] = {"data.seq_len=4096 recompute=full",
                                           "data.seq_len=8192 recompute=full"};
     const size_t params = 8030261248;
@@ -133,15 +113,15 @@ static void test_the_whole_of_8b(void **state)
         /* one activation per layer, and gradients on their way */
         assert_true(bytes[POOL_ACTIVATIONS] >= 33 * boundary);
         assert_true(bytes[POOL_ACTIVATIONS] <= 35 * boundary);
-        report_judge(&report, h200->name, h200->memory_bytes);
+        report_judge(&report, "h200", h200);
         assert_int_equal(report_lack(&report, &report.limits).device_bytes, 0);
-        report_judge(&report, h100->name, h100->memory_bytes);
+        report_judge(&report, "h100", h100);
         assert_int_equal(report_lack(&report, &report.limits).device_bytes,
-                         report.rank[0].need.device_bytes - h100->memory_bytes);
+                         report.rank[0].need.device_bytes - h100);
         report_free(&report);
     }
     struct report kept = plan_8b("data.seq_len=8192");
-    report_judge(&kept, h200->name, h200->memory_bytes);
+    report_judge(&kept, "h200", h200);
     assert_true(report_lack(&kept, &kept.limits).device_bytes > (size_t)25 << 30);
     report_free(&kept);
 }
@@ -149,7 +129,6 @@ static void test_the_whole_of_8b(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_machines),
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_need),
         cmocka_unit_test(test_the_whole_of_8b),
