@@ -149,7 +149,7 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
     if (options->as_machine && config.device == CONFIG_DEVICE_CPU)
         return error_set(err, "--machine %s is a GPU, but device is cpu", options->machine.name);
     if (report_make(&report, &config, (int)options->ranks, (int)options->nodes,
-                    (int)options->threads, err))
+                    (int)options->threads, options->as_machine ? &options->machine : NULL, err))
         return -1;
     judge(&report, options);
     int rc = show(&report, options, err);

@@ -22,7 +22,7 @@ static int write_plan(struct app *app, const struct session *session, struct err
         return 0;
     config.device = session->device->kind == DEVICE_CUDA ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
     if (report_make(&report, &config, world_size(app->world), world_nodes(app->world),
-                    session->device->threads, err))
+                    session->device->threads, NULL, err))
         return -1;
     snprintf(path, sizeof path, "%s/plan.json", session->config.run.dir);
     struct js *js = report_json(&report);

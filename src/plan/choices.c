@@ -63,12 +63,14 @@ static void measure(struct choices_row *row, const struct report *report, const 
     row->disk_bytes = rank->need.pool_bytes[POOL_DISK];
     row->sent_bytes = rank->sent_bytes;
     row->flops = rank->flops;
+    row->step_s = report->forecast.ranks ? report->forecast.step_s : 0;
 }
 
 static int same_numbers(const struct choices_row *a, const struct choices_row *b)
 {
     return a->memory_bytes == b->memory_bytes && a->host_bytes == b->host_bytes &&
-           a->disk_bytes == b->disk_bytes && a->sent_bytes == b->sent_bytes && a->flops == b->flops;
+           a->disk_bytes == b->disk_bytes && a->sent_bytes == b->sent_bytes &&
+           a->flops == b->flops && a->step_s == b->step_s;
 }
 
 static int make(struct choices_row *row, const struct report *of, const char *settings, int threads)
@@ -77,7 +79,7 @@ static int make(struct choices_row *row, const struct report *of, const char *se
     struct config config = of->config;
     config.device = of->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
     if (set(&config, settings) ||
-        report_measure(&report, &config, of->ranks, of->nodes, threads, NULL))
+        report_measure(&report, &config, of->ranks, of->nodes, threads, of->speeds, NULL))
         return 0;
     measure(row, &report, settings);
     report_free(&report);

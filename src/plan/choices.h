@@ -15,6 +15,7 @@ struct choices_row {
     size_t disk_bytes;
     int64_t sent_bytes;
     double flops;
+    double step_s; /* 0: not forecast */
 };
 
 struct choices {

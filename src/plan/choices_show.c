@@ -18,11 +18,11 @@ static void difference(int64_t bytes, int64_t as_is, char cell[CELL])
 }
 
 /* The columns of numbers, and the name of the one before them. */
-enum { NUMBERS = 6, LONGEST = 96 };
+enum { NUMBERS = 7, LONGEST = 96 };
 static const char *const first_head = "a rank, with one change";
-static const char *const heads[NUMBERS] = {"memory",  "change", "in host",
-                                           "on disk", "sent",   "computed"};
-static const int widths[NUMBERS] = {12, 13, 13, 13, 13, 9};
+static const char *const heads[NUMBERS] = {"memory", "change",   "in host", "on disk",
+                                           "sent",   "computed", "a step"};
+static const int widths[NUMBERS] = {12, 13, 13, 13, 13, 9, 9};
 
 struct table {
     char cell[CHOICES_MOST][NUMBERS][CELL];
@@ -40,6 +40,8 @@ static void fill_row(const struct choices_row *as_is, const struct choices_row *
     difference(row->sent_bytes, as_is->sent_bytes, cell[4]);
     snprintf(cell[5], CELL, row->flops == as_is->flops ? "" : "%+.1f %%",
              100 * (row->flops / as_is->flops - 1));
+    snprintf(cell[6], CELL, row->step_s > 0 ? "%+.1f %%" : "",
+             100 * (row->step_s / as_is->step_s - 1));
 }
 
 static void fill(struct table *t, const struct choices *c)
@@ -118,6 +120,8 @@ struct js *choices_json(const struct choices *c)
         js_add_int(js, "disk_bytes", (int64_t)row->disk_bytes);
         js_add_int(js, "sent_bytes_per_step", row->sent_bytes);
         js_add_real(js, "computed_flops_per_step", row->flops);
+        if (row->step_s > 0)
+            js_add_real(js, "step_ms", 1e3 * row->step_s);
         js_add(all, NULL, js);
     }
     return all;

@@ -20,7 +20,7 @@ static int make(struct compare_row *row, const struct report *of, enum config_st
     struct config config = of->config;
     config.device = of->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
     if (variant_strategy(&config, strategy, &row->why) ||
-        report_measure(&row->report, &config, of->ranks, of->nodes, threads, &row->why))
+        report_measure(&row->report, &config, of->ranks, of->nodes, threads, of->speeds, &row->why))
         return 0;
     snprintf(row->report.machine, sizeof row->report.machine, "%s", of->machine);
     row->report.limits = of->limits;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "plan/compare.h"
+#include "plan/report_time.h"
 #include "plan/show.h"
 
 enum { CELL = 32, NARROW = 11 };
@@ -46,6 +47,13 @@ static void sent(const struct compare_row *row, int strategy, int which, char te
 static void volume(const struct compare_row *row, int strategy, int which, char text[CELL])
 {
     snprintf(text, CELL, "%.2f P", compare_volume(row));
+}
+
+static void step_time(const struct compare_row *row, int strategy, int which, char text[CELL])
+{
+    text[0] = 0;
+    if (row->report.forecast.ranks)
+        report_time_text(row->report.forecast.step_s, text);
 }
 
 static void verdict(const struct compare_row *row, int strategy, int which, char text[CELL])
@@ -104,6 +112,7 @@ void compare_print(const struct compare *compare, FILE *out)
         {.name = "ZeRO's formula", .cell = zero},
         {.name = "sent a step", .cell = sent},
         {.name = "in parameters", .cell = volume},
+        {.name = "a step", .cell = step_time},
     };
     print_names(compare, out);
     for (int p = 0; p < POOL_COUNT; p++)
@@ -130,6 +139,8 @@ static struct js *row_json(const struct compare_row *row, enum config_strategy s
     }
     report_rank_json(&row->report, report_largest(&row->report), js);
     js_add_real(js, "sent_in_parameters", compare_volume(row));
+    if (row->report.forecast.ranks)
+        js_add_real(js, "step_ms", 1e3 * row->report.forecast.step_s);
     js_add_int(js, "zero_formula_bytes", (int64_t)compare_zero_bytes(row, strategy));
     lack = report_lack(&row->report, &row->report.limits);
     if (row->report.limits.device_bytes)

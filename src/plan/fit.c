@@ -162,7 +162,7 @@ static int fits(const struct search *s, const int level[AXES], struct fit *fit)
     struct candidate c;
     struct report report;
     if (candidate_at(s, level, &c) ||
-        report_measure(&report, &c.config, c.ranks, c.nodes, s->threads, NULL))
+        report_measure(&report, &c.config, c.ranks, c.nodes, s->threads, NULL, NULL))
         return 0;
     struct memory_limits lack = report_lack(&report, s->limits);
     fit->ranks = c.ranks;
@@ -196,7 +196,7 @@ static int offloads_to(const struct search *s, int row)
     struct candidate c = {.config = *s->config};
     if (variant_strategy(&c.config, STRATEGY_FULL_SHARD, NULL) || set_offload(&c, row) ||
         (s->limits->no_disk && leave_disk(&c)) || config_finish(&c.config, NULL) ||
-        report_measure(&report, &c.config, s->ranks, s->nodes, s->threads, NULL))
+        report_measure(&report, &c.config, s->ranks, s->nodes, s->threads, NULL, NULL))
         return 0;
     report_free(&report);
     return 1;

@@ -254,6 +254,30 @@ static void compile(struct making *m)
     }
 }
 
+/* Of few ranks all are played, else the first at each place of the pipeline axis.  Ranks that wait
+ * for ever are for verify to name. */
+static void forecast(struct making *m)
+{
+    enum { FEW = 64 };
+    struct report *report = m->report;
+    int stages = m->shape.degree[MESH_PIPELINE], each = m->ranks / stages;
+    int all = m->ranks == report->ranks && m->ranks <= FEW, count = all ? m->ranks : stages;
+    const struct program **program = array_make((size_t)count, sizeof *program);
+    for (int i = 0; i < count; i++)
+        program[i] = m->program[all ? i : i * each];
+    struct forecast_request request = {
+        .machine = report->speeds,
+        .device = m->device,
+        .ranks = count,
+        .program = program,
+        .per_node = (report->ranks + report->nodes - 1) / report->nodes,
+        .ns_steps = (int)report->config.train.muon.ns_steps,
+    };
+    if (forecast_make(&report->forecast, &request, NULL))
+        report->forecast = (struct forecast){0};
+    free(program);
+}
+
 /* The graphs of all places, those too at which no rank is compiled. */
 static int check_places(const struct making *m, struct error *err)
 {
@@ -355,6 +379,9 @@ static int make(struct making *m, int threads, struct error *err)
     fill_pipeline(report, m->units[0]);
     fill_costs(report, m->units[0]);
     report->flops = flops.causal * (double)layout_step_tokens(&report->layout, config);
+    report->whole_flops = flops.full * (double)layout_step_tokens(&report->layout, config);
+    if (report->speeds)
+        forecast(m);
     return 0;
 }
 
@@ -384,16 +411,16 @@ static int make_some(struct report *report, int is_quick, int threads, struct er
 }
 
 int report_make(struct report *report, const struct config *config, int ranks, int nodes,
-                int threads, struct error *err)
+                int threads, const struct machine *speeds, struct error *err)
 {
-    *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes};
+    *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes, .speeds = speeds};
     return make_some(report, 0, threads, err);
 }
 
 int report_measure(struct report *report, const struct config *config, int ranks, int nodes,
-                   int threads, struct error *err)
+                   int threads, const struct machine *speeds, struct error *err)
 {
-    *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes};
+    *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes, .speeds = speeds};
     return make_some(report, 1, threads, err);
 }
 
@@ -443,8 +470,22 @@ struct memory_limits report_lack(const struct report *report, const struct memor
                                   .host_bytes = beyond(most.host_bytes, limits->host_bytes)};
 }
 
+double report_tokens_per_s(const struct report *report)
+{
+    double tokens = (double)layout_step_tokens(&report->layout, &report->config);
+    return report->forecast.ranks ? tokens / report->forecast.step_s : 0;
+}
+
+double report_mfu(const struct report *report, int whole_attention)
+{
+    double flops = whole_attention ? report->whole_flops : report->flops;
+    double peak = report->forecast.ranks ? machine_peak(report->speeds, report->layout.dtype) : 0;
+    return peak > 0 ? flops / (report->forecast.step_s * report->ranks * peak) : 0;
+}
+
 void report_free(struct report *report)
 {
+    forecast_free(&report->forecast);
     free(report->rank);
     free(report->pipeline);
     free(report->cost);

@@ -11,6 +11,7 @@
 #include "program/layout.h"
 #include "program/memory.h"
 #include "program/schedule.h"
+#include "simulate/forecast.h"
 
 /* What one rank's training step takes. */
 struct report_rank {
@@ -37,6 +38,7 @@ struct report {
     int ranks, nodes;
     int64_t params, frozen; /* all of the model, and those that are not trained */
     double flops;           /* of a step, all ranks (attention's causal half) */
+    double whole_flops;     /* the same with all of attention */
     int on_gpu;             /* planned for one GPU a rank */
     char machine[96];       /* the GPU's name given to report_judge(), or "" */
     struct memory_limits limits;
@@ -45,25 +47,35 @@ struct report {
     struct report_rank *rank;
     struct report_pipeline *pipeline; /* per rank of the pipeline axis */
     struct schedule_costs
-        *cost;    /* per stage: by its units' operations, as timeline_costs() has it */
-    int verified; /* 1: the programs passed; 0: see verdict */
+        *cost; /* per stage: by its units' operations, as timeline_costs() has it */
+    const struct machine *speeds; /* the caller's; NULL: no times are forecast */
+    struct forecast forecast;     /* of all ranks, or of the first at each place of the pipeline
+                                     axis; no ranks: there is none */
+    int verified;                 /* 1: the programs passed; 0: see verdict */
     struct error verdict;
 };
 
 /* Compile and check the programs of `ranks` ranks on `nodes` nodes; threads is what a rank would
- * have (it sizes scratch).  config->device cuda is planned without a GPU; auto is taken for cpu.
+ * have (it sizes scratch); speeds, NULL or the caller's while the report is used, say how long a
+ * step takes.  config->device cuda is planned without a GPU; auto is taken for cpu.
  * Of more than 1,024 ranks two along replicate and two along shard are compiled and checked, and
  * two along context and tensor where the units of the others are alike: the others repeat these,
  * unless an optimizer's matrices have owners: then all are, 4,096 at most. Not collective.  A
  * program that does not pass is a report, not a failure. Returns 0 and a report for report_free(),
  * or -1 with err set. */
 int report_make(struct report *report, const struct config *config, int ranks, int nodes,
-                int threads, struct error *err);
+                int threads, const struct machine *speeds, struct error *err);
 
 /* The same, but faster: of each place of the pipeline axis only the first rank is measured (others
  * differ by a rounding in what they send), and nothing is checked. */
 int report_measure(struct report *report, const struct config *config, int ranks, int nodes,
-                   int threads, struct error *err);
+                   int threads, const struct machine *speeds, struct error *err);
+
+/* Tokens of a step, masked ones too, per second; and the share of the machine's peak in products
+ * that the model's operations are, counted as attention's causal half is computed, or as if all of
+ * it were.  0 where no time is forecast. */
+double report_tokens_per_s(const struct report *report);
+double report_mfu(const struct report *report, int whole_attention);
 
 /* Set the memory of a GPU, with its name for messages, and of a node, that the plan is compared
  * with. */

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "plan/report.h"
 #include "plan/report_pipeline.h"
+#include "plan/report_time.h"
 #include "plan/show.h"
 
 /* In all but their places. */
@@ -182,6 +183,7 @@ void report_print(const struct report *report, FILE *out)
             fprintf(out, "of %d; each of the others does what one of these does\n", report->ranks);
     } else
         fprintf(out, "\nNOT VERIFIED: %s\n", report->verdict.text);
+    report_time_print(report, out);
 }
 
 void report_rank_json(const struct report *report, const struct report_rank *rank, struct js *to)
@@ -242,5 +244,6 @@ struct js *report_json(const struct report *report)
     }
     js_add(js, "rank", ranks);
     report_pipeline_json(report, js);
+    report_time_json(report, js);
     return js;
 }

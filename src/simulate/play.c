@@ -11,78 +11,13 @@
  * A rank keeps of each stream the last instruction that has ended there.  As streams are in order,
  * instruction i of a stream has ended where that is not before i.
  */
-#include "simulate/play.h"
+#include "simulate/play_private.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
-
-enum { BESIDE = STREAMS * GROUP_MESSAGES }; /* activities of a rank at most */
-
-struct member {
-    int rank, instr;
-};
-
-struct activity {
-    int members, capacity;
-    struct member *member; /* of a transfer the ranks that came to it; else one */
-    enum play_link link;
-    int is_compute;                        /* 1: it takes the compute units of its rank */
-    double start_s, since_s, left_s, rate; /* left_s at since_s */
-    double end_s;
-    int at; /* in engine.running */
-};
-
-/* A message that waits for its other end. */
-struct posted {
-    int instr, peer;
-};
-
-struct stream_state {
-    int next;       /* to start; instrs: none */
-    int current;    /* the last that was started */
-    int group_end;  /* of messages that were posted together: the last; else -1 */
-    int open;       /* of what was started and has not ended: messages of the group, or one */
-    int done;       /* the last that has ended, with all before it; -1 */
-    double started; /* when that started */
-    struct posted posted[GROUP_MESSAGES];
-    int posts;
-};
-
-struct rank_state {
-    const struct program *program;
-    int *next_on_stream; /* per instruction: the one behind it on its stream; instrs: none */
-    int global;          /* its number in the job */
-    int issued;          /* the host has issued what is before this */
-    int host_runs;       /* 1: the host is at work on instruction `issued` */
-    struct stream_state stream[STREAMS];
-    struct activity *active[BESIDE];
-    int actives;
-    int computes;      /* activities of the compute units */
-    double idle_since; /* of the compute stream */
-    int waits_for;     /* the instruction that it was last seen to wait for; -1 */
-};
-
-struct engine {
-    const struct play_request *request;
-    struct play *play;
-    struct rank_state *rank;
-    int *of_global; /* the simulated rank of a rank of the job, or -1 */
-    int world;
-    int *arrived[MESH_SETS]; /* per set of axes, rank that is first in its group and stream: members
-                                that have come; NULL where no instruction has these axes */
-    int *first[MESH_SETS], *present[MESH_SETS]; /* per rank: the first of its group that is
-                                                   simulated, and how many are */
-    struct activity **running;
-    int count, capacity;
-    struct activity **spare; /* that have ended */
-    int spares, spare_capacity;
-    struct member *ended; /* of the activity that ends */
-    int ended_capacity;
-    double now;
-};
 
 const char *play_kind_name(enum play_kind kind)
 {
@@ -128,90 +63,6 @@ static int is_hosts(const struct engine *e, enum program_stream stream)
 static int takes_compute(const struct engine *e, enum program_stream stream)
 {
     return stream == STREAM_COMPUTE || (e->request->host_is_compute && stream == STREAM_HOST);
-}
-
-/* ---- activities and their rates ---- */
-
-static struct activity *activity_begin(struct engine *e, double seconds, enum play_link link,
-                                       int is_compute)
-{
-    struct activity *a = e->spares ? e->spare[--e->spares] : array_make(1, sizeof *a);
-    a->members = 0;
-    a->link = link;
-    a->is_compute = is_compute;
-    a->start_s = a->since_s = e->now;
-    a->left_s = seconds;
-    a->rate = 1;
-    a->end_s = e->now + seconds;
-    e->running = array_grow(e->running, e->count, &e->capacity, sizeof(struct activity *));
-    a->at = e->count;
-    e->running[e->count++] = a;
-    return a;
-}
-
-static void activity_join(struct engine *e, struct activity *a, int rank, int instr)
-{
-    struct rank_state *r = &e->rank[rank];
-    a->member = array_grow(a->member, a->members, &a->capacity, sizeof *a->member);
-    a->member[a->members++] = (struct member){.rank = rank, .instr = instr};
-    r->active[r->actives++] = a;
-    r->computes += a->is_compute;
-}
-
-static int transfers_on(const struct rank_state *r, enum play_link link)
-{
-    int count = 0;
-    for (int i = 0; i < r->actives; i++)
-        count +=
-            r->active[i]->link != LINK_NONE && (link == LINK_NONE || r->active[i]->link == link);
-    return count;
-}
-
-static double rate_of(const struct engine *e, const struct activity *a)
-{
-    double rate = 1;
-    for (int m = 0; m < a->members; m++) {
-        const struct rank_state *r = &e->rank[a->member[m].rank];
-        double here = 1;
-        if (a->is_compute && transfers_on(r, LINK_NONE))
-            here = e->request->beside_compute;
-        else if (a->link != LINK_NONE)
-            here = (r->computes ? e->request->beside_transfer : 1) / transfers_on(r, a->link);
-        rate = here < rate ? here : rate;
-    }
-    return rate;
-}
-
-/* Something began or ended on a rank. */
-static void set_rates(struct engine *e, int rank)
-{
-    struct rank_state *r = &e->rank[rank];
-    for (int i = 0; i < r->actives; i++) {
-        struct activity *a = r->active[i];
-        double rate = rate_of(e, a);
-        if (rate == a->rate)
-            continue;
-        a->left_s -= (e->now - a->since_s) * a->rate;
-        a->since_s = e->now;
-        a->rate = rate;
-        a->end_s = e->now + (a->left_s > 0 ? a->left_s / rate : 0);
-    }
-}
-
-static void activity_end(struct engine *e, struct activity *a)
-{
-    for (int m = 0; m < a->members; m++) {
-        struct rank_state *r = &e->rank[a->member[m].rank];
-        int i = 0;
-        while (r->active[i] != a)
-            i++;
-        r->active[i] = r->active[--r->actives];
-        r->computes -= a->is_compute;
-    }
-    e->running[a->at] = e->running[--e->count];
-    e->running[a->at]->at = a->at;
-    e->spare = array_grow(e->spare, e->spares, &e->spare_capacity, sizeof(struct activity *));
-    e->spare[e->spares++] = a;
 }
 
 /* ---- what the compute stream waits for ---- */
@@ -285,23 +136,17 @@ static struct play_cost cost_of(const struct engine *e, int rank, int i)
     return e->request->cost(e->request->user, rank, i);
 }
 
-static void set_rates_of_members(struct engine *e, const struct activity *a)
-{
-    for (int m = 0; m < a->members; m++)
-        set_rates(e, a->member[m].rank);
-}
-
 /* All members that are simulated are here. */
 static void collective_begin(struct engine *e, int rank, int i)
 {
     const struct instr *instr = instr_of(e, rank, i);
     unsigned axes = instr->axes;
     struct play_cost cost = cost_of(e, rank, i);
-    struct activity *a = activity_begin(e, cost.seconds, cost.link, 0);
+    struct activity *a = play_begin(e, cost.seconds, cost.link, 0);
     for (int other = 0; other < e->request->ranks; other++)
         if (e->first[axes][other] == e->first[axes][rank])
-            activity_join(e, a, other, e->rank[other].stream[instr->stream].current);
-    set_rates_of_members(e, a);
+            play_join(e, a, other, e->rank[other].stream[instr->stream].current);
+    play_set_rates_of_members(e, a);
 }
 
 static void collective_arrive(struct engine *e, int rank, int i)
@@ -326,11 +171,11 @@ static int other_end(const struct engine *e, int rank, const struct instr *instr
 static void message_begin(struct engine *e, int rank, int i, int peer, int theirs)
 {
     struct play_cost cost = cost_of(e, rank, i);
-    struct activity *a = activity_begin(e, cost.seconds, cost.link, 0);
-    activity_join(e, a, rank, i);
+    struct activity *a = play_begin(e, cost.seconds, cost.link, 0);
+    play_join(e, a, rank, i);
     if (peer >= 0)
-        activity_join(e, a, peer, theirs);
-    set_rates_of_members(e, a);
+        play_join(e, a, peer, theirs);
+    play_set_rates_of_members(e, a);
 }
 
 /* The first message of the other end that this one is for, or NULL. */
@@ -396,8 +241,8 @@ static void start(struct engine *e, int rank, int i)
     }
     if (is_compute)
         account_wait(e, rank);
-    activity_join(e, activity_begin(e, seconds, LINK_NONE, is_compute), rank, i);
-    set_rates(e, rank);
+    play_join(e, play_begin(e, seconds, LINK_NONE, is_compute), rank, i);
+    play_set_rates(e, rank);
 }
 
 /* Let the host issue what it can; 1: it did. */
@@ -513,12 +358,6 @@ static void make_engine(struct engine *e)
         make_rank(e, r);
 }
 
-static void activity_free(struct activity *a)
-{
-    free(a->member);
-    free(a);
-}
-
 static void free_engine(struct engine *e)
 {
     for (int r = 0; r < e->request->ranks; r++)
@@ -529,9 +368,9 @@ static void free_engine(struct engine *e)
         free(e->present[axes]);
     }
     for (int i = 0; i < e->count; i++)
-        activity_free(e->running[i]);
+        play_activity_free(e->running[i]);
     for (int i = 0; i < e->spares; i++)
-        activity_free(e->spare[i]);
+        play_activity_free(e->spare[i]);
     free(e->ended);
     free(e->running);
     free(e->spare);
@@ -596,10 +435,10 @@ static void end(struct engine *e, struct activity *a)
         e->ended = array_grow(e->ended, m, &e->ended_capacity, sizeof *e->ended);
         e->ended[m] = a->member[m];
     }
-    activity_end(e, a);
+    play_end(e, a);
     for (int m = 0; m < members; m++)
         instr_ended(e, e->ended[m].rank, e->ended[m].instr, a->start_s);
-    set_rates_of_members(e, a);
+    play_set_rates_of_members(e, a);
     for (int m = 0; m < members; m++)
         go_on(e, e->ended[m].rank);
 }

@@ -402,7 +402,7 @@ static void run_cell(struct test *t, const char *settings, const struct referenc
     struct config config = rig_config(settings);
     double loss[STEPS], norm[STEPS];
     int failed = t->c.failed;
-    CHECK(&t->c, !report_make(&report, &config, world_size(t->c.world), 1, 1, &err));
+    CHECK(&t->c, !report_make(&report, &config, world_size(t->c.world), 1, 1, NULL, &err));
     CHECK(&t->c, report.verified);
     CHECK(&t->c,
           !session_open(&s, t->c.world, &log, &t->c.mem, &config, SESSION_TRAIN, NULL, &err));

@@ -18,7 +18,7 @@ static void choices_of(struct choices *choices, const char *settings, int ranks)
     struct error err = {0};
     struct report report;
     struct config config = rig_config(settings);
-    if (report_measure(&report, &config, ranks, 1, 1, &err))
+    if (report_measure(&report, &config, ranks, 1, 1, NULL, &err))
         fail_msg("%s", err.text);
     choices_make(choices, &report, 1);
     assert_int_equal(choices->as_is.memory_bytes, report.rank[0].need.total_bytes);
@@ -60,7 +60,7 @@ static void rows_are_plans(void **state)
             char text[512];
             snprintf(text, sizeof text, "%s %s", runs[i], row->settings);
             struct config config = rig_config(text);
-            assert_int_equal(report_make(&report, &config, 3, 1, 1, &err), 0);
+            assert_int_equal(report_make(&report, &config, 3, 1, 1, NULL, &err), 0);
             assert_true(report.verified);
             assert_int_equal(row->memory_bytes, report.rank[0].need.total_bytes);
             assert_int_equal(row->disk_bytes, report.rank[0].need.pool_bytes[POOL_DISK]);

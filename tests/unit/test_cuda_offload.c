@@ -224,7 +224,7 @@ static void memory_is_what_was_planned(void **state)
             struct error err = {0};
             struct report report;
             struct session *s = open_session(&mem, i, place);
-            if (report_make(&report, &s->config, 1, 1, 1, &err))
+            if (report_make(&report, &s->config, 1, 1, 1, NULL, &err))
                 fail_msg("%s", err.text);
             if (!report.verified)
                 fail_msg("%s", report.verdict.text);

@@ -284,7 +284,7 @@ static void test_stages_may_be_on_any_ranks(void **state)
         struct report report;
         struct error err = {0};
         write_file(path, files[i].text);
-        assert_int_equal(report_make(&report, &config, 4, 1, 1, &err), 0);
+        assert_int_equal(report_make(&report, &config, 4, 1, 1, NULL, &err), 0);
         if (!report.verified)
             fail_msg("file %zu: %s", i, report.verdict.text);
         report_free(&report);

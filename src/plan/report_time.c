@@ -1,0 +1,127 @@
+/* report_time.c - see report_time.h.
+ *
+ * Of a pipeline each place of its axis is shown; else one rank, the one that waits least, because
+ * the others wait for it.
+ */
+#include "plan/report_time.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "plan/show.h"
+
+const char *report_time_text(double seconds, char text[32])
+{
+    static const struct {
+        double from, unit;
+        const char *name;
+    } units[] = {{.from = 2 * 86400, .unit = 86400, .name = "days"},
+                 {.from = 2 * 3600, .unit = 3600, .name = "h"},
+                 {.from = 2 * 60, .unit = 60, .name = "min"},
+                 {.from = 1, .unit = 1, .name = "s"},
+                 {.from = 0, .unit = 1e-3, .name = "ms"}};
+    int i = 0;
+    while (seconds < units[i].from)
+        i++;
+    double value = seconds / units[i].unit;
+    snprintf(text, 32, "%.*f %s", value < 10 ? 2 : value < 100 ? 1 : 0, value, units[i].name);
+    return text;
+}
+
+/* "forward 120 ms (29 %), ...; waits for gather 3.10 ms (1 %)" */
+static void print_kinds(const struct play_rank *rank, double step_s, const char *who, FILE *out)
+{
+    char line[640] = "", time[32];
+    snprintf(line, sizeof line, "%s:", who);
+    int waits = 0;
+    for (int kind = 0; kind < PLAY_KINDS; kind++) {
+        double seconds = rank->seconds[kind];
+        if (seconds < 0.0005 * step_s)
+            continue;
+        int first_wait = play_kind_is_wait(kind) && !waits++;
+        text_append(line, sizeof line, "%s %s %s (%.0f %%)", first_wait ? "; waits for" : ",",
+                    play_kind_name(kind), report_time_text(seconds, time), 100 * seconds / step_s);
+    }
+    char *comma = strstr(line, ":,");
+    if (comma)
+        memmove(comma + 1, comma + 2, strlen(comma + 2) + 1);
+    fputs("  ", out);
+    show_wrapped(out, 2, 4, line);
+}
+
+/* What a rank does and waits for. */
+static void print_ranks(const struct report *report, FILE *out)
+{
+    const struct forecast *f = &report->forecast;
+    int stages = report->layout.shape.degree[MESH_PIPELINE], each = f->ranks / stages;
+    char who[48];
+    if (stages == 1) {
+        print_kinds(forecast_busiest(f), f->step_s, "the rank that waits least", out);
+        return;
+    }
+    for (int at = 0; at < stages; at++) {
+        snprintf(who, sizeof who, "pipeline rank %d", at);
+        print_kinds(&f->rank[at * each], f->step_s, who, out);
+    }
+}
+
+static double hours_of(const struct report *report, double tokens)
+{
+    return tokens / report_tokens_per_s(report) / 3600;
+}
+
+void report_time_print(const struct report *report, FILE *out)
+{
+    const struct forecast *f = &report->forecast;
+    char step[32], run[32], billion[32];
+    if (!f->ranks)
+        return;
+    double tokens_per_s = report_tokens_per_s(report), mfu = report_mfu(report, 0);
+    fprintf(out, "\nforecast on %s%s%s: %s a step, %.0f tokens/s, %.0f a rank\n",
+            report->speeds->name, report->speeds->source[0] ? ", " : "", report->speeds->source,
+            report_time_text(f->step_s, step), tokens_per_s, tokens_per_s / report->ranks);
+    if (mfu > 0)
+        fprintf(
+            out,
+            "  %.1f %% of the peak in products (MFU, attention's causal half), %.1f %% if all of "
+            "attention counts\n",
+            100 * mfu, 100 * report_mfu(report, 1));
+    print_ranks(report, out);
+    double each = hours_of(report, 1e9), steps = (double)report->config.train.steps;
+    fprintf(out, "  10^9 tokens: %s, %.4g rank-hours", report_time_text(3600 * each, billion),
+            each * report->ranks);
+    if (steps > 0)
+        fprintf(out, "; train.steps %.0f: %s, %.4g rank-hours", steps,
+                report_time_text(steps * f->step_s, run), steps * f->step_s / 3600 * report->ranks);
+    fprintf(out, "\n");
+}
+
+void report_time_json(const struct report *report, struct js *to)
+{
+    const struct forecast *f = &report->forecast;
+    struct js *js = js_object(), *ranks = js_array();
+    if (!f->ranks) {
+        js_free(js);
+        js_free(ranks);
+        return;
+    }
+    js_add_string(js, "machine", report->speeds->name);
+    js_add_real(js, "step_ms", 1e3 * f->step_s);
+    js_add_real(js, "tokens_per_s", report_tokens_per_s(report));
+    js_add_real(js, "mfu_causal", report_mfu(report, 0));
+    js_add_real(js, "mfu_full", report_mfu(report, 1));
+    for (int r = 0; r < f->ranks; r++) {
+        struct js *rank = js_object();
+        for (int kind = 0; kind < PLAY_KINDS; kind++) {
+            char name[40];
+            snprintf(name, sizeof name, "%s%s_ms", play_kind_is_wait(kind) ? "wait_" : "",
+                     play_kind_name(kind));
+            for (char *c = name; *c; c++)
+                *c = *c == ' ' || *c == '-' ? '_' : *c;
+            js_add_real(rank, name, 1e3 * f->rank[r].seconds[kind]);
+        }
+        js_add(ranks, NULL, rank);
+    }
+    js_add(js, "rank", ranks);
+    js_add(to, "forecast", js);
+}

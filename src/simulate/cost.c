@@ -1,0 +1,257 @@
+/* cost.c - see cost.h.
+ *
+ *   RUN forward layers.3    = rmsnorm + linear + rope + attention + linear + ...
+ *     linear                = machine_product_s(m, n, k)
+ *     attention             = machine_attention_s(operations, positions)
+ *     rmsnorm, rope, ...    = machine_memory_s("rmsnorm", bytes)
+ *   GATHER over shard       = machine_transfer_s(MACHINE_GATHER, ranks, nodes, bytes)
+ *   UPDATE                  = machine_memory_s("UPDATE", bytes of masters, state and gradients)
+ */
+#include "simulate/cost.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "segment/orthogonalize.h"
+
+struct cost {
+    struct cost_request request;
+    const struct machine *machine; /* the request's, as is the program */
+    const struct program *program;
+    double **piece; /* per kind of unit and phase: seconds of each piece; NULL: not yet asked for */
+    struct cost_span span[MESH_SETS]; /* of collectives, by axes; 0 ranks: not yet asked for */
+};
+
+static int segments_of(const struct cost *cost)
+{
+    return cost->program->units->kinds * PHASES;
+}
+
+struct cost *cost_create(const struct cost_request *request)
+{
+    struct cost *cost = array_make(1, sizeof *cost);
+    *cost = (struct cost){
+        .request = *request, .machine = request->machine, .program = request->program};
+    cost->piece = array_make((size_t)segments_of(cost), sizeof *cost->piece);
+    return cost;
+}
+
+void cost_destroy(struct cost *cost)
+{
+    if (!cost)
+        return;
+    for (int s = 0; s < segments_of(cost); s++)
+        free(cost->piece[s]);
+    free(cost->piece);
+    free(cost);
+}
+
+/* ---- ops ---- */
+
+static enum machine_product_kind kind_of(const struct gemm *g)
+{
+    return g->trans_a ? PRODUCT_WEIGHT : g->trans_b ? PRODUCT_FORWARD : PRODUCT_INPUT;
+}
+
+static double products_s(const struct cost *cost, const struct graph *graph,
+                         const struct graph_node *node)
+{
+    struct op_product product[OP_PRODUCTS];
+    double sum = 0;
+    int count = op_products(cost->request.device, graph, node, product);
+    for (int i = 0; i < count; i++) {
+        const struct gemm *g = &product[i].gemm;
+        sum += (double)product[i].times *
+               machine_product_s(cost->machine, g->dt, kind_of(g), g->m, g->n, g->k);
+    }
+    return sum;
+}
+
+double cost_step_s(const struct cost *cost, const struct segment *segment,
+                   const struct segment_step *step)
+{
+    const struct graph *graph = segment->graph;
+    const struct graph_node node = segment_step_node(segment, step);
+    if (node.op->transfer != TRANSFER_NONE)
+        return 0;
+    if (node.op->positions)
+        return machine_attention_s(cost->machine, node.op->name, graph->dtype,
+                                   op_flops(graph, &node), node.op->positions(graph, &node));
+    double bytes = op_bytes(graph, &node);
+    double seconds = products_s(cost, graph, &node);
+    return bytes > 0 ? seconds + machine_memory_s(cost->machine, node.op->name, graph->dtype, bytes)
+                     : seconds;
+}
+
+/* Segments of evaluation and generation are of one phase of a kind, as forward is. */
+static double run_s(struct cost *cost, const struct instr *instr)
+{
+    const struct segment *segment = program_segment(cost->program, instr->unit, instr->phase);
+    int kind = cost->program->units->kind_of[instr->unit];
+    double **kept = &cost->piece[kind * PHASES + (int)instr->phase];
+    if (!*kept) {
+        *kept = array_make((size_t)segment->pieces, sizeof **kept);
+        for (int p = 0; p < segment->pieces; p++)
+            for (int s = segment->piece[p].first; s < segment->piece[p].end; s++)
+                (*kept)[p] += cost_step_s(cost, segment, &segment->step[s]);
+    }
+    return (*kept)[instr->piece];
+}
+
+/* ---- transfers ---- */
+
+static int node_of_member(const struct cost *cost, unsigned axes, int member)
+{
+    const struct mesh_shape *shape = &cost->program->layout->shape;
+    struct mesh_coord own = cost->program->state->coord;
+    return mesh_rank(shape, mesh_coord_of_member(shape, own, axes, member)) /
+           cost->request.per_node;
+}
+
+/* Members are in the order of their ranks, so those of a node follow one another. */
+static struct cost_span span_of_group(const struct cost *cost, unsigned axes)
+{
+    const struct mesh_shape *shape = &cost->program->layout->shape;
+    int per_node = cost->request.per_node, last = -1;
+    int own = mesh_rank(shape, cost->program->state->coord) / per_node;
+    struct cost_span span = {.ranks = mesh_members(shape, axes)};
+    for (int member = 0; member < span.ranks; member++) {
+        int node = node_of_member(cost, axes, member);
+        span.nodes += node != last;
+        span.on_node += node == own;
+        last = node;
+    }
+    return span;
+}
+
+static struct cost_span span_of_message(const struct cost *cost, const struct instr *instr)
+{
+    int per_node = cost->request.per_node;
+    int own = mesh_rank(&cost->program->layout->shape, cost->program->state->coord) / per_node;
+    int other = node_of_member(cost, instr->axes, instr->peer);
+    return (struct cost_span){
+        .ranks = 2, .nodes = own == other ? 1 : 2, .on_node = own == other ? 2 : 1};
+}
+
+struct cost_span cost_span(struct cost *cost, int i)
+{
+    const struct instr *instr = &cost->program->instr[i];
+    if (instr_is_message(instr))
+        return span_of_message(cost, instr);
+    if (!cost->span[instr->axes].ranks)
+        cost->span[instr->axes] = span_of_group(cost, instr->axes);
+    return cost->span[instr->axes];
+}
+
+static double swapped_elems(const struct program *program, const struct instr *instr, int ranks)
+{
+    double elems = 0;
+    for (int r = 0; r < ranks; r++)
+        elems += (double)program->part[instr->parts + r].send_elems;
+    return elems;
+}
+
+double cost_transfer_bytes(const struct program *program, const struct instr *instr)
+{
+    int ranks = mesh_members(&program->layout->shape, instr->axes);
+    double each = (double)dtype_bytes(instr->dtype), elems = (double)instr->elems;
+    switch (instr->kind) {
+    case INSTR_GATHER:
+    case INSTR_REDUCE: return each * elems * ranks;
+    case INSTR_ALLTOALL: return each * swapped_elems(program, instr, ranks);
+    default: return each * elems;
+    }
+}
+
+static double transfer_s(struct cost *cost, int i)
+{
+    static const enum machine_transfer_kind kinds[INSTR_KINDS] = {
+        [INSTR_GATHER] = MACHINE_GATHER,        [INSTR_REDUCE] = MACHINE_REDUCE,
+        [INSTR_ALLREDUCE] = MACHINE_ALL_REDUCE, [INSTR_ALLTOALL] = MACHINE_ALL_TO_ALL,
+        [INSTR_SEND] = MACHINE_MESSAGE,         [INSTR_RECV] = MACHINE_MESSAGE,
+    };
+    const struct instr *instr = &cost->program->instr[i];
+    struct cost_span span = cost_span(cost, i);
+    int sharing = span.nodes > 1 ? cost->request.per_node / span.on_node : 1;
+    return machine_transfer_s(cost->machine, kinds[instr->kind], span.ranks, span.nodes,
+                              sharing < 1 ? 1 : sharing, cost_transfer_bytes(cost->program, instr));
+}
+
+/* ---- all else ---- */
+
+/* A copy between the device and the host, or the host and a file. */
+static double copy_s(const struct cost *cost, const struct instr *instr)
+{
+    const struct program *program = cost->program;
+    const struct machine *m = cost->machine;
+    double bytes = (double)program->buffer[instr->buffer[SLOT_TO]].bytes;
+    double rate = instr->stream == STREAM_READ    ? m->disk_read / cost->request.per_node
+                  : instr->stream == STREAM_WRITE ? m->disk_write / cost->request.per_node
+                                                  : m->host_bytes_per_s;
+    return rate > 0 ? bytes / rate : 0;
+}
+
+/* Masters and state are read and written, the gradient read and the copy that is computed with
+ * written. */
+static double update_s(const struct cost *cost, const struct instr *instr)
+{
+    const struct program *program = cost->program;
+    const struct flat *flat = &program->units->flat[instr->flat];
+    const struct state *state = program->state;
+    const struct optimizer *rule = optimizer_row(flat->optimizer);
+    double each = 2 * (double)dtype_bytes(state_master_dtype(state)) +
+                  2 * (double)rule->slots * (double)dtype_bytes(program->layout->optimizer_dtype) +
+                  sizeof(float);
+    if (instr->buffer[SLOT_PARAM] >= 0)
+        each += (double)dtype_bytes(program->units->request.dtype);
+    double bytes = each * (double)flat->shard_elems;
+    if (instr->stream == STREAM_HOST && cost->request.device->asynchronous)
+        return bytes / cost->machine->host_bandwidth;
+    return machine_memory_s(cost->machine, "UPDATE", state_master_dtype(state), bytes);
+}
+
+static double orthogonalize_s(const struct cost *cost, const struct instr *instr)
+{
+    const struct program *program = cost->program;
+    const struct flat *flat = &program->units->flat[instr->flat];
+    enum dtype dtype = program->units->request.ns_dtype;
+    struct flat_part part;
+    double seconds = 0;
+    for (int t = -1;
+         (t = flat_next_part(flat, instr->from, instr->from + instr->elems, t, &part)) >= 0;) {
+        int64_t rows = part.tensor->box.whole[0], cols = part.tensor->box.whole[1];
+        int64_t least = rows < cols ? rows : cols, most = rows < cols ? cols : rows;
+        double flops = 2.0 * (double)least * (double)least * (double)most;
+        double all = orthogonalize_flops(
+            &(struct orthogonalize){.rows = rows, .cols = cols, .steps = cost->request.ns_steps});
+        seconds += all / flops *
+                   machine_product_s(cost->machine, dtype, PRODUCT_FORWARD, least, least, most);
+    }
+    return seconds;
+}
+
+static double elementwise_s(const struct cost *cost, const struct instr *instr, double each)
+{
+    return machine_memory_s(cost->machine, instr_name(instr->kind), DTYPE_F32,
+                            each * (double)instr->elems);
+}
+
+double cost_instr_s(struct cost *cost, int i)
+{
+    enum { READ = 4, WRITE = 4, BOTH = READ + WRITE };
+    const struct instr *instr = &cost->program->instr[i];
+    if (instr_is_transfer(instr))
+        return transfer_s(cost, i);
+    switch (instr->kind) {
+    case INSTR_RUN: return run_s(cost, instr);
+    case INSTR_ADD: return elementwise_s(cost, instr, READ + BOTH);
+    case INSTR_CAST: return elementwise_s(cost, instr, READ + (double)dtype_bytes(instr->dtype));
+    case INSTR_NORM: return elementwise_s(cost, instr, READ);
+    case INSTR_MOMENTUM: return elementwise_s(cost, instr, BOTH + BOTH);
+    case INSTR_UPDATE: return update_s(cost, instr);
+    case INSTR_ORTHOGONALIZE: return orthogonalize_s(cost, instr);
+    case INSTR_FETCH:
+    case INSTR_SPILL: return copy_s(cost, instr);
+    default: return 0;
+    }
+}

@@ -1,0 +1,46 @@
+/* cost.h - what each instruction of a program takes on a machine while nothing runs beside it.
+ *
+ * A RUN is the sum of its ops: products by their shapes, attention by its operations, all others by
+ * the bytes they move.  Updates, norms and casts go by bytes too, transfers by their bytes, their
+ * group and the nodes it lies on (machine.h).  Sums of a RUN are kept, so that a program of many
+ * micro-batches costs what one does.
+ */
+#ifndef TRIREME_SIMULATE_COST_H
+#define TRIREME_SIMULATE_COST_H
+
+#include "program/program.h"
+#include "simulate/machine.h"
+
+struct cost; /* of one rank's program */
+
+struct cost_request {
+    const struct machine *machine;
+    const struct program *program;
+    const struct device *device; /* says how ops divide their work; it may be a planning one */
+    int per_node;                /* ranks of a node */
+    int ns_steps;                /* of muon */
+};
+
+/* What request names is the caller's and outlives the cost, which is for cost_destroy() (NULL
+ * allowed).  Pure. */
+struct cost *cost_create(const struct cost_request *request);
+void cost_destroy(struct cost *cost);
+
+/* Seconds of instruction i.  One thread at a time. */
+double cost_instr_s(struct cost *cost, int i);
+
+/* Seconds of one step of a segment. */
+double cost_step_s(const struct cost *cost, const struct segment *segment,
+                   const struct segment_step *step);
+
+/* Of an instruction's group (of a message the two ends) the ranks, the nodes on which they lie, and
+ * how many of them are on the rank's own. */
+struct cost_span {
+    int ranks, nodes, on_node;
+};
+struct cost_span cost_span(struct cost *cost, int i);
+
+/* Bytes that a transfer moves, as machine.h counts them for its kind. */
+double cost_transfer_bytes(const struct program *program, const struct instr *instr);
+
+#endif

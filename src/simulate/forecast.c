@@ -1,0 +1,88 @@
+/* forecast.c - see forecast.h. */
+#include "simulate/forecast.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+
+struct costs {
+    struct cost **of; /* per rank */
+    const struct forecast_request *request;
+};
+
+static struct play_cost cost_of(void *user, int rank, int i)
+{
+    const struct costs *costs = user;
+    struct play_cost cost = {.seconds = cost_instr_s(costs->of[rank], i)};
+    if (instr_is_transfer(&costs->request->program[rank]->instr[i]))
+        cost.link = cost_span(costs->of[rank], i).nodes > 1 ? LINK_NETWORK : LINK_NODE;
+    return cost;
+}
+
+static void watch(void *user, int rank, int i, double start_s, double end_s)
+{
+    const struct costs *costs = user;
+    costs->request->watch(costs->request->user, rank, i, start_s, end_s);
+}
+
+static double share(double value)
+{
+    return value > 0 ? value : 1;
+}
+
+int forecast_make(struct forecast *forecast, const struct forecast_request *request,
+                  struct error *err)
+{
+    struct costs costs = {.request = request};
+    struct play play;
+    costs.of = array_make((size_t)request->ranks, sizeof *costs.of);
+    for (int r = 0; r < request->ranks; r++)
+        costs.of[r] = cost_create(&(struct cost_request){.machine = request->machine,
+                                                         .program = request->program[r],
+                                                         .device = request->device,
+                                                         .per_node = request->per_node,
+                                                         .ns_steps = request->ns_steps});
+    int rc = play_step(&play,
+                       &(struct play_request){
+                           .ranks = request->ranks,
+                           .program = request->program,
+                           .beside_compute = share(request->machine->beside_compute),
+                           .beside_transfer = share(request->machine->beside_transfer),
+                           .host_is_compute = !request->device->asynchronous,
+                           .step_s = request->machine->step_s,
+                           .cost = cost_of,
+                           .watch = request->watch ? watch : NULL,
+                           .user = &costs,
+                       },
+                       err);
+    for (int r = 0; r < request->ranks; r++)
+        cost_destroy(costs.of[r]);
+    free(costs.of);
+    if (!rc)
+        *forecast =
+            (struct forecast){.step_s = play.step_s, .ranks = play.ranks, .rank = play.rank};
+    return rc;
+}
+
+void forecast_free(struct forecast *forecast)
+{
+    free(forecast->rank);
+    *forecast = (struct forecast){0};
+}
+
+static double waits_s(const struct play_rank *rank)
+{
+    double sum = 0;
+    for (int kind = PLAY_GATHER; kind < PLAY_KINDS; kind++)
+        sum += rank->seconds[kind];
+    return sum;
+}
+
+const struct play_rank *forecast_busiest(const struct forecast *forecast)
+{
+    const struct play_rank *busiest = &forecast->rank[0];
+    for (int r = 1; r < forecast->ranks; r++)
+        if (waits_s(&forecast->rank[r]) < waits_s(busiest))
+            busiest = &forecast->rank[r];
+    return busiest;
+}

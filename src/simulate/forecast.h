@@ -1,0 +1,36 @@
+/* forecast.h - how long a step takes on a machine: the costs of instructions, played in time. */
+#ifndef TRIREME_SIMULATE_FORECAST_H
+#define TRIREME_SIMULATE_FORECAST_H
+
+#include "base/error.h"
+#include "simulate/cost.h"
+#include "simulate/play.h"
+
+struct forecast_request {
+    const struct machine *machine;
+    const struct device *device; /* says how ops divide their work; it may be a planning one */
+    int ranks;
+    const struct program *const *program; /* of ranks whose groups the others of the job repeat:
+                                             see play.h */
+    int per_node;                         /* ranks of a node */
+    int ns_steps;                         /* of muon */
+    play_watch *watch;                    /* or NULL: sees every instruction */
+    void *user;
+};
+
+struct forecast {
+    double step_s;
+    int ranks;
+    struct play_rank *rank; /* in the order of the request's programs */
+};
+
+/* Returns 0 and a forecast for forecast_free(), or -1 with err set: ranks that wait for one another
+ * for ever.  Pure. */
+int forecast_make(struct forecast *forecast, const struct forecast_request *request,
+                  struct error *err);
+void forecast_free(struct forecast *forecast); /* one that is all zero is allowed */
+
+/* The rank whose compute stream waits least: it is what the step's time comes from. */
+const struct play_rank *forecast_busiest(const struct forecast *forecast);
+
+#endif

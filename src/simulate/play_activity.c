@@ -1,0 +1,98 @@
+/* play_activity.c - what is in progress in a step that is played, and how fast: see play.c. */
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "simulate/play_private.h"
+
+struct activity *play_begin(struct engine *e, double seconds, enum play_link link, int is_compute)
+{
+    struct activity *a = e->spares ? e->spare[--e->spares] : array_make(1, sizeof *a);
+    a->members = 0;
+    a->link = link;
+    a->is_compute = is_compute;
+    a->start_s = a->since_s = e->now;
+    a->left_s = seconds;
+    a->rate = 1;
+    a->end_s = e->now + seconds;
+    e->running = array_grow(e->running, e->count, &e->capacity, sizeof(struct activity *));
+    a->at = e->count;
+    e->running[e->count++] = a;
+    return a;
+}
+
+void play_join(struct engine *e, struct activity *a, int rank, int instr)
+{
+    struct rank_state *r = &e->rank[rank];
+    a->member = array_grow(a->member, a->members, &a->capacity, sizeof *a->member);
+    a->member[a->members++] = (struct member){.rank = rank, .instr = instr};
+    r->active[r->actives++] = a;
+    r->computes += a->is_compute;
+}
+
+static int transfers_on(const struct rank_state *r, enum play_link link)
+{
+    int count = 0;
+    for (int i = 0; i < r->actives; i++)
+        count +=
+            r->active[i]->link != LINK_NONE && (link == LINK_NONE || r->active[i]->link == link);
+    return count;
+}
+
+static double rate_of(const struct engine *e, const struct activity *a)
+{
+    double rate = 1;
+    for (int m = 0; m < a->members; m++) {
+        const struct rank_state *r = &e->rank[a->member[m].rank];
+        double here = 1;
+        if (a->is_compute && transfers_on(r, LINK_NONE))
+            here = e->request->beside_compute;
+        else if (a->link != LINK_NONE)
+            here = (r->computes ? e->request->beside_transfer : 1) / transfers_on(r, a->link);
+        rate = here < rate ? here : rate;
+    }
+    return rate;
+}
+
+/* Something began or ended on a rank. */
+void play_set_rates(struct engine *e, int rank)
+{
+    struct rank_state *r = &e->rank[rank];
+    for (int i = 0; i < r->actives; i++) {
+        struct activity *a = r->active[i];
+        double rate = rate_of(e, a);
+        if (rate == a->rate)
+            continue;
+        a->left_s -= (e->now - a->since_s) * a->rate;
+        a->since_s = e->now;
+        a->rate = rate;
+        a->end_s = e->now + (a->left_s > 0 ? a->left_s / rate : 0);
+    }
+}
+
+void play_end(struct engine *e, struct activity *a)
+{
+    for (int m = 0; m < a->members; m++) {
+        struct rank_state *r = &e->rank[a->member[m].rank];
+        int i = 0;
+        while (r->active[i] != a)
+            i++;
+        r->active[i] = r->active[--r->actives];
+        r->computes -= a->is_compute;
+    }
+    e->running[a->at] = e->running[--e->count];
+    e->running[a->at]->at = a->at;
+    e->spare = array_grow(e->spare, e->spares, &e->spare_capacity, sizeof(struct activity *));
+    e->spare[e->spares++] = a;
+}
+
+void play_set_rates_of_members(struct engine *e, const struct activity *a)
+{
+    for (int m = 0; m < a->members; m++)
+        play_set_rates(e, a->member[m].rank);
+}
+
+void play_activity_free(struct activity *a)
+{
+    free(a->member);
+    free(a);
+}
