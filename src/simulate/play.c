@@ -36,7 +36,7 @@ const char *play_kind_name(enum play_kind kind)
     return names[kind];
 }
 
-static const struct instr *instr_of(const struct engine *e, int rank, int i)
+static const struct instr *instr_of(const struct play_engine *e, int rank, int i)
 {
     return &e->rank[rank].program->instr[i];
 }
@@ -55,12 +55,12 @@ static enum play_kind kind_of(const struct instr *instr)
 }
 
 /* Does the host do what is on a stream itself? */
-static int is_hosts(const struct engine *e, enum program_stream stream)
+static int is_hosts(const struct play_engine *e, enum program_stream stream)
 {
     return stream == STREAM_HOST || (e->request->host_is_compute && stream == STREAM_COMPUTE);
 }
 
-static int takes_compute(const struct engine *e, enum program_stream stream)
+static int takes_compute(const struct play_engine *e, enum program_stream stream)
 {
     return stream == STREAM_COMPUTE || (e->request->host_is_compute && stream == STREAM_HOST);
 }
@@ -69,9 +69,9 @@ static int takes_compute(const struct engine *e, enum program_stream stream)
 
 /* From the end of its last work to now it had none: because of the instruction it waited for, from
  * when that moved on; and before, because of the ranks that it waited for. */
-static void account_wait(struct engine *e, int rank)
+static void account_wait(struct play_engine *e, int rank)
 {
-    struct rank_state *r = &e->rank[rank];
+    struct play_progress *r = &e->rank[rank];
     double *seconds = e->play->rank[rank].seconds, from = r->idle_since;
     if (e->now <= from)
         return;
@@ -87,9 +87,9 @@ static void account_wait(struct engine *e, int rank)
 }
 
 /* Is what an instruction waits for over?  Else the first that is not is noted. */
-static int may_start(struct engine *e, int rank, const struct instr *instr)
+static int may_start(struct play_engine *e, int rank, const struct instr *instr)
 {
-    struct rank_state *r = &e->rank[rank];
+    struct play_progress *r = &e->rank[rank];
     for (int s = 0; s < STREAMS; s++)
         if (instr->wait[s] > r->stream[s].done) {
             if (takes_compute(e, instr->stream) || e->request->host_is_compute)
@@ -101,11 +101,11 @@ static int may_start(struct engine *e, int rank, const struct instr *instr)
 
 /* ---- the ends of instructions ---- */
 
-static void instr_ended(struct engine *e, int rank, int i, double start_s)
+static void instr_ended(struct play_engine *e, int rank, int i, double start_s)
 {
-    struct rank_state *r = &e->rank[rank];
+    struct play_progress *r = &e->rank[rank];
     const struct instr *instr = instr_of(e, rank, i);
-    struct stream_state *s = &r->stream[instr->stream];
+    struct play_stream *s = &r->stream[instr->stream];
     struct play_rank *out = &e->play->rank[rank];
     double took = e->now - start_s;
     out->busy_s[instr->stream] += took;
@@ -131,25 +131,25 @@ static void instr_ended(struct engine *e, int rank, int i, double start_s)
 
 /* ---- transfers ---- */
 
-static struct play_cost cost_of(const struct engine *e, int rank, int i)
+static struct play_cost cost_of(const struct play_engine *e, int rank, int i)
 {
     return e->request->cost(e->request->user, rank, i);
 }
 
 /* All members that are simulated are here. */
-static void collective_begin(struct engine *e, int rank, int i)
+static void collective_begin(struct play_engine *e, int rank, int i)
 {
     const struct instr *instr = instr_of(e, rank, i);
     unsigned axes = instr->axes;
     struct play_cost cost = cost_of(e, rank, i);
-    struct activity *a = play_begin(e, cost.seconds, cost.link, 0);
+    struct play_activity *a = play_begin(e, cost.seconds, cost.link, 0);
     for (int other = 0; other < e->request->ranks; other++)
         if (e->first[axes][other] == e->first[axes][rank])
             play_join(e, a, other, e->rank[other].stream[instr->stream].current);
     play_set_rates_of_members(e, a);
 }
 
-static void collective_arrive(struct engine *e, int rank, int i)
+static void collective_arrive(struct play_engine *e, int rank, int i)
 {
     const struct instr *instr = instr_of(e, rank, i);
     int *arrived = &e->arrived[instr->axes][e->first[instr->axes][rank] * STREAMS + instr->stream];
@@ -160,7 +160,7 @@ static void collective_arrive(struct engine *e, int rank, int i)
 }
 
 /* The simulated rank at the other end, or -1. */
-static int other_end(const struct engine *e, int rank, const struct instr *instr)
+static int other_end(const struct play_engine *e, int rank, const struct instr *instr)
 {
     const struct program *program = e->rank[rank].program;
     const struct mesh_shape *shape = &program->layout->shape;
@@ -168,10 +168,10 @@ static int other_end(const struct engine *e, int rank, const struct instr *instr
         shape, mesh_coord_of_member(shape, program->state->coord, instr->axes, instr->peer))];
 }
 
-static void message_begin(struct engine *e, int rank, int i, int peer, int theirs)
+static void message_begin(struct play_engine *e, int rank, int i, int peer, int theirs)
 {
     struct play_cost cost = cost_of(e, rank, i);
-    struct activity *a = play_begin(e, cost.seconds, cost.link, 0);
+    struct play_activity *a = play_begin(e, cost.seconds, cost.link, 0);
     play_join(e, a, rank, i);
     if (peer >= 0)
         play_join(e, a, peer, theirs);
@@ -179,9 +179,10 @@ static void message_begin(struct engine *e, int rank, int i, int peer, int their
 }
 
 /* The first message of the other end that this one is for, or NULL. */
-static struct posted *match(struct engine *e, int rank, const struct instr *instr, int peer)
+static struct play_posted *match(struct play_engine *e, int rank, const struct instr *instr,
+                                 int peer)
 {
-    struct stream_state *s = &e->rank[peer].stream[instr->stream];
+    struct play_stream *s = &e->rank[peer].stream[instr->stream];
     enum instr_kind wanted = instr->kind == INSTR_SEND ? INSTR_RECV : INSTR_SEND;
     for (int k = 0; k < s->posts; k++)
         if (s->posted[k].peer == rank && instr_of(e, peer, s->posted[k].instr)->kind == wanted)
@@ -189,19 +190,19 @@ static struct posted *match(struct engine *e, int rank, const struct instr *inst
     return NULL;
 }
 
-static void message_post(struct engine *e, int rank, int i)
+static void message_post(struct play_engine *e, int rank, int i)
 {
     const struct instr *instr = instr_of(e, rank, i);
-    struct stream_state *own = &e->rank[rank].stream[instr->stream];
+    struct play_stream *own = &e->rank[rank].stream[instr->stream];
     int peer = other_end(e, rank, instr);
-    struct posted *other = peer < 0 ? NULL : match(e, rank, instr, peer);
+    struct play_posted *other = peer < 0 ? NULL : match(e, rank, instr, peer);
     if (peer >= 0 && !other) {
-        own->posted[own->posts++] = (struct posted){.instr = i, .peer = peer};
+        own->posted[own->posts++] = (struct play_posted){.instr = i, .peer = peer};
         return;
     }
     int theirs = other ? other->instr : -1;
     if (other) {
-        struct stream_state *s = &e->rank[peer].stream[instr->stream];
+        struct play_stream *s = &e->rank[peer].stream[instr->stream];
         size_t behind = (size_t)(&s->posted[s->posts--] - (other + 1));
         memmove(other, other + 1, behind * sizeof *other);
     }
@@ -211,11 +212,11 @@ static void message_post(struct engine *e, int rank, int i)
 /* ---- starts ---- */
 
 /* Start instruction i, whose waits are over, on its stream. */
-static void start(struct engine *e, int rank, int i)
+static void start(struct play_engine *e, int rank, int i)
 {
-    struct rank_state *r = &e->rank[rank];
+    struct play_progress *r = &e->rank[rank];
     const struct instr *instr = instr_of(e, rank, i);
-    struct stream_state *s = &r->stream[instr->stream];
+    struct play_stream *s = &r->stream[instr->stream];
     int is_compute = takes_compute(e, instr->stream);
     s->open = 1;
     s->current = i;
@@ -246,9 +247,9 @@ static void start(struct engine *e, int rank, int i)
 }
 
 /* Let the host issue what it can; 1: it did. */
-static int issue(struct engine *e, int rank)
+static int issue(struct play_engine *e, int rank)
 {
-    struct rank_state *r = &e->rank[rank];
+    struct play_progress *r = &e->rank[rank];
     int before = r->issued;
     while (r->issued < r->program->instrs && !r->host_runs) {
         const struct instr *instr = instr_of(e, rank, r->issued);
@@ -269,12 +270,12 @@ static int issue(struct engine *e, int rank)
 }
 
 /* Start what the streams can; 1: something was started. */
-static int start_streams(struct engine *e, int rank)
+static int start_streams(struct play_engine *e, int rank)
 {
-    struct rank_state *r = &e->rank[rank];
+    struct play_progress *r = &e->rank[rank];
     int started = 0;
     for (int s = 0; s < STREAMS; s++) {
-        struct stream_state *stream = &r->stream[s];
+        struct play_stream *stream = &r->stream[s];
         while (!is_hosts(e, s) && !stream->open && stream->next < r->issued &&
                may_start(e, rank, instr_of(e, rank, stream->next))) {
             start(e, rank, stream->next);
@@ -284,7 +285,7 @@ static int start_streams(struct engine *e, int rank)
     return started;
 }
 
-static void go_on(struct engine *e, int rank)
+static void go_on(struct play_engine *e, int rank)
 {
     int more = 1;
     while (more) {
@@ -295,7 +296,7 @@ static void go_on(struct engine *e, int rank)
 
 /* ---- the step ---- */
 
-static void make_groups(struct engine *e, unsigned axes)
+static void make_groups(struct play_engine *e, unsigned axes)
 {
     int ranks = e->request->ranks;
     if (e->arrived[axes])
@@ -319,9 +320,9 @@ static void make_groups(struct engine *e, unsigned axes)
             e->present[axes][r] += e->first[axes][other] == e->first[axes][r];
 }
 
-static void make_rank(struct engine *e, int rank)
+static void make_rank(struct play_engine *e, int rank)
 {
-    struct rank_state *r = &e->rank[rank];
+    struct play_progress *r = &e->rank[rank];
     const struct program *program = r->program;
     int behind[STREAMS];
     r->next_on_stream = array_make((size_t)program->instrs + 1, sizeof *r->next_on_stream);
@@ -333,14 +334,14 @@ static void make_rank(struct engine *e, int rank)
         behind[stream] = i;
     }
     for (int s = 0; s < STREAMS; s++)
-        r->stream[s] = (struct stream_state){.next = behind[s], .group_end = -1, .done = -1};
+        r->stream[s] = (struct play_stream){.next = behind[s], .group_end = -1, .done = -1};
     r->waits_for = -1;
     for (int i = 0; i < program->instrs; i++)
         if (program->instr[i].axes)
             make_groups(e, program->instr[i].axes);
 }
 
-static void make_engine(struct engine *e)
+static void make_engine(struct play_engine *e)
 {
     const struct play_request *request = e->request;
     const struct mesh_shape *shape = &request->program[0]->layout->shape;
@@ -358,7 +359,7 @@ static void make_engine(struct engine *e)
         make_rank(e, r);
 }
 
-static void free_engine(struct engine *e)
+static void free_engine(struct play_engine *e)
 {
     for (int r = 0; r < e->request->ranks; r++)
         free(e->rank[r].next_on_stream);
@@ -378,18 +379,18 @@ static void free_engine(struct engine *e)
     free(e->of_global);
 }
 
-static struct activity *first_to_end(const struct engine *e)
+static struct play_activity *first_to_end(const struct play_engine *e)
 {
-    struct activity *first = e->running[0];
+    struct play_activity *first = e->running[0];
     for (int i = 1; i < e->count; i++)
         if (e->running[i]->end_s < first->end_s)
             first = e->running[i];
     return first;
 }
 
-static int is_over(const struct engine *e, int rank)
+static int is_over(const struct play_engine *e, int rank)
 {
-    const struct rank_state *r = &e->rank[rank];
+    const struct play_progress *r = &e->rank[rank];
     int over = r->issued == r->program->instrs;
     for (int s = 0; s < STREAMS; s++)
         over &= r->stream[s].next >= r->program->instrs && !r->stream[s].open;
@@ -397,12 +398,12 @@ static int is_over(const struct engine *e, int rank)
 }
 
 /* Ranks that are not over wait for one another: name one. */
-static int stuck(const struct engine *e, struct error *err)
+static int stuck(const struct play_engine *e, struct error *err)
 {
     char name[160];
     for (int r = 0; r < e->request->ranks; r++)
         if (!is_over(e, r)) {
-            const struct rank_state *rank = &e->rank[r];
+            const struct play_progress *rank = &e->rank[r];
             int i = rank->waits_for >= 0                   ? rank->waits_for
                     : rank->issued < rank->program->instrs ? rank->issued
                                                            : rank->program->instrs - 1;
@@ -413,10 +414,10 @@ static int stuck(const struct engine *e, struct error *err)
 }
 
 /* From the last work of the compute stream to the end of the step, for whoever is last. */
-static void account_end(struct engine *e, int rank)
+static void account_end(struct play_engine *e, int rank)
 {
     struct play_rank *out = &e->play->rank[rank];
-    struct rank_state *r = &e->rank[rank];
+    struct play_progress *r = &e->rank[rank];
     double own = out->end_s - r->idle_since;
     enum play_kind kind = PLAY_RANKS;
     for (int s = 0; s < STREAMS; s++)
@@ -428,7 +429,7 @@ static void account_end(struct engine *e, int rank)
 }
 
 /* An activity ends, and its ranks go on.  They may use it for the next one. */
-static void end(struct engine *e, struct activity *a)
+static void end(struct play_engine *e, struct play_activity *a)
 {
     int members = a->members;
     for (int m = 0; m < members; m++) {
@@ -445,14 +446,14 @@ static void end(struct engine *e, struct activity *a)
 
 int play_step(struct play *play, const struct play_request *request, struct error *err)
 {
-    struct engine engine = {.request = request, .play = play}, *e = &engine;
+    struct play_engine engine = {.request = request, .play = play}, *e = &engine;
     *play = (struct play){.ranks = request->ranks};
     play->rank = array_make((size_t)request->ranks, sizeof *play->rank);
     make_engine(e);
     for (int r = 0; r < request->ranks; r++)
         go_on(e, r);
     while (e->count) {
-        struct activity *a = first_to_end(e);
+        struct play_activity *a = first_to_end(e);
         e->now = a->end_s > e->now ? a->end_s : e->now;
         end(e, a);
     }

@@ -4,9 +4,10 @@
 #include "base/array.h"
 #include "simulate/play_private.h"
 
-struct activity *play_begin(struct engine *e, double seconds, enum play_link link, int is_compute)
+struct play_activity *play_begin(struct play_engine *e, double seconds, enum play_link link,
+                                 int is_compute)
 {
-    struct activity *a = e->spares ? e->spare[--e->spares] : array_make(1, sizeof *a);
+    struct play_activity *a = e->spares ? e->spare[--e->spares] : array_make(1, sizeof *a);
     a->members = 0;
     a->link = link;
     a->is_compute = is_compute;
@@ -14,22 +15,22 @@ struct activity *play_begin(struct engine *e, double seconds, enum play_link lin
     a->left_s = seconds;
     a->rate = 1;
     a->end_s = e->now + seconds;
-    e->running = array_grow(e->running, e->count, &e->capacity, sizeof(struct activity *));
+    e->running = array_grow(e->running, e->count, &e->capacity, sizeof(struct play_activity *));
     a->at = e->count;
     e->running[e->count++] = a;
     return a;
 }
 
-void play_join(struct engine *e, struct activity *a, int rank, int instr)
+void play_join(struct play_engine *e, struct play_activity *a, int rank, int instr)
 {
-    struct rank_state *r = &e->rank[rank];
+    struct play_progress *r = &e->rank[rank];
     a->member = array_grow(a->member, a->members, &a->capacity, sizeof *a->member);
-    a->member[a->members++] = (struct member){.rank = rank, .instr = instr};
+    a->member[a->members++] = (struct play_member){.rank = rank, .instr = instr};
     r->active[r->actives++] = a;
     r->computes += a->is_compute;
 }
 
-static int transfers_on(const struct rank_state *r, enum play_link link)
+static int transfers_on(const struct play_progress *r, enum play_link link)
 {
     int count = 0;
     for (int i = 0; i < r->actives; i++)
@@ -38,11 +39,11 @@ static int transfers_on(const struct rank_state *r, enum play_link link)
     return count;
 }
 
-static double rate_of(const struct engine *e, const struct activity *a)
+static double rate_of(const struct play_engine *e, const struct play_activity *a)
 {
     double rate = 1;
     for (int m = 0; m < a->members; m++) {
-        const struct rank_state *r = &e->rank[a->member[m].rank];
+        const struct play_progress *r = &e->rank[a->member[m].rank];
         double here = 1;
         if (a->is_compute && transfers_on(r, LINK_NONE))
             here = e->request->beside_compute;
@@ -54,11 +55,11 @@ static double rate_of(const struct engine *e, const struct activity *a)
 }
 
 /* Something began or ended on a rank. */
-void play_set_rates(struct engine *e, int rank)
+void play_set_rates(struct play_engine *e, int rank)
 {
-    struct rank_state *r = &e->rank[rank];
+    struct play_progress *r = &e->rank[rank];
     for (int i = 0; i < r->actives; i++) {
-        struct activity *a = r->active[i];
+        struct play_activity *a = r->active[i];
         double rate = rate_of(e, a);
         if (rate == a->rate)
             continue;
@@ -69,10 +70,10 @@ void play_set_rates(struct engine *e, int rank)
     }
 }
 
-void play_end(struct engine *e, struct activity *a)
+void play_end(struct play_engine *e, struct play_activity *a)
 {
     for (int m = 0; m < a->members; m++) {
-        struct rank_state *r = &e->rank[a->member[m].rank];
+        struct play_progress *r = &e->rank[a->member[m].rank];
         int i = 0;
         while (r->active[i] != a)
             i++;
@@ -81,17 +82,17 @@ void play_end(struct engine *e, struct activity *a)
     }
     e->running[a->at] = e->running[--e->count];
     e->running[a->at]->at = a->at;
-    e->spare = array_grow(e->spare, e->spares, &e->spare_capacity, sizeof(struct activity *));
+    e->spare = array_grow(e->spare, e->spares, &e->spare_capacity, sizeof(struct play_activity *));
     e->spare[e->spares++] = a;
 }
 
-void play_set_rates_of_members(struct engine *e, const struct activity *a)
+void play_set_rates_of_members(struct play_engine *e, const struct play_activity *a)
 {
     for (int m = 0; m < a->members; m++)
         play_set_rates(e, a->member[m].rank);
 }
 
-void play_activity_free(struct activity *a)
+void play_activity_free(struct play_activity *a)
 {
     free(a->member);
     free(a);

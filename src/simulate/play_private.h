@@ -6,13 +6,13 @@
 
 enum { BESIDE = STREAMS * GROUP_MESSAGES }; /* activities of a rank at most */
 
-struct member {
+struct play_member {
     int rank, instr;
 };
 
-struct activity {
+struct play_activity {
     int members, capacity;
-    struct member *member; /* of a transfer the ranks that came to it; else one */
+    struct play_member *member; /* of a transfer the ranks that came to it; else one */
     enum play_link link;
     int is_compute;                        /* 1: it takes the compute units of its rank */
     double start_s, since_s, left_s, rate; /* left_s at since_s */
@@ -21,65 +21,66 @@ struct activity {
 };
 
 /* A message that waits for its other end. */
-struct posted {
+struct play_posted {
     int instr, peer;
 };
 
-struct stream_state {
+struct play_stream {
     int next;       /* to start; instrs: none */
     int current;    /* the last that was started */
     int group_end;  /* of messages that were posted together: the last; else -1 */
     int open;       /* of what was started and has not ended: messages of the group, or one */
     int done;       /* the last that has ended, with all before it; -1 */
     double started; /* when that started */
-    struct posted posted[GROUP_MESSAGES];
+    struct play_posted posted[GROUP_MESSAGES];
     int posts;
 };
 
-struct rank_state {
+struct play_progress {
     const struct program *program;
     int *next_on_stream; /* per instruction: the one behind it on its stream; instrs: none */
     int global;          /* its number in the job */
     int issued;          /* the host has issued what is before this */
     int host_runs;       /* 1: the host is at work on instruction `issued` */
-    struct stream_state stream[STREAMS];
-    struct activity *active[BESIDE];
+    struct play_stream stream[STREAMS];
+    struct play_activity *active[BESIDE];
     int actives;
     int computes;      /* activities of the compute units */
     double idle_since; /* of the compute stream */
     int waits_for;     /* the instruction that it was last seen to wait for; -1 */
 };
 
-struct engine {
+struct play_engine {
     const struct play_request *request;
     struct play *play;
-    struct rank_state *rank;
+    struct play_progress *rank;
     int *of_global; /* the simulated rank of a rank of the job, or -1 */
     int world;
     int *arrived[MESH_SETS]; /* per set of axes, rank that is first in its group and stream: members
                                 that have come; NULL where no instruction has these axes */
     int *first[MESH_SETS], *present[MESH_SETS]; /* per rank: the first of its group that is
                                                    simulated, and how many are */
-    struct activity **running;
+    struct play_activity **running;
     int count, capacity;
-    struct activity **spare; /* that have ended */
+    struct play_activity **spare; /* that have ended */
     int spares, spare_capacity;
-    struct member *ended; /* of the activity that ends */
+    struct play_member *ended; /* of the activity that ends */
     int ended_capacity;
     double now;
 };
 
 /* Begin an activity of so many seconds, alone; ranks join it next. */
-struct activity *play_begin(struct engine *e, double seconds, enum play_link link, int is_compute);
-void play_join(struct engine *e, struct activity *a, int rank, int instr);
+struct play_activity *play_begin(struct play_engine *e, double seconds, enum play_link link,
+                                 int is_compute);
+void play_join(struct play_engine *e, struct play_activity *a, int rank, int instr);
 
 /* Set anew, because something began or ended there, the rates of what runs on a rank, and on those
  * of an activity. */
-void play_set_rates(struct engine *e, int rank);
-void play_set_rates_of_members(struct engine *e, const struct activity *a);
+void play_set_rates(struct play_engine *e, int rank);
+void play_set_rates_of_members(struct play_engine *e, const struct play_activity *a);
 
 /* Take an activity from what runs.  It stays as it is until the next one begins. */
-void play_end(struct engine *e, struct activity *a);
-void play_activity_free(struct activity *a);
+void play_end(struct play_engine *e, struct play_activity *a);
+void play_activity_free(struct play_activity *a);
 
 #endif

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "plan/report.h"
 #include "plan/variant.h"
+#include "simulate/machine_file.h"
 #include "tests/unit/rig.h"
 #include "verify/verify.h"
 
@@ -53,20 +54,27 @@ static void test_405b(void **state)
                    "parallel.shard=32");
     struct error err = {0};
     struct report report;
+    struct machine h100;
+    assert_int_equal(machine_find(&h100, "h100", &err), 0);
     clock_t start = clock();
     if (rig_is_short())
         config.train.global_batch /= 8;
-    if (report_make(&report, &config, ALL, ALL / 8, 1, NULL, &err))
+    if (report_make(&report, &config, ALL, ALL / 8, 1, &h100, &err))
         fail_msg("%s", err.text);
     double cpu_s = (double)(clock() - start) / CLOCKS_PER_SEC;
-    print_message("# 405b: %d instructions on %d ranks compiled and verified in %.1f s\n",
-                  report.rank[0].instrs, ALL, cpu_s);
+    print_message("# 405b: %d instructions on %d ranks compiled, verified and played in %.1f s: a "
+                  "step is %.3f s on H100s, %.1f %% of their peak\n",
+                  report.rank[0].instrs, ALL, cpu_s, report.forecast.step_s,
+                  100 * report_mfu(&report, 0));
     if (!report.verified)
         fail_msg("%s", report.verdict.text);
     assert_int_equal(report.measured, ALL);
     for (int r = 0; r < ALL; r++)
         assert_true(report.rank[r].instrs > 0 && report.rank[r].need.device_bytes > 0);
     assert_true(cpu_s < MOST_CPU_S);
+    assert_int_equal(report.forecast.ranks, 16);
+    assert_true(report_mfu(&report, 0) > 0.1 && report_mfu(&report, 0) < 0.9);
+    machine_free(&h100);
     report_free(&report);
 }
 
