@@ -16,4 +16,4 @@ libtrireme_a_SOURCES += \
 	src/config/sources.c \
 	src/config/value.c \
 	src/config/write.c \
-	src/config/yaml.c
+	src/config/yaml.c src/config/yaml.h

@@ -1,10 +1,13 @@
-/* yaml.c - libyaml's one home: a file becomes a flat list of dotted keys, values and lines.
+/* yaml.c - libyaml's one home: a file becomes a flat list of dotted keys, values and lines, or a
+ * tree (yaml.h).
  *
- * Only what a configuration needs is taken: maps of maps of scalars, and for the keys that take
- * them lists of texts, or of maps "{path: a, weight: 1}", which become texts too.  Other lists,
- * anchors' aliases, tags and further documents are refused, so that nothing is read and then
+ * Of a configuration only what it needs is taken: maps of maps of scalars, and for the keys that
+ * take them lists of texts, or of maps "{path: a, weight: 1}", which become texts too.  Other
+ * lists, anchors' aliases, tags and further documents are refused, so that nothing is read and then
  * ignored.
  */
+#include "config/yaml.h"
+
 #include "base/text.h"
 #include "config/schema.h"
 
@@ -249,8 +252,10 @@ static int take_in_list(struct reader *r, const yaml_event_t *event, struct erro
     }
 }
 
-static int take(struct reader *r, const yaml_event_t *event, struct error *err)
+static int take(void *reader, const yaml_event_t *event, int line, struct error *err)
 {
+    struct reader *r = reader;
+    r->line = line;
     if (r->list)
         return take_in_list(r, event, err);
     switch (event->type) {
@@ -280,8 +285,11 @@ static int syntax_error(const yaml_parser_t *parser, const char *path, struct er
                      parser->context ? parser->context : "");
 }
 
-static int parse(struct reader *r, const char *path, const char *text, size_t bytes,
-                 struct error *err)
+/* What takes the events of a file, each with its line. */
+typedef int take_event(void *taker, const yaml_event_t *event, int line, struct error *err);
+
+static int parse(take_event *take_one, void *taker, const char *path, const char *text,
+                 size_t bytes, struct error *err)
 {
     yaml_parser_t parser;
     yaml_event_t event;
@@ -294,8 +302,8 @@ static int parse(struct reader *r, const char *path, const char *text, size_t by
             rc = syntax_error(&parser, path, err);
             break;
         }
-        r->line = (int)event.start_mark.line + 1;
-        rc = take(r, &event, err) ? error_prefix(err, "%s:%d", path, r->line) : 0;
+        int line = (int)event.start_mark.line + 1;
+        rc = take_one(taker, &event, line, err) ? error_prefix(err, "%s:%d", path, line) : 0;
         ended = event.type == YAML_STREAM_END_EVENT;
         yaml_event_delete(&event);
     }
@@ -307,7 +315,8 @@ int config_text_read(struct config_file *file, const char *name, const char *tex
                      struct error *err)
 {
     struct reader reader = {.file = file};
-    return check_text(name, text, bytes, err) || parse(&reader, name, text, bytes, err) ? -1 : 0;
+    return check_text(name, text, bytes, err) || parse(take, &reader, name, text, bytes, err) ? -1
+                                                                                              : 0;
 }
 
 void config_file_free(struct config_file *file)
@@ -318,4 +327,110 @@ void config_file_free(struct config_file *file)
     }
     free(file->entries);
     *file = (struct config_file){0};
+}
+
+/* ---- trees ---- */
+
+struct builder {
+    struct yaml_tree root;
+    struct yaml_tree *open[DEPTH_MAX], **end[DEPTH_MAX]; /* and where their next member goes */
+    int depth, documents;
+    char *key; /* was read, its value is next */
+};
+
+static int is_open_map(const struct builder *b)
+{
+    return b->depth > 0 && b->open[b->depth - 1]->kind == YAML_TREE_MAP;
+}
+
+/* Append a member to the map or list that is open.  A map or list is open itself then. */
+static int add_member(struct builder *b, enum yaml_tree_kind kind, const char *text, int line,
+                      struct error *err)
+{
+    struct yaml_tree *member = &b->root;
+    if (!b->depth && kind != YAML_TREE_MAP)
+        return error_set(err, "expected \"key: value\"");
+    if (is_open_map(b) && !b->key)
+        return error_set(err, "a map or list cannot be a key");
+    if (kind != YAML_TREE_TEXT && b->depth == DEPTH_MAX)
+        return error_set(err, "maps and lists are nested more than %d deep", DEPTH_MAX);
+    if (b->depth) {
+        member = *b->end[b->depth - 1] = array_make(1, sizeof *member);
+        b->end[b->depth - 1] = &member->next;
+    }
+    *member = (struct yaml_tree){
+        .kind = kind, .key = b->key, .text = text ? array_text(text) : NULL, .line = line};
+    b->key = NULL;
+    if (kind != YAML_TREE_TEXT) {
+        b->open[b->depth] = member;
+        b->end[b->depth++] = &member->child;
+    }
+    return 0;
+}
+
+static int add_scalar(struct builder *b, const yaml_event_t *event, int line, struct error *err)
+{
+    const char *text = (const char *)event->data.scalar.value;
+    int plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (event->data.scalar.tag)
+        return error_set(err, "tags are not understood");
+    if (strlen(text) != event->data.scalar.length)
+        return error_set(err, "a text holds a NUL character");
+    if (!b->depth && plain && is_null(text))
+        return 0;
+    if (!is_open_map(b) || b->key)
+        return add_member(b, YAML_TREE_TEXT, plain && is_null(text) ? "" : text, line, err);
+    if (!*text)
+        return error_set(err, "an empty key");
+    b->key = array_text(text);
+    return 0;
+}
+
+static int build(void *builder, const yaml_event_t *event, int line, struct error *err)
+{
+    struct builder *b = builder;
+    switch (event->type) {
+    case YAML_DOCUMENT_START_EVENT:
+        return b->documents++ ? error_set(err, "a second document starts here") : 0;
+    case YAML_SCALAR_EVENT: return add_scalar(b, event, line, err);
+    case YAML_MAPPING_START_EVENT:
+        return event->data.mapping_start.tag ? error_set(err, "tags are not understood")
+                                             : add_member(b, YAML_TREE_MAP, NULL, line, err);
+    case YAML_SEQUENCE_START_EVENT:
+        return event->data.sequence_start.tag ? error_set(err, "tags are not understood")
+                                              : add_member(b, YAML_TREE_LIST, NULL, line, err);
+    case YAML_MAPPING_END_EVENT:
+    case YAML_SEQUENCE_END_EVENT: b->depth--; return 0;
+    case YAML_ALIAS_EVENT:
+        return error_set(err, "aliases (*%.40s) are not understood",
+                         (const char *)event->data.alias.anchor);
+    default: return 0;
+    }
+}
+
+int yaml_tree_read(struct yaml_tree **tree, const char *name, const char *text, size_t bytes,
+                   struct error *err)
+{
+    struct builder builder = {.root.kind = YAML_TREE_MAP};
+    int rc = check_text(name, text, bytes, err) || parse(build, &builder, name, text, bytes, err);
+    *tree = array_make(1, sizeof **tree);
+    **tree = builder.root;
+    free(builder.key);
+    if (!rc)
+        return 0;
+    yaml_tree_free(*tree);
+    *tree = NULL;
+    return -1;
+}
+
+void yaml_tree_free(struct yaml_tree *tree)
+{
+    while (tree) {
+        struct yaml_tree *next = tree->next;
+        yaml_tree_free(tree->child);
+        free(tree->key);
+        free(tree->text);
+        free(tree);
+        tree = next;
+    }
 }
