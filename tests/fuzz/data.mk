@@ -1,6 +1,8 @@
-# Fuzz targets of what `tokenize` reads.
-check_PROGRAMS += tests/fuzz/replay_jsonl tests/fuzz/replay_npy
+# Fuzz targets of what `tokenize` and `plan` read.
+check_PROGRAMS += tests/fuzz/replay_jsonl tests/fuzz/replay_npy tests/fuzz/replay_machine
 tests_fuzz_replay_jsonl_SOURCES = tests/fuzz/fuzz_jsonl.c $(fuzz)
 tests_fuzz_replay_jsonl_LDADD = $(TRIREME_LIBS)
 tests_fuzz_replay_npy_SOURCES = tests/fuzz/fuzz_npy.c $(fuzz)
 tests_fuzz_replay_npy_LDADD = $(TRIREME_LIBS)
+tests_fuzz_replay_machine_SOURCES = tests/fuzz/fuzz_machine.c $(fuzz)
+tests_fuzz_replay_machine_LDADD = $(TRIREME_LIBS)

@@ -10,7 +10,7 @@ set -u
 export LC_ALL=C
 own=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$own/../.." && pwd)
-: "${FUZZ_SECONDS:=60}" "${FUZZ_TARGETS:=config overrides json tokens tokenizer index safetensors hf jsonl npy}"
+: "${FUZZ_SECONDS:=60}" "${FUZZ_TARGETS:=config overrides json tokens tokenizer index safetensors hf jsonl npy machine}"
 command -v clang >/dev/null || { echo "skip fuzz: no clang"; exit 77; }
 mkdir -p fuzz/objects
 failed=0
@@ -25,7 +25,8 @@ flags="-std=gnu11 -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined
 # The folders that read what others wrote, and the targets.
 # shellcheck disable=SC2086
 compile() {
-    for file in "$source"/src/base/*.c "$source"/src/config/*.c "$source"/io/*.c "$own"/fuzz.c; do
+    for file in "$source"/src/base/*.c "$source"/src/config/*.c "$source"/io/*.c \
+        "$source"/src/simulate/machine*.c src/simulate/machine_text.c "$own"/fuzz.c; do
         name=${file#"$source"/}
         object=fuzz/objects/$(echo "${name%.c}" | tr / -).o
         [ "$object" -nt "$file" ] ||
