@@ -12,3 +12,5 @@ if !HAVE_CUDA
 UNIT_TESTS += tests/unit/test_cuda_sizes
 endif
 tests_unit_test_cuda_sizes_SOURCES = tests/unit/test_cuda_sizes.c
+UNIT_TESTS += tests/unit/test_forecast
+tests_unit_test_forecast_SOURCES = tests/unit/test_forecast.c $(rig)

@@ -1,0 +1,235 @@
+/* test_forecast.c - what steps take on a machine whose figures are round: sums that can be done by
+ * hand, and what holds on every machine.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "simulate/forecast.h"
+#include "simulate/machine_file.h"
+#include "tests/unit/rig.h"
+
+/* Products alone take time: one operation a nanosecond. */
+static struct machine of_products(void)
+{
+    struct machine m = {.bandwidth = 1e30,
+                        .bandwidth_efficiency = 1,
+                        .attention_forward = 1,
+                        .attention_backward = 1,
+                        .host_bytes_per_s = 1e30,
+                        .host_bandwidth = 1e30,
+                        .node = {.bytes_per_s = 1e30, .efficiency = 1},
+                        .network = {.bytes_per_s = 1e30, .efficiency = 1},
+                        .network_ports = 1,
+                        .per_node = 4};
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        m.peak[dtype] = (struct machine_peak){.flops_per_s = 1e9, .efficiency = 1};
+    return m;
+}
+
+static const char *const models[] = {
+    "model.preset=llama-tiny",
+    "model.preset=gpt2 model.layers=2 model.hidden=32 model.heads=4 model.kv_heads=4 "
+    "model.vocab=97",
+    "model.preset=llama-tiny lora.r=4",
+    "model.preset=llama-tiny parallel.tensor=2",
+    "model.preset=llama-tiny parallel.context=2 recompute=full",
+    "model.preset=gpt2 model.layers=2 model.hidden=32 model.heads=4 model.kv_heads=4 "
+    "model.vocab=97 "
+    "parallel.tensor=2 parallel.tensor_overlap=2",
+    "model.preset=llama-tiny parallel.pipeline=2 parallel.schedule=zb_h1",
+};
+enum { MODELS = sizeof models / sizeof models[0] };
+
+static void open_fleet(struct fleet *fleet, const char *model, const char *more, int ranks)
+{
+    char settings[320];
+    snprintf(settings, sizeof settings,
+             "data.seq_len=16 train.micro_batch=1 train.global_batch=8 data.train=none.h5 %s %s",
+             model, more);
+    struct config config = rig_config(settings);
+    fleet_open(fleet, &config, ranks, PROGRAM_TRAIN);
+}
+
+static struct forecast must_forecast(const struct fleet *fleet, const struct machine *machine)
+{
+    struct forecast forecast;
+    struct error err = {0};
+    const struct forecast_request request = {
+        .machine = machine,
+        .device = fleet->device,
+        .ranks = fleet->ranks,
+        .program = (const struct program *const *)fleet->program,
+        .per_node = machine->per_node,
+    };
+    if (forecast_make(&forecast, &request, &err))
+        fail_msg("%s", err.text);
+    return forecast;
+}
+
+static double flops_of(const struct op_product *product, int count)
+{
+    double flops = 0;
+    for (int i = 0; i < count; i++)
+        flops += 2.0 * (double)product[i].times * (double)product[i].gemm.m *
+                 (double)product[i].gemm.n * (double)product[i].gemm.k;
+    return flops;
+}
+
+/* The products that an op says it runs have the operations that it says it takes. */
+static void test_products_are_an_ops_operations(void **state)
+{
+    int met = 0;
+    for (int k = 0; k < MODELS; k++) {
+        struct fleet fleet;
+        open_fleet(&fleet, models[k], "", 2);
+        for (int kind = 0; kind < fleet.units->kinds; kind++) {
+            const struct graph *graph = fleet.units->kind[kind].train;
+            for (int n = 0; n < graph->node_count; n++) {
+                struct op_product product[OP_PRODUCTS];
+                const struct graph_node *node = &graph->nodes[n];
+                int count = op_products(fleet.device, graph, node, product);
+                double flops = op_flops(graph, node);
+                assert_true(op_bytes(graph, node) >= 0);
+                if (!count)
+                    continue;
+                if (fabs(flops_of(product, count) - flops) > 1e-9 * flops)
+                    fail_msg("%s: %s has products of %g, not %g", models[k], node->op->name,
+                             flops_of(product, count), flops);
+                met++;
+            }
+        }
+        fleet_close(&fleet);
+    }
+    assert_true(met > 100);
+}
+
+/* Products and attention of a rank's RUNs. */
+static double run_flops(const struct fleet *fleet, int rank)
+{
+    const struct program *program = fleet->program[rank];
+    double flops = 0;
+    for (int i = 0; i < program->instrs; i++) {
+        const struct instr *instr = &program->instr[i];
+        if (instr->kind != INSTR_RUN)
+            continue;
+        const struct segment *segment = program_segment(program, instr->unit, instr->phase);
+        for (int s = segment->piece[instr->piece].first; s < segment->piece[instr->piece].end;
+             s++) {
+            const struct graph_node node = segment_step_node(segment, &segment->step[s]);
+            if (node.op->products || node.op->positions)
+                flops += op_flops(segment->graph, &node);
+        }
+    }
+    return flops;
+}
+
+/* One rank: its operations by the machine's, and a fixed time. */
+static void test_one_rank_takes_its_operations(void **state)
+{
+    for (int k = 0; k < 3; k++) {
+        struct fleet fleet;
+        struct machine machine = of_products();
+        machine.step_s = 0.5;
+        open_fleet(&fleet, models[k], "", 1);
+        struct forecast f = must_forecast(&fleet, &machine);
+        double want = run_flops(&fleet, 0) * 1e-9 + 0.5;
+        assert_true(fabs(f.step_s - want) < 1e-9 * want);
+        forecast_free(&f);
+        fleet_close(&fleet);
+    }
+}
+
+/* Compute takes no time: what is left are transfers, each as the machine has it, of which those of
+ * one stream follow one another. */
+static void test_transfers_take_their_bytes(void **state)
+{
+    struct fleet fleet;
+    struct machine machine = of_products();
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        machine.peak[dtype].flops_per_s = 1e30;
+    machine.node.bytes_per_s = 1e6;
+    open_fleet(&fleet, models[0],
+               "parallel.strategy=FULL_SHARD parallel.forward_prefetch=false "
+               "parallel.backward_prefetch=none train.global_batch=4",
+               4);
+    struct forecast f = must_forecast(&fleet, &machine);
+    const struct program *program = fleet.program[0];
+    double gathers = 0, reduces = 0;
+    for (int i = 0; i < program->instrs; i++) {
+        const struct instr *instr = &program->instr[i];
+        double bytes = (double)instr->elems * (double)dtype_bytes(instr->dtype) * 3;
+        gathers += instr->kind == INSTR_GATHER ? bytes * 1e-6 : 0;
+        reduces += instr->kind == INSTR_REDUCE ? bytes * 1e-6 : 0;
+    }
+    assert_true(gathers > 0 && reduces > 0);
+    assert_true(f.rank[0].busy_s[STREAM_GATHER] >= gathers * (1 - 1e-9));
+    assert_true(f.step_s >= gathers && f.step_s <= 2 * (gathers + reduces));
+    machine.node.bytes_per_s = 2e6;
+    struct forecast twice = must_forecast(&fleet, &machine);
+    assert_true(fabs(twice.step_s - f.step_s / 2) < 1e-9 * f.step_s);
+    forecast_free(&twice);
+    forecast_free(&f);
+    fleet_close(&fleet);
+}
+
+/* A node of each rank puts everything on the network. */
+static void test_nodes_divide_the_ranks(void **state)
+{
+    struct fleet fleet;
+    struct machine machine = of_products();
+    machine.network.bytes_per_s = 1e6;
+    open_fleet(&fleet, models[0], "parallel.strategy=FULL_SHARD", 4);
+    struct forecast one = must_forecast(&fleet, &machine);
+    machine.per_node = 2;
+    struct forecast two = must_forecast(&fleet, &machine);
+    machine.per_node = 1;
+    struct forecast four = must_forecast(&fleet, &machine);
+    assert_true(two.step_s > 1.1 * one.step_s);
+    assert_true(four.step_s > one.step_s);
+    forecast_free(&one);
+    forecast_free(&two);
+    forecast_free(&four);
+    fleet_close(&fleet);
+}
+
+/* Every machine that is known forecasts every model in finite time, where it has the format. */
+static void test_known_machines_forecast(void **state)
+{
+    char names[1024], *rest = names, *name;
+    machine_names(names, sizeof names, " ");
+    while ((name = strsep(&rest, " ")))
+        for (int k = 0; k < MODELS; k++) {
+            struct machine machine;
+            struct error err = {0};
+            struct fleet fleet;
+            if (machine_find(&machine, name, &err))
+                fail_msg("%s", err.text);
+            int has_bf16 = machine.peak[DTYPE_BF16].flops_per_s > 0;
+            open_fleet(&fleet, models[k],
+                       has_bf16 ? "device=cuda precision=bf16" : "device=cuda precision=fp32", 2);
+            struct forecast f = must_forecast(&fleet, &machine);
+            if (!(f.step_s > 1e-5 && f.step_s < 10))
+                fail_msg("%s, %s: %g s", name, models[k], f.step_s);
+            forecast_free(&f);
+            fleet_close(&fleet);
+            machine_free(&machine);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products_are_an_ops_operations),
+        cmocka_unit_test(test_one_rank_takes_its_operations),
+        cmocka_unit_test(test_transfers_take_their_bytes),
+        cmocka_unit_test(test_nodes_divide_the_ranks),
+        cmocka_unit_test(test_known_machines_forecast),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
