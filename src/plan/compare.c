@@ -2,6 +2,7 @@
 #include "plan/compare.h"
 
 #include "plan/estimate.h"
+#include "plan/largest.h"
 
 /* Without several copies of the model a hybrid strategy is the same as the strategy that it is made
  * of. */
@@ -30,6 +31,16 @@ static int make(struct compare_row *row, const struct report *of, enum config_st
     return 0;
 }
 
+static void find_largest(struct compare_row *row, int threads)
+{
+    const struct report *r = &row->report;
+    struct config config = r->config;
+    if (!r->limits.device_bytes && !r->limits.host_bytes)
+        return;
+    row->largest = largest_training(&config, r->ranks, r->nodes, threads, &r->limits);
+    row->largest_eval = largest_evaluation(&config, r->ranks, r->nodes, threads, &r->limits);
+}
+
 void compare_make(struct compare *compare, const struct report *report, int threads)
 {
     char text[CONFIG_TEXT];
@@ -39,6 +50,8 @@ void compare_make(struct compare *compare, const struct report *report, int thre
         snprintf(row->name, sizeof row->name, "%s", variant_name(s, text));
         row->chosen = report->config.parallel.strategy == (enum config_strategy)s;
         row->made = make(row, report, s, threads);
+        if (row->made)
+            find_largest(row, threads);
     }
 }
 

@@ -11,6 +11,7 @@ struct compare_row {
     int chosen; /* the configuration's own */
     int made;
     struct report report;
+    int64_t largest, largest_eval; /* micro-batches that fit the limits; without limits 0 */
     struct error why;
 };
 

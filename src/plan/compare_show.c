@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "plan/compare.h"
+#include "plan/largest.h"
 #include "plan/report_time.h"
 #include "plan/show.h"
 
@@ -68,6 +69,16 @@ static void verdict(const struct compare_row *row, int strategy, int which, char
         text[0] = 0;
 }
 
+/* Sequences of the largest micro-batch; which 1: of evaluation. */
+static void largest(const struct compare_row *row, int strategy, int which, char text[CELL])
+{
+    int64_t count = which ? row->largest_eval : row->largest;
+    const struct memory_limits *limits = &row->report.limits;
+    text[0] = 0;
+    if (limits->device_bytes || limits->host_bytes)
+        snprintf(text, CELL, "%s%lld", count == LARGEST_MOST ? ">=" : "", (long long)count);
+}
+
 static int width(const struct compare_row *row)
 {
     int length = (int)strlen(row->name) + row->chosen;
@@ -112,6 +123,8 @@ void compare_print(const struct compare *compare, FILE *out)
         {.name = "ZeRO's formula", .cell = zero},
         {.name = "sent a step", .cell = sent},
         {.name = "in parameters", .cell = volume},
+        {.name = "largest micro", .cell = largest, .which = 0},
+        {.name = "largest eval", .cell = largest, .which = 1},
         {.name = "a step", .cell = step_time},
     };
     print_names(compare, out);
@@ -143,6 +156,10 @@ static struct js *row_json(const struct compare_row *row, enum config_strategy s
         js_add_real(js, "step_ms", 1e3 * row->report.forecast.step_s);
     js_add_int(js, "zero_formula_bytes", (int64_t)compare_zero_bytes(row, strategy));
     lack = report_lack(&row->report, &row->report.limits);
+    if (row->report.limits.device_bytes || row->report.limits.host_bytes) {
+        js_add_int(js, "largest_micro_batch", row->largest);
+        js_add_int(js, "largest_eval_micro_batch", row->largest_eval);
+    }
     if (row->report.limits.device_bytes)
         js_add_int(js, "short_bytes", (int64_t)lack.device_bytes);
     if (row->report.limits.host_bytes)

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "plan/choices.h"
+#include "plan/largest.h"
 #include "tests/unit/rig.h"
 
 #define LARGE "model.preset=llama-124m data.seq_len=256 train.global_batch=8 device=cpu "
@@ -105,11 +106,48 @@ static void what_they_are_for(void **state)
     assert_true(found(&choices, "recompute=none")->memory_bytes > choices.as_is.memory_bytes);
 }
 
+/* The largest micro-batch fits, and one more does not: a rank's plan says so; the same of
+ * evaluation. */
+static void the_largest_fits_and_one_more_does_not(void **state)
+{
+    static const char *const settings[] = {
+        "model.preset=llama-10m device=cuda precision=bf16",
+        "model.preset=llama-10m device=cuda precision=bf16 parallel.strategy=SHARD_GRAD_OP",
+        "model.preset=llama-10m device=cuda precision=bf16 recompute=full data.valid=v.h5",
+    };
+    for (size_t k = 0; k < sizeof settings / sizeof settings[0]; k++)
+        for (int evaluates = 0; evaluates < 2; evaluates++) {
+            struct config config = rig_config(settings[k]);
+            struct memory_limits limits = {.device_bytes = (size_t)3 << 30};
+            int64_t most =
+                (evaluates ? largest_evaluation : largest_training)(&config, 2, 1, 1, &limits);
+            assert_in_range(most, 2, LARGEST_MOST - 1);
+            for (int more = 0; more < 2; more++) {
+                struct report report;
+                struct error err = {0};
+                config.train.micro_batch = evaluates ? 1 : most + more;
+                config.train.eval_micro_batch = evaluates ? most + more : 0;
+                config.train.global_batch = 2 * config.train.micro_batch;
+                if (evaluates)
+                    strcpy(config.data.valid, "v.h5");
+                if (report_make(&report, &config, 2, 1, 1, NULL, &err))
+                    fail_msg("%s", err.text);
+                size_t needs = report_most(&report).device_bytes;
+                assert_int_equal(needs > limits.device_bytes, more);
+                report_free(&report);
+            }
+            limits.device_bytes = 1 << 20;
+            config = rig_config(settings[k]);
+            assert_int_equal(largest_training(&config, 2, 1, 1, &limits), 0);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_plans),
         cmocka_unit_test(what_they_are_for),
+        cmocka_unit_test(the_largest_fits_and_one_more_does_not),
     };
     return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
 }

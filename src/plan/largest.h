@@ -1,0 +1,19 @@
+/* largest.h - the largest micro-batch that fits the memory. */
+#ifndef TRIREME_PLAN_LARGEST_H
+#define TRIREME_PLAN_LARGEST_H
+
+#include "plan/report.h"
+
+enum { LARGEST_MOST = 4096 }; /* no more sequences are tried */
+
+/* Sequences of a rank's micro-batch at most, of a checked configuration whose device is cpu or
+ * cuda, within limits of which at least one is set.  0: not even one fits, or the configuration
+ * makes no plan; LARGEST_MOST: at least so many. training     with a global batch of one
+ * micro-batch of each rank, or its own if that is larger evaluation   beside training in
+ * micro-batches of one sequence Plans up to two dozen variants. */
+int64_t largest_training(const struct config *config, int ranks, int nodes, int threads,
+                         const struct memory_limits *limits);
+int64_t largest_evaluation(const struct config *config, int ranks, int nodes, int threads,
+                           const struct memory_limits *limits);
+
+#endif
