@@ -101,7 +101,7 @@ const struct command commands[] = {
      .run = command_tokenize},
     {.name = "plan",
      .usage = "[CONFIG | RUN | CHECKPOINT] [key=value ...] [--ranks N] [--nodes N] [--threads N] "
-              "[--machine GPU]"
+              "[--machine NAME|FILE[:NAME]] [--network PORTSxRATE]"
               " [--node-memory GIB] [--json FILE] [--schedule-svg FILE] [--schedule-csv FILE.csv]",
      .summary = "memory and communication of every rank, checked, and of every strategy, without "
                 "running",
@@ -109,7 +109,8 @@ const struct command commands[] = {
      .options = {{"--ranks", "N"},
                  {"--nodes", "N"},
                  {"--threads", "N"},
-                 {"--machine", "GPU"},
+                 {"--machine", "NAME|FILE"},
+                 {"--network", "PORTSxRATE"},
                  {"--node-memory", "GIB"},
                  {"--json", "FILE"},
                  {"--schedule-svg", "FILE"},

@@ -28,9 +28,10 @@ static const char function[] =
     "        return\n"
     "    fi\n"
     "    if [[ -n $key ]] && _trireme_values \"$key\"; then\n"
-    "        if [[ $REPLY == FILE ]]; then\n"
+    "        if [[ $REPLY == FILE* ]]; then\n"
     "            compopt -o filenames 2>/dev/null\n"
-    "            COMPREPLY=($(compgen -P \"$start\" -f -- \"$cur\"))\n"
+    "            COMPREPLY=($(compgen -P \"$start\" -W \"${REPLY#FILE}\" -- \"$cur\")\n"
+    "                $(compgen -P \"$start\" -f -- \"$cur\"))\n"
     "        else\n"
     "            COMPREPLY=($(compgen -P \"$start\" -W \"$REPLY\" -- \"$cur\"))\n"
     "        fi\n"
@@ -106,7 +107,8 @@ static void print_tokenize_values(void)
     printf("    --loss) REPLY='completion all' ;;\n");
 }
 
-/* REPLY: the values of a key or option, or FILE; fails where nothing is known. */
+/* REPLY: the values of a key or option, after FILE where a file may be meant; fails where nothing
+ * is known. */
 static void print_values(void)
 {
     char machines[512];
@@ -123,7 +125,8 @@ static void print_values(void)
     printf("    model.preset) REPLY='");
     for (int i = 0; i < config_preset_count; i++)
         printf("%s ", config_presets[i].preset);
-    printf("' ;;\n    --machine) REPLY='%s' ;;\n", machine_names(machines, sizeof machines, " "));
+    printf("' ;;\n    --machine) REPLY='FILE %s' ;;\n",
+           machine_names(machines, sizeof machines, " "));
     printf("    --show) REPLY=$_trireme_keys ;;\n    --tokenizer) REPLY=FILE ;;\n");
     print_tokenize_values();
     for (int i = 0; i < command_count; i++)

@@ -10,6 +10,7 @@
 #include "plan/compare.h"
 #include "plan/fit.h"
 #include "plan/report_pipeline.h"
+#include "plan/show.h"
 #include "simulate/machine_file.h"
 
 enum { RANKS_MOST = 65536 };
@@ -36,25 +37,36 @@ static int write_json(const struct report *report, const struct compare *compare
     return rc;
 }
 
-/* With --machine, or a GPU in this machine, device=auto means a GPU. */
+static int machine_has_gpu(const struct options *options)
+{
+    return options->as_machine && options->machine.gpu[0];
+}
+
+/* device=auto means what --machine has; without, a GPU if this machine has one. */
 static void resolve_device(struct config *config, struct options *options)
 {
     char why[128];
     if (config->device != CONFIG_DEVICE_AUTO)
         return;
     options->unasked_cpu = !options->as_machine && !device_gpu_count(why);
-    config->device = options->unasked_cpu ? CONFIG_DEVICE_CPU : CONFIG_DEVICE_CUDA;
+    int on_gpu = options->as_machine ? machine_has_gpu(options) : !options->unasked_cpu;
+    config->device = on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
 }
 
+/* A machine without GPUs has its memory_bytes for each of its ranks. */
 static void judge(struct report *report, const struct options *options)
 {
+    const struct machine *machine = &options->machine;
+    size_t node_bytes = (size_t)(options->node_gib * (1 << 30));
     struct device_gpu gpu;
     char why[128];
-    if (options->as_machine)
-        report_judge(report, options->machine.name, options->machine.memory_bytes);
+    if (machine_has_gpu(options))
+        report_judge(report, machine->name, machine->memory_bytes);
+    else if (options->as_machine)
+        node_bytes = node_bytes ? node_bytes : machine->memory_bytes * (size_t)machine->per_node;
     else if (report->on_gpu && device_gpu_count(why) && !device_gpu_describe(0, &gpu, NULL))
         report_judge(report, gpu.name, gpu.total_bytes);
-    report_judge_node(report, (size_t)(options->node_gib * (1 << 30)));
+    report_judge_node(report, node_bytes);
 }
 
 /* A plan that does not fit the machine or the node's memory is an error. */
@@ -77,16 +89,28 @@ static int outcome(const struct report *report, const struct options *options, s
                      host ? "the node" : report->machine, short_gib, text);
 }
 
-static int take_options(struct options *o, int *argc, char **argv, struct error *err)
+static int take_machine(struct options *o, int *argc, char **argv, struct error *err)
 {
     const char *name = arguments_option("--machine", argc, argv);
+    const char *network = arguments_option("--network", argc, argv);
+    if (name && machine_open(&o->machine, name, err))
+        return error_prefix(err, "--machine");
+    o->as_machine = name != NULL;
+    if (network && !name)
+        return error_set(err, "--network %.40s: of which machine?  Name it with --machine",
+                         network);
+    return network && machine_set_network(&o->machine, network, err)
+               ? error_prefix(err, "--network")
+               : 0;
+}
+
+static int take_options(struct options *o, int *argc, char **argv, struct error *err)
+{
     o->json = arguments_option("--json", argc, argv);
     o->csv = arguments_option("--schedule-csv", argc, argv);
     o->svg = arguments_option("--schedule-svg", argc, argv);
-    if (name && machine_find(&o->machine, name, err))
-        return error_prefix(err, "--machine");
-    o->as_machine = name != NULL;
-    if (arguments_count("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 1, err) ||
+    if (take_machine(o, argc, argv, err) ||
+        arguments_count("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 1, err) ||
         arguments_count("--nodes", argc, argv, 1, RANKS_MOST, &o->nodes, 1, err) ||
         arguments_count("--threads", argc, argv, 1, 1024, &o->threads, 0, err))
         return -1;
@@ -106,11 +130,16 @@ static int show(const struct report *report, const struct options *options, stru
     char known[512];
     choices_make(&choices, report, (int)options->threads);
     compare_make(&compare, report, (int)options->threads);
-    if (options->unasked_cpu)
+    if (options->unasked_cpu) {
         printf(
             "planned for CPUs: device is auto, and there is no GPU here.  For GPUs name one with "
-            "--machine:\n%s\n\n",
-            machine_names(known, sizeof known, ", "));
+            "--machine:\n");
+        show_wrapped(stdout, 0, 0, machine_names(known, sizeof known, ", "));
+        printf("\n");
+    }
+    if (machine_has_gpu(options) && !options->machine.runs)
+        printf("trireme's kernels do not run on %s: this is only a plan\n\n",
+               options->machine.name);
     report_print(report, stdout);
     compare_print(&compare, stdout);
     choices_print(&choices, stdout);
@@ -135,6 +164,28 @@ static void keep_memory(void)
     mallopt(M_TRIM_THRESHOLD, 256 * MIB);
 }
 
+/* Does the machine have what the configuration asks for? */
+static int check_machine(const struct config *config, const struct options *options,
+                         struct error *err)
+{
+    const struct machine *machine = &options->machine;
+    int on_gpu = config->device == CONFIG_DEVICE_CUDA;
+    enum dtype dtype = layout_dtype(config);
+    char formats[64] = "";
+    if (!options->as_machine)
+        return 0;
+    if (machine_has_gpu(options) != on_gpu)
+        return error_set(err, "--machine %s is %s, but device is %s", machine->name,
+                         on_gpu ? "without GPUs" : "a GPU", on_gpu ? "cuda" : "cpu");
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        if (machine_peak(machine, i) > 0)
+            text_join(formats, sizeof formats, ", ", "%s", dtype_name(i));
+    if (machine_peak(machine, dtype) <= 0)
+        return error_set(err, "--machine %s has no products in %s (precision), only in %s",
+                         machine->name, dtype_name(dtype), formats);
+    return 0;
+}
+
 static int plan(struct options *options, int argc, char **argv, struct error *err)
 {
     struct config config;
@@ -146,8 +197,8 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
         options->threads = config.run.threads;
     resolve_device(&config, options);
     keep_memory();
-    if (options->as_machine && config.device == CONFIG_DEVICE_CPU)
-        return error_set(err, "--machine %s is a GPU, but device is cpu", options->machine.name);
+    if (check_machine(&config, options, err))
+        return -1;
     if (report_make(&report, &config, (int)options->ranks, (int)options->nodes,
                     (int)options->threads, options->as_machine ? &options->machine : NULL, err))
         return -1;

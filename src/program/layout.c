@@ -157,25 +157,31 @@ static int tensor_parts(const struct layout *layout, const struct config *config
     return ranks > 1 && rows % (ranks * parts) == 0 ? parts : 1;
 }
 
-int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
-                   enum device_kind device, struct error *err)
+enum dtype layout_dtype(const struct config *config)
 {
-    const struct config_parallel *p = &config->parallel;
     static const enum dtype dtypes[] = {
         [PRECISION_FP32] = DTYPE_F32,
         [PRECISION_BF16] = DTYPE_BF16,
         [PRECISION_BF16_PURE] = DTYPE_BF16,
         [PRECISION_FP16] = DTYPE_F16,
     };
+    return dtypes[config->precision];
+}
+
+int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
+                   enum device_kind device, struct error *err)
+{
+    const struct config_parallel *p = &config->parallel;
+    enum dtype dtype = layout_dtype(config);
     int ahead = (int)p->prefetch_units;
     *layout = (struct layout){
         .strategy = strategy_of(config),
         .offload = config->offload,
         .host_apart = device != DEVICE_CPU,
-        .dtype = dtypes[config->precision],
+        .dtype = dtype,
         .optimizer_dtype = config->train.optimizer_dtype,
         .reduce_dtype = config->comm.reduce_dtype,
-        .tensor_fp32 = p->tensor_fp32 && dtypes[config->precision] != DTYPE_F32,
+        .tensor_fp32 = p->tensor_fp32 && dtype != DTYPE_F32,
         .pure = config->precision == PRECISION_BF16_PURE,
         .prefetch_forward = p->forward_prefetch ? ahead : 0,
         .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,

@@ -49,6 +49,9 @@ struct layout {
     int prefetch_forward, prefetch_backward, prefetch_late;
 };
 
+/* The format that a configuration's precision computes in. */
+enum dtype layout_dtype(const struct config *config);
+
 /* per_node: ranks on every node, 0 where nodes differ: what HYBRID_SHARD shards over by default.
  * device: of every rank.  Returns 0 and a layout for layout_release(), or -1 with err set and
  * nothing to release: degrees that do not multiply to ranks, a schedule that schedule_create()

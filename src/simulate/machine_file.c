@@ -3,12 +3,14 @@
  * those of any file are. */
 #include "simulate/machine_file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/array.h"
 #include "config/schema.h"
+#include "simulate/machine_quantity.h"
 #include "simulate/machine_reader.h"
 #include "simulate/machine_text.h"
 
@@ -112,4 +114,21 @@ int machine_open(struct machine *machine, const char *text, struct error *err)
     int rc = machine_read(machine, path, colon + 1, err);
     free(path);
     return rc;
+}
+
+int machine_set_network(struct machine *machine, const char *text, struct error *err)
+{
+    char *rate, with_unit[64];
+    long ports = strtol(text, &rate, 10);
+    double each;
+    snprintf(with_unit, sizeof with_unit, "%s/s", *rate ? rate + 1 : "");
+    if (rate == text || *rate != 'x' ||
+        (machine_quantity_read(QUANTITY_BYTES_PER_S, rate + 1, &each) &&
+         machine_quantity_read(QUANTITY_BYTES_PER_S, with_unit, &each)))
+        return error_set(err, "\"%.60s\" is not ports and the rate of each, such as 8x400Gb", text);
+    if (ports < 1 || ports > 1024 || !(each >= 1e3 && each <= 1e14))
+        return error_set(err, "%.60s: 1 to 1024 ports of 8 kb to 800 Tb a second are taken", text);
+    machine->network_ports = (int)ports;
+    machine->network.bytes_per_s = (double)ports * each;
+    return 0;
 }

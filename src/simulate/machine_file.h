@@ -24,6 +24,10 @@ int machine_read(struct machine *machine, const char *path, const char *name, st
  * machine_free().  Returns 0, or -1 with err. */
 int machine_open(struct machine *machine, const char *text, struct error *err);
 
+/* Change the network of a node as a user says it: "8x400Gb", PORTSxRATE, the rate of each, one way,
+ * in bits (Gb) or bytes (GB) per second.  Returns 0, or -1 with err. */
+int machine_set_network(struct machine *machine, const char *text, struct error *err);
+
 /* Write a machine, its tables too, as a file that machine_read() makes the same machine of; head:
  * lines of comment without "# " at their beginning, or NULL.  The file appears whole or not at all.
  * Returns 0, or -1 with err. */

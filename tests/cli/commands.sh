@@ -206,5 +206,23 @@ for wrong in "4 parallel.shard=2" "4 parallel.shard=3" "6 parallel.strategy=SHAR
     done
 done
 refused "plan for a machine nobody knows" 'h2000.*h200' "$TRIREME" plan $M --machine h2000
+printf 'mine:\n  like: h100\n  memory: 60 GiB\ncores:\n  like: h100\n  gpu: ""\n  memory: 1 GiB\n' >machines.yaml
+printf 'mine:\n  like: h100\n  memry: 60 GiB\n' >wrong.yaml
+refused "plan for a machine of a file that is not there" 'there is no machine "none.yaml".*no file' \
+    "$TRIREME" plan $M --machine none.yaml
+refused "plan for a machine that the file lacks" 'machines.yaml: .*"my".*it has mine, cores' \
+    "$TRIREME" plan $M --machine machines.yaml:my
+refused "plan for one of several machines" 'machines.yaml has several machines .mine, cores.' \
+    "$TRIREME" plan $M --machine machines.yaml
+refused "plan for a machine with a misspelt key" 'wrong.yaml:3: mine: unknown key "memry".*"memory"' \
+    "$TRIREME" plan $M --machine wrong.yaml
+for network in 8x 8 8x400Gx x400Gb 0x400Gb 8x0Gb 8x4s; do
+    refused "plan with a network of $network" "^trireme: error: --network: .*$network" \
+        "$TRIREME" plan $M --machine h100 --network $network
+done
+refused "plan with a network of no machine" 'which machine.*--machine' "$TRIREME" plan $M --network 8x400Gb
+refused "plan in a format that the GPU lacks" 'titan-rtx has no products in bf16.*fp32, fp16' \
+    "$TRIREME" plan $M --machine titan-rtx device=auto precision=bf16
+refused "plan for cores on GPUs" 'cores is without GPUs.*cuda' "$TRIREME" plan $M --machine machines.yaml:cores device=cuda
 refused "plan for a GPU on the CPU" 'h200.*cpu' "$TRIREME" plan $M device=cpu --machine h200
 finish

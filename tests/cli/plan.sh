@@ -56,6 +56,24 @@ done
 is "a plan that does not fit: one line says so, after the plan" "1 1 1" "$? $(grep -c '^does not fit on rtx4090' out) \
 $(tail -n 1 out | grep -c '^trireme: error: does not fit on rtx4090: short by .*nearest that fits: recompute=full')"
 
+# Machines of a file, and other networks.
+printf 'mine:\n  like: h100\n  memory: 20 GiB\ncores:\n  like: h100\n  gpu: ""\n  memory: 1 GiB\n  per_node: 3\n' >machines.yaml
+"$TRIREME" plan $M --machine machines.yaml:MINE >out 2>&1
+is "a machine of a file" "0 1" "$? $(grep -c '^fits on mine (20.00 GiB)' out)"
+"$TRIREME" plan $M --ranks 2 --machine machines.yaml:cores >out 2>&1
+is "a machine without GPUs: cores, and their node's memory" "0 0 1" \
+    "$? $(grep -c 'one GPU a rank' out) $(grep -c '^fits on a rank.s share of the node (1.50 GiB)' out)"
+"$TRIREME" plan $M --machine titan-rtx precision=fp16 >out 2>&1
+is "kernels that do not run there: a plan says so first" "0 1 1" \
+    "$? $(head -n 1 out | grep -c 'do not run on titan-rtx') $(grep -c '^fits on titan-rtx' out)"
+for network in 8x400Gb 8x50GB/s 1x400Gb/s; do
+    "$TRIREME" plan model.preset=llama3-8b precision=bf16 parallel.strategy=NO_SHARD --ranks 4 --nodes 2 \
+        --machine h200 --network $network 2>&1 | grep '^forecast'
+done >forecasts
+is "the same network in other words, the same step; a slower one, a longer step" "3 2 1" \
+    "$(grep -c ' a step, ' forecasts) $(sort -u forecasts | wc -l | tr -d ' ') \
+$(sed 's/.* a step, \([0-9]*\) tokens.*/\1/' forecasts | awk '{ t[NR] = $1 } END { print (t[1] > 1.01 * t[3]) }')"
+
 # Adapters of an 8B on one card of 24 GB: 16 GB are its 16-bit parameters.
 lora="model.preset=llama3-8b precision=bf16 recompute=full device=cuda data.seq_len=1024 train.micro_batch=1
     parallel.strategy=NO_SHARD lora.r=16 lora.target_modules=all-linear"
