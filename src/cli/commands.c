@@ -102,9 +102,10 @@ const struct command commands[] = {
     {.name = "plan",
      .usage = "[CONFIG | RUN | CHECKPOINT] [key=value ...] [--ranks N] [--nodes N] [--threads N] "
               "[--machine NAME|FILE[:NAME]] [--network PORTSxRATE]"
-              " [--node-memory GIB] [--json FILE] [--schedule-svg FILE] [--schedule-csv FILE.csv]",
-     .summary = "memory and communication of every rank, checked, and of every strategy, without "
-                "running",
+              " [--node-memory GIB] [--json FILE] [--schedule-svg FILE] [--schedule-csv FILE.csv] "
+              "[--search [--yaml FILE]]",
+     .summary = "memory, communication and time of every rank, checked, and of every strategy, "
+                "without running; or the fastest layout",
      .example = "  trireme plan my.yaml --ranks 16 --nodes 2 --machine h100\n",
      .options = {{"--ranks", "N"},
                  {"--nodes", "N"},
@@ -114,7 +115,9 @@ const struct command commands[] = {
                  {"--node-memory", "GIB"},
                  {"--json", "FILE"},
                  {"--schedule-svg", "FILE"},
-                 {"--schedule-csv", "FILE"}},
+                 {"--schedule-csv", "FILE"},
+                 {"--search", NULL},
+                 {"--yaml", "FILE"}},
      .takes_keys = 1,
      .also = "estimate-memory estimate memory",
      .run = command_plan},

@@ -10,6 +10,7 @@
 #include "plan/compare.h"
 #include "plan/fit.h"
 #include "plan/report_pipeline.h"
+#include "plan/search.h"
 #include "plan/show.h"
 #include "simulate/machine_file.h"
 
@@ -17,7 +18,9 @@ enum { RANKS_MOST = 65536 };
 
 struct options {
     const char *json, *csv, *svg; /* files to write; NULL: none */
-    struct machine machine;       /* as_machine: for which the run is planned */
+    const char *yaml;             /* the configuration that a search found; NULL: not written */
+    int search;
+    struct machine machine; /* as_machine: for which the run is planned */
     int as_machine;
     int64_t ranks, nodes, threads;
     double node_gib;
@@ -104,12 +107,26 @@ static int take_machine(struct options *o, int *argc, char **argv, struct error 
                : 0;
 }
 
+static int take_search(struct options *o, int *argc, char **argv, struct error *err)
+{
+    o->search = arguments_flag("--search", argc, argv);
+    o->yaml = arguments_option("--yaml", argc, argv);
+    if (o->search && !o->as_machine)
+        return error_set(err, "--search: on which machine?  Name it with --machine");
+    if (o->search && (o->csv || o->svg))
+        return error_set(err, "--search writes no schedule: plan the layout that it finds");
+    return o->yaml && !o->search
+               ? error_set(err,
+                           "--yaml writes the layout that --search finds, which is not asked for")
+               : 0;
+}
+
 static int take_options(struct options *o, int *argc, char **argv, struct error *err)
 {
     o->json = arguments_option("--json", argc, argv);
     o->csv = arguments_option("--schedule-csv", argc, argv);
     o->svg = arguments_option("--schedule-svg", argc, argv);
-    if (take_machine(o, argc, argv, err) ||
+    if (take_machine(o, argc, argv, err) || take_search(o, argc, argv, err) ||
         arguments_count("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 1, err) ||
         arguments_count("--nodes", argc, argv, 1, RANKS_MOST, &o->nodes, 1, err) ||
         arguments_count("--threads", argc, argv, 1, 1024, &o->threads, 0, err))
@@ -186,6 +203,34 @@ static int check_machine(const struct config *config, const struct options *opti
     return 0;
 }
 
+/* --search: the fastest layouts, in place of a plan of one. */
+static int find_layout(const struct config *config, const struct options *o, struct error *err)
+{
+    const struct machine *machine = &o->machine;
+    struct report limits = {.ranks = (int)o->ranks, .nodes = (int)o->nodes};
+    struct search search;
+    judge(&limits, o);
+    const struct search_request request = {.config = config,
+                                           .ranks = (int)o->ranks,
+                                           .nodes = (int)o->nodes,
+                                           .threads = (int)o->threads,
+                                           .machine = machine,
+                                           .limits = &limits.limits};
+    if (search_find(&search, &request, err))
+        return -1;
+    search_print(&search, &request, stdout);
+    if (fflush(stdout) || ferror(stdout))
+        return error_errno(err, "the layouts cannot be written");
+    if (o->yaml && config_write(&search.best, o->yaml, err))
+        return -1;
+    if (!o->json)
+        return 0;
+    struct js *js = search_json(&search);
+    int rc = js_write(js, JS_INDENTED, JS_REPORT, o->json, err);
+    js_free(js);
+    return rc;
+}
+
 static int plan(struct options *options, int argc, char **argv, struct error *err)
 {
     struct config config;
@@ -199,6 +244,8 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
     keep_memory();
     if (check_machine(&config, options, err))
         return -1;
+    if (options->search)
+        return find_layout(&config, options, err);
     if (report_make(&report, &config, (int)options->ranks, (int)options->nodes,
                     (int)options->threads, options->as_machine ? &options->machine : NULL, err))
         return -1;

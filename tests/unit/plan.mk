@@ -14,3 +14,5 @@ endif
 tests_unit_test_cuda_sizes_SOURCES = tests/unit/test_cuda_sizes.c
 UNIT_TESTS += tests/unit/test_forecast
 tests_unit_test_forecast_SOURCES = tests/unit/test_forecast.c $(rig)
+UNIT_TESTS += tests/unit/test_search
+tests_unit_test_search_SOURCES = tests/unit/test_search.c $(rig)

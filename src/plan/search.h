@@ -1,0 +1,55 @@
+/* search.h - the fastest layout that fits.
+ *
+ * A candidate sets the degrees of pipeline, tensor and context, the strategy of the data ranks, the
+ * schedule with its stages of a rank, the micro-batch and what is recomputed; the global batch and
+ * all else stay as the configuration has them, so that the numbers do, too.  Each one that could be
+ * the fastest is planned and played (report_measure()): its time and its bytes are those of the
+ * plan.  Most could not be:
+ *
+ *   bound       no step is shorter than its products: what one micro-batch takes on one rank of
+ *               each tensor and context place, times the micro-batches, by the pipeline's stages,
+ *               and where the schedule is 1f1b or gpipe with their bubble.  In the order of these
+ *               bounds, the search is over when the next one is above the best step.
+ *   dominance   what lacks a twentieth of the memory or more lacks it with a larger micro-batch or
+ *               less recomputation, too.
+ *
+ * Where nothing fits, the same is searched with the optimizer's state in the host's memory, then
+ * with parameters and gradients there as well.
+ */
+#ifndef TRIREME_PLAN_SEARCH_H
+#define TRIREME_PLAN_SEARCH_H
+
+#include "plan/report.h"
+
+enum { SEARCH_ROWS = 10, SEARCH_SETTINGS = 320 };
+
+struct search_request {
+    const struct config *config; /* checked; device cpu or cuda */
+    int ranks, nodes, threads;
+    const struct machine *machine;
+    const struct memory_limits *limits; /* 0: none */
+    int exhaustive; /* 1: plan every candidate, without bounds and dominance: for tests */
+};
+
+struct search_row {
+    char settings[SEARCH_SETTINGS]; /* "key=value key=value" */
+    double step_s, tokens_per_s, mfu;
+    struct memory_limits takes;
+    char why[96]; /* of all but the first: what takes longer */
+};
+
+struct search {
+    int rows;
+    struct search_row row[SEARCH_ROWS]; /* the fastest first */
+    struct config best;                 /* of row 0 */
+    int candidates;                     /* that the configuration allows */
+    int planned, too_large;             /* of these, and of those that were planned */
+};
+
+/* Returns 0 and at least one row, or -1 with err set: no candidate is allowed, or none fits. */
+int search_find(struct search *search, const struct search_request *request, struct error *err);
+
+void search_print(const struct search *search, const struct search_request *request, FILE *out);
+struct js *search_json(const struct search *search); /* js_free() it */
+
+#endif
