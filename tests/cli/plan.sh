@@ -66,6 +66,8 @@ is "a machine without GPUs: cores, and their node's memory" "0 0 1" \
 "$TRIREME" plan $M --machine titan-rtx precision=fp16 >out 2>&1
 is "kernels that do not run there: a plan says so first" "0 1 1" \
     "$? $(head -n 1 out | grep -c 'do not run on titan-rtx') $(grep -c '^fits on titan-rtx' out)"
+"$TRIREME" plan $M --machine "$top/tests/golden/published_machines.yaml:h100-triton" >out 2>&1
+is "machines of published rows" "0 1" "$? $(grep -c '^fits on h100-triton' out)"
 for network in 8x400Gb 8x50GB/s 1x400Gb/s; do
     "$TRIREME" plan model.preset=llama3-8b precision=bf16 parallel.strategy=NO_SHARD --ranks 4 --nodes 2 \
         --machine h200 --network $network 2>&1 | grep '^forecast'

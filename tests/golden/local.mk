@@ -11,3 +11,5 @@ EXTRA_DIST += tests/golden/make_tokenizers.py tests/golden/mixed_text.py tests/g
 # Small models of each family of decoders, by families.py.
 families = $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/tests/golden/families/*/*.* $(srcdir)/tests/golden/families/*/grads/*.*))
 EXTRA_DIST += tests/golden/families.py $(families)
+# Published steps of training, as settings of trireme, and the machines they ran on.
+EXTRA_DIST += tests/golden/published_rows.csv tests/golden/published_machines.yaml
