@@ -1,12 +1,13 @@
 /* gemm_rate.c - what the machine's own matrix products reach, through the device's gemm.
  *
- *   gemm_rate THREADS TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB
- *   gemm_rate --device cuda TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB
+ *   gemm_rate THREADS TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]
+ *   gemm_rate --device cuda TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]
  *
  * Measures bf16 products: a cube (2048; 8192 on a GPU), and the three of every linear layer of a
- * Llama (forward, gradient of the input, gradient of the weight in fp32).  Prints one JSON object:
- * GF/s of each, and of a whole step's products ("step", and "step_ms"), which no trainer on this
- * library can beat.
+ * transformer (forward, gradient of the input, gradient of the weight in fp32).  UP is how many
+ * columns the first product of the MLP has: 2 FFN, gate and up of a Llama, unless given; FFN for
+ * GPT-2.  Prints one JSON object: GF/s of each ("up" is the MLP's first), and of a whole step's
+ * products ("step", and "step_ms"), which no trainer on this library can beat.
  *
  * On the CPU: the best of several by the clock; "step_cold" is the step by the median of products
  * of which each takes other operands than the one before, out of memory, as a trainer's do.  On the
@@ -22,7 +23,7 @@
 #include "base/philox.h"
 #include "device/ops.h"
 
-enum { OPERANDS = 3, WARM_UP = 4, GROUPS = 15, PER_GROUP = 4, COPIES = 16, CALLS = 15 };
+enum { OPERANDS = 3, WARM_UP = 4, GROUPS = 15, PER_GROUP = 4, COPIES = 16, CALLS = 15, SIZES = 8 };
 
 /* A product on the CPU: with its operands in the caches as far as they fit, and from memory. */
 enum { HOT, COLD, WAYS };
@@ -222,7 +223,7 @@ static double rate_of(const struct total *total, int way)
     return total->seconds[way] > 0 ? total->flops / total->seconds[way] * 1e-9 : 0;
 }
 
-static void measure(struct bench *s, const int64_t v[7])
+static void measure(struct bench *s, const int64_t v[SIZES])
 {
     int64_t tokens = v[0], hidden = v[1], qkv = v[2], out = v[3], ffn = v[4], layers = v[5];
     int64_t side = s->d->kind == DEVICE_CPU ? 2048 : 8192;
@@ -233,7 +234,7 @@ static void measure(struct bench *s, const int64_t v[7])
     printf("\"cube\": %.1f, ", took[HOT] > 0 ? flops(cube) / took[HOT] * 1e-9 : 0);
     linear(s, "qkv", tokens, hidden, qkv, layers, &total);
     linear(s, "out", tokens, out, hidden, layers, &total);
-    linear(s, "gate_up", tokens, hidden, 2 * ffn, layers, &total);
+    linear(s, "up", tokens, hidden, v[7], layers, &total);
     linear(s, "down", tokens, ffn, hidden, layers, &total);
     linear(s, "head", tokens, hidden, v[6], 1, &total);
     if (s->d->kind == DEVICE_CPU)
@@ -242,10 +243,10 @@ static void measure(struct bench *s, const int64_t v[7])
 }
 
 /* Of one operand of the largest product. */
-static size_t largest_operand(const int64_t v[7], int64_t side)
+static size_t largest_operand(const int64_t v[SIZES], int64_t side)
 {
     const struct gemm all[] = {forward(side, side, side), forward(v[0], v[1], v[2]),
-                               forward(v[0], v[3], v[1]), forward(v[0], v[1], 2 * v[4]),
+                               forward(v[0], v[3], v[1]), forward(v[0], v[1], v[7]),
                                forward(v[0], v[4], v[1]), forward(v[0], v[1], v[6])};
     int64_t most = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -258,7 +259,7 @@ static size_t largest_operand(const int64_t v[7], int64_t side)
 }
 
 /* Values do not change how long a product takes here, but zeros may. */
-static int on_cpu(struct bench *s, const int64_t v[7])
+static int on_cpu(struct bench *s, const int64_t v[SIZES])
 {
     const size_t least = largest_operand(v, 2048);
     s->bytes = least > host_pool_bytes ? least : host_pool_bytes;
@@ -294,7 +295,7 @@ static int fill(struct bench *s, char *block, size_t bytes)
 
 /* Each operand may be any matrix of any of these products: tokens by in or out, a weight in fp32.
  */
-static int make_operands(struct bench *s, const int64_t v[7])
+static int make_operands(struct bench *s, const int64_t v[SIZES])
 {
     const size_t least = largest_operand(v, 8192);
     s->bytes = least > pool_bytes ? least : pool_bytes;
@@ -329,7 +330,7 @@ done:
     return rate;
 }
 
-static int on_gpu(struct bench *s, const int64_t v[7])
+static int on_gpu(struct bench *s, const int64_t v[SIZES])
 {
     struct device_gpu gpu;
     char libraries[256];
@@ -357,15 +358,16 @@ int main(int argc, char **argv)
     int cuda = argc > 2 && !strcmp(argv[1], "--device") && !strcmp(argv[2], "cuda");
     struct device_request request = {.kind = cuda ? DEVICE_CUDA : DEVICE_CPU};
     int first = cuda ? 3 : 2;
-    int64_t v[7];
-    if (argc != first + 7) {
+    int64_t v[SIZES];
+    if (argc != first + SIZES && argc != first + SIZES - 1) {
         fprintf(stderr, "usage: gemm_rate THREADS|--device cuda "
-                        "TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB\n");
+                        "TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]\n");
         return 1;
     }
     request.threads = cuda ? 0 : atoi(argv[1]);
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < SIZES - 1; i++)
         v[i] = atoll(argv[first + i]);
+    v[SIZES - 1] = argc == first + SIZES ? atoll(argv[first + SIZES - 1]) : 2 * v[4];
     if (device_open(&s.d, &request, &s.err)) {
         fprintf(stderr, "gemm_rate: %s\n", s.err.text);
         return 1;

@@ -2,17 +2,18 @@
 """torch_llama.py - the PyTorch side of cpu_vs_torch: a Llama trained the way PyTorch likes it.
 
 fp32 masters with bf16 autocast in one process, or FSDP2 with a bf16 MixedPrecisionPolicy over
-gloo in several; scaled_dot_product_attention; AdamW fused where there is such; clipping.  Prints
-one JSON object: the tokens per second of every step after the warm-up, and their median.
+gloo in several; scaled_dot_product_attention; AdamW fused where there is such; clipping.  Weights
+come from a checkpoint of trireme, tokens from its token file: one batch, on which every step
+trains.  Prints one JSON object: the seconds and the loss of every step.
 
-  torch_llama.py --threads 2 [--compile] [--steps 10]
-  torch_llama.py --ranks 2 --threads 1 [--compile]
+  torch_llama.py --weights CHECKPOINT/index.h5 --tokens FILE.h5 --threads 2 [--compile] [--steps 10]
+  torch_llama.py --weights CHECKPOINT/index.h5 --tokens FILE.h5 --ranks 2 --threads 1 [--compile]
 """
 import argparse
 import json
 import os
+import pathlib
 import socket
-import statistics
 import time
 
 import torch
@@ -80,6 +81,10 @@ class Block(nn.Module):
 
 
 class Llama(nn.Module):
+    # What is one matrix here, and trireme's names of its parts.
+    parts = {"attention.qkv": ["attn.q", "attn.k", "attn.v"], "attention.out": ["attn.o"],
+             "mlp.gate_up": ["mlp.gate", "mlp.up"]}
+
     def __init__(self, c):
         super().__init__()
         self.embed = nn.Embedding(c.vocab, c.hidden)
@@ -110,59 +115,90 @@ def shard(model):
     fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def make_adamw(model, fused=True):
+def make_adamw(model, fused=True, lr=3e-4):
     groups = [
         {"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
         {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8, fused=fused)
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8, fused=fused)
 
 
-def measure(c, rank):
-    """Seconds of every step after the warm-up, and the last loss."""
-    torch.manual_seed(1)
-    model = Llama(c)
+def own_names(name, parts):
+    """trireme's names of what is one parameter here, end to end."""
+    module, _, kind = name.rpartition(".")
+    front = ""
+    if module.startswith("blocks."):
+        _, layer, module = module.split(".", 2)
+        front = f"layers.{layer}."
+    end = ".bias" if kind == "bias" else ""
+    return [f"model/{front}{part}{end}" for part in parts.get(module, [module])]
+
+
+def load_weights(model, path):
+    """Every parameter from a checkpoint; rows that a padded vocabulary has beyond its are zero."""
+    import h5py  # only cpu_vs_torch needs it
+    with h5py.File(path) as file, torch.no_grad():
+        for name, p in model.named_parameters():
+            values = torch.cat([torch.from_numpy(file[own][...])
+                                for own in own_names(name, model.parts)])
+            p.zero_()
+            p[:len(values)].copy_(values)
+
+
+def load_tokens(c, rank):
+    """This rank's sequences of the batch, and their targets."""
+    import h5py
+    with h5py.File(c.tokens) as file:
+        tokens = torch.from_numpy(file["tokens"][: c.batch * c.seq + 1].astype("int64"))
+    sides = tokens[:-1].view(c.batch, c.seq), tokens[1:].view(c.batch, c.seq)
+    return [side.chunk(c.ranks)[rank].contiguous() for side in sides]
+
+
+def make_model(kind, c):
+    model = kind(c)
+    load_weights(model, c.weights)
     if c.ranks > 1:
         shard(model)
-    adamw = make_adamw(model)
     if c.compile and c.ranks > 1:
         for block in model.blocks:
             block.compile()
     elif c.compile:
         model.compile()
+    return model
+
+
+def measure(kind, c, rank):
+    """Seconds and loss of every step."""
+    model = make_model(kind, c)
+    adamw = make_adamw(model, lr=c.lr)
     autocast = torch.autocast("cpu", torch.bfloat16, enabled=c.ranks == 1)
-    random = torch.Generator().manual_seed(rank)
-    seconds = []
-    for _ in range(c.warmup + c.steps):
-        tokens = torch.randint(c.vocab, (c.batch // c.ranks, c.seq + 1), generator=random)
+    tokens, targets = load_tokens(c, rank)
+    seconds, losses = [], []
+    for _ in range(c.steps):
         start = time.perf_counter()
         with autocast:
-            loss = model(tokens[:, :-1], tokens[:, 1:])
+            loss = model(tokens, targets)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adamw.step()
         adamw.zero_grad(set_to_none=True)
+        losses.append(loss.detach())
         seconds.append(time.perf_counter() - start)
-    return seconds[c.warmup:], loss.item()
+    losses = torch.stack(losses).float()
+    if c.ranks > 1:
+        dist.all_reduce(losses)
+    return seconds, (losses / c.ranks).tolist()
 
 
-def report(c, seconds, loss):
-    rates = [c.batch * c.seq / s for s in seconds]
-    print(json.dumps({
-        "torch": torch.__version__, "ranks": c.ranks, "threads": c.threads,
-        "compiled": c.compile, "loss": loss, "tokens_per_s": statistics.median(rates),
-        "steps": [round(r, 1) for r in rates],
-    }), flush=True)
-
-
-def run_rank(rank, c, port):
+def run_rank(rank, kind, c, port):
     torch.set_num_threads(c.threads)
     if c.ranks > 1:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
         dist.init_process_group("gloo", rank=rank, world_size=c.ranks)
-    seconds, loss = measure(c, rank)
+    seconds, losses = measure(kind, c, rank)
     if rank == 0:
-        report(c, seconds, loss)
+        print(json.dumps({"torch": torch.__version__, "seconds": seconds, "losses": losses}),
+              flush=True)
     if c.ranks > 1:
         dist.destroy_process_group()
 
@@ -173,20 +209,23 @@ def free_port():
         return s.getsockname()[1]
 
 
-def main():
+def main(kind):
     parser = argparse.ArgumentParser()
-    sizes = dict(hidden=512, layers=8, heads=8, kv_heads=4, ffn=1536, vocab=8192, seq=512, batch=4,
-                 ranks=1, threads=1, steps=10, warmup=4)
-    for name, value in sizes.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=value)
+    for name in ("hidden", "layers", "heads", "kv_heads", "ffn", "vocab", "seq", "batch"):
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, required=True)
+    for name, value in dict(ranks=1, threads=1, steps=14).items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--lr", type=float, default=3e-4)
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--weights", type=pathlib.Path, required=True)
+    parser.add_argument("--tokens", type=pathlib.Path, required=True)
     c = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(c.threads)
     if c.ranks == 1:
-        run_rank(0, c, 0)
+        run_rank(0, kind, c, 0)
     else:
-        mp.spawn(run_rank, (c, free_port()), c.ranks)
+        mp.spawn(run_rank, (kind, c, free_port()), c.ranks)
 
 
 if __name__ == "__main__":
-    main()
+    main(Llama)
