@@ -295,6 +295,14 @@ const struct attention shapes[SHAPES] = {
      .forms = ATTENTION_SEPARATE | ATTENTION_PART,
      .kv_seq = 1024,
      .part = {256, {256, 512}}},
+    /* and weights dropped, of keys that the queries of three chunks see */
+    {.batch = 1,
+     .seq = 800,
+     .heads = 2,
+     .kv_heads = 1,
+     .head_dim = 6,
+     .forms = ATTENTION_DROPOUT,
+     .first_head = 3},
 };
 
 static void *guarded(size_t bytes)

@@ -37,7 +37,7 @@ struct attention_type {
 extern const struct attention_type types[TYPES];
 
 /* Problems; the first PLAIN of them are of the plain form. */
-enum { PLAIN = 10, SHAPES = 51 };
+enum { PLAIN = 10, SHAPES = 52 };
 extern const struct attention shapes[SHAPES];
 
 /* An element, and to set it. */
