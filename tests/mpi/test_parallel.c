@@ -187,6 +187,7 @@ struct whole {
 };
 
 struct reference {
+    const char *settings; /* of the model and the batch */
     double loss[STEPS], norm[STEPS];
     int tensors;
     struct whole *tensor;
@@ -279,13 +280,15 @@ static void share(struct test *t, struct reference *r)
     }
 }
 
-static void make_reference(struct test *t, const char *settings, struct reference *r)
+/* Made when the first cell needs it. */
+static void make_reference(struct test *t, struct reference *r)
 {
-    *r = (struct reference){0};
+    if (r->tensors)
+        return;
     if (!world_rank(t->c.world)) {
         struct mem mem = {0};
         char alone[1200];
-        snprintf(alone, sizeof alone, "%s device=cpu", settings);
+        snprintf(alone, sizeof alone, "%s device=cpu", r->settings);
         struct config config = rig_config(alone);
         struct session *s = rig_open(&mem, &config, NULL, 0);
         steps(t, s, NULL, r->loss, r->norm);
@@ -420,9 +423,9 @@ static void run_cell(struct test *t, const char *settings, const struct referenc
 }
 
 /* A cell, or every so many-th: after the settings of the model and the batch. */
-static void try_cell(struct test *t, int model, int batch, const struct reference *r, int all,
+static void try_cell(struct test *t, int model, int batch, struct reference *r, int all,
                      const char *fmt, ...) __attribute__((format(printf, 6, 7)));
-static void try_cell(struct test *t, int model, int batch, const struct reference *r, int all,
+static void try_cell(struct test *t, int model, int batch, struct reference *r, int all,
                      const char *fmt, ...)
 {
     char settings[1024];
@@ -435,6 +438,7 @@ static void try_cell(struct test *t, int model, int batch, const struct referenc
     va_start(args, fmt);
     vsnprintf(settings + used, sizeof settings - used, fmt, args);
     va_end(args);
+    make_reference(t, r);
     run_cell(t, settings, r);
 }
 
@@ -461,10 +465,9 @@ static void run_model(struct test *t, int model, int all)
     static const int batches[BATCHES] = {5, 8};
     int ranks = world_size(t->c.world);
     for (int b = 0; b < (model < CONTEXT_MODELS ? BATCHES : 1); b++) {
-        struct reference r;
         char alone[1024];
+        struct reference r = {.settings = alone};
         snprintf(alone, sizeof alone, "%s train.global_batch=%d", models[model], batches[b]);
-        make_reference(t, alone, &r);
         int cells;
         const struct layout_cell *cell = cells_of(model, &cells);
         for (int i = 0; i < cells * WAYS && b == 0; i++)
@@ -485,20 +488,15 @@ static void run_deep(struct test *t, int model, int all)
 {
     int ranks = world_size(t->c.world);
     for (int i = 0; i < MICROS; i++) {
-        struct reference r;
         char alone[1024];
-        int batch = micros[i].global_batch, any = all;
-        for (int k = 0; k < CHUNKED; k++)
-            any |= (t->cells + k) % SHARE == 0;
+        struct reference r = {.settings = alone};
+        int batch = micros[i].global_batch;
         snprintf(alone, sizeof alone, "%s" DEEP " train.global_batch=%d", models[model], batch);
-        if (any)
-            make_reference(t, alone, &r);
         for (int k = 0; k < CHUNKED; k++)
             try_cell(t, model, batch, &r, all,
                      DEEP " parallel.pipeline=%d train.micro_batch=%d parallel.schedule=%s", ranks,
                      micros[i].micro_batch, chunked[k]);
-        if (any)
-            free_reference(&r);
+        free_reference(&r);
     }
 }
 

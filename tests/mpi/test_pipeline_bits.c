@@ -244,9 +244,10 @@ int main(void)
     int ranks = world_size(t.c.world);
     training_data(&t.c, t.dir, 101);
     snprintf(t.tokens, sizeof t.tokens, "%s/tokens.h5", t.dir);
-    for (int m = 0; m < MODELS * BATCHES; m += BITS_SHARE)
+    const int share = rig_is_short() ? BITS_SHARE : BITS_WHOLE;
+    for (int m = ranks % share; m < MODELS * BATCHES; m += share)
         try_stages(&t, &models[m / BATCHES], batches[m % BATCHES]);
-    for (int i = 0; ranks == 4 && i < BESIDE * BATCHES; i += BITS_SHARE)
+    for (int i = 0; ranks == 4 && i < BESIDE * BATCHES; i += share)
         try_beside(&t, &models[i % PLAIN], batches[i % BATCHES], beside[i / BATCHES]);
     world_barrier(t.c.world);
     if (!world_rank(t.c.world)) {

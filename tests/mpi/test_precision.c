@@ -1,5 +1,8 @@
 /* test_precision.c - what is kept in 16 bits trains as fp32 does, within a bound; its rounding and
- * its loss scale depend on no layout, and a stop changes nothing. */
+ * its loss scale depend on no layout, and a stop changes nothing.
+ *
+ * With CHECK_SHORT=1 a number of ranks takes half of the formats or layouts, a fifth of the
+ * formats' layouts whose ranks divide the model; all of them by `make check-whole`. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,11 +69,15 @@ static void test_formats(struct precision *p)
     struct config plain = config_of("", "parallel.strategy=NO_SHARD");
     training_reference(&p->c, &plain, &how, &reference);
     for (int f = 0; f < FORMATS; f++) {
+        if (!training_takes(&p->c, f, 2))
+            continue;
         run(p, formats[f], layouts[0], &first);
         double off = training_distance(&first, &reference);
         CHECK(&p->c, off > 0 && off <= tolerance);
         p->worst = off <= p->worst ? p->worst : off;
         for (int i = 1; i < 4; i++) {
+            if (!training_takes(&p->c, f / 2 + i, 3))
+                continue;
             run(p, formats[f], layouts[i], &other);
             CHECK(&p->c, !memcmp(first.loss, other.loss, sizeof first.loss));
         }
@@ -96,6 +103,8 @@ static void test_divided(struct precision *p)
             char more[160];
             if (world_size(p->c.world) == 1 && strstr(axes[i], "tensor_"))
                 continue; /* keys of several ranks, refused on one */
+            if (!training_takes(&p->c, 2 * f + (int)i, 5))
+                continue;
             snprintf(more, sizeof more, axes[i], world_size(p->c.world));
             run(p, formats[f], more, &many);
             double off = training_distance(&many, &reference);
@@ -114,6 +123,8 @@ static void test_reduce(struct precision *p)
     training_reference(&p->c, &plain, &how, &reference);
     int ranks = world_size(p->c.world);
     for (int i = 0; i < 4; i++) {
+        if (!training_takes(&p->c, i + i / 2, 2))
+            continue;
         const char *format =
             i / 2 ? "comm.reduce_dtype=bf16 train.micro_batch=1 " : "comm.reduce_dtype=bf16 ";
         run(p, format, i % 2 ? "parallel.accumulate=local recompute=full" : "", &first);
@@ -144,6 +155,8 @@ static void test_overflow(struct precision *p)
     CHECK(&p->c, alone.loss[TRAINING_STEPS - 1] < alone.loss[0] - 0.1);
     for (int i = 0; i < 5; i++) {
         char more[96];
+        if (!training_takes(&p->c, i, 2))
+            continue;
         snprintf(more, sizeof more, layouts[i], world_size(p->c.world));
         run(p, scale, more, &many);
         CHECK(&p->c, many.skipped == alone.skipped);
@@ -160,6 +173,8 @@ static void test_offload(struct precision *p)
     struct trained near, far;
     char more[256];
     for (int f = 0; f < FORMATS; f++) {
+        if (!training_takes(&p->c, f + 1, 2))
+            continue;
         run(p, formats[f], "parallel.strategy=FULL_SHARD", &near);
         snprintf(more, sizeof more,
                  "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=%s "
@@ -175,6 +190,8 @@ static void test_resume(struct precision *p)
 {
     for (int f = 0; f < FORMATS; f++) {
         char checkpoints[128];
+        if (!training_takes(&p->c, f + 1, 2))
+            continue;
         struct trained whole, parts = {0};
         struct training how = {.tokens = p->tokens, .checkpoints = checkpoints, .to = 23};
         snprintf(checkpoints, sizeof checkpoints, "%s/%d", p->dir, f);

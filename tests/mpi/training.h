@@ -50,6 +50,11 @@ void training_reference(struct checks *c, const struct config *config, const str
 void training_check_volume(struct checks *c, const struct session *s,
                            const struct report_rank *plan);
 
+/* Whether a test runs its cell of this number: each, or where it should be short (rig_is_short) one
+ * of `share`, other cells with another number of ranks.  Ranks 2, 3 and 4 together run all cells
+ * for a share of 3, ranks 3 and 4 for a share of 2.  The same on every rank. */
+int training_takes(const struct checks *c, int cell, int share);
+
 /* The largest relative difference of losses. */
 double training_distance(const struct trained *a, const struct trained *b);
 

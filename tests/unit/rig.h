@@ -87,7 +87,8 @@ double rig_flops(const struct segment *segment);
 size_t rig_machine_bytes(const char *name);
 
 /* Whether fewer settings and steps will do: tests/check.sh sets CHECK_SHORT=1, because an emulated
- * GPU takes minutes for what a GPU does at once; make check-long tries all. */
+ * GPU takes minutes for what a GPU does at once, and ranks on few cores wait for each other; make
+ * check-long and check-whole try all. */
 int rig_is_short(void);
 
 #endif
