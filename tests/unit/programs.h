@@ -8,7 +8,8 @@
 struct config programs_config(int bits, const char *more);
 
 /* Check one rank's training program of two micro-batches with each strategy and bits of settings,
- * on 2 to 4 ranks; each may be changed and changed back. */
+ * on 2 to 4 ranks; each may be changed and changed back.  With CHECK_SHORT=1 three of the eight
+ * bits of settings with each strategy, other ones with the next; all by `make check-whole`. */
 void programs_everywhere(void (*check)(struct program *program));
 
 /* Of what a program of all units has at least `count`: how many the program of a pipeline stage has
