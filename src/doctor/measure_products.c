@@ -1,0 +1,167 @@
+/* measure_products.c - how fast matrices of many shapes are multiplied, with operands from memory.
+ *
+ * The shapes are a full grid: every m with every n and every k of one list of sizes, as long as
+ * time allows.  On GPUs, which have time for more, sizes double from one to the next; on CPUs each
+ * is four times the one before.  A product has other operands than the one before it, as in a step.
+ */
+#include <time.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/round.h"
+#include "doctor/measure_work.h"
+
+enum { SIZES = 16, PROBE = 512, LEAST_CPU = 32, LEAST_GPU = 128, WARM_UP = 2 };
+
+struct product {
+    struct gemm gemm;
+    size_t a_bytes, b_bytes, c_bytes;
+    void *scratch;
+};
+
+/* Nanoseconds that this process has had processors, all its threads together. */
+static int64_t processor_ns(void)
+{
+    struct timespec t = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* As op_linear.c has them. */
+static struct gemm gemm_of(enum dtype dtype, enum machine_product_kind kind, int64_t m, int64_t n,
+                           int64_t k)
+{
+    return gemm_dense((struct gemm){.dt = dtype,
+                                    .dt_c = kind == PRODUCT_WEIGHT ? DTYPE_F32 : dtype,
+                                    .trans_a = kind == PRODUCT_WEIGHT,
+                                    .trans_b = kind == PRODUCT_FORWARD,
+                                    .m = m,
+                                    .n = n,
+                                    .k = k});
+}
+
+static size_t aligned(int64_t elems, enum dtype dtype)
+{
+    return round_up_bytes((size_t)elems * dtype_bytes(dtype), 256);
+}
+
+static int multiply(struct measure *m, void *data, struct error *err)
+{
+    struct product *p = data;
+    char *at = measure_cold(m, p->a_bytes + p->b_bytes + p->c_bytes);
+    p->gemm.a = at;
+    p->gemm.b = at + p->a_bytes;
+    p->gemm.c = at + p->a_bytes + p->b_bytes;
+    return m->device->ops->gemm(m->device, &p->gemm, p->scratch, err);
+}
+
+/* Operations per second of one product. */
+static int rate_of(struct measure *m, struct gemm g, double *rate, struct error *err)
+{
+    struct product p = {.gemm = g,
+                        .a_bytes = aligned(g.m * g.k, g.dt),
+                        .b_bytes = aligned(g.k * g.n, g.dt),
+                        .c_bytes = aligned(g.m * g.n, g.dt_c)};
+    size_t scratch = m->device->ops->gemm_scratch(m->device, &g);
+    double seconds = 1;
+    p.scratch = device_alloc(m->device, m->mem, POOL_WORKSPACE, scratch, err);
+    int rc = world_agree(m->world, p.scratch ? 0 : -1, err) ||
+             measure_seconds(m, &(struct measure_work){.run = multiply, .data = &p}, &seconds, err);
+    device_free(m->device, m->mem, POOL_WORKSPACE, scratch, p.scratch);
+    *rate = 2.0 * (double)g.m * (double)g.n * (double)g.k / seconds;
+    return rc ? -1 : 0;
+}
+
+/* The sizes of a grid up to `most`; returns how many. */
+static int sizes_up_to(const struct measure *m, int64_t most, int64_t size[SIZES])
+{
+    int is_gpu = m->device->kind == DEVICE_CUDA, count = 0;
+    int64_t ratio = is_gpu ? 2 : 4, next = most;
+    int64_t least = min_i64(is_gpu ? LEAST_GPU : LEAST_CPU, m->limits->side / ratio);
+    while (next / ratio >= least)
+        next /= ratio;
+    for (; next <= most && count < SIZES; next *= ratio)
+        size[count++] = next;
+    return count;
+}
+
+/* Seconds of all products of a grid up to `most`, at this many operations per second in each
+ * format, done as often as they will be at least. */
+static double grid_s(const struct measure *m, int64_t most, const double rate[DTYPE_COUNT])
+{
+    int64_t size[SIZES];
+    double sum = 0, seconds = 0;
+    for (int i = sizes_up_to(m, most, size); i > 0; i--)
+        sum += (double)size[i - 1];
+    for (const enum dtype *f = measure_formats(m); *f != DTYPE_COUNT; f++)
+        seconds += 2 * sum * sum * sum * PRODUCT_KINDS * (m->limits->least + WARM_UP) / rate[*f];
+    return seconds;
+}
+
+/* Choose the largest grid for which there is time, by the speed of one product of each format. */
+static int choose_most(struct measure *m, int64_t *most, struct error *err)
+{
+    double rate[DTYPE_COUNT] = {0};
+    int64_t probe = min_i64(PROBE, m->limits->side);
+    for (const enum dtype *f = measure_formats(m); *f != DTYPE_COUNT; f++)
+        if (measure_block(m, 0, *f, err) ||
+            rate_of(m, gemm_of(*f, PRODUCT_FORWARD, probe, probe, probe), &rate[*f], err))
+            return -1;
+    *most = m->limits->side;
+    while (*most > 2 * LEAST_GPU && grid_s(m, *most, rate) > m->limits->products_s)
+        *most /= 2;
+    return 0;
+}
+
+static int measure_kind(struct measure *m, enum dtype dtype, enum machine_product_kind kind,
+                        const int64_t *size, int sizes, struct error *err)
+{
+    struct machine *machine = m->machine;
+    for (int i = 0; i < sizes * sizes * sizes; i++) {
+        struct machine_product row = {.dtype = dtype,
+                                      .kind = kind,
+                                      .m = size[i / sizes / sizes],
+                                      .n = size[i / sizes % sizes],
+                                      .k = size[i % sizes]};
+        if (rate_of(m, gemm_of(dtype, kind, row.m, row.n, row.k), &row.flops_per_s, err))
+            return -1;
+        machine->product = array_grow(machine->product, machine->products, &m->product_capacity,
+                                      sizeof *machine->product);
+        machine->product[machine->products++] = row;
+        if (row.flops_per_s > machine->peak[dtype].flops_per_s)
+            machine->peak[dtype].flops_per_s = row.flops_per_s;
+    }
+    return 0;
+}
+
+/* Of the time that its threads could have had since then, this process's share: less than 1 where
+ * other programs use the processors. */
+static double own_share(const struct measure *m, int64_t since_ns, int64_t own_since_ns)
+{
+    double own = (double)(processor_ns() - own_since_ns), all = (double)(clock_ns() - since_ns);
+    double share = own / (all * m->device->threads);
+    world_all_reduce(m->world, &share, 1, WORLD_MIN);
+    return share > 1 ? 1 : share;
+}
+
+int measure_products(struct measure *m, struct error *err)
+{
+    const int64_t since_ns = clock_ns(), own_since_ns = processor_ns();
+    int64_t most, size[SIZES];
+    if (choose_most(m, &most, err))
+        return -1;
+    int sizes = sizes_up_to(m, most, size);
+    for (const enum dtype *f = measure_formats(m); *f != DTYPE_COUNT; f++) {
+        measure_progress(m, "products in %s, %d shapes up to %lld x %lld x %lld", dtype_name(*f),
+                         PRODUCT_KINDS * sizes * sizes * sizes, (long long)most, (long long)most,
+                         (long long)most);
+        if (measure_block(m, 2 * 3 * (size_t)(most * most) * sizeof(float), *f, err))
+            return -1;
+        for (int kind = 0; kind < PRODUCT_KINDS; kind++)
+            if (measure_kind(m, *f, (enum machine_product_kind)kind, size, sizes, err))
+                return -1;
+    }
+    if (m->device->kind == DEVICE_CPU)
+        m->own_share = own_share(m, since_ns, own_since_ns);
+    return 0;
+}

@@ -1,0 +1,229 @@
+/* measure_work.c - see measure_work.h. */
+#include "doctor/measure_work.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/round.h"
+
+/* TOGETHER: of a GPU's work so much is measured by one pair of events.  HOLDS: copies that keep
+ * the stream busy before, so that the GPU never waits for the host within the pair. */
+enum { MOST_REPEATS = 64, TOGETHER = 4, HOLDS = 4, ALIGN = 256, FILL_BYTES = 1 << 20 };
+
+static int run_times(struct measure *m, const struct measure_work *work, int times,
+                     struct error *err)
+{
+    for (int i = 0; i < times; i++)
+        if (work->run(m, work->data, err))
+            return -1;
+    return 0;
+}
+
+static int hold(struct measure *m, enum device_stream stream, struct error *err)
+{
+    size_t half = m->block_bytes / 2;
+    for (int i = 0; i < HOLDS; i++)
+        if (device_copy_async(m->device, stream, m->block + half, m->block, half, err))
+            return -1;
+    return 0;
+}
+
+static int sample_gpu(struct measure *m, const struct measure_work *work, double *seconds,
+                      struct error *err)
+{
+    struct device *d = m->device;
+    if (hold(m, work->stream, err) || device_event_record(d, m->from, work->stream, err) ||
+        run_times(m, work, TOGETHER, err) || device_event_record(d, m->to, work->stream, err) ||
+        device_sync(d, err))
+        return -1;
+    *seconds = (double)device_event_ns(d, m->from, m->to) * 1e-9 / TOGETHER;
+    return 0;
+}
+
+static int sample(struct measure *m, const struct measure_work *work, double *seconds,
+                  struct error *err)
+{
+    if (m->device->asynchronous)
+        return sample_gpu(m, work, seconds, err);
+    int64_t start_ns = clock_ns();
+    if (run_times(m, work, 1, err))
+        return -1;
+    *seconds = (double)(clock_ns() - start_ns) * 1e-9;
+    return 0;
+}
+
+int measure_repeats(struct measure *m, int rc, double took_s, double budget_s, struct error *err)
+{
+    double most[] = {rc ? 1 : 0, took_s, clock_ns() > m->deadline_ns};
+    world_all_reduce(m->world, most, 3, WORLD_MAX);
+    if (most[0] > 0)
+        return world_agree(m->world, rc, err);
+    m->is_late = most[2] > 0;
+    if (m->is_late)
+        return 1;
+    double times = most[1] > 0 ? budget_s / most[1] : m->limits->most;
+    return times < m->limits->least  ? m->limits->least
+           : times > m->limits->most ? m->limits->most
+                                     : (int)times;
+}
+
+static int by_size(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+double measure_quartile(double *seconds, int count)
+{
+    qsort(seconds, (size_t)count, sizeof *seconds, by_size);
+    return seconds[count / 4];
+}
+
+int measure_seconds(struct measure *m, const struct measure_work *work, double *seconds,
+                    struct error *err)
+{
+    double took[MOST_REPEATS] = {0}, slowest;
+    int works = work->run != NULL, rc = 0;
+    world_barrier(m->world);
+    for (int i = m->is_late; i < 2 && works && !rc; i++)
+        rc = sample(m, work, &took[0], err);
+    int times = measure_repeats(m, rc, took[0], m->limits->work_s, err);
+    if (times < 0)
+        return -1;
+    for (int i = 1; i < times && works && !rc; i++)
+        rc = sample(m, work, &took[i], err);
+    slowest = works && !rc ? measure_quartile(took, times) : 0;
+    if (measure_repeats(m, rc, 0, 0, err) < 0)
+        return -1;
+    world_all_reduce(m->world, &slowest, 1, WORLD_MAX);
+    *seconds = slowest > 1e-9 ? slowest : 1e-9; /* the clock's last place */
+    return 0;
+}
+
+void *measure_cold(struct measure *m, size_t bytes)
+{
+    bytes = round_up_bytes(bytes, ALIGN);
+    if (m->cold + bytes > m->block_bytes)
+        m->cold = 0;
+    void *at = m->block + m->cold;
+    m->cold += bytes;
+    return at;
+}
+
+int measure_fill(struct measure *m, void *to, size_t bytes, enum dtype dtype, struct error *err)
+{
+    const uint16_t least = dtype == DTYPE_F16 ? 0x2400 : 0x3c80; /* 2^-6; of fp32 the upper half */
+    const uint16_t fraction = dtype == DTYPE_F16 ? 0x3ff : 0x7f;
+    uint16_t *values = malloc(FILL_BYTES);
+    uint32_t x = 1;
+    int rc = values ? 0 : error_set(err, "out of memory");
+    for (size_t i = 0; values && i < FILL_BYTES / sizeof *values; i++) {
+        x = x * 1664525 + 1013904223;
+        values[i] = (uint16_t)(least | (x >> 16 & fraction) | (x >> 31 << 15));
+    }
+    for (size_t at = 0; at < bytes && !rc; at += FILL_BYTES)
+        rc = device_upload(m->device, (char *)to + at, values, min_bytes(bytes - at, FILL_BYTES),
+                           err);
+    free(values);
+    return rc;
+}
+
+int measure_block(struct measure *m, size_t bytes, enum dtype dtype, struct error *err)
+{
+    int rc = 0;
+    bytes = max_bytes(round_up_bytes(bytes, ALIGN), m->limits->block_bytes);
+    if (bytes > m->block_bytes) {
+        device_free(m->device, m->mem, POOL_WORKSPACE, m->block_bytes, m->block);
+        m->block = device_alloc(m->device, m->mem, POOL_WORKSPACE, bytes, err);
+        m->block_bytes = m->block ? bytes : 0;
+        m->cold = 0;
+        rc = m->block ? 0 : -1;
+    }
+    if (!rc)
+        rc = measure_fill(m, m->block, m->block_bytes, dtype, err);
+    return world_agree(m->world, rc, err);
+}
+
+const enum dtype *measure_formats(const struct measure *m)
+{
+    static const enum dtype cpu[] = {DTYPE_F32, DTYPE_BF16, DTYPE_COUNT},
+                            gpu[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_COUNT};
+    return m->device->kind == DEVICE_CPU ? cpu : gpu;
+}
+
+int measure_open_mesh(struct measure *m, struct mesh **mesh, struct mesh_shape shape,
+                      struct error *err)
+{
+    struct mesh_options options = {.share_gpu = m->share_gpu};
+    if (mesh_create(mesh, m->world, shape, err) ||
+        mesh_attach(*mesh, m->world, m->device, m->mem, &options, err))
+        return -1;
+    mesh_register(*mesh, m->block, m->block_bytes);
+    return 0;
+}
+
+void measure_close_mesh(struct measure *m, struct mesh *mesh)
+{
+    if (mesh)
+        mesh_unregister(mesh, m->block);
+    mesh_destroy(mesh);
+}
+
+void measure_add_op(struct measure *m, const char *name, enum dtype dtype, double size, double work,
+                    double seconds)
+{
+    int i = 0;
+    while (i < m->ops &&
+           (strcmp(m->op[i].name, name) || m->op[i].dtype != dtype || m->op[i].size != size))
+        i++;
+    if (i == m->ops) {
+        m->op = array_grow(m->op, m->ops, &m->op_capacity, sizeof *m->op);
+        m->op[i] = (struct measure_op){.dtype = dtype, .size = size};
+        snprintf(m->op[i].name, MACHINE_OP, "%s", name);
+        m->ops++;
+    }
+    m->op[i].work += work;
+    m->op[i].seconds += seconds;
+}
+
+/* By name, format and size, for people who read the file. */
+static int by_op(const void *x, const void *y)
+{
+    const struct measure_op *a = x, *b = y;
+    int by_name = strcmp(a->name, b->name);
+    if (by_name)
+        return by_name;
+    return a->dtype != b->dtype ? (int)a->dtype - (int)b->dtype
+                                : (a->size > b->size) - (a->size < b->size);
+}
+
+void measure_set_ops(struct measure *m)
+{
+    struct machine *machine = m->machine;
+    if (m->ops)
+        qsort(m->op, (size_t)m->ops, sizeof *m->op, by_op);
+    machine->op = array_make((size_t)m->ops, sizeof *machine->op);
+    machine->ops = m->ops;
+    for (int i = 0; i < m->ops; i++) {
+        const struct measure_op *op = &m->op[i];
+        machine->op[i] = (struct machine_op){
+            .dtype = op->dtype, .size = op->size, .rate = op->work / (op->seconds + 1e-9)};
+        memcpy(machine->op[i].name, op->name, MACHINE_OP);
+    }
+}
+
+void measure_progress(const struct measure *m, const char *fmt, ...)
+{
+    va_list args;
+    if (world_rank(m->world))
+        return;
+    fprintf(stderr, "trireme: measuring ");
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fprintf(stderr, "\n");
+}
