@@ -1,0 +1,201 @@
+/* measure_kernels.c - how fast the device does what instructions beside RUN do with memory: the
+ * update, the norm of gradients, sums and casts of them; and the softmax of the loss, which is part
+ * of an op whose products are measured by shape.
+ *
+ * A row's bytes are those read and written, as simulate/cost.c counts them: of an update a master
+ * and two moments twice, a gradient and the copy that is computed with, 30 for an element.
+ */
+#include <string.h>
+
+#include "base/round.h"
+#include "doctor/measure_work.h"
+#include "graph/op.h"
+#include "program/program.h"
+
+enum { OPERANDS = 5, VOCAB = 8192, QUICK_VOCAB = 512, ALIGN = 256 };
+
+struct call;
+
+struct kernel {
+    enum instr_kind instr;
+    enum dtype dtype;         /* of its row: of an update that of the master */
+    size_t operand[OPERANDS]; /* bytes of an element in each; 0: no more operands */
+    size_t each;              /* bytes of an element that are read and written */
+    void (*run)(struct measure *m, const struct call *call, void *const *operand);
+};
+
+struct call {
+    const struct kernel *kernel;
+    int64_t elems;
+    double *factor; /* of the update; behind it lies where the norm is added */
+};
+
+static void update(struct measure *m, const struct call *call, void *const *operand)
+{
+    static const struct adamw rule = {.lr = 1e-3f,
+                                      .beta2 = 0.95f,
+                                      .eps = 1e-8f,
+                                      .weight_decay = 0.1f,
+                                      .one_minus_beta1 = 0.1f,
+                                      .one_minus_beta2 = 0.05f,
+                                      .bias1 = 0.5f,
+                                      .bias2 = 0.5f};
+    static const struct rounding rounding = {.key = 1};
+    const struct adamw_state state = {.dt_p = call->kernel->dtype,
+                                      .dt_m = call->kernel->dtype,
+                                      .p = operand[0],
+                                      .m = operand[1],
+                                      .v = operand[2],
+                                      .g = operand[3],
+                                      .dt_copy = DTYPE_BF16,
+                                      .copy = operand[4]};
+    m->device->ops->adamw(m->device, &rule, call->factor, &state, &rounding, call->elems);
+}
+
+static void momentum(struct measure *m, const struct call *call, void *const *operand)
+{
+    static const struct momentum rule = {.one_minus_momentum = 0.05f, .nesterov = 1};
+    m->device->ops->momentum(m->device, &rule, call->factor, operand[0], operand[1], call->elems);
+}
+
+static void norm(struct measure *m, const struct call *call, void *const *operand)
+{
+    m->device->ops->sumsq(m->device, call->factor + 1, operand[0], call->elems);
+}
+
+static void add(struct measure *m, const struct call *call, void *const *operand)
+{
+    m->device->ops->add(m->device, DTYPE_F32, operand[0], operand[0], operand[1], call->elems);
+}
+
+static void cast(struct measure *m, const struct call *call, void *const *operand)
+{
+    m->device->ops->cast(m->device, DTYPE_BF16, operand[1], DTYPE_F32, operand[0], call->elems);
+}
+
+static void zero(struct measure *m, const struct call *call, void *const *operand)
+{
+    m->device->ops->fill_zero(m->device, operand[0], (size_t)call->elems * sizeof(float));
+}
+
+static const struct kernel kernels[] = {
+    {.instr = INSTR_UPDATE,
+     .dtype = DTYPE_F32,
+     .operand = {4, 4, 4, 4, 2},
+     .each = 8 + 8 + 8 + 4 + 2,
+     .run = update},
+    {.instr = INSTR_UPDATE,
+     .dtype = DTYPE_BF16,
+     .operand = {2, 2, 2, 4},
+     .each = 4 + 4 + 4 + 4,
+     .run = update},
+    {.instr = INSTR_MOMENTUM,
+     .dtype = DTYPE_F32,
+     .operand = {4, 4},
+     .each = 8 + 8,
+     .run = momentum},
+    {.instr = INSTR_NORM, .dtype = DTYPE_F32, .operand = {4}, .each = 4, .run = norm},
+    {.instr = INSTR_ADD, .dtype = DTYPE_F32, .operand = {4, 4}, .each = 8 + 4, .run = add},
+    {.instr = INSTR_CAST, .dtype = DTYPE_F32, .operand = {4, 2}, .each = 4 + 2, .run = cast},
+    {.instr = INSTR_ZERO, .dtype = DTYPE_F32, .operand = {4}, .each = 4, .run = zero},
+};
+
+static size_t operand_bytes(const struct call *call, int k)
+{
+    return round_up_bytes((size_t)call->elems * call->kernel->operand[k], ALIGN);
+}
+
+static int run_kernel(struct measure *m, void *data, struct error *err)
+{
+    const struct call *call = data;
+    void *operand[OPERANDS] = {NULL};
+    size_t all = 0;
+    for (int k = 0; k < OPERANDS; k++)
+        all += operand_bytes(call, k);
+    char *at = measure_cold(m, all);
+    for (int k = 0; k < OPERANDS; at += operand_bytes(call, k++))
+        operand[k] = call->kernel->operand[k] ? at : NULL;
+    call->kernel->run(m, call, operand);
+    return device_check(m->device, err);
+}
+
+/* A row for each size, from 64 KiB on, each 16 times the one before. */
+static int measure_kernel(struct measure *m, const struct kernel *kernel, double *factor,
+                          struct error *err)
+{
+    for (size_t size = 1 << 16; size <= m->limits->memory_bytes; size *= 16) {
+        struct call call = {
+            .kernel = kernel, .elems = (int64_t)(size / kernel->each), .factor = factor};
+        double bytes = (double)call.elems * (double)kernel->each, seconds;
+        if (measure_seconds(m, &(struct measure_work){.run = run_kernel, .data = &call}, &seconds,
+                            err))
+            return -1;
+        measure_add_op(m, instr_name(kernel->instr), kernel->dtype, bytes, bytes, seconds);
+    }
+    return 0;
+}
+
+/* ---- the softmax of the loss ---- */
+
+struct softmax {
+    const struct op *op; /* in training it makes the gradient too */
+    enum dtype dtype;
+    int64_t rows, vocab;
+    float *logits, *row_loss;
+    int32_t *targets;
+};
+
+static int run_softmax(struct measure *m, void *data, struct error *err)
+{
+    const struct softmax *s = data;
+    int64_t packed = s->vocab * (int64_t)(sizeof(float) / dtype_bytes(s->dtype));
+    m->device->ops->cross_entropy(m->device, s->dtype, s->row_loss,
+                                  s->op == &op_head_loss_train ? s->logits : NULL, packed,
+                                  s->logits, s->vocab, s->targets, s->rows, s->vocab, 1e-3f, NULL);
+    return device_check(m->device, err);
+}
+
+/* Logits of a chunk are where the product has just put them, so they are not cold. */
+static int measure_softmax(struct measure *m, const struct op *op, enum dtype dtype,
+                           struct error *err)
+{
+    const int64_t vocab = m->options->quick ? QUICK_VOCAB : VOCAB;
+    const int64_t chunk = max_i64((int64_t)m->device->logits_bytes / (vocab * 4), 64);
+    const int64_t most = m->options->quick ? 64 : chunk;
+    const size_t logits = (size_t)(most * vocab) * sizeof(float);
+    const size_t row = round_up_bytes((size_t)most * sizeof(float), ALIGN);
+    struct softmax s = {.op = op, .dtype = dtype, .vocab = vocab};
+    size_t each = sizeof(float) + (op == &op_head_loss_train ? dtype_bytes(dtype) : 0);
+    int rc = measure_block(m, logits + 2 * row, DTYPE_F32, err);
+    s.logits = (float *)m->block;
+    s.row_loss = (float *)(m->block + logits);
+    s.targets = (int32_t *)(m->block + logits + row);
+    if (!rc)
+        m->device->ops->fill_zero(m->device, s.targets, row); /* of tokens 0 */
+    for (s.rows = 16; s.rows <= most && !rc; s.rows *= 4) {
+        double bytes = (double)(s.rows * vocab) * (double)each, seconds;
+        rc = measure_seconds(m, &(struct measure_work){.run = run_softmax, .data = &s}, &seconds,
+                             err);
+        if (!rc)
+            measure_add_op(m, op->name, dtype, bytes, bytes, seconds);
+    }
+    return rc;
+}
+
+int measure_kernels(struct measure *m, struct error *err)
+{
+    const double one[2] = {1, 0};
+    double *factor = device_alloc(m->device, m->mem, POOL_WORKSPACE, sizeof one, err);
+    measure_progress(m, "updates, norms, sums and casts");
+    int rc = factor ? device_upload(m->device, factor, one, sizeof one, err) : -1;
+    rc = world_agree(m->world, rc, err);
+    if (!rc)
+        rc = measure_block(m, 2 * m->limits->memory_bytes, DTYPE_F32, err);
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0] && !rc; i++)
+        rc = measure_kernel(m, &kernels[i], factor, err);
+    for (const enum dtype *f = measure_formats(m); *f != DTYPE_COUNT && !rc; f++)
+        rc = measure_softmax(m, &op_head_loss, *f, err) ||
+             measure_softmax(m, &op_head_loss_train, *f, err);
+    device_free(m->device, m->mem, POOL_WORKSPACE, sizeof one, factor);
+    return rc ? -1 : 0;
+}
