@@ -297,6 +297,8 @@ against_torch() {
 run_bench() {
     step "attention_rate" 120 tests/bench/attention_rate --json "$out/attention_rate.json"
     sed 's/^/# /' "$out/attention_rate.log"
+    step measure 240 ./trireme doctor --measure "$out/machine.yaml" &&
+        sed 's/^/# /' "$out/measure.log"
     against_torch llama3-8b-vs-torch 2 llama3-8b
 }
 

@@ -1,13 +1,24 @@
 /* doctor.c - trireme doctor. */
 #include "doctor/doctor.h"
 
+#include "cli/arguments.h"
 #include "cli/command.h"
+#include "doctor/measure.h"
 
 int command_doctor(struct app *app, int argc, char **argv, struct error *err)
 {
+    struct measure_options measure = {.file = arguments_option("--measure", &argc, argv),
+                                      .folder = arguments_option("--disk", &argc, argv),
+                                      .quick = arguments_flag("--quick", &argc, argv)};
     if (argc > 1)
         return error_set(err, "doctor takes no arguments, not \"%s\"", argv[1]);
-    int rc = doctor_run(&app->world, &app->mem, err);
+    if (!measure.file && (measure.folder || measure.quick))
+        return error_set(err, "%s is for doctor --measure FILE",
+                         measure.folder ? "--disk" : "--quick");
+    if (measure.file && !measure.file[0])
+        return error_set(err, "--measure wants the name of a file");
+    int rc = measure.file ? measure_run(&app->world, &app->mem, &measure, err)
+                          : doctor_run(&app->world, &app->mem, err);
     if (app->world)
         app->log.rank = world_rank(app->world);
     return rc;

@@ -17,7 +17,6 @@ struct beside {
     void *scratch;
     int64_t each;            /* elements of a rank that are gathered */
     int products, transfers; /* that each take about as long, alone */
-    double compute_s, transfer_s;
 };
 
 static int multiply(struct measure *m, void *data, struct error *err)
@@ -44,29 +43,52 @@ static int gather_alone(struct measure *m, void *data, struct error *err)
     return comm_wait(&op, err);
 }
 
-/* Both at once: on a CPU transfers proceed on the communication thread. */
-static int both_on_cpu(struct measure *m, struct beside *b, double took[2], struct error *err)
+/* So many products and transfers, begun at once; seconds until the last of each. */
+struct both {
+    int products, transfers;
+    double compute_s, transfer_s;
+};
+
+/* On a CPU transfers proceed on the communication thread. */
+static int run_on_cpu(struct measure *m, struct beside *b, struct both *both, struct error *err)
 {
-    struct comm_op *op = array_make((size_t)b->transfers, sizeof *op);
+    struct comm_op *op = array_make((size_t)both->transfers, sizeof *op);
     int64_t start_ns = clock_ns(), last_ns = start_ns;
     int rc = 0;
-    for (int i = 0; i < b->transfers; i++)
+    for (int i = 0; i < both->transfers; i++)
         gather(m, b, &op[i]);
-    for (int i = 0; i < b->products && !rc; i++)
+    for (int i = 0; i < both->products && !rc; i++)
         rc = multiply(m, b, err);
-    took[0] = (double)(clock_ns() - start_ns) * 1e-9;
-    for (int i = 0; i < b->transfers; i++) {
+    both->compute_s = (double)(clock_ns() - start_ns) * 1e-9;
+    for (int i = 0; i < both->transfers; i++) {
         if (comm_wait(&op[i], err))
             rc = -1;
         last_ns = op[i].end_ns;
     }
-    took[1] = (double)(last_ns - start_ns) * 1e-9;
+    both->transfer_s = (double)(last_ns - start_ns) * 1e-9;
     free(op);
     return rc;
 }
 
-/* On a GPU on their streams, from one event on. */
-static int both_on_gpu(struct measure *m, struct beside *b, double took[2], struct error *err)
+/* On a GPU each has its stream, which begins behind one event. */
+static int enqueue(struct measure *m, struct beside *b, const struct both *both,
+                   struct device_event *const end[2], struct error *err)
+{
+    struct device *d = m->device;
+    if (device_event_record(d, m->from, DEVICE_COMPUTE, err) ||
+        device_event_wait(d, DEVICE_GATHER, m->from, err))
+        return -1;
+    for (int i = 0; i < both->products || i < both->transfers; i++)
+        if ((i < both->transfers && gather_alone(m, b, err)) ||
+            (i < both->products && multiply(m, b, err)))
+            return -1;
+    if (device_event_record(d, end[0], DEVICE_COMPUTE, err) ||
+        device_event_record(d, end[1], DEVICE_GATHER, err))
+        return -1;
+    return device_sync(d, err);
+}
+
+static int run_on_gpu(struct measure *m, struct beside *b, struct both *both, struct error *err)
 {
     struct device *d = m->device;
     struct device_event *end[2] = {NULL, NULL};
@@ -74,25 +96,29 @@ static int both_on_gpu(struct measure *m, struct beside *b, double took[2], stru
     for (int i = 0; i < 2 && !rc; i++)
         rc = (end[i] = device_event_create(d, DEVICE_EVENT_TIMED, err)) ? 0 : -1;
     if (!rc)
-        rc = device_event_record(d, m->from, DEVICE_COMPUTE, err) ||
-             device_event_wait(d, DEVICE_GATHER, m->from, err);
-    for (int i = 0; (i < b->products || i < b->transfers) && !rc; i++) {
-        if (i < b->transfers)
-            rc = gather_alone(m, b, err);
-        if (i < b->products && !rc)
-            rc = multiply(m, b, err);
+        rc = enqueue(m, b, both, end, err);
+    if (!rc) {
+        both->compute_s = (double)device_event_ns(d, m->from, end[0]) * 1e-9;
+        both->transfer_s = (double)device_event_ns(d, m->from, end[1]) * 1e-9;
     }
-    if (!rc)
-        rc = device_event_record(d, end[0], DEVICE_COMPUTE, err) ||
-             device_event_record(d, end[1], DEVICE_GATHER, err);
-    if (!rc)
-        rc = device_sync(d, err);
-    for (int i = 0; i < 2 && !rc; i++)
-        took[i] = (double)device_event_ns(d, m->from, end[i]) * 1e-9;
     for (int i = 0; i < 2; i++)
         if (end[i])
             device_event_destroy(d, end[i]);
-    return rc ? -1 : 0;
+    return rc;
+}
+
+/* The slowest rank's times.  Collective. */
+static int run_both(struct measure *m, struct beside *b, struct both *both, struct error *err)
+{
+    world_barrier(m->world);
+    int rc = m->device->asynchronous ? run_on_gpu(m, b, both, err) : run_on_cpu(m, b, both, err);
+    if (world_agree(m->world, rc, err))
+        return -1;
+    double took[] = {both->compute_s, both->transfer_s};
+    world_all_reduce(m->world, took, 2, WORLD_MAX);
+    both->compute_s = took[0];
+    both->transfer_s = took[1];
+    return 0;
 }
 
 /* The share of its speed that each keeps while both are under way.  Alone they would take
@@ -102,38 +128,36 @@ static int both_on_gpu(struct measure *m, struct beside *b, double took[2], stru
  *   first    |=========|            alone / took
  *   second   |=========|=====|      (alone - (took - first's took)) / first's took
  */
-static void set_shares(struct machine *machine, const double alone[2], const double took[2])
+static void find_shares(const double alone[2], const double took[2], double share[2])
 {
-    double share[2];
     int first = took[0] > took[1], second = !first;
     share[first] = alone[first] / took[first];
     share[second] = (alone[second] - (took[second] - took[first])) / took[first];
     for (int i = 0; i < 2; i++)
         share[i] = share[i] < 0.01 ? 0.01 : share[i] > 1 ? 1 : share[i];
-    machine->beside_compute = share[0];
-    machine->beside_transfer = share[1];
 }
 
+/* Alone and together one after the other, so that what else the machine does disturbs both alike;
+ * of several tries the median. */
 static int measure_both(struct measure *m, struct beside *b, struct error *err)
 {
     enum { TRIES = 5 };
-    double best[2][TRIES] = {{0}}, took[2];
-    double alone[] = {b->products * b->compute_s, b->transfers * b->transfer_s};
-    int rc = 0;
+    double shares[2][TRIES];
     for (int i = 0; i < TRIES; i++) {
-        world_barrier(m->world);
-        if (!rc)
-            rc = m->device->asynchronous ? both_on_gpu(m, b, took, err)
-                                         : both_on_cpu(m, b, took, err);
-        if (world_agree(m->world, rc, err))
+        struct both compute = {.products = b->products}, transfer = {.transfers = b->transfers};
+        struct both both = {.products = b->products, .transfers = b->transfers};
+        double share[2];
+        if (run_both(m, b, &compute, err) || run_both(m, b, &transfer, err) ||
+            run_both(m, b, &both, err))
             return -1;
-        world_all_reduce(m->world, took, 2, WORLD_MAX);
-        best[0][i] = took[0];
-        best[1][i] = took[1];
+        const double alone[] = {compute.compute_s, transfer.transfer_s};
+        const double took[] = {both.compute_s, both.transfer_s};
+        find_shares(alone, took, share);
+        shares[0][i] = share[0];
+        shares[1][i] = share[1];
     }
-    took[0] = measure_quartile(best[0], TRIES);
-    took[1] = measure_quartile(best[1], TRIES);
-    set_shares(m->machine, alone, took);
+    m->machine->beside_compute = measure_median(shares[0], TRIES);
+    m->machine->beside_transfer = measure_median(shares[1], TRIES);
     return 0;
 }
 
@@ -142,11 +166,12 @@ static int measure_alone(struct measure *m, struct beside *b, struct error *err)
 {
     const struct measure_work compute = {.run = multiply, .data = b};
     const struct measure_work transfer = {.run = gather_alone, .data = b, .stream = DEVICE_GATHER};
-    if (measure_seconds(m, &compute, &b->compute_s, err) ||
-        measure_seconds(m, &transfer, &b->transfer_s, err))
+    double compute_s, transfer_s;
+    if (measure_seconds(m, &compute, &compute_s, err) ||
+        measure_seconds(m, &transfer, &transfer_s, err))
         return -1;
-    b->products = (int)(m->limits->beside_s / b->compute_s) + 1;
-    b->transfers = (int)(m->limits->beside_s / b->transfer_s) + 1;
+    b->products = (int)(m->limits->beside_s / compute_s) + 1;
+    b->transfers = (int)(m->limits->beside_s / transfer_s) + 1;
     return 0;
 }
 
