@@ -15,6 +15,7 @@
 #include "memory.h"
 #include "private.h"
 #include "product.h"
+#include "record.h"
 #include "stream.h"
 
 struct cublasLtContext {
@@ -95,6 +96,8 @@ cublasStatus_t check_operation(const struct matmul &o, const struct layout l[4])
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "scale type, epilogue, fill mode or transc");
     if (o.pointer != CUBLASLT_POINTER_MODE_HOST && o.pointer != CUBLASLT_POINTER_MODE_DEVICE)
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "pointer mode");
+    if (o.sm_count < 0 || o.sm_count > 132)
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "more multiprocessors than there are");
     if ((o.transa != CUBLAS_OP_N && o.transa != CUBLAS_OP_T) ||
         (o.transb != CUBLAS_OP_N && o.transb != CUBLAS_OP_T))
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "transposition");
@@ -275,6 +278,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
     *returned = 0;
     if (cublasStatus_t bad = check_shapes(in<struct matmul>(o), l, size))
         return bad;
+    record("cuBLASLt: products for %d multiprocessors", in<struct matmul>(o)->sm_count);
     for (int id = 0; id < 3 && *returned < requested; id++) {
         uint64_t workspace = algorithm_workspace(id, size);
         if (workspace > p->workspace)

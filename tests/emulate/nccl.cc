@@ -36,6 +36,9 @@ ncclResult_t check_config(const ncclConfig_t *config)
     if ((config->minCTAs != NCCL_CONFIG_UNDEF_INT && config->minCTAs <= 0) ||
         (config->maxCTAs != NCCL_CONFIG_UNDEF_INT && config->maxCTAs <= 0))
         return note(ncclInvalidArgument, "config.minCTAs or config.maxCTAs is not positive");
+    if (config->CTAPolicy != NCCL_CONFIG_UNDEF_INT &&
+        (config->CTAPolicy < NCCL_CTA_POLICY_DEFAULT || config->CTAPolicy > NCCL_CTA_POLICY_ZERO))
+        return note(ncclInvalidArgument, "config.CTAPolicy");
     return ncclSuccess;
 }
 

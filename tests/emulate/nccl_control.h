@@ -29,6 +29,7 @@ struct message {
     int32_t kind, type, op, root;
     uint64_t count;
     struct emulate_place send;
+    uint64_t window_bytes, window_offset; /* of a gather by copy engines; 0 */
 };
 
 struct member {

@@ -1,4 +1,4 @@
-/* nccl_group.cc - the operations of the emulated NCCL, alone and in groups; registered memory. */
+/* nccl_group.cc - the operations of the emulated NCCL, alone and in groups. */
 #include "nccl_group.h"
 
 #include <unistd.h>
@@ -257,43 +257,6 @@ ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, n
                       cudaStream_t stream)
 {
     return call(RECV, NULL, recv, count, type, 0, peer, comm, stream);
-}
-
-/* ---- registered memory: only checked ---- */
-
-ncclResult_t ncclMemAlloc(void **at, size_t bytes)
-{
-    return cudaMalloc(at, bytes) == cudaSuccess
-               ? ncclSuccess
-               : note(ncclUnhandledCudaError, "out of device memory");
-}
-
-ncclResult_t ncclMemFree(void *at)
-{
-    return cudaFree(at) == cudaSuccess ? ncclSuccess
-                                       : note(ncclUnhandledCudaError, "not device memory");
-}
-
-ncclResult_t ncclCommRegister(const ncclComm_t comm, void *at, size_t bytes, void **handle)
-{
-    std::shared_ptr<communicator> c;
-
-    if (ncclResult_t bad = usable(comm, &c))
-        return bad;
-    if (!handle || !emulate_is_device(at, bytes))
-        return note(ncclInvalidArgument, "not within an allocation of the device");
-    *handle = new std::shared_ptr<communicator>(c);
-    return ncclSuccess;
-}
-
-ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
-{
-    std::shared_ptr<communicator> *owner = (std::shared_ptr<communicator> *)handle;
-
-    if (!owner || *owner != communicator_of(comm))
-        return note(ncclInvalidArgument, "not registered with this communicator");
-    delete owner;
-    return ncclSuccess;
 }
 
 } // extern "C"

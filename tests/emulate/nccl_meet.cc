@@ -1,10 +1,12 @@
 /* nccl_meet.cc - how the ranks of an emulated communicator find one another. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "nccl_group.h"
+#include "record.h"
 
 namespace emulate
 {
@@ -86,6 +88,12 @@ ncclResult_t child_control(communicator &c, uint64_t number, int first,
     return ncclSuccess;
 }
 
+/* As NCCL chooses, or a number. */
+std::string number_of(int value)
+{
+    return value == NCCL_CONFIG_UNDEF_INT ? "-" : std::to_string(value);
+}
+
 } // namespace
 
 std::shared_ptr<communicator> communicator_make(const ncclConfig_t &config)
@@ -95,6 +103,11 @@ std::shared_ptr<communicator> communicator_make(const ncclConfig_t &config)
 
     c->config = config;
     c->blocking = config.blocking != 0;
+    c->name = config.commName ? config.commName : "unnamed";
+    const char *nvls = getenv("NCCL_NVLS_ENABLE");
+    record("NCCL: %s: CTAs %s to %s, policy %d, NVLS %s", c->name.c_str(),
+           number_of(config.minCTAs).c_str(), number_of(config.maxCTAs).c_str(),
+           config.CTAPolicy == NCCL_CONFIG_UNDEF_INT ? 0 : config.CTAPolicy, nvls ? nvls : "-");
     if (cudaGetDevice(&c->device) != cudaSuccess ||
         cudaDeviceGetPCIBusId(bus, sizeof(bus), c->device) != cudaSuccess)
         return NULL;

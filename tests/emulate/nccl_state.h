@@ -13,13 +13,24 @@
 namespace emulate
 {
 
+/* Memory that all ranks of a communicator have alike. */
+struct window {
+    const char *at;
+    size_t bytes;
+    int flags;
+    uintptr_t number;
+};
+
 /* Lives as long as its handle, its operations and its helper threads. */
 struct communicator {
     std::shared_ptr<struct control> control; /* NULL until the ranks have met */
     int rank, ranks, device;
     bool blocking;
     ncclConfig_t config;
-    std::string bus;
+    std::string bus, name;
+    std::mutex windows_lock;
+    std::vector<struct window> windows;
+    uintptr_t windows_made = 0;
     std::atomic<bool> ready{false};   /* control is there */
     std::atomic<bool> aborted{false}; /* by this rank */
     std::atomic<int> state{ncclSuccess};
@@ -61,6 +72,9 @@ void fail(communicator &c, ncclResult_t code, const std::string &why);
 
 /* Notice failures of others: they disagree, died or aborted. */
 void look(communicator &c);
+
+/* Is it a gather that takes no thread blocks?  Then m says where in its window it writes. */
+bool by_copy_engines(communicator &c, const operation &o, struct message *m);
 
 /* Check an operation's arguments. */
 ncclResult_t check_operation(const communicator &c, const operation &o, cudaStream_t stream);

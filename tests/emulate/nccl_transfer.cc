@@ -74,7 +74,7 @@ uint64_t checksum(const char *at, uint64_t bytes)
 
 struct message describe(const communicator &c, const operation &o)
 {
-    struct message m = {o.kind, o.type, o.op, o.root, o.count, {}};
+    struct message m = {o.kind, o.type, o.op, o.root, o.count, {}, 0, 0};
 
     if (sends(c, o) && o.count)
         emulate_locate(o.send, &m.send);
@@ -127,11 +127,13 @@ bool agree(communicator &c, const operation &o)
     for (int r = 0; r < c.ranks; r++) {
         const struct message &its = c.control->member[r].collective;
         if (its.kind == mine.kind && its.type == mine.type && its.op == mine.op &&
-            its.root == mine.root && its.count == mine.count)
+            its.root == mine.root && its.count == mine.count &&
+            its.window_bytes == mine.window_bytes && its.window_offset == mine.window_offset)
             continue;
-        snprintf(c.control->why, sizeof(c.control->why),
-                 "collective %llu: ranks %d and %d differ in operation, count, type or root",
-                 (unsigned long long)o.number, c.rank, r);
+        snprintf(
+            c.control->why, sizeof(c.control->why),
+            "collective %llu: ranks %d and %d differ in operation, count, type, root or window",
+            (unsigned long long)o.number, c.rank, r);
         c.control->failure = ncclInvalidUsage;
         return false;
     }
@@ -210,6 +212,7 @@ bool step_collective(communicator &c, operation &o)
             return false;
         o.number = ++c.collectives;
         me.collective = describe(c, o);
+        by_copy_engines(c, o, &me.collective);
         me.posted = o.number;
     }
     if (o.phase == 1) {

@@ -105,6 +105,28 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
     return schedule_failure();
 }
 
+/* Rows between blocks of the GPU, as one operation. */
+static cudaError_t copy_rows(char *to, size_t to_pitch, const char *from, size_t from_pitch,
+                             size_t width, size_t rows, cudaStream_t stream)
+{
+    if (width > to_pitch || width > from_pitch)
+        return cudaErrorInvalidPitchValue;
+    if (!width || !rows)
+        return cudaSuccess;
+    struct side t = side_of(to, (rows - 1) * to_pitch + width);
+    struct side f = side_of(from, (rows - 1) * from_pitch + width);
+    if (t.broken || f.broken || t.pageable || f.pageable)
+        return cudaErrorInvalidValue;
+    return append(
+        stream, "a copy of rows",
+        [=] {
+            for (size_t i = 0; i < rows; i++)
+                memory_copy(to + i * to_pitch, from + i * from_pitch, width);
+            return EMULATE_DONE;
+        },
+        false, nullptr);
+}
+
 static cudaError_t fill(void *to, int value, size_t bytes, cudaStream_t stream)
 {
     struct side t = side_of(to, bytes);
@@ -133,6 +155,16 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 {
     cudaError_t code = allowed();
     return emulate_last(code != cudaSuccess ? code : copy(to, from, bytes, kind, nullptr, true));
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t rows, enum cudaMemcpyKind kind,
+                              cudaStream_t stream)
+{
+    if (kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault)
+        return emulate_last(cudaErrorInvalidMemcpyDirection);
+    return emulate_last(
+        copy_rows((char *)to, to_pitch, (const char *)from, from_pitch, width, rows, stream));
 }
 
 cudaError_t cudaMemcpyPeerAsync(void *to, int, const void *from, int, size_t bytes,

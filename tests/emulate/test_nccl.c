@@ -364,6 +364,74 @@ static void refused(struct rank *r)
     finish(r);
 }
 
+/* Gathers between windows of NCCL's memory, in place and not; windows that are none. */
+static void windows(struct rank *r)
+{
+    enum { N = 100 };
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclWindow_t window = NULL, own = NULL;
+    size_t bytes = (size_t)(r->ranks + 1) * N * sizeof(float);
+    float part[N], *data = NULL, *plain = NULL;
+    char path[] = "/tmp/test_nccl.XXXXXX", line[256];
+    unsetenv("NCCL_HOSTID");
+    close(mkstemp(path));
+    setenv("TRIREME_EMULATE_RECORD", path, 1);
+    CHECK(r, !cudaSetDevice(r->rank));
+    CHECK(r, !cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+    config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    config.commName = "windows";
+    CHECK(r, !ncclCommInitRankConfig(&r->comm, r->ranks, the_id(r), r->rank, &config));
+    CHECK(r, !ncclMemAlloc((void **)&data, bytes));
+    CHECK(r, !cudaMalloc((void **)&plain, N * sizeof(float)));
+    CHECK(r, !ncclCommWindowRegister(r->comm, plain, N * 4, &own, NCCL_WIN_COLL_SYMMETRIC));
+    CHECK(r, own == NULL); /* it is not NCCL's own */
+    CHECK(r, !ncclCommWindowRegister(r->comm, data, bytes, &window, NCCL_WIN_COLL_SYMMETRIC));
+    CHECK(r, window != NULL);
+    for (int i = 0; i < N; i++)
+        part[i] = (float)(r->rank * N + i);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        float *from = data + (in_place ? r->rank : r->ranks) * N;
+        CHECK(r, !cudaMemcpy(from, part, sizeof part, cudaMemcpyHostToDevice));
+        CHECK(r, !ncclAllGather(from, data, N, ncclFloat, r->comm, r->stream));
+        CHECK(r, are(r, data, (int64_t)N * r->ranks, 0, 1));
+    }
+    FILE *f = fopen(path, "r");
+    int found = 0;
+    while (f && fgets(line, sizeof line, f))
+        found += strstr(line, "windows: all-gather by copy engines") != NULL;
+    CHECK(r, f && !fclose(f) && found == 1);
+    unlink(path);
+    CHECK(r, !ncclCommWindowDeregister(r->comm, window));
+    CHECK(r, ncclCommWindowDeregister(r->comm, window));
+    CHECK(r, !ncclMemFree(data));
+    CHECK(r, ncclMemFree(data));
+    finish(r);
+}
+
+/* Symmetric means that all write at the same place of their windows. */
+static void asymmetric(struct rank *r)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclResult_t state = ncclSuccess;
+    ncclWindow_t window = NULL;
+    float *data = NULL;
+    unsetenv("NCCL_HOSTID");
+    CHECK(r, !cudaSetDevice(r->rank));
+    CHECK(r, !cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+    config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    CHECK(r, !ncclCommInitRankConfig(&r->comm, r->ranks, the_id(r), r->rank, &config));
+    CHECK(r, !ncclMemAlloc((void **)&data, 4096));
+    CHECK(r, !ncclCommWindowRegister(r->comm, data, 4096, &window, NCCL_WIN_COLL_SYMMETRIC));
+    CHECK(r, !ncclAllGather(data + 512, data + 4 * r->rank, 8, ncclFloat, r->comm, r->stream));
+    while (state == ncclSuccess && cudaStreamQuery(r->stream) == cudaErrorNotReady)
+        CHECK(r, !ncclCommGetAsyncError(r->comm, &state));
+    CHECK(r, state == ncclInvalidUsage && strstr(ncclGetLastError(NULL), "window"));
+    CHECK(r, cudaStreamQuery(r->stream) == cudaErrorNotReady);
+    meet(r);
+    CHECK(r, !ncclCommAbort(r->comm));
+    CHECK(r, !cudaStreamSynchronize(r->stream));
+}
+
 static void at_ranks(int from, void (*body)(struct rank *))
 {
     for (int ranks = from; ranks <= MAX_RANKS; ranks++)
@@ -420,6 +488,14 @@ static void test_refused(void **state)
     assert_int_equal(run(2, refused), 0);
 }
 
+static void test_windows(void **state)
+{
+    setenv("TRIREME_EMULATE_GPUS", "4", 1); /* of the processes that are forked */
+    at_ranks(2, windows);
+    assert_int_equal(run(2, asymmetric), 0);
+    unsetenv("TRIREME_EMULATE_GPUS");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -428,6 +504,7 @@ int main(void)
         cmocka_unit_test(test_splits),      cmocka_unit_test(test_disagreement),
         cmocka_unit_test(test_death),       cmocka_unit_test(test_desertion),
         cmocka_unit_test(test_duplicate),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
