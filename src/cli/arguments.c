@@ -38,6 +38,11 @@ static const char *const here[] = {
     "parallel.stages=",
     "parallel.virtual_stages=0",
     "parallel.schedule=1f1b",
+    "comm.min_ctas=0",
+    "comm.max_ctas=0",
+    "comm.spare_sms=0",
+    "comm.copy_engines=false",
+    "comm.nvls=false",
 };
 enum { HERE = sizeof here / sizeof here[0] };
 enum { FIRST = 2 + HERE }; /* settings put before those of the command line, at most */

@@ -11,8 +11,13 @@
 /* On a GPU: large enough to be worth a launch, small beside everything else. */
 static const int64_t piece_bytes = 16 << 20, host_piece_bytes = 8 << 20;
 
-/* Of a communicator of NCCL, its channels to eight GPUs of a node and beyond.  An estimate. */
-static const size_t communicator_bytes = (size_t)160 << 20;
+/* What NCCL takes beside what is planned.  Estimates: of a communicator's channel (a thread block)
+ * to eight GPUs of a node and beyond, and how many channels it has by itself there; of a
+ * communicator that switches add up for, a slot of 1 MiB for each of 16 channels, 8 GPUs and both
+ * ways; and of windows, whose memory comes in pages of 2 MiB, and what ranks signal by. */
+static const size_t channel_bytes = (size_t)10 << 20, nvls_bytes = (size_t)256 << 20;
+static const size_t windows_bytes = (size_t)16 << 20;
+enum { USUAL_CTAS = 16 };
 
 /* The sets of axes of more than one rank each, whose groups a shape has, each once: of one axis, of
  * MESH_SHARDS, of MESH_DATA, further ones.  Returns how many. */
@@ -187,7 +192,14 @@ size_t mesh_device_staging_bytes(const struct mesh_shape *shape, const struct me
 size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_options *options)
 {
     struct mesh_channel list[MESH_CHANNELS];
-    return (size_t)mesh_channels(shape, options, list) * communicator_bytes;
+    size_t communicators = (size_t)mesh_channels(shape, options, list);
+    int ctas = USUAL_CTAS;
+    if (options->max_ctas && options->max_ctas < ctas)
+        ctas = options->max_ctas;
+    if (options->min_ctas > ctas)
+        ctas = options->min_ctas;
+    size_t each = (size_t)ctas * channel_bytes + (options->nvls ? nvls_bytes : 0);
+    return communicators * each + (options->copy_engines ? windows_bytes : 0);
 }
 
 size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options)

@@ -88,9 +88,9 @@ void mesh_destroy(struct mesh *mesh); /* NULL allowed; collective where it is at
 
 /* ---- on GPUs ----
  *
- * mesh_attach(), mesh_poll() and mesh_abandon() are in gpu/link.c; mesh_register(),
- * mesh_unregister() and mesh_gpu_library() in gpu/nccl_start.c and gpu/nccl_state.c, or, in a build
- * without NCCL, in gpu/nccl_absent.c. */
+ * mesh_attach(), mesh_alloc(), mesh_poll() and mesh_abandon() are in gpu/link.c; mesh_register(),
+ * mesh_unregister() and mesh_gpu_library() in gpu/nccl_register.c and gpu/nccl_state.c, or, in a
+ * build without NCCL, in gpu/nccl_absent.c. */
 
 struct device;
 
@@ -101,6 +101,9 @@ struct mesh_options {
     enum comm_inter_node inter_node; /* mpi: sums over replicas go through host memory and MPI */
     int share_gpu;                   /* several ranks on one GPU: for tests */
     int64_t piece_bytes;             /* of a transfer that is staged; 0: as suits */
+    int min_ctas, max_ctas;          /* thread blocks of a transfer of NCCL's; 0: as it chooses */
+    int copy_engines;                /* 1: gathers over MESH_SHARDS go by copy engines */
+    int nvls;                        /* 1: switches of NVLink may add up, in any order */
 };
 
 /* Let the groups work on the memory and streams of a GPU: makes the NCCL communicators (none for
@@ -130,13 +133,24 @@ size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_opti
 /* Bytes of pinned host memory (POOL_HOST) it allocates; pure. */
 size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options);
 
+/* Device memory that transfers will read and write, counted in mem: device_alloc()'s, or NCCL's
+ * own where gathers go by copy engines (mesh_options.copy_engines).  mesh may be NULL.  Not
+ * collective.  Returns memory for mesh_free(), before the mesh is destroyed, or NULL with err set.
+ */
+void *mesh_alloc(struct mesh *mesh, struct device *device, struct mem *mem, enum mem_pool pool,
+                 size_t bytes, struct error *err);
+void mesh_free(struct mesh *mesh, struct device *device, struct mem *mem, enum mem_pool pool,
+               size_t bytes, void *block); /* NULL allowed */
+
 /* Register with NCCL the device memory that transfers will read and write, so that networks can
  * reach it directly.  Collective over world, at the same place of the program; memory NULL: the
  * rank has none there.  At most MESH_REGISTERED ranges at a time.  Returns 1 if it was registered
- * on all ranks that have it, else 0: the transfers work all the same.  A mesh without communicators
- * registers nothing. */
+ * on all ranks that have it, else 0: the transfers work all the same.  With copy engines it is to
+ * be memory of mesh_alloc(), of as many bytes on every rank of a group that gathers; -1 with err
+ * set on all ranks where it is not, or GPUs do not reach each other's.  A mesh without
+ * communicators registers nothing. */
 enum { MESH_REGISTERED = 16 };
-int mesh_register(struct mesh *mesh, void *memory, size_t bytes);
+int mesh_register(struct mesh *mesh, void *memory, size_t bytes, struct error *err);
 
 /* Undo it, before the memory is freed; memory that is not registered is allowed. */
 void mesh_unregister(struct mesh *mesh, void *memory);

@@ -67,9 +67,7 @@ static int finish_model(struct config_model *m, struct error *err)
     return check_rope(&m->rope, err);
 }
 
-/* The first key of a part of config that differs from its default, or NULL.  A key at its default
- * does not count as asked for. */
-static const char *first_set(const struct config *config, const void *part, size_t bytes)
+const char *config_first_set(const struct config *config, const void *part, size_t bytes)
 {
     size_t from = (size_t)((const char *)part - (const char *)config);
     for (int i = 0; i < config_key_count; i++) {
@@ -87,7 +85,7 @@ static const char *first_set(const struct config *config, const void *part, size
 /* Refuse keys that would have no effect. */
 static int check_lora(const struct config *config, struct error *err)
 {
-    const char *name = first_set(config, &config->lora, sizeof config->lora);
+    const char *name = config_first_set(config, &config->lora, sizeof config->lora);
     enum config_frozen frozen = config->checkpoint.frozen;
     if (frozen == FROZEN_REFERENCE && !config->model_path[0])
         return error_set(err, "checkpoint.frozen is reference, and model.path names no folder to "
@@ -132,7 +130,7 @@ static int check_init(const struct config *config, struct error *err)
 static int check_yarn(const struct config *config, struct error *err)
 {
     const struct config_rope *rope = &config->model.rope;
-    const char *name = first_set(config, &rope->yarn, sizeof rope->yarn);
+    const char *name = config_first_set(config, &rope->yarn, sizeof rope->yarn);
     if (rope->scaling == ROPE_SCALING_YARN || !name)
         return 0;
     return error_set(err, "%s is of model.rope_scaling yarn; leave it out, or set that", name);
@@ -156,7 +154,7 @@ static int check_gpt2(const struct config *config, struct error *err)
     if (other)
         return error_set(err, "model.%s is of model.family llama; gpt2 is as it is, leave it out",
                          other);
-    const char *name = first_set(config, &m->rope, sizeof m->rope);
+    const char *name = config_first_set(config, &m->rope, sizeof m->rope);
     if (name)
         return error_set(err,
                          "%s is set, but model.family gpt2 learns its positions and rotates none; "
@@ -208,6 +206,37 @@ static int finish_parallel(struct config_parallel *p, struct error *err)
     return 0;
 }
 
+/* What is known before the ranks are; layout_resolve() has the rest. */
+static int check_gpu_comm(const struct config *config, struct error *err)
+{
+    const struct config_comm_gpu *g = &config->comm.gpu;
+    const char *name = config_first_set(config, g, sizeof *g);
+    if (!name)
+        return 0;
+    if (config->device == CONFIG_DEVICE_CPU)
+        return error_set(err, "%s is of transfers between GPUs, and device is cpu; leave it out",
+                         name);
+    if (g->max_ctas && g->min_ctas > g->max_ctas)
+        return error_set(err, "comm.min_ctas (%lld) is above comm.max_ctas (%lld)",
+                         (long long)g->min_ctas, (long long)g->max_ctas);
+    if (config->comm.share_gpu && (g->min_ctas || g->max_ctas || g->copy_engines || g->nvls))
+        return error_set(err,
+                         "%s is of transfers from GPU to GPU, and with comm.share_gpu ranks of one "
+                         "GPU exchange by the host; leave one out",
+                         name);
+    if (g->nvls && config->train.reproducible)
+        return error_set(err, "comm.nvls adds up in an order that differs from run to run; set "
+                              "train.reproducible=false with it, or leave it at false");
+    if (g->copy_engines && config->parallel.strategy == STRATEGY_NO_SHARD)
+        return error_set(err, "comm.copy_engines is of gathers of parameters, and with "
+                              "parallel.strategy NO_SHARD there are none; leave it at false");
+    if (g->copy_engines && config->train.optimizer == OPTIMIZER_MUON)
+        return error_set(err, "comm.copy_engines needs the same memory on all ranks that share a "
+                              "copy of the model, and with train.optimizer muon each has matrices "
+                              "of its own; leave it at false");
+    return 0;
+}
+
 /* Refuse keys that would have no effect. */
 static int check_comm(const struct config *config, struct error *err)
 {
@@ -226,7 +255,7 @@ static int check_comm(const struct config *config, struct error *err)
         config->device != CONFIG_DEVICE_CPU)
         return error_set(err, "comm.inter_node mpi is for sums over copies of the model, and "
                               "with this parallel.strategy there is one copy; leave it at nccl");
-    return 0;
+    return check_gpu_comm(config, err);
 }
 
 static int check_offload(const struct config *config, struct error *err)
@@ -306,7 +335,7 @@ static int finish_batch(struct config *config, struct error *err)
 static int check_optimizer(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
-    const char *name = first_set(config, &t->muon, sizeof t->muon);
+    const char *name = config_first_set(config, &t->muon, sizeof t->muon);
     if (t->optimizer != OPTIMIZER_MUON && name)
         return error_set(err, "%s is of train.optimizer muon; leave it out, or set that", name);
     if (t->optimizer != OPTIMIZER_SGD && t->momentum != 0.9)
@@ -360,11 +389,11 @@ static int check_loss_scale(const struct config *config, struct error *err)
     const struct config_loss_scale *c = &config->train.loss_scale;
     const char *name = NULL;
     if (config->precision != PRECISION_FP16)
-        name = first_set(config, c, sizeof *c);
+        name = config_first_set(config, c, sizeof *c);
     if (name)
         return error_set(err, "%s is of precision fp16; other precisions need no loss scale", name);
     if (c->fixed > 0)
-        name = first_set(config, &c->dynamic, sizeof c->dynamic);
+        name = config_first_set(config, &c->dynamic, sizeof c->dynamic);
     if (name)
         return error_set(err,
                          "%s is of a dynamic loss scale, but train.loss_scale fixes it at %g; "
@@ -443,7 +472,7 @@ static int check_train(const struct config *config, struct error *err)
     if (t->warmup_type != WARMUP_LINEAR && !t->warmup_steps)
         return error_set(err, "train.warmup_type is log, but train.warmup_steps is 0: there is no "
                               "warm-up");
-    if (t->epochs > 0 && first_set(config, &t->steps, sizeof t->steps))
+    if (t->epochs > 0 && config_first_set(config, &t->steps, sizeof t->steps))
         return error_set(err,
                          "train.steps (%lld) and train.epochs (%g) both say how long training is; "
                          "leave one out",

@@ -199,11 +199,21 @@ struct config_offload {
     char path[CONFIG_TEXT]; /* folder of files; "": in run.dir */
 };
 
+/* Between GPUs, by NCCL.  CPUs, and a job of one rank, refuse every key of this struct that is set
+ * (check.c, layout.c). */
+struct config_comm_gpu {
+    int64_t min_ctas, max_ctas; /* thread blocks of a transfer; 0: as NCCL chooses */
+    int64_t spare_sms;          /* multiprocessors that products leave to transfers */
+    int copy_engines;           /* 1: gathers of parameters are not done by thread blocks */
+    int nvls;                   /* 1: switches may add up */
+};
+
 /* Between ranks. */
 struct config_comm {
     enum dtype reduce_dtype; /* of gradients on their way to shards: fp32, bf16 or fp16 */
     enum config_inter_node inter_node;
     int share_gpu; /* 1: several ranks may use one GPU */
+    struct config_comm_gpu gpu;
 };
 
 struct config_checkpoint {
@@ -292,6 +302,10 @@ const char *config_key_name(int i);
  * ("parallel").  Returns the number of keys shown. */
 enum config_format { CONFIG_TEXT_TABLE, CONFIG_MAN };
 int config_show(FILE *out, enum config_format format, const char *only);
+
+/* The first key of a part of config that differs from its default, or NULL.  A key at its default
+ * does not count as asked for. */
+const char *config_first_set(const struct config *config, const void *part, size_t bytes);
 
 /* Write the effective configuration as YAML that config_load() reads back to the same struct. */
 int config_write(const struct config *config, const char *path, struct error *err);

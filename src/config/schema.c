@@ -391,6 +391,28 @@ const struct key config_keys[] = {
     {KEY(BOOL, comm.share_gpu), "false",
      .help = "let several ranks of a node use one GPU, turn by turn, to try layouts on few GPUs; "
              "otherwise fewer GPUs than ranks are an error"},
+    {NAMED_KEY("comm.min_ctas", INT, comm.gpu.min_ctas), "0", 0, 64,
+     .help = "thread blocks (CTAs, NCCL's channels), and so multiprocessors, that a transfer "
+             "between GPUs takes at least; 0: as NCCL chooses"},
+    {NAMED_KEY("comm.max_ctas", INT, comm.gpu.max_ctas), "0", 0, 64,
+     .help = "thread blocks that a transfer between GPUs takes at most: fewer leave more of the "
+             "GPU to what is computed meanwhile, and transfers may take longer; 0: as NCCL "
+             "chooses. What suits was not measured yet"},
+    {NAMED_KEY("comm.spare_sms", INT, comm.gpu.spare_sms), "0", 0, 1024,
+     .help = "multiprocessors of a GPU that matrix products leave to transfers between ranks, as "
+             "many as transfers at a time have thread blocks: cuBLASLt chooses and cuts products "
+             "for the others, all products of the run, so that losses differ in their last bits "
+             "from those with another number; 0: none. Not measured yet"},
+    {NAMED_KEY("comm.copy_engines", BOOL, comm.gpu.copy_engines), "false",
+     .help = "true: parameters are gathered by the copy engines of GPUs, which takes no "
+             "multiprocessors: NCCL 2.28 or newer, and the GPUs that share one copy of the model "
+             "are in one node and reach each other's memory; the numbers are the same. Not "
+             "measured yet"},
+    {NAMED_KEY("comm.nvls", BOOL, comm.gpu.nvls), "false",
+     .help = "true: NCCL may have NVLink's switches add up and copy (NVLS, on nodes that have "
+             "them), in an order that differs from run to run, so only with "
+             "train.reproducible=false; it takes more GPU memory, which trireme plan counts. Not "
+             "measured yet"},
 
     {KEY(INT, checkpoint.every), "0", 0, INT64_C(1000000000000),
      .help = "steps between checkpoints; 0: only at the end and on a signal"},

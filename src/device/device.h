@@ -66,6 +66,7 @@ struct device_request {
     int index;         /* the GPU, as CUDA numbers those visible */
     int planning;      /* 1: only for planning: needs no GPU, runs nothing */
     int any_order;     /* as in struct device */
+    int spare_sms;     /* multiprocessors of a GPU that products leave to transfers beside them */
 };
 
 /* Open a device.  Not collective.  Returns 0 and a device for device_close(), or

@@ -237,6 +237,37 @@ static int check_groups(const struct executor *x, const struct program *const *p
     return 0;
 }
 
+/* The slabs transfers touch; a rank may lack one that others have. */
+static const enum mem_pool transferred[] = {POOL_PARAMS, POOL_GRADS, POOL_UNSHARDED};
+
+enum { TRANSFERRED = sizeof transferred / sizeof transferred[0] };
+
+static int is_transferred(enum mem_pool pool)
+{
+    for (int i = 0; i < TRANSFERRED; i++)
+        if (transferred[i] == pool)
+            return 1;
+    return 0;
+}
+
+static void *alloc_slab(struct executor *x, enum mem_pool pool, size_t bytes, struct error *err)
+{
+    if (is_transferred(pool))
+        return mesh_alloc(x->mesh, x->device, x->mem, pool, bytes, err);
+    return (pool == POOL_HOST ? device_host_alloc : device_alloc)(x->device, x->mem, pool, bytes,
+                                                                  err);
+}
+
+static void free_slab(struct executor *x, enum mem_pool pool)
+{
+    size_t bytes = x->need.slab_bytes[pool];
+    if (is_transferred(pool))
+        mesh_free(x->mesh, x->device, x->mem, pool, bytes, x->slab[pool]);
+    else
+        (pool == POOL_HOST ? device_host_free : device_free)(x->device, x->mem, pool, bytes,
+                                                             x->slab[pool]);
+}
+
 static int create_slabs(struct executor *x, const struct program *const *programs, int count,
                         struct error *err)
 {
@@ -244,23 +275,20 @@ static int create_slabs(struct executor *x, const struct program *const *program
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         if (!x->need.slab_bytes[pool] || pool == POOL_DISK)
             continue;
-        x->slab[pool] = (pool == POOL_HOST ? device_host_alloc : device_alloc)(
-            x->device, x->mem, pool, x->need.slab_bytes[pool], err);
+        x->slab[pool] = alloc_slab(x, pool, x->need.slab_bytes[pool], err);
         if (!x->slab[pool])
             return -1;
     }
     return 0;
 }
 
-/* The slabs transfers touch; a rank may lack one that others have. */
-static const enum mem_pool transferred[] = {POOL_PARAMS, POOL_GRADS, POOL_UNSHARDED};
-
-enum { TRANSFERRED = sizeof transferred / sizeof transferred[0] };
-
-void executor_register(struct executor *x)
+int executor_register(struct executor *x, struct error *err)
 {
     for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
-        mesh_register(x->mesh, x->slab[transferred[i]], x->need.slab_bytes[transferred[i]]);
+        if (mesh_register(x->mesh, x->slab[transferred[i]], x->need.slab_bytes[transferred[i]],
+                          err) < 0)
+            return -1;
+    return 0;
 }
 
 int executor_create(struct executor **out, struct device *device, struct mesh *mesh,
@@ -299,8 +327,7 @@ void executor_destroy(struct executor *x)
     for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
         mesh_unregister(x->mesh, x->slab[transferred[i]]);
     for (int pool = 0; pool < POOL_COUNT; pool++)
-        (pool == POOL_HOST ? device_host_free : device_free)(
-            x->device, x->mem, pool, x->need.slab_bytes[pool], x->slab[pool]);
+        free_slab(x, pool);
     if (x->host != x->device)
         device_close(x->host);
     free(x->op);

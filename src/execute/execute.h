@@ -66,8 +66,8 @@ int executor_create(struct executor **executor, struct device *device, struct me
 void executor_destroy(struct executor *executor); /* NULL allowed; waits for the device */
 
 /* Register with a GPU's transport the memory that transfers read and write (mesh_register()).
- * Collective over the mesh's world. */
-void executor_register(struct executor *executor);
+ * Collective over the mesh's world.  Returns 0, or -1 on all ranks with err set. */
+int executor_register(struct executor *executor, struct error *err);
 
 /* Fail with EXIT_HANG, naming the transfer, when a step does not end for this long; 0, as at the
  * start: never.  Of devices that only enqueue, on the CPU world_watch() does it; and of files. */

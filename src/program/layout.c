@@ -168,6 +168,26 @@ enum dtype layout_dtype(const struct config *config)
     return dtypes[config->precision];
 }
 
+/* Refuse keys of transfers that there are none of. */
+static int check_transfers(const struct layout *layout, const struct config *config, int ranks,
+                           struct error *err)
+{
+    const struct config_comm_gpu *g = &config->comm.gpu;
+    const char *name = config_first_set(config, g, sizeof *g);
+    if (!name)
+        return 0;
+    if (!layout->host_apart)
+        return error_set(
+            err, "%s is of transfers between GPUs, and this runs on CPUs; leave it out", name);
+    if (ranks == 1)
+        return error_set(
+            err, "%s is of transfers between GPUs, and there is one rank; leave it out", name);
+    if (g->copy_engines && mesh_members(&layout->shape, MESH_SHARDS) == 1)
+        return error_set(err, "comm.copy_engines is of gathers of parameters, and here every rank "
+                              "has all that it computes; leave it at false");
+    return 0;
+}
+
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    enum device_kind device, struct error *err)
 {
@@ -192,7 +212,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         return error_set(err, "offload.optimizer updates on the host, and train.optimizer muon has "
                               "products that are the GPU's; leave it at none, or use adamw");
     if (wanted(&layout->shape, p, ranks, per_node, err) ||
-        mesh_resolve(&layout->shape, ranks, err) ||
+        mesh_resolve(&layout->shape, ranks, err) || check_transfers(layout, config, ranks, err) ||
         check_context(layout->shape.degree[MESH_CONTEXT], config, err) ||
         check_tensor(layout->shape.degree[MESH_TENSOR], &config->model, err))
         return -1;
@@ -340,6 +360,10 @@ struct mesh_options layout_comm(const struct config *config)
         .inter_node = config->comm.inter_node == CONFIG_INTER_NODE_MPI ? COMM_INTER_NODE_MPI
                                                                        : COMM_INTER_NODE_NCCL,
         .share_gpu = config->comm.share_gpu,
+        .min_ctas = (int)config->comm.gpu.min_ctas,
+        .max_ctas = (int)config->comm.gpu.max_ctas,
+        .copy_engines = config->comm.gpu.copy_engines,
+        .nvls = config->comm.gpu.nvls,
     };
 }
 

@@ -88,7 +88,8 @@ static int choose_device(struct session *s, struct device_request *request, stru
     *request = (struct device_request){.kind = DEVICE_CPU,
                                        .threads = threads_of(s),
                                        .local_ranks = world_local_size(s->world),
-                                       .any_order = !s->config.train.reproducible};
+                                       .any_order = !s->config.train.reproducible,
+                                       .spare_sms = (int)s->config.comm.gpu.spare_sms};
     enum config_device wanted = s->config.device;
     if (wanted == CONFIG_DEVICE_AUTO && gpu_everywhere(s->world))
         wanted = CONFIG_DEVICE_CUDA;
@@ -196,14 +197,13 @@ int session_open(struct session **out, struct world *world, struct log *log, str
              memory_budget_check(s, &least, err) ||
              mesh_create(&s->mesh, world, s->layout.shape, err) ||
              mesh_attach(s->mesh, world, s->device, mem, &options, err) ||
-             world_agree(world, allocate(s, err), err);
+             world_agree(world, allocate(s, err), err) || executor_register(s->executor, err);
     if (limits)
         *limits = least;
     if (rc) {
         session_close(s);
         return -1;
     }
-    executor_register(s->executor);
     warn_of_attention(s);
     *out = s;
     return 0;

@@ -395,7 +395,7 @@ static void test_wrong_use(struct rig *r, int size)
     CHECK(&r->c, !comm_wait(&op, &r->said));
     group_all_reduce(g, COMM_POINT, &op, data, 1, DTYPE_F32, GROUP_SUM);
     CHECK(&r->c, comm_wait(&op, &r->said) == (size > 1 ? -1 : 0));
-    int taken = mesh_register(r->mesh, data, 64);
+    int taken = mesh_register(r->mesh, data, 64, &r->said);
     CHECK(&r->c, size > 1 || !taken);
     mesh_unregister(r->mesh, data);
     mesh_unregister(r->mesh, data);

@@ -89,6 +89,14 @@ static void staging_is_modest(void **state)
     assert_true(pair > 0);
     assert_int_equal(mesh_reserve_bytes(&hybrid, &by_nccl), 2 * pair);
     assert_int_equal(mesh_reserve_bytes(&hybrid, &by_mpi), pair);
+    const struct mesh_options few = {.max_ctas = 8}, many = {.min_ctas = 32},
+                              usual = {.min_ctas = 4, .max_ctas = 64}, switches = {.nvls = 1},
+                              copies = {.copy_engines = 1};
+    assert_int_equal(mesh_reserve_bytes(&shard, &few), pair / 2);
+    assert_int_equal(mesh_reserve_bytes(&shard, &many), 2 * pair);
+    assert_int_equal(mesh_reserve_bytes(&shard, &usual), pair);
+    assert_true(mesh_reserve_bytes(&shard, &switches) > pair);
+    assert_true(mesh_reserve_bytes(&shard, &copies) > pair);
     assert_int_equal(mesh_staging_bytes(&shard), group_staging_bytes(6));
     assert_int_equal(mesh_staging_bytes(&hybrid),
                      group_staging_bytes(2) + group_staging_bytes(3) + group_staging_bytes(6));

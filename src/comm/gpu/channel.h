@@ -37,6 +37,7 @@ struct link {
     int messages_held;
     void *registered[MESH_REGISTERED];
     void *handle[MESH_REGISTERED][MESH_CHANNELS];
+    void *window[MESH_REGISTERED][MESH_CHANNELS]; /* ncclWindow_t; NULL: none */
 
     pthread_mutex_t lock; /* of the following, and of asking NCCL how it is */
     int abandoned, hung;  /* hung: what was abandoned did not end, so nothing can be freed */

@@ -4,6 +4,7 @@ libtrireme_a_SOURCES += src/comm/gpu/channel.h src/comm/gpu/gpu.c src/comm/gpu/g
 	src/comm/gpu/link_error.c src/comm/gpu/nccl.h src/comm/gpu/staged.c
 if HAVE_NCCL
 libtrireme_a_SOURCES += src/comm/gpu/nccl.c src/comm/gpu/nccl_call.h \
+	src/comm/gpu/nccl_newer.c src/comm/gpu/nccl_register.c src/comm/gpu/nccl_settings.c \
 	src/comm/gpu/nccl_start.c src/comm/gpu/nccl_state.c
 else
 libtrireme_a_SOURCES += src/comm/gpu/nccl_absent.c

@@ -1,6 +1,6 @@
 /* nccl.h - communicators of a link.
  *
- * Private to comm/: nccl_start.c and nccl.c, or nccl_absent.c in a build without NCCL.
+ * Private to comm/: nccl.c and the files nccl_*.c, or nccl_absent.c in a build without NCCL.
  *
  * Every rank makes the same calls in the same order: the root communicator (of all ranks; where
  * sums over replicas go by MPI, of the ranks of one replica), one split of it per channel, the
@@ -18,6 +18,10 @@ int nccl_start(struct link *link, struct error *err);
 
 /* End them: what was issued is completed first, unless it was abandoned. */
 void nccl_stop(struct link *link);
+
+/* Memory of the GPU that can be a window of all ranks; NULL where there is none. */
+void *nccl_alloc(size_t bytes);
+void nccl_free(void *block);
 
 /* mesh_poll() and link_abandon() for the communicators. */
 int nccl_poll(struct link *link, struct error *err);

@@ -37,6 +37,23 @@ void nccl_nap(int times);
 
 int nccl_version(void);
 
+/* nccl_settings.c: refuse what this NCCL, environment or machine does not have of the link's
+ * options, then set NCCL's environment.  Collective; to come before any other call of NCCL. */
+int nccl_prepare(struct link *l, struct error *err);
+
+/* What a communicator is made with. */
+ncclConfig_t nccl_config(const struct channel *c);
+
+/* nccl_register.c: 1 where c is a communicator whose gathers go by copy engines. */
+int nccl_gathers_by_copies(const struct channel *c);
+
+/* nccl_newer.c, for versions that have it: the rest of a configuration, copies: of one whose
+ * gathers go by copy engines; a window of all members of c, to be followed by nccl_settle(), after
+ * which it is NULL where GPUs do not reach each other. */
+void nccl_config_newer(ncclConfig_t *config, const struct channel *c, int copies);
+ncclResult_t nccl_window_open(const struct channel *c, void *memory, size_t bytes, void **window);
+void nccl_window_close(const struct channel *c, void *window);
+
 /* Complete what was issued on one communicator and free it; NULL comm allowed. */
 int nccl_end(struct channel *c, struct error *err);
 

@@ -1,4 +1,4 @@
-/* nccl_start.c - making the communicators of a link, and registering memory with them.
+/* nccl_start.c - making the communicators of a link.
  *
  * nccl_start() makes the root communicator of all ranks, splits one off for each channel, ends the
  * root, and sends a few bytes by each channel, so that a network that does not work is found before
@@ -78,44 +78,6 @@ static int together(struct link *l, const struct step *s, ncclResult_t code, str
 
 /* --- making --- */
 
-/* What users have set stays.  Order: kernels of several communicators start in the order of the
- * calls on every rank, so that they cannot wait for one another.  Sums by NVLink SHARP differ from
- * run to run. */
-static void prepare_environment(void)
-{
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
-    setenv("NCCL_NVLS_ENABLE", "0", 0);
-}
-
-void link_share_gpu(const struct world *world)
-{
-    char host[32];
-    snprintf(host, sizeof host, "rank%d", world_rank(world));
-    if (nccl_version() >= NCCL_VERSION(2, 30, 0))
-        setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
-    else
-        setenv("NCCL_HOSTID", host, 0); /* ranks of different hosts may look alike */
-    setenv("NCCL_NET", "Socket", 0);
-    if (world_nodes(world) == 1)
-        setenv("NCCL_SOCKET_IFNAME", "lo", 0);
-    setenv("NCCL_P2P_DISABLE", "1", 0);
-    setenv("NCCL_SHM_DISABLE", "1", 0);
-    setenv("NCCL_ALGO", "Ring", 0);
-    setenv("NCCL_PROTO", "Simple", 0);
-    setenv("NCCL_MAX_CTAS", "2", 0);
-    setenv("NCCL_NVLS_ENABLE", "0", 0);
-}
-
-static ncclConfig_t config_of(const struct channel *c)
-{
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-    config.commName = c->name; /* lives as long as the communicator */
-#endif
-    return config;
-}
-
 /* The ranks the root communicator has, and this rank's place. */
 struct root {
     int size, rank, leader;
@@ -162,7 +124,7 @@ static int make_root(struct link *l, struct error *err)
 {
     struct root root = root_of(l);
     struct step step = {.what = "NCCL's start", .first = &l->root};
-    ncclConfig_t config = config_of(&l->root);
+    ncclConfig_t config = nccl_config(&l->root);
     ncclUniqueId id;
     if (share_id(l, &root, &id, err))
         return -1;
@@ -176,7 +138,7 @@ static int split(struct channel *c, struct error *err)
 {
     struct link *l = c->link;
     struct step step = {.what = "making communicators", .first = &l->root, .second = c};
-    ncclConfig_t config = config_of(c);
+    ncclConfig_t config = nccl_config(c);
     ncclResult_t code = ncclCommSplit(comm_of(&l->root), c->group->ranks[0], c->group->rank,
                                       (ncclComm_t *)&c->comm, &config);
     return together(l, &step, code, err);
@@ -242,8 +204,7 @@ static int check_staging(const struct link *l, struct error *err)
 
 int nccl_start(struct link *l, struct error *err)
 {
-    prepare_environment();
-    if (check_staging(l, err) || make_root(l, err))
+    if (nccl_prepare(l, err) || check_staging(l, err) || make_root(l, err))
         return -1;
     for (int i = 0; i < l->channels; i++)
         if (split(&l->channel[i], err))
@@ -251,47 +212,4 @@ int nccl_start(struct link *l, struct error *err)
     if (world_agree(l->world, nccl_end(&l->root, err), err))
         return -1;
     return greet_all(l, err);
-}
-
-/* --- registered memory --- */
-
-static int find(const struct link *l, const void *memory)
-{
-    for (int i = 0; i < MESH_REGISTERED; i++)
-        if (l->registered[i] == memory)
-            return i;
-    return -1;
-}
-
-void mesh_unregister(struct mesh *mesh, void *memory)
-{
-    struct link *l = mesh->link;
-    int at = l && memory ? find(l, memory) : -1;
-    if (at < 0)
-        return;
-    for (int i = 0; i < l->channels; i++) {
-        if (l->handle[at][i] && l->channel[i].comm)
-            ncclCommDeregister(comm_of(&l->channel[i]), l->handle[at][i]);
-        l->handle[at][i] = NULL;
-    }
-    l->registered[at] = NULL;
-}
-
-int mesh_register(struct mesh *mesh, void *memory, size_t bytes)
-{
-    struct link *l = mesh->link;
-    if (!l || !l->channels)
-        return 0;
-    int at = find(l, NULL), taken = !memory || (at >= 0 && !link_check(l, NULL));
-    for (int i = 0; i < l->channels && memory && taken; i++) {
-        struct channel *c = &l->channel[i];
-        l->registered[at] = memory;
-        taken = !nccl_settle(c, "registering memory",
-                             ncclCommRegister(comm_of(c), memory, bytes, &l->handle[at][i]), NULL);
-    }
-    double all = taken;
-    world_all_reduce(l->world, &all, 1, WORLD_MIN);
-    if (all == 0)
-        mesh_unregister(mesh, memory);
-    return all != 0;
 }

@@ -23,7 +23,18 @@ static int make_streams(struct cuda_state *state, struct error *err)
     return 0;
 }
 
-static int take_gpu(struct device *d, struct error *err)
+/* Leave some multiprocessors to transfers. */
+static int spare(struct cuda_state *state, const struct device_gpu *gpu, int sms, struct error *err)
+{
+    if (sms >= gpu->multiprocessors)
+        return error_set(err,
+                         "comm.spare_sms is %d, and %s has %d multiprocessors; products need some",
+                         sms, gpu->name, gpu->multiprocessors);
+    state->product_sms = sms ? gpu->multiprocessors - sms : 0;
+    return 0;
+}
+
+static int take_gpu(struct device *d, int spare_sms, struct error *err)
 {
     struct cuda_state *state = d->state;
     struct device_gpu gpu;
@@ -41,6 +52,8 @@ static int take_gpu(struct device *d, struct error *err)
                          d->index, gpu.name, gpu.major, gpu.minor);
     snprintf(state->level, sizeof state->level, "sm_%d%d", gpu.major % 100, gpu.minor % 100);
     snprintf(state->name, sizeof state->name, "%s", gpu.name);
+    if (spare(state, &gpu, spare_sms, err))
+        return -1;
     return CUDA_CHECK(cudaSetDevice(d->index), err);
 }
 
@@ -70,7 +83,7 @@ static int open_cuda(struct device *d, const struct device_request *request, str
     d->level = state->level;
     d->logits_bytes = CUDA_LOGITS_BYTES;
     d->reserve_bytes = CUDA_RESERVE_BYTES;
-    if (!take_gpu(d, err) && !make_streams(state, err) &&
+    if (!take_gpu(d, request->spare_sms, err) && !make_streams(state, err) &&
         !CUDA_CHECK(cudaMalloc((void **)&state->partial, CUDA_PARTIALS * sizeof(double)), err) &&
         !cuda_gemm_open(d, err) && !cuda_sdpa_open(d, err))
         return 0;

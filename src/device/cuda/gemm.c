@@ -44,6 +44,7 @@ enum { BUCKETS = 256 };
 
 struct cuda_gemms {
     cublasLtHandle_t handle;
+    int32_t sms; /* multiprocessors that products are chosen and cut for; 0: all */
     struct product *buckets[BUCKETS];
 };
 
@@ -225,12 +226,23 @@ fail:
     return result;
 }
 
-static struct product *product_create(const struct key *key, cublasLtHandle_t handle,
+static int set_sms(struct product *p, int32_t sms, struct error *err)
+{
+    const struct key *key = &p->key;
+    if (sms)
+        CHECK(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &sms,
+                                             sizeof sms));
+    return 0;
+fail:
+    return -1;
+}
+
+static struct product *product_create(const struct key *key, const struct cuda_gemms *s,
                                       struct error *err)
 {
     struct product *p = array_make(1, sizeof *p);
     p->key = *key;
-    if (make_descriptors(p, err) || choose(p, handle, err)) {
+    if (make_descriptors(p, err) || set_sms(p, s->sms, err) || choose(p, s->handle, err)) {
         product_destroy(p);
         return NULL;
     }
@@ -244,7 +256,7 @@ static struct product *find_or_create(struct cuda_gemms *s, const struct key *ke
     for (struct product *p = *bucket; p; p = p->next)
         if (!memcmp(&p->key, key, sizeof *key))
             return p;
-    struct product *p = product_create(key, s->handle, err);
+    struct product *p = product_create(key, s, err);
     if (!p)
         return NULL;
     p->next = *bucket;
@@ -293,6 +305,7 @@ int cuda_gemm_open(struct device *d, struct error *err)
         free(s);
         return error_set(err, "cuBLASLt: cublasLtCreate: %s", cublasLtGetStatusString(status));
     }
+    s->sms = cuda_state(d)->product_sms;
     cuda_state(d)->gemms = s;
     return 0;
 }

@@ -1,0 +1,41 @@
+/* nccl_newer.c - what only newer versions of NCCL have: names of communicators, and windows,
+ * memory that all ranks of a communicator have alike, between which copy engines gather (2.28). */
+#include "comm/gpu/nccl_call.h"
+
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+
+void nccl_config_newer(ncclConfig_t *config, const struct channel *c, int copies)
+{
+    config->commName = c->name; /* lives as long as the communicator */
+    if (copies)
+        config->CTAPolicy = NCCL_CTA_POLICY_ZERO;
+}
+
+ncclResult_t nccl_window_open(const struct channel *c, void *memory, size_t bytes, void **window)
+{
+    return ncclCommWindowRegister(comm_of(c), memory, bytes, (ncclWindow_t *)window,
+                                  NCCL_WIN_COLL_SYMMETRIC);
+}
+
+void nccl_window_close(const struct channel *c, void *window)
+{
+    ncclCommWindowDeregister(comm_of(c), window);
+}
+
+#else
+
+void nccl_config_newer(ncclConfig_t *config, const struct channel *c, int copies)
+{
+}
+
+/* nccl_prepare() refuses what would come here. */
+ncclResult_t nccl_window_open(const struct channel *c, void *memory, size_t bytes, void **window)
+{
+    return ncclInvalidUsage;
+}
+
+void nccl_window_close(const struct channel *c, void *window)
+{
+}
+
+#endif

@@ -1,0 +1,116 @@
+/* nccl_settings.c - what NCCL is asked for besides transfers: its environment, and the
+ * configuration of communicators.
+ *
+ * What users have set in the environment stays.  NCCL lets a variable take the place of what a
+ * communicator is configured with, so a key of comm. beside such a variable is refused.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/gpu/nccl_call.h"
+
+enum { COPY_ENGINES_SINCE = NCCL_VERSION(2, 28, 0) };
+
+/* Order: kernels of several communicators start in the order of the calls on every rank, so that
+ * they cannot wait for one another.  Sums by NVLink SHARP differ from run to run. */
+static void prepare_environment(const struct mesh_options *options)
+{
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+    setenv("NCCL_NVLS_ENABLE", options->nvls ? "2" : "0", 0); /* 2: where there are switches */
+}
+
+void link_share_gpu(const struct world *world)
+{
+    char host[32];
+    snprintf(host, sizeof host, "rank%d", world_rank(world));
+    if (nccl_version() >= NCCL_VERSION(2, 30, 0))
+        setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
+    else
+        setenv("NCCL_HOSTID", host, 0); /* ranks of different hosts may look alike */
+    setenv("NCCL_NET", "Socket", 0);
+    if (world_nodes(world) == 1)
+        setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+    setenv("NCCL_P2P_DISABLE", "1", 0);
+    setenv("NCCL_SHM_DISABLE", "1", 0);
+    setenv("NCCL_ALGO", "Ring", 0);
+    setenv("NCCL_PROTO", "Simple", 0);
+    setenv("NCCL_MAX_CTAS", "2", 0);
+    setenv("NCCL_NVLS_ENABLE", "0", 0);
+}
+
+/* Variables that would take the place of a key, before any is set here. */
+static int check_environment(const struct mesh_options *options, struct error *err)
+{
+    const struct {
+        const char *key, *variable, *good; /* good: a value that asks for the same, or NULL */
+        int is_set;
+    } rivals[] = {
+        {"comm.min_ctas", "NCCL_MIN_CTAS", NULL, options->min_ctas > 0},
+        {"comm.max_ctas", "NCCL_MAX_CTAS", NULL, options->max_ctas > 0},
+        {"comm.copy_engines", "NCCL_CTA_POLICY", "2", options->copy_engines},
+        {"comm.copy_engines", "NCCL_CUMEM_ENABLE", "1", options->copy_engines},
+        {"comm.copy_engines", "NCCL_P2P_DISABLE", "0", options->copy_engines},
+        {"comm.nvls", "NCCL_NVLS_ENABLE", "2", options->nvls},
+    };
+    for (size_t i = 0; i < sizeof rivals / sizeof rivals[0]; i++) {
+        const char *value = rivals[i].is_set ? getenv(rivals[i].variable) : NULL;
+        if (value && (!rivals[i].good || strcmp(value, rivals[i].good) != 0))
+            return error_set(err,
+                             "%s is set, and so is %s=%s in the environment, which NCCL "
+                             "follows instead; unset one",
+                             rivals[i].key, rivals[i].variable, value);
+    }
+    return 0;
+}
+
+/* Is this rank in one node with all that it gathers parameters from? */
+static int check_node(const struct link *l, struct error *err)
+{
+    const struct group *shards = mesh_group_of(l->mesh, MESH_SHARDS);
+    for (int m = 0; m < shards->size; m++) {
+        const char *other = world_host_of(l->world, shards->ranks[m]);
+        if (strcmp(other, l->world->host) != 0)
+            return error_set(err,
+                             "comm.copy_engines is of GPUs of one node, and ranks %d (%s) and %d "
+                             "(%s) share one copy of the model; HYBRID_SHARD keeps a copy in each "
+                             "node, or leave it at false",
+                             l->world->rank, l->world->host, shards->ranks[m], other);
+    }
+    return 0;
+}
+
+static int check_version(struct error *err)
+{
+    int is = nccl_version(), built = NCCL_VERSION_CODE;
+    int old = is < built ? is : built;
+    if (old >= COPY_ENGINES_SINCE)
+        return 0;
+    return error_set(err, "comm.copy_engines needs NCCL 2.28 or newer, and this %s %d.%d.%d",
+                     is < built ? "is" : "was built for", old / 10000, old / 100 % 100, old % 100);
+}
+
+int nccl_prepare(struct link *l, struct error *err)
+{
+    const struct mesh_options *options = &l->options;
+    int rc = check_environment(options, err);
+    if (!rc && options->copy_engines)
+        rc = check_version(err) || check_node(l, err) ? -1 : 0;
+    if (world_agree(l->world, rc, err))
+        return -1;
+    prepare_environment(options);
+    return 0;
+}
+
+ncclConfig_t nccl_config(const struct channel *c)
+{
+    const struct mesh_options *options = &c->link->options;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (options->min_ctas)
+        config.minCTAs = options->min_ctas;
+    if (options->max_ctas)
+        config.maxCTAs = options->max_ctas;
+    nccl_config_newer(&config, c, nccl_gathers_by_copies(c));
+    return config;
+}

@@ -1,0 +1,93 @@
+#!/bin/sh
+# cuda_transfers.sh - keys of transfers between GPUs reach NCCL and cuBLASLt, change no number that
+# they must not, and are refused where they could do nothing.
+#
+# On two emulated GPUs, whose libraries write down what they were asked for.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+: "${TRIREME_CUDA:=$(dirname "$TRIREME")/trireme-emulated}"
+if [ ! -x "$TRIREME_CUDA" ]; then
+    echo "no $TRIREME_CUDA: configured without CUDA, or not built yet (make check)"
+    exit 77
+fi
+make_tokens
+M="model.preset=llama-tiny data.train=train.h5 data.seq_len=32 train.global_batch=4 train.lr=1e-3
+   train.micro_batch=1 train.schedule=constant run.threads=1 checkpoint.resume=auto device=cuda
+   train.steps=3 precision=bf16"
+export TRIREME_EMULATE_GPUS=2
+
+# train RUN KEY...: on two GPUs; what was asked for is in RUN.asked
+train() {
+    run=$1
+    shift
+    TRIREME_EMULATE_RECORD=$work/$run.asked timeout -k 5 300 mpirun --oversubscribe -n 2 \
+        "$TRIREME_CUDA" train $M run.dir="$run" "$@" >"$run.out" 2>"$run.err" </dev/null
+    code=$?
+    if [ $code = 0 ]; then ok "train $run"; else
+        not_ok "train $run" "exit code $code: $(grep -a '^trireme' "$run.err" | tail -n 2)"; fi
+}
+
+losses() { sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$1/metrics.jsonl" 2>/dev/null; }
+same() {
+    if [ -n "$(losses "$2")" ] && [ "$(losses "$2")" = "$(losses "$3")" ] && same_state "$2" "$3"; then
+        ok "$1"
+    else
+        not_ok "$1" "losses or checkpoints differ"
+    fi
+}
+
+# asked NAME RUN COUNT PATTERN: so many different lines of what was asked for match
+asked() { is "$1" "$3" "$(sort -u "$2.asked" 2>/dev/null | grep -cE -e "$4")"; }
+
+train plain
+asked "by default all is as NCCL chooses" plain 3 '^NCCL: group .*: CTAs - to -, policy 0, NVLS 0$'
+asked "and products are for all of the GPU" plain 1 '^cuBLASLt: products for 0 multiprocessors$'
+asked "no other products" plain 1 '^cuBLASLt'
+asked "no gather by copy engines" plain 0 'copy engines|window'
+
+train ctas comm.min_ctas=2 comm.max_ctas=8 comm.spare_sms=8
+asked "every communicator has the thread blocks asked for" ctas 3 '^NCCL: .*: CTAs 2 to 8, policy 0'
+asked "products leave multiprocessors" ctas 1 '^cuBLASLt: products for 124 multiprocessors$'
+asked "all products do" ctas 1 '^cuBLASLt'
+
+train copies comm.copy_engines=true
+asked "gathers have the policy of no thread blocks" copies 1 'shard \(gather\): .*policy 2'
+asked "reductions and the start do not" copies 2 'policy 0'
+asked "the shards' gathers go by copy engines" copies 1 'shard \(gather\): all-gather by copy engines'
+asked "and nothing else" copies 1 'by copy engines'
+same "gathered by copy engines: the same bits" plain copies
+train copies_once comm.copy_engines=true parallel.strategy=SHARD_GRAD_OP
+asked "parameters kept whole are gathered so too" copies_once 1 'by copy engines'
+
+train switches comm.nvls=true train.reproducible=false
+asked "switches may add up" switches 3 'NVLS 2$'
+
+one="$TRIREME_CUDA train $M run.dir=none"
+two="mpirun --oversubscribe -n 2 $one"
+refused "one rank has no transfers" 'comm.max_ctas.*one rank' $one comm.max_ctas=4
+refused "nor have CPUs" 'comm.spare_sms.*device is cpu' $one comm.spare_sms=4 device=cpu
+refused "nor CPUs that device=auto takes" 'comm.spare_sms.*runs on CPUs' env TRIREME_EMULATE_GPUS=0 \
+    $one comm.spare_sms=4 device=auto
+refused "products need multiprocessors" 'comm.spare_sms is 132.*has 132' $two comm.spare_sms=132
+refused "least above most" 'comm.min_ctas \(9\) is above' $two comm.min_ctas=9 comm.max_ctas=8
+refused "switches and reproducible" 'comm.nvls.*train.reproducible=false' $two comm.nvls=true
+refused "nothing is gathered" 'NO_SHARD' $two comm.copy_engines=true parallel.strategy=NO_SHARD
+refused "the environment says another number" 'comm.max_ctas is set, and so is NCCL_MAX_CTAS=4' \
+    mpirun --oversubscribe -n 2 env NCCL_MAX_CTAS=4 $one comm.max_ctas=8
+refused "GPUs that do not reach each other" 'NCCL_P2P_DISABLE=1' mpirun --oversubscribe -n 2 env \
+    NCCL_P2P_DISABLE=1 $one \
+    comm.copy_engines=true
+apart='NCCL_HOSTID=$OMPI_COMM_WORLD_RANK exec "$@"'
+refused "GPUs of machines apart, to NCCL" 'comm.copy_engines: NCCL has no windows' \
+    mpirun --oversubscribe -n 2 sh -c "$apart" apart $one comm.copy_engines=true
+"$TRIREME_CUDA" plan $M device=cuda --ranks 2 --json plain.json >/dev/null 2>err
+"$TRIREME_CUDA" plan $M device=cuda --ranks 2 --json less.json comm.max_ctas=4 >/dev/null 2>>err
+"$TRIREME_CUDA" plan $M device=cuda --ranks 2 --json more.json comm.copy_engines=true >/dev/null 2>>err
+"$TRIREME_CUDA" plan $M device=cuda --ranks 2 --json most.json comm.nvls=true \
+    train.reproducible=false >/dev/null 2>>err
+reserve() { sed -n 's/.*"reserve_bytes": *\([0-9]*\).*/\1/p' "$1.json" | head -n 1; }
+is "the plan's reserve follows: fewer thread blocks, windows, switches" "-251658240 16777216 536870912" \
+    "$(($(reserve less) - $(reserve plain))) $(($(reserve more) - $(reserve plain))) $(($(reserve most) - $(reserve plain)))"
+timeout 100 "$TRIREME_CUDA" evaluate ctas run.threads=1 data.valid=valid.h5 >out 2>err
+is "one GPU evaluates what two with these keys trained" 0 $?
+finish
