@@ -1,7 +1,10 @@
 # Plans of cuDNN, made with a driver that does nothing; all of them by check-plans.
 EXTRA_DIST += tests/unit/described_gpu.c
 if HAVE_CUDNN
-UNIT_TESTS += tests/unit/test_cuda_plans
+UNIT_TESTS += tests/unit/test_cuda_plans tests/unit/test_cuda_tiles tests/unit/test_cuda_tiles_emulated
+tests_unit_test_cuda_tiles_SOURCES = tests/unit/test_cuda_tiles.c $(ops_check)
+tests_unit_test_cuda_tiles_emulated_SOURCES = $(tests_unit_test_cuda_tiles_SOURCES)
+tests_unit_test_cuda_tiles_emulated_LDADD = $(EMULATED_UNIT_LIBS)
 tests_unit_test_cuda_plans_SOURCES = tests/unit/test_cuda_plans.c $(ops_check)
 tests_unit_test_cuda_plans_CPPFLAGS = $(AM_CPPFLAGS) $(CUDNN_CFLAGS)
 tests_unit_test_cuda_plans_LDADD = $(UNIT_LIBS)

@@ -303,11 +303,38 @@ static void large_ones_and_the_own_kernels_agree(void **state)
     }
 }
 
+/* A longer sequence runs in tiles; here a short one does. */
+static void tiles_and_the_own_kernels_agree(void **state)
+{
+    static const struct {
+        struct attention a;
+        int64_t tokens;
+    } row[] = {{{DTYPE_BF16, 2, 1024, 8, 2, 128, 0.088f}, 256},
+               {{DTYPE_F16, 1, 768, 4, 4, 64, 0.125f}, 128}};
+    for (int i = 0; i < 2; i++) {
+        struct gpu gpu = open_gpu();
+        struct tensors got = make_tensors(&row[i].a), want = make_tensors(&row[i].a);
+        struct tensors again = make_tensors(&row[i].a);
+        run(&gpu, &row[i].a, BY_OWN_KERNELS, &want);
+        cuda_sdpa_set_tile_tokens(gpu.d, row[i].tokens);
+        if (run(&gpu, &row[i].a, BY_CUDNN, &got)) {
+            same_attention(&got, &want);
+            run(&gpu, &row[i].a, BY_CUDNN_RECORDED, &again);
+            assert_true(equal(&got, &again));
+        } else
+            not_used(&gpu, &row[i].a);
+        free_tensors(&got);
+        free_tensors(&want);
+        free_tensors(&again);
+        close_gpu(&gpu);
+    }
+}
+
 static void what_is_not_for_cudnn_is_left(void **state)
 {
     static const struct attention others[] = {{DTYPE_F32, 1, 64, 2, 2, 64, 0.125f},
                                               {DTYPE_BF16, 1, 64, 2, 2, 20, 0.125f},
-                                              {DTYPE_BF16, 1, 1 << 20, 32, 1, 128, 0.1f}};
+                                              {DTYPE_BF16, 1, (1 << 20) + 7, 32, 1, 128, 0.1f}};
     for (int i = 0; i < 3; i++)
         assert_int_equal(cuda_sdpa_scratch(&others[i], DEVICE_BACKWARD), 0);
     struct gpu gpu = open_gpu();
@@ -337,7 +364,10 @@ static void versions_are_asked_for_what_they_do_right(void **state)
         {{DTYPE_F16, 3, 77, 6, 2, 64, 0.1f}, 91501, 1, 1},
         {{DTYPE_BF16, 1, 2048, 32, 8, 128, 0.1f}, 91001, 0, 0},
         {{DTYPE_BF16, 1, 16384, 32, 8, 128, 0.1f}, 91900, 1, 1},
-        {{DTYPE_BF16, 1, 32768, 32, 8, 128, 0.1f}, 91900, 1, 0},
+        {{DTYPE_BF16, 1, 32768, 32, 8, 128, 0.1f}, 91900, 1, 1},
+        {{DTYPE_BF16, 1, 20000, 32, 8, 128, 0.1f}, 91500, 1, 0},
+        {{DTYPE_BF16, 1, 131072, 32, 8, 128, 0.1f}, 91500, 1, 1},
+        {{DTYPE_BF16, 1, 65537, 32, 8, 128, 0.1f}, 91900, 1, 0},
         {{DTYPE_BF16, 1, 32768, 32, 8, 128, 0.1f, .any_order = 1}, 91900, 1, 1},
         {{DTYPE_BF16, 1, 131072, 32, 8, 128, 0.1f, .any_order = 1}, 91900, 1, 1},
         {{DTYPE_F32, 1, 2048, 32, 8, 128, 0.1f}, 91900, 0, 0},
@@ -368,8 +398,8 @@ static void check_graph(const struct attention *a, enum device_pass pass,
 {
     struct error err = {0};
     struct sdpa_plan plan;
-    struct sdpa_part part = {a->batch, a->kv_heads};
-    if (!sdpa_plan_make(&plan, a, part, pass, target, &err)) {
+    struct sdpa_part part = {a->batch, a->kv_heads, a->seq};
+    if (!sdpa_plan_make(&plan, a, part, pass, SDPA_CAUSAL, target, &err)) {
         assert_true(plan.workspace_bytes < cuda_sdpa_scratch(a, pass));
         sdpa_plan_drop(&plan);
     } else if (!strstr(err.text, "engine"))
@@ -410,6 +440,7 @@ int main(void)
         cmocka_unit_test(own_kernels_and_the_cpu_agree),
         cmocka_unit_test(repeated_and_recorded_are_bitwise_equal),
         cmocka_unit_test(large_ones_and_the_own_kernels_agree),
+        cmocka_unit_test(tiles_and_the_own_kernels_agree),
     };
     if (device_gpu_count(no_gpu) > 0)
         no_gpu[0] = 0;

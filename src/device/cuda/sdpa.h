@@ -8,6 +8,10 @@
  * scratch has to have sdpa_part_bytes() and SDPA_ALIGN.  0: as planned. */
 void cuda_sdpa_set_part_bytes(struct device *d, size_t bytes);
 
+/* To test: backward that is reproducible runs in tiles of so many tokens from now on, which divide
+ * the sequence, of one key/value head at a time; 0: as planned. */
+void cuda_sdpa_set_tile_tokens(struct device *d, int64_t tokens);
+
 /* Why cuDNN of a version (91900 is 9.19.0) is not to be asked for a shape and direction; NULL: it
  * may be asked.  Only in builds with cuDNN. */
 const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, size_t version);
@@ -18,15 +22,18 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
 size_t cuda_sdpa_scratch(const struct attention *a, enum device_pass pass);
 
 /* What one run of a plan does: some sequences, or of one sequence some key/value heads with the
- * query heads that read them. */
+ * query heads that read them.  Where tokens are fewer than the sequence, a run is one tile: of one
+ * sequence so many queries, and as many keys that they see, all of them or those up to their own
+ * (sdpa_tiles.h). */
 struct sdpa_part {
-    int64_t batch, kv_heads;
+    int64_t batch, kv_heads, tokens;
 };
 
 /* 1 where type and shape are for cuDNN at all. */
 int sdpa_suits(const struct attention *a);
 
-/* The largest part whose scratch stays within a limit, at least one head of one sequence.  Both
+/* The largest part whose scratch stays within a limit, at least one head of one sequence; of a
+ * sequence so long that this takes too much, where backward is reproducible, tiles.  All numbers
  * are divisors of what there is. */
 struct sdpa_part sdpa_part_of(const struct attention *a, enum device_pass pass);
 
@@ -34,14 +41,21 @@ struct sdpa_part sdpa_part_of(const struct attention *a, enum device_pass pass);
 struct sdpa_part sdpa_part_within(const struct attention *a, enum device_pass pass, size_t bytes);
 size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part);
 
-/* Bytes of the sums of do * o, which come first in backward's scratch. */
-size_t sdpa_rows_bytes(const struct attention *a, struct sdpa_part part);
-
-/* Bytes of dq in fp32, which comes behind them where a->any_order is 1; 0 where it is 0. */
-size_t sdpa_dq_bytes(const struct attention *a, struct sdpa_part part);
-
 /* Up to the alignment of what lies in scratch. */
 enum { SDPA_ALIGN = 256 };
 size_t sdpa_align(size_t bytes);
+
+/* Where in backward's scratch, after its alignment, a part has what.  What it has not takes no
+ * bytes. */
+struct sdpa_places {
+    size_t rows;           /* fp32: sums of do * o */
+    size_t dq_sum;         /* fp32: dq, added up in any order, or over tiles */
+    size_t dk_sum, dv_sum; /* fp32: of a whole sequence, over tiles */
+    size_t dq, dk, dv;     /* 16 bits: what a tile adds to them */
+    size_t lse;            /* fp32: of a tile's queries */
+    size_t workspace;      /* cuDNN's; all that comes before it */
+    size_t dq_sum_bytes;
+};
+struct sdpa_places sdpa_places_of(const struct attention *a, struct sdpa_part part);
 
 #endif

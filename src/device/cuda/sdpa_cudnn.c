@@ -3,7 +3,8 @@
  *
  * A plan is made once for a shape and direction and kept; what fails on the way leaves the shape to
  * the own kernels, for good, and the reason is kept for device_attention().  The packed projections
- * are described by strides, nothing is copied.  It runs in the parts of sdpa_sizes.c.
+ * are described by strides, nothing is copied.  It runs in the parts of sdpa_sizes.c, or in the
+ * tiles of sdpa_tiles.c.
  */
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "base/text.h"
 #include "device/cuda/sdpa.h"
 #include "device/cuda/sdpa_graph.h"
+#include "device/cuda/sdpa_tiles.h"
 #include "device/cuda/state.h"
 
 enum {
@@ -27,16 +29,18 @@ struct entry {
     enum device_pass pass;
     int usable;
     struct sdpa_part part;
-    struct sdpa_plan plan;
-    struct error why; /* it is not usable */
+    struct sdpa_plan plan[2]; /* by enum sdpa_mask; tiles below the diagonal have the second */
+    size_t workspace_bytes;   /* of the one that wants more */
+    struct error why;         /* it is not usable */
     struct entry *next;
 };
 
 struct cuda_sdpas {
     cudnnHandle_t handle; /* NULL: not to be used */
     struct entry *entries;
-    size_t part_bytes; /* of backward, 0: as planned */
-    struct error why;  /* it could not be opened */
+    size_t part_bytes;   /* of backward, 0: as planned */
+    int64_t tile_tokens; /* of a reproducible backward, 0: as planned */
+    struct error why;    /* it could not be opened */
 };
 
 const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, size_t version)
@@ -55,7 +59,7 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
         return "its heads are nothing for cuDNN";
     if (version < LEAST_VERSION)
         return "cuDNN 9.10.2 or newer is needed";
-    if (pass == DEVICE_BACKWARD && version <= TAIL_VERSION && a->seq % TILE)
+    if (pass == DEVICE_BACKWARD && version <= TAIL_VERSION && sdpa_part_of(a, pass).tokens % TILE)
         return "cuDNN up to 9.15.0 adds up too much where the sequence is no multiple of 128";
     if (!cuda_sdpa_scratch(a, pass))
         return "cuDNN would take too much memory";
@@ -71,29 +75,53 @@ static int same(const struct attention *a, const struct attention *b)
            a->any_order == b->any_order;
 }
 
-/* What of backward's scratch comes before cuDNN's. */
-static size_t own_bytes(const struct attention *a, const struct entry *e)
+static int is_tiled(const struct entry *e)
 {
-    return e->pass == DEVICE_FORWARD ? 0 : sdpa_rows_bytes(a, e->part) + sdpa_dq_bytes(a, e->part);
+    return e->part.tokens < e->a.seq;
 }
 
-static void make_plan(struct cuda_sdpas *s, struct entry *e)
+/* What of backward's scratch comes before cuDNN's. */
+static size_t own_bytes(const struct entry *e)
+{
+    return e->pass == DEVICE_FORWARD ? 0 : sdpa_places_of(&e->a, e->part).workspace;
+}
+
+static int make_plans(struct cuda_sdpas *s, struct entry *e)
 {
     const struct sdpa_target target = {.handle = s->handle};
+    for (enum sdpa_mask mask = SDPA_CAUSAL; mask <= (is_tiled(e) ? SDPA_ALL : SDPA_CAUSAL);
+         mask++) {
+        if (sdpa_plan_make(&e->plan[mask], &e->a, e->part, e->pass, mask, &target, &e->why))
+            return -1;
+        if (e->plan[mask].workspace_bytes > e->workspace_bytes)
+            e->workspace_bytes = e->plan[mask].workspace_bytes;
+    }
+    return 0;
+}
+
+static void prepare_entry(struct cuda_sdpas *s, struct entry *e)
+{
     const char *refusal = cuda_sdpa_refusal(&e->a, e->pass, cudnnGetVersion());
     size_t most = cuda_sdpa_scratch(&e->a, e->pass);
-    if (s->part_bytes && e->pass == DEVICE_BACKWARD)
+    if ((s->part_bytes || s->tile_tokens) && e->pass == DEVICE_BACKWARD)
         most = sdpa_part_bytes(&e->a, e->part) + SDPA_ALIGN;
     if (refusal)
         error_set(&e->why, "%s", refusal);
     else if (!s->handle)
         e->why = s->why; /* of opening it */
-    else if (!sdpa_plan_make(&e->plan, &e->a, e->part, e->pass, &target, &e->why)) {
-        e->usable = e->plan.workspace_bytes + own_bytes(&e->a, e) + SDPA_ALIGN <= most;
+    else if (!make_plans(s, e)) {
+        e->usable = e->workspace_bytes + own_bytes(e) + SDPA_ALIGN <= most;
         if (!e->usable)
-            error_set(&e->why, "cuDNN wants %zu bytes, %zu were planned", e->plan.workspace_bytes,
-                      most);
+            error_set(&e->why, "cuDNN wants %zu bytes, %zu were planned", e->workspace_bytes, most);
     }
+}
+
+static struct sdpa_part part_for(const struct cuda_sdpas *s, const struct attention *a,
+                                 enum device_pass pass)
+{
+    if (s->tile_tokens && pass == DEVICE_BACKWARD && !a->any_order)
+        return (struct sdpa_part){1, 1, s->tile_tokens};
+    return s->part_bytes ? sdpa_part_within(a, pass, s->part_bytes) : sdpa_part_of(a, pass);
 }
 
 /* The plan of a shape, made if need be; NULL where cuDNN is not to be used. */
@@ -107,17 +135,17 @@ static struct entry *find(struct device *d, const struct attention *a, enum devi
         e = array_make(1, sizeof *e);
         e->a = *a;
         e->pass = pass;
-        e->part = s->part_bytes ? sdpa_part_within(a, pass, s->part_bytes) : sdpa_part_of(a, pass);
+        e->part = part_for(s, a, pass);
         e->next = s->entries;
         s->entries = e;
-        make_plan(s, e);
+        prepare_entry(s, e);
     }
     return e->usable ? e : NULL;
 }
 
 /* ---- running them ---- */
 
-static cudnnStatus_t run_plan(struct cuda_sdpas *s, const struct entry *e,
+static cudnnStatus_t run_plan(struct cuda_sdpas *s, const struct sdpa_plan *plan,
                               void *const tensor[SDPA_TENSORS], void *workspace)
 {
     cudnnBackendDescriptor_t pack = NULL;
@@ -142,33 +170,26 @@ static cudnnStatus_t run_plan(struct cuda_sdpas *s, const struct entry *e,
     if (status == CUDNN_STATUS_SUCCESS)
         status = cudnnBackendFinalize(pack);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendExecute(s->handle, e->plan.plan, pack);
+        status = cudnnBackendExecute(s->handle, plan->plan, pack);
     if (pack)
         cudnnBackendDestroyDescriptor(pack);
     return status;
 }
 
-/* Where the tensors of attention begin; what a direction does not have is NULL. */
-struct tensors {
-    const uint16_t *qkv, *o, *dout; /* bf16 or fp16 */
-    uint16_t *dqkv;
-    const float *lse;
-};
-
-/* Pointers of the part that begins at this sequence and this key/value head. */
-static void point(void *tensor[SDPA_TENSORS], const struct attention *a, const struct tensors *t,
-                  int64_t batch, int64_t kv_head)
+/* Pointers of the part that begins at this sequence, key/value head, query and key. */
+static void point(void *tensor[SDPA_TENSORS], const struct attention *a,
+                  const struct sdpa_tensors *t, const struct sdpa_tile *at)
 {
-    int64_t dim = a->head_dim, head = kv_head * (a->heads / a->kv_heads);
-    int64_t row = (a->heads + 2 * a->kv_heads) * dim;
-    int64_t q = batch * a->seq * row + head * dim;
-    int64_t k = batch * a->seq * row + (a->heads + kv_head) * dim, v = k + a->kv_heads * dim;
-    int64_t o = (batch * a->seq * a->heads + head) * dim;
+    int64_t dim = a->head_dim, head = at->kv_head * (a->heads / a->kv_heads);
+    int64_t row = (a->heads + 2 * a->kv_heads) * dim, start = at->batch * a->seq;
+    int64_t q = (start + at->query) * row + head * dim;
+    int64_t k = (start + at->key) * row + (a->heads + at->kv_head) * dim, v = k + a->kv_heads * dim;
+    int64_t o = ((start + at->query) * a->heads + head) * dim;
     tensor[SDPA_Q] = (void *)(t->qkv + q);
     tensor[SDPA_K] = (void *)(t->qkv + k);
     tensor[SDPA_V] = (void *)(t->qkv + v);
     tensor[SDPA_O] = (void *)(t->o + o);
-    tensor[SDPA_LSE] = (void *)(t->lse + (batch * a->heads + head) * a->seq);
+    tensor[SDPA_LSE] = (void *)(t->lse + (at->batch * a->heads + head) * a->seq);
     if (!t->dqkv)
         return;
     tensor[SDPA_DO] = (void *)(t->dout + o);
@@ -177,49 +198,82 @@ static void point(void *tensor[SDPA_TENSORS], const struct attention *a, const s
     tensor[SDPA_DV] = t->dqkv + v;
 }
 
-/* One part, whose dq is added up from 0 where that is done in any order. */
-static cudnnStatus_t run_part(struct device *d, const struct entry *e, const struct attention *a,
-                              void *const tensor[SDPA_TENSORS], void *workspace)
+/* One run of an attention on its way. */
+struct running {
+    struct device *d;
+    struct entry *e;
+    const struct sdpa_tensors *t;
+    void *tensor[SDPA_TENSORS], *workspace;
+    size_t dq_sum_bytes;
+};
+
+/* Run a plan where tensors are; 1, or 0 when cuDNN failed and will not be asked again. */
+static int run_part(struct running *r, enum sdpa_mask mask)
 {
-    size_t bytes = sdpa_dq_bytes(a, e->part);
-    if (tensor[SDPA_DQ_SUM] &&
-        cudaMemsetAsync(tensor[SDPA_DQ_SUM], 0, bytes, cuda_compute(d)) != cudaSuccess)
-        return CUDNN_STATUS_EXECUTION_FAILED;
-    return run_plan(cuda_state(d)->sdpas, e, tensor, workspace);
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+    if (r->tensor[SDPA_DQ_SUM] && cudaMemsetAsync(r->tensor[SDPA_DQ_SUM], 0, r->dq_sum_bytes,
+                                                  cuda_compute(r->d)) != cudaSuccess)
+        status = CUDNN_STATUS_EXECUTION_FAILED;
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = run_plan(cuda_state(r->d)->sdpas, &r->e->plan[mask], r->tensor, r->workspace);
+    if (status == CUDNN_STATUS_SUCCESS)
+        return 1;
+    r->e->usable = 0;
+    error_set(&r->e->why, "cuDNN: run: %s", cudnnGetErrorString(status));
+    return 0;
 }
 
-/* All parts, one after another; 1, or 0 when cuDNN failed and will not be asked again. */
-static int run(struct device *d, struct entry *e, const struct attention *a,
-               const struct tensors *t, void *scratch, size_t scratch_bytes)
+static int run_tile(void *context, const struct sdpa_tile *tile)
 {
-    float scale = a->scale, masked = -INFINITY, one = 1;
-    void *tensor[SDPA_TENSORS] = {[SDPA_SCALE] = &scale, [SDPA_MASKED] = &masked};
-    char *start = (char *)sdpa_align((size_t)(uintptr_t)scratch);
-    const size_t own = own_bytes(a, e);
-    if (start + own + e->plan.workspace_bytes > (char *)scratch + scratch_bytes)
-        return 0;
-    if (e->pass == DEVICE_BACKWARD) {
-        tensor[SDPA_ROWS] = start;
-        tensor[SDPA_DQ_SUM] = a->any_order ? start + sdpa_rows_bytes(a, e->part) : NULL;
-        tensor[SDPA_ONE] = &one;
-    }
-    for (int64_t batch = 0; batch < a->batch; batch += e->part.batch)
-        for (int64_t head = 0; head < a->kv_heads; head += e->part.kv_heads) {
-            point(tensor, a, t, batch, head);
-            cudnnStatus_t status = run_part(d, e, a, tensor, start + own);
-            if (status != CUDNN_STATUS_SUCCESS) {
-                e->usable = 0;
-                error_set(&e->why, "cuDNN: run: %s", cudnnGetErrorString(status));
+    struct running *r = context;
+    point(r->tensor, &r->e->a, r->t, tile);
+    r->tensor[SDPA_DQ] = tile->dq;
+    r->tensor[SDPA_DK] = tile->dk;
+    r->tensor[SDPA_DV] = tile->dv;
+    r->tensor[SDPA_LSE] = (void *)tile->lse;
+    return run_part(r, tile->query == tile->key ? SDPA_CAUSAL : SDPA_ALL);
+}
+
+/* All parts, one after another. */
+static int run_parts(struct running *r)
+{
+    const struct attention *a = &r->e->a;
+    struct sdpa_tile at = {0};
+    for (; at.batch < a->batch; at.batch += r->e->part.batch)
+        for (at.kv_head = 0; at.kv_head < a->kv_heads; at.kv_head += r->e->part.kv_heads) {
+            point(r->tensor, a, r->t, &at);
+            if (!run_part(r, SDPA_CAUSAL))
                 return 0;
-            }
         }
     return 1;
+}
+
+static int run(struct device *d, struct entry *e, const struct attention *a,
+               const struct sdpa_tensors *t, void *scratch, size_t scratch_bytes)
+{
+    float scale = a->scale, masked = -INFINITY, one = 1;
+    const struct sdpa_places at = sdpa_places_of(a, e->part);
+    char *start = (char *)sdpa_align((size_t)(uintptr_t)scratch);
+    struct running r = {.d = d,
+                        .e = e,
+                        .t = t,
+                        .tensor = {[SDPA_SCALE] = &scale, [SDPA_MASKED] = &masked},
+                        .workspace = start + own_bytes(e),
+                        .dq_sum_bytes = at.dq_sum_bytes};
+    if ((char *)r.workspace + e->workspace_bytes > (char *)scratch + scratch_bytes)
+        return 0;
+    if (e->pass == DEVICE_BACKWARD) {
+        r.tensor[SDPA_ROWS] = start + at.rows;
+        r.tensor[SDPA_DQ_SUM] = a->any_order ? start + at.dq_sum : NULL;
+        r.tensor[SDPA_ONE] = &one;
+    }
+    return is_tiled(e) ? sdpa_tiles_run(d, a, e->part, t, start, run_tile, &r) : run_parts(&r);
 }
 
 int cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, float *lse,
                       const void *qkv, void *scratch, size_t scratch_bytes)
 {
-    const struct tensors t = {.qkv = qkv, .o = o, .lse = lse};
+    const struct sdpa_tensors t = {.qkv = qkv, .o = o, .lse = lse};
     struct entry *e = find(d, a, DEVICE_FORWARD);
     return e && run(d, e, a, &t, scratch, scratch_bytes);
 }
@@ -228,7 +282,7 @@ int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, 
                        const void *o, const float *lse, const void *qkv, void *scratch,
                        size_t scratch_bytes)
 {
-    const struct tensors t = {.qkv = qkv, .o = o, .dout = dout, .dqkv = dqkv, .lse = lse};
+    const struct sdpa_tensors t = {.qkv = qkv, .o = o, .dout = dout, .dqkv = dqkv, .lse = lse};
     struct entry *e = find(d, a, DEVICE_BACKWARD);
     return e && run(d, e, a, &t, scratch, scratch_bytes);
 }
@@ -265,7 +319,8 @@ static void forget_plans(struct cuda_sdpas *s)
 {
     for (struct entry *e = s->entries, *next; e; e = next) {
         next = e->next;
-        sdpa_plan_drop(&e->plan);
+        sdpa_plan_drop(&e->plan[SDPA_CAUSAL]);
+        sdpa_plan_drop(&e->plan[SDPA_ALL]);
         free(e);
     }
     s->entries = NULL;
@@ -276,6 +331,13 @@ void cuda_sdpa_set_part_bytes(struct device *d, size_t bytes)
     struct cuda_sdpas *s = cuda_state(d)->sdpas;
     forget_plans(s);
     s->part_bytes = bytes;
+}
+
+void cuda_sdpa_set_tile_tokens(struct device *d, int64_t tokens)
+{
+    struct cuda_sdpas *s = cuda_state(d)->sdpas;
+    forget_plans(s);
+    s->tile_tokens = tokens;
 }
 
 void cuda_sdpa_close(struct device *d)

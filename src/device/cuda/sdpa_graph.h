@@ -44,11 +44,15 @@ struct sdpa_plan {
     int64_t engine;
 };
 
+/* What a query sees: keys up to its own, or, in tiles below the diagonal, all. */
+enum sdpa_mask { SDPA_CAUSAL, SDPA_ALL };
+
 /* A plan for such parts of attention, forward or backward, whose results are bitwise reproducible
- * but for a backward with a->any_order.
+ * but for a backward with a->any_order; forward is causal.
  * Returns 0 and a plan for sdpa_plan_drop(), or -1 with err set. */
 int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_part part,
-                   enum device_pass pass, const struct sdpa_target *target, struct error *err);
+                   enum device_pass pass, enum sdpa_mask mask, const struct sdpa_target *target,
+                   struct error *err);
 void sdpa_plan_drop(struct sdpa_plan *plan);
 
 /* ---- building a graph; tensors have four dimensions ---- */

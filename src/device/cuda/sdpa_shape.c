@@ -15,22 +15,27 @@
  */
 #include "device/cuda/sdpa_graph.h"
 
-/* Of the part; row and out_row are the elements of a row of qkv and of o, all heads. */
+/* Of the part; rows are the elements of a row of qkv, of o, of dq, and of dk and dv: all heads, but
+ * for those that a tile writes. */
 struct sizes {
     cudnnDataType_t type;
-    int64_t batch, seq, heads, kv_heads, dim, row, out_row;
+    int64_t batch, seq, heads, kv_heads, dim, row, out_row, dq_row, dkv_row;
 };
 
 static struct sizes sizes_of(const struct attention *a, struct sdpa_part part)
 {
+    int64_t heads = a->heads / a->kv_heads * part.kv_heads, is_tile = part.tokens < a->seq;
+    int64_t row = (a->heads + 2 * a->kv_heads) * a->head_dim;
     return (struct sizes){.type = a->dt == DTYPE_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16,
                           .batch = part.batch,
-                          .seq = a->seq,
-                          .heads = a->heads / a->kv_heads * part.kv_heads,
+                          .seq = part.tokens,
+                          .heads = heads,
                           .kv_heads = part.kv_heads,
                           .dim = a->head_dim,
-                          .row = (a->heads + 2 * a->kv_heads) * a->head_dim,
-                          .out_row = a->heads * a->head_dim};
+                          .row = row,
+                          .out_row = a->heads * a->head_dim,
+                          .dq_row = is_tile ? heads * a->head_dim : row,
+                          .dkv_row = is_tile ? part.kv_heads * a->head_dim : row};
 }
 
 /* [batch, heads, seq, dim] in rows of `row` elements */
@@ -139,7 +144,7 @@ static void gradient_of_kv(struct sdpa_graph *g, const struct sizes *z, sdpa_nod
 static void gradient_of_q(struct sdpa_graph *g, const struct sizes *z, sdpa_node ds, sdpa_node k,
                           int any_order)
 {
-    sdpa_node dq = sdpa_tensor(g, SDPA_DQ, z->type, in_rows(z, z->heads, z->row));
+    sdpa_node dq = sdpa_tensor(g, SDPA_DQ, z->type, in_rows(z, z->heads, z->dq_row));
     if (!any_order) {
         sdpa_matmul(g, dq, ds, k);
         return;
@@ -149,9 +154,11 @@ static void gradient_of_q(struct sdpa_graph *g, const struct sizes *z, sdpa_node
     sdpa_pointwise(g, CUDNN_POINTWISE_IDENTITY, dq, sum, NULL, NULL);
 }
 
-static void backward(struct sdpa_graph *g, const struct sizes *z, int any_order)
+static void backward(struct sdpa_graph *g, const struct sizes *z, enum sdpa_mask mask,
+                     int any_order)
 {
     struct sdpa_shape query = in_rows(z, z->heads, z->row), kv = in_rows(z, z->kv_heads, z->row);
+    struct sdpa_shape dkv = in_rows(z, z->kv_heads, z->dkv_row);
     struct sdpa_shape out = in_rows(z, z->heads, z->out_row);
     sdpa_node q = sdpa_tensor(g, SDPA_Q, z->type, query);
     sdpa_node kt = sdpa_tensor(g, SDPA_K, z->type, transposed(kv));
@@ -170,15 +177,16 @@ static void backward(struct sdpa_graph *g, const struct sizes *z, int any_order)
     sdpa_node p = product_of_rows(g, z, q, kt);
     p = scores(g, z, CUDNN_POINTWISE_MUL, p, scale);
     p = scores(g, z, CUDNN_POINTWISE_SUB, p, lse);
-    p = causal(g, z, p);
+    if (mask == SDPA_CAUSAL)
+        p = causal(g, z, p);
     p = scores(g, z, CUDNN_POINTWISE_EXP, p, NULL);
-    gradient_of_kv(g, z, sdpa_tensor(g, SDPA_DV, z->type, kv), p, dout);
+    gradient_of_kv(g, z, sdpa_tensor(g, SDPA_DV, z->type, dkv), p, dout);
 
     sdpa_node ds = product_of_rows(g, z, dout, vt);
     ds = scores(g, z, CUDNN_POINTWISE_SUB, ds, r);
     ds = scores(g, z, CUDNN_POINTWISE_MUL, ds, p);
     ds = scores(g, z, CUDNN_POINTWISE_MUL, ds, scale);
-    gradient_of_kv(g, z, sdpa_tensor(g, SDPA_DK, z->type, kv), ds, q);
+    gradient_of_kv(g, z, sdpa_tensor(g, SDPA_DK, z->type, dkv), ds, q);
 
     sdpa_node k = between(g, z->type, kv);
     sdpa_reshape(g, k, kt);
@@ -186,13 +194,14 @@ static void backward(struct sdpa_graph *g, const struct sizes *z, int any_order)
 }
 
 int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_part part,
-                   enum device_pass pass, const struct sdpa_target *target, struct error *err)
+                   enum device_pass pass, enum sdpa_mask mask, const struct sdpa_target *target,
+                   struct error *err)
 {
     const struct sizes z = sizes_of(a, part);
     struct sdpa_graph g = {.err = err};
     *plan = (struct sdpa_plan){0};
     if (pass == DEVICE_BACKWARD)
-        backward(&g, &z, a->any_order);
+        backward(&g, &z, mask, a->any_order);
     else
         forward(&g, &z);
     int status = sdpa_finish(&g, plan, target);

@@ -3,9 +3,10 @@
  *
  * A reproducible backward keeps the gradient of all scores in scratch, in 16 bits, so that dq is
  * one product over it; its memory grows with the square of the sequence.  Hence it runs in parts:
- * some sequences at a time, or some heads of one, as many as fit into a limit.  With any_order the
- * blocks of keys add to dq in fp32 as they end, which takes dq twice over, once in fp32, whatever
- * the length.
+ * some sequences at a time, or some heads of one, as many as fit into a limit; and where one head
+ * is too much, in tiles of queries by keys, whose sums take fp32 memory that grows with the
+ * sequence. With any_order the blocks of keys add to dq in fp32 as they end, which takes dq twice
+ * over, once in fp32, whatever the length.
  */
 #include "base/round.h"
 #include "device/cuda/sdpa.h"
@@ -29,24 +30,50 @@ static int64_t groups(const struct attention *a) /* query heads of a key/value h
     return a->heads / a->kv_heads;
 }
 
-size_t sdpa_rows_bytes(const struct attention *a, struct sdpa_part part)
+/* Query heads of a part. */
+static int64_t heads_of(const struct attention *a, struct sdpa_part part)
 {
-    size_t rows = (size_t)(part.batch * part.kv_heads * groups(a) * a->seq);
-    return sdpa_align(rows * sizeof(float));
+    return part.kv_heads * groups(a);
 }
 
-size_t sdpa_dq_bytes(const struct attention *a, struct sdpa_part part)
+static int is_tile(const struct attention *a, struct sdpa_part part)
 {
-    size_t elems = (size_t)(part.batch * part.kv_heads * groups(a) * a->seq * a->head_dim);
-    return a->any_order ? sdpa_align(elems * sizeof(float)) : 0;
+    return part.tokens < a->seq;
+}
+
+/* Put so many elements at the end of what is taken; returns where. */
+static size_t take(size_t *taken, int64_t elems, size_t element_bytes)
+{
+    size_t at = *taken;
+    *taken += sdpa_align((size_t)elems * element_bytes);
+    return at;
+}
+
+struct sdpa_places sdpa_places_of(const struct attention *a, struct sdpa_part part)
+{
+    int64_t q_rows = part.batch * heads_of(a, part) * part.tokens, kv_rows = part.kv_heads;
+    int64_t in_tile = is_tile(a, part), dim = a->head_dim, narrow = sizeof(uint16_t);
+    size_t taken = 0;
+    struct sdpa_places p = {.rows = take(&taken, q_rows, sizeof(float))};
+    p.dq_sum = take(&taken, a->any_order || in_tile ? q_rows * dim : 0, sizeof(float));
+    p.dq_sum_bytes = taken - p.dq_sum;
+    p.dk_sum = take(&taken, in_tile * kv_rows * a->seq * dim, sizeof(float));
+    p.dv_sum = take(&taken, in_tile * kv_rows * a->seq * dim, sizeof(float));
+    p.dq = take(&taken, in_tile * q_rows * dim, (size_t)narrow);
+    p.dk = take(&taken, in_tile * kv_rows * part.tokens * dim, (size_t)narrow);
+    p.dv = take(&taken, in_tile * kv_rows * part.tokens * dim, (size_t)narrow);
+    p.lse = take(&taken, in_tile * q_rows, sizeof(float));
+    p.workspace = taken;
+    return p;
 }
 
 /* What cuDNN wants for backward: the scores' gradients in tiles of at most 128 x 128, where dq is a
  * product over them, and, where query heads share, dk and dv of each. */
 static size_t workspace_bytes(const struct attention *a, struct sdpa_part part)
 {
-    size_t heads = (size_t)(part.batch * part.kv_heads * groups(a));
-    size_t seq = round_up_bytes((size_t)a->seq, 128), each = (size_t)(a->seq * a->head_dim);
+    size_t heads = (size_t)(part.batch * heads_of(a, part));
+    size_t seq = round_up_bytes((size_t)part.tokens, 128);
+    size_t each = (size_t)(part.tokens * a->head_dim);
     size_t shared = groups(a) > 1 ? 2 * heads * each * sizeof(uint16_t) : 0;
     size_t scores = a->any_order ? 0 : heads * seq * seq * sizeof(uint16_t);
     return sdpa_align(scores + shared) + 2 * SDPA_ALIGN;
@@ -54,17 +81,38 @@ static size_t workspace_bytes(const struct attention *a, struct sdpa_part part)
 
 size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part)
 {
-    return sdpa_rows_bytes(a, part) + sdpa_dq_bytes(a, part) + workspace_bytes(a, part);
+    return sdpa_places_of(a, part).workspace + workspace_bytes(a, part);
+}
+
+/* Tiles of one head, the largest whose workspace stays within the limit, then of as many heads as
+ * that allows.  A tile is not so small that nothing but its sums takes time. */
+static struct sdpa_part tile_of(const struct attention *a)
+{
+    enum { LEAST = 1024 };
+    struct sdpa_part tile = {1, 1, a->seq}, more = tile;
+    for (int64_t n = 2; a->seq / n >= LEAST; n++) {
+        tile.tokens = more.tokens = a->seq / n;
+        if (a->seq % n || workspace_bytes(a, tile) > part_bytes)
+            continue;
+        for (more.kv_heads = 2; more.kv_heads <= a->kv_heads; more.kv_heads++)
+            if (a->kv_heads % more.kv_heads == 0 && workspace_bytes(a, more) <= part_bytes)
+                tile.kv_heads = more.kv_heads;
+        return tile;
+    }
+    tile.tokens = a->seq; /* it has no such divisor */
+    return tile;
 }
 
 struct sdpa_part sdpa_part_of(const struct attention *a, enum device_pass pass)
 {
-    return sdpa_part_within(a, pass, part_bytes);
+    struct sdpa_part part = sdpa_part_within(a, pass, part_bytes);
+    int is_long = pass == DEVICE_BACKWARD && sdpa_part_bytes(a, part) > most_bytes;
+    return is_long && !a->any_order ? tile_of(a) : part;
 }
 
 struct sdpa_part sdpa_part_within(const struct attention *a, enum device_pass pass, size_t bytes)
 {
-    struct sdpa_part part = {a->batch, a->kv_heads};
+    struct sdpa_part part = {a->batch, a->kv_heads, a->seq};
     if (pass == DEVICE_FORWARD)
         return part;
     while (part.batch > 1 && (a->batch % part.batch || sdpa_part_bytes(a, part) > bytes))
