@@ -286,9 +286,10 @@ struct adamw {
 struct adamw_state {
     enum dtype dt_p, dt_m;
     void *p, *m, *v;
-    const float *g;
+    const void *g;
     enum dtype dt_copy; /* bf16 or fp16 */
     void *copy;         /* of an fp32 p rounded to nearest, or NULL; NULL where p is bf16 */
+    enum dtype dt_g;    /* fp32 or bf16 */
 };
 
 /* Is any of it bf16, and so rounded stochastically? */
@@ -506,8 +507,8 @@ struct device_ops {
     /* y[i] = values[i], i < count <= 8; values are read before the call returns. */
     void (*set)(struct device *d, double *y, const double *values, int count);
 
-    /* *sum += sum of squares in fp64, over a fixed partition of the elements. */
-    void (*sumsq)(struct device *d, double *sum, const float *x, int64_t elems);
+    /* *sum += sum of squares in fp64, over a fixed partition of the elements of x, fp32 or bf16. */
+    void (*sumsq)(struct device *d, double *sum, enum dtype dt, const void *x, int64_t elems);
 
     /* *sum = x[count - 1] + x[count - 2] + ... + x[0], added in this order; 0 of none. */
     void (*sum_from_last)(struct device *d, double *sum, const double *x, int count);
@@ -524,8 +525,8 @@ struct device_ops {
     /* Decoupled weight decay Adam (Loshchilov and Hutter 2019), PyTorch's order of
      * operations: p -= lr*wd*p; m, v updated; p -= lr * (m/bias1) / (sqrt(v/bias2) + eps).
      * The gradient is multiplied by (float)*factor first; *factor NaN: nothing is written.
-     * g fp32 [elems], the others of the formats of s; copy: NULL, or, where p is fp32, [elems] of
-     * dt_copy, bf16 or fp16, to receive the new p rounded to nearest.  What is kept in bf16 is
+     * All are [elems] of the formats of s; copy: NULL, or, where p is fp32, of dt_copy, bf16 or
+     * fp16, to receive the new p rounded to nearest.  What is kept in bf16 is
      * rounded stochastically, by r: to the neighbour above in magnitude with the probability that
      * makes the rounded number right on average, so that small steps are not lost.  Where nothing
      * is, r is not read. */
@@ -535,7 +536,7 @@ struct device_ops {
     /* Descent with momentum, PyTorch's order of operations: v = momentum * v + (g + wd * p);
      * p -= lr * v.  A first step takes v of zeros.  factor, g, dt_copy and copy as in adamw. */
     void (*sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
-                const float *g, enum dtype dt_copy, void *copy, int64_t elems);
+                enum dtype dt_g, const void *g, enum dtype dt_copy, void *copy, int64_t elems);
 
     /* The first part of Muon, on single elements: with g' = g * (float)*factor,
      * m += (g' - m) * one_minus_momentum; g = nesterov ? m - (m - g') * one_minus_momentum : m.

@@ -163,8 +163,8 @@ static int norm(struct run_state *run, int i)
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
     double *sums = run_operand(run, instr, SLOT_SUMS);
-    d->ops->sumsq(d, sums + SUM_FLATS + instr->flat, run_operand(run, instr, SLOT_SHARD_GRAD),
-                  instr->elems);
+    d->ops->sumsq(d, sums + SUM_FLATS + instr->flat, DTYPE_F32,
+                  run_operand(run, instr, SLOT_SHARD_GRAD), instr->elems);
     return 0;
 }
 
@@ -207,7 +207,7 @@ static void update_range(const struct update *u, const struct flat_part *part, i
     range.master = plus(range.master, range.master_dtype, start);
     for (int k = 0; k < u->optimizer->slots; k++)
         range.slot[k] = range.slot[k] ? plus(range.slot[k], range.slot_dtype, start) : NULL;
-    range.grad += start;
+    range.grad = (const char *)range.grad + (size_t)start * dtype_bytes(range.grad_dtype);
     range.param = range.param ? plus(range.param, range.param_dtype, start) : NULL;
     range.elems = end - start;
     range.rows = part->tensor->box.whole[0];

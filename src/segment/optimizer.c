@@ -16,6 +16,7 @@ static void adamw(struct device *d, const struct optimizer_rule *rule, const dou
         .m = r->slot[0],
         .v = r->slot[1],
         .g = r->grad,
+        .dt_g = r->grad_dtype,
         .dt_copy = r->param_dtype,
         .copy = r->param,
     };
@@ -27,7 +28,8 @@ static void sgd(struct device *d, const struct optimizer_rule *rule, const doubl
 {
     struct sgd s = rule->sgd;
     s.weight_decay = r->decays ? s.weight_decay : 0;
-    d->ops->sgd(d, &s, factor, r->master, r->slot[0], r->grad, r->param_dtype, r->param, r->elems);
+    d->ops->sgd(d, &s, factor, r->master, r->slot[0], r->grad_dtype, r->grad, r->param_dtype,
+                r->param, r->elems);
 }
 
 /* What torch.optim.Muon multiplies the learning rate by. */

@@ -22,7 +22,8 @@ struct optimizer_rule {
 struct optimizer_range {
     enum dtype master_dtype, slot_dtype;
     void *master, *slot[OPTIMIZER_SLOTS];
-    const float *grad;
+    enum dtype grad_dtype; /* fp32, or of rules that are not of matrices bf16 */
+    const void *grad;
     enum dtype param_dtype;
     void *param; /* the copy that is computed with; NULL where that is master */
     int64_t elems;

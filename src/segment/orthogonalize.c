@@ -152,7 +152,7 @@ int orthogonalize(struct device *d, const struct orthogonalize *o, float *x, voi
     int64_t elems = o->rows * o->cols;
     float *unit = o->dtype == DTYPE_F32 ? w.x : x;
     d->ops->fill_zero(d, w.squares, sizeof *w.squares);
-    d->ops->sumsq(d, w.squares, x, elems);
+    d->ops->sumsq(d, w.squares, DTYPE_F32, x, elems);
     d->ops->normalize(d, unit, x, w.squares, EPS, elems);
     if (o->dtype != DTYPE_F32)
         d->ops->cast(d, o->dtype, w.x, DTYPE_F32, unit, elems);

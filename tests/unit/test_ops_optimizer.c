@@ -1,4 +1,4 @@
-/* test_ops_optimizer.c - AdamW, SGD and the sum of squares. */
+/* test_ops_optimizer.c - AdamW, SGD and the sum of squares, of gradients in fp32 and in bf16. */
 #include "ops_check.h"
 
 #include "base/hash.h"
@@ -118,8 +118,8 @@ static uint64_t sgd_case(struct device *d, int64_t elems, enum dtype dt_copy, fl
         r.p[i] = tensor_get(&p, i);
     for (int step = 1; step <= 5; step++) {
         struct tensor g = tensor_random(DTYPE_F32, elems, (uint64_t)(10 + step), 0.1);
-        d->ops->sgd(d, &s, &factor, p.data, v.data, g.data, copy.dt, copies ? copy.data : NULL,
-                    elems);
+        d->ops->sgd(d, &s, &factor, p.data, v.data, g.dt, g.data, copy.dt,
+                    copies ? copy.data : NULL, elems);
         sgd_reference(&r, &s, factor, step, &g);
         tensor_free(&g);
     }
@@ -129,7 +129,7 @@ static uint64_t sgd_case(struct device *d, int64_t elems, enum dtype dt_copy, fl
         check_copy(&copy, &p);
     uint64_t hash = tensor_hash(&p) ^ tensor_hash(&v);
     const double none = NAN;
-    d->ops->sgd(d, &s, &none, p.data, v.data, p.data, copy.dt, NULL, elems);
+    d->ops->sgd(d, &s, &none, p.data, v.data, p.dt, p.data, copy.dt, NULL, elems);
     assert_true(hash == (tensor_hash(&p) ^ tensor_hash(&v)));
     tensor_free(&p);
     tensor_free(&v);
@@ -164,7 +164,7 @@ static uint64_t copy_ends(struct device *d, enum dtype dt)
     const struct adamw_state s = {DTYPE_F32, DTYPE_F32, p.data,    m.data,
                                   v.data,    g.data,    DTYPE_F16, copy[0].data};
     d->ops->adamw(d, &(struct adamw){.bias1 = 1, .bias2 = 1, .eps = 1}, &factor, &s, NULL, ELEMS);
-    d->ops->sgd(d, &(struct sgd){0}, &factor, p.data, v.data, g.data, DTYPE_F16, copy[1].data,
+    d->ops->sgd(d, &(struct sgd){0}, &factor, p.data, v.data, g.dt, g.data, DTYPE_F16, copy[1].data,
                 ELEMS);
     for (int i = 0; i < 2; i++) {
         check_copy(&copy[i], &p);
@@ -207,19 +207,78 @@ static uint64_t sum_from_last(struct device *d, enum dtype dt)
 static uint64_t sumsq(struct device *d, enum dtype dt)
 {
     static const int64_t sizes[] = {0, 1, 3, 7, 127, 16384, 16411, 300007};
-    struct tensor x = tensor_random(DTYPE_F32, 300008, 3, 1);
     double got[8];
+    if (dt == DTYPE_F16)
+        return 0; /* no gradient is */
+    struct tensor x = tensor_random(dt, 300008, 3, 1);
     for (int i = 0; i < 8; i++) {
         long double want = 0;
-        const float *slice = (float *)x.data + 1;
+        const char *slice = (char *)x.data + dtype_bytes(dt);
         for (int64_t j = 0; j < sizes[i]; j++)
-            want += (double)slice[j] * (double)slice[j];
+            want += tensor_get(&x, j + 1) * tensor_get(&x, j + 1);
         got[i] = 2;
-        d->ops->sumsq(d, &got[i], slice, sizes[i]);
+        d->ops->sumsq(d, &got[i], dt, slice, sizes[i]);
         assert_true(fabsl(got[i] - 2 - want) <= 1e-13L * (want + 2));
     }
     tensor_free(&x);
     return hash_bytes(got, sizeof got);
+}
+
+/* A gradient in bf16 makes the step that its numbers make in fp32, to the bit: of AdamW, with the
+ * moments in a format, and of SGD. */
+static uint64_t narrow_gradient(struct device *d, enum dtype dt_m)
+{
+    enum { ELEMS = 20011 };
+    const double factor = 0.37;
+    const struct rounding numbers = {.key = 5, .step = 2, .first = 1};
+    const struct sgd rule = {.lr = 0.1f, .momentum = 0.9f, .weight_decay = 0.05f};
+    if (dt_m == DTYPE_F16)
+        return 0; /* no moment is */
+    struct tensor narrow = tensor_random(DTYPE_BF16, ELEMS, 4, 1);
+    struct tensor wide = tensor_poisoned(DTYPE_F32, ELEMS), p[2], m[2], v[2], copy[2];
+    for (int64_t i = 0; i < ELEMS; i++)
+        tensor_set(&wide, i, tensor_get(&narrow, i));
+    for (int k = 0; k < 2; k++) {
+        const struct tensor *g = k ? &narrow : &wide;
+        p[k] = tensor_random(DTYPE_F32, ELEMS, 1, 1);
+        m[k] = tensor_random(dt_m, ELEMS, 2, 1);
+        v[k] = tensor_copy(&m[k]);
+        copy[k] = tensor_poisoned(DTYPE_BF16, ELEMS);
+        for (int64_t i = 0; i < ELEMS; i++)
+            tensor_set(&v[k], i, fabs(tensor_get(&v[k], i)));
+        const struct adamw_state s = {.dt_m = dt_m,
+                                      .p = p[k].data,
+                                      .m = m[k].data,
+                                      .v = v[k].data,
+                                      .g = g->data,
+                                      .dt_copy = DTYPE_BF16,
+                                      .copy = copy[k].data,
+                                      .dt_g = g->dt};
+        const struct adamw a = rule_of(3);
+        d->ops->adamw(d, &a, &factor, &s, &numbers, ELEMS);
+        if (dt_m == DTYPE_F32)
+            d->ops->sgd(d, &rule, &factor, p[k].data, m[k].data, g->dt, g->data, DTYPE_BF16,
+                        copy[k].data, ELEMS);
+    }
+    uint64_t hash[2];
+    for (int k = 0; k < 2; k++)
+        hash[k] = tensor_hash(&p[k]) + 3 * tensor_hash(&m[k]) + 5 * tensor_hash(&v[k]) +
+                  7 * tensor_hash(&copy[k]);
+    assert_true(hash[0] == hash[1]);
+    for (int k = 0; k < 2; k++) {
+        tensor_free(&p[k]);
+        tensor_free(&m[k]);
+        tensor_free(&v[k]);
+        tensor_free(&copy[k]);
+    }
+    tensor_free(&narrow);
+    tensor_free(&wide);
+    return hash[0];
+}
+
+static void a_gradient_in_bf16_is_what_it_is_in_fp32(void **state)
+{
+    for_each_setting(narrow_gradient);
 }
 
 static void adamw_is_the_published_rule(void **state)
@@ -323,6 +382,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_is_the_published_rule),
         cmocka_unit_test(sgd_is_the_published_rule),
+        cmocka_unit_test(a_gradient_in_bf16_is_what_it_is_in_fp32),
         cmocka_unit_test(copies_in_fp16_have_infinity_and_denormals),
         cmocka_unit_test(denormals_are_flushed_here_only),
         cmocka_unit_test(sumsq_is_as_exact_as_double),

@@ -10,8 +10,22 @@
 #include "device/cpu/kernels.h"
 #include "device/cpu/simd.h"
 
+SIMD_INLINE float get(enum dtype dt, const void *base, int64_t i)
+{
+    return dt == DTYPE_BF16 ? bf16_to_f32(((const bf16 *)base)[i]) : ((const float *)base)[i];
+}
+
+SIMD_INLINE double squares(enum dtype dt, const void *x, int64_t begin, int64_t end)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = begin; i < end; i++)
+        sum += (double)get(dt, x, i) * (double)get(dt, x, i);
+    return sum;
+}
+
 /* Sums are per piece, and the number of pieces is fixed: bits do not depend on threads. */
-void CPU(sumsq)(struct device *d, double *result, const float *x, int64_t elems)
+void CPU(sumsq)(struct device *d, double *result, enum dtype dt, const void *x, int64_t elems)
 {
     enum { PIECES = 256, ALIGN = 64 };
     int64_t piece = round_up(ceil_div(elems, PIECES), ALIGN);
@@ -19,11 +33,8 @@ void CPU(sumsq)(struct device *d, double *result, const float *x, int64_t elems)
 #pragma omp parallel for num_threads(cpu_threads(d, elems * 4))
     for (int p = 0; p < PIECES; p++) {
         int64_t begin = p * piece, end = min_i64(begin + piece, elems);
-        double sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t i = begin; i < end; i++)
-            sum += (double)x[i] * (double)x[i];
-        sums[p] = sum;
+        sums[p] = dt == DTYPE_BF16 ? squares(DTYPE_BF16, x, begin, end)
+                                   : squares(DTYPE_F32, x, begin, end);
     }
     for (int p = 0; p < PIECES; p++)
         total += sums[p];
@@ -98,11 +109,6 @@ static void update(struct device *d, const struct rule *rule, const double *fact
     }
 }
 
-SIMD_INLINE float get(enum dtype dt, const void *base, int64_t i)
-{
-    return dt == DTYPE_BF16 ? bf16_to_f32(((const bf16 *)base)[i]) : ((const float *)base)[i];
-}
-
 /* noise in [0, 2^16), for bf16 */
 SIMD_INLINE void put(enum dtype dt, void *base, int64_t i, float value, uint32_t noise)
 {
@@ -116,13 +122,13 @@ SIMD_INLINE void put(enum dtype dt, void *base, int64_t i, float value, uint32_t
 }
 
 /* words: two of each element, for what is rounded to bf16 */
-SIMD_INLINE void adamw_elements(const struct rule *rule, enum dtype dt_p, enum dtype dt_m,
-                                const int copies, float grad_scale, const uint32_t *restrict words,
-                                int64_t begin, int64_t end)
+SIMD_INLINE void adamw_in_formats(const struct rule *rule, enum dtype dt_p, enum dtype dt_m,
+                                  enum dtype dt_g, const int copies, float grad_scale,
+                                  const uint32_t *restrict words, int64_t begin, int64_t end)
 {
     const struct adamw *a = rule->adamw;
     void *restrict p = rule->s.p, *restrict m = rule->s.m, *restrict v = rule->s.v;
-    const float *restrict g = rule->s.g;
+    const void *restrict g = rule->s.g;
     bf16 *restrict copy = rule->s.copy;
     const float keep = 1.0f - a->lr * a->weight_decay, step_size = a->lr / a->bias1;
     const float root_bias2 = sqrtf(a->bias2), eps = a->eps;
@@ -132,7 +138,7 @@ SIMD_INLINE void adamw_elements(const struct rule *rule, enum dtype dt_p, enum d
     for (int64_t i = begin; i < end; i++) {
         uint32_t first = rounds ? words[2 * (i - begin)] : 0;
         uint32_t second = rounds ? words[2 * (i - begin) + 1] : 0;
-        float grad = g[i] * grad_scale, old = get(dt_m, m, i);
+        float grad = get(dt_g, g, i) * grad_scale, old = get(dt_m, m, i);
         float mean = old + (grad - old) * new1;
         float square = get(dt_m, v, i) * beta2 + grad * grad * new2;
         float next =
@@ -143,6 +149,16 @@ SIMD_INLINE void adamw_elements(const struct rule *rule, enum dtype dt_p, enum d
         if (copies)
             copy[i] = f32_to_bf16(next);
     }
+}
+
+SIMD_INLINE void adamw_elements(const struct rule *rule, enum dtype dt_p, enum dtype dt_m,
+                                const int copies, float grad_scale, const uint32_t *words,
+                                int64_t begin, int64_t end)
+{
+    if (rule->s.dt_g == DTYPE_BF16)
+        adamw_in_formats(rule, dt_p, dt_m, DTYPE_BF16, copies, grad_scale, words, begin, end);
+    else
+        adamw_in_formats(rule, dt_p, dt_m, DTYPE_F32, copies, grad_scale, words, begin, end);
 }
 
 static void adamw_chunk(const struct rule *rule, float grad_scale, int64_t begin, int64_t end)
@@ -208,23 +224,32 @@ void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor,
 
 /* ---- SGD ---- */
 
-SIMD_INLINE void sgd_elements(const struct rule *rule, const int copies, float grad_scale,
-                              int64_t begin, int64_t end)
+SIMD_INLINE void sgd_in_formats(const struct rule *rule, enum dtype dt_g, const int copies,
+                                float grad_scale, int64_t begin, int64_t end)
 {
     float *restrict p = rule->s.p, *restrict v = rule->s.m;
-    const float *restrict g = rule->s.g;
+    const void *restrict g = rule->s.g;
     bf16 *restrict copy = rule->s.copy;
     const float lr = rule->sgd->lr, momentum = rule->sgd->momentum;
     const float decay = rule->sgd->weight_decay;
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) {
-        float velocity = v[i] * momentum + (g[i] * grad_scale + p[i] * decay);
+        float velocity = v[i] * momentum + (get(dt_g, g, i) * grad_scale + p[i] * decay);
         float next = p[i] - lr * velocity;
         v[i] = velocity;
         p[i] = next;
         if (copies)
             copy[i] = f32_to_bf16(next);
     }
+}
+
+SIMD_INLINE void sgd_elements(const struct rule *rule, const int copies, float grad_scale,
+                              int64_t begin, int64_t end)
+{
+    if (rule->s.dt_g == DTYPE_BF16)
+        sgd_in_formats(rule, DTYPE_BF16, copies, grad_scale, begin, end);
+    else
+        sgd_in_formats(rule, DTYPE_F32, copies, grad_scale, begin, end);
 }
 
 static void sgd_chunk(const struct rule *rule, float grad_scale, int64_t begin, int64_t end)
@@ -236,7 +261,7 @@ static void sgd_chunk(const struct rule *rule, float grad_scale, int64_t begin, 
 }
 
 void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
-              const float *g, enum dtype dt_copy, void *copy, int64_t elems)
+              enum dtype dt_g, const void *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
     const struct rule rule = {.chunk = sgd_chunk,
                               .s = {.dt_p = DTYPE_F32,
@@ -245,7 +270,8 @@ void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float
                                     .m = v,
                                     .g = g,
                                     .dt_copy = dt_copy,
-                                    .copy = copy},
+                                    .copy = copy,
+                                    .dt_g = dt_g},
                               .sgd = s};
     update(d, &rule, factor, elems);
 }

@@ -69,13 +69,13 @@ static __device__ __forceinline__ void put(T *to, const float (&value)[n],
     store(to, out);
 }
 
-template <typename P, typename M, typename C> struct low_op {
+template <typename P, typename M, typename G, typename C> struct low_op {
     struct adamw a;
     struct rounding r;
     const double *factor;
     P *p;
     M *m, *v;
-    const float *g;
+    const G *g;
     C *copy; /* or NULL */
 
     template <int n> __device__ __forceinline__ flat_nothing read(int64_t) const
@@ -116,16 +116,32 @@ template <typename P, typename M, typename C> struct low_op {
     }
 };
 
-template <typename P, typename M, typename C>
-static void launch(cudaStream_t s, const struct adamw *a, const double *factor,
-                   const struct adamw_state *state, const struct rounding *r, int64_t elems)
+template <typename P, typename M, typename G, typename C>
+static void launch_of(cudaStream_t s, const struct adamw *a, const double *factor,
+                      const struct adamw_state *state, const struct rounding *r, int64_t elems)
 {
-    const low_op<P, M, C> op = {
-        *a, *r, factor, (P *)state->p, (M *)state->m, (M *)state->v, state->g, (C *)state->copy};
+    const low_op<P, M, G, C> op = {*a,
+                                   *r,
+                                   factor,
+                                   (P *)state->p,
+                                   (M *)state->m,
+                                   (M *)state->v,
+                                   (const G *)state->g,
+                                   (C *)state->copy};
     int shift = phase(op.p, 4);
     bool alike = phase(op.m, 4) == shift && phase(op.v, 4) == shift && phase(op.g, 4) == shift &&
                  (!op.copy || phase(op.copy, 4) == shift) && (r->first + (uint64_t)shift) % 2 == 0;
     launch_flat<2, 4>(s, op, elems, shift, alike);
+}
+
+template <typename P, typename M, typename C>
+static void launch(cudaStream_t s, const struct adamw *a, const double *factor,
+                   const struct adamw_state *state, const struct rounding *r, int64_t elems)
+{
+    if (state->dt_g == DTYPE_BF16)
+        launch_of<P, M, bf16, C>(s, a, factor, state, r, elems);
+    else
+        launch_of<P, M, float, C>(s, a, factor, state, r, elems);
 }
 
 void cuda_adamw_bf16(struct device *d, const struct adamw *a, const double *factor,

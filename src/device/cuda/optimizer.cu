@@ -2,11 +2,11 @@
  * clips; small scalars.
  *
  * Must move: adamw p, m, v in and out, g in, copy out: 30 bytes an element; sgd 22, muon's step 14;
- * sumsq 4.  A step takes one tile per block, two groups of four elements per thread: of adamw eight
- * 16-byte loads under way, read and written past the caches.  Groups begin where p is aligned;
- * tiles that are not whole go an element at a time. sumsq deals tiles to CUDA_PARTIALS blocks, tile
- * i to block i % CUDA_PARTIALS whatever the GPU: eight blocks of 256 threads on each multiprocessor
- * of the largest.
+ * sumsq 4; of a gradient in bf16 two less each.  A step takes one tile per block, two groups of
+ * four elements per thread: of adamw eight 16-byte loads under way, read and written past the
+ * caches.  Groups begin where p is aligned; tiles that are not whole go an element at a time. sumsq
+ * deals tiles to CUDA_PARTIALS blocks, tile i to block i % CUDA_PARTIALS whatever the GPU: eight
+ * blocks of 256 threads on each multiprocessor of the largest.
  */
 #include "device/cuda/flat.cuh"
 #include "device/cuda/reduce.cuh"
@@ -43,28 +43,33 @@ static __device__ __forceinline__ void add_squares(double (&sum)[2], const float
 }
 
 /* Four elements, zeros behind the end. */
-static __device__ __forceinline__ uint4 four_of(const float *x, int64_t at, int64_t elems,
-                                                bool aligned)
+template <typename T>
+static __device__ __forceinline__ raw<T, 4> four_of(const T *x, int64_t at, int64_t elems,
+                                                    bool aligned)
 {
-    uint4 bits;
+    raw<T, 4> bits;
     float v[4] = {};
     if (aligned && at + 4 <= elems)
-        return load16_once(x + at);
+        return load_once<raw<T, 4>>(x + at);
     for (int i = 0; i < 4; i++)
-        if (at + i < elems)
-            v[i] = x[at + i];
+        if (at + i < elems) {
+            float one[1];
+            widen(one, x[at + i]);
+            v[i] = one[0];
+        }
     narrow(bits, v);
     return bits;
 }
 
+template <typename T>
 static __global__ void __launch_bounds__(SUM_THREADS)
-    sum_squares(double *partial, const float *x, int64_t elems, bool aligned)
+    sum_squares(double *partial, const T *x, int64_t elems, bool aligned)
 {
     __shared__ double sums[32];
     double sum[2] = {};
     for (int64_t begin = (int64_t)blockIdx.x * SUM_TILE; begin < elems;
          begin += (int64_t)gridDim.x * SUM_TILE) {
-        uint4 bits[SUM_ACCESSES];
+        raw<T, 4> bits[SUM_ACCESSES];
         float v[4];
 #pragma unroll
         for (int j = 0; j < SUM_ACCESSES; j++)
@@ -89,14 +94,19 @@ static __global__ void __launch_bounds__(CUDA_PARTIALS)
         *sum += total;
 }
 
-void cuda_sumsq(struct device *d, double *sum, const float *x, int64_t elems)
+void cuda_sumsq(struct device *d, double *sum, enum dtype dt, const void *x, int64_t elems)
 {
     cudaStream_t s = cuda_compute(d);
     int count = (int)min_i64(ceil_div(elems, SUM_TILE), CUDA_PARTIALS);
     double *partial = cuda_state(d)->partial;
     if (elems == 0)
         return;
-    LAUNCH(sum_squares, count, SUM_THREADS, 0, s, partial, x, elems, aligned16(x));
+    if (dt == DTYPE_BF16)
+        LAUNCH(sum_squares<bf16>, count, SUM_THREADS, 0, s, partial, (const bf16 *)x, elems,
+               phase((const bf16 *)x, 4) == 0);
+    else
+        LAUNCH(sum_squares<float>, count, SUM_THREADS, 0, s, partial, (const float *)x, elems,
+               aligned16(x));
     LAUNCH(add_partials, 1, CUDA_PARTIALS, 0, s, sum, (const double *)partial, count);
 }
 
@@ -143,15 +153,16 @@ void cuda_update_factor(struct device *d, double *factor, const double *targets,
 /* ---- steps ---- */
 
 /* What a step works on: p and the states of its rule, which it replaces, and the gradient. */
-template <typename Rule, typename C> struct step_op {
+template <typename Rule, typename G, typename C> struct step_op {
     Rule rule;
     const double *factor;
     float *own[Rule::OWNED];
-    const float *g;
+    const G *g;
     C *copy; /* of the new p, or NULL */
 
     template <int n> struct group {
-        raw<float, n> own[Rule::OWNED], g;
+        raw<float, n> own[Rule::OWNED];
+        raw<G, n> g;
         float factor;
     };
 
@@ -162,7 +173,7 @@ template <typename Rule, typename C> struct step_op {
 #pragma unroll
         for (int k = 0; k < Rule::OWNED; k++)
             e.own[k] = load_once<raw<float, n>>(own[k] + at);
-        e.g = load_once<raw<float, n>>(g + at);
+        e.g = load_once<raw<G, n>>(g + at);
         return e;
     }
 
@@ -191,15 +202,15 @@ template <typename Rule, typename C> struct step_op {
 };
 
 /* own: p and the states of the rule. */
-template <typename Rule>
+template <typename Rule, typename G>
 static void step_any(struct device *d, const Rule &rule, const double *factor,
-                     float *const (&own)[Rule::OWNED], const float *g, enum dtype dt_copy,
-                     void *copy, int64_t elems)
+                     float *const (&own)[Rule::OWNED], const G *g, enum dtype dt_copy, void *copy,
+                     int64_t elems)
 {
     int shift = phase(own[0], 4);
     bool alike = phase(g, 4) == shift && (!copy || phase((bf16 *)copy, 4) == shift);
-    step_op<Rule, bf16> op = {rule, factor, {}, g, (bf16 *)copy};
-    step_op<Rule, fp16> half = {rule, factor, {}, g, (fp16 *)copy};
+    step_op<Rule, G, bf16> op = {rule, factor, {}, g, (bf16 *)copy};
+    step_op<Rule, G, fp16> half = {rule, factor, {}, g, (fp16 *)copy};
     for (int k = 0; k < Rule::OWNED; k++) {
         op.own[k] = half.own[k] = own[k];
         alike = alike && phase(own[k], 4) == shift;
@@ -238,8 +249,12 @@ void cuda_adamw(struct device *d, const struct adamw *a, const double *factor,
     float *p = (float *)s->p, *m = (float *)s->m, *v = (float *)s->v;
     if (adamw_rounds(s->dt_p, s->dt_m))
         cuda_adamw_bf16(d, a, factor, s, r, elems);
+    else if (s->dt_g == DTYPE_BF16)
+        step_any(d, adamw_step{*a}, factor, {p, m, v}, (const bf16 *)s->g, s->dt_copy, s->copy,
+                 elems);
     else
-        step_any(d, adamw_step{*a}, factor, {p, m, v}, s->g, s->dt_copy, s->copy, elems);
+        step_any(d, adamw_step{*a}, factor, {p, m, v}, (const float *)s->g, s->dt_copy, s->copy,
+                 elems);
 }
 
 struct sgd_step {
@@ -259,9 +274,12 @@ struct sgd_step {
 };
 
 void cuda_sgd(struct device *d, const struct sgd *rule, const double *factor, float *p, float *v,
-              const float *g, enum dtype dt_copy, void *copy, int64_t elems)
+              enum dtype dt_g, const void *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
-    step_any(d, sgd_step{*rule}, factor, {p, v}, g, dt_copy, copy, elems);
+    if (dt_g == DTYPE_BF16)
+        step_any(d, sgd_step{*rule}, factor, {p, v}, (const bf16 *)g, dt_copy, copy, elems);
+    else
+        step_any(d, sgd_step{*rule}, factor, {p, v}, (const float *)g, dt_copy, copy, elems);
 }
 
 struct muon_step {
