@@ -43,6 +43,7 @@ static const char *const here[] = {
     "comm.spare_sms=0",
     "comm.copy_engines=false",
     "comm.nvls=false",
+    "train.grad_dtype=fp32",
 };
 enum { HERE = sizeof here / sizeof here[0] };
 enum { FIRST = 2 + HERE }; /* settings put before those of the command line, at most */

@@ -363,9 +363,26 @@ static int check_tensor(const struct config_parallel *p, struct error *err)
                      set);
 }
 
+/* Gradients in bf16 are what products in bf16 make, and steps of single elements. */
+static int check_grad_dtype(const struct config *config, struct error *err)
+{
+    const struct config_train *t = &config->train;
+    if (t->grad_dtype == DTYPE_F32)
+        return 0;
+    if (config->precision != PRECISION_BF16 && config->precision != PRECISION_BF16_PURE)
+        return error_set(err, "train.grad_dtype bf16 is of products in bf16: of precision bf16 or "
+                              "bf16_pure; with others leave it at fp32");
+    if (t->optimizer == OPTIMIZER_MUON)
+        return error_set(err, "train.grad_dtype bf16: train.optimizer muon makes its step in place "
+                              "of the gradient, in fp32; leave it at fp32, or use adamw");
+    return 0;
+}
+
 static int check_precision(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
+    if (check_grad_dtype(config, err))
+        return -1;
     if (t->optimizer == OPTIMIZER_ADAMW)
         return 0;
     if (t->optimizer_dtype != DTYPE_F32)

@@ -161,6 +161,7 @@ struct config_train {
     enum config_warmup warmup_type;
     enum config_optimizer optimizer;
     enum dtype optimizer_dtype; /* of its state: fp32 or bf16 */
+    enum dtype grad_dtype;      /* of gradients of linear layers' weights: fp32 or bf16 */
     double weight_decay, beta1, beta2, eps, momentum;
     struct config_muon muon;
     struct config_loss_scale loss_scale;

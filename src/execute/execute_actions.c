@@ -163,7 +163,8 @@ static int norm(struct run_state *run, int i)
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
     double *sums = run_operand(run, instr, SLOT_SUMS);
-    d->ops->sumsq(d, sums + SUM_FLATS + instr->flat, DTYPE_F32,
+    d->ops->sumsq(d, sums + SUM_FLATS + instr->flat,
+                  run->program->units->flat[instr->flat].grad_dtype,
                   run_operand(run, instr, SLOT_SHARD_GRAD), instr->elems);
     return 0;
 }
@@ -298,6 +299,7 @@ static int update(struct run_state *run, int i)
         .shard = {.master_dtype = state_master_dtype(run->program->state),
                   .slot_dtype = run->program->layout->optimizer_dtype,
                   .master = run_operand(run, instr, SLOT_MASTER),
+                  .grad_dtype = flat->grad_dtype,
                   .grad = run_operand(run, instr, SLOT_SHARD_GRAD),
                   .param_dtype = run->program->units->request.dtype,
                   .param = run_operand(run, instr, SLOT_PARAM),

@@ -67,8 +67,13 @@ void autodiff_param(struct autodiff *ad, int node, int out, int param)
 {
     struct graph_value from = ad->graph->values[param];
     int index = from.index, frozen = ad->graph->params[index].frozen;
-    int value = graph_value(ad->graph, frozen ? VALUE_TEMP : VALUE_PARAM_GRAD, DTYPE_F32, from.dims,
-                            from.dim);
+    enum dtype dtype = frozen ? DTYPE_F32 : ad->graph->params[index].grad_dtype;
+    int is_product = ad->graph->nodes[node].op == &op_linear_weight_grad;
+    if (dtype != DTYPE_F32 && (!is_product || ad->param_written[index]))
+        graph_fail(ad->graph, "%s: its gradient is not of one product, and cannot be in %s",
+                   ad->graph->params[index].part[0], dtype_name(dtype));
+    int value =
+        graph_value(ad->graph, frozen ? VALUE_TEMP : VALUE_PARAM_GRAD, dtype, from.dims, from.dim);
     ad->graph->values[value].index = index;
     ad->graph->values[value].producer = node;
     ad->graph->nodes[node].out[out] = value;

@@ -97,10 +97,12 @@ struct graph_param {
     struct box box[PARAM_PARTS]; /* what the rank has of each tensor; by build_param() */
     enum graph_param_init init;
     float std;
-    int shared;      /* 1: it is a parameter of the unit that the model names as shared */
-    int frozen;      /* 1: it is not trained: backward makes no gradient of it */
-    int is_low_rank; /* 1: of an adapter, beside a matrix that is frozen */
-    int block;       /* number within the unit of the block it belongs to */
+    int shared;            /* 1: it is a parameter of the unit that the model names as shared */
+    int frozen;            /* 1: it is not trained: backward makes no gradient of it */
+    int is_low_rank;       /* 1: of an adapter, beside a matrix that is frozen */
+    enum dtype grad_dtype; /* in which backward makes its gradient: fp32, or, of a matrix that one
+                              op_linear alone multiplies by, that of the graph */
+    int block;             /* number within the unit of the block it belongs to */
 };
 
 /* A boundary that the unit reads: what the nearest unit before it puts out by that name. */

@@ -24,6 +24,7 @@ static const char *const changes[] = {
     "precision=bf16",
     "precision=bf16_pure train.optimizer_dtype=bf16",
     "train.optimizer_dtype=bf16",
+    "train.grad_dtype=bf16",
     "comm.reduce_dtype=bf16",
     "comm.reduce_dtype=fp16",
     "offload.optimizer=none",

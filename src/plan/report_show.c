@@ -34,7 +34,7 @@ static const char *pool_meaning(const struct report *report, int pool, size_t by
 {
     static const char *const meanings[POOL_COUNT] = {
         [POOL_PARAMS] = "what a rank keeps of the parameters the model computes with",
-        [POOL_GRADS] = "the fp32 sums of gradients a rank keeps: its shard, or all of them",
+        [POOL_GRADS] = "the sums of gradients a rank keeps: its shard, or all of them",
         [POOL_OPTIMIZER] = "the optimizer's moments, and fp32 masters of 16-bit parameters",
         [POOL_UNSHARDED] = "units gathered whole for their use, and gradients not yet reduced",
         [POOL_ACTIVATIONS] = "what forward keeps for backward, and what units hand to each other",

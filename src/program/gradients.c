@@ -141,8 +141,8 @@ static int new_gradient(struct program *program, const struct run *run, int flat
         return state->whole_grad;
     if (!state_is_split(program->state, flat))
         return offload_temporary(program, state->grad, SIDE_DEVICE);
-    return program_buffer(program, POOL_UNSHARDED, (size_t)of->padded * sizeof(float), 0,
-                          "%s.grad micro %d", of->name, run->micro);
+    return program_buffer(program, POOL_UNSHARDED, (size_t)of->padded * dtype_bytes(of->grad_dtype),
+                          0, "%s.grad micro %d", of->name, run->micro);
 }
 
 /* Fetch the sum of the micro-batches before, for a run that adds to it. */
@@ -208,13 +208,14 @@ static unsigned lacking_axes(const struct program *program, int flat)
 static void sum_axes(struct program *program, int flat, int micro, int buffer, int64_t elems)
 {
     unsigned axes = lacking_axes(program, flat);
+    enum dtype dtype = program->units->flat[flat].grad_dtype;
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (axes & ~MESH_DATA & 1u << axis)
-            program_all_reduce(program, flat, micro, 1u << axis, buffer, elems, DTYPE_F32);
+            program_all_reduce(program, flat, micro, 1u << axis, buffer, elems, dtype);
     if (axes & MESH_DATA)
         program_all_reduce(program, flat, micro,
                            axes & MESH_SHARDS ? MESH_DATA : 1u << MESH_REPLICATE, buffer, elems,
-                           DTYPE_F32);
+                           dtype);
 }
 
 static void sum_replicas(struct program *program, int flat, int micro, int sum)
@@ -229,12 +230,19 @@ static void sum_replicas(struct program *program, int flat, int micro, int sum)
         sum_axes(program, flat, micro, bucket->buffer, bucket->elems);
 }
 
+/* The format in which a gradient travels to its shards: its own, where that is 16 bits. */
+static enum dtype sent_dtype(const struct program *program, int flat)
+{
+    enum dtype own = program->units->flat[flat].grad_dtype;
+    return own == DTYPE_F32 ? program->layout->reduce_dtype : own;
+}
+
 /* The gradient in whole as it is sent: rounded, so that half the bytes travel. */
 static int narrow_gradient(struct program *program, const struct run *run, int flat, int whole)
 {
     int64_t elems = program->units->flat[flat].padded;
-    enum dtype dtype = program->layout->reduce_dtype;
-    if (dtype == DTYPE_F32)
+    enum dtype dtype = sent_dtype(program, flat);
+    if (dtype == program->units->flat[flat].grad_dtype)
         return whole;
     int narrow =
         program_buffer(program, POOL_UNSHARDED, (size_t)elems * dtype_bytes(dtype), 0,
@@ -253,7 +261,8 @@ static void reduce(struct program *program, const struct run *run, const struct 
     instr->micro = run->micro;
     instr->axes = program->units->flat[use->flat].shard_axes;
     instr->elems = program->units->flat[use->flat].shard_elems;
-    instr->dtype = program->layout->reduce_dtype;
+    instr->dtype = sent_dtype(program, use->flat);
+    instr->result = program->units->flat[use->flat].grad_dtype;
     instr->accumulate = (uint64_t)adds;
     /* A transport may use the memory of `from` for its sums, where it is fp32. */
     instr_bind(instr, SLOT_FROM, sent, adds && sent == use->grad ? ACCESS_BOTH : ACCESS_READ);

@@ -157,6 +157,19 @@ static int tensor_parts(const struct layout *layout, const struct config *config
     return ranks > 1 && rows % (ranks * parts) == 0 ? parts : 1;
 }
 
+/* A gradient in bf16 is that of one micro-batch: a sum of several would lose small terms. */
+static int check_grad_dtype(const struct layout *layout, const struct config *config,
+                            struct error *err)
+{
+    if (config->train.grad_dtype == DTYPE_F32 || layout->micros == 1)
+        return 0;
+    return error_set(err,
+                     "train.grad_dtype bf16 is of one micro-batch a step, and each rank has %d, "
+                     "whose sum needs fp32: set train.micro_batch=%lld, use more ranks, or leave "
+                     "it at fp32",
+                     layout->micros, (long long)ceil_div(layout->global_batch, layout->data_ranks));
+}
+
 enum dtype layout_dtype(const struct config *config)
 {
     static const enum dtype dtypes[] = {
@@ -225,6 +238,8 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         config->train.eval_micro_batch ? config->train.eval_micro_batch : layout->micro_batch;
     layout->micros = (int)ceil_div(each, layout->micro_batch);
     layout->tensor_parts = tensor_parts(layout, config);
+    if (check_grad_dtype(layout, config, err))
+        return -1;
     struct schedule_request request = {.name = p->schedule,
                                        .ranks = layout->shape.degree[MESH_PIPELINE],
                                        .chunks = (int)p->virtual_stages,
@@ -321,6 +336,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .context = {.axes = 1u << MESH_CONTEXT, .size = contexts},
         .persist_below = config->parallel.persist_below,
         .optimizer = config->train.optimizer,
+        .grad_dtype = config->train.grad_dtype,
         .ns_dtype = config->train.muon.dtype,
         .freeze = config->train.freeze,
         .frozen_whole = layout->strategy.params != PARAMS_USE,

@@ -42,7 +42,7 @@ struct layout {
     struct schedule *schedule;     /* its own */
     enum dtype dtype;
     enum dtype optimizer_dtype;
-    enum dtype reduce_dtype; /* of gradients on their way to shards */
+    enum dtype reduce_dtype; /* of gradients on their way to shards, where they are fp32 */
     int tensor_parts;        /* in which tensor ranks exchange rows; 1: at once */
     int tensor_fp32;         /* 1: the terms of their sums in fp32 */
     int pure;                /* no fp32 masters */
@@ -55,8 +55,8 @@ enum dtype layout_dtype(const struct config *config);
 /* per_node: ranks on every node, 0 where nodes differ: what HYBRID_SHARD shards over by default.
  * device: of every rank.  Returns 0 and a layout for layout_release(), or -1 with err set and
  * nothing to release: degrees that do not multiply to ranks, a schedule that schedule_create()
- * refuses.  A global batch that ranks and micro-batches do not divide is filled up with masked
- * sequences. */
+ * refuses, gradients in bf16 of several micro-batches.  A global batch that ranks and micro-batches
+ * do not divide is filled up with masked sequences. */
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    enum device_kind device, struct error *err);
 

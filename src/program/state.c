@@ -140,36 +140,37 @@ static int has_buckets(const struct state *state)
            !state_fetches_grads(state);
 }
 
-/* The next trained flat before number f, or -1. */
-static int trained_before(const struct state *state, int f)
+/* The next trained flat before number f whose gradient has this format, or -1. */
+static int trained_before(const struct state *state, int f, enum dtype dtype)
 {
-    for (f--; f >= 0 && !state_trains(state, f); f--)
+    for (f--; f >= 0 && !(state_trains(state, f) && flat_of(state, f)->grad_dtype == dtype); f--)
         continue;
     return f;
 }
 
 static size_t gradient_bytes(const struct state *state, int flat)
 {
-    return (size_t)flat_of(state, flat)->padded * sizeof(float);
+    return (size_t)flat_of(state, flat)->padded * dtype_bytes(flat_of(state, flat)->grad_dtype);
 }
 
 /* Flats end to end, from number `from` down to number `to`, as backward finishes them. */
 static void fill_bucket(struct state *state, int from, int to)
 {
     struct state_bucket *bucket = &state->bucket[state->buckets];
+    enum dtype dtype = flat_of(state, from)->grad_dtype;
     size_t bytes = 0;
-    *bucket = (struct state_bucket){0};
-    for (int f = from; f >= to; f = trained_before(state, f)) {
+    *bucket = (struct state_bucket){.dtype = dtype};
+    for (int f = from; f >= to; f = trained_before(state, f, dtype)) {
         bucket->elems += flat_of(state, f)->padded;
         bucket->flats++;
     }
     bucket->buffer =
-        state_buffer(state, state_grad_pool(state), (size_t)bucket->elems * sizeof(float),
+        state_buffer(state, state_grad_pool(state), (size_t)bucket->elems * dtype_bytes(dtype),
                      "gradients of bucket %d", state->buckets);
-    for (int f = from; f >= to; f = trained_before(state, f)) {
+    for (int f = from; f >= to; f = trained_before(state, f, dtype)) {
         struct state_flat *own = &state->flat[f];
-        int grad = flat_buffer(state, state_grad_pool(state), f, flat_of(state, f)->padded, "grad",
-                               DTYPE_F32);
+        int grad =
+            flat_buffer(state, state_grad_pool(state), f, flat_of(state, f)->padded, "grad", dtype);
         own->grad = own->whole_grad = state_make_view(state->buffer, grad, bucket->buffer, bytes);
         own->bucket = state->buckets;
         bytes += gradient_bytes(state, f);
@@ -177,36 +178,38 @@ static void fill_bucket(struct state *state, int from, int to)
     state->buckets++;
 }
 
-static void buckets(struct state *state)
+/* Of gradients of one format. */
+static void fill_buckets(struct state *state, enum dtype dtype)
 {
-    int flats = state->units->flats, from = trained_before(state, flats);
+    int from = trained_before(state, state->units->flats, dtype);
     size_t bytes = 0;
-    state->bucket = array_make((size_t)flats, sizeof *state->bucket);
-    for (int f = from; f >= 0; f = trained_before(state, f)) {
+    for (int f = from; f >= 0; f = trained_before(state, f, dtype)) {
         bytes += gradient_bytes(state, f);
-        int next = trained_before(state, f);
+        int next = trained_before(state, f, dtype);
         if (next >= 0 && flat_of(state, next)->sum_axes == flat_of(state, f)->sum_axes &&
             bytes < state->layout->strategy.bucket_bytes)
             continue;
         fill_bucket(state, from, f);
-        from = trained_before(state, f);
+        from = next;
         bytes = 0;
     }
 }
 
-/* A shard, into which whole ones are reduced or where what passes is kept; or the whole. */
+/* A shard, into which whole ones are reduced or where what passes is kept; or the whole.  Of one in
+ * 16 bits a sum does not go into the whole itself (group.h). */
 static void grads(struct state *state, int flat)
 {
     struct state_flat *own = &state->flat[flat];
     const struct flat *of = flat_of(state, flat);
     enum mem_pool pool = state_grad_pool(state);
-    int reduces = state_is_split(state, flat) && state->layout->strategy.grads == GRADS_MICRO;
+    int reduces = state_is_split(state, flat) &&
+                  (state->layout->strategy.grads == GRADS_MICRO || of->grad_dtype != DTYPE_F32);
     if (reduces || state_fetches_grads(state)) {
-        own->grad = flat_buffer(state, pool, flat, of->shard_elems, "grad", DTYPE_F32);
+        own->grad = flat_buffer(state, pool, flat, of->shard_elems, "grad", of->grad_dtype);
         return;
     }
-    own->whole_grad = flat_buffer(state, pool, flat, of->padded, "grad", DTYPE_F32);
-    own->grad = own_shard(state, own->whole_grad, flat, "grad shard", DTYPE_F32);
+    own->whole_grad = flat_buffer(state, pool, flat, of->padded, "grad", of->grad_dtype);
+    own->grad = own_shard(state, own->whole_grad, flat, "grad shard", of->grad_dtype);
 }
 
 static void make_flat(struct state *state, int flat)
@@ -282,8 +285,11 @@ struct state *state_create(const struct units *units, const struct layout *layou
         state->has[f] = (char)units_rank_uses(units, state->coord.at[MESH_PIPELINE], f);
     for (int f = 0; f < units->flats; f++)
         make_flat(state, f);
-    if (training && has_buckets(state))
-        buckets(state);
+    state->bucket = array_make((size_t)units->flats, sizeof *state->bucket);
+    if (training && has_buckets(state)) {
+        fill_buckets(state, DTYPE_F32);
+        fill_buckets(state, DTYPE_BF16);
+    }
     make_caches(state);
     make_common(state);
     size_t pool_bytes[POOL_COUNT];

@@ -38,16 +38,17 @@ struct state_flat { /* all -1: no unit of the rank uses it */
     int slot[OPTIMIZER_SLOTS]; /* of the optimizer; -1 when not trained, and past its last */
     int param; /* what is computed with or gathered from; == master in its format; -1: each GATHER
                   casts it from master */
-    int grad;  /* fp32, summed over micro-batches; -1 when not trained */
+    int grad;  /* in the flat's format, summed over micro-batches; -1 when not trained */
     int whole_param,
         whole_grad; /* that param and grad are views of, or they themselves; -1: none */
     int bucket;     /* gradients summed over replicas together; -1: none */
 };
 
-/* Flats whose whole gradients lie end to end and are summed, over the same axes, in one transfer.
- */
+/* Flats whose whole gradients lie end to end and are summed, over the same axes and in one format,
+ * in one transfer. */
 struct state_bucket {
     int buffer;
+    enum dtype dtype;
     int64_t elems;
     int flats; /* in it */
 };

@@ -2,14 +2,16 @@
  *
  * A tensor's fate is who updates it (the configured optimizer, another, nobody), whether a rank has
  * a part of it (division), whether its gradient is a sum of terms of ranks that divide layers
- * (build_divided()), and, in a pipeline, whether other units use it too, whose stage then has a
- * copy of its flat and of nothing else:
+ * (build_divided()), the number format of its gradient, and, in a pipeline, whether other units use
+ * it too, whose stage then has a copy of its flat and of nothing else:
  *
  *   flat of a block       tensors         divided over   gradient summed over
  *   "layers.3"            norms           -              data ranks
  *   "layers.3 summed"     norms           -              data ranks and tensor ranks, each of which
  *                                                        norms its own rows
  *   "layers.3 divided"    matrices        tensor         data ranks
+ *   "layers.3 bf16"       matrices        -              data ranks, in bf16: each is made by one
+ *                                                        product, to which nothing is added
  */
 #include "segment/fates.h"
 
@@ -31,6 +33,7 @@ struct fate {
     enum updater updater;
     unsigned divided_axes, term_axes;
     int is_shared; /* of a pipeline alone */
+    enum dtype grad_dtype;
 };
 
 /* Is the parameter a matrix that activations are multiplied by? */
@@ -86,8 +89,61 @@ static struct fate fate_of(const struct units *units, int unit, int param)
                          .divided_axes = graph_axes(graph->params[param].division.group),
                          .term_axes = term_axes(graph, param),
                          .is_shared = units->request.stages > 1 &&
-                                      is_shared(units, unit, graph->params[param].part[0])};
+                                      is_shared(units, unit, graph->params[param].part[0]),
+                         .grad_dtype = graph->params[param].grad_dtype};
 }
+
+/* ---- the format of gradients ---- */
+
+/* Does one op_linear alone read a parameter?  Then one product makes its gradient. */
+static int is_of_one_product(const struct graph *graph, int param)
+{
+    int readers = 0, products = 0;
+    for (int n = 0; n < graph->node_count; n++)
+        for (int k = 0; k < NODE_INS; k++) {
+            int v = graph->nodes[n].in[k];
+            const struct graph_value *value = v < 0 ? NULL : &graph->values[v];
+            int reads = value && value->role == VALUE_PARAM && value->index == param;
+            readers += reads;
+            products += reads && k == 1 && graph->nodes[n].op == &op_linear;
+        }
+    return readers == 1 && products == 1;
+}
+
+/* Has another unit a parameter of any unit of a kind? */
+static int is_shared_by_kind(const struct units *units, int kind, const char *name)
+{
+    int shared = 0;
+    for (int u = 0; u < units->count; u++)
+        shared |= units->kind_of[u] == kind && is_shared(units, u, name);
+    return shared;
+}
+
+/* Let the matrices whose gradient is one product have it in the format that is asked for: where
+ * other units add to it, or other ops of its own, it stays in fp32. */
+static int set_grad_formats(struct units *units, struct error *err)
+{
+    enum dtype dtype = units->request.grad_dtype;
+    int found = dtype == DTYPE_F32;
+    for (int k = 0; k < units->kinds; k++) {
+        struct graph *graph = units->kind[k].train;
+        for (int p = 0; p < graph->param_count; p++) {
+            struct graph_param *param = &graph->params[p];
+            if (param->frozen || param->shared || !is_of_one_product(graph, p) ||
+                is_shared_by_kind(units, k, param->part[0]))
+                continue;
+            param->grad_dtype = dtype;
+            found = 1;
+        }
+    }
+    return found ? 0
+                 : error_set(err,
+                             "train.grad_dtype %s is of weights of linear layers, and none of "
+                             "those is trained; leave it at fp32",
+                             dtype_name(dtype));
+}
+
+/* ---- flats ---- */
 
 static void lay_out(struct units *units, int unit, struct fate fate, const char *takes, int shards)
 {
@@ -95,12 +151,15 @@ static void lay_out(struct units *units, int unit, struct fate fate, const char 
     const struct model_unit *u = &units->model->unit[unit];
     struct flat *flat = &units->flat[units->flats];
     char name[sizeof flat->name], own[MODEL_PREFIX];
-    snprintf(name, sizeof name, "%s%s%s%s%s", model_unit_name(units->model, unit, own),
+    int is_wide = fate.grad_dtype == DTYPE_F32;
+    snprintf(name, sizeof name, "%s%s%s%s%s%s%s", model_unit_name(units->model, unit, own),
              updater_names[fate.updater], fate.divided_axes ? " divided" : "",
-             fate.term_axes ? " summed" : "", fate.is_shared ? " shared" : "");
+             fate.term_axes ? " summed" : "", fate.is_shared ? " shared" : "", is_wide ? "" : " ",
+             is_wide ? "" : dtype_name(fate.grad_dtype));
     flat_create(flat, name, unit, units_kind(units, unit)->train, &units->model->block[u->first],
                 takes, shards);
     flat->trained = fate.updater != UPDATER_NONE;
+    flat->grad_dtype = fate.grad_dtype;
     flat->optimizer = optimizer_of(r->optimizer, fate.updater == UPDATER_CONFIGURED);
     flat->divided_axes = fate.divided_axes;
     flat->shard_axes = shards > 1 ? r->shard_axes : 0;
@@ -208,7 +267,7 @@ static int add_shared(struct units *units, int unit, struct error *err)
 
 int fates_make_flats(struct units *units, struct error *err)
 {
-    int rc = 0;
+    int rc = set_grad_formats(units, err);
     for (int u = 0; !rc && u < units->count; u++)
         rc = add_flats(units, u, err);
     for (int u = 0; !rc && u < units->count; u++)

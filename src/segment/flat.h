@@ -1,10 +1,11 @@
 /* flat.h - a flat parameter: tensors laid end to end that share one fate.
  *
- * The tensors of a flat belong to one unit and are sharded, summed, kept and updated alike.  They
- * lie end to end, each started at a multiple of FLAT_ALIGN elements, the whole padded so that every
- * rank of the shard group owns one contiguous shard of equal size.  Padding exists only here:
- * checkpoints hold the logical tensors.  Of a tensor that is divided among ranks a flat holds a box
- * (base/box.h); what a rank's shard has of it is an interval of the box's elements.
+ * The tensors of a flat belong to one unit and are sharded, summed, kept and updated alike, and
+ * their gradients have one number format.  They lie end to end, each started at a multiple of
+ * FLAT_ALIGN elements, the whole padded so that every rank of the shard group owns one contiguous
+ * shard of equal size.  Padding exists only here: checkpoints hold the logical tensors.  Of a
+ * tensor that is divided among ranks a flat holds a box (base/box.h); what a rank's shard has of it
+ * is an interval of the box's elements.
  *
  *   | attn.qkv: q, k, v | pad | attn.o | ffn.up | pad | norm | pad to the shards |
  *   |<- shard of rank 0 ->|<- shard of rank 1 ->|<- shard of rank 2 ->|
@@ -43,6 +44,7 @@ struct flat {
     int unit;                        /* whose tensors they are */
     int trained;                     /* 0: frozen: no gradient, no optimizer state */
     enum config_optimizer optimizer; /* whose rule its tensors take, where they are trained */
+    enum dtype grad_dtype;           /* fp32; or bf16: nothing is ever added to it */
     unsigned divided_axes; /* mesh axes (bits of enum mesh_axis): each rank has its boxes, */
     unsigned shard_axes;   /* its shard: 0 where every rank has the whole, */
     unsigned sum_axes;     /* or a term of the gradient; of more than one rank each */

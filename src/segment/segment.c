@@ -179,7 +179,7 @@ static void plan(struct segment_draft *c)
 static struct segment_ref param_ref(const struct segment_draft *c, int index, int grad)
 {
     const struct segment_param_place *place = &c->place[index];
-    size_t size = grad ? sizeof(float) : dtype_bytes(c->graph->dtype);
+    size_t size = dtype_bytes(grad ? c->graph->params[index].grad_dtype : c->graph->dtype);
     if (place->use < 0)
         return (struct segment_ref){-1, 0};
     return (struct segment_ref){(grad ? SPACE_GRAD : SPACE_PARAM) + place->use,

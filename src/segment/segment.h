@@ -31,7 +31,7 @@
  */
 enum segment_space {
     SPACE_PARAM,
-    SPACE_GRAD = SPACE_PARAM + FLAT_USES, /* fp32 */
+    SPACE_GRAD = SPACE_PARAM + FLAT_USES, /* in the flat's format of gradients */
     SPACE_INPUT = SPACE_GRAD + FLAT_USES,
     SPACE_OUTPUT = SPACE_INPUT + BOUNDARY_USES,
     SPACE_OUTPUT_GRAD,

@@ -8,11 +8,12 @@ static void *at(const struct segment_ref *ref, void *const *base)
     return ref->space < 0 ? NULL : (char *)base[ref->space] + ref->offset;
 }
 
-static void zero_pads(const struct flat *flat, struct device *device, float *grad)
+static void zero_pads(const struct flat *flat, struct device *device, char *grad)
 {
+    size_t size = dtype_bytes(flat->grad_dtype);
     for (int i = 0; i < flat->pads; i++)
-        device->ops->fill_zero(device, grad + flat->pad[i].start,
-                               (size_t)flat->pad[i].count * sizeof *grad);
+        device->ops->fill_zero(device, grad + (size_t)flat->pad[i].start * size,
+                               (size_t)flat->pad[i].count * size);
 }
 
 /* Is the gradient of section 0 written here, not added to?  Then so is the padding. */

@@ -47,10 +47,12 @@ struct units_request {
                                    tokens are for each of these */
     int64_t persist_below;      /* flats with fewer parameters are whole on every rank */
     enum config_optimizer optimizer;
-    enum dtype ns_dtype; /* of the products of ORTHOGONALIZE */
-    const char *freeze;  /* patterns of tensors that are not trained (config train.freeze), or
-                            NULL; read by units_create() only */
-    int frozen_whole;    /* 1: what is frozen is whole on every rank */
+    enum dtype grad_dtype; /* of gradients of matrices that activations are multiplied by, where one
+                              product makes them: fp32, or dtype, of a step of one micro-batch */
+    enum dtype ns_dtype;   /* of the products of ORTHOGONALIZE */
+    const char *freeze;    /* patterns of tensors that are not trained (config train.freeze), or
+                              NULL; read by units_create() only */
+    int frozen_whole;      /* 1: what is frozen is whole on every rank */
     enum config_recompute recompute;
     int recompute_every; /* of units that repeat, which one in so many recomputes; 0: every */
     float loss_factor;   /* gradients of the summed loss are multiplied by it */
@@ -99,8 +101,9 @@ struct units {
 };
 
 /* Returns 0 and units for units_destroy(), or -1 with err set: shapes that do not fit, boundaries
- * that no unit puts out or none reads, targets of two sequences, patterns that freeze no tensor,
- * all of them, or one half of a matrix that is stored as one; stages that the units do not make. */
+ * that no unit puts out or none reads, targets of two sequences, a format of gradients that none
+ * can have, patterns that freeze no tensor, all of them, or one half of a matrix that is stored as
+ * one; stages that the units do not make. */
 int units_create(struct units **units, const struct model *model,
                  const struct units_request *request, struct device *device, struct error *err);
 void units_destroy(struct units *units); /* NULL allowed */

@@ -201,7 +201,7 @@ static double update_s(const struct cost *cost, const struct instr *instr)
     const struct optimizer *rule = optimizer_row(flat->optimizer);
     double each = 2 * (double)dtype_bytes(state_master_dtype(state)) +
                   2 * (double)rule->slots * (double)dtype_bytes(program->layout->optimizer_dtype) +
-                  sizeof(float);
+                  (double)dtype_bytes(flat->grad_dtype);
     if (instr->buffer[SLOT_PARAM] >= 0)
         each += (double)dtype_bytes(program->units->request.dtype);
     double bytes = each * (double)flat->shard_elems;
@@ -230,6 +230,14 @@ static double orthogonalize_s(const struct cost *cost, const struct instr *instr
     return seconds;
 }
 
+/* The gradient is read. */
+static double norm_s(const struct cost *cost, const struct instr *instr)
+{
+    enum dtype dtype = cost->program->units->flat[instr->flat].grad_dtype;
+    return machine_memory_s(cost->machine, instr_name(instr->kind), dtype,
+                            (double)dtype_bytes(dtype) * (double)instr->elems);
+}
+
 static double elementwise_s(const struct cost *cost, const struct instr *instr, double each)
 {
     return machine_memory_s(cost->machine, instr_name(instr->kind), DTYPE_F32,
@@ -246,7 +254,7 @@ double cost_instr_s(struct cost *cost, int i)
     case INSTR_RUN: return run_s(cost, instr);
     case INSTR_ADD: return elementwise_s(cost, instr, READ + BOTH);
     case INSTR_CAST: return elementwise_s(cost, instr, READ + (double)dtype_bytes(instr->dtype));
-    case INSTR_NORM: return elementwise_s(cost, instr, READ);
+    case INSTR_NORM: return norm_s(cost, instr);
     case INSTR_MOMENTUM: return elementwise_s(cost, instr, BOTH + BOTH);
     case INSTR_UPDATE: return update_s(cost, instr);
     case INSTR_ORTHOGONALIZE: return orthogonalize_s(cost, instr);

@@ -57,6 +57,30 @@ static int wrong_axes(const struct flat *flat, const struct part *part, const ch
                      flat->name, what, one, part->name, other);
 }
 
+/* The graph makes the gradient of a parameter in the format of its flat; one in 16 bits by one
+ * node, so that nothing is added to it. */
+static int check_format(const struct flat *flat, const struct part *part, struct error *err)
+{
+    const struct graph *graph = part->graph;
+    int makers = 0;
+    for (int v = 0; flat->trained && v < graph->value_count; v++) {
+        const struct graph_value *value = &graph->values[v];
+        if (value->role != VALUE_PARAM_GRAD || value->index != part->param)
+            continue;
+        if (value->dtype != flat->grad_dtype)
+            return error_set(err,
+                             "verify: wrong flat: gradients of %s are %s, that of its tensor "
+                             "%s is made in %s",
+                             flat->name, dtype_name(flat->grad_dtype), part->name,
+                             dtype_name(value->dtype));
+        makers++;
+    }
+    if (makers <= 1 || flat->grad_dtype == DTYPE_F32)
+        return 0;
+    return error_set(err, "verify: wrong flat: %d ops make the gradient of %s, which is in %s",
+                     makers, part->name, dtype_name(flat->grad_dtype));
+}
+
 static int check_fate(const struct program *program, const struct flat *flat, int tensor,
                       const struct part *part, struct error *err)
 {
@@ -76,7 +100,7 @@ static int check_fate(const struct program *program, const struct flat *flat, in
     if (!box_equal(&flat->tensor[tensor].box, &param->box[part->part]))
         return error_set(err, "verify: wrong flat: %s has another part of %s than its unit's graph",
                          flat->name, part->name);
-    return 0;
+    return check_format(flat, part, err);
 }
 
 static int check_part(const struct program *program, int unit, struct part *part, struct error *err)

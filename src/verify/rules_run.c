@@ -225,7 +225,10 @@ static int adds_gradient(struct values *v, int i, int use)
             value.terms[s] = has.terms[s];
         addends_add(&value.terms[s], made[s]);
     }
-    if (bytes_of(v, b) != (size_t)flat->padded * sizeof(float))
+    if (added && flat->grad_dtype != DTYPE_F32)
+        return wrong(v, i, b, &has, "to write %s's gradient, to which nothing is added",
+                     flat->name);
+    if (bytes_of(v, b) != (size_t)flat->padded * dtype_bytes(flat->grad_dtype))
         return wrong_size(v, i, b);
     values_put(v, i, b, value);
     return 0;

@@ -13,10 +13,13 @@ static int check_gradient(const struct values *v, int i, int b)
     struct value value = values_get(v, b);
     if (f < 0 || f >= v->program->units->flats)
         return wrong_operand(v, i, -1);
-    if (value_is(&value, MEANS_GRAD, f, 0) && !value.pending &&
-        value.part == flat_is_sharded(flat_of(v, f)) && values_is_complete(v, &value))
-        return 0;
-    return wrong(v, i, b, &value, "%s's gradient of the whole batch", flat_of(v, f)->name);
+    const struct flat *flat = flat_of(v, f);
+    if (!value_is(&value, MEANS_GRAD, f, 0) || value.pending ||
+        value.part != flat_is_sharded(flat) || !values_is_complete(v, &value))
+        return wrong(v, i, b, &value, "%s's gradient of the whole batch", flat->name);
+    return bytes_of(v, b) == (size_t)flat->shard_elems * dtype_bytes(flat->grad_dtype)
+               ? 0
+               : wrong_size(v, i, b);
 }
 
 int rules_norm(struct values *v, int i)

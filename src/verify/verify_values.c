@@ -109,18 +109,32 @@ static int rule_gather(struct values *v, int i)
     return 0;
 }
 
+/* A gradient travels to its shards in its own format or, of fp32, in a narrower one.  One in 16
+ * bits is not added to, and its sum is not where its terms are. */
+static int check_reduced(const struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    enum dtype own = flat_of(v, instr->flat)->grad_dtype;
+    int in_place = buffer_root(v->program, instr->buffer[SLOT_FROM]) ==
+                   buffer_root(v->program, instr->buffer[SLOT_TO]);
+    int is_narrow = own != DTYPE_F32;
+    if (instr->result != own ||
+        (is_narrow && (instr->dtype != own || instr->accumulate || in_place)))
+        return wrong_operand(v, i, -1);
+    return check_parts(v, i, instr->buffer[SLOT_TO], dtype_bytes(own), instr->buffer[SLOT_FROM],
+                       dtype_bytes(instr->dtype));
+}
+
 /* Over shards: each rank has its own then. */
 static int rule_reduce(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     struct value value = values_get(v, from), had = values_get(v, to);
-    if (instr->result != DTYPE_F32)
-        return wrong_operand(v, i, -1);
     if (!value_is(&value, MEANS_GRAD, instr->flat, 0) || value.part ||
         instr->axes != v->shard_axes || (value.pending & v->shard_axes) != v->shard_axes)
         return wrong(v, i, from, &value, "a whole gradient that is not summed over shards");
-    if (check_parts(v, i, to, sizeof(float), from, dtype_bytes(instr->dtype)))
+    if (check_reduced(v, i))
         return -1;
     value.part = 1;
     value.pending &= ~v->shard_axes;
@@ -143,6 +157,8 @@ static int sum_buffer(struct values *v, int i, int b, unsigned axes)
     struct value value = values_get(v, b);
     if (value.meaning != MEANS_GRAD || !axes || (value.pending & axes) != axes)
         return wrong(v, i, b, &value, "a sum that lacks other ranks");
+    if (v->program->instr[i].dtype != flat_of(v, value.of)->grad_dtype)
+        return wrong_operand(v, i, -1);
     value.pending &= ~axes;
     values_put(v, i, b, value);
     return 0;
