@@ -13,6 +13,7 @@ tests_mpi_test_parallel_emulated_LDADD = $(EMULATED_LIBS)
 endif
 include $(top_srcdir)/tests/mpi/pipeline_bits.mk
 include $(top_srcdir)/tests/mpi/dropout.mk
+include $(top_srcdir)/tests/mpi/grad_dtype.mk
 
 # All cells of test_parallel.
 check-parallel: tests/mpi/test_parallel

@@ -214,6 +214,14 @@ static void check_all(struct planning *p)
         check_config(p, text);
     }
     for (int k = 0; k < 6; k++) {
+        static const char *const strategies[] = {"NO_SHARD", "SHARD_OPTIM", "FULL_SHARD"};
+        snprintf(text, sizeof text,
+                 "%s run.threads=1 precision=bf16 train.grad_dtype=bf16 parallel.strategy=%s "
+                 "offload.gradients=%s offload.path=%s",
+                 models[k / 3], strategies[k % 3], k == 2 ? "disk" : "none", k == 2 ? p->dir : "");
+        check_config(p, text);
+    }
+    for (int k = 0; k < 6; k++) {
         static const char *const grads[] = {"SHARD_GRAD_OP", "FULL_SHARD", "HYBRID_SHARD"};
         int ranks = world_size(p->c.world), hybrid = ranks % 2 ? ranks : 2;
         snprintf(text, sizeof text,

@@ -71,6 +71,10 @@ static const struct {
      {"", "", "", "parallel.pipeline=2", "parallel.pipeline=2 parallel.pipeline_reshard=true",
       "parallel.pipeline=3"}},
     {ANY_MODEL, {"", "", "", "model.attention_dropout=0.2"}},
+    {ANY_FORMATS,
+     {"", "", "", "", "",
+      "train.grad_dtype=bf16 precision=bf16 train.micro_batch=0 train.optimizer=adamw "
+      "train.freeze= lora.use_dora=false"}},
 };
 
 struct any any_case(const char *what, int number)

@@ -16,3 +16,6 @@ tests_unit_test_places_SOURCES = tests/unit/test_places.c $(rig)
 UNIT_TESTS += tests/unit/test_boundaries
 translator = tests/unit/translator.c tests/unit/translator.h
 tests_unit_test_boundaries_SOURCES = tests/unit/test_boundaries.c $(translator) $(rig)
+# Gradients in bf16.
+UNIT_TESTS += tests/unit/test_grad_dtype
+tests_unit_test_grad_dtype_SOURCES = tests/unit/test_grad_dtype.c $(rig)
