@@ -33,6 +33,7 @@ int device_open(struct device **device, const struct device_request *request, st
     d->kind = request->kind;
     d->planning = request->planning;
     d->any_order = request->any_order;
+    d->replaced = request->replaced;
     d->index = request->index;
     d->driver = request->planning ? drivers[request->kind].plan : drivers[request->kind].run;
     if (d->driver->open(d, request, err)) {

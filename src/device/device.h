@@ -40,6 +40,26 @@ enum device_stream {
     DEVICE_STREAMS
 };
 
+/* What a library does on a GPU and own kernels can do as well, bits: matrix products (cuBLASLt),
+ * of each format and both transpositions, and attention (cuDNN), of each format and direction.
+ * Where the self-check found a part wrong, its bit is in struct device's `replaced`, and the own
+ * kernels take its place. */
+enum device_part {
+    DEVICE_PRODUCT_PARTS = 12, /* << 4 * (fp32 0, bf16 1, fp16 2) + 2 * trans_a + trans_b */
+    DEVICE_ATTENTION_PARTS = 4 /* << DEVICE_PRODUCT_PARTS + 2 * (bf16 0, fp16 1) + backward */
+};
+
+static inline unsigned device_product_part(enum dtype dt, int trans_a, int trans_b)
+{
+    int format = dt == DTYPE_BF16 ? 1 : dt == DTYPE_F16 ? 2 : 0;
+    return 1u << (4 * format + 2 * !!trans_a + !!trans_b);
+}
+
+static inline unsigned device_attention_part(enum dtype dt, int backward) /* 0 of fp32 */
+{
+    return dt == DTYPE_F32 ? 0 : 1u << (DEVICE_PRODUCT_PARTS + 2 * (dt == DTYPE_F16) + !!backward);
+}
+
 struct device {
     const struct device_ops *ops; /* the functions of ops.h for this machine */
     const struct device_driver *driver;
@@ -51,6 +71,7 @@ struct device {
     int threads;          /* CPU threads that a kernel, or the host's part of the work, may use */
     int any_order;        /* 1: a GPU may add up in the order in which its parts end, where that is
                              faster; the same inputs then give other last bits at each run */
+    unsigned replaced;    /* GPU: bits of enum device_part, of implementations not to be used */
     const char *level;    /* "generic", "avx2", "avx512"; "sm_90" and the like on a GPU */
     size_t logits_bytes;  /* a chunk of logits that suits it: caches, or enough to fill it */
     size_t reserve_bytes; /* device memory beside what is planned: context, library handles */
@@ -67,6 +88,7 @@ struct device_request {
     int planning;      /* 1: only for planning: needs no GPU, runs nothing */
     int any_order;     /* as in struct device */
     int spare_sms;     /* multiprocessors of a GPU that products leave to transfers beside them */
+    unsigned replaced; /* as in struct device */
 };
 
 /* Open a device.  Not collective.  Returns 0 and a device for device_close(), or

@@ -289,5 +289,5 @@ const struct device_driver cuda_driver = {
     .record_end = record_end,
     .recording_destroy = recording_destroy,
     .replay = replay,
-    .attention = cuda_sdpa_report,
+    .attention = cuda_report_attention,
 };

@@ -9,7 +9,8 @@
  * and added in a second kernel, in order.  The descriptors are kept for every distinct product;
  * asking for a suggestion runs nothing, so products may first be met while a graph is recorded.
  *
- * What the library has nothing for, and k = 0, is done by gemm_plain.cu.
+ * What the library has nothing for, what the self-check found wrong in it (struct device's
+ * `replaced`), and k = 0, is done by gemm_plain.cu.
  */
 #include <cublasLt.h>
 #include <stdio.h>
@@ -284,7 +285,7 @@ int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct erro
     const struct key key = key_of(g);
     if (g->m == 0 || g->n == 0)
         return 0;
-    if (g->k == 0) {
+    if (g->k == 0 || d->replaced & device_product_part(g->dt, g->trans_a, g->trans_b)) {
         cuda_gemm_plain(d, g);
         return 0;
     }

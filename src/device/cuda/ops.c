@@ -1,4 +1,5 @@
 /* ops.c - the op set of GPUs, and the choice between cuDNN's attention and trireme's own. */
+#include "base/text.h"
 #include "device/cuda/state.h"
 
 /* The own kernels keep a row of heads in registers. */
@@ -12,12 +13,21 @@ static int too_wide(struct device *d, const struct attention *a)
     return 1;
 }
 
+/* Did the self-check find cuDNN's attention wrong?  It is then not asked, and that is noted. */
+static int is_replaced(struct device *d, const struct attention *a, enum device_pass pass)
+{
+    unsigned part = d->replaced & device_attention_part(a->dt, pass == DEVICE_BACKWARD);
+    cuda_state(d)->replaced_met |= part;
+    return part != 0;
+}
+
 void cuda_attention(struct device *d, const struct attention *a, void *o, float *lse,
                     const void *qkv, void *scratch)
 {
-    if (!cuda_sdpa_forward(d, a, o, lse, qkv, scratch,
-                           cuda_attention_scratch(d, a, DEVICE_FORWARD)) &&
-        !too_wide(d, a))
+    int done =
+        !is_replaced(d, a, DEVICE_FORWARD) &&
+        cuda_sdpa_forward(d, a, o, lse, qkv, scratch, cuda_attention_scratch(d, a, DEVICE_FORWARD));
+    if (!done && !too_wide(d, a))
         cuda_own_attention(d, a, o, lse, qkv, scratch);
 }
 
@@ -25,10 +35,24 @@ void cuda_attention_backward(struct device *d, const struct attention *a, void *
                              const void *dout, const void *o, const float *lse, const void *qkv,
                              void *scratch)
 {
-    if (!cuda_sdpa_backward(d, a, dqkv, dout, o, lse, qkv, scratch,
-                            cuda_attention_scratch(d, a, DEVICE_BACKWARD)) &&
-        !too_wide(d, a))
+    int done = !is_replaced(d, a, DEVICE_BACKWARD) &&
+               cuda_sdpa_backward(d, a, dqkv, dout, o, lse, qkv, scratch,
+                                  cuda_attention_scratch(d, a, DEVICE_BACKWARD));
+    if (!done && !too_wide(d, a))
         cuda_own_attention_backward(d, a, dqkv, dout, o, lse, qkv, scratch);
+}
+
+void cuda_report_attention(const struct device *d, struct device_attention *a)
+{
+    const unsigned met = cuda_state(d)->replaced_met;
+    cuda_sdpa_report(d, a);
+    for (int i = 0; i < DEVICE_ATTENTION_PARTS; i++) {
+        if (!(met >> (DEVICE_PRODUCT_PARTS + i) & 1))
+            continue;
+        a->by_own++;
+        text_join(a->why, sizeof a->why, "; ", "%s in %s: cuDNN failed the self-check here",
+                  i % 2 ? "backward" : "forward", i / 2 ? "fp16" : "bf16");
+    }
 }
 
 #define ROW(op) .op = cuda_##op,

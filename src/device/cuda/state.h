@@ -25,6 +25,10 @@ struct cuda_state {
     char name[96];     /* of the GPU */
     char level[16];    /* "sm_90" */
     char failure[256]; /* first failure of an op that returns nothing, or "" */
+    char name[96];         /* of the GPU */
+    char level[16];        /* "sm_90" */
+    unsigned replaced_met; /* parts of struct device's `replaced` that attention has met */
+    char failure[256];     /* first failure of an op that returns nothing, or "" */
 };
 
 static inline struct cuda_state *cuda_state(const struct device *d)
@@ -62,7 +66,10 @@ int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, 
                        const void *o, const float *lse, const void *qkv, void *scratch,
                        size_t scratch_bytes);
 const char *cuda_sdpa_library(char text[64]);
-void cuda_sdpa_report(const struct device *d, struct device_attention *a); /* device_attention() */
+void cuda_sdpa_report(const struct device *d, struct device_attention *a);
+
+/* device_attention(): what cuDNN met, and what it was not asked. */
+void cuda_report_attention(const struct device *d, struct device_attention *a);
 
 #ifdef __cplusplus
 }
