@@ -1,0 +1,184 @@
+/* self_check.c - the families, their verdicts, and how they are put into words. */
+#include "device/self_check.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "device/self_check_private.h"
+
+/* A row for each library's part: what the device then does without it. */
+#define PRODUCT(text, format, a, b)                                                     \
+    {                                                                                   \
+        .name = text, .check = self_check_products, .kind = KIND_PRODUCT, .dt = format, \
+        .trans_a = a, .trans_b = b                                                      \
+    }
+#define CUDNN(text, format, direction)                                                 \
+    {                                                                                  \
+        .name = text, .check = self_check_cudnn, .kind = KIND_ATTENTION, .dt = format, \
+        .pass = direction                                                              \
+    }
+#define OWN(text, function)             \
+    {                                   \
+        .name = text, .check = function \
+    }
+
+const struct self_check_family self_check_families[] = {
+    PRODUCT("products fp32 A B", DTYPE_F32, 0, 0),
+    PRODUCT("products fp32 A B'", DTYPE_F32, 0, 1),
+    PRODUCT("products fp32 A' B", DTYPE_F32, 1, 0),
+    PRODUCT("products fp32 A' B'", DTYPE_F32, 1, 1),
+    PRODUCT("products bf16 A B", DTYPE_BF16, 0, 0),
+    PRODUCT("products bf16 A B'", DTYPE_BF16, 0, 1),
+    PRODUCT("products bf16 A' B", DTYPE_BF16, 1, 0),
+    PRODUCT("products bf16 A' B'", DTYPE_BF16, 1, 1),
+    PRODUCT("products fp16 A B", DTYPE_F16, 0, 0),
+    PRODUCT("products fp16 A B'", DTYPE_F16, 0, 1),
+    PRODUCT("products fp16 A' B", DTYPE_F16, 1, 0),
+    PRODUCT("products fp16 A' B'", DTYPE_F16, 1, 1),
+    OWN("products, own kernel", self_check_own_products),
+    CUDNN("attention by cuDNN bf16, forward", DTYPE_BF16, DEVICE_FORWARD),
+    CUDNN("attention by cuDNN bf16, backward", DTYPE_BF16, DEVICE_BACKWARD),
+    CUDNN("attention by cuDNN fp16, forward", DTYPE_F16, DEVICE_FORWARD),
+    CUDNN("attention by cuDNN fp16, backward", DTYPE_F16, DEVICE_BACKWARD),
+    {.name = "attention, own kernels, fp32", .check = self_check_attention, .dt = DTYPE_F32},
+    {.name = "attention, own kernels, bf16", .check = self_check_attention, .dt = DTYPE_BF16},
+    {.name = "attention, own kernels, fp16", .check = self_check_attention, .dt = DTYPE_F16},
+    OWN("attention over a cache", self_check_attention_cached),
+    OWN("rmsnorm", self_check_rmsnorm),
+    OWN("layernorm", self_check_layernorm),
+    OWN("qk_norm", self_check_qk_norm),
+    OWN("rope", self_check_rope),
+    OWN("swiglu", self_check_swiglu),
+    OWN("gelu", self_check_gelu),
+    OWN("bias", self_check_bias),
+    OWN("add, scale, cast, copy", self_check_flat),
+    OWN("embedding", self_check_embedding),
+    OWN("cross-entropy", self_check_loss),
+    OWN("cross-entropy in parts", self_check_softmax),
+    OWN("dropout", self_check_dropout),
+    OWN("packed heads", self_check_heads),
+    OWN("chunks of sequences", self_check_chunks),
+    OWN("magnitudes of adapters", self_check_magnitudes),
+    OWN("sums and factors", self_check_sums),
+    OWN("adamw", self_check_adamw),
+    OWN("adamw with bf16 state", self_check_adamw_bf16),
+    OWN("sgd", self_check_sgd),
+    OWN("muon", self_check_muon),
+    OWN("sums of transfers", self_check_parts),
+    {0},
+};
+_Static_assert(sizeof self_check_families / sizeof self_check_families[0] <= SELF_CHECK_MOST + 1,
+               "SELF_CHECK_MOST");
+
+unsigned self_check_part(const struct self_check_family *family)
+{
+    switch (family->kind) {
+    case KIND_PRODUCT: return device_product_part(family->dt, family->trans_a, family->trans_b);
+    case KIND_ATTENTION: return device_attention_part(family->dt, family->pass == DEVICE_BACKWARD);
+    default: return 0;
+    }
+}
+
+/* ---- checking ---- */
+
+static void check_family(struct trial *t, const struct self_check_family *family,
+                         struct self_check_row *row)
+{
+    *row = (struct self_check_row){.family = family->name, .part = self_check_part(family)};
+    t->row = row;
+    t->drawn = 0; /* each family has the same inputs, whatever was checked before */
+    if (t->dead)
+        snprintf(row->why, sizeof row->why, "not checked: the GPU failed before");
+    else
+        family->check(t, family);
+    row->part = self_check_part(family);
+    if (row->verdict != SELF_CHECK_UNUSED && (row->why[0] || !(row->error <= row->bound)))
+        row->verdict = row->part ? SELF_CHECK_REPLACED : SELF_CHECK_WRONG;
+}
+
+int self_check_family(struct self_check_row *row, int i, struct device *gpu, struct device *cpu,
+                      struct mem *mem, struct error *err)
+{
+    struct trial t;
+    if (trial_open(&t, gpu, cpu, mem, err))
+        return -1;
+    check_family(&t, &self_check_families[i], row);
+    trial_close(&t);
+    return t.unable ? error_set(err, "%s", t.err.text) : 0;
+}
+
+static int check_all(struct self_check *check, struct device *gpu, struct device *cpu,
+                     struct mem *mem, struct error *err)
+{
+    struct trial t;
+    if (trial_open(&t, gpu, cpu, mem, err))
+        return -1;
+    for (const struct self_check_family *f = self_check_families; f->name; f++) {
+        struct self_check_row *row = &check->row[check->rows++];
+        check_family(&t, f, row);
+        check->replaced |= row->verdict == SELF_CHECK_REPLACED ? row->part : 0;
+        check->wrong += row->verdict == SELF_CHECK_WRONG;
+    }
+    trial_close(&t);
+    return t.unable ? error_set(err, "%s", t.err.text) : 0;
+}
+
+int self_check_run(struct self_check *check, const struct device_request *request, struct mem *mem,
+                   struct error *err)
+{
+    struct device_request for_gpu = *request, for_cpu = *request;
+    struct device *gpu = NULL, *cpu = NULL;
+    int64_t start = clock_ns();
+    for_gpu.kind = DEVICE_CUDA;
+    for_cpu.kind = DEVICE_CPU;
+    for_gpu.replaced = for_cpu.replaced = 0;
+    *check = (struct self_check){0};
+    int rc = device_open(&cpu, &for_cpu, err) || device_open(&gpu, &for_gpu, err) ||
+             check_all(check, gpu, cpu, mem, err);
+    device_close(gpu);
+    device_close(cpu);
+    check->seconds = (double)(clock_ns() - start) * 1e-9;
+    return rc ? -1 : 0;
+}
+
+/* ---- words ---- */
+
+const char *self_check_replaced(unsigned replaced, char *text, size_t size)
+{
+    text[0] = 0;
+    for (const struct self_check_family *f = self_check_families; f->name; f++)
+        if (self_check_part(f) & replaced)
+            text_join(text, size, "; ", "%s", f->name);
+    return text;
+}
+
+const char *self_check_wrong(const struct self_check *check, char *text, size_t size)
+{
+    text[0] = 0;
+    for (int i = 0; i < check->rows; i++)
+        if (check->row[i].verdict == SELF_CHECK_WRONG)
+            text_join(text, size, "; ", "%s", check->row[i].family);
+    return text;
+}
+
+static const char *words_of(const struct self_check_row *row)
+{
+    switch (row->verdict) {
+    case SELF_CHECK_RIGHT: return "right";
+    case SELF_CHECK_UNUSED: return "not in use: own kernels do it";
+    case SELF_CHECK_REPLACED: return "WRONG: own kernels do it instead";
+    default: return "WRONG: nothing can do it instead";
+    }
+}
+
+const char *self_check_line(const struct self_check_row *row, char text[400])
+{
+    char numbers[96] = "-";
+    if (row->of[0])
+        snprintf(numbers, sizeof numbers, "%.1e of %.1e (%s)", row->error, row->bound, row->of);
+    snprintf(text, 400, "%-34s %-46s %s%s%s", row->family, numbers, words_of(row),
+             row->why[0] ? "; " : "", row->why);
+    return text;
+}
