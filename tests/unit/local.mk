@@ -19,6 +19,7 @@ include $(top_srcdir)/tests/unit/cuda.mk
 include $(top_srcdir)/tests/unit/cuda_attention.mk
 include $(top_srcdir)/tests/unit/cuda_ops.mk
 include $(top_srcdir)/tests/unit/cuda_ops_more.mk
+include $(top_srcdir)/tests/unit/self_check.mk
 include $(top_srcdir)/tests/unit/sdpa.mk
 include $(top_srcdir)/tests/unit/cuda_plans.mk
 include $(top_srcdir)/tests/unit/emulator.mk

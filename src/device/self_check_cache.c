@@ -1,0 +1,192 @@
+/* self_check_cache.c - what a self-check found, in a file of the user for each key.
+ *
+ * A key is a line of all that the outcome depends on; the file is named by its hash and holds it,
+ * so that another GPU, driver, library or build finds no file of its own and checks again.  Ranks
+ * that start side by side may write the same file: each writes one of its own name, and renames it.
+ */
+#include <errno.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "config/defines.h"
+#include "device/self_check_private.h"
+
+static const char *const verdicts[] = {
+    [SELF_CHECK_RIGHT] = "right",
+    [SELF_CHECK_UNUSED] = "not in use",
+    [SELF_CHECK_REPLACED] = "replaced",
+};
+enum { VERDICTS = sizeof verdicts / sizeof verdicts[0] };
+
+/* ---- the key ---- */
+
+/* The build id that the linker put into one object, in hexadecimal; 1 ends the search: the program
+ * itself is the first. */
+static int find_build_id(struct dl_phdr_info *object, size_t size, void *data)
+{
+    char *text = data;
+    for (int i = 0; i < object->dlpi_phnum; i++) {
+        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
+        const char *at = (const char *)(object->dlpi_addr + header->p_vaddr);
+        const char *end = at + header->p_memsz;
+        while (header->p_type == PT_NOTE && at + sizeof(ElfW(Nhdr)) <= end) {
+            const ElfW(Nhdr) *note = (const void *)at;
+            const char *name = at + sizeof *note, *id = name + (note->n_namesz + 3u) / 4 * 4;
+            if (note->n_type == NT_GNU_BUILD_ID && !strncmp(name, "GNU", note->n_namesz))
+                for (unsigned byte = 0; byte < note->n_descsz; byte++)
+                    text_append(text, 64, "%02x", (unsigned char)id[byte]);
+            at = id + (note->n_descsz + 3u) / 4 * 4;
+        }
+    }
+    return 1;
+}
+
+/* Where the linker puts no build id: size and time of the program's file. */
+static const char *build_of(char text[64])
+{
+    struct stat program;
+    text[0] = 0;
+    dl_iterate_phdr(find_build_id, text);
+    if (!text[0] && !stat("/proc/self/exe", &program))
+        snprintf(text, 64, "%lld bytes of %lld.%09ld", (long long)program.st_size,
+                 (long long)program.st_mtim.tv_sec, program.st_mtim.tv_nsec);
+    return text;
+}
+
+int self_check_key(char key[1024], int gpu, struct error *err)
+{
+    struct device_gpu g;
+    char libraries[256], build[64], driver[256] = "";
+    if (device_gpu_describe(gpu, &g, err))
+        return -1;
+    text_from_file("/proc/driver/nvidia/version", NULL, driver, sizeof driver);
+    snprintf(key, 1024, "%s, sm_%d%d; %s; %s; trireme %s, build %s", g.name, g.major, g.minor,
+             driver, device_gpu_libraries(libraries), PACKAGE_VERSION, build_of(build));
+    return 0;
+}
+
+/* ---- the file ---- */
+
+/* free() it; NULL: no folder is named. */
+static char *path_of(const char *key)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const unsigned long long hash = hash_bytes(key, strlen(key));
+    if (cache && cache[0] == '/') /* others are not valid, says the specification */
+        return array_format("%s/trireme/self-check-%016llx.json", cache, hash);
+    if (home && home[0])
+        return array_format("%s/.cache/trireme/self-check-%016llx.json", home, hash);
+    return NULL;
+}
+
+static int verdict_named(const char *name)
+{
+    for (int i = 0; i < VERDICTS; i++)
+        if (!strcmp(name, verdicts[i]))
+            return i;
+    return -1;
+}
+
+/* The row of family i; -1: it is not one that this program could have written. */
+static int read_row(struct self_check *check, const struct js *row, int i)
+{
+    const struct self_check_family *family = &self_check_families[i];
+    const int verdict = verdict_named(js_get_string(row, "verdict", ""));
+    const unsigned part = self_check_part(family);
+    if (!family->name || strcmp(js_get_string(row, "family", ""), family->name) || verdict < 0 ||
+        (verdict == SELF_CHECK_REPLACED && !part))
+        return -1;
+    check->row[check->rows++] =
+        (struct self_check_row){.family = family->name, .verdict = verdict, .part = part};
+    check->replaced |= verdict == SELF_CHECK_REPLACED ? part : 0;
+    return 0;
+}
+
+static int read_rows(struct self_check *check, const struct js *file, const char *key)
+{
+    const struct js *rows = js_get(file, "families");
+    int count = js_length(rows);
+    if (strcmp(js_get_string(file, "key", ""), key) || count > SELF_CHECK_MOST)
+        return -1;
+    for (int i = 0; i < count; i++)
+        if (read_row(check, js_at(rows, i), i))
+            return -1;
+    return self_check_families[check->rows].name ? -1 : 0; /* are some missing? */
+}
+
+int self_check_load(struct self_check *check, const char *key)
+{
+    char *path = path_of(key);
+    struct error unused = {0};
+    struct js *file = path ? js_read(path, &unused) : NULL;
+    *check = (struct self_check){.was_kept = 1};
+    int rc = file ? read_rows(check, file, key) : -1;
+    js_free(file);
+    free(path);
+    return rc;
+}
+
+/* All folders that path lies in. */
+static int make_folders(char *path, struct error *err)
+{
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        int rc =
+            mkdir(path, 0777) && errno != EEXIST ? error_errno(err, "cannot make %s", path) : 0;
+        *slash = '/';
+        if (rc)
+            return -1;
+    }
+    return 0;
+}
+
+static struct js *make_file(const struct self_check *check, const char *key)
+{
+    struct js *file = js_object(), *rows = js_array();
+    js_add_string(file, "key", key);
+    js_add_real(file, "seconds", check->seconds);
+    for (int i = 0; i < check->rows; i++) {
+        struct js *row = js_object();
+        js_add_string(row, "family", check->row[i].family);
+        js_add_string(row, "verdict", verdicts[check->row[i].verdict]);
+        js_add_real(row, "error", check->row[i].error);
+        js_add_real(row, "bound", check->row[i].bound);
+        js_add(rows, NULL, row);
+    }
+    js_add(file, "families", rows);
+    return file;
+}
+
+int self_check_store(const struct self_check *check, const char *key, struct error *err)
+{
+    char host[64] = "";
+    char *path = path_of(key);
+    if (check->wrong || !path) {
+        free(path);
+        return check->wrong ? 0 : error_set(err, "neither XDG_CACHE_HOME nor HOME names a folder");
+    }
+    gethostname(host, sizeof host - 1);
+    char *own = array_format("%s.%s.%ld", path, host, (long)getpid());
+    char *partial = array_format("%s.partial", own); /* js_write()'s, where it fails */
+    struct js *file = make_file(check, key);
+    int rc = make_folders(path, err) || js_write(file, JS_INDENTED, JS_REPORT, own, err);
+    if (!rc && rename(own, path))
+        rc = error_errno(err, "cannot rename %s", own);
+    if (rc) {
+        unlink(partial);
+        unlink(own);
+    }
+    js_free(file);
+    free(partial);
+    free(own);
+    free(path);
+    return rc ? -1 : 0;
+}
