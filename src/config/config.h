@@ -19,6 +19,7 @@ enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA }
 enum config_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_BF16_PURE, PRECISION_FP16 };
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum config_loading { LOADING_EACH, LOADING_NODE }; /* who reads weights: each rank its own */
+enum config_self_check { SELF_CHECK_AUTO, SELF_CHECK_ALWAYS, SELF_CHECK_OFF };
 enum config_init { INIT_PRETRAINED, INIT_SCRATCH };
 enum config_rope_scaling {
     ROPE_SCALING_NONE,
@@ -241,8 +242,9 @@ struct config_run {
     int fresh;     /* 1: what dir holds is set aside first */
     int64_t trace; /* step whose execution is traced to trace.json; 0: none */
     int64_t log_every;
-    int64_t hang_seconds; /* without progress of a transfer; 0: wait for ever */
-    int64_t threads;      /* per rank; 0: cores of the node / ranks on it */
+    int64_t hang_seconds;              /* without progress of a transfer; 0: wait for ever */
+    int64_t threads;                   /* per rank; 0: cores of the node / ranks on it */
+    enum config_self_check self_check; /* of GPUs, at the start; AUTO: where none is kept */
 };
 
 struct config {

@@ -481,6 +481,13 @@ const struct key config_keys[] = {
              "in which the job was suspended does not count; 0: wait for ever"},
     {KEY(INT, run.threads), "0", 0, 4096,
      .help = "compute threads of a rank; 0: cores of the node / ranks on it"},
+    {KEY(CHOICE, run.self_check), "auto", .choices = self_checks,
+     .help =
+         "compare what GPUs compute with the CPU before the first step, on small inputs.  auto: "
+         "once for a kind of GPU, its driver, libraries and this build, what was found being "
+         "kept in ~/.cache/trireme; always: at each start; off: never.  Where cuBLASLt or cuDNN "
+         "is wrong, trireme's own kernels compute in its place; where an own kernel is wrong, "
+         "the run is refused"},
 };
 
 const int config_key_count = sizeof config_keys / sizeof config_keys[0];

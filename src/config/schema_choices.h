@@ -36,6 +36,13 @@ static const struct key_choice inits[] = {
     {0},
 };
 
+static const struct key_choice self_checks[] = {
+    {"auto", SELF_CHECK_AUTO},
+    {"always", SELF_CHECK_ALWAYS},
+    {"off", SELF_CHECK_OFF, "none|never"},
+    {0},
+};
+
 static const struct key_choice loadings[] = {{"each", LOADING_EACH}, {"node", LOADING_NODE}, {0}};
 
 static const struct key_choice families[] = {{"llama"}, {"gpt2"}, {0}};

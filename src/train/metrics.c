@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "device/self_check.h"
 #include "simulate/machine_file.h"
 #include "train/metrics_resume.h"
 
@@ -130,7 +131,7 @@ static void add_files(struct js *js, const struct metrics_step *step)
 /* metrics_resume() relies on "step" being the first key. */
 static struct js *make_line(const struct metrics *m, const struct metrics_step *step)
 {
-    char time[CLOCK_TIME_OF_DAY];
+    char time[CLOCK_TIME_OF_DAY], replaced[512];
     struct js *js = js_object();
     js_add_int(js, "step", step->step);
     js_add_string(js, "time", clock_time_of_day(time));
@@ -161,6 +162,9 @@ static struct js *make_line(const struct metrics *m, const struct metrics_step *
         js_add_real(js, "since_exec_ms", round((double)clock_since_exec_ns() / 1e6));
         if (device_attention_name(m->s->device)[0])
             js_add_string(js, "attention", device_attention_name(m->s->device));
+        if (m->s->device->replaced)
+            js_add_string(js, "replaced",
+                          self_check_replaced(m->s->device->replaced, replaced, sizeof replaced));
     }
     return js;
 }

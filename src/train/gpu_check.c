@@ -1,0 +1,67 @@
+/* gpu_check.c - see gpu_check.h. */
+#include "train/gpu_check.h"
+
+enum { PARTS = DEVICE_PRODUCT_PARTS + DEVICE_ATTENTION_PARTS };
+
+int gpu_check_refuse(const struct self_check *check, const struct device_request *request,
+                     struct error *err)
+{
+    char names[512];
+    struct device_gpu gpu;
+    if (!check->wrong)
+        return 0;
+    device_gpu_describe(request->index, &gpu, err);
+    return error_set(err,
+                     "training on this GPU (%s) would give wrong numbers: what it computes differs "
+                     "from the CPU in %s; trireme doctor --gpu shows by how much",
+                     gpu.name, self_check_wrong(check, names, sizeof names));
+}
+
+/* Those kept, where they may be used and there are some; else the GPU is checked. */
+static int check_one(struct self_check *check, const struct device_request *request,
+                     enum config_self_check how, struct error *err)
+{
+    char key[1024];
+    struct error unkept = {0};
+    struct mem mem = {0}; /* of its own: the plan of a run does not have what is freed before */
+    if (self_check_key(key, request->index, err))
+        return -1;
+    if (how == SELF_CHECK_AUTO && !self_check_load(check, key))
+        return 0;
+    if (self_check_run(check, request, &mem, err))
+        return error_prefix(err, "self-check of the GPU");
+    self_check_store(check, key, &unkept); /* where that fails, the next start checks again */
+    return gpu_check_refuse(check, request, err);
+}
+
+/* Parts that are wrong on any rank. */
+static unsigned on_any_rank(struct world *world, unsigned replaced)
+{
+    double bit[PARTS];
+    unsigned any = 0;
+    for (int i = 0; i < PARTS; i++)
+        bit[i] = replaced >> i & 1;
+    world_all_reduce(world, bit, PARTS, WORLD_MAX);
+    for (int i = 0; i < PARTS; i++)
+        any |= bit[i] > 0 ? 1u << i : 0;
+    return any;
+}
+
+int gpu_check_all(struct world *world, struct device_request *request, const struct config *config,
+                  struct log *log, struct error *err)
+{
+    const enum config_self_check how = config->run.self_check;
+    struct self_check check = {0};
+    char names[512];
+    if (request->kind != DEVICE_CUDA || how == SELF_CHECK_OFF)
+        return 0;
+    if (world_agree(world, check_one(&check, request, how, err), err))
+        return -1;
+    request->replaced = on_any_rank(world, check.replaced);
+    if (request->replaced && world_rank(world) == 0)
+        log_warn(log,
+                 "the self-check of the GPU found wrong results of a library: %s; trireme's own "
+                 "kernels compute these, more slowly (trireme doctor --gpu)",
+                 self_check_replaced(request->replaced, names, sizeof names));
+    return 0;
+}
