@@ -203,6 +203,7 @@ run_mpi() {
 
 run_train() {
     step doctor 120 ./trireme doctor && sed 's/^/# /' "$out/doctor.log"
+    step "doctor gpu" 120 ./trireme doctor --gpu && sed "s/^/# /" "$out/doctor-gpu.log"
     step "doctor 2 ranks" 120 mpirun --oversubscribe -n 2 ./trireme doctor
     TRIREME=$build/trireme TRIREME_CUDA=$build/trireme script cuda.sh "$limit" \
         "$top/tests/cli/cuda.sh"

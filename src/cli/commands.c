@@ -148,11 +148,13 @@ const struct command commands[] = {
      .also = "export save hf huggingface safetensors",
      .run = command_convert},
     {.name = "doctor",
-     .usage = "[--measure FILE [--disk FOLDER] [--quick]]",
-     .summary = "what was found on this machine, and what is wrong; or measure how fast it is,\n"
-                "      for trireme plan --machine FILE",
+     .usage = "[--gpu | --measure FILE [--disk FOLDER] [--quick]]",
+     .summary =
+         "what was found on this machine, and what is wrong; --gpu: whether its GPUs\n"
+         "      compute what the CPU does, a line for each family of kernels; --measure: how\n"
+         "      fast it is, for trireme plan --machine FILE",
      .example = "  mpirun -n 2 trireme doctor --measure machine.yaml\n",
-     .options = {{"--measure", "FILE"}, {"--disk", "FOLDER"}, {"--quick", NULL}},
+     .options = {{"--gpu", NULL}, {"--measure", "FILE"}, {"--disk", "FOLDER"}, {"--quick", NULL}},
      .collective = 1,
      .also = "env info diagnose measure benchmark bench",
      .run = command_doctor},

@@ -7,18 +7,22 @@
 
 int command_doctor(struct app *app, int argc, char **argv, struct error *err)
 {
+    int gpu = arguments_flag("--gpu", &argc, argv);
     struct measure_options measure = {.file = arguments_option("--measure", &argc, argv),
                                       .folder = arguments_option("--disk", &argc, argv),
                                       .quick = arguments_flag("--quick", &argc, argv)};
     if (argc > 1)
-        return error_set(err, "doctor takes no arguments, not \"%s\"", argv[1]);
+        return error_set(err, "doctor takes --gpu or --measure FILE, not \"%s\"", argv[1]);
+    if (gpu && measure.file)
+        return error_set(err, "doctor --gpu and --measure are two commands");
     if (!measure.file && (measure.folder || measure.quick))
         return error_set(err, "%s is for doctor --measure FILE",
                          measure.folder ? "--disk" : "--quick");
     if (measure.file && !measure.file[0])
         return error_set(err, "--measure wants the name of a file");
-    int rc = measure.file ? measure_run(&app->world, &app->mem, &measure, err)
-                          : doctor_run(&app->world, &app->mem, err);
+    int rc = gpu            ? doctor_self_check(&app->world, &app->mem, err)
+             : measure.file ? measure_run(&app->world, &app->mem, &measure, err)
+                            : doctor_run(&app->world, &app->mem, err);
     if (app->world)
         app->log.rank = world_rank(app->world);
     return rc;

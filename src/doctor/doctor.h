@@ -11,4 +11,10 @@
  * list has a problem that keeps trireme from running. */
 int doctor_run(struct world **world, struct mem *mem, struct error *err);
 
+/* Check the kernels of the ranks' GPUs and print a line for each family, of rank 0, and for what is
+ * wrong on others; keep what was found (device/self_check.h).  world as above.  Collective.
+ * Returns 0, or -1 with err set on all ranks: there is no GPU, or a family is wrong that nothing
+ * can replace. */
+int doctor_self_check(struct world **world, struct mem *mem, struct error *err);
+
 #endif

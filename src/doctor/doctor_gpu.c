@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "comm/gpu/gpu.h"
 #include "comm/mesh.h"
+#include "device/self_check.h"
 
 static void check_none(struct doctor *d, const char *why)
 {
@@ -84,6 +85,29 @@ static void choose(struct doctor *d, int count)
                        "--gpu-bind=none, and do not set CUDA_VISIBLE_DEVICES per rank");
 }
 
+/* What the self-check of this rank's GPU found, if it was made. */
+static void show_self_check(struct doctor *d)
+{
+    struct self_check check;
+    struct error err = {0};
+    char key[1024], names[512];
+    if (d->gpu < 0 || self_check_key(key, d->gpu, &err))
+        return;
+    if (self_check_load(&check, key)) {
+        doctor_fact(d, "GPU self-check", "not made: by the next run, or trireme doctor --gpu");
+        return;
+    }
+    d->replaced = check.replaced;
+    doctor_fact(d, "GPU self-check", "%s%s",
+                check.replaced ? "own kernels in place of what is wrong: " : "right",
+                self_check_replaced(check.replaced, names, sizeof names));
+    if (check.replaced)
+        doctor_problem(d,
+                       "the self-check found wrong results of a library: %s; trireme's own kernels "
+                       "compute these, more slowly",
+                       names);
+}
+
 void doctor_check_gpus(struct doctor *d)
 {
     char why[128] = "", text[256], library[96];
@@ -103,4 +127,5 @@ void doctor_check_gpus(struct doctor *d)
     world_all_reduce(d->world, &gpus, 1, WORLD_MAX);
     if (gpus > 0)
         choose(d, count);
+    show_self_check(d);
 }

@@ -14,6 +14,7 @@ struct doctor {
     int prints;                    /* whether this rank prints */
     int fatal;                     /* problems that keep trireme from running */
     int gpu;                       /* GPU of this rank; -1: it can use none */
+    unsigned replaced;             /* parts of it that a self-check found wrong before */
     int share_gpu;                 /* 1: ranks of a node share its GPUs */
     char problems[PROBLEMS_BYTES]; /* one per line */
 };

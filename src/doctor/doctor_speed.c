@@ -169,8 +169,10 @@ static int prepare_gpu(struct bench *s, struct error *err)
 
 static int prepare(struct doctor *d, struct bench *s, enum device_kind kind, struct error *err)
 {
-    struct device_request request = {
-        .kind = kind, .index = d->gpu, .local_ranks = world_local_size(s->world)};
+    struct device_request request = {.kind = kind,
+                                     .index = d->gpu,
+                                     .local_ranks = world_local_size(s->world),
+                                     .replaced = d->replaced};
     if (device_open(&s->device, &request, err))
         return -1;
     s->from = device_event_create(s->device, DEVICE_EVENT_TIMED, err);

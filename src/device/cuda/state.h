@@ -21,10 +21,7 @@ struct cuda_state {
     double *partial; /* fp64 [CUDA_PARTIALS], for sums on COMPUTE */
     struct cuda_gemms *gemms;
     struct cuda_sdpas *sdpas;
-    int product_sms;   /* multiprocessors that products use; 0: all */
-    char name[96];     /* of the GPU */
-    char level[16];    /* "sm_90" */
-    char failure[256]; /* first failure of an op that returns nothing, or "" */
+    int product_sms;       /* multiprocessors that products use; 0: all */
     char name[96];         /* of the GPU */
     char level[16];        /* "sm_90" */
     unsigned replaced_met; /* parts of struct device's `replaced` that attention has met */
