@@ -10,9 +10,12 @@ EMULATED_LIBS = $(WHOLE_ARCHIVE) tests/emulate/libemulate.a $(NO_WHOLE_ARCHIVE) 
 	$(HOST_LIBS) -lstdc++
 EMULATED_UNIT_LIBS = $(EMULATED_LIBS) $(CMOCKA_LIBS)
 if HAVE_CUDA
-check_PROGRAMS += trireme-emulated
+check_PROGRAMS += trireme-emulated trireme-faulty
 trireme_emulated_SOURCES = $(trireme_SOURCES)
 trireme_emulated_LDADD = $(EMULATED_LIBS)
+trireme_faulty_SOURCES = $(trireme_SOURCES) tests/cli/faulty_gpu.c
+trireme_faulty_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cublasLtMatmul -Wl,--wrap=cuda_swiglu
+trireme_faulty_LDADD = $(EMULATED_LIBS)
 endif
 include $(top_srcdir)/tests/emulate/local.mk
 include $(top_srcdir)/tests/unit/local.mk

@@ -1,0 +1,89 @@
+#!/bin/sh
+# self_check.sh - a GPU on which something is wrong: it is found at the first start, named, and
+# replaced where something else can do it; then training gives the CPU's losses.
+#
+# trireme-faulty is trireme-emulated with a fault that the variable FAULT names (faulty_gpu.c).
+. "$(dirname "$0")/../cli/helpers.inc"
+
+build=$(dirname "$TRIREME")
+good=$build/trireme-emulated bad=$build/trireme-faulty
+if [ ! -x "$good" ] || [ ! -x "$bad" ]; then
+    echo "no $bad: configured without CUDA, or not built yet (make check)"
+    exit 77
+fi
+make_tokens
+M="model.preset=llama-tiny precision=fp32 data.train=train.h5 data.seq_len=32 train.global_batch=4
+   train.micro_batch=2 train.lr=1e-3 train.schedule=constant train.steps=4 run.threads=1
+   device=cuda"
+export XDG_CACHE_HOME="$PWD/cache"
+kept() { ls cache/trireme 2>/dev/null | wc -l | tr -d ' '; }
+
+# run NAME RUN PROGRAM KEY...: train, which must end well
+run() {
+    name=$1 dir=$2 program=$3
+    shift 3
+    if timeout -k 5 120 "$program" train $M run.dir="$dir" "$@" >"$dir.out" 2>"$dir.err"; then
+        ok "$name"
+    else
+        not_ok "$name" "$(grep -a '^trireme' "$dir.err" | tail -n 2)"
+    fi
+}
+losses() { sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$1/metrics.jsonl"; }
+# apart RUN RUN: 1 where losses differ by more than sums in another order do, or some are missing
+apart() {
+    losses "$1" >losses.1
+    losses "$2" >losses.2
+    paste losses.1 losses.2 | awk 'NF == 2 { d = ($1 - $2) / $1; n += (d < 1e-5 && d > -1e-5) }
+                                   END { print n != 4 }'
+}
+
+run "a right GPU" right "$good"
+is "what was found is kept" 1 "$(kept)"
+is "and nobody is warned" 0 "$(grep -c self-check right.err)"
+age=$(stat -c %Y.%i cache/trireme/*)
+run "the next start" again "$good"
+is "reads it" "$age" "$(stat -c %Y.%i cache/trireme/*)"
+run "run.self_check=always" always "$good" run.self_check=always
+is "checks again" no "$([ "$age" = "$(stat -c %Y.%i cache/trireme/*)" ] && echo yes || echo no)"
+echo '{"key": ' >cache/trireme/"$(ls cache/trireme)"
+run "a damaged file" damaged "$good"
+is "is replaced" 1 "$(grep -c '"key": ".*trireme' cache/trireme/*)"
+
+export FAULT=products
+run "wrong products" wrong "$bad"
+is "another build checks for itself" 2 "$(kept)"
+is "the library's products are named" 1 "$(grep -c 'self-check.*products fp32 A B' wrong.err)"
+is "and replaced, metrics say" 1 "$(grep -c '"replaced": *"products fp32 A B;' wrong/metrics.jsonl)"
+is "the losses are right" 0 "$(apart right wrong)"
+run "the next start" wrong2 "$bad"
+is "warns of what was kept" 1 "$(grep -c 'self-check.*products fp32 A B' wrong2.err)"
+is "and gives the same losses" "$(losses wrong)" "$(losses wrong2)"
+run "run.self_check=off" off "$bad" run.self_check=off
+is "trains with wrong products" 1 "$(apart right off)"
+"$bad" doctor --gpu >doctor.out 2>doctor.err
+is "doctor --gpu: all 12 are replaced" "0 12" "$? $(grep -c '^  products .*own kernels do it' doctor.out)"
+is "and nothing else is wrong" 12 "$(grep -c WRONG doctor.out)"
+"$bad" doctor >doctor.out 2>doctor.err
+is "doctor lists it as a problem" 1 "$(grep -c '  - the self-check found.*products bf16' doctor.out)"
+
+rm -r cache
+export FAULT=swiglu
+refused "a wrong kernel" 'wrong numbers.*in swiglu;' "$bad" train $M run.dir=none
+refused "a wrong kernel, evaluating" 'wrong numbers.*in swiglu;' "$bad" evaluate $M run.dir=right \
+    data.valid=valid.h5
+is "that is not kept" 0 "$(kept)"
+refused "on two ranks" 'wrong numbers.*in swiglu;' mpirun --oversubscribe -n 2 "$bad" train $M \
+    run.dir=none comm.share_gpu=true train.micro_batch=1
+refused "doctor --gpu" 'wrong numbers.*in swiglu;' "$bad" doctor --gpu
+is "shows it" 1 "$(grep -c '^  swiglu .*WRONG: nothing' stdout)"
+run "run.self_check=off" off2 "$bad" run.self_check=off
+is "trains with a wrong kernel" 1 "$(apart right off2)"
+
+export FAULT=none
+XDG_CACHE_HOME=/proc/none
+run "a cache that cannot be written" unwritten "$good"
+is "changes nothing" 0 "$(apart right unwritten)"
+refused "doctor --gpu without a GPU" 'no GPU' env TRIREME_EMULATE_GPUS=0 CUDA_VISIBLE_DEVICES= \
+    "$good" doctor --gpu
+refused "doctor --gpu without CUDA or a GPU" 'no GPU' env CUDA_VISIBLE_DEVICES= "$TRIREME" doctor --gpu
+finish
