@@ -12,6 +12,7 @@ if [ ! -x "$TRIREME_CUDA" ]; then
     exit 77
 fi
 make_tokens
+export XDG_CACHE_HOME="$PWD/cache" # where the first start keeps what the self-check found
 steps=$CUDA_STEPS
 some=$((steps / 8))
 M="model.preset=llama-tiny precision=fp32 data.train=train.h5 data.seq_len=32 train.global_batch=4
