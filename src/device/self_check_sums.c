@@ -148,9 +148,15 @@ void self_check_softmax(struct trial *t, const struct self_check_family *family)
 
 /* ---- sums of the optimizer ---- */
 
+struct squares {
+    enum dtype dt;
+    int64_t elems;
+};
+
 static void sumsq(struct trial_side *side, void *const *at, const void *args)
 {
-    side->d->ops->sumsq(side->d, at[0], at[1], *(const int64_t *)args);
+    const struct squares *s = args;
+    side->d->ops->sumsq(side->d, at[0], s->dt, at[1], s->elems);
 }
 
 static void set(struct trial_side *side, void *const *at, const void *args)
@@ -184,11 +190,12 @@ void self_check_sums(struct trial *t, const struct self_check_family *family)
         {0, 4, 1, 128, 1},
         {100, INFINITY, 1, 128, 1},
     };
-    for (int i = 0; i < 2; i++) {
-        trial_begin(t, "sumsq", DTYPE_F32);
+    for (int i = 0; i < 4; i++) {
+        const struct squares s = {i < 2 ? DTYPE_F32 : DTYPE_BF16, lengths[i % 2]};
+        trial_begin(t, "sumsq", s.dt);
         trial_changed(t, DTYPE_F64, 1, 1);
-        trial_read(t, DTYPE_F32, lengths[i], 1);
-        trial_run(t, sumsq, &lengths[i]);
+        trial_read(t, s.dt, s.elems, 1);
+        trial_run(t, sumsq, &s);
     }
     trial_begin(t, "sum_from_last", DTYPE_F64);
     trial_exact(t, DTYPE_F64, 1);
@@ -212,6 +219,7 @@ void self_check_sums(struct trial *t, const struct self_check_family *family)
 struct step {
     enum dtype dt_p, dt_m, dt_copy; /* dt_copy DTYPE_F32: no copy */
     int64_t elems;
+    enum dtype dt_g; /* of the gradient: fp32 or bf16 */
 };
 
 static void adamw(struct trial_side *side, void *const *at, const void *args)
@@ -226,8 +234,15 @@ static void adamw(struct trial_side *side, void *const *at, const void *args)
                                       .bias2 = 0.142625f};
     static const struct rounding rounding = {0x1234567890abcdefu, 3, 6};
     const struct step *s = args;
-    const struct adamw_state state = {s->dt_p, s->dt_m, at[0],      at[1],
-                                      at[2],   at[4],   s->dt_copy, at[3]};
+    const struct adamw_state state = {.dt_p = s->dt_p,
+                                      .dt_m = s->dt_m,
+                                      .p = at[0],
+                                      .m = at[1],
+                                      .v = at[2],
+                                      .dt_g = s->dt_g,
+                                      .g = at[4],
+                                      .dt_copy = s->dt_copy,
+                                      .copy = at[3]};
     side->d->ops->adamw(side->d, &rule, at[5], &state, &rounding, s->elems);
 }
 
@@ -252,7 +267,7 @@ static void adamw_cases(struct trial *t, const struct step *steps, int count)
     for (int i = 0; i < count; i++) {
         trial_begin(t, "adamw", steps[i].dt_m);
         add_state(t, &steps[i], 2);
-        trial_read(t, DTYPE_F32, steps[i].elems, 0.1);
+        trial_read(t, steps[i].dt_g, steps[i].elems, 0.1);
         trial_copy(t, DTYPE_F64, 1, &(double){i % 4 == 3 ? NAN : 0.37});
         trial_run(t, adamw, &steps[i]);
     }
@@ -265,8 +280,9 @@ void self_check_adamw(struct trial *t, const struct self_check_family *family)
         {DTYPE_F32, DTYPE_F32, DTYPE_BF16, 4104},
         {DTYPE_F32, DTYPE_F32, DTYPE_F16, 1031},
         {DTYPE_F32, DTYPE_F32, DTYPE_BF16, 521}, /* of a factor that is no number */
+        {DTYPE_F32, DTYPE_F32, DTYPE_BF16, 1031, DTYPE_BF16},
     };
-    adamw_cases(t, steps, 4);
+    adamw_cases(t, steps, 5);
 }
 
 void self_check_adamw_bf16(struct trial *t, const struct self_check_family *family)
@@ -275,27 +291,30 @@ void self_check_adamw_bf16(struct trial *t, const struct self_check_family *fami
         {DTYPE_F32, DTYPE_BF16, DTYPE_BF16, 4104},
         {DTYPE_BF16, DTYPE_F32, DTYPE_F32, 521},
         {DTYPE_BF16, DTYPE_BF16, DTYPE_F32, 1031},
+        {DTYPE_BF16, DTYPE_BF16, DTYPE_F32, 521, DTYPE_BF16},
     };
-    adamw_cases(t, steps, 3);
+    adamw_cases(t, steps, 4);
 }
 
 static void sgd(struct trial_side *side, void *const *at, const void *args)
 {
     const struct step *s = args;
     const struct sgd rule = {3e-3f, 0.9f, 0.1f};
-    side->d->ops->sgd(side->d, &rule, at[4], at[0], at[1], at[3], s->dt_copy, at[2], s->elems);
+    side->d->ops->sgd(side->d, &rule, at[4], at[0], at[1], s->dt_g, at[3], s->dt_copy, at[2],
+                      s->elems);
 }
 
 static const struct step flat_steps[] = {{DTYPE_F32, DTYPE_F32, DTYPE_F32, 521},
                                          {DTYPE_F32, DTYPE_F32, DTYPE_BF16, 4104},
-                                         {DTYPE_F32, DTYPE_F32, DTYPE_F16, 1031}};
+                                         {DTYPE_F32, DTYPE_F32, DTYPE_F16, 1031},
+                                         {DTYPE_F32, DTYPE_F32, DTYPE_BF16, 521, DTYPE_BF16}};
 
 void self_check_sgd(struct trial *t, const struct self_check_family *family)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         trial_begin(t, "sgd", DTYPE_F32);
         add_state(t, &flat_steps[i], 1);
-        trial_read(t, DTYPE_F32, flat_steps[i].elems, 0.1);
+        trial_read(t, flat_steps[i].dt_g, flat_steps[i].elems, 0.1);
         trial_copy(t, DTYPE_F64, 1, &(double){0.37});
         trial_run(t, sgd, &flat_steps[i]);
     }

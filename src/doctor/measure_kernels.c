@@ -46,6 +46,7 @@ static void update(struct measure *m, const struct call *call, void *const *oper
                                       .p = operand[0],
                                       .m = operand[1],
                                       .v = operand[2],
+                                      .dt_g = DTYPE_F32,
                                       .g = operand[3],
                                       .dt_copy = DTYPE_BF16,
                                       .copy = operand[4]};
@@ -60,7 +61,7 @@ static void momentum(struct measure *m, const struct call *call, void *const *op
 
 static void norm(struct measure *m, const struct call *call, void *const *operand)
 {
-    m->device->ops->sumsq(m->device, call->factor + 1, operand[0], call->elems);
+    m->device->ops->sumsq(m->device, call->factor + 1, DTYPE_F32, operand[0], call->elems);
 }
 
 static void add(struct measure *m, const struct call *call, void *const *operand)

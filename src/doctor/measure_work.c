@@ -166,8 +166,7 @@ int measure_open_mesh(struct measure *m, struct mesh **mesh, struct mesh_shape s
     if (mesh_create(mesh, m->world, shape, err) ||
         mesh_attach(*mesh, m->world, m->device, m->mem, &options, err))
         return -1;
-    mesh_register(*mesh, m->block, m->block_bytes);
-    return 0;
+    return mesh_register(*mesh, m->block, m->block_bytes, err) < 0 ? -1 : 0;
 }
 
 void measure_close_mesh(struct measure *m, struct mesh *mesh)
