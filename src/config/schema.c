@@ -263,6 +263,13 @@ const struct key config_keys[] = {
          "takes "
          "no memory that grows with the square of the sequence and should be faster (not measured "
          "yet); on CPUs nothing changes"},
+    {KEY(BOOL, train.tune_products), "false",
+     .help =
+         "true: before the first step each matrix product of the run is timed on its GPU by up to "
+         "8 algorithms of cuBLASLt that give the same bits in every run, and done by the fastest; "
+         "run.dir/products.json keeps the choice, so that a resumed run has the same bits; false: "
+         "by the first that the library suggests, as long as the gain has not been measured; on "
+         "CPUs nothing changes"},
     {KEY(TEXT, train.freeze), "", .list = 1,
      .help = "tensors that are not trained: a list of names, in which * stands for any text, such "
              "as \"embed,layers.0.*\"; they have no gradient, no optimizer state and no fp32 "
