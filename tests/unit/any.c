@@ -33,7 +33,9 @@ static const struct {
      {"train.eps=1e-6", "train.eps=1e-6", "train.eps=1e-6", "train.eps=1e-6", "train.optimizer=sgd",
       "train.optimizer=muon"}},
     {ANY_FORMATS, {"", "", "", "train.optimizer_dtype=bf16"}},
-    {ANY_FORMATS, {"precision=fp32", "precision=bf16", "precision=bf16_pure", "precision=fp16"}},
+    {ANY_FORMATS,
+     {"precision=fp32", "precision=bf16", "precision=bf16_pure", "precision=fp16",
+      "precision=bf16 train.logits_dtype=bf16"}},
     {ANY_LAYOUT,
      {"recompute=none", "recompute=selective", "recompute=full",
       "recompute=full recompute_every=2"}},
@@ -71,6 +73,7 @@ static const struct {
      {"", "", "", "parallel.pipeline=2", "parallel.pipeline=2 parallel.pipeline_reshard=true",
       "parallel.pipeline=3"}},
     {ANY_MODEL, {"", "", "", "model.attention_dropout=0.2"}},
+    {ANY_LAYOUT, {"", "", "train.logits_chunk=1", "train.logits_chunk=5"}},
 };
 
 struct any any_case(const char *what, int number)
