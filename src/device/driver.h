@@ -9,7 +9,7 @@
 
 #include "device/device.h"
 #include "device/ops.h"
-#include "device/products.h"
+#include "device/product.h"
 
 /* Does a copy return when it is enqueued, or when it is done? */
 enum device_wait { DEVICE_ENQUEUE, DEVICE_WAIT };

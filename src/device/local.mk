@@ -8,7 +8,7 @@ cpu_kernels = src/device/cpu/kernels.h src/device/cpu/simd.h src/device/cpu/atte
 	src/device/cpu/magnitude.c src/device/cpu/norm.c \
 	src/device/cpu/muon.c src/device/cpu/ops.c src/device/cpu/optimizer.c src/device/cpu/rope.c
 libtrireme_a_SOURCES += src/device/device.h src/device/ops.h src/device/device.c src/device/driver.h \
-	src/device/products.h src/device/products.c \
+	src/device/product.h src/device/product.c \
 	src/device/cpu/driver.c src/device/cpu/run_queue.h src/device/cpu/run_queue.c \
 	src/device/cpu/gemm.h src/device/cpu/gemm_blocks.c src/device/cpu/work.h
 include $(top_srcdir)/src/device/cpu/gemm.mk

@@ -66,7 +66,7 @@ int executor_create(struct executor **executor, struct device *device, struct me
 
 /* executor_create() in two: memory, and what the first step needs besides.  Between them, and not
  * later, executor_note_products() may be called: the device notes the products of all segments
- * (device/products.h), each of which runs once without them; what products are chosen there is then
+ * (device/product.h), each of which runs once without them; what products are chosen there is then
  * captured.  The programs are the same in all calls.  Each returns 0, or -1 with err set;
  * executor_allocate() frees what it made, the others leave that to executor_destroy(). */
 int executor_allocate(struct executor **executor, struct device *device, struct mesh *mesh,

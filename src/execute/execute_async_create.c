@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "device/products.h"
+#include "device/product.h"
 #include "execute/execute_async.h"
 
 struct async_program *async_program(const struct executor *x, const struct program *program)

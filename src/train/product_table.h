@@ -10,7 +10,7 @@
 #ifndef TRIREME_TRAIN_PRODUCT_TABLE_H
 #define TRIREME_TRAIN_PRODUCT_TABLE_H
 
-#include "device/products.h"
+#include "device/product.h"
 
 #define PRODUCTS_FILE "products.json"
 

@@ -14,3 +14,4 @@ endif
 tests_unit_test_cuda_sizes_SOURCES = tests/unit/test_cuda_sizes.c
 UNIT_TESTS += tests/unit/test_forecast
 tests_unit_test_forecast_SOURCES = tests/unit/test_forecast.c $(rig)
+tests_unit_test_logits_SOURCES = tests/unit/test_logits.c $(rig)

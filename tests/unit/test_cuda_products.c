@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-#include "device/products.h"
+#include "device/product.h"
 
 enum { SKIPPED = 77, A = 0, B, C, OPERANDS };
 

@@ -66,7 +66,7 @@ struct key gemm_key(const struct gemm *g)
     };
 }
 
-void gemm_product_free(struct product *p)
+void gemm_product_free(struct gemm_product *p)
 {
     if (!p)
         return;
@@ -90,7 +90,7 @@ static cublasStatus_t describe(cublasLtMatrixLayout_t *layout, int64_t dt, int64
                                       (uint64_t)(trans ? cols : rows), ld);
 }
 
-static int make_descriptors(struct product *p, struct error *err)
+static int make_descriptors(struct gemm_product *p, struct error *err)
 {
     const struct key *key = &p->key;
     const int32_t trans_b = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -161,7 +161,7 @@ static void warn_plain(const struct key *key, cublasStatus_t status)
     log_warn(NULL, "%s: multiplied by a slow kernel", why.text);
 }
 
-int gemm_suggest(struct product *p, cublasLtHandle_t handle, int most,
+int gemm_suggest(struct gemm_product *p, cublasLtHandle_t handle, int most,
                  cublasLtMatmulHeuristicResult_t *found, int *count, struct error *err)
 {
     const struct key *key = &p->key;
@@ -187,9 +187,9 @@ fail:
     return result;
 }
 
-struct product *gemm_product_describe(const struct key *key, struct error *err)
+struct gemm_product *gemm_product_describe(const struct key *key, struct error *err)
 {
-    struct product *p = array_make(1, sizeof *p);
+    struct gemm_product *p = array_make(1, sizeof *p);
     p->key = *key;
     if (!make_descriptors(p, err))
         return p;
@@ -197,28 +197,28 @@ struct product *gemm_product_describe(const struct key *key, struct error *err)
     return NULL;
 }
 
-static struct product **place_of(struct cuda_gemms *s, const struct key *key)
+static struct gemm_product **place_of(struct cuda_gemms *s, const struct key *key)
 {
-    struct product **p = &s->buckets[hash_bytes(key, sizeof *key) % BUCKETS];
+    struct gemm_product **p = &s->buckets[hash_bytes(key, sizeof *key) % BUCKETS];
     while (*p && memcmp(&(*p)->key, key, sizeof *key) != 0)
         p = &(*p)->next;
     return p;
 }
 
-void gemm_put(struct cuda_gemms *s, struct product *p)
+void gemm_put(struct cuda_gemms *s, struct gemm_product *p)
 {
-    struct product **place = place_of(s, &p->key), *before = *place;
+    struct gemm_product **place = place_of(s, &p->key), *before = *place;
     p->next = before ? before->next : NULL;
     *place = p;
     gemm_product_free(before);
 }
 
 /* With the library's first suggestion where none was taken before. */
-static struct product *find_or_create(struct cuda_gemms *s, const struct key *key,
-                                      struct error *err)
+static struct gemm_product *find_or_create(struct cuda_gemms *s, const struct key *key,
+                                           struct error *err)
 {
     cublasLtMatmulHeuristicResult_t found = {0};
-    struct product *p = *place_of(s, key);
+    struct gemm_product *p = *place_of(s, key);
     int count;
     if (p || !(p = gemm_product_describe(key, err)))
         return p;
@@ -232,8 +232,8 @@ static struct product *find_or_create(struct cuda_gemms *s, const struct key *ke
     return p;
 }
 
-int gemm_multiply(struct device *d, const struct product *p, const struct gemm *g, void *scratch,
-                  struct error *err)
+int gemm_multiply(struct device *d, const struct gemm_product *p, const struct gemm *g,
+                  void *scratch, struct error *err)
 {
     const struct key *key = &p->key;
     const float one = 1, beta = g->addend ? 1 : 0;
@@ -256,7 +256,7 @@ static void note(struct cuda_gemms *s, const struct key *key, const struct gemm 
             return;
     }
     s->noted = array_grow(s->noted, s->noted_count, &s->noted_capacity, sizeof *s->noted);
-    s->noted[s->noted_count++] = (struct noted){*g, scratch};
+    s->noted[s->noted_count++] = (struct gemm_noted){*g, scratch};
 }
 
 int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err)
@@ -273,7 +273,7 @@ int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct erro
         note(s, &key, g, scratch);
         return 0;
     }
-    struct product *p = find_or_create(s, &key, err);
+    struct gemm_product *p = find_or_create(s, &key, err);
     if (!p)
         return -1;
     if (!p->plain)
@@ -300,7 +300,7 @@ void cuda_gemm_close(struct device *d)
     if (!s)
         return;
     for (int i = 0; i < BUCKETS; i++)
-        for (struct product *p = s->buckets[i], *next; p; p = next) {
+        for (struct gemm_product *p = s->buckets[i], *next; p; p = next) {
             next = p->next;
             gemm_product_free(p);
         }

@@ -5,7 +5,7 @@
 #include <cublasLt.h>
 
 #include "device/cuda/state.h"
-#include "device/products.h"
+#include "device/product.h"
 
 enum addend { ADDEND_NONE, ADDEND_SELF, ADDEND_OTHER };
 
@@ -19,18 +19,18 @@ struct key {
 
 _Static_assert(sizeof(struct key) == PRODUCT_SHAPE * sizeof(int64_t), "product_shape_names");
 
-struct product {
+struct gemm_product {
     struct key key;
     int plain; /* 1: the library has no algorithm; all below is unused */
     cublasLtMatmulDesc_t op;
     cublasLtMatrixLayout_t a, b, c; /* of our a, b, c; the library's A is our b */
     cublasLtMatmulAlgo_t algo;
     size_t workspace_bytes;
-    struct product *next; /* in its bucket */
+    struct gemm_product *next; /* in its bucket */
 };
 
 /* A product as it was met, to be timed. */
-struct noted {
+struct gemm_noted {
     struct gemm g;
     void *scratch;
 };
@@ -39,9 +39,9 @@ enum { BUCKETS = 256 };
 
 struct cuda_gemms {
     cublasLtHandle_t handle;
-    struct product *buckets[BUCKETS];
+    struct gemm_product *buckets[BUCKETS];
     int noting; /* 1: products are noted, and not computed */
-    struct noted *noted;
+    struct gemm_noted *noted;
     int noted_count, noted_capacity;
 };
 
@@ -61,19 +61,19 @@ int gemm_failed(cublasStatus_t status, const char *call, const struct key *key, 
     } while (0)
 
 /* Descriptors alone, without an algorithm: for gemm_product_free().  NULL with err set. */
-struct product *gemm_product_describe(const struct key *key, struct error *err);
-void gemm_product_free(struct product *p); /* NULL allowed */
+struct gemm_product *gemm_product_describe(const struct key *key, struct error *err);
+void gemm_product_free(struct gemm_product *p); /* NULL allowed */
 
 /* The library's suggestions for it, best first, `most` at most; p->plain where it has none.
  * Returns 0, or -1 with err set. */
-int gemm_suggest(struct product *p, cublasLtHandle_t handle, int most,
+int gemm_suggest(struct gemm_product *p, cublasLtHandle_t handle, int most,
                  cublasLtMatmulHeuristicResult_t *found, int *count, struct error *err);
 
 /* Put p, which is from now on s's, in the place of that of its key. */
-void gemm_put(struct cuda_gemms *s, struct product *p);
+void gemm_put(struct cuda_gemms *s, struct gemm_product *p);
 
 /* Enqueue the product by its algorithm. */
-int gemm_multiply(struct device *d, const struct product *p, const struct gemm *g, void *scratch,
-                  struct error *err);
+int gemm_multiply(struct device *d, const struct gemm_product *p, const struct gemm *g,
+                  void *scratch, struct error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* gemm_tune.c - the algorithm of a product chosen by time; see products.h.
+/* gemm_tune.c - the algorithm of a product chosen by time; see product.h.
  *
  *   ask        the library for up to PRODUCT_TRIED suggestions, under the same conditions as ever
  *   leave out  those whose sums may come in any order, should it suggest any
@@ -124,7 +124,7 @@ static int fill_operands(struct device *d, const struct gemm *g, struct error *e
 }
 
 /* Nanoseconds of the product by p's algorithm: the shortest of RUNS. */
-static int measure(struct device *d, const struct product *p, const struct noted *n,
+static int measure(struct device *d, const struct gemm_product *p, const struct gemm_noted *n,
                    struct device_event *const event[RUNS + 1], int64_t *ns, struct error *err)
 {
     for (int i = 0; i <= RUNS; i++)
@@ -151,7 +151,7 @@ static void keep(struct product_choice *choice, const cublasLtMatmulHeuristicRes
         choice->setting[i] = setting_of(&found->algo, i);
 }
 
-static int try_all(struct device *d, struct product *p, const struct noted *n,
+static int try_all(struct device *d, struct gemm_product *p, const struct gemm_noted *n,
                    const cublasLtMatmulHeuristicResult_t *found, int count,
                    struct device_event *const event[RUNS + 1], struct product_choice *choice,
                    struct error *err)
@@ -172,7 +172,7 @@ static int try_all(struct device *d, struct product *p, const struct noted *n,
     return choice->tried ? 0 : 1;
 }
 
-static int tune(struct device *d, struct product *p, const struct noted *n,
+static int tune(struct device *d, struct gemm_product *p, const struct gemm_noted *n,
                 struct product_choice *choice, struct error *err)
 {
     cublasLtMatmulHeuristicResult_t found[PRODUCT_TRIED] = {0};
@@ -192,14 +192,14 @@ static int tune(struct device *d, struct product *p, const struct noted *n,
 
 int cuda_product_tune(struct device *d, int i, struct product_choice *choice, struct error *err)
 {
-    const struct noted *n = &cuda_state(d)->gemms->noted[i];
+    const struct gemm_noted *n = &cuda_state(d)->gemms->noted[i];
     enum cudaStreamCaptureStatus capture;
     struct key key = gemm_key(&n->g);
     if (CUDA_CHECK(cudaStreamIsCapturing(cuda_compute(d), &capture), err))
         return -1;
     if (capture != cudaStreamCaptureStatusNone)
         return gemm_failed(CUBLAS_STATUS_NOT_SUPPORTED, "timing while ops are recorded", &key, err);
-    struct product *p = gemm_product_describe(&key, err);
+    struct gemm_product *p = gemm_product_describe(&key, err);
     if (!p)
         return -1;
     memset(choice, 0, sizeof *choice);
@@ -210,8 +210,8 @@ int cuda_product_tune(struct device *d, int i, struct product_choice *choice, st
 }
 
 /* Is it an algorithm for p, the one that its settings describe? */
-static int check(const struct device *d, struct product *p, const struct product_choice *choice,
-                 struct error *err)
+static int check(const struct device *d, struct gemm_product *p,
+                 const struct product_choice *choice, struct error *err)
 {
     const struct key *key = &p->key;
     cublasLtMatmulHeuristicResult_t found = {0};
@@ -246,7 +246,7 @@ int cuda_product_take(struct device *d, const struct product_choice *choice, str
     memcpy(&key, choice->shape, sizeof key);
     if (!is_key(&key))
         return error_set(err, "an algorithm of what is no product");
-    struct product *p = gemm_product_describe(&key, err);
+    struct gemm_product *p = gemm_product_describe(&key, err);
     if (!p)
         return -1;
     memcpy(&p->algo, choice->word, sizeof p->algo);

@@ -51,7 +51,7 @@ int cuda_gemm_open(struct device *d, struct error *err); /* fills gemms */
 void cuda_gemm_close(struct device *d);
 const char *cuda_gemm_library(char text[64]);
 
-/* gemm_tune.c: see products.h */
+/* gemm_tune.c: see product.h */
 const char *cuda_products_library(const struct device *d, char text[192]);
 void cuda_products_note(struct device *d, int on);
 int cuda_products_noted(const struct device *d);

@@ -1,4 +1,4 @@
-/* products.h - by which algorithms a GPU's library multiplies matrices: noted, timed, taken.
+/* product.h - by which algorithms a GPU's library multiplies matrices: noted, timed, taken.
  *
  * By itself a device takes the first algorithm that its library suggests for a product.  What is
  * faster for the shapes of a run is found by time, once, before anything is recorded or trained:
@@ -12,8 +12,8 @@
  * other last bits.  So what was taken is kept with the run, and read again when it goes on.
  * CPUs have no choice: they note nothing.
  */
-#ifndef TRIREME_DEVICE_PRODUCTS_H
-#define TRIREME_DEVICE_PRODUCTS_H
+#ifndef TRIREME_DEVICE_PRODUCT_H
+#define TRIREME_DEVICE_PRODUCT_H
 
 #include "device/device.h"
 

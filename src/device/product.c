@@ -1,5 +1,5 @@
-/* products.c - see products.h: names, and what CPUs answer. */
-#include "device/products.h"
+/* product.c - see product.h: names, and what CPUs answer. */
+#include "device/product.h"
 
 #include "device/driver.h"
 
