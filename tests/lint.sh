@@ -100,7 +100,7 @@ pcre2\.h io/tokenizer_regex\.c
 utf8proc\.h io/tokenizer_unicode\.c
 hwloc\.h|hwloc/.*\.h src/comm/topology\.c
 cuda.*\.h|device/cuda/.*\.h src/device/cuda/.*
-cublas.*\.h src/device/cuda/gemm\.c
+cublas.*\.h src/device/cuda/gemm\.[ch]
 cudnn.*\.h src/device/cuda/sdpa_.*\.[ch]
 nccl.*\.h src/comm/gpu/nccl.*\.[ch]
 END

@@ -383,6 +383,10 @@ static int check_precision(const struct config *config, struct error *err)
     const struct config_train *t = &config->train;
     if (check_grad_dtype(config, err))
         return -1;
+    if (t->logits_dtype == DTYPE_BF16 && config->precision != PRECISION_BF16 &&
+        config->precision != PRECISION_BF16_PURE)
+        return error_set(err, "train.logits_dtype bf16 is of precision bf16 and bf16_pure, whose "
+                              "activations are bf16; leave it at fp32");
     if (t->optimizer == OPTIMIZER_ADAMW)
         return 0;
     if (t->optimizer_dtype != DTYPE_F32)

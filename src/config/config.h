@@ -174,6 +174,9 @@ struct config_train {
     int64_t early_stop; /* evaluations without a better loss after which training ends; 0: never */
     double early_stop_delta; /* by how much a better loss is lower */
     int reproducible;        /* 0: sums of GPUs may be added in any order where that is faster */
+    enum dtype logits_dtype; /* fp32 or bf16 */
+    int64_t logits_chunk;    /* rows at once; 0: as the device likes it */
+    int tune_products;       /* 1: GPUs choose algorithms of products by time, once for the run */
 };
 
 struct config_parallel {

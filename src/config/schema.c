@@ -269,6 +269,22 @@ const struct key config_keys[] = {
          "takes "
          "no memory that grows with the square of the sequence and should be faster (not measured "
          "yet); on CPUs nothing changes"},
+    {KEY(CHOICE, train.logits_dtype), "fp32", .choices = state_dtypes,
+     .help = "number format of the logits that the loss is computed from; bf16, for precision bf16 "
+             "and bf16_pure, rounds each once, as PyTorch's autocast does, and takes half the "
+             "memory and traffic; sums are fp32 in any case"},
+    {KEY(INT, train.logits_chunk), "0", 0, 1 << 30,
+     .help = "rows of a micro-batch whose logits are in memory at once; 0: as many as fill 1 GiB "
+             "on GPUs and stay in the caches on CPUs; with all of them the gradient of the head's "
+             "matrix is written once, not read and written again for each chunk; trireme plan "
+             "says what memory that takes"},
+    {KEY(BOOL, train.tune_products), "false",
+     .help =
+         "true: before the first step each matrix product of the run is timed on its GPU by up to "
+         "8 algorithms of cuBLASLt that give the same bits in every run, and done by the fastest; "
+         "run.dir/products.json keeps the choice, so that a resumed run has the same bits; false: "
+         "by the first that the library suggests, as long as the gain has not been measured; on "
+         "CPUs nothing changes"},
     {KEY(TEXT, train.freeze), "", .list = 1,
      .help = "tensors that are not trained: a list of names, in which * stands for any text, such "
              "as \"embed,layers.0.*\"; they have no gradient, no optimizer state and no fp32 "

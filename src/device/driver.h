@@ -9,6 +9,7 @@
 
 #include "device/device.h"
 #include "device/ops.h"
+#include "device/product.h"
 
 /* Does a copy return when it is enqueued, or when it is done? */
 enum device_wait { DEVICE_ENQUEUE, DEVICE_WAIT };
@@ -46,6 +47,12 @@ struct device_driver {
     __typeof__(device_recording_destroy) *recording_destroy;
     __typeof__(device_replay) *replay;
     __typeof__(device_attention) *attention;
+    __typeof__(device_products_library) *products_library;
+    __typeof__(device_products_note) *products_note;
+    __typeof__(device_products_noted) *products_noted;
+    __typeof__(device_product_shape) *product_shape;
+    __typeof__(device_product_tune) *product_tune;
+    __typeof__(device_product_take) *product_take;
 };
 
 extern const struct device_driver cpu_driver, cuda_driver;

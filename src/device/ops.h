@@ -459,15 +459,17 @@ struct device_ops {
     void (*swiglu_backward)(struct device *d, enum dtype dt, void *dgate_up, const void *dy,
                             const void *gate_up, int64_t rows, int64_t ffn);
 
-    /* Softmax cross-entropy over rows of logits fp32 [rows, vocab] (row stride ld).
+    /* Softmax cross-entropy over rows of logits dt_x [rows, vocab] (row stride ld), which is fp32
+     * or, in 16 bits, dt.
      * Row losses are written to row_loss fp32 [rows] (0 for masked rows, targets[r] < 0).
      * dlogits (dt, row stride ld_d, or NULL): (softmax - onehot) * scale * *loss_scale, 0 for
      * masked rows; may be the same memory as logits (in place: a 16-bit row is packed at the
-     * start of its fp32 row, so ld_d = 2 * ld for those).  loss_scale is where ops work; NULL
-     * stands for one. */
+     * start of its fp32 row, so ld_d = 2 * ld for those; else ld_d = ld).  loss_scale is where ops
+     * work; NULL stands for one. */
     void (*cross_entropy)(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
-                          int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
-                          int64_t rows, int64_t vocab, float scale, const double *loss_scale);
+                          int64_t ld_d, enum dtype dt_x, const void *logits, int64_t ld,
+                          const int32_t *targets, int64_t rows, int64_t vocab, float scale,
+                          const double *loss_scale);
     /* The same in parts, of ranks that each have some columns of the logits: `vocab` of them, from
      * column `first` of the whole on; 0 columns are allowed.  Numbers of masked rows are 0, where
      * nothing else is said.
@@ -475,8 +477,9 @@ struct device_ops {
      * top fp32 [rows]: each row's largest logit of this part, -infinity where it has no columns;
      * sums fp32 [rows, 2]: the sum of e^(logit - top), and the target's logit if it is here, or 0
      */
-    void (*softmax_part)(struct device *d, float *top, float *sums, const float *logits, int64_t ld,
-                         const int32_t *targets, int64_t rows, int64_t vocab, int64_t first);
+    void (*softmax_part)(struct device *d, float *top, float *sums, enum dtype dt_x,
+                         const void *logits, int64_t ld, const int32_t *targets, int64_t rows,
+                         int64_t vocab, int64_t first);
     /* terms[r] = {sums[r][0] * e^(top[r] - all_top[r]), sums[r][1]}: what ranks add up, all_top
      * being the largest of all their tops;  terms, sums fp32 [rows, 2];  terms == sums allowed */
     void (*softmax_term)(struct device *d, float *terms, const float *sums, const float *top,
@@ -486,9 +489,10 @@ struct device_ops {
                          const float *all_sums, const int32_t *targets, int64_t rows);
     /* dlogits of this part's columns, in memory and with a meaning as cross_entropy has it */
     void (*softmax_gradient)(struct device *d, enum dtype dt, void *dlogits, int64_t ld_d,
-                             const float *logits, int64_t ld, const int32_t *targets,
-                             const float *all_top, const float *all_sums, int64_t rows,
-                             int64_t vocab, int64_t first, float scale, const double *loss_scale);
+                             enum dtype dt_x, const void *logits, int64_t ld,
+                             const int32_t *targets, const float *all_top, const float *all_sums,
+                             int64_t rows, int64_t vocab, int64_t first, float scale,
+                             const double *loss_scale);
     /* out[0] += sum of row_loss in fp64, out[1] += number of targets >= 0 */
     void (*loss_sum)(struct device *d, double out[2], const float *row_loss, const int32_t *targets,
                      int64_t rows);

@@ -6,7 +6,7 @@
 /* ---- the loss ---- */
 
 struct loss {
-    enum dtype dt;
+    enum dtype dt, dt_x; /* dt_x: of logits */
     int64_t rows, vocab, ld, first;
 };
 
@@ -15,8 +15,8 @@ static const float factor_of_loss = 0.125f;
 static void cross_entropy(struct trial_side *side, void *const *at, const void *args)
 {
     const struct loss *l = args;
-    side->d->ops->cross_entropy(side->d, l->dt, at[0], at[1], l->ld, at[2], l->ld, at[3], l->rows,
-                                l->vocab, factor_of_loss, at[4]);
+    side->d->ops->cross_entropy(side->d, l->dt, at[0], at[1], l->ld, l->dt_x, at[2], l->ld, at[3],
+                                l->rows, l->vocab, factor_of_loss, at[4]);
 }
 
 static void loss_sum(struct trial_side *side, void *const *at, const void *args)
@@ -41,21 +41,35 @@ static const struct loss losses[] = {
 };
 enum { LOSSES = sizeof losses / sizeof losses[0] };
 
+static void cross_entropy_case(struct trial *t, const struct loss *l, int is_scaled)
+{
+    trial_begin(t, "cross_entropy", l->dt);
+    trial_near(t, DTYPE_F32, l->rows);
+    trial_near(t, l->dt, l->rows * l->ld);
+    trial_read(t, l->dt_x, l->rows * l->ld, 2);
+    add_targets(t, l);
+    if (is_scaled)
+        trial_copy(t, DTYPE_F64, 1, &(double){1024});
+    else
+        trial_none(t);
+    trial_run(t, cross_entropy, l);
+}
+
+/* Formats of activations with fp32 logits, then bf16 with logits of its own. */
+static struct loss loss_of(int i, int shapes)
+{
+    struct loss l = losses[i % shapes];
+    int format = i / shapes, own = format == TRIAL_FORMATS;
+    l.dt = own ? DTYPE_BF16 : trial_formats[format];
+    l.dt_x = own ? DTYPE_BF16 : DTYPE_F32;
+    return l;
+}
+
 void self_check_loss(struct trial *t, const struct self_check_family *family)
 {
-    for (int i = 0; i < TRIAL_FORMATS * LOSSES; i++) {
-        struct loss l = losses[i % LOSSES];
-        l.dt = trial_formats[i / LOSSES];
-        trial_begin(t, "cross_entropy", l.dt);
-        trial_near(t, DTYPE_F32, l.rows);
-        trial_near(t, l.dt, l.rows * l.ld);
-        trial_read(t, DTYPE_F32, l.rows * l.ld, 2);
-        add_targets(t, &l);
-        if (i % 2)
-            trial_copy(t, DTYPE_F64, 1, &(double){1024});
-        else
-            trial_none(t);
-        trial_run(t, cross_entropy, &l);
+    for (int i = 0; i < (TRIAL_FORMATS + 1) * LOSSES; i++) {
+        struct loss l = loss_of(i, LOSSES);
+        cross_entropy_case(t, &l, i % 2);
     }
     struct loss l = {.rows = 521, .vocab = 50};
     trial_begin(t, "loss_sum", DTYPE_F32);
@@ -70,8 +84,8 @@ void self_check_loss(struct trial *t, const struct self_check_family *family)
 static void softmax_part(struct trial_side *side, void *const *at, const void *args)
 {
     const struct loss *l = args;
-    side->d->ops->softmax_part(side->d, at[0], at[1], at[2], l->ld, at[3], l->rows, l->vocab,
-                               l->first);
+    side->d->ops->softmax_part(side->d, at[0], at[1], l->dt_x, at[2], l->ld, at[3], l->rows,
+                               l->vocab, l->first);
 }
 
 static void softmax_term(struct trial_side *side, void *const *at, const void *args)
@@ -89,8 +103,8 @@ static void softmax_loss(struct trial_side *side, void *const *at, const void *a
 static void softmax_gradient(struct trial_side *side, void *const *at, const void *args)
 {
     const struct loss *l = args;
-    side->d->ops->softmax_gradient(side->d, l->dt, at[0], l->ld, at[1], l->ld, at[2], at[3], at[4],
-                                   l->rows, l->vocab, l->first, factor_of_loss, NULL);
+    side->d->ops->softmax_gradient(side->d, l->dt, at[0], l->ld, l->dt_x, at[1], l->ld, at[2],
+                                   at[3], at[4], l->rows, l->vocab, l->first, factor_of_loss, NULL);
 }
 
 /* Largest logits of all ranks, above those here; their sums, and logits of targets. */
@@ -113,7 +127,7 @@ static void softmax_case(struct trial *t, const struct loss *l)
     trial_begin(t, "softmax_part", l->dt);
     trial_near(t, DTYPE_F32, l->rows);
     trial_near(t, DTYPE_F32, 2 * l->rows);
-    trial_read(t, DTYPE_F32, l->rows * l->ld, 2);
+    trial_read(t, l->dt_x, l->rows * l->ld, 2);
     add_targets(t, l);
     trial_run(t, softmax_part, l);
     trial_begin(t, "softmax_term", l->dt);
@@ -130,7 +144,7 @@ static void softmax_case(struct trial *t, const struct loss *l)
     trial_run(t, softmax_loss, l);
     trial_begin(t, "softmax_gradient", l->dt);
     trial_near(t, l->dt, l->rows * l->ld);
-    trial_read(t, DTYPE_F32, l->rows * l->ld, 2);
+    trial_read(t, l->dt_x, l->rows * l->ld, 2);
     add_targets(t, l);
     add_tops(t, l->rows);
     add_sums(t, l->rows);
@@ -139,9 +153,8 @@ static void softmax_case(struct trial *t, const struct loss *l)
 
 void self_check_softmax(struct trial *t, const struct self_check_family *family)
 {
-    for (int i = 0; i < TRIAL_FORMATS * 2; i++) {
-        struct loss l = losses[i % 2];
-        l.dt = trial_formats[i / 2];
+    for (int i = 0; i < (TRIAL_FORMATS + 1) * 2; i++) {
+        struct loss l = loss_of(i, 2);
         softmax_case(t, &l);
     }
 }

@@ -150,9 +150,9 @@ static int run_softmax(struct measure *m, void *data, struct error *err)
 {
     const struct softmax *s = data;
     int64_t packed = s->vocab * (int64_t)(sizeof(float) / dtype_bytes(s->dtype));
-    m->device->ops->cross_entropy(m->device, s->dtype, s->row_loss,
-                                  s->op == &op_head_loss_train ? s->logits : NULL, packed,
-                                  s->logits, s->vocab, s->targets, s->rows, s->vocab, 1e-3f, NULL);
+    m->device->ops->cross_entropy(
+        m->device, s->dtype, s->row_loss, s->op == &op_head_loss_train ? s->logits : NULL, packed,
+        DTYPE_F32, s->logits, s->vocab, s->targets, s->rows, s->vocab, 1e-3f, NULL);
     return device_check(m->device, err);
 }
 

@@ -291,9 +291,9 @@ int executor_register(struct executor *x, struct error *err)
     return 0;
 }
 
-int executor_create(struct executor **out, struct device *device, struct mesh *mesh,
-                    struct mem *mem, const struct program *const *programs, int count,
-                    const char *swap_folder, struct error *err)
+int executor_allocate(struct executor **out, struct device *device, struct mesh *mesh,
+                      struct mem *mem, const struct program *const *programs, int count,
+                      const char *swap_folder, struct error *err)
 {
     struct executor *x = array_make(1, sizeof *x);
     x->device = device;
@@ -307,7 +307,34 @@ int executor_create(struct executor **out, struct device *device, struct mesh *m
     x->op = array_make((size_t)instrs, sizeof *x->op);
     if (check_groups(x, programs, count, err) || create_slabs(x, programs, count, err) ||
         create_swap(x, programs[0], instrs, swap_folder, err) || open_host(x, err) ||
-        (x->mode->create && x->mode->create(x, programs, count, err))) {
+        (x->mode->create && x->mode->create(x, count, err))) {
+        executor_destroy(x);
+        return -1;
+    }
+    *out = x;
+    return 0;
+}
+
+int executor_note_products(struct executor *x, const struct program *const *programs, int count,
+                           struct error *err)
+{
+    return x->mode->note_products ? x->mode->note_products(x, programs, count, err) : 0;
+}
+
+int executor_prepare(struct executor *x, const struct program *const *programs, int count,
+                     struct error *err)
+{
+    return x->mode->prepare ? x->mode->prepare(x, programs, count, err) : 0;
+}
+
+int executor_create(struct executor **out, struct device *device, struct mesh *mesh,
+                    struct mem *mem, const struct program *const *programs, int count,
+                    const char *swap_folder, struct error *err)
+{
+    struct executor *x;
+    if (executor_allocate(&x, device, mesh, mem, programs, count, swap_folder, err))
+        return -1;
+    if (executor_prepare(x, programs, count, err)) {
         executor_destroy(x);
         return -1;
     }

@@ -63,6 +63,19 @@ struct step_output {
 int executor_create(struct executor **executor, struct device *device, struct mesh *mesh,
                     struct mem *mem, const struct program *const *programs, int count,
                     const char *swap_folder, struct error *err);
+
+/* executor_create() in two: memory, and what the first step needs besides.  Between them, and not
+ * later, executor_note_products() may be called: the device notes the products of all segments
+ * (device/product.h), each of which runs once without them; what products are chosen there is then
+ * captured.  The programs are the same in all calls.  Each returns 0, or -1 with err set;
+ * executor_allocate() frees what it made, the others leave that to executor_destroy(). */
+int executor_allocate(struct executor **executor, struct device *device, struct mesh *mesh,
+                      struct mem *mem, const struct program *const *programs, int count,
+                      const char *swap_folder, struct error *err);
+int executor_note_products(struct executor *executor, const struct program *const *programs,
+                           int count, struct error *err);
+int executor_prepare(struct executor *executor, const struct program *const *programs, int count,
+                     struct error *err);
 void executor_destroy(struct executor *executor); /* NULL allowed; waits for the device */
 
 /* Register with a GPU's transport the memory that transfers read and write (mesh_register()).

@@ -285,5 +285,7 @@ const struct executor_mode executor_async = {
     .end = end,
     .finish = finish,
     .create = async_create,
+    .note_products = async_note_products,
+    .prepare = async_prepare,
     .destroy = async_destroy,
 };

@@ -44,9 +44,13 @@ struct async {
     struct device_event *origin;
 };
 
-/* Make events, CUDA graphs and host memory for the programs; executor_mode's functions. */
-int async_create(struct executor *x, const struct program *const *programs, int count,
-                 struct error *err);
+/* Make events and host memory; note products; make the programs' events and CUDA graphs:
+ * executor_mode's functions. */
+int async_create(struct executor *x, int programs, struct error *err);
+int async_note_products(struct executor *x, const struct program *const *programs, int count,
+                        struct error *err);
+int async_prepare(struct executor *x, const struct program *const *programs, int count,
+                  struct error *err);
 void async_destroy(struct executor *x); /* what async_create() made, or a part of it */
 
 /* What belongs to a program; NULL if it is none of the executor's. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "device/product.h"
 #include "execute/execute_async.h"
 
 struct async_program *async_program(const struct executor *x, const struct program *program)
@@ -158,13 +159,49 @@ static int make_common_events(struct executor *x, struct error *err)
     return a->begin && a->done[0] && a->done[1] ? 0 : -1;
 }
 
-int async_create(struct executor *x, const struct program *const *programs, int count,
-                 struct error *err)
+int async_create(struct executor *x, int programs, struct error *err)
 {
     struct async *a = array_make(1, sizeof *a);
     x->async = a;
-    a->program = array_make((size_t)count, sizeof *a->program);
-    if (make_common_events(x, err) || make_host(x, err) || clear(x, err))
+    a->program = array_make((size_t)programs, sizeof *a->program);
+    return make_common_events(x, err) || make_host(x, err) ? -1 : 0;
+}
+
+/* Run what make_captures() runs before it captures. */
+static int run_kinds(struct executor *x, struct async_program *own, struct error *err)
+{
+    struct run_state run = {.x = x, .program = own->program, .err = err};
+    for (int i = 0; i < own->program->instrs; i++) {
+        if (own->program->instr[i].kind != INSTR_RUN)
+            continue;
+        int before = own->captures, index = find_capture(&run, own, i);
+        if (index == before && has_new_kernels(own, index) && run_segment(&run, i, NULL))
+            return -1;
+    }
+    return 0;
+}
+
+int async_note_products(struct executor *x, const struct program *const *programs, int count,
+                        struct error *err)
+{
+    int rc = 0;
+    if (clear(x, err))
+        return -1;
+    device_products_note(x->device, 1);
+    for (int p = 0; p < count && !rc; p++) {
+        struct async_program own = {.program = programs[p]};
+        rc = run_kinds(x, &own, err);
+        free(own.capture);
+    }
+    device_products_note(x->device, 0);
+    return rc || device_check(x->device, err) || device_sync(x->device, err) ? -1 : 0;
+}
+
+int async_prepare(struct executor *x, const struct program *const *programs, int count,
+                  struct error *err)
+{
+    struct async *a = x->async;
+    if (clear(x, err))
         return -1;
     for (int i = 0; i < count; i++) {
         a->programs++;

@@ -57,9 +57,12 @@ struct executor_mode {
     int (*begin)(struct run_state *run);
     int (*end)(struct run_state *run);
     int (*finish)(struct executor *x, const struct step_pending *pending, struct error *err);
-    /* after the slabs are there */
-    int (*create)(struct executor *x, const struct program *const *programs, int count,
-                  struct error *err);
+    /* after the slabs are there; then products may be noted; then what the first step needs */
+    int (*create)(struct executor *x, int programs, struct error *err);
+    int (*note_products)(struct executor *x, const struct program *const *programs, int count,
+                         struct error *err);
+    int (*prepare)(struct executor *x, const struct program *const *programs, int count,
+                   struct error *err);
     void (*destroy)(struct executor *x);
 };
 

@@ -472,7 +472,8 @@ int build_magnitude(struct graph *graph, int y, int m, int squares,
 
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale)
 {
-    append(graph, &op_head_loss, (int[]){h, w, targets}, 3, (struct op_attrs){.scale = scale});
+    append(graph, &op_head_loss, (int[]){h, w, targets}, 3,
+           (struct op_attrs){.scale = scale, .out = graph->logits, .rows = graph->logits_rows});
 }
 
 /* See op_loss.c. */
@@ -495,7 +496,11 @@ void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int
         graph_fail(graph, "head: w is one tensor, divided by rows or whole");
         return;
     }
-    const struct op_attrs attrs = {.scale = scale, .first = first, .columns = columns};
+    const struct op_attrs attrs = {.scale = scale,
+                                   .first = first,
+                                   .columns = columns,
+                                   .out = graph->logits,
+                                   .rows = graph->logits_rows};
     int top = append(graph, &op_head_part, (int[]){h, w, targets}, 3, attrs);
     int sums = graph->nodes[graph->node_count - 1].out[1];
     int all_top = build_exchange(graph, &op_all_reduce_max, top, group);

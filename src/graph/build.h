@@ -148,7 +148,8 @@ int build_exchange(struct graph *graph, const struct op *op, int x, struct graph
  * are summed with the flat that it is in.  x stays as it is. */
 void build_divided(struct graph *graph, int x, struct graph_group group);
 
-/* The loss of logits = h w^T; gradients are multiplied by scale. */
+/* The loss of logits = h w^T, which are of the graph's format for them; gradients are multiplied by
+ * scale. */
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale);
 /* The same where w is a parameter whose rows may be divided among the ranks of a group, and rows
  * from `vocab` of the whole on are padding: their logits count as -infinity, their gradients are 0.

@@ -146,12 +146,13 @@ struct op_attrs {
     int64_t window;         /* of attention: see struct attention */
     int64_t first, columns; /* of a head: its rank's first column of the logits, and how many; of an
                                embedding and of positions: its rank's first row of the table */
-    int64_t rows;           /* of a result with rows put behind or left away; of a whole table;
+    int64_t rows;           /* of a result with rows put behind or left away; of a whole table; of
+                               a chunk of a head's logits, 0 being as the device likes it;
                                of first, columns and rows of pack_heads: op_heads.c */
     int inverse;
     struct sequence_part part; /* of attention, positions, dropout and order_chunks: the ranks'
                                   rows */
-    enum dtype out;            /* of a linear's and of a reduce-scatter's result */
+    enum dtype out;            /* of a linear's and of a reduce-scatter's result, a head's logits */
     int grad_fp32;             /* 1: of a linear: the gradient of its input is fp32 */
     int parts;                 /* of a gather and a reduce-scatter: see op_collective.c; of an op
                                   that a segment runs in parts (segment_parts.c): how many; else
@@ -192,7 +193,9 @@ struct graph {
                       from a position that data says; 0: none, sequences are whole */
     int drops;     /* 1: it is for training, where numbers are dropped if the model says so, */
     uint64_t seed; /* by this */
-    int64_t positions; /* rows of the shortest table that positions from data index; 0: none */
+    enum dtype logits;   /* of a head: fp32 or dtype */
+    int64_t logits_rows; /* of a head at once; 0: as the device likes it */
+    int64_t positions;   /* rows of the shortest table that positions from data index; 0: none */
     struct graph_value *values;
     int value_count, value_capacity;
     struct graph_node *nodes;

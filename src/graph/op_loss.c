@@ -5,6 +5,11 @@
  * at once.  In training one node stands for forward and backward of both, so the
  * head is used once and nothing is kept.
  *
+ * The logits are fp32, or as attrs.out says in the 16-bit format of the activations: then the
+ * product rounds each once, and its gradient, which has that format in any case, takes its place.
+ * A chunk is of attrs.rows rows, or about the device's logits_bytes; dw is written by the first and
+ * read and written by every other, an fp32 sum in the order of the chunks.
+ *
  * Rows of logits lie at multiples of 64 elements, whatever the vocabulary: the 50257 columns of
  * GPT-2 end to end would begin at addresses for which matrix libraries have slow kernels alone.
  *
@@ -44,8 +49,8 @@ struct sizes {
     int64_t rows, hidden, vocab;
     int64_t columns; /* of the vocabulary, without padding */
     int64_t ld;      /* elements from one row of logits to the next */
-    int64_t chunk;   /* rows at once: about the device's logits_bytes of logits */
-    enum dtype dt;
+    int64_t chunk;   /* rows at once */
+    enum dtype dt, logits;
 };
 
 /* Does the node work on a rank's columns of the logits? */
@@ -68,18 +73,21 @@ static struct sizes sizes_of(const struct device *d, const struct graph *graph,
         .hidden = graph->values[node->in[H]].dim[1],
         .vocab = graph->values[node->in[W]].dim[0],
         .dt = graph->dtype,
+        .logits = node->attrs.out,
     };
     s.columns = is_part(node) ? node->attrs.columns : s.vocab;
     s.ld = round_up(s.vocab, LD_ELEMS);
-    s.chunk = (int64_t)d->logits_bytes / (s.ld * 4) / CHUNK_ROWS * CHUNK_ROWS;
+    int64_t row_bytes = s.ld * (int64_t)dtype_bytes(s.logits);
+    s.chunk = (int64_t)d->logits_bytes / row_bytes / CHUNK_ROWS * CHUNK_ROWS;
     s.chunk = s.chunk < CHUNK_ROWS ? CHUNK_ROWS : s.chunk;
+    s.chunk = node->attrs.rows > 0 ? node->attrs.rows : s.chunk;
     s.chunk = s.chunk > s.rows ? s.rows : s.chunk;
     return s;
 }
 
 static size_t logits_bytes(const struct sizes *s)
 {
-    return round_up_bytes((size_t)(s->chunk * s->ld) * sizeof(float), ALIGN);
+    return round_up_bytes((size_t)(s->chunk * s->ld) * dtype_bytes(s->logits), ALIGN);
 }
 
 static size_t row_loss_bytes(const struct sizes *s)
@@ -96,6 +104,9 @@ static void check_shapes(struct graph *graph, const struct graph_node *node)
     if (targets != h.dim[0])
         graph_fail(graph, "head: %lld targets for %lld rows", (long long)targets,
                    (long long)h.dim[0]);
+    if (node->attrs.out != DTYPE_F32 && node->attrs.out != graph->dtype)
+        graph_fail(graph, "head: logits are fp32 or of the activations' format, not %s",
+                   dtype_name(node->attrs.out));
 }
 
 static void make_loss(struct graph *graph, struct graph_node *node)
@@ -154,7 +165,7 @@ static struct gemm logits_gemm(const struct sizes *s, int64_t rows)
 {
     return gemm_dense((struct gemm){
         .dt = s->dt,
-        .dt_c = DTYPE_F32,
+        .dt_c = s->logits,
         .trans_b = 1,
         .m = rows,
         .n = s->columns,
@@ -166,7 +177,7 @@ static struct gemm logits_gemm(const struct sizes *s, int64_t rows)
 /* Row stride of the gradient of the logits, packed in place in its type. */
 static int64_t packed(const struct sizes *s)
 {
-    return s->ld * (int64_t)(sizeof(float) / dtype_bytes(s->dt));
+    return s->ld * (int64_t)(dtype_bytes(s->logits) / dtype_bytes(s->dt));
 }
 
 /* Of DH: dh = dlogits w; of DW: dw = dlogits^T h. */
@@ -207,7 +218,7 @@ static double logits_passes(const struct graph *graph, const struct graph_node *
 {
     int64_t rows = graph->values[node->in[H]].dim[0];
     int64_t columns = is_part(node) ? node->attrs.columns : graph->values[node->in[W]].dim[0];
-    size_t each = sizeof(float) + (is_train(node) ? dtype_bytes(graph->dtype) : 0);
+    size_t each = dtype_bytes(node->attrs.out) + (is_train(node) ? dtype_bytes(graph->dtype) : 0);
     return (double)rows * (double)columns * (double)each;
 }
 
@@ -223,14 +234,15 @@ static size_t gemm_scratch(struct device *d, const struct sizes *s, int64_t rows
 }
 
 struct parts {
-    float *logits, *row_loss;
+    void *logits;
+    float *row_loss;
     void *gemm;
 };
 
 static struct parts split(const struct sizes *s, void *scratch)
 {
     char *at = scratch;
-    struct parts parts = {.logits = (float *)at};
+    struct parts parts = {.logits = at};
     at += logits_bytes(s);
     parts.row_loss = (float *)at;
     parts.gemm = at + row_loss_bytes(s);
@@ -302,8 +314,8 @@ static void take_losses(const struct op_call *call, const struct sizes *s,
     const int32_t *targets = call->in[TARGETS];
     int train = is_train(call->node);
     d->ops->cross_entropy(d, s->dt, parts->row_loss + first, train ? parts->logits : NULL,
-                          packed(s), parts->logits, s->ld, targets + first, rows, s->vocab,
-                          call->node->attrs.scale, train ? call->in[SCALE] : NULL);
+                          packed(s), s->logits, parts->logits, s->ld, targets + first, rows,
+                          s->vocab, call->node->attrs.scale, train ? call->in[SCALE] : NULL);
 }
 
 static int run(const struct op_call *call, struct error *err)
@@ -359,8 +371,8 @@ static void take_part(const struct op_call *call, const struct sizes *s, const s
     struct device *d = call->device;
     const int32_t *targets = call->in[TARGETS];
     float *top = call->out[0], *sums = call->out[1];
-    d->ops->softmax_part(d, top + first, sums + 2 * first, parts->logits, s->ld, targets + first,
-                         rows, s->columns, call->node->attrs.first);
+    d->ops->softmax_part(d, top + first, sums + 2 * first, s->logits, parts->logits, s->ld,
+                         targets + first, rows, s->columns, call->node->attrs.first);
 }
 
 static int part_run(const struct op_call *call, struct error *err)
@@ -435,7 +447,7 @@ static void take_gradients(const struct op_call *call, const struct sizes *s,
     const struct op_attrs *attrs = &call->node->attrs;
     const float *top = call->in[PART_TOP], *sums = call->in[PART_SUMS];
     const int32_t *targets = call->in[TARGETS];
-    d->ops->softmax_gradient(d, s->dt, parts->logits, packed(s), parts->logits, s->ld,
+    d->ops->softmax_gradient(d, s->dt, parts->logits, packed(s), s->logits, parts->logits, s->ld,
                              targets + first, top + first, sums + 2 * first, rows, s->columns,
                              attrs->first, attrs->scale, call->in[SCALE]);
 }

@@ -300,6 +300,8 @@ int layout_model(struct model **model, const struct config *config, struct error
     }
     (*model)->packed = config->data.packing == PACKING_DOCUMENTS;
     (*model)->seed = (uint64_t)config->seed;
+    (*model)->logits = config->train.logits_dtype;
+    (*model)->logits_rows = config->train.logits_chunk;
     layout_wrap(*model, config);
     return 0;
 }

@@ -67,11 +67,19 @@ static int allocate(struct session *s, struct error *err)
 {
     char folder[CONFIG_TEXT + 16];
     layout_swap_folder(&s->config, folder);
-    if (executor_create(&s->executor, s->device, s->mesh, s->mem, s->programs, s->program_count,
-                        folder, err))
+    if (executor_allocate(&s->executor, s->device, s->mesh, s->mem, s->programs, s->program_count,
+                          folder, err))
         return -1;
     executor_watch(s->executor, (int)s->config.run.hang_seconds);
-    return upload_table(s, err);
+    return 0;
+}
+
+/* What steps need, which captures products as they were chosen. */
+static int prepare_steps(struct session *s, struct error *err)
+{
+    return executor_prepare(s->executor, s->programs, s->program_count, err) || upload_table(s, err)
+               ? -1
+               : 0;
 }
 
 /* As the config says, else as OMP_NUM_THREADS (0 here: the device reads it), else as many as the
@@ -198,7 +206,9 @@ int session_open(struct session **out, struct world *world, struct log *log, str
              memory_budget_check(s, &least, err) ||
              mesh_create(&s->mesh, world, s->layout.shape, err) ||
              mesh_attach(s->mesh, world, s->device, mem, &options, err) ||
-             world_agree(world, allocate(s, err), err) || executor_register(s->executor, err);
+             world_agree(world, allocate(s, err), err) || executor_register(s->executor, err) ||
+             product_table_choose(&s->products, s, use == SESSION_TRAIN, err) ||
+             world_agree(world, prepare_steps(s, err), err);
     if (limits)
         *limits = least;
     if (rc) {
@@ -215,6 +225,7 @@ void session_close(struct session *s)
     if (!s)
         return;
     executor_destroy(s->executor);
+    product_table_free(&s->products);
     program_destroy(s->train);
     program_destroy(s->evaluate);
     program_destroy(s->prompt);

@@ -11,6 +11,7 @@
 #include "execute/execute.h"
 #include "program/layout.h"
 #include "program/memory.h"
+#include "train/product_table.h"
 
 enum session_use { SESSION_TRAIN, SESSION_EVALUATE, SESSION_GENERATE };
 
@@ -32,6 +33,7 @@ struct session {
     int program_count;
     struct memory_need need; /* what this rank has still to allocate */
     struct executor *executor;
+    struct product_table products; /* the algorithms that its GPU was given */
     int data_rank;
 };
 

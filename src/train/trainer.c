@@ -96,14 +96,14 @@ static int open_data(struct trainer *t, struct error *err)
     return count_steps(t, err);
 }
 
-/* Rank 0 writes config.yaml and opens metrics.jsonl. */
+/* Rank 0 writes config.yaml and products.json, and opens metrics.jsonl. */
 static int open_records(struct trainer *t, struct error *err)
 {
     char path[CONFIG_TEXT + 16];
     if (world_rank(t->s->world))
         return 0;
     snprintf(path, sizeof path, "%s/config.yaml", t->dir.path);
-    if (config_write(&t->s->config, path, err))
+    if (config_write(&t->s->config, path, err) || product_table_write(&t->s->products, t->s, err))
         return -1;
     return metrics_open(&t->metrics, t->s, t->dir.metrics, t->at.step, err);
 }

@@ -82,6 +82,11 @@ train "bf16" "$TRIREME_CUDA" 1 bf16 device=cuda train.steps=$some precision=bf16
 train "bf16 on the CPU" "$TRIREME" 1 bf16_cpu device=cpu train.steps=$some precision=bf16
 # 2^-9 for every rounding, of either sign
 near "bf16: the GPU's losses are near the CPU's" bf16_cpu bf16 1e-2 $some
+narrow="precision=bf16 train.logits_dtype=bf16 train.logits_chunk=24"
+train "bf16 logits" "$TRIREME_CUDA" 1 narrow device=cuda train.steps=$some $narrow
+train "bf16 logits on the CPU" "$TRIREME" 1 narrow_cpu device=cpu train.steps=$some $narrow
+near "bf16 logits: the GPU's losses are near the CPU's" narrow_cpu narrow 1e-2 $some
+near "bf16 logits: and near those of fp32 logits" bf16 narrow 1e-2 $some
 
 # 2^-12 for every rounding; a fixed scale, because at the edge of overflow the two may differ
 fixed="precision=fp16 train.loss_scale=1024"

@@ -32,8 +32,10 @@ constexpr uint32_t HANDLE = 0x74c0b1a5, ALGORITHM = 0xa160a160;
 struct algorithm {
     uint32_t magic;
     int32_t id;
-    uint64_t workspace, m, n, k;
-    uint32_t align[4];
+    uint64_t workspace;
+    uint32_t m, n, k, splits;
+    uint16_t tile, stages, inner, cluster, align[4];
+    uint8_t scheme, swizzle, custom, unused;
 };
 
 static_assert(sizeof(struct algorithm) <= sizeof(cublasLtMatmulAlgo_t), "algorithm");
@@ -192,12 +194,45 @@ cublasStatus_t check_loaded(const kernel_key &key, cudaStream_t stream)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* Split sums and so on: what the fake algorithms ask for, best first. */
-uint64_t algorithm_workspace(int id, const uint64_t size[3])
-{
-    uint64_t d = (size[0] * size[1] * 4 + 255) / 256 * 256;
+/* What the fake algorithms ask for, best first by the heuristic: so many parts of d, of each its
+ * fp32 sums, besides some workspace.  The last one adds to d in place, in any order. */
+const struct {
+    uint32_t parts, splits, scheme;
+    uint64_t bytes;
+} algorithms[] = {
+    {4, 4, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 0},
+    {0, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 32 << 10},
+    {0, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0},
+    {2, 2, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 0},
+    {0, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 1 << 10},
+    {0, 3, CUBLASLT_REDUCTION_SCHEME_INPLACE, 2 << 10},
+};
+constexpr int ALGORITHMS = sizeof algorithms / sizeof algorithms[0];
 
-    return id == 0 ? 4 * d : id == 1 ? (uint64_t)32 << 10 : 0;
+struct algorithm make_algorithm(int id, const uint64_t size[3], const uint32_t align[4])
+{
+    uint64_t part = (size[0] * size[1] * 4 + 255) / 256 * 256;
+    struct algorithm a = {};
+    a.magic = ALGORITHM;
+    a.id = id;
+    a.workspace = algorithms[id].parts * part + algorithms[id].bytes;
+    a.m = (uint32_t)size[0], a.n = (uint32_t)size[1], a.k = (uint32_t)size[2];
+    a.splits = algorithms[id].splits;
+    a.scheme = (uint8_t)algorithms[id].scheme;
+    a.tile = (uint16_t)(10 + id), a.stages = (uint16_t)(20 + id), a.cluster = (uint16_t)(id % 3);
+    a.swizzle = id % 2, a.custom = (uint8_t)(3 * id), a.inner = (uint16_t)(id / 2);
+    for (int i = 0; i < 4; i++)
+        a.align[i] = (uint16_t)align[i];
+    return a;
+}
+
+/* Emulated time of an algorithm, where one is to be the fastest: those that are not differ.  One
+ * that may not be used is faster still. */
+int64_t algorithm_ns(int id)
+{
+    int fastest = emulate_fastest_algorithm();
+    bool in_place = algorithms[id].scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    return fastest < 0 ? 0 : in_place ? 10000000 : id == fastest ? 100000000 : 200000000 + id;
 }
 
 } // namespace
@@ -279,20 +314,75 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
     if (cublasStatus_t bad = check_shapes(in<struct matmul>(o), l, size))
         return bad;
     record("cuBLASLt: products for %d multiprocessors", in<struct matmul>(o)->sm_count);
-    for (int id = 0; id < 3 && *returned < requested; id++) {
-        uint64_t workspace = algorithm_workspace(id, size);
-        if (workspace > p->workspace)
+    for (int id = 0; id < ALGORITHMS && *returned < requested; id++) {
+        struct algorithm chosen = make_algorithm(id, size, p->align);
+        if (chosen.workspace > p->workspace || (chosen.scheme & ~p->reductions))
             continue;
         cublasLtMatmulHeuristicResult_t *r = &results[(*returned)++];
         memset(r, 0, sizeof(*r));
-        struct algorithm chosen = {ALGORITHM, id, workspace, size[0], size[1], size[2], {}};
-        memcpy(chosen.align, p->align, sizeof(chosen.align));
         memcpy(&r->algo, &chosen, sizeof(chosen));
-        r->workspaceSize = workspace;
+        r->workspaceSize = chosen.workspace;
         r->state = CUBLAS_STATUS_SUCCESS;
         r->wavesCount = 1.0f;
     }
     return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoCheck(
+    cublasLtHandle_t handle, cublasLtMatmulDesc_t o, cublasLtMatrixLayout_t a,
+    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+    const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result)
+{
+    const struct layout *l[4] = {in<struct layout>(a), in<struct layout>(b), in<struct layout>(c),
+                                 in<struct layout>(d)};
+    const struct algorithm *chosen = (const struct algorithm *)algo;
+    uint64_t size[3];
+
+    if (!handle || handle->magic != HANDLE)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    if (!algo || !result)
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "arguments of a check");
+    if (cublasStatus_t bad = check_shapes(in<struct matmul>(o), l, size))
+        return bad;
+    if (chosen->magic != ALGORITHM || chosen->id < 0 || chosen->id >= ALGORITHMS)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (chosen->m != size[0] || chosen->n != size[1] || chosen->k != size[2])
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    result->workspaceSize = chosen->workspace;
+    result->state = CUBLAS_STATUS_SUCCESS;
+    result->wavesCount = 1.0f;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoConfigGetAttribute(
+    const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t which, void *to,
+    size_t bytes, size_t *written)
+{
+    const struct algorithm *a = (const struct algorithm *)algo;
+    const struct {
+        cublasLtMatmulAlgoConfigAttributes_t which;
+        size_t bytes;
+        uint32_t value;
+    } all[] = {
+        {CUBLASLT_ALGO_CONFIG_ID, 4, (uint32_t)a->id},
+        {CUBLASLT_ALGO_CONFIG_TILE_ID, 4, a->tile},
+        {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4, a->splits},
+        {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4, a->scheme},
+        {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4, a->swizzle},
+        {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4, a->custom},
+        {CUBLASLT_ALGO_CONFIG_STAGES_ID, 4, a->stages},
+        {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2, a->inner},
+        {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2, a->cluster},
+    };
+
+    for (const auto &one : all)
+        if (one.which == which && one.bytes == bytes && to) {
+            memcpy(to, &one.value, bytes); /* its lower half where that is all */
+            if (written)
+                *written = bytes;
+            return CUBLAS_STATUS_SUCCESS;
+        }
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "attribute of an algorithm, or its size");
 }
 
 cublasStatus_t CUBLASWINAPI cublasLtMatmul(
@@ -340,7 +430,10 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(
         o->transb, (int)l[0]->type, (int)l[3]->type, p.beta_at || p.beta != 0};
     if (cublasStatus_t bad = check_loaded(kernel, stream))
         return bad;
-    auto step = [p] {
+    const int id = algo ? ((const struct algorithm *)algo)->id : 0;
+    p.first = emulate_fastest_algorithm() < 0 ? 0 : id * p.k / ALGORITHMS;
+    auto step = [p, id] {
+        schedule_take_time(algorithm_ns(id));
         product_run(p);
         return EMULATE_DONE;
     };

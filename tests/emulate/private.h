@@ -21,6 +21,7 @@ uint64_t emulate_seed(void);
 int emulate_gpus(void);
 size_t emulate_gpu_bytes(void);
 bool emulate_strict_loading(void);
+int emulate_fastest_algorithm(void);
 
 /* ---- errors.cc, runtime.cc ---- */
 
@@ -54,6 +55,10 @@ std::mutex &schedule_lock(void);
 /* Add an operation behind others; NULL among before is allowed.  Locked. */
 operation_ptr schedule_add(const char *name, operation_step step, bool external,
                            const std::vector<operation_ptr> &before);
+
+/* What an operation takes on the emulated GPU beside the time of the host that emulates it: events
+ * recorded from now on are so much later.  Called by steps. */
+void schedule_take_time(int64_t ns);
 
 /* Run what is needed until it is done.  Not locked. */
 void schedule_wait(const operation_ptr &operation);

@@ -74,14 +74,16 @@ void pack(float *to, const struct operand &o, int64_t from, int64_t depth, int64
             to[l * width + j] = at + j < cols ? load(o, from + l, at + j) : 0.0f;
 }
 
-/* All rows of d, columns [at, at + WIDTH), in sum [m rounded up to ROWS, WIDTH] */
-void multiply_panel(const struct product &p, std::vector<float> &sum, int64_t at)
+/* Terms [first, end) of all rows of d, columns [at, at + WIDTH), added to sum [m rounded up to
+ * ROWS, WIDTH] */
+void multiply_panel(const struct product &p, std::vector<float> &sum, int64_t at, int64_t first,
+                    int64_t end)
 {
     std::vector<float> b(DEPTH * WIDTH), a(DEPTH * ROWS);
     struct operand a_transposed = {p.a.at, p.a.dt, p.a.col_step, p.a.row_step};
 
-    for (int64_t from = 0; from < p.k; from += DEPTH) {
-        int64_t depth = p.k - from < DEPTH ? p.k - from : DEPTH;
+    for (int64_t from = first; from < end; from += DEPTH) {
+        int64_t depth = end - from < DEPTH ? end - from : DEPTH;
         pack(b.data(), p.b, from, depth, at, WIDTH, p.n);
         for (int64_t i = 0; i < p.m; i += ROWS) {
             pack(a.data(), a_transposed, from, depth, i, ROWS, p.m);
@@ -112,7 +114,8 @@ void product_run(const struct product &p)
         poison_output(p);
     for (int64_t at = 0; at < p.n; at += WIDTH) {
         sum.assign((p.m + ROWS - 1) / ROWS * ROWS * WIDTH, 0.0f);
-        multiply_panel(p, sum, at);
+        multiply_panel(p, sum, at, p.first, p.k);
+        multiply_panel(p, sum, at, 0, p.first);
         for (int64_t i = 0; i < p.m; i++)
             for (int64_t j = at; j < p.n && j < at + WIDTH; j++) {
                 float x = alpha * sum[i * WIDTH + j - at];

@@ -24,6 +24,7 @@ struct product {
     struct operand a, b, c, d;
     float alpha, beta;
     const float *alpha_at, *beta_at; /* where they lie on the device, else NULL */
+    int64_t first;                   /* sums begin with this term, and those before it come last */
     void *workspace;
     size_t workspace_bytes;
 };

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <thread>
@@ -129,13 +130,21 @@ static void need_externals(struct scheduler &s)
         need(s, o);
 }
 
+/* See schedule_take_time(). */
+static std::atomic<int64_t> taken_ns(0);
+
+void schedule_take_time(int64_t ns)
+{
+    taken_ns += ns;
+}
+
 /* It was ready, and is done now. */
 static void finish(struct scheduler &s, const operation_ptr &o)
 {
     take_ready(s, o);
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    o->ended_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    o->ended_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec + taken_ns;
     o->done = true;
     o->step = nullptr;
     o->before.clear();

@@ -26,6 +26,13 @@ bool emulate_strict_loading(void)
     return number("TRIREME_EMULATE_STRICT_LOADING", 0) != 0;
 }
 
+/* Of the algorithms for a product, the one that takes the least of the emulated time; -1, as
+ * without a setting: none takes any, and all add up in the same order. */
+int emulate_fastest_algorithm(void)
+{
+    return (int)number("TRIREME_EMULATE_FASTEST", (uint64_t)-1);
+}
+
 size_t emulate_gpu_bytes(void)
 {
     return number("TRIREME_EMULATE_BYTES", (uint64_t)4 << 30);

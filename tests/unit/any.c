@@ -33,7 +33,9 @@ static const struct {
      {"train.eps=1e-6", "train.eps=1e-6", "train.eps=1e-6", "train.eps=1e-6", "train.optimizer=sgd",
       "train.optimizer=muon"}},
     {ANY_FORMATS, {"", "", "", "train.optimizer_dtype=bf16"}},
-    {ANY_FORMATS, {"precision=fp32", "precision=bf16", "precision=bf16_pure", "precision=fp16"}},
+    {ANY_FORMATS,
+     {"precision=fp32", "precision=bf16", "precision=bf16_pure", "precision=fp16",
+      "precision=bf16 train.logits_dtype=bf16"}},
     {ANY_LAYOUT,
      {"recompute=none", "recompute=selective", "recompute=full",
       "recompute=full recompute_every=2"}},
@@ -75,6 +77,7 @@ static const struct {
      {"", "", "", "", "",
       "train.grad_dtype=bf16 precision=bf16 train.micro_batch=0 train.optimizer=adamw "
       "train.freeze= lora.use_dora=false"}},
+    {ANY_LAYOUT, {"", "", "train.logits_chunk=1", "train.logits_chunk=5"}},
 };
 
 struct any any_case(const char *what, int number)

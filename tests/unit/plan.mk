@@ -16,3 +16,4 @@ UNIT_TESTS += tests/unit/test_forecast
 tests_unit_test_forecast_SOURCES = tests/unit/test_forecast.c $(rig)
 UNIT_TESTS += tests/unit/test_search
 tests_unit_test_search_SOURCES = tests/unit/test_search.c $(rig)
+tests_unit_test_logits_SOURCES = tests/unit/test_logits.c $(rig)

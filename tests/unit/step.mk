@@ -2,7 +2,7 @@
 UNIT_TESTS += tests/unit/test_golden tests/unit/test_families tests/unit/test_any_program \
 	tests/unit/test_step tests/unit/test_segment tests/unit/test_segment_graphs tests/unit/test_graph tests/unit/test_model \
 	tests/unit/test_recompute tests/unit/test_report tests/unit/test_optimizer tests/unit/test_wrap tests/unit/test_scaler \
-	tests/unit/test_adapters tests/unit/test_muon tests/unit/test_orthogonalize tests/unit/test_packed_step tests/unit/test_generate
+	tests/unit/test_adapters tests/unit/test_muon tests/unit/test_orthogonalize tests/unit/test_packed_step tests/unit/test_generate tests/unit/test_logits
 rig = tests/unit/rig.c tests/unit/rig.h
 tests_unit_test_generate_SOURCES = tests/unit/test_generate.c $(rig)
 tests_unit_test_families_SOURCES = tests/unit/test_families.c $(h5_data) $(rig)

@@ -45,10 +45,10 @@ struct problem {
 
 static const float scale = 0.125f;
 
-static struct problem make_problem(int64_t rows, int64_t vocab, int64_t ld, double spread,
-                                   double offset)
+static struct problem make_problem(enum dtype dt_x, int64_t rows, int64_t vocab, int64_t ld,
+                                   double spread, double offset)
 {
-    struct problem p = {rows, vocab, ld, tensor_random(DTYPE_F32, rows * ld, 2, spread)};
+    struct problem p = {rows, vocab, ld, tensor_random(dt_x, rows * ld, 2, spread)};
     double *x = malloc((size_t)vocab * sizeof *x);
     p.targets = malloc((size_t)rows * sizeof *p.targets);
     p.loss = calloc((size_t)rows, sizeof *p.loss);
@@ -68,6 +68,12 @@ static struct problem make_problem(int64_t rows, int64_t vocab, int64_t ld, doub
     }
     free(x);
     return p;
+}
+
+/* Elements of a gradient in place where logits have `ld`. */
+static int64_t ld_in_place(const struct problem *p, int64_t ld, enum dtype dt)
+{
+    return ld * (int64_t)dtype_bytes(p->logits.dt) / (int64_t)dtype_bytes(dt);
 }
 
 static void free_problem(struct problem *p)
@@ -97,17 +103,18 @@ static void check_gradient(const struct problem *p, const struct tensor *dlogits
 
 static uint64_t run_problem(struct device *d, enum dtype dt, const struct problem *p)
 {
-    int64_t ld_d = p->vocab + 5, ld_in = p->ld * 4 / (int64_t)dtype_bytes(dt);
+    int64_t ld_d = p->vocab + 5, ld_in = ld_in_place(p, p->ld, dt);
+    enum dtype dt_x = p->logits.dt;
     struct tensor loss = tensor_poisoned(DTYPE_F32, p->rows);
     struct tensor no_gradient = tensor_poisoned(DTYPE_F32, p->rows);
     struct tensor loss_in = tensor_poisoned(DTYPE_F32, p->rows);
     struct tensor dlogits = tensor_poisoned(dt, p->rows * ld_d);
     struct tensor in_place = tensor_copy(&p->logits);
-    d->ops->cross_entropy(d, dt, loss.data, dlogits.data, ld_d, p->logits.data, p->ld, p->targets,
+    d->ops->cross_entropy(d, dt, loss.data, dlogits.data, ld_d, dt_x, p->logits.data, p->ld,
+                          p->targets, p->rows, p->vocab, scale, NULL);
+    d->ops->cross_entropy(d, dt, no_gradient.data, NULL, 0, dt_x, p->logits.data, p->ld, p->targets,
                           p->rows, p->vocab, scale, NULL);
-    d->ops->cross_entropy(d, dt, no_gradient.data, NULL, 0, p->logits.data, p->ld, p->targets,
-                          p->rows, p->vocab, scale, NULL);
-    d->ops->cross_entropy(d, dt, loss_in.data, in_place.data, ld_in, in_place.data, p->ld,
+    d->ops->cross_entropy(d, dt, loss_in.data, in_place.data, ld_in, dt_x, in_place.data, p->ld,
                           p->targets, p->rows, p->vocab, scale, NULL);
     check_close("loss", &loss, p->loss, 1e-6);
     check_gradient(p, &dlogits, ld_d, 1);
@@ -146,8 +153,9 @@ static void exchange_parts(struct device *d, const struct problem *p, struct ten
         int64_t first = part_start(p, k), columns = part_start(p, k + 1) - first;
         top[k] = tensor_poisoned(DTYPE_F32, p->rows);
         sums[k] = tensor_poisoned(DTYPE_F32, 2 * p->rows);
-        d->ops->softmax_part(d, top[k].data, sums[k].data, (float *)p->logits.data + first, p->ld,
-                             p->targets, p->rows, columns, first);
+        const char *own = (char *)p->logits.data + (size_t)first * dtype_bytes(p->logits.dt);
+        d->ops->softmax_part(d, top[k].data, sums[k].data, p->logits.dt, own, p->ld, p->targets,
+                             p->rows, columns, first);
         for (int64_t row = 0; row < p->rows; row++)
             tensor_set(all_top, row,
                        k ? fmax(tensor_get(all_top, row), tensor_get(&top[k], row))
@@ -165,8 +173,8 @@ static void exchange_parts(struct device *d, const struct problem *p, struct ten
 /* In three parts, one of which may have no columns, losses and gradients are those of the whole. */
 static uint64_t in_parts(struct device *d, enum dtype dt, const struct problem *p)
 {
-    int64_t ld_in = p->ld * 4 / (int64_t)dtype_bytes(dt), part_ld = p->vocab + 3;
-    int64_t part_ld_d = part_ld * 4 / (int64_t)dtype_bytes(dt);
+    int64_t ld_in = ld_in_place(p, p->ld, dt), part_ld = p->vocab + 3;
+    int64_t part_ld_d = ld_in_place(p, part_ld, dt);
     const double loss_scale = 0.5;
     struct tensor all_top = tensor_poisoned(DTYPE_F32, p->rows);
     struct tensor all_sums = tensor_poisoned(DTYPE_F32, 2 * p->rows);
@@ -176,14 +184,14 @@ static uint64_t in_parts(struct device *d, enum dtype dt, const struct problem *
     d->ops->softmax_loss(d, loss.data, all_top.data, all_sums.data, p->targets, p->rows);
     for (int k = 0; k < PARTS; k++) {
         int64_t first = part_start(p, k), columns = part_start(p, k + 1) - first;
-        struct tensor own = tensor_poisoned(DTYPE_F32, p->rows * part_ld);
+        struct tensor own = tensor_poisoned(p->logits.dt, p->rows * part_ld);
         for (int64_t i = 0; i < p->rows * columns; i++)
             tensor_set(&own, i / columns * part_ld + i % columns,
                        tensor_get(&p->logits, i / columns * p->ld + first + i % columns));
         struct tensor in_place = {dt, p->rows * part_ld_d, own.data};
-        d->ops->softmax_gradient(d, dt, own.data, part_ld_d, own.data, part_ld, p->targets,
-                                 all_top.data, all_sums.data, p->rows, columns, first, 2 * scale,
-                                 &loss_scale);
+        d->ops->softmax_gradient(d, dt, own.data, part_ld_d, p->logits.dt, own.data, part_ld,
+                                 p->targets, all_top.data, all_sums.data, p->rows, columns, first,
+                                 2 * scale, &loss_scale);
         for (int64_t i = 0; i < p->rows * columns; i++)
             tensor_set(&dlogits, i / columns * ld_in + first + i % columns,
                        tensor_get(&in_place, i / columns * part_ld_d + i % columns));
@@ -209,10 +217,12 @@ static uint64_t cross_entropy(struct device *d, enum dtype dt)
     } cases[] = {{1, 1, 1, 1, 0},       {5, 3, 3, 1, 0},           {7, 17, 20, 1, 0},
                  {6, 64, 64, 1, 0},     {13, 1031, 1040, 3, 0},    {11, 257, 257, 30, 0},
                  {9, 129, 129, 1, 5e3}, {3, 32003, 32003, 2, -700}};
+    const enum dtype formats[] = {DTYPE_F32, dt}; /* of logits */
     uint64_t hash = 0;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct problem p = make_problem(cases[i].rows, cases[i].vocab, cases[i].ld, cases[i].spread,
-                                        cases[i].offset);
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        size_t k = i / 2;
+        struct problem p = make_problem(formats[i % 2], cases[k].rows, cases[k].vocab, cases[k].ld,
+                                        cases[k].spread, cases[k].offset);
         hash = hash * 31 + run_problem(d, dt, &p);
         hash = hash * 31 + in_parts(d, dt, &p);
         free_problem(&p);
@@ -255,18 +265,18 @@ static void losses_are_summed_in_double(void **state)
 static uint64_t loss_scale(struct device *d, enum dtype dt)
 {
     static const double powers[] = {1, 0x1p16, 0x1p-8};
-    struct problem p = make_problem(11, 1031, 1031, 1, 0);
+    struct problem p = make_problem(DTYPE_F32, 11, 1031, 1031, 1, 0);
     struct tensor plain = tensor_poisoned(dt, p.rows * p.vocab), loss[2];
     uint64_t hash = 0;
     for (int i = 0; i < 2; i++)
         loss[i] = tensor_poisoned(DTYPE_F32, p.rows);
-    d->ops->cross_entropy(d, dt, loss[0].data, plain.data, p.vocab, p.logits.data, p.ld, p.targets,
-                          p.rows, p.vocab, scale, NULL);
+    d->ops->cross_entropy(d, dt, loss[0].data, plain.data, p.vocab, DTYPE_F32, p.logits.data, p.ld,
+                          p.targets, p.rows, p.vocab, scale, NULL);
     for (int i = 0; i < 3; i++) {
         struct tensor scaled = tensor_poisoned(dt, p.rows * p.vocab);
         double *want = malloc((size_t)scaled.elems * sizeof *want);
-        d->ops->cross_entropy(d, dt, loss[1].data, scaled.data, p.vocab, p.logits.data, p.ld,
-                              p.targets, p.rows, p.vocab, scale, &powers[i]);
+        d->ops->cross_entropy(d, dt, loss[1].data, scaled.data, p.vocab, DTYPE_F32, p.logits.data,
+                              p.ld, p.targets, p.rows, p.vocab, scale, &powers[i]);
         assert_int_equal(tensor_hash(&loss[0]), tensor_hash(&loss[1]));
         for (int64_t e = 0; e < scaled.elems; e++) {
             want[e] = p.dlogits[e] * powers[i];
@@ -302,8 +312,8 @@ static void too_large_a_scale_overflows(void **state)
         struct tensor dlogits = tensor_poisoned(DTYPE_F16, 37);
         const double large = 0x1p20;
         float loss;
-        d->ops->cross_entropy(d, DTYPE_F16, &loss, dlogits.data, 37, logits.data, 37, &(int32_t){3},
-                              1, 37, 1, &large);
+        d->ops->cross_entropy(d, DTYPE_F16, &loss, dlogits.data, 37, DTYPE_F32, logits.data, 37,
+                              &(int32_t){3}, 1, 37, 1, &large);
         assert_true(isfinite(loss));
         assert_true(tensor_get(&dlogits, 3) == -INFINITY);
         for (int64_t i = 0; i < 37; i++)
@@ -317,11 +327,12 @@ static void too_large_a_scale_overflows(void **state)
 static void a_nan_logit_is_not_hidden(void **state)
 {
     struct device *d = open_device(NULL, 1);
-    for (int64_t at = 0; at < 37; at++) {
-        struct tensor logits = tensor_random(DTYPE_F32, 37, 4, 1);
+    for (int64_t at = 0; at < TYPES * 37; at++) {
+        enum dtype dt_x = op_types[at / 37];
+        struct tensor logits = tensor_random(dt_x, 37, 4, 1);
         float loss;
-        tensor_set(&logits, at, NAN);
-        d->ops->cross_entropy(d, DTYPE_F32, &loss, NULL, 0, logits.data, 37, &(int32_t){3}, 1, 37,
+        tensor_set(&logits, at % 37, NAN);
+        d->ops->cross_entropy(d, dt_x, &loss, NULL, 0, dt_x, logits.data, 37, &(int32_t){3}, 1, 37,
                               1, NULL);
         assert_true(isnan(loss));
         tensor_free(&logits);

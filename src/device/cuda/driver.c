@@ -290,4 +290,10 @@ const struct device_driver cuda_driver = {
     .recording_destroy = recording_destroy,
     .replay = replay,
     .attention = cuda_report_attention,
+    .products_library = cuda_products_library,
+    .products_note = cuda_products_note,
+    .products_noted = cuda_products_noted,
+    .product_shape = cuda_product_shape,
+    .product_tune = cuda_product_tune,
+    .product_take = cuda_product_take,
 };

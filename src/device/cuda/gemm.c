@@ -4,15 +4,17 @@
  * so c = a' b' is given to it as c^T = b'^T a'^T: operands change places and nothing is moved.
  *
  * The algorithm of a product is the library's first suggestion, which depends on the shape, the
- * alignment of the pointers, the scratch and the chip alone; there is no search by time, so two
- * runs take the same.  Sums split over blocks are allowed only where the parts are kept in fp32
- * and added in a second kernel, in order.  The descriptors are kept for every distinct product;
- * asking for a suggestion runs nothing, so products may first be met while a graph is recorded.
+ * alignment of the pointers, the scratch and the chip alone, so that two runs take the same; or
+ * the one that was chosen by time (gemm_tune.c) and is kept with the run.  Sums split over blocks
+ * are allowed only where the parts are kept in fp32 and added in a second kernel, in order.  The
+ * descriptors are kept for every distinct product; asking for a suggestion runs nothing, so
+ * products may first be met while a graph is recorded.
  *
  * What the library has nothing for, what the self-check found wrong in it (struct device's
  * `replaced`), and k = 0, is done by gemm_plain.cu.
  */
-#include <cublasLt.h>
+#include "device/cuda/gemm.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,37 +22,8 @@
 #include "base/array.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "device/cuda/state.h"
 
-enum addend { ADDEND_NONE, ADDEND_SELF, ADDEND_OTHER };
-
-/* What makes two products the same; without padding, so that bytes compare. */
-struct key {
-    int64_t dt, dt_c, trans_a, trans_b, addend;
-    int64_t m, n, k, lda, ldb, ldc;
-    int64_t align_a, align_b, align_c, align_addend; /* bytes */
-};
-
-struct product {
-    struct key key;
-    int plain; /* 1: the library has no algorithm; all below is unused */
-    cublasLtMatmulDesc_t op;
-    cublasLtMatrixLayout_t a, b, c; /* of our a, b, c; the library's A is our b */
-    cublasLtMatmulAlgo_t algo;
-    size_t workspace_bytes;
-    struct product *next; /* in its bucket */
-};
-
-enum { BUCKETS = 256 };
-
-struct cuda_gemms {
-    cublasLtHandle_t handle;
-    int32_t sms; /* multiprocessors that products are chosen and cut for; 0: all */
-    struct product *buckets[BUCKETS];
-};
-
-/* Set err to the shape and what cuBLASLt was asked to do. */
-static int failed(cublasStatus_t status, const char *call, const struct key *key, struct error *err)
+int gemm_failed(cublasStatus_t status, const char *call, const struct key *key, struct error *err)
 {
     return error_set(err, "cuBLASLt: %.*s: %s, in %s[%lld,%lld] x %s[%lld,%lld] to %s",
                      (int)strcspn(call, "("), call, cublasLtGetStatusString(status),
@@ -58,16 +31,6 @@ static int failed(cublasStatus_t status, const char *call, const struct key *key
                      dtype_name((enum dtype)key->dt), (long long)key->k, (long long)key->n,
                      dtype_name((enum dtype)key->dt_c));
 }
-
-/* Set err and go to fail where a call on a product does not succeed. */
-#define CHECK(call)                             \
-    do {                                        \
-        cublasStatus_t status_ = (call);        \
-        if (status_ != CUBLAS_STATUS_SUCCESS) { \
-            failed(status_, #call, key, err);   \
-            goto fail;                          \
-        }                                       \
-    } while (0)
 
 static cudaDataType_t type_of(int64_t dt)
 {
@@ -81,7 +44,7 @@ static int64_t alignment(const void *address)
     return (int64_t)(bits & (~bits + 1));
 }
 
-static struct key key_of(const struct gemm *g)
+struct key gemm_key(const struct gemm *g)
 {
     return (struct key){
         .dt = g->dt,
@@ -104,7 +67,7 @@ static struct key key_of(const struct gemm *g)
     };
 }
 
-static void product_destroy(struct product *p)
+void gemm_product_free(struct gemm_product *p)
 {
     if (!p)
         return;
@@ -128,7 +91,7 @@ static cublasStatus_t describe(cublasLtMatrixLayout_t *layout, int64_t dt, int64
                                       (uint64_t)(trans ? cols : rows), ld);
 }
 
-static int make_descriptors(struct product *p, struct error *err)
+static int make_descriptors(struct gemm_product *p, struct error *err)
 {
     const struct key *key = &p->key;
     const int32_t trans_b = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -195,31 +158,29 @@ static void warn_plain(const struct key *key, cublasStatus_t status)
     struct error why;
     if ((double)key->m * (double)key->n * (double)key->k < 1e9)
         return;
-    failed(status, "no algorithm", key, &why);
+    gemm_failed(status, "no algorithm", key, &why);
     log_warn(NULL, "%s: multiplied by a slow kernel", why.text);
 }
 
-/* The library's first suggestion; p->plain where it has none. */
-static int choose(struct product *p, cublasLtHandle_t handle, struct error *err)
+int gemm_suggest(struct gemm_product *p, cublasLtHandle_t handle, int most,
+                 cublasLtMatmulHeuristicResult_t *found, int *count, struct error *err)
 {
     const struct key *key = &p->key;
     cublasLtMatmulPreference_t preference = NULL;
-    cublasLtMatmulHeuristicResult_t found = {0};
-    int count = 0, result = -1;
+    int result = -1;
+    *count = 0;
     CHECK(cublasLtMatmulPreferenceCreate(&preference));
     if (set_preference(preference, key, err))
         goto fail;
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, p->op, p->b, p->a, p->c, p->c,
-                                                           preference, 1, &found, &count);
-    p->plain = has_none(key, status, count);
+                                                           preference, most, found, count);
+    p->plain = has_none(key, status, *count);
     if (p->plain)
         warn_plain(key, status);
-    else if (status != CUBLAS_STATUS_SUCCESS || found.state != CUBLAS_STATUS_SUCCESS) {
-        failed(status ? status : found.state, "cublasLtMatmulAlgoGetHeuristic", key, err);
+    else if (status != CUBLAS_STATUS_SUCCESS || found[0].state != CUBLAS_STATUS_SUCCESS) {
+        gemm_failed(status ? status : found[0].state, "cublasLtMatmulAlgoGetHeuristic", key, err);
         goto fail;
     }
-    p->algo = found.algo;
-    p->workspace_bytes = found.workspaceSize;
     result = 0;
 fail:
     if (preference)
@@ -227,7 +188,7 @@ fail:
     return result;
 }
 
-static int set_sms(struct product *p, int32_t sms, struct error *err)
+static int set_sms(struct gemm_product *p, int32_t sms, struct error *err)
 {
     const struct key *key = &p->key;
     if (sms)
@@ -238,35 +199,54 @@ fail:
     return -1;
 }
 
-static struct product *product_create(const struct key *key, const struct cuda_gemms *s,
-                                      struct error *err)
+struct gemm_product *gemm_product_describe(const struct cuda_gemms *s, const struct key *key,
+                                           struct error *err)
 {
-    struct product *p = array_make(1, sizeof *p);
+    struct gemm_product *p = array_make(1, sizeof *p);
     p->key = *key;
-    if (make_descriptors(p, err) || set_sms(p, s->sms, err) || choose(p, s->handle, err)) {
-        product_destroy(p);
+    if (!make_descriptors(p, err) && !set_sms(p, s->sms, err))
+        return p;
+    gemm_product_free(p);
+    return NULL;
+}
+
+static struct gemm_product **place_of(struct cuda_gemms *s, const struct key *key)
+{
+    struct gemm_product **p = &s->buckets[hash_bytes(key, sizeof *key) % BUCKETS];
+    while (*p && memcmp(&(*p)->key, key, sizeof *key) != 0)
+        p = &(*p)->next;
+    return p;
+}
+
+void gemm_put(struct cuda_gemms *s, struct gemm_product *p)
+{
+    struct gemm_product **place = place_of(s, &p->key), *before = *place;
+    p->next = before ? before->next : NULL;
+    *place = p;
+    gemm_product_free(before);
+}
+
+/* With the library's first suggestion where none was taken before. */
+static struct gemm_product *find_or_create(struct cuda_gemms *s, const struct key *key,
+                                           struct error *err)
+{
+    cublasLtMatmulHeuristicResult_t found = {0};
+    struct gemm_product *p = *place_of(s, key);
+    int count;
+    if (p || !(p = gemm_product_describe(s, key, err)))
+        return p;
+    if (gemm_suggest(p, s->handle, 1, &found, &count, err)) {
+        gemm_product_free(p);
         return NULL;
     }
+    p->algo = found.algo;
+    p->workspace_bytes = found.workspaceSize;
+    gemm_put(s, p);
     return p;
 }
 
-static struct product *find_or_create(struct cuda_gemms *s, const struct key *key,
-                                      struct error *err)
-{
-    struct product **bucket = &s->buckets[hash_bytes(key, sizeof *key) % BUCKETS];
-    for (struct product *p = *bucket; p; p = p->next)
-        if (!memcmp(&p->key, key, sizeof *key))
-            return p;
-    struct product *p = product_create(key, s, err);
-    if (!p)
-        return NULL;
-    p->next = *bucket;
-    *bucket = p;
-    return p;
-}
-
-static int multiply(struct device *d, const struct product *p, const struct gemm *g, void *scratch,
-                    struct error *err)
+int gemm_multiply(struct device *d, const struct gemm_product *p, const struct gemm *g,
+                  void *scratch, struct error *err)
 {
     const struct key *key = &p->key;
     const float one = 1, beta = g->addend ? 1 : 0;
@@ -280,20 +260,37 @@ fail:
     return -1;
 }
 
+/* Note the product for gemm_tune.c, unless it was. */
+static void note(struct cuda_gemms *s, const struct key *key, const struct gemm *g, void *scratch)
+{
+    for (int i = 0; i < s->noted_count; i++) {
+        struct key other = gemm_key(&s->noted[i].g);
+        if (!memcmp(&other, key, sizeof other))
+            return;
+    }
+    s->noted = array_grow(s->noted, s->noted_count, &s->noted_capacity, sizeof *s->noted);
+    s->noted[s->noted_count++] = (struct gemm_noted){*g, scratch};
+}
+
 int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err)
 {
-    const struct key key = key_of(g);
+    const struct key key = gemm_key(g);
     if (g->m == 0 || g->n == 0)
         return 0;
     if (g->k == 0 || d->replaced & device_product_part(g->dt, g->trans_a, g->trans_b)) {
         cuda_gemm_plain(d, g);
         return 0;
     }
-    struct product *p = find_or_create(cuda_state(d)->gemms, &key, err);
+    struct cuda_gemms *s = cuda_state(d)->gemms;
+    if (s->noting) {
+        note(s, &key, g, scratch);
+        return 0;
+    }
+    struct gemm_product *p = find_or_create(s, &key, err);
     if (!p)
         return -1;
     if (!p->plain)
-        return multiply(d, p, g, scratch, err);
+        return gemm_multiply(d, p, g, scratch, err);
     cuda_gemm_plain(d, g);
     return 0;
 }
@@ -317,11 +314,12 @@ void cuda_gemm_close(struct device *d)
     if (!s)
         return;
     for (int i = 0; i < BUCKETS; i++)
-        for (struct product *p = s->buckets[i], *next; p; p = next) {
+        for (struct gemm_product *p = s->buckets[i], *next; p; p = next) {
             next = p->next;
-            product_destroy(p);
+            gemm_product_free(p);
         }
     cublasLtDestroy(s->handle);
+    free(s->noted);
     free(s);
     cuda_state(d)->gemms = NULL;
 }

@@ -1,15 +1,16 @@
 /* loss.cu - softmax cross-entropy of a row of logits and its gradient; the sum of losses.
  *
- * Must move: logits in (4 bytes), the gradient out (2 or 4).  A row of 128256 columns is 513 KB,
- * too much for one multiprocessor, and the rows under way together are more than the L2 holds; so
- * what can stay on the chip does: a block of 512 threads, alone on its multiprocessor, keeps 128 KB
- * of its row in registers and 96 KB in shared memory, and only the rest (38 MB over all blocks) is
- * read again, from the L2.  Rows up to 32768 columns are kept whole in half of that, so that two
+ * Must move: logits in (4 bytes, or 2), the gradient out (2 or 4).  A row of 128256 columns is 513
+ * KB, too much for one multiprocessor, and the rows under way together are more than the L2 holds;
+ * so what can stay on the chip does: a block of 512 threads, alone on its multiprocessor, keeps 128
+ * KB of its row in registers and 96 KB in shared memory, and only the rest (38 MB over all blocks)
+ * is read again, from the L2.  Rows up to 32768 columns are kept whole in half of that, so that two
  * blocks share a multiprocessor and one reads while the other writes.
  *
  * The first pass keeps for each thread a running maximum m and the sum of e^(x - m) (Milakov and
- * Gimelshein 2018); the second writes e^(x - m) / sum * scale.  A 16-bit gradient may lie in the
- * first half of its own fp32 row: element e takes the place of logit e / 2.  All reads of the first
+ * Gimelshein 2018); the second writes e^(x - m) / sum * scale.  The gradient may lie in the logits'
+ * own row: in the same format each element takes its logit's place, and a 16-bit one of fp32 logits
+ * lies in the row's first half, element e in the place of logit e / 2.  All reads of the first
  * pass are over before anything is written; what is read again is read a batch at a time by all
  * threads before one of them writes into it or before it, and the writes of a batch never pass its
  * end.
@@ -22,8 +23,11 @@ enum {
     STAGED_BYTES = 96 << 10, /* of a row in shared memory: what every GPU has */
     MANY_KEPT = 16, /* accesses of a thread kept in registers: one block per 64 K of them */
     FEW_KEPT = 4,   /* two blocks */
-    FEW_COLUMNS = FEW_KEPT * THREADS * 4 + STAGED_BYTES / 4,
 };
+
+/* Columns of logits of type L that two blocks keep whole. */
+template <typename L>
+constexpr int FEW_COLUMNS = FEW_KEPT *THREADS *LANES<L> + STAGED_BYTES / (int)sizeof(L);
 
 static constexpr float LOWEST = -3.4e38f; /* below every logit, and finite */
 
@@ -81,20 +85,26 @@ static __device__ __forceinline__ running block_running(running r, running (&par
     return warp_running(r);
 }
 
-/* A row as a block sees it: whole groups of n columns, then `tail` more.  Of its groups a thread
- * keeps the first `kept` in registers and the next `staged` in shared memory. */
-template <typename T, int n, int kept> struct row {
-    static constexpr int staged = STAGED_BYTES / (THREADS * n * (int)sizeof(float));
-    static constexpr int batch = kept == MANY_KEPT ? 8 : 4; /* of the others, under way at a time */
-    const float *x;
+/* A row as a block sees it, logits of type L and a gradient of type T: whole groups of n columns,
+ * then `tail` more.  Of its groups a thread keeps the first `kept` in registers and the next
+ * `staged` in shared memory. */
+template <typename L, typename T, int n, int kept> struct row {
+    static constexpr int staged = STAGED_BYTES / (THREADS * n * (int)sizeof(L));
+    /* Of the others, and of those staged, under way at a time: 16-bit columns are twice as many,
+     * and widened they take twice the registers. */
+    static constexpr int batch = (kept == MANY_KEPT ? 32 : 16) / (n == 8 ? 8 : 4);
+    static constexpr int staged_batch = n == 8 ? 2 : 4;
+    const L *x;
     T *dx;
-    float *stage;
+    L *stage;
     int groups, tail, target;
 };
 
-template <int n> static __device__ __forceinline__ raw<float, n> nothing()
+/* Columns that are in no maximum and no sum: in bf16 LOWEST becomes -infinity, which is in none
+ * either. */
+template <typename L, int n> static __device__ __forceinline__ raw<L, n> nothing()
 {
-    raw<float, n> bits;
+    raw<L, n> bits;
     float v[n];
 #pragma unroll
     for (int i = 0; i < n; i++)
@@ -103,28 +113,35 @@ template <int n> static __device__ __forceinline__ raw<float, n> nothing()
     return bits;
 }
 
+template <typename L> static __device__ __forceinline__ float number(L x)
+{
+    float v[1];
+    widen(v, x);
+    return v[0];
+}
+
 /* Group of this thread's access number `access`. */
 static __device__ __forceinline__ int group_of(int access)
 {
     return access * (int)blockDim.x + (int)threadIdx.x;
 }
 
-template <typename T, int n, int kept>
-static __device__ __forceinline__ float *stage_of(const row<T, n, kept> &r, int group)
+template <typename L, typename T, int n, int kept>
+static __device__ __forceinline__ L *stage_of(const row<L, T, n, kept> &r, int group)
 {
     return r.stage + (group - kept * (int)blockDim.x) * n;
 }
 
 /* Start to copy to shared memory what this thread stages; nobody else reads it. */
-template <typename T, int n, int kept>
-static __device__ __forceinline__ void stage_row(const row<T, n, kept> &r)
+template <typename L, typename T, int n, int kept>
+static __device__ __forceinline__ void stage_row(const row<L, T, n, kept> &r)
 {
 #pragma unroll 4
     for (int j = kept; j < kept + r.staged; j++) {
         int group = group_of(j);
         if (group >= r.groups)
             break;
-        if constexpr (n == 4)
+        if constexpr (n * sizeof(L) == 16)
             async_copy16(stage_of(r, group), r.x + group * n, true);
         else
             *stage_of(r, group) = r.x[group];
@@ -133,17 +150,17 @@ static __device__ __forceinline__ void stage_row(const row<T, n, kept> &r)
 }
 
 /* First pass: held, stage and the running sum. */
-template <typename T, int n, int kept>
-static __device__ __forceinline__ running read_row(const row<T, n, kept> &r,
-                                                   raw<float, n> (&held)[kept])
+template <typename L, typename T, int n, int kept>
+static __device__ __forceinline__ running read_row(const row<L, T, n, kept> &r,
+                                                   raw<L, n> (&held)[kept])
 {
-    using R = raw<float, n>;
+    using R = raw<L, n>;
     R bits[r.batch];
     running seen = {LOWEST, 0.0f};
     stage_row(r);
 #pragma unroll
     for (int j = 0; j < kept; j++)
-        held[j] = group_of(j) < r.groups ? load_once<R>(r.x + group_of(j) * n) : nothing<n>();
+        held[j] = group_of(j) < r.groups ? load_once<R>(r.x + group_of(j) * n) : nothing<L, n>();
 #pragma unroll
     for (int j = 0; j < kept; j += 2)
         absorb<R, n, 2>(seen, &held[j]);
@@ -151,25 +168,25 @@ static __device__ __forceinline__ running read_row(const row<T, n, kept> &r,
 #pragma unroll
         for (int k = 0; k < r.batch; k++) {
             int group = group_of(j + k);
-            bits[k] = group < r.groups ? load<R>(r.x + group * n) : nothing<n>();
+            bits[k] = group < r.groups ? load<R>(r.x + group * n) : nothing<L, n>();
         }
         absorb<R, n, r.batch>(seen, bits);
     }
     async_wait<0>();
-    for (int j = kept; j < kept + r.staged && j * (int)blockDim.x < r.groups; j += 4) {
+    for (int j = kept; j < kept + r.staged && j * (int)blockDim.x < r.groups; j += r.staged_batch) {
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
+        for (int k = 0; k < r.staged_batch; k++) {
             int group = group_of(j + k);
-            bits[k] = group < r.groups ? load<R>(stage_of(r, group)) : nothing<n>();
+            bits[k] = group < r.groups ? load<R>(stage_of(r, group)) : nothing<L, n>();
         }
-        absorb<R, n, 4>(seen, bits);
+        absorb<R, n, r.staged_batch>(seen, bits);
     }
     return seen;
 }
 
 /* The gradient of n columns from `column` on. */
-template <typename T, int n, int kept>
-static __device__ __forceinline__ void put(const row<T, n, kept> &r, int column, raw<float, n> bits,
+template <typename L, typename T, int n, int kept>
+static __device__ __forceinline__ void put(const row<L, T, n, kept> &r, int column, raw<L, n> bits,
                                            float top, float factor, float scale)
 {
     float v[n];
@@ -186,12 +203,12 @@ static __device__ __forceinline__ void put(const row<T, n, kept> &r, int column,
 }
 
 /* Second pass. */
-template <typename T, int n, int kept>
-static __device__ __forceinline__ void write_row(const row<T, n, kept> &r,
-                                                 const raw<float, n> (&held)[kept], float top,
+template <typename L, typename T, int n, int kept>
+static __device__ __forceinline__ void write_row(const row<L, T, n, kept> &r,
+                                                 const raw<L, n> (&held)[kept], float top,
                                                  float factor, float scale)
 {
-    using R = raw<float, n>;
+    using R = raw<L, n>;
 #pragma unroll
     for (int j = 0; j < kept; j++)
         if (group_of(j) < r.groups)
@@ -217,8 +234,8 @@ static __device__ __forceinline__ void write_row(const row<T, n, kept> &r,
     }
 }
 
-template <typename T, int n, int kept>
-static __device__ __forceinline__ void clear_row(const row<T, n, kept> &r)
+template <typename L, typename T, int n, int kept>
+static __device__ __forceinline__ void clear_row(const row<L, T, n, kept> &r)
 {
     float zeros[n] = {}, zero[1] = {};
     raw<T, n> bits;
@@ -229,11 +246,11 @@ static __device__ __forceinline__ void clear_row(const row<T, n, kept> &r)
         narrow(r.dx[r.groups * n + (int)threadIdx.x], zero);
 }
 
-template <typename T> struct losses {
+template <typename L, typename T> struct losses {
     float *row_loss;
     T *dlogits;
     int64_t ld_d;
-    const float *logits;
+    const L *logits;
     int64_t ld;
     const int32_t *targets;
     int vocab;
@@ -241,16 +258,16 @@ template <typename T> struct losses {
     const double *loss_scale;
 };
 
-template <typename T, int n, int kept>
-static __device__ __forceinline__ void whole_row(const losses<T> &t)
+template <typename L, typename T, int n, int kept>
+static __device__ __forceinline__ void whole_row(const losses<L, T> &t)
 {
-    DYNAMIC_SHARED(float, stage);
+    DYNAMIC_SHARED(L, stage);
     __shared__ running partial[32];
     const int64_t which = blockIdx.x;
     const int target = t.targets[which], groups = t.vocab / n;
     const int last = groups * n + (int)threadIdx.x;
     T *dx = t.dlogits ? t.dlogits + which * t.ld_d : NULL;
-    row<T, n, kept> r = {t.logits + which * t.ld, dx, stage, groups, t.vocab % n, target};
+    row<L, T, n, kept> r = {t.logits + which * t.ld, dx, stage, groups, t.vocab % n, target};
     if (target < 0) {
         if (threadIdx.x == 0)
             t.row_loss[which] = 0;
@@ -258,12 +275,12 @@ static __device__ __forceinline__ void whole_row(const losses<T> &t)
             clear_row(r);
         return;
     }
-    const float at_target = r.x[target];
-    raw<float, n> held[kept];
+    const float at_target = number(r.x[target]);
+    raw<L, n> held[kept];
     running seen = read_row(r, held);
     float odd[1] = {LOWEST};
     if (last < t.vocab)
-        odd[0] = r.x[last];
+        odd[0] = number(r.x[last]);
     absorb<float, 1, 1>(seen, odd);
     seen = block_running(seen, partial);
     if (threadIdx.x == 0)
@@ -275,68 +292,89 @@ static __device__ __forceinline__ void whole_row(const losses<T> &t)
     write_row(r, held, seen.top, factor, scale);
     __syncthreads();
     if (last < t.vocab) {
-        row<T, 1, 0> one = {r.x, dx, stage, 0, 0, target};
+        row<float, T, 1, 0> one = {NULL, dx, NULL, 0, 0, target};
         put(one, last, odd[0], seen.top, factor, scale);
     }
 }
 
-template <typename T, int n>
-__global__ void __launch_bounds__(THREADS, 2) cross_entropy_short(losses<T> t)
+template <typename L, typename T, int n>
+__global__ void __launch_bounds__(THREADS, 2) cross_entropy_short(losses<L, T> t)
 {
-    whole_row<T, n, FEW_KEPT>(t);
+    whole_row<L, T, n, FEW_KEPT>(t);
 }
 
-template <typename T, int n>
-__global__ void __launch_bounds__(THREADS, 1) cross_entropy_long(losses<T> t)
+template <typename L, typename T, int n>
+__global__ void __launch_bounds__(THREADS, 1) cross_entropy_long(losses<L, T> t)
 {
-    whole_row<T, n, MANY_KEPT>(t);
+    whole_row<L, T, n, MANY_KEPT>(t);
 }
 
-template <typename T, int n> static void launch(cudaStream_t s, losses<T> t, int64_t rows)
+/* f(gradient's type, logits' type): the latter is fp32 or the same. */
+template <typename F> static void by_formats(enum dtype dt, enum dtype dt_x, F f)
+{
+    by_type(dt, [&](auto type) {
+        if (dt_x == DTYPE_F32)
+            f(type, float());
+        else if constexpr (sizeof type == 2)
+            f(type, type);
+    });
+}
+
+template <int n, typename L, typename T>
+static void launch(cudaStream_t s, losses<L, T> t, int64_t rows)
 {
     int groups = t.vocab / n, threads = (int)min_i64(THREADS, whole_warps(groups > 0 ? groups : 1));
-    int staged = groups - (t.vocab > FEW_COLUMNS ? MANY_KEPT : FEW_KEPT) * threads;
-    size_t staged_bytes = (size_t)(staged > 0 ? staged : 0) * n * sizeof(float);
+    int staged = groups - (t.vocab > FEW_COLUMNS<L> ? MANY_KEPT : FEW_KEPT) * threads;
+    size_t staged_bytes = (size_t)(staged > 0 ? staged : 0) * n * sizeof(L);
     if (staged_bytes > STAGED_BYTES)
         staged_bytes = STAGED_BYTES;
-    if (t.vocab > FEW_COLUMNS) {
-        ALLOW_SHARED((cross_entropy_long<T, n>), STAGED_BYTES);
-        LAUNCH((cross_entropy_long<T, n>), (unsigned)rows, threads, staged_bytes, s, t);
+    if (t.vocab > FEW_COLUMNS<L>) {
+        ALLOW_SHARED((cross_entropy_long<L, T, n>), STAGED_BYTES);
+        LAUNCH((cross_entropy_long<L, T, n>), (unsigned)rows, threads, staged_bytes, s, t);
     } else {
-        ALLOW_SHARED((cross_entropy_short<T, n>), STAGED_BYTES);
-        LAUNCH((cross_entropy_short<T, n>), (unsigned)rows, threads, staged_bytes, s, t);
+        ALLOW_SHARED((cross_entropy_short<L, T, n>), STAGED_BYTES);
+        LAUNCH((cross_entropy_short<L, T, n>), (unsigned)rows, threads, staged_bytes, s, t);
     }
 }
 
+template <typename L, typename T>
+static void launch_widest(cudaStream_t s, losses<L, T> t, int64_t rows)
+{
+    constexpr int n = LANES<L>;
+    if (t.ld % n == 0 && aligned16(t.logits) && (!t.dlogits || t.ld_d % n == 0) &&
+        phase(t.dlogits, n) == 0)
+        launch<n>(s, t, rows);
+    else
+        launch<1>(s, t, rows);
+}
+
 void cuda_cross_entropy(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
-                        int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
-                        int64_t rows, int64_t vocab, float scale, const double *loss_scale)
+                        int64_t ld_d, enum dtype dt_x, const void *logits, int64_t ld,
+                        const int32_t *targets, int64_t rows, int64_t vocab, float scale,
+                        const double *loss_scale)
 {
     if (rows == 0)
         return;
-    by_type(dt, [&](auto type) {
+    by_formats(dt, dt_x, [&](auto type, auto type_x) {
         using T = decltype(type);
-        const losses<T> t = {row_loss, (T *)dlogits, ld_d,  logits,    ld,
-                             targets,  (int)vocab,   scale, loss_scale};
-        if (ld % 4 == 0 && aligned16(logits) && (!dlogits || ld_d % 4 == 0) &&
-            phase(t.dlogits, 4) == 0)
-            launch<T, 4>(cuda_compute(d), t, rows);
-        else
-            launch<T, 1>(cuda_compute(d), t, rows);
+        using L = decltype(type_x);
+        const losses<L, T> t = {row_loss, (T *)dlogits, ld_d,  (const L *)logits, ld,
+                                targets,  (int)vocab,   scale, loss_scale};
+        launch_widest(cuda_compute(d), t, rows);
     });
 }
 
 /* ---- columns divided among ranks: a row's numbers of some columns, and its gradient there ---- */
 
-struct part {
-    const float *logits;
+template <typename L> struct part {
+    const L *logits;
     int64_t ld;
     const int32_t *targets;
     int vocab, first;
 };
 
 /* The column of this part that is the row's target, or one that no thread has. */
-static __device__ __forceinline__ int column_of(const part &p, int target)
+template <typename L> static __device__ __forceinline__ int column_of(const part<L> &p, int target)
 {
     return target >= p.first && target - p.first < p.vocab ? target - p.first : -1;
 }
@@ -344,34 +382,34 @@ static __device__ __forceinline__ int column_of(const part &p, int target)
 enum { PART_BATCH = 8 }; /* accesses of a thread that are under way at a time */
 
 /* Those of this thread from access j on; groups behind the row are as if they were not. */
-template <int n>
-static __device__ __forceinline__ void load_batch(raw<float, n> (&bits)[PART_BATCH], const float *x,
-                                                  int j, int groups)
+template <int n, typename L>
+static __device__ __forceinline__ void load_batch(raw<L, n> (&bits)[PART_BATCH], const L *x, int j,
+                                                  int groups)
 {
 #pragma unroll
     for (int k = 0; k < PART_BATCH; k++) {
         int group = group_of(j + k);
-        bits[k] = group < groups ? load_once<raw<float, n>>(x + group * n) : nothing<n>();
+        bits[k] = group < groups ? load_once<raw<L, n>>(x + group * n) : nothing<L, n>();
     }
 }
 
-template <int n>
-__global__ void __launch_bounds__(THREADS) softmax_part(part p, float *top, float *sums)
+template <typename L, int n>
+__global__ void __launch_bounds__(THREADS) softmax_part(part<L> p, float *top, float *sums)
 {
     __shared__ running partial[32];
     const int64_t which = blockIdx.x;
     const int target = p.targets[which], column = column_of(p, target), groups = p.vocab / n;
     const int last = groups * n + (int)threadIdx.x;
-    const float *x = p.logits + which * p.ld;
+    const L *x = p.logits + which * p.ld;
     running seen = {LOWEST, 0.0f};
     for (int j = 0; target >= 0 && j * (int)blockDim.x < groups; j += PART_BATCH) {
-        raw<float, n> bits[PART_BATCH];
+        raw<L, n> bits[PART_BATCH];
         load_batch<n>(bits, x, j, groups);
-        absorb<raw<float, n>, n, PART_BATCH>(seen, bits);
+        absorb<raw<L, n>, n, PART_BATCH>(seen, bits);
     }
     float odd[1] = {LOWEST};
     if (last < p.vocab)
-        odd[0] = x[last];
+        odd[0] = number(x[last]);
     absorb<float, 1, 1>(seen, odd);
     seen = block_running(seen, partial);
     if (threadIdx.x)
@@ -379,7 +417,7 @@ __global__ void __launch_bounds__(THREADS) softmax_part(part p, float *top, floa
     bool empty = target < 0 || p.vocab == 0;
     top[which] = target < 0 ? 0.0f : p.vocab == 0 ? -INFINITY : seen.top;
     sums[2 * which] = empty ? 0.0f : seen.sum;
-    sums[2 * which + 1] = column < 0 ? 0.0f : x[column];
+    sums[2 * which + 1] = column < 0 ? 0.0f : number(x[column]);
 }
 
 static __global__ void __launch_bounds__(THREADS)
@@ -406,15 +444,15 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 /* Batch by batch: all threads have read one before any of them writes it. */
-template <typename T, int n>
+template <typename L, typename T, int n>
 __global__ void __launch_bounds__(THREADS)
-    softmax_gradient(part p, const float *all_top, const float *all_sums, T *dlogits, int64_t ld_d,
-                     float mean, const double *loss_scale)
+    softmax_gradient(part<L> p, const float *all_top, const float *all_sums, T *dlogits,
+                     int64_t ld_d, float mean, const double *loss_scale)
 {
     const int64_t which = blockIdx.x;
     const int target = p.targets[which], groups = p.vocab / n;
     const int last = groups * n + (int)threadIdx.x;
-    row<T, n, FEW_KEPT> r = {
+    row<L, T, n, FEW_KEPT> r = {
         p.logits + which * p.ld, dlogits + which * ld_d, NULL, groups, p.vocab % n,
         column_of(p, target)};
     if (target < 0) {
@@ -423,9 +461,9 @@ __global__ void __launch_bounds__(THREADS)
     }
     const float top = all_top[which], scale = loss_scale ? (float)(mean * *loss_scale) : mean;
     const float factor = scale / all_sums[2 * which];
-    const float odd = last < p.vocab ? r.x[last] : 0.0f;
+    const float odd = last < p.vocab ? number(r.x[last]) : 0.0f;
     for (int j = 0; j * (int)blockDim.x < groups; j += PART_BATCH) {
-        raw<float, n> bits[PART_BATCH];
+        raw<L, n> bits[PART_BATCH];
         load_batch<n>(bits, r.x, j, groups);
         __syncthreads();
 #pragma unroll
@@ -435,31 +473,41 @@ __global__ void __launch_bounds__(THREADS)
     }
     __syncthreads();
     if (last < p.vocab) {
-        row<T, 1, 0> one = {r.x, r.dx, NULL, 0, 0, r.target};
+        row<float, T, 1, 0> one = {NULL, r.dx, NULL, 0, 0, r.target};
         put(one, last, odd, top, factor, scale);
     }
 }
 
-static int part_threads(int64_t vocab)
+template <typename L> static int part_threads(int64_t vocab)
 {
-    int64_t groups = ceil_div(vocab, 4);
+    int64_t groups = ceil_div(vocab, LANES<L>);
     return (int)min_i64(THREADS, whole_warps(groups > 0 ? groups : 1));
 }
 
-static bool by_fours(const part &p)
+template <typename L> static bool is_wide(const part<L> &p)
 {
-    return p.ld % 4 == 0 && aligned16(p.logits);
+    return p.ld % LANES<L> == 0 && aligned16(p.logits);
 }
 
-void cuda_softmax_part(struct device *d, float *top, float *sums, const float *logits, int64_t ld,
-                       const int32_t *targets, int64_t rows, int64_t vocab, int64_t first)
+template <typename L>
+static void launch_part(cudaStream_t s, const part<L> &p, float *top, float *sums, int64_t rows)
 {
-    const part p = {logits, ld, targets, (int)vocab, (int)first};
-    cudaStream_t s = cuda_compute(d);
-    if (rows && by_fours(p))
-        LAUNCH(softmax_part<4>, (unsigned)rows, part_threads(vocab), 0, s, p, top, sums);
+    if (rows && is_wide(p))
+        LAUNCH((softmax_part<L, LANES<L>>), (unsigned)rows, part_threads<L>(p.vocab), 0, s, p, top,
+               sums);
     else if (rows)
-        LAUNCH(softmax_part<1>, (unsigned)rows, part_threads(vocab), 0, s, p, top, sums);
+        LAUNCH((softmax_part<L, 1>), (unsigned)rows, part_threads<L>(p.vocab), 0, s, p, top, sums);
+}
+
+void cuda_softmax_part(struct device *d, float *top, float *sums, enum dtype dt_x,
+                       const void *logits, int64_t ld, const int32_t *targets, int64_t rows,
+                       int64_t vocab, int64_t first)
+{
+    by_type(dt_x, [&](auto type) {
+        using L = decltype(type);
+        const part<L> p = {(const L *)logits, ld, targets, (int)vocab, (int)first};
+        launch_part(cuda_compute(d), p, top, sums, rows);
+    });
 }
 
 void cuda_softmax_term(struct device *d, float *terms, const float *sums, const float *top,
@@ -479,23 +527,25 @@ void cuda_softmax_loss(struct device *d, float *row_loss, const float *all_top,
 }
 
 void cuda_softmax_gradient(struct device *d, enum dtype dt, void *dlogits, int64_t ld_d,
-                           const float *logits, int64_t ld, const int32_t *targets,
+                           enum dtype dt_x, const void *logits, int64_t ld, const int32_t *targets,
                            const float *all_top, const float *all_sums, int64_t rows, int64_t vocab,
                            int64_t first, float scale, const double *loss_scale)
 {
-    const part p = {logits, ld, targets, (int)vocab, (int)first};
     cudaStream_t s = cuda_compute(d);
     if (rows == 0 || vocab == 0)
         return;
-    by_type(dt, [&](auto type) {
+    by_formats(dt, dt_x, [&](auto type, auto type_x) {
         using T = decltype(type);
+        using L = decltype(type_x);
+        constexpr int n = LANES<L>;
+        const part<L> p = {(const L *)logits, ld, targets, (int)vocab, (int)first};
         T *to = (T *)dlogits;
-        if (by_fours(p) && ld_d % 4 == 0 && phase(to, 4) == 0)
-            LAUNCH((softmax_gradient<T, 4>), (unsigned)rows, part_threads(vocab), 0, s, p, all_top,
-                   all_sums, to, ld_d, scale, loss_scale);
+        if (is_wide(p) && ld_d % n == 0 && phase(to, n) == 0)
+            LAUNCH((softmax_gradient<L, T, n>), (unsigned)rows, part_threads<L>(vocab), 0, s, p,
+                   all_top, all_sums, to, ld_d, scale, loss_scale);
         else
-            LAUNCH((softmax_gradient<T, 1>), (unsigned)rows, part_threads(vocab), 0, s, p, all_top,
-                   all_sums, to, ld_d, scale, loss_scale);
+            LAUNCH((softmax_gradient<L, T, 1>), (unsigned)rows, part_threads<L>(vocab), 0, s, p,
+                   all_top, all_sums, to, ld_d, scale, loss_scale);
     });
 }
 

@@ -53,6 +53,15 @@ int cuda_gemm_open(struct device *d, struct error *err); /* fills gemms */
 void cuda_gemm_close(struct device *d);
 const char *cuda_gemm_library(char text[64]);
 
+/* gemm_tune.c: see product.h */
+const char *cuda_products_library(const struct device *d, char text[192]);
+void cuda_products_note(struct device *d, int on);
+int cuda_products_noted(const struct device *d);
+void cuda_product_shape(const struct device *d, int i, int64_t *shape);
+struct product_choice;
+int cuda_product_tune(struct device *d, int i, struct product_choice *choice, struct error *err);
+int cuda_product_take(struct device *d, const struct product_choice *choice, struct error *err);
+
 /* sdpa_cudnn.c, or sdpa_absent.c where cuDNN was not found.  Forward and backward are 1 when cuDNN
  * did it and 0 when the own kernels must (no plan for this shape, type or scratch_bytes). */
 int cuda_sdpa_open(struct device *d, struct error *err);

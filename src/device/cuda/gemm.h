@@ -1,0 +1,81 @@
+/* gemm.h - what gemm.c, which multiplies, and gemm_tune.c, which times, share. */
+#ifndef TRIREME_DEVICE_CUDA_GEMM_H
+#define TRIREME_DEVICE_CUDA_GEMM_H
+
+#include <cublasLt.h>
+
+#include "device/cuda/state.h"
+#include "device/product.h"
+
+enum addend { ADDEND_NONE, ADDEND_SELF, ADDEND_OTHER };
+
+/* What makes two products the same; without padding, so that bytes compare.  Its members have the
+ * order of product_shape_names. */
+struct key {
+    int64_t dt, dt_c, trans_a, trans_b, addend;
+    int64_t m, n, k, lda, ldb, ldc;
+    int64_t align_a, align_b, align_c, align_addend; /* bytes */
+};
+
+_Static_assert(sizeof(struct key) == PRODUCT_SHAPE * sizeof(int64_t), "product_shape_names");
+
+struct gemm_product {
+    struct key key;
+    int plain; /* 1: the library has no algorithm; all below is unused */
+    cublasLtMatmulDesc_t op;
+    cublasLtMatrixLayout_t a, b, c; /* of our a, b, c; the library's A is our b */
+    cublasLtMatmulAlgo_t algo;
+    size_t workspace_bytes;
+    struct gemm_product *next; /* in its bucket */
+};
+
+/* A product as it was met, to be timed. */
+struct gemm_noted {
+    struct gemm g;
+    void *scratch;
+};
+
+enum { BUCKETS = 256 };
+
+struct cuda_gemms {
+    cublasLtHandle_t handle;
+    int32_t sms; /* multiprocessors that products are chosen and cut for; 0: all */
+    struct gemm_product *buckets[BUCKETS];
+    int noting; /* 1: products are noted, and not computed */
+    struct gemm_noted *noted;
+    int noted_count, noted_capacity;
+};
+
+struct key gemm_key(const struct gemm *g);
+
+/* Set err to the shape and what cuBLASLt was asked to do; returns -1. */
+int gemm_failed(cublasStatus_t status, const char *call, const struct key *key, struct error *err);
+
+/* Set err and go to fail where a call on a product, whose key is `key`, does not succeed. */
+#define CHECK(call)                                \
+    do {                                           \
+        cublasStatus_t status_ = (call);           \
+        if (status_ != CUBLAS_STATUS_SUCCESS) {    \
+            gemm_failed(status_, #call, key, err); \
+            goto fail;                             \
+        }                                          \
+    } while (0)
+
+/* Descriptors alone, without an algorithm: for gemm_product_free().  NULL with err set. */
+struct gemm_product *gemm_product_describe(const struct cuda_gemms *s, const struct key *key,
+                                           struct error *err);
+void gemm_product_free(struct gemm_product *p); /* NULL allowed */
+
+/* The library's suggestions for it, best first, `most` at most; p->plain where it has none.
+ * Returns 0, or -1 with err set. */
+int gemm_suggest(struct gemm_product *p, cublasLtHandle_t handle, int most,
+                 cublasLtMatmulHeuristicResult_t *found, int *count, struct error *err);
+
+/* Put p, which is from now on s's, in the place of that of its key. */
+void gemm_put(struct cuda_gemms *s, struct gemm_product *p);
+
+/* Enqueue the product by its algorithm. */
+int gemm_multiply(struct device *d, const struct gemm_product *p, const struct gemm *g,
+                  void *scratch, struct error *err);
+
+#endif

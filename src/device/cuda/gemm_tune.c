@@ -1,0 +1,259 @@
+/* gemm_tune.c - the algorithm of a product chosen by time; see product.h.
+ *
+ *   ask        the library for up to PRODUCT_TRIED suggestions, under the same conditions as ever
+ *   leave out  those whose sums may come in any order, should it suggest any
+ *   fill       both operands with random numbers: zeros take less power, and flatter
+ *   time       each: once to load it, then RUNS times between events; its time is the shortest
+ *   keep       the fastest; of equals the one that the library suggests first
+ *
+ * All runs are of the same operands, which small products find in the L2 and in training do not.
+ * An algorithm is kept as the library stores it, which it allows within one version; its settings
+ * are kept beside that for people, and compared when it is read again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/philox.h"
+#include "device/cuda/gemm.h"
+
+enum { RUNS = 5, PATTERN_ELEMS = 1 << 16 };
+
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == PRODUCT_WORDS * sizeof(uint64_t), "word");
+
+const char *cuda_products_library(const struct device *d, char text[192])
+{
+    char library[64];
+    snprintf(text, 192, "%s, %s", d->name, cuda_gemm_library(library));
+    return text;
+}
+
+void cuda_products_note(struct device *d, int on)
+{
+    struct cuda_gemms *s = cuda_state(d)->gemms;
+    if (on)
+        s->noted_count = 0;
+    s->noting = on;
+}
+
+int cuda_products_noted(const struct device *d)
+{
+    return cuda_state(d)->gemms->noted_count;
+}
+
+void cuda_product_shape(const struct device *d, int i, int64_t *shape)
+{
+    struct key key = gemm_key(&cuda_state(d)->gemms->noted[i].g);
+    memcpy(shape, &key, sizeof key);
+}
+
+/* In the order of product_setting_names. */
+static const struct {
+    cublasLtMatmulAlgoConfigAttributes_t which;
+    size_t bytes;
+} settings[PRODUCT_SETTINGS] = {
+    {CUBLASLT_ALGO_CONFIG_ID, 4},
+    {CUBLASLT_ALGO_CONFIG_TILE_ID, 4},
+    {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4},
+    {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4},
+    {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4},
+    {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4},
+    {CUBLASLT_ALGO_CONFIG_STAGES_ID, 4},
+    {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},
+    {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
+};
+
+/* -1 for one that the library does not know of this algorithm. */
+static int64_t setting_of(const cublasLtMatmulAlgo_t *algo, int i)
+{
+    uint32_t four = 0;
+    uint16_t two = 0;
+    void *to = settings[i].bytes == 4 ? (void *)&four : &two;
+    size_t written = 0;
+    if (cublasLtMatmulAlgoConfigGetAttribute(algo, settings[i].which, to, settings[i].bytes,
+                                             &written) != CUBLAS_STATUS_SUCCESS)
+        return -1;
+    return settings[i].bytes == 4 ? four : two;
+}
+
+/* Sums are whole in one block, or parts of them are added in order. */
+static int is_reproducible(const cublasLtMatmulAlgo_t *algo)
+{
+    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    size_t written;
+    return cublasLtMatmulAlgoConfigGetAttribute(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                                &scheme, sizeof scheme,
+                                                &written) == CUBLAS_STATUS_SUCCESS &&
+           (scheme == CUBLASLT_REDUCTION_SCHEME_NONE ||
+            scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+}
+
+static size_t extent_bytes(int64_t rows, int64_t cols, int64_t ld, enum dtype dt)
+{
+    return (size_t)((rows - 1) * ld + cols) * dtype_bytes(dt);
+}
+
+/* Random numbers from -1 to 1, so many again and again. */
+static int fill(struct device *d, void *to, size_t bytes, enum dtype dt, struct error *err)
+{
+    size_t have = PATTERN_ELEMS * dtype_bytes(dt);
+    float *values = array_make(PATTERN_ELEMS, sizeof *values);
+    void *pattern = array_make(PATTERN_ELEMS, sizeof *values);
+    have = have < bytes ? have : bytes;
+    philox_fill_uniform(values, philox_key(1, "products"), 0, PATTERN_ELEMS, 1);
+    dtype_narrow(pattern, dt, values, PATTERN_ELEMS);
+    int rc = device_upload(d, to, pattern, have, err);
+    for (; have < bytes && !rc; have *= 2) {
+        size_t more = have < bytes - have ? have : bytes - have;
+        rc = device_copy_async(d, DEVICE_COMPUTE, (char *)to + have, to, more, err);
+    }
+    free(values);
+    free(pattern);
+    return rc;
+}
+
+static int fill_operands(struct device *d, const struct gemm *g, struct error *err)
+{
+    int64_t rows_a = g->trans_a ? g->k : g->m, cols_a = g->trans_a ? g->m : g->k;
+    int64_t rows_b = g->trans_b ? g->n : g->k, cols_b = g->trans_b ? g->k : g->n;
+    return fill(d, (void *)g->a, extent_bytes(rows_a, cols_a, g->lda, g->dt), g->dt, err) ||
+                   fill(d, (void *)g->b, extent_bytes(rows_b, cols_b, g->ldb, g->dt), g->dt, err)
+               ? -1
+               : 0;
+}
+
+/* Nanoseconds of the product by p's algorithm: the shortest of RUNS. */
+static int measure(struct device *d, const struct gemm_product *p, const struct gemm_noted *n,
+                   struct device_event *const event[RUNS + 1], int64_t *ns, struct error *err)
+{
+    for (int i = 0; i <= RUNS; i++)
+        if (gemm_multiply(d, p, &n->g, n->scratch, err) ||
+            device_event_record(d, event[i], DEVICE_COMPUTE, err))
+            return -1;
+    if (device_sync(d, err))
+        return -1;
+    *ns = device_event_ns(d, event[0], event[1]);
+    for (int i = 1; i < RUNS; i++) {
+        int64_t one = device_event_ns(d, event[i], event[i + 1]);
+        *ns = one < *ns ? one : *ns;
+    }
+    return 0;
+}
+
+static void keep(struct product_choice *choice, const cublasLtMatmulHeuristicResult_t *found,
+                 int64_t ns)
+{
+    memcpy(choice->word, &found->algo, sizeof choice->word);
+    choice->workspace_bytes = (int64_t)found->workspaceSize;
+    choice->ns = ns;
+    for (int i = 0; i < PRODUCT_SETTINGS; i++)
+        choice->setting[i] = setting_of(&found->algo, i);
+}
+
+static int try_all(struct device *d, struct gemm_product *p, const struct gemm_noted *n,
+                   const cublasLtMatmulHeuristicResult_t *found, int count,
+                   struct device_event *const event[RUNS + 1], struct product_choice *choice,
+                   struct error *err)
+{
+    for (int i = 0; i < count; i++) {
+        int64_t ns;
+        if (found[i].state != CUBLAS_STATUS_SUCCESS || !is_reproducible(&found[i].algo))
+            continue;
+        p->algo = found[i].algo;
+        p->workspace_bytes = found[i].workspaceSize;
+        if (measure(d, p, n, event, &ns, err))
+            return -1;
+        if (!choice->tried++)
+            choice->first_ns = ns;
+        if (choice->tried == 1 || ns < choice->ns)
+            keep(choice, &found[i], ns);
+    }
+    return choice->tried ? 0 : 1;
+}
+
+static int tune(struct device *d, struct gemm_product *p, const struct gemm_noted *n,
+                struct product_choice *choice, struct error *err)
+{
+    cublasLtMatmulHeuristicResult_t found[PRODUCT_TRIED] = {0};
+    struct device_event *event[RUNS + 1] = {NULL};
+    int count,
+        rc = gemm_suggest(p, cuda_state(d)->gemms->handle, PRODUCT_TRIED, found, &count, err);
+    if (rc || p->plain)
+        return rc ? -1 : 1;
+    for (int i = 0; i <= RUNS && !rc; i++)
+        rc = (event[i] = device_event_create(d, DEVICE_EVENT_TIMED, err)) ? 0 : -1;
+    if (!rc && !(rc = fill_operands(d, &n->g, err)))
+        rc = try_all(d, p, n, found, count, event, choice, err);
+    for (int i = 0; i <= RUNS; i++)
+        device_event_destroy(d, event[i]);
+    return rc;
+}
+
+int cuda_product_tune(struct device *d, int i, struct product_choice *choice, struct error *err)
+{
+    const struct gemm_noted *n = &cuda_state(d)->gemms->noted[i];
+    enum cudaStreamCaptureStatus capture;
+    struct key key = gemm_key(&n->g);
+    if (CUDA_CHECK(cudaStreamIsCapturing(cuda_compute(d), &capture), err))
+        return -1;
+    if (capture != cudaStreamCaptureStatusNone)
+        return gemm_failed(CUBLAS_STATUS_NOT_SUPPORTED, "timing while ops are recorded", &key, err);
+    struct gemm_product *p = gemm_product_describe(cuda_state(d)->gemms, &key, err);
+    if (!p)
+        return -1;
+    memset(choice, 0, sizeof *choice);
+    memcpy(choice->shape, &key, sizeof key);
+    int rc = tune(d, p, n, choice, err);
+    gemm_product_free(p);
+    return rc;
+}
+
+/* Is it an algorithm for p, the one that its settings describe? */
+static int check(const struct device *d, struct gemm_product *p,
+                 const struct product_choice *choice, struct error *err)
+{
+    const struct key *key = &p->key;
+    cublasLtMatmulHeuristicResult_t found = {0};
+    for (int i = 0; i < PRODUCT_SETTINGS; i++)
+        if (setting_of(&p->algo, i) != choice->setting[i])
+            return gemm_failed(CUBLAS_STATUS_INVALID_VALUE, product_setting_names[i], key, err);
+    CHECK(cublasLtMatmulAlgoCheck(cuda_state(d)->gemms->handle, p->op, p->b, p->a, p->c, p->c,
+                                  &p->algo, &found));
+    p->workspace_bytes = found.workspaceSize;
+    if (p->workspace_bytes > cuda_workspace_bytes(key->m, key->n) || !is_reproducible(&p->algo))
+        return gemm_failed(CUBLAS_STATUS_NOT_SUPPORTED, "workspace or order of sums", key, err);
+    return 0;
+fail:
+    return -1;
+}
+
+/* May it be one of ours?  It is from a file. */
+static int is_key(const struct key *key)
+{
+    const int64_t sizes[] = {key->m, key->n, key->k, key->lda, key->ldb, key->ldc};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i] < 1)
+            return 0;
+    return key->dt >= 0 && key->dt < DTYPE_COUNT && dtype_is_narrow_float((enum dtype)key->dt) &&
+           (key->dt_c == DTYPE_F32 || key->dt_c == key->dt) && key->trans_a >> 1 == 0 &&
+           key->trans_b >> 1 == 0 && key->addend >= ADDEND_NONE && key->addend <= ADDEND_OTHER;
+}
+
+int cuda_product_take(struct device *d, const struct product_choice *choice, struct error *err)
+{
+    struct key key;
+    memcpy(&key, choice->shape, sizeof key);
+    if (!is_key(&key))
+        return error_set(err, "an algorithm of what is no product");
+    struct gemm_product *p = gemm_product_describe(cuda_state(d)->gemms, &key, err);
+    if (!p)
+        return -1;
+    memcpy(&p->algo, choice->word, sizeof p->algo);
+    if (check(d, p, choice, err)) {
+        gemm_product_free(p);
+        return -1;
+    }
+    gemm_put(cuda_state(d)->gemms, p);
+    return 0;
+}
