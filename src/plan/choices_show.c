@@ -22,7 +22,7 @@ enum { NUMBERS = 7, LONGEST = 96 };
 static const char *const first_head = "a rank, with one change";
 static const char *const heads[NUMBERS] = {"memory", "change",   "in host", "on disk",
                                            "sent",   "computed", "a step"};
-static const int widths[NUMBERS] = {12, 13, 13, 13, 13, 9, 9};
+static const int widths[NUMBERS] = {11, 12, 12, 12, 12, 9, 9};
 
 struct table {
     char cell[CHOICES_MOST][NUMBERS][CELL];
@@ -40,8 +40,8 @@ static void fill_row(const struct choices_row *as_is, const struct choices_row *
     difference(row->sent_bytes, as_is->sent_bytes, cell[4]);
     snprintf(cell[5], CELL, row->flops == as_is->flops ? "" : "%+.1f %%",
              100 * (row->flops / as_is->flops - 1));
-    snprintf(cell[6], CELL, row->step_s > 0 ? "%+.1f %%" : "",
-             100 * (row->step_s / as_is->step_s - 1));
+    double longer = row->step_s > 0 ? 100 * (row->step_s / as_is->step_s - 1) : 0;
+    snprintf(cell[6], CELL, row->step_s > 0 ? "%+.*f %%" : "", longer < 1000, longer);
 }
 
 static void fill(struct table *t, const struct choices *c)

@@ -19,7 +19,7 @@ sed -n '/^    a rank, with one change/,/^$/s/^    //p' "$top/README.md" | grep -
 is "README shows five lines of it, as they are" "5 0" \
     "$(wc -l <shown | tr -d ' ') $(grep -vxFf out shown | wc -l | tr -d ' ')"
 is "two settings that go together take two lines" 1 \
-    "$(grep -A1 '^precision=bf16_pure$' out | grep -c '^ train.optimizer_dtype=bf16  *[0-9]')"
+    "$(grep -A1 '^recompute=full$' out | grep -c '^ recompute_every=2  *[0-9]')"
 is "it says what its words mean" "11" "$(sed -n '/^what these are/,/^$/p' out | grep -c '^  [a-z]')"
 is "parameters that take no bytes are named" "1 1" \
     "$(grep -c '^  parameters .* 0 bytes$' out) $(grep -c '^  parameters  *none: .*masters' out)"
