@@ -23,6 +23,7 @@ include $(top_srcdir)/tests/mpi/local.mk
 include $(top_srcdir)/tests/slurm/local.mk
 include $(top_srcdir)/tests/golden/local.mk
 include $(top_srcdir)/tests/bench/local.mk
+include $(top_srcdir)/tests/bench/published.mk
 include $(top_srcdir)/tests/sanitize/local.mk
 include $(top_srcdir)/tests/chaos/local.mk
 include $(top_srcdir)/tests/fuzz/local.mk

@@ -24,8 +24,11 @@ _Static_assert(sizeof(cublasLtMatmulAlgo_t) == PRODUCT_WORDS * sizeof(uint64_t),
 
 const char *cuda_products_library(const struct device *d, char text[192])
 {
-    char library[64];
-    snprintf(text, 192, "%s, %s", d->name, cuda_gemm_library(library));
+    char library[64], cut[48] = "";
+    int sms = cuda_state(d)->gemms->sms;
+    if (sms)
+        snprintf(cut, sizeof cut, ", %d multiprocessors", sms);
+    snprintf(text, 192, "%s, %s%s", d->name, cuda_gemm_library(library), cut);
     return text;
 }
 

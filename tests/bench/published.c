@@ -1,0 +1,147 @@
+/* published.c - steps that others have published, beside what trireme forecasts for their layouts.
+ *
+ *   tests/bench/published [all] [MODEL or MACHINE...]
+ *
+ * Rows are tests/golden/published_rows.csv: model, machine, ranks and step time with their source,
+ * and the settings that say the same to trireme.  The machines are those that every build knows,
+ * and published_machines.yaml's.  Rows by which shares of a machine's peaks were set are shown and
+ * do not count in the means; nor do those that are slow to plan, which `all` adds.  Nothing here
+ * passes or fails.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/report.h"
+#include "simulate/machine_file.h"
+
+struct row {
+    char model[32], machine[32], network[32], settings[640];
+    int ranks, nodes, fitted, slow;
+    double step_s;
+};
+
+struct error_sum {
+    int count;
+    double sum, mean_of, worst;
+};
+
+/* 1: a row was read; 0: the file is over. */
+static int next_row(FILE *file, struct row *row)
+{
+    char line[2048];
+    while (fgets(line, sizeof line, file)) {
+        char *rest = line, *field[9];
+        int fields = 0;
+        while (fields < 9 && (field[fields] = strsep(&rest, ",")))
+            fields++;
+        if (fields < 9 || !strcmp(field[0], "model"))
+            continue;
+        snprintf(row->model, sizeof row->model, "%s", field[0]);
+        snprintf(row->machine, sizeof row->machine, "%s", field[1]);
+        snprintf(row->network, sizeof row->network, "%s", field[2]);
+        row->ranks = atoi(field[3]);
+        row->nodes = atoi(field[4]);
+        row->step_s = atof(field[5]);
+        row->fitted = atoi(field[6]);
+        row->slow = atoi(field[7]);
+        snprintf(row->settings, sizeof row->settings, "%s", field[8]);
+        return 1;
+    }
+    return 0;
+}
+
+static int open_machine(struct machine *machine, const struct row *row, struct error *err)
+{
+    const char *file = TEST_FILES "/golden/published_machines.yaml";
+    int own = strstr(row->machine, "-triton") != NULL;
+    if (own ? machine_read(machine, file, row->machine, err)
+            : machine_find(machine, row->machine, err))
+        return -1;
+    return row->network[0] ? machine_set_network(machine, row->network, err) : 0;
+}
+
+static int load(struct config *config, const struct row *row, struct error *err)
+{
+    enum { MOST = 40 };
+    char text[sizeof row->settings], *rest = text, *word;
+    const char *override[MOST] = {"device=cuda", "data.train=none.h5"};
+    int count = 2;
+    snprintf(text, sizeof text, "%s", row->settings);
+    while (count < MOST && (word = strsep(&rest, " ")))
+        override[count++] = word;
+    return config_load(config, NULL, override, count, err);
+}
+
+/* Seconds of a step, or -1 with err set. */
+static double forecast_of(const struct row *row, struct error *err)
+{
+    struct machine machine = {0};
+    struct config config;
+    struct report report;
+    double step_s = -1;
+    if (!open_machine(&machine, row, err) && !load(&config, row, err) &&
+        !report_measure(&report, &config, row->ranks, row->nodes, 1, &machine, err)) {
+        step_s = report.forecast.step_s;
+        report_free(&report);
+    }
+    machine_free(&machine);
+    return step_s;
+}
+
+static void count(struct error_sum *sum, double off)
+{
+    sum->count++;
+    sum->sum += off;
+    sum->mean_of += fabs(off);
+    sum->worst = fmax(sum->worst, fabs(off));
+}
+
+static int is_wanted(const struct row *row, int argc, char **argv)
+{
+    int words = 0, met = 0, all = 0;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "all")) {
+            all = 1;
+            continue;
+        }
+        words++;
+        met |= strstr(row->model, argv[i]) || strstr(row->machine, argv[i]);
+    }
+    return (!words || met) && (all || !row->slow);
+}
+
+int main(int argc, char **argv)
+{
+    struct row row;
+    struct error_sum counted = {0}, fitted = {0};
+    FILE *file = fopen(TEST_FILES "/golden/published_rows.csv", "r");
+    if (!file)
+        return 1;
+    printf("%-12s %-16s %6s %12s %12s %9s\n", "model", "machine", "ranks", "forecast s",
+           "published s", "off");
+    while (next_row(file, &row)) {
+        struct error err = {0};
+        if (!is_wanted(&row, argc, argv))
+            continue;
+        double step_s = forecast_of(&row, &err), off = 100 * (step_s / row.step_s - 1);
+        if (step_s <= 0) {
+            printf("%-12s %-16s %6d %s\n", row.model, row.machine, row.ranks, err.text);
+            continue;
+        }
+        const char *seq = strstr(row.settings, "data.seq_len=");
+        printf("%-12s %-16s %6d %12.4f %12.4f %+8.1f %%%s  %.*s\n", row.model, row.machine,
+               row.ranks, step_s, row.step_s, off, row.fitted ? " (fitted)" : "",
+               seq ? (int)strcspn(seq, " ") : 0, seq ? seq : "");
+        count(row.fitted ? &fitted : &counted, off);
+    }
+    fclose(file);
+    const struct error_sum *sums[] = {&counted, &fitted};
+    for (int i = 0; i < 2; i++)
+        if (sums[i]->count)
+            printf("%d rows %s: %+.1f %% in the mean, %.1f %% without sign, %.1f %% at worst\n",
+                   sums[i]->count, i ? "by which shares were set" : "that count",
+                   sums[i]->sum / sums[i]->count, sums[i]->mean_of / sums[i]->count,
+                   sums[i]->worst);
+    return 0;
+}
