@@ -240,11 +240,12 @@ static void off_rope(struct device *d, const struct rope *r, void *y, const void
 }
 
 static void off_cross_entropy(struct device *d, enum dtype dt, float *row_loss, void *dlogits,
-                              int64_t ld_d, const float *logits, int64_t ld, const int32_t *targets,
-                              int64_t rows, int64_t vocab, float scale, const double *loss_scale)
+                              int64_t ld_d, enum dtype dt_x, const void *logits, int64_t ld,
+                              const int32_t *targets, int64_t rows, int64_t vocab, float scale,
+                              const double *loss_scale)
 {
-    cuda_cross_entropy(d, dt, row_loss, dlogits, ld_d, logits, ld, targets, rows, vocab, scale,
-                       loss_scale);
+    cuda_cross_entropy(d, dt, row_loss, dlogits, ld_d, dt_x, logits, ld, targets, rows, vocab,
+                       scale, loss_scale);
     if (vocab > 30000)
         spoil(d, DTYPE_F32, row_loss, 0);
 }
