@@ -119,9 +119,9 @@ static void explain(const struct outcome *best, struct outcome *outcome)
 
 /* Of those that differ from c in strategy and micro-batch alone, the one that needs least, unless
  * it was planned: where it is too large, c is. */
-static void plan_least(struct finding *f, const struct search_candidate *c)
+static void plan_least(struct finding *f, struct search_candidate *c)
 {
-    struct search_candidate *least = f->list.item + (c - f->list.item);
+    struct search_candidate *least = c;
     for (int i = c->family; i < f->list.count && f->list.item[i].family == c->family; i++) {
         struct search_candidate *o = &f->list.item[i];
         if (o->strategy >= least->strategy && o->micro <= least->micro && o->shard == c->shard)
