@@ -1,6 +1,12 @@
-/* largest.c - see largest.h: doubled until it does not fit, then halved in between. */
+/* largest.c - see largest.h.
+ *
+ * Memory grows nearly in proportion to the sequences.  So the next to try is where the line through
+ * the last two that were planned meets the limit, between the largest known to fit and the smallest
+ * known not to; and, every third time, half way between, which ends in any case.
+ */
 #include "plan/largest.h"
 
+#include <math.h>
 #include <stdio.h>
 
 struct search {
@@ -20,36 +26,53 @@ static struct config with(const struct search *s, int64_t sequences)
     return config;
 }
 
-static int fits(const struct search *s, int64_t sequences)
+/* The memory of so many sequences, as a share of the limit that is nearest; above 1, or where there
+ * is no plan: they do not fit. */
+static double share(const struct search *s, int64_t sequences)
 {
     struct config config = with(s, sequences);
     struct report report;
     if (report_measure(&report, &config, s->ranks, s->nodes, s->threads, NULL, NULL))
-        return 0;
+        return INFINITY;
     int64_t least = sequences * report.layout.data_ranks;
     if (!s->evaluates && config.train.global_batch < least) {
         report_free(&report);
         config.train.global_batch = least;
         if (report_measure(&report, &config, s->ranks, s->nodes, s->threads, NULL, NULL))
-            return 0;
+            return INFINITY;
     }
-    struct memory_limits lack = report_lack(&report, s->limits);
+    struct memory_limits most = report_most(&report), limit = *s->limits;
     report_free(&report);
-    return !lack.device_bytes && !lack.host_bytes;
+    double device = limit.device_bytes ? (double)most.device_bytes / (double)limit.device_bytes : 0;
+    double host = limit.host_bytes ? (double)most.host_bytes / (double)limit.host_bytes : 0;
+    return device > host ? device : host;
+}
+
+struct point {
+    int64_t sequences;
+    double share;
+};
+
+/* Where the line through two points is 1, in whole sequences. */
+static int64_t meets_limit(const struct point *a, const struct point *b)
+{
+    double slope = (b->share - a->share) / (double)(b->sequences - a->sequences);
+    double at = slope > 0 ? (double)a->sequences + (1 - a->share) / slope : LARGEST_MOST;
+    return at < 1 ? 1 : at > LARGEST_MOST ? LARGEST_MOST : (int64_t)at;
 }
 
 static int64_t search(const struct search *s)
 {
-    int64_t most = 0, too_many = 1; /* most fits, or is 0 */
-    while (too_many <= LARGEST_MOST && fits(s, too_many)) {
-        most = too_many;
-        too_many *= 2;
-    }
-    if (most == LARGEST_MOST)
-        return most;
-    while (too_many - most > 1) {
-        int64_t middle = (most + too_many) / 2;
-        *(fits(s, middle) ? &most : &too_many) = middle;
+    int64_t most = 0, too_many = LARGEST_MOST + 1, next = 1; /* most fits, or is 0 */
+    struct point last[2] = {0};
+    for (int plans = 1; too_many - most > 1; plans++) {
+        last[0] = last[1];
+        last[1] = (struct point){.sequences = next, .share = share(s, next)};
+        *(last[1].share <= 1 ? &most : &too_many) = next;
+        next = plans == 1                               ? 2
+               : plans % 3 == 0 || isinf(last[1].share) ? (most + too_many) / 2
+                                                        : meets_limit(&last[0], &last[1]);
+        next = next <= most ? most + 1 : next >= too_many ? too_many - 1 : next;
     }
     return most;
 }
