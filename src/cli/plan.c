@@ -218,6 +218,8 @@ static int find_layout(const struct config *config, const struct options *o, str
                                            .limits = &limits.limits};
     if (search_find(&search, &request, err))
         return -1;
+    if (machine_has_gpu(o) && !machine->runs)
+        printf("trireme's kernels do not run on %s: this is only a plan\n\n", machine->name);
     search_print(&search, &request, stdout);
     if (fflush(stdout) || ferror(stdout))
         return error_errno(err, "the layouts cannot be written");

@@ -28,15 +28,22 @@ struct finding {
     int bests;
 };
 
-/* Is there one that lacks memory although it needs less in every respect?  Strategies behind one
- * another shard more. */
+/* Does a candidate's strategy keep as little as another's, or less?  Among those with as many
+ * shards a later stage does. */
+static int shards_as_much(const struct search_candidate *a, const struct search_candidate *b)
+{
+    return a->shard == b->shard &&
+           config_sharding[a->strategy].stage >= config_sharding[b->strategy].stage;
+}
+
+/* Is there one that lacks memory although it needs less in every respect? */
 static int is_dominated(const struct finding *f, const struct search_candidate *c)
 {
     for (int i = 0; i < f->too_larges; i++) {
         const struct search_candidate *o = f->too_large[i];
         if (o->pipeline == c->pipeline && o->tensor == c->tensor && o->context == c->context &&
-            o->schedule == c->schedule && o->chunks == c->chunks && o->shard == c->shard &&
-            o->strategy >= c->strategy && o->micro <= c->micro && o->recompute >= c->recompute)
+            o->schedule == c->schedule && o->chunks == c->chunks && shards_as_much(o, c) &&
+            o->micro <= c->micro && o->recompute >= c->recompute)
             return 1;
     }
     return 0;
@@ -124,7 +131,7 @@ static void plan_least(struct finding *f, struct search_candidate *c)
     struct search_candidate *least = c;
     for (int i = c->family; i < f->list.count && f->list.item[i].family == c->family; i++) {
         struct search_candidate *o = &f->list.item[i];
-        if (o->strategy >= least->strategy && o->micro <= least->micro && o->shard == c->shard)
+        if (shards_as_much(o, least) && o->micro <= least->micro)
             least = o;
     }
     if (!least->is_planned)

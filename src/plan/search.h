@@ -10,8 +10,12 @@
  *               each tensor and context place, times the micro-batches, by the pipeline's stages,
  *               and where the schedule is 1f1b or gpipe with their bubble.  In the order of these
  *               bounds, the search is over when the next one is above the best step.
- *   dominance   what lacks a twentieth of the memory or more lacks it with a larger micro-batch or
- *               less recomputation, too.
+ *   dominance   what lacks a twentieth of the memory or more lacks it with a larger micro-batch,
+ * less recomputation or a strategy of an earlier stage, too.  So of the candidates that differ in
+ * strategy and micro-batch alone the one that needs least is planned first.
+ *
+ * The bound is that of stages of equal length, less a fiftieth, and memory is taken to follow these
+ * rules: the tests hold both against planning every candidate.
  *
  * Where nothing fits, the same is searched with the optimizer's state in the host's memory, then
  * with parameters and gradients there as well.

@@ -2,8 +2,9 @@
  *
  * A RUN is the sum of its ops: products by their shapes, attention by its operations, all others by
  * the bytes they move.  Updates, norms and casts go by bytes too, transfers by their bytes, their
- * group and the nodes it lies on (machine.h).  Sums of a RUN are kept, so that a program of many
- * micro-batches costs what one does.
+ * group and the nodes it lies on (machine.h).  LOAD, ZERO and SCALE count as nothing:
+ * machine->step_s is for them.  Sums of a RUN are kept, so that a program of many micro-batches
+ * costs what one does.
  */
 #ifndef TRIREME_SIMULATE_COST_H
 #define TRIREME_SIMULATE_COST_H
