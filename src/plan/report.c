@@ -24,20 +24,25 @@
 
 #include "base/array.h"
 #include "base/round.h"
+#include "plan/report_units.h"
 #include "program/compile.h"
 #include "segment/orthogonalize.h"
 #include "simulate/timeline.h"
 #include "verify/division.h"
 #include "verify/verify.h"
 
+/* Which ranks are compiled: as many as say what all do; the first at each place of the pipeline
+ * axis; of these the first two and the last. */
+enum extent { EXTENT_WORLD, EXTENT_PIPELINE, EXTENT_ENDS };
+
 struct making {
     struct report *report;
     struct device *device;
     struct model *model;
-    struct units **units;     /* per place: layout_places() */
-    struct mesh_shape shape;  /* of the ranks that are compiled: see choose_ranks() */
-    int ranks;                /* that are */
-    int is_quick;             /* 1: they are the first at each place of the pipeline axis */
+    struct units **units;    /* per place: layout_places() */
+    struct mesh_shape shape; /* of the ranks that are compiled: see choose_ranks() */
+    int ranks;               /* that are */
+    enum extent extent;
     struct state **state;     /* per one of these */
     struct program **program; /* the same */
     struct memory_need *need; /* the same */
@@ -55,7 +60,7 @@ static int open_model(struct making *m, const struct config *config, int threads
     struct units_request units = layout_units(&m->report->layout, config);
     if (config->generate.samples)
         units.generate = layout_generate(config, config->generate.samples);
-    int places = layout_places(&m->report->layout), made = m->is_quick ? 1 : places;
+    int places = layout_places(&m->report->layout), made = m->extent == EXTENT_WORLD ? places : 1;
     m->units = array_make((size_t)places, sizeof(struct units *));
     for (int place = 0; place < made; place++) {
         layout_set_place(&units, place);
@@ -152,10 +157,12 @@ static int choose_ranks(struct making *m, struct error *err)
         of_matrices |= optimizer_row(m->units[0]->flat[f].optimizer)->of_matrices;
     m->shape = report->layout.shape;
     for (int axis = 0; axis < MESH_AXES; axis++)
-        if (m->is_quick && axis != MESH_PIPELINE)
+        if (m->extent != EXTENT_WORLD && axis != MESH_PIPELINE)
             m->shape.degree[axis] = 1;
-        else if (!m->is_quick && report->ranks > FEW && !of_matrices && m->shape.degree[axis] > 2 &&
-                 repeats(m, axis))
+        else if (m->extent == EXTENT_ENDS && m->shape.degree[axis] > 3)
+            m->shape.degree[axis] = 3;
+        else if (m->extent == EXTENT_WORLD && report->ranks > FEW && !of_matrices &&
+                 m->shape.degree[axis] > 2 && repeats(m, axis))
             m->shape.degree[axis] = 2;
     m->ranks = mesh_members(&m->shape, MESH_SETS - 1);
     if (of_matrices && m->ranks > MANY)
@@ -169,7 +176,10 @@ static int choose_ranks(struct making *m, struct error *err)
 /* The rank of the job that the i-th compiled one is. */
 static int rank_of(const struct making *m, int i)
 {
-    return mesh_rank(&m->report->layout.shape, mesh_place(&m->shape, i));
+    struct mesh_coord coord = mesh_place(&m->shape, i);
+    if (m->extent == EXTENT_ENDS && coord.at[MESH_PIPELINE] == 2)
+        coord.at[MESH_PIPELINE] = m->report->layout.shape.degree[MESH_PIPELINE] - 1;
+    return mesh_rank(&m->report->layout.shape, coord);
 }
 
 /* Which compiled one does what a rank of the job does. */
@@ -243,10 +253,11 @@ static void compile(struct making *m)
     m->need = array_make((size_t)m->ranks, sizeof *m->need);
     compile_ranks(m);
     report->compiled = m->ranks;
-    report->measured = m->is_quick ? m->ranks : report->ranks;
+    report->measured = m->extent == EXTENT_WORLD ? report->ranks : m->ranks;
     report->rank = array_make((size_t)report->measured, sizeof *report->rank);
     for (int r = 0; r < report->measured; r++) {
-        int i = m->is_quick ? r : model_of(m, r), rank = m->is_quick ? rank_of(m, r) : r;
+        int all = m->extent == EXTENT_WORLD;
+        int i = all ? model_of(m, r) : r, rank = all ? r : rank_of(m, r);
         report->rank[r].coord = mesh_place(&report->layout.shape, rank);
         report->rank[r].need = m->need[i];
         measure(&report->rank[r], m->program[i], report->rank[r].coord,
@@ -275,6 +286,7 @@ static void forecast(struct making *m)
     };
     if (forecast_make(&report->forecast, &request, NULL))
         report->forecast = (struct forecast){0};
+    report_units_fill(report, &request);
     free(program);
 }
 
@@ -386,12 +398,12 @@ static int make(struct making *m, int threads, struct error *err)
 }
 
 /* Measure and check all ranks, or measure some. */
-static int make_some(struct report *report, int is_quick, int threads, struct error *err)
+static int make_some(struct report *report, enum extent extent, int threads, struct error *err)
 {
-    struct making m = {.report = report, .is_quick = is_quick};
+    struct making m = {.report = report, .extent = extent};
     report->on_gpu = report->config.device == CONFIG_DEVICE_CUDA;
     int rc = make(&m, threads, err);
-    if (!rc && !is_quick)
+    if (!rc && extent == EXTENT_WORLD)
         verify(&m);
     for (int i = 0; m.program && i < m.ranks; i++) {
         program_destroy(m.program[i]);
@@ -414,14 +426,21 @@ int report_make(struct report *report, const struct config *config, int ranks, i
                 int threads, const struct machine *speeds, struct error *err)
 {
     *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes, .speeds = speeds};
-    return make_some(report, 0, threads, err);
+    return make_some(report, EXTENT_WORLD, threads, err);
 }
 
 int report_measure(struct report *report, const struct config *config, int ranks, int nodes,
                    int threads, const struct machine *speeds, struct error *err)
 {
     *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes, .speeds = speeds};
-    return make_some(report, 1, threads, err);
+    return make_some(report, EXTENT_PIPELINE, threads, err);
+}
+
+int report_probe(struct report *report, const struct config *config, int ranks, int nodes,
+                 int threads, struct error *err)
+{
+    *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes};
+    return make_some(report, EXTENT_ENDS, threads, err);
 }
 
 const struct report_rank *report_largest(const struct report *report)
@@ -486,9 +505,11 @@ double report_mfu(const struct report *report, int whole_attention)
 void report_free(struct report *report)
 {
     forecast_free(&report->forecast);
+    free(report->unit);
     free(report->rank);
     free(report->pipeline);
     free(report->cost);
+    report->unit = NULL;
     report->rank = NULL;
     report->pipeline = NULL;
     report->cost = NULL;

@@ -32,6 +32,16 @@ struct report_pipeline {
                                               on GPUs, else of the total */
 };
 
+/* A unit as the first rank has it: with tensor ranks, its part. */
+struct report_unit {
+    int64_t params, trained; /* of its own flats */
+    size_t kept_bytes;       /* from forward to backward of a micro-batch, without its input */
+    double flops; /* forward of one micro-batch of the whole unit: stages are cut by it */
+    /* of a step, nothing beside it: its operations; transfers among tensor and context ranks
+     * between them */
+    double forward_s, backward_s, forward_exchange_s, backward_exchange_s;
+};
+
 struct report {
     struct config config;
     struct layout layout;
@@ -51,7 +61,9 @@ struct report {
     const struct machine *speeds; /* the caller's; NULL: no times are forecast */
     struct forecast forecast;     /* of all ranks, or of the first at each place of the pipeline
                                      axis; no ranks: there is none */
-    int verified;                 /* 1: the programs passed; 0: see verdict */
+    struct report_unit *unit;     /* per unit, where times are forecast */
+    int units;
+    int verified; /* 1: the programs passed; 0: see verdict */
     struct error verdict;
 };
 
@@ -70,6 +82,11 @@ int report_make(struct report *report, const struct config *config, int ranks, i
  * differ by a rounding in what they send), and nothing is checked. */
 int report_measure(struct report *report, const struct config *config, int ranks, int nodes,
                    int threads, const struct machine *speeds, struct error *err);
+
+/* Faster again, for memory alone: only the first two ranks of the pipeline axis and the last one
+ * are measured and no time is forecast. */
+int report_probe(struct report *report, const struct config *config, int ranks, int nodes,
+                 int threads, struct error *err);
 
 /* Tokens of a step, masked ones too, per second; and the share of the machine's peak in products
  * that the model's operations are, counted as attention's causal half is computed, or as if all of

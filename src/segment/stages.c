@@ -67,18 +67,17 @@ static void cut(const double *cost, int units, int stages, int s, int u, double 
     least[s * (units + 1) + u] = best;
 }
 
-static void divide(struct units *units, int stages)
+void stages_cut(const double *cost, int count, int stages, int *stage)
 {
-    int count = units->count;
     size_t places = (size_t)stages * (size_t)(count + 1);
     double *least = array_make(places, sizeof *least);
     int *end = array_make(places, sizeof *end);
     for (int s = stages - 1; s >= 0; s--)
         for (int u = 0; u < count; u++)
-            cut(units->flops, count, stages, s, u, least, end);
+            cut(cost, count, stages, s, u, least, end);
     for (int s = 0, u = 0; s < stages; s++)
         for (int e = end[s * (count + 1) + u]; u < e; u++)
-            units->stage[u] = s;
+            stage[u] = s;
     free(least);
     free(end);
 }
@@ -155,7 +154,7 @@ int stages_find(struct units *units, struct error *err)
     if (check_count(units, count_ranks(request, units->stages), err) || find_costs(units, err))
         return -1;
     if (!numbers || !*numbers)
-        divide(units, units->stages);
+        stages_cut(units->flops, units->count, units->stages, units->stage);
     else if (divide_by(units, units->stages, numbers, err))
         return -1;
     for (int u = 0; u < units->count; u++)

@@ -1,12 +1,18 @@
-/* stages.h - which pipeline stage each unit of a model belongs to; for units.c alone. */
+/* stages.h - which pipeline stage each unit of a model belongs to. */
 #ifndef TRIREME_SEGMENT_STAGES_H
 #define TRIREME_SEGMENT_STAGES_H
 
 #include "segment/units.h"
 
-/* Set units->stages, stage, rank and flops as units->request says, once graphs and boundaries are
- * known. Returns 0, or -1 with err set: more stages than units, numbers of units that do not make
- * the stages, or a boundary that is read beyond the stage behind its own. */
+/* Cut units into stages where the dearest stage is as cheap as it can be; of cuts that are alike in
+ * this, the one with the fewest units in the first stages.  stage[u]: of unit u; at least one unit
+ * each, so there are at most as many stages. */
+void stages_cut(const double *cost, int units, int stages, int *stage);
+
+/* For units.c alone: set units->stages, stage, rank and flops as units->request says, once
+ * graphs and boundaries are known. Returns 0, or -1 with err set: more stages than units, numbers
+ * of units that do not make the stages, or a boundary that is read beyond the stage behind its own.
+ */
 int stages_find(struct units *units, struct error *err);
 
 #endif
