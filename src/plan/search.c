@@ -1,4 +1,13 @@
-/* search.c - see search.h. */
+/* search.c - see search.h.
+ *
+ *   list      all candidates, with their bounds
+ *   rounds    the few with the least bounds that are not yet known are planned, at the same time,
+ *             by few of their micro-batches; until the next bound is above the best step
+ *   end       the best is planned whole, and so is what comes close to it, until the best is one
+ *             that was
+ *
+ * Whatever is planned in a round was chosen before it, so the outcome does not depend on threads.
+ */
 #include "plan/search.h"
 
 #include <math.h>
@@ -6,25 +15,20 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/round.h"
 #include "base/text.h"
-#include "config/schema.h"
-#include "plan/search_candidates.h"
+#include "plan/search_bounds.h"
+#include "plan/search_plan.h"
 
-/* One that was planned. */
-struct outcome {
-    const struct search_candidate *candidate;
-    double step_s, seconds[PLAY_KINDS]; /* of its busiest rank */
-    struct search_row row;
-};
+enum { ROUND = 16 }; /* planned at the same time */
 
 struct finding {
     const struct search_request *request;
     struct search *search;
     struct search_candidates list;
+    struct search_candidate **by_bound;        /* the least first, then as they are listed */
     const struct search_candidate **too_large; /* by a twentieth or more */
     int too_larges, too_large_capacity;
-    struct outcome best[SEARCH_ROWS];
+    struct search_outcome best[SEARCH_ROWS];
     int bests;
 };
 
@@ -49,12 +53,12 @@ static int is_dominated(const struct finding *f, const struct search_candidate *
     return 0;
 }
 
-static int is_before(const struct outcome *a, const struct outcome *b)
+static int is_before(const struct search_outcome *a, const struct search_outcome *b)
 {
     return a->step_s != b->step_s ? a->step_s < b->step_s : a->candidate < b->candidate;
 }
 
-static void keep(struct finding *f, const struct outcome *outcome)
+static void keep(struct finding *f, const struct search_outcome *outcome)
 {
     int at = f->bests;
     while (at > 0 && is_before(outcome, &f->best[at - 1]))
@@ -67,47 +71,190 @@ static void keep(struct finding *f, const struct outcome *outcome)
     f->bests += f->bests < SEARCH_ROWS;
 }
 
-/* Does it lack a twentieth of what there is? */
-static int is_far(size_t lack, size_t limit)
+static void drop(struct finding *f, int at)
 {
-    return lack > limit / 20;
+    f->bests--;
+    memmove(&f->best[at], &f->best[at + 1], (size_t)(f->bests - at) * sizeof f->best[0]);
 }
 
-static void plan(struct finding *f, const struct search_candidate *c)
+/* Of a GPU, else of the rank. */
+static double bytes_of(const struct memory_limits *memory)
 {
-    const struct search_request *r = f->request;
-    struct config config;
-    struct report report;
-    struct outcome outcome = {.candidate = c};
-    if (search_candidate_config(c, r->config, &config) ||
-        report_measure(&report, &config, r->ranks, r->nodes, r->threads, r->machine, NULL))
+    return (double)(memory->device_bytes ? memory->device_bytes : memory->host_bytes);
+}
+
+/* Does what is known without a plan exceed the memory? */
+static int needs_too_much(const struct finding *f, const struct search_candidate *c)
+{
+    double limit = bytes_of(f->request->limits);
+    return limit > 0 && c->least_bytes > limit;
+}
+
+/* ---- rounds ---- */
+
+static double best_s(const struct finding *f)
+{
+    return f->bests ? f->best[0].step_s : INFINITY;
+}
+
+static void take_in(struct finding *f, const struct search_outcome *o)
+{
+    f->search->planned += o->fate != SEARCH_REFUSED;
+    f->search->too_large += o->fate == SEARCH_TOO_LARGE;
+    f->search->below_bound += o->fate == SEARCH_FITS && (o->step_s < o->candidate->least_s ||
+                                                         needs_too_much(f, o->candidate));
+    if (o->fate == SEARCH_FITS)
+        keep(f, o);
+    if (o->fate != SEARCH_TOO_LARGE || !o->is_far)
         return;
-    f->search->planned++;
-    struct memory_limits lack = report_lack(&report, r->limits);
-    if (lack.device_bytes || lack.host_bytes) {
-        f->search->too_large++;
-        if (is_far(lack.device_bytes, r->limits->device_bytes) ||
-            is_far(lack.host_bytes, r->limits->host_bytes)) {
-            f->too_large = array_grow(f->too_large, f->too_larges, &f->too_large_capacity,
-                                      sizeof(struct search_candidate *));
-            f->too_large[f->too_larges++] = c;
-        }
-    } else if (report.forecast.ranks) {
-        const struct play_rank *busiest = forecast_busiest(&report.forecast);
-        memcpy(outcome.seconds, busiest->seconds, sizeof outcome.seconds);
-        outcome.step_s = report.forecast.step_s;
-        outcome.row = (struct search_row){.step_s = outcome.step_s,
-                                          .tokens_per_s = report_tokens_per_s(&report),
-                                          .mfu = report_mfu(&report, 0),
-                                          .takes = report_most(&report)};
-        search_candidate_text(c, outcome.row.settings);
-        keep(f, &outcome);
+    f->too_large = array_grow(f->too_large, f->too_larges, &f->too_large_capacity,
+                              sizeof(struct search_candidate *));
+    f->too_large[f->too_larges++] = o->candidate;
+}
+
+/* One that is planned next. */
+struct choice {
+    struct search_candidate *candidate;
+    enum search_extent extent;
+};
+
+static void plan_round(struct finding *f, const struct choice *choice, int count)
+{
+    struct search_outcome outcome[ROUND];
+    double most_s = best_s(f);
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < count; i++)
+        search_plan(&outcome[i], choice[i].candidate, f->request, choice[i].extent, most_s);
+    for (int i = 0; i < count; i++)
+        take_in(f, &outcome[i]);
+}
+
+/* Of those that differ from c in strategy and micro-batch alone, the one that needs least: where it
+ * is too large, c is. */
+static struct search_candidate *least_of_family(struct finding *f, struct search_candidate *c)
+{
+    struct search_candidate *least = c;
+    for (int i = c->family; i < f->list.count && f->list.item[i].family == c->family; i++) {
+        struct search_candidate *o = &f->list.item[i];
+        if (shards_as_much(o, least) && o->micro <= least->micro)
+            least = o;
     }
-    report_free(&report);
+    return least;
+}
+
+static int is_chosen(const struct choice *choice, int count, const struct search_candidate *c)
+{
+    for (int i = 0; i < count; i++)
+        if (choice[i].candidate == c)
+            return 1;
+    return 0;
+}
+
+/* Choose what is planned next: from *from on, in the order of the bounds; before one whose family
+ * was not looked at, the memory of the one that needs least.  Returns how many. */
+static int choose(struct finding *f, int *from, struct choice *choice)
+{
+    int count = 0;
+    while (*from < f->list.count && f->by_bound[*from]->is_planned)
+        ++*from;
+    for (int i = *from; i < f->list.count && count < ROUND; i++) {
+        struct search_candidate *c = f->by_bound[i];
+        if (c->least_s > best_s(f))
+            break;
+        if (c->is_planned)
+            continue;
+        c->is_planned = needs_too_much(f, c) || is_dominated(f, c);
+        if (c->is_planned)
+            continue;
+        struct search_candidate *least = least_of_family(f, c);
+        if (!least->is_probed)
+            choice[count++] = (struct choice){.candidate = least, .extent = SEARCH_MEMORY};
+        else if (!is_chosen(choice, count, least))
+            choice[count++] = (struct choice){.candidate = c, .extent = SEARCH_FEW};
+        else
+            continue; /* the outcome of least is not known yet */
+        least->is_probed = 1;
+        c->is_planned = choice[count - 1].candidate == c && choice[count - 1].extent == SEARCH_FEW;
+    }
+    return count;
+}
+
+/* All of them, one after the other. */
+static int choose_any(struct finding *f, int *from, struct choice *choice)
+{
+    int count = 0;
+    for (; *from < f->list.count && count < ROUND; ++*from)
+        choice[count++] = (struct choice){.candidate = f->by_bound[*from], .extent = SEARCH_WHOLE};
+    return count;
+}
+
+static int by_bound(const void *left, const void *right)
+{
+    const struct search_candidate *a = *(const struct search_candidate *const *)left;
+    const struct search_candidate *b = *(const struct search_candidate *const *)right;
+    if (a->least_s != b->least_s)
+        return a->least_s < b->least_s ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+static void sort_by_bound(struct finding *f)
+{
+    size_t count = (size_t)f->list.count;
+    free(f->by_bound);
+    f->by_bound = array_make(count, sizeof(struct search_candidate *));
+    for (size_t i = 0; i < count; i++)
+        f->by_bound[i] = &f->list.item[i];
+    qsort(f->by_bound, count, sizeof(struct search_candidate *), by_bound);
+}
+
+/* ---- the end ---- */
+
+/* Plan whole what may be the best, until the best was planned so. */
+static void plan_best_whole(struct finding *f)
+{
+    static const double CLOSE = 1.002; /* more than few micro-batches are off by */
+    int is_whole = 0;
+    while (f->bests && !is_whole) {
+        struct search_outcome whole[SEARCH_ROWS];
+        int close = 0;
+        while (close < f->bests && f->best[close].step_s <= CLOSE * best_s(f))
+            close++;
+#pragma omp parallel for schedule(dynamic)
+        for (int i = 0; i < close; i++) {
+            whole[i] = f->best[i];
+            if (!whole[i].is_whole)
+                search_plan(&whole[i], whole[i].candidate, f->request, SEARCH_WHOLE, INFINITY);
+        }
+        for (int i = close - 1; i >= 0; i--)
+            drop(f, i);
+        for (int i = 0; i < close; i++)
+            if (whole[i].fate == SEARCH_FITS)
+                keep(f, &whole[i]);
+        is_whole = f->bests && f->best[0].is_whole;
+    }
+}
+
+static int search_with(struct finding *f, const char *offload, struct error *err)
+{
+    int (*next)(struct finding *, int *, struct choice *) =
+        f->request->exhaustive ? choose_any : choose;
+    struct choice choice[ROUND];
+    int from = 0, count;
+    if (search_candidates_make(&f->list, f->request, offload, err))
+        return -1;
+    search_bounds_set(&f->list, f->request);
+    sort_by_bound(f);
+    f->search->candidates = f->list.count;
+    f->search->planned = f->search->too_large = 0;
+    while ((count = next(f, &from, choice)))
+        plan_round(f, choice, count);
+    plan_best_whole(f);
+    return 0;
 }
 
 /* What takes so much longer than in the best one. */
-static void explain(const struct outcome *best, struct outcome *outcome)
+static void explain(const struct search_outcome *best, const struct search_outcome *outcome,
+                    struct search_row *row)
 {
     int most = 0;
     double longest = 0;
@@ -119,48 +266,9 @@ static void explain(const struct outcome *best, struct outcome *outcome)
         }
     }
     if (longest > 0)
-        snprintf(outcome->row.why, sizeof outcome->row.why, "%s%s +%.1f %% of the best step",
+        snprintf(row->why, sizeof row->why, "%s%s +%.1f %% of the best step",
                  play_kind_is_wait(most) ? "waits for " : "", play_kind_name(most),
                  100 * longest / best->step_s);
-}
-
-/* Of those that differ from c in strategy and micro-batch alone, the one that needs least, unless
- * it was planned: where it is too large, c is. */
-static void plan_least(struct finding *f, struct search_candidate *c)
-{
-    struct search_candidate *least = c;
-    for (int i = c->family; i < f->list.count && f->list.item[i].family == c->family; i++) {
-        struct search_candidate *o = &f->list.item[i];
-        if (shards_as_much(o, least) && o->micro <= least->micro)
-            least = o;
-    }
-    if (!least->is_planned)
-        plan(f, least);
-    least->is_planned = 1;
-}
-
-static int search_with(struct finding *f, const char *offload, struct error *err)
-{
-    const struct search_request *r = f->request;
-    if (search_candidates_make(&f->list, r, offload, err))
-        return -1;
-    f->search->candidates = f->list.count;
-    f->search->planned = f->search->too_large = 0;
-    for (int i = 0; i < f->list.count; i++) {
-        struct search_candidate *c = f->list.by_bound[i];
-        if (!r->exhaustive && f->bests && c->least_s > f->best[0].step_s)
-            break;
-        if (c->is_planned)
-            continue;
-        if (!r->exhaustive && is_dominated(f, c))
-            continue;
-        if (!r->exhaustive)
-            plan_least(f, c);
-        if (!c->is_planned && (r->exhaustive || !is_dominated(f, c)))
-            plan(f, c);
-        c->is_planned = 1;
-    }
-    return 0;
 }
 
 static int fill(struct finding *f, struct error *err)
@@ -172,9 +280,13 @@ static int fill(struct finding *f, struct error *err)
             "host's memory",
             f->search->candidates, f->request->ranks);
     for (int i = 0; i < f->bests; i++) {
+        const struct search_outcome *o = &f->best[i];
+        struct search_row *row = &f->search->row[i];
+        *row = (struct search_row){
+            .step_s = o->step_s, .tokens_per_s = o->tokens_per_s, .mfu = o->mfu, .takes = o->takes};
+        search_candidate_text(o->candidate, row->settings);
         if (i)
-            explain(&f->best[0], &f->best[i]);
-        f->search->row[i] = f->best[i].row;
+            explain(&f->best[0], o, row);
     }
     f->search->rows = f->bests;
     return search_candidate_config(f->best[0].candidate, f->request->config, &f->search->best);
@@ -196,6 +308,7 @@ int search_find(struct search *search, const struct search_request *request, str
     if (!rc)
         rc = fill(&f, err);
     search_candidates_free(&f.list);
+    free(f.by_bound);
     free(f.too_large);
     return rc;
 }

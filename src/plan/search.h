@@ -3,19 +3,20 @@
  * A candidate sets the degrees of pipeline, tensor and context, the strategy of the data ranks, the
  * schedule with its stages of a rank, the micro-batch and what is recomputed; the global batch and
  * all else stay as the configuration has them, so that the numbers do, too.  Each one that could be
- * the fastest is planned and played (report_measure()): its time and its bytes are those of the
- * plan.  Most could not be:
+ * the fastest is planned and played (report.h): its time and its bytes are those of the plan.  Most
+ * could not be:
  *
- *   bound       no step is shorter than its products: what one micro-batch takes on one rank of
- *               each tensor and context place, times the micro-batches, by the pipeline's stages,
- *               and where the schedule is 1f1b or gpipe with their bubble.  In the order of these
- *               bounds, the search is over when the next one is above the best step.
- *   dominance   what lacks a twentieth of the memory or more lacks it with a larger micro-batch,
- * less recomputation or a strategy of an earlier stage, too.  So of the candidates that differ in
- * strategy and micro-batch alone the one that needs least is planned first.
+ *   bound       its work, waits and transfers take so long at least, and its state and what it
+ * keeps for backward so many bytes (search_bounds.h).  In the order of the times the search is over
+ * when the next one is above the best step dominance   what lacks a twentieth of the memory or more
+ * lacks it with a larger micro-batch, less recomputation or a strategy of an earlier stage, too. So
+ * of the candidates that differ in strategy and micro-batch alone the one that needs least is asked
+ *               first
+ *   rhythm      a step of many micro-batches is forecast by plans of few (search_plan.h); only what
+ *               comes near the best is planned whole at the end
  *
- * The bound is that of stages of equal length, less a fiftieth, and memory is taken to follow these
- * rules: the tests hold both against planning every candidate.
+ * That memory follows these rules, and that bounds are none too high, is held by tests against
+ * planning every candidate.
  *
  * Where nothing fits, the same is searched with the optimizer's state in the host's memory, then
  * with parameters and gradients there as well.
@@ -32,7 +33,7 @@ struct search_request {
     int ranks, nodes, threads;
     const struct machine *machine;
     const struct memory_limits *limits; /* 0: none */
-    int exhaustive; /* 1: plan every candidate, without bounds and dominance: for tests */
+    int exhaustive; /* 1: plan every candidate whole, without all of the above: for tests */
 };
 
 struct search_row {
@@ -48,6 +49,7 @@ struct search {
     struct config best;                 /* of row 0 */
     int candidates;                     /* that the configuration allows */
     int planned, too_large;             /* of these, and of those that were planned */
+    int below_bound; /* plans that took less time or memory than their bounds: 0 */
 };
 
 /* Returns 0 and at least one row, or -1 with err set: no candidate is allowed, or none fits. */

@@ -2,10 +2,7 @@
  *
  * Degrees are divisors of the ranks, tensor ranks of one node, micro-batches powers of two that a
  * data rank has.  Settings that the configuration's checks or the layout refuse (heads that tensor
- * ranks do not divide, more stages than units) are left out.
- *
- * What one micro-batch takes depends on tensor, context, micro-batch and recomputation alone, so
- * few plans of one rank of each such place make the bounds of all candidates.
+ * ranks do not divide) are left out.
  */
 #include "plan/search_candidates.h"
 
@@ -18,21 +15,18 @@
 #include "config/schema.h"
 #include "plan/variant.h"
 
-/* least_chunks to most_chunks stages of a rank; bubble: (micros + pipeline - 1) parts of a step are
- * needed where micros are computed. */
+/* least_chunks to most_chunks stages of a rank.  in_rounds: micro-batches pass in rounds of as many
+ * as there are ranks. */
 static const struct {
     const char *name;
-    int least_chunks, most_chunks, bubble;
+    int least_chunks, most_chunks, is_v, splits_backward, in_rounds;
 } schedules[] = {
-    {.name = "1f1b", .least_chunks = 1, .most_chunks = 1, .bubble = 1},
-    {.name = "interleaved_1f1b", .least_chunks = 2, .most_chunks = 8},
-    {.name = "zb_h1", .least_chunks = 1, .most_chunks = 1},
-    {.name = "zb_v", .least_chunks = 2, .most_chunks = 2},
+    {.name = "1f1b", .least_chunks = 1, .most_chunks = 1},
+    {.name = "interleaved_1f1b", .least_chunks = 2, .most_chunks = 8, .in_rounds = 1},
+    {.name = "zb_h1", .least_chunks = 1, .most_chunks = 1, .splits_backward = 1},
+    {.name = "zb_v", .least_chunks = 2, .most_chunks = 2, .is_v = 1, .splits_backward = 1},
 };
 enum { SCHEDULES = sizeof schedules / sizeof schedules[0], MICROS = 16, DEGREES = 24 };
-
-/* Of the bounds: a plan's rounding, and the norm's sums that it counts in each micro-batch. */
-static const double SLACK = 0.98;
 
 static const char *recompute_name(enum config_recompute recompute)
 {
@@ -89,78 +83,35 @@ int search_candidate_config(const struct search_candidate *c, const struct confi
     return set(config, settings);
 }
 
-/* ---- bounds ---- */
+/* ---- its schedule ---- */
 
-struct bound {
-    int tensor, context;
-    int64_t micro;
-    enum config_recompute recompute;
-    double seconds;
-};
-
-struct bounds {
-    const struct search_request *request;
-    struct bound *item;
-    int count, capacity;
-};
-
-/* A micro-batch's forward and backward, with what its ranks exchange meanwhile where that is not
- * beside products; 0 where there is no such plan. */
-static double micro_s(const struct search_request *request, const struct search_candidate *c)
+int search_rank_of_stage(const struct search_candidate *c, int stage)
 {
-    struct search_candidate alone = *c;
-    struct config config;
-    struct report report;
-    int ranks = c->tensor * c->context;
-    int per_node = (request->ranks + request->nodes - 1) / request->nodes;
-    alone.pipeline = alone.chunks = 1;
-    alone.shard = 0;
-    alone.strategy = STRATEGY_NO_SHARD;
-    struct config base = *request->config;
-    base.train.global_batch = c->micro;
-    base.parallel.persist_below = 0;
-    if (search_candidate_config(&alone, &base, &config) ||
-        report_measure(&report, &config, ranks, (ranks + per_node - 1) / per_node, request->threads,
-                       request->machine, NULL))
-        return 0;
-    const double *seconds = report.forecast.rank[0].seconds;
-    double sum = seconds[PLAY_FORWARD] + seconds[PLAY_BACKWARD];
-    if (report.layout.tensor_parts == 1)
-        sum += seconds[PLAY_GATHER] + seconds[PLAY_REDUCE];
-    else
-        sum *= request->machine->beside_compute > 0 ? request->machine->beside_compute : 1;
-    report_free(&report);
-    return sum;
+    int round = stage / c->pipeline, at = stage % c->pipeline;
+    return schedules[c->schedule].is_v && round % 2 ? c->pipeline - 1 - at : at;
 }
 
-static double micro_bound(struct bounds *b, const struct search_candidate *c)
+int search_splits_backward(const struct search_candidate *c)
 {
-    for (int i = 0; i < b->count; i++) {
-        const struct bound *o = &b->item[i];
-        if (o->tensor == c->tensor && o->context == c->context && o->micro == c->micro &&
-            o->recompute == c->recompute)
-            return o->seconds;
-    }
-    b->item = array_grow(b->item, b->count, &b->capacity, sizeof *b->item);
-    b->item[b->count] = (struct bound){.tensor = c->tensor,
-                                       .context = c->context,
-                                       .micro = c->micro,
-                                       .recompute = c->recompute,
-                                       .seconds = micro_s(b->request, c)};
-    return b->item[b->count++].seconds;
+    return c->pipeline > 1 && schedules[c->schedule].splits_backward;
 }
 
-static int64_t data_ranks_of(const struct search_request *request, const struct search_candidate *c)
+int search_period(const struct search_candidate *c, int64_t micros)
+{
+    if (c->pipeline == 1 || !schedules[c->schedule].in_rounds)
+        return 1;
+    return micros % c->pipeline ? 0 : c->pipeline;
+}
+
+int search_data_ranks(const struct search_request *request, const struct search_candidate *c)
 {
     return request->ranks / (c->pipeline * c->tensor * c->context);
 }
 
-static void set_bound(struct bounds *b, struct search_candidate *c)
+int64_t search_micros(const struct search_request *request, const struct search_candidate *c)
 {
-    int64_t each = ceil_div(b->request->config->train.global_batch, data_ranks_of(b->request, c));
-    double micros = (double)ceil_div(each, c->micro);
-    double parts = schedules[c->schedule].bubble ? micros + c->pipeline - 1 : micros;
-    c->least_s = SLACK * micro_bound(b, c) * parts / c->pipeline;
+    int64_t each = ceil_div(request->config->train.global_batch, search_data_ranks(request, c));
+    return ceil_div(each, c->micro);
 }
 
 /* ---- the list ---- */
@@ -174,7 +125,7 @@ static void add(struct search_candidates *list, const struct search_candidate *c
 static void add_micros(struct search_candidates *list, const struct search_request *request,
                        struct search_candidate c)
 {
-    int64_t each = ceil_div(request->config->train.global_batch, data_ranks_of(request, &c));
+    int64_t each = ceil_div(request->config->train.global_batch, search_data_ranks(request, &c));
     for (c.micro = 1; c.micro <= each; c.micro *= 2)
         add(list, &c);
 }
@@ -183,7 +134,7 @@ static void add_micros(struct search_candidates *list, const struct search_reque
 static void add_strategies(struct search_candidates *list, const struct search_request *request,
                            struct search_candidate c)
 {
-    int64_t data_ranks = data_ranks_of(request, &c);
+    int64_t data_ranks = search_data_ranks(request, &c);
     int per_node = (request->ranks + request->nodes - 1) / request->nodes;
     int of_node = per_node / (c.tensor * c.context);
     for (int s = 0; s < CONFIG_STRATEGIES; s++) {
@@ -207,15 +158,6 @@ static void add_schedules(struct search_candidates *list, const struct search_re
                 add_strategies(list, request, c);
 }
 
-static int by_bound(const void *left, const void *right)
-{
-    const struct search_candidate *a = *(const struct search_candidate *const *)left;
-    const struct search_candidate *b = *(const struct search_candidate *const *)right;
-    if (a->least_s != b->least_s)
-        return a->least_s < b->least_s ? -1 : 1;
-    return (a > b) - (a < b);
-}
-
 static void list_degrees(struct search_candidates *list, const struct search_request *request,
                          const char *offload)
 {
@@ -236,29 +178,32 @@ static int is_family(const struct search_candidate *a, const struct search_candi
            a->schedule == b->schedule && a->chunks == b->chunks && a->recompute == b->recompute;
 }
 
+/* Does the configuration allow it?  Of candidates that differ in micro-batch alone the first is
+ * asked. */
+static int is_allowed(const struct search_candidate *c, const struct search_candidate *before,
+                      int was_allowed, const struct config *base)
+{
+    struct config config;
+    if (before && is_family(c, before) && c->strategy == before->strategy)
+        return was_allowed;
+    return !search_candidate_config(c, base, &config);
+}
+
 int search_candidates_make(struct search_candidates *list, const struct search_request *request,
                            const char *offload, struct error *err)
 {
-    struct bounds bounds = {.request = request};
-    struct config config;
+    struct search_candidate before;
+    int kept = 0, allowed = 0;
     *list = (struct search_candidates){0};
     list_degrees(list, request, offload);
-    int kept = 0;
     for (int i = 0; i < list->count; i++) {
-        struct search_candidate *c = &list->item[kept];
-        *c = list->item[i];
-        if (search_candidate_config(c, request->config, &config))
-            continue;
-        set_bound(&bounds, c);
+        struct search_candidate *c = &list->item[kept], one = list->item[i];
+        allowed = is_allowed(&one, i ? &before : NULL, allowed, request->config);
+        before = *c = one;
         c->family = kept && is_family(c, c - 1) ? c[-1].family : kept;
-        kept += c->least_s > 0;
+        kept += allowed;
     }
-    free(bounds.item);
     list->count = kept;
-    list->by_bound = array_make((size_t)kept, sizeof(struct search_candidate *));
-    for (int i = 0; i < kept; i++)
-        list->by_bound[i] = &list->item[i];
-    qsort(list->by_bound, (size_t)kept, sizeof(struct search_candidate *), by_bound);
     if (kept)
         return 0;
     search_candidates_free(list);
@@ -268,6 +213,5 @@ int search_candidates_make(struct search_candidates *list, const struct search_r
 void search_candidates_free(struct search_candidates *list)
 {
     free(list->item);
-    free(list->by_bound);
     *list = (struct search_candidates){0};
 }

@@ -12,18 +12,22 @@ struct search_candidate {
     int64_t micro;
     enum config_recompute recompute; /* ordered: none, selective, full keep less and less */
     const char *offload;             /* settings */
-    double least_s;                  /* no step of it is shorter */
-    int family;     /* the first in the list that differs in strategy and micro-batch alone */
-    int is_planned; /* the search's */
+    int family;         /* the first in the list that differs in strategy and micro-batch alone */
+    int place;          /* search_bounds.c's */
+    double least_s;     /* no step of it is shorter */
+    double micro_s;     /* by which one more micro-batch lengthens it at least */
+    double least_bytes; /* that a rank needs at least */
+    int is_probed;      /* the search's: its memory was looked at, */
+    int is_planned;     /* the search's */
 };
 
 struct search_candidates {
     struct search_candidate *item;
-    struct search_candidate **by_bound; /* the least first, then as they are listed */
     int count, capacity;
 };
 
-/* All that the configuration allows, with their bounds.  Returns 0 and a list for
+/* All that the configuration allows; a micro-batch is not looked at here, so that
+ * a few of the list are refused once they are planned.  Returns 0 and a list for
  * search_candidates_free(), or -1 with err set: there is none. */
 int search_candidates_make(struct search_candidates *list, const struct search_request *request,
                            const char *offload, struct error *err);
@@ -32,6 +36,16 @@ void search_candidates_free(struct search_candidates *list); /* one that is all 
 /* The configuration of a candidate, checked.  Returns 0, or -1 where it is not allowed. */
 int search_candidate_config(const struct search_candidate *candidate, const struct config *base,
                             struct config *config);
+
+/* Its ranks with sequences of their own, and micro-batches of a step. */
+int search_data_ranks(const struct search_request *request, const struct search_candidate *c);
+int64_t search_micros(const struct search_request *request, const struct search_candidate *c);
+
+/* Of its schedule: which pipeline rank has a stage; whether weight parts are actions of their own;
+ * after how many micro-batches its order repeats, 0 where it does not in so many. */
+int search_rank_of_stage(const struct search_candidate *c, int stage);
+int search_splits_backward(const struct search_candidate *c);
+int search_period(const struct search_candidate *c, int64_t micros);
 
 /* "parallel.tensor=2 ..." */
 void search_candidate_text(const struct search_candidate *candidate, char text[SEARCH_SETTINGS]);

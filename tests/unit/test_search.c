@@ -73,6 +73,7 @@ static void test_search_finds_the_fastest(void **state)
                       quick.candidates, quick.planned, slow.too_large, quick.row[0].settings);
         assert_in_range(slow.planned, 200, slow.candidates); /* layouts refuse some */
         assert_true(quick.planned <= slow.planned);
+        assert_int_equal(slow.below_bound, 0);
         assert_string_equal(quick.row[0].settings, slow.row[0].settings);
         assert_true(quick.row[0].step_s == slow.row[0].step_s);
         machine_free(&machine);

@@ -1,0 +1,366 @@
+/* search_bounds.c - see search_bounds.h. */
+#include "plan/search_bounds.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/round.h"
+#include "program/layout.h"
+#include "segment/optimizer.h"
+#include "segment/stages.h"
+
+/* Of the bounds: a plan's rounding, and transfers of two micro-batches that overlap. */
+static const double SLACK = 0.98;
+
+/* One place, by what candidates have in common there. */
+struct place {
+    const struct search_candidate *like;
+    struct report_unit *unit; /* seconds are of one micro-batch, with the waits for exchanges */
+};
+
+/* The units of each stage, for a number of stages: the same in all layouts. */
+struct cut {
+    int stages, *stage;
+};
+
+struct bounds {
+    const struct search_request *request;
+    struct layout layout; /* of the configuration's formats */
+    int units;            /* of the model */
+    int64_t few_layers;   /* of a model that is planned for a place; 0: all */
+    int places, place_capacity;
+    struct place *place;
+    int cuts, cut_capacity;
+    struct cut *cut;
+};
+
+/* ---- places ---- */
+
+static int is_place_of(const struct search_candidate *a, const struct search_candidate *b)
+{
+    return a->tensor == b->tensor && a->context == b->context && a->micro == b->micro &&
+           a->recompute == b->recompute;
+}
+
+/* Share what the rank waited for exchanges by what they take, and leave one micro-batch. */
+static void share_waits(struct report *report, int micros)
+{
+    const double *seconds = report->forecast.rank[0].seconds;
+    double operations = 0, exchanges = 0;
+    for (int u = 0; u < report->units; u++) {
+        operations += report->unit[u].forward_s + report->unit[u].backward_s;
+        exchanges += report->unit[u].forward_exchange_s + report->unit[u].backward_exchange_s;
+    }
+    double took = seconds[PLAY_FORWARD] + seconds[PLAY_BACKWARD] + seconds[PLAY_GATHER] +
+                  seconds[PLAY_REDUCE];
+    double share = exchanges > 0 ? (took - operations) / exchanges : 0;
+    share = share < 0 ? 0 : share;
+    for (int u = 0; u < report->units; u++) {
+        struct report_unit *unit = &report->unit[u];
+        unit->forward_s = (unit->forward_s + share * unit->forward_exchange_s) / micros;
+        unit->backward_s = (unit->backward_s + share * unit->backward_exchange_s) / micros;
+    }
+}
+
+/* The units of the whole model by those of one with few layers. */
+static struct report_unit *repeat_layers(const struct report *few, int units)
+{
+    enum { LAYER = 2 };
+    struct report_unit *unit = array_make((size_t)units, sizeof *unit);
+    for (int u = 0; u < units; u++)
+        unit[u] = few->unit[!u ? 0 : u == units - 1 ? few->units - 1 : LAYER];
+    return unit;
+}
+
+/* The units at a place, of a model with all layers or, if there are few_layers, so many. */
+static struct report_unit *plan_units(const struct bounds *b, const struct search_candidate *like,
+                                      int *count)
+{
+    enum { MICROS = 4, FEW_UNITS = 4 };
+    const struct search_request *request = b->request;
+    struct search_candidate alone = *like;
+    struct config config, base = *request->config;
+    struct report report;
+    int ranks = alone.tensor * alone.context;
+    int per_node = (request->ranks + request->nodes - 1) / request->nodes;
+    alone.pipeline = alone.chunks = 1;
+    alone.shard = alone.schedule = 0;
+    alone.strategy = STRATEGY_NO_SHARD;
+    base.train.global_batch = MICROS * alone.micro;
+    base.parallel.persist_below = 0;
+    base.model.layers = b->few_layers ? b->few_layers : base.model.layers;
+    if (search_candidate_config(&alone, &base, &config) ||
+        report_measure(&report, &config, ranks, (ranks + per_node - 1) / per_node, request->threads,
+                       request->machine, NULL))
+        return NULL;
+    struct report_unit *unit = NULL;
+    if (report.forecast.ranks && (!b->few_layers || report.units == FEW_UNITS)) {
+        share_waits(&report, MICROS);
+        *count = b->few_layers ? b->units : report.units;
+        unit = b->few_layers ? repeat_layers(&report, b->units) : report.unit;
+        if (unit == report.unit)
+            report.unit = NULL;
+    }
+    report_free(&report);
+    return unit;
+}
+
+/* Where all units between the first and the last are the same, two of them stand for all. */
+static void look_at_layers(struct bounds *b, const struct report_unit *unit)
+{
+    int inner = b->units - 2, alike = inner > 2 && b->request->config->model.layers % inner == 0;
+    for (int u = 2; u <= inner; u++)
+        alike &= unit[u].flops == unit[1].flops && unit[u].params == unit[1].params &&
+                 unit[u].trained == unit[1].trained && unit[u].kept_bytes == unit[1].kept_bytes;
+    b->few_layers = alike ? 2 * (b->request->config->model.layers / inner) : 0;
+}
+
+static int find_place(struct bounds *b, const struct search_candidate *c)
+{
+    for (int i = 0; i < b->places; i++)
+        if (is_place_of(b->place[i].like, c))
+            return i;
+    b->place = array_grow(b->place, b->places, &b->place_capacity, sizeof *b->place);
+    b->place[b->places] = (struct place){.like = c};
+    return b->places++;
+}
+
+static void plan_places(struct bounds *b, struct search_candidates *list)
+{
+    for (int i = 0; i < list->count; i++)
+        list->item[i].place = find_place(b, &list->item[i]);
+    for (int i = 0; i < b->places && !b->units; i++) {
+        b->place[i].unit = plan_units(b, b->place[i].like, &b->units);
+        if (b->place[i].unit)
+            look_at_layers(b, b->place[i].unit);
+    }
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < b->places; i++) {
+        int units;
+        if (!b->place[i].unit)
+            b->place[i].unit = plan_units(b, b->place[i].like, &units);
+    }
+}
+
+/* ---- stages ---- */
+
+static const int *find_cut(struct bounds *b, const struct place *place, int stages)
+{
+    for (int i = 0; i < b->cuts; i++)
+        if (b->cut[i].stages == stages)
+            return b->cut[i].stage;
+    double *flops = array_make((size_t)b->units, sizeof *flops);
+    int *stage = array_make((size_t)b->units, sizeof *stage);
+    for (int u = 0; u < b->units; u++)
+        flops[u] = place->unit[u].flops;
+    stages_cut(flops, b->units, stages, stage);
+    free(flops);
+    b->cut = array_grow(b->cut, b->cuts, &b->cut_capacity, sizeof *b->cut);
+    b->cut[b->cuts++] = (struct cut){.stages = stages, .stage = stage};
+    return stage;
+}
+
+/* ---- what data ranks exchange ---- */
+
+/* A group of data ranks whose members are `step` ranks apart. */
+struct span {
+    int ranks, nodes, sharing;
+};
+
+static struct span span_of(const struct search_request *request, int ranks, int step)
+{
+    int per_node = (request->ranks + request->nodes - 1) / request->nodes;
+    int on_node = per_node / step < 1 ? 1 : per_node / step;
+    on_node = on_node < ranks ? on_node : ranks;
+    int nodes = ceil_div(ranks, on_node);
+    return (struct span){
+        .ranks = ranks, .nodes = nodes, .sharing = nodes > 1 ? per_node / on_node : 1};
+}
+
+/* Of one pipeline rank, by link: transfers on one link share it. */
+struct exchange {
+    double node_s, network_s;
+};
+
+static void add_transfer(struct exchange *e, const struct search_request *request,
+                         enum machine_transfer_kind kind, struct span span, double times,
+                         double bytes)
+{
+    double seconds = times * machine_transfer_s(request->machine, kind, span.ranks, span.nodes,
+                                                span.sharing, bytes);
+    *(span.nodes > 1 ? &e->network_s : &e->node_s) += seconds;
+}
+
+/* Context ranks have shards of their own, too. */
+static int shards_of(const struct search_request *r, const struct search_candidate *c)
+{
+    int stage = config_sharding[c->strategy].stage, hybrid = config_sharding[c->strategy].hybrid;
+    return !stage ? 1 : c->context * (hybrid ? c->shard : search_data_ranks(r, c));
+}
+
+/* What the strategy of a candidate does with a unit's parameters and gradients in a step. */
+static void add_unit(struct exchange *e, const struct bounds *b, const struct search_candidate *c,
+                     const struct report_unit *unit, double gathers, double micros)
+{
+    const struct search_request *r = b->request;
+    int members = search_data_ranks(r, c) * c->context; /* that sum a gradient */
+    int stage = config_sharding[c->strategy].stage;
+    int shards = shards_of(r, c);
+    double whole_bytes = (double)unit->trained * (double)dtype_bytes(b->layout.dtype);
+    double sum_bytes = (double)unit->trained * (double)dtype_bytes(b->layout.reduce_dtype);
+    double grad_bytes = (double)dtype_bytes(r->config->train.grad_dtype);
+    int at_each_use = stage == 3 && c->pipeline == 1;
+    int at_each_micro = stage >= 2 && r->config->parallel.accumulate != ACCUMULATE_LOCAL;
+    if (shards > 1) {
+        struct span span = span_of(r, shards, c->tensor);
+        add_transfer(e, r, MACHINE_GATHER, span, at_each_use ? gathers : 1, whole_bytes);
+        add_transfer(e, r, MACHINE_REDUCE, span, at_each_micro ? micros : 1, sum_bytes);
+    }
+    if (members > shards)
+        add_transfer(e, r, MACHINE_ALL_REDUCE, span_of(r, members / shards, c->tensor * shards), 1,
+                     (double)unit->trained * grad_bytes / shards);
+}
+
+/* ---- a rank's step ---- */
+
+struct rank_work {
+    double arrive_s, leave_s; /* it waits at least, before and behind its own work */
+    double micro_s;           /* of one micro-batch */
+    double trained;           /* parameters */
+    double kept_bytes;        /* of all micro-batches that it has in work */
+    struct exchange exchange;
+};
+
+/* The step of a rank that works so long, waits so long and has transfers on one link. */
+static double step_s(const struct machine *m, double work_s, double wait_s, double transfer_s)
+{
+    double compute = m->beside_compute > 0 ? m->beside_compute : 1;
+    double transfer = m->beside_transfer > 0 ? m->beside_transfer : 1;
+    double both = (transfer_s - wait_s) / transfer; /* work and transfers together */
+    both = both < 0 ? 0 : both > work_s / compute ? work_s / compute : both;
+    double alone = transfer_s - transfer * both;
+    return work_s + (1 - compute) * both + (alone > wait_s ? alone : wait_s);
+}
+
+/* Masters and moments are read and written once.  Of matrices that muon updates the masters count.
+ */
+static double update_s(const struct bounds *b, const struct search_candidate *c, double trained)
+{
+    const struct search_request *r = b->request;
+    const struct optimizer *rule = optimizer_row(r->config->train.optimizer);
+    double each = 2 * (double)dtype_bytes(b->layout.pure ? b->layout.dtype : DTYPE_F32);
+    if (!rule->of_matrices)
+        each += 2 * rule->slots * (double)dtype_bytes(b->layout.optimizer_dtype);
+    if (c->offload[0] || r->config->offload.optimizer != OFFLOAD_NONE)
+        return 0;
+    return machine_memory_s(r->machine, "UPDATE", DTYPE_F32, each * trained / shards_of(r, c));
+}
+
+/* Micro-batches that a stage has in work when its rank has most: as schedule_rows.c lists them. */
+static double in_flight(const struct search_candidate *c, int stage, double micros)
+{
+    int rank = search_rank_of_stage(c, stage), behind = c->pipeline - 1 - rank;
+    double most = c->pipeline;
+    if (c->chunks == 1)
+        most = behind + 1;
+    else if (search_splits_backward(c))
+        most = stage < c->pipeline ? c->pipeline + behind : rank;
+    else if (stage / c->pipeline == c->chunks - 1)
+        most = fmin(most, 2 * behind + 1);
+    return fmin(most, micros);
+}
+
+/* Bytes of a rank's parameters, gradients and optimizer state between their uses, where they are
+ * not offloaded; padding and buffers are beside them. */
+static double state_bytes(const struct bounds *b, const struct search_candidate *c,
+                          const struct rank_work *rank)
+{
+    const struct config *config = b->request->config;
+    const struct optimizer *rule = optimizer_row(config->train.optimizer);
+    int stage = config_sharding[c->strategy].stage, shards = shards_of(b->request, c);
+    int keeps_whole = stage < 3 || c->pipeline > 1;
+    double master = (double)dtype_bytes(b->layout.pure ? b->layout.dtype : DTYPE_F32);
+    double slots = rule->of_matrices ? 1 : rule->slots; /* muon's matrices have one */
+    double copy =
+        b->layout.pure || b->layout.dtype == DTYPE_F32 ? 0 : (double)dtype_bytes(b->layout.dtype);
+    double bytes = 0;
+    if (!c->offload[0] && config->offload.optimizer == OFFLOAD_NONE)
+        bytes += (master + slots * (double)dtype_bytes(b->layout.optimizer_dtype)) * rank->trained /
+                 shards;
+    if (!c->offload[0] && config->offload.gradients == OFFLOAD_NONE)
+        bytes += (double)dtype_bytes(config->train.grad_dtype) * rank->trained /
+                 (stage < 2 ? 1 : shards);
+    if (!c->offload[0] && config->offload.params == OFFLOAD_NONE)
+        bytes += copy * rank->trained / (keeps_whole ? 1 : shards);
+    return bytes;
+}
+
+static void sum_ranks(struct bounds *b, const struct search_candidate *c, const struct place *place,
+                      double micros, struct rank_work *rank)
+{
+    const int *stage = find_cut(b, place, c->pipeline * c->chunks);
+    double forward_s = 0, backward_s = 0;
+    for (int at = 0; at < c->pipeline; at++)
+        rank[at] = (struct rank_work){.arrive_s = -1};
+    for (int u = 0; u < b->units; u++) {
+        const struct report_unit *unit = &place->unit[u];
+        struct rank_work *r = &rank[search_rank_of_stage(c, stage[u])];
+        if (r->arrive_s < 0) {
+            r->arrive_s = forward_s;
+            r->leave_s = backward_s;
+        }
+        r->micro_s += unit->forward_s + unit->backward_s;
+        r->trained += (double)unit->trained;
+        r->kept_bytes += (double)unit->kept_bytes * in_flight(c, stage[u], micros);
+        int ends = u == 0 || u == b->units - 1; /* used twice one after the other */
+        if (search_data_ranks(b->request, c) * c->context > 1)
+            add_unit(&r->exchange, b, c, unit, ends ? micros : 2 * micros, micros);
+        forward_s += unit->forward_s;
+        backward_s += unit->backward_s;
+    }
+}
+
+static void set_bound(struct bounds *b, struct search_candidate *c, struct rank_work *rank)
+{
+    const struct place *place = &b->place[c->place];
+    const struct machine *machine = b->request->machine;
+    double micros = (double)search_micros(b->request, c);
+    c->least_s = INFINITY;
+    if (!place->unit || c->pipeline * c->chunks > b->units)
+        return;
+    sum_ranks(b, c, place, micros, rank);
+    c->least_s = c->micro_s = c->least_bytes = 0;
+    for (int at = 0; at < c->pipeline; at++) {
+        const struct rank_work *r = &rank[at];
+        double work = micros * r->micro_s + update_s(b, c, r->trained);
+        double wait = r->arrive_s + (search_splits_backward(c) ? 0 : r->leave_s);
+        c->least_s = fmax(c->least_s, step_s(machine, work, wait, r->exchange.node_s));
+        c->least_s = fmax(c->least_s, step_s(machine, work, wait, r->exchange.network_s));
+        c->micro_s = fmax(c->micro_s, SLACK * r->micro_s);
+        c->least_bytes = fmax(c->least_bytes, state_bytes(b, c, r) + r->kept_bytes);
+    }
+    c->least_s *= SLACK;
+}
+
+void search_bounds_set(struct search_candidates *list, const struct search_request *request)
+{
+    struct bounds b = {.request = request};
+    struct rank_work *rank = array_make((size_t)request->ranks, sizeof *rank);
+    b.layout = (struct layout){.dtype = layout_dtype(request->config),
+                               .pure = request->config->precision == PRECISION_BF16_PURE,
+                               .reduce_dtype = request->config->comm.reduce_dtype,
+                               .optimizer_dtype = request->config->train.optimizer_dtype};
+    plan_places(&b, list);
+    for (int i = 0; i < list->count; i++)
+        set_bound(&b, &list->item[i], rank);
+    for (int i = 0; i < b.places; i++)
+        free(b.place[i].unit);
+    for (int i = 0; i < b.cuts; i++)
+        free(b.cut[i].stage);
+    free(b.place);
+    free(b.cut);
+    free(rank);
+}

@@ -1,0 +1,124 @@
+/* search_plan.c - see search_plan.h. */
+#include "plan/search_plan.h"
+
+#include <string.h>
+
+/* Does it lack a twentieth of what there is? */
+static int is_far(size_t lack, size_t limit)
+{
+    return lack > limit / 20;
+}
+
+/* The configuration with so many micro-batches a step; -1: it is not allowed. */
+static int with_micros(const struct search_candidate *c, const struct search_request *request,
+                       int64_t micros, struct config *config)
+{
+    struct config base = *request->config;
+    if (micros < search_micros(request, c))
+        base.train.global_batch = micros * c->micro * search_data_ranks(request, c);
+    return search_candidate_config(c, &base, config);
+}
+
+static int is_too_large(struct search_outcome *o, const struct report *report,
+                        const struct memory_limits *limits)
+{
+    struct memory_limits lack = report_lack(report, limits);
+    if (!lack.device_bytes && !lack.host_bytes)
+        return 0;
+    o->fate = SEARCH_TOO_LARGE;
+    o->is_far = is_far(lack.device_bytes, limits->device_bytes) ||
+                is_far(lack.host_bytes, limits->host_bytes);
+    return 1;
+}
+
+/* Of a long pipeline the second rank and the last need most, or nearly: ask them before all. */
+static int ends_are_too_large(struct search_outcome *o, const struct search_request *request,
+                              int64_t micros)
+{
+    struct config config;
+    struct report report;
+    if (with_micros(o->candidate, request, micros, &config) ||
+        report_probe(&report, &config, request->ranks, request->nodes, request->threads, NULL))
+        return 0;
+    int too_large = is_too_large(o, &report, request->limits);
+    report_free(&report);
+    return too_large;
+}
+
+/* Plan so many micro-batches of a step; 0, or -1 where there is no such plan. */
+static int plan_micros(struct search_outcome *o, const struct search_request *request,
+                       int64_t micros)
+{
+    struct config config;
+    struct report report;
+    o->fate = SEARCH_REFUSED;
+    if (with_micros(o->candidate, request, micros, &config) ||
+        report_measure(&report, &config, request->ranks, request->nodes, request->threads,
+                       request->machine, NULL))
+        return -1;
+    o->takes = report_most(&report);
+    if (!is_too_large(o, &report, request->limits) && report.forecast.ranks) {
+        const struct play_rank *busiest = forecast_busiest(&report.forecast);
+        memcpy(o->seconds, busiest->seconds, sizeof o->seconds);
+        o->fate = SEARCH_FITS;
+        o->step_s = report.forecast.step_s;
+        o->tokens_per_s = report_tokens_per_s(&report);
+        o->mfu = report_mfu(&report, 0);
+    }
+    report_free(&report);
+    return o->fate == SEARCH_FITS ? 0 : -1;
+}
+
+/* From the plans of two numbers of micro-batches to that of more. */
+static void extrapolate(struct search_outcome *o, const struct search_outcome *fewer,
+                        double planned, double period, double micros)
+{
+    double periods = (micros - planned) / period;
+    double step_s = o->step_s + periods * (o->step_s - fewer->step_s);
+    double growth = micros / planned * o->step_s / step_s; /* of tokens by time */
+    for (int kind = 0; kind < PLAY_KINDS; kind++)
+        o->seconds[kind] += periods * (o->seconds[kind] - fewer->seconds[kind]);
+    o->step_s = step_s;
+    o->tokens_per_s *= growth;
+    o->mfu *= growth;
+}
+
+/* After how many micro-batches the order of work repeats, and a few ranks' memory does not grow: a
+ * rank has at most as many in work as there are ranks, with several stages twice as many. */
+static int64_t warm_up(const struct search_candidate *c)
+{
+    enum { MORE = 8 };
+    return c->pipeline + (c->chunks == 1 && c->pipeline > MORE ? MORE : c->pipeline);
+}
+
+void search_plan(struct search_outcome *outcome, const struct search_candidate *candidate,
+                 const struct search_request *request, enum search_extent extent, double most_s)
+{
+    enum { LONG = 4, MANY = 1 << 14 };
+    int64_t micros = search_micros(request, candidate);
+    int64_t period = search_period(candidate, micros), few = warm_up(candidate);
+    if (period)
+        few += (micros - few) % period;
+    int is_short = !period || micros <= few + 2 * period;
+    int is_whole = is_short || (extent == SEARCH_WHOLE && micros * candidate->pipeline <= MANY);
+    few = is_short ? micros : few;
+    *outcome = (struct search_outcome){.candidate = candidate, .fate = SEARCH_SLOW};
+    if ((extent == SEARCH_MEMORY || (extent == SEARCH_FEW && candidate->pipeline >= LONG)) &&
+        ends_are_too_large(outcome, request, few))
+        return;
+    if (extent == SEARCH_MEMORY)
+        return;
+    outcome->is_whole = 1;
+    if (is_whole) {
+        plan_micros(outcome, request, micros);
+        return;
+    }
+    if (plan_micros(outcome, request, few))
+        return;
+    struct search_outcome fewer = *outcome;
+    outcome->fate = SEARCH_SLOW;
+    if (fewer.step_s + (double)(micros - few) * candidate->micro_s <= most_s &&
+        !plan_micros(outcome, request, few + period))
+        extrapolate(outcome, &fewer, (double)(few + period), (double)period, (double)micros);
+    outcome->is_whole = extent == SEARCH_WHOLE;
+}
