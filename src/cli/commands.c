@@ -103,9 +103,9 @@ const struct command commands[] = {
      .usage = "[CONFIG | RUN | CHECKPOINT] [key=value ...] [--ranks N] [--nodes N] [--threads N] "
               "[--machine NAME|FILE[:NAME]] [--network PORTSxRATE]"
               " [--node-memory GIB] [--json FILE] [--schedule-svg FILE] [--schedule-csv FILE.csv] "
-              "[--search [--yaml FILE]]",
+              "[--search [--yaml FILE] | --fewest]",
      .summary = "memory, communication and time of every rank, checked, and of every strategy, "
-                "without running; or the fastest layout",
+                "without running; or the fastest layout, or the fewest ranks",
      .example = "  trireme plan my.yaml --ranks 16 --nodes 2 --machine h100\n",
      .options = {{"--ranks", "N"},
                  {"--nodes", "N"},
@@ -117,7 +117,8 @@ const struct command commands[] = {
                  {"--schedule-svg", "FILE"},
                  {"--schedule-csv", "FILE"},
                  {"--search", NULL},
-                 {"--yaml", "FILE"}},
+                 {"--yaml", "FILE"},
+                 {"--fewest", NULL}},
      .takes_keys = 1,
      .also = "estimate-memory estimate memory",
      .run = command_plan},

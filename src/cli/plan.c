@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "plan/choices.h"
 #include "plan/compare.h"
+#include "plan/fewest.h"
 #include "plan/fit.h"
 #include "plan/report_pipeline.h"
 #include "plan/search.h"
@@ -19,8 +20,8 @@ enum { RANKS_MOST = 65536 };
 struct options {
     const char *json, *csv, *svg; /* files to write; NULL: none */
     const char *yaml;             /* the configuration that a search found; NULL: not written */
-    int search;
-    struct machine machine; /* as_machine: for which the run is planned */
+    int search, fewest;           /* in place of a plan */
+    struct machine machine;       /* as_machine: for which the run is planned */
     int as_machine;
     int64_t ranks, nodes, threads;
     double node_gib;
@@ -121,21 +122,49 @@ static int take_search(struct options *o, int *argc, char **argv, struct error *
                : 0;
 }
 
+/* How many ranks is what it finds. */
+static int take_fewest(struct options *o, int *argc, char **argv, struct error *err)
+{
+    o->fewest = arguments_flag("--fewest", argc, argv);
+    if (!o->fewest)
+        return 0;
+    if (!o->as_machine)
+        return error_set(err, "--fewest: of which machine?  Name it with --machine");
+    if (o->search)
+        return error_set(err, "--fewest and --search: one after the other, please: --search finds "
+                              "the fastest layout of the ranks that --ranks says");
+    return o->csv || o->svg
+               ? error_set(err, "--fewest writes no schedule: plan the layout that it finds")
+               : 0;
+}
+
 static int take_options(struct options *o, int *argc, char **argv, struct error *err)
 {
     o->json = arguments_option("--json", argc, argv);
     o->csv = arguments_option("--schedule-csv", argc, argv);
     o->svg = arguments_option("--schedule-svg", argc, argv);
     if (take_machine(o, argc, argv, err) || take_search(o, argc, argv, err) ||
-        arguments_count("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 1, err) ||
-        arguments_count("--nodes", argc, argv, 1, RANKS_MOST, &o->nodes, 1, err) ||
+        take_fewest(o, argc, argv, err) ||
+        arguments_count("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 0, err) ||
+        arguments_count("--nodes", argc, argv, 1, RANKS_MOST, &o->nodes, 0, err) ||
         arguments_count("--threads", argc, argv, 1, 1024, &o->threads, 0, err))
         return -1;
+    if (o->fewest && (o->ranks || o->nodes))
+        return error_set(err, "--fewest finds the ranks and nodes: leave out --ranks and --nodes");
+    o->ranks = o->ranks ? o->ranks : 1;
+    o->nodes = o->nodes ? o->nodes : 1;
     if (o->ranks < o->nodes)
         return error_set(err,
                          "--ranks %lld is less than --nodes %lld: a node has at least one rank",
                          (long long)o->ranks, (long long)o->nodes);
     return arguments_number("--node-memory", argc, argv, 0.001, 1e6, &o->node_gib, 0, err);
+}
+
+static void show_only_planned(const struct options *options)
+{
+    if (machine_has_gpu(options) && !options->machine.runs)
+        printf("trireme's kernels do not run on %s: this is only a plan\n\n",
+               options->machine.name);
 }
 
 /* Print the plan, the other strategies' and those with single changes, and write them as JSON if
@@ -154,9 +183,7 @@ static int show(const struct report *report, const struct options *options, stru
         show_wrapped(stdout, 0, 0, machine_names(known, sizeof known, ", "));
         printf("\n");
     }
-    if (machine_has_gpu(options) && !options->machine.runs)
-        printf("trireme's kernels do not run on %s: this is only a plan\n\n",
-               options->machine.name);
+    show_only_planned(options);
     report_print(report, stdout);
     compare_print(&compare, stdout);
     choices_print(&choices, stdout);
@@ -218,8 +245,7 @@ static int find_layout(const struct config *config, const struct options *o, str
                                            .limits = &limits.limits};
     if (search_find(&search, &request, err))
         return -1;
-    if (machine_has_gpu(o) && !machine->runs)
-        printf("trireme's kernels do not run on %s: this is only a plan\n\n", machine->name);
+    show_only_planned(o);
     search_print(&search, &request, stdout);
     if (fflush(stdout) || ferror(stdout))
         return error_errno(err, "the layouts cannot be written");
@@ -228,6 +254,28 @@ static int find_layout(const struct config *config, const struct options *o, str
     if (!o->json)
         return 0;
     struct js *js = search_json(&search);
+    int rc = js_write(js, JS_INDENTED, JS_REPORT, o->json, err);
+    js_free(js);
+    return rc;
+}
+
+/* --fewest: how few ranks hold the run. */
+static int find_fewest(const struct config *config, const struct options *o, struct error *err)
+{
+    const struct fewest_request request = {.config = config,
+                                           .machine = &o->machine,
+                                           .threads = (int)o->threads,
+                                           .node_bytes = (size_t)(o->node_gib * (1 << 30))};
+    struct fewest fewest;
+    if (fewest_find(&fewest, &request, err))
+        return -1;
+    show_only_planned(o);
+    fewest_print(&fewest, &request, stdout);
+    if (fflush(stdout) || ferror(stdout))
+        return error_errno(err, "the ranks cannot be written");
+    if (!o->json)
+        return 0;
+    struct js *js = fewest_json(&fewest);
     int rc = js_write(js, JS_INDENTED, JS_REPORT, o->json, err);
     js_free(js);
     return rc;
@@ -248,6 +296,8 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
         return -1;
     if (options->search)
         return find_layout(&config, options, err);
+    if (options->fewest)
+        return find_fewest(&config, options, err);
     if (report_make(&report, &config, (int)options->ranks, (int)options->nodes,
                     (int)options->threads, options->as_machine ? &options->machine : NULL, err))
         return -1;

@@ -23,6 +23,7 @@ struct search {
     const struct config *config;
     const struct memory_limits *limits;
     int ranks, nodes, threads;
+    int only_here;        /* 1: neither more ranks nor offload */
     struct layout layout; /* of the configuration as it is */
     int levels[AXES];
     int offload[OFFLOADS + 1]; /* of levels from 1 on, the row of offloads[] */
@@ -225,32 +226,53 @@ static void find_levels(struct search *s)
     if (own.hybrid)
         while (shards_at(s, s->levels[SHARDS]))
             s->levels[SHARDS]++;
+    if (s->only_here)
+        return;
     s->levels[OFFLOAD] = offload_levels(s);
     while (s->ranks << s->levels[RANKS] <= FIT_RANKS_MOST)
         s->levels[RANKS]++;
 }
 
-void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
-              const struct memory_limits *limits)
+static void find(struct search *s, struct fit *fit)
 {
-    struct search s = {
-        .config = config, .limits = limits, .ranks = ranks, .nodes = nodes, .threads = threads};
     int level[AXES];
     *fit = (struct fit){0};
-    enum device_kind device = config->device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
-    if (layout_resolve(&s.layout, config, ranks, ranks % nodes ? 0 : ranks / nodes, device, NULL))
+    enum device_kind device = s->config->device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
+    if (layout_resolve(&s->layout, s->config, s->ranks,
+                       s->ranks % s->nodes ? 0 : s->ranks / s->nodes, device, NULL))
         return;
-    find_levels(&s);
+    find_levels(s);
     for (int axis = 0; axis < AXES; axis++)
-        level[axis] = s.levels[axis] - 1;
+        level[axis] = s->levels[axis] - 1;
     for (int axis = AXES - 1; axis >= 0; axis--) {
-        for (level[axis] = 0; level[axis] < s.levels[axis]; level[axis]++)
-            if ((fit->found = fits(&s, level, fit)))
+        for (level[axis] = 0; level[axis] < s->levels[axis]; level[axis]++)
+            if ((fit->found = fits(s, level, fit)))
                 break;
         if (!fit->found)
             break;
     }
-    layout_release(&s.layout);
+    layout_release(&s->layout);
+}
+
+void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
+              const struct memory_limits *limits)
+{
+    find(
+        &(struct search){
+            .config = config, .limits = limits, .ranks = ranks, .nodes = nodes, .threads = threads},
+        fit);
+}
+
+void fit_find_here(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
+                   const struct memory_limits *limits)
+{
+    find(&(struct search){.config = config,
+                          .limits = limits,
+                          .ranks = ranks,
+                          .nodes = nodes,
+                          .threads = threads,
+                          .only_here = 1},
+         fit);
 }
 
 const char *fit_text(const struct fit *fit, int ranks, char *text, size_t size)

@@ -26,6 +26,11 @@ struct fit {
 void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
               const struct memory_limits *limits);
 
+/* The same with the ranks and the offloads that there are: what changes is the schedule, the
+ * strategy, recomputation, the micro-batch or the shards of a hybrid. */
+void fit_find_here(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
+                   const struct memory_limits *limits);
+
 /* "nearest that fits: recompute=full (70.21 GiB a rank)" into text; returns text. */
 const char *fit_text(const struct fit *fit, int ranks, char *text, size_t size);
 

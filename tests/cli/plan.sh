@@ -24,6 +24,23 @@ is "it says what its words mean" "11" "$(sed -n '/^what these are/,/^$/p' out | 
 is "parameters that take no bytes are named" "1 1" \
     "$(grep -c '^  parameters .* 0 bytes$' out) $(grep -c '^  parameters  *none: .*masters' out)"
 is "the process beside the plan is named" 1 "$(grep -c 'each process.*28 to 43 MiB' out)"
+# Every command there that is shown with what it prints: the lines are as shown.
+awk '/^## / { on = /^## What will it take/ } on' "$top/README.md" | awk -v top="$top/" '
+    /^    trireme plan/ { n++; shown = 0; more = 0 }
+    !/^    / { n += 0; open = 0; next }
+    /^    trireme plan/ || more {
+        open = 1; more = /\\$/; sub(/^    */, ""); sub(/^trireme /, ""); sub(/ *\\$/, "")
+        sub(/jobs\//, top "jobs/"); printf "%s ", $0 >("readme" n ".command"); next
+    }
+    open && !/^    \.\.\.$/ { sub(/^    /, ""); print >("readme" n ".shown") }'
+for shown in readme*.shown; do
+    command=$(cat "${shown%.shown}.command")
+    # shellcheck disable=SC2086
+    "$TRIREME" $command >out 2>err
+    is "README's $(echo "$command" | cut -c1-60)... prints what is shown" 0 "$(grep -vcxFf out "$shown")"
+    narrow "${shown%.shown}"
+done
+is "README shows three plans with what they print" 3 "$(ls readme*.shown | wc -l | tr -d ' ')"
 if [ -x "${TRIREME_CUDA:-}" ] && ! "$TRIREME_CUDA" doctor 2>&1 | grep -q 'without CUDA'; then
     "$TRIREME_CUDA" plan "$job" --ranks 16 --nodes 2 --machine h100 --json there.json >out 2>err
     if cmp -s here.json there.json; then ok "the same bytes as a build with CUDA"; else
@@ -95,6 +112,15 @@ for reproducible in true false; do
 done >workspaces
 is "attention that adds up in any order takes less workspace" "2 1" \
     "$(awk '{ w[NR] = $1 } END { print NR, (w[2] < w[1]) }' workspaces)"
+"$TRIREME" plan $M --machine machines.yaml:mine --fewest --json fewest.json >out 2>err
+is "the fewest ranks: a line for each place of state, and the same as JSON" "0 4 4 1" "$? $(grep -cE '^(nothing|optimizer state|and gradients|and parameters)  *1 ' out) \
+$(grep -c '"ranks": 1,' fewest.json) $(grep -c 'was not limited: --node-memory' out)"
+"$TRIREME" plan $M --machine machines.yaml:cores --fewest >out 2>err
+is "the fewest ranks of processors" "0 1 0" "$? $(grep -c '^nothing  *1 ' out) $(grep -c '^optimizer state' out)"
+refused "the fewest ranks of no machine" '--fewest: of which machine' "$TRIREME" plan $M --fewest
+refused "the fewest of so many ranks" 'leave out --ranks' "$TRIREME" plan $M --machine h100 --fewest --ranks 4
+refused "the fewest and the fastest" 'one after the other' "$TRIREME" plan $M --machine h100 --fewest --search
+refused "the fewest as a picture" '--fewest writes no schedule' "$TRIREME" plan $M --machine h100 --fewest --schedule-svg x.svg
 "$TRIREME" plan $M >/dev/full 2>err
 is "a plan that cannot be written" "1 1" "$? $(grep -c 'the plan cannot be written: No space' err)"
 # ---- pipelines ----

@@ -1,0 +1,238 @@
+/* fewest.c - see fewest.h.
+ *
+ *   of each place of state, of each degree of tensor ranks
+ *       counts    1 2 4 8 | 16 24 32 ...    those that the degrees divide, a node's first
+ *       gallop    1 2 8 24 56 until one fits, then halve between it and the last that did not
+ *
+ * More ranks never need more, but for padding.  A degree that does not fit on the count before the
+ * best one so far is left after that one plan.
+ */
+#include "plan/fewest.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "config/schema.h"
+#include "model/model.h"
+#include "plan/fit.h"
+#include "plan/variant.h"
+
+/* Where state is kept: a row farther from the device than the one before. */
+static const struct place {
+    const char *kept;
+    enum config_offload_to optimizer, gradients, params;
+} places[FEWEST_ROWS] = {
+    {.kept = "nothing"},
+    {.kept = "optimizer state", .optimizer = OFFLOAD_HOST},
+    {.kept = "and gradients", .optimizer = OFFLOAD_HOST, .gradients = OFFLOAD_HOST},
+    {.kept = "and parameters",
+     .optimizer = OFFLOAD_HOST,
+     .gradients = OFFLOAD_HOST,
+     .params = OFFLOAD_HOST},
+};
+
+/* The configuration with some changes. */
+struct variant {
+    struct config config;
+    char settings[FEWEST_SETTINGS];
+};
+
+static int set(struct variant *v, const char *key, const char *fmt, ...)
+{
+    char value[CONFIG_TEXT];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(value, sizeof value, fmt, args);
+    va_end(args);
+    text_join(v->settings, sizeof v->settings, " ", "%s=%s", key, value);
+    return config_set(&v->config, key, value, NULL);
+}
+
+static int set_offload(struct variant *v, const char *key, enum config_offload_to has,
+                       enum config_offload_to wanted)
+{
+    return has == wanted ? 0 : set(v, key, wanted == OFFLOAD_HOST ? "host" : "none");
+}
+
+/* Fully sharded over the data ranks, its state at a place.  -1 where keys do not go together. */
+static int vary(struct variant *v, const struct config *config, const struct place *place,
+                int tensor)
+{
+    struct config_offload own = config->offload;
+    *v = (struct variant){.config = *config};
+    if (config->parallel.strategy != STRATEGY_FULL_SHARD &&
+        (variant_strategy(&v->config, STRATEGY_FULL_SHARD, NULL) ||
+         set(v, "parallel.strategy", "FULL_SHARD")))
+        return -1;
+    v->config.parallel.shard = v->config.parallel.replicate = 0;
+    if ((tensor != config->parallel.tensor && set(v, "parallel.tensor", "%d", tensor)) ||
+        set_offload(v, "offload.optimizer", own.optimizer, place->optimizer) ||
+        set_offload(v, "offload.gradients", own.gradients, place->gradients) ||
+        set_offload(v, "offload.params", own.params, place->params) ||
+        (own.path[0] && set(v, "offload.path", "")))
+        return -1;
+    return config_finish(&v->config, NULL);
+}
+
+/* ---- counts of ranks ---- */
+
+static int per_node_of(const struct fewest_request *r)
+{
+    return r->machine->per_node > 1 ? r->machine->per_node : 1;
+}
+
+static int nodes_of(const struct fewest_request *r, int ranks)
+{
+    return (ranks + per_node_of(r) - 1) / per_node_of(r);
+}
+
+/* Ranks that a layout of this configuration has a multiple of. */
+static int unit_of(const struct config *config)
+{
+    const struct config_parallel *p = &config->parallel;
+    return (int)((p->tensor > 1 ? p->tensor : 1) * (p->pipeline > 1 ? p->pipeline : 1) *
+                 (p->context > 1 ? p->context : 1));
+}
+
+/* All counts in their order; how many there are. */
+static int list_counts(const struct fewest_request *r, int unit, int counts[FEWEST_RANKS_MOST])
+{
+    int per_node = per_node_of(r), count = 0;
+    for (int ranks = 1; ranks <= FEWEST_RANKS_MOST; ranks += ranks < per_node ? 1 : per_node)
+        if (ranks % unit == 0)
+            counts[count++] = ranks;
+    return count;
+}
+
+static struct memory_limits limits_of(const struct fewest_request *r, int ranks)
+{
+    const struct machine *machine = r->machine;
+    int on_gpu = machine->gpu[0] != 0;
+    size_t share = (size_t)(ranks < per_node_of(r) ? ranks : per_node_of(r));
+    size_t node =
+        r->node_bytes || on_gpu ? r->node_bytes : machine->memory_bytes * (size_t)per_node_of(r);
+    return (struct memory_limits){.device_bytes = on_gpu ? machine->memory_bytes : 0,
+                                  .host_bytes = node / share,
+                                  .no_disk = 1};
+}
+
+/* With everything computed again and micro-batches of one sequence. */
+static int holds(const struct fewest_request *r, const struct config *config, int ranks)
+{
+    struct memory_limits limits = limits_of(r, ranks);
+    struct config least = *config;
+    struct report report;
+    least.recompute = RECOMPUTE_FULL;
+    least.train.micro_batch = 1;
+    if (report_measure(&report, &least, ranks, nodes_of(r, ranks), r->threads, NULL, NULL))
+        return 0;
+    struct memory_limits lack = report_lack(&report, &limits);
+    report_free(&report);
+    return !lack.device_bytes && !lack.host_bytes;
+}
+
+/* The fewest ranks, fewer than `below`; 0: so few do not hold it. */
+static int fewest_ranks(const struct fewest_request *r, const struct config *config, int below)
+{
+    int counts[FEWEST_RANKS_MOST], end = 0, lacks = -1, fits = -1, last = -1;
+    int all = list_counts(r, unit_of(config), counts);
+    while (end < all && counts[end] < below)
+        end++;
+    if (below <= FEWEST_RANKS_MOST) {
+        if (!end || !holds(r, config, counts[end - 1]))
+            return 0;
+        fits = end - 1;
+    }
+    for (int at = 0; fits < 0 && last < end - 1; at = 2 * at + 1) {
+        last = at < end ? at : end - 1;
+        *(holds(r, config, counts[last]) ? &fits : &lacks) = last;
+    }
+    if (fits < 0)
+        return 0;
+    while (fits - lacks > 1) {
+        int half = (fits + lacks) / 2;
+        *(holds(r, config, counts[half]) ? &fits : &lacks) = half;
+    }
+    return counts[fits];
+}
+
+/* ---- rows ---- */
+
+/* Change what the text "key=value key=value" says. */
+static int set_all(struct variant *v, const char *settings)
+{
+    char text[FEWEST_SETTINGS], *rest = text, *key;
+    snprintf(text, sizeof text, "%s", settings);
+    while (text[0] && (key = strsep(&rest, " "))) {
+        char *value = strchr(key, '=');
+        *value++ = 0;
+        if (set(v, key, "%s", value))
+            return -1;
+    }
+    return config_finish(&v->config, NULL);
+}
+
+/* With as little changed as fits on so many ranks. */
+static void settle(const struct fewest_request *r, struct variant *v, int ranks,
+                   struct fewest_row *row)
+{
+    struct memory_limits limits = limits_of(r, ranks);
+    int nodes = nodes_of(r, ranks);
+    struct report report;
+    struct fit fit;
+    fit_find_here(&fit, &v->config, ranks, nodes, r->threads, &limits);
+    if (!fit.found || set_all(v, fit.settings) ||
+        report_measure(&report, &v->config, ranks, nodes, r->threads, r->machine, NULL))
+        return;
+    *row = (struct fewest_row){.kept = row->kept,
+                               .found = 1,
+                               .ranks = ranks,
+                               .nodes = nodes,
+                               .takes = report_most(&report),
+                               .step_s = report.forecast.step_s,
+                               .tokens_per_s = report_tokens_per_s(&report)};
+    memcpy(row->settings, v->settings, sizeof row->settings);
+    report_free(&report);
+}
+
+static void find_row(const struct fewest_request *r, const struct place *place,
+                     struct fewest_row *row)
+{
+    int own = (int)r->config->parallel.tensor, last = own > 1 ? own : per_node_of(r);
+    int best = FEWEST_RANKS_MOST + 1;
+    struct variant best_of;
+    row->kept = place->kept;
+    for (int tensor = own > 1 ? own : 1; tensor <= last; tensor *= 2) {
+        struct variant v;
+        int ranks = vary(&v, r->config, place, tensor) ? 0 : fewest_ranks(r, &v.config, best);
+        if (ranks) {
+            best = ranks;
+            best_of = v;
+        }
+    }
+    if (best <= FEWEST_RANKS_MOST)
+        settle(r, &best_of, best, row);
+}
+
+int fewest_find(struct fewest *fewest, const struct fewest_request *request, struct error *err)
+{
+    struct report report;
+    struct variant v;
+    int found = 0, unit = unit_of(request->config);
+    *fewest = (struct fewest){.rows = request->machine->gpu[0] ? FEWEST_ROWS : 1};
+    if (vary(&v, request->config, &places[0], (int)request->config->parallel.tensor))
+        v.config = *request->config;
+    if (report_measure(&report, &v.config, unit, nodes_of(request, unit), request->threads, NULL,
+                       err))
+        return -1;
+    fewest->params = report.params;
+    report_free(&report);
+    for (int i = 0; i < fewest->rows; i++) {
+        find_row(request, &places[i], &fewest->row[i]);
+        found |= fewest->row[i].found;
+    }
+    return found ? 0
+                 : error_set(err, "nothing fits on up to %d ranks of %s", FEWEST_RANKS_MOST,
+                             request->machine->name);
+}
