@@ -25,6 +25,12 @@ static void watch(void *user, int rank, int i, double start_s, double end_s)
     costs->request->watch(costs->request->user, rank, i, start_s, end_s);
 }
 
+static void waited(void *user, int rank, int i, enum play_kind kind, double seconds)
+{
+    const struct costs *costs = user;
+    costs->request->waited(costs->request->user, rank, i, kind, seconds);
+}
+
 static double share(double value)
 {
     return value > 0 ? value : 1;
@@ -52,6 +58,7 @@ int forecast_make(struct forecast *forecast, const struct forecast_request *requ
                            .step_s = request->machine->step_s,
                            .cost = cost_of,
                            .watch = request->watch ? watch : NULL,
+                           .waited = request->waited ? waited : NULL,
                            .user = &costs,
                        },
                        err);

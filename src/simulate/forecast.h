@@ -15,6 +15,7 @@ struct forecast_request {
     int per_node;                         /* ranks of a node */
     int ns_steps;                         /* of muon */
     play_watch *watch;                    /* or NULL: sees every instruction */
+    play_waited *waited;                  /* or NULL: sees every wait */
     void *user;
 };
 

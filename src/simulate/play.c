@@ -41,7 +41,7 @@ static const struct instr *instr_of(const struct play_engine *e, int rank, int i
     return &e->rank[rank].program->instr[i];
 }
 
-static enum play_kind kind_of(const struct instr *instr)
+enum play_kind play_kind_of(const struct instr *instr)
 {
     static const enum play_kind kinds[INSTR_KINDS] = {
         [INSTR_GATHER] = PLAY_GATHER,        [INSTR_REDUCE] = PLAY_REDUCE,
@@ -67,23 +67,44 @@ static int takes_compute(const struct play_engine *e, enum program_stream stream
 
 /* ---- what the compute stream waits for ---- */
 
+static void add_wait(struct play_engine *e, int rank, int instr, enum play_kind kind,
+                     double seconds)
+{
+    if (seconds <= 0)
+        return;
+    e->play->rank[rank].seconds[kind] += seconds;
+    if (instr >= 0 && e->request->waited)
+        e->request->waited(e->request->user, rank, instr, kind, seconds);
+}
+
+static double within(double value, double least, double most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
 /* From the end of its last work to now it had none: because of the instruction it waited for, from
- * when that moved on; and before, because of the ranks that it waited for. */
+ * when that moved on; before, because of the ranks that it waited for; and before it had come
+ * itself, because of what held it on its own rank, as a FETCH holds a GATHER of offloaded
+ * parameters. */
 static void account_wait(struct play_engine *e, int rank)
 {
     struct play_progress *r = &e->rank[rank];
-    double *seconds = e->play->rank[rank].seconds, from = r->idle_since;
+    double from = r->idle_since;
     if (e->now <= from)
         return;
     if (r->waits_for < 0) {
-        seconds[PLAY_RANKS] += e->now - from;
+        add_wait(e, rank, -1, PLAY_RANKS, e->now - from);
         return;
     }
     const struct instr *instr = instr_of(e, rank, r->waits_for);
-    double started = r->stream[instr->stream].started;
-    started = started < from ? from : started > e->now ? e->now : started;
-    seconds[PLAY_RANKS] += started - from;
-    seconds[kind_of(instr)] += e->now - started;
+    const struct play_stream *s = &r->stream[instr->stream];
+    double started = within(s->started, from, e->now), came = within(s->came, from, started);
+    if (s->held_by < 0)
+        add_wait(e, rank, r->waits_for, PLAY_RANKS, came - from);
+    else
+        add_wait(e, rank, s->held_by, play_kind_of(instr_of(e, rank, s->held_by)), came - from);
+    add_wait(e, rank, r->waits_for, PLAY_RANKS, started - came);
+    add_wait(e, rank, r->waits_for, play_kind_of(instr), e->now - started);
 }
 
 /* Is what an instruction waits for over?  Else the first that is not is noted. */
@@ -113,7 +134,7 @@ static void instr_ended(struct play_engine *e, int rank, int i, double start_s)
     if (took > 0 && e->request->watch)
         e->request->watch(e->request->user, rank, i, start_s, e->now);
     if (takes_compute(e, instr->stream)) {
-        out->seconds[kind_of(instr)] += took;
+        out->seconds[play_kind_of(instr)] += took;
         r->idle_since = e->now;
         r->waits_for = -1;
     }
@@ -121,8 +142,12 @@ static void instr_ended(struct play_engine *e, int rank, int i, double start_s)
     if (!s->open) {
         s->done = s->group_end >= 0 ? s->group_end : i;
         s->group_end = -1;
+        s->ended = e->now;
+        s->took = took > 0 ? s->done : s->current_held_by;
     }
     s->started = start_s;
+    s->came = s->current_came;
+    s->held_by = s->current_held_by;
     if (is_hosts(e, instr->stream)) {
         r->issued = i + 1;
         r->host_runs = 0;
@@ -211,6 +236,20 @@ static void message_post(struct play_engine *e, int rank, int i)
 
 /* ---- starts ---- */
 
+/* What of its own rank an instruction waited for until now, but for the compute stream; -1:
+ * nothing. */
+static int held_by(const struct play_engine *e, int rank, const struct instr *instr)
+{
+    const struct play_progress *r = &e->rank[rank];
+    for (int s = 0; s < STREAMS; s++) {
+        const struct play_stream *stream = &r->stream[s];
+        int waits = s == (int)instr->stream || instr->wait[s] >= 0;
+        if (waits && !takes_compute(e, s) && stream->done >= 0 && stream->ended == e->now)
+            return stream->took;
+    }
+    return -1;
+}
+
 /* Start instruction i, whose waits are over, on its stream. */
 static void start(struct play_engine *e, int rank, int i)
 {
@@ -218,6 +257,8 @@ static void start(struct play_engine *e, int rank, int i)
     const struct instr *instr = instr_of(e, rank, i);
     struct play_stream *s = &r->stream[instr->stream];
     int is_compute = takes_compute(e, instr->stream);
+    s->current_came = e->now;
+    s->current_held_by = held_by(e, rank, instr);
     s->open = 1;
     s->current = i;
     if (instr_is_message(instr)) {
@@ -237,7 +278,8 @@ static void start(struct play_engine *e, int rank, int i)
     if (seconds <= 0) {
         s->open = 0;
         s->done = i;
-        s->started = e->now;
+        s->started = s->ended = s->came = e->now;
+        s->held_by = s->took = s->current_held_by;
         return;
     }
     if (is_compute)
@@ -334,7 +376,8 @@ static void make_rank(struct play_engine *e, int rank)
         behind[stream] = i;
     }
     for (int s = 0; s < STREAMS; s++)
-        r->stream[s] = (struct play_stream){.next = behind[s], .group_end = -1, .done = -1};
+        r->stream[s] = (struct play_stream){
+            .next = behind[s], .group_end = -1, .done = -1, .held_by = -1, .took = -1};
     r->waits_for = -1;
     for (int i = 0; i < program->instrs; i++)
         if (program->instr[i].axes)
@@ -418,14 +461,13 @@ static void account_end(struct play_engine *e, int rank)
 {
     struct play_rank *out = &e->play->rank[rank];
     struct play_progress *r = &e->rank[rank];
-    double own = out->end_s - r->idle_since;
-    enum play_kind kind = PLAY_RANKS;
+    int last = -1;
     for (int s = 0; s < STREAMS; s++)
         if (r->stream[s].done >= 0 && !takes_compute(e, s) && r->stream[s].started >= r->idle_since)
-            kind = kind_of(instr_of(e, rank, r->stream[s].done));
-    if (own > 0)
-        out->seconds[kind] += own;
-    out->seconds[PLAY_RANKS] += e->now - out->end_s;
+            last = r->stream[s].done;
+    add_wait(e, rank, last, last < 0 ? PLAY_RANKS : play_kind_of(instr_of(e, rank, last)),
+             out->end_s - r->idle_since);
+    add_wait(e, rank, -1, PLAY_RANKS, e->now - out->end_s);
 }
 
 /* An activity ends, and its ranks go on.  They may use it for the next one. */

@@ -38,6 +38,9 @@ enum play_kind {
 
 const char *play_kind_name(enum play_kind kind);
 
+/* What the compute stream does where it runs an instruction, or waits for where it waits for it. */
+enum play_kind play_kind_of(const struct instr *instr);
+
 /* Does the compute stream wait? */
 static inline int play_kind_is_wait(enum play_kind kind)
 {
@@ -63,6 +66,10 @@ struct play_rank {
  * start of the step. */
 typedef void play_watch(void *user, int rank, int instr, double start_s, double end_s);
 
+/* Called when the compute stream of a rank has waited for an instruction, or has none left while it
+ * runs: for so long while it moved, of its kind, or PLAY_RANKS for others to come to it. */
+typedef void play_waited(void *user, int rank, int instr, enum play_kind kind, double seconds);
+
 struct play_request {
     int ranks;
     const struct program *const *program;   /* of each, no two of one place in the mesh */
@@ -71,8 +78,9 @@ struct play_request {
     double step_s;                          /* of each step, beside its instructions */
 
     struct play_cost (*cost)(void *user, int rank, int instr);
-    play_watch *watch; /* or NULL */
-    void *user;        /* the caller's */
+    play_watch *watch;   /* or NULL */
+    play_waited *waited; /* or NULL */
+    void *user;          /* the caller's */
 };
 
 struct play {

@@ -31,7 +31,13 @@ struct play_stream {
     int group_end;  /* of messages that were posted together: the last; else -1 */
     int open;       /* of what was started and has not ended: messages of the group, or one */
     int done;       /* the last that has ended, with all before it; -1 */
-    double started; /* when that started */
+    double started; /* when that started: for a transfer, when all had come */
+    double ended;   /* and ended */
+    double came;    /* when it had what it waited for on its own rank */
+    int held_by; /* and for what it waited last there; -1: nothing of another stream or before it */
+    int took;    /* what last took time of `done` and what held that; -1 */
+    double current_came; /* of `current` */
+    int current_held_by;
     struct play_posted posted[GROUP_MESSAGES];
     int posts;
 };

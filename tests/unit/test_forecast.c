@@ -178,6 +178,29 @@ static void test_transfers_take_their_bytes(void **state)
     fleet_close(&fleet);
 }
 
+/* Where links are slow, ranks that are alike wait for transfers, not for one another, while the
+ * transfers before one are under way. */
+static void test_ranks_that_are_alike_do_not_wait_for_one_another(void **state)
+{
+    struct fleet fleet;
+    struct machine machine;
+    struct error err = {0};
+    if (machine_find(&machine, "h100", &err))
+        fail_msg("%s", err.text);
+    machine.node.bytes_per_s /= 1000;
+    open_fleet(&fleet, models[0], "device=cuda precision=bf16 train.micro_batch=1", 4);
+    struct forecast f = must_forecast(&fleet, &machine);
+    for (int r = 0; r < f.ranks; r++) {
+        const double *seconds = f.rank[r].seconds;
+        if (!(seconds[PLAY_RANKS] < 0.02 * f.step_s && seconds[PLAY_REDUCE] > 0.2 * f.step_s))
+            fail_msg("%g of %g s for other ranks, %g for reductions", seconds[PLAY_RANKS], f.step_s,
+                     seconds[PLAY_REDUCE]);
+    }
+    forecast_free(&f);
+    fleet_close(&fleet);
+    machine_free(&machine);
+}
+
 /* A node of each rank puts everything on the network. */
 static void test_nodes_divide_the_ranks(void **state)
 {
@@ -228,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_products_are_an_ops_operations),
         cmocka_unit_test(test_one_rank_takes_its_operations),
         cmocka_unit_test(test_transfers_take_their_bytes),
+        cmocka_unit_test(test_ranks_that_are_alike_do_not_wait_for_one_another),
         cmocka_unit_test(test_nodes_divide_the_ranks),
         cmocka_unit_test(test_known_machines_forecast),
     };
