@@ -175,4 +175,22 @@ refused "fewer ranks than nodes" 'ranks 2 .*nodes 4' "$TRIREME" plan $M --ranks 
 refused "half a rank" 'ranks 2\.5.*whole' "$TRIREME" plan $M --ranks 2.5
 refused "train for a GPU without one" 'no GPU to use: .*device=cpu needs none' env CUDA_VISIBLE_DEVICES= TRIREME_EMULATE_GPUS=0 \
     "$TRIREME" train $M device=cuda data.train=none.h5
+# ---- the published examples of two GPUs of 24 GB, see tests/bench/examples ----
+chatbot="model.family=gpt2 model.layers=18 model.hidden=1280 model.heads=32 model.kv_heads=32 model.ffn=5120
+    model.vocab=8008 model.max_seq_len=128 model.tie_embeddings=true data.seq_len=78 precision=fp16 device=cuda
+    train.global_batch=200 train.micro_batch=100 parallel.strategy=NO_SHARD"
+titan="--ranks 2 --machine titan-rtx --node-memory 60"
+# shellcheck disable=SC2086
+"$TRIREME" plan $chatbot $titan --json chatbot.json >out 2>err
+is "chatbot: DDP takes its 100 pairs, ZeRO-2 its 200, and more than DDP" "0 1 1 1" "$? $(numbers largest_micro_batch chatbot.json |
+    awk '{ n[NR] = $1 } END { print (n[1] >= 100), (n[3] >= 200), (n[3] > n[1]) }')"
+# shellcheck disable=SC2086
+"$TRIREME" plan "$top/jobs/gpt2xl_zero3_offload.yaml" device=cuda $titan --json xl.json >out 2>err
+is "gpt2-xl: all offloaded, the 16 blocks fit, and more do" "0 1" \
+    "$? $(numbers largest_micro_batch xl.json | awk '$1 >= 16 { n++ } END { print (n >= 1) }')"
+# shellcheck disable=SC2086
+"$TRIREME" plan "$top/jobs/gpt2xl_zero3_offload.yaml" device=cuda offload.optimizer=none offload.params=none \
+    offload.gradients=none parallel.strategy=NO_SHARD train.micro_batch=1 $titan --json xl.json >out 2>err
+is "gpt2-xl: DDP is out of memory at one block" "1 0 1" \
+    "$? $(numbers largest_micro_batch xl.json | head -n 1) $(grep -c '^trireme: error: does not fit on titan-rtx' err)"
 finish
