@@ -9,7 +9,7 @@
 #include "execute/breakdown.h"
 #include "segment/optimizer.h"
 #include "program/program.h"
-#include "execute/trace.h"
+#include "program/trace.h"
 
 struct executor;
 

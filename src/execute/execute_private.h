@@ -72,11 +72,6 @@ extern const struct executor_mode executor_sync, executor_async;
  * has its own. */
 extern run_action *const run_actions[INSTR_KINDS];
 
-static inline int instr_is_copy(const struct instr *instr)
-{
-    return instr->kind == INSTR_FETCH || instr->kind == INSTR_SPILL;
-}
-
 /* Is it a FETCH or SPILL between memory and POOL_DISK? */
 static inline int instr_is_file(const struct instr *instr)
 {

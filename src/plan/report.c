@@ -26,6 +26,7 @@
 #include "base/round.h"
 #include "plan/report_units.h"
 #include "program/compile.h"
+#include "program/sent.h"
 #include "segment/orthogonalize.h"
 #include "simulate/timeline.h"
 #include "verify/division.h"
@@ -70,25 +71,6 @@ static int open_model(struct making *m, const struct config *config, int threads
     return 0;
 }
 
-/* In numbers of instr->dtype, by the rank at coord. */
-static int64_t sent_by(const struct program *program, const struct instr *instr,
-                       struct mesh_coord coord)
-{
-    const struct mesh_shape *shape = &program->state->layout->shape;
-    int size = mesh_members(shape, instr->axes);
-    int rank = mesh_member(shape, coord, instr->axes);
-    switch (instr->kind) {
-    case INSTR_SEND: return instr->elems;
-    case INSTR_GATHER:
-    case INSTR_REDUCE: return instr->elems * (size - 1);
-    case INSTR_ALLREDUCE:
-        return group_all_reduce_sent(size, rank, instr->elems, instr->dtype) /
-               (int64_t)dtype_bytes(instr->dtype);
-    case INSTR_ALLTOALL: return group_all_to_all_sent(size, rank, &program->part[instr->parts]);
-    default: return 0;
-    }
-}
-
 static double orthogonalize_flops_of(const struct program *program, const struct instr *instr,
                                      int steps)
 {
@@ -117,7 +99,7 @@ static void measure(struct report_rank *r, const struct program *train, struct m
             r->moved_bytes[instr->stream] += (int64_t)train->buffer[instr->buffer[SLOT_TO]].bytes;
         if (!instr_is_transfer(instr))
             continue;
-        int64_t elems = sent_by(train, instr, coord);
+        int64_t elems = sent_elems(train, instr, coord);
         r->transfers++;
         r->sent_elems += elems;
         r->sent_bytes += elems * (int64_t)dtype_bytes(instr->dtype);

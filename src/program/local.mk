@@ -12,4 +12,6 @@ libtrireme_a_SOURCES += \
 	src/program/schedule_list.c src/program/schedule_play.c src/program/schedule_private.h src/program/schedule_rows.c \
 	src/program/schedule_runs.c \
 	src/program/shard.c src/program/shard.h \
-	src/program/state.c src/program/state.h src/program/update.c src/program/waits.c
+	src/program/sent.c src/program/sent.h \
+	src/program/state.c src/program/state.h src/program/trace.c src/program/trace.h \
+	src/program/update.c src/program/waits.c

@@ -208,6 +208,12 @@ static inline int instr_is_message(const struct instr *instr)
     return instr->kind == INSTR_SEND || instr->kind == INSTR_RECV;
 }
 
+/* Of offloaded state, between its pools. */
+static inline int instr_is_copy(const struct instr *instr)
+{
+    return instr->kind == INSTR_FETCH || instr->kind == INSTR_SPILL;
+}
+
 /* How many messages from instruction `first` on begin and end together, because they follow one
  * another directly, on one stream and in one group, are not `apart`, wait for nothing in between
  * and touch different memory: two ranks may then both send first.  1: the instruction is alone.

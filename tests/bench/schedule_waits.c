@@ -22,7 +22,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "execute/trace.h"
+#include "program/trace.h"
 #include "graph/build.h"
 #include "model/transformer.h"
 #include "program/schedule.h"

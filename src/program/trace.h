@@ -1,6 +1,7 @@
-/* trace.h - what an executed step did and when, for Perfetto or chrome://tracing. */
-#ifndef TRIREME_EXECUTE_TRACE_H
-#define TRIREME_EXECUTE_TRACE_H
+/* trace.h - what a step did and when, one that ran or one that is forecast, for Perfetto or
+ * chrome://tracing. */
+#ifndef TRIREME_PROGRAM_TRACE_H
+#define TRIREME_PROGRAM_TRACE_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* trace.c - see trace.h.  Format: "Trace Event Format", complete events (ph X), microseconds. */
-#include "execute/trace.h"
+#include "program/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,14 @@
+/* sent.h - what a transfer sends to other ranks. */
+#ifndef TRIREME_PROGRAM_SENT_H
+#define TRIREME_PROGRAM_SENT_H
+
+#include "program/program.h"
+
+/* By the rank at coord, in numbers of instr->dtype; 0 of what is no transfer. */
+int64_t sent_elems(const struct program *program, const struct instr *instr,
+                   struct mesh_coord coord);
+
+/* Bytes that the program's own rank sends, as comm counts them in a run. */
+int64_t sent_bytes(const struct program *program, const struct instr *instr);
+
+#endif
