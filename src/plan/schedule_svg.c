@@ -12,15 +12,16 @@
  */
 #include "plan/schedule_svg.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/array.h"
+#include "base/text.h"
+#include "plan/svg.h"
 
 enum {
     LEFT = 70,  /* before the rows: names of ranks */
     RIGHT = 70, /* behind them: what ranks wait */
+    LEGEND = 38,
     TOP = 84,   /* above them: heading, legend, a heading of the right column */
     BELOW = 84, /* under them: axis, caption */
     ACTION_WIDTH = 18,
@@ -75,26 +76,6 @@ static struct picture measure(const struct timeline *timeline, FILE *out)
     return p;
 }
 
-/* Text between tags: what XML has a meaning for, and what is not ASCII, is replaced. */
-static void print_escaped(const char *text, FILE *out)
-{
-    for (; *text; text++)
-        switch (*text) {
-        case '<': fputs("&lt;", out); break;
-        case '>': fputs("&gt;", out); break;
-        case '&': fputs("&amp;", out); break;
-        default: fputc(*text < ' ' || *text > '~' ? '?' : *text, out);
-        }
-}
-
-static void print_text(const struct picture *p, double x, int y, const char *attributes,
-                       const char *text)
-{
-    fprintf(p->out, "<text x=\"%.1f\" y=\"%d\"%s>", x, y, attributes);
-    print_escaped(text, p->out);
-    fputs("</text>\n", p->out);
-}
-
 static void print_heading(const struct picture *p, const char *name)
 {
     const struct schedule *s = p->schedule;
@@ -103,41 +84,31 @@ static void print_heading(const struct picture *p, const char *name)
              "%s: %d rank%s, %d stage%s, %d micro-batch%s; ranks wait %.1f %% of the step", name,
              s->ranks, s->ranks > 1 ? "s" : "", s->stages, s->stages > 1 ? "s" : "", s->micros,
              s->micros > 1 ? "es" : "", 100 * timeline_idle_mean(p->timeline));
-    fputs("<title>", p->out);
-    print_escaped(text, p->out);
-    fputs("</title>\n", p->out);
-    print_text(p, LEFT, 24, " class=\"h\"", text);
-}
-
-/* A small box or line and what it means; *x moves behind it. */
-static void print_key(const struct picture *p, double *x, const char *sign, const char *meaning)
-{
-    fprintf(p->out, "<g transform=\"translate(%.1f 38)\">%s</g>\n", *x, sign);
-    print_text(p, *x + 24, 49, "", meaning);
-    *x += 24 + 7 * (double)strlen(meaning) + 16;
+    svg_title(p->out, text);
+    fputc('\n', p->out);
+    svg_text(p->out, LEFT, 24, " class=\"h\"", text);
 }
 
 static void print_legend(const struct picture *p)
 {
     const struct schedule *s = p->schedule;
     double x = LEFT;
-    char sign[120];
+    char sign[80];
     for (int phase = 0; phase < PHASES; phase++) {
         int is_part = phase == PHASE_BACKWARD_INPUT || phase == PHASE_BACKWARD_WEIGHT;
         if (!looks[phase].style || (phase != PHASE_FORWARD && is_part != (s->splits_backward != 0)))
             continue;
-        snprintf(sign, sizeof sign, "<rect class=\"%s\" width=\"18\" height=\"13\"/>",
-                 looks[phase].style);
-        print_key(p, &x, sign, looks[phase].meaning);
+        svg_key(p->out, &x, LEGEND, svg_box(looks[phase].style, sign), looks[phase].meaning);
     }
-    print_key(p, &x, "<rect class=\"n\" width=\"18\" height=\"13\"/>", "waits");
+    svg_key(p->out, &x, LEGEND, svg_box("n", sign), "waits");
     if (s->ranks > 1) {
-        print_key(p, &x, "<path class=\"u\" d=\"M0 2L18 11\"/>", "activation sent");
-        print_key(p, &x, "<path class=\"d\" d=\"M0 11L18 2\"/>", "gradient sent");
+        svg_key(p->out, &x, LEGEND, "<path class=\"u\" d=\"M0 2L18 11\"/>", "activation sent");
+        svg_key(p->out, &x, LEGEND, "<path class=\"d\" d=\"M0 11L18 2\"/>", "gradient sent");
     }
     if (s->stages > s->ranks)
-        print_key(p, &x, "<rect class=\"f\" width=\"18\" height=\"13\" fill-opacity=\"0.45\"/>",
-                  "paler: later stages of a rank");
+        svg_key(p->out, &x, LEGEND,
+                "<rect class=\"f\" width=\"18\" height=\"13\" fill-opacity=\"0.45\"/>",
+                "paler: later stages of a rank");
 }
 
 /* ---- rows ---- */
@@ -193,9 +164,9 @@ static void print_row(const struct picture *p, int rank)
     for (int a = s->first[rank]; a < s->first[rank + 1]; a++)
         print_box(p, rank, a);
     snprintf(text, sizeof text, "rank %d", rank);
-    print_text(p, LEFT - 8, base, " class=\"e\"", text);
+    svg_text(p->out, LEFT - 8, base, " class=\"e\"", text);
     snprintf(text, sizeof text, "%.1f %%", 100 * timeline_idle(p->timeline, rank));
-    print_text(p, LEFT + p->width + RIGHT - 8, base, " class=\"e\"", text);
+    svg_text(p->out, LEFT + p->width + RIGHT - 8, base, " class=\"e\"", text);
 }
 
 /* ---- messages ---- */
@@ -246,71 +217,51 @@ static void print_messages(const struct picture *p, int is_forward)
 
 /* ---- axis and caption ---- */
 
-/* 1, 2 or 5 times a power of ten: about an eighth of a time. */
-static double step_of(double time)
-{
-    double power = pow(10, floor(log10(time / 8))), eighth = time / 8 / power;
-    return power * (eighth < 1.5 ? 1 : eighth < 3.5 ? 2 : eighth < 7.5 ? 5 : 10);
-}
-
 static void print_axis(const struct picture *p)
 {
     static const char *const units[] = {"kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"};
-    int bottom = y_of(p, p->schedule->ranks) + 4, unit = 0;
-    double last = (double)p->timeline->makespan, step = step_of(last), scale = 1;
+    double last = (double)p->timeline->makespan, scale = 1;
+    int unit = 0;
     for (; last / scale >= 1000 && unit < 5; unit++)
         scale *= 1000;
-    fprintf(p->out, "<path class=\"a\" d=\"M%d %dH%d\"/>\n", LEFT, bottom, LEFT + p->width);
-    for (double at = 0; at <= last; at += step) {
-        char text[32];
-        double x = LEFT + at * p->width / last;
-        fprintf(p->out, "<path class=\"a\" d=\"M%.1f %dv5\"/>\n", x, bottom);
-        snprintf(text, sizeof text, "%g %s", at / scale, units[unit]);
-        print_text(p, x, bottom + 18, " class=\"c\"", text);
-    }
+    svg_scale(p->out, LEFT, p->width, y_of(p, p->schedule->ranks) + 4, last, scale, units[unit]);
 }
 
 static void print_caption(const struct picture *p)
 {
     int y = y_of(p, p->schedule->ranks) + 46;
-    print_text(p, LEFT, y, "",
-               "Estimated from operations, not measured: forward takes the floating point "
-               "operations of its stage's units, the input and the weight part");
-    print_text(p, LEFT, y + 16, "",
-               "of backward as many each; transfers, recomputation, the optimizer's step and sums "
-               "over other ranks are left out.  Numbers are micro-batches.");
+    svg_text(p->out, LEFT, y, "",
+             "Estimated from operations, not measured: forward takes the floating point "
+             "operations of its stage's units, the input and the weight part");
+    svg_text(p->out, LEFT, y + 16, "",
+             "of backward as many each; transfers, recomputation, the optimizer's step and sums "
+             "over other ranks are left out.  Numbers are micro-batches.");
 }
 
-static void print_styles(const struct picture *p)
+static const char *styles_of(const struct picture *p, char *text, size_t size)
 {
-    fprintf(p->out,
-            "<style>text{font:12px sans-serif;fill:#222}.h{font-size:15px;font-weight:bold}\n"
-            ".m{font-size:%dpx;text-anchor:middle;pointer-events:none}.e{text-anchor:end}"
-            ".c{text-anchor:middle;font-size:11px}\n.n{fill:#ececec}"
-            ".a{stroke:#666;stroke-width:1}.u,.d{fill:none;stroke-width:0.8;stroke-opacity:0.75}"
-            ".u{stroke:#0060a0}.d{stroke:#a03080}\n",
-            p->font);
+    text[0] = 0;
+    text_append(text, size,
+                ".m{font-size:%dpx;text-anchor:middle;pointer-events:none}\n"
+                ".u,.d{fill:none;stroke-width:0.8;stroke-opacity:0.75}"
+                ".u{stroke:#0060a0}.d{stroke:#a03080}\n",
+                p->font);
     for (int phase = 0; phase < PHASES; phase++)
         if (looks[phase].style)
-            fprintf(p->out, ".%s{fill:%s;stroke:#fff;stroke-width:0.5}", looks[phase].style,
-                    looks[phase].colour);
-    fputs("</style>\n", p->out);
+            text_append(text, size, ".%s{fill:%s;stroke:#fff;stroke-width:0.5}", looks[phase].style,
+                        looks[phase].colour);
+    return text;
 }
 
 void schedule_svg_print(const struct timeline *timeline, const char *name, FILE *out)
 {
     struct picture p = measure(timeline, out);
+    char styles[640];
     int width = LEFT + p.width + RIGHT, height = y_of(&p, p.schedule->ranks) + BELOW;
-    fprintf(out,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-            "viewBox=\"0 0 %d %d\">\n",
-            width, height, width, height);
-    print_styles(&p);
-    fprintf(out, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n", width, height);
+    svg_begin(out, width, height, styles_of(&p, styles, sizeof styles));
     print_heading(&p, name);
     print_legend(&p);
-    print_text(&p, width - 8, TOP - 8, " class=\"e\"", "waits");
+    svg_text(out, width - 8, TOP - 8, " class=\"e\"", "waits");
     for (int rank = 0; rank < p.schedule->ranks; rank++)
         print_row(&p, rank);
     find_sources(&p);
@@ -319,5 +270,5 @@ void schedule_svg_print(const struct timeline *timeline, const char *name, FILE 
     free(p.source);
     print_axis(&p);
     print_caption(&p);
-    fputs("</svg>\n", out);
+    svg_end(out);
 }
