@@ -103,7 +103,7 @@ const struct command commands[] = {
      .usage = "[CONFIG | RUN | CHECKPOINT] [key=value ...] [--ranks N] [--nodes N] [--threads N] "
               "[--machine NAME|FILE[:NAME]] [--network PORTSxRATE]"
               " [--node-memory GIB] [--json FILE] [--schedule-svg FILE] [--schedule-csv FILE.csv] "
-              "[--search [--yaml FILE] | --fewest]",
+              "[--trace FILE.json] [--timeline-svg FILE] [--search [--yaml FILE] | --fewest]",
      .summary = "memory, communication and time of every rank, checked, and of every strategy, "
                 "without running; or the fastest layout, or the fewest ranks",
      .example = "  trireme plan my.yaml --ranks 16 --nodes 2 --machine h100\n",
@@ -116,6 +116,8 @@ const struct command commands[] = {
                  {"--json", "FILE"},
                  {"--schedule-svg", "FILE"},
                  {"--schedule-csv", "FILE"},
+                 {"--trace", "FILE"},
+                 {"--timeline-svg", "FILE"},
                  {"--search", NULL},
                  {"--yaml", "FILE"},
                  {"--fewest", NULL}},

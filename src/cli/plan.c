@@ -11,8 +11,10 @@
 #include "plan/fewest.h"
 #include "plan/fit.h"
 #include "plan/report_pipeline.h"
+#include "plan/report_time.h"
 #include "plan/search.h"
 #include "plan/show.h"
+#include "plan/step_svg.h"
 #include "simulate/machine_file.h"
 
 enum { RANKS_MOST = 65536 };
@@ -20,6 +22,7 @@ enum { RANKS_MOST = 65536 };
 struct options {
     const char *json, *csv, *svg; /* files to write; NULL: none */
     const char *yaml;             /* the configuration that a search found; NULL: not written */
+    const char *trace, *timeline; /* of the forecast step: as JSON, as a picture */
     int search, fewest;           /* in place of a plan */
     struct machine machine;       /* as_machine: for which the run is planned */
     int as_machine;
@@ -114,8 +117,9 @@ static int take_search(struct options *o, int *argc, char **argv, struct error *
     o->yaml = arguments_option("--yaml", argc, argv);
     if (o->search && !o->as_machine)
         return error_set(err, "--search: on which machine?  Name it with --machine");
-    if (o->search && (o->csv || o->svg))
-        return error_set(err, "--search writes no schedule: plan the layout that it finds");
+    if (o->search && (o->csv || o->svg || o->trace || o->timeline))
+        return error_set(err, "--search writes no schedule and no step: plan the layout that it "
+                              "finds");
     return o->yaml && !o->search
                ? error_set(err,
                            "--yaml writes the layout that --search finds, which is not asked for")
@@ -133,8 +137,9 @@ static int take_fewest(struct options *o, int *argc, char **argv, struct error *
     if (o->search)
         return error_set(err, "--fewest and --search: one after the other, please: --search finds "
                               "the fastest layout of the ranks that --ranks says");
-    return o->csv || o->svg
-               ? error_set(err, "--fewest writes no schedule: plan the layout that it finds")
+    return o->csv || o->svg || o->trace || o->timeline
+               ? error_set(err, "--fewest writes no schedule and no step: plan the layout that it "
+                                "finds")
                : 0;
 }
 
@@ -143,6 +148,8 @@ static int take_options(struct options *o, int *argc, char **argv, struct error 
     o->json = arguments_option("--json", argc, argv);
     o->csv = arguments_option("--schedule-csv", argc, argv);
     o->svg = arguments_option("--schedule-svg", argc, argv);
+    o->trace = arguments_option("--trace", argc, argv);
+    o->timeline = arguments_option("--timeline-svg", argc, argv);
     if (take_machine(o, argc, argv, err) || take_search(o, argc, argv, err) ||
         take_fewest(o, argc, argv, err) ||
         arguments_count("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 0, err) ||
@@ -151,6 +158,9 @@ static int take_options(struct options *o, int *argc, char **argv, struct error 
         return -1;
     if (o->fewest && (o->ranks || o->nodes))
         return error_set(err, "--fewest finds the ranks and nodes: leave out --ranks and --nodes");
+    if ((o->trace || o->timeline) && !o->as_machine)
+        return error_set(err, "%s: how long a step takes on which machine?  Name it with --machine",
+                         o->trace ? "--trace" : "--timeline-svg");
     o->ranks = o->ranks ? o->ranks : 1;
     o->nodes = o->nodes ? o->nodes : 1;
     if (o->ranks < o->nodes)
@@ -197,6 +207,29 @@ static int show(const struct report *report, const struct options *options, stru
         rc = -1;
     compare_free(&compare);
     return rc;
+}
+
+/* The step that was forecast, as the trace of a run and as a picture. */
+static int write_step(const struct report *report, const struct record *record,
+                      const struct options *o, struct error *err)
+{
+    char heading[256], step[32];
+    if (!record->ranks)
+        return o->trace || o->timeline
+                   ? error_set(err, "there is no step to write: the programs were not verified")
+                   : 0;
+    if (o->trace) {
+        struct js *js = record_json(record, report->speeds->name);
+        int rc = js_write(js, JS_ONE_LINE, JS_REPORT, o->trace, err);
+        js_free(js);
+        if (rc)
+            return -1;
+    }
+    snprintf(heading, sizeof heading, "%s on %d ranks of %s, %s: %s a step, forecast",
+             report->config.model.preset[0] ? report->config.model.preset : "model", report->ranks,
+             report->speeds->name, dtype_name(report->layout.dtype),
+             report_time_text(record->step_s, step));
+    return o->timeline ? step_svg_write(record, heading, o->timeline, err) : 0;
 }
 
 /* Programs of hundreds of ranks are made and freed one after the other: keep their memory rather
@@ -298,11 +331,19 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
         return find_layout(&config, options, err);
     if (options->fewest)
         return find_fewest(&config, options, err);
-    if (report_make(&report, &config, (int)options->ranks, (int)options->nodes,
-                    (int)options->threads, options->as_machine ? &options->machine : NULL, err))
+    const struct machine *speeds = options->as_machine ? &options->machine : NULL;
+    struct record record = {0};
+    int records = options->trace || options->timeline;
+    if (records ? report_make_recorded(&report, &record, &config, (int)options->ranks,
+                                       (int)options->nodes, (int)options->threads, speeds, err)
+                : report_make(&report, &config, (int)options->ranks, (int)options->nodes,
+                              (int)options->threads, speeds, err))
         return -1;
     judge(&report, options);
     int rc = show(&report, options, err);
+    if (!rc)
+        rc = write_step(&report, &record, options, err);
+    record_free(&record);
     if (!rc)
         rc = outcome(&report, options, err);
     report_free(&report);

@@ -43,6 +43,7 @@ struct making {
     struct units **units;    /* per place: layout_places() */
     struct mesh_shape shape; /* of the ranks that are compiled: see choose_ranks() */
     int ranks;               /* that are */
+    struct record *record;   /* or NULL */
     enum extent extent;
     struct state **state;     /* per one of these */
     struct program **program; /* the same */
@@ -247,6 +248,48 @@ static void compile(struct making *m)
     }
 }
 
+/* Who watches a step that is played. */
+struct watching {
+    struct record *record; /* NULL: does not */
+    struct exposed exposed;
+};
+
+static void watch(void *user, int rank, int i, double start_s, double end_s)
+{
+    record_instr(((struct watching *)user)->record, rank, i, start_s, end_s);
+}
+
+static void waited(void *user, int rank, int i, enum play_kind kind, double seconds)
+{
+    exposed_add(&((struct watching *)user)->exposed, rank, i, seconds);
+}
+
+/* Play the request, watched. */
+static void play(struct making *m, struct forecast_request *request)
+{
+    struct report *report = m->report;
+    struct watching watching = {.record = m->record};
+    request->user = &watching;
+    request->watch = m->record ? watch : NULL;
+    request->waited = m->extent == EXTENT_WORLD ? waited : NULL;
+    if (m->extent == EXTENT_WORLD)
+        exposed_begin(&watching.exposed, request->program, request->ranks);
+    if (m->record)
+        record_begin(m->record, request);
+    if (forecast_make(&report->forecast, request, NULL)) {
+        report->forecast = (struct forecast){0};
+        if (m->record)
+            record_free(m->record);
+    } else if (m->record)
+        record_end(m->record, &report->forecast);
+    if (report->forecast.ranks && m->extent == EXTENT_WORLD) {
+        int busiest = (int)(forecast_busiest(&report->forecast) - report->forecast.rank);
+        report->exposed_rows =
+            exposed_list(&watching.exposed, request->program[busiest], busiest, report->exposed);
+    }
+    exposed_free(&watching.exposed);
+}
+
 /* Of few ranks all are played, else the first at each place of the pipeline axis.  Ranks that wait
  * for ever are for verify to name. */
 static void forecast(struct making *m)
@@ -266,8 +309,7 @@ static void forecast(struct making *m)
         .per_node = (report->ranks + report->nodes - 1) / report->nodes,
         .ns_steps = (int)report->config.train.muon.ns_steps,
     };
-    if (forecast_make(&report->forecast, &request, NULL))
-        report->forecast = (struct forecast){0};
+    play(m, &request);
     report_units_fill(report, &request);
     free(program);
 }
@@ -380,9 +422,10 @@ static int make(struct making *m, int threads, struct error *err)
 }
 
 /* Measure and check all ranks, or measure some. */
-static int make_some(struct report *report, enum extent extent, int threads, struct error *err)
+static int make_some(struct report *report, enum extent extent, int threads, struct record *record,
+                     struct error *err)
 {
-    struct making m = {.report = report, .extent = extent};
+    struct making m = {.report = report, .extent = extent, .record = record};
     report->on_gpu = report->config.device == CONFIG_DEVICE_CUDA;
     int rc = make(&m, threads, err);
     if (!rc && extent == EXTENT_WORLD)
@@ -408,21 +451,30 @@ int report_make(struct report *report, const struct config *config, int ranks, i
                 int threads, const struct machine *speeds, struct error *err)
 {
     *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes, .speeds = speeds};
-    return make_some(report, EXTENT_WORLD, threads, err);
+    return make_some(report, EXTENT_WORLD, threads, NULL, err);
+}
+
+int report_make_recorded(struct report *report, struct record *record, const struct config *config,
+                         int ranks, int nodes, int threads, const struct machine *speeds,
+                         struct error *err)
+{
+    *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes, .speeds = speeds};
+    *record = (struct record){0};
+    return make_some(report, EXTENT_WORLD, threads, record, err);
 }
 
 int report_measure(struct report *report, const struct config *config, int ranks, int nodes,
                    int threads, const struct machine *speeds, struct error *err)
 {
     *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes, .speeds = speeds};
-    return make_some(report, EXTENT_PIPELINE, threads, err);
+    return make_some(report, EXTENT_PIPELINE, threads, NULL, err);
 }
 
 int report_probe(struct report *report, const struct config *config, int ranks, int nodes,
                  int threads, struct error *err)
 {
     *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes};
-    return make_some(report, EXTENT_ENDS, threads, err);
+    return make_some(report, EXTENT_ENDS, threads, NULL, err);
 }
 
 const struct report_rank *report_largest(const struct report *report)

@@ -8,10 +8,12 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "config/config.h"
+#include "plan/exposed.h"
 #include "program/layout.h"
 #include "program/memory.h"
 #include "program/schedule.h"
 #include "simulate/forecast.h"
+#include "simulate/record.h"
 
 /* What one rank's training step takes. */
 struct report_rank {
@@ -63,6 +65,9 @@ struct report {
                                      axis; no ranks: there is none */
     struct report_unit *unit;     /* per unit, where times are forecast */
     int units;
+    struct exposed_row exposed[EXPOSED_ROWS]; /* of the rank of the forecast that waits least; not
+                                                 of report_measure() */
+    int exposed_rows;
     int verified; /* 1: the programs passed; 0: see verdict */
     struct error verdict;
 };
@@ -77,6 +82,12 @@ struct report {
  * or -1 with err set. */
 int report_make(struct report *report, const struct config *config, int ranks, int nodes,
                 int threads, const struct machine *speeds, struct error *err);
+
+/* The same, recording the forecast's step of its ranks in record, for record_free(); no ranks are
+ * in it where there is no forecast. */
+int report_make_recorded(struct report *report, struct record *record, const struct config *config,
+                         int ranks, int nodes, int threads, const struct machine *speeds,
+                         struct error *err);
 
 /* The same, but faster: of each place of the pipeline axis only the first rank is measured (others
  * differ by a rounding in what they send), and nothing is checked. */

@@ -87,15 +87,6 @@ void report_pipeline_json(const struct report *report, struct js *to)
     timeline_free(&timeline);
 }
 
-static int close_file(FILE *file, const char *path, struct error *err)
-{
-    int is_bad = ferror(file) || fflush(file);
-    int rc = is_bad ? error_errno(err, "cannot write %s", path) : 0;
-    if (fclose(file) && !rc)
-        rc = error_errno(err, "cannot write %s", path);
-    return rc;
-}
-
 int report_pipeline_csv(const struct report *report, const char *path, struct error *err)
 {
     if (!schedule_is_file(path))
@@ -107,7 +98,7 @@ int report_pipeline_csv(const struct report *report, const char *path, struct er
     if (!file)
         return error_errno(err, "cannot create %s", path);
     schedule_write(report->layout.schedule, file);
-    return close_file(file, path, err);
+    return show_close(file, path, err);
 }
 
 int report_pipeline_svg(const struct report *report, const char *path, struct error *err)
@@ -119,5 +110,5 @@ int report_pipeline_svg(const struct report *report, const char *path, struct er
     timeline_fill(&timeline, report->layout.schedule, report->cost);
     schedule_svg_print(&timeline, report->config.parallel.schedule, file);
     timeline_free(&timeline);
-    return close_file(file, path, err);
+    return show_close(file, path, err);
 }

@@ -49,20 +49,42 @@ static void print_kinds(const struct play_rank *rank, double step_s, const char 
     show_wrapped(out, 2, 4, line);
 }
 
+/* "its longest waits: REDUCE layers.0 12.3 ms in 8, GATHER head 3.10 ms": of the rank that waits
+ * least. */
+static void print_exposed(const struct report *report, FILE *out)
+{
+    char line[640] = "", time[32];
+    for (int i = 0; i < report->exposed_rows; i++) {
+        const struct exposed_row *row = &report->exposed[i];
+        if (row->seconds < 0.0005 * report->forecast.step_s)
+            continue;
+        text_join(line, sizeof line, ", ", "%s %s", row->name,
+                  report_time_text(row->seconds, time));
+        if (row->times > 1)
+            text_append(line, sizeof line, " in %d", row->times);
+    }
+    if (!line[0])
+        return;
+    int stages = report->layout.shape.degree[MESH_PIPELINE];
+    int column = fprintf(out, stages > 1 ? "  longest waits, of the rank that waits least:"
+                                         : "    its longest waits:");
+    fputc(' ', out);
+    show_wrapped(out, column + 1, 4, line);
+}
+
 /* What a rank does and waits for. */
 static void print_ranks(const struct report *report, FILE *out)
 {
     const struct forecast *f = &report->forecast;
     int stages = report->layout.shape.degree[MESH_PIPELINE], each = f->ranks / stages;
     char who[48];
-    if (stages == 1) {
+    if (stages == 1)
         print_kinds(forecast_busiest(f), f->step_s, "the rank that waits least", out);
-        return;
-    }
-    for (int at = 0; at < stages; at++) {
+    for (int at = 0; stages > 1 && at < stages; at++) {
         snprintf(who, sizeof who, "pipeline rank %d", at);
         print_kinds(&f->rank[at * each], f->step_s, who, out);
     }
+    print_exposed(report, out);
 }
 
 static double hours_of(const struct report *report, double tokens)
@@ -99,9 +121,10 @@ void report_time_print(const struct report *report, FILE *out)
 void report_time_json(const struct report *report, struct js *to)
 {
     const struct forecast *f = &report->forecast;
-    struct js *js = js_object(), *ranks = js_array();
+    struct js *js = js_object(), *ranks = js_array(), *waits = js_array();
     if (!f->ranks) {
         js_free(js);
+        js_free(waits);
         js_free(ranks);
         return;
     }
@@ -123,5 +146,13 @@ void report_time_json(const struct report *report, struct js *to)
         js_add(ranks, NULL, rank);
     }
     js_add(js, "rank", ranks);
+    for (int i = 0; i < report->exposed_rows; i++) {
+        struct js *one = js_object();
+        js_add_string(one, "instruction", report->exposed[i].name);
+        js_add_int(one, "times", report->exposed[i].times);
+        js_add_real(one, "ms", 1e3 * report->exposed[i].seconds);
+        js_add(waits, NULL, one);
+    }
+    js_add(js, "longest_waits", waits);
     js_add(to, "forecast", js);
 }

@@ -3,5 +3,6 @@ libtrireme_a_SOURCES += \
 	src/simulate/forecast.c src/simulate/forecast.h \
 	src/simulate/play.c src/simulate/play.h \
 	src/simulate/play_activity.c src/simulate/play_private.h \
+	src/simulate/record.c src/simulate/record.h \
 	src/simulate/timeline.c src/simulate/timeline.h
 include $(top_srcdir)/src/simulate/machine.mk

@@ -175,6 +175,39 @@ refused "fewer ranks than nodes" 'ranks 2 .*nodes 4' "$TRIREME" plan $M --ranks 
 refused "half a rank" 'ranks 2\.5.*whole' "$TRIREME" plan $M --ranks 2.5
 refused "train for a GPU without one" 'no GPU to use: .*device=cpu needs none' env CUDA_VISIBLE_DEVICES= TRIREME_EMULATE_GPUS=0 \
     "$TRIREME" train $M device=cuda data.train=none.h5
+# ---- the step that is forecast, as a trace and as a picture ----
+
+# instructions TRACE: of each event rank, lane, name and bytes; LOAD, ZERO and SCALE take no time in a forecast.
+instructions() {
+    sed 's/}, {/\n/g' "$1" | sed -E 's/"ts": [^,]*, "dur": [0-9.e+-]*//; s/[]}]*$//' |
+        grep '"ph": "X"' | grep -vE '"name": "(LOAD|ZERO|SCALE)' | sort
+}
+make_text
+"$TRIREME" tokenize text -o text.h5 >out 2>err
+S="$M device=cpu data.train=text.h5 data.seq_len=64 train.micro_batch=2 train.steps=2"
+# shellcheck disable=SC2086
+mpirun -n 2 "$TRIREME" train $S run.trace=2 run.dir=traced checkpoint.every=0 >out 2>err
+# shellcheck disable=SC2086
+"$TRIREME" plan $S --ranks 2 --machine machines.yaml:cores --trace step.json --timeline-svg step.svg >out 2>err
+is "a forecast step has the ranks, lanes, names and bytes of one that runs" "0 0" \
+    "$? $(instructions traced/trace.json >ran && instructions step.json | cmp - ran >&2; echo $?)"
+is "and as many as there are" 1 "$(awk 'END { print (NR > 200) }' ran)"
+is "the picture has a row for each rank, a scale in ms and no scripts" "2 1 0" \
+    "$(grep -c '>rank [0-9]*<' step.svg) $(grep -c ' ms</text>' step.svg | awk '{ print ($1 > 4) }') $(grep -ciE 'script|href|onload' step.svg)"
+if command -v xmllint >/dev/null; then
+    xmllint --noout step.svg 2>err
+    is "the picture of a step is XML" 0 $?
+else
+    skip "the picture of a step is XML" "xmllint is not installed"
+fi
+refused "a step of no machine" '--trace: how long a step takes on which machine' "$TRIREME" plan $M --trace x.json
+refused "a picture of a step of no machine" '--timeline-svg: how long' "$TRIREME" plan $M --timeline-svg x.svg
+for option in --trace --timeline-svg; do
+    refused "$option of a search" 'no schedule and no step' "$TRIREME" plan $M --machine h100 --search $option x.json
+    refused "$option of the fewest" 'no schedule and no step' "$TRIREME" plan $M --machine h100 --fewest $option x.json
+done
+refused "a step in no folder" 'cannot (create|open).*no/such' "$TRIREME" plan $M --machine h100 --trace no/such.json
+refused "a picture of a step on a full disk" 'cannot write /dev/full' "$TRIREME" plan $M --machine h100 --timeline-svg /dev/full
 # ---- the published examples of two GPUs of 24 GB, see tests/bench/examples ----
 chatbot="model.family=gpt2 model.layers=18 model.hidden=1280 model.heads=32 model.kv_heads=32 model.ffn=5120
     model.vocab=8008 model.max_seq_len=128 model.tie_embeddings=true data.seq_len=78 precision=fp16 device=cuda

@@ -14,7 +14,8 @@ endif
 tests_unit_test_cuda_sizes_SOURCES = tests/unit/test_cuda_sizes.c
 UNIT_TESTS += tests/unit/test_forecast
 tests_unit_test_forecast_SOURCES = tests/unit/test_forecast.c $(rig)
-UNIT_TESTS += tests/unit/test_search tests/unit/test_fewest
+UNIT_TESTS += tests/unit/test_search tests/unit/test_fewest tests/unit/test_record
+tests_unit_test_record_SOURCES = tests/unit/test_record.c $(rig)
 tests_unit_test_fewest_SOURCES = tests/unit/test_fewest.c $(rig)
 tests_unit_test_search_SOURCES = tests/unit/test_search.c $(rig)
 tests_unit_test_logits_SOURCES = tests/unit/test_logits.c $(rig)
