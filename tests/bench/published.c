@@ -1,12 +1,20 @@
 /* published.c - steps that others have published, beside what trireme forecasts for their layouts.
  *
  *   tests/bench/published [all] [MODEL or MACHINE...]
+ *   tests/bench/published memory [MODEL...]
  *
  * Rows are tests/golden/published_rows.csv: model, machine, ranks and step time with their source,
  * and the settings that say the same to trireme.  The machines are those that every build knows,
  * and published_machines.yaml's.  Rows by which shares of a machine's peaks were set are shown and
  * do not count in the means; nor do those that are slow to plan, which `all` adds.  Nothing here
  * passes or fails.
+ *
+ * `memory` takes the rows whose source states the bytes of activations and of state, and prints the
+ * plan's beside them: of the pipeline's rank that keeps most, and with whole parameters (NO_SHARD),
+ * as these runs had: 16-bit parameters, fp32 gradients, masters and two moments, 18 bytes a
+ * parameter.  A block of GPT-2 keeps 32 + 4 (t - 1) times batch x tokens x width / t bytes on t
+ * tensor ranks: 4 (t - 1) are the rows of both norms, gathered, which these runs gathered again in
+ * backward; a column leaves them out.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +26,7 @@
 struct row {
     char model[32], machine[32], network[32], settings[640];
     int ranks, nodes, fitted, slow;
-    double step_s;
+    double step_s, act_gib, state_gib; /* the last two of a rank; 0: not stated */
 };
 
 struct error_sum {
@@ -29,13 +37,14 @@ struct error_sum {
 /* 1: a row was read; 0: the file is over. */
 static int next_row(FILE *file, struct row *row)
 {
+    enum { FIELDS = 11 };
     char line[2048];
     while (fgets(line, sizeof line, file)) {
-        char *rest = line, *field[9];
+        char *rest = line, *field[FIELDS];
         int fields = 0;
-        while (fields < 9 && (field[fields] = strsep(&rest, ",")))
+        while (fields < FIELDS && (field[fields] = strsep(&rest, ",")))
             fields++;
-        if (fields < 9 || !strcmp(field[0], "model"))
+        if (fields < FIELDS || !strcmp(field[0], "model"))
             continue;
         snprintf(row->model, sizeof row->model, "%s", field[0]);
         snprintf(row->machine, sizeof row->machine, "%s", field[1]);
@@ -45,7 +54,9 @@ static int next_row(FILE *file, struct row *row)
         row->step_s = atof(field[5]);
         row->fitted = atoi(field[6]);
         row->slow = atoi(field[7]);
-        snprintf(row->settings, sizeof row->settings, "%s", field[8]);
+        row->act_gib = atof(field[8]);
+        row->state_gib = atof(field[9]);
+        snprintf(row->settings, sizeof row->settings, "%s", field[10]);
         return 1;
     }
     return 0;
@@ -89,6 +100,47 @@ static double forecast_of(const struct row *row, struct error *err)
     return step_s;
 }
 
+/* Bytes of a rank's activations, of gathered rows among them, and of its state.  0, or -1 with err
+ * set. */
+static int memory_of(const struct row *row, double *act, double *gathered, double *state,
+                     struct error *err)
+{
+    struct row whole = *row;
+    struct config config;
+    struct report report;
+    size_t used = strlen(whole.settings);
+    snprintf(whole.settings + used, sizeof whole.settings - used, " parallel.strategy=NO_SHARD");
+    if (load(&config, &whole, err) ||
+        report_measure(&report, &config, row->ranks, row->nodes, 1, NULL, err))
+        return -1;
+    *act = *state = 0;
+    for (int r = 0; r < report.measured; r++) {
+        const size_t *pool = report.rank[r].need.pool_bytes;
+        double own = (double)(pool[POOL_PARAMS] + pool[POOL_GRADS] + pool[POOL_OPTIMIZER]);
+        *act = fmax(*act, (double)pool[POOL_ACTIVATIONS]);
+        *state = fmax(*state, own);
+    }
+    int others = report.layout.shape.degree[MESH_TENSOR] - 1;
+    *gathered = *act * 4 * others / (32 + 4 * others);
+    report_free(&report);
+    return 0;
+}
+
+static void print_memory(const struct row *row)
+{
+    const double gib = 1 << 30;
+    double act, gathered, state;
+    struct error err = {0};
+    if (memory_of(row, &act, &gathered, &state, &err)) {
+        printf("%-12s %6d %s\n", row->model, row->ranks, err.text);
+        return;
+    }
+    printf("%-12s %6d %11.2f %11.2f %11.2f %+6.1f %% %11.2f %11.2f %+6.1f %%\n", row->model,
+           row->ranks, act / gib, (act - gathered) / gib, row->act_gib,
+           100 * ((act - gathered) / gib / row->act_gib - 1), state / gib, row->state_gib,
+           100 * (state / gib / row->state_gib - 1));
+}
+
 static void count(struct error_sum *sum, double off)
 {
     sum->count++;
@@ -101,7 +153,7 @@ static int is_wanted(const struct row *row, int argc, char **argv)
 {
     int words = 0, met = 0, all = 0;
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "all")) {
+        if (!strcmp(argv[i], "all") || !strcmp(argv[i], "memory")) {
             all = 1;
             continue;
         }
@@ -118,6 +170,16 @@ int main(int argc, char **argv)
     FILE *file = fopen(TEST_FILES "/golden/published_rows.csv", "r");
     if (!file)
         return 1;
+    if (argc > 1 && !strcmp(argv[1], "memory")) {
+        printf("%-12s %6s %23s %42s\n%-12s %6s %11s %11s %11s %8s %11s %11s\n", "GiB of a rank", "",
+               "activations", "state", "model", "ranks", "plan", "less rows", "published", "off",
+               "plan", "published");
+        while (next_row(file, &row))
+            if (row.act_gib > 0 && is_wanted(&row, argc, argv))
+                print_memory(&row);
+        fclose(file);
+        return 0;
+    }
     printf("%-12s %-16s %6s %12s %12s %9s\n", "model", "machine", "ranks", "forecast s",
            "published s", "off");
     while (next_row(file, &row)) {
