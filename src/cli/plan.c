@@ -60,16 +60,18 @@ static void resolve_device(struct config *config, struct options *options)
     config->device = on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
 }
 
-/* A machine without GPUs has its memory_bytes for each of its ranks. */
+/* A machine without GPUs has its memory_bytes for each of its ranks; of others the host's memory
+ * may be known. */
 static void judge(struct report *report, const struct options *options)
 {
     const struct machine *machine = &options->machine;
     size_t node_bytes = (size_t)(options->node_gib * (1 << 30));
     struct device_gpu gpu;
     char why[128];
-    if (machine_has_gpu(options))
+    if (machine_has_gpu(options)) {
         report_judge(report, machine->name, machine->memory_bytes);
-    else if (options->as_machine)
+        node_bytes = node_bytes ? node_bytes : machine->host_memory;
+    } else if (options->as_machine)
         node_bytes = node_bytes ? node_bytes : machine->memory_bytes * (size_t)machine->per_node;
     else if (report->on_gpu && device_gpu_count(why) && !device_gpu_describe(0, &gpu, NULL))
         report_judge(report, gpu.name, gpu.total_bytes);

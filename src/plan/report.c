@@ -290,6 +290,21 @@ static void play(struct making *m, struct forecast_request *request)
     exposed_free(&watching.exposed);
 }
 
+/* What a node's ranks need, if all are as the one that needs most. */
+static struct machine_files files_of(const struct making *m)
+{
+    struct machine_files files = {.ranks =
+                                      (m->report->ranks + m->report->nodes - 1) / m->report->nodes};
+    size_t memory = 0, disk = 0;
+    for (int i = 0; i < m->ranks; i++) {
+        memory = max_bytes(memory, m->need[i].host_bytes);
+        disk = max_bytes(disk, m->need[i].pool_bytes[POOL_DISK]);
+    }
+    files.memory_bytes = (double)memory * files.ranks;
+    files.bytes = (double)disk * files.ranks;
+    return files;
+}
+
 /* Of few ranks all are played, else the first at each place of the pipeline axis.  Ranks that wait
  * for ever are for verify to name. */
 static void forecast(struct making *m)
@@ -301,6 +316,7 @@ static void forecast(struct making *m)
     const struct program **program = array_make((size_t)count, sizeof *program);
     for (int i = 0; i < count; i++)
         program[i] = m->program[all ? i : i * each];
+    struct machine_files files = files_of(m);
     struct forecast_request request = {
         .machine = report->speeds,
         .device = m->device,
@@ -308,6 +324,7 @@ static void forecast(struct making *m)
         .program = program,
         .per_node = (report->ranks + report->nodes - 1) / report->nodes,
         .ns_steps = (int)report->config.train.muon.ns_steps,
+        .files = &files,
     };
     play(m, &request);
     report_units_fill(report, &request);

@@ -26,6 +26,7 @@ void report_units_fill(struct report *report, const struct forecast_request *req
                                                            .program = program,
                                                            .device = request->device,
                                                            .per_node = request->per_node,
+                                                           .files = request->files,
                                                            .ns_steps = request->ns_steps});
     report->units = units->count;
     report->unit = array_make((size_t)units->count, sizeof *report->unit);

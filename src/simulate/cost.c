@@ -9,6 +9,7 @@
  */
 #include "simulate/cost.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/array.h"
@@ -18,6 +19,7 @@ struct cost {
     struct cost_request request;
     const struct machine *machine; /* the request's, as is the program */
     const struct program *program;
+    struct machine_files files;
     double **piece; /* per kind of unit and phase: seconds of each piece; NULL: not yet asked for */
     struct cost_span span[MESH_SETS]; /* of collectives, by axes; 0 ranks: not yet asked for */
 };
@@ -32,6 +34,8 @@ struct cost *cost_create(const struct cost_request *request)
     struct cost *cost = array_make(1, sizeof *cost);
     *cost = (struct cost){
         .request = *request, .machine = request->machine, .program = request->program};
+    cost->files = request->files ? *request->files : (struct machine_files){.bytes = INFINITY};
+    cost->files.ranks = request->per_node;
     cost->piece = array_make((size_t)segments_of(cost), sizeof *cost->piece);
     return cost;
 }
@@ -179,16 +183,26 @@ static double transfer_s(struct cost *cost, int i)
 
 /* ---- all else ---- */
 
+static enum machine_file_way way_of(const struct instr *instr)
+{
+    return instr->stream == STREAM_READ ? MACHINE_FILE_READ : MACHINE_FILE_WRITE;
+}
+
 /* A copy between the device and the host, or the host and a file. */
 static double copy_s(const struct cost *cost, const struct instr *instr)
 {
-    const struct program *program = cost->program;
     const struct machine *m = cost->machine;
-    double bytes = (double)program->buffer[instr->buffer[SLOT_TO]].bytes;
-    double rate = instr->stream == STREAM_READ    ? m->disk_read / cost->request.per_node
-                  : instr->stream == STREAM_WRITE ? m->disk_write / cost->request.per_node
-                                                  : m->host_bytes_per_s;
-    return rate > 0 ? bytes / rate : 0;
+    double bytes = (double)cost->program->buffer[instr->buffer[SLOT_TO]].bytes;
+    if (instr->stream == STREAM_READ || instr->stream == STREAM_WRITE)
+        return machine_file_s(m, way_of(instr), &cost->files, bytes);
+    return m->host_bytes_per_s > 0 ? bytes / m->host_bytes_per_s : 0;
+}
+
+int cost_is_cached(const struct cost *cost, int i)
+{
+    const struct instr *instr = &cost->program->instr[i];
+    return (instr->stream == STREAM_READ || instr->stream == STREAM_WRITE) &&
+           machine_file_is_cached(cost->machine, way_of(instr), &cost->files);
 }
 
 /* Masters and state are read and written, the gradient read and the copy that is computed with

@@ -20,6 +20,7 @@ struct cost_request {
     const struct device *device; /* says how ops divide their work; it may be a planning one */
     int per_node;                /* ranks of a node */
     int ns_steps;                /* of muon */
+    const struct machine_files *files; /* of the node; NULL: nothing fits the page cache */
 };
 
 /* What request names is the caller's and outlives the cost, which is for cost_destroy() (NULL
@@ -29,6 +30,9 @@ void cost_destroy(struct cost *cost);
 
 /* Seconds of instruction i.  One thread at a time. */
 double cost_instr_s(struct cost *cost, int i);
+
+/* Is instruction i a copy from or to a file that the page cache has? */
+int cost_is_cached(const struct cost *cost, int i);
 
 /* Seconds of one step of a segment. */
 double cost_step_s(const struct cost *cost, const struct segment *segment,

@@ -16,6 +16,8 @@ static struct play_cost cost_of(void *user, int rank, int i)
     struct play_cost cost = {.seconds = cost_instr_s(costs->of[rank], i)};
     if (instr_is_transfer(&costs->request->program[rank]->instr[i]))
         cost.link = cost_span(costs->of[rank], i).nodes > 1 ? LINK_NETWORK : LINK_NODE;
+    else if (cost_is_cached(costs->of[rank], i))
+        cost.link = LINK_FILE;
     return cost;
 }
 
@@ -47,13 +49,16 @@ int forecast_make(struct forecast *forecast, const struct forecast_request *requ
                                                          .program = request->program[r],
                                                          .device = request->device,
                                                          .per_node = request->per_node,
-                                                         .ns_steps = request->ns_steps});
+                                                         .ns_steps = request->ns_steps,
+                                                         .files = request->files});
     int rc = play_step(&play,
                        &(struct play_request){
                            .ranks = request->ranks,
                            .program = request->program,
                            .beside_compute = share(request->machine->beside_compute),
                            .beside_transfer = share(request->machine->beside_transfer),
+                           .beside_file_compute = share(request->machine->beside_file_compute),
+                           .beside_file = share(request->machine->beside_file),
                            .host_is_compute = !request->device->asynchronous,
                            .step_s = request->machine->step_s,
                            .cost = cost_of,

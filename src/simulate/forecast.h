@@ -14,6 +14,7 @@ struct forecast_request {
                                              see play.h */
     int per_node;                         /* ranks of a node */
     int ns_steps;                         /* of muon */
+    const struct machine_files *files;    /* of a node; NULL: nothing fits the page cache */
     play_watch *watch;                    /* or NULL: sees every instruction */
     play_waited *waited;                  /* or NULL: sees every wait */
     void *user;

@@ -10,6 +10,8 @@
  *   bound by memory       bytes / (bandwidth * efficiency) + launch
  *   attention             flops / (peak * efficiency * T / (T + attention_half)) + launch
  *   transfer              steps * latency + bytes through the narrowest link / its bandwidth
+ *   copy from a file      bytes * ranks of the node / (the page cache's bandwidth if all fits
+ * there, else the disk's)
  *
  * A measured machine (trireme doctor --measure FILE) has tables beside them, which come first: of
  * products by format, kind and shape, of ops by name and size, of transfers by kind, group and
@@ -114,7 +116,14 @@ struct machine {
 
     double host_bytes_per_s;      /* between a GPU and the host's memory, each way */
     double host_bandwidth;        /* of the host's memory, of a rank: updates of offloaded state */
-    double disk_read, disk_write; /* bytes per second of a node */
+    size_t host_memory;           /* of a node; 0: on processors its ranks', of GPUs not known */
+    double disk_read, disk_write; /* bytes per second of a node, sustained */
+    double disk_cached_read, disk_cached_write; /* where the page cache has the file; 0: as above */
+    double disk_unwritten; /* share of the node's free memory that files may fill before those who
+                              write wait for the disk */
+    double beside_file_compute; /* share of its speed that compute keeps beside a copy from or to
+                                   the page cache */
+    double beside_file;         /* and such a copy beside compute */
 
     struct machine_product *product; /* the machine's, as are the other tables */
     struct machine_op *op;
@@ -144,6 +153,25 @@ double machine_attention_s(const struct machine *machine, const char *name, enum
  * groups like this one that use the ports of a node at the same time, at least 1. */
 double machine_transfer_s(const struct machine *machine, enum machine_transfer_kind kind, int ranks,
                           int nodes, int sharing, double bytes);
+
+/* State that is offloaded to files, as a plan has it.  All of a node's ranks read and write theirs
+ * at the same time, and go through all of it in the same order in every step: what does not fit
+ * into the page cache whole has left it before it is read again. */
+struct machine_files {
+    int ranks;           /* of a node */
+    double memory_bytes; /* that they need of the node's memory, without files */
+    double bytes;        /* of their files */
+};
+enum machine_file_way { MACHINE_FILE_READ, MACHINE_FILE_WRITE };
+
+/* Do files move at the page cache's speed?  They do where they fit into the node's memory beside
+ * what ranks need; to be written so, into disk_unwritten of what is left by ranks. */
+int machine_file_is_cached(const struct machine *machine, enum machine_file_way way,
+                           const struct machine_files *files);
+
+/* So many bytes of one rank between memory and its file. */
+double machine_file_s(const struct machine *machine, enum machine_file_way way,
+                      const struct machine_files *files, double bytes);
 
 /* Operations per second of products at most in a format, 0 where it has none: for the share of the
  * peak. */

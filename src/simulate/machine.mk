@@ -1,5 +1,5 @@
 libtrireme_a_SOURCES += \
-	src/simulate/machine.c src/simulate/machine.h \
+	src/simulate/machine.c src/simulate/machine.h src/simulate/machine_disk.c \
 	src/simulate/machine_fields.c src/simulate/machine_fields.h \
 	src/simulate/machine_file.c src/simulate/machine_file.h src/simulate/machine_write.c \
 	src/simulate/machine_quantity.c src/simulate/machine_quantity.h \

@@ -53,10 +53,17 @@ const struct machine_field machine_fields[] = {
     {.name = "network.latency", TIME(network.latency_s), .needed = 1},
     {.name = "beside.compute", SHARE(beside_compute), .needed = 1},
     {.name = "beside.transfer", SHARE(beside_transfer), .needed = 1},
+    {.name = "beside.file_compute", SHARE(beside_file_compute), .initial = 1},
+    {.name = "beside.file", SHARE(beside_file), .initial = 1},
     {.name = "host.link", SPEED(host_bytes_per_s), .needed = 1},
     {.name = "host.bandwidth", SPEED(host_bandwidth), .needed = 1},
+    {.name = "host.memory", .type = MACHINE_FIELD_BYTES, .quantity = QUANTITY_BYTES,
+     AT(host_memory), .most = 0x1p60},
     {.name = "disk.read", SPEED(disk_read), .needed = 1},
     {.name = "disk.write", SPEED(disk_write), .needed = 1},
+    {.name = "disk.cached_read", REAL(BYTES_PER_S, disk_cached_read, 0, 1e18)},
+    {.name = "disk.cached_write", REAL(BYTES_PER_S, disk_cached_write, 0, 1e18)},
+    {.name = "disk.unwritten", REAL(NUMBER, disk_unwritten, 0, 1), .initial = 0.15},
 };
 /* clang-format on */
 

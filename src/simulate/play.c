@@ -274,8 +274,8 @@ static void start(struct play_engine *e, int rank, int i)
         collective_arrive(e, rank, i);
         return;
     }
-    double seconds = cost_of(e, rank, i).seconds;
-    if (seconds <= 0) {
+    struct play_cost cost = cost_of(e, rank, i);
+    if (cost.seconds <= 0) {
         s->open = 0;
         s->done = i;
         s->started = s->ended = s->came = e->now;
@@ -284,7 +284,7 @@ static void start(struct play_engine *e, int rank, int i)
     }
     if (is_compute)
         account_wait(e, rank);
-    play_join(e, play_begin(e, seconds, LINK_NONE, is_compute), rank, i);
+    play_join(e, play_begin(e, cost.seconds, cost.link, is_compute), rank, i);
     play_set_rates(e, rank);
 }
 

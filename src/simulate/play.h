@@ -8,7 +8,7 @@
  *   - A collective starts when all members have come to it, a message when both ends have.
  *   - What takes 10 ms by itself takes longer beside others: compute keeps a share of its speed
  *     beside a transfer and a transfer beside compute, and transfers of a rank that go through one
- *     link at the same time share it.
+ *     link at the same time share it.  So do copies from and to the page cache.
  *
  * The ranks need not be all of the job: a member of a group that is not among them is taken to come
  * when those come that are.  So of a symmetric job the first rank of each place along the pipeline
@@ -47,10 +47,11 @@ static inline int play_kind_is_wait(enum play_kind kind)
     return kind >= PLAY_GATHER;
 }
 
-/* Through what a transfer goes: transfers of a rank through one link at the same time share it. */
-enum play_link { LINK_NONE, LINK_NODE, LINK_NETWORK };
+/* Through what a transfer goes: transfers of a rank through one link at the same time share it, and
+ * so do copies of a rank from and to files that the page cache has. */
+enum play_link { LINK_NONE, LINK_NODE, LINK_NETWORK, LINK_FILE };
 
-/* An instruction with nothing beside it; the link of a transfer. */
+/* An instruction with nothing beside it; the link of a transfer or copy. */
 struct play_cost {
     double seconds;
     enum play_link link;
@@ -74,8 +75,9 @@ struct play_request {
     int ranks;
     const struct program *const *program;   /* of each, no two of one place in the mesh */
     double beside_compute, beside_transfer; /* shares of their speed, above 0 */
-    int host_is_compute;                    /* 1: on processors */
-    double step_s;                          /* of each step, beside its instructions */
+    double beside_file_compute, beside_file;
+    int host_is_compute; /* 1: on processors */
+    double step_s;       /* of each step, beside its instructions */
 
     struct play_cost (*cost)(void *user, int rank, int instr);
     play_watch *watch;   /* or NULL */

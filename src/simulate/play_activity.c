@@ -30,13 +30,27 @@ void play_join(struct play_engine *e, struct play_activity *a, int rank, int ins
     r->computes += a->is_compute;
 }
 
-static int transfers_on(const struct play_progress *r, enum play_link link)
+static int count_on(const struct play_progress *r, enum play_link link)
 {
     int count = 0;
     for (int i = 0; i < r->actives; i++)
-        count +=
-            r->active[i]->link != LINK_NONE && (link == LINK_NONE || r->active[i]->link == link);
+        count += r->active[i]->link == link;
     return count;
+}
+
+static double compute_rate(const struct play_request *request, const struct play_progress *r)
+{
+    int transfers = count_on(r, LINK_NODE) + count_on(r, LINK_NETWORK);
+    return (transfers ? request->beside_compute : 1) *
+           (count_on(r, LINK_FILE) ? request->beside_file_compute : 1);
+}
+
+/* A transfer, or a copy from or to the page cache. */
+static double link_rate(const struct play_request *request, const struct play_progress *r,
+                        enum play_link link)
+{
+    double beside = link == LINK_FILE ? request->beside_file : request->beside_transfer;
+    return (r->computes ? beside : 1) / count_on(r, link);
 }
 
 static double rate_of(const struct play_engine *e, const struct play_activity *a)
@@ -45,10 +59,10 @@ static double rate_of(const struct play_engine *e, const struct play_activity *a
     for (int m = 0; m < a->members; m++) {
         const struct play_progress *r = &e->rank[a->member[m].rank];
         double here = 1;
-        if (a->is_compute && transfers_on(r, LINK_NONE))
-            here = e->request->beside_compute;
+        if (a->is_compute)
+            here = compute_rate(e->request, r);
         else if (a->link != LINK_NONE)
-            here = (r->computes ? e->request->beside_transfer : 1) / transfers_on(r, a->link);
+            here = link_rate(e->request, r, a->link);
         rate = here < rate ? here : rate;
     }
     return rate;

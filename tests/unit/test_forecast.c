@@ -56,7 +56,8 @@ static void open_fleet(struct fleet *fleet, const char *model, const char *more,
     fleet_open(fleet, &config, ranks, PROGRAM_TRAIN);
 }
 
-static struct forecast must_forecast(const struct fleet *fleet, const struct machine *machine)
+static struct forecast must_forecast_files(const struct fleet *fleet, const struct machine *machine,
+                                           const struct machine_files *files)
 {
     struct forecast forecast;
     struct error err = {0};
@@ -66,10 +67,16 @@ static struct forecast must_forecast(const struct fleet *fleet, const struct mac
         .ranks = fleet->ranks,
         .program = (const struct program *const *)fleet->program,
         .per_node = machine->per_node,
+        .files = files,
     };
     if (forecast_make(&forecast, &request, &err))
         fail_msg("%s", err.text);
     return forecast;
+}
+
+static struct forecast must_forecast(const struct fleet *fleet, const struct machine *machine)
+{
+    return must_forecast_files(fleet, machine, NULL);
 }
 
 static double flops_of(const struct op_product *product, int count)
@@ -221,6 +228,49 @@ static void test_nodes_divide_the_ranks(void **state)
     fleet_close(&fleet);
 }
 
+/* Nothing but files takes time.  Reads and writes go side by side: what the disk has takes the
+ * longer of both, what the page cache has both, as they share it, and updates beside are slower. */
+static void test_files_take_their_bytes(void **state)
+{
+    struct fleet fleet;
+    struct machine machine = of_products();
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        machine.peak[dtype].flops_per_s = 1e30;
+    machine.memory_bytes = 1 << 30;
+    machine.per_node = 2;
+    machine.disk_read = machine.disk_write = 1e6;
+    machine.disk_unwritten = 1;
+    open_fleet(&fleet, models[0], "parallel.strategy=FULL_SHARD offload.optimizer=disk", 2);
+    double read = 0, write = 0;
+    for (int i = 0; i < fleet.program[0]->instrs; i++) {
+        const struct instr *instr = &fleet.program[0]->instr[i];
+        double bytes = 0;
+        if (instr->kind == INSTR_FETCH || instr->kind == INSTR_SPILL)
+            bytes = (double)fleet.program[0]->buffer[instr->buffer[SLOT_TO]].bytes;
+        read += instr->stream == STREAM_READ ? bytes : 0;
+        write += instr->stream == STREAM_WRITE ? bytes : 0;
+    }
+    assert_true(read > 0 && write > 0);
+    struct machine_files files = {.ranks = 2, .memory_bytes = 1 << 20, .bytes = 1 << 20};
+    struct forecast disk = must_forecast_files(&fleet, &machine, NULL);
+    assert_true(fabs(disk.rank[0].busy_s[STREAM_READ] - 2 * read / 1e6) < 1e-9);
+    assert_true(fabs(disk.rank[0].busy_s[STREAM_WRITE] - 2 * write / 1e6) < 1e-9);
+    assert_true(disk.step_s < 0.9 * 2 * (read + write) / 1e6); /* side by side */
+    struct forecast same = must_forecast_files(&fleet, &machine, &files);
+    assert_true(same.step_s == disk.step_s);
+    machine.disk_cached_read = machine.disk_cached_write = 1e7;
+    struct forecast cached = must_forecast_files(&fleet, &machine, &files);
+    assert_true(fabs(cached.step_s - 2 * (read + write) / 1e7) < 1e-6 * cached.step_s);
+    files.bytes = 3e9; /* more than the node's memory */
+    struct forecast full = must_forecast_files(&fleet, &machine, &files);
+    assert_true(full.step_s == disk.step_s);
+    forecast_free(&disk);
+    forecast_free(&same);
+    forecast_free(&cached);
+    forecast_free(&full);
+    fleet_close(&fleet);
+}
+
 /* Every machine that is known forecasts every model in finite time, where it has the format. */
 static void test_known_machines_forecast(void **state)
 {
@@ -253,6 +303,7 @@ int main(void)
         cmocka_unit_test(test_transfers_take_their_bytes),
         cmocka_unit_test(test_ranks_that_are_alike_do_not_wait_for_one_another),
         cmocka_unit_test(test_nodes_divide_the_ranks),
+        cmocka_unit_test(test_files_take_their_bytes),
         cmocka_unit_test(test_known_machines_forecast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

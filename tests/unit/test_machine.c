@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -129,6 +130,51 @@ static void test_nodes(void **state)
     is_near(machine_transfer_s(&m, MACHINE_GATHER, 8, 2, 1, 800), 7 + steps);
 }
 
+/* 4 ranks of 250 bytes make a node of 1000; files may fill what ranks leave, and a quarter of that
+ * before the disk is waited for. */
+static void test_files(void **state)
+{
+    static const struct {
+        double memory, bytes, read, write; /* seconds of 100 bytes of one rank */
+    } cases[] = {
+        {600, 100, 400 / 40., 400 / 80.}, /* exactly a quarter of what is left */
+        {600, 101, 400 / 40., 400 / 5.},  /* one more: the disk is waited for */
+        {600, 400, 400 / 40., 400 / 5.},  /* all that is left */
+        {600, 401, 400 / 10., 400 / 5.},  /* one more: nothing is there when it is read again */
+        {1001, 0, 400 / 10., 400 / 5.},   /* ranks alone do not fit */
+        {0, 250, 400 / 40., 400 / 80.},
+    };
+    struct machine m = by_hand();
+    m.memory_bytes = 250;
+    m.disk_read = 10;
+    m.disk_write = 5;
+    m.disk_cached_read = 40;
+    m.disk_cached_write = 80;
+    m.disk_unwritten = 0.25;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct machine_files files = {
+            .ranks = 4, .memory_bytes = cases[i].memory, .bytes = cases[i].bytes};
+        is_near(machine_file_s(&m, MACHINE_FILE_READ, &files, 100), cases[i].read);
+        is_near(machine_file_s(&m, MACHINE_FILE_WRITE, &files, 100), cases[i].write);
+        assert_int_equal(machine_file_is_cached(&m, MACHINE_FILE_READ, &files),
+                         cases[i].read == 10);
+    }
+    struct machine_files small = {.ranks = 4, .bytes = 100};
+    m.host_memory = 399; /* a node's memory, said apart, of which files may take a quarter: 99.75 */
+    is_near(machine_file_s(&m, MACHINE_FILE_READ, &small, 100), 400 / 40.);
+    is_near(machine_file_s(&m, MACHINE_FILE_WRITE, &small, 100), 400 / 5.);
+    snprintf(m.gpu, sizeof m.gpu, "a GPU"); /* whose memory is not the node's */
+    m.host_memory = 0;
+    is_near(machine_file_s(&m, MACHINE_FILE_READ, &small, 100), 400 / 10.);
+    m = by_hand(); /* without speeds of the page cache all is as the disk has it */
+    m.memory_bytes = 250;
+    m.disk_read = 10;
+    m.disk_write = 5;
+    m.disk_unwritten = 1;
+    is_near(machine_file_s(&m, MACHINE_FILE_READ, &small, 100), 400 / 10.);
+    is_near(machine_file_s(&m, MACHINE_FILE_WRITE, &small, 100), 400 / 5.);
+}
+
 static const struct machine_op ops[] = {
     {.name = "swiglu", .dtype = DTYPE_BF16, .size = 1000, .rate = 100},
     {.name = "attention", .dtype = DTYPE_BF16, .size = 512, .rate = 3e5},
@@ -242,7 +288,7 @@ int main(void)
         cmocka_unit_test(test_absent_format),  cmocka_unit_test(test_memory_and_attention),
         cmocka_unit_test(test_ring),           cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_op_table),       cmocka_unit_test(test_product_table),
-        cmocka_unit_test(test_transfer_table),
+        cmocka_unit_test(test_transfer_table), cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests_name("machine", tests, NULL, NULL);
 }

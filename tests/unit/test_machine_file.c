@@ -176,7 +176,7 @@ static struct machine odd_machine(void)
     for (int i = 0; i < machine_field_count; i++) {
         const struct machine_field *field = &machine_fields[i];
         void *at = (char *)&m + field->offset;
-        double share = (i + 1) / 41.0;
+        double share = (i + 1.0) / (machine_field_count + 1);
         double between = field->least + (field->most / 1e3 - field->least) * share;
         if (field->type == MACHINE_FIELD_REAL)
             *(double *)at = field->most > 1 ? between : share;
@@ -239,14 +239,19 @@ static void test_like(void **state)
     struct error err = {0};
     write_file(path_of(path, sizeof path),
                "mine:\n  like: H100\n  network: {ports: 1, bandwidth: 200 Gb/s}\n"
+               "  disk: {cached_read: 8 GB/s, write: 2 GB/s}\n  host: {memory: 1 TiB}\n"
                "  ops: [[swiglu, bf16, 10, 20]]\n"
-               "other:\n  like: mine\n  memory: 1 GiB\n");
+               "other:\n  like: mine\n  memory: 1 GiB\n  disk: {cached_write: 9 GB/s}\n");
     snprintf(text, sizeof text, "%s:other", path);
     machine_find(&h100, "h100", NULL);
     assert_int_equal(machine_open(&mine, text, &err), 0);
     assert_true(mine.network.bytes_per_s == 25e9 && mine.network_ports == 1);
     assert_true(mine.network.latency_s == h100.network.latency_s);
     assert_true(mine.memory_bytes == 1 << 30 && mine.ops == 0);
+    assert_true(mine.disk_cached_read == 8e9 && mine.disk_cached_write == 9e9);
+    assert_true(mine.disk_read == h100.disk_read && mine.disk_write == 2e9);
+    assert_true(mine.host_memory == (size_t)1 << 40 && mine.disk_unwritten == 0.15);
+    assert_true(h100.disk_cached_read == 0 && h100.host_memory == 0 && h100.beside_file == 1);
     assert_string_equal(mine.name, "other");
     assert_string_equal(mine.gpu, h100.gpu);
     machine_free(&mine);
@@ -278,6 +283,18 @@ static void test_mistakes(void **state)
          .wanted = "FILE:3: m: per_node: 1.5 is not a whole number"},
         {.text = "m:\n  like: h100\n  runs: yes\n",
          .wanted = "FILE:3: m: runs: \"yes\" is not true or false"},
+        {.text = "m:\n  like: h100\n  disk: {cached_read: 12 GB}\n",
+         .wanted = "FILE:3: m: disk.cached_read: \"12 GB\" is not bytes per second"},
+        {.text = "m:\n  like: h100\n  disk: {cached_write: -1}\n",
+         .wanted = "FILE:3: m: disk.cached_write: -1 is not in 0 to 1e+06 TB/s"},
+        {.text = "m:\n  like: h100\n  disk: {unwritten: 1.5}\n",
+         .wanted = "FILE:3: m: disk.unwritten: 1.5 is not in 0 to 1"},
+        {.text = "m:\n  like: h100\n  disk: {cached: 1}\n",
+         .wanted = "FILE:3: m: unknown key \"disk.cached\""},
+        {.text = "m:\n  like: h100\n  host: {memory: lots}\n",
+         .wanted = "FILE:3: m: host.memory: \"lots\" is not a number of bytes"},
+        {.text = "m:\n  like: h100\n  beside: {file: 0}\n",
+         .wanted = "FILE:3: m: beside.file: 0 is not in 0.001 to 1"},
         {.text = "m:\n  like: h100\n  node: 3\n",
          .wanted = "FILE:3: m: node: a map is wanted, as {...}"},
         {.text = "m:\n  like: h100\n  launch: [1]\n",

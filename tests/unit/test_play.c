@@ -308,6 +308,44 @@ static void test_beside_each_other_both_are_slower(void **state)
     fleet_close(&fleet);
 }
 
+/* Computing takes 10 s, and beside it a copy from the page cache and one to it, which share it. */
+static struct play_cost files(void *user, int rank, int i)
+{
+    const struct fleet *fleet = user;
+    const struct instr *instr = &fleet->program[rank]->instr[i];
+    if (instr->kind == INSTR_RUN && instr->phase == PHASE_FORWARD && instr->unit == 0)
+        return (struct play_cost){.seconds = 10};
+    if (instr->stream == STREAM_GATHER && fleet->units->flat[instr->flat].unit == 1)
+        return (struct play_cost){.seconds = 4, .link = LINK_FILE};
+    return (struct play_cost){0};
+}
+
+static void test_copies_of_files_beside_compute(void **state)
+{
+    static const struct {
+        double compute, copy, step_s;
+    } cases[] = {
+        {1, 1, 14}, {0.5, 1, 16}, {1, 0.5, 14}, {0.5, 0.25, 22}, /* as a transfer's shares are */
+    };
+    struct fleet fleet;
+    struct config config =
+        rig_config("model.preset=llama-tiny model.layers=4 data.seq_len=8 train.micro_batch=1 "
+                   "train.global_batch=2 data.train=none.h5 parallel.strategy=FULL_SHARD "
+                   "parallel.forward_prefetch=true");
+    fleet_open(&fleet, &config, 2, PROGRAM_TRAIN);
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        struct play play;
+        struct play_request request = request_of(&fleet, files, &fleet);
+        request.beside_compute = request.beside_transfer = 0.01; /* of transfers: there is none */
+        request.beside_file_compute = cases[k].compute;
+        request.beside_file = cases[k].copy;
+        must_play(&play, &request);
+        assert_true(fabs(play.step_s - cases[k].step_s) < 1e-9);
+        play_free(&play);
+    }
+    fleet_close(&fleet);
+}
+
 /* A message that nobody sends ends the play with an error. */
 static void test_waiting_for_ever_is_an_error(void **state)
 {
@@ -336,6 +374,7 @@ int main(void)
         cmocka_unit_test(test_longer_work_is_no_shorter_step),
         cmocka_unit_test(test_one_rank_stands_for_those_like_it),
         cmocka_unit_test(test_beside_each_other_both_are_slower),
+        cmocka_unit_test(test_copies_of_files_beside_compute),
         cmocka_unit_test(test_waiting_for_ever_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
