@@ -312,6 +312,14 @@ void swap_measure(struct swap *swap, struct swap_use *use)
     pthread_mutex_unlock(&swap->lock);
 }
 
+int swap_flush(struct swap *swap, struct error *err)
+{
+    if (disk_flush(swap->fd, 0, (int64_t)swap->bytes, swap->path, err))
+        return -1;
+    posix_fadvise(swap->fd, 0, 0, POSIX_FADV_DONTNEED);
+    return 0;
+}
+
 /* Wait until the operation ends, or until nothing was read or written for limit_ns: -1.  Locked. */
 static int await(struct swap *swap, const struct swap_op *op)
 {

@@ -59,6 +59,10 @@ void swap_watch(struct swap *swap, int seconds);
 /* Is an operation under way?  NULL allowed. */
 int swap_busy(struct swap *swap);
 
+/* Wait until the disk has what was written, and forget what the page cache has of the file, so that
+ * it is read from the disk; nothing may be under way.  Returns 0, or -1 with err set. */
+int swap_flush(struct swap *swap, struct error *err);
+
 /* What was done with the file since it was opened. */
 struct swap_use {
     int64_t bytes[SWAP_QUEUES];

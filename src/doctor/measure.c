@@ -204,6 +204,7 @@ static void set_rest(struct measure *m)
     for (int format = 0; format < DTYPE_COUNT; format++)
         machine->peak[format].efficiency = 1;
     round_rows(machine);
+    machine->disk_unwritten = rounded(machine->disk_unwritten);
     set_name(machine, m->options->file);
     set_source(m);
     machine->runs = 1;
@@ -281,7 +282,7 @@ static int measure_all(struct measure *m, struct error *err)
     } parts[] = {
         {.measure = measure_disk},   {.measure = measure_copies},  {.measure = measure_products},
         {.measure = measure_units},  {.measure = measure_kernels}, {.measure = measure_transfers},
-        {.measure = measure_beside},
+        {.measure = measure_beside}, {.measure = measure_files},
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (parts[i].measure(m, err))

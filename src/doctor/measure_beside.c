@@ -128,7 +128,7 @@ static int run_both(struct measure *m, struct beside *b, struct both *both, stru
  *   first    |=========|            alone / took
  *   second   |=========|=====|      (alone - (took - first's took)) / first's took
  */
-static void find_shares(const double alone[2], const double took[2], double share[2])
+void measure_shares(const double alone[2], const double took[2], double share[2])
 {
     int first = took[0] > took[1], second = !first;
     share[first] = alone[first] / took[first];
@@ -152,7 +152,7 @@ static int measure_both(struct measure *m, struct beside *b, struct error *err)
             return -1;
         const double alone[] = {compute.compute_s, transfer.transfer_s};
         const double took[] = {both.compute_s, both.transfer_s};
-        find_shares(alone, took, share);
+        measure_shares(alone, took, share);
         shares[0][i] = share[0];
         shares[1][i] = share[1];
     }

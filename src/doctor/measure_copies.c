@@ -111,8 +111,11 @@ static int measure_host(struct measure *m, const struct copy *c, struct error *e
                        .elems = (int64_t)(c->bytes / sizeof(float) / 4 / 64 * 64)};
     struct measure host = *m; /* whose works are the processors' */
     double seconds = 1;
+    size_t left;
     memset(c->host, 0, c->bytes);
-    int rc = world_agree(m->world, device_open(&u.host, &request, err), err);
+    int rc = device_open(&u.host, &request, err) ||
+             device_memory(u.host, &m->machine->host_memory, &left, err);
+    rc = world_agree(m->world, rc ? -1 : 0, err);
     host.device = u.host;
     if (!rc)
         rc = measure_seconds(&host, &(struct measure_work){.run = update, .data = &u}, &seconds,

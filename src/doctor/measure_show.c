@@ -143,8 +143,12 @@ void measure_show(const struct measure *m)
         doctor_fact(&d, "at the same time",
                     "products keep %.0f %% of their speed, transfers %.0f %%",
                     machine->beside_compute * 100, machine->beside_transfer * 100);
-    doctor_fact(&d, "disk of a node", "%.0f MB/s written, %.0f read", machine->disk_write * 1e-6,
-                machine->disk_read * 1e-6);
+    doctor_fact(&d, "disk of a node", "%.0f MB/s written, %.0f read; page cache %.0f and %.0f",
+                machine->disk_write * 1e-6, machine->disk_read * 1e-6,
+                machine->disk_cached_write * 1e-6, machine->disk_cached_read * 1e-6);
+    if (machine->threads)
+        doctor_fact(&d, "beside its copies", "updates keep %.0f %% of their speed, copies %.0f %%",
+                    machine->beside_file_compute * 100, machine->beside_file * 100);
     show_doubts(&d, m);
     doctor_fact(&d, "written", "%s: %d products, %d ops, %d transfers", m->options->file,
                 machine->products, machine->ops, machine->transfers);

@@ -118,12 +118,17 @@ int measure_transfers(struct measure *m, struct error *err);
 int measure_beside(struct measure *m, struct error *err); /* products and transfers */
 int measure_copies(struct measure *m, struct error *err); /* memory, launches, host */
 int measure_disk(struct measure *m, struct error *err);
+int measure_files(struct measure *m, struct error *err); /* copies in the page cache and updates */
 
 /* An op of a size did so much work (bytes, or operations) in so many seconds.  What is added to one
  * name, format and size becomes one row: all work by all seconds. */
 void measure_add_op(struct measure *m, const char *name, enum dtype dtype, double size, double work,
                     double seconds);
 void measure_set_ops(struct measure *m);
+
+/* The shares of their speed that two works keep while both are under way.  Alone they take
+ * alone[i]; both begin at once and take took[i]. */
+void measure_shares(const double alone[2], const double took[2], double share[2]);
 
 /* Print what was measured, on rank 0. */
 void measure_show(const struct measure *m);

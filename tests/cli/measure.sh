@@ -38,6 +38,8 @@ has_ops() {
 whole() {
     is "$1: products are full grids" "$(($3 * 3)) 0" "$(grids "$2")"
     is "$1: rates are above 0" "1 0" "$(rates "$2")"
+    is "$1: files, in the page cache and on the disk" 7 "$(sed -n '/^  disk:/,/^  [a-z]/p; /^  host:/,/^  [a-z]/p
+        /^  beside:/,/^  [a-z]/p' "$2" | grep -cE '^    (cached_read|cached_write|read|write): [0-9.e+]+ [kMGT]?B/s$|^    (memory|unwritten|file): [0-9.]*[1-9]')"
     is "$1: ops of both families, of the update and of the loss" none "$(has_ops "$2" attention \
         attention_backward rmsnorm rmsnorm_backward swiglu swiglu_backward rope qk_norm gelu layernorm \
         layernorm_backward bias dropout embedding embedding_backward UPDATE head_loss_train |
