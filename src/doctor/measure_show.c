@@ -84,7 +84,7 @@ static void show_transfers(const struct doctor *d, const struct machine *machine
     static const char *const names[MACHINE_TRANSFERS] = {
         [MACHINE_GATHER] = "all-gather",     [MACHINE_REDUCE] = "reduce-scatter",
         [MACHINE_ALL_REDUCE] = "all-reduce", [MACHINE_ALL_TO_ALL] = "all-to-all",
-        [MACHINE_MESSAGE] = "message",
+        [MACHINE_MESSAGE] = "message",       [MACHINE_MESSAGE_BUSY] = "message, computing",
     };
     for (int i = 0; i < machine->transfers; i++) {
         const struct machine_transfer *first = &machine->transfer[i], *last = first;

@@ -4,17 +4,20 @@
  * Groups of all ranks, of half of them, of a node's, and of one rank of each node; those of a node
  * all transfer at the same time, as in training, while of groups across nodes that share a node one
  * transfers.  A message goes from one rank to another and back: between neighbours within a node,
- * all pairs at once, and between the first ranks of two nodes.
+ * all pairs at once, and between the first ranks of two nodes.  On processors it also goes while
+ * the rank that sends first computes, as ranks of a pipeline do: the thread that communicates then
+ * has to get a processor first.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/round.h"
 #include "comm/mesh.h"
 #include "doctor/measure_work.h"
 
-enum { LEAST_BYTES = 1 << 10, RATIO = 4 };
+enum { LEAST_BYTES = 1 << 10, RATIO = 4, SIDE = 256, TIMES = 15 };
 
 /* Ranks that transfer. */
 struct team {
@@ -30,6 +33,8 @@ struct transfer {
     int64_t elems; /* of all ranks together, in fp32; of a message its own */
     char *from, *to;
     struct comm_part *part;
+    struct gemm gemm; /* of messages, while one computes */
+    void *scratch;
 };
 
 static int64_t elems_each(const struct transfer *t)
@@ -77,6 +82,58 @@ static int transfer(struct measure *m, void *data, struct error *err)
     return comm_wait(&op, err);
 }
 
+/* ---- a message to and from a rank that computes ---- */
+
+static double spent_s(int64_t from_ns, int64_t to_ns)
+{
+    return (double)(to_ns - from_ns) * 1e-9;
+}
+
+/* The first one sends, computes for so long, and has the answer of the other one, which waits; of
+ * the first one half of the time until then. */
+static int ping_pong_busy(struct measure *m, struct transfer *t, double compute_s, double *seconds,
+                          struct error *err)
+{
+    struct group *g = t->team->group;
+    struct comm_op send, recv;
+    int is_first = group_rank(g) < t->team->peer, rc = 0;
+    int64_t start_ns = clock_ns();
+    if (!is_first) {
+        group_recv(g, COMM_POINT, &recv, t->to, t->elems, DTYPE_F32, t->team->peer);
+        rc = comm_wait(&recv, err);
+    }
+    group_send(g, COMM_POINT, &send, t->from, t->elems, DTYPE_F32, t->team->peer);
+    if (is_first)
+        group_recv(g, COMM_POINT, &recv, t->to, t->elems, DTYPE_F32, t->team->peer);
+    while (is_first && !rc && spent_s(start_ns, clock_ns()) < compute_s)
+        rc = m->device->ops->gemm(m->device, &t->gemm, t->scratch, err);
+    if (comm_wait(&send, rc ? NULL : err) || (is_first && comm_wait(&recv, rc ? NULL : err)))
+        rc = -1;
+    *seconds = is_first ? spent_s(start_ns, recv.end_ns) / 2 : 0;
+    return rc;
+}
+
+/* Of several tries the median, of the slowest pair; it computes as long as the answer may take. */
+static int busy_s(struct measure *m, struct transfer *t, double idle_s, double *seconds,
+                  struct error *err)
+{
+    double took[TIMES] = {0}, compute_s = 4 * idle_s + 0.02;
+    int works = t->team->works;
+    world_barrier(m->world);
+    int rc = works ? ping_pong_busy(m, t, compute_s, &took[0], err) : 0;
+    int times = measure_repeats(m, rc, compute_s, m->limits->work_s * 6, err);
+    if (times < 0)
+        return -1;
+    times = times > TIMES ? TIMES : times;
+    for (int i = 1; i < times && works && !rc; i++)
+        rc = ping_pong_busy(m, t, compute_s, &took[i], err);
+    *seconds = works && !rc ? measure_median(took, times) : 0;
+    if (world_agree(m->world, rc, err))
+        return -1;
+    world_all_reduce(m->world, seconds, 1, WORLD_MAX);
+    return 0;
+}
+
 static enum device_stream stream_of(enum machine_transfer_kind kind)
 {
     return kind == MACHINE_MESSAGE                                ? DEVICE_POINT
@@ -99,10 +156,17 @@ static struct transfer transfer_of(struct measure *m, const struct team *team,
     return t;
 }
 
+static void add_row(struct measure *m, const struct machine_transfer *row)
+{
+    struct machine *machine = m->machine;
+    machine->transfer = array_grow(machine->transfer, machine->transfers, &m->transfer_capacity,
+                                   sizeof *machine->transfer);
+    machine->transfer[machine->transfers++] = *row;
+}
+
 static int measure_kind(struct measure *m, const struct team *team, enum machine_transfer_kind kind,
                         struct error *err)
 {
-    struct machine *machine = m->machine;
     for (size_t bytes = LEAST_BYTES; bytes <= m->limits->transfer_bytes; bytes *= RATIO) {
         struct transfer t = transfer_of(m, team, kind, bytes);
         struct machine_transfer row = {.kind = kind,
@@ -118,11 +182,38 @@ static int measure_kind(struct measure *m, const struct team *team, enum machine
         if (rc)
             return -1;
         row.seconds /= kind == MACHINE_MESSAGE ? 2 : 1;
-        machine->transfer = array_grow(machine->transfer, machine->transfers, &m->transfer_capacity,
-                                       sizeof *machine->transfer);
-        machine->transfer[machine->transfers++] = row;
+        add_row(m, &row);
     }
     return 0;
+}
+
+/* The rows of messages behind row `first`, again while ranks compute. */
+static int measure_busy(struct measure *m, const struct team *team, int first, struct error *err)
+{
+    const int64_t side = min_i64(SIDE, m->limits->side);
+    const int end = m->machine->transfers;
+    const size_t operand = (size_t)(side * side) * sizeof(float);
+    struct gemm gemm = gemm_dense((struct gemm){
+        .dt = DTYPE_F32, .dt_c = DTYPE_F32, .trans_b = 1, .m = side, .n = side, .k = side});
+    const size_t bytes = m->device->ops->gemm_scratch(m->device, &gemm);
+    void *scratch = device_alloc(m->device, m->mem, POOL_WORKSPACE, bytes, err);
+    int rc = world_agree(m->world, scratch ? 0 : -1, err);
+    char *at = m->block + m->block_bytes - 3 * operand;
+    gemm.a = at;
+    gemm.b = at + operand;
+    gemm.c = at + 2 * operand;
+    for (int i = first; i < end && !rc; i++) {
+        struct machine_transfer row = m->machine->transfer[i];
+        struct transfer t = transfer_of(m, team, MACHINE_MESSAGE, (size_t)row.bytes);
+        t.gemm = gemm;
+        t.scratch = scratch;
+        rc = busy_s(m, &t, row.seconds, &row.seconds, err);
+        row.kind = MACHINE_MESSAGE_BUSY;
+        free(t.part);
+        add_row(m, &row);
+    }
+    device_free(m->device, m->mem, POOL_WORKSPACE, bytes, scratch);
+    return rc;
 }
 
 /* ---- groups ---- */
@@ -214,8 +305,11 @@ static int measure_messages(struct measure *m, const struct place *place, struct
         team.works = team.peer >= 0;
         double any = team.works;
         world_all_reduce(m->world, &any, 1, WORLD_MAX);
+        int first = m->machine->transfers;
         if (any > 0)
             rc = measure_kind(m, &team, MACHINE_MESSAGE, err);
+        if (any > 0 && !rc && !m->device->asynchronous)
+            rc = measure_busy(m, &team, first, err);
     }
     measure_close_mesh(m, mesh);
     return rc;

@@ -167,6 +167,15 @@ double cost_transfer_bytes(const struct program *program, const struct instr *in
     }
 }
 
+static double transfer_as_s(struct cost *cost, int i, enum machine_transfer_kind kind)
+{
+    const struct instr *instr = &cost->program->instr[i];
+    struct cost_span span = cost_span(cost, i);
+    int sharing = span.nodes > 1 ? cost->request.per_node / span.on_node : 1;
+    return machine_transfer_s(cost->machine, kind, span.ranks, span.nodes,
+                              sharing < 1 ? 1 : sharing, cost_transfer_bytes(cost->program, instr));
+}
+
 static double transfer_s(struct cost *cost, int i)
 {
     static const enum machine_transfer_kind kinds[INSTR_KINDS] = {
@@ -174,11 +183,20 @@ static double transfer_s(struct cost *cost, int i)
         [INSTR_ALLREDUCE] = MACHINE_ALL_REDUCE, [INSTR_ALLTOALL] = MACHINE_ALL_TO_ALL,
         [INSTR_SEND] = MACHINE_MESSAGE,         [INSTR_RECV] = MACHINE_MESSAGE,
     };
-    const struct instr *instr = &cost->program->instr[i];
-    struct cost_span span = cost_span(cost, i);
-    int sharing = span.nodes > 1 ? cost->request.per_node / span.on_node : 1;
-    return machine_transfer_s(cost->machine, kinds[instr->kind], span.ranks, span.nodes,
-                              sharing < 1 ? 1 : sharing, cost_transfer_bytes(cost->program, instr));
+    return transfer_as_s(cost, i, kinds[cost->program->instr[i].kind]);
+}
+
+double cost_beside(struct cost *cost, int i)
+{
+    if (!instr_is_message(&cost->program->instr[i]))
+        return 0;
+    for (int row = 0; row < cost->machine->transfers; row++)
+        if (cost->machine->transfer[row].kind == MACHINE_MESSAGE_BUSY) {
+            double busy = transfer_as_s(cost, i, MACHINE_MESSAGE_BUSY);
+            double share = transfer_as_s(cost, i, MACHINE_MESSAGE) / busy;
+            return share > 1 ? 1 : share;
+        }
+    return 0;
 }
 
 /* ---- all else ---- */

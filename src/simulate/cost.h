@@ -31,6 +31,10 @@ void cost_destroy(struct cost *cost);
 /* Seconds of instruction i.  One thread at a time. */
 double cost_instr_s(struct cost *cost, int i);
 
+/* The share of its speed that a message keeps while one of its ranks computes, where the machine
+ * has rows of such messages; else 0, as of other instructions. */
+double cost_beside(struct cost *cost, int i);
+
 /* Is instruction i a copy from or to a file that the page cache has? */
 int cost_is_cached(const struct cost *cost, int i);
 

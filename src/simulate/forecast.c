@@ -14,6 +14,7 @@ static struct play_cost cost_of(void *user, int rank, int i)
 {
     const struct costs *costs = user;
     struct play_cost cost = {.seconds = cost_instr_s(costs->of[rank], i)};
+    cost.beside = cost_beside(costs->of[rank], i);
     if (instr_is_transfer(&costs->request->program[rank]->instr[i]))
         cost.link = cost_span(costs->of[rank], i).nodes > 1 ? LINK_NETWORK : LINK_NODE;
     else if (cost_is_cached(costs->of[rank], i))

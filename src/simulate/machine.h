@@ -43,11 +43,12 @@ enum machine_product_kind {
 };
 
 enum machine_transfer_kind {
-    MACHINE_GATHER,     /* bytes: of the whole result */
-    MACHINE_REDUCE,     /* reduce-scatter; bytes: of what each rank gives */
-    MACHINE_ALL_REDUCE, /* bytes: of the data */
-    MACHINE_ALL_TO_ALL, /* bytes: of what each rank gives, its own part too */
-    MACHINE_MESSAGE,    /* from one rank to another */
+    MACHINE_GATHER,       /* bytes: of the whole result */
+    MACHINE_REDUCE,       /* reduce-scatter; bytes: of what each rank gives */
+    MACHINE_ALL_REDUCE,   /* bytes: of the data */
+    MACHINE_ALL_TO_ALL,   /* bytes: of what each rank gives, its own part too */
+    MACHINE_MESSAGE,      /* from one rank to another */
+    MACHINE_MESSAGE_BUSY, /* the same, where one of them computes; without rows as MESSAGE */
     MACHINE_TRANSFERS
 };
 

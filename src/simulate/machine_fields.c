@@ -74,7 +74,7 @@ const char *const machine_product_kinds[PRODUCT_KINDS] = {
 const char *const machine_transfer_kinds[MACHINE_TRANSFERS] = {
     [MACHINE_GATHER] = "gather",         [MACHINE_REDUCE] = "reduce",
     [MACHINE_ALL_REDUCE] = "all_reduce", [MACHINE_ALL_TO_ALL] = "all_to_all",
-    [MACHINE_MESSAGE] = "message",
+    [MACHINE_MESSAGE] = "message",       [MACHINE_MESSAGE_BUSY] = "message_busy",
 };
 
 const char *machine_field_text(const struct machine *machine, const struct machine_field *field,

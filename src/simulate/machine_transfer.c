@@ -65,7 +65,7 @@ static double message_s(const struct machine *machine, int nodes, int sharing, d
 static double formula_s(const struct machine *machine, enum machine_transfer_kind kind, int ranks,
                         int nodes, int sharing, double bytes)
 {
-    if (kind == MACHINE_MESSAGE)
+    if (kind == MACHINE_MESSAGE || kind == MACHINE_MESSAGE_BUSY)
         return message_s(machine, nodes, sharing, bytes);
     return nodes > 1 ? between_s(machine, kind, ranks, nodes, sharing, bytes)
                      : within_s(machine, kind, ranks, bytes);
@@ -79,6 +79,8 @@ double machine_transfer_s(const struct machine *machine, enum machine_transfer_k
         return 0;
     double formula = formula_s(machine, kind, ranks, nodes, sharing, bytes);
     double measured = machine_table_transfer(machine, kind, &of_ranks, &of_nodes, bytes);
+    if (measured <= 0 && kind == MACHINE_MESSAGE_BUSY)
+        return machine_transfer_s(machine, MACHINE_MESSAGE, ranks, nodes, sharing, bytes);
     if (measured <= 0)
         return formula;
     return measured * formula / formula_s(machine, kind, of_ranks, of_nodes, 1, bytes);

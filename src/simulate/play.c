@@ -167,7 +167,7 @@ static void collective_begin(struct play_engine *e, int rank, int i)
     const struct instr *instr = instr_of(e, rank, i);
     unsigned axes = instr->axes;
     struct play_cost cost = cost_of(e, rank, i);
-    struct play_activity *a = play_begin(e, cost.seconds, cost.link, 0);
+    struct play_activity *a = play_begin(e, cost, 0);
     for (int other = 0; other < e->request->ranks; other++)
         if (e->first[axes][other] == e->first[axes][rank])
             play_join(e, a, other, e->rank[other].stream[instr->stream].current);
@@ -196,7 +196,7 @@ static int other_end(const struct play_engine *e, int rank, const struct instr *
 static void message_begin(struct play_engine *e, int rank, int i, int peer, int theirs)
 {
     struct play_cost cost = cost_of(e, rank, i);
-    struct play_activity *a = play_begin(e, cost.seconds, cost.link, 0);
+    struct play_activity *a = play_begin(e, cost, 0);
     play_join(e, a, rank, i);
     if (peer >= 0)
         play_join(e, a, peer, theirs);
@@ -284,7 +284,7 @@ static void start(struct play_engine *e, int rank, int i)
     }
     if (is_compute)
         account_wait(e, rank);
-    play_join(e, play_begin(e, cost.seconds, cost.link, is_compute), rank, i);
+    play_join(e, play_begin(e, cost, is_compute), rank, i);
     play_set_rates(e, rank);
 }
 

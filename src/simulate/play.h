@@ -8,7 +8,9 @@
  *   - A collective starts when all members have come to it, a message when both ends have.
  *   - What takes 10 ms by itself takes longer beside others: compute keeps a share of its speed
  *     beside a transfer and a transfer beside compute, and transfers of a rank that go through one
- *     link at the same time share it.  So do copies from and to the page cache.
+ *     link at the same time share it.  So do copies from and to the page cache.  A message may have
+ *     a share of its own: the thread that communicates waits until the processor is its own, and
+ *     the ranks meanwhile compute as fast as ever.
  *
  * The ranks need not be all of the job: a member of a group that is not among them is taken to come
  * when those come that are.  So of a symmetric job the first rank of each place along the pipeline
@@ -55,6 +57,8 @@ enum play_link { LINK_NONE, LINK_NODE, LINK_NETWORK, LINK_FILE };
 struct play_cost {
     double seconds;
     enum play_link link;
+    double beside; /* share of its speed that a transfer keeps beside compute, as it waits for a
+                      processor to itself; 0: the request's, and compute is slower too */
 };
 
 struct play_rank {

@@ -4,17 +4,25 @@
 #include "base/array.h"
 #include "simulate/play_private.h"
 
-struct play_activity *play_begin(struct play_engine *e, double seconds, enum play_link link,
-                                 int is_compute)
+static double beside_of(const struct play_request *request, const struct play_cost *cost)
+{
+    return cost->beside > 0          ? cost->beside
+           : cost->link == LINK_FILE ? request->beside_file
+                                     : request->beside_transfer;
+}
+
+struct play_activity *play_begin(struct play_engine *e, struct play_cost cost, int is_compute)
 {
     struct play_activity *a = e->spares ? e->spare[--e->spares] : array_make(1, sizeof *a);
     a->members = 0;
-    a->link = link;
+    a->link = cost.link;
+    a->beside = beside_of(e->request, &cost);
+    a->only_waits = cost.beside > 0;
     a->is_compute = is_compute;
     a->start_s = a->since_s = e->now;
-    a->left_s = seconds;
+    a->left_s = cost.seconds;
     a->rate = 1;
-    a->end_s = e->now + seconds;
+    a->end_s = e->now + cost.seconds;
     e->running = array_grow(e->running, e->count, &e->capacity, sizeof(struct play_activity *));
     a->at = e->count;
     e->running[e->count++] = a;
@@ -38,19 +46,27 @@ static int count_on(const struct play_progress *r, enum play_link link)
     return count;
 }
 
+/* Does a transfer slow down what a rank computes? */
+static int slows(const struct play_progress *r)
+{
+    for (int i = 0; i < r->actives; i++) {
+        const struct play_activity *a = r->active[i];
+        if ((a->link == LINK_NODE || a->link == LINK_NETWORK) && !a->only_waits)
+            return 1;
+    }
+    return 0;
+}
+
 static double compute_rate(const struct play_request *request, const struct play_progress *r)
 {
-    int transfers = count_on(r, LINK_NODE) + count_on(r, LINK_NETWORK);
-    return (transfers ? request->beside_compute : 1) *
+    return (slows(r) ? request->beside_compute : 1) *
            (count_on(r, LINK_FILE) ? request->beside_file_compute : 1);
 }
 
-/* A transfer, or a copy from or to the page cache. */
-static double link_rate(const struct play_request *request, const struct play_progress *r,
-                        enum play_link link)
+/* Of a transfer, or a copy from or to the page cache, on one of its ranks. */
+static double link_rate(const struct play_progress *r, const struct play_activity *a)
 {
-    double beside = link == LINK_FILE ? request->beside_file : request->beside_transfer;
-    return (r->computes ? beside : 1) / count_on(r, link);
+    return (r->computes ? a->beside : 1) / count_on(r, a->link);
 }
 
 static double rate_of(const struct play_engine *e, const struct play_activity *a)
@@ -62,7 +78,7 @@ static double rate_of(const struct play_engine *e, const struct play_activity *a
         if (a->is_compute)
             here = compute_rate(e->request, r);
         else if (a->link != LINK_NONE)
-            here = link_rate(e->request, r, a->link);
+            here = link_rate(r, a);
         rate = here < rate ? here : rate;
     }
     return rate;

@@ -14,7 +14,9 @@ struct play_activity {
     int members, capacity;
     struct play_member *member; /* of a transfer the ranks that came to it; else one */
     enum play_link link;
-    int is_compute;                        /* 1: it takes the compute units of its rank */
+    double beside;  /* share of its speed that it keeps beside compute, */
+    int only_waits; /* 1: because it waits, and compute is not slower for it */
+    int is_compute; /* 1: it takes the compute units of its rank */
     double start_s, since_s, left_s, rate; /* left_s at since_s */
     double end_s;
     int at; /* in engine.running */
@@ -75,9 +77,8 @@ struct play_engine {
     double now;
 };
 
-/* Begin an activity of so many seconds, alone; ranks join it next. */
-struct play_activity *play_begin(struct play_engine *e, double seconds, enum play_link link,
-                                 int is_compute);
+/* Begin an activity, alone; ranks join it next. */
+struct play_activity *play_begin(struct play_engine *e, struct play_cost cost, int is_compute);
 void play_join(struct play_engine *e, struct play_activity *a, int rank, int instr);
 
 /* Set anew, because something began or ended there, the rates of what runs on a rank, and on those

@@ -228,6 +228,31 @@ static void test_nodes_divide_the_ranks(void **state)
     fleet_close(&fleet);
 }
 
+/* Messages wait for ranks that compute: stages of a pipeline are later for it. */
+static void test_messages_of_busy_ranks(void **state)
+{
+    static const struct machine_transfer rows[] = {
+        {.kind = MACHINE_MESSAGE, .ranks = 2, .nodes = 1, .bytes = 1, .seconds = 1e-9},
+        {.kind = MACHINE_MESSAGE_BUSY, .ranks = 2, .nodes = 1, .bytes = 1, .seconds = 1e-6},
+    };
+    struct fleet fleet;
+    struct machine machine = of_products();
+    machine.transfer = (struct machine_transfer *)rows;
+    machine.transfers = 1;
+    open_fleet(&fleet, models[0], "parallel.pipeline=2 parallel.schedule=1f1b", 2);
+    struct forecast idle = must_forecast(&fleet, &machine);
+    machine.transfers = 2;
+    struct forecast busy = must_forecast(&fleet, &machine);
+    assert_true(busy.step_s > idle.step_s * 1.001);
+    for (int r = 0; r < 2; r++)
+        for (int kind = PLAY_FORWARD; kind <= PLAY_UPDATE; kind++)
+            assert_true(fabs(busy.rank[r].seconds[kind] - idle.rank[r].seconds[kind]) <=
+                        1e-9 * idle.step_s);
+    forecast_free(&idle);
+    forecast_free(&busy);
+    fleet_close(&fleet);
+}
+
 /* Nothing but files takes time.  Reads and writes go side by side: what the disk has takes the
  * longer of both, what the page cache has both, as they share it, and updates beside are slower. */
 static void test_files_take_their_bytes(void **state)
@@ -303,6 +328,7 @@ int main(void)
         cmocka_unit_test(test_transfers_take_their_bytes),
         cmocka_unit_test(test_ranks_that_are_alike_do_not_wait_for_one_another),
         cmocka_unit_test(test_nodes_divide_the_ranks),
+        cmocka_unit_test(test_messages_of_busy_ranks),
         cmocka_unit_test(test_files_take_their_bytes),
         cmocka_unit_test(test_known_machines_forecast),
     };

@@ -281,6 +281,23 @@ static void test_transfer_table(void **state)
             machine_transfer_s(&plain, MACHINE_REDUCE, 4, 1, 1, 100));
 }
 
+/* A message of a rank that computes has rows of its own, or is as one of a rank that does not. */
+static void test_busy_messages(void **state)
+{
+    static const struct machine_transfer rows[] = {
+        {.kind = MACHINE_MESSAGE, .ranks = 2, .nodes = 1, .bytes = 100, .seconds = 3},
+        {.kind = MACHINE_MESSAGE_BUSY, .ranks = 2, .nodes = 1, .bytes = 100, .seconds = 70},
+    };
+    struct machine m = by_hand();
+    is_near(machine_transfer_s(&m, MACHINE_MESSAGE_BUSY, 2, 1, 1, 400), 2 + 4);
+    m.transfer = (struct machine_transfer *)rows;
+    m.transfers = 1;
+    is_near(machine_transfer_s(&m, MACHINE_MESSAGE_BUSY, 2, 1, 1, 100), 3);
+    m.transfers = 2;
+    is_near(machine_transfer_s(&m, MACHINE_MESSAGE_BUSY, 2, 1, 1, 100), 70);
+    is_near(machine_transfer_s(&m, MACHINE_MESSAGE, 2, 1, 1, 100), 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,7 +305,8 @@ int main(void)
         cmocka_unit_test(test_absent_format),  cmocka_unit_test(test_memory_and_attention),
         cmocka_unit_test(test_ring),           cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_op_table),       cmocka_unit_test(test_product_table),
-        cmocka_unit_test(test_transfer_table), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_transfer_table), cmocka_unit_test(test_busy_messages),
+        cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests_name("machine", tests, NULL, NULL);
 }

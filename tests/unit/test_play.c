@@ -308,6 +308,32 @@ static void test_beside_each_other_both_are_slower(void **state)
     fleet_close(&fleet);
 }
 
+/* As two() has it, but the transfer waits for a processor: it has a share of its own. */
+static struct play_cost waiting(void *user, int rank, int i)
+{
+    struct play_cost cost = two(user, rank, i);
+    cost.beside = cost.link == LINK_NODE ? 0.25 : 0;
+    return cost;
+}
+
+static void test_what_only_waits_slows_nothing_down(void **state)
+{
+    struct fleet fleet;
+    struct config config =
+        rig_config("model.preset=llama-tiny model.layers=4 data.seq_len=8 train.micro_batch=1 "
+                   "train.global_batch=2 data.train=none.h5 parallel.strategy=FULL_SHARD "
+                   "parallel.forward_prefetch=true");
+    fleet_open(&fleet, &config, 2, PROGRAM_TRAIN);
+    struct play play;
+    struct play_request request = request_of(&fleet, waiting, &fleet);
+    request.beside_compute = request.beside_transfer = 0.5;
+    must_play(&play, &request);
+    /* 10 s at full speed, in which 2.5 s of the gather are done; the rest of it, and the second */
+    assert_true(fabs(play.step_s - (10 + 1.5 + 4)) < 1e-9);
+    play_free(&play);
+    fleet_close(&fleet);
+}
+
 /* Computing takes 10 s, and beside it a copy from the page cache and one to it, which share it. */
 static struct play_cost files(void *user, int rank, int i)
 {
@@ -374,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_longer_work_is_no_shorter_step),
         cmocka_unit_test(test_one_rank_stands_for_those_like_it),
         cmocka_unit_test(test_beside_each_other_both_are_slower),
+        cmocka_unit_test(test_what_only_waits_slows_nothing_down),
         cmocka_unit_test(test_copies_of_files_beside_compute),
         cmocka_unit_test(test_waiting_for_ever_is_an_error),
     };
