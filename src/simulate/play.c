@@ -85,7 +85,7 @@ static double within(double value, double least, double most)
 /* From the end of its last work to now it had none: because of the instruction it waited for, from
  * when that moved on; before, because of the ranks that it waited for; and before it had come
  * itself, because of what held it on its own rank, as a FETCH holds a GATHER of offloaded
- * parameters. */
+ * parameters.  Copies wait for copies before them, not for ranks. */
 static void account_wait(struct play_engine *e, int rank)
 {
     struct play_progress *r = &e->rank[rank];
@@ -98,7 +98,8 @@ static void account_wait(struct play_engine *e, int rank)
     }
     const struct instr *instr = instr_of(e, rank, r->waits_for);
     const struct play_stream *s = &r->stream[instr->stream];
-    double started = within(s->started, from, e->now), came = within(s->came, from, started);
+    double started = play_kind_of(instr) == PLAY_COPY ? from : within(s->started, from, e->now);
+    double came = within(s->came, from, started);
     if (s->held_by < 0)
         add_wait(e, rank, r->waits_for, PLAY_RANKS, came - from);
     else

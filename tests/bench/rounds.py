@@ -8,6 +8,31 @@ def quartile(values):
     return sorted(values)[(len(values) + 3) // 4 - 1]
 
 
+def quartile_range(values):
+    """From the lower to the upper quartile: by how much values vary."""
+    ordered = sorted(values)
+    return ordered[-((len(ordered) + 3) // 4)] - quartile(ordered)
+
+
+def kendall_tau(rows):
+    """Of rows of a forecast, what was measured, and by how much that varies: how far the forecasts
+    are in the order of what was measured, from 1 to -1 for the other way round, over the pairs whose
+    measured values differ by more than either varies.  Two that are forecast alike are in no order.
+    Returns tau, the number of these pairs, and those (i, k) that are not in order; tau is 0 where
+    there is no pair."""
+    counted, order, wrong = 0, 0, []
+    for k, (second, slower, spread) in enumerate(rows):
+        for i, (first, faster, other) in enumerate(rows[:k]):
+            if abs(slower - faster) <= max(spread, other):
+                continue
+            counted += 1
+            agree = (second - first) * (slower - faster)
+            order += (agree > 0) - (agree < 0)
+            if agree <= 0:
+                wrong.append((i, k))
+    return (order / counted if counted else 0), counted, wrong
+
+
 def interval(ratios):
     """Their median and an interval of at least 95 %, as interval.awk has it."""
     ratios, n, below, k = sorted(ratios), len(ratios), 0.0, 0
