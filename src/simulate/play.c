@@ -464,7 +464,7 @@ static void account_end(struct play_engine *e, int rank)
     struct play_progress *r = &e->rank[rank];
     int last = -1;
     for (int s = 0; s < STREAMS; s++)
-        if (r->stream[s].done >= 0 && !takes_compute(e, s) && r->stream[s].started >= r->idle_since)
+        if (r->stream[s].done >= 0 && !takes_compute(e, s) && r->stream[s].ended > r->idle_since)
             last = r->stream[s].done;
     add_wait(e, rank, last, last < 0 ? PLAY_RANKS : play_kind_of(instr_of(e, rank, last)),
              out->end_s - r->idle_since);
