@@ -167,6 +167,16 @@ double cost_transfer_bytes(const struct program *program, const struct instr *in
     }
 }
 
+enum machine_transfer_kind cost_transfer_kind(const struct instr *instr)
+{
+    static const enum machine_transfer_kind kinds[INSTR_KINDS] = {
+        [INSTR_GATHER] = MACHINE_GATHER,        [INSTR_REDUCE] = MACHINE_REDUCE,
+        [INSTR_ALLREDUCE] = MACHINE_ALL_REDUCE, [INSTR_ALLTOALL] = MACHINE_ALL_TO_ALL,
+        [INSTR_SEND] = MACHINE_MESSAGE,         [INSTR_RECV] = MACHINE_MESSAGE,
+    };
+    return kinds[instr->kind];
+}
+
 static double transfer_as_s(struct cost *cost, int i, enum machine_transfer_kind kind)
 {
     const struct instr *instr = &cost->program->instr[i];
@@ -178,12 +188,7 @@ static double transfer_as_s(struct cost *cost, int i, enum machine_transfer_kind
 
 static double transfer_s(struct cost *cost, int i)
 {
-    static const enum machine_transfer_kind kinds[INSTR_KINDS] = {
-        [INSTR_GATHER] = MACHINE_GATHER,        [INSTR_REDUCE] = MACHINE_REDUCE,
-        [INSTR_ALLREDUCE] = MACHINE_ALL_REDUCE, [INSTR_ALLTOALL] = MACHINE_ALL_TO_ALL,
-        [INSTR_SEND] = MACHINE_MESSAGE,         [INSTR_RECV] = MACHINE_MESSAGE,
-    };
-    return transfer_as_s(cost, i, kinds[cost->program->instr[i].kind]);
+    return transfer_as_s(cost, i, cost_transfer_kind(&cost->program->instr[i]));
 }
 
 double cost_beside(struct cost *cost, int i)

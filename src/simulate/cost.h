@@ -49,7 +49,9 @@ struct cost_span {
 };
 struct cost_span cost_span(struct cost *cost, int i);
 
-/* Bytes that a transfer moves, as machine.h counts them for its kind. */
+/* What machine.h calls a transfer, and the bytes that it moves, as they are counted there for its
+ * kind. */
+enum machine_transfer_kind cost_transfer_kind(const struct instr *instr);
 double cost_transfer_bytes(const struct program *program, const struct instr *instr);
 
 #endif

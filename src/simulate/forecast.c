@@ -7,6 +7,7 @@
 
 struct costs {
     struct cost **of; /* per rank */
+    struct forecast_transfers *transfers;
     const struct forecast_request *request;
 };
 
@@ -22,10 +23,26 @@ static struct play_cost cost_of(void *user, int rank, int i)
     return cost;
 }
 
+/* Of a message both ends see the same; it is counted by the one that sends it. */
+static void count_transfer(const struct costs *costs, int rank, int i, double seconds)
+{
+    const struct program *program = costs->request->program[rank];
+    const struct instr *instr = &program->instr[i];
+    if (!instr_is_transfer(instr) || instr->kind == INSTR_RECV)
+        return;
+    int way = cost_span(costs->of[rank], i).nodes > 1 ? FORECAST_BETWEEN : FORECAST_WITHIN;
+    struct forecast_transfer *to = &costs->transfers[rank].of[cost_transfer_kind(instr)][way];
+    to->count++;
+    to->bytes += cost_transfer_bytes(program, instr);
+    to->seconds += seconds;
+}
+
 static void watch(void *user, int rank, int i, double start_s, double end_s)
 {
     const struct costs *costs = user;
-    costs->request->watch(costs->request->user, rank, i, start_s, end_s);
+    count_transfer(costs, rank, i, end_s - start_s);
+    if (costs->request->watch)
+        costs->request->watch(costs->request->user, rank, i, start_s, end_s);
 }
 
 static void waited(void *user, int rank, int i, enum play_kind kind, double seconds)
@@ -45,6 +62,7 @@ int forecast_make(struct forecast *forecast, const struct forecast_request *requ
     struct costs costs = {.request = request};
     struct play play;
     costs.of = array_make((size_t)request->ranks, sizeof *costs.of);
+    costs.transfers = array_make((size_t)request->ranks, sizeof *costs.transfers);
     for (int r = 0; r < request->ranks; r++)
         costs.of[r] = cost_create(&(struct cost_request){.machine = request->machine,
                                                          .program = request->program[r],
@@ -63,7 +81,7 @@ int forecast_make(struct forecast *forecast, const struct forecast_request *requ
                            .host_is_compute = !request->device->asynchronous,
                            .step_s = request->machine->step_s,
                            .cost = cost_of,
-                           .watch = request->watch ? watch : NULL,
+                           .watch = watch,
                            .waited = request->waited ? waited : NULL,
                            .user = &costs,
                        },
@@ -71,15 +89,21 @@ int forecast_make(struct forecast *forecast, const struct forecast_request *requ
     for (int r = 0; r < request->ranks; r++)
         cost_destroy(costs.of[r]);
     free(costs.of);
-    if (!rc)
-        *forecast =
-            (struct forecast){.step_s = play.step_s, .ranks = play.ranks, .rank = play.rank};
-    return rc;
+    if (rc) {
+        free(costs.transfers);
+        return -1;
+    }
+    *forecast = (struct forecast){.step_s = play.step_s,
+                                  .ranks = play.ranks,
+                                  .rank = play.rank,
+                                  .transfers = costs.transfers};
+    return 0;
 }
 
 void forecast_free(struct forecast *forecast)
 {
     free(forecast->rank);
+    free(forecast->transfers);
     *forecast = (struct forecast){0};
 }
 

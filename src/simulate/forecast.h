@@ -20,10 +20,24 @@ struct forecast_request {
     void *user;
 };
 
+/* Transfers of a kind that a rank takes part in, of messages those that it sends: how many, their
+ * bytes (machine.h), and the seconds from the coming of their last member to their end: what other
+ * work beside them costs them is in it. */
+struct forecast_transfer {
+    double count, bytes, seconds;
+};
+
+/* A rank's, within a node and between nodes. */
+enum { FORECAST_WITHIN, FORECAST_BETWEEN, FORECAST_WAYS };
+struct forecast_transfers {
+    struct forecast_transfer of[MACHINE_TRANSFERS][FORECAST_WAYS];
+};
+
 struct forecast {
     double step_s;
     int ranks;
-    struct play_rank *rank; /* in the order of the request's programs */
+    struct play_rank *rank;               /* in the order of the request's programs */
+    struct forecast_transfers *transfers; /* the same */
 };
 
 /* Returns 0 and a forecast for forecast_free(), or -1 with err set: ranks that wait for one another

@@ -320,9 +320,45 @@ static void test_known_machines_forecast(void **state)
         }
 }
 
+/* Each rank's transfers are summed by kind and way, with the bytes that they move; of 10^9 bytes
+ * per second within a node the sums take at least what their bytes do. */
+static void test_transfers_are_summed(void **state)
+{
+    struct fleet fleet;
+    struct machine machine = of_products();
+    machine.node.bytes_per_s = machine.network.bytes_per_s = 1e9;
+    open_fleet(&fleet, models[0], "", 4);
+    for (machine.per_node = 1; machine.per_node <= 4; machine.per_node *= 4) {
+        struct forecast f = must_forecast(&fleet, &machine);
+        int between = machine.per_node == 1 ? FORECAST_BETWEEN : FORECAST_WITHIN;
+        for (int r = 0; r < 4; r++) {
+            double count[MACHINE_TRANSFERS] = {0}, bytes[MACHINE_TRANSFERS] = {0};
+            const struct program *program = fleet.program[r];
+            for (int i = 0; i < program->instrs; i++) {
+                if (!instr_is_transfer(&program->instr[i]))
+                    continue;
+                count[cost_transfer_kind(&program->instr[i])]++;
+                bytes[cost_transfer_kind(&program->instr[i])] +=
+                    cost_transfer_bytes(program, &program->instr[i]);
+            }
+            assert_true(count[MACHINE_GATHER] > 0 && count[MACHINE_REDUCE] > 0);
+            for (int kind = 0; kind < MACHINE_TRANSFERS; kind++) {
+                const struct forecast_transfer *t = &f.transfers[r].of[kind][between];
+                assert_true(t->count == count[kind] && t->bytes == bytes[kind]);
+                assert_true(f.transfers[r].of[kind][!between].count == 0);
+                if (between == FORECAST_WITHIN)
+                    assert_true(t->seconds >= 0.74 * t->bytes / 1e9);
+            }
+        }
+        forecast_free(&f);
+    }
+    fleet_close(&fleet);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_transfers_are_summed),
         cmocka_unit_test(test_products_are_an_ops_operations),
         cmocka_unit_test(test_one_rank_takes_its_operations),
         cmocka_unit_test(test_transfers_take_their_bytes),
