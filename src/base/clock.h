@@ -7,6 +7,9 @@
 /* Nanoseconds of the monotonic clock. */
 int64_t clock_ns(void);
 
+/* Nanoseconds in which the calling thread had a core. */
+int64_t clock_thread_ns(void);
+
 /* Time that passes while this process runs: time in which the process was stopped, or had no core,
  * does not count towards a limit on waiting. */
 struct clock_awake {

@@ -74,10 +74,13 @@ void run_trace(struct run_state *run, int i, int64_t start_ns, int64_t end_ns, i
 {
     char name[TRACE_NAME];
     const struct instr *instr = &run->program->instr[i];
-    if (run->trace)
+    if (!run->trace)
+        return;
+    struct trace_event *event =
         trace_add(run->trace, instr_text(run->program, i, name, sizeof name), (int)instr->stream,
-                  start_ns, end_ns, bytes)
-            ->is_exchange = instr_is_exchange(instr);
+                  start_ns, end_ns, bytes);
+    event->instr = i;
+    event->is_exchange = instr_is_exchange(instr);
 }
 
 int run_failed(struct run_state *run, int i)

@@ -16,7 +16,8 @@
  * sums are double buffered, the steps use the two slots alternately.
  *
  * A segment is a CUDA graph, launched with one call; a traced step enqueues its ops one by one,
- * with a timed event on either side of each (execute_async_trace.c).
+ * with a timed event on either side of each (execute_async_trace.c), unless it is to show whole
+ * runs.
  */
 #include <time.h>
 
@@ -80,7 +81,7 @@ static int load(struct run_state *run, int i)
 static int run_ops(struct run_state *run, int i)
 {
     const struct async_program *own = async_program(run->x, run->program);
-    if (run->trace)
+    if (run->trace && !run->trace->whole_runs)
         return async_run_traced(run, i);
     return device_replay(run->x->device, own->capture[own->capture_of[i]].graph, run->err);
 }
@@ -202,6 +203,7 @@ static int before(struct run_state *run, int i)
     if (async_span_open(run->x, instr_text(run->program, i, name, sizeof name), (int)instr->stream,
                         stream, run->err))
         return -1;
+    run->x->async->span[run->span].instr = i;
     run->x->async->span[run->span].is_exchange = instr_is_exchange(instr);
     return 0;
 }

@@ -27,7 +27,7 @@ struct async_program {
 /* Something to be timed in a traced step. */
 struct async_span {
     char name[TRACE_NAME];
-    int lane, is_exchange;
+    int lane, instr, is_exchange;
     int64_t bytes;
     struct device_event *from, *to;
 };

@@ -37,6 +37,7 @@ int async_span_open(struct executor *x, const char *name, int lane, enum device_
     a->span = array_grow(a->span, a->spans, &a->span_capacity, sizeof *a->span);
     struct async_span *span = &a->span[a->spans++];
     *span = (struct async_span){.lane = lane,
+                                .instr = -1,
                                 .from = device_event_create(x->device, DEVICE_EVENT_TIMED, err),
                                 .to = device_event_create(x->device, DEVICE_EVENT_TIMED, err)};
     snprintf(span->name, sizeof span->name, "%s", name);
@@ -81,9 +82,11 @@ void async_trace_end(struct executor *x, struct trace *trace)
         const struct async_span *span = &a->span[i];
         int64_t from = device_event_ns(x->device, a->origin, span->from);
         int64_t to = device_event_ns(x->device, a->origin, span->to);
-        trace_add(trace, span->name, span->lane, trace->origin_ns + from, trace->origin_ns + to,
-                  span->bytes)
-            ->is_exchange = span->is_exchange;
+        struct trace_event *event =
+            trace_add(trace, span->name, span->lane, trace->origin_ns + from, trace->origin_ns + to,
+                      span->bytes);
+        event->instr = span->instr;
+        event->is_exchange = span->is_exchange;
     }
     async_spans_free(x);
 }

@@ -41,7 +41,7 @@ static int op_ended(struct segment_watch *watch, const char *name, struct error 
 static int run_ops(struct run_state *run, int i)
 {
     struct tracer tracer = {{op_begins, op_ended}, run->trace, 0};
-    return run_segment(run, i, run->trace ? &tracer.watch : NULL);
+    return run_segment(run, i, run->trace && !run->trace->whole_runs ? &tracer.watch : NULL);
 }
 
 static int finish_transfer(struct run_state *run, int i)

@@ -20,6 +20,7 @@ struct trace_event *trace_add(struct trace *trace, const char *name, int lane, i
     trace->event = array_grow(trace->event, trace->events, &trace->capacity, sizeof *trace->event);
     struct trace_event *event = &trace->event[trace->events++];
     *event = (struct trace_event){.lane = lane,
+                                  .instr = -1,
                                   .start_ns = start_ns - trace->origin_ns,
                                   .end_ns = end_ns - trace->origin_ns,
                                   .bytes = bytes};

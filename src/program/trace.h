@@ -15,6 +15,7 @@ enum { TRACE_OPS = 16 };
 struct trace_event {
     char name[TRACE_NAME];
     int lane;        /* enum program_stream, or TRACE_OPS */
+    int instr;       /* of the program; -1: an op */
     int is_exchange; /* 1: of what ranks exchange within a unit */
     int64_t start_ns, end_ns;
     int64_t bytes; /* sent, for transfers */
@@ -25,6 +26,7 @@ struct trace {
     struct trace_event *event;
     int events, capacity;
     int64_t origin_ns; /* start of the step */
+    int whole_runs;    /* 1: a RUN is not divided into its ops, and is as fast as untraced */
 };
 
 void trace_begin(struct trace *trace);
