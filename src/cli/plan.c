@@ -247,22 +247,10 @@ static void keep_memory(void)
 static int check_machine(const struct config *config, const struct options *options,
                          struct error *err)
 {
-    const struct machine *machine = &options->machine;
-    int on_gpu = config->device == CONFIG_DEVICE_CUDA;
-    enum dtype dtype = layout_dtype(config);
-    char formats[64] = "";
     if (!options->as_machine)
         return 0;
-    if (machine_has_gpu(options) != on_gpu)
-        return error_set(err, "--machine %s is %s, but device is %s", machine->name,
-                         on_gpu ? "without GPUs" : "a GPU", on_gpu ? "cuda" : "cpu");
-    for (int i = 0; i < DTYPE_COUNT; i++)
-        if (machine_peak(machine, i) > 0)
-            text_join(formats, sizeof formats, ", ", "%s", dtype_name(i));
-    if (machine_peak(machine, dtype) <= 0)
-        return error_set(err, "--machine %s has no products in %s (precision), only in %s",
-                         machine->name, dtype_name(dtype), formats);
-    return 0;
+    return machine_check(&options->machine, config->device == CONFIG_DEVICE_CUDA,
+                         layout_dtype(config), "--machine", err);
 }
 
 /* --search: the fastest layouts, in place of a plan of one. */

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/round.h"
+#include "base/text.h"
 #include "simulate/machine_table.h"
 
 void machine_free(struct machine *machine)
@@ -101,4 +102,20 @@ double machine_attention_s(const struct machine *machine, const char *name, enum
     double efficiency =
         strstr(name, "backward") ? machine->attention_backward : machine->attention_forward;
     return flops / (peak->flops_per_s * efficiency * share) + machine->launch_s;
+}
+
+int machine_check(const struct machine *machine, int on_gpu, enum dtype dtype, const char *option,
+                  struct error *err)
+{
+    char formats[64] = "";
+    if ((machine->gpu[0] != 0) != on_gpu)
+        return error_set(err, "%s %s is %s, but device is %s", option, machine->name,
+                         on_gpu ? "without GPUs" : "a GPU", on_gpu ? "cuda" : "cpu");
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        if (machine_peak(machine, i) > 0)
+            text_join(formats, sizeof formats, ", ", "%s", dtype_name(i));
+    if (machine_peak(machine, dtype) <= 0)
+        return error_set(err, "%s %s has no products in %s (precision), only in %s", option,
+                         machine->name, dtype_name(dtype), formats);
+    return 0;
 }

@@ -31,6 +31,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/error.h"
 
 enum { MACHINE_NAME = 48, MACHINE_TEXT = 128, MACHINE_OP = 32 };
 
@@ -133,6 +134,11 @@ struct machine {
 };
 
 void machine_free(struct machine *machine); /* its tables */
+
+/* Is it what a run computes on, a GPU or processors, and has it products in the run's format?
+ * option: what named it, for err.  Returns 0, or -1 with err set. */
+int machine_check(const struct machine *machine, int on_gpu, enum dtype dtype, const char *option,
+                  struct error *err);
 
 /* ---- how long; seconds ---- */
 

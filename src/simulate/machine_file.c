@@ -42,12 +42,16 @@ int machine_find(struct machine *machine, const char *name, struct error *err)
 {
     struct machine_list list = known_machines(err);
     struct machine *found = machine_list_find(&list, name);
+    struct nearest nearest = {.wanted = name};
     char known[512];
     if (found) {
         take(machine, &list, found);
         return 0;
     }
-    error_set(err, "there is no machine \"%.80s\"; known are %s", name,
+    for (int i = 0; i < list.count; i++)
+        nearest_try(&nearest, list.machine[i].name, list.machine[i].name);
+    error_set(err, "there is no machine \"%.80s\"%s%s; known are %s", name,
+              nearest.name ? ", did you mean " : "", nearest.name ? nearest.name : "",
               machine_list_names(&list, known, sizeof known, ", "));
     machine_list_free(&list);
     return -1;
