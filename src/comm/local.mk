@@ -3,7 +3,7 @@ libtrireme_a_SOURCES += \
 	src/comm/group.c src/comm/group.h \
 	src/comm/launch.c src/comm/launch.h \
 	src/comm/mesh.c src/comm/mesh.h src/comm/mesh_shape.c \
-	src/comm/mpi.c \
+	src/comm/mpi.c src/comm/network.c src/comm/network.h \
 	src/comm/operation.c src/comm/operation.h \
 	src/comm/self.c \
 	src/comm/sum.c src/comm/sum.h \

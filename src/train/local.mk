@@ -4,8 +4,7 @@ libtrireme_a_SOURCES += \
 	src/train/data_tokenizer.c src/train/data_tokenizer.h \
 	src/train/evaluate.c src/train/evaluate.h src/train/gpu_check.c src/train/gpu_check.h src/train/generator.c src/train/generator.h \
 	src/train/samples.c src/train/samples.h src/train/sampling.c src/train/sampling.h \
-	src/train/export_folder.c src/train/export_folder.h \
-	src/train/hf_tensors.c src/train/hf_tensors.h src/train/merge.c src/train/merge.h \
+	src/train/export_folder.c src/train/export_folder.h src/train/hf_tensors.c src/train/hf_tensors.h src/train/merge.c src/train/merge.h \
 	src/train/lr_schedule.c src/train/lr_schedule.h src/train/memory_budget.c src/train/memory_budget.h \
 	src/train/metrics.c src/train/metrics.h src/train/metrics_resume.c src/train/metrics_resume.h \
 	src/train/metrics_step.h src/train/product_file.c src/train/product_file.h src/train/product_table.c src/train/product_table.h src/train/progress.c src/train/progress.h src/train/run_checkpoint.c src/train/run_checkpoint.h \
@@ -17,3 +16,4 @@ libtrireme_a_SOURCES += \
 libtrireme_a_SOURCES += src/train/run_aside.c src/train/run_changes.c src/train/run_changes.h \
 	src/train/run_directory.c src/train/run_directory.h src/train/run_directory_private.h \
 	src/train/run_record.c src/train/run_record.h src/train/run_start.c
+include $(top_srcdir)/src/train/comparison.mk

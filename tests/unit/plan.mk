@@ -19,3 +19,5 @@ tests_unit_test_record_SOURCES = tests/unit/test_record.c $(rig)
 tests_unit_test_fewest_SOURCES = tests/unit/test_fewest.c $(rig)
 tests_unit_test_search_SOURCES = tests/unit/test_search.c $(rig)
 tests_unit_test_logits_SOURCES = tests/unit/test_logits.c $(rig)
+UNIT_TESTS += tests/unit/test_deviation
+tests_unit_test_deviation_SOURCES = tests/unit/test_deviation.c $(rig)
