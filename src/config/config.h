@@ -248,6 +248,8 @@ struct config_run {
     int64_t hang_seconds;              /* without progress of a transfer; 0: wait for ever */
     int64_t threads;                   /* per rank; 0: cores of the node / ranks on it */
     enum config_self_check self_check; /* of GPUs, at the start; AUTO: where none is kept */
+    char machine[CONFIG_TEXT]; /* of the forecast: a name or file, and @PORTSxRATE; auto, none, off
+                                */
 };
 
 struct config {

@@ -497,6 +497,14 @@ const struct key config_keys[] = {
              "in which the job was suspended does not count; 0: wait for ever"},
     {KEY(INT, run.threads), "0", 0, 4096,
      .help = "compute threads of a rank; 0: cores of the node / ranks on it"},
+    {KEY(TEXT, run.machine), "auto",
+     .help =
+         "the machine that steps are forecast for at the start (forecast.json).  After ten "
+         "steps, and when their time changes, the run is compared with that, and its ranks with "
+         "one another, and a line says what is off and the likely cause.  A name that trireme "
+         "plan --machine knows, FILE or FILE:NAME (trireme doctor --measure FILE writes one), "
+         "and behind @ another network of its nodes: h100@8x400Gb.  auto: by the name of the "
+         "GPU; none, as auto on processors: no forecast; off: nothing is compared, either"},
     {KEY(CHOICE, run.self_check), "auto", .choices = self_checks,
      .help =
          "compare what GPUs compute with the CPU before the first step, on small inputs.  auto: "

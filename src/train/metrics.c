@@ -158,6 +158,8 @@ static struct js *make_line(const struct metrics *m, const struct metrics_step *
         js_add_real(js, "eval_ppl", exp(step->eval_loss));
         js_add_int(js, "eval_tokens", (int64_t)step->eval_tokens);
     }
+    if (step->compared)
+        js_add(js, "compared", step->compared);
     if (step->step == m->first) {
         js_add_real(js, "since_exec_ms", round((double)clock_since_exec_ns() / 1e6));
         if (device_attention_name(m->s->device)[0])

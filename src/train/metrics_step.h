@@ -2,6 +2,7 @@
 #ifndef TRIREME_TRAIN_METRICS_STEP_H
 #define TRIREME_TRAIN_METRICS_STEP_H
 
+#include "base/json.h"
 #include "execute/execute.h"
 #include "io/dataset.h"
 
@@ -22,6 +23,7 @@ struct metrics_step {
     int evaluated;                     /* 1: eval_loss is set */
     double eval_loss;                  /* NAN where data.valid has no targets */
     double eval_tokens;                /* targets of the evaluation */
+    struct js *compared; /* what a comparison found, which metrics_write() takes; NULL: none */
 };
 
 #endif

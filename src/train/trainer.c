@@ -24,12 +24,15 @@
 #include "io/disk.h"
 #include "program/memory.h"
 #include "train/batches.h"
+#include "train/comparison.h"
+#include "train/core_wait.h"
 #include "train/disk_rate.h"
 #include "train/evaluate.h"
 #include "train/export_folder.h"
 #include "train/lr_schedule.h"
 #include "train/metrics.h"
 #include "train/run_directory.h"
+#include "train/run_forecast.h"
 #include "train/run_summary.h"
 #include "train/samples.h"
 #include "train/tracing.h"
@@ -43,8 +46,9 @@ struct flight {
     struct step_pending pending;
     struct metrics_step report; /* its metrics, as far as known */
     struct trace trace;
-    int traced;
-    int64_t start_ns;
+    int traced, measured;       /* to trace.json; for the comparison with the forecast */
+    struct core_wait core_wait; /* of one that is measured */
+    int64_t start_ns, core_ns;  /* core_ns: that this thread had a core while it ran the step */
 };
 
 _Static_assert(MEMORY_STEPS == 2, "memory is planned for the steps of flight[]");
@@ -57,6 +61,8 @@ struct trainer {
     struct metrics metrics;
     struct samples *samples; /* NULL: none are asked for */
     struct disk_rate disk_rate;
+    struct run_forecast forecast;
+    struct comparison *comparison;
     struct run_position at;  /* after the step last started */
     struct flight flight[2]; /* [step % 2] */
     struct breakdown breakdown[2];
@@ -134,8 +140,8 @@ static int begin(struct trainer *t, struct error *err)
     struct run_data data = {0};
     if (!world_rank(s->world))
         data = run_data_of(&t->train.data, &t->valid.data);
-    if (run_directory_open(&t->dir, s, data, err) || stop_early(t->asked, s->log, err) ||
-        run_directory_begin(&t->dir, &found, &t->at, err))
+    if (run_forecast_open(&t->forecast, s, err) || run_directory_open(&t->dir, s, data, err) ||
+        stop_early(t->asked, s->log, err) || run_directory_begin(&t->dir, &found, &t->at, err))
         return -1;
     run_directory_keep_best(&t->dir, &t->at.best);
     t->epoch_ms = t->at.samples % t->train.data.windows < s->layout.global_batch ? 0 : -1;
@@ -145,10 +151,11 @@ static int begin(struct trainer *t, struct error *err)
         return -1;
     if (s->config.sync_module_states && weights_compare_ranks(s, err))
         return -1;
-    return stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err) ||
-                   samples_open(&t->samples, s, t->at.step, err)
-               ? -1
-               : 0;
+    if (stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err) ||
+        run_forecast_make(&t->forecast, s, err) || samples_open(&t->samples, s, t->at.step, err))
+        return -1;
+    t->comparison = comparison_open(s, &t->forecast, t->at.step + 1);
+    return 0;
 }
 
 int trainer_open(struct trainer **trainer, struct session *session, struct stop *stop,
@@ -171,6 +178,8 @@ void trainer_close(struct trainer *t)
         return;
     metrics_close(&t->metrics);
     samples_close(t->samples);
+    comparison_close(t->comparison);
+    run_forecast_close(&t->forecast);
     batches_close(&t->train);
     batches_close(&t->valid);
     run_directory_close(&t->dir);
@@ -305,6 +314,7 @@ static int start(struct trainer *t, struct error *err)
     struct flight *flight = &t->flight[step % 2];
     struct step_input input = input_of(t, step);
     *flight = (struct flight){.traced = s->config.run.trace == step, .start_ns = clock_ns()};
+    flight->measured = !flight->traced && comparison_measures(t->comparison, step);
     flight->report = (struct metrics_step){
         .step = step,
         .lr = lr_schedule_at(&s->config.train, step - t->at.scaler.skipped),
@@ -316,13 +326,17 @@ static int start(struct trainer *t, struct error *err)
     if (metrics_want_breakdown(&t->metrics, step))
         flight->report.breakdown = input.breakdown = &t->breakdown[step % 2];
     t->train.sample = t->at.samples;
-    if (flight->traced)
-        trace_begin(&flight->trace);
+    if (flight->measured)
+        core_wait_begin(&flight->core_wait);
+    struct trace *trace = flight->traced || flight->measured ? &flight->trace : NULL;
+    flight->trace.whole_runs = flight->measured;
+    if (trace)
+        trace_begin(trace);
+    int64_t had_core_ns = clock_thread_ns();
     if (world_must(s->world,
-                   step_start(s->executor, s->train, &input, flight->traced ? &flight->trace : NULL,
-                              &flight->pending, err),
-                   err))
+                   step_start(s->executor, s->train, &input, trace, &flight->pending, err), err))
         return -1;
+    flight->core_ns = s->device->asynchronous ? 0 : clock_thread_ns() - had_core_ns;
     flight->under_way = 1;
     t->at.step = step;
     t->at.samples += s->layout.global_batch;
@@ -357,6 +371,11 @@ static int report_step(struct trainer *t, int64_t step, struct error *err)
 {
     struct flight *flight = &t->flight[step % 2];
     int rc = flight->traced ? tracing_write(t->s, &flight->trace, err) : 0;
+    if (!rc)
+        rc =
+            comparison_step(t->comparison, step, flight->report.step_ms,
+                            flight->measured ? &flight->trace : NULL, (double)flight->core_ns / 1e9,
+                            core_wait_end(&flight->core_wait), &flight->report.compared, err);
     trace_free(&flight->trace);
     if (rc || (step == t->at.step && maybe_evaluate(t, &flight->report, err)))
         return -1;
@@ -384,8 +403,9 @@ static int must_end(const struct trainer *t)
     const struct config *c = &t->s->config;
     int64_t step = t->at.step;
     return !t->s->device->asynchronous || t->at.scaler.active || t->stop ||
-           t->flight[step % 2].traced || step == t->until || t->save_due ||
-           due(c->checkpoint.every, step) || (t->s->evaluate && due(c->train.eval_every, step));
+           t->flight[step % 2].traced || t->flight[step % 2].measured || step == t->until ||
+           t->save_due || due(c->checkpoint.every, step) ||
+           (t->s->evaluate && due(c->train.eval_every, step));
 }
 
 /* Start a step, and end the one before; the device computes the one while the host reports the
@@ -475,6 +495,7 @@ int trainer_run(struct trainer *t, struct error *err)
     }
     if (done < last || t->dir.saved_step < 0) {
         run_summary(t->s, &t->train, t->s->evaluate ? &t->valid : NULL, t->at.step);
+        run_forecast_print(&t->forecast, t->s);
         return steps(t, err);
     }
     log_info(t->s->log,

@@ -1,0 +1,38 @@
+/* comparison.h - a run compared with its forecast, and its ranks with one another: when steps are
+ * measured for that, and the line that says what is off (deviation.h).
+ *
+ * The first time after ten steps, by the last few of them.  Then, every so many
+ * steps, rank 0 looks whether a step's time has changed, or twice as many steps are done, and if so
+ * all compare again:
+ *
+ *   step   1 .... 6 7 8 9 10 ......... 20   22 23 24 25 26 ........ 30 ......... 40   42 ...
+ *                 measured: compare    look: twice as many, ...     look: no     look: longer, ...
+ */
+#ifndef TRIREME_TRAIN_COMPARISON_H
+#define TRIREME_TRAIN_COMPARISON_H
+
+#include "base/json.h"
+#include "train/run_forecast.h"
+#include "train/session.h"
+
+struct comparison;
+
+/* For steps from `first` on, for comparison_close() (NULL allowed); the other arguments are the
+ * caller's and live as long. */
+struct comparison *comparison_open(const struct session *session,
+                                   const struct run_forecast *forecast, int64_t first);
+void comparison_close(struct comparison *comparison);
+
+/* Is a step measured?  Then it is traced, as whole runs, and nothing else is under way.  The same
+ * on all ranks; may be asked before the step is started, once the one before the last has ended. */
+int comparison_measures(const struct comparison *comparison, int64_t step);
+
+/* A step has ended.  trace: of one that is measured, else NULL; core_s: in which the calling thread
+ * had a core, 0: not known; queue_s: in which a thread was ready and had none.  Where it is time
+ * the ranks are compared, and *line, which is NULL before, becomes rank 0's member of
+ * metrics.jsonl, for js_free().  Collective.  Returns 0, or -1 on all ranks with err set. */
+int comparison_step(struct comparison *comparison, int64_t step, double step_ms,
+                    const struct trace *trace, double core_s, double queue_s, struct js **line,
+                    struct error *err);
+
+#endif

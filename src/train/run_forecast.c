@@ -1,0 +1,224 @@
+/* run_forecast.c - see run_forecast.h.
+ *
+ * The forecast is that of trireme plan: report_measure() compiles the first rank at each place of
+ * the pipeline axis once more, and plays their programs in time. */
+#include "train/run_forecast.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "plan/report_time.h"
+#include "simulate/machine_fields.h"
+#include "simulate/machine_file.h"
+
+/* Playing the ranks of a pipeline takes about as long as their instructions times their number; so
+ * much of that, some seconds, is done before the first step. */
+static const double most_work = 2e6;
+
+/* ---- the machine ---- */
+
+/* run.machine=auto: by the name of the GPU, if its precision is known there.  Ranks that share GPUs
+ * are no such machine. */
+static int find_by_gpu(struct run_forecast *f, const struct session *s)
+{
+    if (s->device->kind != DEVICE_CUDA || s->config.comm.share_gpu ||
+        machine_of_gpu(&f->machine, s->device->name))
+        return 0;
+    if (machine_check(&f->machine, 1, s->layout.dtype, "", NULL))
+        return 0;
+    return 1;
+}
+
+/* By what run.machine has before its '@'. */
+static int find_by_name(struct run_forecast *f, const struct session *s, const char *name,
+                        struct error *err)
+{
+    if (!name[0] || !strcmp(name, "none") || !strcmp(name, "off"))
+        return 0;
+    if (!strcmp(name, "auto")) {
+        f->has_machine = find_by_gpu(f, s);
+        return 0;
+    }
+    if (machine_open(&f->machine, name, err))
+        return error_prefix(err, "run.machine");
+    f->has_machine = 1;
+    return machine_check(&f->machine, s->device->kind == DEVICE_CUDA, s->layout.dtype,
+                         "run.machine", err);
+}
+
+/* A file's name may have an '@', too. */
+static int find_machine(struct run_forecast *f, const struct session *s, struct error *err)
+{
+    const char *asked = s->config.run.machine, *at = strrchr(asked, '@');
+    char name[CONFIG_TEXT];
+    if (at && !access(asked, F_OK))
+        at = NULL;
+    snprintf(name, sizeof name, "%.*s", at ? (int)(at - asked) : CONFIG_TEXT - 1, asked);
+    if (find_by_name(f, s, name, err))
+        return -1;
+    f->network = at ? at + 1 : "";
+    if (!at)
+        return 0;
+    if (!f->has_machine)
+        return error_set(err, "run.machine %.80s: the network of which machine?  Name it before @",
+                         asked);
+    return machine_set_network(&f->machine, f->network, err) ? error_prefix(err, "run.machine") : 0;
+}
+
+int run_forecast_open(struct run_forecast *f, const struct session *s, struct error *err)
+{
+    int rc = world_rank(s->world) ? 0 : find_machine(f, s, err);
+    if (world_agree(s->world, rc, err))
+        return -1;
+    world_broadcast(s->world, &f->has_machine, sizeof f->has_machine, 0);
+    return 0;
+}
+
+void run_forecast_close(struct run_forecast *f)
+{
+    if (f->report.rank)
+        report_free(&f->report);
+    machine_free(&f->machine);
+    free((void *)f->steps.place);
+    *f = (struct run_forecast){0};
+}
+
+/* ---- the forecast ---- */
+
+/* Of the first played rank at each place of the pipeline axis, and of all their transfers. */
+static void sum_up(struct run_forecast *f)
+{
+    const struct forecast *forecast = &f->report.forecast;
+    int places = f->report.layout.shape.degree[MESH_PIPELINE], each = forecast->ranks / places;
+    struct deviation_place *place = array_make((size_t)places, sizeof *place);
+    f->steps = (struct deviation_forecast){
+        .machine = f->machine.name, .step_s = forecast->step_s, .places = places, .place = place};
+    for (int p = 0; p < places; p++) {
+        const struct play_rank *rank = &forecast->rank[p * each];
+        place[p].run_s = rank->seconds[PLAY_FORWARD] + rank->seconds[PLAY_BACKWARD];
+        place[p].update_s = rank->seconds[PLAY_UPDATE];
+        for (int s = STREAM_FETCH; s <= STREAM_WRITE; s++)
+            place[p].copy_s += rank->busy_s[s];
+    }
+    for (int r = 0; r < forecast->ranks; r++)
+        for (int kind = 0; kind < MACHINE_TRANSFERS; kind++)
+            for (int way = 0; way < FORECAST_WAYS; way++) {
+                const struct forecast_transfer *from = &forecast->transfers[r].of[kind][way];
+                struct forecast_transfer *to = &f->steps.transfers.of[kind][way];
+                to->count += from->count;
+                to->bytes += from->bytes;
+                to->seconds += from->seconds;
+            }
+}
+
+static struct js *transfers_json(const struct forecast_transfers *transfers)
+{
+    struct js *list = js_array();
+    for (int kind = 0; kind < MACHINE_TRANSFERS; kind++)
+        for (int way = 0; way < FORECAST_WAYS; way++) {
+            const struct forecast_transfer *t = &transfers->of[kind][way];
+            struct js *one = js_object();
+            js_add_string(one, "kind", machine_transfer_kinds[kind]);
+            js_add_string(one, "where",
+                          way == FORECAST_BETWEEN ? "between nodes" : "within a node");
+            js_add_real(one, "count", t->count);
+            js_add_real(one, "bytes", t->bytes);
+            js_add_real(one, "seconds", t->seconds);
+            js_add_real(one, "bytes_per_s", t->seconds > 0 ? t->bytes / t->seconds : 0);
+            if (t->count > 0)
+                js_add(list, NULL, one);
+            else
+                js_free(one);
+        }
+    return list;
+}
+
+static struct js *rank_json(const struct forecast *forecast, int r)
+{
+    struct js *rank = js_object();
+    for (int kind = 0; kind < PLAY_KINDS; kind++) {
+        char name[40];
+        snprintf(name, sizeof name, "%s%s_s", play_kind_is_wait(kind) ? "wait_" : "",
+                 play_kind_name(kind));
+        for (char *c = name; *c; c++)
+            *c = *c == ' ' || *c == '-' ? '_' : *c;
+        js_add_real(rank, name, forecast->rank[r].seconds[kind]);
+    }
+    js_add(rank, "transfers", transfers_json(&forecast->transfers[r]));
+    return rank;
+}
+
+/* The rank that waits least stands for all, as its time is the step's. */
+static int write_file(const struct run_forecast *f, const struct session *s, struct error *err)
+{
+    const struct report *report = &f->report;
+    const struct forecast *forecast = &report->forecast;
+    struct memory_limits most = report_most(report);
+    struct js *js = js_object();
+    char path[CONFIG_TEXT + 16];
+    js_add_string(js, "machine", f->machine.name);
+    js_add_string(js, "network", f->network);
+    js_add_int(js, "ranks", report->ranks);
+    js_add_int(js, "nodes", report->nodes);
+    js_add_real(js, "step_s", forecast->step_s);
+    js_add_real(js, "tokens_per_s", report_tokens_per_s(report));
+    js_add_real(js, "mfu", report_mfu(report, 0));
+    js_add_real(js, "mfu_full_attention", report_mfu(report, 1));
+    js_add(js, "busiest_rank",
+           rank_json(forecast, (int)(forecast_busiest(forecast) - forecast->rank)));
+    js_add_int(js, "device_bytes", (int64_t)most.device_bytes);
+    js_add_int(js, "host_bytes", (int64_t)most.host_bytes);
+    snprintf(path, sizeof path, "%s/forecast.json", s->config.run.dir);
+    int rc = js_write(js, JS_INDENTED, JS_REPORT, path, err);
+    js_free(js);
+    return rc;
+}
+
+/* Rank 0's part. */
+static int make(struct run_forecast *f, const struct session *s, struct error *err)
+{
+    struct config config = s->config;
+    double places = s->layout.shape.degree[MESH_PIPELINE], instrs = s->train->instrs * places;
+    if (instrs * places > most_work) {
+        log_info(
+            s->log,
+            "no forecast of the steps: %.3g instructions would take long before the first one; "
+            "trireme plan --machine %s shows it",
+            instrs, f->machine.name);
+        return 0;
+    }
+    config.device = s->device->kind == DEVICE_CUDA ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
+    if (report_measure(&f->report, &config, world_size(s->world), world_nodes(s->world),
+                       s->device->threads, &f->machine, err))
+        return -1;
+    f->is_there = f->report.forecast.ranks > 0;
+    if (!f->is_there)
+        return 0;
+    sum_up(f);
+    return write_file(f, s, err);
+}
+
+int run_forecast_make(struct run_forecast *f, const struct session *s, struct error *err)
+{
+    if (!f->has_machine)
+        return 0;
+    if (world_agree(s->world, world_rank(s->world) ? 0 : make(f, s, err), err))
+        return -1;
+    world_broadcast(s->world, &f->is_there, sizeof f->is_there, 0);
+    return 0;
+}
+
+void run_forecast_print(const struct run_forecast *f, const struct session *s)
+{
+    char step[32], mfu[32] = "";
+    if (!f->is_there || world_rank(s->world))
+        return;
+    double share = report_mfu(&f->report, 0);
+    if (share > 0 && s->device->kind == DEVICE_CUDA)
+        snprintf(mfu, sizeof mfu, ", MFU %.1f %%", 100 * share);
+    log_info(s->log, "forecast: %s a step, %.0f tokens/s%s (machine %s)",
+             report_time_text(f->steps.step_s, step), report_tokens_per_s(&f->report), mfu,
+             f->machine.name);
+}
