@@ -268,6 +268,27 @@ on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train $M parall
 is "tensor ranks of two nodes are warned of, once" "0 3 1" "$? $(last_metric far step) $(grep -cE \
     'warning: ranks 0 \(n1\) and 2 \(n2\) divide layers, on different nodes' far.err)"
 
+# A link that is slower than it was when the machine was measured: 50 Mbit/s to n2
+name="link slowed by traffic shaping"
+on_cluster 60 srun --mpi=pmix -N2 --ntasks-per-node=1 "$TRIREME" doctor --measure two.yaml --quick \
+    >measure.out 2>&1
+is "two nodes are measured" "0 5" "$? $(sed -n '/^  transfers:/,$p' two.yaml | grep -E ', *2, *2, ' |
+    sed 's/.*\[\([a-z_]*\),.*/\1/' | sort -u | wc -l)"
+if ! shaped=$(on_cluster 10 tc qdisc add dev n2 root tbf rate 50mbit burst 64kb latency 400ms 2>&1); then
+    skip "$name" "tc cannot shape here: $(echo "$shaped" | tail -n 1)"
+else
+    on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=1 "$TRIREME" train $M run.machine=two.yaml \
+        run.dir=shaped train.warmup_steps=0 train.steps=10 >shaped.out 2>shaped.err
+    is "$name: the run" "0 10" "$? $(last_metric shaped step)"
+    said=$(grep -aE 'trireme: (warning: )?step takes' shaped.err)
+    case $said in
+    *"between nodes n1 and n2 move "*" MB/s, planned "*"likely TCP over eth0"*) ok "$name is named" ;;
+    *) not_ok "$name is named" "$said" ;;
+    esac
+    is "$name is in the metrics" 1 "$(grep -c '"compared": {"cause": "transfer"' shaped/metrics.jsonl)"
+    on_cluster 10 tc qdisc del dev n2 root
+fi
+
 # Wrong starts
 printf '#!/bin/sh\nexec "%s" run srun "$@"\n' "$CLUSTER_SELF" >srun
 chmod +x srun
