@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "program/sent.h"
 #include "simulate/cost.h"
 
 /* One step. */
@@ -155,8 +156,7 @@ struct deviation_rank step_times_rank(const struct step_times *t)
         if (instr->kind == INSTR_RUN)
             rank.flops += program_segment(p, instr->unit, instr->phase)->piece[instr->piece].flops;
         if (instr_is_transfer(instr))
-            rank.plan_bytes += (double)(program_sent_elems(p, instr, p->state->coord) *
-                                        (int64_t)dtype_bytes(instr->dtype));
+            rank.plan_bytes += (double)sent_bytes(p, instr);
     }
     return rank;
 }

@@ -3,7 +3,7 @@
 #ifndef TRIREME_TRAIN_STEP_TIMES_H
 #define TRIREME_TRAIN_STEP_TIMES_H
 
-#include "execute/trace.h"
+#include "program/trace.h"
 #include "program/program.h"
 #include "train/deviation.h"
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "program/sent.h"
 #include "tests/unit/rig.h"
 #include "train/deviation.h"
 #include "train/step_times.h"
@@ -404,7 +405,7 @@ static void trace_program(struct trace *trace, const struct program *program, in
         const struct instr *instr = &program->instr[i];
         int64_t ns = 1000000 * (instr->kind == INSTR_RUN ? run_ms : 1);
         int64_t sent = instr_is_transfer(instr)
-                           ? program_sent_elems(program, instr, program->state->coord) *
+                           ? sent_elems(program, instr, program->state->coord) *
                                  (int64_t)dtype_bytes(instr->dtype)
                            : 0;
         if (instr->kind == INSTR_RELEASE)
