@@ -272,7 +272,7 @@ is "tensor ranks of two nodes are warned of, once" "0 3 1" "$? $(last_metric far
 name="link slowed by traffic shaping"
 on_cluster 60 srun --mpi=pmix -N2 --ntasks-per-node=1 "$TRIREME" doctor --measure two.yaml --quick \
     >measure.out 2>&1
-is "two nodes are measured" "0 5" "$? $(sed -n '/^  transfers:/,$p' two.yaml | grep -E ', *2, *2, ' |
+is "two nodes are measured" "0 6" "$? $(sed -n '/^  transfers:/,$p' two.yaml | grep -E ', *2, *2, ' |
     sed 's/.*\[\([a-z_]*\),.*/\1/' | sort -u | wc -l)"
 if ! shaped=$(on_cluster 10 tc qdisc add dev n2 root tbf rate 50mbit burst 64kb latency 400ms 2>&1); then
     skip "$name" "tc cannot shape here: $(echo "$shaped" | tail -n 1)"
