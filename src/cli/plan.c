@@ -13,6 +13,7 @@
 #include "plan/report_pipeline.h"
 #include "plan/report_time.h"
 #include "plan/search.h"
+#include "plan/search_nodes.h"
 #include "plan/show.h"
 #include "plan/step_svg.h"
 #include "simulate/machine_file.h"
@@ -27,6 +28,8 @@ struct options {
     struct machine machine;       /* as_machine: for which the run is planned */
     int as_machine;
     int64_t ranks, nodes, threads;
+    int64_t most_nodes; /* above 0: a search for `nodes` to so many */
+    enum search_keeps keeps;
     double node_gib;
     int unasked_cpu; /* device=auto found no GPU, and no machine was named */
 };
@@ -113,6 +116,15 @@ static int take_machine(struct options *o, int *argc, char **argv, struct error 
                : 0;
 }
 
+/* A whole number of an option, in [least, RANKS_MOST]. */
+static int count_of(const char *name, const char *text, int64_t least, int64_t *value,
+                    struct error *err)
+{
+    char *argument[] = {NULL, (char *)name, (char *)text, NULL};
+    int count = 3;
+    return arguments_count(name, &count, argument, least, RANKS_MOST, value, 0, err);
+}
+
 static int take_search(struct options *o, int *argc, char **argv, struct error *err)
 {
     o->search = arguments_flag("--search", argc, argv);
@@ -125,6 +137,47 @@ static int take_search(struct options *o, int *argc, char **argv, struct error *
     return o->yaml && !o->search
                ? error_set(err,
                            "--yaml writes the layout that --search finds, which is not asked for")
+               : 0;
+}
+
+/* --ranks, which people with GPUs call --gpus. */
+static int take_ranks(struct options *o, int *argc, char **argv, struct error *err)
+{
+    int64_t gpus;
+    if (arguments_count("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 0, err) ||
+        arguments_count("--gpus", argc, argv, 1, RANKS_MOST, &gpus, 0, err))
+        return -1;
+    if (gpus && o->ranks)
+        return error_set(err, "--gpus is another name of --ranks: say one of them");
+    o->ranks = gpus ? gpus : o->ranks;
+    return 0;
+}
+
+/* --nodes N, or of a search --nodes N-M, with --keep. */
+static int take_nodes(struct options *o, int *argc, char **argv, struct error *err)
+{
+    const char *nodes = arguments_option("--nodes", argc, argv);
+    const char *keep = arguments_option("--keep", argc, argv);
+    const char *most = nodes ? strchr(nodes, '-') : NULL;
+    char least[32];
+    if (keep && !(o->search && most && most > nodes))
+        return error_set(err, "--keep says what stays while nodes are added: with --search and "
+                              "--nodes 2-64");
+    if (keep && strcmp(keep, "global_batch") && strcmp(keep, "batch_per_rank"))
+        return error_set(err, "--keep %.40s: global_batch or batch_per_rank", keep);
+    o->keeps = keep && !strcmp(keep, "batch_per_rank") ? SEARCH_KEEPS_BATCH_PER_RANK
+                                                       : SEARCH_KEEPS_GLOBAL_BATCH;
+    if (!nodes)
+        return 0;
+    if (!most || most == nodes)
+        return count_of("--nodes", nodes, 1, &o->nodes, err);
+    if (!o->search || o->yaml)
+        return error_set(err, "--nodes %.40s: several numbers of nodes go with --search%s", nodes,
+                         o->yaml ? ", and --yaml writes one layout: name one number" : " alone");
+    snprintf(least, sizeof least, "%.*s", (int)(most - nodes), nodes);
+    return count_of("--nodes", least, 1, &o->nodes, err) ||
+                   count_of("--nodes", most + 1, o->nodes, &o->most_nodes, err)
+               ? -1
                : 0;
 }
 
@@ -153,9 +206,8 @@ static int take_options(struct options *o, int *argc, char **argv, struct error 
     o->trace = arguments_option("--trace", argc, argv);
     o->timeline = arguments_option("--timeline-svg", argc, argv);
     if (take_machine(o, argc, argv, err) || take_search(o, argc, argv, err) ||
-        take_fewest(o, argc, argv, err) ||
-        arguments_count("--ranks", argc, argv, 1, RANKS_MOST, &o->ranks, 0, err) ||
-        arguments_count("--nodes", argc, argv, 1, RANKS_MOST, &o->nodes, 0, err) ||
+        take_fewest(o, argc, argv, err) || take_ranks(o, argc, argv, err) ||
+        take_nodes(o, argc, argv, err) ||
         arguments_count("--threads", argc, argv, 1, 1024, &o->threads, 0, err))
         return -1;
     if (o->fewest && (o->ranks || o->nodes))
@@ -163,6 +215,8 @@ static int take_options(struct options *o, int *argc, char **argv, struct error 
     if ((o->trace || o->timeline) && !o->as_machine)
         return error_set(err, "%s: how long a step takes on which machine?  Name it with --machine",
                          o->trace ? "--trace" : "--timeline-svg");
+    if (o->most_nodes)
+        return arguments_number("--node-memory", argc, argv, 0.001, 1e6, &o->node_gib, 0, err);
     o->ranks = o->ranks ? o->ranks : 1;
     o->nodes = o->nodes ? o->nodes : 1;
     if (o->ranks < o->nodes)
@@ -282,6 +336,32 @@ static int find_layout(const struct config *config, const struct options *o, str
     return rc;
 }
 
+/* --search --nodes N-M: the fastest layout of each of several numbers of nodes. */
+static int find_layouts(const struct config *config, const struct options *o, struct error *err)
+{
+    int per_node = o->machine.per_node;
+    struct report limits = {.ranks = o->ranks ? (int)o->ranks : (int)o->nodes * per_node,
+                            .nodes = (int)o->nodes};
+    struct search_nodes found;
+    judge(&limits, o);
+    const struct search_request request = {.config = config,
+                                           .ranks = (int)o->ranks,
+                                           .threads = (int)o->threads,
+                                           .machine = &o->machine,
+                                           .limits = &limits.limits};
+    search_nodes_find(&found, &request, (int)o->nodes, (int)o->most_nodes, o->keeps);
+    show_only_planned(o);
+    search_nodes_print(&found, &request, stdout);
+    if (fflush(stdout) || ferror(stdout))
+        return error_errno(err, "the layouts cannot be written");
+    if (!o->json)
+        return 0;
+    struct js *js = search_nodes_json(&found);
+    int rc = js_write(js, JS_INDENTED, JS_REPORT, o->json, err);
+    js_free(js);
+    return rc;
+}
+
 /* --fewest: how few ranks hold the run. */
 static int find_fewest(const struct config *config, const struct options *o, struct error *err)
 {
@@ -317,6 +397,8 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
     keep_memory();
     if (check_machine(&config, options, err))
         return -1;
+    if (options->most_nodes)
+        return find_layouts(&config, options, err);
     if (options->search)
         return find_layout(&config, options, err);
     if (options->fewest)

@@ -7,7 +7,7 @@ libtrireme_a_SOURCES += src/plan/report.c src/plan/report.h src/plan/report_show
 	src/plan/search.c src/plan/search.h src/plan/search_candidates.c \
 	src/plan/search_candidates.h src/plan/search_bounds.c src/plan/search_bounds.h \
 	src/plan/search_plan.c src/plan/search_plan.h src/plan/search_show.c \
-	src/plan/report_units.c src/plan/report_units.h \
+	src/plan/report_units.c src/plan/report_units.h src/plan/search_nodes.c src/plan/search_nodes.h \
 	src/plan/show.c src/plan/show.h src/plan/estimate.c src/plan/estimate.h \
 	src/plan/choices.c src/plan/choices.h \
 	src/plan/choices_show.c src/plan/variant.c src/plan/variant.h src/plan/compare.c src/plan/compare.h \

@@ -1,0 +1,35 @@
+#!/bin/bash
+# search.sh - the fastest layout, and that of several numbers of nodes, as people ask for them.
+. "$(dirname "$0")/../cli/helpers.inc"
+M="model.preset=llama-124m precision=bf16 data.seq_len=512 train.global_batch=64 --machine h100"
+
+"$TRIREME" plan $M --gpus 16 --nodes 2 --search --json found.json --yaml best.yaml >out 2>err
+is "the fastest layouts: ten, the best first" "0 10 10" "$? $(grep -cE '^ *[0-9]+  [0-9.]+ m?s a step' out) \
+$(grep -c '"settings"' found.json)"
+"$TRIREME" plan best.yaml --ranks 16 --nodes 2 --machine h100 --json best.json >out2 2>err
+is "its YAML is a plan of that step" "$(sed -n 's/ *"step_ms": \([0-9.]*\).*/\1/p' found.json | head -n 1 | cut -c1-8)" \
+    "$(sed -n 's/ *"step_ms": \([0-9.]*\).*/\1/p' best.json | head -n 1 | cut -c1-8)"
+"$TRIREME" plan $M --ranks 16 --nodes 2 --search >out2 2>err
+is "--gpus is --ranks" 0 "$(cmp out out2 >/dev/null; echo $?)"
+
+"$TRIREME" plan $M --search --nodes 1-3 --json nodes.json >out 2>err
+is "several numbers of nodes" "0 1 8 64, 2 16 64, 3 24 64" "$? $(
+    awk '/^ *[0-9]+ +[0-9]+ +[0-9]+ / { printf "%s%d %d %d", n++ ? ", " : "", $1, $2, $3 }' out)"
+is "and as JSON" "3 3" "$(grep -c '"ranks"' nodes.json) $(grep -c '"candidates"' nodes.json)"
+"$TRIREME" plan $M --search --nodes 1-2 --keep batch_per_rank >out 2>err
+is "the batch of each rank stays" "0 64 128" "$? $(awk '/^ *[0-9]+ +[0-9]+ +[0-9]+ / { print $3 }' out | xargs)"
+"$TRIREME" plan $M --search --nodes 1-4 --gpus 2 >out 2>err
+is "fewer ranks than nodes" "0 1" "$? $(grep -c ' 4 *2 *64  a node has at least one rank' out)"
+"$TRIREME" plan model.preset=llama3-70b precision=bf16 train.global_batch=8 --machine rtx4090 \
+    --search --nodes 1-2 --gpus 2 --node-memory 64 >out 2>err
+is "too large on any" "0 2" "$? $(tr '\n' ' ' <out | tr -s ' ' | grep -o 'none of [0-9]* layouts' | wc -l)"
+
+refused "several nodes of no search" '--nodes 2-4: .* go with --search' "$TRIREME" plan $M --nodes 2-4
+refused "several nodes as YAML" '--yaml writes one layout' "$TRIREME" plan $M --search --nodes 2-4 --yaml x.yaml
+refused "nodes backward" '--nodes 2: a whole number from 4' "$TRIREME" plan $M --search --nodes 4-2
+refused "no nodes" '--nodes -3: a whole number' "$TRIREME" plan $M --search --nodes -3
+refused "both names" '--gpus is another name of --ranks' "$TRIREME" plan $M --gpus 4 --ranks 4
+refused "nothing to keep" '--keep .* with --search' "$TRIREME" plan $M --search --keep global_batch
+refused "what cannot be kept" '--keep lr: global_batch or batch_per_rank' \
+    "$TRIREME" plan $M --search --nodes 1-2 --keep lr
+finish
