@@ -179,7 +179,10 @@ struct config_train {
     int tune_products;       /* 1: GPUs choose algorithms of products by time, once for the run */
 };
 
+enum config_layout { PARALLEL_LAYOUT_GIVEN, PARALLEL_LAYOUT_AUTO };
+
 struct config_parallel {
+    enum config_layout layout; /* AUTO: training finds the degrees and what goes with them */
     enum config_strategy strategy;
     int64_t persist_below; /* parameters of a unit that stays whole */
     enum config_wrap wrap;

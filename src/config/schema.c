@@ -302,6 +302,12 @@ const struct key config_keys[] = {
     {KEY(REAL, train.early_stop_delta), "0", .least = 0, .most = 1e6,
      .help = "by how much a loss must be below the lowest before it to count as better"},
 
+    {KEY(CHOICE, parallel.layout), "given", .choices = layouts,
+     .help = "given: as the other keys say; auto: training finds the fastest layout that fits when "
+             "it starts, for the ranks that it has, by the forecasts of trireme plan --search for "
+             "the machine of run.machine: pipeline, tensor, context, strategy, schedule, virtual "
+             "stages, micro-batch and recompute take the place of what is given; the global batch "
+             "stays, and so do the numbers"},
     {KEY(CHOICE, parallel.strategy), "FULL_SHARD", .choices = strategies,
      .help = "what a rank keeps 1/shard of: NO_SHARD nothing, SHARD_OPTIM the optimizer's state, "
              "SHARD_GRAD_OP gradients too, FULL_SHARD parameters too; HYBRID_SHARD and "

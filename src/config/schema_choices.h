@@ -117,6 +117,9 @@ static const struct key_choice decays[] = {
     {0},
 };
 
+static const struct key_choice layouts[] = {
+    {"given", PARALLEL_LAYOUT_GIVEN}, {"auto", PARALLEL_LAYOUT_AUTO}, {0}};
+
 static const struct key_choice strategies[] = {
     {"NO_SHARD", STRATEGY_NO_SHARD, "ddp|stage0|zero0|0"},
     {"SHARD_OPTIM", STRATEGY_SHARD_OPTIM, "stage1|zero1|1"},

@@ -55,6 +55,10 @@ struct search {
 /* Returns 0 and at least one row, or -1 with err set: no candidate is allowed, or none fits. */
 int search_find(struct search *search, const struct search_request *request, struct error *err);
 
+/* Set config to base with a row's settings in place of its layout.  Returns 0, or -1 where base
+ * does not allow it. */
+int search_apply(struct config *config, const struct config *base, const char *settings);
+
 void search_print(const struct search *search, const struct search_request *request, FILE *out);
 struct js *search_json(const struct search *search); /* js_free() it */
 

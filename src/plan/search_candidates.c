@@ -69,18 +69,23 @@ static int set(struct config *config, const char *settings)
 }
 
 /* What the configuration says itself of degrees and stages would not go with others. */
-int search_candidate_config(const struct search_candidate *c, const struct config *base,
-                            struct config *config)
+int search_apply(struct config *config, const struct config *base, const char *settings)
 {
-    char settings[SEARCH_SETTINGS];
     *config = *base;
     struct config_parallel *p = &config->parallel;
     p->shard = p->replicate = 0;
     p->virtual_stages = 0;
     p->stages[0] = 0;
     snprintf(p->schedule, sizeof p->schedule, "1f1b");
-    search_candidate_text(c, settings);
     return set(config, settings);
+}
+
+int search_candidate_config(const struct search_candidate *c, const struct config *base,
+                            struct config *config)
+{
+    char settings[SEARCH_SETTINGS];
+    search_candidate_text(c, settings);
+    return search_apply(config, base, settings);
 }
 
 /* ---- its schedule ---- */

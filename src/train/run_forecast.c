@@ -6,12 +6,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/array.h"
 #include "plan/report_time.h"
 #include "simulate/machine_fields.h"
-#include "simulate/machine_file.h"
 
 /* Playing the ranks of a pipeline takes about as long as their instructions times their number; so
  * much of that, some seconds, is done before the first step. */
@@ -19,57 +17,11 @@ static const double most_work = 2e6;
 
 /* ---- the machine ---- */
 
-/* run.machine=auto: by the name of the GPU, if its precision is known there.  Ranks that share GPUs
- * are no such machine. */
-static int find_by_gpu(struct run_forecast *f, const struct session *s)
-{
-    if (s->device->kind != DEVICE_CUDA || s->config.comm.share_gpu ||
-        machine_of_gpu(&f->machine, s->device->name))
-        return 0;
-    if (machine_check(&f->machine, 1, s->layout.dtype, "", NULL))
-        return 0;
-    return 1;
-}
-
-/* By what run.machine has before its '@'. */
-static int find_by_name(struct run_forecast *f, const struct session *s, const char *name,
-                        struct error *err)
-{
-    if (!name[0] || !strcmp(name, "none") || !strcmp(name, "off"))
-        return 0;
-    if (!strcmp(name, "auto")) {
-        f->has_machine = find_by_gpu(f, s);
-        return 0;
-    }
-    if (machine_open(&f->machine, name, err))
-        return error_prefix(err, "run.machine");
-    f->has_machine = 1;
-    return machine_check(&f->machine, s->device->kind == DEVICE_CUDA, s->layout.dtype,
-                         "run.machine", err);
-}
-
-/* A file's name may have an '@', too. */
-static int find_machine(struct run_forecast *f, const struct session *s, struct error *err)
-{
-    const char *asked = s->config.run.machine, *at = strrchr(asked, '@');
-    char name[CONFIG_TEXT];
-    if (at && !access(asked, F_OK))
-        at = NULL;
-    snprintf(name, sizeof name, "%.*s", at ? (int)(at - asked) : CONFIG_TEXT - 1, asked);
-    if (find_by_name(f, s, name, err))
-        return -1;
-    f->network = at ? at + 1 : "";
-    if (!at)
-        return 0;
-    if (!f->has_machine)
-        return error_set(err, "run.machine %.80s: the network of which machine?  Name it before @",
-                         asked);
-    return machine_set_network(&f->machine, f->network, err) ? error_prefix(err, "run.machine") : 0;
-}
-
 int run_forecast_open(struct run_forecast *f, const struct session *s, struct error *err)
 {
-    int rc = world_rank(s->world) ? 0 : find_machine(f, s, err);
+    const char *gpu = s->device->kind == DEVICE_CUDA ? s->device->name : NULL;
+    int rc = world_rank(s->world) ? 0 : run_machine_find(&f->on, &s->config, gpu, err);
+    f->has_machine = f->on.is_known;
     if (world_agree(s->world, rc, err))
         return -1;
     world_broadcast(s->world, &f->has_machine, sizeof f->has_machine, 0);
@@ -80,7 +32,7 @@ void run_forecast_close(struct run_forecast *f)
 {
     if (f->report.rank)
         report_free(&f->report);
-    machine_free(&f->machine);
+    run_machine_free(&f->on);
     free((void *)f->steps.place);
     *f = (struct run_forecast){0};
 }
@@ -93,8 +45,10 @@ static void sum_up(struct run_forecast *f)
     const struct forecast *forecast = &f->report.forecast;
     int places = f->report.layout.shape.degree[MESH_PIPELINE], each = forecast->ranks / places;
     struct deviation_place *place = array_make((size_t)places, sizeof *place);
-    f->steps = (struct deviation_forecast){
-        .machine = f->machine.name, .step_s = forecast->step_s, .places = places, .place = place};
+    f->steps = (struct deviation_forecast){.machine = f->on.machine.name,
+                                           .step_s = forecast->step_s,
+                                           .places = places,
+                                           .place = place};
     for (int p = 0; p < places; p++) {
         const struct play_rank *rank = &forecast->rank[p * each];
         place[p].run_s = rank->seconds[PLAY_FORWARD] + rank->seconds[PLAY_BACKWARD];
@@ -158,8 +112,8 @@ static int write_file(const struct run_forecast *f, const struct session *s, str
     struct memory_limits most = report_most(report);
     struct js *js = js_object();
     char path[CONFIG_TEXT + 16];
-    js_add_string(js, "machine", f->machine.name);
-    js_add_string(js, "network", f->network);
+    js_add_string(js, "machine", f->on.machine.name);
+    js_add_string(js, "network", f->on.network);
     js_add_int(js, "ranks", report->ranks);
     js_add_int(js, "nodes", report->nodes);
     js_add_real(js, "step_s", forecast->step_s);
@@ -186,12 +140,12 @@ static int make(struct run_forecast *f, const struct session *s, struct error *e
             s->log,
             "no forecast of the steps: %.3g instructions would take long before the first one; "
             "trireme plan --machine %s shows it",
-            instrs, f->machine.name);
+            instrs, f->on.machine.name);
         return 0;
     }
     config.device = s->device->kind == DEVICE_CUDA ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
     if (report_measure(&f->report, &config, world_size(s->world), world_nodes(s->world),
-                       s->device->threads, &f->machine, err))
+                       s->device->threads, &f->on.machine, err))
         return -1;
     f->is_there = f->report.forecast.ranks > 0;
     if (!f->is_there)
@@ -220,5 +174,5 @@ void run_forecast_print(const struct run_forecast *f, const struct session *s)
         snprintf(mfu, sizeof mfu, ", MFU %.1f %%", 100 * share);
     log_info(s->log, "forecast: %s a step, %.0f tokens/s%s (machine %s)",
              report_time_text(f->steps.step_s, step), report_tokens_per_s(&f->report), mfu,
-             f->machine.name);
+             f->on.machine.name);
 }

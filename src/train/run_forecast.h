@@ -5,13 +5,13 @@
 
 #include "plan/report.h"
 #include "train/deviation.h"
+#include "train/run_machine.h"
 #include "train/session.h"
 
 struct run_forecast {
-    int has_machine;        /* 1, on all ranks: run.machine is known */
-    int is_there;           /* 1, on all ranks: so is the forecast */
-    const char *network;    /* that run.machine gives it, or ""; in the session's config */
-    struct machine machine; /* rank 0's, as is all that follows */
+    int has_machine;       /* 1, on all ranks: run.machine is known */
+    int is_there;          /* 1, on all ranks: so is the forecast */
+    struct run_machine on; /* rank 0's, as is all that follows */
     struct report report;
     struct deviation_forecast steps;
 };

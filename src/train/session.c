@@ -14,6 +14,7 @@
 #include "program/compile.h"
 #include "verify/verify.h"
 #include "train/gpu_check.h"
+#include "train/layout_auto.h"
 #include "train/memory_budget.h"
 
 static int add_program(struct session *s, struct program **program, enum program_kind kind,
@@ -202,6 +203,7 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     world_watch(world, (int)config->run.hang_seconds);
     int per_node = ranks_per_node(world);
     int rc = choose_device(s, &request, err) || gpu_check_all(world, &request, config, log, err) ||
+             (use == SESSION_TRAIN && layout_auto_set(&s->config, world, log, &request, err)) ||
              world_agree(world, prepare(s, &request, per_node, use, err), err) ||
              memory_budget_check(s, &least, err) ||
              mesh_create(&s->mesh, world, s->layout.shape, err) ||
