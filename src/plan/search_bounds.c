@@ -45,23 +45,62 @@ static int is_place_of(const struct search_candidate *a, const struct search_can
            a->recompute == b->recompute;
 }
 
-/* Share what the rank waited for exchanges by what they take, and leave one micro-batch. */
-static void share_waits(struct report *report, int micros)
+enum { MICROS = 4, FEW_UNITS = 4 }; /* of the plans of places */
+
+/* Plan a place, with so many micro-batches.  0 and a report, or -1. */
+static int plan_place(const struct bounds *b, const struct search_candidate *like, int micros,
+                      struct report *report)
+{
+    const struct search_request *request = b->request;
+    struct search_candidate alone = *like;
+    struct config config, base = *request->config;
+    int ranks = alone.tensor * alone.context;
+    int per_node = (request->ranks + request->nodes - 1) / request->nodes;
+    alone.pipeline = alone.chunks = 1;
+    alone.shard = alone.schedule = 0;
+    alone.strategy = STRATEGY_NO_SHARD;
+    base.train.global_batch = micros * alone.micro;
+    base.parallel.persist_below = 0;
+    base.model.layers = b->few_layers ? b->few_layers : base.model.layers;
+    if (search_candidate_config(&alone, &base, &config) ||
+        report_measure(report, &config, ranks, (ranks + per_node - 1) / per_node, request->threads,
+                       request->machine, NULL))
+        return -1;
+    if (report->forecast.ranks)
+        return 0;
+    report_free(report);
+    return -1;
+}
+
+/* What exchanges among tensor and context ranks take, and what the rank waits for them. */
+struct waits {
+    double exchanges_s, waits_s;
+};
+
+static struct waits waits_of(const struct report *report)
 {
     const double *seconds = report->forecast.rank[0].seconds;
-    double operations = 0, exchanges = 0;
-    for (int u = 0; u < report->units; u++) {
-        operations += report->unit[u].forward_s + report->unit[u].backward_s;
-        exchanges += report->unit[u].forward_exchange_s + report->unit[u].backward_exchange_s;
-    }
-    double took = seconds[PLAY_FORWARD] + seconds[PLAY_BACKWARD] + seconds[PLAY_GATHER] +
-                  seconds[PLAY_REDUCE];
-    double share = exchanges > 0 ? (took - operations) / exchanges : 0;
-    share = share < 0 ? 0 : share;
+    struct waits waits = {.waits_s = seconds[PLAY_GATHER] + seconds[PLAY_REDUCE]};
+    for (int u = 0; u < report->units; u++)
+        waits.exchanges_s +=
+            report->unit[u].forward_exchange_s + report->unit[u].backward_exchange_s;
+    return waits;
+}
+
+/* The part of exchanges that a rank waits for: all of it where nothing is beside them. */
+static double waited_share(const struct waits *waits)
+{
+    double share = waits->exchanges_s > 0 ? waits->waits_s / waits->exchanges_s : 0;
+    return share < 0 ? 0 : share > 1 ? 1 : share;
+}
+
+/* The times of one micro-batch: operations, and that part of the exchanges. */
+static void add_waits(struct report *report, double share)
+{
     for (int u = 0; u < report->units; u++) {
         struct report_unit *unit = &report->unit[u];
-        unit->forward_s = (unit->forward_s + share * unit->forward_exchange_s) / micros;
-        unit->backward_s = (unit->backward_s + share * unit->backward_exchange_s) / micros;
+        unit->forward_s = (unit->forward_s + share * unit->forward_exchange_s) / MICROS;
+        unit->backward_s = (unit->backward_s + share * unit->backward_exchange_s) / MICROS;
     }
 }
 
@@ -75,34 +114,38 @@ static struct report_unit *repeat_layers(const struct report *few, int units)
     return unit;
 }
 
-/* The units at a place, of a model with all layers or, if there are few_layers, so many. */
+/* The part of exchanges that a rank waits for in each further micro-batch: what it waits for at the
+ * end of a step, such as sums of gradients over context ranks, is in fewer, too. */
+static double share_of_micros(const struct bounds *b, const struct search_candidate *like,
+                              const struct waits *all)
+{
+    struct report report;
+    if (all->exchanges_s <= 0 || plan_place(b, like, MICROS / 2, &report))
+        return waited_share(all);
+    struct waits fewer = waits_of(&report), more = *all;
+    more.exchanges_s -= fewer.exchanges_s;
+    more.waits_s -= fewer.waits_s;
+    report_free(&report);
+    return fmin(waited_share(all), waited_share(&more));
+}
+
+/* The units at a place; NULL where there is no plan. */
 static struct report_unit *plan_units(const struct bounds *b, const struct search_candidate *like,
                                       int *count)
 {
-    enum { MICROS = 4, FEW_UNITS = 4 };
-    const struct search_request *request = b->request;
-    struct search_candidate alone = *like;
-    struct config config, base = *request->config;
     struct report report;
-    int ranks = alone.tensor * alone.context;
-    int per_node = (request->ranks + request->nodes - 1) / request->nodes;
-    alone.pipeline = alone.chunks = 1;
-    alone.shard = alone.schedule = 0;
-    alone.strategy = STRATEGY_NO_SHARD;
-    base.train.global_batch = MICROS * alone.micro;
-    base.parallel.persist_below = 0;
-    base.model.layers = b->few_layers ? b->few_layers : base.model.layers;
-    if (search_candidate_config(&alone, &base, &config) ||
-        report_measure(&report, &config, ranks, (ranks + per_node - 1) / per_node, request->threads,
-                       request->machine, NULL))
-        return NULL;
     struct report_unit *unit = NULL;
-    if (report.forecast.ranks && (!b->few_layers || report.units == FEW_UNITS)) {
-        share_waits(&report, MICROS);
-        *count = b->few_layers ? b->units : report.units;
-        unit = b->few_layers ? repeat_layers(&report, b->units) : report.unit;
-        if (unit == report.unit)
-            report.unit = NULL;
+    if (plan_place(b, like, MICROS, &report))
+        return NULL;
+    struct waits waits = waits_of(&report);
+    add_waits(&report, share_of_micros(b, like, &waits));
+    if (!b->few_layers) {
+        *count = report.units;
+        unit = report.unit;
+        report.unit = NULL;
+    } else if (report.units == FEW_UNITS) {
+        *count = b->units;
+        unit = repeat_layers(&report, b->units);
     }
     report_free(&report);
     return unit;

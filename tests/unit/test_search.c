@@ -1,7 +1,7 @@
 /* test_search.c - a search finds what planning every candidate finds.
  *
- * Twenty small cases of several hundred candidates each: models, machines, ranks and memories for
- * which other layouts win, some of which fit only with recomputation, more shards or stages.
+ * Twenty-one small cases of several hundred candidates each: models, machines, ranks and memories
+ * for which other layouts win, some of which fit only with recomputation, more shards or stages.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,8 @@
 static const struct {
     const char *settings, *machine;
     int ranks, nodes;
-    double gib; /* of each rank */
+    double gib;       /* of each rank */
+    const char *wins; /* that the fastest has among its settings; NULL: it is not said */
 } cases[] = {
     {"model.preset=llama-10m train.global_batch=32", "h100", 8, 1, 3},
     {"model.preset=llama-10m train.global_batch=32", "h100", 8, 2, 1.6},
@@ -40,6 +41,8 @@ static const struct {
     {"model.preset=llama3-8b data.seq_len=2048 train.global_batch=16", "a100-40", 8, 1, 39},
     {"model.preset=llama3-8b data.seq_len=8192 train.global_batch=8", "h100", 8, 1, 60},
     {"model.preset=llama3-8b data.seq_len=2048 train.global_batch=8", "h200", 8, 8, 139},
+    {"model.preset=qwen3-4b data.seq_len=8192 train.global_batch=64", "h100", 8, 2, 60,
+     "HYBRID_SHARD_ZERO2"},
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
@@ -76,6 +79,8 @@ static void test_search_finds_the_fastest(void **state)
         assert_int_equal(slow.below_bound, 0);
         assert_string_equal(quick.row[0].settings, slow.row[0].settings);
         assert_true(quick.row[0].step_s == slow.row[0].step_s);
+        if (cases[i].wins)
+            assert_non_null(strstr(quick.row[0].settings, cases[i].wins));
         machine_free(&machine);
     }
 }
