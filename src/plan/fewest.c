@@ -159,20 +159,6 @@ static int fewest_ranks(const struct fewest_request *r, const struct config *con
 
 /* ---- rows ---- */
 
-/* Change what the text "key=value key=value" says. */
-static int set_all(struct variant *v, const char *settings)
-{
-    char text[FEWEST_SETTINGS], *rest = text, *key;
-    snprintf(text, sizeof text, "%s", settings);
-    while (text[0] && (key = strsep(&rest, " "))) {
-        char *value = strchr(key, '=');
-        *value++ = 0;
-        if (set(v, key, "%s", value))
-            return -1;
-    }
-    return config_finish(&v->config, NULL);
-}
-
 /* With as little changed as fits on so many ranks. */
 static void settle(const struct fewest_request *r, struct variant *v, int ranks,
                    struct fewest_row *row)
@@ -182,7 +168,7 @@ static void settle(const struct fewest_request *r, struct variant *v, int ranks,
     struct report report;
     struct fit fit;
     fit_find_here(&fit, &v->config, ranks, nodes, r->threads, &limits);
-    if (!fit.found || set_all(v, fit.settings) ||
+    if (!fit.found || variant_set(&v->config, fit.settings) ||
         report_measure(&report, &v->config, ranks, nodes, r->threads, r->machine, NULL))
         return;
     *row = (struct fewest_row){.kept = row->kept,
@@ -192,7 +178,9 @@ static void settle(const struct fewest_request *r, struct variant *v, int ranks,
                                .takes = report_most(&report),
                                .step_s = report.forecast.step_s,
                                .tokens_per_s = report_tokens_per_s(&report)};
-    memcpy(row->settings, v->settings, sizeof row->settings);
+    snprintf(row->settings, sizeof row->settings, "%s", v->settings);
+    if (fit.settings[0])
+        text_join(row->settings, sizeof row->settings, " ", "%s", fit.settings);
     report_free(&report);
 }
 

@@ -2,7 +2,6 @@
 #include "plan/search_bounds.h"
 
 #include <math.h>
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 

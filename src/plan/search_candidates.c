@@ -54,20 +54,6 @@ void search_candidate_text(const struct search_candidate *c, char text[SEARCH_SE
         text_append(text, SEARCH_SETTINGS, " %s", c->offload);
 }
 
-/* Set "key=value key=value". */
-static int set(struct config *config, const char *settings)
-{
-    char text[SEARCH_SETTINGS], *rest = text, *one;
-    snprintf(text, sizeof text, "%s", settings);
-    while ((one = strsep(&rest, " "))) {
-        char *value = strchr(one, '=');
-        *value++ = 0;
-        if (config_set(config, one, value, NULL))
-            return -1;
-    }
-    return config_finish(config, NULL);
-}
-
 /* What the configuration says itself of degrees and stages would not go with others. */
 int search_apply(struct config *config, const struct config *base, const char *settings)
 {
@@ -77,7 +63,7 @@ int search_apply(struct config *config, const struct config *base, const char *s
     p->virtual_stages = 0;
     p->stages[0] = 0;
     snprintf(p->schedule, sizeof p->schedule, "1f1b");
-    return set(config, settings);
+    return variant_set(config, settings);
 }
 
 int search_candidate_config(const struct search_candidate *c, const struct config *base,
