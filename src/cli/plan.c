@@ -307,21 +307,48 @@ static int check_machine(const struct config *config, const struct options *opti
                          layout_dtype(config), "--machine", err);
 }
 
-/* --search: the fastest layouts, in place of a plan of one. */
+/* limits: of a rank, the request's, which the caller keeps. */
+static struct search_request request_of(const struct config *config, const struct options *o,
+                                        struct report *limits)
+{
+    *limits = (struct report){.ranks = (int)o->ranks, .nodes = (int)o->nodes};
+    judge(limits, o);
+    return (struct search_request){.config = config,
+                                   .ranks = (int)o->ranks,
+                                   .nodes = (int)o->nodes,
+                                   .threads = (int)o->threads,
+                                   .machine = &o->machine,
+                                   .limits = &limits->limits};
+}
+
+/* parallel.layout=auto: plan what training would take on the machine. */
+static int set_layout(struct config *config, const struct options *o, struct error *err)
+{
+    struct report limits;
+    struct search search;
+    const struct search_request request = request_of(config, o, &limits);
+    if (!o->as_machine)
+        return error_set(err, "parallel.layout auto: which layout training takes depends on the "
+                              "machine.  Name it with --machine");
+    if (search_find(&search, &request, err))
+        return error_prefix(err, "parallel.layout auto");
+    printf("parallel.layout auto takes\n    ");
+    show_wrapped(stdout, 4, 4, search.row[0].settings);
+    printf("\n");
+    *config = search.best;
+    return 0;
+}
+
+/* --search: the fastest layouts, in place of a plan of one.  The configuration that is written says
+ * its layout itself. */
 static int find_layout(const struct config *config, const struct options *o, struct error *err)
 {
-    const struct machine *machine = &o->machine;
-    struct report limits = {.ranks = (int)o->ranks, .nodes = (int)o->nodes};
+    struct report limits;
     struct search search;
-    judge(&limits, o);
-    const struct search_request request = {.config = config,
-                                           .ranks = (int)o->ranks,
-                                           .nodes = (int)o->nodes,
-                                           .threads = (int)o->threads,
-                                           .machine = machine,
-                                           .limits = &limits.limits};
+    const struct search_request request = request_of(config, o, &limits);
     if (search_find(&search, &request, err))
         return -1;
+    search.best.parallel.layout = PARALLEL_LAYOUT_GIVEN;
     show_only_planned(o);
     search_print(&search, &request, stdout);
     if (fflush(stdout) || ferror(stdout))
@@ -403,6 +430,8 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
         return find_layout(&config, options, err);
     if (options->fewest)
         return find_fewest(&config, options, err);
+    if (config.parallel.layout == PARALLEL_LAYOUT_AUTO && set_layout(&config, options, err))
+        return -1;
     const struct machine *speeds = options->as_machine ? &options->machine : NULL;
     struct record record = {0};
     int records = options->trace || options->timeline;

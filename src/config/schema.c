@@ -307,7 +307,9 @@ const struct key config_keys[] = {
              "it starts, for the ranks that it has, by the forecasts of trireme plan --search for "
              "the machine of run.machine: pipeline, tensor, context, strategy, schedule, virtual "
              "stages, micro-batch and recompute take the place of what is given; the global batch "
-             "stays, and so do the numbers"},
+             "stays, and so do the numbers.  trireme plan searches, too, for its --machine; "
+             "evaluation and "
+             "generation take what the other keys say"},
     {KEY(CHOICE, parallel.strategy), "FULL_SHARD", .choices = strategies,
      .help = "what a rank keeps 1/shard of: NO_SHARD nothing, SHARD_OPTIM the optimizer's state, "
              "SHARD_GRAD_OP gradients too, FULL_SHARD parameters too; HYBRID_SHARD and "

@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/text.h"
 #include "plan/search_bounds.h"
 #include "plan/search_plan.h"
 

@@ -13,7 +13,8 @@
  * of the candidates that differ in strategy and micro-batch alone the one that needs least is asked
  *               first
  *   rhythm      a step of many micro-batches is forecast by plans of few (search_plan.h); only what
- *               comes near the best is planned whole at the end
+ *               comes near the best is planned whole at the end, where that is not too long;
+ *               the other rows keep that forecast
  *
  * That memory follows these rules, and that bounds are none too high, is held by tests against
  * planning every candidate.
@@ -48,8 +49,8 @@ struct search {
     struct search_row row[SEARCH_ROWS]; /* the fastest first */
     struct config best;                 /* of row 0 */
     int candidates;                     /* that the configuration allows */
-    int planned, too_large;             /* of these, and of those that were planned */
-    int below_bound; /* plans that took less time or memory than their bounds: 0 */
+    int planned, too_large; /* plans that were made, and those of them that are too large */
+    int below_bound;        /* plans that took less time or memory than their bounds: 0 */
 };
 
 /* Returns 0 and at least one row, or -1 with err set: no candidate is allowed, or none fits. */

@@ -7,7 +7,8 @@ void search_print(const struct search *s, const struct search_request *request, 
 {
     char time[32], bytes[32];
     fprintf(out,
-            "%d layouts of %d ranks on %s with a global batch of %lld: %d planned, %d too large\n",
+            "%d layouts of %d ranks on %s with a global batch of %lld: %d plans, %d of them too "
+            "large\n",
             s->candidates, request->ranks, request->machine->name,
             (long long)request->config->train.global_batch, s->planned, s->too_large);
     for (int i = 0; i < s->rows; i++) {

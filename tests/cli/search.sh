@@ -24,6 +24,13 @@ is "fewer ranks than nodes" "0 1" "$? $(grep -c ' 4 *2 *64  a node has at least 
     --search --nodes 1-2 --gpus 2 --node-memory 64 >out 2>err
 is "too large on any" "0 2" "$? $(tr '\n' ' ' <out | tr -s ' ' | grep -o 'none of [0-9]* layouts' | wc -l)"
 
+"$TRIREME" plan $M --gpus 16 --nodes 2 parallel.layout=auto --json auto.json >out2 2>err
+is "a plan of parallel.layout=auto is of the best" "0 $(sed -n 's/ *"step_ms": \([0-9.]*\).*/\1/p' best.json | head -n 1)" \
+    "$? $(sed -n 's/ *"step_ms": \([0-9.]*\).*/\1/p' auto.json | head -n 1)"
+"$TRIREME" plan $M --gpus 16 --nodes 2 parallel.layout=auto --search --yaml given.yaml >out2 2>err
+is "the layout that is written is given" "0 1" "$? $(grep -c 'layout: given' given.yaml)"
+refused "a layout of no machine" 'parallel.layout auto: .* Name it with --machine' \
+    "$TRIREME" plan model.preset=llama-tiny parallel.layout=auto
 refused "several nodes of no search" '--nodes 2-4: .* go with --search' "$TRIREME" plan $M --nodes 2-4
 refused "several nodes as YAML" '--yaml writes one layout' "$TRIREME" plan $M --search --nodes 2-4 --yaml x.yaml
 refused "nodes backward" '--nodes 2: a whole number from 4' "$TRIREME" plan $M --search --nodes 4-2
