@@ -1,8 +1,13 @@
 /* thread.c - see thread.h.
  *
  * MPI advances only inside its calls, so somebody must keep calling.  While an operation
- * is in flight the thread polls: at first without pause, then giving way, then with short
- * sleeps, so that ranks sharing a core, and compute threads, are not starved.
+ * is in flight the thread polls: at first without pause, then giving way, then with sleeps
+ * of a sixteenth of the time for which nothing has moved, so that ranks sharing a core, and compute
+ * threads, are not starved.  Sleeps stay short while somebody waits.  While nobody does they grow
+ * to a millisecond: the operation may come that much later, and a peer that waits for it loses at
+ * most a sixteenth, but a poll takes a core from the kernels (a timer, two switches of context, a
+ * look into MPI), and on a virtual machine with a core a rank 20,000 of them a second were a tenth
+ * of it.
  */
 #include "comm/thread.h"
 
@@ -22,7 +27,8 @@ enum {
     SPIN_NS = 30000,      /* poll without pause, when a core is free for it */
     YIELD_NS = 150000,    /* then give way to whoever is ready */
     SLEEP_MIN_NS = 15000, /* then sleep between polls */
-    SLEEP_MAX_NS = 50000,
+    SLEEP_MAX_NS = 50000, /* the longest sleep while somebody waits */
+    SLEEP_UNAWAITED_MAX_NS = 1000000,
     TICK_FIRST_NS = 500000, /* nothing in flight: how often the tick is called */
     TICK_LAST_NS = 5000000,
     WAIT_SPIN_NS = 4000,
@@ -156,8 +162,8 @@ static void back_off(struct thread *t, int64_t quiet_ns)
         pthread_mutex_lock(&t->lock);
         return;
     }
-    int64_t ns = quiet_ns / 16;
-    sleep_for(t, ns < SLEEP_MIN_NS ? SLEEP_MIN_NS : ns > SLEEP_MAX_NS ? SLEEP_MAX_NS : ns);
+    int64_t ns = quiet_ns / 16, most_ns = t->waiters ? SLEEP_MAX_NS : SLEEP_UNAWAITED_MAX_NS;
+    sleep_for(t, ns < SLEEP_MIN_NS ? SLEEP_MIN_NS : ns > most_ns ? most_ns : ns);
 }
 
 /* Nothing is in flight: sleep.  MPI may still hold something small it has to pass on
@@ -352,7 +358,8 @@ void thread_wait(struct thread *t, struct operation *op)
     if (__atomic_load_n(&op->done, __ATOMIC_ACQUIRE))
         return;
     pthread_mutex_lock(&t->lock);
-    t->waiters++;
+    if (!t->waiters++)
+        wake(t); /* from a long sleep */
     while (!__atomic_load_n(&op->done, __ATOMIC_ACQUIRE))
         pthread_cond_wait(&t->done, &t->lock);
     t->waiters--;

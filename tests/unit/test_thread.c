@@ -101,6 +101,33 @@ static void what_was_submitted_is_done_before_the_end(void **state)
     assert_int_equal(ended, OPS);
 }
 
+/* An operation that waits for a peer, until the test lets it end. */
+struct polled {
+    struct operation op; /* first */
+    int polls, ends;     /* atomic */
+};
+
+static int poll(struct operation *op)
+{
+    struct polled *p = (struct polled *)op;
+    __atomic_add_fetch(&p->polls, 1, __ATOMIC_RELAXED);
+    return __atomic_load_n(&p->ends, __ATOMIC_RELAXED) ? STEP_DONE : STEP_WAITS;
+}
+
+/* Sleeps of at most 50 us, and the pauses above, make it a thousand polls. */
+static void what_nobody_waits_for_is_polled_rarely(void **state)
+{
+    struct polled p = {{.step = poll}};
+    struct thread *t = start();
+    thread_submit(t, &p.op);
+    nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+    int polls = __atomic_load_n(&p.polls, __ATOMIC_RELAXED);
+    __atomic_store_n(&p.ends, 1, __ATOMIC_RELAXED);
+    thread_wait(t, &p.op);
+    thread_stop(t);
+    assert_in_range(polls, 1, 500);
+}
+
 /* A tick is taken away around the time that it is due. */
 static void a_tick_that_was_taken_away_is_not_called(void **state)
 {
@@ -128,6 +155,7 @@ int main(void)
         cmocka_unit_test(the_operations_of_a_queue_end_in_order),
         cmocka_unit_test(a_call_is_over_when_it_returns),
         cmocka_unit_test(what_was_submitted_is_done_before_the_end),
+        cmocka_unit_test(what_nobody_waits_for_is_polled_rarely),
         cmocka_unit_test(a_tick_that_was_taken_away_is_not_called),
     };
     return cmocka_run_group_tests_name("thread", tests, NULL, NULL);
