@@ -298,6 +298,9 @@ static int check_units(const struct config *config, struct error *err)
     if (p->persist_below && p->strategy == STRATEGY_NO_SHARD)
         return error_set(err, "parallel.persist_below is of units that would be sharded, but "
                               "parallel.strategy is NO_SHARD; leave it at 0");
+    if (config->recompute == RECOMPUTE_GATHERED && p->tensor == 1 && p->context == 1)
+        return error_set(err, "recompute gathered is of rows that tensor or context ranks gather, "
+                              "and parallel.tensor and parallel.context are 1; use none");
     if (config->recompute_every > 1 && config->recompute == RECOMPUTE_NONE)
         return error_set(err, "recompute_every is %lld, but recompute is none: no unit recomputes",
                          (long long)config->recompute_every);

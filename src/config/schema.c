@@ -18,10 +18,12 @@ const struct key config_keys[] = {
              "fp32 master weights, bf16_pure the bf16 parameters themselves, stochastically "
              "rounded, which takes 4 bytes a parameter less; gradients are fp32 in any case"},
     {KEY(CHOICE, recompute), "none", .choices = recomputes,
-     .help = "activations that backward computes again rather than keeps, to the same bits: none; "
-             "selective keeps the results of matrix products and computes the rest again, which "
-             "takes little time; full keeps nothing but what is handed from layer to layer and "
-             "computes each layer once more, a third more work"},
+     .help = "activations that backward makes again rather than keeps, to the same bits: none; "
+             "gathered: rows that tensor and context ranks gathered are gathered again, so that "
+             "a rank keeps its part of every activation; selective keeps of these the results "
+             "of matrix products and computes the rest again, which takes little time; full "
+             "keeps nothing but what is handed from layer to layer and computes each layer once "
+             "more, a third more work"},
     {KEY(INT, recompute_every), "1", 1, 10000,
      .help = "of the model's units, blocks of layers as parallel.wrap makes them, one in so many "
              "recomputes and the others keep all: 1 is each, 2 every second one"},

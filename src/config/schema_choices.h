@@ -25,6 +25,7 @@ static const struct key_choice precisions[] = {
 
 static const struct key_choice recomputes[] = {
     {"none", RECOMPUTE_NONE},
+    {"gathered", RECOMPUTE_GATHERED},
     {"selective", RECOMPUTE_SELECTIVE},
     {"full", RECOMPUTE_FULL},
     {0},

@@ -31,6 +31,12 @@ static int append(struct graph *graph, const struct op *op, const int *in, int i
     return out < 0 ? 0 : out;
 }
 
+/* The result of the last node is rows of all ranks: recompute makes it again. */
+static void set_gathered(struct graph *graph)
+{
+    graph->nodes[graph->node_count - 1].attrs.gathered = 1;
+}
+
 /* Leave of a whole box what the rank has of it. */
 static void divide(struct graph *graph, const struct graph_param *param, int part)
 {
@@ -338,10 +344,11 @@ static int build_shared_attention(struct graph *graph, const struct build_attent
     int q = append(graph, &op_split_heads, &form->q, 1, packed);
     int own = graph->nodes[graph->node_count - 1].out[1];
     int kv = build_exchange(graph, &op_all_gather, own < 0 ? 0 : own, graph->context);
-    graph->nodes[graph->node_count - 1].attrs.again = 1; /* rows of all ranks */
+    set_gathered(graph);
     attrs.part = graph_sequence_part(graph->seq, graph->context);
     attrs.members = graph->context.size;
     kv = append(graph, &op_order_chunks, &kv, 1, attrs);
+    set_gathered(graph);
     attrs.forms = ATTENTION_SEPARATE | ATTENTION_PART |
                   (form->documents >= 0 ? ATTENTION_DOCUMENTS : 0) |
                   (form->window > 0 ? ATTENTION_WINDOW : 0);
@@ -548,7 +555,13 @@ int build_scatter_rows(struct graph *graph, int term, struct graph_group group)
 
 int build_gather_rows(struct graph *graph, int own, struct graph_group group)
 {
-    return fit_rows(graph, build_exchange(graph, &op_all_gather, own, group), graph->rows);
+    int all = build_exchange(graph, &op_all_gather, own, group);
+    if (all != own)
+        set_gathered(graph);
+    int fitted = fit_rows(graph, all, graph->rows);
+    if (fitted != all)
+        set_gathered(graph);
+    return fitted;
 }
 
 int build_gather_columns(struct graph *graph, int y, int w)

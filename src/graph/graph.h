@@ -159,8 +159,8 @@ struct op_attrs {
                                   0 or 1 */
     unsigned axes;             /* of a collective: those of its group, and its size, */
     int members;               /* which order_chunks has too */
-    int again;                 /* 1: recompute=selective makes the result again, whatever the op: it
-                                  takes much memory for what it costs */
+    int gathered;              /* 1: the result is rows of all ranks, of which this one keeps its
+                                  own: every recompute but none gathers them again */
     struct graph_adapter adapted; /* of an adapter */
     struct graph_dropout dropped; /* of dropout and attention */
 };

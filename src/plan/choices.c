@@ -8,6 +8,7 @@
 /* Settings that are changed together are separated by a blank. */
 static const char *const changes[] = {
     "recompute=none",
+    "recompute=gathered",
     "recompute=selective",
     "recompute=full",
     "recompute=full recompute_every=2",

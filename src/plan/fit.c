@@ -126,7 +126,7 @@ static int leave_disk(struct candidate *c)
 /* Move the candidate to a level of an axis that is above 0.  -1 where keys do not go together. */
 static int change(const struct search *s, struct candidate *c, enum axis axis, int level)
 {
-    static const char *const recompute[] = {"none", "selective", "full"};
+    static const char *const recompute[] = {"none", "gathered", "selective", "full"};
     switch (axis) {
     case SCHEDULE: return set(c, "parallel.schedule", "1f1b");
     case STRATEGY: return change_strategy(s, c, level);

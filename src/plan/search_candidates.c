@@ -31,7 +31,11 @@ enum { SCHEDULES = sizeof schedules / sizeof schedules[0], MICROS = 16, DEGREES 
 static const char *recompute_name(enum config_recompute recompute)
 {
     static const char *const names[] = {
-        [RECOMPUTE_NONE] = "none", [RECOMPUTE_SELECTIVE] = "selective", [RECOMPUTE_FULL] = "full"};
+        [RECOMPUTE_NONE] = "none",
+        [RECOMPUTE_GATHERED] = "gathered",
+        [RECOMPUTE_SELECTIVE] = "selective",
+        [RECOMPUTE_FULL] = "full",
+    };
     return names[recompute];
 }
 
@@ -146,7 +150,8 @@ static void add_schedules(struct search_candidates *list, const struct search_re
         for (c.chunks = schedules[c.schedule].least_chunks;
              c.chunks <= schedules[c.schedule].most_chunks; c.chunks *= 2)
             for (c.recompute = RECOMPUTE_NONE; c.recompute <= RECOMPUTE_FULL; c.recompute++)
-                add_strategies(list, request, c);
+                if (c.recompute != RECOMPUTE_GATHERED || c.tensor > 1 || c.context > 1)
+                    add_strategies(list, request, c);
 }
 
 static void list_degrees(struct search_candidates *list, const struct search_request *request,

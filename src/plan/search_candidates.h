@@ -10,7 +10,7 @@ struct search_candidate {
     int schedule; /* a row of the table in search_candidates.c */
     int chunks;   /* stages of a rank */
     int64_t micro;
-    enum config_recompute recompute; /* ordered: none, selective, full keep less and less */
+    enum config_recompute recompute; /* in this order less and less is kept */
     const char *offload;             /* settings */
     int family;         /* the first in the list that differs in strategy and micro-batch alone */
     int place;          /* search_bounds.c's */

@@ -6,6 +6,9 @@
  *     forward    a  b  c            recompute: of a, b and c, only a's result is kept
  *     backward   b' c  c* b*        b' is b once more, for c and for b*
  *
+ * Rows that were gathered and are again, for a weight's gradient, are gathered in front of the
+ * product before that one (append_early()).
+ *
  * Backward can be divided: its input part makes the gradient of the unit's input, its weight part
  * the rest.  What the weight part reads of the input part's results is deferred: kept until then.
  */
@@ -78,16 +81,21 @@ static void append(struct segment_draft *c, int node)
 static int is_kept(const struct segment_draft *c, int v)
 {
     const struct graph_value *value = &c->graph->values[v];
-    if (value->role != VALUE_TEMP || c->recompute == RECOMPUTE_FULL)
+    if (value->role != VALUE_TEMP)
         return 0;
     const struct graph_node *producer = &c->graph->nodes[value->producer];
-    return c->recompute == RECOMPUTE_NONE || (producer->op->keep && !producer->attrs.again);
+    switch (c->recompute) {
+    case RECOMPUTE_NONE: return 1;
+    case RECOMPUTE_GATHERED: return !producer->attrs.gathered;
+    case RECOMPUTE_SELECTIVE: return producer->op->keep && !producer->attrs.gathered;
+    default: return 0;
+    }
 }
 
-/* Append a node to backward, and in front of it those of forward that make what it reads and is
- * not kept: each once, as late as that allows, down to what is kept or comes from outside.  What
- * the input part has made again is kept for the weight part. */
-static void append_with_needs(struct segment_draft *c, int node)
+/* Append those nodes of forward that make what a node of backward reads and is not kept: each once,
+ * down to what is kept or comes from outside.  What the input part has made again is kept for the
+ * weight part. */
+static void append_needs(struct segment_draft *c, int node)
 {
     for (int k = 0; k < NODE_INS; k++) {
         int v = c->graph->nodes[node].in[k];
@@ -96,10 +104,25 @@ static void append_with_needs(struct segment_draft *c, int node)
             continue;
         if (is_kept(c, v))
             c->temp_space[v] = SPACE_SAVED;
-        else if (c->recompute != RECOMPUTE_NONE && !c->here[producer] && !c->made[producer])
-            append_with_needs(c, producer);
+        else if (c->recompute != RECOMPUTE_NONE && !c->here[producer] && !c->made[producer]) {
+            append_needs(c, producer);
+            append(c, producer);
+        }
     }
-    append(c, node);
+}
+
+/* A weight's gradient behind that of the product's input, with rows gathered again, is what ranks
+ * exchange rows in parts for (op_linear.c): they are gathered beside the product in front. */
+static void append_early(struct segment_draft *c, int node, enum segment_phase phase)
+{
+    const struct graph_node *n = &c->graph->nodes[node], *next = n + 1;
+    if (node + 1 == c->graph->node_count || n->op != &op_linear_input_grad ||
+        next->op != &op_linear_weight_grad || next->in[0] != n->in[0] ||
+        !in_phase(c, node + 1, phase))
+        return;
+    int producer = c->graph->values[next->in[1]].producer;
+    if (producer >= 0 && c->graph->nodes[producer].attrs.gathered)
+        append_needs(c, node + 1);
 }
 
 /* The nodes of a phase; those of backward or a part of it with what they need. */
@@ -110,10 +133,11 @@ static void pick(struct segment_draft *c, enum segment_phase phase)
     for (int i = 0; i < c->graph->node_count; i++) {
         if (!in_phase(c, i, phase))
             continue;
-        if (segment_phase_is_backward(phase))
-            append_with_needs(c, i);
-        else
-            append(c, i);
+        if (segment_phase_is_backward(phase)) {
+            append_early(c, i, phase);
+            append_needs(c, i);
+        }
+        append(c, i);
     }
 }
 

@@ -102,6 +102,8 @@ static const struct layout_cell {
     {4, "parallel.pipeline=2 parallel.strategy=SHARD_OPTIM"},
     {4, "parallel.pipeline=2 parallel.strategy=NO_SHARD"},
     {8, "parallel.tensor=2 parallel.pipeline=2 parallel.strategy=FULL_SHARD"},
+    {3, "parallel.tensor=3 recompute=gathered"},
+    {4, "parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb_h1 recompute=gathered"},
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -121,6 +123,7 @@ static const struct layout_cell contexts[] = {
     {4, "parallel.context=2 parallel.pipeline=2 parallel.strategy=NO_SHARD"},
     {8, "parallel.context=2 parallel.tensor=2 parallel.pipeline=2"},
     {8, "parallel.context=2 parallel.tensor=2 parallel.strategy=FULL_SHARD"},
+    {3, "parallel.context=3 parallel.strategy=FULL_SHARD recompute=gathered"},
 };
 enum { CONTEXTS = sizeof contexts / sizeof contexts[0] };
 
@@ -134,6 +137,8 @@ static const struct layout_cell parts[] = {
     {4, "parallel.tensor=2 parallel.tensor_overlap=2 parallel.context=2"},
     {8, "parallel.tensor=2 parallel.tensor_overlap=2 parallel.pipeline=2 "
         "parallel.strategy=FULL_SHARD"},
+    {2, "parallel.tensor=2 parallel.tensor_overlap=3 recompute=gathered"},
+    {4, "parallel.tensor=2 parallel.tensor_overlap=2 parallel.context=2 recompute=gathered"},
 };
 enum { PARTS = sizeof parts / sizeof parts[0] };
 

@@ -6,6 +6,8 @@
  *   - in a second run, those of the first.
  * Gradients are clipped at every step, so that the norm is in the weights, too.
  *
+ * Nor does what tensor and context ranks make again in backward, rows that they gathered included.
+ *
  * A head that is tied to the embedding belongs to two stages, whose parts of its gradient are added
  * once a step and not once a micro-batch.  Each element of it is rounded otherwise, and the larger
  * the matrix, the more this averages out: the norm of the first step is within 1e-9 of that of one
@@ -63,6 +65,10 @@ static const char *const beside[] = {
     "parallel.pipeline=2 parallel.strategy=NO_SHARD",
 };
 enum { BESIDE = sizeof beside / sizeof beside[0] };
+
+/* Of 2 ranks, without stages. */
+static const char *const divided[] = {
+    "parallel.tensor=2", "parallel.tensor=2 parallel.tensor_overlap=2", "parallel.context=2"};
 
 /* What a run came to: hash[f] is of this rank's masters of flat f; 0: it has none. */
 struct outcome {
@@ -236,6 +242,21 @@ static void try_beside(struct test *t, const struct model_cell *model, const cha
     }
 }
 
+/* On two ranks that divide rows, whatever is recomputed. */
+static void try_recompute(struct test *t, const char *layout)
+{
+    static const char *const recomputes[] = {"none", "gathered", "selective", "full"};
+    struct outcome kept, again;
+    for (int i = 0; i < (int)(sizeof recomputes / sizeof recomputes[0]); i++) {
+        char settings[1024];
+        snprintf(settings, sizeof settings, "%s %s data.seq_len=24 %s recompute=%s",
+                 models[0].settings, batches[1], layout, recomputes[i]);
+        run_world(t, settings, i ? &again : &kept);
+        if (i)
+            compare(t, &again, &kept);
+    }
+}
+
 int main(void)
 {
     struct test t = {0};
@@ -249,6 +270,8 @@ int main(void)
         try_stages(&t, &models[m / BATCHES], batches[m % BATCHES]);
     for (int i = 0; ranks == 4 && i < BESIDE * BATCHES; i += share)
         try_beside(&t, &models[i % PLAIN], batches[i % BATCHES], beside[i / BATCHES]);
+    for (int i = 0; ranks == 2 && i < (int)(sizeof divided / sizeof divided[0]); i++)
+        try_recompute(&t, divided[i]);
     world_barrier(t.c.world);
     if (!world_rank(t.c.world)) {
         printf("# %d ranks: %d runs to the same bits; norms with a tied head within %.2g\n", ranks,

@@ -159,10 +159,10 @@ void programs_everywhere(void (*check)(struct program *))
         {4, ONE_MEMORY, "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2"},
         {4, ONE_MEMORY,
          "parallel.tensor=2 train.global_batch=4 parallel.strategy=FULL_SHARD precision=bf16 "
-         "parallel.schedule=zb_h1"},
+         "parallel.schedule=zb_h1 recompute=gathered"},
         {2, ONE_MEMORY,
          "parallel.tensor=2 train.global_batch=2 data.seq_len=8 parallel.tensor_overlap=2 "
-         "precision=bf16 parallel.tensor_reduce_dtype=fp32"},
+         "precision=bf16 parallel.tensor_reduce_dtype=fp32 recompute=gathered"},
         {4, ONE_MEMORY,
          "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2 data.seq_len=8 "
          "parallel.tensor_overlap=2 parallel.schedule=zb_h1 recompute=full"},

@@ -116,6 +116,59 @@ static void test_products_go_on(void **state)
     }
 }
 
+/* A gather of forward's that backward makes once more, for a product of the weights. */
+static int gathers_again(const struct program *program, const struct instr *instr)
+{
+    if (instr->kind != INSTR_GATHER || !instr_is_exchange(instr) || instr->phase != PHASE_BACKWARD)
+        return 0;
+    const struct segment *segment = program_segment(program, instr->unit, instr->phase);
+    return !segment_node(segment, segment_exchange(segment, instr->piece))->backward;
+}
+
+/* Does RUN i compute a gradient of rows, and may it do so while rows of gather k are on their way?
+ */
+static int is_beside(const struct program *program, int (*before)[STREAMS], int i, int k)
+{
+    const struct instr *run = &program->instr[i], *gather = &program->instr[k];
+    if (run->kind != INSTR_RUN || run->unit != gather->unit || run->micro != gather->micro ||
+        run->phase != gather->phase || before[i][gather->stream] >= k ||
+        before[k][run->stream] >= i)
+        return 0;
+    const struct segment *segment = program_segment(program, run->unit, run->phase);
+    const struct segment_piece *piece = &segment->piece[run->piece];
+    for (int s = piece->first; s < piece->end; s++)
+        if (segment_node(segment, &segment->step[s])->op == &op_linear_input_grad)
+            return 1;
+    return 0;
+}
+
+/* Rows that are gathered again travel beside the product before the one that reads them: of a block
+ * twice, in 3 parts. */
+static void test_rows_come_again_beside_a_product(void **state)
+{
+    struct config config = rig_config(MODEL "recompute=gathered");
+    struct fleet fleet;
+    struct error err = {0};
+    int gathers = 0;
+    fleet_open(&fleet, &config, 2, PROGRAM_TRAIN);
+    const struct program *program = fleet.program[0];
+    if (verify_program(program, &err))
+        fail_msg("%s", err.text);
+    int(*before)[STREAMS] = find_order(program);
+    for (int k = 0; k < program->instrs; k++) {
+        int beside = 0;
+        if (!gathers_again(program, &program->instr[k]))
+            continue;
+        for (int i = 0; i < program->instrs; i++)
+            beside += is_beside(program, before, i, k);
+        assert_true(beside > 0);
+        gathers++;
+    }
+    assert_int_equal(gathers, 2 * 2 * 2 * 3); /* micro-batches, blocks, products, parts */
+    free(before);
+    fleet_close(&fleet);
+}
+
 /* Rows in as many parts, each of a product's steps once and in order. */
 static void check_steps(const struct segment *segment)
 {
@@ -199,6 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products_go_on),
+        cmocka_unit_test(test_rows_come_again_beside_a_product),
         cmocka_unit_test(test_every_part_is_there),
         cmocka_unit_test(test_off),
         cmocka_unit_test(test_auto),

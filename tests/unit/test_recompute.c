@@ -144,6 +144,37 @@ static void test_what_is_kept(void **state)
         }
 }
 
+/* What tensor ranks keep of a block. */
+static size_t kept_on_ranks(const char *recompute, int ranks)
+{
+    char text[400];
+    struct fleet fleet;
+    snprintf(text, sizeof text,
+             "model.layers=2 model.hidden=36 model.heads=6 model.kv_heads=6 model.ffn=72 "
+             "model.vocab=101 data.seq_len=24 train.global_batch=1 parallel.tensor=%d recompute=%s",
+             ranks, recompute);
+    struct config config = rig_config(text);
+    fleet_open(&fleet, &config, ranks, PROGRAM_TRAIN);
+    size_t bytes = units_segment(fleet.units, 1, PHASE_FORWARD)->saved_bytes;
+    fleet_close(&fleet);
+    return bytes;
+}
+
+/* Rows that are gathered again, for the products of attention and of the feed-forward part, are not
+ * kept; each rank's own are, and so nothing is kept that ranks do not divide. */
+static void test_gathered_rows(void **state)
+{
+    enum { ROWS = 24, WIDTH = 36, VALUES = 16 };
+    size_t whole = kept_on_ranks("none", 1);
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        size_t none = kept_on_ranks("none", ranks), gathered = kept_on_ranks("gathered", ranks);
+        assert_true(kept_on_ranks("selective", ranks) < gathered);
+        assert_int_equal(none - gathered, 2 * (aligned(ROWS * WIDTH, sizeof(float)) -
+                                               aligned(ROWS * WIDTH / ranks, sizeof(float))));
+        assert_true(gathered <= whole / (size_t)ranks + VALUES * PLACE_ALIGN);
+    }
+}
+
 static size_t bytes_of(const struct session *s)
 {
     size_t bytes = 0;
@@ -238,7 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),       cmocka_unit_test(test_what_is_kept),
         cmocka_unit_test(test_memory),          cmocka_unit_test(test_work),
-        cmocka_unit_test(test_programs_verify),
+        cmocka_unit_test(test_programs_verify), cmocka_unit_test(test_gathered_rows),
     };
     return cmocka_run_group_tests_name("recompute", tests, NULL, NULL);
 }
