@@ -12,9 +12,7 @@
  * `memory` takes the rows whose source states the bytes of activations and of state, and prints the
  * plan's beside them: of the pipeline's rank that keeps most, and with whole parameters (NO_SHARD),
  * as these runs had: 16-bit parameters, fp32 gradients, masters and two moments, 18 bytes a
- * parameter.  A block of GPT-2 keeps 32 + 4 (t - 1) times batch x tokens x width / t bytes on t
- * tensor ranks: 4 (t - 1) are the rows of both norms, gathered, which these runs gathered again in
- * backward; a column leaves them out.
+ * parameter.  Their tensor ranks gathered rows again in backward: recompute=gathered.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -100,10 +98,8 @@ static double forecast_of(const struct row *row, struct error *err)
     return step_s;
 }
 
-/* Bytes of a rank's activations, of gathered rows among them, and of its state.  0, or -1 with err
- * set. */
-static int memory_of(const struct row *row, double *act, double *gathered, double *state,
-                     struct error *err)
+/* Bytes of a rank's activations and of its state.  0, or -1 with err set. */
+static int memory_of(const struct row *row, double *act, double *state, struct error *err)
 {
     struct row whole = *row;
     struct config config;
@@ -120,8 +116,6 @@ static int memory_of(const struct row *row, double *act, double *gathered, doubl
         *act = fmax(*act, (double)pool[POOL_ACTIVATIONS]);
         *state = fmax(*state, own);
     }
-    int others = report.layout.shape.degree[MESH_TENSOR] - 1;
-    *gathered = *act * 4 * others / (32 + 4 * others);
     report_free(&report);
     return 0;
 }
@@ -129,16 +123,15 @@ static int memory_of(const struct row *row, double *act, double *gathered, doubl
 static void print_memory(const struct row *row)
 {
     const double gib = 1 << 30;
-    double act, gathered, state;
+    double act, state;
     struct error err = {0};
-    if (memory_of(row, &act, &gathered, &state, &err)) {
+    if (memory_of(row, &act, &state, &err)) {
         printf("%-12s %6d %s\n", row->model, row->ranks, err.text);
         return;
     }
-    printf("%-12s %6d %11.2f %11.2f %11.2f %+6.1f %% %11.2f %11.2f %+6.1f %%\n", row->model,
-           row->ranks, act / gib, (act - gathered) / gib, row->act_gib,
-           100 * ((act - gathered) / gib / row->act_gib - 1), state / gib, row->state_gib,
-           100 * (state / gib / row->state_gib - 1));
+    printf("%-12s %6d %11.2f %11.2f %+6.1f %% %11.2f %11.2f %+6.1f %%\n", row->model, row->ranks,
+           act / gib, row->act_gib, 100 * (act / gib / row->act_gib - 1), state / gib,
+           row->state_gib, 100 * (state / gib / row->state_gib - 1));
 }
 
 static void count(struct error_sum *sum, double off)
@@ -171,9 +164,9 @@ int main(int argc, char **argv)
     if (!file)
         return 1;
     if (argc > 1 && !strcmp(argv[1], "memory")) {
-        printf("%-12s %6s %23s %42s\n%-12s %6s %11s %11s %11s %8s %11s %11s\n", "GiB of a rank", "",
-               "activations", "state", "model", "ranks", "plan", "less rows", "published", "off",
-               "plan", "published");
+        printf("%-12s %6s %23s %30s\n%-12s %6s %11s %11s %8s %11s %11s\n", "GiB of a rank", "",
+               "activations", "state", "model", "ranks", "plan", "published", "off", "plan",
+               "published");
         while (next_row(file, &row))
             if (row.act_gib > 0 && is_wanted(&row, argc, argv))
                 print_memory(&row);
