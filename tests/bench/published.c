@@ -4,10 +4,10 @@
  *   tests/bench/published memory [MODEL...]
  *
  * Rows are tests/golden/published_rows.csv: model, machine, ranks and step time with their source,
- * and the settings that say the same to trireme.  The machines are those that every build knows,
- * and published_machines.yaml's.  Rows by which shares of a machine's peaks were set are shown and
- * do not count in the means; nor do those that are slow to plan, which `all` adds.  Nothing here
- * passes or fails.
+ * and the settings that say the same to trireme; a line that begins with # is a remark, or a row
+ * that is left out.  The machines are those that every build knows, and published_machines.yaml's.
+ * Rows by which shares of a machine's peaks were set are shown and do not count in the means; nor
+ * do those that are slow to plan, which `all` adds.  Nothing here passes or fails.
  *
  * `memory` takes the rows whose source states the bytes of activations and of state, and prints the
  * plan's beside them: of the pipeline's rank that keeps most, and with whole parameters (NO_SHARD),
@@ -42,7 +42,7 @@ static int next_row(FILE *file, struct row *row)
         int fields = 0;
         while (fields < FIELDS && (field[fields] = strsep(&rest, ",")))
             fields++;
-        if (fields < FIELDS || !strcmp(field[0], "model"))
+        if (fields < FIELDS || field[0][0] == '#' || !strcmp(field[0], "model"))
             continue;
         snprintf(row->model, sizeof row->model, "%s", field[0]);
         snprintf(row->machine, sizeof row->machine, "%s", field[1]);
