@@ -281,6 +281,30 @@ static double elementwise_s(const struct cost *cost, const struct instr *instr, 
                             each * (double)instr->elems);
 }
 
+/* The step's sums, a few numbers: with the machine's figures a launch. */
+static double sums_s(const struct cost *cost, const struct instr *instr, int passes)
+{
+    double bytes = (double)cost->program->buffer[instr->buffer[SLOT_SUMS]].bytes;
+    return machine_memory_s(cost->machine, instr_name(instr->kind), DTYPE_F32, passes * bytes);
+}
+
+/* To a GPU each array is a copy of its own; on processors it is read and written. */
+static double load_s(const struct cost *cost, const struct instr *instr)
+{
+    const struct machine *m = cost->machine;
+    double seconds = 0, bytes = 0;
+    for (int slot = 0; slot < LOAD_SLOTS; slot++) {
+        if (instr->buffer[slot] < 0)
+            continue;
+        double own = (double)cost->program->buffer[instr->buffer[slot]].bytes;
+        bytes += own;
+        seconds += m->launch_s + (m->host_bytes_per_s > 0 ? own / m->host_bytes_per_s : 0);
+    }
+    return cost->request.device->asynchronous
+               ? seconds
+               : machine_memory_s(m, instr_name(instr->kind), DTYPE_F32, 2 * bytes);
+}
+
 double cost_instr_s(struct cost *cost, int i)
 {
     enum { READ = 4, WRITE = 4, BOTH = READ + WRITE };
@@ -288,10 +312,13 @@ double cost_instr_s(struct cost *cost, int i)
     if (instr_is_transfer(instr))
         return transfer_s(cost, i);
     switch (instr->kind) {
+    case INSTR_ZERO: return sums_s(cost, instr, 1);
+    case INSTR_LOAD: return load_s(cost, instr);
     case INSTR_RUN: return run_s(cost, instr);
     case INSTR_ADD: return elementwise_s(cost, instr, READ + BOTH);
     case INSTR_CAST: return elementwise_s(cost, instr, READ + (double)dtype_bytes(instr->dtype));
     case INSTR_NORM: return norm_s(cost, instr);
+    case INSTR_SCALE: return sums_s(cost, instr, 2);
     case INSTR_MOMENTUM: return elementwise_s(cost, instr, BOTH + BOTH);
     case INSTR_UPDATE: return update_s(cost, instr);
     case INSTR_ORTHOGONALIZE: return orthogonalize_s(cost, instr);

@@ -1,10 +1,10 @@
 /* cost.h - what each instruction of a program takes on a machine while nothing runs beside it.
  *
  * A RUN is the sum of its ops: products by their shapes, attention by its operations, all others by
- * the bytes they move.  Updates, norms and casts go by bytes too, transfers by their bytes, their
- * group and the nodes it lies on (machine.h).  LOAD, ZERO and SCALE count as nothing:
- * machine->step_s is for them.  Sums of a RUN are kept, so that a program of many micro-batches
- * costs what one does.
+ * the bytes they move.  Updates by their optimizer's slots, norms, casts, ZERO, SCALE and LOAD go
+ * by bytes too, transfers by their bytes, their group and the nodes it lies on (machine.h).
+ * machine->step_s is for what no instruction is: reading data, and the host's work around a step.
+ * Sums of a RUN are kept, so that a program of many micro-batches costs what one does.
  */
 #ifndef TRIREME_SIMULATE_COST_H
 #define TRIREME_SIMULATE_COST_H

@@ -8,8 +8,7 @@
  *
  * Recorded are all ranks of the forecast, or of more than RECORD_FEW the first at each place of the
  * pipeline axis.  Lanes, names and bytes are those of a run's trace.  Of a RUN the ops share its
- * time as they take time by themselves.  What takes no time in a forecast is absent: LOAD, ZERO,
- * SCALE, RELEASE.
+ * time as they take time by themselves.  What takes no time in a forecast, RELEASE, is absent.
  */
 #ifndef TRIREME_SIMULATE_RECORD_H
 #define TRIREME_SIMULATE_RECORD_H

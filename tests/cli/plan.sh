@@ -177,10 +177,10 @@ refused "train for a GPU without one" 'no GPU to use: .*device=cpu needs none' e
     "$TRIREME" train $M device=cuda data.train=none.h5
 # ---- the step that is forecast, as a trace and as a picture ----
 
-# instructions TRACE: of each event rank, lane, name and bytes; LOAD, ZERO and SCALE take no time in a forecast.
+# instructions TRACE: of each event rank, lane, name and bytes.
 instructions() {
     sed 's/}, {/\n/g' "$1" | sed -E 's/"ts": [^,]*, "dur": [0-9.e+-]*//; s/[]}]*$//' |
-        grep '"ph": "X"' | grep -vE '"name": "(LOAD|ZERO|SCALE)' | sort
+        grep '"ph": "X"' | sort
 }
 make_text
 "$TRIREME" tokenize text -o text.h5 >out 2>err

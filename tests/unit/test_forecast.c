@@ -355,9 +355,68 @@ static void test_transfers_are_summed(void **state)
     fleet_close(&fleet);
 }
 
+/* Bytes that an instruction moves in fp32: sums are cleared, and read and written; LOAD reads and
+ * writes each array; an update reads and writes masters and the optimizer's slots, and reads the
+ * gradient.  -1: not asked here. */
+static double bytes_of(const struct program *program, const struct instr *instr, int slots)
+{
+    double bytes = 0;
+    switch (instr->kind) {
+    case INSTR_ZERO: return (double)program->buffer[instr->buffer[SLOT_SUMS]].bytes;
+    case INSTR_SCALE: return 2 * (double)program->buffer[instr->buffer[SLOT_SUMS]].bytes;
+    case INSTR_UPDATE:
+        return (8 + 8 * slots + 4) * (double)program->units->flat[instr->flat].shard_elems;
+    case INSTR_LOAD:
+        for (int slot = 0; slot < LOAD_SLOTS; slot++)
+            if (instr->buffer[slot] >= 0)
+                bytes += 2 * (double)program->buffer[instr->buffer[slot]].bytes;
+        return bytes;
+    default: return -1;
+    }
+}
+
+/* Of a byte in a microsecond they take what they move, in a program that has one of each at least;
+ * 128 bytes are 16 tokens and their targets. */
+static void test_small_instructions_take_their_bytes(void **state)
+{
+    static const struct {
+        const char *optimizer;
+        int slots;
+    } rules[] = {{"sgd", 1}, {"adamw", 2}};
+    struct machine machine = of_products();
+    machine.bandwidth = 1e6;
+    for (int k = 0; k < 2; k++) {
+        struct fleet fleet;
+        char more[64];
+        int met[INSTR_KINDS] = {0};
+        snprintf(more, sizeof more, "train.optimizer=%s", rules[k].optimizer);
+        open_fleet(&fleet, models[0], more, 1);
+        const struct program *program = fleet.program[0];
+        const struct cost_request request = {
+            .machine = &machine, .program = program, .device = fleet.device, .per_node = 1};
+        struct cost *cost = cost_create(&request);
+        for (int i = 0; i < program->instrs; i++) {
+            enum instr_kind kind = program->instr[i].kind;
+            double bytes = bytes_of(program, &program->instr[i], rules[k].slots);
+            if (bytes < 0)
+                continue;
+            met[kind]++;
+            if (fabs(cost_instr_s(cost, i) - bytes * 1e-6) > 1e-9 * bytes * 1e-6)
+                fail_msg("%s, %s: %g s for %g bytes", rules[k].optimizer, instr_name(kind),
+                         cost_instr_s(cost, i), bytes);
+            assert_true(kind != INSTR_LOAD || bytes >= 2 * 128);
+        }
+        assert_true(met[INSTR_ZERO] == 1 && met[INSTR_SCALE] == 1);
+        assert_true(met[INSTR_LOAD] == 8 && met[INSTR_UPDATE] >= 1);
+        cost_destroy(cost);
+        fleet_close(&fleet);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_instructions_take_their_bytes),
         cmocka_unit_test(test_transfers_are_summed),
         cmocka_unit_test(test_products_are_an_ops_operations),
         cmocka_unit_test(test_one_rank_takes_its_operations),
