@@ -100,7 +100,7 @@ pcre2\.h io/tokenizer_regex\.c
 utf8proc\.h io/tokenizer_unicode\.c
 hwloc\.h|hwloc/.*\.h src/comm/topology\.c
 cuda.*\.h|device/cuda/.*\.h src/device/cuda/.*
-cublas.*\.h src/device/cuda/gemm\.[ch]
+cublas.*\.h src/device/cuda/(gemm|cublaslt)\.[ch]
 cudnn.*\.h src/device/cuda/sdpa_.*\.[ch]
 nccl.*\.h src/comm/gpu/nccl.*\.[ch]
 END
@@ -307,7 +307,7 @@ rule_public()
 }
 
 # The library holds no variables, only const tables, the flags that signal handlers set, the count of
-# base/alive.c, and how base/array.c ends the process.
+# base/alive.c, how base/array.c ends the process, and what device/cuda/cublaslt.c has loaded.
 rule_globals()
 {
     library=${TRIREME_BUILD:-build}/libtrireme.a
@@ -319,7 +319,7 @@ rule_globals()
         / file format / { object = $1; sub(/:$/, "", object) }
         / O \.t?(data|bss)[.[:alnum:]_]*/ && !/ \.data\.rel\.ro/ { print object " " $NF }' |
         grep -vE ' _Z[GVZL0-9]*__(device_stub__|fatDeviceText|cudaFatCubinHandle)' | # of nvcc
-        grep -vw -e __func__ -e array_end $(product c | xargs sed -n \
+        grep -vw -e __func__ -e array_end -e cublaslt $(product c | xargs sed -n \
             's/^static volatile sig_atomic_t \([a-z_]*\);$/-e \1/p')
 }
 
@@ -340,7 +340,7 @@ src/train        run speed          # files of a run directory; progress.h
 
 # Exported names, and tags of structs and enums in headers, begin with the name of their file or
 # folder, or of a thing of the folder.  Exported names are those in the objects, so that macros hide
-# none.
+# none.  device/cuda/cublaslt.c defines cuBLASLt's own.
 rule_names()
 {
     build=${TRIREME_BUILD:-build}
@@ -356,7 +356,7 @@ rule_names()
         echo "$things" | sed 's/#.*//; s/^./prefixes &/'
         product | sed -n 's|\(.*\)/\([^/]*\)\..*|prefixes \1 \2|p' | sed 's/_private$//'
         (cd "$build" && nm -A --defined-only $objects) |
-            sed -nE '/ _Z/d; s|^(.*)/[^/]*:[0-9a-f]* [TDRB] ([a-zA-Z].*)|name \1 \2|p'
+            sed -nE '/ (_Z|cublasLt)/d; s|^(.*)/[^/]*:[0-9a-f]* [TDRB] ([a-zA-Z].*)|name \1 \2|p'
         for header in $(product 'h|cuh'); do
             bare "$header" | sed -nE 's/^(struct|enum) ([A-Za-z_0-9]+)( \{|;).*/\2/p' |
                 sed "s|^|tag ${header%/*} |"

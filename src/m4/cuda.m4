@@ -28,7 +28,9 @@ AC_DEFUN([TRIREME_CUDA], [
     TRIREME_NCCL
     CUDA_summary="$cuda_version ($cuda_top), for $CUDA_ARCHS and newer"
     CUDA_CFLAGS="$CUDART_CFLAGS"
-    CUDA_LIBS="$CUBLASLT_LIBS $CUDART_LIBS"
+    dnl cuBLASLt is loaded when a GPU is opened (src/device/cuda/cublaslt.c): only where it lies is said.
+    cublaslt_path=`AS_ECHO(["$CUBLASLT_LIBS"]) | $SED 's/^[[^ ]]* *//'`
+    CUDA_LIBS="$cublaslt_path $CUDART_LIBS"
   ], [CUDA_CFLAGS=; CUDA_LIBS=; CUDA_GENCODE=])
   AM_CONDITIONAL([HAVE_CUDA], [test $have_cuda = yes])
   AM_CONDITIONAL([HAVE_CUDNN], [test $CUDNN_found = yes])

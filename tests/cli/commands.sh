@@ -102,6 +102,16 @@ fi
 
 "$TRIREME" doctor >out 2>err
 is "doctor" 0 $?
+# cuBLASLt's start is long: only what needs it loads it, and says so where it cannot.
+major=$(sed -n 's/^ *CUDA .*cuBLASLt \([0-9]*\)\..*/\1/p' out)
+if [ -n "$major" ]; then
+    is "a start without cuBLASLt" 0 "$(LD_DEBUG=libs "$TRIREME" --version 2>&1 | grep -c cublasLt)"
+    mkdir no_library && : >"no_library/libcublasLt.so.$major"
+    LD_LIBRARY_PATH=$PWD/no_library "$TRIREME" doctor >out 2>err
+    is "cuBLASLt cannot be loaded" 1 "$(grep -c '^ *CUDA .*no cuBLASLt' out)"
+else
+    skip "a start without cuBLASLt" "built without CUDA"
+fi
 "$TRIREME" plan $M --ranks 4 >out 2>err
 is "plan for 4 ranks" 0 $?
 for recompute in none gathered selective full; do

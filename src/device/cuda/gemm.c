@@ -327,6 +327,8 @@ void cuda_gemm_close(struct device *d)
 const char *cuda_gemm_library(char text[64])
 {
     size_t version = cublasLtGetVersion();
+    if (!version)
+        return "no cuBLASLt";
     snprintf(text, 64, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
     return text;
 }
