@@ -6,7 +6,7 @@ tests_mpi_test_grad_dtype_LDADD = $(TRIREME_LIBS)
 if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_grad_dtype_emulated
 tests_mpi_test_grad_dtype_emulated_SOURCES = $(tests_mpi_test_grad_dtype_SOURCES)
-tests_mpi_test_grad_dtype_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DGRAD_STEPS=4 -DGRAD_SHARE=2 \
+tests_mpi_test_grad_dtype_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DGRAD_STEPS=4 -DGRAD_SHARE=4 \
 	-DGRAD_DEVICE='"cuda comm.share_gpu=true"'
 tests_mpi_test_grad_dtype_emulated_LDADD = $(EMULATED_LIBS)
 endif

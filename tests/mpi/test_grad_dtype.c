@@ -6,8 +6,8 @@
  * divides by its size, so that a step is off by as much.  Seen are differences of a loss of 1.4e-4
  * in 50 steps.
  *
- * With CHECK_SHORT=1 a number of ranks of the emulated GPU takes half of the settings that are for
- * any number, 3 and 4 ranks together all; every one by `make check-whole`.
+ * With CHECK_SHORT=1 a number of ranks of the emulated GPU takes a quarter of the settings that are
+ * for any number, 1 to 4 ranks together all; every one by `make check-whole`.
  */
 #include <math.h>
 #include <string.h>
