@@ -1,9 +1,9 @@
 /* choices.c - see choices.h. */
 #include "plan/choices.h"
 
-#include <string.h>
+#include <stdio.h>
 
-#include "config/schema.h"
+#include "plan/variant.h"
 
 /* Settings that are changed together are separated by a blank. */
 static const char *const changes[] = {
@@ -42,20 +42,6 @@ static const char *const changes[] = {
 
 _Static_assert(sizeof changes / sizeof changes[0] <= CHOICES_MOST, "rows for all changes");
 
-/* Set "key=value key=value"; 0, or -1 where that is not possible. */
-static int set(struct config *config, const char *settings)
-{
-    char text[96], *rest = text, *one;
-    snprintf(text, sizeof text, "%s", settings);
-    while ((one = strsep(&rest, " "))) {
-        char *value = strchr(one, '=');
-        *value++ = 0;
-        if (config_set(config, one, value, NULL))
-            return -1;
-    }
-    return config_finish(config, NULL);
-}
-
 static void measure(struct choices_row *row, const struct report *report, const char *settings)
 {
     const struct report_rank *rank = report_largest(report);
@@ -80,7 +66,7 @@ static int make(struct choices_row *row, const struct report *of, const char *se
     struct report report;
     struct config config = of->config;
     config.device = of->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
-    if (set(&config, settings) ||
+    if (variant_set(&config, settings) ||
         report_measure(&report, &config, of->ranks, of->nodes, threads, of->speeds, NULL))
         return 0;
     measure(row, &report, settings);
