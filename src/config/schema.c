@@ -310,8 +310,7 @@ const struct key config_keys[] = {
              "the machine of run.machine: pipeline, tensor, context, strategy, schedule, virtual "
              "stages, micro-batch and recompute take the place of what is given; the global batch "
              "stays, and so do the numbers.  trireme plan searches, too, for its --machine; "
-             "evaluation and "
-             "generation take what the other keys say"},
+             "evaluation and generation take what the other keys say"},
     {KEY(CHOICE, parallel.strategy), "FULL_SHARD", .choices = strategies,
      .help = "what a rank keeps 1/shard of: NO_SHARD nothing, SHARD_OPTIM the optimizer's state, "
              "SHARD_GRAD_OP gradients too, FULL_SHARD parameters too; HYBRID_SHARD and "

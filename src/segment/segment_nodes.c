@@ -6,8 +6,8 @@
  *     forward    a  b  c            recompute: of a, b and c, only a's result is kept
  *     backward   b' c  c* b*        b' is b once more, for c and for b*
  *
- * Rows that were gathered and are again, for a weight's gradient, are gathered in front of the
- * product before that one (append_early()).
+ * Where the rows that a weight's gradient reads are gathered again, that gather is put one product
+ * earlier, so that it can run beside that product (append_early()).
  *
  * Backward can be divided: its input part makes the gradient of the unit's input, its weight part
  * the rest.  What the weight part reads of the input part's results is deferred: kept until then.
@@ -111,8 +111,9 @@ static void append_needs(struct segment_draft *c, int node)
     }
 }
 
-/* A weight's gradient behind that of the product's input, with rows gathered again, is what ranks
- * exchange rows in parts for (op_linear.c): they are gathered beside the product in front. */
+/* Where ranks exchange rows in parts, the gradient of a product's weight follows that of its input
+ * (op_linear.c).  If the rows that the weight's gradient reads must be gathered again, gather them
+ * before the gradient of the input, which does not read them and runs meanwhile. */
 static void append_early(struct segment_draft *c, int node, enum segment_phase phase)
 {
     const struct graph_node *n = &c->graph->nodes[node], *next = n + 1;
