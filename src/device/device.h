@@ -72,7 +72,7 @@ struct device {
     int any_order;        /* 1: a GPU may add up in the order in which its parts end, where that is
                              faster; the same inputs then give other last bits at each run */
     unsigned replaced;    /* GPU: bits of enum device_part, of implementations not to be used */
-    const char *level;    /* "generic", "avx2", "avx512"; "sm_90" and the like on a GPU */
+    const char *level;    /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */
     size_t logits_bytes;  /* a chunk of logits that suits it: caches, or enough to fill it */
     size_t reserve_bytes; /* device memory beside what is planned: context, library handles */
     void *state;          /* of the device itself (primitive caches, handles) */

@@ -1,6 +1,6 @@
 # The kernels are compiled once per instruction set and chosen at run time.
 cpu_kernels = src/device/cpu/kernels.h src/device/cpu/simd.h src/device/cpu/attention.h \
-	src/device/cpu/pieces.h src/device/cpu/unit.h src/device/cpu/bias.c \
+	src/device/cpu/pieces.h src/device/cpu/unit.h src/device/cpu/tile.h src/device/cpu/bias.c \
 	src/device/cpu/attention.c src/device/cpu/attention_backward.c \
 	src/device/cpu/attention_block.c src/device/cpu/attention_cached.c src/device/cpu/dropout.h \
 	src/device/cpu/dropout.c src/device/cpu/elementwise.c \

@@ -238,12 +238,14 @@ void CPU(attention)(struct device *d, const struct attention *a, void *o, float 
     {
         struct forward w;
         forward_layout(&w, a, (char *)scratch + omp_get_thread_num() * per_thread);
+        tiles_open();
 #pragma omp for schedule(dynamic)
         for (int64_t t = 0; t < tasks; t++) {
             int64_t chunk = chunks - 1 - t / (a->batch * a->kv_heads); /* the longest first */
             int64_t head = t % (a->batch * a->kv_heads);
             forward_task(&w, head / a->kv_heads, head % a->kv_heads, chunk, o, lse, qkv);
         }
+        tiles_close();
     }
 }
 

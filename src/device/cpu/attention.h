@@ -12,20 +12,17 @@
 
 #include "device/cpu/dropout.h"
 #include "device/cpu/kernels.h"
-#include "device/cpu/unit.h"
+#include "device/cpu/tile.h"
 
-enum {
-    BLOCK = 64,                          /* queries, and keys, of a block */
-    TILE_ROWS = CPU_LANES == 16 ? 8 : 4, /* of a product that stay in registers */
-    TILE_COLS = 2 * CPU_LANES,
-};
+enum { BLOCK = 64 }; /* queries, and keys, of a block */
 
 /* A head's dimensions in the terms of the packed operands. */
 struct attention_shape {
     enum dtype dt;       /* of operands: fp16 is multiplied as fp32 */
     enum dtype dt_rows;  /* of the tensors */
     int64_t dim;         /* elements of a head */
-    int64_t dim_units;   /* units of these */
+    int64_t row_units;   /* units of these */
+    int64_t dim_units;   /* the same rounded up to what a product sums over; zeros are added */
     int64_t dim_rows;    /* dim rounded up to whole tiles, as rows of a product */
     int64_t dim_cols;    /* and as columns */
     int64_t block_units; /* units of BLOCK elements */
@@ -38,7 +35,8 @@ struct attention_rows {
 };
 
 /* c[m,n] (+)= a b, with a [m][k] and b [k][n] of units and c fp32.  m is a multiple of
- * TILE_ROWS and n of TILE_COLS; strides in units and floats. */
+ * TILE_ROWS, n of TILE_COLS and k, in bf16, of TILE_UNITS; strides in units and floats.  Between
+ * tiles_open() and tiles_close() of its thread. */
 struct attention_product {
     enum dtype dt;
     int accumulate;
@@ -52,7 +50,8 @@ void CPU(attention_product)(const struct attention_product *p);
 
 struct attention_shape CPU(attention_shape)(const struct attention *a);
 
-/* Copy n <= BLOCK rows to `to` [BLOCK][dim_units]; rows from n on become zero. */
+/* Copy n <= BLOCK rows to `to` [BLOCK][dim_units]; rows from n on and units from row_units on become
+ * zero. */
 void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
                               const struct attention_rows *from, int64_t n);
 

@@ -127,16 +127,26 @@ static void pack_keys(struct backward *w, struct attention_rows k, struct attent
     }
 }
 
-/* D of the queries of a block, from O^T and dO^T, in the order of attention_product(). */
-SIMD_INLINE void row_products(struct backward *w, const unit *ot, const enum dtype dt)
+/* D of the queries of a block, whose rows of O are in w->rows: the diagonal of O dO^T, which has
+ * the order of sums of V dO^T. */
+static void row_products(struct backward *w)
 {
-    for (int64_t col = 0; col < BLOCK; col += CPU_LANES) {
-        vf sum = {0};
-        for (int64_t k = 0; k < w->s.dim_units; k++) {
-            vu o = unit_load(ot + k * BLOCK + col), dout = unit_load(w->dot + k * BLOCK + col);
-            sum = dt == DTYPE_BF16 ? vf_dot_bf16(sum, (vb)o, (vb)dout) : (vf)o * (vf)dout + sum;
-        }
-        vf_store(w->delta + col, sum);
+    const int64_t ld = w->s.dim_units;
+    struct attention_product p = {.dt = w->s.dt,
+                                  .m = TILE_ROWS,
+                                  .n = TILE_COLS,
+                                  .k = ld,
+                                  .c = w->scores, /* not in use yet */
+                                  .lda = ld,
+                                  .ldb = BLOCK,
+                                  .ldc = BLOCK};
+    for (int64_t row = 0; row < BLOCK; row += TILE_ROWS) {
+        int64_t col = row / TILE_COLS * TILE_COLS;
+        p.a = w->rows + row * ld;
+        p.b = w->dot + col;
+        CPU(attention_product)(&p);
+        for (int64_t i = 0; i < TILE_ROWS; i++)
+            w->delta[row + i] = w->scores[i * BLOCK + row - col + i];
     }
 }
 
@@ -145,7 +155,6 @@ SIMD_INLINE void row_products(struct backward *w, const unit *ot, const enum dty
 static void pack_queries(struct backward *w, const struct block_at *at, int64_t nq)
 {
     const struct attention_shape *s = &w->s;
-    unit *ot = (unit *)w->staging; /* not in use yet */
     CPU(attention_pack_rows)(w->rows, s, &at->q, nq);
     CPU(attention_pack_sum)(w->q, s, w->rows);
     CPU(attention_transpose)(w->qt, BLOCK, w->rows, s->dim_units, BLOCK, s->dim_units);
@@ -153,11 +162,7 @@ static void pack_queries(struct backward *w, const struct block_at *at, int64_t 
     CPU(attention_pack_sum)(w->dout, s, w->rows);
     CPU(attention_transpose)(w->dot, BLOCK, w->rows, s->dim_units, BLOCK, s->dim_units);
     CPU(attention_pack_rows)(w->rows, s, &at->o, nq);
-    CPU(attention_transpose)(ot, BLOCK, w->rows, s->dim_units, BLOCK, s->dim_units);
-    if (s->dt == DTYPE_BF16)
-        row_products(w, ot, DTYPE_BF16);
-    else
-        row_products(w, ot, DTYPE_F32);
+    row_products(w);
     for (int64_t r = 0; r < BLOCK; r++)
         w->lse[r] = r < nq ? at->lse[r] : 1e30f;
 }
@@ -413,6 +418,7 @@ void CPU(attention_backward)(struct device *d, const struct attention *a, void *
     {
         struct backward w;
         backward_layout(&w, a, (char *)scratch + (size_t)omp_get_thread_num() * per_thread);
+        tiles_open();
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < heads * chunks; i++) {
             int64_t head = i % heads, c = chunks - 1 - i / heads; /* the longest first */
@@ -425,6 +431,7 @@ void CPU(attention_backward)(struct device *d, const struct attention *a, void *
             if (chunks == 1)
                 write_keys(&w, &t, dqkv, 0, blocks);
         }
+        tiles_close();
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < (chunks > 1 ? heads * blocks : 0); i++) {
             w.dk = shared + i / blocks * chunks * 2 * elems;

@@ -8,11 +8,13 @@
 struct attention_shape CPU(attention_shape)(const struct attention *a)
 {
     int64_t per_unit = a->dt == DTYPE_BF16 ? 2 : 1;
+    int64_t row_units = a->head_dim / per_unit;
     return (struct attention_shape){
         .dt = a->dt == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32,
         .dt_rows = a->dt,
         .dim = a->head_dim,
-        .dim_units = a->head_dim / per_unit,
+        .row_units = row_units,
+        .dim_units = a->dt == DTYPE_BF16 ? round_up(row_units, TILE_UNITS) : row_units,
         .dim_rows = round_up(a->head_dim, TILE_ROWS),
         .dim_cols = round_up(a->head_dim, TILE_COLS),
         .block_units = BLOCK / per_unit,
@@ -38,52 +40,60 @@ void CPU(attention_draw)(struct attention_dropout *w, int64_t j, int64_t nk)
     }
 }
 
-/* TILE_ROWS x TILE_COLS sums in registers; per unit of k a row costs one broadcast. */
-SIMD_INLINE void tile(const enum dtype dt, const int accumulate, const struct attention_product *p,
-                      int64_t row, int64_t col)
+/* REGISTER_ROWS x TILE_COLS sums in registers; per unit of k a row costs one broadcast. */
+SIMD_INLINE void vector_block(const enum dtype dt, const int accumulate,
+                              const struct attention_product *p, int64_t row, int64_t col)
 {
     const unit *a = p->a + row * p->lda, *b = p->b + col;
     const int64_t lda = p->lda, ldb = p->ldb, ldc = p->ldc, units = p->k;
     float *c = p->c + row * ldc + col;
-    vf sum[TILE_ROWS][2];
+    vf sum[REGISTER_ROWS][2];
 #pragma GCC unroll 8
-    for (int i = 0; i < TILE_ROWS; i++) {
+    for (int i = 0; i < REGISTER_ROWS; i++) {
         sum[i][0] = accumulate ? vf_load(c + i * ldc) : (vf){0};
         sum[i][1] = accumulate ? vf_load(c + i * ldc + CPU_LANES) : (vf){0};
     }
     for (int64_t k = 0; k < units; k++, a++, b += ldb) {
         vu b0 = unit_load(b), b1 = unit_load(b + CPU_LANES);
 #pragma GCC unroll 8
-        for (int i = 0; i < TILE_ROWS; i++) {
+        for (int i = 0; i < REGISTER_ROWS; i++) {
             vu ai = unit_broadcast(a + i * lda);
             sum[i][0] = unit_dot(dt, sum[i][0], ai, b0);
             sum[i][1] = unit_dot(dt, sum[i][1], ai, b1);
         }
     }
 #pragma GCC unroll 8
-    for (int i = 0; i < TILE_ROWS; i++) {
+    for (int i = 0; i < REGISTER_ROWS; i++) {
         vf_store(c + i * ldc, sum[i][0]);
         vf_store(c + i * ldc + CPU_LANES, sum[i][1]);
     }
 }
 
-SIMD_INLINE void tiles(const enum dtype dt, const int accumulate, const struct attention_product *p)
+SIMD_INLINE void blocks(const enum dtype dt, const int accumulate,
+                        const struct attention_product *p)
 {
+    if (HAS_TILES && dt == DTYPE_BF16) {
+        for (int64_t col = 0; col < p->n; col += TILE_COLS)
+            for (int64_t row = 0; row < p->m; row += TILE_ROWS)
+                tile_block(p->a + row * p->lda, p->lda, p->b + col, p->ldb,
+                           p->c + row * p->ldc + col, p->ldc, p->k, accumulate);
+        return;
+    }
     for (int64_t col = 0; col < p->n; col += TILE_COLS)
-        for (int64_t row = 0; row < p->m; row += TILE_ROWS)
-            tile(dt, accumulate, p, row, col);
+        for (int64_t row = 0; row < p->m; row += REGISTER_ROWS)
+            vector_block(dt, accumulate, p, row, col);
 }
 
 void CPU(attention_product)(const struct attention_product *p)
 {
     if (p->dt == DTYPE_BF16 && p->accumulate)
-        tiles(DTYPE_BF16, 1, p);
+        blocks(DTYPE_BF16, 1, p);
     else if (p->dt == DTYPE_BF16)
-        tiles(DTYPE_BF16, 0, p);
+        blocks(DTYPE_BF16, 0, p);
     else if (p->accumulate)
-        tiles(DTYPE_F32, 1, p);
+        blocks(DTYPE_F32, 1, p);
     else
-        tiles(DTYPE_F32, 0, p);
+        blocks(DTYPE_F32, 0, p);
 }
 
 /* to [n][dim] = n rows of fp16 */
@@ -116,23 +126,26 @@ void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
     const char *first = (const char *)from->base + from->first * size;
     if (s->dt_rows == DTYPE_F16)
         widen_rows((float *)to, s->dim, from, n);
-    for (int64_t r = 0; r < n && s->dt_rows != DTYPE_F16; r++)
-        copy_row(to + r * s->dim_units, first + r * stride, s->dim_units, AHEAD * stride);
+    for (int64_t r = 0; r < n && s->dt_rows != DTYPE_F16; r++) {
+        unit *row = to + r * s->dim_units;
+        copy_row(row, first + r * stride, s->row_units, AHEAD * stride);
+        memset(row + s->row_units, 0, (size_t)(s->dim_units - s->row_units) * sizeof *row);
+    }
     memset(to + n * s->dim_units, 0, (size_t)((BLOCK - n) * s->dim_units) * sizeof *to);
 }
 
 void CPU(attention_pack_sum)(unit *to, const struct attention_shape *s, const unit *rows)
 {
-    int64_t units = s->dim_units, pad = (s->dim_cols - s->dim) * sizeof *to;
+    int64_t units = s->row_units, pad = (s->dim_cols - s->dim) * sizeof *to, ld = s->dim_units;
     for (int64_t r = 0; r < s->block_units; r++, to += s->dim_cols) {
         if (s->dt == DTYPE_BF16) {
-            const unit *even = rows + 2 * r * units, *odd = even + units;
+            const unit *even = rows + 2 * r * ld, *odd = even + ld;
             for (int64_t i = 0; i < units; i++) {
                 to[2 * i] = (even[i] & 0xffffu) | odd[i] << 16;
                 to[2 * i + 1] = even[i] >> 16 | (odd[i] & 0xffff0000u);
             }
         } else {
-            memcpy(to, rows + r * units, units * sizeof *to);
+            memcpy(to, rows + r * ld, units * sizeof *to);
         }
         memset(to + s->dim, 0, pad);
     }

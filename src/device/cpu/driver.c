@@ -22,8 +22,9 @@ static int always(void)
 
 #ifdef CPU_X86_LEVELS
 #include <cpuid.h>
+#include <sys/syscall.h>
 
-extern const struct device_ops cpu_ops_avx2, cpu_ops_avx512;
+extern const struct device_ops cpu_ops_avx2, cpu_ops_avx512, cpu_ops_amx;
 
 /* Not every compiler knows this one's name. */
 static int has_f16c(void)
@@ -44,10 +45,22 @@ static int has_avx512(void)
            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
 }
-#define X86_LEVELS                                     \
-    {.ops = &cpu_ops_avx512, .runs_here = has_avx512}, \
+
+/* Tiles, products of bf16 in them, and the kernel's leave for this process to use them, which adds
+ * 8 KiB to what is saved of a thread (Linux, Documentation/arch/x86/xstate.rst). */
+static int has_amx(void)
+{
+    enum { ASK_PERMISSION = 0x1023, TILE_DATA = 18 };
+    const unsigned needed = 1u << 22 | 1u << 24; /* AMX-BF16, AMX-TILE */
+    unsigned a, b, c, d;
+    return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & needed) == needed &&
+           !syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA);
+}
+#define X86_LEVELS                                         \
+    {.ops = &cpu_ops_amx, .runs_here = has_amx},           \
+        {.ops = &cpu_ops_avx512, .runs_here = has_avx512}, \
         {.ops = &cpu_ops_avx2, .runs_here = has_avx2},
-#define X86_NAMES "avx512", "avx2",
+#define X86_NAMES "amx", "avx512", "avx2",
 #else
 #define X86_LEVELS
 #define X86_NAMES

@@ -1,7 +1,7 @@
 /* kernels.h - the names of the CPU kernels of one level, and how they share work.
  *
- * A kernel file defines CPU(name) for each op of ops.h; the level (generic, avx2, avx512)
- * it is compiled for becomes part of the symbol, and ops.c of the same level collects them.
+ * A kernel file defines CPU(name) for each op of ops.h; the level (generic, avx2, avx512,
+ * amx) it is compiled for becomes part of the symbol, and ops.c of the same level collects them.
  */
 #ifndef TRIREME_DEVICE_CPU_KERNELS_H
 #define TRIREME_DEVICE_CPU_KERNELS_H
