@@ -1,6 +1,6 @@
-/* gemm_rate.c - what the machine's own matrix products reach, through the device's gemm.
+/* gemm_rate.c - what the matrix library's products reach, through the device's gemm.
  *
- *   gemm_rate THREADS TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]
+ *   gemm_rate [own] THREADS TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]
  *   gemm_rate --device cuda TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]
  *
  * Measures bf16 products: a cube (2048; 8192 on a GPU), and the three of every linear layer of a
@@ -9,11 +9,12 @@
  * GPT-2.  Prints one JSON object: GF/s of each ("up" is the MLP's first), and of a whole step's
  * products ("step", and "step_ms"), which no trainer on this library can beat.
  *
- * On the CPU: the best of several by the clock; "step_cold" is the step by the median of products
- * of which each takes other operands than the one before, out of memory, as a trainer's do.  On the
- * first visible GPU: the median by events on its stream, of random data and such operands; there
- * "gpu" names it in place of "threads", and "copy_gbs" is its copy bandwidth in GB/s, bytes read
- * and bytes written both counted.
+ * On the CPU the products are the library's, or with `own` those that a run uses, which on a
+ * machine with AMX are trireme's (gemm_tiles.c).  Times are the best of several by the clock;
+ * "step_cold" is the step by the median of products of which each takes other operands than the one
+ * before, out of memory, as a trainer's do.  On the first visible GPU: the median by events on its
+ * stream, of random data and such operands; there "gpu" names it in place of "threads", and
+ * "copy_gbs" is its copy bandwidth in GB/s, bytes read and bytes written both counted.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -269,7 +270,8 @@ static int on_cpu(struct bench *s, const int64_t v[SIZES])
             ((bf16 *)s->data[i])[j] = f32_to_bf16((float)(j * 2654435761u >> 7 & 255) / 256);
     }
     if (s->data[0] && s->data[1] && s->data[2]) {
-        printf("{\"library\": \"%s\", \"threads\": %d, ", device_gemm_library(), s->d->threads);
+        printf("{\"library\": \"%s\", \"level\": \"%s\", \"threads\": %d, ", device_gemm_library(),
+               s->d->level, s->d->threads);
         measure(s, v);
     }
     for (int i = 0; i < OPERANDS; i++)
@@ -352,19 +354,28 @@ done:
     return s->err.text[0] ? -1 : 0;
 }
 
+/* The best level whose products are all the library's. */
+static const char *library_level(void)
+{
+    const char *const *level = device_cpu_levels();
+    return strcmp(level[0], "amx") ? level[0] : level[1];
+}
+
 int main(int argc, char **argv)
 {
     struct bench s = {0};
     int cuda = argc > 2 && !strcmp(argv[1], "--device") && !strcmp(argv[2], "cuda");
-    struct device_request request = {.kind = cuda ? DEVICE_CUDA : DEVICE_CPU};
-    int first = cuda ? 3 : 2;
+    int own = argc > 1 && !strcmp(argv[1], "own");
+    struct device_request request = {.kind = cuda ? DEVICE_CUDA : DEVICE_CPU,
+                                     .level = cuda || own ? NULL : library_level()};
+    int first = cuda || own ? 3 : 2;
     int64_t v[SIZES];
     if (argc != first + SIZES && argc != first + SIZES - 1) {
-        fprintf(stderr, "usage: gemm_rate THREADS|--device cuda "
+        fprintf(stderr, "usage: gemm_rate [own] THREADS|--device cuda "
                         "TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]\n");
         return 1;
     }
-    request.threads = cuda ? 0 : atoi(argv[1]);
+    request.threads = cuda ? 0 : atoi(argv[first - 1]);
     for (int i = 0; i < SIZES - 1; i++)
         v[i] = atoll(argv[first + i]);
     v[SIZES - 1] = argc == first + SIZES ? atoll(argv[first + SIZES - 1]) : 2 * v[4];

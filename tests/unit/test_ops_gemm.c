@@ -195,6 +195,18 @@ static void repeated_products_are_bitwise_equal(void **state)
     assert_int_equal(hash[0], hash[1]);
 }
 
+/* Some elements at random and those in the corners. */
+static void check_some(const struct problem *p)
+{
+    for (uint64_t i = 0; i < 300; i++)
+        check_element(p, (int64_t)(philox_u64(4, i) % (uint64_t)p->g.m),
+                      (int64_t)(philox_u64(5, i) % (uint64_t)p->g.n));
+    check_element(p, 0, 0);
+    check_element(p, p->g.m - 1, 0);
+    check_element(p, 0, p->g.n - 1);
+    check_element(p, p->g.m - 1, p->g.n - 1);
+}
+
 /* Sizes with whole blocks and rests; elements at random and in the corners. */
 static void by_blocks(struct device *d, enum dtype dt, const int64_t mnk[3], int kind)
 {
@@ -204,13 +216,7 @@ static void by_blocks(struct device *d, enum dtype dt, const int64_t mnk[3], int
     size_t bytes = gemm_by_blocks_scratch(d, &p.g);
     struct tensor scratch = tensor_poisoned(DTYPE_F32, (int64_t)(bytes + 3) / 4);
     assert_int_equal(gemm_by_blocks(d, &p.g, scratch.data, &err), 0);
-    for (uint64_t i = 0; i < 300; i++)
-        check_element(&p, (int64_t)(philox_u64(4, i) % (uint64_t)p.g.m),
-                      (int64_t)(philox_u64(5, i) % (uint64_t)p.g.n));
-    check_element(&p, 0, 0);
-    check_element(&p, p.g.m - 1, 0);
-    check_element(&p, 0, p.g.n - 1);
-    check_element(&p, p.g.m - 1, p.g.n - 1);
+    check_some(&p);
     check_padding(&p, addend == SELF);
     tensor_free(&scratch);
     free_problem(&p);
@@ -274,6 +280,52 @@ static void nothing_times_something_is_nothing(void **state)
     device_close(d);
 }
 
+/* One large product of bf16; returns the hash of c. */
+static uint64_t large_product(const char *level, int threads, enum dtype dt_c, int kind,
+                              const int64_t mnk[3])
+{
+    struct error err = {0};
+    struct device *d = open_device(level, threads);
+    enum addend addend = (enum addend)(kind / 4 % 3);
+    struct problem p = make_problem(DTYPE_BF16, dt_c, kind % 4, addend, mnk, kind / 12);
+    struct tensor scratch = scratch_for(d, &p.g);
+    assert_int_equal(d->ops->gemm(d, &p.g, scratch.data, &err), 0);
+    check_some(&p);
+    check_padding(&p, addend == SELF);
+    uint64_t hash = tensor_hash(&p.c);
+    tensor_free(&scratch);
+    free_problem(&p);
+    device_close(d);
+    return hash;
+}
+
+/* Products that go by tiles where there are some: sides and k with and without rests, k in one part
+ * and in several, sums in c and beside it, panels of columns at once and one behind the other, more
+ * threads than rows have blocks.  Tiles
+ * give the same bits with any number of threads. */
+static void large_products(void **state)
+{
+    static const int64_t sizes[][3] = {{64, 64, 64},    {97, 70, 65},    {512, 96, 513},
+                                       {65, 1100, 600}, {300, 67, 1026}, {33, 4130, 96}};
+    const char *level = device_cpu_levels()[0];
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int kind = 0; kind < 24; kind++)
+            for (int f32 = 0; f32 < 2; f32++) {
+                enum dtype dt_c = f32 ? DTYPE_F32 : DTYPE_BF16;
+                uint64_t one = large_product(level, 1, dt_c, kind, sizes[i]);
+                for (int threads = 2; threads <= 5 && !strcmp(level, "amx"); threads += 3)
+                    assert_true(large_product(level, threads, dt_c, kind, sizes[i]) == one);
+            }
+}
+
+/* A sum so long that it is made in parts, and, with c in 16 bits, one that is the library's. */
+static void sums_longer_than_a_part(void **state)
+{
+    static const int64_t mnk[] = {70, 66, 16384 + 77};
+    for (int kind = 0; kind < 12; kind++)
+        large_product(NULL, 2, kind % 2 ? DTYPE_BF16 : DTYPE_F32, kind, mnk);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +335,8 @@ int main(void)
         cmocka_unit_test(products_are_kept_apart),
         cmocka_unit_test(repeated_products_are_bitwise_equal),
         cmocka_unit_test(products_through_fp32_blocks),
+        cmocka_unit_test(large_products),
+        cmocka_unit_test(sums_longer_than_a_part),
         cmocka_unit_test(fp16_products_are_rounded_once),
         cmocka_unit_test(nothing_times_something_is_nothing),
     };

@@ -69,16 +69,19 @@ SIMD_INLINE void vector_block(const enum dtype dt, const int accumulate,
     }
 }
 
+SIMD_INLINE void tile_blocks(const int accumulate, const struct attention_product *p)
+{
+    for (int64_t col = 0; col < p->n; col += TILE_COLS)
+        for (int64_t row = 0; row < p->m; row += TILE_ROWS) {
+            struct tile_pairs a = {p->a + row * p->lda, p->lda, 16 * p->lda, TILE_UNITS};
+            struct tile_pairs b = {p->b + col, p->ldb, 16, TILE_UNITS * p->ldb};
+            tile_block(&a, &b, p->c + row * p->ldc + col, p->ldc, p->k, accumulate);
+        }
+}
+
 SIMD_INLINE void blocks(const enum dtype dt, const int accumulate,
                         const struct attention_product *p)
 {
-    if (HAS_TILES && dt == DTYPE_BF16) {
-        for (int64_t col = 0; col < p->n; col += TILE_COLS)
-            for (int64_t row = 0; row < p->m; row += TILE_ROWS)
-                tile_block(p->a + row * p->lda, p->lda, p->b + col, p->ldb,
-                           p->c + row * p->ldc + col, p->ldc, p->k, accumulate);
-        return;
-    }
     for (int64_t col = 0; col < p->n; col += TILE_COLS)
         for (int64_t row = 0; row < p->m; row += REGISTER_ROWS)
             vector_block(dt, accumulate, p, row, col);
@@ -86,7 +89,11 @@ SIMD_INLINE void blocks(const enum dtype dt, const int accumulate,
 
 void CPU(attention_product)(const struct attention_product *p)
 {
-    if (p->dt == DTYPE_BF16 && p->accumulate)
+    if (HAS_TILES && p->dt == DTYPE_BF16 && p->accumulate)
+        tile_blocks(1, p);
+    else if (HAS_TILES && p->dt == DTYPE_BF16)
+        tile_blocks(0, p);
+    else if (p->dt == DTYPE_BF16 && p->accumulate)
         blocks(DTYPE_BF16, 1, p);
     else if (p->dt == DTYPE_BF16)
         blocks(DTYPE_BF16, 0, p);

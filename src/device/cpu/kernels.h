@@ -21,5 +21,6 @@ extern const struct device_ops CPU(ops);
 #define CPU_OP(op) DEVICE_FUNCTION(device_ops, op) CPU(op);
 DEVICE_OPS(CPU_OP)
 CPU_OP(gemm)
+CPU_OP(gemm_scratch)
 
 #endif

@@ -8,7 +8,7 @@
 
 const struct device_ops CPU(ops) = {.name = TEXT(CPU_LEVEL),
                                     .gemm = CPU(gemm),
-                                    .gemm_scratch = gemm_scratch,
+                                    .gemm_scratch = CPU(gemm_scratch),
                                     .attention_forms = ATTENTION_FULL | ATTENTION_SEPARATE |
                                                        ATTENTION_DOCUMENTS | ATTENTION_PART |
                                                        ATTENTION_WINDOW | ATTENTION_DROPOUT,

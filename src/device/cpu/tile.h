@@ -25,6 +25,13 @@
 
 enum { REGISTER_ROWS = CPU_LANES == 16 ? 8 : 4, TILE_COLS = 2 * CPU_LANES };
 
+/* Pairs of tiles of an operand, two for each TILE_UNITS units of the sum: the first of the first
+ * pair, units from row to row of a tile, to the second of a pair, and to the next pair. */
+struct tile_pairs {
+    const unit *first;
+    int64_t ld, second, step;
+};
+
 #ifdef __AMX_BF16__
 #include <immintrin.h>
 
@@ -52,10 +59,11 @@ SIMD_INLINE void tiles_close(void)
 
 /* A block of TILE_ROWS x TILE_COLS sums of products of bf16, over a multiple of TILE_UNITS units.
  */
-SIMD_INLINE void tile_block(const unit *a, int64_t lda, const unit *b, int64_t ldb, float *c,
+SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs *b, float *c,
                             int64_t ldc, int64_t units, const int accumulate)
 {
-    const int64_t bytes_a = lda * 4, bytes_b = ldb * 4, bytes_c = ldc * 4;
+    const int64_t bytes_a = a->ld * 4, bytes_b = b->ld * 4, bytes_c = ldc * 4;
+    const unit *at_a = a->first, *at_b = b->first;
     float *below = c + 16 * ldc;
     if (accumulate) {
         _tile_loadd(0, c, bytes_c);
@@ -68,12 +76,12 @@ SIMD_INLINE void tile_block(const unit *a, int64_t lda, const unit *b, int64_t l
         _tile_zero(2);
         _tile_zero(3);
     }
-    for (int64_t k = 0; k < units; k += TILE_UNITS, a += TILE_UNITS, b += TILE_UNITS * ldb) {
-        _tile_loadd(6, b, bytes_b);
-        _tile_loadd(4, a, bytes_a);
-        _tile_loadd(7, b + 16, bytes_b);
+    for (int64_t k = 0; k < units; k += TILE_UNITS, at_a += a->step, at_b += b->step) {
+        _tile_loadd(6, at_b, bytes_b);
+        _tile_loadd(4, at_a, bytes_a);
+        _tile_loadd(7, at_b + b->second, bytes_b);
         _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(5, a + 16 * lda, bytes_a);
+        _tile_loadd(5, at_a + a->second, bytes_a);
         _tile_dpbf16ps(1, 4, 7);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
@@ -94,7 +102,7 @@ SIMD_INLINE void tiles_close(void)
 {
 }
 
-SIMD_INLINE void tile_block(const unit *a, int64_t lda, const unit *b, int64_t ldb, float *c,
+SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs *b, float *c,
                             int64_t ldc, int64_t units, const int accumulate)
 {
 }

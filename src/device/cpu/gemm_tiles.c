@@ -1,0 +1,321 @@
+/* gemm_tiles.c - large products of bf16 in AMX tiles: c = op(a) op(b) (+ addend).
+ *
+ * Goto's scheme (Goto and van de Geijn 2008): operands are packed into blocks that fit the caches,
+ * and the innermost loops read those alone.
+ *
+ *   for columns jc, N of them                  all threads pack op(b)[:, jc] into panels of 32
+ *     for rows ic, M of them                   a thread's task
+ *       for kc, K of them                      it packs op(a)[ic, kc]
+ *         for groups of panels, for 32 rows, for panels:  2 x 2 tiles of sums (tile.h)
+ *
+ * What is packed are tiles of 1 KiB: of op(a) 16 rows of 32 elements along k, of op(b) 16 pairs
+ * along k of 16 columns, a pair being a unit (unit.h).  In memory an operand's elements along k are
+ * side by side ("along") or a row apart ("across").  What lies as the tile wants it is copied,
+ * pairs of two rows are interleaved, and what remains is transposed in registers:
+ *
+ *              along k                  across k
+ *   op(a)      copy                     interleave, transpose
+ *   op(b)      transpose                interleave
+ *
+ * Sums over more than K elements stay in fp32 between the K: in c where it is fp32, else in the
+ * thread's scratch.  The order of an element's sum depends on k alone, so its bits depend on
+ * nothing else: not on threads, not on what is computed beside it.
+ */
+#include "device/cpu/gemm_tiles.h"
+
+#include <omp.h>
+
+#include "device/cpu/run_queue.h"
+#include "device/cpu/tile.h"
+
+enum {
+    SIDE = 32,              /* rows and columns of a block of sums */
+    TILE_ELEMS = 16 * 32,   /* bf16 of a tile */
+    MOST_M = 256,           /* of a task: with K, a part of the second cache */
+    ENOUGH_N = 1024,        /* N: packing op(a) once for so many takes an eighth of the time */
+    GROUP = 16,             /* panels of op(b) that stay in the second cache */
+    WHOLE_K = 512,          /* K: all of a k so short, or else */
+    PART_K = 256,           /*    parts of which both operands stay in the first cache */
+    PANELS_BYTES = 2 << 20, /* of op(b)[:, jc]; more for ENOUGH_N, but not more than */
+    MOST_BYTES = 8 << 20,
+    LEAST_SIDE = 64,   /* of m, n, and k: smaller products are the library's */
+    LONGEST_K = 16384, /* longer ones as well; where c is fp32, they are done in parts */
+};
+
+/* An operand in memory: element (i, k), i being a row of op(a) or a column of op(b). */
+struct source {
+    const bf16 *base;
+    int64_t ld, count, k; /* i < count */
+    int is_along;         /* 1: (i, k) is at i * ld + k; 0: at k * ld + i */
+};
+
+/* A product and how it is cut. */
+struct cut {
+    const struct gemm *g;
+    struct source a, b;
+    int64_t k;                    /* rounded up to whole tiles */
+    int64_t rows, columns, depth; /* M, N, K */
+    int64_t parts; /* of the columns of a task's rows: with few rows all threads have some */
+    bf16 *panels;  /* of op(b): [columns / 32][k / 32][2] tiles */
+};
+
+/* What a thread has for itself. */
+struct own {
+    bf16 *block; /* of op(a): [rows / 32][K / 32][2] tiles */
+    float *sums; /* [SIDE][SIDE] of the block at hand, or of all blocks of the task */
+};
+
+int CPU(gemm_has_tiles)(const struct gemm *g)
+{
+    return HAS_TILES && g->dt == DTYPE_BF16 && g->m >= LEAST_SIDE && g->n >= LEAST_SIDE &&
+           g->k >= LEAST_SIDE && (g->dt_c == DTYPE_F32 || g->k <= LONGEST_K);
+}
+
+/* Are there several K? */
+static int keeps_sums(const struct cut *cut)
+{
+    return cut->depth < cut->k;
+}
+
+static struct cut cut_of(const struct gemm *g, int threads)
+{
+    struct cut cut = {.g = g,
+                      .a = {(const bf16 *)g->a, g->lda, g->m, g->k, !g->trans_a},
+                      .b = {(const bf16 *)g->b, g->ldb, g->n, g->k, g->trans_b},
+                      .k = round_up(g->k, 32)};
+    const int64_t column_bytes = cut.k * (int64_t)sizeof(bf16);
+    int64_t fit = PANELS_BYTES / column_bytes, most = MOST_BYTES / column_bytes;
+    int64_t tasks = ceil_div(g->m, (int64_t)threads * MOST_M) * threads;
+    cut.depth = cut.k <= WHOLE_K ? cut.k : PART_K;
+    fit = keeps_sums(&cut) || fit < ENOUGH_N ? ENOUGH_N : fit / SIDE * SIDE;
+    most = most > SIDE ? most / SIDE * SIDE : SIDE;
+    cut.columns = min_i64(min_i64(fit, most), round_up(g->n, SIDE));
+    cut.rows = round_up(ceil_div(g->m, tasks), SIDE);
+    cut.parts = ceil_div(threads, ceil_div(g->m, cut.rows));
+    return cut;
+}
+
+/* Part of a product's k, from k on. */
+static struct gemm part_of(const struct gemm *g, int64_t k)
+{
+    struct gemm part = *g;
+    part.k = min_i64(LONGEST_K, g->k - k);
+    part.a = (const bf16 *)g->a + (g->trans_a ? k * g->lda : k);
+    part.b = (const bf16 *)g->b + (g->trans_b ? k : k * g->ldb);
+    part.addend = k ? g->c : g->addend;
+    return part;
+}
+
+/* Bytes of the scratch's parts, multiples of 64. */
+static size_t panels_bytes(const struct cut *cut)
+{
+    return (size_t)(cut->columns * cut->k) * sizeof(bf16);
+}
+
+static size_t block_bytes(const struct cut *cut)
+{
+    return (size_t)(cut->rows * cut->depth) * sizeof(bf16);
+}
+
+static size_t sums_bytes(const struct cut *cut)
+{
+    int64_t elems = keeps_sums(cut) ? cut->rows * cut->columns : SIDE * SIDE;
+    return (size_t)elems * sizeof(float);
+}
+
+size_t CPU(gemm_tiles_scratch)(struct device *d, const struct gemm *g)
+{
+    const struct gemm part = part_of(g, 0);
+    size_t most = 0;
+    for (int threads = 1; threads <= d->threads; threads++) {
+        struct cut cut = cut_of(&part, threads);
+        size_t each = block_bytes(&cut) + sums_bytes(&cut);
+        most = max_bytes(most, panels_bytes(&cut) + (size_t)threads * each);
+    }
+    return most;
+}
+
+static uint32_t element_of(const struct source *s, int64_t i, int64_t k)
+{
+    if (i >= s->count || k >= s->k)
+        return 0;
+    return s->base[s->is_along ? i * s->ld + k : k * s->ld + i];
+}
+
+/* A tile over the edge of its operand, zeros outside, with i along rows or lanes. */
+static void edge_tile(vu v[16], const struct source *s, int64_t i, int64_t k, int i_is_lane)
+{
+    for (int64_t row = 0; row < 16; row++)
+        for (int64_t lane = 0; lane < 16; lane++) {
+            int64_t at = i + (i_is_lane ? lane : row), pair = k + 2 * (i_is_lane ? row : lane);
+            v[row][lane] = element_of(s, at, pair) | element_of(s, at, pair + 1) << 16;
+        }
+}
+
+/* Units of two neighbouring rows. */
+SIMD_INLINE vu interleave(const bf16 *even, const bf16 *odd)
+{
+    vh low, high;
+    memcpy(&low, even, sizeof low);
+    memcpy(&high, odd, sizeof high);
+    return simd_widen(low) | simd_widen(high) << 16;
+}
+
+/* The tile from (i, k) on: i along lanes for op(b), along rows for op(a). */
+SIMD_INLINE void pack_tile(bf16 *to, const struct source *s, int64_t i, int64_t k,
+                           const int i_is_lane)
+{
+    const bf16 *from = s->base + (s->is_along ? i * s->ld + k : k * s->ld + i);
+    vu v[16];
+    if (i + 16 > s->count || k + 32 > s->k) {
+        edge_tile(v, s, i, k, i_is_lane);
+    } else if (s->is_along) {
+#pragma GCC unroll 16
+        for (int r = 0; r < 16; r++)
+            v[r] = unit_load((const unit *)(from + r * s->ld));
+        if (i_is_lane)
+            unit_transpose(v);
+    } else {
+#pragma GCC unroll 16
+        for (int r = 0; r < 16; r++)
+            v[r] = interleave(from + 2 * r * s->ld, from + (2 * r + 1) * s->ld);
+        if (!i_is_lane)
+            unit_transpose(v);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < 16; r++)
+        unit_store((unit *)to + r * 16, v[r]);
+}
+
+/* i in [first, last) and k in [begin, end) of an operand. */
+struct range {
+    int64_t first, last, begin, end;
+};
+
+/* Tiles of a range, in the order of memory; `stride` elements are between panels of 32 of i. */
+SIMD_INLINE void pack(bf16 *to, int64_t stride, const struct source *s, const struct range *r,
+                      const int i_is_lane)
+{
+    int64_t panels = ceil_div(r->last - r->first, SIDE), steps = ceil_div(r->end - r->begin, 32);
+    for (int64_t t = 0; t < panels * steps; t++) {
+        int64_t panel = s->is_along ? t / steps : t % panels;
+        int64_t step = s->is_along ? t % steps : t / panels;
+        bf16 *tiles = to + panel * stride + step * 2 * TILE_ELEMS;
+        pack_tile(tiles, s, r->first + panel * SIDE, r->begin + step * 32, i_is_lane);
+        pack_tile(tiles + TILE_ELEMS, s, r->first + panel * SIDE + 16, r->begin + step * 32,
+                  i_is_lane);
+    }
+}
+
+/* Part t of `threads` of the panels of columns [jc, end): of panels, or across k of their steps. */
+static void pack_panels(const struct cut *cut, int64_t jc, int64_t end, int t, int threads)
+{
+    int64_t all = cut->b.is_along ? ceil_div(end - jc, SIDE) : cut->k / 32;
+    int64_t from = all * t / threads, to = all * (t + 1) / threads;
+    struct range r = {jc, end, from * 32, to * 32};
+    bf16 *at = cut->panels + from * 2 * TILE_ELEMS;
+    if (cut->b.is_along) {
+        r = (struct range){jc + from * SIDE, min_i64(jc + to * SIDE, end), 0, cut->k};
+        at = cut->panels + from * SIDE * cut->k;
+    }
+    pack(at, SIDE * cut->k, &cut->b, &r, 1);
+}
+
+/* Write a block of sums, and the addend, to c from (row, col) on. */
+SIMD_INLINE void put_block(const enum dtype dt, const struct gemm *g, const float *sums,
+                           int64_t row, int64_t col)
+{
+    int64_t rows = min_i64(SIDE, g->m - row), columns = min_i64(SIDE, g->n - col);
+    for (int64_t r = 0; r < rows; r++, sums += SIDE)
+        for (int64_t c = 0; c < columns; c += CPU_LANES) {
+            int64_t at = (row + r) * g->ldc + col + c;
+            vf v = vf_load(sums + c);
+            if (g->addend)
+                v += vf_get_some(dt, g->addend, at, columns - c);
+            vf_put_some(dt, g->c, at, columns - c, v);
+        }
+}
+
+/* The block at (row, col) for k in [kc, end), from packed tiles. */
+static void multiply_block(const struct cut *cut, float *sums, const bf16 *a, const bf16 *b,
+                           int64_t row, int64_t col, int64_t kc, int64_t end)
+{
+    const struct gemm *g = cut->g;
+    const struct tile_pairs tiles_a = {(const unit *)a, 16, TILE_ELEMS / 2, TILE_ELEMS};
+    const struct tile_pairs tiles_b = {(const unit *)b, 16, TILE_ELEMS / 2, TILE_ELEMS};
+    int is_whole = row + SIDE <= g->m && col + SIDE <= g->n;
+    int is_direct = g->dt_c == DTYPE_F32 && is_whole && (!g->addend || g->addend == g->c);
+    float *c = is_direct ? (float *)g->c + row * g->ldc + col : sums;
+    int64_t ldc = is_direct ? g->ldc : SIDE, units = (end - kc) / 2;
+    if (kc > 0 || (is_direct && g->addend))
+        tile_block(&tiles_a, &tiles_b, c, ldc, units, 1);
+    else
+        tile_block(&tiles_a, &tiles_b, c, ldc, units, 0);
+    if (is_direct || end < cut->k)
+        return;
+    if (g->dt_c == DTYPE_F32)
+        put_block(DTYPE_F32, g, sums, row, col);
+    else
+        put_block(DTYPE_BF16, g, sums, row, col);
+}
+
+/* Rows [ic, last) of c by panels [first, end) of the columns from jc on. */
+static void run_task(const struct cut *cut, const struct own *own, int64_t jc, int64_t ic,
+                     int64_t first, int64_t end)
+{
+    int64_t last = min_i64(ic + cut->rows, cut->g->m), blocks = ceil_div(last - ic, SIDE);
+    int64_t kept = keeps_sums(cut) ? SIDE * SIDE : 0;
+    for (int64_t kc = 0; kc < cut->k; kc += cut->depth) {
+        const struct range r = {ic, last, kc, min_i64(kc + cut->depth, cut->k)};
+        int64_t stride = (r.end - kc) * SIDE;
+        pack(own->block, stride, &cut->a, &r, 0);
+        for (int64_t group = first; group < end; group += GROUP)
+            for (int64_t i = 0; i < blocks; i++)
+                for (int64_t panel = group; panel < min_i64(group + GROUP, end); panel++)
+                    multiply_block(cut, own->sums + ((panel - first) * blocks + i) * kept,
+                                   own->block + i * stride,
+                                   cut->panels + (panel * cut->k + kc) * SIDE, ic + i * SIDE,
+                                   jc + panel * SIDE, kc, r.end);
+    }
+}
+
+/* All tasks of columns [jc, end), shared by the threads. */
+static void run_tasks(const struct cut *cut, const struct own *own, int64_t jc, int64_t end)
+{
+    int64_t tasks = ceil_div(cut->g->m, cut->rows) * cut->parts, panels = ceil_div(end - jc, SIDE);
+#pragma omp for schedule(static)
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t part = t % cut->parts;
+        run_task(cut, own, jc, t / cut->parts * cut->rows, panels * part / cut->parts,
+                 panels * (part + 1) / cut->parts);
+    }
+}
+
+static void multiply(struct device *d, const struct gemm *g, void *scratch)
+{
+    int threads = run_queue_threads(d);
+    struct cut cut = cut_of(g, threads);
+    size_t each = block_bytes(&cut) + sums_bytes(&cut);
+    cut.panels = (bf16 *)scratch;
+#pragma omp parallel num_threads(threads)
+    {
+        char *at = (char *)scratch + panels_bytes(&cut) + (size_t)omp_get_thread_num() * each;
+        struct own own = {(bf16 *)at, (float *)(at + block_bytes(&cut))};
+        tiles_open();
+        for (int64_t jc = 0; jc < g->n; jc += cut.columns) {
+            int64_t end = min_i64(jc + cut.columns, g->n);
+            pack_panels(&cut, jc, end, omp_get_thread_num(), omp_get_num_threads());
+#pragma omp barrier
+            run_tasks(&cut, &own, jc, end);
+        }
+        tiles_close();
+    }
+}
+
+void CPU(gemm_by_tiles)(struct device *d, const struct gemm *g, void *scratch)
+{
+    for (int64_t k = 0; k < g->k; k += LONGEST_K) {
+        const struct gemm part = part_of(g, k);
+        multiply(d, &part, scratch);
+    }
+}
