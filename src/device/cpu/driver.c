@@ -11,7 +11,7 @@
 #include "device/cpu/run_queue.h"
 #include "device/driver.h"
 
-enum { LOGITS_BYTES = 8 << 20 }; /* a chunk stays in the caches */
+enum { LOGITS_BYTES = 16 << 20 }; /* a chunk stays in the last cache */
 
 extern const struct device_ops cpu_ops_generic;
 
