@@ -50,8 +50,8 @@ void CPU(attention_product)(const struct attention_product *p);
 
 struct attention_shape CPU(attention_shape)(const struct attention *a);
 
-/* Copy n <= BLOCK rows to `to` [BLOCK][dim_units]; rows from n on and units from row_units on become
- * zero. */
+/* Copy n <= BLOCK rows to `to` [BLOCK][dim_units]; rows from n on and units from row_units on
+ * become zero. */
 void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
                               const struct attention_rows *from, int64_t n);
 

@@ -6,17 +6,14 @@
  *   sum[r][c] += x[r][k..] w[c][k..]          y[r][c] = sum of sum[r][c] (+ addend)
  *
  * An element of y is computed by the same steps whatever the number of rows, so that a text does
- * not depend on what is generated beside it.  Large products in bf16 go by tiles where there are
- * some (gemm_tiles.c); all others are the library's.
+ * not depend on what is generated beside it.
  */
-#include "device/cpu/gemm.h"
-#include "device/cpu/gemm_tiles.h"
-#include "device/cpu/kernels.h"
+#include "device/cpu/gemm_own.h"
 #include "device/cpu/simd.h"
 
 enum { MOST_ROWS = 16, SUMS = 8, WORTH_ELEMS = 1 << 14 };
 
-static int is_of_few_rows(const struct gemm *g)
+int CPU(gemm_has_few_rows)(const struct gemm *g)
 {
     return g->m <= MOST_ROWS && !g->trans_a && g->trans_b && g->n * g->k >= WORTH_ELEMS;
 }
@@ -110,23 +107,11 @@ SIMD_INLINE void columns_of(const enum dtype dt, const struct gemm *g, int64_t c
         columns(dt, 8, g, col, end);
 }
 
-int CPU(gemm)(struct device *d, const struct gemm *g, void *scratch, struct error *err)
+void CPU(gemm_of_few_rows)(struct device *d, const struct gemm *g)
 {
     enum { COLUMNS = 64 };
-    if (CPU(gemm_has_tiles)(g)) {
-        CPU(gemm_by_tiles)(d, g, scratch);
-        return 0;
-    }
-    if (!is_of_few_rows(g))
-        return gemm(d, g, scratch, err);
     int64_t bytes = g->n * g->k * (int64_t)dtype_bytes(g->dt);
 #pragma omp parallel for num_threads(cpu_threads(d, bytes)) schedule(static)
     for (int64_t col = 0; col < g->n; col += COLUMNS)
         WITH_DTYPE(columns_of, g->dt, g, col, min_i64(col + COLUMNS, g->n));
-    return 0;
-}
-
-size_t CPU(gemm_scratch)(struct device *d, const struct gemm *g)
-{
-    return CPU(gemm_has_tiles)(g) ? CPU(gemm_tiles_scratch)(d, g) : gemm_scratch(d, g);
 }

@@ -21,10 +21,9 @@
  * thread's scratch.  The order of an element's sum depends on k alone, so its bits depend on
  * nothing else: not on threads, not on what is computed beside it.
  */
-#include "device/cpu/gemm_tiles.h"
-
 #include <omp.h>
 
+#include "device/cpu/gemm_own.h"
 #include "device/cpu/run_queue.h"
 #include "device/cpu/tile.h"
 

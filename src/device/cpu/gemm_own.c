@@ -1,0 +1,20 @@
+/* gemm_own.c - who makes a product: a level's own kernels, or the library. */
+#include "device/cpu/gemm_own.h"
+
+#include "device/cpu/gemm.h"
+
+int CPU(gemm)(struct device *d, const struct gemm *g, void *scratch, struct error *err)
+{
+    if (CPU(gemm_has_tiles)(g))
+        CPU(gemm_by_tiles)(d, g, scratch);
+    else if (CPU(gemm_has_few_rows)(g))
+        CPU(gemm_of_few_rows)(d, g);
+    else
+        return gemm(d, g, scratch, err);
+    return 0;
+}
+
+size_t CPU(gemm_scratch)(struct device *d, const struct gemm *g)
+{
+    return CPU(gemm_has_tiles)(g) ? CPU(gemm_tiles_scratch)(d, g) : gemm_scratch(d, g);
+}
