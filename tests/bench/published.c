@@ -6,8 +6,9 @@
  * Rows are tests/golden/published_rows.csv: model, machine, ranks and step time with their source,
  * and the settings that say the same to trireme; a line that begins with # is a remark, or a row
  * that is left out.  The machines are those that every build knows, and published_machines.yaml's.
- * Rows by which shares of a machine's peaks were set are shown and do not count in the means; nor
- * do those that are slow to plan, which `all` adds.  Nothing here passes or fails.
+ * Rows by which shares of a machine's peaks were set are shown and do not count in the means, nor
+ * do those that are left out, for a reason that a remark above them says; `all` adds those that are
+ * slow to plan.  Nothing here passes or fails.
  *
  * `memory` takes the rows whose source states the bytes of activations and of state, and prints the
  * plan's beside them: of the pipeline's rank that keeps most, and with whole parameters (NO_SHARD),
@@ -21,9 +22,21 @@
 #include "plan/report.h"
 #include "simulate/machine_file.h"
 
+/* What a row is for: field "fitted". */
+enum use { USE_COUNTED, USE_FITTED, USE_LEFT_OUT, USES };
+
+static const struct {
+    const char *mark, *title;
+} uses[USES] = {
+    [USE_COUNTED] = {"", "that count"},
+    [USE_FITTED] = {" (fitted)", "by which shares were set"},
+    [USE_LEFT_OUT] = {" (left out)", "that are left out"},
+};
+
 struct row {
     char model[32], machine[32], network[32], settings[640];
-    int ranks, nodes, fitted, slow;
+    int ranks, nodes, slow;
+    enum use use;
     double step_s, act_gib, state_gib; /* the last two of a rank; 0: not stated */
 };
 
@@ -50,7 +63,8 @@ static int next_row(FILE *file, struct row *row)
         row->ranks = atoi(field[3]);
         row->nodes = atoi(field[4]);
         row->step_s = atof(field[5]);
-        row->fitted = atoi(field[6]);
+        int use = atoi(field[6]);
+        row->use = use > USE_COUNTED && use < USES ? (enum use)use : USE_COUNTED;
         row->slow = atoi(field[7]);
         row->act_gib = atof(field[8]);
         row->state_gib = atof(field[9]);
@@ -159,7 +173,7 @@ static int is_wanted(const struct row *row, int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct row row;
-    struct error_sum counted = {0}, fitted = {0};
+    struct error_sum sums[USES] = {0};
     FILE *file = fopen(TEST_FILES "/golden/published_rows.csv", "r");
     if (!file)
         return 1;
@@ -186,17 +200,15 @@ int main(int argc, char **argv)
         }
         const char *seq = strstr(row.settings, "data.seq_len=");
         printf("%-12s %-16s %6d %12.4f %12.4f %+8.1f %%%s  %.*s\n", row.model, row.machine,
-               row.ranks, step_s, row.step_s, off, row.fitted ? " (fitted)" : "",
+               row.ranks, step_s, row.step_s, off, uses[row.use].mark,
                seq ? (int)strcspn(seq, " ") : 0, seq ? seq : "");
-        count(row.fitted ? &fitted : &counted, off);
+        count(&sums[row.use], off);
     }
     fclose(file);
-    const struct error_sum *sums[] = {&counted, &fitted};
-    for (int i = 0; i < 2; i++)
-        if (sums[i]->count)
+    for (int i = 0; i < USES; i++)
+        if (sums[i].count)
             printf("%d rows %s: %+.1f %% in the mean, %.1f %% without sign, %.1f %% at worst\n",
-                   sums[i]->count, i ? "by which shares were set" : "that count",
-                   sums[i]->sum / sums[i]->count, sums[i]->mean_of / sums[i]->count,
-                   sums[i]->worst);
+                   sums[i].count, uses[i].title, sums[i].sum / sums[i].count,
+                   sums[i].mean_of / sums[i].count, sums[i].worst);
     return 0;
 }
