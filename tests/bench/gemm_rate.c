@@ -1,6 +1,6 @@
 /* gemm_rate.c - what the matrix library's products reach, through the device's gemm.
  *
- *   gemm_rate [own] THREADS TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]
+ *   gemm_rate [in-run] THREADS TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]
  *   gemm_rate --device cuda TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]
  *
  * Measures bf16 products: a cube (2048; 8192 on a GPU), and the three of every linear layer of a
@@ -9,7 +9,7 @@
  * GPT-2.  Prints one JSON object: GF/s of each ("up" is the MLP's first), and of a whole step's
  * products ("step", and "step_ms"), which no trainer on this library can beat.
  *
- * On the CPU the products are the library's, or with `own` those that a run uses, which on a
+ * On the CPU the products are the library's, or with `in-run` those that a run uses, which on a
  * machine with AMX are trireme's (gemm_tiles.c).  Times are the best of several by the clock;
  * "step_cold" is the step by the median of products of which each takes other operands than the one
  * before, out of memory, as a trainer's do.  On the first visible GPU: the median by events on its
@@ -365,13 +365,13 @@ int main(int argc, char **argv)
 {
     struct bench s = {0};
     int cuda = argc > 2 && !strcmp(argv[1], "--device") && !strcmp(argv[2], "cuda");
-    int own = argc > 1 && !strcmp(argv[1], "own");
+    int in_run = argc > 1 && !strcmp(argv[1], "in-run");
     struct device_request request = {.kind = cuda ? DEVICE_CUDA : DEVICE_CPU,
-                                     .level = cuda || own ? NULL : library_level()};
-    int first = cuda || own ? 3 : 2;
+                                     .level = cuda || in_run ? NULL : library_level()};
+    int first = cuda || in_run ? 3 : 2;
     int64_t v[SIZES];
     if (argc != first + SIZES && argc != first + SIZES - 1) {
-        fprintf(stderr, "usage: gemm_rate [own] THREADS|--device cuda "
+        fprintf(stderr, "usage: gemm_rate [in-run] THREADS|--device cuda "
                         "TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]\n");
         return 1;
     }

@@ -280,6 +280,25 @@ static void nothing_times_something_is_nothing(void **state)
     device_close(d);
 }
 
+enum { GUARD = 4096 }; /* floats behind the scratch */
+
+/* Scratch with a guard behind it, and is the guard as it was? */
+static struct tensor guarded_scratch(struct device *d, const struct gemm *g)
+{
+    struct tensor plain = scratch_for(d, g);
+    struct tensor guarded = tensor_poisoned(DTYPE_F32, plain.elems + GUARD);
+    tensor_free(&plain);
+    return guarded;
+}
+
+static int guard_holds(const struct tensor *scratch)
+{
+    for (int64_t i = scratch->elems - GUARD; i < scratch->elems; i++)
+        if (!isnan(tensor_get(scratch, i)))
+            return 0;
+    return 1;
+}
+
 /* One large product of bf16; returns the hash of c. */
 static uint64_t large_product(const char *level, int threads, enum dtype dt_c, int kind,
                               const int64_t mnk[3])
@@ -288,10 +307,11 @@ static uint64_t large_product(const char *level, int threads, enum dtype dt_c, i
     struct device *d = open_device(level, threads);
     enum addend addend = (enum addend)(kind / 4 % 3);
     struct problem p = make_problem(DTYPE_BF16, dt_c, kind % 4, addend, mnk, kind / 12);
-    struct tensor scratch = scratch_for(d, &p.g);
+    struct tensor scratch = guarded_scratch(d, &p.g);
     assert_int_equal(d->ops->gemm(d, &p.g, scratch.data, &err), 0);
     check_some(&p);
     check_padding(&p, addend == SELF);
+    assert_true(guard_holds(&scratch));
     uint64_t hash = tensor_hash(&p.c);
     tensor_free(&scratch);
     free_problem(&p);
@@ -300,13 +320,12 @@ static uint64_t large_product(const char *level, int threads, enum dtype dt_c, i
 }
 
 /* Products that go by tiles where there are some: sides and k with and without rests, k in one part
- * and in several, sums in c and beside it, panels of columns at once and one behind the other, more
- * threads than rows have blocks.  Tiles
- * give the same bits with any number of threads. */
+ * and in several, sums in c and beside it, columns at once and one group behind the other, more
+ * threads than blocks of rows.  Tiles give the same bits with any number of threads. */
 static void large_products(void **state)
 {
     static const int64_t sizes[][3] = {{64, 64, 64},    {97, 70, 65},    {512, 96, 513},
-                                       {65, 1100, 600}, {300, 67, 1026}, {33, 4130, 96}};
+                                       {65, 1100, 600}, {300, 67, 1026}, {64, 2100, 500}};
     const char *level = device_cpu_levels()[0];
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (int kind = 0; kind < 24; kind++)
@@ -318,12 +337,42 @@ static void large_products(void **state)
             }
 }
 
-/* A sum so long that it is made in parts, and, with c in 16 bits, one that is the library's. */
+/* A sum so long that it is made in parts, and, with c in 16 bits, one that is the library's; the
+ * last part of the other size needs more scratch than the first. */
 static void sums_longer_than_a_part(void **state)
 {
-    static const int64_t mnk[] = {70, 66, 16384 + 77};
+    static const int64_t mnk[] = {70, 66, 16384 + 77}, more_scratch[] = {255, 1024, 16384 + 4096};
     for (int kind = 0; kind < 12; kind++)
         large_product(NULL, 2, kind % 2 ? DTYPE_BF16 : DTYPE_F32, kind, mnk);
+    large_product(NULL, 1, DTYPE_F32, 2, more_scratch);
+}
+
+/* An element comes to the same bits whatever rows and columns are beside it, with c begun or not.
+ */
+static void elements_do_not_depend_on_others(void **state)
+{
+    enum { M = 96, N = 128, K = 16384 + 600, FEW_M = 70, FEW_N = 67 };
+    static const int64_t mnk[] = {M, N, K};
+    struct error err = {0};
+    struct device *d = open_device(NULL, 2);
+    int has_tiles = !strcmp(d->level, "amx");
+    for (int addend = NONE; addend <= OTHER && has_tiles; addend++) {
+        struct problem all = make_problem(DTYPE_BF16, DTYPE_F32, 2, (enum addend)addend, mnk, 0);
+        struct problem few = make_problem(DTYPE_BF16, DTYPE_F32, 2, (enum addend)addend, mnk, 0);
+        few.g.m = FEW_M;
+        few.g.n = FEW_N;
+        struct tensor scratch = scratch_for(d, &all.g), less = scratch_for(d, &few.g);
+        assert_int_equal(d->ops->gemm(d, &all.g, scratch.data, &err), 0);
+        assert_int_equal(d->ops->gemm(d, &few.g, less.data, &err), 0);
+        for (int64_t row = 0; row < FEW_M; row++)
+            assert_memory_equal((float *)few.c.data + row * N, (float *)all.c.data + row * N,
+                                FEW_N * sizeof(float));
+        tensor_free(&scratch);
+        tensor_free(&less);
+        free_problem(&all);
+        free_problem(&few);
+    }
+    device_close(d);
 }
 
 int main(void)
@@ -337,6 +386,7 @@ int main(void)
         cmocka_unit_test(products_through_fp32_blocks),
         cmocka_unit_test(large_products),
         cmocka_unit_test(sums_longer_than_a_part),
+        cmocka_unit_test(elements_do_not_depend_on_others),
         cmocka_unit_test(fp16_products_are_rounded_once),
         cmocka_unit_test(nothing_times_something_is_nothing),
     };

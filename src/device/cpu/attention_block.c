@@ -79,8 +79,8 @@ SIMD_INLINE void tile_blocks(const int accumulate, const struct attention_produc
         }
 }
 
-SIMD_INLINE void blocks(const enum dtype dt, const int accumulate,
-                        const struct attention_product *p)
+SIMD_INLINE void vector_blocks(const enum dtype dt, const int accumulate,
+                               const struct attention_product *p)
 {
     for (int64_t col = 0; col < p->n; col += TILE_COLS)
         for (int64_t row = 0; row < p->m; row += REGISTER_ROWS)
@@ -94,13 +94,13 @@ void CPU(attention_product)(const struct attention_product *p)
     else if (HAS_TILES && p->dt == DTYPE_BF16)
         tile_blocks(0, p);
     else if (p->dt == DTYPE_BF16 && p->accumulate)
-        blocks(DTYPE_BF16, 1, p);
+        vector_blocks(DTYPE_BF16, 1, p);
     else if (p->dt == DTYPE_BF16)
-        blocks(DTYPE_BF16, 0, p);
+        vector_blocks(DTYPE_BF16, 0, p);
     else if (p->accumulate)
-        blocks(DTYPE_F32, 1, p);
+        vector_blocks(DTYPE_F32, 1, p);
     else
-        blocks(DTYPE_F32, 0, p);
+        vector_blocks(DTYPE_F32, 0, p);
 }
 
 /* to [n][dim] = n rows of fp16 */

@@ -24,7 +24,7 @@ static int always(void)
 #include <cpuid.h>
 #include <sys/syscall.h>
 
-extern const struct device_ops cpu_ops_avx2, cpu_ops_avx512, cpu_ops_amx;
+extern const struct device_ops cpu_ops_avx2, cpu_ops_avx512;
 
 /* Not every compiler knows this one's name. */
 static int has_f16c(void)
@@ -46,8 +46,11 @@ static int has_avx512(void)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
 }
 
-/* Tiles, products of bf16 in them, and the kernel's leave for this process to use them, which adds
- * 8 KiB to what is saved of a thread (Linux, Documentation/arch/x86/xstate.rst). */
+#ifdef CPU_AMX_LEVEL
+extern const struct device_ops cpu_ops_amx;
+
+/* Tiles, products of bf16 in them, and the kernel's permission for this process to use them, which
+ * adds 8 KiB to what is saved of a thread (Linux, Documentation/arch/x86/xstate.rst). */
 static int has_amx(void)
 {
     enum { ASK_PERMISSION = 0x1023, TILE_DATA = 18 };
@@ -56,11 +59,16 @@ static int has_amx(void)
     return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & needed) == needed &&
            !syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA);
 }
-#define X86_LEVELS                                         \
-    {.ops = &cpu_ops_amx, .runs_here = has_amx},           \
-        {.ops = &cpu_ops_avx512, .runs_here = has_avx512}, \
+#define AMX_LEVEL {.ops = &cpu_ops_amx, .runs_here = has_amx},
+#define AMX_NAME  "amx",
+#else
+#define AMX_LEVEL
+#define AMX_NAME
+#endif
+#define X86_LEVELS                                              \
+    AMX_LEVEL{.ops = &cpu_ops_avx512, .runs_here = has_avx512}, \
         {.ops = &cpu_ops_avx2, .runs_here = has_avx2},
-#define X86_NAMES "amx", "avx512", "avx2",
+#define X86_NAMES AMX_NAME "avx512", "avx2",
 #else
 #define X86_LEVELS
 #define X86_NAMES

@@ -48,18 +48,18 @@ struct source {
     int is_along;         /* 1: (i, k) is at i * ld + k; 0: at k * ld + i */
 };
 
-/* A product and how it is cut. */
-struct cut {
+/* A product and how it is by. */
+struct blocking {
     const struct gemm *g;
     struct source a, b;
     int64_t k;                    /* rounded up to whole tiles */
     int64_t rows, columns, depth; /* M, N, K */
-    int64_t parts; /* of the columns of a task's rows: with few rows all threads have some */
-    bf16 *panels;  /* of op(b): [columns / 32][k / 32][2] tiles */
+    int64_t splits; /* of the columns of a task's rows: with few rows all threads have some */
+    bf16 *panels;   /* of op(b): [columns / 32][k / 32][2] tiles */
 };
 
 /* What a thread has for itself. */
-struct own {
+struct thread_scratch {
     bf16 *block; /* of op(a): [rows / 32][K / 32][2] tiles */
     float *sums; /* [SIDE][SIDE] of the block at hand, or of all blocks of the task */
 };
@@ -71,27 +71,27 @@ int CPU(gemm_has_tiles)(const struct gemm *g)
 }
 
 /* Are there several K? */
-static int keeps_sums(const struct cut *cut)
+static int keeps_sums(const struct blocking *by)
 {
-    return cut->depth < cut->k;
+    return by->depth < by->k;
 }
 
-static struct cut cut_of(const struct gemm *g, int threads)
+static struct blocking blocking_of(const struct gemm *g, int threads)
 {
-    struct cut cut = {.g = g,
-                      .a = {(const bf16 *)g->a, g->lda, g->m, g->k, !g->trans_a},
-                      .b = {(const bf16 *)g->b, g->ldb, g->n, g->k, g->trans_b},
-                      .k = round_up(g->k, 32)};
-    const int64_t column_bytes = cut.k * (int64_t)sizeof(bf16);
+    struct blocking by = {.g = g,
+                          .a = {(const bf16 *)g->a, g->lda, g->m, g->k, !g->trans_a},
+                          .b = {(const bf16 *)g->b, g->ldb, g->n, g->k, g->trans_b},
+                          .k = round_up(g->k, 32)};
+    const int64_t column_bytes = by.k * (int64_t)sizeof(bf16);
     int64_t fit = PANELS_BYTES / column_bytes, most = MOST_BYTES / column_bytes;
     int64_t tasks = ceil_div(g->m, (int64_t)threads * MOST_M) * threads;
-    cut.depth = cut.k <= WHOLE_K ? cut.k : PART_K;
-    fit = keeps_sums(&cut) || fit < ENOUGH_N ? ENOUGH_N : fit / SIDE * SIDE;
+    by.depth = by.k <= WHOLE_K ? by.k : PART_K;
+    fit = keeps_sums(&by) || fit < ENOUGH_N ? ENOUGH_N : fit / SIDE * SIDE;
     most = most > SIDE ? most / SIDE * SIDE : SIDE;
-    cut.columns = min_i64(min_i64(fit, most), round_up(g->n, SIDE));
-    cut.rows = round_up(ceil_div(g->m, tasks), SIDE);
-    cut.parts = ceil_div(threads, ceil_div(g->m, cut.rows));
-    return cut;
+    by.columns = min_i64(min_i64(fit, most), round_up(g->n, SIDE));
+    by.rows = round_up(ceil_div(g->m, tasks), SIDE);
+    by.splits = ceil_div(threads, ceil_div(g->m, by.rows));
+    return by;
 }
 
 /* Part of a product's k, from k on. */
@@ -105,31 +105,33 @@ static struct gemm part_of(const struct gemm *g, int64_t k)
     return part;
 }
 
-/* Bytes of the scratch's parts, multiples of 64. */
-static size_t panels_bytes(const struct cut *cut)
+/* Bytes of the panels, and of a thread's two blocks; multiples of 64. */
+static size_t panels_bytes(const struct blocking *by)
 {
-    return (size_t)(cut->columns * cut->k) * sizeof(bf16);
+    return (size_t)(by->columns * by->k) * sizeof(bf16);
 }
 
-static size_t block_bytes(const struct cut *cut)
+static size_t block_bytes(const struct blocking *by)
 {
-    return (size_t)(cut->rows * cut->depth) * sizeof(bf16);
+    return (size_t)(by->rows * by->depth) * sizeof(bf16);
 }
 
-static size_t sums_bytes(const struct cut *cut)
+static size_t sums_bytes(const struct blocking *by)
 {
-    int64_t elems = keeps_sums(cut) ? cut->rows * cut->columns : SIDE * SIDE;
+    int64_t elems = keeps_sums(by) ? by->rows * by->columns : SIDE * SIDE;
     return (size_t)elems * sizeof(float);
 }
 
 size_t CPU(gemm_tiles_scratch)(struct device *d, const struct gemm *g)
 {
-    const struct gemm part = part_of(g, 0);
     size_t most = 0;
-    for (int threads = 1; threads <= d->threads; threads++) {
-        struct cut cut = cut_of(&part, threads);
-        size_t each = block_bytes(&cut) + sums_bytes(&cut);
-        most = max_bytes(most, panels_bytes(&cut) + (size_t)threads * each);
+    for (int64_t k = 0; k < g->k; k += LONGEST_K) {
+        const struct gemm part = part_of(g, k);
+        for (int threads = 1; threads <= d->threads; threads++) {
+            struct blocking by = blocking_of(&part, threads);
+            size_t each = block_bytes(&by) + sums_bytes(&by);
+            most = max_bytes(most, panels_bytes(&by) + (size_t)threads * each);
+        }
     }
     return most;
 }
@@ -207,20 +209,30 @@ SIMD_INLINE void pack(bf16 *to, int64_t stride, const struct source *s, const st
 }
 
 /* Part t of `threads` of the panels of columns [jc, end): of panels, or across k of their steps. */
-static void pack_panels(const struct cut *cut, int64_t jc, int64_t end, int t, int threads)
+static void pack_panels(const struct blocking *by, int64_t jc, int64_t end, int t, int threads)
 {
-    int64_t all = cut->b.is_along ? ceil_div(end - jc, SIDE) : cut->k / 32;
+    int64_t all = by->b.is_along ? ceil_div(end - jc, SIDE) : by->k / 32;
     int64_t from = all * t / threads, to = all * (t + 1) / threads;
     struct range r = {jc, end, from * 32, to * 32};
-    bf16 *at = cut->panels + from * 2 * TILE_ELEMS;
-    if (cut->b.is_along) {
-        r = (struct range){jc + from * SIDE, min_i64(jc + to * SIDE, end), 0, cut->k};
-        at = cut->panels + from * SIDE * cut->k;
+    bf16 *at = by->panels + from * 2 * TILE_ELEMS;
+    if (by->b.is_along) {
+        r = (struct range){jc + from * SIDE, min_i64(jc + to * SIDE, end), 0, by->k};
+        at = by->panels + from * SIDE * by->k;
     }
-    pack(at, SIDE * cut->k, &cut->b, &r, 1);
+    pack(at, SIDE * by->k, &by->b, &r, 1);
 }
 
-/* Write a block of sums, and the addend, to c from (row, col) on. */
+/* The block of an fp32 addend at (row, col), zeros outside. */
+static void get_block(float *sums, const struct gemm *g, int64_t row, int64_t col)
+{
+    int64_t rows = min_i64(SIDE, g->m - row), columns = min_i64(SIDE, g->n - col);
+    memset(sums, 0, SIDE * SIDE * sizeof *sums);
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(sums + r * SIDE, (const float *)g->addend + (row + r) * g->ldc + col,
+               (size_t)columns * sizeof *sums);
+}
+
+/* Write a block of sums to c from (row, col) on; in 16 bits the addend with it. */
 SIMD_INLINE void put_block(const enum dtype dt, const struct gemm *g, const float *sums,
                            int64_t row, int64_t col)
 {
@@ -229,28 +241,37 @@ SIMD_INLINE void put_block(const enum dtype dt, const struct gemm *g, const floa
         for (int64_t c = 0; c < columns; c += CPU_LANES) {
             int64_t at = (row + r) * g->ldc + col + c;
             vf v = vf_load(sums + c);
-            if (g->addend)
+            if (dt != DTYPE_F32 && g->addend)
                 v += vf_get_some(dt, g->addend, at, columns - c);
             vf_put_some(dt, g->c, at, columns - c, v);
         }
 }
 
+/* Sums of a block are in c itself where c is fp32 and has the whole block and all it is added to.
+ */
+static int is_in_place(const struct gemm *g, int64_t row, int64_t col)
+{
+    return g->dt_c == DTYPE_F32 && row + SIDE <= g->m && col + SIDE <= g->n &&
+           (!g->addend || g->addend == g->c);
+}
+
 /* The block at (row, col) for k in [kc, end), from packed tiles. */
-static void multiply_block(const struct cut *cut, float *sums, const bf16 *a, const bf16 *b,
+static void multiply_block(const struct blocking *by, float *sums, const bf16 *a, const bf16 *b,
                            int64_t row, int64_t col, int64_t kc, int64_t end)
 {
-    const struct gemm *g = cut->g;
+    const struct gemm *g = by->g;
     const struct tile_pairs tiles_a = {(const unit *)a, 16, TILE_ELEMS / 2, TILE_ELEMS};
     const struct tile_pairs tiles_b = {(const unit *)b, 16, TILE_ELEMS / 2, TILE_ELEMS};
-    int is_whole = row + SIDE <= g->m && col + SIDE <= g->n;
-    int is_direct = g->dt_c == DTYPE_F32 && is_whole && (!g->addend || g->addend == g->c);
-    float *c = is_direct ? (float *)g->c + row * g->ldc + col : sums;
-    int64_t ldc = is_direct ? g->ldc : SIDE, units = (end - kc) / 2;
-    if (kc > 0 || (is_direct && g->addend))
+    int in_place = is_in_place(g, row, col), begins_with_addend = g->dt_c == DTYPE_F32 && g->addend;
+    float *c = in_place ? (float *)g->c + row * g->ldc + col : sums;
+    int64_t ldc = in_place ? g->ldc : SIDE, units = (end - kc) / 2;
+    if (kc == 0 && begins_with_addend && !in_place)
+        get_block(sums, g, row, col);
+    if (kc > 0 || begins_with_addend)
         tile_block(&tiles_a, &tiles_b, c, ldc, units, 1);
     else
         tile_block(&tiles_a, &tiles_b, c, ldc, units, 0);
-    if (is_direct || end < cut->k)
+    if (in_place || end < by->k)
         return;
     if (g->dt_c == DTYPE_F32)
         put_block(DTYPE_F32, g, sums, row, col);
@@ -259,53 +280,54 @@ static void multiply_block(const struct cut *cut, float *sums, const bf16 *a, co
 }
 
 /* Rows [ic, last) of c by panels [first, end) of the columns from jc on. */
-static void run_task(const struct cut *cut, const struct own *own, int64_t jc, int64_t ic,
-                     int64_t first, int64_t end)
+static void run_task(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
+                     int64_t ic, int64_t first, int64_t end)
 {
-    int64_t last = min_i64(ic + cut->rows, cut->g->m), blocks = ceil_div(last - ic, SIDE);
-    int64_t kept = keeps_sums(cut) ? SIDE * SIDE : 0;
-    for (int64_t kc = 0; kc < cut->k; kc += cut->depth) {
-        const struct range r = {ic, last, kc, min_i64(kc + cut->depth, cut->k)};
+    int64_t last = min_i64(ic + by->rows, by->g->m), blocks = ceil_div(last - ic, SIDE);
+    int64_t kept = keeps_sums(by) ? SIDE * SIDE : 0;
+    for (int64_t kc = 0; kc < by->k && first < end; kc += by->depth) {
+        const struct range r = {ic, last, kc, min_i64(kc + by->depth, by->k)};
         int64_t stride = (r.end - kc) * SIDE;
-        pack(own->block, stride, &cut->a, &r, 0);
+        pack(own->block, stride, &by->a, &r, 0);
         for (int64_t group = first; group < end; group += GROUP)
             for (int64_t i = 0; i < blocks; i++)
                 for (int64_t panel = group; panel < min_i64(group + GROUP, end); panel++)
-                    multiply_block(cut, own->sums + ((panel - first) * blocks + i) * kept,
+                    multiply_block(by, own->sums + ((panel - first) * blocks + i) * kept,
                                    own->block + i * stride,
-                                   cut->panels + (panel * cut->k + kc) * SIDE, ic + i * SIDE,
+                                   by->panels + (panel * by->k + kc) * SIDE, ic + i * SIDE,
                                    jc + panel * SIDE, kc, r.end);
     }
 }
 
 /* All tasks of columns [jc, end), shared by the threads. */
-static void run_tasks(const struct cut *cut, const struct own *own, int64_t jc, int64_t end)
+static void run_tasks(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
+                      int64_t end)
 {
-    int64_t tasks = ceil_div(cut->g->m, cut->rows) * cut->parts, panels = ceil_div(end - jc, SIDE);
+    int64_t tasks = ceil_div(by->g->m, by->rows) * by->splits, panels = ceil_div(end - jc, SIDE);
 #pragma omp for schedule(static)
     for (int64_t t = 0; t < tasks; t++) {
-        int64_t part = t % cut->parts;
-        run_task(cut, own, jc, t / cut->parts * cut->rows, panels * part / cut->parts,
-                 panels * (part + 1) / cut->parts);
+        int64_t split = t % by->splits;
+        run_task(by, own, jc, t / by->splits * by->rows, panels * split / by->splits,
+                 panels * (split + 1) / by->splits);
     }
 }
 
 static void multiply(struct device *d, const struct gemm *g, void *scratch)
 {
     int threads = run_queue_threads(d);
-    struct cut cut = cut_of(g, threads);
-    size_t each = block_bytes(&cut) + sums_bytes(&cut);
-    cut.panels = (bf16 *)scratch;
+    struct blocking by = blocking_of(g, threads);
+    size_t each = block_bytes(&by) + sums_bytes(&by);
+    by.panels = (bf16 *)scratch;
 #pragma omp parallel num_threads(threads)
     {
-        char *at = (char *)scratch + panels_bytes(&cut) + (size_t)omp_get_thread_num() * each;
-        struct own own = {(bf16 *)at, (float *)(at + block_bytes(&cut))};
+        char *at = (char *)scratch + panels_bytes(&by) + (size_t)omp_get_thread_num() * each;
+        struct thread_scratch own = {(bf16 *)at, (float *)(at + block_bytes(&by))};
         tiles_open();
-        for (int64_t jc = 0; jc < g->n; jc += cut.columns) {
-            int64_t end = min_i64(jc + cut.columns, g->n);
-            pack_panels(&cut, jc, end, omp_get_thread_num(), omp_get_num_threads());
+        for (int64_t jc = 0; jc < g->n; jc += by.columns) {
+            int64_t end = min_i64(jc + by.columns, g->n);
+            pack_panels(&by, jc, end, omp_get_thread_num(), omp_get_num_threads());
 #pragma omp barrier
-            run_tasks(&cut, &own, jc, end);
+            run_tasks(&by, &own, jc, end);
         }
         tiles_close();
     }

@@ -49,7 +49,9 @@ SIMD_INLINE void tiles_open(void)
         config.row_bytes[i] = ROW_BYTES;
         config.rows[i] = ROWS;
     }
-    _tile_loadconfig(&config);
+    /* not _tile_loadconfig(): GCC 12's says that it reads 8 bytes, and drops stores of the others
+     */
+    __asm__ volatile("ldtilecfg\t%0" : : "m"(config));
 }
 
 SIMD_INLINE void tiles_close(void)
