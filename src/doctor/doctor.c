@@ -94,7 +94,10 @@ static void check_processor(struct doctor *d)
     topology_read(&t);
     doctor_fact(d, "processor", "%s", model);
     doctor_fact(d, "kernels", "%s", levels);
-    doctor_fact(d, "matrix products", "%s", device_gemm_library());
+    doctor_fact(d, "matrix products", "%s%s", device_gemm_library(),
+                strcmp(device_cpu_levels()[0], "amx")
+                    ? ""
+                    : "; large ones of bf16 by AMX kernels of trireme");
     doctor_fact(d, "cores", "%d (hardware threads %d, packages %d, NUMA nodes %d)", t.cores,
                 t.units, t.packages, t.numa_nodes);
     doctor_fact(d, "bound to", "%d core%s (%s)%s%s", t.own_cores, t.own_cores > 1 ? "s" : "",

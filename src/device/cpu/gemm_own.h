@@ -1,5 +1,4 @@
-/* gemm_own.h - the products that a level's kernels make themselves; the library makes the others.
- */
+/* gemm_own.h - products by a level's own kernels; the library makes all others. */
 #ifndef TRIREME_DEVICE_CPU_GEMM_OWN_H
 #define TRIREME_DEVICE_CPU_GEMM_OWN_H
 
@@ -8,7 +7,8 @@
 /* Is g a large product of bf16, on a level with tiles?  Types, transpositions and sizes decide. */
 int CPU(gemm_has_tiles)(const struct gemm *g);
 
-/* Such a product.  It cannot fail, and its bits do not depend on the number of threads. */
+/* Such a product; scratch is the caller's, of the bytes below.  It cannot fail, and its bits do not
+ * depend on the number of threads. */
 void CPU(gemm_by_tiles)(struct device *d, const struct gemm *g, void *scratch);
 
 /* Bytes of scratch it needs, with however few threads it runs. */
@@ -17,8 +17,7 @@ size_t CPU(gemm_tiles_scratch)(struct device *d, const struct gemm *g);
 /* Is g a product of a few rows with the transpose of a matrix, as generation has them? */
 int CPU(gemm_has_few_rows)(const struct gemm *g);
 
-/* Such a product, without scratch.  It cannot fail, and the bits of a row depend on nothing else.
- */
+/* Such a product, without scratch.  It cannot fail; a row's bits do not depend on other rows. */
 void CPU(gemm_of_few_rows)(struct device *d, const struct gemm *g);
 
 #endif

@@ -17,9 +17,9 @@
  *   op(a)      copy                     interleave, transpose
  *   op(b)      transpose                interleave
  *
- * Sums over more than K elements stay in fp32 between the K: in c where it is fp32, else in the
- * thread's scratch.  The order of an element's sum depends on k alone, so its bits depend on
- * nothing else: not on threads, not on what is computed beside it.
+ * Sums over more than K elements stay in fp32 between one K and the next, in c itself or in the
+ * thread's scratch.  The order of an element's sum depends on k and on whether there is an addend,
+ * with which a sum in fp32 begins; so its bits depend neither on threads nor on the other elements.
  */
 #include <omp.h>
 
@@ -30,15 +30,15 @@
 enum {
     SIDE = 32,              /* rows and columns of a block of sums */
     TILE_ELEMS = 16 * 32,   /* bf16 of a tile */
-    MOST_M = 256,           /* of a task: with K, a part of the second cache */
+    MOST_M = 256,           /* M: with K, a part of the second cache */
     ENOUGH_N = 1024,        /* N: packing op(a) once for so many takes an eighth of the time */
     GROUP = 16,             /* panels of op(b) that stay in the second cache */
-    WHOLE_K = 512,          /* K: all of a k so short, or else */
-    PART_K = 256,           /*    parts of which both operands stay in the first cache */
-    PANELS_BYTES = 2 << 20, /* of op(b)[:, jc]; more for ENOUGH_N, but not more than */
+    WHOLE_K = 512,          /* K is k, up to this; */
+    PART_K = 256,           /* above, both operands of so many stay in the first cache */
+    PANELS_BYTES = 2 << 20, /* of op(b)[:, jc]; for ENOUGH_N columns more, up to */
     MOST_BYTES = 8 << 20,
-    LEAST_SIDE = 64,   /* of m, n, and k: smaller products are the library's */
-    LONGEST_K = 16384, /* longer ones as well; where c is fp32, they are done in parts */
+    LEAST_SIDE = 64,   /* of m, n and k: smaller products are the library's */
+    LONGEST_K = 16384, /* a longer k is done in pieces where c is fp32, else by the library */
 };
 
 /* An operand in memory: element (i, k), i being a row of op(a) or a column of op(b). */
@@ -48,7 +48,7 @@ struct source {
     int is_along;         /* 1: (i, k) is at i * ld + k; 0: at k * ld + i */
 };
 
-/* A product and how it is by. */
+/* A product and the sizes of its blocks. */
 struct blocking {
     const struct gemm *g;
     struct source a, b;
@@ -94,15 +94,15 @@ static struct blocking blocking_of(const struct gemm *g, int threads)
     return by;
 }
 
-/* Part of a product's k, from k on. */
-static struct gemm part_of(const struct gemm *g, int64_t k)
+/* The piece of a product whose k begins here. */
+static struct gemm piece_of(const struct gemm *g, int64_t k)
 {
-    struct gemm part = *g;
-    part.k = min_i64(LONGEST_K, g->k - k);
-    part.a = (const bf16 *)g->a + (g->trans_a ? k * g->lda : k);
-    part.b = (const bf16 *)g->b + (g->trans_b ? k : k * g->ldb);
-    part.addend = k ? g->c : g->addend;
-    return part;
+    struct gemm piece = *g;
+    piece.k = min_i64(LONGEST_K, g->k - k);
+    piece.a = (const bf16 *)g->a + (g->trans_a ? k * g->lda : k);
+    piece.b = (const bf16 *)g->b + (g->trans_b ? k : k * g->ldb);
+    piece.addend = k ? g->c : g->addend;
+    return piece;
 }
 
 /* Bytes of the panels, and of a thread's two blocks; multiples of 64. */
@@ -126,9 +126,9 @@ size_t CPU(gemm_tiles_scratch)(struct device *d, const struct gemm *g)
 {
     size_t most = 0;
     for (int64_t k = 0; k < g->k; k += LONGEST_K) {
-        const struct gemm part = part_of(g, k);
+        const struct gemm piece = piece_of(g, k);
         for (int threads = 1; threads <= d->threads; threads++) {
-            struct blocking by = blocking_of(&part, threads);
+            struct blocking by = blocking_of(&piece, threads);
             size_t each = block_bytes(&by) + sums_bytes(&by);
             most = max_bytes(most, panels_bytes(&by) + (size_t)threads * each);
         }
@@ -208,7 +208,7 @@ SIMD_INLINE void pack(bf16 *to, int64_t stride, const struct source *s, const st
     }
 }
 
-/* Part t of `threads` of the panels of columns [jc, end): of panels, or across k of their steps. */
+/* Thread t's share of packing columns [jc, end): some panels, or of all panels some steps of k. */
 static void pack_panels(const struct blocking *by, int64_t jc, int64_t end, int t, int threads)
 {
     int64_t all = by->b.is_along ? ceil_div(end - jc, SIDE) : by->k / 32;
@@ -247,8 +247,7 @@ SIMD_INLINE void put_block(const enum dtype dt, const struct gemm *g, const floa
         }
 }
 
-/* Sums of a block are in c itself where c is fp32 and has the whole block and all it is added to.
- */
+/* Are a block's sums in c itself?  Where c is fp32, has the whole block, and is the only addend. */
 static int is_in_place(const struct gemm *g, int64_t row, int64_t col)
 {
     return g->dt_c == DTYPE_F32 && row + SIDE <= g->m && col + SIDE <= g->n &&
@@ -336,7 +335,7 @@ static void multiply(struct device *d, const struct gemm *g, void *scratch)
 void CPU(gemm_by_tiles)(struct device *d, const struct gemm *g, void *scratch)
 {
     for (int64_t k = 0; k < g->k; k += LONGEST_K) {
-        const struct gemm part = part_of(g, k);
-        multiply(d, &part, scratch);
+        const struct gemm piece = piece_of(g, k);
+        multiply(d, &piece, scratch);
     }
 }

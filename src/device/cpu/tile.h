@@ -1,11 +1,9 @@
-/* tile.h - small products of 32-bit units (unit.h): in vectors, or in the tiles of AMX.
+/* tile.h - blocks of sums of products c[m,n] (+)= a b of 32-bit units (unit.h), in AMX tiles.
  *
- * A product c[m,n] (+)= a b goes by blocks of TILE_ROWS x TILE_COLS sums.  In vectors,
- * REGISTER_ROWS rows of two vectors stay in registers, and a unit of a is broadcast to a row's
- * lanes.  AMX has eight tiles of 16 rows of 64 bytes, and one instruction adds to a tile of 16 x 16
- * sums the product of 16 rows of 16 units and 16 units of 16 columns; a block is 2 x 2 tiles of
- * sums, and for each 16 units two tiles of a and two of b are loaded, so that four products hide
- * four loads:
+ * A block has TILE_ROWS x TILE_COLS sums.  AMX has eight tiles of 16 rows of 64 bytes, and one
+ * instruction that adds to a tile of 16 x 16 sums the product of 16 rows of 16 units and 16 units
+ * of 16 columns.  A block is 2 x 2 tiles of sums; for each 16 units two tiles of a and two of b are
+ * loaded, so that four products hide four loads:
  *
  *             b 6   b 7        tile 0..3: sums
  *      a 4     0     1         tile 4, 5: rows of a
@@ -23,6 +21,7 @@
 
 #include "device/cpu/unit.h"
 
+/* Levels without tiles keep REGISTER_ROWS rows of a block in vector registers. */
 enum { REGISTER_ROWS = CPU_LANES == 16 ? 8 : 4, TILE_COLS = 2 * CPU_LANES };
 
 /* Pairs of tiles of an operand, two for each TILE_UNITS units of the sum: the first of the first
@@ -49,8 +48,7 @@ SIMD_INLINE void tiles_open(void)
         config.row_bytes[i] = ROW_BYTES;
         config.rows[i] = ROWS;
     }
-    /* not _tile_loadconfig(): GCC 12's says that it reads 8 bytes, and drops stores of the others
-     */
+    /* _tile_loadconfig() of GCC 12 claims to read 8 bytes: stores of the others were dropped */
     __asm__ volatile("ldtilecfg\t%0" : : "m"(config));
 }
 
@@ -59,8 +57,7 @@ SIMD_INLINE void tiles_close(void)
     _tile_release();
 }
 
-/* A block of TILE_ROWS x TILE_COLS sums of products of bf16, over a multiple of TILE_UNITS units.
- */
+/* A block of sums of products of bf16, over a multiple of TILE_UNITS units. */
 SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs *b, float *c,
                             int64_t ldc, int64_t units, const int accumulate)
 {
