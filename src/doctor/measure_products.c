@@ -48,10 +48,10 @@ static size_t aligned(int64_t elems, enum dtype dtype)
 static int multiply(struct measure *m, void *data, struct error *err)
 {
     struct product *p = data;
-    char *at = measure_cold(m, p->a_bytes + p->b_bytes + p->c_bytes);
-    p->gemm.a = at;
-    p->gemm.b = at + p->a_bytes;
-    p->gemm.c = at + p->a_bytes + p->b_bytes;
+    char *source = measure_cold_source(m, p->a_bytes + p->b_bytes);
+    p->gemm.a = source;
+    p->gemm.b = source + p->a_bytes;
+    p->gemm.c = measure_cold_target(m, p->c_bytes);
     return m->device->ops->gemm(m->device, &p->gemm, p->scratch, err);
 }
 

@@ -108,14 +108,36 @@ int measure_seconds(struct measure *m, const struct measure_work *work, double *
     return 0;
 }
 
-void *measure_cold(struct measure *m, size_t bytes)
+/* Memory between two places of the block, behind that of the call before. */
+static void *next_cold(struct measure *m, size_t *at, size_t from, size_t to, size_t bytes)
 {
     bytes = round_up_bytes(bytes, ALIGN);
-    if (m->cold + bytes > m->block_bytes)
-        m->cold = 0;
-    void *at = m->block + m->cold;
-    m->cold += bytes;
-    return at;
+    if (*at < from || *at + bytes > to)
+        *at = from;
+    void *start = m->block + *at;
+    *at += bytes;
+    return start;
+}
+
+/* Where what products write begins. */
+static size_t targets(const struct measure *m)
+{
+    return m->block_bytes / (3 * ALIGN) * (2 * ALIGN);
+}
+
+void *measure_cold(struct measure *m, size_t bytes)
+{
+    return next_cold(m, &m->cold, 0, m->block_bytes, bytes);
+}
+
+void *measure_cold_source(struct measure *m, size_t bytes)
+{
+    return next_cold(m, &m->cold_source, 0, targets(m), bytes);
+}
+
+void *measure_cold_target(struct measure *m, size_t bytes)
+{
+    return next_cold(m, &m->cold_target, targets(m), m->block_bytes, bytes);
 }
 
 int measure_fill(struct measure *m, void *to, size_t bytes, enum dtype dtype, struct error *err)
@@ -144,7 +166,7 @@ int measure_block(struct measure *m, size_t bytes, enum dtype dtype, struct erro
         device_free(m->device, m->mem, POOL_WORKSPACE, m->block_bytes, m->block);
         m->block = device_alloc(m->device, m->mem, POOL_WORKSPACE, bytes, err);
         m->block_bytes = m->block ? bytes : 0;
-        m->cold = 0;
+        m->cold = m->cold_source = m->cold_target = 0;
         rc = m->block ? 0 : -1;
     }
     if (!rc)

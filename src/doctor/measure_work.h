@@ -48,7 +48,8 @@ struct measure {
     struct device_event *from, *to; /* of a GPU */
     char *block;                    /* memory for operands */
     size_t block_bytes;
-    size_t cold; /* where the next operands of measure_cold() are */
+    size_t cold;                     /* where the next operands of measure_cold() are, */
+    size_t cold_source, cold_target; /* and of those that products read and write */
     struct machine *machine;
     int product_capacity, transfer_capacity; /* of its tables */
     struct measure_op *op;                   /* from which measure_set_ops() makes the other one */
@@ -87,6 +88,12 @@ double measure_median(double *value, int count);
 /* Memory of the device that is in no cache, as far as the block reaches: other memory than that of
  * the calls before.  At most block_bytes; aligned to 256. */
 void *measure_cold(struct measure *m, size_t bytes);
+
+/* The same for a product, which reads from the first two thirds of the block and writes to the
+ * last: products of products would soon be infinite, or so small (denormal) that fp32 is many times
+ * slower on some processors.  At most two thirds and one third of block_bytes. */
+void *measure_cold_source(struct measure *m, size_t bytes);
+void *measure_cold_target(struct measure *m, size_t bytes);
 
 /* Fill device memory with numbers of a format, of either sign and from 2^-6 to 2^-5 in size: zeros
  * are multiplied faster.  Returns 0, or -1 with err set. */
