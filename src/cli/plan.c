@@ -175,9 +175,11 @@ static int take_nodes(struct options *o, int *argc, char **argv, struct error *e
         return error_set(err, "--nodes %.40s: several numbers of nodes go with --search%s", nodes,
                          o->yaml ? ", and --yaml writes one layout: name one number" : " alone");
     snprintf(least, sizeof least, "%.*s", (int)(most - nodes), nodes);
-    return count_of("--nodes", least, 1, &o->nodes, err) ||
-                   count_of("--nodes", most + 1, o->nodes, &o->most_nodes, err)
-               ? -1
+    if (count_of("--nodes", least, 1, &o->nodes, err) ||
+        count_of("--nodes", most + 1, 1, &o->most_nodes, err))
+        return -1;
+    return o->nodes > o->most_nodes
+               ? error_set(err, "--nodes %.40s: the smaller number comes first", nodes)
                : 0;
 }
 

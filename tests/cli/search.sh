@@ -33,7 +33,7 @@ refused "a layout of no machine" 'parallel.layout auto: .* Name it with --machin
     "$TRIREME" plan model.preset=llama-tiny parallel.layout=auto
 refused "several nodes of no search" '--nodes 2-4: .* go with --search' "$TRIREME" plan $M --nodes 2-4
 refused "several nodes as YAML" '--yaml writes one layout' "$TRIREME" plan $M --search --nodes 2-4 --yaml x.yaml
-refused "nodes backward" '--nodes 2: a whole number from 4' "$TRIREME" plan $M --search --nodes 4-2
+refused "nodes backward" '--nodes 4-2: the smaller number comes first' "$TRIREME" plan $M --search --nodes 4-2
 refused "no nodes" '--nodes -3: a whole number' "$TRIREME" plan $M --search --nodes -3
 refused "both names" '--gpus is another name of --ranks' "$TRIREME" plan $M --gpus 4 --ranks 4
 refused "nothing to keep" '--keep .* with --search' "$TRIREME" plan $M --search --keep global_batch
