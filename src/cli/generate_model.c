@@ -103,14 +103,14 @@ static int read_checkpoint(struct generate_model *model, struct app *app, const 
 static int find_trained(struct generate_model *model, const char *name, struct error *err)
 {
     struct config config;
-    if (!run_checkpoint_config(model->checkpoint, &config, NULL, 0, NULL) &&
-        !data_tokenizer_open(&model->tokenizer, name, &config, NULL))
+    struct error why = {0};
+    if (!run_checkpoint_config(model->checkpoint, &config, NULL, 0, &why) &&
+        !data_tokenizer_open(&model->tokenizer, name, &config, &why))
         return 0;
     return error_set(err,
-                     "%s was trained on tokens of \"%s\", a tokenizer that lies neither in "
-                     "model.path nor beside data.train; give its tokenizer.json: --tokenizer FILE "
-                     "(--tokenizer bytes takes each token below 256 for a byte)",
-                     model->checkpoint->path, name);
+                     "%s was trained on tokens of \"%.100s\": %.600s; give its tokenizer.json: "
+                     "--tokenizer FILE (--tokenizer bytes takes each token below 256 for a byte)",
+                     model->checkpoint->path, name, why.text);
 }
 
 /* The tokenizer of --tokenizer, else the folder's, or that of the data that the checkpoint was

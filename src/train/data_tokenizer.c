@@ -9,21 +9,24 @@
 #include "base/array.h"
 #include "config/hub.h"
 
-/* Is there a tokenizer of this name in the folder of path (or that is path)?  Then it is opened. */
-static int is_beside(struct tokenizer **tokenizer, const char *path, const char *name)
+/* Is there a tokenizer of this name in the folder of path (or that is path)?  Then it is opened.
+ * Of a file that cannot be read, or is another tokenizer's, err says so; else it is left alone. */
+static int is_beside(struct tokenizer **tokenizer, const char *path, const char *name,
+                     struct error *err)
 {
     struct stat info;
     int is_folder = !stat(path, &info) && S_ISDIR(info.st_mode);
     const char *slash = strrchr(path, '/');
     int folder = is_folder ? (int)strlen(path) : slash ? (int)(slash - path) : 0;
     char *file = array_format("%.*s%stokenizer.json", folder, path, folder ? "/" : "");
-    int found = *path && !access(file, F_OK) && !tokenizer_open(tokenizer, file, NULL);
-    free(file);
+    int found = *path && !access(file, F_OK) && !tokenizer_open(tokenizer, file, err);
     if (found && strcmp((*tokenizer)->name, name)) {
+        error_set(err, "%.400s is \"%.100s\"", file, (*tokenizer)->name);
         tokenizer_close(*tokenizer);
         *tokenizer = NULL;
         found = 0;
     }
+    free(file);
     return found;
 }
 
@@ -31,16 +34,17 @@ int data_tokenizer_open(struct tokenizer **tokenizer, const char *name, const st
                         struct error *err)
 {
     struct config_source files[CONFIG_SOURCES];
+    struct error why = {0}; /* of the last file that is there and is not it */
     char folder[CONFIG_TEXT];
     if (!strcmp(name, "bytes"))
         return tokenizer_open(tokenizer, name, err);
     int count = config_sources(config->data.train, files, NULL);
     hub_find(config->model_path, folder);
-    if (is_beside(tokenizer, folder, name))
+    if (is_beside(tokenizer, folder, name, &why))
         return 0;
     for (int i = 0; i < count; i++)
-        if (is_beside(tokenizer, files[i].path, name))
+        if (is_beside(tokenizer, files[i].path, name, &why))
             return 0;
-    return error_set(err, "a tokenizer \"%s\" lies neither in model.path nor beside data.train",
-                     name);
+    return error_set(err, "this tokenizer lies neither in model.path nor beside data.train%s%.700s",
+                     why.text[0] ? ": " : "", why.text);
 }

@@ -98,12 +98,11 @@ static int read_texts(struct samples *samples, struct error *err)
     if (config_sources(config->data.valid, files, err) < 1 ||
         tokens_open(&tokens, files[0].path, err))
         return -1;
-    if (data_tokenizer_open(&samples->tokenizer, tokens.tokenizer, config, NULL))
-        log_warn(
-            samples->s->log,
-            "generate.samples: %s is of tokenizer \"%s\", which lies neither in model.path nor "
-            "beside data.train; samples.jsonl has ids alone",
-            files[0].path, tokens.tokenizer);
+    struct error why = {0};
+    if (data_tokenizer_open(&samples->tokenizer, tokens.tokenizer, config, &why))
+        log_warn(samples->s->log,
+                 "generate.samples: %s is of tokenizer \"%s\", and samples.jsonl has ids alone: %s",
+                 files[0].path, tokens.tokenizer, why.text);
     int rc = tokens.documents >= samples->count ? read_documents(samples, &tokens, err)
                                                 : read_places(samples, &tokens, err);
     tokens_close(&tokens);

@@ -36,6 +36,13 @@ is "generate finds it beside the data" "0 1" "$? $(grep -c '^static int' out)"
 mv data/tokenizer.json elsewhere.json
 refused "it is not there any more" 'trained on tokens of "byte-bpe-.*--tokenizer FILE' \
     "$TRIREME" generate run --prompt x --tokens 3 device=cpu
+cp few.json data/tokenizer.json
+refused "another one is in its place" 'trained on tokens of "byte-bpe-.*data/tokenizer.json is "byte-bpe-' \
+    "$TRIREME" generate run --prompt x --tokens 3 device=cpu
+echo '{"model": ' >data/tokenizer.json
+refused "a broken one is in its place" 'trained on tokens of "byte-bpe-.*data/tokenizer.json:2:0: .*--tokenizer FILE' \
+    "$TRIREME" generate run --prompt x --tokens 3 device=cpu
+rm data/tokenizer.json
 "$TRIREME" generate run --prompt x --tokens 3 --tokenizer elsewhere.json device=cpu >out 2>err
 is "it is given" "0 0" "$? $(grep -c 'trained on tokens' err)"
 "$TRIREME" generate run --prompt x --tokens 3 --tokenizer few.json device=cpu >out 2>err
