@@ -8,7 +8,10 @@
  * The logits are fp32, or as attrs.out says in the 16-bit format of the activations: then the
  * product rounds each once, and its gradient, which has that format in any case, takes its place.
  * A chunk is of attrs.rows rows, or about the device's logits_bytes; dw is written by the first and
- * read and written by every other, an fp32 sum in the order of the chunks.
+ * read and written by every other, an fp32 sum in the order of the chunks.  So a chunk moves some
+ * 12 bytes an element of w, and 14 an element of the logits where these leave the caches: with as
+ * many rows as w has columns the two are about equal.  Where logits_bytes have fewer rows than
+ * that, as of the 50257 words of GPT-2, a chunk is of so many rows, up to the device's logits_most.
  *
  * Rows of logits lie at multiples of 64 elements, whatever the vocabulary: the 50257 columns of
  * GPT-2 end to end would begin at addresses for which matrix libraries have slow kernels alone.
@@ -65,6 +68,20 @@ static int is_train(const struct graph_node *node)
     return node->op == &op_head_loss_train || node->op == &op_head_part_train;
 }
 
+/* Rows of a chunk of so many bytes at most. */
+static int64_t rows_within(const struct sizes *s, size_t bytes)
+{
+    int64_t row_bytes = s->ld * (int64_t)dtype_bytes(s->logits);
+    return (int64_t)bytes / row_bytes / CHUNK_ROWS * CHUNK_ROWS;
+}
+
+static int64_t chunk_rows(const struct device *d, const struct sizes *s)
+{
+    int64_t cached = rows_within(s, d->logits_bytes), most = rows_within(s, d->logits_most);
+    int64_t wanted = min_i64(round_up(s->hidden, CHUNK_ROWS), most);
+    return max_i64(max_i64(cached, wanted), CHUNK_ROWS);
+}
+
 static struct sizes sizes_of(const struct device *d, const struct graph *graph,
                              const struct graph_node *node)
 {
@@ -77,11 +94,7 @@ static struct sizes sizes_of(const struct device *d, const struct graph *graph,
     };
     s.columns = is_part(node) ? node->attrs.columns : s.vocab;
     s.ld = round_up(s.vocab, LD_ELEMS);
-    int64_t row_bytes = s.ld * (int64_t)dtype_bytes(s.logits);
-    s.chunk = (int64_t)d->logits_bytes / row_bytes / CHUNK_ROWS * CHUNK_ROWS;
-    s.chunk = s.chunk < CHUNK_ROWS ? CHUNK_ROWS : s.chunk;
-    s.chunk = node->attrs.rows > 0 ? node->attrs.rows : s.chunk;
-    s.chunk = s.chunk > s.rows ? s.rows : s.chunk;
+    s.chunk = min_i64(node->attrs.rows > 0 ? node->attrs.rows : chunk_rows(d, &s), s.rows);
     return s;
 }
 

@@ -139,7 +139,7 @@ void divided_open(struct divided *d, const char *settings, int tensors)
     must(layout_resolve(&d->layout, &config, data, 1, device.kind, &err), &err);
     d->layout.shape.degree[MESH_TENSOR] = tensors;
     must(device_open(&d->device, &device, &err), &err);
-    d->device->logits_bytes = 1; /* chunks of the fewest rows */
+    d->device->logits_bytes = d->device->logits_most = 1; /* chunks of the fewest rows */
     must(layout_model(&d->model, &config, &err), &err);
     d->model->family = &family;
     d->model->const_width = HEAD_DIM;

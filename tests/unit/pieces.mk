@@ -12,6 +12,9 @@ tests_unit_test_context_graphs_SOURCES = tests/unit/test_context_graphs.c $(rig)
 # Positions and documents that data gives.
 UNIT_TESTS += tests/unit/test_places
 tests_unit_test_places_SOURCES = tests/unit/test_places.c $(rig)
+# Rows of logits at once.
+UNIT_TESTS += tests/unit/test_head_chunk
+tests_unit_test_head_chunk_SOURCES = tests/unit/test_head_chunk.c $(rig)
 # An encoder-decoder, which tests on one rank and on several share.
 UNIT_TESTS += tests/unit/test_boundaries
 translator = tests/unit/translator.c tests/unit/translator.h

@@ -11,7 +11,8 @@
 #include "device/cpu/run_queue.h"
 #include "device/driver.h"
 
-enum { LOGITS_BYTES = 16 << 20 }; /* a chunk stays in the last cache */
+/* A chunk of logits stays in the last cache, or else has its rows: see op_loss.c. */
+enum { LOGITS_BYTES = 16 << 20, LOGITS_MOST = 256 << 20 };
 
 extern const struct device_ops cpu_ops_generic;
 
@@ -133,6 +134,7 @@ static int open_cpu(struct device *d, const struct device_request *request, stru
     d->name = "CPU";
     d->level = level_names[level];
     d->logits_bytes = LOGITS_BYTES;
+    d->logits_most = LOGITS_MOST;
     d->threads = request->threads > 0 ? request->threads : default_threads(request->local_ranks);
     if (!request->planning)
         d->queue = run_queue_open(d->threads);

@@ -26,7 +26,7 @@ static int open_planning(struct device *d, const struct device_request *request,
     d->threads = request->threads > 0 ? request->threads : 1;
     d->name = "a planned GPU";
     d->level = "cuda";
-    d->logits_bytes = CUDA_LOGITS_BYTES;
+    d->logits_bytes = d->logits_most = CUDA_LOGITS_BYTES;
     d->reserve_bytes = CUDA_RESERVE_BYTES;
     return 0;
 }
