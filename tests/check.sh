@@ -117,7 +117,14 @@ report_unit() {
     while read -r line; do
         case $line in
         '# skipped: '* | 'skipped: '*) reason=${line#*skipped: } && continue ;;
-        'not ok '*'# SKIP '*) skip "$name/${line##*# SKIP }" "${reason:-${of_all:-no reason given}}" ;;
+        'not ok '*'# SKIP '*)
+            why=${reason:-$of_all}
+            if [ -n "$why" ]; then
+                skip "$name/${line##*# SKIP }" "$why"
+            else
+                fail "$name/${line##*# SKIP }" "skipped, and no reason given" "$log"
+            fi
+            ;;
         'not ok '*' - '*) fail "$name/${line#* - }" "see below" "$log" ;;
         'ok '*' - '*) pass "$name/${line#* - }" ;;
         *) continue ;;

@@ -2,8 +2,7 @@
 check_PROGRAMS += $(MPI_TESTS)
 EXTRA_DIST += tests/mpi/run.sh
 MPI_TESTS = tests/mpi/test_comm_group tests/mpi/test_comm_world tests/mpi/test_comm_large \
-	tests/mpi/test_checkpoint tests/mpi/test_comm_device tests/mpi/test_messages \
-	tests/mpi/test_measure
+	tests/mpi/test_checkpoint tests/mpi/test_comm_device tests/mpi/test_messages
 tests_mpi_test_comm_group_SOURCES = tests/mpi/test_comm_group.c tests/mpi/check.h
 tests_mpi_test_comm_group_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_comm_world_SOURCES = tests/mpi/test_comm_world.c tests/mpi/check.h
@@ -15,9 +14,6 @@ tests_mpi_test_checkpoint_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_comm_device_SOURCES = tests/mpi/test_comm_device.c tests/mpi/check.h \
 	tests/mpi/device_arrays.h
 tests_mpi_test_comm_device_LDADD = $(TRIREME_LIBS)
-tests_mpi_test_measure_SOURCES = tests/mpi/test_measure.c tests/mpi/check.h src/doctor/measure_products.c \
-	src/doctor/measure_work.c src/doctor/measure_work.h
-tests_mpi_test_measure_LDADD = $(TRIREME_LIBS)
 if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_comm_device_emulated tests/mpi/test_messages_emulated
 tests_mpi_test_comm_device_emulated_SOURCES = $(tests_mpi_test_comm_device_SOURCES)
@@ -27,7 +23,7 @@ include $(top_srcdir)/tests/mpi/training.mk
 include $(top_srcdir)/tests/mpi/parallel.mk
 include $(top_srcdir)/tests/mpi/pieces.mk
 include $(top_srcdir)/tests/mpi/any.mk
-
+include $(top_srcdir)/tests/mpi/measure.mk
 check-mpi: $(MPI_TESTS)
 	$(srcdir)/tests/mpi/run.sh $(MPI_TESTS)
 .PHONY: check-mpi
