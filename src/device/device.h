@@ -73,8 +73,8 @@ struct device {
                              faster; the same inputs then give other last bits at each run */
     unsigned replaced;    /* GPU: bits of enum device_part, of implementations not to be used */
     const char *level;    /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */
-    size_t logits_bytes;  /* a chunk of logits that suits it: caches, or enough to fill it, */
-    size_t logits_most;   /* and up to so much, where it has fewer rows than the head has columns */
+    size_t logits_bytes;  /* a chunk of logits that suits it: caches, or enough to fill it; */
+    size_t logits_most;   /* but where those are fewer rows than the head has columns, up to this */
     size_t reserve_bytes; /* device memory beside what is planned: context, library handles */
     void *state;          /* of the device itself (primitive caches, handles) */
     struct run_queue *queue; /* CPU: how many of the threads find cores; NULL: all */

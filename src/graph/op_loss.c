@@ -75,6 +75,7 @@ static int64_t rows_within(const struct sizes *s, size_t bytes)
     return (int64_t)bytes / row_bytes / CHUNK_ROWS * CHUNK_ROWS;
 }
 
+/* At least as many rows as the head has columns, if logits_most bytes hold them. */
 static int64_t chunk_rows(const struct device *d, const struct sizes *s)
 {
     int64_t cached = rows_within(s, d->logits_bytes), most = rows_within(s, d->logits_most);

@@ -1,6 +1,5 @@
 /* test_measure.c - products that trireme doctor --measure times read numbers that no product wrote:
  * products of products would soon be so small that some processors are many times slower. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

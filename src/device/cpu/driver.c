@@ -11,7 +11,8 @@
 #include "device/cpu/run_queue.h"
 #include "device/driver.h"
 
-/* A chunk of logits stays in the last cache, or else has its rows: see op_loss.c. */
+/* A chunk of logits fits into the last cache.  Where that is too few rows (op_loss.c), it is
+ * larger. */
 enum { LOGITS_BYTES = 16 << 20, LOGITS_MOST = 256 << 20 };
 
 extern const struct device_ops cpu_ops_generic;
