@@ -75,7 +75,8 @@ SIMD_INLINE void tile_blocks(const int accumulate, const struct attention_produc
         for (int64_t row = 0; row < p->m; row += TILE_ROWS) {
             struct tile_pairs a = {p->a + row * p->lda, p->lda, 16 * p->lda, TILE_UNITS};
             struct tile_pairs b = {p->b + col, p->ldb, 16, TILE_UNITS * p->ldb};
-            tile_block(&a, &b, p->c + row * p->ldc + col, p->ldc, p->k, accumulate);
+            struct tile_sums c = {p->c + row * p->ldc + col, p->ldc}, none = {NULL, 0};
+            tile_block(&a, &b, accumulate ? &c : &none, &c, p->k);
         }
 }
 

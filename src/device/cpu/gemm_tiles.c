@@ -17,9 +17,9 @@
  *   op(a)      copy                     interleave, transpose
  *   op(b)      transpose                interleave
  *
- * Sums over more than K elements stay in fp32 between one K and the next, in c itself or in the
- * thread's scratch.  The order of an element's sum depends on k and on whether there is an addend,
- * with which a sum in fp32 begins; so its bits depend neither on threads nor on the other elements.
+ * Sums over more than K elements stay in fp32 in the thread's scratch between one K and the next.
+ * The order of an element's sum depends on k and on whether there is an addend, with which a sum in
+ * fp32 begins; so its bits depend neither on threads nor on the other elements.
  */
 #include <omp.h>
 
@@ -30,11 +30,11 @@
 enum {
     SIDE = 32,              /* rows and columns of a block of sums */
     TILE_ELEMS = 16 * 32,   /* bf16 of a tile */
-    MOST_M = 256,           /* M: with K, a part of the second cache */
+    MOST_M = 256,           /* M: with K, a part of the second cache; */
+    MOST_M_ACROSS = 512,    /* more where it is also what is read side by side */
     ENOUGH_N = 1024,        /* N: packing op(a) once for so many takes an eighth of the time */
     GROUP = 16,             /* panels of op(b) that stay in the second cache */
-    WHOLE_K = 512,          /* K is k, up to this; */
-    PART_K = 256,           /* above, both operands of so many stay in the first cache */
+    MOST_K = 512,           /* K: op(a)'s rows of a block stay in the first cache */
     PANELS_BYTES = 2 << 20, /* of op(b)[:, jc]; for ENOUGH_N columns more, up to */
     MOST_BYTES = 8 << 20,
     LEAST_SIDE = 64,   /* of m, n and k: smaller products are the library's */
@@ -84,8 +84,9 @@ static struct blocking blocking_of(const struct gemm *g, int threads)
                           .k = round_up(g->k, 32)};
     const int64_t column_bytes = by.k * (int64_t)sizeof(bf16);
     int64_t fit = PANELS_BYTES / column_bytes, most = MOST_BYTES / column_bytes;
-    int64_t tasks = ceil_div(g->m, (int64_t)threads * MOST_M) * threads;
-    by.depth = by.k <= WHOLE_K ? by.k : PART_K;
+    int64_t most_m = g->trans_a ? MOST_M_ACROSS : MOST_M;
+    int64_t tasks = ceil_div(g->m, (int64_t)threads * most_m) * threads;
+    by.depth = round_up(ceil_div(by.k, ceil_div(by.k, MOST_K)), 32);
     fit = keeps_sums(&by) || fit < ENOUGH_N ? ENOUGH_N : fit / SIDE * SIDE;
     most = most > SIDE ? most / SIDE * SIDE : SIDE;
     by.columns = min_i64(min_i64(fit, most), round_up(g->n, SIDE));
@@ -247,30 +248,33 @@ SIMD_INLINE void put_block(const enum dtype dt, const struct gemm *g, const floa
         }
 }
 
-/* Are a block's sums in c itself?  Where c is fp32, has the whole block, and is the only addend. */
-static int is_in_place(const struct gemm *g, int64_t row, int64_t col)
+/* Where the sums of the block at (row, col) begin: what an fp32 addend has, or zeros. */
+static struct tile_sums first_sums(const struct gemm *g, float *sums, int64_t row, int64_t col)
 {
-    return g->dt_c == DTYPE_F32 && row + SIDE <= g->m && col + SIDE <= g->n &&
-           (!g->addend || g->addend == g->c);
+    if (g->dt_c != DTYPE_F32 || !g->addend)
+        return (struct tile_sums){NULL, 0};
+    if (row + SIDE <= g->m && col + SIDE <= g->n)
+        return (struct tile_sums){(float *)g->addend + row * g->ldc + col, g->ldc};
+    get_block(sums, g, row, col);
+    return (struct tile_sums){sums, SIDE};
 }
 
-/* The block at (row, col) for k in [kc, end), from packed tiles. */
+/* The block at (row, col) for k in [kc, end), from packed tiles; its sums are in `sums` before the
+ * last part of k.  In c rows of sums are often a power of two apart, and push each other out of the
+ * first cache. */
 static void multiply_block(const struct blocking *by, float *sums, const bf16 *a, const bf16 *b,
                            int64_t row, int64_t col, int64_t kc, int64_t end)
 {
     const struct gemm *g = by->g;
-    const struct tile_pairs tiles_a = {(const unit *)a, 16, TILE_ELEMS / 2, TILE_ELEMS};
-    const struct tile_pairs tiles_b = {(const unit *)b, 16, TILE_ELEMS / 2, TILE_ELEMS};
-    int in_place = is_in_place(g, row, col), begins_with_addend = g->dt_c == DTYPE_F32 && g->addend;
-    float *c = in_place ? (float *)g->c + row * g->ldc + col : sums;
-    int64_t ldc = in_place ? g->ldc : SIDE, units = (end - kc) / 2;
-    if (kc == 0 && begins_with_addend && !in_place)
-        get_block(sums, g, row, col);
-    if (kc > 0 || begins_with_addend)
-        tile_block(&tiles_a, &tiles_b, c, ldc, units, 1);
-    else
-        tile_block(&tiles_a, &tiles_b, c, ldc, units, 0);
-    if (in_place || end < by->k)
+    struct tile_sums kept = {sums, SIDE}, from = kept, to = kept;
+    int is_last = end == by->k;
+    if (kc == 0)
+        from = first_sums(g, sums, row, col);
+    if (is_last && g->dt_c == DTYPE_F32 && row + SIDE <= g->m && col + SIDE <= g->n)
+        to = (struct tile_sums){(float *)g->c + row * g->ldc + col, g->ldc};
+    tile_block_packed((const unit *)a, (const unit *)b, &from, &to, (end - kc) / 2,
+                      keeps_sums(by) ? sums + SIDE * SIDE : NULL);
+    if (to.first != sums || !is_last)
         return;
     if (g->dt_c == DTYPE_F32)
         put_block(DTYPE_F32, g, sums, row, col);
@@ -291,7 +295,7 @@ static void run_task(const struct blocking *by, const struct thread_scratch *own
         for (int64_t group = first; group < end; group += GROUP)
             for (int64_t i = 0; i < blocks; i++)
                 for (int64_t panel = group; panel < min_i64(group + GROUP, end); panel++)
-                    multiply_block(by, own->sums + ((panel - first) * blocks + i) * kept,
+                    multiply_block(by, own->sums + (i * (end - first) + panel - first) * kept,
                                    own->block + i * stride,
                                    by->panels + (panel * by->k + kc) * SIDE, ic + i * SIDE,
                                    jc + panel * SIDE, kc, r.end);

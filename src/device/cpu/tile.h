@@ -31,6 +31,24 @@ struct tile_pairs {
     int64_t ld, second, step;
 };
 
+/* Where the sums of a block lie, rows ld floats apart. */
+struct tile_sums {
+    float *first; /* NULL, to load from: zeros */
+    int64_t ld;
+};
+
+/* The block `to` = that of `from` + the sums of products of bf16, over a multiple of TILE_UNITS
+ * units. */
+SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs *b,
+                            const struct tile_sums *from, const struct tile_sums *to,
+                            int64_t units);
+
+/* The same where pairs of tiles of both operands lie one after another.  What a has stays in the
+ * first cache, up to 32 KiB, for the next block; b passes by it.  next: sums of a whole block, rows
+ * side by side, that will be loaded then; NULL: none. */
+SIMD_INLINE void tile_block_packed(const unit *a, const unit *b, const struct tile_sums *from,
+                                   const struct tile_sums *to, int64_t units, const float *next);
+
 #ifdef __AMX_BF16__
 #include <immintrin.h>
 
@@ -57,38 +75,74 @@ SIMD_INLINE void tiles_close(void)
     _tile_release();
 }
 
-/* A block of sums of products of bf16, over a multiple of TILE_UNITS units. */
-SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs *b, float *c,
-                            int64_t ldc, int64_t units, const int accumulate)
+/* Load or begin the sums of a block. */
+SIMD_INLINE void tile_begin(const struct tile_sums *from)
 {
-    const int64_t bytes_a = a->ld * 4, bytes_b = b->ld * 4, bytes_c = ldc * 4;
-    const unit *at_a = a->first, *at_b = b->first;
-    float *below = c + 16 * ldc;
-    if (accumulate) {
-        _tile_loadd(0, c, bytes_c);
-        _tile_loadd(1, c + 16, bytes_c);
-        _tile_loadd(2, below, bytes_c);
-        _tile_loadd(3, below + 16, bytes_c);
+    const float *above = from->first, *below = above + 16 * from->ld;
+    if (above) {
+        _tile_loadd(0, above, from->ld * 4);
+        _tile_loadd(1, above + 16, from->ld * 4);
+        _tile_loadd(2, below, from->ld * 4);
+        _tile_loadd(3, below + 16, from->ld * 4);
     } else {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
     }
-    for (int64_t k = 0; k < units; k += TILE_UNITS, at_a += a->step, at_b += b->step) {
-        _tile_loadd(6, at_b, bytes_b);
-        _tile_loadd(4, at_a, bytes_a);
-        _tile_loadd(7, at_b + b->second, bytes_b);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(5, at_a + a->second, bytes_a);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+}
+
+SIMD_INLINE void tile_end(const struct tile_sums *to)
+{
+    float *above = to->first, *below = above + 16 * to->ld;
+    _tile_stored(0, above, to->ld * 4);
+    _tile_stored(1, above + 16, to->ld * 4);
+    _tile_stored(2, below, to->ld * 4);
+    _tile_stored(3, below + 16, to->ld * 4);
+}
+
+/* Add the products of one TILE_UNITS; what is loaded of b by streaming leaves the first cache
+ * before what is not. */
+SIMD_INLINE void tile_step(const unit *a, int64_t second_a, int64_t bytes_a, const unit *b,
+                           int64_t second_b, int64_t bytes_b, const int streams)
+{
+    if (streams) {
+        _tile_stream_loadd(6, b, bytes_b);
+        _tile_loadd(4, a, bytes_a);
+        _tile_stream_loadd(7, b + second_b, bytes_b);
+    } else {
+        _tile_loadd(6, b, bytes_b);
+        _tile_loadd(4, a, bytes_a);
+        _tile_loadd(7, b + second_b, bytes_b);
     }
-    _tile_stored(0, c, bytes_c);
-    _tile_stored(1, c + 16, bytes_c);
-    _tile_stored(2, below, bytes_c);
-    _tile_stored(3, below + 16, bytes_c);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(5, a + second_a, bytes_a);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
+SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs *b,
+                            const struct tile_sums *from, const struct tile_sums *to, int64_t units)
+{
+    const unit *at_a = a->first, *at_b = b->first;
+    tile_begin(from);
+    for (int64_t k = 0; k < units; k += TILE_UNITS, at_a += a->step, at_b += b->step)
+        tile_step(at_a, a->second, a->ld * 4, at_b, b->second, b->ld * 4, 0);
+    tile_end(to);
+}
+
+SIMD_INLINE void tile_block_packed(const unit *a, const unit *b, const struct tile_sums *from,
+                                   const struct tile_sums *to, int64_t units, const float *next)
+{
+    enum { TILE = TILE_UNITS * 16, LINE = 16, ASKED = 8 };
+    tile_begin(from);
+    for (int64_t k = 0; k < units; k += TILE_UNITS, a += 2 * TILE, b += 2 * TILE) {
+        tile_step(a, TILE, 64, b, TILE, 64, 1);
+        for (int i = 0; i < ASKED && next && k < 8 * TILE_UNITS; i++, next += LINE)
+            __builtin_prefetch(next, 1);
+    }
+    tile_end(to);
 }
 #else
 enum { HAS_TILES = 0, TILE_ROWS = REGISTER_ROWS, TILE_UNITS = 1 };
@@ -101,8 +155,13 @@ SIMD_INLINE void tiles_close(void)
 {
 }
 
-SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs *b, float *c,
-                            int64_t ldc, int64_t units, const int accumulate)
+SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs *b,
+                            const struct tile_sums *from, const struct tile_sums *to, int64_t units)
+{
+}
+
+SIMD_INLINE void tile_block_packed(const unit *a, const unit *b, const struct tile_sums *from,
+                                   const struct tile_sums *to, int64_t units, const float *next)
 {
 }
 #endif
