@@ -71,8 +71,8 @@ SIMD_INLINE void vector_block(const enum dtype dt, const int accumulate,
 
 SIMD_INLINE void tile_blocks(const int accumulate, const struct attention_product *p)
 {
-    for (int64_t col = 0; col < p->n; col += TILE_COLS)
-        for (int64_t row = 0; row < p->m; row += TILE_ROWS) {
+    for (int64_t row = 0; row < p->m; row += TILE_ROWS)
+        for (int64_t col = 0; col < p->n; col += TILE_COLS) {
             struct tile_pairs a = {p->a + row * p->lda, p->lda, 16 * p->lda, TILE_UNITS};
             struct tile_pairs b = {p->b + col, p->ldb, 16, TILE_UNITS * p->ldb};
             struct tile_sums c = {p->c + row * p->ldc + col, p->ldc}, none = {NULL, 0};
