@@ -337,22 +337,43 @@ static void large_products(void **state)
             }
 }
 
-/* A sum so long that it is made in pieces, and, with c in 16 bits, one that is the library's; the
- * last piece of the other size needs more scratch than the first. */
+/* A sum so long that it is made in pieces, also where c, in 16 bits, cannot hold it in between; of
+ * the other size all pieces are as long. */
 static void sums_longer_than_a_piece(void **state)
 {
-    static const int64_t mnk[] = {70, 66, 16384 + 77}, more_scratch[] = {255, 1024, 16384 + 4096};
+    static const int64_t mnk[] = {70, 66, 16384 + 77}, equal_pieces[] = {255, 1024, 16384 + 4096};
     for (int kind = 0; kind < 24; kind++)
         large_product(NULL, 2, kind < 12 ? DTYPE_F32 : DTYPE_BF16, kind % 12, mnk);
-    large_product(NULL, 1, DTYPE_F32, 2, more_scratch);
+    large_product(NULL, 1, DTYPE_F32, 2, equal_pieces);
+    large_product(NULL, 1, DTYPE_BF16, 10, equal_pieces);
+}
+
+/* The first rows and columns of a product by themselves. */
+static void check_few_of(struct device *d, enum dtype dt_c, enum addend addend)
+{
+    enum { M = 96, N = 128, K = 16384 + 600, FEW_M = 70, FEW_N = 67 };
+    static const int64_t mnk[] = {M, N, K};
+    const size_t size = dtype_bytes(dt_c);
+    struct error err = {0};
+    struct problem all = make_problem(DTYPE_BF16, dt_c, 2, addend, mnk, 0);
+    struct problem few = make_problem(DTYPE_BF16, dt_c, 2, addend, mnk, 0);
+    few.g.m = FEW_M;
+    few.g.n = FEW_N;
+    struct tensor scratch = scratch_for(d, &all.g), less = scratch_for(d, &few.g);
+    assert_int_equal(d->ops->gemm(d, &all.g, scratch.data, &err), 0);
+    assert_int_equal(d->ops->gemm(d, &few.g, less.data, &err), 0);
+    for (size_t row = 0; row < FEW_M; row++)
+        assert_memory_equal((char *)few.c.data + row * N * size,
+                            (char *)all.c.data + row * N * size, FEW_N * size);
+    tensor_free(&scratch);
+    tensor_free(&less);
+    free_problem(&all);
+    free_problem(&few);
 }
 
 /* In tiles an element comes to the same bits whatever rows and columns are beside it. */
 static void elements_do_not_depend_on_others(void **state)
 {
-    enum { M = 96, N = 128, K = 16384 + 600, FEW_M = 70, FEW_N = 67 };
-    static const int64_t mnk[] = {M, N, K};
-    struct error err = {0};
     struct device *d = open_device(NULL, 2);
     if (strcmp(d->level, "amx")) {
         print_message("no tiles: the library does not promise this\n");
@@ -360,20 +381,8 @@ static void elements_do_not_depend_on_others(void **state)
         skip();
     }
     for (int addend = NONE; addend <= OTHER; addend++) {
-        struct problem all = make_problem(DTYPE_BF16, DTYPE_F32, 2, (enum addend)addend, mnk, 0);
-        struct problem few = make_problem(DTYPE_BF16, DTYPE_F32, 2, (enum addend)addend, mnk, 0);
-        few.g.m = FEW_M;
-        few.g.n = FEW_N;
-        struct tensor scratch = scratch_for(d, &all.g), less = scratch_for(d, &few.g);
-        assert_int_equal(d->ops->gemm(d, &all.g, scratch.data, &err), 0);
-        assert_int_equal(d->ops->gemm(d, &few.g, less.data, &err), 0);
-        for (int64_t row = 0; row < FEW_M; row++)
-            assert_memory_equal((float *)few.c.data + row * N, (float *)all.c.data + row * N,
-                                FEW_N * sizeof(float));
-        tensor_free(&scratch);
-        tensor_free(&less);
-        free_problem(&all);
-        free_problem(&few);
+        check_few_of(d, DTYPE_F32, (enum addend)addend);
+        check_few_of(d, DTYPE_BF16, (enum addend)addend);
     }
     device_close(d);
 }

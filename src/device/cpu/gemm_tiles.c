@@ -37,8 +37,10 @@ enum {
     MOST_K = 512,           /* K: op(a)'s rows of a block stay in the first cache */
     PANELS_BYTES = 2 << 20, /* of op(b)[:, jc]; for ENOUGH_N columns more, up to */
     MOST_BYTES = 8 << 20,
-    LEAST_SIDE = 64,   /* of m, n and k: smaller products are the library's */
-    LONGEST_K = 16384, /* a longer k is done in pieces where c is fp32, else by the library */
+    LEAST_SIDE = 64,      /* of m, n and k: smaller products are the library's */
+    LONGEST_K = 16384,    /* a longer k is done in pieces, with the sums of c in fp32; */
+    PIECE_K = 4096,       /* of so many ENOUGH_N columns are MOST_BYTES; */
+    MOST_SUMS = 64 << 20, /* bytes of the sums, apart from c in 16 bits; of more: the library's */
 };
 
 /* An operand in memory: element (i, k), i being a row of op(a) or a column of op(b). */
@@ -64,10 +66,29 @@ struct thread_scratch {
     float *sums; /* [SIDE][SIDE] of the block at hand, or of all blocks of the task */
 };
 
+/* Bytes of fp32 sums of all of c in scratch. */
+static size_t all_sums_bytes(const struct gemm *g)
+{
+    if (g->dt_c == DTYPE_F32 || g->k <= LONGEST_K)
+        return 0;
+    return round_up_bytes((size_t)(g->m * g->n) * sizeof(float), 64);
+}
+
+/* The same product with its sums there, and without the addend. */
+static struct gemm product_of_sums(const struct gemm *g, float *sums)
+{
+    struct gemm p = *g;
+    p.dt_c = DTYPE_F32;
+    p.c = sums;
+    p.ldc = g->n;
+    p.addend = NULL;
+    return p;
+}
+
 int CPU(gemm_has_tiles)(const struct gemm *g)
 {
     return HAS_TILES && g->dt == DTYPE_BF16 && g->m >= LEAST_SIDE && g->n >= LEAST_SIDE &&
-           g->k >= LEAST_SIDE && (g->dt_c == DTYPE_F32 || g->k <= LONGEST_K);
+           g->k >= LEAST_SIDE && all_sums_bytes(g) <= MOST_SUMS;
 }
 
 /* Are there several K? */
@@ -95,11 +116,17 @@ static struct blocking blocking_of(const struct gemm *g, int threads)
     return by;
 }
 
+/* Elements of k of a piece. */
+static int64_t piece_k(const struct gemm *g)
+{
+    return g->k > LONGEST_K ? PIECE_K : g->k;
+}
+
 /* The piece of a product whose k begins here. */
 static struct gemm piece_of(const struct gemm *g, int64_t k)
 {
     struct gemm piece = *g;
-    piece.k = min_i64(LONGEST_K, g->k - k);
+    piece.k = min_i64(piece_k(g), g->k - k);
     piece.a = (const bf16 *)g->a + (g->trans_a ? k * g->lda : k);
     piece.b = (const bf16 *)g->b + (g->trans_b ? k : k * g->ldb);
     piece.addend = k ? g->c : g->addend;
@@ -126,7 +153,7 @@ static size_t sums_bytes(const struct blocking *by)
 size_t CPU(gemm_tiles_scratch)(struct device *d, const struct gemm *g)
 {
     size_t most = 0;
-    for (int64_t k = 0; k < g->k; k += LONGEST_K) {
+    for (int64_t k = 0; k < g->k; k += piece_k(g)) {
         const struct gemm piece = piece_of(g, k);
         for (int threads = 1; threads <= d->threads; threads++) {
             struct blocking by = blocking_of(&piece, threads);
@@ -134,7 +161,7 @@ size_t CPU(gemm_tiles_scratch)(struct device *d, const struct gemm *g)
             most = max_bytes(most, panels_bytes(&by) + (size_t)threads * each);
         }
     }
-    return most;
+    return all_sums_bytes(g) + most;
 }
 
 static uint32_t element_of(const struct source *s, int64_t i, int64_t k)
@@ -233,19 +260,26 @@ static void get_block(float *sums, const struct gemm *g, int64_t row, int64_t co
                (size_t)columns * sizeof *sums);
 }
 
-/* Write a block of sums to c from (row, col) on; in 16 bits the addend with it. */
-SIMD_INLINE void put_block(const enum dtype dt, const struct gemm *g, const float *sums,
-                           int64_t row, int64_t col)
+/* Write rows of sums, ld apart, to c from (row, col) on; in 16 bits the addend with them. */
+SIMD_INLINE void put_rows(const enum dtype dt, const struct gemm *g, const float *sums, int64_t ld,
+                          int64_t row, int64_t col, int64_t rows, int64_t columns)
 {
-    int64_t rows = min_i64(SIDE, g->m - row), columns = min_i64(SIDE, g->n - col);
-    for (int64_t r = 0; r < rows; r++, sums += SIDE)
+    for (int64_t r = 0; r < rows; r++, sums += ld)
         for (int64_t c = 0; c < columns; c += CPU_LANES) {
             int64_t at = (row + r) * g->ldc + col + c;
-            vf v = vf_load(sums + c);
+            vf v = vf_get_some(DTYPE_F32, sums, c, columns - c);
             if (dt != DTYPE_F32 && g->addend)
                 v += vf_get_some(dt, g->addend, at, columns - c);
             vf_put_some(dt, g->c, at, columns - c, v);
         }
+}
+
+/* Write a block of sums to c from (row, col) on. */
+SIMD_INLINE void put_block(const enum dtype dt, const struct gemm *g, const float *sums,
+                           int64_t row, int64_t col)
+{
+    int64_t rows = min_i64(SIDE, g->m - row), columns = min_i64(SIDE, g->n - col);
+    put_rows(dt, g, sums, SIDE, row, col, rows, columns);
 }
 
 /* Where the sums of the block at (row, col) begin: what an fp32 addend has, or zeros. */
@@ -336,10 +370,25 @@ static void multiply(struct device *d, const struct gemm *g, void *scratch)
     }
 }
 
-void CPU(gemm_by_tiles)(struct device *d, const struct gemm *g, void *scratch)
+static void multiply_pieces(struct device *d, const struct gemm *g, void *scratch)
 {
-    for (int64_t k = 0; k < g->k; k += LONGEST_K) {
+    for (int64_t k = 0; k < g->k; k += piece_k(g)) {
         const struct gemm piece = piece_of(g, k);
         multiply(d, &piece, scratch);
     }
+}
+
+void CPU(gemm_by_tiles)(struct device *d, const struct gemm *g, void *scratch)
+{
+    const size_t bytes = all_sums_bytes(g);
+    const float *sums = (float *)scratch;
+    if (!bytes) {
+        multiply_pieces(d, g, scratch);
+        return;
+    }
+    const struct gemm p = product_of_sums(g, (float *)scratch);
+    multiply_pieces(d, &p, (char *)scratch + bytes);
+#pragma omp parallel for num_threads(cpu_threads(d, g->m * g->n * 4))
+    for (int64_t row = 0; row < g->m; row++)
+        put_rows(DTYPE_BF16, g, sums + row * g->n, g->n, row, 0, 1, g->n);
 }
