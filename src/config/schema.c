@@ -277,10 +277,10 @@ const struct key config_keys[] = {
              "memory and traffic; sums are fp32 in any case"},
     {KEY(INT, train.logits_chunk), "0", 0, 1 << 30,
      .help = "rows of a micro-batch whose logits are in memory at once; 0: as many as fill 1 GiB "
-             "on GPUs; on CPUs as many as stay in the caches, or as the head has columns where "
-             "those are fewer, up to 256 MiB; with all of them the gradient of the head's matrix "
-             "is written once, not read and written again for each chunk; trireme plan says what "
-             "memory that takes"},
+             "on GPUs; on CPUs 1024, as many as stay in the caches, or as the head has columns, "
+             "whichever are most, up to 256 MiB; with all of them the gradient of the head's "
+             "matrix is written once, not read and written again for each chunk; trireme plan "
+             "says what memory that takes"},
     {KEY(BOOL, train.tune_products), "false",
      .help =
          "true: before the first step each matrix product of the run is timed on its GPU by up to "

@@ -10,8 +10,9 @@
  * A chunk is of attrs.rows rows, or about the device's logits_bytes; dw is written by the first and
  * read and written by every other, an fp32 sum in the order of the chunks.  So a chunk moves some
  * 12 bytes an element of w, and 14 an element of the logits where these leave the caches: with as
- * many rows as w has columns the two are about equal.  Where logits_bytes have fewer rows than
- * that, as of the 50257 words of GPT-2, a chunk is of so many rows, up to the device's logits_most.
+ * many rows as w has columns the two are about equal, and products of a thousand rows are faster
+ * than those of less.  Where logits_bytes have fewer rows, as of the 50257 words of GPT-2, a chunk
+ * is of so many rows, up to the device's logits_most.
  *
  * Rows of logits lie at multiples of 64 elements, whatever the vocabulary: the 50257 columns of
  * GPT-2 end to end would begin at addresses for which matrix libraries have slow kernels alone.
@@ -46,7 +47,7 @@
 enum { H, W, TARGETS, SCALE };
 enum { LOSS, DH, DW };
 enum { PART_TOP = 4, PART_SUMS }; /* of head_part_train, behind those above */
-enum { CHUNK_ROWS = 64, ALIGN = 64, LD_ELEMS = 64 };
+enum { CHUNK_ROWS = 64, ENOUGH_ROWS = 1024, ALIGN = 64, LD_ELEMS = 64 };
 
 struct sizes {
     int64_t rows, hidden, vocab;
@@ -75,11 +76,11 @@ static int64_t rows_within(const struct sizes *s, size_t bytes)
     return (int64_t)bytes / row_bytes / CHUNK_ROWS * CHUNK_ROWS;
 }
 
-/* At least as many rows as the head has columns, if logits_most bytes hold them. */
+/* At least ENOUGH_ROWS, and as many as the head has columns, if logits_most bytes hold them. */
 static int64_t chunk_rows(const struct device *d, const struct sizes *s)
 {
     int64_t cached = rows_within(s, d->logits_bytes), most = rows_within(s, d->logits_most);
-    int64_t wanted = min_i64(round_up(s->hidden, CHUNK_ROWS), most);
+    int64_t wanted = min_i64(max_i64(round_up(s->hidden, CHUNK_ROWS), ENOUGH_ROWS), most);
     return max_i64(max_i64(cached, wanted), CHUNK_ROWS);
 }
 
