@@ -26,23 +26,42 @@ void CPU(bias)(struct device *d, enum dtype dt, void *y, const void *x, const vo
     }
 }
 
+/* Columns that are summed together lie side by side for long enough to be fetched ahead. */
+enum {
+    GROUP_ROWS = 64,
+    VECTORS = 8,
+    COLUMNS = VECTORS * CPU_LANES,
+};
+
+/* sum[] = that of some rows, columns from i to before end. */
+SIMD_INLINE void sum_rows(enum dtype dt, vf sum[VECTORS], const void *dy, int64_t first,
+                          int64_t rows, int64_t cols, int64_t n)
+{
+    for (int v = 0; v < VECTORS; v++)
+        sum[v] = (vf){0};
+    for (int64_t row = 0; row < rows; row++, first += cols)
+        for (int64_t v = 0; v < VECTORS; v++)
+            if (v * CPU_LANES < n)
+                sum[v] += vf_get_some(dt, dy, first + v * CPU_LANES, n - v * CPU_LANES);
+}
+
 /* Some columns of all rows.  64 rows are summed first, and their sum is added to the total: adding
  * single rows to a large total would lose more bits. */
 SIMD_INLINE void sum_columns(enum dtype dt, float *db, const void *dy, int64_t rows, int64_t cols,
-                             int64_t begin, int64_t end, int accumulate)
+                             int64_t begin, int accumulate)
 {
-    enum { BLOCK = 64 };
-    for (int64_t i = begin; i < end; i += CPU_LANES) {
-        vf total = {0};
-        for (int64_t block = 0; block < rows; block += BLOCK) {
-            vf sum = {0};
-            for (int64_t row = block; row < min_i64(block + BLOCK, rows); row++)
-                sum += vf_get_some(dt, dy, row * cols + i, end - i);
-            total += sum;
-        }
+    int64_t n = min_i64(COLUMNS, cols - begin);
+    vf total[VECTORS] = {0}, sum[VECTORS];
+    for (int64_t row = 0; row < rows; row += GROUP_ROWS) {
+        sum_rows(dt, sum, dy, row * cols + begin, min_i64(GROUP_ROWS, rows - row), cols, n);
+        for (int v = 0; v < VECTORS; v++)
+            total[v] += sum[v];
+    }
+    for (int64_t v = 0; v * CPU_LANES < n; v++) {
+        int64_t at = begin + v * CPU_LANES, left = n - v * CPU_LANES;
         if (accumulate)
-            total += vf_get_some(DTYPE_F32, db, i, end - i);
-        vf_put_some(DTYPE_F32, db, i, end - i, total);
+            total[v] += vf_get_some(DTYPE_F32, db, at, left);
+        vf_put_some(DTYPE_F32, db, at, left, total[v]);
     }
 }
 
@@ -54,12 +73,9 @@ size_t CPU(bias_backward_scratch)(struct device *d, int64_t rows, int64_t cols)
 void CPU(bias_backward)(struct device *d, enum dtype dt, float *db, const void *dy, int64_t rows,
                         int64_t cols, int accumulate, void *scratch)
 {
-    enum { COLUMNS = 64 };
 #pragma omp parallel for num_threads(cpu_threads(d, rows *cols * 4))
-    for (int64_t begin = 0; begin < cols; begin += COLUMNS) {
-        int64_t end = min_i64(begin + COLUMNS, cols);
-        WITH_DTYPE(sum_columns, dt, db, dy, rows, cols, begin, end, accumulate);
-    }
+    for (int64_t begin = 0; begin < cols; begin += COLUMNS)
+        WITH_DTYPE(sum_columns, dt, db, dy, rows, cols, begin, accumulate);
 }
 
 /* gelu(v) = v s,  s = (1 + tanh(u)) / 2 = sigmoid(2u),  u = sqrt(2/pi) (v + 0.044715 v^3) */
