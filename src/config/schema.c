@@ -277,7 +277,7 @@ const struct key config_keys[] = {
              "memory and traffic; sums are fp32 in any case"},
     {KEY(INT, train.logits_chunk), "0", 0, 1 << 30,
      .help = "rows of a micro-batch whose logits are in memory at once; 0: as many as fill 1 GiB "
-             "on GPUs; on CPUs 1024, as many as stay in the caches, or as the head has columns, "
+             "on GPUs; on CPUs 1024, as many as stay in the caches, or as the hidden size, "
              "whichever are most, up to 256 MiB; with all of them the gradient of the head's "
              "matrix is written once, not read and written again for each chunk; trireme plan "
              "says what memory that takes"},

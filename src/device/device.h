@@ -74,7 +74,7 @@ struct device {
     unsigned replaced;    /* GPU: bits of enum device_part, of implementations not to be used */
     const char *level;    /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */
     size_t logits_bytes;  /* a chunk of logits that suits it: caches, or enough to fill it; */
-    size_t logits_most;   /* up to this where those are few rows (graph/op_loss.c) */
+    size_t logits_most;   /* up to this where those hold few rows (graph/op_loss.c) */
     size_t reserve_bytes; /* device memory beside what is planned: context, library handles */
     void *state;          /* of the device itself (primitive caches, handles) */
     struct run_queue *queue; /* CPU: how many of the threads find cores; NULL: all */

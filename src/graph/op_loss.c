@@ -10,9 +10,9 @@
  * A chunk is of attrs.rows rows, or about the device's logits_bytes; dw is written by the first and
  * read and written by every other, an fp32 sum in the order of the chunks.  So a chunk moves some
  * 12 bytes an element of w, and 14 an element of the logits where these leave the caches: with as
- * many rows as w has columns the two are about equal, and products of a thousand rows are faster
- * than those of less.  Where logits_bytes have fewer rows, as of the 50257 words of GPT-2, a chunk
- * is of so many rows, up to the device's logits_most.
+ * many rows as the hidden size the two are about equal, and products of a thousand rows are faster
+ * than those of fewer.  Where logits_bytes hold fewer rows than either, as they do of the 50257
+ * words of GPT-2, a chunk has as many as logits_most bytes allow, up to the larger of the two.
  *
  * Rows of logits lie at multiples of 64 elements, whatever the vocabulary: the 50257 columns of
  * GPT-2 end to end would begin at addresses for which matrix libraries have slow kernels alone.
@@ -76,7 +76,7 @@ static int64_t rows_within(const struct sizes *s, size_t bytes)
     return (int64_t)bytes / row_bytes / CHUNK_ROWS * CHUNK_ROWS;
 }
 
-/* At least ENOUGH_ROWS, and as many as the head has columns, if logits_most bytes hold them. */
+/* At least ENOUGH_ROWS, and as many as the hidden size, if logits_most bytes hold them. */
 static int64_t chunk_rows(const struct device *d, const struct sizes *s)
 {
     int64_t cached = rows_within(s, d->logits_bytes), most = rows_within(s, d->logits_most);

@@ -1,5 +1,5 @@
 /* test_head_chunk.c - how many rows of logits the head makes at once on a CPU: 1024, as many as
- * a cache holds, or as the head has columns, whichever are most, within bounds. */
+ * a cache holds, or as the hidden size, whichever are most, within bounds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@ static const struct head {
     int64_t rows;
 } heads[] = {
     {"model.vocab=8192 model.hidden=512 data.seq_len=2048", 1024},   /* enough */
-    {"model.vocab=2048 model.hidden=512 data.seq_len=2048", 2048},   /* 16 MiB */
-    {"model.vocab=8192 model.hidden=1280 data.seq_len=2048", 1280},  /* of 8192 columns each */
+    {"model.vocab=2560 model.hidden=512 data.seq_len=2048", 1600},   /* 16 MiB */
+    {"model.vocab=8192 model.hidden=1280 data.seq_len=2048", 1280},  /* the hidden size */
     {"model.vocab=50257 model.hidden=768 data.seq_len=2048", 1024},  /* enough */
     {"model.vocab=50257 model.hidden=768 data.seq_len=512", 512},    /* all there are */
     {"model.vocab=128256 model.hidden=4096 data.seq_len=2048", 512}, /* 256 MiB */

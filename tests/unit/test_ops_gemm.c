@@ -320,7 +320,7 @@ static uint64_t large_product(const char *level, int threads, enum dtype dt_c, i
 }
 
 /* Products that go by tiles where there are some: sides and k with and without rests, k in one part
- * and in several, sums in c and beside it, columns at once and one group behind the other, more
+ * and in several, columns at once and one group behind the other, more
  * threads than blocks of rows.  Tiles give the same bits with any number of threads. */
 static void large_products(void **state)
 {
@@ -337,8 +337,8 @@ static void large_products(void **state)
             }
 }
 
-/* A sum so long that it is made in pieces, also where c, in 16 bits, cannot hold it in between; of
- * the other size all pieces are as long. */
+/* A sum so long that it is made in pieces, also where c, in 16 bits, cannot hold it in between. The
+ * other size has pieces of equal length. */
 static void sums_longer_than_a_piece(void **state)
 {
     static const int64_t mnk[] = {70, 66, 16384 + 77}, equal_pieces[] = {255, 1024, 16384 + 4096};
@@ -346,6 +346,20 @@ static void sums_longer_than_a_piece(void **state)
         large_product(NULL, 2, kind < 12 ? DTYPE_F32 : DTYPE_BF16, kind % 12, mnk);
     large_product(NULL, 1, DTYPE_F32, 2, equal_pieces);
     large_product(NULL, 1, DTYPE_BF16, 10, equal_pieces);
+}
+
+/* Sums beside c get 64 MiB of scratch at most. */
+static void sums_beside_c_are_bounded(void **state)
+{
+    enum { SIDE = 4096, K = 8192, SUMS = 64 << 20 };
+    struct device *d = open_device(NULL, 2);
+    struct gemm g = gemm_dense(
+        (struct gemm){.dt = DTYPE_BF16, .dt_c = DTYPE_BF16, .m = SIDE, .n = SIDE, .k = K});
+    size_t most = d->ops->gemm_scratch(d, &g);
+    g.m++;
+    if (!strcmp(d->level, "amx"))
+        assert_true(most > SUMS && d->ops->gemm_scratch(d, &g) < SUMS);
+    device_close(d);
 }
 
 /* The first rows and columns of a product by themselves. */
@@ -398,6 +412,7 @@ int main(void)
         cmocka_unit_test(products_through_fp32_blocks),
         cmocka_unit_test(large_products),
         cmocka_unit_test(sums_longer_than_a_piece),
+        cmocka_unit_test(sums_beside_c_are_bounded),
         cmocka_unit_test(elements_do_not_depend_on_others),
         cmocka_unit_test(fp16_products_are_rounded_once),
         cmocka_unit_test(nothing_times_something_is_nothing),

@@ -15,7 +15,7 @@
 
 #include "device/cpu/attention.h"
 
-enum { CHUNK_BLOCKS = 8 }; /* query blocks of a task */
+enum { CHUNK_BLOCKS = 512 / BLOCK }; /* query blocks of a task */
 
 /* One thread's scratch. */
 struct forward {

@@ -19,8 +19,8 @@
 enum {
     ENOUGH_HEADS = 8, /* key/value heads of all sequences: with so many a task is a whole head */
     MOST_CHUNKS = 4,
-    LEAST_BLOCKS = 4,         /* of queries in a chunk */
-    MOST_SUM_ELEMS = 1 << 25, /* of dK and dV of all chunks */
+    LEAST_BLOCKS = 256 / BLOCK, /* of queries in a chunk */
+    MOST_SUM_ELEMS = 1 << 25,   /* of dK and dV of all chunks */
 };
 
 /* Floats of dK, or dV, of one key/value head of one sequence. */

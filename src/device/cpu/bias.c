@@ -26,14 +26,14 @@ void CPU(bias)(struct device *d, enum dtype dt, void *y, const void *x, const vo
     }
 }
 
-/* Columns that are summed together lie side by side for long enough to be fetched ahead. */
+/* Columns are summed in groups: memory is not prefetched where less of a row is read at a time. */
 enum {
     GROUP_ROWS = 64,
     VECTORS = 8,
     COLUMNS = VECTORS * CPU_LANES,
 };
 
-/* sum[] = that of some rows, columns from i to before end. */
+/* sum[] = that of some rows, of n columns from element first on. */
 SIMD_INLINE void sum_rows(enum dtype dt, vf sum[VECTORS], const void *dy, int64_t first,
                           int64_t rows, int64_t cols, int64_t n)
 {

@@ -17,9 +17,10 @@
  *   op(a)      copy                     interleave, transpose
  *   op(b)      transpose                interleave
  *
- * Sums over more than K elements stay in fp32 in the thread's scratch between one K and the next.
- * The order of an element's sum depends on k and on whether there is an addend, with which a sum in
- * fp32 begins; so its bits depend neither on threads nor on the other elements.
+ * Sums over more than K elements stay in fp32 in the thread's scratch between one K and the next. A
+ * long k is done in pieces, each a product that adds to c, or where c has 16 bits to sums in fp32
+ * beside it.  The order of an element's sum depends on k and on whether there is an addend, with
+ * which a sum in fp32 begins; so its bits depend neither on threads nor on the other elements.
  */
 #include <omp.h>
 
@@ -31,16 +32,16 @@ enum {
     SIDE = 32,              /* rows and columns of a block of sums */
     TILE_ELEMS = 16 * 32,   /* bf16 of a tile */
     MOST_M = 256,           /* M: with K, a part of the second cache; */
-    MOST_M_ACROSS = 512,    /* more where it is also what is read side by side */
+    MOST_M_ACROSS = 512,    /* where op(a) lies across k: its rows are read along M */
     ENOUGH_N = 1024,        /* N: packing op(a) once for so many takes an eighth of the time */
     GROUP = 16,             /* panels of op(b) that stay in the second cache */
     MOST_K = 512,           /* K: op(a)'s rows of a block stay in the first cache */
     PANELS_BYTES = 2 << 20, /* of op(b)[:, jc]; for ENOUGH_N columns more, up to */
     MOST_BYTES = 8 << 20,
     LEAST_SIDE = 64,      /* of m, n and k: smaller products are the library's */
-    LONGEST_K = 16384,    /* a longer k is done in pieces, with the sums of c in fp32; */
-    PIECE_K = 4096,       /* of so many ENOUGH_N columns are MOST_BYTES; */
-    MOST_SUMS = 64 << 20, /* bytes of the sums, apart from c in 16 bits; of more: the library's */
+    PIECE_K = 4096,       /* of k in a piece: ENOUGH_N columns of it are MOST_BYTES */
+    MOST_SUMS = 64 << 20, /* bytes of sums beside c; a product with more is done in one piece, */
+    LONGEST_K = 16384,    /* up to this k, and beyond by the library */
 };
 
 /* An operand in memory: element (i, k), i being a row of op(a) or a column of op(b). */
@@ -55,7 +56,8 @@ struct blocking {
     const struct gemm *g;
     struct source a, b;
     int64_t k;                    /* rounded up to whole tiles */
-    int64_t rows, columns, depth; /* M, N, K */
+    int64_t parts;                /* of k, each of about K */
+    int64_t rows, columns, depth; /* M, N, and the longest K */
     int64_t splits; /* of the columns of a task's rows: with few rows all threads have some */
     bf16 *panels;   /* of op(b): [columns / 32][k / 32][2] tiles */
 };
@@ -66,10 +68,29 @@ struct thread_scratch {
     float *sums; /* [SIDE][SIDE] of the block at hand, or of all blocks of the task */
 };
 
-/* Bytes of fp32 sums of all of c in scratch. */
+/* Is k done in pieces?  Their sums need memory in fp32. */
+static int has_pieces(const struct gemm *g)
+{
+    return g->k > PIECE_K &&
+           (g->dt_c == DTYPE_F32 || g->m * g->n <= MOST_SUMS / (int64_t)sizeof(float));
+}
+
+/* Where part p of k begins; all are about as long, and but for the last of whole tiles. */
+static int64_t part_start(int64_t k, int64_t parts, int64_t p)
+{
+    int64_t start = ceil_div(k, 32) * p / parts * 32;
+    return min_i64(start, k);
+}
+
+static int64_t pieces_of(const struct gemm *g)
+{
+    return has_pieces(g) ? ceil_div(g->k, PIECE_K) : 1;
+}
+
+/* Bytes of the sums beside c. */
 static size_t all_sums_bytes(const struct gemm *g)
 {
-    if (g->dt_c == DTYPE_F32 || g->k <= LONGEST_K)
+    if (g->dt_c == DTYPE_F32 || !has_pieces(g))
         return 0;
     return round_up_bytes((size_t)(g->m * g->n) * sizeof(float), 64);
 }
@@ -88,13 +109,13 @@ static struct gemm product_of_sums(const struct gemm *g, float *sums)
 int CPU(gemm_has_tiles)(const struct gemm *g)
 {
     return HAS_TILES && g->dt == DTYPE_BF16 && g->m >= LEAST_SIDE && g->n >= LEAST_SIDE &&
-           g->k >= LEAST_SIDE && all_sums_bytes(g) <= MOST_SUMS;
+           g->k >= LEAST_SIDE && (has_pieces(g) || g->k <= LONGEST_K);
 }
 
 /* Are there several K? */
 static int keeps_sums(const struct blocking *by)
 {
-    return by->depth < by->k;
+    return by->parts > 1;
 }
 
 static struct blocking blocking_of(const struct gemm *g, int threads)
@@ -107,29 +128,30 @@ static struct blocking blocking_of(const struct gemm *g, int threads)
     int64_t fit = PANELS_BYTES / column_bytes, most = MOST_BYTES / column_bytes;
     int64_t most_m = g->trans_a ? MOST_M_ACROSS : MOST_M;
     int64_t tasks = ceil_div(g->m, (int64_t)threads * most_m) * threads;
-    by.depth = round_up(ceil_div(by.k, ceil_div(by.k, MOST_K)), 32);
-    fit = keeps_sums(&by) || fit < ENOUGH_N ? ENOUGH_N : fit / SIDE * SIDE;
-    most = most > SIDE ? most / SIDE * SIDE : SIDE;
-    by.columns = min_i64(min_i64(fit, most), round_up(g->n, SIDE));
+    by.parts = ceil_div(by.k, MOST_K);
+    by.depth = round_up(ceil_div(by.k, by.parts), 32);
+    fit = keeps_sums(&by) ? min_i64(ENOUGH_N, most) : fit;
+    by.columns = min_i64(fit / SIDE * SIDE, round_up(g->n, SIDE));
     by.rows = round_up(ceil_div(g->m, tasks), SIDE);
     by.splits = ceil_div(threads, ceil_div(g->m, by.rows));
     return by;
 }
 
-/* Elements of k of a piece. */
-static int64_t piece_k(const struct gemm *g)
-{
-    return g->k > LONGEST_K ? PIECE_K : g->k;
-}
-
-/* The piece of a product whose k begins here. */
-static struct gemm piece_of(const struct gemm *g, int64_t k)
+/* Piece p of a product, of its size only. */
+static struct gemm piece_size(const struct gemm *g, int64_t p)
 {
     struct gemm piece = *g;
-    piece.k = min_i64(piece_k(g), g->k - k);
+    piece.k = part_start(g->k, pieces_of(g), p + 1) - part_start(g->k, pieces_of(g), p);
+    return piece;
+}
+
+static struct gemm piece_of(const struct gemm *g, int64_t p)
+{
+    struct gemm piece = piece_size(g, p);
+    int64_t k = part_start(g->k, pieces_of(g), p);
     piece.a = (const bf16 *)g->a + (g->trans_a ? k * g->lda : k);
     piece.b = (const bf16 *)g->b + (g->trans_b ? k : k * g->ldb);
-    piece.addend = k ? g->c : g->addend;
+    piece.addend = p ? g->c : g->addend;
     return piece;
 }
 
@@ -153,8 +175,8 @@ static size_t sums_bytes(const struct blocking *by)
 size_t CPU(gemm_tiles_scratch)(struct device *d, const struct gemm *g)
 {
     size_t most = 0;
-    for (int64_t k = 0; k < g->k; k += piece_k(g)) {
-        const struct gemm piece = piece_of(g, k);
+    for (int64_t p = 0; p < pieces_of(g); p++) {
+        const struct gemm piece = piece_size(g, p);
         for (int threads = 1; threads <= d->threads; threads++) {
             struct blocking by = blocking_of(&piece, threads);
             size_t each = block_bytes(&by) + sums_bytes(&by);
@@ -322,8 +344,9 @@ static void run_task(const struct blocking *by, const struct thread_scratch *own
 {
     int64_t last = min_i64(ic + by->rows, by->g->m), blocks = ceil_div(last - ic, SIDE);
     int64_t kept = keeps_sums(by) ? SIDE * SIDE : 0;
-    for (int64_t kc = 0; kc < by->k && first < end; kc += by->depth) {
-        const struct range r = {ic, last, kc, min_i64(kc + by->depth, by->k)};
+    for (int64_t p = 0; p < by->parts && first < end; p++) {
+        int64_t kc = part_start(by->k, by->parts, p);
+        const struct range r = {ic, last, kc, part_start(by->k, by->parts, p + 1)};
         int64_t stride = (r.end - kc) * SIDE;
         pack(own->block, stride, &by->a, &r, 0);
         for (int64_t group = first; group < end; group += GROUP)
@@ -372,8 +395,8 @@ static void multiply(struct device *d, const struct gemm *g, void *scratch)
 
 static void multiply_pieces(struct device *d, const struct gemm *g, void *scratch)
 {
-    for (int64_t k = 0; k < g->k; k += piece_k(g)) {
-        const struct gemm piece = piece_of(g, k);
+    for (int64_t p = 0; p < pieces_of(g); p++) {
+        const struct gemm piece = piece_of(g, p);
         multiply(d, &piece, scratch);
     }
 }

@@ -44,8 +44,8 @@ SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs 
                             int64_t units);
 
 /* The same where pairs of tiles of both operands lie one after another.  What a has stays in the
- * first cache, up to 32 KiB, for the next block; b passes by it.  next: sums of a whole block, rows
- * side by side, that will be loaded then; NULL: none. */
+ * first cache, up to 32 KiB, for the next block; b passes by it.  next: where the sums of a whole
+ * block lie that is probably the next one; they are prefetched.  NULL: none. */
 SIMD_INLINE void tile_block_packed(const unit *a, const unit *b, const struct tile_sums *from,
                                    const struct tile_sums *to, int64_t units, const float *next);
 
