@@ -156,7 +156,8 @@ static int run_softmax(struct measure *m, void *data, struct error *err)
     return device_check(m->device, err);
 }
 
-/* Logits of a chunk are where the product has just put them, so they are not cold. */
+/* Logits of a chunk are where the product has just put them, so they are not cold; of chunks larger
+ * than the caches (graph/op_loss.c) this says too little. */
 static int measure_softmax(struct measure *m, const struct op *op, enum dtype dtype,
                            struct error *err)
 {
