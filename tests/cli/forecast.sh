@@ -92,7 +92,8 @@ else
     skip "the emulated GPU" "no $TRIREME_CUDA"
 fi
 
-# Two ranks, each on a core of its own, and loops beside the second one.
+# Two ranks, each on a core of its own, and loops beside the second one: more than other tests put
+# beside the first one at the same time.
 cores=$(taskset -pc $$ 2>/dev/null | sed 's/.*: //' | tr ',' '\n' |
     awk -F- '{ for (i = $1; i <= ($2 == "" ? $1 : $2); i++) print i }' | head -n 2 | xargs)
 loops=
@@ -105,7 +106,7 @@ if [ "${cores#* }" != "$cores" ]; then
 exec taskset -c "$core" "$@"
 END2
     chmod +x bound
-    for _ in 1 2 3 4 5; do
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
         taskset -c "${cores#* }" sh -c 'while :; do :; done' &
         loops="$loops $!"
     done
@@ -117,7 +118,7 @@ END2
     # Its pieces are short: it may be their thread that waits, or that of its communication.
     named="warning: step takes .*: rank 1 on node $(uname -n) \(computes\|waits\) .*likely other programs"
     is_named() { grep -q "$named" beside.err || ! kill -0 $job; }
-    wait_for 60 is_named
+    wait_for 120 is_named
     if grep -q "$named" beside.err; then
         ok "a rank slowed by loops beside it is named"
     else
