@@ -99,8 +99,8 @@ fi
 # A rate that first helps and then harms; in the run `best` it rises far enough to harm for certain.
 B="$M data.train=other.h5 data.valid=held.h5 data.packing=documents train.eval_every=3 train.lr=0.05
    checkpoint.keep_best=true"
-"$TRIREME" train $B train.steps=30 run.dir=best checkpoint.every=3 >out 2>err
-"$TRIREME" train $B train.steps=60 train.lr=1 run.dir=best checkpoint.every=3 >out 2>err
+"$TRIREME" train $B train.steps=30 run.dir=best checkpoint.every=3 >out 2>err &&
+    "$TRIREME" train $B train.steps=60 train.lr=1 run.dir=best checkpoint.every=3 >out 2>err
 is "checkpoint.keep_best" 0 $?
 least=$(awk -F'"eval_loss": ' 'NF > 1 { split($2, v, ","); if (!n++ || v[1] < m) { m = v[1]; split($1, s, "[ ,]"); step = s[2] } } END { printf "%08d", step }' best/metrics.jsonl)
 is "the link leads to the lowest loss" "step-$least" "$(readlink best/checkpoints/best)"
