@@ -105,6 +105,9 @@ const char *const *device_cpu_levels(void);
 /* Name of the library that multiplies matrices, with version ("oneDNN 2.6.3"). */
 const char *device_gemm_library(void);
 
+/* Does the best level of this machine make large products of bf16 by kernels of its own? */
+int device_has_own_products(void);
+
 /* ---- GPUs that are there, before one is opened: cuda/discover.c, or cuda/absent.c in a build
  * without CUDA ---- */
 

@@ -95,9 +95,7 @@ static void check_processor(struct doctor *d)
     doctor_fact(d, "processor", "%s", model);
     doctor_fact(d, "kernels", "%s", levels);
     doctor_fact(d, "matrix products", "%s%s", device_gemm_library(),
-                strcmp(device_cpu_levels()[0], "amx")
-                    ? ""
-                    : "; large ones of bf16 by AMX kernels of trireme");
+                device_has_own_products() ? "; large ones of bf16 by trireme's kernels" : "");
     doctor_fact(d, "cores", "%d (hardware threads %d, packages %d, NUMA nodes %d)", t.cores,
                 t.units, t.packages, t.numa_nodes);
     doctor_fact(d, "bound to", "%d core%s (%s)%s%s", t.own_cores, t.own_cores > 1 ? "s" : "",

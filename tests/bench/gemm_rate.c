@@ -10,11 +10,12 @@
  * products ("step", and "step_ms"), which no trainer on this library can beat.
  *
  * On the CPU the products are the library's, or with `in-run` those that a run uses, which on a
- * machine with AMX are trireme's (gemm_tiles.c).  Times are the best of several by the clock;
- * "step_cold" is the step by the median of products of which each takes other operands than the one
- * before, out of memory, as a trainer's do.  On the first visible GPU: the median by events on its
- * stream, of random data and such operands; there "gpu" names it in place of "threads", and
- * "copy_gbs" is its copy bandwidth in GB/s, bytes read and bytes written both counted.
+ * machine with AVX-512's bf16 or AMX are trireme's (gemm_packed.c).  Times are the best of several
+ * by the clock; "step_cold" is the step by the median of products of which each takes other
+ * operands than the one before, out of memory, as a trainer's do.  On the first visible GPU: the
+ * median by events on its stream, of random data and such operands; there "gpu" names it in place
+ * of "threads", and "copy_gbs" is its copy bandwidth in GB/s, bytes read and bytes written both
+ * counted.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 
 #include "base/clock.h"
 #include "base/philox.h"
+#include "device/cpu/gemm.h"
 #include "device/ops.h"
 
 enum { OPERANDS = 3, WARM_UP = 4, GROUPS = 15, PER_GROUP = 4, COPIES = 16, CALLS = 15, SIZES = 8 };
@@ -40,6 +42,7 @@ struct bench {
     char *data[OPERANDS]; /* a, b, c */
     struct device_event *event[2];
     int64_t calls; /* products so far: where the next operands are */
+    int in_run;    /* on the CPU: the products of a run, not the library's */
     struct error err;
 };
 
@@ -103,7 +106,7 @@ static double one_call(struct bench *s, struct gemm g, int is_cold, void *scratc
     g.c = is_cold ? rotated(s, 2, (size_t)(g.m * g.n) * dtype_bytes(g.dt_c)) : s->data[2];
     s->calls += is_cold;
     int64_t start = clock_ns();
-    if (s->d->ops->gemm(s->d, &g, scratch, &s->err))
+    if (s->in_run ? s->d->ops->gemm(s->d, &g, scratch, &s->err) : gemm(s->d, &g, scratch, &s->err))
         return 0;
     return (double)(clock_ns() - start) * 1e-9;
 }
@@ -111,7 +114,7 @@ static double one_call(struct bench *s, struct gemm g, int is_cold, void *scratc
 /* Seconds of a product: hot the best, cold the median. */
 static int host_seconds(struct bench *s, struct gemm g, double took[WAYS])
 {
-    size_t bytes = s->d->ops->gemm_scratch(s->d, &g);
+    size_t bytes = s->in_run ? s->d->ops->gemm_scratch(s->d, &g) : gemm_scratch(s->d, &g);
     void *scratch = bytes ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
     double all[WAYS][CALLS];
     for (int way = 0; way < WAYS; way++)
@@ -354,21 +357,13 @@ done:
     return s->err.text[0] ? -1 : 0;
 }
 
-/* The best level whose products are all the library's. */
-static const char *library_level(void)
-{
-    const char *const *level = device_cpu_levels();
-    return strcmp(level[0], "amx") ? level[0] : level[1];
-}
-
 int main(int argc, char **argv)
 {
     struct bench s = {0};
     int cuda = argc > 2 && !strcmp(argv[1], "--device") && !strcmp(argv[2], "cuda");
-    int in_run = argc > 1 && !strcmp(argv[1], "in-run");
-    struct device_request request = {.kind = cuda ? DEVICE_CUDA : DEVICE_CPU,
-                                     .level = cuda || in_run ? NULL : library_level()};
-    int first = cuda || in_run ? 3 : 2;
+    s.in_run = argc > 1 && !strcmp(argv[1], "in-run");
+    struct device_request request = {.kind = cuda ? DEVICE_CUDA : DEVICE_CPU};
+    int first = cuda || s.in_run ? 3 : 2;
     int64_t v[SIZES];
     if (argc != first + SIZES && argc != first + SIZES - 1) {
         fprintf(stderr, "usage: gemm_rate [in-run] THREADS|--device cuda "

@@ -61,14 +61,14 @@ static int has_amx(void)
     return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & needed) == needed &&
            !syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA);
 }
-#define AMX_LEVEL {.ops = &cpu_ops_amx, .runs_here = has_amx},
+#define AMX_LEVEL {.ops = &cpu_ops_amx, .runs_here = has_amx, .has_products = 1},
 #define AMX_NAME  "amx",
 #else
 #define AMX_LEVEL
 #define AMX_NAME
 #endif
-#define X86_LEVELS                                              \
-    AMX_LEVEL{.ops = &cpu_ops_avx512, .runs_here = has_avx512}, \
+#define X86_LEVELS                                                                 \
+    AMX_LEVEL{.ops = &cpu_ops_avx512, .runs_here = has_avx512, .has_products = 1}, \
         {.ops = &cpu_ops_avx2, .runs_here = has_avx2},
 #define X86_NAMES AMX_NAME "avx512", "avx2",
 #else
@@ -80,6 +80,7 @@ static int has_amx(void)
 static const struct {
     const struct device_ops *ops;
     int (*runs_here)(void);
+    int has_products; /* of bf16, made by gemm_packed.c */
 } levels[] = {X86_LEVELS{.ops = &cpu_ops_generic, .runs_here = always}};
 
 enum { LEVELS = sizeof levels / sizeof levels[0] };
@@ -98,6 +99,11 @@ static int best_level(void)
 const char *const *device_cpu_levels(void)
 {
     return level_names + best_level();
+}
+
+int device_has_own_products(void)
+{
+    return levels[best_level()].has_products;
 }
 
 static int find_level(const char *name, struct error *err)

@@ -5,8 +5,8 @@
 
 int CPU(gemm)(struct device *d, const struct gemm *g, void *scratch, struct error *err)
 {
-    if (CPU(gemm_has_tiles)(g))
-        CPU(gemm_by_tiles)(d, g, scratch);
+    if (CPU(gemm_is_packed)(g))
+        CPU(gemm_packed)(d, g, scratch);
     else if (CPU(gemm_has_few_rows)(g))
         CPU(gemm_of_few_rows)(d, g);
     else
@@ -16,5 +16,5 @@ int CPU(gemm)(struct device *d, const struct gemm *g, void *scratch, struct erro
 
 size_t CPU(gemm_scratch)(struct device *d, const struct gemm *g)
 {
-    return CPU(gemm_has_tiles)(g) ? CPU(gemm_tiles_scratch)(d, g) : gemm_scratch(d, g);
+    return CPU(gemm_is_packed)(g) ? CPU(gemm_packed_scratch)(d, g) : gemm_scratch(d, g);
 }

@@ -4,15 +4,16 @@
 
 #include "device/cpu/kernels.h"
 
-/* Is g a large product of bf16, on a level with tiles?  Types, transpositions and sizes decide. */
-int CPU(gemm_has_tiles)(const struct gemm *g);
+/* Is g a large product of bf16, on a level that has instructions for them?  Types, transpositions
+ * and sizes decide. */
+int CPU(gemm_is_packed)(const struct gemm *g);
 
 /* Such a product; scratch is the caller's, of the bytes below.  It cannot fail, and its bits do not
  * depend on the number of threads. */
-void CPU(gemm_by_tiles)(struct device *d, const struct gemm *g, void *scratch);
+void CPU(gemm_packed)(struct device *d, const struct gemm *g, void *scratch);
 
 /* Bytes of scratch it needs, with however few threads it runs. */
-size_t CPU(gemm_tiles_scratch)(struct device *d, const struct gemm *g);
+size_t CPU(gemm_packed_scratch)(struct device *d, const struct gemm *g);
 
 /* Is g a product of a few rows with the transpose of a matrix, as generation has them? */
 int CPU(gemm_has_few_rows)(const struct gemm *g);

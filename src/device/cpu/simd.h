@@ -232,6 +232,8 @@ SIMD_INLINE void simd_denormals(unsigned saved);
 #if defined __AVX512BF16__ && CPU_LANES == 16
 #include <immintrin.h>
 
+enum { HAS_DOT_BF16 = 1 }; /* is vf_dot_bf16() an instruction? */
+
 SIMD_INLINE vu simd_widen(vh h)
 {
     return (vu)_mm512_cvtepu16_epi32((__m256i)h);
@@ -284,6 +286,8 @@ SIMD_INLINE void vf_put_part(enum dtype dt, void *base, int64_t index, int64_t n
         _mm256_mask_storeu_epi16((uint16_t *)base + index, first, (__m256i)vf_narrow(dt, v));
 }
 #else
+enum { HAS_DOT_BF16 = 0 };
+
 SIMD_INLINE vu simd_widen(vh h)
 {
     return __builtin_convertvector(h, vu);

@@ -1,21 +1,15 @@
-/* gemm_tiles.c - large products of bf16 in AMX tiles: c = op(a) op(b) (+ addend).
+/* gemm_packed.c - large products of bf16 from packed operands: c = op(a) op(b) (+ addend).
  *
  * Goto's scheme (Goto and van de Geijn 2008): operands are packed into blocks that fit the caches,
  * and the innermost loops read those alone.
  *
  *   for columns jc, N of them                  all threads pack op(b)[:, jc] into panels of 32
  *     for rows ic, M of them                   a thread's task
- *       for kc, K of them                      it packs op(a)[ic, kc]
- *         for groups of panels, for 32 rows, for panels:  2 x 2 tiles of sums (tile.h)
+ *       for kc, K of them                      it packs op(a)[ic, kc], unless it is read in place
+ *         for groups of panels, for 32 rows, for panels:  32 x 32 sums (gemm_block.h)
  *
- * What is packed are tiles of 1 KiB: of op(a) 16 rows of 32 elements along k, of op(b) 16 pairs
- * along k of 16 columns, a pair being a unit (unit.h).  In memory an operand's elements along k are
- * side by side ("along") or a row apart ("across").  What lies as the tile wants it is copied,
- * pairs of two rows are interleaved, and what remains is transposed in registers:
- *
- *              along k                  across k
- *   op(a)      copy                     interleave, transpose
- *   op(b)      transpose                interleave
+ * Tasks are divided evenly and always in the same way, because what a thread's core wrote, it finds
+ * in its cache; a thread that is done takes what the others have not begun.
  *
  * Sums over more than K elements stay in fp32 in the thread's scratch between one K and the next. A
  * long k is done in pieces, each a product that adds to c, or where c has 16 bits to sums in fp32
@@ -24,48 +18,48 @@
  */
 #include <omp.h>
 
+#include "device/cpu/gemm_block.h"
 #include "device/cpu/gemm_own.h"
 #include "device/cpu/run_queue.h"
-#include "device/cpu/tile.h"
 
 enum {
-    SIDE = 32,              /* rows and columns of a block of sums */
-    TILE_ELEMS = 16 * 32,   /* bf16 of a tile */
-    MOST_M = 256,           /* M: with K, a part of the second cache; */
-    MOST_M_ACROSS = 512,    /* where op(a) lies across k: its rows are read along M */
-    ENOUGH_N = 1024,        /* N: packing op(a) once for so many takes an eighth of the time */
-    GROUP = 16,             /* panels of op(b) that stay in the second cache */
-    MOST_K = 512,           /* K: op(a)'s rows of a block stay in the first cache */
+    MOST_M = BY_VECTORS ? 128 : 256, /* M: with K, a part of the second cache; */
+    MOST_M_ACROSS = 2 * MOST_M,      /* where op(a) lies across k: its rows are read along M */
+    ENOUGH_N = 1024,             /* N: packing op(a) once for so many takes an eighth of the time */
+    GROUP = BY_VECTORS ? 8 : 16, /* panels of op(b) that stay in the second cache */
+    MOST_K = BY_VECTORS ? 1024 : 512,
+    MOST_K_ACROSS = 512,    /* K: with tiles, op(a)'s rows of a block stay in the first cache */
     PANELS_BYTES = 2 << 20, /* of op(b)[:, jc]; for ENOUGH_N columns more, up to */
     MOST_BYTES = 8 << 20,
-    LEAST_SIDE = 64,      /* of m, n and k: smaller products are the library's */
+    LEAST_SIDE = 64, /* of m, n and k: smaller products are the library's; */
+    LEAST_M = BY_VECTORS ? 384 : LEAST_SIDE, /* packing op(b) for fewer rows takes longer */
     PIECE_K = 4096,       /* of k in a piece: ENOUGH_N columns of it are MOST_BYTES */
     MOST_SUMS = 64 << 20, /* bytes of sums beside c; a product with more is done in one piece, */
     LONGEST_K = 16384,    /* up to this k, and beyond by the library */
 };
 
-/* An operand in memory: element (i, k), i being a row of op(a) or a column of op(b). */
-struct source {
-    const bf16 *base;
-    int64_t ld, count, k; /* i < count */
-    int is_along;         /* 1: (i, k) is at i * ld + k; 0: at k * ld + i */
-};
-
 /* A product and the sizes of its blocks. */
 struct blocking {
     const struct gemm *g;
-    struct source a, b;
+    struct gemm_source a, b;
     int64_t k;                    /* rounded up to whole tiles */
     int64_t parts;                /* of k, each of about K */
     int64_t rows, columns, depth; /* M, N, and the longest K */
-    int64_t splits; /* of the columns of a task's rows: with few rows all threads have some */
-    bf16 *panels;   /* of op(b): [columns / 32][k / 32][2] tiles */
+    int64_t splits;      /* of the columns of a task's rows: with few rows all threads have some */
+    bf16 *panels;        /* of op(b): [columns / 32][k / 32][2] tiles */
+    struct begun *begun; /* [threads] */
 };
 
 /* What a thread has for itself. */
 struct thread_scratch {
     bf16 *block; /* of op(a): [rows / 32][K / 32][2] tiles */
     float *sums; /* [SIDE][SIDE] of the block at hand, or of all blocks of the task */
+};
+
+/* How many of a thread's tasks are begun, by it or by others; a line of the cache each. */
+struct begun {
+    int64_t tasks;
+    char pad[64 - sizeof(int64_t)];
 };
 
 /* Is k done in pieces?  Their sums need memory in fp32. */
@@ -106,9 +100,9 @@ static struct gemm product_of_sums(const struct gemm *g, float *sums)
     return p;
 }
 
-int CPU(gemm_has_tiles)(const struct gemm *g)
+int CPU(gemm_is_packed)(const struct gemm *g)
 {
-    return HAS_TILES && g->dt == DTYPE_BF16 && g->m >= LEAST_SIDE && g->n >= LEAST_SIDE &&
+    return HAS_BLOCKS && g->dt == DTYPE_BF16 && g->m >= LEAST_M && g->n >= LEAST_SIDE &&
            g->k >= LEAST_SIDE && (has_pieces(g) || g->k <= LONGEST_K);
 }
 
@@ -128,7 +122,7 @@ static struct blocking blocking_of(const struct gemm *g, int threads)
     int64_t fit = PANELS_BYTES / column_bytes, most = MOST_BYTES / column_bytes;
     int64_t most_m = g->trans_a ? MOST_M_ACROSS : MOST_M;
     int64_t tasks = ceil_div(g->m, (int64_t)threads * most_m) * threads;
-    by.parts = ceil_div(by.k, MOST_K);
+    by.parts = ceil_div(by.k, g->trans_a ? MOST_K_ACROSS : MOST_K);
     by.depth = round_up(ceil_div(by.k, by.parts), 32);
     fit = keeps_sums(&by) ? min_i64(ENOUGH_N, most) : fit;
     by.columns = min_i64(fit / SIDE * SIDE, round_up(g->n, SIDE));
@@ -172,90 +166,18 @@ static size_t sums_bytes(const struct blocking *by)
     return (size_t)elems * sizeof(float);
 }
 
-size_t CPU(gemm_tiles_scratch)(struct device *d, const struct gemm *g)
+size_t CPU(gemm_packed_scratch)(struct device *d, const struct gemm *g)
 {
     size_t most = 0;
     for (int64_t p = 0; p < pieces_of(g); p++) {
         const struct gemm piece = piece_size(g, p);
         for (int threads = 1; threads <= d->threads; threads++) {
             struct blocking by = blocking_of(&piece, threads);
-            size_t each = block_bytes(&by) + sums_bytes(&by);
+            size_t each = sizeof(struct begun) + block_bytes(&by) + sums_bytes(&by);
             most = max_bytes(most, panels_bytes(&by) + (size_t)threads * each);
         }
     }
     return all_sums_bytes(g) + most;
-}
-
-static uint32_t element_of(const struct source *s, int64_t i, int64_t k)
-{
-    if (i >= s->count || k >= s->k)
-        return 0;
-    return s->base[s->is_along ? i * s->ld + k : k * s->ld + i];
-}
-
-/* A tile over the edge of its operand, zeros outside, with i along rows or lanes. */
-static void edge_tile(vu v[16], const struct source *s, int64_t i, int64_t k, int i_is_lane)
-{
-    for (int64_t row = 0; row < 16; row++)
-        for (int64_t lane = 0; lane < 16; lane++) {
-            int64_t at = i + (i_is_lane ? lane : row), pair = k + 2 * (i_is_lane ? row : lane);
-            v[row][lane] = element_of(s, at, pair) | element_of(s, at, pair + 1) << 16;
-        }
-}
-
-/* Units of two neighbouring rows. */
-SIMD_INLINE vu interleave(const bf16 *even, const bf16 *odd)
-{
-    vh low, high;
-    memcpy(&low, even, sizeof low);
-    memcpy(&high, odd, sizeof high);
-    return simd_widen(low) | simd_widen(high) << 16;
-}
-
-/* The tile from (i, k) on: i along lanes for op(b), along rows for op(a). */
-SIMD_INLINE void pack_tile(bf16 *to, const struct source *s, int64_t i, int64_t k,
-                           const int i_is_lane)
-{
-    const bf16 *from = s->base + (s->is_along ? i * s->ld + k : k * s->ld + i);
-    vu v[16];
-    if (i + 16 > s->count || k + 32 > s->k) {
-        edge_tile(v, s, i, k, i_is_lane);
-    } else if (s->is_along) {
-#pragma GCC unroll 16
-        for (int r = 0; r < 16; r++)
-            v[r] = unit_load((const unit *)(from + r * s->ld));
-        if (i_is_lane)
-            unit_transpose(v);
-    } else {
-#pragma GCC unroll 16
-        for (int r = 0; r < 16; r++)
-            v[r] = interleave(from + 2 * r * s->ld, from + (2 * r + 1) * s->ld);
-        if (!i_is_lane)
-            unit_transpose(v);
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < 16; r++)
-        unit_store((unit *)to + r * 16, v[r]);
-}
-
-/* i in [first, last) and k in [begin, end) of an operand. */
-struct range {
-    int64_t first, last, begin, end;
-};
-
-/* Tiles of a range, in the order of memory; `stride` elements are between panels of 32 of i. */
-SIMD_INLINE void pack(bf16 *to, int64_t stride, const struct source *s, const struct range *r,
-                      const int i_is_lane)
-{
-    int64_t panels = ceil_div(r->last - r->first, SIDE), steps = ceil_div(r->end - r->begin, 32);
-    for (int64_t t = 0; t < panels * steps; t++) {
-        int64_t panel = s->is_along ? t / steps : t % panels;
-        int64_t step = s->is_along ? t % steps : t / panels;
-        bf16 *tiles = to + panel * stride + step * 2 * TILE_ELEMS;
-        pack_tile(tiles, s, r->first + panel * SIDE, r->begin + step * 32, i_is_lane);
-        pack_tile(tiles + TILE_ELEMS, s, r->first + panel * SIDE + 16, r->begin + step * 32,
-                  i_is_lane);
-    }
 }
 
 /* Thread t's share of packing columns [jc, end): some panels, or of all panels some steps of k. */
@@ -263,10 +185,10 @@ static void pack_panels(const struct blocking *by, int64_t jc, int64_t end, int 
 {
     int64_t all = by->b.is_along ? ceil_div(end - jc, SIDE) : by->k / 32;
     int64_t from = all * t / threads, to = all * (t + 1) / threads;
-    struct range r = {jc, end, from * 32, to * 32};
+    struct gemm_range r = {jc, end, from * 32, to * 32};
     bf16 *at = by->panels + from * 2 * TILE_ELEMS;
     if (by->b.is_along) {
-        r = (struct range){jc + from * SIDE, min_i64(jc + to * SIDE, end), 0, by->k};
+        r = (struct gemm_range){jc + from * SIDE, min_i64(jc + to * SIDE, end), 0, by->k};
         at = by->panels + from * SIDE * by->k;
     }
     pack(at, SIDE * by->k, &by->b, &r, 1);
@@ -315,22 +237,35 @@ static struct tile_sums first_sums(const struct gemm *g, float *sums, int64_t ro
     return (struct tile_sums){sums, SIDE};
 }
 
-/* The block at (row, col) for k in [kc, end), from packed tiles; its sums are in `sums` before the
- * last part of k.  In c rows of sums are often a power of two apart, and push each other out of the
- * first cache. */
-static void multiply_block(const struct blocking *by, float *sums, const bf16 *a, const bf16 *b,
-                           int64_t row, int64_t col, int64_t kc, int64_t end)
+/* Where the last part of k leaves a block's sums: in c, or in `sums` on their way to it. */
+static struct gemm_block_target last_target(const struct gemm *g, float *sums, int64_t row,
+                                            int64_t col)
+{
+    int64_t at = row * g->ldc + col;
+    int is_whole = row + SIDE <= g->m && col + SIDE <= g->n;
+    if (is_whole && g->dt_c == DTYPE_F32)
+        return (struct gemm_block_target){(float *)g->c + at, g->ldc, DTYPE_F32, NULL};
+    if (is_whole && BY_VECTORS)
+        return (struct gemm_block_target){(bf16 *)g->c + at, g->ldc, DTYPE_BF16,
+                                          g->addend ? (const bf16 *)g->addend + at : NULL};
+    return (struct gemm_block_target){sums, SIDE, DTYPE_F32, NULL};
+}
+
+/* The block at (row, col) for k in [kc, end); its sums are in `sums` before the last part of k.  In
+ * c rows of sums are often a power of two apart, and push each other out of the first cache. */
+static void run_block(const struct blocking *by, float *sums, const struct gemm_block_rows *a,
+                      const bf16 *b, int64_t row, int64_t col, int64_t kc, int64_t end)
 {
     const struct gemm *g = by->g;
-    struct tile_sums kept = {sums, SIDE}, from = kept, to = kept;
-    int is_last = end == by->k;
+    struct tile_sums from = {sums, SIDE};
+    struct gemm_block_target to = {sums, SIDE, DTYPE_F32, NULL};
     if (kc == 0)
         from = first_sums(g, sums, row, col);
-    if (is_last && g->dt_c == DTYPE_F32 && row + SIDE <= g->m && col + SIDE <= g->n)
-        to = (struct tile_sums){(float *)g->c + row * g->ldc + col, g->ldc};
-    tile_block_packed((const unit *)a, (const unit *)b, &from, &to, (end - kc) / 2,
-                      keeps_sums(by) ? sums + SIDE * SIDE : NULL);
-    if (to.first != sums || !is_last)
+    if (end == by->k)
+        to = last_target(g, sums, row, col);
+    multiply_block(a, (const unit *)b, &from, &to, (end - kc) / 2,
+                   keeps_sums(by) ? sums + SIDE * SIDE : NULL);
+    if (to.first != sums || end < by->k)
         return;
     if (g->dt_c == DTYPE_F32)
         put_block(DTYPE_F32, g, sums, row, col);
@@ -338,37 +273,70 @@ static void multiply_block(const struct blocking *by, float *sums, const bf16 *a
         put_block(DTYPE_BF16, g, sums, row, col);
 }
 
+/* The first row from ic on that has to be packed: those before are read in place. */
+static int64_t first_packed(const struct blocking *by, int64_t ic, int64_t last)
+{
+    const struct gemm_source *a = &by->a;
+    int fits_units = a->ld % 2 == 0 && (uintptr_t)a->base % sizeof(unit) == 0;
+    if (!BY_VECTORS || !a->is_along || !fits_units || a->k != by->k)
+        return ic;
+    return ic + (last - ic) / SIDE * SIDE;
+}
+
+/* The block of op(a) at (row, kc), of which rows from `packed` on are in tiles, `stride` elements
+ * for each SIDE of them. */
+static struct gemm_block_rows rows_at(const struct blocking *by, const bf16 *tiles, int64_t stride,
+                                      int64_t packed, int64_t row, int64_t kc)
+{
+    if (row >= packed)
+        return (struct gemm_block_rows){(const unit *)(tiles + (row - packed) / SIDE * stride), 0};
+    return (struct gemm_block_rows){(const unit *)(by->a.base + row * by->a.ld + kc), by->a.ld / 2};
+}
+
 /* Rows [ic, last) of c by panels [first, end) of the columns from jc on. */
 static void run_task(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
                      int64_t ic, int64_t first, int64_t end)
 {
-    int64_t last = min_i64(ic + by->rows, by->g->m), blocks = ceil_div(last - ic, SIDE);
-    int64_t kept = keeps_sums(by) ? SIDE * SIDE : 0;
+    int64_t last = min_i64(ic + by->rows, by->g->m), kept = keeps_sums(by) ? SIDE * SIDE : 0;
+    int64_t packed = first_packed(by, ic, last);
     for (int64_t p = 0; p < by->parts && first < end; p++) {
         int64_t kc = part_start(by->k, by->parts, p);
-        const struct range r = {ic, last, kc, part_start(by->k, by->parts, p + 1)};
+        const struct gemm_range r = {packed, last, kc, part_start(by->k, by->parts, p + 1)};
         int64_t stride = (r.end - kc) * SIDE;
-        pack(own->block, stride, &by->a, &r, 0);
+        pack(own->block, stride, &by->a, &r, BY_VECTORS);
         for (int64_t group = first; group < end; group += GROUP)
-            for (int64_t i = 0; i < blocks; i++)
-                for (int64_t panel = group; panel < min_i64(group + GROUP, end); panel++)
-                    multiply_block(by, own->sums + (i * (end - first) + panel - first) * kept,
-                                   own->block + i * stride,
-                                   by->panels + (panel * by->k + kc) * SIDE, ic + i * SIDE,
-                                   jc + panel * SIDE, kc, r.end);
+            for (int64_t row = ic; row < last; row += SIDE) {
+                const struct gemm_block_rows a = rows_at(by, own->block, stride, packed, row, kc);
+                for (int64_t panel = group; panel < min_i64(group + GROUP, end); panel++) {
+                    int64_t block = (row - ic) / SIDE * (end - first) + panel - first;
+                    run_block(by, own->sums + block * kept, &a,
+                              by->panels + (panel * by->k + kc) * SIDE, row, jc + panel * SIDE, kc,
+                              r.end);
+                }
+            }
     }
 }
 
-/* All tasks of columns [jc, end), shared by the threads. */
-static void run_tasks(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
-                      int64_t end)
+/* Task t of columns [jc, end): rows, or with few of them some of the columns for these rows. */
+static void run_task_number(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
+                            int64_t end, int64_t t)
 {
-    int64_t tasks = ceil_div(by->g->m, by->rows) * by->splits, panels = ceil_div(end - jc, SIDE);
-#pragma omp for schedule(static)
-    for (int64_t t = 0; t < tasks; t++) {
-        int64_t split = t % by->splits;
-        run_task(by, own, jc, t / by->splits * by->rows, panels * split / by->splits,
-                 panels * (split + 1) / by->splits);
+    int64_t split = t % by->splits, panels = ceil_div(end - jc, SIDE);
+    run_task(by, own, jc, t / by->splits * by->rows, panels * split / by->splits,
+             panels * (split + 1) / by->splits);
+}
+
+/* Thread t's tasks of columns [jc, end), and then those that others have not begun. */
+static void run_tasks(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
+                      int64_t end, int t, int threads)
+{
+    int64_t tasks = ceil_div(by->g->m, by->rows) * by->splits;
+    for (int i = 0; i < threads; i++) {
+        int whose = (t + i) % threads;
+        int64_t first = tasks * whose / threads, count = tasks * (whose + 1) / threads - first;
+        int64_t *begun = &by->begun[whose].tasks;
+        for (int64_t n; (n = __atomic_fetch_add(begun, 1, __ATOMIC_RELAXED)) < count;)
+            run_task_number(by, own, jc, end, first + n);
     }
 }
 
@@ -377,17 +345,21 @@ static void multiply(struct device *d, const struct gemm *g, void *scratch)
     int threads = run_queue_threads(d);
     struct blocking by = blocking_of(g, threads);
     size_t each = block_bytes(&by) + sums_bytes(&by);
-    by.panels = (bf16 *)scratch;
+    by.begun = scratch;
+    by.panels = (bf16 *)(by.begun + threads);
 #pragma omp parallel num_threads(threads)
     {
-        char *at = (char *)scratch + panels_bytes(&by) + (size_t)omp_get_thread_num() * each;
+        int t = omp_get_thread_num(), all = omp_get_num_threads();
+        char *at = (char *)by.panels + panels_bytes(&by) + (size_t)t * each;
         struct thread_scratch own = {(bf16 *)at, (float *)(at + block_bytes(&by))};
         tiles_open();
         for (int64_t jc = 0; jc < g->n; jc += by.columns) {
             int64_t end = min_i64(jc + by.columns, g->n);
-            pack_panels(&by, jc, end, omp_get_thread_num(), omp_get_num_threads());
+            by.begun[t].tasks = 0;
+            pack_panels(&by, jc, end, t, all);
 #pragma omp barrier
-            run_tasks(&by, &own, jc, end);
+            run_tasks(&by, &own, jc, end, t, all);
+#pragma omp barrier
         }
         tiles_close();
     }
@@ -401,7 +373,7 @@ static void multiply_pieces(struct device *d, const struct gemm *g, void *scratc
     }
 }
 
-void CPU(gemm_by_tiles)(struct device *d, const struct gemm *g, void *scratch)
+void CPU(gemm_packed)(struct device *d, const struct gemm *g, void *scratch)
 {
     const size_t bytes = all_sums_bytes(g);
     const float *sums = (float *)scratch;

@@ -1,0 +1,124 @@
+/* gemm_block.h - the innermost of packed products in bf16: a block of SIDE x SIDE sums.
+ *
+ * b is a panel of op(b), two tiles of 16 units of k by 16 columns after one another (gemm_pack.h).
+ * What a is and how sums are made depends on the level:
+ *
+ *   AMX      a is packed, tiles of 16 rows by 16 units.  2 x 2 tiles of sums (tile.h), in fp32.
+ *   vectors  ROWS rows of sums at a time are in registers, two vectors each.  For each unit of k,
+ *            each row's unit of a, in all lanes, multiplies the two vectors of b: 16 products for
+ * 10 loads, which lets a Zen 4 or 5 start products in every cycle in which it can.  a is read where
+ * it lies in memory, its units along k, or packed as b is.  What the last part of k leaves is
+ * rounded and stored from the registers.
+ */
+#ifndef TRIREME_DEVICE_CPU_GEMM_BLOCK_H
+#define TRIREME_DEVICE_CPU_GEMM_BLOCK_H
+
+#include "device/cpu/gemm_pack.h"
+#include "device/cpu/tile.h"
+
+/* Vectors: without tiles, where a level has the instruction for products of bf16. */
+enum { HAS_BLOCKS = HAS_TILES || HAS_DOT_BF16, BY_VECTORS = !HAS_TILES };
+
+/* Rows of op(a): packed, or where they lie, their units along k, `ld` units from row to row. */
+struct gemm_block_rows {
+    const unit *first;
+    int64_t ld; /* 0: packed */
+};
+
+/* Where a block's sums go, rows ld elements apart.  AMX stores fp32 only, without an addend. */
+struct gemm_block_target {
+    void *first;
+    int64_t ld;
+    enum dtype dt;      /* fp32 or bf16 */
+    const bf16 *addend; /* laid out as the target, added before rounding; NULL: none */
+};
+
+/* Ask for rows of sums, of which each is 32 elements, to be read and written. */
+SIMD_INLINE void prefetch_rows(const enum dtype dt, const void *first, int64_t ld)
+{
+    enum { LINE = 64 };
+#pragma GCC unroll 8
+    for (int r = 0; r < REGISTER_ROWS; r++) {
+        const char *row = (const char *)first + r * ld * (int64_t)dtype_bytes(dt);
+        __builtin_prefetch(row, 1);
+        if (dt == DTYPE_F32)
+            __builtin_prefetch(row + LINE, 1);
+    }
+}
+
+/* REGISTER_ROWS rows of sums: those of `from`, or zeros, + products over `units` of k.  In a the
+ * units of neighbouring rows are `row` apart, those of neighbours along k `pair`, and 16 of them
+ * `step`.  The sums after these are prefetched, since they are probably the next. */
+SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t pair,
+                               const int64_t step, const unit *b, const struct tile_sums *from,
+                               const enum dtype dt, const struct gemm_block_target *to,
+                               int64_t units)
+{
+    enum { UNITS = 16, TILE = TILE_ELEMS / 2 };
+    vf sum[REGISTER_ROWS][2];
+#pragma GCC unroll 8
+    for (int r = 0; r < REGISTER_ROWS; r++)
+#pragma GCC unroll 2
+        for (int c = 0; c < 2; c++)
+            sum[r][c] = from->first ? vf_load(from->first + r * from->ld + 16 * c) : (vf){0};
+    if (from->first)
+        prefetch_rows(DTYPE_F32, from->first + REGISTER_ROWS * from->ld, from->ld);
+    if (to->ld != SIDE)
+        prefetch_rows(dt, to->first, to->ld);
+    for (int64_t k = 0; k < units; k += UNITS, a += step, b += 2 * TILE)
+#pragma GCC unroll 4
+        for (int p = 0; p < UNITS; p++) {
+            vu left = unit_load(b + p * 16), right = unit_load(b + TILE + p * 16);
+#pragma GCC unroll 8
+            for (int r = 0; r < REGISTER_ROWS; r++) {
+                vu x = unit_broadcast(a + r * row + p * pair);
+                sum[r][0] = unit_dot(DTYPE_BF16, sum[r][0], x, left);
+                sum[r][1] = unit_dot(DTYPE_BF16, sum[r][1], x, right);
+            }
+        }
+#pragma GCC unroll 8
+    for (int r = 0; r < REGISTER_ROWS; r++)
+#pragma GCC unroll 2
+        for (int c = 0; c < 2; c++) {
+            if (dt == DTYPE_BF16 && to->addend)
+                sum[r][c] += vf_get(DTYPE_BF16, to->addend, r * to->ld + 16 * c);
+            vf_put(dt, to->first, r * to->ld + 16 * c, sum[r][c]);
+        }
+}
+
+/* All rows of a block. */
+SIMD_INLINE void multiply_rows_of(const enum dtype dt, const struct gemm_block_rows *a,
+                                  const unit *b, const struct tile_sums *from,
+                                  const struct gemm_block_target *to, int64_t units)
+{
+    enum { TILE = TILE_ELEMS / 2 };
+    struct tile_sums f = *from;
+    struct gemm_block_target t = *to;
+    for (int64_t r = 0; r < SIDE; r += REGISTER_ROWS) {
+        if (a->ld)
+            multiply_rows(a->first + r * a->ld, a->ld, 1, 16, b, &f, dt, &t, units);
+        else
+            multiply_rows(a->first + r / 16 * TILE + r % 16, 1, 16, 2 * TILE, b, &f, dt, &t, units);
+        f.first = f.first ? f.first + REGISTER_ROWS * f.ld : NULL;
+        t.first = (char *)t.first + REGISTER_ROWS * t.ld * (int64_t)dtype_bytes(dt);
+        t.addend = t.addend ? t.addend + REGISTER_ROWS * t.ld : NULL;
+    }
+}
+
+/* The block `to` = that of `from` + the products of a and b over a multiple of 16 units.  next: as
+ * for tile_block_packed(). */
+SIMD_INLINE void multiply_block(const struct gemm_block_rows *a, const unit *b,
+                                const struct tile_sums *from, const struct gemm_block_target *to,
+                                int64_t units, const float *next)
+{
+    if (HAS_TILES) {
+        const struct tile_sums sums = {to->first, to->ld};
+        tile_block_packed(a->first, b, from, &sums, units, next);
+    } else if (to->dt == DTYPE_F32) {
+        multiply_rows_of(DTYPE_F32, a, b, from, to, units);
+    } else {
+        multiply_rows_of(DTYPE_BF16, a, b, from, to, units);
+    }
+}
+
+#endif
