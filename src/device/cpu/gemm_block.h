@@ -1,14 +1,15 @@
-/* gemm_block.h - the innermost of packed products in bf16: a block of SIDE x SIDE sums.
+/* gemm_block.h - the inner loops of packed products in bf16: one block of SIDE x SIDE sums.
  *
- * b is a panel of op(b), two tiles of 16 units of k by 16 columns after one another (gemm_pack.h).
- * What a is and how sums are made depends on the level:
+ * b is a packed panel of op(b): for each 16 units of k one tile of its first 16 columns and one of
+ * the other 16 (gemm_pack.h).  How a block is made depends on the level.
  *
- *   AMX      a is packed, tiles of 16 rows by 16 units.  2 x 2 tiles of sums (tile.h), in fp32.
- *   vectors  ROWS rows of sums at a time are in registers, two vectors each.  For each unit of k,
- *            each row's unit of a, in all lanes, multiplies the two vectors of b: 16 products for
- * 10 loads, which lets a Zen 4 or 5 start products in every cycle in which it can.  a is read where
- * it lies in memory, its units along k, or packed as b is.  What the last part of k leaves is
- * rounded and stored from the registers.
+ * With AMX, a is packed in tiles too, and the block is 2 x 2 tiles of sums (tile.h).
+ *
+ * With vectors, 8 rows of the block are made at a time; their sums are in 16 registers, two for a
+ * row.  For each unit of k, the 2 vectors of b are loaded, and for each row its unit of a into all
+ * lanes: 10 loads for 16 products, so that a Zen 4 or Zen 5 multiplies in every cycle.  Rows of a
+ * whose elements along k are neighbours are read where they are; others are packed as b is.  After
+ * the last part of k sums are rounded in registers and stored in c.
  */
 #ifndef TRIREME_DEVICE_CPU_GEMM_BLOCK_H
 #define TRIREME_DEVICE_CPU_GEMM_BLOCK_H
@@ -33,7 +34,7 @@ struct gemm_block_target {
     const bf16 *addend; /* laid out as the target, added before rounding; NULL: none */
 };
 
-/* Ask for rows of sums, of which each is 32 elements, to be read and written. */
+/* Prefetch REGISTER_ROWS rows of 32 elements, to be written. */
 SIMD_INLINE void prefetch_rows(const enum dtype dt, const void *first, int64_t ld)
 {
     enum { LINE = 64 };
@@ -48,7 +49,8 @@ SIMD_INLINE void prefetch_rows(const enum dtype dt, const void *first, int64_t l
 
 /* REGISTER_ROWS rows of sums: those of `from`, or zeros, + products over `units` of k.  In a the
  * units of neighbouring rows are `row` apart, those of neighbours along k `pair`, and 16 of them
- * `step`.  The sums after these are prefetched, since they are probably the next. */
+ * `step`.  Prefetched are the sums that follow in `from`, which are probably needed next, and the
+ * rows of c that will be written; sums in scratch, SIDE apart, are in the cache already. */
 SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t pair,
                                const int64_t step, const unit *b, const struct tile_sums *from,
                                const enum dtype dt, const struct gemm_block_target *to,

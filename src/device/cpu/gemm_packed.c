@@ -23,16 +23,16 @@
 #include "device/cpu/run_queue.h"
 
 enum {
-    MOST_M = BY_VECTORS ? 128 : 256, /* M: with K, a part of the second cache; */
+    MOST_M = BY_VECTORS ? 128 : 256, /* M: M by K elements are a part of the second cache; */
     MOST_M_ACROSS = 2 * MOST_M,      /* where op(a) lies across k: its rows are read along M */
     ENOUGH_N = 1024,             /* N: packing op(a) once for so many takes an eighth of the time */
     GROUP = BY_VECTORS ? 8 : 16, /* panels of op(b) that stay in the second cache */
-    MOST_K = BY_VECTORS ? 1024 : 512,
-    MOST_K_ACROSS = 512,    /* K: with tiles, op(a)'s rows of a block stay in the first cache */
-    PANELS_BYTES = 2 << 20, /* of op(b)[:, jc]; for ENOUGH_N columns more, up to */
+    MOST_K_ACROSS = 512,         /* K, where op(a) lies across k; */
+    MOST_K = BY_VECTORS ? 1024 : 512, /* and along: for tiles, 32 rows of it fit the first cache */
+    PANELS_BYTES = 2 << 20,           /* of op(b)[:, jc]; for ENOUGH_N columns more, up to */
     MOST_BYTES = 8 << 20,
     LEAST_SIDE = 64, /* of m, n and k: smaller products are the library's; */
-    LEAST_M = BY_VECTORS ? 384 : LEAST_SIDE, /* packing op(b) for fewer rows takes longer */
+    LEAST_M = BY_VECTORS ? 384 : LEAST_SIDE, /* and of m: packing op(b) has to pay */
     PIECE_K = 4096,       /* of k in a piece: ENOUGH_N columns of it are MOST_BYTES */
     MOST_SUMS = 64 << 20, /* bytes of sums beside c; a product with more is done in one piece, */
     LONGEST_K = 16384,    /* up to this k, and beyond by the library */
