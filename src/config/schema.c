@@ -469,7 +469,7 @@ const struct key config_keys[] = {
      .help =
          "what checkpoints of a run with adapters (lora.r) hold of the frozen tensors: full all "
          "of them, reference only where they are, model.path, and a hash; auto is reference "
-         "where model.path has weights, else full"},
+         "where model.path is a folder with safetensors, else full, so also where it is a run"},
 
     {KEY(INT, generate.samples), "0", 0, 10000,
      .help = "while training, at each evaluation: how many texts of data.valid the model is given "

@@ -140,6 +140,13 @@ static int find_saved(const struct checkpoint *saved, const struct flat_tensor *
 static int check_saved(const struct import *import, struct error *err)
 {
     const struct units *units = import->s->units;
+    if (import->s->config.checkpoint.frozen == FROZEN_REFERENCE)
+        return error_set(
+            err,
+            "checkpoint.frozen is reference, and model.path, %s, is a run, which may go "
+            "on and prune its checkpoints; leave it at auto, or name the folder that "
+            "trireme convert makes of it",
+            import->s->config.model_path);
     for (int t = 0; t < import->saved->tensors; t++) {
         const char *name = checkpoint_tensor(import->saved, t).name;
         if (!strncmp(name, model_prefix, sizeof model_prefix - 1) &&

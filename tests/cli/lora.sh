@@ -19,6 +19,8 @@ T="$N model.path=hf-llama run.dir=never"
     refused "an adapter that is not there" 'no adapter_config.json' "$TRIREME" train $T lora.path=none
     refused "a reference to nothing" 'model.path names no folder' "$TRIREME" train $N $M run.dir=never \
         lora.r=4 checkpoint.frozen=reference
+    refused "a reference to a run" 'run-llama, is a run' "$TRIREME" train $N model.path=run-llama \
+        run.dir=never lora.r=4 checkpoint.frozen=reference
     refused "another rank than the file's" 'has another shape' \
         "$TRIREME" train $T lora.path=adapter-llama lora.r=5
 }
