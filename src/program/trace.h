@@ -6,11 +6,12 @@
 #include <stdint.h>
 
 #include "base/json.h"
+#include "program/program.h"
 
 enum { TRACE_NAME = 72 };
 
 /* The lanes of a rank: its streams, and the ops inside compute instructions. */
-enum { TRACE_OPS = 16 };
+enum { TRACE_OPS = STREAMS };
 
 struct trace_event {
     char name[TRACE_NAME];

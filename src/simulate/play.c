@@ -82,6 +82,14 @@ static double within(double value, double least, double most)
     return value < least ? least : value > most ? most : value;
 }
 
+/* The host's own work that ended now, on a GPU, until when it issued nothing; -1: none. */
+static int host_work(const struct play_engine *e, int rank)
+{
+    const struct play_stream *host = &e->rank[rank].stream[STREAM_HOST];
+    return !e->request->host_is_compute && host->done >= 0 && host->ended == e->now ? host->done
+                                                                                    : -1;
+}
+
 /* From the end of its last work to now it had none: because of the instruction it waited for, from
  * when that moved on; before, because of the ranks that it waited for; and before it had come
  * itself, because of what held it on its own rank, as a FETCH holds a GATHER of offloaded
@@ -93,7 +101,9 @@ static void account_wait(struct play_engine *e, int rank)
     if (e->now <= from)
         return;
     if (r->waits_for < 0) {
-        add_wait(e, rank, -1, PLAY_RANKS, e->now - from);
+        int work = host_work(e, rank);
+        add_wait(e, rank, work, work < 0 ? PLAY_RANKS : play_kind_of(instr_of(e, rank, work)),
+                 e->now - from);
         return;
     }
     const struct instr *instr = instr_of(e, rank, r->waits_for);
