@@ -14,4 +14,4 @@ libtrireme_a_SOURCES += \
 	src/program/shard.c src/program/shard.h \
 	src/program/sent.c src/program/sent.h \
 	src/program/state.c src/program/state.h src/program/trace.c src/program/trace.h \
-	src/program/update.c src/program/waits.c
+	src/program/update.c src/program/update_flat.c src/program/update_flat.h src/program/waits.c
