@@ -390,6 +390,10 @@ static int check_precision(const struct config *config, struct error *err)
         config->precision != PRECISION_BF16_PURE)
         return error_set(err, "train.logits_dtype bf16 is of precision bf16 and bf16_pure, whose "
                               "activations are bf16; leave it at fp32");
+    if (t->overlap_update && t->optimizer == OPTIMIZER_MUON)
+        return error_set(err, "train.overlap_update: train.optimizer muon exchanges matrices and "
+                              "multiplies them, which is not done beside forward; leave it at "
+                              "false, or use adamw");
     if (t->optimizer == OPTIMIZER_ADAMW)
         return 0;
     if (t->optimizer_dtype != DTYPE_F32)

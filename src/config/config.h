@@ -176,6 +176,7 @@ struct config_train {
     int reproducible;        /* 0: sums of GPUs may be added in any order where that is faster */
     enum dtype logits_dtype; /* fp32 or bf16 */
     int64_t logits_chunk;    /* rows at once; 0: as the device likes it */
+    int overlap_update;      /* 1: the update of a step is in the next one, beside forward */
     int tune_products;       /* 1: GPUs choose algorithms of products by time, once for the run */
 };
 
@@ -208,10 +209,10 @@ struct config_offload {
 };
 
 /* Between GPUs, by NCCL.  CPUs, and a job of one rank, refuse every key of this struct that is set
- * (check.c, layout.c). */
+ * (check.c, layout.c), but for spare_sms where one rank updates beside forward. */
 struct config_comm_gpu {
     int64_t min_ctas, max_ctas; /* thread blocks of a transfer; 0: as NCCL chooses */
-    int64_t spare_sms;          /* multiprocessors that products leave to transfers */
+    int64_t spare_sms;          /* multiprocessors that products leave to transfers and updates */
     int copy_engines;           /* 1: gathers of parameters are not done by thread blocks */
     int nvls;                   /* 1: switches may add up */
 };

@@ -264,6 +264,12 @@ const struct key config_keys[] = {
      .help = "least dynamic loss scale; overflow there ends the run after a few steps"},
     {KEY(REAL, train.clip), "1", .least = 0, .most = 1e30,
      .help = "largest norm of the whole gradient, above which it is scaled down; 0: no limit"},
+    {KEY(BOOL, train.overlap_update), "false",
+     .help = "true: each layer's weights are updated at the start of the next step, before their "
+             "first use and beside the forward pass of the layers before it, with the same bits: "
+             "reads and writes of offloaded state take place beside computing, and on GPUs the "
+             "update runs on a stream of its own (not measured yet; comm.spare_sms leaves it "
+             "multiprocessors). Before a checkpoint or an evaluation the update is made at once"},
     {KEY(BOOL, train.reproducible), "true",
      .help =
          "true: a run repeated on the same layout gives the same bits, and so does a resumed one; "
@@ -432,7 +438,8 @@ const struct key config_keys[] = {
              "chooses. What suits was not measured yet"},
     {NAMED_KEY("comm.spare_sms", INT, comm.gpu.spare_sms), "0", 0, 1024,
      .help = "multiprocessors of a GPU that matrix products leave to transfers between ranks, as "
-             "many as transfers at a time have thread blocks: cuBLASLt chooses and cuts products "
+             "many as transfers at a time have thread blocks, and to updates beside forward "
+             "(train.overlap_update): cuBLASLt chooses and cuts products "
              "for the others, all products of the run, so that losses differ in their last bits "
              "from those with another number; 0: none. Not measured yet"},
     {NAMED_KEY("comm.copy_engines", BOOL, comm.gpu.copy_engines), "false",

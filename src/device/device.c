@@ -129,6 +129,12 @@ void *device_stream_native(struct device *d, enum device_stream stream)
     return d->driver->stream_native ? d->driver->stream_native(d, stream) : NULL;
 }
 
+void device_ops_on(struct device *d, enum device_stream stream)
+{
+    if (d->driver->ops_on)
+        d->driver->ops_on(d, stream);
+}
+
 int device_stream_idle(struct device *d, enum device_stream stream, struct error *err)
 {
     return d->driver->stream_idle ? d->driver->stream_idle(d, stream, err) : 1;

@@ -19,8 +19,9 @@ struct device_driver;
 
 enum device_kind { DEVICE_CPU, DEVICE_CUDA, DEVICE_KINDS };
 
-/* Ops run on COMPUTE; transfers, copies of offloaded state, and reads and writes of its file on the
- * others.  Each is in order; they advance side by side. */
+/* Ops run on COMPUTE, updates of the optimizer also on UPDATE (device_ops_on()); transfers, copies
+ * of offloaded state, and reads and writes of its file on the others.  Each is in order; they
+ * advance side by side. */
 enum device_stream {
     DEVICE_COMPUTE,
     DEVICE_GATHER,
@@ -37,6 +38,7 @@ enum device_stream {
     DEVICE_SPILL,
     DEVICE_READ,
     DEVICE_WRITE,
+    DEVICE_UPDATE,
     DEVICE_STREAMS
 };
 
@@ -177,6 +179,10 @@ int device_call(struct device *d, enum device_stream stream, void (*function)(vo
 /* The stream in the form in which the device's libraries take it: a cudaStream_t on a GPU.  NULL on
  * CPUs. */
 void *device_stream_native(struct device *d, enum device_stream stream);
+
+/* Ops that are called from now on run on this stream, COMPUTE or UPDATE; at first on COMPUTE.  On
+ * UPDATE: those of the optimizer that update (ops.h) and cast.  On CPUs nothing changes. */
+void device_ops_on(struct device *d, enum device_stream stream);
 
 /* 1 when a stream has nothing left to do, 0 when not yet, -1 with err set when the device failed.
  * Does not wait. */

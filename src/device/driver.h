@@ -35,6 +35,7 @@ struct device_driver {
 
     /* The others are NULL on CPUs, where all is done when a call returns, and nothing recorded. */
     __typeof__(device_stream_native) *stream_native;
+    __typeof__(device_ops_on) *ops_on;
     __typeof__(device_stream_idle) *stream_idle;
     __typeof__(device_sum_parts) *sum_parts;
     __typeof__(device_cast) *cast;

@@ -60,6 +60,7 @@ const struct run_stream run_streams[STREAMS] = {
     [STREAM_SPILL] = {.wait = BREAKDOWN_OFFLOAD, .device = DEVICE_SPILL},
     [STREAM_READ] = {.wait = BREAKDOWN_OFFLOAD, .device = DEVICE_READ},
     [STREAM_WRITE] = {.wait = BREAKDOWN_OFFLOAD, .device = DEVICE_WRITE},
+    [STREAM_UPDATE] = {.wait = BREAKDOWN_UPDATE, .device = DEVICE_UPDATE},
     [STREAM_HOST] = {.device = DEVICE_COMPUTE},
 };
 
@@ -324,10 +325,25 @@ int executor_note_products(struct executor *x, const struct program *const *prog
     return x->mode->note_products ? x->mode->note_products(x, programs, count, err) : 0;
 }
 
+/* The first step of a program that updates first finds no gradients to update by. */
+static int clear_factor(struct executor *x, const struct program *program, struct error *err)
+{
+    const double none = NAN;
+    if (!program_updates_first(program))
+        return 0;
+    return executor_write(x, &program->buffer[program->state->sums], SUM_FACTOR * sizeof none,
+                          &none, sizeof none, err);
+}
+
 int executor_prepare(struct executor *x, const struct program *const *programs, int count,
                      struct error *err)
 {
-    return x->mode->prepare ? x->mode->prepare(x, programs, count, err) : 0;
+    if (x->mode->prepare && x->mode->prepare(x, programs, count, err))
+        return -1;
+    for (int i = 0; i < count; i++)
+        if (clear_factor(x, programs[i], err))
+            return -1;
+    return 0;
 }
 
 int executor_create(struct executor **out, struct device *device, struct mesh *mesh,

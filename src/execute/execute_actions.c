@@ -1,4 +1,6 @@
 /* execute_actions.c - what an instruction does where that is the same on all devices. */
+#include <math.h>
+
 #include "base/philox.h"
 #include "base/round.h"
 #include "device/ops.h"
@@ -15,8 +17,10 @@ static int zero(struct run_state *run, int i)
 {
     struct device *d = run->x->device;
     const double loss_scale = run->input->loss_scale;
-    const double values[SUM_COUNT] = {
-        [SUM_STOP] = run->input->stop_vote, [SUM_LOSS_SCALE] = loss_scale > 0 ? loss_scale : 1};
+    const double values[SUM_COUNT] = {[SUM_FACTOR] =
+                                          NAN, /* until SCALE there is nothing to update by */
+                                      [SUM_STOP] = run->input->stop_vote,
+                                      [SUM_LOSS_SCALE] = loss_scale > 0 ? loss_scale : 1};
     const struct instr *instr = &run->program->instr[i];
     double *sums = run_operand(run, instr, SLOT_SUMS);
     d->ops->set(d, sums, values, SUM_COUNT);
@@ -186,6 +190,7 @@ struct update {
     const struct step_input *input;
     const struct optimizer *optimizer;
     const double *factor;
+    int64_t step; /* whose gradients these are */
     struct optimizer_range shard;
 };
 
@@ -215,7 +220,7 @@ static void update_range(const struct update *u, const struct flat_part *part, i
     range.cols = part->tensor->box.whole[1];
     range.decays = decays(u, part->tensor);
     range.rounding = (struct rounding){philox_key(u->input->seed, part->tensor->name),
-                                       (uint64_t)u->input->step, (uint64_t)first};
+                                       (uint64_t)u->step, (uint64_t)first};
     u->optimizer->update(u->device, &u->input->rule, u->factor, &range);
 }
 
@@ -286,6 +291,13 @@ static int orthogonalize_flat(struct run_state *run, int i)
     return 0;
 }
 
+/* A step that updates first does so by the gradients of the one before. */
+static int64_t updated_step(const struct run_state *run)
+{
+    int is_before = run->program->kind == PROGRAM_TRAIN && program_updates_first(run->program);
+    return run->input->step - is_before;
+}
+
 static int update(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
@@ -296,6 +308,7 @@ static int update(struct run_state *run, int i)
         .input = run->input,
         .optimizer = optimizer_row(flat->optimizer),
         .factor = sums + SUM_FACTOR,
+        .step = updated_step(run),
         .shard = {.master_dtype = state_master_dtype(run->program->state),
                   .slot_dtype = run->program->layout->optimizer_dtype,
                   .master = run_operand(run, instr, SLOT_MASTER),
@@ -307,7 +320,9 @@ static int update(struct run_state *run, int i)
     };
     for (int k = 0; k < u.optimizer->slots; k++)
         u.shard.slot[k] = run_operand(run, instr, SLOT_OPTIMIZER + k);
+    device_ops_on(u.device, run_streams[instr->stream].device);
     update_flat(&u, flat, state_shard_start(run->program->state, instr->flat));
+    device_ops_on(u.device, DEVICE_COMPUTE);
     return 0;
 }
 

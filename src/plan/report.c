@@ -184,9 +184,11 @@ static void compile_rank(struct making *m, int i)
     int rank = rank_of(m, i);
     m->state[i] = state_create(m->units[rank % places], &report->layout, 1, rank);
     m->program[i] = program_create(m->state[i], PROGRAM_TRAIN);
-    struct program *other[3];
-    const struct program *programs[4] = {m->program[i]};
+    struct program *other[4];
+    const struct program *programs[5] = {m->program[i]};
     int count = 0;
+    if (report->layout.overlap_update)
+        other[count++] = program_create(m->state[i], PROGRAM_UPDATE);
     if (report->config.data.valid[0])
         other[count++] = program_create(m->state[i], PROGRAM_EVALUATE);
     for (int k = 0; k < 2 && report->config.generate.samples; k++)

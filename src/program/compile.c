@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "program/memory.h"
+#include "program/overlap_update.h"
 #include "program/passes.h"
 
 struct program *program_create(const struct state *state, enum program_kind kind)
@@ -20,7 +21,12 @@ struct program *program_create(const struct state *state, enum program_kind kind
     program->buffers = program->buffer_capacity = state->buffers;
     program->buffer = array_make((size_t)state->buffers, sizeof *program->buffer);
     memcpy(program->buffer, state->buffer, (size_t)state->buffers * sizeof *program->buffer);
-    pass_schedule(program);
+    if (kind == PROGRAM_UPDATE) {
+        overlap_update_plan(program, NULL, 0);
+        overlap_update_end(program);
+    } else {
+        pass_schedule(program);
+    }
     if (kind == PROGRAM_TRAIN)
         pass_update(program);
     pass_release(program);

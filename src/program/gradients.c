@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "program/offload.h"
+#include "program/overlap_update.h"
 
 /* Is a gradient reduced to its shard after every micro-batch? */
 static int reduces_each(const struct program *program, int flat)
@@ -108,6 +109,7 @@ void gradients_norm(struct program *program, int flat, int buffer)
 {
     if (!counts_norm(program, flat) || !state_owns(program->state, flat))
         return;
+    overlap_update_before_sums(program);
     struct instr *instr = program_instr(program, INSTR_NORM, STREAM_COMPUTE);
     instr->flat = flat;
     instr->elems = program->units->flat[flat].shard_elems;

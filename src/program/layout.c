@@ -192,7 +192,11 @@ static int check_transfers(const struct layout *layout, const struct config *con
     if (!layout->host_apart)
         return error_set(
             err, "%s is of transfers between GPUs, and this runs on CPUs; leave it out", name);
-    if (ranks == 1)
+    struct config other = *config; /* without what one rank has a use for */
+    if (layout->overlap_update)
+        other.comm.gpu.spare_sms = 0;
+    name = config_first_set(&other, &other.comm.gpu, sizeof other.comm.gpu);
+    if (ranks == 1 && name)
         return error_set(
             err, "%s is of transfers between GPUs, and there is one rank; leave it out", name);
     if (g->copy_engines && mesh_members(&layout->shape, MESH_SHARDS) == 1)
@@ -216,6 +220,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         .reduce_dtype = config->comm.reduce_dtype,
         .tensor_fp32 = p->tensor_fp32 && dtype != DTYPE_F32,
         .pure = config->precision == PRECISION_BF16_PURE,
+        .overlap_update = config->train.overlap_update,
         .prefetch_forward = p->forward_prefetch ? ahead : 0,
         .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,
         .prefetch_late = p->backward_prefetch == PREFETCH_BACKWARD_POST,

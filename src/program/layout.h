@@ -46,6 +46,7 @@ struct layout {
     int tensor_parts;        /* in which tensor ranks exchange rows; 1: at once */
     int tensor_fp32;         /* 1: the terms of their sums in fp32 */
     int pure;                /* no fp32 masters */
+    int overlap_update;      /* 1: the update of a step is in the next one's program */
     int prefetch_forward, prefetch_backward, prefetch_late;
 };
 

@@ -11,7 +11,8 @@ void pass_schedule(struct program *program);
 /* The step's sums (loss, targets, stop votes, each flat's squares) over all ranks. */
 void pass_sums(struct program *program);
 
-/* Gradient norm, the sums over ranks, and the optimizer. */
+/* Gradient norm, the sums over ranks, and the optimizer, where its updates are not the next step's.
+ */
 void pass_update(struct program *program);
 
 /* A RELEASE for every buffer that does not outlive the step, after its last use.  A buffer

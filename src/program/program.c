@@ -41,7 +41,7 @@ const char *program_stream_name(enum program_stream stream)
         [STREAM_POINT_3] = "point 3", [STREAM_POINT_4] = "point 4", [STREAM_POINT_5] = "point 5",
         [STREAM_POINT_6] = "point 6", [STREAM_POINT_7] = "point 7", [STREAM_FETCH] = "fetch",
         [STREAM_SPILL] = "spill",     [STREAM_READ] = "read",       [STREAM_WRITE] = "write",
-        [STREAM_HOST] = "host",
+        [STREAM_UPDATE] = "update",   [STREAM_HOST] = "host",
     };
     return names[stream];
 }
@@ -105,6 +105,12 @@ void program_all_reduce(struct program *program, int flat, int micro, unsigned a
     instr->elems = elems;
     instr->dtype = dtype;
     instr_bind(instr, SLOT_TO, buffer, ACCESS_BOTH);
+}
+
+void program_zero(struct program *program)
+{
+    instr_bind(program_instr(program, INSTR_ZERO, STREAM_COMPUTE), SLOT_SUMS, program->state->sums,
+               ACCESS_WRITE);
 }
 
 void program_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,

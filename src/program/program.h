@@ -30,7 +30,8 @@ enum program_stream {
     STREAM_SPILL,
     STREAM_READ, /* from a file, and to it */
     STREAM_WRITE,
-    STREAM_HOST, /* the host's own work, where its memory is apart from the device's */
+    STREAM_UPDATE, /* UPDATE beside forward, on a GPU */
+    STREAM_HOST,   /* the host's own work, where its memory is apart from the device's */
     STREAMS
 };
 
@@ -107,6 +108,7 @@ struct instr {
 enum program_kind {
     PROGRAM_TRAIN,
     PROGRAM_EVALUATE,
+    PROGRAM_UPDATE, /* what PROGRAM_TRAIN leaves to the next step, where layout.overlap_update */
     PROGRAM_PROMPT, /* generation, forward alone: GENERATE_PROMPT, */
     PROGRAM_TOKEN   /* and GENERATE_TOKEN */
 };
@@ -123,6 +125,7 @@ struct program {
     int instrs, instr_capacity; /* capacity 0: they are another program's */
     struct comm_part *part;     /* of all ALLTOALLs */
     int parts, part_capacity;
+    struct overlap_update *overlap; /* while compiling; NULL: UPDATE is at the end */
     int *finished; /* per bucket, while compiling: of how many flats the gradients are complete */
     int logits;    /* buffer that generation ends in, fp32 [sequences, vocab], of the rank with the
                       last unit; else -1 */
@@ -135,6 +138,13 @@ void program_destroy(struct program *program); /* NULL allowed */
  * which are freed: the lists of most ranks of a large mesh differ in their buffers alone.  From
  * then on neither list is changed, and the program is not read once the other is destroyed. */
 void program_share_list(struct program *program, const struct program *other);
+
+/* Does it begin with the update by the gradients of the step before, which that has left? */
+static inline int program_updates_first(const struct program *program)
+{
+    return program->kind == PROGRAM_UPDATE ||
+           (program->kind == PROGRAM_TRAIN && program->layout->overlap_update);
+}
 
 /* Which pass of generation it is; -1: none. */
 static inline int program_generates(const struct program *program)
@@ -245,6 +255,9 @@ int program_part(struct program *program, struct comm_part part);
  * of the whole step. */
 void program_all_reduce(struct program *program, int flat, int micro, unsigned axes, int buffer,
                         int64_t elems, enum dtype dtype);
+
+/* Append a ZERO of the step's sums. */
+void program_zero(struct program *program);
 
 /* Append a CAST of elements of a flat. */
 void program_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,

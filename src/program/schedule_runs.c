@@ -23,6 +23,7 @@
 
 #include "base/array.h"
 #include "program/gradients.h"
+#include "program/overlap_update.h"
 #include "program/passes.h"
 #include "program/runs.h"
 #include "program/schedule.h"
@@ -423,6 +424,7 @@ static void write_runs(struct program *program, struct runs_buffers *buffers, st
             runs_load(program, buffers, run[r].micro);
         receive(program, buffers, runs, r, &arrival);
         shard_before(program, run, runs->count, r);
+        overlap_update_before_run(program, &run[r]);
         gradients_before(program, run, runs->count, r);
         runs_write(program, buffers, &run[r]);
         send(program, buffers, runs, r);
@@ -443,9 +445,11 @@ void pass_schedule(struct program *program)
     shard_plan(program, runs.run, runs.count);
     gradients_plan(program, runs.run, runs.count);
     runs_plan(program, buffers, runs.run, runs.count);
-    instr_bind(program_instr(program, INSTR_ZERO, STREAM_COMPUTE), SLOT_SUMS, program->state->sums,
-               ACCESS_WRITE);
+    overlap_update_plan(program, runs.run, runs.count);
+    if (!program->overlap)
+        program_zero(program);
     write_runs(program, buffers, &runs);
+    overlap_update_end(program);
     if (program->kind == PROGRAM_EVALUATE)
         pass_sums(program);
     runs_close(buffers);

@@ -14,6 +14,7 @@
 
 #include "base/array.h"
 #include "program/offload.h"
+#include "program/overlap_update.h"
 
 /* A gather serves consecutive runs, and one more is needed where a run in between did without; or
  * it serves the step. */
@@ -74,6 +75,7 @@ static void fetch(struct program *program, const struct run *run, struct run_use
     int flat = use->flat;
     if (!use->gathers || use->fetched >= 0)
         return;
+    overlap_update_before(program, flat);
     int param = use->fetched = program->state->flat[flat].param;
     if (!state_fetches_params(program->state))
         return;

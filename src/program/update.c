@@ -1,4 +1,5 @@
-/* update.c - the end of a training step: gradient norm, sums over ranks, optimizer.
+/* update.c - the end of a training step: gradient norm, sums over ranks, and the optimizer, unless
+ * that is left to the next step (overlap_update.h).
  *
  *   NORM of each flat (behind SEND, RECV and ADD of those in copies.h), ALLREDUCE of the sums,
  * among them each flat's squares, which SCALE adds, then for each flat FETCH, UPDATE, SPILL
@@ -89,14 +90,11 @@ static void update_all(struct program *program, const int *flat, const int *grad
 
 /* Backward finishes the last flats first: their norms are taken and their gradients copied to where
  * UPDATE works while the first flats' are still being summed.  Gradients that live elsewhere were
- * measured in backward. */
-void pass_update(struct program *program)
+ * measured in backward.  grad: of each flat the copy; NULL: UPDATE comes in the next step, and
+ * nothing is copied. */
+static void take_norms(struct program *program, const int *flat, int count, int *grad)
 {
-    size_t flats = (size_t)program->units->flats;
-    struct update_operands *here = array_make(flats, sizeof *here);
-    int *grad = array_make(flats, sizeof *grad), *flat = array_make(flats, sizeof *flat);
-    int *received = array_make(flats, sizeof *received);
-    int count = update_list(program, flat);
+    int *received = array_make((size_t)program->units->flats, sizeof *received);
     for (int i = 0; i < count; i++)
         received[i] = copies_other_rank(program->state, flat[i]) < 0
                           ? -1
@@ -107,15 +105,28 @@ void pass_update(struct program *program)
             copies_add(program, flat[i], received[i], sum);
         if (!state_fetches_grads(program->state))
             gradients_norm(program, flat[i], sum);
-        grad[i] = fetches_grads(program) ? -1 : update_fetch(program, flat[i], sum);
+        if (grad)
+            grad[i] = fetches_grads(program) ? -1 : update_fetch(program, flat[i], sum);
     }
-    here[0] = update_fetch_flat(program, flat[0], grad[0]);
+    free(received);
+}
+
+void pass_update(struct program *program)
+{
+    size_t flats = (size_t)program->units->flats;
+    struct update_operands *here = array_make(flats, sizeof *here);
+    int *grad = array_make(flats, sizeof *grad), *flat = array_make(flats, sizeof *flat);
+    int count = update_list(program, flat), is_here = !program_updates_first(program);
+    take_norms(program, flat, count, is_here ? grad : NULL);
+    if (is_here)
+        here[0] = update_fetch_flat(program, flat[0], grad[0]);
     pass_sums(program);
     instr_bind(program_instr(program, INSTR_SCALE, STREAM_COMPUTE), SLOT_SUMS, program->state->sums,
                ACCESS_BOTH);
-    update_all(program, flat, grad, count, update_fetch(program, -1, program->state->sums), here);
+    if (is_here)
+        update_all(program, flat, grad, count, update_fetch(program, -1, program->state->sums),
+                   here);
     free(here);
-    free(received);
     free(grad);
     free(flat);
 }

@@ -57,11 +57,17 @@ int update_is_of_matrices(const struct program *program, int flat)
     return optimizer_row(program->units->flat[flat].optimizer)->of_matrices;
 }
 
+static enum program_stream stream_of(const struct program *program)
+{
+    if (state_update_side(program->state) == SIDE_HOST)
+        return STREAM_HOST;
+    return program->layout->host_apart && program_updates_first(program) ? STREAM_UPDATE
+                                                                         : STREAM_COMPUTE;
+}
+
 void update_write(struct program *program, int sums, const struct update_operands *here)
 {
-    int on_host = state_update_side(program->state) == SIDE_HOST;
-    struct instr *instr =
-        program_instr(program, INSTR_UPDATE, on_host ? STREAM_HOST : STREAM_COMPUTE);
+    struct instr *instr = program_instr(program, INSTR_UPDATE, stream_of(program));
     instr->flat = here->flat;
     instr->elems = program->units->flat[here->flat].shard_elems;
     instr_bind(instr, SLOT_SUMS, sums, ACCESS_READ);

@@ -1,5 +1,6 @@
 /* update_flat.h - the update of one flat: its state is fetched to where UPDATE works, updated, and
- * spilled to where it lives.  Private to the passes that order such updates (update.c).
+ * spilled to where it lives.  Private to the passes that order such updates: update.c at the end of
+ * a step, overlap_update.c at the start of the next one.
  */
 #ifndef TRIREME_PROGRAM_UPDATE_FLAT_H
 #define TRIREME_PROGRAM_UPDATE_FLAT_H
@@ -24,7 +25,8 @@ int update_fetch(struct program *program, int flat, int buffer);
  * fetched before, or -1. */
 struct update_operands update_fetch_flat(struct program *program, int flat, int grad);
 
-/* UPDATE by the factor in sums, and SPILL of what it wrote. */
+/* UPDATE by the factor in sums, and SPILL of what it wrote.  On a GPU that updates beside forward
+ * it is on a stream of its own. */
 void update_write(struct program *program, int sums, const struct update_operands *here);
 
 /* Is the rule of a flat's optimizer one of matrices? */

@@ -295,7 +295,7 @@ static void start(struct play_engine *e, int rank, int i)
     }
     if (is_compute)
         account_wait(e, rank);
-    play_join(e, play_begin(e, cost, is_compute), rank, i);
+    play_join(e, play_begin(e, cost, is_compute || instr->stream == STREAM_UPDATE), rank, i);
     play_set_rates(e, rank);
 }
 

@@ -57,10 +57,12 @@ static int slows(const struct play_progress *r)
     return 0;
 }
 
+/* What is computed at once on several streams shares the device: together it takes as long as one
+ * after the other. */
 static double compute_rate(const struct play_request *request, const struct play_progress *r)
 {
     return (slows(r) ? request->beside_compute : 1) *
-           (count_on(r, LINK_FILE) ? request->beside_file_compute : 1);
+           (count_on(r, LINK_FILE) ? request->beside_file_compute : 1) / r->computes;
 }
 
 /* Of a transfer, or a copy from or to the page cache, on one of its ranks. */

@@ -42,6 +42,8 @@ static int compile(struct session *s, enum session_use use, struct error *err)
     s->state = state_create(s->units, &s->layout, training, world_rank(s->world));
     if (training && add_program(s, &s->train, PROGRAM_TRAIN, err))
         return -1;
+    if (training && s->layout.overlap_update && add_program(s, &s->update, PROGRAM_UPDATE, err))
+        return -1;
     int evaluates = use == SESSION_EVALUATE || (training && s->config.data.valid[0]);
     if (evaluates && add_program(s, &s->evaluate, PROGRAM_EVALUATE, err))
         return -1;
@@ -229,6 +231,7 @@ void session_close(struct session *s)
     executor_destroy(s->executor);
     product_table_free(&s->products);
     program_destroy(s->train);
+    program_destroy(s->update);
     program_destroy(s->evaluate);
     program_destroy(s->prompt);
     program_destroy(s->token);

@@ -15,7 +15,7 @@
 
 enum session_use { SESSION_TRAIN, SESSION_EVALUATE, SESSION_GENERATE };
 
-enum { SESSION_PROGRAMS = 4 };
+enum { SESSION_PROGRAMS = 5 };
 
 struct session {
     struct world *world; /* the caller's */
@@ -27,9 +27,11 @@ struct session {
     struct model *model;
     struct mesh *mesh;
     struct units *units;
-    struct state *state;                               /* of this rank, which its programs share */
-    struct program *train, *evaluate, *prompt, *token; /* NULL where the use needs none */
-    const struct program *programs[SESSION_PROGRAMS];  /* those of the four that are not NULL */
+    struct state
+        *state; /* of this rank, which its programs share; NULL where the use needs none: */
+    struct program *train, *evaluate, *prompt, *token;
+    struct program *update; /* what train leaves to its next step; NULL: nothing */
+    const struct program *programs[SESSION_PROGRAMS]; /* those of the five that are not NULL */
     int program_count;
     struct memory_need need; /* what this rank has still to allocate */
     struct executor *executor;

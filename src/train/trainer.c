@@ -31,6 +31,7 @@
 #include "train/export_folder.h"
 #include "train/lr_schedule.h"
 #include "train/metrics.h"
+#include "train/pending_update.h"
 #include "train/run_directory.h"
 #include "train/run_forecast.h"
 #include "train/run_summary.h"
@@ -66,13 +67,14 @@ struct trainer {
     struct run_position at;  /* after the step last started */
     struct flight flight[2]; /* [step % 2] */
     struct breakdown breakdown[2];
-    int64_t until;       /* the last step of this call; the one after it is not started */
-    int64_t finished_ns; /* when the last step ended */
-    int stop;            /* a rank asked for it */
-    int save_due;        /* a checkpoint, at the next step that updates something */
-    int skips;           /* steps in a row that updated nothing, and will not be repeated */
-    double epoch_ms;     /* of the epoch's steps so far, where they were all in this start; else
-                            negative */
+    int64_t until;                 /* the last step of this call; the one after it is not started */
+    int64_t finished_ns;           /* when the last step ended */
+    int stop;                      /* a rank asked for it */
+    int save_due;                  /* a checkpoint, at the next step that updates something */
+    struct pending_update pending; /* of the step last started */
+    int skips;       /* steps in a row that updated nothing, and will not be repeated */
+    double epoch_ms; /* of the epoch's steps so far, where they were all in this start; else
+                        negative */
 };
 
 /* The steps of train.epochs. */
@@ -193,19 +195,28 @@ static int due(int64_t every, int64_t step)
     return every && step % every == 0;
 }
 
+/* Before anything but the next step reads the state. */
+static int settle(struct trainer *t, struct error *err)
+{
+    return world_must(t->s->world, pending_update_make(&t->pending, t->s, err), err);
+}
+
 /* A checkpoint that cannot be written does not end the run.  While steps update nothing, none is
  * written: the weights are those of the checkpoint before. */
-static void save_if_due(struct trainer *t)
+static int save_if_due(struct trainer *t, struct error *err)
 {
     struct error why = {0};
     const struct config *c = &t->s->config;
     t->save_due |= due(c->checkpoint.every, t->at.step);
     if (!t->save_due || t->at.step >= c->train.steps || t->stop || t->skips)
-        return;
+        return 0;
     t->save_due = 0;
+    if (settle(t, err))
+        return -1;
     if (run_directory_save(&t->dir, t->at, &why) && !world_rank(t->s->world))
         log_warn(t->s->log, "checkpoint of step %lld failed, training goes on: %s",
                  (long long)t->at.step, why.text);
+    return 0;
 }
 
 static struct step_input input_of(struct trainer *t, int64_t step)
@@ -253,7 +264,8 @@ static int maybe_evaluate(struct trainer *t, struct metrics_step *report, struct
     if (!t->s->evaluate || !(due(c->eval_every, t->at.step) || t->at.step == c->steps))
         return 0;
     report->evaluated = 1;
-    if (evaluate(t->s, &t->valid, c->eval_batches, &report->eval_loss, &report->eval_tokens, err))
+    if (settle(t, err) ||
+        evaluate(t->s, &t->valid, c->eval_batches, &report->eval_loss, &report->eval_tokens, err))
         return -1;
     judge_evaluation(t, report->eval_loss);
     return t->samples && !t->stop ? samples_write(t->samples, t->at.step, err) : 0;
@@ -313,6 +325,7 @@ static int start(struct trainer *t, struct error *err)
     int64_t step = t->at.step + 1;
     struct flight *flight = &t->flight[step % 2];
     struct step_input input = input_of(t, step);
+    pending_update_pass(&t->pending, s, &input);
     *flight = (struct flight){.traced = s->config.run.trace == step, .start_ns = clock_ns()};
     flight->measured = !flight->traced && comparison_measures(t->comparison, step);
     flight->report = (struct metrics_step){
@@ -422,9 +435,8 @@ int trainer_advance(struct trainer *t, int64_t steps, struct error *err)
     int64_t left = t->s->config.train.steps - t->at.step;
     t->until = t->at.step + min_i64(left, steps);
     while (t->at.step < t->until && !t->stop && !is_over(t)) {
-        if (one_step(t, err))
+        if (one_step(t, err) || save_if_due(t, err))
             return -1;
-        save_if_due(t);
     }
     return 0;
 }
@@ -436,6 +448,8 @@ struct run_position trainer_position(const struct trainer *t)
 
 int trainer_save(struct trainer *t, struct error *err)
 {
+    if (settle(t, err))
+        return -1;
     if (run_directory_save(&t->dir, t->at, err)) {
         err->code = EXIT_NODE; /* once its cause is mended, the same command goes on */
         return error_prefix(err, "the state at step %lld could not be saved",

@@ -29,6 +29,10 @@ int rules_update(struct values *v, int index);
 /* Are these the sums of this rank alone, before SCALE? */
 int rules_are_own_sums(const struct values *v, const struct value *sums);
 
+/* Is it the gradient of a flat that this rank updates with: the sum over all micro-batches and
+ * ranks, of its shard? */
+int rules_is_whole_gradient(const struct values *v, int flat, const struct value *value);
+
 /* Are these the sums over all ranks, with the norms or without, after SCALE or before it? */
 int rules_are_sums(const struct values *v, const struct value *sums, int norms, int updated);
 

@@ -170,17 +170,19 @@ static int put_in_space(struct values *v, int i, int b, int space, struct value 
 }
 
 /* Check that buffer b, which instruction i of a unit reads in a space, holds `want`: what meaning,
- * of and index say, whole, before UPDATE or SCALE, lacking sums over the axes of want.pending and
- * maxima over those of want.maxima, and no others.  What is kept or carried must also have all that
- * was to be written before i, and the gradient of a boundary must be summed over all the units that
- * read it; this last is not asked in a space of the unit's own input gradient, where other readers
- * may add later. */
+ * of and index say, whole, after the UPDATE of this program or before it
+ * (values_is_after_update()), before SCALE, lacking sums over the axes of want.pending and maxima
+ * over those of want.maxima, and no others.  What is kept or carried must also have all that was to
+ * be written before i, and the gradient of a boundary must be summed over all the units that read
+ * it; this last is not asked in a space of the unit's own input gradient, where other readers may
+ * add later. */
 static int check_read(const struct values *v, int i, int b, int space, struct value want)
 {
     struct value has = values_get(v, b);
     char text[VALUE_TEXT];
-    if (!value_is(&has, want.meaning, want.of, want.index) || has.part || has.updated ||
-        has.pending != want.pending || has.maxima != want.maxima)
+    if (!value_is(&has, want.meaning, want.of, want.index) || has.part ||
+        has.updated != values_is_after_update(v, &want) || has.pending != want.pending ||
+        has.maxima != want.maxima)
         return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
     if (is_stepwise(space) &&
         !addends_equal(has.terms[0], steps_before(v, &v->program->instr[i], space)))

@@ -6,7 +6,13 @@
 #include "base/round.h"
 #include "verify/rules.h"
 
-/* Is b the sum over all micro-batches and ranks of the gradient that this rank updates with? */
+int rules_is_whole_gradient(const struct values *v, int f, const struct value *value)
+{
+    return value_is(value, MEANS_GRAD, f, 0) && !value->pending &&
+           value->part == flat_is_sharded(flat_of(v, f)) && values_is_complete(v, value);
+}
+
+/* Is b the gradient that this rank updates with? */
 static int check_gradient(const struct values *v, int i, int b)
 {
     int f = v->program->instr[i].flat;
@@ -14,8 +20,7 @@ static int check_gradient(const struct values *v, int i, int b)
     if (f < 0 || f >= v->program->units->flats)
         return wrong_operand(v, i, -1);
     const struct flat *flat = flat_of(v, f);
-    if (!value_is(&value, MEANS_GRAD, f, 0) || value.pending ||
-        value.part != flat_is_sharded(flat) || !values_is_complete(v, &value))
+    if (!rules_is_whole_gradient(v, f, &value))
         return wrong(v, i, b, &value, "%s's gradient of the whole batch", flat->name);
     return bytes_of(v, b) == (size_t)flat->shard_elems * dtype_bytes(flat->grad_dtype)
                ? 0

@@ -51,6 +51,12 @@ unsigned values_sum_axes(const struct values *v, int flat)
     return v->sum_axes[flat];
 }
 
+int values_is_after_update(const struct values *v, const struct value *value)
+{
+    return value->meaning == MEANS_PARAM && program_updates_first(v->program) &&
+           v->program->units->flat[value->of].trained;
+}
+
 /* Which ranks of the pipeline axis use which flats: every RUN of backward asks. */
 static void open_uses(struct values *v)
 {
@@ -327,6 +333,25 @@ static void open_sums(struct values *v)
             addends_add(&v->norms, addend(MEANS_SUMS, -1, f));
 }
 
+/* What the step before has left to a program that updates first: gradients of its whole batch, and
+ * their factor. */
+static void open_pending(struct values *v)
+{
+    for (int f = 0; f < v->program->units->flats; f++) {
+        struct value gradient = {
+            .meaning = MEANS_GRAD, .of = f, .part = flat_is_sharded(&v->program->units->flat[f])};
+        memcpy(gradient.terms, v->gradient[f], sizeof gradient.terms);
+        holds(v, v->program->state->flat[f].grad, gradient);
+    }
+    holds(v, v->program->state->sums,
+          (struct value){.meaning = MEANS_SUMS,
+                         .of = -1,
+                         .index = -1,
+                         .updated = 1,
+                         .norms = v->norms,
+                         .terms = {v->losses}});
+}
+
 int values_is_complete(const struct values *v, const struct value *gradient)
 {
     for (int s = 0; s < v->program->units->flat[gradient->of].sections; s++) {
@@ -348,9 +373,11 @@ void values_open(struct values *v, const struct program *program, struct error *
     open_state(v);
     open_uses(v);
     open_boundaries(v);
-    if (mesh_members(shape, 1u << MESH_PIPELINE) > 1)
+    if (mesh_members(shape, 1u << MESH_PIPELINE) > 1 && program->kind != PROGRAM_UPDATE)
         open_messages(v);
     open_sums(v);
+    if (program_updates_first(program))
+        open_pending(v);
 }
 
 void values_close(struct values *v)

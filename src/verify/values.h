@@ -104,6 +104,10 @@ int values_rank_uses(const struct values *v, int rank, int flat);
 /* The axes over which a gradient that the rank's units make of a flat is to be summed. */
 unsigned values_sum_axes(const struct values *v, int flat);
 
+/* Is a value, by its meaning and flat, one that the program's runs find updated, because it updates
+ * first? */
+int values_is_after_update(const struct values *v, const struct value *value);
+
 /* Does the rank count the square of its gradient of a flat in the norm? */
 int values_counts_norm(const struct values *v, int flat);
 

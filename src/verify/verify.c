@@ -306,7 +306,7 @@ static int check_persistent(struct verify *v)
 static void find_gradients(struct verify *v)
 {
     const struct program *p = v->program;
-    for (int f = 0; f < p->units->flats; f++) {
+    for (int f = 0; f < p->units->flats && !program_updates_first(p); f++) {
         const int grads[] = {p->state->flat[f].grad, p->state->flat[f].whole_grad};
         for (int k = 0; k < 2; k++)
             if (grads[k] >= 0)
@@ -333,6 +333,8 @@ static int check_divisions(const struct program *program, struct error *err)
 /* What is written down before any list is: nothing in a program can make it right. */
 static int check_graphs(const struct program *program, struct error *err)
 {
+    if (program->kind == PROGRAM_UPDATE) /* it runs none */
+        return 0;
     return check_divisions(program, err) || graphs_check_flats(program, err) ||
                    graphs_check_rows(program, err) || graphs_check_loss(program, err) ||
                    graphs_check_dropout(program, err)

@@ -33,7 +33,8 @@ int verify_program(const struct program *program, struct error *err);
  * instruction by what they mean ("wrong value", "wrong size").
  *  - Every instruction has its operands, a RUN those of its segment and no others ("wrong
  * operand").
- *  - A RUN computes with the parameters of its unit, whole, none of them updated yet, on its own
+ *  - A RUN computes with the parameters of its unit, whole, none of them updated yet or, in a
+ *    program that updates first, all that are trained updated before, on its own
  *    micro-batch's activations and gradients, and what its own forward kept.
  *  - A gradient that is measured and updated with is that of its unit, for each micro-batch once,
  *    through each unit that uses the parameters once, and summed over every data axis once: no

@@ -323,14 +323,33 @@ static int check_flat_end(const struct values *v, int flat, int updated)
     return 0;
 }
 
+/* What the next step updates by. */
+static int check_pending(const struct values *v)
+{
+    const struct program *p = v->program;
+    char text[VALUE_TEXT];
+    for (int f = 0; f < p->units->flats; f++) {
+        int b = p->state->flat[f].grad;
+        struct value value = b < 0 ? value_nothing : values_get(v, b);
+        if (b >= 0 && !rules_is_whole_gradient(v, f, &value))
+            return error_set(v->err,
+                             "verify: wrong value: buffer \"%s\" at the end is %s, not its "
+                             "gradient of the whole batch",
+                             p->buffer[b].name, value_text(v, &value, text));
+    }
+    return 0;
+}
+
 static int check_ends(const struct values *v)
 {
     const struct program *p = v->program;
     struct value sums = values_get(v, p->state->sums);
-    int train = p->kind == PROGRAM_TRAIN;
+    int train = p->kind == PROGRAM_TRAIN, updates = train || p->kind == PROGRAM_UPDATE;
     for (int f = 0; f < p->units->flats; f++)
-        if (check_flat_end(v, f, train && p->units->flat[f].trained))
+        if (check_flat_end(v, f, updates && p->units->flat[f].trained))
             return -1;
+    if (train && program_updates_first(p) && check_pending(v))
+        return -1;
     for (int way = 0; way < 2; way++)
         if (!addends_equal(v->messages[way], v->all_messages[way]))
             return error_set(v->err, "verify: wrong value: %lld messages are %s, not %lld others",
@@ -339,7 +358,8 @@ static int check_ends(const struct values *v)
     if (program_generates(p) >= 0)
         return check_end(v, p->logits,
                          (struct value){.meaning = MEANS_OUTPUT, .of = p->units->count - 1});
-    if (rules_are_sums(v, &sums, train, train))
+    if (p->kind == PROGRAM_UPDATE ? rules_are_own_sums(v, &sums)
+                                  : rules_are_sums(v, &sums, train, train))
         return 0;
     char text[VALUE_TEXT];
     return error_set(v->err, "verify: wrong value: the sums at the end are %s",

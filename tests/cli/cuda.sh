@@ -78,6 +78,10 @@ for how in full selective; do
     train "recompute=$how" "$TRIREME_CUDA" 1 $how device=cuda train.steps=$some recompute=$how
     same "recompute=$how gives the same bits" short $how
 done
+late="train.overlap_update=true checkpoint.every=5"
+train "updates beside forward" "$TRIREME_CUDA" 1 late device=cuda train.steps=$some $late run.trace=4
+same "updates beside forward give the same bits" short late
+is "and have a stream of their own" 1 "$(grep -o '"name": *"update"' late/trace.json | wc -l)"
 train "bf16" "$TRIREME_CUDA" 1 bf16 device=cuda train.steps=$some precision=bf16
 train "bf16 on the CPU" "$TRIREME" 1 bf16_cpu device=cpu train.steps=$some precision=bf16
 # 2^-9 for every rounding, of either sign
@@ -98,6 +102,8 @@ train "fp16 that overflows" "$TRIREME_CUDA" 1 over device=cuda $found
 train "the same, stopped" "$TRIREME_CUDA" 1 over2 device=cuda $found train.steps=5
 train "and resumed" "$TRIREME_CUDA" 1 over2 device=cuda $found
 same "fp16 skips the same steps and ends in the same bits" over over2
+train "fp16, updates beside forward" "$TRIREME_CUDA" 1 over3 device=cuda $found $late
+same "fp16 that updates beside forward skips the same steps, too" over over3
 if [ "$(last_metric over skipped_steps)" -gt 2 ]; then ok "fp16 did skip"; else
     not_ok "fp16 did skip" "$(last_metric over skipped_steps) steps"; fi
 
@@ -116,6 +122,10 @@ train "2 ranks in bf16" "$TRIREME_CUDA" 2 cast device=cuda $two
 near "2 ranks in bf16 are near one" bf16 cast 1e-2 $some
 train "2 ranks in bf16 that keep a shard" "$TRIREME_CUDA" 2 kept device=cuda $two offload.params=host
 same "cast or kept: the same bits" cast kept
+train "2 ranks in bf16, updates beside forward" "$TRIREME_CUDA" 2 late2 device=cuda $two $late
+same "updates beside forward of 2 ranks give the same bits" cast late2
+train "the same on the host" "$TRIREME_CUDA" 2 late3 device=cuda $two $late offload.optimizer=host
+near "and come to the same losses on the host" cast late3 1e-2 $some
 
 # Checkpoints know no device.
 for way in gpu:cpu cpu:gpu; do

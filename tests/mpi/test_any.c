@@ -13,6 +13,7 @@
 #include "program/schedule.h"
 #include "tests/mpi/training.h"
 #include "tests/unit/any.h"
+#include "train/pending_update.h"
 
 enum { STEPS = 10, CHANGE = 4 };
 
@@ -42,6 +43,7 @@ static void steps(struct anything *a, struct session *s, const struct report_ran
 {
     struct error err = {0};
     struct batches batches;
+    struct pending_update pending = {0};
     CHECK(&a->c, !batches_open(&batches, s, a->tokens, LOADER_SHUFFLED, &err));
     rig_init(s);
     for (int step = 1; step <= STEPS; step++) {
@@ -51,6 +53,7 @@ static void steps(struct anything *a, struct session *s, const struct report_ran
         input.load_places = batches_load_places;
         input.user = &batches;
         batches.sample = (step - 1) * s->layout.global_batch;
+        pending_update_pass(&pending, s, &input);
         CHECK(&a->c, !execute(s->executor, s->train, &input, &output, NULL, &err));
         if (plan)
             training_check_volume(&a->c, s, plan);

@@ -8,6 +8,7 @@
 #include "base/philox.h"
 #include "train/evaluate.h"
 #include "train/lr_schedule.h"
+#include "train/pending_update.h"
 #include "train/run_checkpoint.h"
 #include "train/weights.h"
 
@@ -89,6 +90,7 @@ static int steps(struct session *s, const struct training *how, struct scaler *s
                  struct trained *trained, struct error *err)
 {
     struct batches batches;
+    struct pending_update pending = {0};
     if (batches_open(&batches, s, how->tokens, LOADER_SHUFFLED, err))
         return -1;
     int rc = 0;
@@ -101,12 +103,15 @@ static int steps(struct session *s, const struct training *how, struct scaler *s
         input.loss_scale = scaler->scale;
         input.rule = lr_schedule_rule(&s->config.train, step - scaler->skipped);
         batches.sample = (step - 1) * s->layout.global_batch;
+        pending_update_pass(&pending, s, &input);
         rc = execute(s->executor, s->train, &input, &output, NULL, err);
         trained->loss[step - 1] = output.loss;
         trained->norm[step - 1] = output.grad_norm;
         trained->targets = output.targets;
         trained->scale[step - 1] = scaler->scale;
         scaler_update(scaler, output.skipped);
+        if (!rc && (step == how->to || step == how->to / 2))
+            rc = pending_update_make(&pending, s, err);
         rc = rc ? rc : maybe_evaluate(s, how, step, trained, err);
     }
     batches_close(&batches);

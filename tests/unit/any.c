@@ -79,6 +79,7 @@ static const struct {
       "train.grad_dtype=bf16 precision=bf16 train.micro_batch=0 train.optimizer=adamw "
       "train.freeze= lora.use_dora=false"}},
     {ANY_LAYOUT, {"", "", "train.logits_chunk=1", "train.logits_chunk=5"}},
+    {ANY_LAYOUT, {"", "train.overlap_update=true"}},
 };
 
 struct any any_case(const char *what, int number)

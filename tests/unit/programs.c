@@ -27,6 +27,8 @@ struct config programs_config(int bits, const char *more)
 
 #define DORA "lora.r=2 lora.use_dora=true lora.target_modules=q_proj,o_proj,gate_proj,down_proj "
 
+#define OVERLAP "train.overlap_update=true "
+
 /* Memory of the host is the device's, or apart: as on a GPU. */
 enum memory { ONE_MEMORY, HOST_APART };
 
@@ -90,96 +92,109 @@ static void check_bits(void (*check)(struct program *), int i, int ranks, enum m
     check_one(check, &config, model, ranks, i % ranks, memory);
 }
 
+static const struct {
+    int ranks;
+    enum memory memory;
+    const char *text;
+} strategies[] = {
+    {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD"},
+    {3, ONE_MEMORY, "parallel.strategy=NO_SHARD parallel.reduce_bucket_bytes=0"},
+    {3, ONE_MEMORY, "parallel.strategy=NO_SHARD parallel.reduce_bucket_bytes=5000"},
+    {3, ONE_MEMORY, "parallel.strategy=SHARD_OPTIM"},
+    {3, ONE_MEMORY, "parallel.strategy=SHARD_GRAD_OP parallel.prefetch_units=2"},
+    {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD parallel.accumulate=local"},
+    {3, ONE_MEMORY,
+     "parallel.strategy=FULL_SHARD precision=bf16 train.freeze=layers.0.*,layers.2.attn.*"},
+    {3, HOST_APART,
+     "parallel.strategy=SHARD_OPTIM offload.optimizer=host train.freeze=embed,layers.0.*"},
+    {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD precision=bf16 comm.reduce_dtype=bf16"},
+    {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD train.optimizer=muon"},
+    {3, ONE_MEMORY, "parallel.strategy=NO_SHARD train.optimizer=muon precision=bf16"},
+    {4, HOST_APART,
+     "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=2 train.global_batch=8 "
+     "train.optimizer=muon offload.gradients=host parallel.persist_below=1000"},
+    {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD precision=bf16 parallel.persist_below=1000"},
+    {3, ONE_MEMORY,
+     "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=disk precision=bf16"},
+    {3, HOST_APART,
+     "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=host precision=bf16"},
+    {4, ONE_MEMORY, "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8"},
+    {4, HOST_APART,
+     "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=2 train.global_batch=8 "
+     "offload.optimizer=host recompute=full train.optimizer=sgd"},
+    {3, ONE_MEMORY,
+     "parallel.strategy=FULL_SHARD offload.gradients=disk precision=bf16 "
+     "parallel.persist_below=1000"},
+    {3, HOST_APART,
+     "parallel.strategy=SHARD_GRAD_OP offload.gradients=host offload.optimizer=host"},
+    {3, HOST_APART,
+     "parallel.strategy=FULL_SHARD offload.gradients=disk offload.params=host "
+     "parallel.accumulate=local"},
+    {3, HOST_APART,
+     "parallel.strategy=HYBRID_SHARD parallel.shard=1 offload.gradients=host "
+     "offload.optimizer=disk"},
+    {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD parallel.schedule=gpipe"},
+    {3, HOST_APART,
+     "parallel.strategy=SHARD_GRAD_OP parallel.schedule=gpipe recompute=full "
+     "offload.gradients=host offload.optimizer=host"},
+    {3, ONE_MEMORY, "parallel.strategy=NO_SHARD parallel.schedule=zb_h1"},
+    {3, ONE_MEMORY,
+     "parallel.strategy=FULL_SHARD parallel.schedule=zb_h1 recompute=full precision=bf16 "
+     "train.freeze=layers.0.*,layers.2.attn.*"},
+    {2, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=2"},
+    {3, ONE_MEMORY, "parallel.pipeline=3 train.global_batch=2 parallel.schedule=zb_h1"},
+    {3, HOST_APART,
+     "parallel.pipeline=3 train.global_batch=2 parallel.schedule=gpipe recompute=full "
+     "offload.optimizer=host precision=bf16"},
+    {2, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=2 parallel.schedule=interleaved_1f1b"},
+    {2, ONE_MEMORY,
+     "parallel.pipeline=2 train.global_batch=2 parallel.schedule=zb_v recompute=full"},
+    {2, HOST_APART, OVERLAP "parallel.pipeline=2 train.global_batch=2 parallel.schedule=zb_v"},
+    {4, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=4 parallel.strategy=FULL_SHARD"},
+    {4, ONE_MEMORY,
+     "parallel.pipeline=2 train.global_batch=4 parallel.strategy=FULL_SHARD "
+     "parallel.pipeline_reshard=true"},
+    {4, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=4 parallel.strategy=NO_SHARD"},
+    {2, ONE_MEMORY, "parallel.tensor=2 train.global_batch=2"},
+    {4, ONE_MEMORY, "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2"},
+    {4, ONE_MEMORY,
+     "parallel.tensor=2 train.global_batch=4 parallel.strategy=FULL_SHARD precision=bf16 "
+     "parallel.schedule=zb_h1 recompute=gathered"},
+    {2, ONE_MEMORY,
+     "parallel.tensor=2 train.global_batch=2 data.seq_len=8 parallel.tensor_overlap=2 "
+     "precision=bf16 parallel.tensor_reduce_dtype=fp32 recompute=gathered"},
+    {4, ONE_MEMORY,
+     "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2 data.seq_len=8 "
+     "parallel.tensor_overlap=2 parallel.schedule=zb_h1 recompute=full"},
+    {4, ONE_MEMORY, DORA "parallel.tensor=2 train.global_batch=4"},
+    {2, ONE_MEMORY,
+     "parallel.context=2 parallel.strategy=FULL_SHARD data.seq_len=12 train.global_batch=2"},
+    {4, ONE_MEMORY,
+     "parallel.context=2 parallel.strategy=NO_SHARD data.seq_len=12 train.global_batch=4 "
+     "recompute=full"},
+    {4, HOST_APART,
+     "parallel.context=2 parallel.strategy=SHARD_GRAD_OP data.seq_len=12 train.global_batch=4 "
+     "offload.gradients=host offload.optimizer=host parallel.persist_below=1000"},
+    {4, HOST_APART,
+     "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8 precision=bf16 "
+     "comm.reduce_dtype=bf16 offload.gradients=disk offload.optimizer=host "
+     "parallel.persist_below=1000"},
+    {1, HOST_APART, OVERLAP "train.global_batch=2"},
+    {3, ONE_MEMORY, OVERLAP "parallel.strategy=FULL_SHARD precision=bf16"},
+    {3, HOST_APART, OVERLAP "parallel.strategy=SHARD_OPTIM precision=bf16"},
+    {3, HOST_APART,
+     OVERLAP "parallel.strategy=FULL_SHARD parallel.persist_below=1000 train.freeze=embed"},
+    {3, HOST_APART,
+     OVERLAP "parallel.strategy=SHARD_GRAD_OP offload.optimizer=host offload.gradients=host"},
+    {3, ONE_MEMORY,
+     OVERLAP "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=disk "
+             "precision=bf16"},
+    {4, HOST_APART,
+     OVERLAP "parallel.pipeline=2 train.global_batch=4 parallel.strategy=FULL_SHARD"},
+};
+
 void programs_everywhere(void (*check)(struct program *))
 {
-    static const struct {
-        int ranks;
-        enum memory memory;
-        const char *text;
-    } strategies[] = {
-        {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD"},
-        {3, ONE_MEMORY, "parallel.strategy=NO_SHARD parallel.reduce_bucket_bytes=0"},
-        {3, ONE_MEMORY, "parallel.strategy=NO_SHARD parallel.reduce_bucket_bytes=5000"},
-        {3, ONE_MEMORY, "parallel.strategy=SHARD_OPTIM"},
-        {3, ONE_MEMORY, "parallel.strategy=SHARD_GRAD_OP parallel.prefetch_units=2"},
-        {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD parallel.accumulate=local"},
-        {3, ONE_MEMORY,
-         "parallel.strategy=FULL_SHARD precision=bf16 train.freeze=layers.0.*,layers.2.attn.*"},
-        {3, HOST_APART,
-         "parallel.strategy=SHARD_OPTIM offload.optimizer=host train.freeze=embed,layers.0.*"},
-        {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD precision=bf16 comm.reduce_dtype=bf16"},
-        {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD train.optimizer=muon"},
-        {3, ONE_MEMORY, "parallel.strategy=NO_SHARD train.optimizer=muon precision=bf16"},
-        {4, HOST_APART,
-         "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=2 train.global_batch=8 "
-         "train.optimizer=muon offload.gradients=host parallel.persist_below=1000"},
-        {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD precision=bf16 parallel.persist_below=1000"},
-        {3, ONE_MEMORY,
-         "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=disk precision=bf16"},
-        {3, HOST_APART,
-         "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=host precision=bf16"},
-        {4, ONE_MEMORY, "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8"},
-        {4, HOST_APART,
-         "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=2 train.global_batch=8 "
-         "offload.optimizer=host recompute=full train.optimizer=sgd"},
-        {3, ONE_MEMORY,
-         "parallel.strategy=FULL_SHARD offload.gradients=disk precision=bf16 "
-         "parallel.persist_below=1000"},
-        {3, HOST_APART,
-         "parallel.strategy=SHARD_GRAD_OP offload.gradients=host offload.optimizer=host"},
-        {3, HOST_APART,
-         "parallel.strategy=FULL_SHARD offload.gradients=disk offload.params=host "
-         "parallel.accumulate=local"},
-        {3, HOST_APART,
-         "parallel.strategy=HYBRID_SHARD parallel.shard=1 offload.gradients=host "
-         "offload.optimizer=disk"},
-        {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD parallel.schedule=gpipe"},
-        {3, HOST_APART,
-         "parallel.strategy=SHARD_GRAD_OP parallel.schedule=gpipe recompute=full "
-         "offload.gradients=host offload.optimizer=host"},
-        {3, ONE_MEMORY, "parallel.strategy=NO_SHARD parallel.schedule=zb_h1"},
-        {3, ONE_MEMORY,
-         "parallel.strategy=FULL_SHARD parallel.schedule=zb_h1 recompute=full precision=bf16 "
-         "train.freeze=layers.0.*,layers.2.attn.*"},
-        {2, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=2"},
-        {3, ONE_MEMORY, "parallel.pipeline=3 train.global_batch=2 parallel.schedule=zb_h1"},
-        {3, HOST_APART,
-         "parallel.pipeline=3 train.global_batch=2 parallel.schedule=gpipe recompute=full "
-         "offload.optimizer=host precision=bf16"},
-        {2, ONE_MEMORY,
-         "parallel.pipeline=2 train.global_batch=2 parallel.schedule=interleaved_1f1b"},
-        {2, ONE_MEMORY,
-         "parallel.pipeline=2 train.global_batch=2 parallel.schedule=zb_v recompute=full"},
-        {4, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=4 parallel.strategy=FULL_SHARD"},
-        {4, ONE_MEMORY,
-         "parallel.pipeline=2 train.global_batch=4 parallel.strategy=FULL_SHARD "
-         "parallel.pipeline_reshard=true"},
-        {4, ONE_MEMORY, "parallel.pipeline=2 train.global_batch=4 parallel.strategy=NO_SHARD"},
-        {2, ONE_MEMORY, "parallel.tensor=2 train.global_batch=2"},
-        {4, ONE_MEMORY, "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2"},
-        {4, ONE_MEMORY,
-         "parallel.tensor=2 train.global_batch=4 parallel.strategy=FULL_SHARD precision=bf16 "
-         "parallel.schedule=zb_h1 recompute=gathered"},
-        {2, ONE_MEMORY,
-         "parallel.tensor=2 train.global_batch=2 data.seq_len=8 parallel.tensor_overlap=2 "
-         "precision=bf16 parallel.tensor_reduce_dtype=fp32 recompute=gathered"},
-        {4, ONE_MEMORY,
-         "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2 data.seq_len=8 "
-         "parallel.tensor_overlap=2 parallel.schedule=zb_h1 recompute=full"},
-        {4, ONE_MEMORY, DORA "parallel.tensor=2 train.global_batch=4"},
-        {2, ONE_MEMORY,
-         "parallel.context=2 parallel.strategy=FULL_SHARD data.seq_len=12 train.global_batch=2"},
-        {4, ONE_MEMORY,
-         "parallel.context=2 parallel.strategy=NO_SHARD data.seq_len=12 train.global_batch=4 "
-         "recompute=full"},
-        {4, HOST_APART,
-         "parallel.context=2 parallel.strategy=SHARD_GRAD_OP data.seq_len=12 train.global_batch=4 "
-         "offload.gradients=host offload.optimizer=host parallel.persist_below=1000"},
-        {4, HOST_APART,
-         "parallel.strategy=HYBRID_SHARD parallel.shard=2 train.global_batch=8 precision=bf16 "
-         "comm.reduce_dtype=bf16 offload.gradients=disk offload.optimizer=host "
-         "parallel.persist_below=1000"},
-    };
     for (int i = 0; i < 8 * (int)(sizeof strategies / sizeof strategies[0]); i++) {
         if (is_taken(i))
             check_bits(check, i, strategies[i / 8].ranks, strategies[i / 8].memory,

@@ -92,6 +92,7 @@ struct session *rig_open_model(struct mem *mem, const struct config *config, str
     s->state = state_create(s->units, &s->layout, 1, rank);
     s->data_rank = layout_data_rank(&s->layout, s->state->coord);
     s->train = make_program(s, PROGRAM_TRAIN);
+    s->update = s->layout.overlap_update ? make_program(s, PROGRAM_UPDATE) : NULL;
     s->prompt = generates ? make_program(s, PROGRAM_PROMPT) : NULL;
     s->token = generates ? make_program(s, PROGRAM_TOKEN) : NULL;
     s->evaluate = config->data.valid[0] ? make_program(s, PROGRAM_EVALUATE) : NULL;
@@ -101,6 +102,8 @@ struct session *rig_open_model(struct mem *mem, const struct config *config, str
         programs[count++] = i ? s->token : s->prompt;
     if (s->evaluate)
         programs[count++] = s->evaluate;
+    if (s->update)
+        programs[count++] = s->update;
     char folder[CONFIG_TEXT + 16];
     layout_swap_folder(config, folder);
     if (world)

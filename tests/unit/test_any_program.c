@@ -69,6 +69,8 @@ static int check_layout(const struct config *config, int ranks, int per_node, en
     if (fits) {
         check_programs(&layout, units, ranks, PROGRAM_TRAIN, settings);
         check_programs(&layout, units, ranks, PROGRAM_EVALUATE, settings);
+        if (layout.overlap_update)
+            check_programs(&layout, units, ranks, PROGRAM_UPDATE, settings);
     }
     for (int r = 0; r < RANKS; r++)
         units_destroy(units[r]);

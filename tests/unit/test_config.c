@@ -108,7 +108,7 @@ static void defaults_are_complete(void **state)
 /* Every default is a legal value of its own row, written as it is printed. */
 static void rows_are_sound(void **state)
 {
-    assert_true(config_key_count <= 150);
+    assert_true(config_key_count <= 151);
     for (int i = 0; i < config_key_count; i++) {
         const struct key *key = &config_keys[i];
         struct config c = {0};
@@ -321,6 +321,7 @@ static void impossible_combinations_are_refused(void **state)
         {"train.muon_dtype: bf16", "train.optimizer muon"},
         {"train.optimizer: muon\ntrain.muon_dtype: fp16", "fp32, bf16"},
         {"train.optimizer: muon\ntrain.momentum: 0.5", "train.muon_momentum"},
+        {"train.optimizer: muon\ntrain.overlap_update: true", "leave it at false"},
         {"train.optimizer: muon\nprecision: bf16_pure", "train.optimizer adamw"},
         {"train.optimizer: muon\ncomm.inter_node: mpi", "leave it at nccl"},
         {"device: cpu\ncomm.max_ctas: 4", "comm.max_ctas is of transfers between GPUs"},

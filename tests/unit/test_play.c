@@ -15,6 +15,7 @@
 
 #include "base/array.h"
 #include "base/text.h"
+#include "program/compile.h"
 #include "program/schedule.h"
 #include "simulate/play.h"
 #include "tests/unit/rig.h"
@@ -130,6 +131,43 @@ static void test_schedules_take_what_others_count(void **state)
     assert_true(rows > 1200);
 }
 
+/* ---- updates beside forward ---- */
+
+static struct play_cost one_second(void *user, int rank, int i)
+{
+    const struct fleet *fleet = user;
+    enum instr_kind kind = fleet->program[rank]->instr[i].kind;
+    return (struct play_cost){.seconds = kind == INSTR_RUN || kind == INSTR_UPDATE};
+}
+
+/* What is computed on two streams of a GPU at once takes as long as one after the other, as long as
+ * nobody has measured it. */
+static void test_updates_beside_forward_share_the_gpu(void **state)
+{
+    struct config config = rig_config("model.preset=llama-tiny data.seq_len=8 "
+                                      "train.overlap_update=true");
+    struct fleet fleet;
+    double work = 0;
+    int beside = 0;
+    fleet_open(&fleet, &config, 1, PROGRAM_TRAIN);
+    fleet.layout.host_apart = 1; /* as on a GPU */
+    program_destroy(fleet.program[0]);
+    fleet.program[0] = program_create(fleet.state[0], PROGRAM_TRAIN);
+    for (int i = 0; i < fleet.program[0]->instrs; i++) {
+        work += one_second(&fleet, 0, i).seconds;
+        beside += fleet.program[0]->instr[i].stream == STREAM_UPDATE;
+    }
+    struct play play;
+    struct play_request request = request_of(&fleet, one_second, &fleet);
+    request.host_is_compute = 0;
+    must_play(&play, &request);
+    assert_int_equal(beside, fleet.units->flats);
+    assert_true(fabs(play.step_s - work) < 1e-9);
+    assert_true(fabs(play.rank[0].busy_s[STREAM_UPDATE] - beside) > 1); /* they took longer */
+    play_free(&play);
+    fleet_close(&fleet);
+}
+
 /* ---- any program ---- */
 
 static const char *const layouts[] = {
@@ -145,6 +183,7 @@ static const char *const layouts[] = {
     "parallel.pipeline=2 parallel.tensor=2 parallel.schedule=interleaved_1f1b",
     "parallel.context=2",
     "train.optimizer=muon parallel.strategy=FULL_SHARD",
+    "train.overlap_update=true parallel.strategy=FULL_SHARD",
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0], RANKS = 4 };
 
@@ -396,6 +435,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedules_take_what_others_count),
+        cmocka_unit_test(test_updates_beside_forward_share_the_gpu),
         cmocka_unit_test(test_times_add_up),
         cmocka_unit_test(test_longer_work_is_no_shorter_step),
         cmocka_unit_test(test_one_rank_stands_for_those_like_it),

@@ -4,12 +4,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
 #include "verify/verify.h"
 #include "tests/unit/programs.h"
+#include "tests/unit/rig.h"
 
 static void refused(const struct program *program, const char *what, int i)
 {
@@ -33,6 +35,25 @@ static void check_left_out(struct program *program)
 static void test_no_instruction_can_be_left_out(void **state)
 {
     programs_everywhere(check_left_out);
+}
+
+/* Nor of the updates that a step leaves to the next one, where they are made by themselves. */
+static void test_no_update_can_be_left_out(void **state)
+{
+    static const char *const settings[] = {
+        "parallel.strategy=FULL_SHARD precision=bf16",
+        "parallel.strategy=SHARD_GRAD_OP offload.gradients=disk offload.optimizer=disk",
+        "parallel.pipeline=3 train.freeze=layers.0.*",
+    };
+    for (int i = 0; i < (int)(sizeof settings / sizeof settings[0]); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "train.overlap_update=true %s", settings[i]);
+        struct config config = programs_config(0, text);
+        struct fleet fleet;
+        fleet_open(&fleet, &config, 3, PROGRAM_UPDATE);
+        check_left_out(fleet.program[i]);
+        fleet_close(&fleet);
+    }
 }
 
 /* A second time, at once; and what is only true the second time. */
@@ -379,6 +400,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_instruction_can_be_left_out),
+        cmocka_unit_test(test_no_update_can_be_left_out),
         cmocka_unit_test(test_no_sum_can_be_doubled),
         cmocka_unit_test(test_accumulation_is_as_it_must_be),
         cmocka_unit_test(test_sums_are_exact),

@@ -12,14 +12,18 @@ enum { LEAST_MAJOR = 8 }; /* bf16 and asynchronous copies came with compute capa
 
 static int make_streams(struct cuda_state *state, struct error *err)
 {
-    int least, most; /* transfers go first: they are short of multiprocessors, not of work */
+    /* Transfers go first: they are short of multiprocessors, not of work.  Updates beside products
+     * take what those leave. */
+    int least, most;
     if (CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &most), err))
         return -1;
-    for (int s = 0; s < DEVICE_STREAMS; s++)
-        if (CUDA_CHECK(cudaStreamCreateWithPriority(&state->stream[s], cudaStreamNonBlocking,
-                                                    s == DEVICE_COMPUTE ? least : most),
-                       err))
+    for (int s = 0; s < DEVICE_STREAMS; s++) {
+        int priority = s == DEVICE_COMPUTE || s == DEVICE_UPDATE ? least : most;
+        if (CUDA_CHECK(
+                cudaStreamCreateWithPriority(&state->stream[s], cudaStreamNonBlocking, priority),
+                err))
             return -1;
+    }
     return 0;
 }
 
@@ -165,6 +169,11 @@ static int is_done(cudaError_t code, struct error *err)
     return cuda_checked(code, "the GPU failed in work given to it before", err) ? -1 : 1;
 }
 
+static void ops_on(struct device *d, enum device_stream stream)
+{
+    cuda_state(d)->ops_on = stream;
+}
+
 static int stream_idle(struct device *d, enum device_stream stream, struct error *err)
 {
     return is_done(cudaStreamQuery(cuda_state(d)->stream[stream]), err);
@@ -274,6 +283,7 @@ const struct device_driver cuda_driver = {
     .copy = copy,
     .call = call,
     .stream_native = stream_native,
+    .ops_on = ops_on,
     .stream_idle = stream_idle,
     .sum_parts = cuda_sum_parts,
     .cast = cuda_cast_on,

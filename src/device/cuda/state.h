@@ -18,7 +18,8 @@ enum { CUDA_PARTIALS = 1024 };
 
 struct cuda_state {
     cudaStream_t stream[DEVICE_STREAMS];
-    double *partial; /* fp64 [CUDA_PARTIALS], for sums on COMPUTE */
+    enum device_stream ops_on; /* which of them ops run on: COMPUTE, but for device_ops_on() */
+    double *partial;           /* fp64 [CUDA_PARTIALS], for sums on COMPUTE */
     struct cuda_gemms *gemms;
     struct cuda_sdpas *sdpas;
     int product_sms;       /* multiprocessors that products use; 0: all */
@@ -33,9 +34,10 @@ static inline struct cuda_state *cuda_state(const struct device *d)
     return (struct cuda_state *)d->state; /* the cast is for C++ */
 }
 
+/* Of the ops. */
 static inline cudaStream_t cuda_compute(const struct device *d)
 {
-    return cuda_state(d)->stream[DEVICE_COMPUTE];
+    return cuda_state(d)->stream[cuda_state(d)->ops_on];
 }
 
 /* 0, or -1 with err "WHAT: CUDA's words for code". */
