@@ -180,9 +180,9 @@ static int check_read(const struct values *v, int i, int b, int space, struct va
 {
     struct value has = values_get(v, b);
     char text[VALUE_TEXT];
+    want.updated = values_is_after_update(v, &want);
     if (!value_is(&has, want.meaning, want.of, want.index) || has.part ||
-        has.updated != values_is_after_update(v, &want) || has.pending != want.pending ||
-        has.maxima != want.maxima)
+        has.updated != want.updated || has.pending != want.pending || has.maxima != want.maxima)
         return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
     if (is_stepwise(space) &&
         !addends_equal(has.terms[0], steps_before(v, &v->program->instr[i], space)))
@@ -213,7 +213,8 @@ static int adds_gradient(struct values *v, int i, int use)
     struct value has = values_get(v, b),
                  value = {.meaning = MEANS_GRAD, .of = f, .pending = values_sum_axes(v, f)};
     struct addends earlier[FLAT_SECTIONS] = {{0}}, made[FLAT_SECTIONS] = {{0}};
-    int is_ours = value_is(&has, MEANS_GRAD, f, 0) && !has.part && has.pending == value.pending;
+    int is_ours = value_is(&has, MEANS_GRAD, f, 0) && !has.part && !has.updated &&
+                  has.pending == value.pending;
     for (int piece = 0; piece < instr->piece; piece++)
         values_add_piece(v, earlier, instr->unit, instr->micro, instr->phase, piece, use);
     values_add_piece(v, made, instr->unit, instr->micro, instr->phase, instr->piece, use);
@@ -558,7 +559,7 @@ int rules_send(struct values *v, int i)
     if (check_message(v, i, v->program->state->coord.at[MESH_PIPELINE], &want))
         return -1;
     addends_add(&v->messages[0], values_message(&v->program->instr[i]));
-    if (has.meaning == MEANS_GRAD && value_is(&has, MEANS_GRAD, want.of, 0) &&
+    if (value_is(&has, MEANS_GRAD, want.of, 0) && want.meaning == MEANS_GRAD && !has.updated &&
         has.part == want.part && has.pending == 1u << MESH_PIPELINE && values_is_complete(v, &has))
         return 0;
     if (want.meaning == MEANS_GRAD || !value_is(&has, want.meaning, want.of, want.index) ||

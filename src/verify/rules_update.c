@@ -12,26 +12,33 @@ int rules_is_whole_gradient(const struct values *v, int f, const struct value *v
            value->part == flat_is_sharded(flat_of(v, f)) && values_is_complete(v, value);
 }
 
-/* Is b the gradient that this rank updates with? */
-static int check_gradient(const struct values *v, int i, int b)
+/* Is b the gradient of the whole batch of this step (before: 0), or of the one before (1)? */
+static int check_gradient(const struct values *v, int i, int b, int before)
 {
     int f = v->program->instr[i].flat;
     struct value value = values_get(v, b);
     if (f < 0 || f >= v->program->units->flats)
         return wrong_operand(v, i, -1);
     const struct flat *flat = flat_of(v, f);
-    if (!rules_is_whole_gradient(v, f, &value))
-        return wrong(v, i, b, &value, "%s's gradient of the whole batch", flat->name);
+    if (!rules_is_whole_gradient(v, f, &value) || value.updated != before)
+        return wrong(v, i, b, &value, "%s's gradient of the whole batch%s", flat->name,
+                     before ? " of the step before" : "");
     return bytes_of(v, b) == (size_t)flat->shard_elems * dtype_bytes(flat->grad_dtype)
                ? 0
                : wrong_size(v, i, b);
+}
+
+/* What an update is made by. */
+static int check_updating(const struct values *v, int i, int b)
+{
+    return check_gradient(v, i, b, program_updates_first(v->program));
 }
 
 int rules_norm(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
     struct value sums = values_get(v, instr->buffer[SLOT_SUMS]);
-    if (check_gradient(v, i, instr->buffer[SLOT_SHARD_GRAD]))
+    if (check_gradient(v, i, instr->buffer[SLOT_SHARD_GRAD], 0))
         return -1;
     if (!values_counts_norm(v, instr->flat)) {
         struct value value = values_get(v, instr->buffer[SLOT_SHARD_GRAD]);
@@ -119,7 +126,7 @@ int rules_momentum(struct values *v, int i)
     int b = instr->buffer[SLOT_SHARD_GRAD];
     if (!optimizer || !optimizer->of_matrices)
         return wrong_operand(v, i, -1);
-    if (check_factor(v, i) || check_gradient(v, i, b) || update_slots(v, i, optimizer->slots))
+    if (check_factor(v, i) || check_updating(v, i, b) || update_slots(v, i, optimizer->slots))
         return -1;
     struct value step = meant(STEP, instr->flat, STEP_MOMENTUM);
     step.part = flat_is_sharded(flat_of(v, instr->flat));
@@ -290,7 +297,7 @@ int rules_update(struct values *v, int i)
     if (!optimizer)
         return wrong_operand(v, i, -1);
     int (*check)(const struct values *, int, int) =
-        optimizer->of_matrices ? check_step : check_gradient;
+        optimizer->of_matrices ? check_step : check_updating;
     if (check_factor(v, i) || check(v, i, instr->buffer[SLOT_SHARD_GRAD]) ||
         update_state(v, i, SLOT_MASTER, MEANS_PARAM, 0) ||
         update_slots(v, i, optimizer->of_matrices ? 0 : optimizer->slots))

@@ -338,8 +338,10 @@ static void open_sums(struct values *v)
 static void open_pending(struct values *v)
 {
     for (int f = 0; f < v->program->units->flats; f++) {
-        struct value gradient = {
-            .meaning = MEANS_GRAD, .of = f, .part = flat_is_sharded(&v->program->units->flat[f])};
+        struct value gradient = {.meaning = MEANS_GRAD,
+                                 .of = f,
+                                 .updated = 1,
+                                 .part = flat_is_sharded(&v->program->units->flat[f])};
         memcpy(gradient.terms, v->gradient[f], sizeof gradient.terms);
         holds(v, v->program->state->flat[f].grad, gradient);
     }
@@ -450,7 +452,9 @@ const char *value_text(const struct values *v, const struct value *value, char t
         text_append(text, VALUE_TEXT, " micro %d", value->index);
     if (is_of_flat)
         text_append(text, VALUE_TEXT, "%s%s", value->part ? ", own shard" : ", whole",
-                    value->updated ? ", updated" : "");
+                    !value->updated         ? ""
+                    : meaning == MEANS_GRAD ? ", of the step before"
+                                            : ", updated");
     if (meaning == STEP)
         text_append(text, VALUE_TEXT, "%s",
                     value->index == STEP_ORTHOGONAL ? ", orthogonal"

@@ -51,7 +51,9 @@ struct value {
     int of, index; /* the flat, the unit or the sequence; -1 where the meaning has none */
     int part; /* MEANS_PARAM, MEANS_SLOT, STEP, MEANS_GRAD: 1: the rank's shard, of a flat that is
                  split */
-    int updated; /* MEANS_PARAM, MEANS_SLOT: 1 from UPDATE on; MEANS_SUMS: 1 from SCALE on */
+    /* MEANS_PARAM, MEANS_SLOT: 1 from UPDATE on; MEANS_SUMS: 1 from SCALE on; MEANS_GRAD: 1: of the
+     * step before, for a program that updates first */
+    int updated;
     /* MEANS_GRAD, MEANS_SUMS, what an exchange sums: the mesh axes over which this is still to be
      * summed */
     unsigned pending;

@@ -256,7 +256,7 @@ static int check_ends(struct verify *v)
     return 0;
 }
 
-/* A buffer lives until its last use, or where that is a transfer, which the next RUN or UPDATE
+/* A buffer lives until its last use, or where that is on a stream which the next RUN or UPDATE
  * overlaps, until that has run. */
 static int check_lengths(struct verify *v)
 {

@@ -36,10 +36,11 @@ int verify_program(const struct program *program, struct error *err);
  *  - A RUN computes with the parameters of its unit, whole, none of them updated yet or, in a
  *    program that updates first, all that are trained updated before, on its own
  *    micro-batch's activations and gradients, and what its own forward kept.
- *  - A gradient that is measured and updated with is that of its unit, for each micro-batch once,
- *    through each unit that uses the parameters once, and summed over every data axis once: no
- *    micro-batch left out or added twice, no sum over ranks left out (on all ranks alike, too),
- *    done twice, or added to what is not summed over the same ranks.
+ *  - A gradient that is measured, left to the next step or updated with is that of its unit, of
+ * this step or, where the program updates first, for the update of the one before, for each
+ * micro-batch once, through each unit that uses the parameters once, and summed over every data
+ * axis once: no micro-batch left out or added twice, no sum over ranks left out (on all ranks
+ * alike, too), done twice, or added to what is not summed over the same ranks.
  *  - The norm has every unit's square once, of ranks that hold the same from the first of them, the
  *    loss every micro-batch once, and the factor of the update is made of these when they are
  *    complete.

@@ -66,7 +66,7 @@ static int rule_add(struct values *v, int i)
         return wrong_size(v, i, to);
     if (!value_is(&value, MEANS_GRAD, instr->flat, OTHER_RANK))
         return wrong(v, i, from, &value, "the gradient of another rank");
-    if (!value_is(&sum, MEANS_GRAD, instr->flat, 0) || sum.part != value.part ||
+    if (!value_is(&sum, MEANS_GRAD, instr->flat, 0) || sum.updated || sum.part != value.part ||
         sum.pending != 1u << MESH_PIPELINE || !values_is_complete(v, &sum))
         return wrong(v, i, to, &sum, "this rank's gradient, which lacks the other's");
     sum.pending = 0;
@@ -131,7 +131,7 @@ static int rule_reduce(struct values *v, int i)
     const struct instr *instr = &v->program->instr[i];
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     struct value value = values_get(v, from), had = values_get(v, to);
-    if (!value_is(&value, MEANS_GRAD, instr->flat, 0) || value.part ||
+    if (!value_is(&value, MEANS_GRAD, instr->flat, 0) || value.updated || value.part ||
         instr->axes != v->shard_axes || (value.pending & v->shard_axes) != v->shard_axes)
         return wrong(v, i, from, &value, "a whole gradient that is not summed over shards");
     if (check_reduced(v, i))
@@ -139,7 +139,7 @@ static int rule_reduce(struct values *v, int i)
     value.part = 1;
     value.pending &= ~v->shard_axes;
     if (instr->accumulate) {
-        if (!value_is(&had, MEANS_GRAD, instr->flat, 0) || !had.part ||
+        if (!value_is(&had, MEANS_GRAD, instr->flat, 0) || had.updated || !had.part ||
             had.pending != value.pending)
             return wrong(v, i, to, &had, "to add to the sum over shards of this gradient");
         for (int s = 0; s < FLAT_SECTIONS; s++)
@@ -155,7 +155,7 @@ static int rule_reduce(struct values *v, int i)
 static int sum_buffer(struct values *v, int i, int b, unsigned axes)
 {
     struct value value = values_get(v, b);
-    if (value.meaning != MEANS_GRAD || !axes || (value.pending & axes) != axes)
+    if (value.meaning != MEANS_GRAD || value.updated || !axes || (value.pending & axes) != axes)
         return wrong(v, i, b, &value, "a sum that lacks other ranks");
     if (v->program->instr[i].dtype != flat_of(v, value.of)->grad_dtype)
         return wrong_operand(v, i, -1);
@@ -331,7 +331,7 @@ static int check_pending(const struct values *v)
     for (int f = 0; f < p->units->flats; f++) {
         int b = p->state->flat[f].grad;
         struct value value = b < 0 ? value_nothing : values_get(v, b);
-        if (b >= 0 && !rules_is_whole_gradient(v, f, &value))
+        if (b >= 0 && (!rules_is_whole_gradient(v, f, &value) || value.updated))
             return error_set(v->err,
                              "verify: wrong value: buffer \"%s\" at the end is %s, not its "
                              "gradient of the whole batch",

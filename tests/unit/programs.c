@@ -189,6 +189,7 @@ static const struct {
     {3, ONE_MEMORY,
      OVERLAP "parallel.strategy=FULL_SHARD offload.optimizer=disk offload.params=disk "
              "precision=bf16"},
+    {3, ONE_MEMORY, OVERLAP "parallel.strategy=FULL_SHARD parallel.accumulate=local"},
     {4, HOST_APART,
      OVERLAP "parallel.pipeline=2 train.global_batch=4 parallel.strategy=FULL_SHARD"},
 };
