@@ -1,24 +1,45 @@
 /* pending_update.c - see pending_update.h. */
 #include "train/pending_update.h"
 
-void pending_update_pass(struct pending_update *pending, const struct session *s,
-                         struct step_input *input)
+static int check(const struct pending_update *pending, struct error *err)
 {
-    const struct optimizer_rule before = pending->rule;
+    if (!pending->is_broken)
+        return 0;
+    return error_set(err,
+                     "a step failed while weights were updated: what is in memory is the state "
+                     "of no step; go on from the last checkpoint");
+}
+
+int pending_update_pass(struct pending_update *pending, const struct session *s,
+                        struct step_input *input, struct error *err)
+{
+    if (!s->update)
+        return 0;
+    pending->next = (struct pending_update_step){input->step, input->rule};
+    input->rule = pending->last.rule;
+    return check(pending, err);
+}
+
+void pending_update_started(struct pending_update *pending, const struct session *s, int rc)
+{
     if (!s->update)
         return;
-    *pending = (struct pending_update){1, input->step, input->rule};
-    input->rule = before;
+    pending->is_broken |= rc != 0;
+    if (!rc)
+        pending->last = pending->next;
 }
 
 int pending_update_make(struct pending_update *pending, struct session *s, struct error *err)
 {
-    const struct step_input input = {.rule = pending->rule,
+    const struct step_input input = {.rule = pending->last.rule,
                                      .seed = (uint64_t)s->config.seed,
-                                     .step = pending->step,
+                                     .step = pending->last.step,
                                      .decay_all = s->config.train.decay == DECAY_ALL};
-    if (!pending->is_pending)
+    if (check(pending, err))
+        return -1;
+    if (!pending->last.step)
         return 0;
-    pending->is_pending = 0;
-    return execute(s->executor, s->update, &input, NULL, NULL, err);
+    pending->last.step = 0;
+    pending->is_broken = execute(s->executor, s->update, &input, NULL, NULL, err) != 0;
+    return pending->is_broken ? -1 : 0;
 }

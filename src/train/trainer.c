@@ -69,6 +69,7 @@ struct trainer {
     struct breakdown breakdown[2];
     int64_t until;                 /* the last step of this call; the one after it is not started */
     int64_t finished_ns;           /* when the last step ended */
+    int64_t settled_ns;            /* of updates that were made by themselves after it */
     int stop;                      /* a rank asked for it */
     int save_due;                  /* a checkpoint, at the next step that updates something */
     struct pending_update pending; /* of the step last started */
@@ -195,14 +196,19 @@ static int due(int64_t every, int64_t step)
     return every && step % every == 0;
 }
 
-/* Before anything but the next step reads the state. */
+/* Make the update that the last step has left, before anything but the next step reads the state.
+ * Its time is that step's, which may be reported already: then it is the next one's. */
 static int settle(struct trainer *t, struct error *err)
 {
-    return world_must(t->s->world, pending_update_make(&t->pending, t->s, err), err);
+    int64_t begin = clock_ns();
+    int rc = pending_update_make(&t->pending, t->s, err);
+    t->settled_ns += t->s->update ? clock_ns() - begin : 0;
+    return world_must(t->s->world, rc, err);
 }
 
-/* A checkpoint that cannot be written does not end the run.  While steps update nothing, none is
- * written: the weights are those of the checkpoint before. */
+/* A checkpoint that cannot be written does not end the run; -1: the state could not be made that of
+ * the step.  While steps update nothing, none is written: the weights are those of the checkpoint
+ * before. */
 static int save_if_due(struct trainer *t, struct error *err)
 {
     struct error why = {0};
@@ -325,7 +331,8 @@ static int start(struct trainer *t, struct error *err)
     int64_t step = t->at.step + 1;
     struct flight *flight = &t->flight[step % 2];
     struct step_input input = input_of(t, step);
-    pending_update_pass(&t->pending, s, &input);
+    if (pending_update_pass(&t->pending, s, &input, err))
+        return world_must(s->world, -1, err);
     *flight = (struct flight){.traced = s->config.run.trace == step, .start_ns = clock_ns()};
     flight->measured = !flight->traced && comparison_measures(t->comparison, step);
     flight->report = (struct metrics_step){
@@ -346,8 +353,9 @@ static int start(struct trainer *t, struct error *err)
     if (trace)
         trace_begin(trace);
     int64_t had_core_ns = clock_thread_ns();
-    if (world_must(s->world,
-                   step_start(s->executor, s->train, &input, trace, &flight->pending, err), err))
+    int rc = step_start(s->executor, s->train, &input, trace, &flight->pending, err);
+    pending_update_started(&t->pending, s, rc);
+    if (world_must(s->world, rc, err))
         return -1;
     flight->core_ns = s->device->asynchronous ? 0 : clock_thread_ns() - had_core_ns;
     flight->under_way = 1;
@@ -371,7 +379,8 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
     t->stop |= output->votes > 0;
     t->at.loss = output->loss;
     report->tokens_total = t->at.tokens += output->targets;
-    report->step_ms = (double)(now - begin) / 1e6;
+    report->step_ms = (double)(now - begin + t->settled_ns) / 1e6;
+    t->settled_ns = 0;
     time_epoch(t, report);
     count_skips(t, output->skipped);
     report->skipped_steps = t->at.scaler.skipped;

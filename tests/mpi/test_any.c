@@ -53,8 +53,10 @@ static void steps(struct anything *a, struct session *s, const struct report_ran
         input.load_places = batches_load_places;
         input.user = &batches;
         batches.sample = (step - 1) * s->layout.global_batch;
-        pending_update_pass(&pending, s, &input);
-        CHECK(&a->c, !execute(s->executor, s->train, &input, &output, NULL, &err));
+        int rc = pending_update_pass(&pending, s, &input, &err) ||
+                 execute(s->executor, s->train, &input, &output, NULL, &err);
+        pending_update_started(&pending, s, rc);
+        CHECK(&a->c, !rc);
         if (plan)
             training_check_volume(&a->c, s, plan);
         loss[step - 1] = output.loss;

@@ -103,8 +103,9 @@ static int steps(struct session *s, const struct training *how, struct scaler *s
         input.loss_scale = scaler->scale;
         input.rule = lr_schedule_rule(&s->config.train, step - scaler->skipped);
         batches.sample = (step - 1) * s->layout.global_batch;
-        pending_update_pass(&pending, s, &input);
-        rc = execute(s->executor, s->train, &input, &output, NULL, err);
+        rc = pending_update_pass(&pending, s, &input, err) ||
+             execute(s->executor, s->train, &input, &output, NULL, err);
+        pending_update_started(&pending, s, rc);
         trained->loss[step - 1] = output.loss;
         trained->norm[step - 1] = output.grad_norm;
         trained->targets = output.targets;

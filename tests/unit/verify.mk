@@ -13,3 +13,6 @@ tests_unit_test_history_SOURCES = tests/unit/test_history.c $(faults)
 tests_unit_test_history_order_SOURCES = tests/unit/test_history_order.c $(faults)
 UNIT_TESTS += tests/unit/test_dropout_verify
 tests_unit_test_dropout_verify_SOURCES = tests/unit/test_dropout_verify.c $(rig)
+# Updates beside forward.
+UNIT_TESTS += tests/unit/test_pending_update
+tests_unit_test_pending_update_SOURCES = tests/unit/test_pending_update.c $(rig)
