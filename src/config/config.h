@@ -209,7 +209,7 @@ struct config_offload {
 };
 
 /* Between GPUs, by NCCL.  CPUs, and a job of one rank, refuse every key of this struct that is set
- * (check.c, layout.c), but for spare_sms where one rank updates beside forward. */
+ * (check.c, layout.c), but for spare_sms where one GPU updates beside forward. */
 struct config_comm_gpu {
     int64_t min_ctas, max_ctas; /* thread blocks of a transfer; 0: as NCCL chooses */
     int64_t spare_sms;          /* multiprocessors that products leave to transfers and updates */

@@ -90,7 +90,7 @@ struct device_request {
     int index;         /* the GPU, as CUDA numbers those visible */
     int planning;      /* 1: only for planning: needs no GPU, runs nothing */
     int any_order;     /* as in struct device */
-    int spare_sms;     /* multiprocessors of a GPU that products leave to transfers beside them */
+    int spare_sms;     /* multiprocessors of a GPU that products leave to what is beside them */
     unsigned replaced; /* as in struct device */
 };
 
@@ -181,7 +181,7 @@ int device_call(struct device *d, enum device_stream stream, void (*function)(vo
 void *device_stream_native(struct device *d, enum device_stream stream);
 
 /* Ops that are called from now on run on this stream, COMPUTE or UPDATE; at first on COMPUTE.  On
- * UPDATE: those of the optimizer that update (ops.h) and cast.  On CPUs nothing changes. */
+ * UPDATE: the optimizer's rules (adamw, sgd), which need no scratch.  On CPUs nothing changes. */
 void device_ops_on(struct device *d, enum device_stream stream);
 
 /* 1 when a stream has nothing left to do, 0 when not yet, -1 with err set when the device failed.

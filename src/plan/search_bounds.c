@@ -377,8 +377,12 @@ static void set_bound(struct bounds *b, struct search_candidate *c, struct rank_
     c->least_s = c->micro_s = c->least_bytes = 0;
     for (int at = 0; at < c->pipeline; at++) {
         const struct rank_work *r = &rank[at];
-        double work = micros * r->micro_s + update_s(b, c, r->trained);
+        double work = micros * r->micro_s, update = update_s(b, c, r->trained);
         double wait = r->arrive_s + (search_splits_backward(c) ? 0 : r->leave_s);
+        if (b->request->config->train.overlap_update)
+            wait = fmax(wait, update); /* it is made while the rank waits for others */
+        else
+            work += update;
         c->least_s = fmax(c->least_s, step_s(machine, work, wait, r->exchange.node_s));
         c->least_s = fmax(c->least_s, step_s(machine, work, wait, r->exchange.network_s));
         c->micro_s = fmax(c->micro_s, SLACK * r->micro_s);

@@ -193,7 +193,7 @@ static int check_transfers(const struct layout *layout, const struct config *con
         return error_set(
             err, "%s is of transfers between GPUs, and this runs on CPUs; leave it out", name);
     struct config other = *config; /* without what one rank has a use for */
-    if (layout->overlap_update)
+    if (layout->overlap_update && config->offload.optimizer == OFFLOAD_NONE)
         other.comm.gpu.spare_sms = 0;
     name = config_first_set(&other, &other.comm.gpu, sizeof other.comm.gpu);
     if (ranks == 1 && name)

@@ -30,8 +30,8 @@ void overlap_update_plan(struct program *program, const struct run *run, int run
 /* Write what is left up to the update of a flat, if it has one, which is read after this. */
 void overlap_update_before(struct program *program, int flat);
 
-/* The same for run r of those planned: its flats, and ZERO where it is the first that needs sums.
- */
+/* The same for the flats of a run, one of those planned; and ZERO where it is the first that needs
+ * the sums. */
 void overlap_update_before_run(struct program *program, const struct run *run);
 
 /* Write ZERO, unless it is written: sums are added to after this. */

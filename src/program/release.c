@@ -7,7 +7,7 @@
 #include "program/memory.h"
 
 /* After which instruction the buffer is released: its last use, or the RUN or UPDATE that follows
- * a last use by a transfer, so that the two overlap. */
+ * a last use on another stream than the compute stream's or the host's, so that the two overlap. */
 static int release_after(const struct program *program, int last)
 {
     enum program_stream stream = program->instr[last].stream;

@@ -27,10 +27,9 @@ struct session {
     struct model *model;
     struct mesh *mesh;
     struct units *units;
-    struct state
-        *state; /* of this rank, which its programs share; NULL where the use needs none: */
-    struct program *train, *evaluate, *prompt, *token;
-    struct program *update; /* what train leaves to its next step; NULL: nothing */
+    struct state *state; /* of this rank, which its programs share */
+    /* NULL where the use needs none; update: what train leaves to its next step, if it does. */
+    struct program *train, *update, *evaluate, *prompt, *token;
     const struct program *programs[SESSION_PROGRAMS]; /* those of the five that are not NULL */
     int program_count;
     struct memory_need need; /* what this rank has still to allocate */

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/round.h"
 #include "program/sent.h"
 #include "simulate/cost.h"
 
@@ -73,7 +74,22 @@ static int is_computed(const struct trace_event *event)
     return event->lane == STREAM_COMPUTE || event->lane == STREAM_HOST;
 }
 
-static void add_event(struct step_times *t, struct step *step, const struct trace_event *event)
+/* Seconds of an UPDATE beside forward in which nothing else was computed. */
+static double alone_s(const struct trace *trace, const struct trace_event *update)
+{
+    int64_t alone_ns = update->end_ns - update->start_ns;
+    for (int e = 0; e < trace->events; e++) {
+        const struct trace_event *event = &trace->event[e];
+        int64_t from = max_i64(event->start_ns, update->start_ns);
+        int64_t to = min_i64(event->end_ns, update->end_ns);
+        if (event->instr >= 0 && is_computed(event) && from < to)
+            alone_ns -= to - from;
+    }
+    return (double)max_i64(alone_ns, 0) / 1e9;
+}
+
+static void add_event(struct step_times *t, struct step *step, const struct trace *trace,
+                      const struct trace_event *event)
 {
     const struct instr *instr = &t->program->instr[event->instr];
     double seconds = (double)(event->end_ns - event->start_ns) / 1e9;
@@ -82,6 +98,8 @@ static void add_event(struct step_times *t, struct step *step, const struct trac
         step->sent_bytes += (double)event->bytes;
     } else if (instr->kind == INSTR_FETCH || instr->kind == INSTR_SPILL) {
         step->copy_s += seconds;
+    } else if (event->lane == STREAM_UPDATE) {
+        step->update_s += alone_s(trace, event);
     } else if (is_computed(event)) {
         *(instr->kind == INSTR_RUN    ? &step->run_s
           : instr->kind == INSTR_LOAD ? &step->data_s
@@ -100,7 +118,7 @@ void step_times_add(struct step_times *t, const struct trace *trace, double step
         const struct trace_event *event = &trace->event[e];
         if (event->instr < 0)
             continue;
-        add_event(t, &step, event);
+        add_event(t, &step, trace, event);
         begin_ns = event->start_ns < begin_ns ? event->start_ns : begin_ns;
         end_ns = event->end_ns > end_ns ? event->end_ns : end_ns;
     }

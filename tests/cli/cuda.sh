@@ -81,7 +81,9 @@ done
 late="train.overlap_update=true checkpoint.every=5"
 train "updates beside forward" "$TRIREME_CUDA" 1 late device=cuda train.steps=$some $late run.trace=4
 same "updates beside forward give the same bits" short late
-is "and have a stream of their own" 1 "$(grep -o '"name": *"update"' late/trace.json | wc -l)"
+lane=$(grep -o '"tid": *[0-9]*, "args": *{"name": "update"}' late/trace.json | grep -o '[0-9][0-9]*' | head -n 1)
+is "and run on a stream of their own" "UPDATE embed" \
+    "$(grep -o '"name": "UPDATE embed", "ph": "X", "pid": 0, "tid": '"$lane", late/trace.json | cut -d'"' -f4)"
 train "bf16" "$TRIREME_CUDA" 1 bf16 device=cuda train.steps=$some precision=bf16
 train "bf16 on the CPU" "$TRIREME" 1 bf16_cpu device=cpu train.steps=$some precision=bf16
 # 2^-9 for every rounding, of either sign

@@ -12,8 +12,8 @@ enum { LEAST_MAJOR = 8 }; /* bf16 and asynchronous copies came with compute capa
 
 static int make_streams(struct cuda_state *state, struct error *err)
 {
-    /* Transfers go first: they are short of multiprocessors, not of work.  Updates beside products
-     * take what those leave. */
+    /* Transfers go first: they are short of multiprocessors, not of work.  Updates have the
+     * priority of what they run beside. */
     int least, most;
     if (CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &most), err))
         return -1;
