@@ -55,7 +55,8 @@ struct runs {
     int arrivals;
 };
 
-/* The run of a unit in an action, if it has one; not where what it makes is not kept, either. */
+/* The run of a unit in an action, if it has one; not where what it makes is not kept, either: what
+ * is carried lives in the run alone. */
 static void add_run(struct runs *runs, int unit, const struct schedule_action *action)
 {
     const struct program *program = runs->program;
@@ -65,7 +66,7 @@ static void add_run(struct runs *runs, int unit, const struct schedule_action *a
     if (is_both && (phase == PHASE_BACKWARD || phase == PHASE_BACKWARD_INPUT))
         phase = PHASE_BOTH;
     const struct segment *segment = program_segment(program, unit, phase);
-    if (segment->writes & ~space_bit(SPACE_WORK))
+    if (segment->writes & ~(space_bit(SPACE_WORK) | space_bit(SPACE_CARRY)))
         runs->run[runs->count++] = (struct run){.phase = phase,
                                                 .unit = unit,
                                                 .micro = action->micro,
