@@ -381,19 +381,26 @@ static int check_grad_dtype(const struct config *config, struct error *err)
     return 0;
 }
 
+/* Updates beside forward are those of single elements. */
+static int check_overlap_update(const struct config *config, struct error *err)
+{
+    if (!config->train.overlap_update || config->train.optimizer != OPTIMIZER_MUON)
+        return 0;
+    return error_set(err,
+                     "train.overlap_update: train.optimizer muon exchanges matrices and "
+                     "multiplies them, which is not done beside forward; leave it at false, or "
+                     "use adamw");
+}
+
 static int check_precision(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
-    if (check_grad_dtype(config, err))
+    if (check_grad_dtype(config, err) || check_overlap_update(config, err))
         return -1;
     if (t->logits_dtype == DTYPE_BF16 && config->precision != PRECISION_BF16 &&
         config->precision != PRECISION_BF16_PURE)
         return error_set(err, "train.logits_dtype bf16 is of precision bf16 and bf16_pure, whose "
                               "activations are bf16; leave it at fp32");
-    if (t->overlap_update && t->optimizer == OPTIMIZER_MUON)
-        return error_set(err, "train.overlap_update: train.optimizer muon exchanges matrices and "
-                              "multiplies them, which is not done beside forward; leave it at "
-                              "false, or use adamw");
     if (t->optimizer == OPTIMIZER_ADAMW)
         return 0;
     if (t->optimizer_dtype != DTYPE_F32)

@@ -34,10 +34,12 @@ struct step_input {
     /* Of programs whose segments read positions, documents or samples: fill these.  NULL where
      * programs read none.  Returns as load. */
     int (*load_places)(void *user, const struct step_batch *batch, struct error *err);
-    void *user;                  /* of both */
-    struct optimizer_rule rule;  /* of the program's optimizer */
-    uint64_t seed;               /* with the step's number, of stochastic rounding */
-    int64_t step;                /* from 1 on */
+    void *user; /* of both */
+    /* Of the update that the program makes: by the gradients of this step or, in PROGRAM_TRAIN that
+     * updates first (program_updates_first()), of the step before. */
+    struct optimizer_rule rule;
+    uint64_t seed;               /* with the number of that step, of stochastic rounding */
+    int64_t step;                /* from 1 on; of PROGRAM_UPDATE, whose gradients it updates by */
     int decay_all;               /* 1: weight decay on every tensor; 0: on matrices only */
     double clip;                 /* of the gradient's norm; 0: none */
     double nominal_targets;      /* the count gradients assume: they are summed over it */

@@ -17,8 +17,8 @@ static int zero(struct run_state *run, int i)
 {
     struct device *d = run->x->device;
     const double loss_scale = run->input->loss_scale;
-    const double values[SUM_COUNT] = {[SUM_FACTOR] =
-                                          NAN, /* until SCALE there is nothing to update by */
+    const double none = NAN; /* until SCALE there is nothing to update by */
+    const double values[SUM_COUNT] = {[SUM_FACTOR] = none,
                                       [SUM_STOP] = run->input->stop_vote,
                                       [SUM_LOSS_SCALE] = loss_scale > 0 ? loss_scale : 1};
     const struct instr *instr = &run->program->instr[i];

@@ -3,8 +3,8 @@ libtrireme_a_SOURCES += \
 	src/program/gradients.c src/program/gradients.h \
 	src/program/layout.c src/program/layout.h src/program/layout_advice.c src/program/memory.c \
 	src/program/matrices.c src/program/matrices.h \
-	src/program/overlap_update.c src/program/overlap_update.h \
-	src/program/memory.h src/program/offload.c src/program/offload.h src/program/owners.c src/program/owners.h \
+	src/program/memory.h src/program/offload.c src/program/offload.h \
+	src/program/overlap_update.c src/program/overlap_update.h src/program/owners.c src/program/owners.h \
 	src/program/passes.h \
 	src/program/program.c src/program/program.h src/program/ranges.c src/program/ranges.h \
 	src/program/pieces.c src/program/pieces.h src/program/release.c src/program/run.h \

@@ -1,4 +1,9 @@
-/* overlap_update.c - see overlap_update.h. */
+/* overlap_update.c - updates in front of the first use of each flat; see overlap_update.h.
+ *
+ * While pass_schedule() writes the runs, it calls overlap_update_before() in front of whatever
+ * reads a flat.  Flats have numbers in the order of these reads, so that number n means: write the
+ * updates of all flats up to n that are not written yet, and the FETCHes of the state of flat n
+ * + 1. */
 #include "program/overlap_update.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* update_flat.c - see update_flat.h. */
+/* update_flat.c - FETCH, UPDATE and SPILL of one flat; see update_flat.h.  State that lies where
+ * UPDATE works is used in place, without copies. */
 #include "program/update_flat.h"
 
 #include "program/offload.h"

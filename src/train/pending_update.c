@@ -1,4 +1,4 @@
-/* pending_update.c - see pending_update.h. */
+/* pending_update.c - the rule of the step before, kept for its update; see pending_update.h. */
 #include "train/pending_update.h"
 
 static int check(const struct pending_update *pending, struct error *err)
@@ -6,8 +6,8 @@ static int check(const struct pending_update *pending, struct error *err)
     if (!pending->is_broken)
         return 0;
     return error_set(err,
-                     "a step failed while weights were updated: what is in memory is the state "
-                     "of no step; go on from the last checkpoint");
+                     "a step failed while weights were updated: memory may hold a mixture of two "
+                     "steps; go on from the last checkpoint");
 }
 
 int pending_update_pass(struct pending_update *pending, const struct session *s,

@@ -35,9 +35,9 @@ int pending_update_pass(struct pending_update *pending, const struct session *se
  * on. Else part of the update may have been made, and what follows is refused. */
 void pending_update_started(struct pending_update *pending, const struct session *session, int rc);
 
-/* Make the pending update, if there is one.  No step is under way.  Returns 0, or -1 with err set
- * on this rank alone, as step_start() does (world_must()): from then on always, as the state is
- * that of no step. */
+/* Make the pending update, if there is one.  No step is under way.  Not collective.  Returns 0, or
+ * -1 with err set on this rank alone, as step_start() does (world_must()): from then on always, as
+ * some flats may be updated and others not. */
 int pending_update_make(struct pending_update *pending, struct session *session, struct error *err);
 
 #endif

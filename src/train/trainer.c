@@ -197,7 +197,7 @@ static int due(int64_t every, int64_t step)
 }
 
 /* Make the update that the last step has left, before anything but the next step reads the state.
- * Its time is that step's, which may be reported already: then it is the next one's. */
+ * Its time counts in the next step. */
 static int settle(struct trainer *t, struct error *err)
 {
     int64_t begin = clock_ns();

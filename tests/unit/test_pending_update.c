@@ -96,7 +96,7 @@ static void test_step_that_failed(void **state)
     for (int twice = 0; twice < 2; twice++) {
         err.text[0] = 0;
         assert_int_equal(pending_update_make(&f.pending, f.s, &err), -1);
-        assert_non_null(strstr(err.text, "the state of no step"));
+        assert_non_null(strstr(err.text, "a mixture of two steps"));
     }
     assert_int_equal(take_step(&f, 2, 0, &err), -1); /* what is updated would be again */
     session_close(f.s);
