@@ -31,11 +31,20 @@
 #include "base/error.h"
 #include "device/device.h"
 
+/* How a product of bf16 rounds its operands to fp8 (base/fp8.h) before it multiplies them: in
+ * blocks of FP8_BLOCK neighbours along k, from 0 on, of each row of a' and column of b'; or of b',
+ * which is a weight then, in squares of FP8_BLOCK by FP8_BLOCK.  Blocks at the end are shorter. */
+enum gemm_fp8 { GEMM_FP8_NONE, GEMM_FP8_VECTORS, GEMM_FP8_SQUARES_OF_B };
+
+/* A GPU multiplies in fp8 where m, n and k are multiples of this. */
+enum { GEMM_FP8_SIZES = 16 };
+
 /* c[m,n] = a'[m,k] b'[k,n] + addend, where a' is a or its transpose:
  *   trans_a 0: a is [m,k] (row stride lda);  1: a is [k,m]
  *   trans_b 0: b is [k,n] (row stride ldb);  1: b is [n,k]
  * addend: NULL for none; == c to accumulate into c; else another [m,n] tensor of type
- * dt_c and row stride ldc.  a and b are dt; c is dt_c (dt, or fp32 from 16-bit inputs). */
+ * dt_c and row stride ldc.  a and b are dt; c is dt_c (dt, or fp32 from 16-bit inputs).
+ * fp8: only of bf16, and on a GPU only of sizes that are multiples of GEMM_FP8_SIZES. */
 struct gemm {
     enum dtype dt, dt_c;
     int trans_a, trans_b;
@@ -43,6 +52,7 @@ struct gemm {
     int64_t lda, ldb, ldc;
     const void *a, *b, *addend;
     void *c;
+    enum gemm_fp8 fp8;
 };
 
 /* Those strides that are 0 in g are put in, of matrices that are dense. */

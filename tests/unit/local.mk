@@ -16,6 +16,7 @@ include $(top_srcdir)/tests/unit/pieces.mk
 include $(top_srcdir)/tests/unit/plan.mk
 include $(top_srcdir)/tests/unit/machine.mk
 include $(top_srcdir)/tests/unit/cuda.mk
+include $(top_srcdir)/tests/unit/fp8.mk
 include $(top_srcdir)/tests/unit/cuda_attention.mk
 include $(top_srcdir)/tests/unit/cuda_ops.mk
 include $(top_srcdir)/tests/unit/cuda_ops_more.mk
