@@ -176,6 +176,11 @@ const char *device_attention_name(const struct device *d)
     return a.by_library && a.by_own ? "cudnn+own" : a.by_library ? "cudnn" : a.by_own ? "own" : "";
 }
 
+int device_has_fp8(const struct device *d)
+{
+    return !d->driver->has_fp8 || d->driver->has_fp8(d);
+}
+
 struct device_event *device_event_create(struct device *d, enum device_event_kind kind,
                                          struct error *err)
 {

@@ -43,12 +43,14 @@ enum device_stream {
 };
 
 /* What a library does on a GPU and own kernels can do as well, bits: matrix products (cuBLASLt),
- * of each format and both transpositions, and attention (cuDNN), of each format and direction.
+ * of each format and both transpositions, and in fp8; and attention (cuDNN), of each format and
+ * direction.
  * Where the self-check found a part wrong, its bit is in struct device's `replaced`, and the own
  * kernels take its place. */
 enum device_part {
-    DEVICE_PRODUCT_PARTS = 12, /* << 4 * (fp32 0, bf16 1, fp16 2) + 2 * trans_a + trans_b */
-    DEVICE_ATTENTION_PARTS = 4 /* << DEVICE_PRODUCT_PARTS + 2 * (bf16 0, fp16 1) + backward */
+    DEVICE_PRODUCT_PARTS = 13,  /* << 4 * (fp32 0, bf16 1, fp16 2) + 2 * trans_a + trans_b */
+    DEVICE_FP8_PART = 1 << 12,  /* of products in fp8, however their operands lie */
+    DEVICE_ATTENTION_PARTS = 4, /* << DEVICE_PRODUCT_PARTS + 2 * (bf16 0, fp16 1) + backward */
 };
 
 static inline unsigned device_product_part(enum dtype dt, int trans_a, int trans_b)
@@ -242,6 +244,10 @@ void device_attention(const struct device *d, struct device_attention *a);
 
 /* "cudnn", "own" or "cudnn+own"; "" where none was met. */
 const char *device_attention_name(const struct device *d);
+
+/* Can it multiply in fp8 (struct gemm)?  CPUs can, and of GPUs those of compute capability 9.0,
+ * whose library takes scales of blocks.  A GPU that is only planned for is said to. */
+int device_has_fp8(const struct device *d);
 
 /* ---- recordings: ops enqueued once, replayed with one call (CUDA graphs) ---- */
 

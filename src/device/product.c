@@ -4,8 +4,8 @@
 #include "device/driver.h"
 
 const char *const product_shape_names[PRODUCT_SHAPE] = {
-    "type", "type_c",  "trans_a", "trans_b", "addend",       "m", "n", "k", "lda", "ldb",
-    "ldc",  "align_a", "align_b", "align_c", "align_addend",
+    "type", "type_c",  "trans_a", "trans_b", "addend",       "m",   "n", "k", "lda", "ldb",
+    "ldc",  "align_a", "align_b", "align_c", "align_addend", "fp8",
 };
 
 const char *const product_setting_names[PRODUCT_SETTINGS] = {

@@ -17,7 +17,8 @@
 
 #include "device/device.h"
 
-enum { PRODUCT_SHAPE = 15, PRODUCT_SETTINGS = 9, PRODUCT_WORDS = 8, PRODUCT_TRIED = 8 };
+enum { PRODUCT_SHAPE = 16, PRODUCT_SETTINGS = 9, PRODUCT_WORDS = 8, PRODUCT_TRIED = 8 };
+enum { PRODUCT_SHAPE_LEAST = 15 }; /* so many are in every file; the others are 0 where missing */
 
 /* The algorithm of a product; without padding, so that bytes compare.  Members of shape and setting
  * have the names below. */

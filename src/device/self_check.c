@@ -37,6 +37,7 @@ const struct self_check_family self_check_families[] = {
     PRODUCT("products fp16 A B'", DTYPE_F16, 0, 1),
     PRODUCT("products fp16 A' B", DTYPE_F16, 1, 0),
     PRODUCT("products fp16 A' B'", DTYPE_F16, 1, 1),
+    {.name = "products fp8", .check = self_check_fp8, .kind = KIND_FP8},
     OWN("products, own kernel", self_check_own_products),
     CUDNN("attention by cuDNN bf16, forward", DTYPE_BF16, DEVICE_FORWARD),
     CUDNN("attention by cuDNN bf16, backward", DTYPE_BF16, DEVICE_BACKWARD),
@@ -76,6 +77,7 @@ unsigned self_check_part(const struct self_check_family *family)
 {
     switch (family->kind) {
     case KIND_PRODUCT: return device_product_part(family->dt, family->trans_a, family->trans_b);
+    case KIND_FP8: return DEVICE_FP8_PART;
     case KIND_ATTENTION: return device_attention_part(family->dt, family->pass == DEVICE_BACKWARD);
     default: return 0;
     }

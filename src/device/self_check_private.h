@@ -4,7 +4,7 @@
 
 #include "device/trial.h"
 
-enum self_check_kind { KIND_OWN, KIND_PRODUCT, KIND_ATTENTION };
+enum self_check_kind { KIND_OWN, KIND_PRODUCT, KIND_FP8, KIND_ATTENTION };
 
 struct self_check_family {
     const char *name;
@@ -16,12 +16,12 @@ struct self_check_family {
 };
 
 __typeof__(void(struct trial *, const struct self_check_family *)) self_check_products,
-    self_check_own_products, self_check_cudnn, self_check_attention, self_check_attention_cached,
-    self_check_rmsnorm, self_check_layernorm, self_check_qk_norm, self_check_rope,
-    self_check_swiglu, self_check_gelu, self_check_bias, self_check_flat, self_check_embedding,
-    self_check_loss, self_check_softmax, self_check_dropout, self_check_heads, self_check_chunks,
-    self_check_magnitudes, self_check_sums, self_check_adamw, self_check_adamw_bf16, self_check_sgd,
-    self_check_muon, self_check_parts;
+    self_check_fp8, self_check_own_products, self_check_cudnn, self_check_attention,
+    self_check_attention_cached, self_check_rmsnorm, self_check_layernorm, self_check_qk_norm,
+    self_check_rope, self_check_swiglu, self_check_gelu, self_check_bias, self_check_flat,
+    self_check_embedding, self_check_loss, self_check_softmax, self_check_dropout, self_check_heads,
+    self_check_chunks, self_check_magnitudes, self_check_sums, self_check_adamw,
+    self_check_adamw_bf16, self_check_sgd, self_check_muon, self_check_parts;
 
 /* The families, NULL name at the end; and the bit of one. */
 extern const struct self_check_family self_check_families[];

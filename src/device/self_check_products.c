@@ -1,6 +1,8 @@
 /* self_check_products.c - matrix products: by cuBLASLt, a family for each format and both
- * transpositions, and by the own kernel that stands in for it. */
+ * transpositions, and one for those in fp8; and by the own kernel that stands in for it. */
 #include "device/self_check_private.h"
+
+#include <stdio.h>
 
 enum addend { ADDEND_NONE, ADDEND_SELF, ADDEND_OTHER };
 
@@ -22,14 +24,21 @@ static void multiply(struct trial_side *side, void *const *at, const void *args)
         side->failed = side->d->ops->gemm(side->d, &g, scratch, &side->err) != 0;
 }
 
+/* Tensor cores of compute capability 9.0 add products of fp8 up in about 14 bits, and only the sums
+ * of blocks in fp32 (DeepSeek-V3, arXiv 2412.19437, 3.3.2). */
+static const double fp8_bound = 4e-3;
+
 static void product_case(struct trial *t, const struct product *p)
 {
     const struct gemm *g = &p->g;
-    trial_begin(t, "gemm", g->dt);
+    struct trial_tensor *c;
+    trial_begin(t, g->fp8 ? "gemm in fp8" : "gemm", g->dt);
     if (p->addend == ADDEND_SELF)
-        trial_changed(t, g->dt_c, g->m * g->n, 1);
+        c = trial_changed(t, g->dt_c, g->m * g->n, 1);
     else
-        trial_near(t, g->dt_c, g->m * g->n);
+        c = trial_near(t, g->dt_c, g->m * g->n);
+    if (g->fp8 && g->dt_c == DTYPE_F32)
+        c->bound = fp8_bound;
     trial_read(t, g->dt, g->m * g->k, 1);
     trial_read(t, g->dt, g->k * g->n, 1);
     if (p->addend == ADDEND_OTHER)
@@ -57,6 +66,30 @@ void self_check_products(struct trial *t, const struct self_check_family *family
     product_cases(t, family->dt, family->trans_a, family->trans_b);
 }
 
+/* As in a step: into activations, into their gradient, and into a weight's. */
+static void fp8_cases(struct trial *t)
+{
+    struct product p = {{.dt = DTYPE_BF16, .dt_c = DTYPE_BF16, .trans_b = 1}};
+    p.g.m = 144, p.g.n = 176, p.g.k = 272, p.g.fp8 = GEMM_FP8_SQUARES_OF_B;
+    product_case(t, &p);
+    p.g.trans_b = 0, p.g.n = 48, p.addend = ADDEND_OTHER;
+    product_case(t, &p);
+    p.g.trans_a = 1, p.g.dt_c = DTYPE_F32, p.g.fp8 = GEMM_FP8_VECTORS, p.addend = ADDEND_NONE;
+    product_case(t, &p);
+    p.g.m = 128, p.g.n = 256, p.g.k = 128, p.addend = ADDEND_SELF;
+    product_case(t, &p);
+}
+
+void self_check_fp8(struct trial *t, const struct self_check_family *family)
+{
+    if (device_has_fp8(t->gpu.d)) {
+        fp8_cases(t);
+        return;
+    }
+    t->row->verdict = SELF_CHECK_UNUSED;
+    snprintf(t->row->why, sizeof t->row->why, "cuBLASLt has none for this GPU");
+}
+
 void self_check_own_products(struct trial *t, const struct self_check_family *family)
 {
     const unsigned before = t->gpu.d->replaced;
@@ -73,5 +106,6 @@ void self_check_own_products(struct trial *t, const struct self_check_family *fa
                                 .k = 70};
             product_case(t, &p);
         }
+    fp8_cases(t);
     t->gpu.d->replaced = before;
 }

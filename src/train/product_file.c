@@ -60,12 +60,15 @@ int product_file_write(const struct product_table *table, const char *library, c
     return rc;
 }
 
+/* Of the names, the first `least` have to be there; others that are not are 0. */
 static int read_numbers(const struct js *from, const char *key, const char *const *names,
-                        int64_t *values, int count)
+                        int64_t *values, int count, int least)
 {
     const struct js *numbers = js_get(from, key);
     for (int i = 0; i < count; i++) {
-        values[i] = numbers ? js_get_int(numbers, names[i], INT64_MIN) : INT64_MIN;
+        int may_lack = i >= least && numbers && !js_get(numbers, names[i]);
+        int64_t otherwise = may_lack ? 0 : INT64_MIN;
+        values[i] = numbers ? js_get_int(numbers, names[i], otherwise) : INT64_MIN;
         if (values[i] == INT64_MIN)
             return -1;
     }
@@ -94,8 +97,10 @@ static int read_choice(struct product_choice *c, const struct js *from)
     c->tried = js_get_int(from, "tried", -1);
     c->ns = js_get_int(from, "ns", -1);
     c->first_ns = js_get_int(from, "first_ns", -1);
-    if (read_numbers(from, "shape", product_shape_names, c->shape, PRODUCT_SHAPE) ||
-        read_numbers(from, "setting", product_setting_names, c->setting, PRODUCT_SETTINGS) ||
+    if (read_numbers(from, "shape", product_shape_names, c->shape, PRODUCT_SHAPE,
+                     PRODUCT_SHAPE_LEAST) ||
+        read_numbers(from, "setting", product_setting_names, c->setting, PRODUCT_SETTINGS,
+                     PRODUCT_SETTINGS) ||
         read_digits(js_get_string(from, "algorithm", ""), c->word))
         return -1;
     return c->workspace_bytes < 0 || c->tried < 1 || c->ns < 0 || c->first_ns < 0 ? -1 : 0;

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "cublaslt_describe.h"
+#include "cublaslt_fp8.h"
 #include "memory.h"
 #include "private.h"
 #include "product.h"
@@ -58,7 +59,7 @@ const struct {
 
 size_t element_bytes(uint32_t type)
 {
-    return type == CUDA_R_32F ? 4 : 2;
+    return type == CUDA_R_32F ? 4 : type == CUDA_R_8F_E4M3 ? 1 : 2;
 }
 
 size_t extent_bytes(const struct layout &l)
@@ -72,7 +73,8 @@ cublasStatus_t check_layout(const struct layout &l)
 {
     uint64_t line = l.order == CUBLASLT_ORDER_COL ? l.rows : l.cols;
 
-    if (l.type != CUDA_R_32F && l.type != CUDA_R_16BF && l.type != CUDA_R_16F)
+    if (l.type != CUDA_R_32F && l.type != CUDA_R_16BF && l.type != CUDA_R_16F &&
+        l.type != CUDA_R_8F_E4M3)
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "type of a matrix");
     if (l.order != CUBLASLT_ORDER_COL && l.order != CUBLASLT_ORDER_ROW)
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "order of a matrix");
@@ -103,11 +105,13 @@ cublasStatus_t check_operation(const struct matmul &o, const struct layout l[4])
     if ((o.transa != CUBLAS_OP_N && o.transa != CUBLAS_OP_T) ||
         (o.transb != CUBLAS_OP_N && o.transb != CUBLAS_OP_T))
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "transposition");
+    if (l[2].order != l[3].order)
+        return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "C and D differ in order");
+    if (fp8_is_asked(o, l))
+        return fp8_check(o, l);
     if (l[1].type != l[0].type || l[2].type != l[3].type ||
         (l[3].type != CUDA_R_32F && l[3].type != l[0].type))
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "this mixture of types");
-    if (l[2].order != l[3].order)
-        return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "C and D differ in order");
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -139,7 +143,7 @@ struct operand operand_of(void *at, const struct layout &l, bool transposed)
     enum dtype dt = l.type == CUDA_R_16BF  ? DTYPE_BF16
                     : l.type == CUDA_R_16F ? DTYPE_F16
                                            : DTYPE_F32;
-    return {(char *)at, dt, transposed ? col_step : row_step, transposed ? row_step : col_step};
+    return {(char *)at, dt, transposed ? col_step : row_step, transposed ? row_step : col_step, {}};
 }
 
 cublasStatus_t check_algorithm(const struct algorithm *a, void *const at[4], const uint64_t size[3],
@@ -313,6 +317,9 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoGetHeuristic(
     *returned = 0;
     if (cublasStatus_t bad = check_shapes(in<struct matmul>(o), l, size))
         return bad;
+    if (l[0]->type == CUDA_R_8F_E4M3)
+        if (cublasStatus_t bad = fp8_check_alignment(p->align))
+            return bad;
     record("cuBLASLt: products for %d multiprocessors", in<struct matmul>(o)->sm_count);
     for (int id = 0; id < ALGORITHMS && *returned < requested; id++) {
         struct algorithm chosen = make_algorithm(id, size, p->align);
@@ -416,6 +423,9 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(
     p.b = operand_of(at[1], *l[1], o->transb == CUBLAS_OP_T);
     p.c = operand_of(at[2], *l[2], false);
     p.d = operand_of(at[3], *l[3], false);
+    if (l[0]->type == CUDA_R_8F_E4M3)
+        if (cublasStatus_t bad = fp8_operands(*o, at, &p))
+            return bad;
     p.workspace = workspace_bytes ? workspace : NULL;
     p.workspace_bytes = workspace_bytes;
     if (o->pointer == CUBLASLT_POINTER_MODE_DEVICE) {

@@ -45,6 +45,10 @@ const struct attribute operation_attributes[] = {
     ATTRIBUTE(CUBLASLT_MATMUL_DESC_EPILOGUE, matmul, epilogue),
     ATTRIBUTE(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, matmul, sm_count),
     ATTRIBUTE(CUBLASLT_MATMUL_DESC_FAST_ACCUM, matmul, fast_accumulation),
+    ATTRIBUTE(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, matmul, a_scale_mode),
+    ATTRIBUTE(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, matmul, b_scale_mode),
+    ATTRIBUTE(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, matmul, a_scale),
+    ATTRIBUTE(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, matmul, b_scale),
     {-1, 0, 0},
 };
 

@@ -21,6 +21,8 @@ struct matmul {
     int32_t compute, scale, pointer, transa, transb, transc, fill, sm_count;
     uint32_t epilogue;
     int8_t fast_accumulation;
+    int32_t a_scale_mode, b_scale_mode;
+    const void *a_scale, *b_scale;
 };
 
 struct preference {

@@ -1,6 +1,7 @@
 /* product.cc - matrix products for tests: packed to fp32, then blocks of 4 x 16 outputs. */
 #include "product.h"
 
+#include <math.h>
 #include <string.h>
 #include <vector>
 
@@ -12,9 +13,24 @@ namespace
 constexpr int64_t ROWS = 4, COLS = 16; /* of the block kept in registers */
 constexpr int64_t WIDTH = 64, DEPTH = 256;
 
+/* By the definition of E4M3, apart from base/fp8.h. */
+float value_of(uint8_t code)
+{
+    int exponent = code >> 3 & 0xf, mantissa = code & 7;
+    float size =
+        exponent ? ldexpf((float)(8 + mantissa), exponent - 10) : ldexpf((float)mantissa, -9);
+    if ((code & 0x7f) == 0x7f)
+        return __builtin_nanf("");
+    return code & 0x80 ? -size : size;
+}
+
 float load(const struct operand &o, int64_t i, int64_t j)
 {
     int64_t at = i * o.row_step + j * o.col_step;
+    const struct scales &s = o.scales;
+    if (s.at)
+        return value_of(((const uint8_t *)o.at)[at]) *
+               s.at[i / s.row_block * s.row_step + j / s.col_block * s.col_step];
     if (o.dt == DTYPE_F32)
         return ((const float *)o.at)[at];
     if (o.dt == DTYPE_F16)
@@ -80,7 +96,12 @@ void multiply_panel(const struct product &p, std::vector<float> &sum, int64_t at
                     int64_t end)
 {
     std::vector<float> b(DEPTH * WIDTH), a(DEPTH * ROWS);
-    struct operand a_transposed = {p.a.at, p.a.dt, p.a.col_step, p.a.row_step};
+    const struct scales &s = p.a.scales;
+    struct operand a_transposed = {p.a.at,
+                                   p.a.dt,
+                                   p.a.col_step,
+                                   p.a.row_step,
+                                   {s.at, s.col_block, s.col_step, s.row_block, s.row_step}};
 
     for (int64_t from = first; from < end; from += DEPTH) {
         int64_t depth = end - from < DEPTH ? end - from : DEPTH;

@@ -10,12 +10,20 @@
 namespace emulate
 {
 
+/* What codes of E4M3 are multiplied by: code (i, j) by the scale that lies i / row_block * row_step
+ * + j / col_block * col_step behind at. */
+struct scales {
+    const float *at; /* NULL: none */
+    int64_t row_block, row_step, col_block, col_step;
+};
+
 /* A matrix of fp32, bf16 or fp16: element (i, j) lies i * row_step + j * col_step elements behind
- * at. */
+ * at.  With scales, of codes of E4M3, whatever dt is. */
 struct operand {
     char *at;
     enum dtype dt;
     int64_t row_step, col_step;
+    struct scales scales;
 };
 
 /* d [m, n] = alpha a [m, k] b [k, n] + beta c [m, n]; c is not read when beta is 0. */

@@ -274,12 +274,210 @@ static void test_overlap(void **state)
         drop(&all[i]);
 }
 
+/* ---- E4M3 with a scale for each block ---- */
+
+enum { VECTORS = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F };
+enum { SQUARES = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F };
+
+/* An operand [rows, k] with k contiguous, and what its codes stand for. */
+struct codes {
+    int rows, k;
+    float *value;
+    void *code, *scale;
+    cublasLtMatrixLayout_t layout;
+};
+
+static void *on_device(void *host, size_t bytes)
+{
+    void *device;
+    assert_int_equal(cudaMalloc(&device, bytes), 0);
+    assert_int_equal(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), 0);
+    free(host);
+    return device;
+}
+
+/* Codes of -2, -1, -0.5, 0, 0.5, 1 and 2, and scales of 1 to 4: every sum below is exact. */
+static struct codes make_codes(int rows, int k, int mode)
+{
+    static const unsigned char some[] = {0xc0, 0xb8, 0xb0, 0, 0x30, 0x38, 0x40};
+    static const float stands_for[] = {-2, -1, -0.5f, 0, 0.5f, 1, 2};
+    struct codes c = {.rows = rows, .k = k};
+    const int blocks = (k + 127) / 128, step = (blocks + 3) / 4 * 4;
+    const size_t scales =
+        mode == VECTORS ? (size_t)blocks * rows : (size_t)(rows + 127) / 128 * step;
+    unsigned char *code = malloc((size_t)rows * k);
+    float *scale = malloc(scales * sizeof *scale);
+    c.value = malloc((size_t)rows * k * sizeof *c.value);
+    for (size_t i = 0; i < scales; i++)
+        scale[i] = (float)(1 << rand() % 3);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < k; j++) {
+            const int which = rand() % 7, block = j / 128;
+            code[i * k + j] = some[which];
+            c.value[i * k + j] =
+                stands_for[which] *
+                (mode == VECTORS ? scale[block * rows + i] : scale[i / 128 * step + block]);
+        }
+    c.code = on_device(code, (size_t)rows * k);
+    c.scale = on_device(scale, scales * sizeof *scale);
+    assert_int_equal(cublasLtMatrixLayoutCreate(&c.layout, CUDA_R_8F_E4M3, k, rows, k), 0);
+    return c;
+}
+
+static void drop_codes(struct codes *c)
+{
+    cudaFree(c->code);
+    cudaFree(c->scale);
+    cublasLtMatrixLayoutDestroy(c->layout);
+    free(c->value);
+}
+
+static void set(cublasLtMatmulDesc_t op, cublasLtMatmulDescAttributes_t name, int32_t value)
+{
+    assert_int_equal(cublasLtMatmulDescSetAttribute(op, name, &value, sizeof value), 0);
+}
+
+static void set_pointer(cublasLtMatmulDesc_t op, cublasLtMatmulDescAttributes_t name,
+                        const void *value)
+{
+    assert_int_equal(cublasLtMatmulDescSetAttribute(op, name, &value, sizeof value), 0);
+}
+
+static cublasLtMatmulDesc_t describe_fp8(const struct codes of[2], const int mode[2])
+{
+    cublasLtMatmulDesc_t op = describe(1, 0);
+    set(op, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode[0]);
+    set(op, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode[1]);
+    set_pointer(op, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, of[0].scale);
+    set_pointer(op, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, of[1].scale);
+    return op;
+}
+
+static void multiply_fp8(cudaDataType out, const int size[3], const int mode[2])
+{
+    struct codes of[2] = {make_codes(size[0], size[2], mode[0]),
+                          make_codes(size[1], size[2], mode[1])};
+    struct matrix d = make(out, CUBLASLT_ORDER_COL, size[0], size[1], 0);
+    struct matrix all[4] = {{.layout = of[0].layout}, {.layout = of[1].layout}, d, d};
+    const float one = 1;
+    float *before = malloc(d.elems * 4);
+    cublasLtMatmulHeuristicResult_t found[3];
+    cublasLtHandle_t handle;
+    memcpy(before, d.host, d.elems * 4);
+    assert_int_equal(cublasLtCreate(&handle), 0);
+    cublasLtMatmulDesc_t op = describe_fp8(of, mode);
+    assert_int_equal(choose(handle, op, all, 0, found), 1);
+    assert_int_equal(cublasLtMatmul(handle, op, &one, of[0].code, of[0].layout, of[1].code,
+                                    of[1].layout, &one, d.device, d.layout, d.device, d.layout,
+                                    &found[0].algo, NULL, 0, NULL),
+                     0);
+    download(&d);
+    for (int i = 0; i < size[0]; i++)
+        for (int j = 0; j < size[1]; j++) {
+            float sum = before[(size_t)j * d.ld + i];
+            for (int l = 0; l < size[2]; l++)
+                sum += of[0].value[i * size[2] + l] * of[1].value[j * size[2] + l];
+            assert_true(*at(&d, i, j) == (out == CUDA_R_32F ? sum : wide(out, narrow(out, sum))));
+        }
+    free(before);
+    cublasLtMatmulDescDestroy(op);
+    cublasLtDestroy(handle);
+    drop_codes(&of[0]);
+    drop_codes(&of[1]);
+    drop(&d);
+}
+
+static void test_fp8(void **state)
+{
+    static const int sizes[][3] = {{16, 16, 16}, {144, 32, 272}, {32, 272, 128}, {48, 16, 656}};
+    static const int modes[][2] = {{VECTORS, VECTORS}, {SQUARES, VECTORS}, {VECTORS, SQUARES}};
+    for (int s = 0; s < 4; s++)
+        for (int mode = 0; mode < 3; mode++) {
+            multiply_fp8(CUDA_R_32F, sizes[s], modes[mode]);
+            multiply_fp8(CUDA_R_16BF, sizes[s], modes[mode]);
+        }
+}
+
+/* A product that is all right but for one thing. */
+struct wrong {
+    int trans_a, trans_b, mode_a, mode_b, fast, no_scales, on_host;
+    int rows, ld, code_offset, scale_offset;
+    cudaDataType type_b, out;
+};
+
+static cublasStatus_t try_fp8(const struct wrong *w)
+{
+    const int mode[2] = {w->mode_a ? w->mode_a : SQUARES, w->mode_b ? w->mode_b : VECTORS};
+    const int rows = w->rows ? w->rows : 32;
+    const int8_t fast = 1;
+    const float one = 1, host = 1;
+    const cudaDataType out = w->out ? w->out : CUDA_R_32F;
+    struct codes of[2] = {make_codes(32, 160, VECTORS), make_codes(64, 160, VECTORS)};
+    struct matrix d = make(out, CUBLASLT_ORDER_COL, 32, 64, 0);
+    cublasLtMatrixLayout_t layout[3];
+    cublasLtHandle_t handle;
+    assert_int_equal(cublasLtCreate(&handle), 0);
+    cublasLtMatmulDesc_t op = describe_fp8(of, mode);
+    set(op, CUBLASLT_MATMUL_DESC_TRANSA, w->trans_a ? CUBLAS_OP_N : CUBLAS_OP_T);
+    set(op, CUBLASLT_MATMUL_DESC_TRANSB, w->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (w->fast)
+        cublasLtMatmulDescSetAttribute(op, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
+    if (w->no_scales)
+        set_pointer(op, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, NULL);
+    if (w->on_host)
+        set_pointer(op, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &host);
+    if (w->scale_offset)
+        set_pointer(op, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                    (char *)of[0].scale + w->scale_offset);
+    cublasLtMatrixLayoutCreate(&layout[0], CUDA_R_8F_E4M3, w->trans_a ? rows : 32,
+                               w->trans_a ? 32 : rows, w->ld ? w->ld : 160);
+    cublasLtMatrixLayoutCreate(&layout[1], w->type_b ? w->type_b : CUDA_R_8F_E4M3,
+                               w->trans_b ? 16 : 32, w->trans_b ? 32 : 16, 160);
+    cublasLtMatrixLayoutCreate(&layout[2], out, rows, 16, 32);
+    cublasStatus_t status = cublasLtMatmul(handle, op, &one, (char *)of[0].code + w->code_offset,
+                                           layout[0], of[1].code, layout[1], &one, d.device,
+                                           layout[2], d.device, layout[2], NULL, NULL, 0, NULL);
+    assert_int_equal(cudaDeviceSynchronize(), 0);
+    for (int i = 0; i < 3; i++)
+        cublasLtMatrixLayoutDestroy(layout[i]);
+    cublasLtMatmulDescDestroy(op);
+    cublasLtDestroy(handle);
+    drop_codes(&of[0]);
+    drop_codes(&of[1]);
+    drop(&d);
+    return status;
+}
+
+static void test_fp8_refused(void **state)
+{
+    static const struct wrong wrongs[] = {
+        {.trans_a = 1},
+        {.trans_b = 1},
+        {.mode_b = SQUARES},
+        {.mode_a = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F},
+        {.fast = 1},
+        {.no_scales = 1},
+        {.on_host = 1},
+        {.scale_offset = 4},
+        {.scale_offset = 1 << 20},
+        {.rows = 24},
+        {.ld = 152},
+        {.code_offset = 8},
+        {.type_b = CUDA_R_16BF},
+        {.out = CUDA_R_16F},
+    };
+    assert_int_equal(try_fp8(&(struct wrong){0}), 0);
+    assert_int_equal(try_fp8(&(struct wrong){.mode_a = VECTORS, .mode_b = SQUARES}), 0);
+    for (size_t i = 0; i < sizeof wrongs / sizeof wrongs[0]; i++)
+        assert_int_not_equal(try_fp8(&wrongs[i]), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_products),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_overlap),     cmocka_unit_test(test_fp8),
+        cmocka_unit_test(test_fp8_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

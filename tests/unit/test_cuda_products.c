@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "base/philox.h"
 #include "device/product.h"
 
 enum { SKIPPED = 77, A = 0, B, C, OPERANDS };
@@ -36,15 +37,26 @@ static size_t bytes_of(const struct tensor *t)
     return (size_t)t->elems * dtype_bytes(t->dt);
 }
 
-static struct problem open_problem(enum dtype dt, enum dtype dt_c, int64_t m, int64_t n, int64_t k)
+/* Whole numbers from -4 to 4, which fp8 holds. */
+static void make_whole(struct tensor *t, uint64_t seed)
+{
+    for (int64_t i = 0; i < t->elems; i++)
+        tensor_set(t, i, (double)(philox_u64(seed, (uint64_t)i) % 9) - 4);
+}
+
+static struct problem open_problem(enum dtype dt, enum dtype dt_c, int64_t m, int64_t n, int64_t k,
+                                   enum gemm_fp8 fp8)
 {
     struct problem p = {.g = {.dt = dt, .dt_c = dt_c, .trans_b = 1, .m = m, .n = n, .k = k}};
     struct error err = {0};
+    p.g.fp8 = fp8;
     must(device_open(&p.d, &(struct device_request){.kind = DEVICE_CUDA}, &err), &err);
     p.g = gemm_dense(p.g);
     p.t[A] = tensor_random(dt, m * k, 1, 1);
     p.t[B] = tensor_random(dt, n * k, 2, 1);
     p.t[C] = tensor_poisoned(dt_c, m * n);
+    for (int i = A; i <= B && fp8; i++)
+        make_whole(&p.t[i], (uint64_t)i);
     for (int i = 0; i < OPERANDS; i++)
         p.at[i] = device_alloc(p.d, &p.mem, POOL_WORKSPACE, bytes_of(&p.t[i]), &err);
     p.g.a = p.at[A];
@@ -133,16 +145,22 @@ static int is_emulated(const struct device *d)
 static const struct {
     enum dtype dt, dt_c;
     int64_t m, n, k;
+    enum gemm_fp8 fp8;
 } cases[] = {
-    {DTYPE_F32, DTYPE_F32, 7, 5, 3},        {DTYPE_BF16, DTYPE_F32, 64, 72, 80},
-    {DTYPE_BF16, DTYPE_BF16, 65, 128, 96},  {DTYPE_F16, DTYPE_F16, 33, 40, 136},
+    {DTYPE_F32, DTYPE_F32, 7, 5, 3},
+    {DTYPE_BF16, DTYPE_F32, 64, 72, 80},
+    {DTYPE_BF16, DTYPE_BF16, 65, 128, 96},
+    {DTYPE_F16, DTYPE_F16, 33, 40, 136},
     {DTYPE_BF16, DTYPE_F32, 128, 192, 256},
+    {DTYPE_BF16, DTYPE_BF16, 64, 48, 144, GEMM_FP8_SQUARES_OF_B},
+    {DTYPE_BF16, DTYPE_F32, 96, 80, 272, GEMM_FP8_VECTORS},
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 static struct problem open_case(int i)
 {
-    return open_problem(cases[i].dt, cases[i].dt_c, cases[i].m, cases[i].n, cases[i].k);
+    return open_problem(cases[i].dt, cases[i].dt_c, cases[i].m, cases[i].n, cases[i].k,
+                        cases[i].fp8);
 }
 
 static void the_fastest_is_chosen(void **state)
@@ -263,6 +281,11 @@ static void what_is_no_algorithm_of_the_product_is_refused(void **state)
     for (int i = 0; i < 4; i++) {
         bad = good;
         bad.shape[i % 2] = formats[i];
+        refused(&p, bad);
+    }
+    for (int i = 0; i < 2; i++) { /* no kind of fp8 */
+        bad = good;
+        bad.shape[15] = i ? -1 : 3;
         refused(&p, bad);
     }
     for (int i = 5; i < 11; i++) { /* m to ldc */

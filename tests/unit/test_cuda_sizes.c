@@ -12,9 +12,10 @@
 #include "device/device.h"
 #include "device/ops.h"
 
-enum size_of { GEMM, RMSNORM, LAYERNORM, BIAS, ATTENTION, ATTENTION_BACKWARD };
+enum size_of { GEMM, FP8, RMSNORM, LAYERNORM, BIAS, ATTENTION, ATTENTION_BACKWARD };
 
-/* m, n and k of a product; rows and columns; batch, seq, heads, kv_heads and head_dim. */
+/* m, n and k of a product, and enum gemm_fp8; rows and columns; batch, seq, heads, kv_heads and
+ * head_dim. */
 struct size_case {
     enum size_of of;
     enum dtype dt;
@@ -31,6 +32,11 @@ static const struct size_case cases[] = {
     {GEMM, DTYPE_BF16, {128256, 4096, 512}, 33554688},
     {GEMM, DTYPE_BF16, {67108864, 1, 8}, 33554688},
     {GEMM, DTYPE_F32, {1000, 333, 77}, 10682624},
+    {FP8, DTYPE_BF16, {16, 16, 0, GEMM_FP8_VECTORS}, 0},
+    {FP8, DTYPE_BF16, {16, 16, 16, GEMM_FP8_VECTORS}, 70400},
+    {FP8, DTYPE_BF16, {144, 272, 144, GEMM_FP8_SQUARES_OF_B}, 1419008},
+    {FP8, DTYPE_BF16, {8192, 6144, 4096, GEMM_FP8_SQUARES_OF_B}, 93329664},
+    {FP8, DTYPE_BF16, {14336, 4096, 8192, GEMM_FP8_VECTORS}, 189268224},
     {RMSNORM, DTYPE_BF16, {1, 64}, 256},
     {LAYERNORM, DTYPE_BF16, {1, 64}, 512},
     {RMSNORM, DTYPE_BF16, {263, 320}, 336640},
@@ -76,6 +82,7 @@ static size_t scratch_of(struct device *d, const struct size_case *c)
 {
     const int64_t *n = c->dim;
     struct gemm g = {.dt = c->dt, .dt_c = c->dt, .m = n[0], .n = n[1], .k = n[2]};
+    g.fp8 = c->of == FP8 ? (enum gemm_fp8)n[3] : GEMM_FP8_NONE;
     struct attention a = {.dt = c->dt,
                           .batch = n[0],
                           .seq = n[1],
@@ -84,6 +91,7 @@ static size_t scratch_of(struct device *d, const struct size_case *c)
                           .head_dim = n[4],
                           .scale = 1};
     switch (c->of) {
+    case FP8:
     case GEMM: return d->ops->gemm_scratch(d, &g);
     case RMSNORM: return d->ops->norm_backward_scratch(d, n[0], n[1], 1);
     case LAYERNORM: return d->ops->norm_backward_scratch(d, n[0], n[1], 2);

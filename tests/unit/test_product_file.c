@@ -93,6 +93,33 @@ static void what_is_written_is_read(void **state)
     product_table_free(&want);
 }
 
+/* A file of before products in fp8 lacks the last name. */
+static void a_file_without_fp8_is_read(void **state)
+{
+    struct product_table want = make_table(), got = {0};
+    struct error err = {0};
+    size_t bytes;
+    write_table();
+    char *text = read_text(&bytes);
+    for (char *line; (line = strstr(text, "\"fp8\""));) { /* it is the last of its object */
+        char *comma = line;
+        while (*comma != ',')
+            comma--;
+        char *end = strchr(line, '\n');
+        memmove(comma, end, strlen(end) + 1);
+    }
+    write_text(text, strlen(text));
+    assert_int_equal(product_file_read(&got, library, path, &err), 0);
+    assert_int_equal(got.count, PRODUCTS);
+    for (int i = 0; i < PRODUCTS; i++) {
+        want.choice[i].shape[PRODUCT_SHAPE_LEAST] = 0;
+        assert_memory_equal(&got.choice[i], &want.choice[i], sizeof *want.choice);
+    }
+    product_table_free(&got);
+    product_table_free(&want);
+    free(text);
+}
+
 static void none_is_an_empty_table(void **state)
 {
     struct product_table t = {0};
@@ -152,6 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(a_file_without_fp8_is_read),
         cmocka_unit_test(none_is_an_empty_table),
         cmocka_unit_test(of_another_gpu_or_library_is_refused),
         cmocka_unit_test(every_damaged_line_is_refused),

@@ -282,6 +282,7 @@ const struct device_driver cuda_driver = {
     .memory = memory,
     .copy = copy,
     .call = call,
+    .has_fp8 = cuda_gemm_has_fp8,
     .stream_native = stream_native,
     .ops_on = ops_on,
     .stream_idle = stream_idle,

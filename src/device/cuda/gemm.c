@@ -10,6 +10,9 @@
  * descriptors are kept for every distinct product; asking for a suggestion runs nothing, so
  * products may first be met while a graph is recorded.
  *
+ * In fp8 (struct gemm's `fp8`) both operands are rounded into the scratch first, with k contiguous
+ * in both, and the library is given their scales besides.
+ *
  * What the library has nothing for, what the self-check found wrong in it (struct device's
  * `replaced`), and k = 0, is done by gemm_plain.cu.
  */
@@ -25,11 +28,11 @@
 
 int gemm_failed(cublasStatus_t status, const char *call, const struct key *key, struct error *err)
 {
+    const char *type = key->fp8 ? "fp8" : dtype_name((enum dtype)key->dt);
     return error_set(err, "cuBLASLt: %.*s: %s, in %s[%lld,%lld] x %s[%lld,%lld] to %s",
-                     (int)strcspn(call, "("), call, cublasLtGetStatusString(status),
-                     dtype_name((enum dtype)key->dt), (long long)key->m, (long long)key->k,
-                     dtype_name((enum dtype)key->dt), (long long)key->k, (long long)key->n,
-                     dtype_name((enum dtype)key->dt_c));
+                     (int)strcspn(call, "("), call, cublasLtGetStatusString(status), type,
+                     (long long)key->m, (long long)key->k, type, (long long)key->k,
+                     (long long)key->n, dtype_name((enum dtype)key->dt_c));
 }
 
 static cudaDataType_t type_of(int64_t dt)
@@ -37,16 +40,18 @@ static cudaDataType_t type_of(int64_t dt)
     return dt == DTYPE_BF16 ? CUDA_R_16BF : dt == DTYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-/* The largest power of two that divides the address; more than 16 helps no kernel. */
+enum { MOST_ALIGNED = 16 }; /* more helps no kernel */
+
+/* The largest power of two that divides the address. */
 static int64_t alignment(const void *address)
 {
-    uintptr_t bits = (uintptr_t)address | 16;
+    uintptr_t bits = (uintptr_t)address | MOST_ALIGNED;
     return (int64_t)(bits & (~bits + 1));
 }
 
 struct key gemm_key(const struct gemm *g)
 {
-    return (struct key){
+    struct key key = {
         .dt = g->dt,
         .dt_c = g->dt_c,
         .trans_a = g->trans_a != 0,
@@ -64,7 +69,15 @@ struct key gemm_key(const struct gemm *g)
         .align_b = alignment(g->b),
         .align_c = alignment(g->c),
         .align_addend = alignment(g->addend ? g->addend : g->c),
+        .fp8 = g->fp8,
     };
+    if (g->fp8) { /* however the operands lie, rounded they lie in one way */
+        key.trans_a = 0;
+        key.trans_b = 1;
+        key.k = key.lda = key.ldb = round_up(g->k, FP8_BLOCK);
+        key.align_a = key.align_b = MOST_ALIGNED;
+    }
+    return key;
 }
 
 void gemm_product_free(struct gemm_product *p)
@@ -84,11 +97,55 @@ void gemm_product_free(struct gemm_product *p)
 
 /* Layout of the [rows, cols] matrix whose transpose is stored where trans is 1, as the library
  * sees it: by columns, the other way round. */
-static cublasStatus_t describe(cublasLtMatrixLayout_t *layout, int64_t dt, int64_t rows,
+static cublasStatus_t describe(cublasLtMatrixLayout_t *layout, cudaDataType_t type, int64_t rows,
                                int64_t cols, int64_t ld, int64_t trans)
 {
-    return cublasLtMatrixLayoutCreate(layout, type_of(dt), (uint64_t)(trans ? rows : cols),
+    return cublasLtMatrixLayoutCreate(layout, type, (uint64_t)(trans ? rows : cols),
                                       (uint64_t)(trans ? cols : rows), ld);
+}
+
+/* The library's A is our b. */
+static int set_scales(const struct gemm_product *p, const float *a, const float *b,
+                      struct error *err)
+{
+    const struct key *key = &p->key;
+    CHECK(
+        cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b, sizeof b));
+    CHECK(
+        cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a, sizeof a));
+    return 0;
+fail:
+    return -1;
+}
+
+/* Of cublasLt.h since 12.9; a build may have an older one. */
+enum {
+    SCALES_OF_FP8 = 120900,
+    A_SCALE_MODE = 31,
+    B_SCALE_MODE = 32,
+    OF_VECTORS = 4,
+    OF_SQUARES = 5
+};
+
+/* What scales are of; and that there are some, which are in the scratch of each call. */
+static int describe_scales(const struct gemm_product *p, struct error *err)
+{
+    static const _Alignas(CUDA_WORKSPACE_ALIGN) float some;
+    const struct key *key = &p->key;
+    const int32_t of_a = OF_VECTORS;
+    const int32_t of_b = key->fp8 == GEMM_FP8_SQUARES_OF_B ? OF_SQUARES : OF_VECTORS;
+    CHECK(cublasLtMatmulDescSetAttribute(p->op, (cublasLtMatmulDescAttributes_t)A_SCALE_MODE, &of_b,
+                                         sizeof of_b));
+    CHECK(cublasLtMatmulDescSetAttribute(p->op, (cublasLtMatmulDescAttributes_t)B_SCALE_MODE, &of_a,
+                                         sizeof of_a));
+    return set_scales(p, &some, &some, err);
+fail:
+    return -1;
+}
+
+int cuda_gemm_has_fp8(const struct device *d)
+{
+    return !strcmp(d->level, "sm_90") && cublasLtGetVersion() >= SCALES_OF_FP8;
 }
 
 static int make_descriptors(struct gemm_product *p, struct error *err)
@@ -96,15 +153,16 @@ static int make_descriptors(struct gemm_product *p, struct error *err)
     const struct key *key = &p->key;
     const int32_t trans_b = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const int32_t trans_a = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cudaDataType_t type = key->fp8 ? CUDA_R_8F_E4M3 : type_of(key->dt);
     CHECK(cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     CHECK(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &trans_b,
                                          sizeof trans_b));
     CHECK(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &trans_a,
                                          sizeof trans_a));
-    CHECK(describe(&p->a, key->dt, key->m, key->k, key->lda, key->trans_a));
-    CHECK(describe(&p->b, key->dt, key->k, key->n, key->ldb, key->trans_b));
-    CHECK(describe(&p->c, key->dt_c, key->m, key->n, key->ldc, 0));
-    return 0;
+    CHECK(describe(&p->a, type, key->m, key->k, key->lda, key->trans_a));
+    CHECK(describe(&p->b, type, key->k, key->n, key->ldb, key->trans_b));
+    CHECK(describe(&p->c, type_of(key->dt_c), key->m, key->n, key->ldc, 0));
+    return key->fp8 ? describe_scales(p, err) : 0;
 fail:
     return -1;
 }
@@ -245,19 +303,65 @@ static struct gemm_product *find_or_create(struct cuda_gemms *s, const struct ke
     return p;
 }
 
+/* An operand in the scratch that begins at start. */
+static struct cuda_fp8 fp8_operand(char *start, size_t codes, size_t scales, int64_t rows,
+                                   int64_t k, int squares)
+{
+    const int64_t blocks = ceil_div(k, FP8_BLOCK);
+    return (struct cuda_fp8){
+        .code = (uint8_t *)start + codes,
+        .scale = (float *)(start + scales),
+        .rows = rows,
+        .k = k,
+        .padded = blocks * FP8_BLOCK,
+        .step = squares ? round_up(blocks, CUDA_FP8_STEP) : rows,
+        .squares = squares,
+    };
+}
+
+struct gemm_operands gemm_make_operands(struct device *d, const struct gemm *g, void *scratch)
+{
+    struct gemm_operands of = {.a = g->a, .b = g->b};
+    char *start = (char *)round_up_bytes((size_t)scratch, CUDA_WORKSPACE_ALIGN);
+    of.workspace = start;
+    if (!g->fp8)
+        return of;
+    const struct cuda_fp8_places at = cuda_fp8_places_of(g);
+    of.fp8_a = fp8_operand(start, at.a, at.a_scales, g->m, g->k, 0);
+    of.fp8_b = fp8_operand(start, at.b, at.b_scales, g->n, g->k, g->fp8 == GEMM_FP8_SQUARES_OF_B);
+    of.a = of.fp8_a.code;
+    of.b = of.fp8_b.code;
+    of.workspace = start + at.workspace;
+    cuda_fp8_round(d, &of.fp8_a, g->a, g->lda, !g->trans_a);
+    cuda_fp8_round(d, &of.fp8_b, g->b, g->ldb, g->trans_b);
+    return of;
+}
+
 int gemm_multiply(struct device *d, const struct gemm_product *p, const struct gemm *g,
-                  void *scratch, struct error *err)
+                  const struct gemm_operands *of, struct error *err)
 {
     const struct key *key = &p->key;
     const float one = 1, beta = g->addend ? 1 : 0;
     const void *addend = g->addend ? g->addend : g->c;
-    uintptr_t start = ((uintptr_t)scratch + CUDA_WORKSPACE_ALIGN - 1) / CUDA_WORKSPACE_ALIGN;
-    CHECK(cublasLtMatmul(cuda_state(d)->gemms->handle, p->op, &one, g->b, p->b, g->a, p->a, &beta,
-                         addend, p->c, g->c, p->c, &p->algo, (void *)(start * CUDA_WORKSPACE_ALIGN),
-                         p->workspace_bytes, cuda_compute(d)));
+    if (g->fp8 && set_scales(p, of->fp8_a.scale, of->fp8_b.scale, err))
+        return -1;
+    CHECK(cublasLtMatmul(cuda_state(d)->gemms->handle, p->op, &one, of->b, p->b, of->a, p->a, &beta,
+                         addend, p->c, g->c, p->c, &p->algo, of->workspace, p->workspace_bytes,
+                         cuda_compute(d)));
     return 0;
 fail:
     return -1;
+}
+
+/* By the own kernel. */
+static int multiply_plain(struct device *d, const struct gemm *g, void *scratch)
+{
+    if (g->fp8 && g->k) {
+        const struct gemm_operands of = gemm_make_operands(d, g, scratch);
+        cuda_fp8_gemm_plain(d, g, &of.fp8_a, &of.fp8_b);
+    } else
+        cuda_gemm_plain(d, g);
+    return 0;
 }
 
 /* Note the product for gemm_tune.c, unless it was. */
@@ -275,12 +379,18 @@ static void note(struct cuda_gemms *s, const struct key *key, const struct gemm 
 int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err)
 {
     const struct key key = gemm_key(g);
+    const unsigned part =
+        g->fp8 ? DEVICE_FP8_PART : device_product_part(g->dt, g->trans_a, g->trans_b);
     if (g->m == 0 || g->n == 0)
         return 0;
-    if (g->k == 0 || d->replaced & device_product_part(g->dt, g->trans_a, g->trans_b)) {
-        cuda_gemm_plain(d, g);
-        return 0;
-    }
+    if (g->fp8 && (g->m | g->n | g->k) % GEMM_FP8_SIZES)
+        return error_set(err,
+                         "a product in fp8 of [%lld,%lld] x [%lld,%lld]: a GPU multiplies "
+                         "in fp8 where sizes are multiples of %d",
+                         (long long)g->m, (long long)g->k, (long long)g->k, (long long)g->n,
+                         GEMM_FP8_SIZES);
+    if (g->k == 0 || d->replaced & part || (g->fp8 && !cuda_gemm_has_fp8(d)))
+        return multiply_plain(d, g, scratch);
     struct cuda_gemms *s = cuda_state(d)->gemms;
     if (s->noting) {
         note(s, &key, g, scratch);
@@ -289,10 +399,10 @@ int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct erro
     struct gemm_product *p = find_or_create(s, &key, err);
     if (!p)
         return -1;
-    if (!p->plain)
-        return gemm_multiply(d, p, g, scratch, err);
-    cuda_gemm_plain(d, g);
-    return 0;
+    if (p->plain)
+        return multiply_plain(d, g, scratch);
+    const struct gemm_operands of = gemm_make_operands(d, g, scratch);
+    return gemm_multiply(d, p, g, &of, err);
 }
 
 int cuda_gemm_open(struct device *d, struct error *err)

@@ -4,7 +4,7 @@
 
 #include <cublasLt.h>
 
-#include "device/cuda/state.h"
+#include "device/cuda/fp8.h"
 #include "device/product.h"
 
 enum addend { ADDEND_NONE, ADDEND_SELF, ADDEND_OTHER };
@@ -15,6 +15,7 @@ struct key {
     int64_t dt, dt_c, trans_a, trans_b, addend;
     int64_t m, n, k, lda, ldb, ldc;
     int64_t align_a, align_b, align_c, align_addend; /* bytes */
+    int64_t fp8; /* enum gemm_fp8: then of the rounded operands, [m, k] and [n, k], k padded */
 };
 
 _Static_assert(sizeof(struct key) == PRODUCT_SHAPE * sizeof(int64_t), "product_shape_names");
@@ -46,6 +47,13 @@ struct cuda_gemms {
     int noted_count, noted_capacity;
 };
 
+/* What the library multiplies, and its workspace.  In fp8: a and b as they were rounded. */
+struct gemm_operands {
+    const void *a, *b;
+    struct cuda_fp8 fp8_a, fp8_b;
+    void *workspace;
+};
+
 struct key gemm_key(const struct gemm *g);
 
 /* Set err to the shape and what cuBLASLt was asked to do; returns -1. */
@@ -74,8 +82,11 @@ int gemm_suggest(struct gemm_product *p, cublasLtHandle_t handle, int most,
 /* Put p, which is from now on s's, in the place of that of its key. */
 void gemm_put(struct cuda_gemms *s, struct gemm_product *p);
 
-/* Enqueue the product by its algorithm. */
+/* Where the operands of a product are; in fp8, enqueue what rounds them into the scratch. */
+struct gemm_operands gemm_make_operands(struct device *d, const struct gemm *g, void *scratch);
+
+/* Enqueue the product of its operands by its algorithm. */
 int gemm_multiply(struct device *d, const struct gemm_product *p, const struct gemm *g,
-                  void *scratch, struct error *err);
+                  const struct gemm_operands *of, struct error *err);
 
 #endif

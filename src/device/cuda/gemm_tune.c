@@ -2,7 +2,8 @@
  *
  *   ask        the library for up to PRODUCT_TRIED suggestions, under the same conditions as ever
  *   leave out  those whose sums may come in any order, should it suggest any
- *   fill       both operands with random numbers: zeros take less power, and flatter
+ *   fill       both operands with random numbers: zeros take less power, and flatter; in fp8 they
+ *              are rounded once, and products of what they were rounded to are timed
  *   time       each: once to load it, then RUNS times between events; its time is the shortest
  *   keep       the fastest; of equals the one that the library suggests first
  *
@@ -127,11 +128,12 @@ static int fill_operands(struct device *d, const struct gemm *g, struct error *e
 }
 
 /* Nanoseconds of the product by p's algorithm: the shortest of RUNS. */
-static int measure(struct device *d, const struct gemm_product *p, const struct gemm_noted *n,
-                   struct device_event *const event[RUNS + 1], int64_t *ns, struct error *err)
+static int measure(struct device *d, const struct gemm_product *p, const struct gemm *g,
+                   const struct gemm_operands *of, struct device_event *const event[RUNS + 1],
+                   int64_t *ns, struct error *err)
 {
     for (int i = 0; i <= RUNS; i++)
-        if (gemm_multiply(d, p, &n->g, n->scratch, err) ||
+        if (gemm_multiply(d, p, g, of, err) ||
             device_event_record(d, event[i], DEVICE_COMPUTE, err))
             return -1;
     if (device_sync(d, err))
@@ -159,13 +161,14 @@ static int try_all(struct device *d, struct gemm_product *p, const struct gemm_n
                    struct device_event *const event[RUNS + 1], struct product_choice *choice,
                    struct error *err)
 {
+    const struct gemm_operands of = gemm_make_operands(d, &n->g, n->scratch);
     for (int i = 0; i < count; i++) {
         int64_t ns;
         if (found[i].state != CUBLAS_STATUS_SUCCESS || !is_reproducible(&found[i].algo))
             continue;
         p->algo = found[i].algo;
         p->workspace_bytes = found[i].workspaceSize;
-        if (measure(d, p, n, event, &ns, err))
+        if (measure(d, p, &n->g, &of, event, &ns, err))
             return -1;
         if (!choice->tried++)
             choice->first_ns = ns;
@@ -240,7 +243,9 @@ static int is_key(const struct key *key)
             return 0;
     return key->dt >= 0 && key->dt < DTYPE_COUNT && dtype_is_narrow_float((enum dtype)key->dt) &&
            (key->dt_c == DTYPE_F32 || key->dt_c == key->dt) && key->trans_a >> 1 == 0 &&
-           key->trans_b >> 1 == 0 && key->addend >= ADDEND_NONE && key->addend <= ADDEND_OTHER;
+           key->trans_b >> 1 == 0 && key->addend >= ADDEND_NONE && key->addend <= ADDEND_OTHER &&
+           key->fp8 >= GEMM_FP8_NONE && key->fp8 <= GEMM_FP8_SQUARES_OF_B &&
+           (!key->fp8 || key->dt == DTYPE_BF16);
 }
 
 int cuda_product_take(struct device *d, const struct product_choice *choice, struct error *err)

@@ -3,6 +3,7 @@
  */
 #include "device/cuda/sizes.h"
 
+#include "base/fp8.h"
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/sdpa.h"
 
@@ -16,11 +17,34 @@ size_t cuda_workspace_bytes(int64_t m, int64_t n)
     return bytes < least ? least : bytes > most ? most : bytes;
 }
 
+/* Put `bytes` behind what is there already; returns where. */
+static size_t place(size_t *end, int64_t bytes)
+{
+    size_t at = *end;
+    *end = round_up_bytes(at + (size_t)bytes, CUDA_WORKSPACE_ALIGN);
+    return at;
+}
+
+struct cuda_fp8_places cuda_fp8_places_of(const struct gemm *g)
+{
+    const int64_t blocks = ceil_div(g->k, FP8_BLOCK), of_float = (int64_t)sizeof(float);
+    const int64_t squares = ceil_div(g->n, FP8_BLOCK) * round_up(blocks, CUDA_FP8_STEP);
+    struct cuda_fp8_places at = {0};
+    at.a = place(&at.end, g->m * blocks * FP8_BLOCK);
+    at.a_scales = place(&at.end, g->m * blocks * of_float);
+    at.b = place(&at.end, g->n * blocks * FP8_BLOCK);
+    at.b_scales =
+        place(&at.end, (g->fp8 == GEMM_FP8_SQUARES_OF_B ? squares : g->n * blocks) * of_float);
+    at.workspace = place(&at.end, (int64_t)cuda_workspace_bytes(g->m, g->n));
+    return at;
+}
+
 size_t cuda_gemm_scratch(struct device *d, const struct gemm *g)
 {
     if (g->m == 0 || g->n == 0 || g->k == 0)
         return 0;
-    return cuda_workspace_bytes(g->m, g->n) + CUDA_WORKSPACE_ALIGN;
+    return CUDA_WORKSPACE_ALIGN +
+           (g->fp8 ? cuda_fp8_places_of(g).end : cuda_workspace_bytes(g->m, g->n));
 }
 
 size_t cuda_norm_backward_scratch(struct device *d, int64_t rows, int64_t hidden, int params)
