@@ -66,14 +66,15 @@ int h5_fail(const struct h5 *file, struct error *err, const char *fmt, ...)
 
 /* Types */
 
-/* A float of 16 bits.  bfloat16 as HDF5 can describe it is the upper half of an IEEE binary32,
- * which readers convert like any other float. */
-static hid_t make_float16(size_t mantissa_bits, size_t exponent_bias)
+/* A float of so many bytes.  bfloat16 as HDF5 can describe it is the upper half of an IEEE
+ * binary32, which readers convert like any other float. */
+static hid_t make_float(size_t bytes, size_t mantissa_bits, size_t exponent_bias)
 {
     hid_t type = H5Tcopy(H5T_IEEE_F32LE);
-    H5Tset_fields(type, 15, mantissa_bits, 15 - mantissa_bits, 0, mantissa_bits);
-    H5Tset_precision(type, 16);
-    H5Tset_size(type, 2);
+    size_t sign = 8 * bytes - 1;
+    H5Tset_fields(type, sign, mantissa_bits, sign - mantissa_bits, 0, mantissa_bits);
+    H5Tset_precision(type, 8 * bytes);
+    H5Tset_size(type, bytes);
     H5Tset_ebias(type, exponent_bias);
     return type;
 }
@@ -82,8 +83,9 @@ int64_t h5_make_type(int type)
 {
     switch (type) {
     case DTYPE_F32: return H5Tcopy(H5T_IEEE_F32LE);
-    case DTYPE_BF16: return make_float16(7, 127);
-    case DTYPE_F16: return make_float16(10, 15); /* IEEE binary16 */
+    case DTYPE_BF16: return make_float(2, 7, 127);
+    case DTYPE_F16: return make_float(2, 10, 15); /* IEEE binary16 */
+    case DTYPE_F8: return make_float(1, 3, 7);    /* E4M3 */
     case DTYPE_F64: return H5Tcopy(H5T_IEEE_F64LE);
     case DTYPE_I32: return H5Tcopy(H5T_STD_I32LE);
     case DTYPE_U16: return H5Tcopy(H5T_STD_U16LE);

@@ -7,7 +7,7 @@ static const struct {
 } rows[DTYPE_COUNT] = {
     [DTYPE_F32] = {"fp32", 4}, [DTYPE_BF16] = {"bf16", 2}, [DTYPE_F64] = {"fp64", 8},
     [DTYPE_I32] = {"i32", 4},  [DTYPE_U16] = {"u16", 2},   [DTYPE_U32] = {"u32", 4},
-    [DTYPE_U8] = {"u8", 1},    [DTYPE_F16] = {"fp16", 2},
+    [DTYPE_U8] = {"u8", 1},    [DTYPE_F16] = {"fp16", 2},  [DTYPE_F8] = {"fp8", 1},
 };
 
 size_t dtype_bytes(enum dtype dtype)

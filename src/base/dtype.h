@@ -15,6 +15,7 @@ enum dtype {
     DTYPE_U32,
     DTYPE_U8,
     DTYPE_F16,
+    DTYPE_F8, /* of products whose operands are rounded to it (base/fp8.h); no tensor has it */
     DTYPE_COUNT
 };
 

@@ -27,12 +27,21 @@ static int64_t processor_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* A product in fp8 rounds operands of bf16. */
+static enum dtype operand_dtype(enum dtype format)
+{
+    return format == DTYPE_F8 ? DTYPE_BF16 : format;
+}
+
 /* As op_linear.c has them. */
-static struct gemm gemm_of(enum dtype dtype, enum machine_product_kind kind, int64_t m, int64_t n,
+static struct gemm gemm_of(enum dtype format, enum machine_product_kind kind, int64_t m, int64_t n,
                            int64_t k)
 {
+    enum dtype dtype = operand_dtype(format);
+    enum gemm_fp8 blocks = kind == PRODUCT_WEIGHT ? GEMM_FP8_VECTORS : GEMM_FP8_SQUARES_OF_B;
     return gemm_dense((struct gemm){.dt = dtype,
                                     .dt_c = kind == PRODUCT_WEIGHT ? DTYPE_F32 : dtype,
+                                    .fp8 = format == DTYPE_F8 ? blocks : GEMM_FP8_NONE,
                                     .trans_a = kind == PRODUCT_WEIGHT,
                                     .trans_b = kind == PRODUCT_FORWARD,
                                     .m = m,
@@ -93,7 +102,7 @@ static double grid_s(const struct measure *m, int64_t most, const double rate[DT
     double sum = 0, seconds = 0;
     for (int i = sizes_up_to(m, most, size); i > 0; i--)
         sum += (double)size[i - 1];
-    for (const enum dtype *f = measure_formats(m); *f != DTYPE_COUNT; f++)
+    for (const enum dtype *f = measure_product_formats(m); *f != DTYPE_COUNT; f++)
         seconds += 2 * sum * sum * sum * PRODUCT_KINDS * (m->limits->least + WARM_UP) / rate[*f];
     return seconds;
 }
@@ -103,8 +112,8 @@ static int choose_most(struct measure *m, int64_t *most, struct error *err)
 {
     double rate[DTYPE_COUNT] = {0};
     int64_t probe = min_i64(PROBE, m->limits->side);
-    for (const enum dtype *f = measure_formats(m); *f != DTYPE_COUNT; f++)
-        if (measure_block(m, 0, *f, err) ||
+    for (const enum dtype *f = measure_product_formats(m); *f != DTYPE_COUNT; f++)
+        if (measure_block(m, 0, operand_dtype(*f), err) ||
             rate_of(m, gemm_of(*f, PRODUCT_FORWARD, probe, probe, probe), &rate[*f], err))
             return -1;
     *most = m->limits->side;
@@ -151,11 +160,11 @@ int measure_products(struct measure *m, struct error *err)
     if (choose_most(m, &most, err))
         return -1;
     int sizes = sizes_up_to(m, most, size);
-    for (const enum dtype *f = measure_formats(m); *f != DTYPE_COUNT; f++) {
+    for (const enum dtype *f = measure_product_formats(m); *f != DTYPE_COUNT; f++) {
         measure_progress(m, "products in %s, %d shapes up to %lld x %lld x %lld", dtype_name(*f),
                          PRODUCT_KINDS * sizes * sizes * sizes, (long long)most, (long long)most,
                          (long long)most);
-        if (measure_block(m, 2 * 3 * (size_t)(most * most) * sizeof(float), *f, err))
+        if (measure_block(m, 2 * 3 * (size_t)(most * most) * sizeof(float), operand_dtype(*f), err))
             return -1;
         for (int kind = 0; kind < PRODUCT_KINDS; kind++)
             if (measure_kind(m, *f, (enum machine_product_kind)kind, size, sizes, err))

@@ -26,7 +26,7 @@ static void ends_of(const struct machine *machine, enum dtype dtype, int kind, d
 
 static void show_products(const struct doctor *d, const struct measure *m)
 {
-    for (const enum dtype *f = measure_formats(m); *f != DTYPE_COUNT; f++) {
+    for (const enum dtype *f = measure_product_formats(m); *f != DTYPE_COUNT; f++) {
         double rate[PRODUCT_KINDS][2] = {{0}};
         int64_t side[2] = {0};
         char name[32];

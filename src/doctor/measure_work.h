@@ -103,7 +103,9 @@ int measure_fill(struct measure *m, void *to, size_t bytes, enum dtype dtype, st
  * -1 on every rank with err set. */
 int measure_block(struct measure *m, size_t bytes, enum dtype dtype, struct error *err);
 
-/* The formats of products that the device has, DTYPE_COUNT at the end. */
+/* The formats of tensors that the device computes with, DTYPE_COUNT at the end; and those of
+ * products, with fp8 on GPUs that have it. */
+const enum dtype *measure_product_formats(const struct measure *m);
 const enum dtype *measure_formats(const struct measure *m);
 
 /* Groups of this shape, on the device, with the block registered with them; measure_close_mesh()

@@ -57,17 +57,25 @@ static enum machine_product_kind kind_of(const struct gemm *g)
     return g->trans_a ? PRODUCT_WEIGHT : g->trans_b ? PRODUCT_FORWARD : PRODUCT_INPUT;
 }
 
+/* In fp8 with the rounding of its operands.  Machines without such products multiply in bf16 what
+ * was rounded. */
+static double product_s(const struct machine *machine, const struct gemm *g)
+{
+    enum dtype dtype = g->fp8 && machine_peak(machine, DTYPE_F8) > 0 ? DTYPE_F8 : g->dt;
+    double bytes = 2.0 * (double)dtype_bytes(g->dt) * (double)((g->m + g->n) * g->k);
+    double seconds = machine_product_s(machine, dtype, kind_of(g), g->m, g->n, g->k);
+    return g->fp8 && dtype != DTYPE_F8 ? seconds + machine_memory_s(machine, "round", g->dt, bytes)
+                                       : seconds;
+}
+
 static double products_s(const struct cost *cost, const struct graph *graph,
                          const struct graph_node *node)
 {
     struct op_product product[OP_PRODUCTS];
     double sum = 0;
     int count = op_products(cost->request.device, graph, node, product);
-    for (int i = 0; i < count; i++) {
-        const struct gemm *g = &product[i].gemm;
-        sum += (double)product[i].times *
-               machine_product_s(cost->machine, g->dt, kind_of(g), g->m, g->n, g->k);
-    }
+    for (int i = 0; i < count; i++)
+        sum += (double)product[i].times * product_s(cost->machine, &product[i].gemm);
     return sum;
 }
 

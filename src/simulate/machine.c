@@ -44,7 +44,7 @@ static double memory_s(const struct machine *machine, double bytes)
 static double product_bytes(enum dtype dtype, enum machine_product_kind kind, double m, double n,
                             double k)
 {
-    enum dtype result = kind == PRODUCT_WEIGHT ? DTYPE_F32 : dtype;
+    enum dtype result = kind == PRODUCT_WEIGHT ? DTYPE_F32 : dtype == DTYPE_F8 ? DTYPE_BF16 : dtype;
     return (m * k + k * n) * (double)dtype_bytes(dtype) + m * n * (double)dtype_bytes(result);
 }
 
@@ -57,6 +57,12 @@ static double computed_elems(const struct machine *machine, int64_t m, int64_t n
     double tiles = ceil((double)m / machine->tile_m) * ceil((double)n / machine->tile_n);
     double rounds = ceil(tiles / machine->units);
     return rounds * machine->units * machine->tile_m * machine->tile_n;
+}
+
+/* Operands in bf16, read and rounded to fp8. */
+static double rounding_s(const struct machine *machine, double m, double n, double k)
+{
+    return machine->launch_s + memory_s(machine, (m * k + k * n) * 3);
 }
 
 double machine_product_s(const struct machine *machine, enum dtype dtype,
@@ -73,7 +79,10 @@ double machine_product_s(const struct machine *machine, enum dtype dtype,
     if (peak->flops_per_s <= 0)
         return INFINITY;
     double flops = 2 * computed_elems(machine, m, n) * ((double)k + machine->half_k);
-    return fmax(flops / (peak->flops_per_s * peak->efficiency) + machine->launch_s, least);
+    double seconds =
+        fmax(flops / (peak->flops_per_s * peak->efficiency) + machine->launch_s, least);
+    return dtype == DTYPE_F8 ? seconds + rounding_s(machine, (double)m, (double)n, (double)k)
+                             : seconds;
 }
 
 double machine_memory_s(const struct machine *machine, const char *name, enum dtype dtype,

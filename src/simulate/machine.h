@@ -100,7 +100,7 @@ struct machine {
     int per_node;              /* ranks of a node */
     int threads;               /* of a rank that computes on processors */
 
-    struct machine_peak peak[DTYPE_COUNT]; /* by format: fp32, bf16, fp16 */
+    struct machine_peak peak[DTYPE_COUNT]; /* by format: fp32, bf16, fp16, fp8 */
     int units;                             /* processors that share the tiles of a product */
     double tile_m, tile_n, half_k;
     double attention_forward, attention_backward; /* efficiencies of the peak, long sequences */

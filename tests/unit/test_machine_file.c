@@ -305,7 +305,7 @@ static void test_mistakes(void **state)
          .wanted = "FILE:4: M: a second machine of that name"},
         {.text = "a b:\n  like: h100\n", .wanted = "FILE:2: a b: \"a b\" is not a name"},
         {.text = "m:\n  memory: 1 GiB\n", .wanted = "FILE:2: m: no per_node (like: NAME takes"},
-        {.text = "m:\n  like: h100\n  peak: {fp32: 0, bf16: 0, fp16: 0}\n",
+        {.text = "m:\n  like: h100\n  peak: {fp32: 0, bf16: 0, fp16: 0, fp8: 0}\n",
          .wanted = "FILE:2: m: no peak of any format"},
         {.text = "m:\n  like: h100\n  ops:\n    - [rope, bf16, 1, 1]\n    - [rope, bf16, 1]\n",
          .wanted = "FILE:5: m: ops: a row is [NAME, FORMAT, size, rate]"},
