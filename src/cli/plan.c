@@ -303,10 +303,11 @@ static void keep_memory(void)
 static int check_machine(const struct config *config, const struct options *options,
                          struct error *err)
 {
+    int on_gpu = config->device == CONFIG_DEVICE_CUDA;
     if (!options->as_machine)
         return 0;
-    return machine_check(&options->machine, config->device == CONFIG_DEVICE_CUDA,
-                         layout_dtype(config), "--machine", err);
+    return machine_check(&options->machine, on_gpu, layout_product_dtype(config, on_gpu),
+                         "--machine", err);
 }
 
 /* limits: of a rank, the request's, which the caller keeps. */

@@ -366,15 +366,21 @@ static int check_tensor(const struct config_parallel *p, struct error *err)
                      set);
 }
 
+static int computes_in_bf16(const struct config *config)
+{
+    return config->precision == PRECISION_BF16 || config->precision == PRECISION_BF16_PURE ||
+           config->precision == PRECISION_FP8;
+}
+
 /* Gradients in bf16 are what products in bf16 make, and steps of single elements. */
 static int check_grad_dtype(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
     if (t->grad_dtype == DTYPE_F32)
         return 0;
-    if (config->precision != PRECISION_BF16 && config->precision != PRECISION_BF16_PURE)
-        return error_set(err, "train.grad_dtype bf16 is of products in bf16: of precision bf16 or "
-                              "bf16_pure; with others leave it at fp32");
+    if (!computes_in_bf16(config))
+        return error_set(err, "train.grad_dtype bf16 is of products in bf16: of precision bf16, "
+                              "bf16_pure or fp8; with others leave it at fp32");
     if (t->optimizer == OPTIMIZER_MUON)
         return error_set(err, "train.grad_dtype bf16: train.optimizer muon makes its step in place "
                               "of the gradient, in fp32; leave it at fp32, or use adamw");
@@ -397,10 +403,9 @@ static int check_precision(const struct config *config, struct error *err)
     const struct config_train *t = &config->train;
     if (check_grad_dtype(config, err) || check_overlap_update(config, err))
         return -1;
-    if (t->logits_dtype == DTYPE_BF16 && config->precision != PRECISION_BF16 &&
-        config->precision != PRECISION_BF16_PURE)
-        return error_set(err, "train.logits_dtype bf16 is of precision bf16 and bf16_pure, whose "
-                              "activations are bf16; leave it at fp32");
+    if (t->logits_dtype == DTYPE_BF16 && !computes_in_bf16(config))
+        return error_set(err, "train.logits_dtype bf16 is of precision bf16, bf16_pure and fp8, "
+                              "whose activations are bf16; leave it at fp32");
     if (t->optimizer == OPTIMIZER_ADAMW)
         return 0;
     if (t->optimizer_dtype != DTYPE_F32)

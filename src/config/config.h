@@ -16,7 +16,13 @@
 enum { CONFIG_TEXT = 512 };
 
 enum config_device { CONFIG_DEVICE_AUTO, CONFIG_DEVICE_CPU, CONFIG_DEVICE_CUDA };
-enum config_precision { PRECISION_FP32, PRECISION_BF16, PRECISION_BF16_PURE, PRECISION_FP16 };
+enum config_precision {
+    PRECISION_FP32,
+    PRECISION_BF16,
+    PRECISION_BF16_PURE,
+    PRECISION_FP16,
+    PRECISION_FP8, /* as bf16, and matrices of the blocks multiplied in fp8 */
+};
 enum config_recompute { RECOMPUTE_NONE, RECOMPUTE_GATHERED, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 enum config_loading { LOADING_EACH, LOADING_NODE }; /* who reads weights: each rank its own */
 enum config_self_check { SELF_CHECK_AUTO, SELF_CHECK_ALWAYS, SELF_CHECK_OFF };

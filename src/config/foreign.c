@@ -206,6 +206,10 @@ const struct foreign foreign_names[] = {
     {.names = "mixed_precision|bf16.enabled|fp16.enabled|bf16|fp16|torch_dtype|params_dtype|"
               "mixed_precision_param|dtype",
      .here = "precision"},
+    {.names = "fp8|fp8_format|fp8_recipe|fp8_hybrid|fp8_recipe_handler|float8|float8.recipe_name|"
+              "quantize.linear.float8.recipe_name",
+     .here = "precision",
+     .note = "fp8 is E4M3 with a scale for each block of 128 numbers, DeepSeek-V3's"},
     {.names = "tf32|allow_tf32", .here = "precision", .note = "fp32 is computed in fp32"},
     {.names = "mixed_precision_reduce|communication_data_type|grad_reduce_in_bf16|"
               "reduce_dtype|fsdp_reduce_dtype",

@@ -16,7 +16,9 @@ const struct key config_keys[] = {
     {KEY(CHOICE, precision), "fp32", .choices = precisions,
      .help = "number format of parameters and activations in forward and backward; bf16 updates "
              "fp32 master weights, bf16_pure the bf16 parameters themselves, stochastically "
-             "rounded, which takes 4 bytes a parameter less; gradients are fp32 in any case"},
+             "rounded, which takes 4 bytes a parameter less; fp8 is bf16, and the matrices of the "
+             "blocks are multiplied in fp8 (E4M3, scales of blocks of 128 numbers), on H100 and "
+             "H200, or on CPUs, where it is no faster; gradients are fp32 in any case"},
     {KEY(CHOICE, recompute), "none", .choices = recomputes,
      .help = "activations that backward makes again rather than keeps, to the same bits: none; "
              "gathered: rows that tensor and context ranks gathered are gathered again, so that "
@@ -278,9 +280,10 @@ const struct key config_keys[] = {
          "no memory that grows with the square of the sequence and should be faster (not measured "
          "yet); on CPUs nothing changes"},
     {KEY(CHOICE, train.logits_dtype), "fp32", .choices = state_dtypes,
-     .help = "number format of the logits that the loss is computed from; bf16, for precision bf16 "
-             "and bf16_pure, rounds each once, as PyTorch's autocast does, and takes half the "
-             "memory and traffic; sums are fp32 in any case"},
+     .help =
+         "number format of the logits that the loss is computed from; bf16, for precision bf16, "
+         "bf16_pure and fp8, rounds each once, as PyTorch's autocast does, and takes half the "
+         "memory and traffic; sums are fp32 in any case"},
     {KEY(INT, train.logits_chunk), "0", 0, 1 << 30,
      .help = "rows of a micro-batch whose logits are in memory at once; 0: as many as fill 1 GiB "
              "on GPUs; on CPUs 1024, as many as stay in the caches, or as the hidden size, "

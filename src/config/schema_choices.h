@@ -19,7 +19,7 @@ static const struct key_choice precisions[] = {
     {"bf16", PRECISION_BF16, "bfloat16|bf16-mixed"},
     {"bf16_pure", PRECISION_BF16_PURE, "bf16-true"},
     {"fp16", PRECISION_FP16, "float16|fp16-mixed"},
-    {"fp8", CHOICE_LATER},
+    {"fp8", PRECISION_FP8, "float8"},
     {0},
 };
 

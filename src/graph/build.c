@@ -265,16 +265,29 @@ static int is_gathered(const struct graph *graph, int x, struct graph_group grou
            graph->nodes[from].attrs.axes == group.axes;
 }
 
+/* Is x w^T a product in fp8?  Not of an adapter's small matrices, and of sizes that a GPU
+ * multiplies, rows in parts too. */
+static int is_fp8(const struct graph *graph, int x, int w)
+{
+    const struct graph_value *value = &graph->values[w];
+    int64_t rows = graph->values[x].dim[0], parts = max_i64(graph->tensor.parts, 1);
+    return graph->fp8 && value->role == VALUE_PARAM && !graph->params[value->index].is_low_rank &&
+           rows % (GEMM_FP8_SIZES * parts) == 0 && value->dim[0] % GEMM_FP8_SIZES == 0 &&
+           value->dim[1] % GEMM_FP8_SIZES == 0;
+}
+
 int build_linear(struct graph *graph, int x, int w, int addend)
 {
     int grad_fp32 = graph->tensor.fp32 && is_gathered(graph, x, graph->tensor);
-    return append(graph, &op_linear, (int[]){x, w, addend}, 3,
-                  (struct op_attrs){.out = graph->dtype, .grad_fp32 = grad_fp32});
+    return append(
+        graph, &op_linear, (int[]){x, w, addend}, 3,
+        (struct op_attrs){.out = graph->dtype, .grad_fp32 = grad_fp32, .fp8 = is_fp8(graph, x, w)});
 }
 
 int build_linear_fp32(struct graph *graph, int x, int w)
 {
-    return append(graph, &op_linear, (int[]){x, w}, 2, (struct op_attrs){.out = DTYPE_F32});
+    return append(graph, &op_linear, (int[]){x, w}, 2,
+                  (struct op_attrs){.out = DTYPE_F32, .fp8 = is_fp8(graph, x, w)});
 }
 
 /* What data gives as positions are rows of this table, of which the rank may have a part. */

@@ -154,6 +154,7 @@ struct op_attrs {
                                   rows */
     enum dtype out;            /* of a linear's and of a reduce-scatter's result, a head's logits */
     int grad_fp32;             /* 1: of a linear: the gradient of its input is fp32 */
+    int fp8;                   /* 1: of a linear: it and its gradients multiply in fp8 */
     int parts;                 /* of a gather and a reduce-scatter: see op_collective.c; of an op
                                   that a segment runs in parts (segment_parts.c): how many; else
                                   0 or 1 */
@@ -193,6 +194,7 @@ struct graph {
                       from a position that data says; 0: none, sequences are whole */
     int drops;     /* 1: it is for training, where numbers are dropped if the model says so, */
     uint64_t seed; /* by this */
+    int fp8;       /* 1: matrices of the model are multiplied in fp8, where sizes allow it */
     enum dtype logits;   /* of a head: fp32 or dtype */
     int64_t logits_rows; /* of a head at once; 0: as the device likes it */
     int64_t positions;   /* rows of the shortest table that positions from data index; 0: none */

@@ -2,6 +2,11 @@
  *
  * x [rows, in], w [out, in], y [rows, out], addend [rows, out].  The residual stream is added
  * in the product's epilogue, and a gradient that is already there in that of the backward one.
+ *
+ * In fp8 (attrs.fp8) all three products round their operands: of w squares, so that its numbers are
+ * the same in y and in dx, and of activations and gradients neighbours along what is summed over.
+ * Those of dw are so many rows that follow one another, which are tokens of one sequence: with that
+ * no number depends on how sequences are divided among ranks and micro-batches.
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"
@@ -56,6 +61,13 @@ static void input_grad_shapes(struct graph *graph, struct graph_node *node)
     node->out[0] = graph_value(graph, VALUE_TEMP, dtype, 2, shape);
 }
 
+static enum gemm_fp8 fp8_of(const struct graph_node *node)
+{
+    if (!node->attrs.fp8)
+        return GEMM_FP8_NONE;
+    return node->op == &op_linear_weight_grad ? GEMM_FP8_VECTORS : GEMM_FP8_SQUARES_OF_B;
+}
+
 /*   y  [rows, out] = x [rows, in] w^T [in, out] + addend
  *   dx [rows, in]  = dy [rows, out] w [out, in] + what is there
  *   dw [out, in]   = dy^T [out, rows] x [rows, in]
@@ -71,7 +83,8 @@ static struct gemm gemm_of(const struct graph *graph, const struct graph_node *n
                                     .trans_b = trans_b,
                                     .m = a[trans_a] / parts,
                                     .n = b[!trans_b],
-                                    .k = a[!trans_a]});
+                                    .k = a[!trans_a],
+                                    .fp8 = fp8_of(node)});
 }
 
 static double flops(const struct graph *graph, const struct graph_node *node)

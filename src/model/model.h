@@ -60,6 +60,8 @@ struct model {
     struct config_lora lora;  /* its adapters (adapters.h); r 0: it has none */
     int packed;    /* 1: it is trained on packed documents (graph->packed), as who makes it says */
     uint64_t seed; /* of what training drops; the same */
+    int fp8;       /* 1: its matrices, but for the head's and tables, are multiplied in fp8 in
+                      training and evaluation, where activations are bf16; the same */
     enum dtype logits;   /* of a head in training and evaluation, where activations have that format
                             too; else fp32; the same */
     int64_t logits_rows; /* of a head at once; 0: as the device likes it; the same */

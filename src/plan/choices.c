@@ -23,6 +23,7 @@ static const char *const changes[] = {
     "parallel.accumulate=local",
     "train.micro_batch=1",
     "precision=bf16",
+    "precision=fp8",
     "precision=bf16_pure train.optimizer_dtype=bf16",
     "train.optimizer_dtype=bf16",
     "train.grad_dtype=bf16",
@@ -61,12 +62,21 @@ static int same_numbers(const struct choices_row *a, const struct choices_row *b
            a->flops == b->flops && a->step_s == b->step_s;
 }
 
+/* Has the machine products in the format?  fp8 on CPUs only takes time. */
+static int has_products(const struct report *of, const struct config *config)
+{
+    enum dtype format = layout_product_dtype(config, of->on_gpu);
+    if (config->precision == PRECISION_FP8 && !of->on_gpu)
+        return 0;
+    return !of->speeds || machine_peak(of->speeds, format) > 0;
+}
+
 static int make(struct choices_row *row, const struct report *of, const char *settings, int threads)
 {
     struct report report;
     struct config config = of->config;
     config.device = of->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
-    if (variant_set(&config, settings) ||
+    if (variant_set(&config, settings) || !has_products(of, &config) ||
         report_measure(&report, &config, of->ranks, of->nodes, threads, of->speeds, NULL))
         return 0;
     measure(row, &report, settings);

@@ -3,6 +3,7 @@
  */
 #include "program/layout.h"
 
+#include "base/fp8.h"
 #include "base/round.h"
 #include "model/adapters.h"
 #include "program/schedule.h"
@@ -170,15 +171,34 @@ static int check_grad_dtype(const struct layout *layout, const struct config *co
                      layout->micros, (long long)ceil_div(layout->global_batch, layout->data_ranks));
 }
 
+/* Blocks of rows whose gradient of a weight is summed in fp8 are of one sequence, wherever it is:
+ * of the two chunks of it that a rank has, where ranks divide sequences. */
+static int check_fp8(const struct layout *layout, const struct config *config, struct error *err)
+{
+    int64_t ranks = layout->shape.degree[MESH_CONTEXT], cut = ranks > 1 ? 2 * ranks : 1;
+    int64_t seq = config->data.seq_len;
+    if (config->precision != PRECISION_FP8 || seq % (FP8_BLOCK * cut) == 0)
+        return 0;
+    return error_set(err,
+                     "precision fp8 rounds blocks of %d tokens, and %lld (data.seq_len%s) is not a "
+                     "multiple of %lld; set data.seq_len=%lld, or use precision bf16",
+                     FP8_BLOCK, (long long)seq, cut > 1 ? ", of which a rank has two chunks" : "",
+                     (long long)(FP8_BLOCK * cut), (long long)round_up(seq, FP8_BLOCK * cut));
+}
+
 enum dtype layout_dtype(const struct config *config)
 {
     static const enum dtype dtypes[] = {
-        [PRECISION_FP32] = DTYPE_F32,
-        [PRECISION_BF16] = DTYPE_BF16,
-        [PRECISION_BF16_PURE] = DTYPE_BF16,
-        [PRECISION_FP16] = DTYPE_F16,
+        [PRECISION_FP32] = DTYPE_F32,       [PRECISION_BF16] = DTYPE_BF16,
+        [PRECISION_BF16_PURE] = DTYPE_BF16, [PRECISION_FP16] = DTYPE_F16,
+        [PRECISION_FP8] = DTYPE_BF16,
     };
     return dtypes[config->precision];
+}
+
+enum dtype layout_product_dtype(const struct config *config, int on_gpu)
+{
+    return config->precision == PRECISION_FP8 && on_gpu ? DTYPE_F8 : layout_dtype(config);
 }
 
 /* Refuse keys of transfers that there are none of. */
@@ -232,6 +252,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     if (wanted(&layout->shape, p, ranks, per_node, err) ||
         mesh_resolve(&layout->shape, ranks, err) || check_transfers(layout, config, ranks, err) ||
         check_context(layout->shape.degree[MESH_CONTEXT], config, err) ||
+        check_fp8(layout, config, err) ||
         check_tensor(layout->shape.degree[MESH_TENSOR], &config->model, err))
         return -1;
     layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
@@ -305,6 +326,7 @@ int layout_model(struct model **model, const struct config *config, struct error
     }
     (*model)->packed = config->data.packing == PACKING_DOCUMENTS;
     (*model)->seed = (uint64_t)config->seed;
+    (*model)->fp8 = config->precision == PRECISION_FP8;
     (*model)->logits = config->train.logits_dtype;
     (*model)->logits_rows = config->train.logits_chunk;
     layout_wrap(*model, config);

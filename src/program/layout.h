@@ -53,11 +53,15 @@ struct layout {
 /* The format that a configuration's precision computes in. */
 enum dtype layout_dtype(const struct config *config);
 
+/* The format in which the matrices of the blocks are multiplied: fp8 on GPUs, where precision says
+ * so; CPUs round to it, and multiply in bf16. */
+enum dtype layout_product_dtype(const struct config *config, int on_gpu);
+
 /* per_node: ranks on every node, 0 where nodes differ: what HYBRID_SHARD shards over by default.
  * device: of every rank.  Returns 0 and a layout for layout_release(), or -1 with err set and
  * nothing to release: degrees that do not multiply to ranks, a schedule that schedule_create()
- * refuses, gradients in bf16 of several micro-batches.  A global batch that ranks and micro-batches
- * do not divide is filled up with masked sequences. */
+ * refuses, gradients in bf16 of several micro-batches, sequences that blocks of fp8 do not divide.
+ * A global batch that ranks and micro-batches do not divide is filled up with masked sequences. */
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    enum device_kind device, struct error *err);
 

@@ -14,7 +14,7 @@
 static void find_by_gpu(struct run_machine *m, const struct config *config, const char *gpu)
 {
     m->is_known = gpu && !config->comm.share_gpu && !machine_of_gpu(&m->machine, gpu) &&
-                  !machine_check(&m->machine, 1, layout_dtype(config), "", NULL);
+                  !machine_check(&m->machine, 1, layout_product_dtype(config, 1), "", NULL);
 }
 
 /* By what run.machine has before its '@'. */
@@ -30,7 +30,8 @@ static int find_by_name(struct run_machine *m, const struct config *config, cons
     if (machine_open(&m->machine, name, err))
         return error_prefix(err, "run.machine");
     m->is_known = 1;
-    return machine_check(&m->machine, gpu != NULL, layout_dtype(config), "run.machine", err);
+    return machine_check(&m->machine, gpu != NULL, layout_product_dtype(config, gpu != NULL),
+                         "run.machine", err);
 }
 
 /* A file's name may have an '@', too. */

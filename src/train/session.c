@@ -162,6 +162,17 @@ static int ranks_per_node(struct world *world)
     return least == most ? (int)least : 0;
 }
 
+static int check_fp8(const struct session *s, struct error *err)
+{
+    if (s->config.precision != PRECISION_FP8 || device_has_fp8(s->device))
+        return 0;
+    return error_set(
+        err,
+        "precision fp8 needs a GPU that multiplies in fp8 with scales of blocks (compute "
+        "capability 9.0: H100, H200), and this is %s; use precision bf16",
+        s->device->name);
+}
+
 /* The part of opening that needs no other rank: all that comes before the mesh. */
 static int prepare(struct session *s, const struct device_request *request, int per_node,
                    enum session_use use, struct error *err)
@@ -170,7 +181,8 @@ static int prepare(struct session *s, const struct device_request *request, int 
     int ranks = world_size(s->world);
     if (layout_resolve(&s->layout, &s->config, ranks, per_node, request->kind, err))
         return layout_advise(&s->config, ranks, per_node, request->kind, err);
-    if (device_open(&s->device, request, err) || layout_model(&s->model, &s->config, err))
+    if (device_open(&s->device, request, err) || check_fp8(s, err) ||
+        layout_model(&s->model, &s->config, err))
         return -1;
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
     if (compile(s, use, err))

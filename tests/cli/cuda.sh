@@ -93,6 +93,12 @@ train "bf16 logits" "$TRIREME_CUDA" 1 narrow device=cuda train.steps=$some $narr
 train "bf16 logits on the CPU" "$TRIREME" 1 narrow_cpu device=cpu train.steps=$some $narrow
 near "bf16 logits: the GPU's losses are near the CPU's" narrow_cpu narrow 1e-2 $some
 near "bf16 logits: and near those of fp32 logits" bf16 narrow 1e-2 $some
+eight="precision=fp8 data.seq_len=128 train.micro_batch=1 train.steps=$((some / 2))"
+train "fp8" "$TRIREME_CUDA" 1 fp8 device=cuda $eight
+train "fp8 on the CPU" "$TRIREME" 1 fp8_cpu device=cpu $eight
+near "fp8: the GPU's losses are near the CPU's" fp8_cpu fp8 5e-3 $((some / 2))
+train "fp8 on two ranks" "$TRIREME_CUDA" 2 fp8_two device=cuda comm.share_gpu=true $eight
+near "fp8: two ranks' losses are near one rank's" fp8 fp8_two 5e-3 $((some / 2))
 
 # 2^-12 for every rounding; a fixed scale, because at the edge of overflow the two may differ
 fixed="precision=fp16 train.loss_scale=1024"

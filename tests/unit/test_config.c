@@ -275,7 +275,7 @@ static void ranges_are_stated(void **state)
 static void later_things_are_said_to_be_absent(void **state)
 {
     static const char *const rows[] = {
-        "precision=FP8",
+        "model.rope_scaling=longrope",
         "checkpoint.async=true",
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)

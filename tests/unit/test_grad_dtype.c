@@ -169,8 +169,8 @@ static void test_what_cannot_be_is_refused(void **state)
         {1, "train.micro_batch=4",
          "each rank has 3, whose sum needs fp32: set train.micro_batch=12"},
         {2, "parallel.pipeline=2 train.micro_batch=3", "each rank has 4"},
-        {1, "precision=fp32", "of precision bf16 or"},
-        {1, "precision=fp16", "of precision bf16 or"},
+        {1, "precision=fp32", "of precision bf16, bf16_pure or fp8"},
+        {1, "precision=fp16", "of precision bf16, bf16_pure or fp8"},
         {1, "train.optimizer=muon", "train.optimizer muon"},
         {1, "train.freeze=layers.*", "none of those is trained"},
     };
