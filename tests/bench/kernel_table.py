@@ -10,6 +10,8 @@ longer of the two at the measured rates of matrix products and of copies.
 import argparse
 import json
 
+from trace_lanes import lanes
+
 # The products of a block, in the order of forward.
 LINEARS = ("qkv", "out", "gate_up", "down")
 
@@ -79,8 +81,10 @@ def instruction_work(m, text, width):
 
 def table(events, m, tokens, seq, width=2):
     """Rows {name, count, ms, flops, bytes} of a rank's trace, longest first, and the step's ms."""
+    compute, ops = lanes(events, "compute"), lanes(events, "ops")
+    instructions = compute | lanes(events, "update")
     mine = sorted((e for e in events if e["ph"] == "X" and e["pid"] == 0), key=lambda e: e["ts"])
-    runs = [e for e in mine if e["tid"] == 0 and e["name"].startswith("RUN ")]
+    runs = [e for e in mine if e["tid"] in compute and e["name"].startswith("RUN ")]
     rows, seen = {}, {}
 
     def add(label, e, flops, moved):
@@ -91,14 +95,14 @@ def table(events, m, tokens, seq, width=2):
         row["bytes"] += moved
 
     for e in mine:
-        if e["tid"] == 8:
+        if e["tid"] in ops:
             middle = e["ts"] + e["dur"] / 2
             at = next((i for i, r in enumerate(runs) if r["ts"] <= middle <= r["ts"] + r["dur"]), -1)
             nth = seen[at, e["name"]] = seen.get((at, e["name"]), -1) + 1
             run = runs[at]["name"] if at >= 0 else ""
             label, flops, moved = op_work(m, e["name"], nth, run, tokens, seq, width)
             add(label, e, flops, moved)
-        elif e["tid"] == 0 and not e["name"].startswith("RUN "):
+        elif e["tid"] in instructions and not e["name"].startswith("RUN "):
             label, flops, moved = instruction_work(m, e["name"], width)
             add(label, e, flops, moved)
     start = min((e["ts"] for e in mine), default=0)

@@ -21,7 +21,7 @@ tests_bench_tokenizer_rate_LDADD = $(TRIREME_LIBS)
 check_PROGRAMS += tests/bench/loader_rate
 tests_bench_loader_rate_SOURCES = tests/bench/loader_rate.c
 tests_bench_loader_rate_LDADD = $(TRIREME_LIBS)
-EXTRA_DIST += tests/bench/loading_vs_transformers tests/bench/tokenizers tests/bench/tokenizer_rounds.py tests/bench/busy tests/bench/cpu_vs_torch tests/bench/examples tests/bench/forecast tests/bench/layouts tests/bench/optimizers tests/bench/schedules tests/bench/gpu_vs_torch tests/bench/kernel_table.py \
+EXTRA_DIST += tests/bench/loading_vs_transformers tests/bench/tokenizers tests/bench/tokenizer_rounds.py tests/bench/busy tests/bench/cpu_vs_torch tests/bench/examples tests/bench/forecast tests/bench/layouts tests/bench/optimizers tests/bench/schedules tests/bench/gpu_vs_torch tests/bench/kernel_table.py tests/bench/trace_lanes.py \
 	tests/bench/memory_vs_torch tests/bench/peaks.py tests/bench/torch_gpu.py \
 	tests/bench/parallel_vs_torch tests/bench/rounds.py tests/bench/torch_gpt2.py tests/bench/torch_llama.py tests/bench/torch_memory.py \
 	tests/bench/torch_parallel.py \
