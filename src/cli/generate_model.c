@@ -187,6 +187,8 @@ static int lay_out(struct config *config, int ranks, struct error *err)
                          "generate divides layers among its %d ranks, and model.heads is %lld; "
                          "start it on %lld at most",
                          ranks, (long long)config->model.heads, (long long)config->model.heads);
+    if (config->precision == PRECISION_FP8) /* of training: rows of a text are few */
+        config->precision = PRECISION_BF16;
     config->parallel = (struct config_parallel){
         .strategy = params == OFFLOAD_NONE ? STRATEGY_NO_SHARD : STRATEGY_FULL_SHARD,
         .shard = 1,

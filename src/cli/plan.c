@@ -271,7 +271,7 @@ static int show(const struct report *report, const struct options *options, stru
 static int write_step(const struct report *report, const struct record *record,
                       const struct options *o, struct error *err)
 {
-    char heading[256], step[32];
+    char heading[256], step[32], precision[CONFIG_TEXT];
     if (!record->ranks)
         return o->trace || o->timeline
                    ? error_set(err, "there is no step to write: the programs were not verified")
@@ -285,7 +285,7 @@ static int write_step(const struct report *report, const struct record *record,
     }
     snprintf(heading, sizeof heading, "%s on %d ranks of %s, %s: %s a step, forecast",
              report->config.model.preset[0] ? report->config.model.preset : "model", report->ranks,
-             report->speeds->name, dtype_name(report->layout.dtype),
+             report->speeds->name, config_value(&report->config, "precision", precision),
              report_time_text(record->step_s, step));
     return o->timeline ? step_svg_write(record, heading, o->timeline, err) : 0;
 }

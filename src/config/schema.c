@@ -18,7 +18,7 @@ const struct key config_keys[] = {
              "fp32 master weights, bf16_pure the bf16 parameters themselves, stochastically "
              "rounded, which takes 4 bytes a parameter less; fp8 is bf16, and the matrices of the "
              "blocks are multiplied in fp8 (E4M3, scales of blocks of 128 numbers), on H100 and "
-             "H200, or on CPUs, where it is no faster; gradients are fp32 in any case"},
+             "H200, or on CPUs, where it is slower than bf16; gradients are fp32 in any case"},
     {KEY(CHOICE, recompute), "none", .choices = recomputes,
      .help = "activations that backward makes again rather than keeps, to the same bits: none; "
              "gathered: rows that tensor and context ranks gathered are gathered again, so that "

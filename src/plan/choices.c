@@ -62,11 +62,11 @@ static int same_numbers(const struct choices_row *a, const struct choices_row *b
            a->flops == b->flops && a->step_s == b->step_s;
 }
 
-/* Has the machine products in the format?  fp8 on CPUs only takes time. */
+/* Has the machine products in the format?  fp8 only takes memory, and on CPUs time. */
 static int has_products(const struct report *of, const struct config *config)
 {
     enum dtype format = layout_product_dtype(config, of->on_gpu);
-    if (config->precision == PRECISION_FP8 && !of->on_gpu)
+    if (config->precision == PRECISION_FP8 && (!of->on_gpu || !of->speeds))
         return 0;
     return !of->speeds || machine_peak(of->speeds, format) > 0;
 }

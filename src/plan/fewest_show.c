@@ -33,10 +33,10 @@ void fewest_print(const struct fewest *fewest, const struct fewest_request *requ
     const struct config *config = request->config;
     const struct machine *machine = request->machine;
     int on_gpu = machine->gpu[0] != 0;
-    char memory[32];
+    char memory[32], precision[CONFIG_TEXT];
     fprintf(out, "%s: %lld parameters, %s, sequences of %lld tokens, global batch %lld\n",
             config->model.preset[0] ? config->model.preset : "model", (long long)fewest->params,
-            dtype_name(layout_dtype(config)), (long long)config->data.seq_len,
+            config_value(config, "precision", precision), (long long)config->data.seq_len,
             (long long)config->train.global_batch);
     fprintf(out, "the fewest ranks of %s that hold it: %s each, %d a node\n\n", machine->name,
             show_bytes((double)machine->memory_bytes, memory, sizeof memory), machine->per_node);

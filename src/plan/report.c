@@ -69,6 +69,7 @@ static int open_model(struct making *m, const struct config *config, int threads
         if (units_create(&m->units[place], m->model, &units, m->device, err))
             return -1;
     }
+    fp8_matrices_note(m->units[0], m->report->fp8_note);
     return 0;
 }
 

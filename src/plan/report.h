@@ -12,6 +12,7 @@
 #include "program/layout.h"
 #include "program/memory.h"
 #include "program/schedule.h"
+#include "segment/fp8_matrices.h"
 #include "simulate/forecast.h"
 #include "simulate/record.h"
 
@@ -48,11 +49,12 @@ struct report {
     struct config config;
     struct layout layout;
     int ranks, nodes;
-    int64_t params, frozen; /* all of the model, and those that are not trained */
-    double flops;           /* of a step, all ranks (attention's causal half) */
-    double whole_flops;     /* the same with all of attention */
-    int on_gpu;             /* planned for one GPU a rank */
-    char machine[96];       /* the GPU's name given to report_judge(), or "" */
+    int64_t params, frozen;  /* all of the model, and those that are not trained */
+    double flops;            /* of a step, all ranks (attention's causal half) */
+    double whole_flops;      /* the same with all of attention */
+    int on_gpu;              /* planned for one GPU a rank */
+    char fp8_note[FP8_NOTE]; /* what of precision fp8 is not in fp8 */
+    char machine[96];        /* the GPU's name given to report_judge(), or "" */
     struct memory_limits limits;
     int compiled; /* of the ranks: these were checked, and the others repeat them */
     int measured; /* ranks that `rank` has: all, or the first at each place of the pipeline axis */

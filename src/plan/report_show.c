@@ -142,10 +142,12 @@ void report_verdicts(const struct report *report, FILE *out)
 void report_print(const struct report *report, FILE *out)
 {
     const int *degree = report->layout.shape.degree;
-    fprintf(out, "%s: %lld parameters, %s, sequences of %lld tokens, on %s\n",
+    char precision[CONFIG_TEXT];
+    fprintf(out, "%s: %lld parameters, %s%s, sequences of %lld tokens, on %s\n",
             report->config.model.preset[0] ? report->config.model.preset : "model",
-            (long long)report->params, dtype_name(report->layout.dtype),
-            (long long)report->config.data.seq_len, report->on_gpu ? "one GPU a rank" : "CPUs");
+            (long long)report->params, config_value(&report->config, "precision", precision),
+            report->fp8_note, (long long)report->config.data.seq_len,
+            report->on_gpu ? "one GPU a rank" : "CPUs");
     if (report->frozen)
         fprintf(out, "%lld of them are frozen: no gradients, no masters, no optimizer state\n",
                 (long long)report->frozen);

@@ -105,9 +105,10 @@ void report_time_print(const struct report *report, FILE *out)
     if (mfu > 0)
         fprintf(
             out,
-            "  %.1f %% of the peak in products (MFU, attention's causal half), %.1f %% if all of "
+            "  %.1f %% of the peak in products%s (MFU, attention's causal half), %.1f %% if all of "
             "attention counts\n",
-            100 * mfu, 100 * report_mfu(report, 1));
+            100 * mfu, report->config.precision == PRECISION_FP8 ? " of bf16" : "",
+            100 * report_mfu(report, 1));
     print_ranks(report, out);
     double each = hours_of(report, 1e9), steps = (double)report->config.train.steps;
     fprintf(out, "  10^9 tokens: %s, %.4g rank-hours", report_time_text(3600 * each, billion),

@@ -3,6 +3,8 @@
  */
 #include "program/layout.h"
 
+#include <stdio.h>
+
 #include "base/fp8.h"
 #include "base/round.h"
 #include "model/adapters.h"
@@ -175,15 +177,20 @@ static int check_grad_dtype(const struct layout *layout, const struct config *co
  * of the two chunks of it that a rank has, where ranks divide sequences. */
 static int check_fp8(const struct layout *layout, const struct config *config, struct error *err)
 {
-    int64_t ranks = layout->shape.degree[MESH_CONTEXT], cut = ranks > 1 ? 2 * ranks : 1;
-    int64_t seq = config->data.seq_len;
-    if (config->precision != PRECISION_FP8 || seq % (FP8_BLOCK * cut) == 0)
+    int64_t ranks = layout->shape.degree[MESH_CONTEXT],
+            of = FP8_BLOCK * (ranks > 1 ? 2 * ranks : 1);
+    int64_t seq = config->data.seq_len, most = config->model.max_seq_len / of * of;
+    int64_t other = min_i64(round_up(seq, of), most);
+    char advice[64] = "";
+    if (config->precision != PRECISION_FP8 || seq % of == 0)
         return 0;
+    if (other > 0)
+        snprintf(advice, sizeof advice, "set data.seq_len=%lld, or ", (long long)other);
     return error_set(err,
                      "precision fp8 rounds blocks of %d tokens, and %lld (data.seq_len%s) is not a "
-                     "multiple of %lld; set data.seq_len=%lld, or use precision bf16",
-                     FP8_BLOCK, (long long)seq, cut > 1 ? ", of which a rank has two chunks" : "",
-                     (long long)(FP8_BLOCK * cut), (long long)round_up(seq, FP8_BLOCK * cut));
+                     "multiple of %lld; %suse precision bf16",
+                     FP8_BLOCK, (long long)seq, ranks > 1 ? ", of which a rank has two chunks" : "",
+                     (long long)of, advice);
 }
 
 enum dtype layout_dtype(const struct config *config)

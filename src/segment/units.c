@@ -6,6 +6,7 @@
  * its first unit's tensors, and the tensors of each flat are divided into sections by who writes
  * their gradients.
  */
+#include "segment/fp8_matrices.h"
 #include "segment/units.h"
 
 #include <fnmatch.h>
@@ -475,7 +476,7 @@ int units_create(struct units **out, const struct model *model, const struct uni
     units->boundary = array_make((size_t)units->count, sizeof *units->boundary);
     if (find_boundaries_and_kinds(units, err) || fates_make_flats(units, err) ||
         check_patterns(units, err) || compile_all(units, device, err) ||
-        find_sections(units, err) || stages_find(units, err)) {
+        fp8_matrices_check(units, err) || find_sections(units, err) || stages_find(units, err)) {
         units_destroy(units);
         return -1;
     }

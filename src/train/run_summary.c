@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "config/defines.h"
+#include "segment/fp8_matrices.h"
 
 enum { SHOWN_HOSTS = 4, HOSTS_TEXT = 320 };
 
@@ -67,16 +68,18 @@ static void log_place(const struct session *s)
 
 static void log_model(const struct session *s)
 {
-    char device[256], strategy[CONFIG_TEXT], params[32];
+    char device[256], strategy[CONFIG_TEXT], precision[CONFIG_TEXT], note[FP8_NOTE], params[32];
     const char *preset = s->config.model.preset;
     int ranks = world_size(s->world), nodes = world_nodes(s->world);
     device_text(s, device, sizeof device);
     log_info(s->log,
-             "%s%s%s parameters, %s, %s, %d rank%s on %d node%s; %s; %.1f MiB planned per rank",
+             "%s%s%s parameters, %s%s, %s, %d rank%s on %d node%s; %s; %.1f MiB planned per rank",
              preset, preset[0] ? ", " : "", count_text((double)model_params(s->model), params),
-             dtype_name(s->layout.dtype), config_value(&s->config, "parallel.strategy", strategy),
-             ranks, ranks > 1 ? "s" : "", nodes, nodes > 1 ? "s" : "", device,
-             (double)mem_bytes(s->mem->now_bytes) / (1 << 20));
+             config_value(&s->config, "precision", precision), fp8_matrices_note(s->units, note),
+             config_value(&s->config, "parallel.strategy", strategy), ranks, ranks > 1 ? "s" : "",
+             nodes, nodes > 1 ? "s" : "", device, (double)mem_bytes(s->mem->now_bytes) / (1 << 20));
+    if (s->train && s->config.precision == PRECISION_FP8 && s->device->kind == DEVICE_CPU)
+        log_warn(s->log, "precision fp8 on CPUs rounds as on GPUs, and takes longer than bf16");
 }
 
 static void log_data(const struct session *s, const struct batches *train,
