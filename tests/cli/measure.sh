@@ -34,7 +34,7 @@ has_ops() {
     done
 }
 
-# whole NAME FILE FORMATS: what every measured machine has
+# whole NAME FILE FORMATS: what every measured machine has, with products in so many formats
 whole() {
     is "$1: products are full grids" "$(($3 * 3)) 0" "$(grids "$2")"
     is "$1: rates are above 0" "1 0" "$(rates "$2")"
@@ -109,7 +109,7 @@ is "no disk there: known before all else" "1 1" "$? $(grep -c '^trireme: measuri
 if [ -x "$TRIREME_CUDA" ]; then
     export TRIREME_EMULATE_GPUS=2
     measured "two emulated GPUs" "$TRIREME_CUDA" 2 gpu.yaml
-    whole "two emulated GPUs" gpu.yaml 3
+    whole "two emulated GPUs" gpu.yaml 4
     is "two emulated GPUs: all five transfers" "all_reduce all_to_all gather message reduce" \
         "$(rows gpu.yaml transfers | awk '$2 == 2 { print $1 }' | sort -u | xargs)"
     is "two emulated GPUs: their name is in the file" 1 "$(grep -c '^  gpu: "[^"]' gpu.yaml)"

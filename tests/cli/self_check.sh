@@ -61,8 +61,8 @@ is "and gives the same losses" "$(losses wrong)" "$(losses wrong2)"
 run "run.self_check=off" off "$bad" run.self_check=off
 is "trains with wrong products" 1 "$(apart right off)"
 "$bad" doctor --gpu >doctor.out 2>doctor.err
-is "doctor --gpu: all 12 are replaced" "0 12" "$? $(grep -c '^  products .*own kernels do it' doctor.out)"
-is "and nothing else is wrong" 12 "$(grep -c WRONG doctor.out)"
+is "doctor --gpu: all 13 are replaced" "0 13" "$? $(grep -c '^  products .*own kernels do it' doctor.out)"
+is "and nothing else is wrong" 13 "$(grep -c WRONG doctor.out)"
 "$bad" doctor >doctor.out 2>doctor.err
 is "doctor lists it as a problem" 1 "$(grep -c '  - the self-check found.*products bf16' doctor.out)"
 
