@@ -8,7 +8,8 @@
  * FP8_BLOCK.
  *
  * The scale is the least power of two with which no number of the block is above 448.  So
- * code * scale is a bf16, exactly: a product of such numbers is that of bf16 rounded in place.
+ * code * scale is a bf16, exactly, or beyond the largest one infinite: a product of such numbers is
+ * that of bf16 rounded in place.
  *
  *   block in bf16    3.0   0.4   -0.01      largest 3.0: scale 2^-7, as 3.0 = 384 * 2^-7
  *   in E4M3          384   52    -1.25      0.4 * 2^7 = 51.2, where steps are 4

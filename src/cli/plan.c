@@ -299,13 +299,26 @@ static void keep_memory(void)
     mallopt(M_TRIM_THRESHOLD, 256 * MIB);
 }
 
+/* Does the GPU here, which the plan is for, multiply in fp8 where precision asks for it? */
+static int check_own_gpu(const struct config *config, struct error *err)
+{
+    struct device_gpu gpu;
+    struct error lacking = {0};
+    char why[128];
+    if (config->precision != PRECISION_FP8 || config->device != CONFIG_DEVICE_CUDA ||
+        !device_gpu_count(why) || device_gpu_describe(0, &gpu, NULL) ||
+        !device_gpu_check_fp8(&gpu, &lacking))
+        return 0;
+    return error_set(err, "precision fp8 needs %s; use precision bf16", lacking.text);
+}
+
 /* Does the machine have what the configuration asks for? */
 static int check_machine(const struct config *config, const struct options *options,
                          struct error *err)
 {
     int on_gpu = config->device == CONFIG_DEVICE_CUDA;
     if (!options->as_machine)
-        return 0;
+        return check_own_gpu(config, err);
     return machine_check(&options->machine, on_gpu, layout_product_dtype(config, on_gpu),
                          "--machine", err);
 }

@@ -176,9 +176,9 @@ const char *device_attention_name(const struct device *d)
     return a.by_library && a.by_own ? "cudnn+own" : a.by_library ? "cudnn" : a.by_own ? "own" : "";
 }
 
-int device_has_fp8(const struct device *d)
+int device_check_fp8(const struct device *d, struct error *err)
 {
-    return !d->driver->has_fp8 || d->driver->has_fp8(d);
+    return d->driver->check_fp8 ? d->driver->check_fp8(d, err) : 0;
 }
 
 struct device_event *device_event_create(struct device *d, enum device_event_kind kind,

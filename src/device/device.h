@@ -46,7 +46,7 @@ enum device_stream {
  * of each format and both transpositions, and in fp8; and attention (cuDNN), of each format and
  * direction.
  * Where the self-check found a part wrong, its bit is in struct device's `replaced`, and the own
- * kernels take its place. */
+ * kernels take its place; that of products in fp8, products in bf16 of what own kernels rounded. */
 enum device_part {
     DEVICE_PRODUCT_PARTS = 13,  /* << 4 * (fp32 0, bf16 1, fp16 2) + 2 * trans_a + trans_b */
     DEVICE_FP8_PART = 1 << 12,  /* of products in fp8, however their operands lie */
@@ -140,6 +140,9 @@ int device_gpu_peers(int index, int peer);
 /* Let the calling thread call libraries that work on GPU index; a thread that opened a device may
  * already. */
 void device_gpu_use(int index);
+
+/* device_check_fp8() of a GPU that is not opened. */
+int device_gpu_check_fp8(const struct device_gpu *gpu, struct error *err);
 
 /* One line of versions: driver, CUDA, cuBLASLt, cuDNN, as far as they are built in. */
 const char *device_gpu_libraries(char text[256]);
@@ -245,9 +248,11 @@ void device_attention(const struct device *d, struct device_attention *a);
 /* "cudnn", "own" or "cudnn+own"; "" where none was met. */
 const char *device_attention_name(const struct device *d);
 
-/* Can it multiply in fp8 (struct gemm)?  CPUs can, and of GPUs those of compute capability 9.0,
- * whose library takes scales of blocks.  A GPU that is only planned for is said to. */
-int device_has_fp8(const struct device *d);
+/* Does it multiply in fp8 (struct gemm) at the speed of fp8?  CPUs count as such; of GPUs those of
+ * compute capability 9.0 do, where the library takes scales of blocks.  A GPU that is only planned
+ * for is said to.  Returns 0, or -1 with err (NULL allowed) set to what is lacking, in words to be
+ * put behind "needs": "cuBLASLt 12.9 or newer, and this is cuBLASLt 12.4.5". */
+int device_check_fp8(const struct device *d, struct error *err);
 
 /* ---- recordings: ops enqueued once, replayed with one call (CUDA graphs) ---- */
 

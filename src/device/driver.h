@@ -34,7 +34,7 @@ struct device_driver {
     __typeof__(device_event_ns) *event_ns;
 
     /* The others are NULL on CPUs, where all is done when a call returns, and nothing recorded;
-     * those without has_fp8 have it. */
+     * those without check_fp8 have it. */
     __typeof__(device_stream_native) *stream_native;
     __typeof__(device_ops_on) *ops_on;
     __typeof__(device_stream_idle) *stream_idle;
@@ -49,7 +49,7 @@ struct device_driver {
     __typeof__(device_recording_destroy) *recording_destroy;
     __typeof__(device_replay) *replay;
     __typeof__(device_attention) *attention;
-    __typeof__(device_has_fp8) *has_fp8;
+    __typeof__(device_check_fp8) *check_fp8;
     __typeof__(device_products_library) *products_library;
     __typeof__(device_products_note) *products_note;
     __typeof__(device_products_noted) *products_noted;

@@ -167,10 +167,15 @@ const char *self_check_wrong(const struct self_check *check, char *text, size_t 
 
 static const char *words_of(const struct self_check_row *row)
 {
+    const int is_fp8 = row->part == DEVICE_FP8_PART;
     switch (row->verdict) {
     case SELF_CHECK_RIGHT: return "right";
-    case SELF_CHECK_UNUSED: return "not in use: own kernels do it";
-    case SELF_CHECK_REPLACED: return "WRONG: own kernels do it instead";
+    case SELF_CHECK_UNUSED:
+        return is_fp8 ? "not in use: own kernels do it with products in bf16"
+                      : "not in use: own kernels do it";
+    case SELF_CHECK_REPLACED:
+        return is_fp8 ? "WRONG: own kernels do it instead with products in bf16"
+                      : "WRONG: own kernels do it instead";
     default: return "WRONG: nothing can do it instead";
     }
 }

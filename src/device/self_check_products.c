@@ -1,5 +1,6 @@
 /* self_check_products.c - matrix products: by cuBLASLt, a family for each format and both
- * transpositions, and one for those in fp8; and by the own kernel that stands in for it. */
+ * transpositions, and one for those in fp8; and by the own kernel that stands in for it, in fp8
+ * with those that round. */
 #include "device/self_check_private.h"
 
 #include <stdio.h>
@@ -66,7 +67,8 @@ void self_check_products(struct trial *t, const struct self_check_family *family
     product_cases(t, family->dt, family->trans_a, family->trans_b);
 }
 
-/* As in a step: into activations, into their gradient, and into a weight's. */
+/* As in a step: into activations, into their gradient, and into a weight's; the gradients of both
+ * formats. */
 static void fp8_cases(struct trial *t)
 {
     struct product p = {{.dt = DTYPE_BF16, .dt_c = DTYPE_BF16, .trans_b = 1}};
@@ -74,20 +76,25 @@ static void fp8_cases(struct trial *t)
     product_case(t, &p);
     p.g.trans_b = 0, p.g.n = 48, p.addend = ADDEND_OTHER;
     product_case(t, &p);
-    p.g.trans_a = 1, p.g.dt_c = DTYPE_F32, p.g.fp8 = GEMM_FP8_VECTORS, p.addend = ADDEND_NONE;
+    p.g.dt_c = DTYPE_F32, p.g.n = 272, p.addend = ADDEND_NONE;
     product_case(t, &p);
-    p.g.m = 128, p.g.n = 256, p.g.k = 128, p.addend = ADDEND_SELF;
+    p.g.trans_a = 1, p.g.n = 48, p.g.fp8 = GEMM_FP8_VECTORS;
+    product_case(t, &p);
+    p.g.dt_c = DTYPE_BF16, p.g.m = 272;
+    product_case(t, &p);
+    p.g.dt_c = DTYPE_F32, p.g.m = 128, p.g.n = 256, p.g.k = 128, p.addend = ADDEND_SELF;
     product_case(t, &p);
 }
 
 void self_check_fp8(struct trial *t, const struct self_check_family *family)
 {
-    if (device_has_fp8(t->gpu.d)) {
+    struct error lacking = {0};
+    if (!device_check_fp8(t->gpu.d, &lacking)) {
         fp8_cases(t);
         return;
     }
     t->row->verdict = SELF_CHECK_UNUSED;
-    snprintf(t->row->why, sizeof t->row->why, "cuBLASLt has none for this GPU");
+    snprintf(t->row->why, sizeof t->row->why, "needs %.150s", lacking.text);
 }
 
 void self_check_own_products(struct trial *t, const struct self_check_family *family)

@@ -108,6 +108,21 @@ static void show_self_check(struct doctor *d)
                        names);
 }
 
+/* Does this rank's GPU have what precision=fp8 takes, and is it right? */
+static void show_fp8(const struct doctor *d)
+{
+    struct error lacking = {0};
+    struct device_gpu gpu;
+    if (d->gpu < 0 || device_gpu_describe(d->gpu, &gpu, NULL))
+        return;
+    if (device_gpu_check_fp8(&gpu, &lacking))
+        doctor_fact(d, "products in fp8", "none: precision=fp8 needs %s", lacking.text);
+    else
+        doctor_fact(d, "products in fp8", "%s",
+                    d->replaced & DEVICE_FP8_PART ? "by bf16, as those of cuBLASLt are wrong"
+                                                  : "by cuBLASLt");
+}
+
 void doctor_check_gpus(struct doctor *d)
 {
     char why[128] = "", text[256], library[96];
@@ -128,4 +143,5 @@ void doctor_check_gpus(struct doctor *d)
     if (gpus > 0)
         choose(d, count);
     show_self_check(d);
+    show_fp8(d);
 }

@@ -184,7 +184,7 @@ const enum dtype *measure_formats(const struct measure *m)
 const enum dtype *measure_product_formats(const struct measure *m)
 {
     static const enum dtype with_fp8[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_F8, DTYPE_COUNT};
-    int has_fp8 = m->device->kind == DEVICE_CUDA && device_has_fp8(m->device);
+    int has_fp8 = m->device->kind == DEVICE_CUDA && !device_check_fp8(m->device, NULL);
     return has_fp8 ? with_fp8 : measure_formats(m);
 }
 

@@ -164,13 +164,10 @@ static int ranks_per_node(struct world *world)
 
 static int check_fp8(const struct session *s, struct error *err)
 {
-    if (s->config.precision != PRECISION_FP8 || device_has_fp8(s->device))
+    struct error lacking = {0};
+    if (s->config.precision != PRECISION_FP8 || !device_check_fp8(s->device, &lacking))
         return 0;
-    return error_set(
-        err,
-        "precision fp8 needs a GPU that multiplies in fp8 with scales of blocks (compute "
-        "capability 9.0: H100, H200), and this is %s; use precision bf16",
-        s->device->name);
+    return error_set(err, "precision fp8 needs %s; use precision bf16", lacking.text);
 }
 
 /* The part of opening that needs no other rank: all that comes before the mesh. */

@@ -263,7 +263,7 @@ cublasStatus_t CUBLASWINAPI cublasLtDestroy(cublasLtHandle_t handle)
 
 size_t CUBLASWINAPI cublasLtGetVersion(void)
 {
-    return CUBLAS_VERSION;
+    return emulate_cublaslt_version();
 }
 
 size_t CUBLASWINAPI cublasLtGetCudartVersion(void)

@@ -9,6 +9,7 @@
 #include "cublaslt_fp8.h"
 
 #include "memory.h"
+#include "private.h"
 
 namespace emulate
 {
@@ -61,6 +62,8 @@ bool fp8_is_asked(const struct matmul &o, const struct layout l[4])
 
 cublasStatus_t fp8_check(const struct matmul &o, const struct layout l[4])
 {
+    if (emulate_fp8_status())
+        return refuse((cublasStatus_t)emulate_fp8_status(), "no fp8, as a setting has it");
     if (l[0].type != CUDA_R_8F_E4M3 || l[1].type != CUDA_R_8F_E4M3 || l[2].type != l[3].type ||
         (l[3].type != CUDA_R_16BF && l[3].type != CUDA_R_32F))
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "this mixture of types with fp8");

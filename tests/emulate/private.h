@@ -22,6 +22,9 @@ int emulate_gpus(void);
 size_t emulate_gpu_bytes(void);
 bool emulate_strict_loading(void);
 int emulate_fastest_algorithm(void);
+int emulate_level(void);
+size_t emulate_cublaslt_version(void);
+int emulate_fp8_status(void);
 
 /* ---- errors.cc, runtime.cc ---- */
 

@@ -4,7 +4,7 @@
 
 #include "private.h"
 
-enum { COMPUTE_MAJOR = 9, COMPUTE_MINOR = 0, MULTIPROCESSORS = 132, L2_BYTES = 50 << 20 };
+enum { MULTIPROCESSORS = 132, L2_BYTES = 50 << 20 };
 
 static thread_local int current;
 
@@ -306,8 +306,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->maxGridSize[0] = INT32_MAX;
     p->maxGridSize[1] = p->maxGridSize[2] = 65535;
     p->maxThreadsPerMultiProcessor = 2048;
-    p->major = COMPUTE_MAJOR;
-    p->minor = COMPUTE_MINOR;
+    p->major = emulate_level() / 10;
+    p->minor = emulate_level() % 10;
     p->multiProcessorCount = MULTIPROCESSORS;
     p->l2CacheSize = L2_BYTES;
     p->unifiedAddressing = p->concurrentKernels = p->canMapHostMemory = 1;

@@ -1,4 +1,5 @@
 /* settings.cc - what the emulated machine is, from the environment. */
+#include <cublasLt.h>
 #include <stdlib.h>
 
 #include "private.h"
@@ -31,6 +32,24 @@ bool emulate_strict_loading(void)
 int emulate_fastest_algorithm(void)
 {
     return (int)number("TRIREME_EMULATE_FASTEST", (uint64_t)-1);
+}
+
+/* Compute capability, without the point. */
+int emulate_level(void)
+{
+    return (int)number("TRIREME_EMULATE_LEVEL", 90);
+}
+
+/* Of cuBLASLt, as it says it. */
+size_t emulate_cublaslt_version(void)
+{
+    return number("TRIREME_EMULATE_CUBLASLT", CUBLAS_VERSION);
+}
+
+/* What cuBLASLt says of every product in fp8; 0: what it says of those that it knows. */
+int emulate_fp8_status(void)
+{
+    return (int)number("TRIREME_EMULATE_FP8_STATUS", 0);
 }
 
 size_t emulate_gpu_bytes(void)

@@ -1,12 +1,14 @@
-/* test_cuda_fp8_products.c - products in fp8 on a GPU, by cuBLASLt and by the own kernel, against
- * sums in double of operands that the reference rounded; and what the self-check finds of them.
+/* test_cuda_fp8_products.c - products in fp8 on a GPU, by cuBLASLt and in bf16 of rounded operands,
+ * against sums in double of operands that the reference rounded; and what the self-check finds of
+ * them.
  *
  * Built twice: for real GPUs, of which those of compute capability 9.0 have such products, and for
- * the emulated one.
+ * the emulated one, which is another or has another library where TRIREME_EMULATE_ settings say so.
  */
 #include "fp8_check.h"
 
 #include "device/cuda/fp8.h"
+#include "device/product.h"
 #include "device/self_check_private.h"
 
 enum addend { NONE, SELF, OTHER, ADDENDS };
@@ -123,28 +125,10 @@ static struct tensor multiply(struct gpu *gpu, const struct problem *p)
 /* Tensor cores of compute capability 9.0 keep about 14 bits of a block's sum. */
 static const double of_tensor_cores = 2e-3;
 
-/* Of rounded a and b. */
-static void check_product(const struct problem *p, const struct tensor *c, double tolerance)
-{
-    for (int64_t e = 0; e < p->g.m * p->g.n; e++) {
-        const double *a = p->a.x + e / p->g.n * p->g.k, *b = p->b.x + e % p->g.n * p->g.k;
-        const double addend = p->addend ? tensor_get(&p->t[ADDEND], e) : 0;
-        double want = addend, square = addend * addend, got = tensor_get(c, e);
-        for (int64_t l = 0; l < p->g.k; l++) {
-            want += a[l] * b[l];
-            square += a[l] * b[l] * a[l] * b[l];
-        }
-        if (!(fabs(got - want) <= tolerance * (fabs(want) + sqrt(square))))
-            fail_msg("element %lld of %lld x %lld x %lld, trans %d%d, %s: got %.9g, want %.9g",
-                     (long long)e, (long long)p->g.m, (long long)p->g.n, (long long)p->g.k,
-                     p->g.trans_a, p->g.trans_b, p->b.squares ? "squares" : "vectors", got, want);
-    }
-}
-
 static void check_all(unsigned replaced)
 {
     struct gpu gpu = open_gpu();
-    if (!replaced && !device_has_fp8(gpu.d)) {
+    if (!replaced && device_check_fp8(gpu.d, NULL)) {
         device_close(gpu.d);
         skip();
     }
@@ -154,7 +138,8 @@ static void check_all(unsigned replaced)
         struct tensor one = multiply(&gpu, &p), two = multiply(&gpu, &p);
         round_matrix(&p.a);
         round_matrix(&p.b);
-        check_product(&p, &one, tolerance_of(p.g.dt_c) + (replaced ? 0 : of_tensor_cores));
+        check_product(&p.g, &p.a, &p.b, p.addend ? &p.t[ADDEND] : NULL, &one,
+                      tolerance_of(p.g.dt_c) + (replaced ? 0 : of_tensor_cores));
         assert_int_equal(tensor_hash(&one), tensor_hash(&two));
         tensor_free(&one);
         tensor_free(&two);
@@ -168,49 +153,179 @@ static void products_are_of_rounded_operands(void **state)
     check_all(0);
 }
 
-static void products_by_the_own_kernel_too(void **state)
+static void products_in_bf16_too(void **state)
 {
     check_all(DEVICE_FP8_PART);
 }
 
-/* The own kernel gives the bits of the plain one of operands that were rounded in place; it is
- * asked where cuBLASLt was found wrong, and on GPUs for which it has none. */
-static void the_own_kernel_adds_as_the_plain_one(void **state)
+/* ---- without the library's products in fp8 ---- */
+
+/* The product of p's operands rounded in place, by cuda_gemm() of bf16. */
+static struct tensor multiply_rounded(struct gpu *gpu, struct problem *p)
+{
+    static const struct lie dense = {1, 0, 0};
+    struct problem of = *p;
+    round_matrix(&p->a);
+    round_matrix(&p->b);
+    struct tensor a = tensor_of(&p->a, &dense), b = tensor_of(&p->b, &dense);
+    void *at_a = on_gpu(gpu, a.data, bytes_of(&a)), *at_b = on_gpu(gpu, b.data, bytes_of(&b));
+    of.g.fp8 = GEMM_FP8_NONE;
+    of.g.trans_a = 0;
+    of.g.trans_b = 1;
+    of.g.lda = of.g.ldb = of.g.k;
+    of.g.a = at_a;
+    of.g.b = at_b;
+    struct tensor c = multiply(gpu, &of);
+    off_gpu(gpu, a.data, bytes_of(&a), at_a);
+    off_gpu(gpu, b.data, bytes_of(&b), at_b);
+    tensor_free(&a);
+    tensor_free(&b);
+    return c;
+}
+
+/* The bits are those of the product in bf16 of operands that were rounded in place. */
+static void check_as_bf16(struct gpu *gpu)
+{
+    for (int i = 0; i < KINDS * SHAPES; i++) {
+        struct problem p = make_problem(gpu, i % KINDS, shapes[i / KINDS]);
+        struct tensor got = multiply(gpu, &p), want = multiply_rounded(gpu, &p);
+        assert_memory_equal(got.data, want.data, bytes_of(&want));
+        tensor_free(&got);
+        tensor_free(&want);
+        free_problem(gpu, &p);
+    }
+}
+
+static const unsigned all_products = (1u << DEVICE_PRODUCT_PARTS) - 1;
+
+/* Where products of cuBLASLt were found wrong, and on GPUs for which it has none. */
+static void without_fp8_they_are_those_of_bf16(void **state)
 {
     struct gpu gpu = open_gpu();
-    struct error err = {0};
     const char *level = gpu.d->level;
-    for (int i = 0; i < KINDS; i++) {
-        gpu.d->replaced = i % 2 ? DEVICE_FP8_PART : 0;
-        gpu.d->level = i % 2 ? level : "sm_80";
-        struct problem p = make_problem(&gpu, i, shapes[3]);
-        struct tensor fp8 = multiply(&gpu, &p), plain = tensor_copy(&p.t[C]);
-        round_matrix(&p.a);
-        round_matrix(&p.b);
-        struct tensor a = tensor_of(&p.a, &(struct lie){!p.g.trans_a, 0, 0});
-        struct tensor b = tensor_of(&p.b, &(struct lie){p.g.trans_b, 0, 0});
-        must(device_upload(gpu.d, p.at[A], a.data, bytes_of(&a), &err), &err);
-        must(device_upload(gpu.d, p.at[B], b.data, bytes_of(&b), &err), &err);
-        cuda_gemm_plain(gpu.d, &p.g);
-        must(device_download(gpu.d, plain.data, p.at[C], bytes_of(&plain), &err), &err);
-        assert_memory_equal(plain.data, fp8.data, bytes_of(&plain));
-        tensor_free(&a);
-        tensor_free(&b);
-        tensor_free(&plain);
-        tensor_free(&fp8);
-        free_problem(&gpu, &p);
-    }
+    gpu.d->replaced = DEVICE_FP8_PART;
+    check_as_bf16(&gpu);
+    gpu.d->replaced = all_products; /* those of bf16, too */
+    check_as_bf16(&gpu);
+    gpu.d->replaced = 0;
+    gpu.d->level = "sm_80";
+    check_as_bf16(&gpu);
     gpu.d->level = level;
     close_gpu(&gpu);
 }
+
+/* Note p's product and time it: the shape that was noted, and what device_product_tune() says. */
+static int tune(struct gpu *gpu, struct problem *p, int64_t shape[PRODUCT_SHAPE])
+{
+    struct product_choice choice;
+    struct error err = {0};
+    struct scratch s = make_scratch(gpu, &p->g);
+    device_products_note(gpu->d, 1);
+    must(gpu->d->ops->gemm(gpu->d, &p->g, s.block + 64, &err), &err);
+    device_products_note(gpu->d, 0);
+    assert_int_equal(device_products_noted(gpu->d), 1);
+    device_product_shape(gpu->d, 0, shape);
+    int rc = device_product_tune(gpu->d, 0, &choice, &err);
+    must(rc < 0, &err);
+    if (!rc)
+        must(device_product_take(gpu->d, &choice, &err), &err);
+    free_scratch(gpu, &s);
+    return rc;
+}
+
+static int64_t member_of(const int64_t shape[PRODUCT_SHAPE], const char *name)
+{
+    int i = 0;
+    while (strcmp(product_shape_names[i], name) != 0)
+        i++;
+    return shape[i];
+}
+
+/* They are the library's products in bf16, whose algorithms are timed as ever. */
+static void without_fp8_those_of_bf16_are_timed(void **state)
+{
+    struct gpu gpu = open_gpu();
+    int64_t shape[PRODUCT_SHAPE];
+    struct problem p = make_problem(&gpu, 0, shapes[3]);
+    gpu.d->replaced = DEVICE_FP8_PART;
+    assert_int_equal(tune(&gpu, &p, shape), 0);
+    assert_int_equal(member_of(shape, "fp8"), GEMM_FP8_NONE);
+    assert_int_equal(member_of(shape, "m"), p.g.m);
+    assert_int_equal(member_of(shape, "k"), p.g.k);
+    free_problem(&gpu, &p);
+    close_gpu(&gpu);
+}
+
+/* With a setting of the emulated machine, what it says of products in fp8. */
+static struct gpu open_emulated(const char *name, const char *value)
+{
+    struct gpu gpu = open_gpu();
+    if (!strstr(gpu.d->name, "mulated")) {
+        device_close(gpu.d);
+        skip();
+    }
+    device_close(gpu.d);
+    assert_int_equal(setenv(name, value, 1), 0);
+    return open_gpu();
+}
+
+static void close_emulated(struct gpu *gpu, const char *name)
+{
+    unsetenv(name);
+    close_gpu(gpu);
+}
+
+/* A library that is of the right version may have none all the same; 15: not supported, 7: an
+ * invalid value. */
+static void a_library_without_them_is_helped(void **state)
+{
+    static const char *const name = "TRIREME_EMULATE_FP8_STATUS", *const statuses[] = {"15", "7"};
+    for (int i = 0; i < 2; i++) {
+        struct gpu gpu = open_emulated(name, statuses[i]);
+        assert_int_equal(device_check_fp8(gpu.d, NULL), 0);
+        struct problem p = make_problem(&gpu, 0, shapes[3]);
+        int64_t shape[PRODUCT_SHAPE];
+        assert_int_equal(tune(&gpu, &p, shape), 1); /* there is none to be timed */
+        free_problem(&gpu, &p);
+        check_as_bf16(&gpu);
+        close_emulated(&gpu, name);
+    }
+}
+
+static void check_lacking(const char *name, const char *value, const char *text)
+{
+    struct gpu gpu = open_emulated(name, value);
+    struct device_gpu described;
+    struct error err = {0}, unopened = {0};
+    assert_int_equal(device_check_fp8(gpu.d, &err), -1);
+    assert_string_equal(err.text, text);
+    must(device_gpu_describe(0, &described, &unopened), &unopened);
+    assert_int_equal(device_gpu_check_fp8(&described, &unopened), -1);
+    assert_string_equal(unopened.text, text);
+    check_as_bf16(&gpu);
+    close_emulated(&gpu, name);
+}
+
+static void what_is_lacking_is_said(void **state)
+{
+    check_lacking("TRIREME_EMULATE_LEVEL", "80",
+                  "a GPU of compute capability 9.0 (H100, H200), and this is emulated (8.0)");
+    check_lacking("TRIREME_EMULATE_LEVEL", "120",
+                  "a GPU of compute capability 9.0 (H100, H200), and this is emulated (12.0)");
+    check_lacking("TRIREME_EMULATE_CUBLASLT", "120405",
+                  "cuBLASLt 12.9 or newer, and this is cuBLASLt 12.4.5");
+}
+
+/* ---- recordings, rare numbers, alignment ---- */
 
 /* One product in two scratches, the first of them in a recording that is replayed last. */
 static void a_recording_keeps_its_scratch(void **state)
 {
     struct gpu gpu = open_gpu();
     struct error err = {0};
-    for (int i = 0; i < KINDS; i++) {
-        struct problem p = make_problem(&gpu, i, shapes[2]);
+    for (int i = 0; i < 2 * KINDS; i++) {
+        gpu.d->replaced = i < KINDS ? 0 : DEVICE_FP8_PART;
+        struct problem p = make_problem(&gpu, i % KINDS, shapes[2]);
         struct tensor want = multiply(&gpu, &p), got = tensor_copy(&want);
         struct scratch s = make_scratch(&gpu, &p.g);
         must(device_record_begin(gpu.d, &err), &err);
@@ -237,9 +352,9 @@ static void what_is_no_number_is_seen(void **state)
 {
     struct gpu gpu = open_gpu();
     struct error err = {0};
-    for (int own = 0; own < 2; own++) {
+    for (int in_bf16 = 0; in_bf16 < 2; in_bf16++) {
         struct problem p = make_problem(&gpu, 0, shapes[2]);
-        gpu.d->replaced = own ? DEVICE_FP8_PART : 0;
+        gpu.d->replaced = in_bf16 ? DEVICE_FP8_PART : 0;
         tensor_set(&p.t[A], 5 * p.g.k + 130, INFINITY);
         must(device_upload(gpu.d, p.at[A], p.t[A].data, bytes_of(&p.t[A]), &err), &err);
         struct tensor c = multiply(&gpu, &p);
@@ -251,7 +366,7 @@ static void what_is_no_number_is_seen(void **state)
     close_gpu(&gpu);
 }
 
-/* The library takes no c that is not aligned to 16 bytes: then the own kernel multiplies. */
+/* The library takes no c in fp8 that is not aligned to 16 bytes. */
 static void a_result_of_any_alignment_is_right(void **state)
 {
     struct gpu gpu = open_gpu();
@@ -262,14 +377,14 @@ static void a_result_of_any_alignment_is_right(void **state)
         p.g.addend = p.addend == SELF ? p.g.c : p.g.addend;
         struct tensor got = multiply(&gpu, &p);
         gpu.d->replaced = DEVICE_FP8_PART;
-        struct tensor own = multiply(&gpu, &p);
+        struct tensor wide = multiply(&gpu, &p);
         gpu.d->replaced = 0;
         for (int64_t e = 1; e <= p.g.m * p.g.n; e++) {
-            const double want = tensor_get(&own, e);
+            const double want = tensor_get(&wide, e);
             assert_true(fabs(tensor_get(&got, e) - want) <= 0.01 * (1 + fabs(want)));
         }
         tensor_free(&got);
-        tensor_free(&own);
+        tensor_free(&wide);
         free_problem(&gpu, &p);
     }
     close_gpu(&gpu);
@@ -327,7 +442,7 @@ static void wrong_products_are_replaced(void **state)
     struct gpu gpu = open_gpu();
     struct device *cpu = open_device(NULL, 1);
     const char *level = gpu.d->level;
-    if (device_has_fp8(gpu.d)) {
+    if (!device_check_fp8(gpu.d, NULL)) {
         assert_int_equal(verdict_of(&gpu, cpu, "products fp8", 1), SELF_CHECK_REPLACED);
         assert_int_equal(verdict_of(&gpu, cpu, "products fp8", 0), SELF_CHECK_RIGHT);
     }
@@ -343,8 +458,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_of_rounded_operands),
-        cmocka_unit_test(products_by_the_own_kernel_too),
-        cmocka_unit_test(the_own_kernel_adds_as_the_plain_one),
+        cmocka_unit_test(products_in_bf16_too),
+        cmocka_unit_test(without_fp8_they_are_those_of_bf16),
+        cmocka_unit_test(without_fp8_those_of_bf16_are_timed),
+        cmocka_unit_test(a_library_without_them_is_helped),
+        cmocka_unit_test(what_is_lacking_is_said),
         cmocka_unit_test(a_recording_keeps_its_scratch),
         cmocka_unit_test(what_is_no_number_is_seen),
         cmocka_unit_test(a_result_of_any_alignment_is_right),

@@ -1,47 +1,20 @@
 /* test_fp8.c - rounding to fp8 in blocks, and products of what is rounded so, against enumeration:
  * the nearest of all 256 codes, the least power of two that fits. */
-#include "ops_check.h"
+#include "fp8_reference.h"
 
 #include "base/fp8.h"
-#include "base/philox.h"
-#include "base/round.h"
 
 /* ---- numbers ---- */
-
-/* By the definition of the format. */
-static double value_of(int code)
-{
-    int exponent = code >> 3 & 15, mantissa = code & 7;
-    double size = exponent ? ldexp(8 + mantissa, exponent - 7 - 3) : ldexp(mantissa, -9);
-    return code & 0x80 ? -size : size;
-}
-
-static int is_nan(int code)
-{
-    return (code & 0x7f) == 0x7f;
-}
-
-/* The nearest, of two the one whose last bit is 0. */
-static double nearest(double x)
-{
-    int best = 0;
-    for (int code = 0; code < 256; code++) {
-        double off = fabs(value_of(code) - x), least = fabs(value_of(best) - x);
-        if (!is_nan(code) && (off < least || (off == least && !(code & 1))))
-            best = code;
-    }
-    return value_of(best);
-}
 
 static void codes_are_what_the_format_says(void **state)
 {
     for (int code = 0; code < 256; code++) {
         float value = fp8_value((uint8_t)code);
-        if (is_nan(code)) {
+        if ((code & 0x7f) == 0x7f) {
             assert_true(isnan(value));
             continue;
         }
-        assert_true(value == value_of(code));
+        assert_true(value == reference_value(code));
         assert_int_equal(fp8_code(value), code);
     }
     assert_int_equal(fp8_code(NAN) & 0x7f, 0x7f);
@@ -55,8 +28,9 @@ static void every_number_goes_to_the_nearest(void **state)
         if (!(fabsf(x) <= 448))
             continue;
         count++;
-        if (fp8_round(x) != nearest(x))
-            fail_msg("%g: %g, not %g", x, fp8_round(x), nearest(x));
+        double nearest = reference_value(reference_code(x));
+        if (fp8_round(x) != nearest)
+            fail_msg("%g: %g, not %g", x, fp8_round(x), nearest);
     }
     assert_true(count > 30000);
     assert_true(isnan(fp8_round(NAN)));
@@ -77,50 +51,7 @@ static void scales_are_the_least_that_fit(void **state)
     assert_true(isnan(fp8_scale(0x7f80)) && isnan(fp8_inverse(0x7fc0)));
 }
 
-/* ---- operands ---- */
-
-/* A matrix of bf16 in memory, and the rows and columns of its blocks. */
-struct matrix {
-    struct tensor t;
-    int64_t rows, columns, ld, block_rows, block_columns;
-};
-
-static double largest_of(const struct matrix *m, int64_t row, int64_t column)
-{
-    double largest = 0;
-    for (int64_t r = row; r < min_i64(row + m->block_rows, m->rows); r++)
-        for (int64_t c = column; c < min_i64(column + m->block_columns, m->columns); c++) {
-            double x = fabs(tensor_get(&m->t, r * m->ld + c));
-            largest = x > largest ? x : largest;
-        }
-    return largest;
-}
-
-/* nearest() of a number of bf16, remembered. */
-static double nearest_again(double x)
-{
-    static double kept[0x10000];
-    static char is_kept[0x10000];
-    bf16 bits = f32_to_bf16((float)x);
-    if (!is_kept[bits])
-        kept[bits] = nearest(x);
-    is_kept[bits] = 1;
-    return kept[bits];
-}
-
-/* What the elements of a block stand for; element (row, column) to row * by_row + column *
- * by_column of all. */
-static void block_stands_for(const struct matrix *m, int64_t row, int64_t column, double *all,
-                             int64_t by_row, int64_t by_column)
-{
-    double largest = largest_of(m, row, column), scale = ldexp(1, -40);
-    while (largest > 448 * scale)
-        scale *= 2;
-    for (int64_t r = row; r < min_i64(row + m->block_rows, m->rows); r++)
-        for (int64_t c = column; c < min_i64(column + m->block_columns, m->columns); c++)
-            all[r * by_row + c * by_column] =
-                nearest_again(tensor_get(&m->t, r * m->ld + c) / scale) * scale;
-}
+/* ---- products ---- */
 
 enum { AHEAD = 5 };
 
@@ -128,21 +59,9 @@ enum { AHEAD = 5 };
 struct product {
     struct gemm g;
     struct matrix a, b;
-    struct tensor c, addend;
+    struct lie lie_a, lie_b;
+    struct tensor in_a, in_b, c, addend;
 };
-
-static struct matrix matrix_of(int trans, int64_t rows, int64_t k, int is_square, uint64_t seed)
-{
-    int across = is_square ? FP8_BLOCK : 1;
-    struct matrix m = trans ? (struct matrix){.rows = k, .columns = rows, .block_rows = FP8_BLOCK}
-                            : (struct matrix){.rows = rows, .columns = k, .block_rows = across};
-    m.block_columns = trans ? across : FP8_BLOCK;
-    m.ld = m.columns + AHEAD;
-    m.t = tensor_random(DTYPE_BF16, m.rows * m.ld, seed, 1);
-    for (int64_t i = 0; i < m.t.elems; i++) /* blocks of several sizes */
-        tensor_set(&m.t, i, tensor_get(&m.t, i) * ldexp(1, (int)(i / 700 % 9) - 4));
-    return m;
-}
 
 /* kind: y, dx or dw of a linear layer, as op_linear.c has them. */
 enum kind { Y, DX, DW, KINDS };
@@ -158,22 +77,30 @@ static struct product product_of(enum kind kind, int64_t m, int64_t n, int64_t k
                               .k = k,
                               .ldc = n,
                               .fp8 = kind == DW ? GEMM_FP8_VECTORS : GEMM_FP8_SQUARES_OF_B}};
-    p.a = matrix_of(p.g.trans_a, m, k, 0, 1);
-    p.b = matrix_of(!p.g.trans_b, n, k, kind != DW, 2);
+    p.a = make_matrix(m, k, 0);
+    p.b = make_matrix(n, k, kind != DW);
+    fill_matrix(&p.a, 1);
+    fill_matrix(&p.b, 2);
+    p.lie_a = (struct lie){!p.g.trans_a, AHEAD, 0};
+    p.lie_b = (struct lie){p.g.trans_b, AHEAD, 0};
+    p.in_a = tensor_of(&p.a, &p.lie_a);
+    p.in_b = tensor_of(&p.b, &p.lie_b);
     p.c = tensor_poisoned(dt_c, m * n);
     p.addend = tensor_random(dt_c, m * n, 3, 1);
-    p.g.lda = p.a.ld;
-    p.g.ldb = p.b.ld;
-    p.g.a = p.a.t.data;
-    p.g.b = p.b.t.data;
+    p.g.lda = ld_of(&p.a, &p.lie_a);
+    p.g.ldb = ld_of(&p.b, &p.lie_b);
+    p.g.a = p.in_a.data;
+    p.g.b = p.in_b.data;
     p.g.c = p.c.data;
     return p;
 }
 
 static void free_product(struct product *p)
 {
-    tensor_free(&p->a.t);
-    tensor_free(&p->b.t);
+    free_matrix(&p->a);
+    free_matrix(&p->b);
+    tensor_free(&p->in_a);
+    tensor_free(&p->in_b);
     tensor_free(&p->c);
     tensor_free(&p->addend);
 }
@@ -188,37 +115,12 @@ static void multiply(struct device *d, const struct product *p)
     tensor_free(&scratch);
 }
 
-/* What an operand stands for, [rows of a' or columns of b'][k]. */
-static double *all_of(const struct matrix *m, int trans, int64_t k)
+static void check(struct product *p)
 {
-    double *all = calloc((size_t)(m->rows * m->columns), sizeof *all);
-    for (int64_t r = 0; r < m->rows; r += m->block_rows)
-        for (int64_t c = 0; c < m->columns; c += m->block_columns)
-            block_stands_for(m, r, c, all, trans ? 1 : k, trans ? k : 1);
-    return all;
-}
-
-static void check_product(const struct product *p)
-{
-    const struct gemm *g = &p->g;
-    double *a = all_of(&p->a, g->trans_a, g->k), *b = all_of(&p->b, !g->trans_b, g->k);
-    double tolerance = tolerance_of(g->dt_c);
-    for (int64_t i = 0; i < g->m; i++)
-        for (int64_t j = 0; j < g->n; j++) {
-            double want = g->addend ? tensor_get(&p->addend, i * g->n + j) : 0, size = 0;
-            for (int64_t l = 0; l < g->k; l++) {
-                double term = a[i * g->k + l] * b[j * g->k + l];
-                want += term;
-                size += term * term;
-            }
-            double got = tensor_get(&p->c, i * g->n + j);
-            if (!(fabs(got - want) <= tolerance * (fabs(want) + sqrt(size))))
-                fail_msg("c[%lld,%lld] of %lldx%lldx%lld trans %d%d: got %.9g, want %.9g",
-                         (long long)i, (long long)j, (long long)g->m, (long long)g->n,
-                         (long long)g->k, g->trans_a, g->trans_b, got, want);
-        }
-    free(a);
-    free(b);
+    round_matrix(&p->a);
+    round_matrix(&p->b);
+    check_product(&p->g, &p->a, &p->b, p->g.addend ? &p->addend : NULL, &p->c,
+                  tolerance_of(p->g.dt_c));
 }
 
 /* One block, several, and parts of blocks; products of a level's own kernels and of the library. */
@@ -236,7 +138,7 @@ static uint64_t multiply_all(struct device *d, enum dtype dt_c)
         p.g.addend = i % 2 ? p.addend.data : NULL;
         multiply(d, &p);
         if (d->threads == 1)
-            check_product(&p);
+            check(&p);
         hash = hash * 31 + tensor_hash(&p.c);
         free_product(&p);
     }
@@ -261,7 +163,7 @@ static void products_add_up(void **state)
     memcpy(p.c.data, p.addend.data, (size_t)p.c.elems * sizeof(float));
     p.g.addend = p.c.data;
     multiply(d, &p);
-    check_product(&p);
+    check(&p);
     free_product(&p);
     device_close(d);
 }
@@ -274,15 +176,15 @@ static void what_is_not_finite_shows(void **state)
     for (int kind = 0; kind < KINDS; kind++)
         for (int i = 0; i < 3; i++) {
             struct product p = product_of((enum kind)kind, 20, 300, 256, DTYPE_F32);
-            int64_t row = p.g.trans_a ? 130 : 7, column = p.g.trans_a ? 7 : 130;
-            tensor_set(&p.a.t, row * p.a.ld + column, bad[i]);
+            tensor_set(&p.in_a, place_of(&p.a, &p.lie_a, 7, 130), bad[i]);
             multiply(d, &p);
             for (int64_t c = 0; c < p.c.elems; c++)
                 assert_int_equal(isnan(tensor_get(&p.c, c)), c / 300 == 7);
             free_product(&p);
         }
     struct product p = product_of(Y, 20, 300, 256, DTYPE_F32);
-    tensor_set(&p.b.t, 140 * p.b.ld + 3, NAN); /* the second of three squares of columns */
+    tensor_set(&p.in_b, place_of(&p.b, &p.lie_b, 140, 3),
+               NAN); /* the second of three squares of columns */
     multiply(d, &p);
     for (int64_t c = 0; c < p.c.elems; c++)
         assert_int_equal(isnan(tensor_get(&p.c, c)), c % 300 / FP8_BLOCK == 1);

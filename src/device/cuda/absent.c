@@ -27,6 +27,11 @@ int device_gpu_describe(int index, struct device_gpu *gpu, struct error *err)
     return error_set(err, "this trireme was built without CUDA");
 }
 
+int device_gpu_check_fp8(const struct device_gpu *gpu, struct error *err)
+{
+    return error_set(err, "a build with CUDA");
+}
+
 int device_gpu_peers(int index, int peer)
 {
     return 0;

@@ -53,6 +53,13 @@ int device_gpu_describe(int index, struct device_gpu *gpu, struct error *err)
     return 0;
 }
 
+int device_gpu_check_fp8(const struct device_gpu *gpu, struct error *err)
+{
+    char level[16];
+    snprintf(level, sizeof level, "sm_%d%d", gpu->major % 100, gpu->minor % 100);
+    return cuda_gemm_check_fp8(gpu->name, level, err);
+}
+
 int device_gpu_peers(int index, int peer)
 {
     int can = 0;

@@ -196,6 +196,11 @@ static int sync_all(struct device *d, struct error *err)
     return check(d, err);
 }
 
+static int check_fp8(const struct device *d, struct error *err)
+{
+    return cuda_gemm_check_fp8(d->name, d->level, err);
+}
+
 /* A struct device_event is an event of CUDA's. */
 static cudaEvent_t cuda_event(struct device_event *event)
 {
@@ -282,7 +287,7 @@ const struct device_driver cuda_driver = {
     .memory = memory,
     .copy = copy,
     .call = call,
-    .has_fp8 = cuda_gemm_has_fp8,
+    .check_fp8 = check_fp8,
     .stream_native = stream_native,
     .ops_on = ops_on,
     .stream_idle = stream_idle,

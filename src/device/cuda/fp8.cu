@@ -1,4 +1,4 @@
-/* fp8.cu - an operand of bf16 rounded to codes and scales; see fp8.h.
+/* fp8.cu - an operand of bf16 rounded to codes and scales, and back; see fp8.h.
  *
  * A block of 256 threads rounds a tile of 128 rows by 128 of k: one square, or a vector of each
  * row.  A thread has 8 lines of 8 elements, as they lie in memory, in registers from the first
@@ -278,4 +278,28 @@ void cuda_fp8_round(struct device *d, const struct cuda_fp8 *to, const void *x, 
                                       : round_tile<false, false>;
     LAUNCH(kernel, (unsigned)(ceil_div(to->rows, SIDE) * (to->padded / SIDE)), THREADS, 0,
            cuda_compute(d), *to, (const bf16 *)x, ld, is_aligned);
+}
+
+/* Element k of a row and those behind it share a scale, as EACH divides SIDE. */
+__global__ void __launch_bounds__(THREADS) widen_codes(bf16 *to, struct cuda_fp8 x)
+{
+    const int64_t groups = x.k / EACH, at = (int64_t)blockIdx.x * THREADS + (int64_t)threadIdx.x;
+    const int64_t row = at / groups, k = at % groups * EACH, block = k / SIDE;
+    if (row >= x.rows)
+        return;
+    const float scale = x.scale[x.squares ? row / SIDE * x.step + block : block * x.step + row];
+    const uint2 codes = *aligned<const uint2>(x.code + row * x.padded + k);
+    float values[EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        values[i] = fp8_value((uint8_t)((i < 4 ? codes.x : codes.y) >> 8 * (i % 4))) * scale;
+    raw<bf16, EACH> narrowed;
+    narrow(narrowed, values);
+    store(to + row * x.k + k, narrowed);
+}
+
+void cuda_fp8_widen(struct device *d, bf16 *to, const struct cuda_fp8 *x)
+{
+    LAUNCH(widen_codes, (unsigned)ceil_div(x->rows * (x->k / EACH), THREADS), THREADS, 0,
+           cuda_compute(d), to, *x);
 }

@@ -32,11 +32,10 @@ struct cuda_fp8 {
 void cuda_fp8_round(struct device *d, const struct cuda_fp8 *to, const void *x, int64_t ld,
                     int k_contiguous);
 
-/* The product of struct gemm from such operands, without tensor cores.  Every element is one fp32
- * sum in the order of k, the addend last: the bits of cuda_gemm_plain() of operands rounded in
- * place. */
-void cuda_fp8_gemm_plain(struct device *d, const struct gemm *g, const struct cuda_fp8 *a,
-                         const struct cuda_fp8 *b);
+/* What codes and scales stand for, as bf16: to [rows, k], aligned to 16 bytes, k a multiple of 8.
+ * Every number is exact, but for magnitudes above the largest bf16, which become infinite: those to
+ * which the 8 largest ones that are finite may be rounded. */
+void cuda_fp8_widen(struct device *d, bf16 *to, const struct cuda_fp8 *x);
 
 #ifdef __cplusplus
 }

@@ -14,7 +14,11 @@
  * in both, and the library is given their scales besides.
  *
  * What the library has nothing for, what the self-check found wrong in it (struct device's
- * `replaced`), and k = 0, is done by gemm_plain.cu.
+ * `replaced`), and k = 0, is done by gemm_plain.cu; but a product in fp8 by a product in bf16 of
+ * what the operands were rounded to, which bf16 holds exactly:
+ *
+ *   a, b in bf16 -> codes and scales -> fp8 by the library -> c
+ *                                    -> bf16, dense -> cuda_gemm() of bf16 -> c
  */
 #include "device/cuda/gemm.h"
 
@@ -143,9 +147,19 @@ fail:
     return -1;
 }
 
-int cuda_gemm_has_fp8(const struct device *d)
+int cuda_gemm_check_fp8(const char *name, const char *level, struct error *err)
 {
-    return !strcmp(d->level, "sm_90") && cublasLtGetVersion() >= SCALES_OF_FP8;
+    const char *number = level + strlen("sm_"); /* the last digit is that behind the point */
+    const int major_digits = (int)strlen(number) - 1;
+    char library[64];
+    if (strcmp(level, "sm_90") != 0)
+        return error_set(err,
+                         "a GPU of compute capability 9.0 (H100, H200), and this is %s (%.*s.%s)",
+                         name, major_digits, number, number + major_digits);
+    if (cublasLtGetVersion() < SCALES_OF_FP8)
+        return error_set(err, "cuBLASLt %d.%d or newer, and this is %s", SCALES_OF_FP8 / 10000,
+                         SCALES_OF_FP8 / 100 % 100, cuda_gemm_library(library));
+    return 0;
 }
 
 static int make_descriptors(struct gemm_product *p, struct error *err)
@@ -201,23 +215,28 @@ static int is_aligned(const struct key *key)
     return bits % 16 == 0;
 }
 
-/* Has the library nothing for this?  An invalid value may be its word for an alignment it does not
- * take; elsewhere it is an error of ours, not to be hidden by the own kernel. */
+/* Has the library nothing for this?  An invalid value may be its word for an alignment that it does
+ * not take, and in fp8 for conditions that are not all documented; elsewhere it is an error of
+ * ours, not to be hidden by another way to multiply. */
 static int has_none(const struct key *key, cublasStatus_t status, int count)
 {
     return status == CUBLAS_STATUS_NOT_SUPPORTED ||
-           (status == CUBLAS_STATUS_INVALID_VALUE && !is_aligned(key)) ||
+           (status == CUBLAS_STATUS_INVALID_VALUE && (key->fp8 || !is_aligned(key))) ||
            (status == CUBLAS_STATUS_SUCCESS && count == 0);
 }
 
-/* The own kernel is many times slower: warn where the product is large. */
+/* The own kernel is many times slower, bf16 twice: warn where the product is large. */
 static void warn_plain(const struct key *key, cublasStatus_t status)
 {
     struct error why;
     if ((double)key->m * (double)key->n * (double)key->k < 1e9)
         return;
     gemm_failed(status, "no algorithm", key, &why);
-    log_warn(NULL, "%s: multiplied by a slow kernel", why.text);
+    log_warn(NULL, "%s: %s", why.text,
+             key->fp8
+                 ? "products of this shape are made in bf16 of the numbers rounded to fp8, which "
+                   "is right, but slower"
+                 : "multiplied by a slow kernel");
 }
 
 int gemm_suggest(struct gemm_product *p, cublasLtHandle_t handle, int most,
@@ -353,14 +372,33 @@ fail:
     return -1;
 }
 
-/* By the own kernel. */
-static int multiply_plain(struct device *d, const struct gemm *g, void *scratch)
+/* In bf16, of operands that are rounded to fp8. */
+static int multiply_widened(struct device *d, const struct gemm *g, void *scratch,
+                            struct error *err)
 {
-    if (g->fp8 && g->k) {
-        const struct gemm_operands of = gemm_make_operands(d, g, scratch);
-        cuda_fp8_gemm_plain(d, g, &of.fp8_a, &of.fp8_b);
-    } else
-        cuda_gemm_plain(d, g);
+    const struct cuda_fp8_places at = cuda_fp8_places_of(g);
+    const struct gemm_operands of = gemm_make_operands(d, g, scratch);
+    char *start = (char *)of.workspace - at.workspace;
+    bf16 *a = (bf16 *)(start + at.wide_a), *b = (bf16 *)(start + at.wide_b);
+    struct gemm wide = *g;
+    cuda_fp8_widen(d, a, &of.fp8_a);
+    cuda_fp8_widen(d, b, &of.fp8_b);
+    wide.fp8 = GEMM_FP8_NONE;
+    wide.trans_a = 0;
+    wide.trans_b = 1;
+    wide.a = a;
+    wide.b = b;
+    wide.lda = wide.ldb = g->k;
+    return cuda_gemm(d, &wide, of.workspace, err);
+}
+
+/* Not by the library's product of this type. */
+static int multiply_otherwise(struct device *d, const struct gemm *g, void *scratch,
+                              struct error *err)
+{
+    if (g->fp8 && g->k)
+        return multiply_widened(d, g, scratch, err);
+    cuda_gemm_plain(d, g);
     return 0;
 }
 
@@ -389,8 +427,8 @@ int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct erro
                          "in fp8 where sizes are multiples of %d",
                          (long long)g->m, (long long)g->k, (long long)g->k, (long long)g->n,
                          GEMM_FP8_SIZES);
-    if (g->k == 0 || d->replaced & part || (g->fp8 && !cuda_gemm_has_fp8(d)))
-        return multiply_plain(d, g, scratch);
+    if (g->k == 0 || d->replaced & part || (g->fp8 && device_check_fp8(d, NULL)))
+        return multiply_otherwise(d, g, scratch, err);
     struct cuda_gemms *s = cuda_state(d)->gemms;
     if (s->noting) {
         note(s, &key, g, scratch);
@@ -400,7 +438,7 @@ int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct erro
     if (!p)
         return -1;
     if (p->plain)
-        return multiply_plain(d, g, scratch);
+        return multiply_otherwise(d, g, scratch, err);
     const struct gemm_operands of = gemm_make_operands(d, g, scratch);
     return gemm_multiply(d, p, g, &of, err);
 }

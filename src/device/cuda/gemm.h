@@ -22,7 +22,7 @@ _Static_assert(sizeof(struct key) == PRODUCT_SHAPE * sizeof(int64_t), "product_s
 
 struct gemm_product {
     struct key key;
-    int plain; /* 1: the library has no algorithm; all below is unused */
+    int plain; /* 1: the library has no algorithm, and another way is taken; all below is unused */
     cublasLtMatmulDesc_t op;
     cublasLtMatrixLayout_t a, b, c; /* of our a, b, c; the library's A is our b */
     cublasLtMatmulAlgo_t algo;

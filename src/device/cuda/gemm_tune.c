@@ -211,7 +211,10 @@ int cuda_product_tune(struct device *d, int i, struct product_choice *choice, st
     memset(choice, 0, sizeof *choice);
     memcpy(choice->shape, &key, sizeof key);
     int rc = tune(d, p, n, choice, err);
-    gemm_product_free(p);
+    if (rc == 1 && p->plain)
+        gemm_put(cuda_state(d)->gemms, p); /* so that nobody asks, and is warned, again */
+    else
+        gemm_product_free(p);
     return rc;
 }
 

@@ -27,7 +27,8 @@ static size_t place(size_t *end, int64_t bytes)
 
 struct cuda_fp8_places cuda_fp8_places_of(const struct gemm *g)
 {
-    const int64_t blocks = ceil_div(g->k, FP8_BLOCK), of_float = (int64_t)sizeof(float);
+    const int64_t of_float = (int64_t)sizeof(float), of_bf16 = (int64_t)sizeof(bf16);
+    const int64_t blocks = ceil_div(g->k, FP8_BLOCK);
     const int64_t squares = ceil_div(g->n, FP8_BLOCK) * round_up(blocks, CUDA_FP8_STEP);
     struct cuda_fp8_places at = {0};
     at.a = place(&at.end, g->m * blocks * FP8_BLOCK);
@@ -35,6 +36,8 @@ struct cuda_fp8_places cuda_fp8_places_of(const struct gemm *g)
     at.b = place(&at.end, g->n * blocks * FP8_BLOCK);
     at.b_scales =
         place(&at.end, (g->fp8 == GEMM_FP8_SQUARES_OF_B ? squares : g->n * blocks) * of_float);
+    at.wide_a = place(&at.end, g->m * g->k * of_bf16);
+    at.wide_b = place(&at.end, g->n * g->k * of_bf16);
     at.workspace = place(&at.end, (int64_t)cuda_workspace_bytes(g->m, g->n));
     return at;
 }

@@ -47,12 +47,13 @@ static inline int cuda_bias_groups(int64_t rows)
 enum { CUDA_WORKSPACE_ALIGN = 256 };
 size_t cuda_workspace_bytes(int64_t m, int64_t n);
 
-/* A product in fp8 has both operands, rounded, in its scratch (cuda/fp8.h): where they, their
- * scales and the workspace begin, in bytes from an address aligned to CUDA_WORKSPACE_ALIGN, and
+/* A product in fp8 has both operands, rounded, in its scratch (cuda/fp8.h), and where it is made in
+ * bf16 what they stand for: where they, their scales, those of bf16 and the workspace, which is
+ * that of either product, begin, in bytes from an address aligned to CUDA_WORKSPACE_ALIGN, and
  * where all ends. */
 enum { CUDA_FP8_STEP = 4 }; /* what the scales of a row of squares are padded to a multiple of */
 struct cuda_fp8_places {
-    size_t a, a_scales, b, b_scales, workspace, end;
+    size_t a, a_scales, b, b_scales, wide_a, wide_b, workspace, end;
 };
 struct cuda_fp8_places cuda_fp8_places_of(const struct gemm *g);
 

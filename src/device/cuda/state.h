@@ -54,7 +54,8 @@ extern const struct device_ops cuda_ops;
 int cuda_gemm_open(struct device *d, struct error *err); /* fills gemms */
 void cuda_gemm_close(struct device *d);
 const char *cuda_gemm_library(char text[64]);
-int cuda_gemm_has_fp8(const struct device *d); /* see device_has_fp8() */
+/* device_check_fp8() of a GPU of this name and level. */
+int cuda_gemm_check_fp8(const char *name, const char *level, struct error *err);
 
 /* gemm_tune.c: see product.h */
 const char *cuda_products_library(const struct device *d, char text[192]);
