@@ -102,8 +102,8 @@ struct units {
 
 /* Returns 0 and units for units_destroy(), or -1 with err set: shapes that do not fit, boundaries
  * that no unit puts out or none reads, targets of two sequences, a format of gradients that none
- * can have, products in fp8 of which there are none, patterns that freeze no tensor, all of them, or one half of a matrix that is stored as
- * one; stages that the units do not make. */
+ * can have, products in fp8 of which there are none, patterns that freeze no tensor, all of them,
+ * or one half of a matrix that is stored as one; stages that the units do not make. */
 int units_create(struct units **units, const struct model *model,
                  const struct units_request *request, struct device *device, struct error *err);
 void units_destroy(struct units *units); /* NULL allowed */
