@@ -77,25 +77,15 @@ FP8_INLINE float fp8_inverse(uint32_t largest)
     return largest >= 0x7f80 ? fp8_of_bits(0x7fc00000) : fp8_power(-fp8_exponent(largest));
 }
 
-/* The nearest number of E4M3, ties to even, of an x up to 448; a NaN stays one.  A number added and
- * subtracted that is so large that the steps at x are its last bit rounds x to them. */
+/* The number of E4M3 nearest to x, ties to even, for magnitudes up to 448; a NaN stays one.  A
+ * large number is added and subtracted again: its last bit is a step of E4M3 at x, so the sum is
+ * rounded to these steps. */
 FP8_INLINE float fp8_round(float x)
 {
     const uint32_t least = (uint32_t)(127 - 6) << 23; /* steps become no smaller below 2^-6 */
     uint32_t exponent = fp8_bits(x) & 0x7f800000u;
     float large = fp8_of_bits(((exponent < least ? least : exponent) + (20u << 23)) | 0x400000u);
     return (x + large) - large;
-}
-
-/* The 8 bits of a number of E4M3. */
-FP8_INLINE uint8_t fp8_code(float x)
-{
-    uint32_t bits = fp8_bits(x), sign = bits >> 24 & 0x80u, magnitude = bits & 0x7fffffffu;
-    if (magnitude > 0x7f800000u)
-        return (uint8_t)(sign | 0x7fu);
-    if (magnitude < (uint32_t)(127 - 6) << 23) /* so many steps of 2^-9 */
-        return (uint8_t)(sign | (uint32_t)(fp8_of_bits(magnitude) * 512.0f));
-    return (uint8_t)(sign | ((magnitude >> 20) - ((127u - 7u) << 3)));
 }
 
 /* The number that 8 bits stand for. */

@@ -3,10 +3,11 @@
  * x [rows, in], w [out, in], y [rows, out], addend [rows, out].  The residual stream is added
  * in the product's epilogue, and a gradient that is already there in that of the backward one.
  *
- * In fp8 (attrs.fp8) all three products round their operands: of w squares, so that its numbers are
- * the same in y and in dx, and of activations and gradients neighbours along what is summed over.
- * Those of dw are so many rows that follow one another, which are tokens of one sequence: with that
- * no number depends on how sequences are divided among ranks and micro-batches.
+ * In fp8 (attrs.fp8) all three products round their operands in blocks.  Blocks of w are squares,
+ * so that y and dx see the same numbers of w.  Blocks of x and dy lie along the dimension that is
+ * summed over: columns in y and dx, rows in dw.  The rows of a block are tokens of one sequence, as
+ * its length is a multiple of a block's; so what is rounded does not depend on how sequences are
+ * divided among ranks and micro-batches.
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"

@@ -54,9 +54,9 @@ int fp8_matrices_check(const struct units *units, struct error *err)
     if (c.all == 0 || c.in_fp8 > 0)
         return 0;
     return error_set(err,
-                     "precision fp8 multiplies matrices whose sides are multiples of %d, a rank's "
-                     "part of them where parallel.tensor divides them, and here is none (%s); use "
-                     "precision bf16",
+                     "precision fp8 multiplies matrices whose sides are multiples of %d (with "
+                     "parallel.tensor, a rank's part of the sides), and this model has none: %s; "
+                     "use precision bf16",
                      GEMM_FP8_SIZES, c.other);
 }
 

@@ -15,9 +15,7 @@ static void codes_are_what_the_format_says(void **state)
             continue;
         }
         assert_true(value == reference_value(code));
-        assert_int_equal(fp8_code(value), code);
     }
-    assert_int_equal(fp8_code(NAN) & 0x7f, 0x7f);
 }
 
 static void every_number_goes_to_the_nearest(void **state)

@@ -1,9 +1,13 @@
 /* fp8.c - operands of products rounded to fp8 (base/fp8.h), in bf16.
  *
- * What a block's numbers stand for are numbers of bf16, so the product of the rounded operands is
- * an ordinary one.  Matrices are rounded where they lie across k as where they lie along it: of
- * FP8_BLOCK columns of some rows there is a largest magnitude each, which a block that is as wide
- * as these columns makes one.
+ * A rounded number is a bf16 again, so the product of the rounded operands is an ordinary one.  A
+ * matrix is rounded in pieces of FP8_BLOCK columns by the rows of a block, 1 or FP8_BLOCK:
+ *
+ *   1. the largest magnitude of each column of the piece
+ *   2. where a block is as wide as the piece, the largest of these, for all columns
+ *   3. a scale for each column, and the rounding
+ *
+ * Step 2 is left out where k lies down the rows: then each column is a block of its own.
  */
 #include "base/fp8.h"
 #include "base/round.h"

@@ -4,9 +4,10 @@
 
 #include "device/cpu/kernels.h"
 
-/* A product of bf16 that is g's of operands rounded as g's fp8 says.  They are made in scratch, of
- * the bytes below, which stays the product's; with NULL for it the product has none, and is for its
- * sizes. */
+/* Round the operands of g, as its fp8 says, into scratch, which has gemm_rounded_bytes() and is the
+ * caller's.  Returns the product in bf16 to be made instead, whose operands lie in scratch: it is
+ * valid as long as scratch is.  With scratch NULL nothing is rounded, and only sizes and strides of
+ * the result may be used.  Cannot fail. */
 struct gemm CPU(gemm_rounded)(struct device *d, const struct gemm *g, void *scratch);
 size_t CPU(gemm_rounded_bytes)(const struct gemm *g);
 

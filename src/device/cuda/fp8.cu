@@ -83,8 +83,8 @@ static __device__ __forceinline__ struct lines read_lines(const bf16 *x, int64_t
     return got;
 }
 
-/* The code of an element, the lower one of a pair or the upper one: fp8_code(fp8_round(x)) by a
- * third of the instructions.  Divided by 2^120 it is an fp32 with the exponent bits of E4M3,
+/* The code of an element, the lower one of a pair or the upper one: that of fp8_round(), by integer
+ * operations.  Divided by 2^120 it is an fp32 with the exponent bits of E4M3,
  * subnormal where that is; of its mantissa the last 20 bits are rounded away, ties to even. */
 static __device__ __forceinline__ uint32_t code_of(uint32_t pair, int upper, float inverse)
 {

@@ -47,10 +47,10 @@ static inline int cuda_bias_groups(int64_t rows)
 enum { CUDA_WORKSPACE_ALIGN = 256 };
 size_t cuda_workspace_bytes(int64_t m, int64_t n);
 
-/* A product in fp8 has both operands, rounded, in its scratch (cuda/fp8.h), and where it is made in
- * bf16 what they stand for: where they, their scales, those of bf16 and the workspace, which is
- * that of either product, begin, in bytes from an address aligned to CUDA_WORKSPACE_ALIGN, and
- * where all ends. */
+/* The scratch of a product in fp8, in bytes from an address that is aligned to
+ * CUDA_WORKSPACE_ALIGN: where the codes and the scales of both operands begin (cuda/fp8.h); wide_a
+ * and wide_b, the same numbers as bf16, for a product in bf16 in place of that in fp8; the
+ * workspace of either product; and the end of all. */
 enum { CUDA_FP8_STEP = 4 }; /* what the scales of a row of squares are padded to a multiple of */
 struct cuda_fp8_places {
     size_t a, a_scales, b, b_scales, wide_a, wide_b, workspace, end;
