@@ -8,18 +8,11 @@ M="device=cpu data.train=$work/train.h5 data.valid=$work/valid.h5 model.preset=l
    model.layers=2 model.heads=4 model.kv_heads=4 model.head_dim=64 model.ffn=512 model.max_seq_len=512 data.seq_len=128
    train.global_batch=4 train.lr=1e-3 train.schedule=constant train.warmup_steps=2 run.threads=1"
 
-# run RANKS KEY...
-run() {
-    n=$1
-    shift
-    if [ "$n" = 1 ]; then timeout -k 5 120 "$TRIREME" train $M "$@"; else ranks "$n" "$TRIREME" train $M "$@"; fi
-}
-
 # trained NAME RANKS KEY...: into run.dir=NAME
 trained() {
     name=$1 n=$2
     shift 2
-    run "$n" run.dir="$name" "$@" >out 2>err
+    train_on "$n" run.dir="$name" "$@" >out 2>err
     is "$name trains" 0 $?
 }
 
@@ -87,7 +80,7 @@ if awk -v a="$(step_ms fp8.json)" -v b="$(step_ms bf16.json)" 'BEGIN { exit !(a 
     ok "and forecast shorter"; else not_ok "and forecast shorter" "$(step_ms fp8.json) and $(step_ms bf16.json) ms"; fi
 
 # What is not in fp8 is said.
-run 1 run.dir=few precision=fp8 model.ffn=100 train.steps=1 >out 2>err
+train_on 1 run.dir=few precision=fp8 model.ffn=100 train.steps=1 >out 2>err
 is "some matrices in bf16" 1 "$(grep -c ' fp8 in 4 of 8 matrices (not mlp.gate, 200 x 256)' few/log.txt)"
 is "and it is in the log of a run in fp8 alone" "0 1" "$(grep -c ' matrices ' fp8/log.txt) $(grep -c ', fp8, ' fp8/log.txt)"
 refused "no matrix in fp8" 'precision fp8 multiplies matrices whose sides .* this model has none' \

@@ -10,21 +10,14 @@ M="model.preset=llama-tiny device=cpu data.train=$work/train.h5 data.valid=$work
    checkpoint.every=5 run.threads=1"
 numbers() { grep -oE '"(loss|eval_loss|grad_norm|lr|skipped_steps)": *[^,}]*' "$1/metrics.jsonl" 2>/dev/null; }
 
-# run RANKS KEY...
-run() {
-    n=$1
-    shift
-    if [ "$n" = 1 ]; then timeout -k 5 120 "$TRIREME" train $M "$@"; else ranks "$n" "$TRIREME" train $M "$@"; fi
-}
-
 # both NAME RANKS KEY...: without and with the key
 both() {
     name=$1 n=$2
     shift 2
     rm -rf without with
-    run "$n" run.dir=without "$@" >out 2>err
+    train_on "$n" run.dir=without "$@" >out 2>err
     is "$name" 0 $?
-    run "$n" run.dir=with train.overlap_update=true "$@" >out 2>err
+    train_on "$n" run.dir=with train.overlap_update=true "$@" >out 2>err
     is "$name, beside forward" 0 $?
     is "$name: the same losses" "$(numbers without)" "$(numbers with)"
     if same_state without with; then ok "$name: the same state"; else not_ok "$name: the same state" differs; fi
@@ -48,14 +41,14 @@ S="precision=bf16 train.steps=40 run.log_every=1"
 job=$!
 if wait_for 60 has_steps parts 12; then kill -KILL $job; fi
 wait $job 2>/dev/null
-run 1 $S run.dir=parts train.overlap_update=true train.steps=33 >out 2>err
+train_on 1 $S run.dir=parts train.overlap_update=true train.steps=33 >out 2>err
 is "killed and resumed" 0 $?
 "$TRIREME" train $M $S run.dir=parts train.overlap_update=true >out 2>err &
 job=$!
 if wait_for 60 has_steps parts 35; then kill -TERM $job; fi
 ended
 if [ "$code" = 75 ] || [ "$code" = 0 ]; then ok "asked to stop"; else not_ok "asked to stop" "exit code $code"; fi
-run 1 $S run.dir=parts >out 2>err
+train_on 1 $S run.dir=parts >out 2>err
 is "and resumed without the key" 0 $?
 "$TRIREME" train $M $S run.dir=one >out 2>err
 if same_state one parts; then ok "ends in the same bits as a run without a stop"; else
