@@ -1,7 +1,12 @@
 /* sum.c - see sum.h.
  *
- * Blocks small enough for the first-level cache: every term is read once, the running sum
- * stays near, and a result may replace one of its terms.
+ * The sum of terms t0, t1, ... is one addition for each term after the first:
+ *
+ *   sum = t0 + t1;  sum = sum + t2;  ...  out = sum + the last one
+ *
+ * in blocks so small that `sum` stays in the first-level cache.  So every term is read once, and
+ * out is written once, by the last addition.  16-bit terms are widened block by block before, and a
+ * 16-bit result is narrowed behind it.
  */
 #include "comm/sum.h"
 
@@ -13,53 +18,60 @@
 
 enum { BLOCK = 1024 };
 
-/* Each element of all becomes its sum with that of term, or the larger one of the two. */
-EVERY_LEVEL static void join_f32(float *restrict all, const float *restrict term, int64_t n,
+/* c[i] = a[i] + b[i], or the larger one of the two; c may be a or b. */
+EVERY_LEVEL static void join_f32(float *c, const float *a, const float *b, int64_t n,
                                  enum group_reduction reduction)
 {
-    if (reduction == GROUP_SUM)
+    if (reduction == GROUP_SUM) {
+#pragma GCC ivdep
         for (int64_t i = 0; i < n; i++)
-            all[i] += term[i];
-    else
+            c[i] = a[i] + b[i];
+    } else {
+#pragma GCC ivdep
         for (int64_t i = 0; i < n; i++)
-            all[i] = term[i] > all[i] || isnan(term[i]) ? term[i] : all[i];
+            c[i] = b[i] > a[i] || isnan(b[i]) ? b[i] : a[i];
+    }
 }
 
-EVERY_LEVEL static void join_f64(double *restrict all, const double *restrict term, int64_t n,
+EVERY_LEVEL static void join_f64(double *c, const double *a, const double *b, int64_t n,
                                  enum group_reduction reduction)
 {
-    if (reduction == GROUP_SUM)
+    if (reduction == GROUP_SUM) {
+#pragma GCC ivdep
         for (int64_t i = 0; i < n; i++)
-            all[i] += term[i];
-    else
+            c[i] = a[i] + b[i];
+    } else {
+#pragma GCC ivdep
         for (int64_t i = 0; i < n; i++)
-            all[i] = term[i] > all[i] || isnan(term[i]) ? term[i] : all[i];
+            c[i] = b[i] > a[i] || isnan(b[i]) ? b[i] : a[i];
+    }
 }
 
-EVERY_LEVEL static void widen(float *restrict out, const void *restrict in, int64_t n,
-                              enum dtype dtype)
+/* in as fp32: where it lies, or widened into `wide`. */
+EVERY_LEVEL static const float *widen(float *restrict wide, const void *restrict in, int64_t n,
+                                      enum dtype dtype)
 {
+    if (dtype == DTYPE_F32)
+        return in;
     if (dtype == DTYPE_BF16)
         for (int64_t i = 0; i < n; i++)
-            out[i] = bf16_to_f32(((const bf16 *)in)[i]);
-    else if (dtype == DTYPE_F16)
-        for (int64_t i = 0; i < n; i++)
-            out[i] = f16_to_f32(((const f16 *)in)[i]);
+            wide[i] = bf16_to_f32(((const bf16 *)in)[i]);
     else
-        memcpy(out, in, (size_t)n * sizeof *out);
+        for (int64_t i = 0; i < n; i++)
+            wide[i] = f16_to_f32(((const f16 *)in)[i]);
+    return wide;
 }
 
+/* To 16 bits. */
 EVERY_LEVEL static void narrow(void *restrict out, const float *restrict in, int64_t n,
                                enum dtype dtype)
 {
     if (dtype == DTYPE_BF16)
         for (int64_t i = 0; i < n; i++)
             ((bf16 *)out)[i] = f32_to_bf16(in[i]);
-    else if (dtype == DTYPE_F16)
+    else
         for (int64_t i = 0; i < n; i++)
             ((f16 *)out)[i] = f32_to_f16(in[i]);
-    else
-        memcpy(out, in, (size_t)n * sizeof *in);
 }
 
 static const char *term_at(const struct sum_terms *terms, int m)
@@ -69,19 +81,22 @@ static const char *term_at(const struct sum_terms *terms, int m)
     return terms->slots + (m - (m > terms->own)) * terms->slot_bytes;
 }
 
-/* The sum of one block of terms, from element first on, in fp32; or their maximum. */
-static void block_f32(float *sum, const struct sum_terms *terms, int64_t first, int64_t n,
-                      enum dtype dtype, enum group_reduction reduction)
+/* out[n] = the sum or maximum of the terms from element first on, and then old[n] unless it is
+ * NULL; n <= BLOCK.  out may be old or the own term, as the last join alone writes it. */
+static void block_f32(float *out, const struct sum_terms *terms, const float *old, int64_t first,
+                      int64_t n, enum dtype dtype, enum group_reduction reduction)
 {
-    float wide[BLOCK];
-    for (int m = 0; m < terms->count; m++) {
-        const char *term = term_at(terms, m) + first * (int64_t)dtype_bytes(dtype);
-        const float *add = dtype == DTYPE_F32 ? (const float *)term : wide;
-        if (!m || dtype != DTYPE_F32)
-            widen(m ? wide : sum, term, n, dtype);
-        if (m)
-            join_f32(sum, add, n, reduction);
-    }
+    const int64_t from = first * (int64_t)dtype_bytes(dtype);
+    const int joins = terms->count - !old;
+    float sum[BLOCK], wide[BLOCK];
+    const float *all = widen(sum, term_at(terms, 0) + from, n, dtype);
+    if (!joins)
+        memmove(out, all, (size_t)n * sizeof *out);
+    for (int m = 1; m < terms->count; m++, all = sum)
+        join_f32(m == joins ? out : sum, all, widen(wide, term_at(terms, m) + from, n, dtype), n,
+                 reduction);
+    if (old)
+        join_f32(out, all, old, n, GROUP_SUM);
 }
 
 static void reduce_f64(double *out, const struct sum_terms *terms, int64_t elems,
@@ -92,7 +107,7 @@ static void reduce_f64(double *out, const struct sum_terms *terms, int64_t elems
         int64_t n = min_i64(elems - i, BLOCK);
         memcpy(sum, (const double *)term_at(terms, 0) + i, (size_t)n * sizeof *sum);
         for (int m = 1; m < terms->count; m++)
-            join_f64(sum, (const double *)term_at(terms, m) + i, n, reduction);
+            join_f64(sum, sum, (const double *)term_at(terms, m) + i, n, reduction);
         memcpy(out + i, sum, (size_t)n * sizeof *sum);
     }
 }
@@ -107,9 +122,10 @@ void sum_reduce(void *out, enum dtype out_dtype, const float *old, const struct 
     }
     for (int64_t i = 0; i < elems; i += BLOCK) {
         int64_t n = min_i64(elems - i, BLOCK);
-        block_f32(sum, terms, i, n, dtype, reduction);
-        if (old)
-            join_f32(sum, old + i, n, GROUP_SUM);
-        narrow((char *)out + i * (int64_t)dtype_bytes(out_dtype), sum, n, out_dtype);
+        char *to = (char *)out + i * (int64_t)dtype_bytes(out_dtype);
+        int is_wide = out_dtype == DTYPE_F32;
+        block_f32(is_wide ? (float *)to : sum, terms, old ? old + i : NULL, i, n, dtype, reduction);
+        if (!is_wide)
+            narrow(to, sum, n, out_dtype);
     }
 }
