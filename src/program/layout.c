@@ -39,27 +39,32 @@ static struct layout_strategy strategy_of(const struct config *config)
     };
 }
 
-/* The shard degree of a hybrid strategy: a copy of the model per node, whose ranks divide layers
- * and sequences too, unless one of the two degrees was given. */
+/* The shard degree of a hybrid strategy: a copy of each stage's units per node, whose ranks divide
+ * layers and sequences too, unless one of the two degrees was given.  Where a node has several
+ * stages, a copy has the ranks of one. */
 static int hybrid_shard(const struct config_parallel *p, int ranks, int per_node, struct error *err)
 {
-    int each = (int)(p->tensor * p->context);
+    int each = (int)(p->tensor * p->context), stages = p->pipeline ? (int)p->pipeline : 1;
+    int of_stage = ranks / stages, copy = per_node < of_stage ? per_node : of_stage;
     if (p->shard || p->replicate)
         return (int)p->shard;
-    if (per_node > 0 && ranks % per_node == 0 && per_node % each == 0)
-        return per_node / each;
-    if (per_node > 0 && ranks % per_node == 0)
+    if (ranks % stages)
+        return 1; /* the mesh refuses the stages */
+    if (copy > 0 && of_stage % copy == 0 && per_node % copy == 0 && copy % each == 0)
+        return copy / each;
+    if (copy > 0 && of_stage % copy == 0 && per_node % copy == 0)
         return error_set(err,
                          "parallel: a copy of the model per node needs a %s that divides the %d "
-                         "ranks of a node, not %d; set it, or name parallel.shard",
+                         "ranks of %s, not %d; set it, or name parallel.shard",
                          p->context == 1  ? "parallel.tensor"
                          : p->tensor == 1 ? "parallel.context"
                                           : "product of parallel.context and parallel.tensor",
-                         per_node, each);
+                         copy, copy < per_node ? "a stage" : "a node", each);
     return error_set(err,
-                     "parallel: a copy of the model per node needs as many ranks on every node; "
-                     "name parallel.shard, a divisor of the %d ranks",
-                     ranks);
+                     "parallel: a copy of the model per node needs as many ranks on every node%s; "
+                     "name parallel.shard, a divisor of the %d ranks%s",
+                     stages > 1 ? ", and stages of whole nodes or whole stages on a node" : "",
+                     of_stage, stages > 1 ? " of a stage" : "");
 }
 
 /* What ranks that divide layers each need at least one of. */

@@ -120,16 +120,20 @@ static int check_count(const struct units *units, int ranks, struct error *err)
 {
     if (units->stages <= units->count)
         return 0;
+    const int each = units->stages / ranks; /* stages of a rank */
     if (units->stages == ranks)
         return error_set(err,
                          "parallel.pipeline is %d, but the model has %d units (embedding, layers, "
                          "head), of which each stage has one at least; %d is the most that fits",
                          ranks, units->count, units->count);
+    const int fits = units->count / ranks > 1; /* with fewer stages of a rank: several still */
     return error_set(err,
                      "parallel.pipeline is %d with %d stages in all, but the model has %d units "
                      "(embedding, layers, head), of which each stage has one at least; "
-                     "parallel.virtual_stages=%d is the most that fits",
-                     ranks, units->stages, units->count, units->count / ranks);
+                     "%s=%d is the most that fits",
+                     ranks, units->stages, units->count,
+                     fits ? "parallel.virtual_stages" : "parallel.pipeline",
+                     fits ? units->count / ranks : units->count / each);
 }
 
 /* Ranks on the pipeline axis. */

@@ -169,6 +169,9 @@ refused "more stages than units" 'parallel.pipeline is 6, but the model has 4 un
 refused "more stages on each rank than units" \
     'pipeline is 2 with 6 stages in all, but the model has 4 units .*virtual_stages=2 is the most' \
     "$TRIREME" plan $M --ranks 2 parallel.pipeline=2 parallel.schedule=interleaved_1f1b parallel.virtual_stages=3
+refused "more pairs of stages than units" \
+    'pipeline is 3 with 6 stages in all, but the model has 4 units .*parallel.pipeline=2 is the most' \
+    "$TRIREME" plan $M --ranks 3 parallel.pipeline=3 parallel.schedule=zb_v
 refused "several stages on a rank, for 1f1b" 'leave it at 1, or set parallel.schedule=interleaved_1f1b' \
     "$TRIREME" plan $M --ranks 2 parallel.pipeline=2 parallel.virtual_stages=2
 for stages in 2,1 1,1,2 4 4,0 2,2, 2:2 x; do
@@ -193,6 +196,18 @@ refused "ranks of a node that a copy of the model cannot be divided among" \
 refused "ranks of a node that share sequences, and not all of them" \
     'parallel.context that divides the 4 ranks of a node, not 3' \
     "$TRIREME" plan $M --ranks 12 --nodes 3 parallel.strategy=HYBRID_SHARD parallel.context=3
+for case in "1 4 2 2" "2 8 2 4" "1 4 1 4" "2 8 4 2" "2 8 1 4"; do
+    set -- $case
+    is "HYBRID_SHARD, a copy per node: $2 ranks on $1 node(s), pipeline $3" "$4" \
+        "$("$TRIREME" plan $M --ranks "$2" --nodes "$1" parallel.strategy=HYBRID_SHARD \
+            parallel.pipeline="$3" train.global_batch=24 2>err | sed -n 's/.* ranks: .* x shard \([0-9]*\) x .*/\1/p')"
+done
+refused "stages of parts of several nodes, with a copy of the model per node" \
+    'whole stages on a node; name parallel.shard, a divisor of the 8 ranks of a stage' \
+    "$TRIREME" plan $M --ranks 24 --nodes 4 parallel.strategy=HYBRID_SHARD parallel.pipeline=3
+refused "more ranks that divide layers than a stage on a node has" \
+    'parallel.tensor that divides the 2 ranks of a stage, not 4' \
+    "$TRIREME" plan $M --ranks 4 parallel.strategy=HYBRID_SHARD parallel.pipeline=2 parallel.tensor=4
 refused "a sequence that is not cut into equal chunks" \
     'into 6 equal parts, which data.seq_len 17 does not have; data.seq_len=18 is the nearest.*; parallel.context=1 would$' \
     "$TRIREME" plan $M --ranks 3 parallel.context=3 data.seq_len=17
