@@ -78,7 +78,8 @@ static void log_model(const struct session *s)
              config_value(&s->config, "precision", precision), fp8_matrices_note(s->units, note),
              config_value(&s->config, "parallel.strategy", strategy), ranks, ranks > 1 ? "s" : "",
              nodes, nodes > 1 ? "s" : "", device, (double)mem_bytes(s->mem->now_bytes) / (1 << 20));
-    if (s->train && s->config.precision == PRECISION_FP8 && s->device->kind == DEVICE_CPU)
+    if (s->train && s->config.precision == PRECISION_FP8 && s->device->kind == DEVICE_CPU &&
+        !world_rank(s->world))
         log_warn(s->log, "precision fp8 on CPUs rounds as on GPUs, and takes longer than bf16");
 }
 

@@ -83,6 +83,8 @@ if awk -v a="$(step_ms fp8.json)" -v b="$(step_ms bf16.json)" 'BEGIN { exit !(a 
 train_on 1 run.dir=few precision=fp8 model.ffn=100 train.steps=1 >out 2>err
 is "some matrices in bf16" 1 "$(grep -c ' fp8 in 4 of 8 matrices (not mlp.gate, 200 x 256)' few/log.txt)"
 is "and it is in the log of a run in fp8 alone" "0 1" "$(grep -c ' matrices ' fp8/log.txt) $(grep -c ', fp8, ' fp8/log.txt)"
+train_on 2 run.dir=warned precision=fp8 train.steps=1 >out 2>err
+is "that CPUs take longer is said by one rank" 1 "$(grep -c 'fp8 on CPUs' err)"
 refused "no matrix in fp8" 'precision fp8 multiplies matrices whose sides .* this model has none' \
     "$TRIREME" train $M run.dir=none precision=fp8 model.ffn=100 model.hidden=72 model.heads=3 model.kv_heads=3 model.head_dim=24
 refused "blocks of tokens" 'precision fp8 rounds blocks of 128 tokens, and 100 .* data\.seq_len=128' \
