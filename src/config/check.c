@@ -127,13 +127,34 @@ static int check_init(const struct config *config, struct error *err)
 }
 
 /* The same. */
-static int check_yarn(const struct config *config, struct error *err)
+static int check_rope_keys(const struct config *config, struct error *err)
 {
+    enum {
+        LINEAR = 1 << ROPE_SCALING_LINEAR,
+        LLAMA3 = 1 << ROPE_SCALING_LLAMA3,
+        YARN = 1 << ROPE_SCALING_YARN
+    };
     const struct config_rope *rope = &config->model.rope;
-    const char *name = config_first_set(config, &rope->yarn, sizeof rope->yarn);
-    if (rope->scaling == ROPE_SCALING_YARN || !name)
-        return 0;
-    return error_set(err, "%s is of model.rope_scaling yarn; leave it out, or set that", name);
+    const struct {
+        const void *part;
+        size_t bytes;
+        unsigned of;
+        const char *names;
+    } keys[] = {
+        {&rope->yarn, sizeof rope->yarn, YARN, "yarn"},
+        {&rope->factor, sizeof rope->factor, LINEAR | LLAMA3 | YARN, "linear, llama3 and yarn"},
+        {&rope->low_freq_factor, sizeof rope->low_freq_factor, LLAMA3, "llama3"},
+        {&rope->high_freq_factor, sizeof rope->high_freq_factor, LLAMA3, "llama3"},
+        {&rope->original_len, sizeof rope->original_len, LLAMA3 | YARN, "llama3 and yarn"},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const char *name = config_first_set(config, keys[i].part, keys[i].bytes);
+        int is_given = keys[i].of == YARN || !config->model_path[0];
+        if (name && is_given && !(keys[i].of >> rope->scaling & 1))
+            return error_set(err, "%s is of model.rope_scaling %s; leave it out, or set that", name,
+                             keys[i].names);
+    }
+    return 0;
 }
 
 /* Refuse keys of features that GPT-2 does not have, where they were set. */
@@ -528,7 +549,7 @@ static int check_train(const struct config *config, struct error *err)
 int config_finish(struct config *config, struct error *err)
 {
     if (finish_model(&config->model, err) || check_gpt2(config, err) ||
-        check_dropout(config, err) || check_yarn(config, err) || finish_data(config, err) ||
+        check_dropout(config, err) || check_rope_keys(config, err) || finish_data(config, err) ||
         check_sources(&config->data, err) || finish_parallel(&config->parallel, err) ||
         check_comm(config, err) || check_offload(config, err) || check_units(config, err) ||
         finish_batch(config, err) || check_train(config, err) ||
