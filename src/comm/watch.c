@@ -188,14 +188,15 @@ static void ask(struct watch *w, int rank)
 
 /* --- the end --- */
 
-/* The rank after the suspect ends the job at once, the others a second later if it has not: so one
- * line is printed, not one by every rank. */
+/* The rank after the suspect ends the job at once, the others seconds later if it has not: so one
+ * line is printed, not one by every rank.  A launcher on a busy machine takes more than a second.
+ */
 static int64_t courtesy_ns(const struct watch *w, struct suspect suspect)
 {
     int size = w->world->size;
     if (suspect.guilt == GUILT_NEXT)
-        return 2 * SECOND_NS;
-    return (suspect.rank + 1) % size == w->world->rank ? 0 : SECOND_NS;
+        return 4 * SECOND_NS;
+    return (suspect.rank + 1) % size == w->world->rank ? 0 : 3 * SECOND_NS;
 }
 
 static void end_job(const struct watch *w, struct suspect suspect, const struct thread_view *view)
