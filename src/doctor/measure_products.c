@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/fp8.h"
 #include "base/round.h"
 #include "doctor/measure_work.h"
 
@@ -153,6 +154,26 @@ static double own_share(const struct measure *m, int64_t since_ns, int64_t own_s
     return share > 1 ? 1 : share;
 }
 
+/* What fp8 adds to a product on CPUs, which round operands and multiply them in bf16: how much
+ * longer a product takes that has few columns. */
+static int measure_rounding(struct measure *m, struct error *err)
+{
+    enum { COLUMNS = FP8_BLOCK, LEAST = 512, MOST = 2048 };
+    for (int64_t side = LEAST; side <= MOST && side <= 4 * m->limits->side; side *= 4) {
+        const struct gemm fp8 = gemm_of(DTYPE_F8, PRODUCT_FORWARD, side, COLUMNS, side);
+        const struct gemm plain = gemm_of(DTYPE_BF16, PRODUCT_FORWARD, side, COLUMNS, side);
+        double flops = 2.0 * (double)side * COLUMNS * (double)side, rate[2];
+        double bytes = 2.0 * (double)((side + COLUMNS) * side) * (double)dtype_bytes(plain.dt);
+        if (measure_block(m, 2 * 3 * (size_t)(side * side) * sizeof(bf16), plain.dt, err) ||
+            rate_of(m, fp8, &rate[0], err) || rate_of(m, plain, &rate[1], err))
+            return -1;
+        double seconds = flops / rate[0] - flops / rate[1];
+        if (seconds > 0)
+            measure_add_op(m, "round_fp8", plain.dt, bytes, bytes, seconds);
+    }
+    return 0;
+}
+
 int measure_products(struct measure *m, struct error *err)
 {
     const int64_t since_ns = clock_ns(), own_since_ns = processor_ns();
@@ -170,7 +191,10 @@ int measure_products(struct measure *m, struct error *err)
             if (measure_kind(m, *f, (enum machine_product_kind)kind, size, sizes, err))
                 return -1;
     }
-    if (m->device->kind == DEVICE_CPU)
-        m->own_share = own_share(m, since_ns, own_since_ns);
+    if (m->device->kind != DEVICE_CPU)
+        return 0;
+    if (measure_rounding(m, err))
+        return -1;
+    m->own_share = own_share(m, since_ns, own_since_ns);
     return 0;
 }

@@ -64,8 +64,9 @@ static double product_s(const struct machine *machine, const struct gemm *g)
     enum dtype dtype = g->fp8 && machine_peak(machine, DTYPE_F8) > 0 ? DTYPE_F8 : g->dt;
     double bytes = 2.0 * (double)dtype_bytes(g->dt) * (double)((g->m + g->n) * g->k);
     double seconds = machine_product_s(machine, dtype, kind_of(g), g->m, g->n, g->k);
-    return g->fp8 && dtype != DTYPE_F8 ? seconds + machine_memory_s(machine, "round", g->dt, bytes)
-                                       : seconds;
+    return g->fp8 && dtype != DTYPE_F8
+               ? seconds + machine_memory_s(machine, "round_fp8", g->dt, bytes)
+               : seconds;
 }
 
 static double products_s(const struct cost *cost, const struct graph *graph,

@@ -62,6 +62,15 @@ whole "one rank" one.yaml 2
 is "one rank: no transfers, and that is said" "0 1 1" "$(rows one.yaml transfers | wc -l) $(grep -c \
     '^# One rank: .* assumed' one.yaml) $(grep -c 'not measured  *transfers' out)"
 
+F="model.hidden=256 model.layers=2 model.heads=4 model.ffn=512 model.vocab=264 data.seq_len=128 train.global_batch=8 device=cpu"
+for precision in bf16 fp8; do
+    "$TRIREME" plan $F precision=$precision --machine one.yaml --json $precision.json >out 2>err
+    eval "$precision=\$(sed -n 's/.*\"step_ms\": *\([0-9.]*\).*/\1/p' $precision.json | head -n 1)"
+    rm -f $precision.json
+done
+is "fp8 takes longer on processors, and that is measured" "yes yes" \
+    "$(rows one.yaml ops | grep -q '^round_fp8 ' && echo yes) $(awk -v a="$fp8" -v b="$bf16" 'BEGIN { if (a > 1.02 * b) print "yes" }')"
+
 # The second time it replaces a file that it has to read before.
 measured "two ranks, over a file that is there" "$TRIREME" 2 one.yaml
 whole "two ranks" one.yaml 2
