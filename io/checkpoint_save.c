@@ -215,7 +215,7 @@ static int write_commit(const struct save *save, const char *index, const char *
     add_common(commit, save);
     js_add_string(commit, "index", index_digest);
     js_add_string(commit, "meta", meta_digest);
-    int rc = js_write(commit, JS_ONE_LINE, JS_DURABLE, path, err);
+    int rc = js_write(commit, JS_ONE_LINE, WHOLE_FILE_DURABLE, path, err);
     js_free(commit);
     return rc;
 }
@@ -228,7 +228,7 @@ static int write_index(struct save *save, struct js *meta, struct error *err)
     char *commit = array_format("%s/COMMIT", save->partial);
     add_common(meta ? meta : own, save);
     int rc = catalog_write(&save->catalog, index, err) || disk_sync(index, err) ||
-             js_write(meta ? meta : own, JS_INDENTED, JS_DURABLE, about, err) ||
+             js_write(meta ? meta : own, JS_INDENTED, WHOLE_FILE_DURABLE, about, err) ||
              write_commit(save, index, about, commit, err) || disk_sync(save->partial, err);
     free(commit);
     free(about);

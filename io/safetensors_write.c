@@ -153,7 +153,7 @@ static int write_index(const struct writer *w, struct error *err)
     js_add(index, "metadata", metadata);
     js_add(index, "weight_map", map);
     char *path = array_format("%s/%s.safetensors.index.json", w->folder, w->stem);
-    int rc = js_write(index, JS_INDENTED, JS_DURABLE, path, err);
+    int rc = js_write(index, JS_INDENTED, WHOLE_FILE_DURABLE, path, err);
     js_free(index);
     free(path);
     return rc;

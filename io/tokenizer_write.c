@@ -100,7 +100,7 @@ int tokenizer_trainer_write(struct tokenizer_trainer *trainer, int64_t tokens, c
     js_add(file, "decoder", describe_bytes());
     js_add(file, "model", describe_model(trainer));
     *made = trainer->tokens.size;
-    int rc = js_write(file, JS_INDENTED, JS_DURABLE, path, err);
+    int rc = js_write(file, JS_INDENTED, WHOLE_FILE_DURABLE, path, err);
     js_free(file);
     return rc;
 }

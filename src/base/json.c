@@ -1,12 +1,10 @@
 /* json.c - jansson's one home; see json.h. */
 #include "base/json.h"
 
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/array.h"
 
@@ -109,39 +107,18 @@ char *js_text(const struct js *js, enum js_layout layout, struct error *err)
     return line;
 }
 
-static int write_text(const char *text, const char *path, enum js_care care, struct error *err)
+int js_write(const struct js *js, enum js_layout layout, enum whole_file_care care,
+             const char *path, struct error *err)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return error_errno(err, "cannot create %s", path);
-    size_t left = strlen(text);
-    while (left) {
-        ssize_t wrote = write(fd, text, left);
-        if (wrote < 0)
-            break;
-        text += wrote;
-        left -= (size_t)wrote;
-    }
-    int rc =
-        left || (care == JS_DURABLE && fsync(fd)) ? error_errno(err, "cannot write %s", path) : 0;
-    if (close(fd) && !rc)
-        rc = error_errno(err, "cannot close %s", path);
-    return rc;
-}
-
-int js_write(const struct js *js, enum js_layout layout, enum js_care care, const char *path,
-             struct error *err)
-{
+    struct whole_file file;
     char *text = js_text(js, layout, err);
-    if (!text)
+    if (!text || whole_file_begin(&file, path, err)) {
+        free(text);
         return -1;
-    char *beside = array_format("%s.partial", path);
-    int rc = write_text(text, beside, care, err);
-    if (!rc && rename(beside, path))
-        rc = error_errno(err, "cannot rename %s to %s", beside, path);
-    free(beside);
+    }
+    fputs(text, file.out);
     free(text);
-    return rc;
+    return whole_file_end(&file, care, err);
 }
 
 struct js *js_read(const char *path, struct error *err)

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/whole_file.h"
 
 struct js;
 
@@ -36,11 +37,9 @@ enum js_layout { JS_ONE_LINE, JS_INDENTED, JS_EXACT };
 /* Text of json, newline at the end; free() it.  NULL with err set when memory is out. */
 char *js_text(const struct js *json, enum js_layout layout, struct error *err);
 
-/* Replace the file at path by the text of json: written beside it, fsynced unless it can be made
- * again (JS_REPORT), renamed.  Returns 0, or -1 with err set. */
-enum js_care { JS_DURABLE, JS_REPORT };
-int js_write(const struct js *json, enum js_layout layout, enum js_care care, const char *path,
-             struct error *err);
+/* Replace the file at path by the text of json, as a whole_file.  Returns 0, or -1 with err set. */
+int js_write(const struct js *json, enum js_layout layout, enum whole_file_care care,
+             const char *path, struct error *err);
 
 /* Parse a file (js_read) or a text.  err names file, line and column.  NULL on failure. */
 struct js *js_read(const char *path, struct error *err);

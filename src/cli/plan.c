@@ -42,7 +42,7 @@ static int write_json(const struct report *report, const struct compare *compare
     struct js *js = report_json(report);
     js_add(js, "strategies", compare_json(compare));
     js_add(js, "choices", choices_json(choices));
-    int rc = js_write(js, JS_INDENTED, JS_REPORT, path, err);
+    int rc = js_write(js, JS_INDENTED, WHOLE_FILE_REPORT, path, err);
     js_free(js);
     return rc;
 }
@@ -278,7 +278,7 @@ static int write_step(const struct report *report, const struct record *record,
                    : 0;
     if (o->trace) {
         struct js *js = record_json(record, report->speeds->name);
-        int rc = js_write(js, JS_ONE_LINE, JS_REPORT, o->trace, err);
+        int rc = js_write(js, JS_ONE_LINE, WHOLE_FILE_REPORT, o->trace, err);
         js_free(js);
         if (rc)
             return -1;
@@ -374,7 +374,7 @@ static int find_layout(const struct config *config, const struct options *o, str
     if (!o->json)
         return 0;
     struct js *js = search_json(&search);
-    int rc = js_write(js, JS_INDENTED, JS_REPORT, o->json, err);
+    int rc = js_write(js, JS_INDENTED, WHOLE_FILE_REPORT, o->json, err);
     js_free(js);
     return rc;
 }
@@ -400,7 +400,7 @@ static int find_layouts(const struct config *config, const struct options *o, st
     if (!o->json)
         return 0;
     struct js *js = search_nodes_json(&found);
-    int rc = js_write(js, JS_INDENTED, JS_REPORT, o->json, err);
+    int rc = js_write(js, JS_INDENTED, WHOLE_FILE_REPORT, o->json, err);
     js_free(js);
     return rc;
 }
@@ -422,7 +422,7 @@ static int find_fewest(const struct config *config, const struct options *o, str
     if (!o->json)
         return 0;
     struct js *js = fewest_json(&fewest);
-    int rc = js_write(js, JS_INDENTED, JS_REPORT, o->json, err);
+    int rc = js_write(js, JS_INDENTED, WHOLE_FILE_REPORT, o->json, err);
     js_free(js);
     return rc;
 }

@@ -26,7 +26,7 @@ static int write_plan(struct app *app, const struct session *session, struct err
         return -1;
     snprintf(path, sizeof path, "%s/plan.json", session->config.run.dir);
     struct js *js = report_json(&report);
-    int rc = js_write(js, JS_INDENTED, JS_REPORT, path, err);
+    int rc = js_write(js, JS_INDENTED, WHOLE_FILE_REPORT, path, err);
     js_free(js);
     if (!rc && !report.verified)
         rc = error_set(err, "%s", report.verdict.text);

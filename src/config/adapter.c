@@ -177,7 +177,7 @@ int adapter_write_config(const struct config *config, const char *targets, const
         add_names(json, "target_modules", targets);
     add_names(json, "modules_to_save", saved);
     char *path = array_format("%s/adapter_config.json", folder);
-    int rc = js_write(json, JS_EXACT, JS_DURABLE, path, err);
+    int rc = js_write(json, JS_EXACT, WHOLE_FILE_DURABLE, path, err);
     js_free(json);
     free(path);
     return rc;

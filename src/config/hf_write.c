@@ -77,7 +77,7 @@ int hf_write_config(const struct config *config, enum dtype dtype, const char *f
     }
     js_add_string(json, "torch_dtype", dtypes[dtype]);
     char *path = array_format("%s/config.json", folder);
-    int rc = js_write(json, JS_EXACT, JS_DURABLE, path, err);
+    int rc = js_write(json, JS_EXACT, WHOLE_FILE_DURABLE, path, err);
     js_free(json);
     free(path);
     return rc;

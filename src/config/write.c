@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/whole_file.h"
 #include "config/schema.h"
 
 /* Text always stands in double quotes; no other character needs an escape, because values
@@ -60,20 +60,11 @@ struct config config_given(const struct config *config)
 
 int config_write(const struct config *config, const char *path, struct error *err)
 {
-    char partial[4096];
-    if ((size_t)snprintf(partial, sizeof partial, "%s.partial", path) >= sizeof partial)
-        return error_set(err, "%.200s...: the path is too long", path);
-    FILE *out = fopen(partial, "w");
-    if (!out)
-        return error_errno(err, "%s", partial);
-    fputs("# The configuration this run was given, complete.\n", out);
-    struct config given = config_given(config);
-    config_print(out, &given);
-    int bad = ferror(out) || fflush(out);
-    if (fclose(out) || bad || rename(partial, path)) {
-        error_errno(err, "%s", path);
-        unlink(partial);
+    struct whole_file file;
+    if (whole_file_begin(&file, path, err))
         return -1;
-    }
-    return 0;
+    fputs("# The configuration this run was given, complete.\n", file.out);
+    struct config given = config_given(config);
+    config_print(file.out, &given);
+    return whole_file_end(&file, WHOLE_FILE_REPORT, err);
 }

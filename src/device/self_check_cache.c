@@ -175,17 +175,13 @@ int self_check_store(const struct self_check *check, const char *key, struct err
     }
     gethostname(host, sizeof host - 1);
     char *own = array_format("%s.%s.%ld", path, host, (long)getpid());
-    char *partial = array_format("%s.partial", own); /* js_write()'s, where it fails */
     struct js *file = make_file(check, key);
-    int rc = make_folders(path, err) || js_write(file, JS_INDENTED, JS_REPORT, own, err);
-    if (!rc && rename(own, path))
+    int rc = make_folders(path, err) || js_write(file, JS_INDENTED, WHOLE_FILE_REPORT, own, err);
+    if (!rc && rename(own, path)) {
         rc = error_errno(err, "cannot rename %s", own);
-    if (rc) {
-        unlink(partial);
         unlink(own);
     }
     js_free(file);
-    free(partial);
     free(own);
     free(path);
     return rc ? -1 : 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "base/whole_file.h"
 #include "plan/schedule_svg.h"
 #include "plan/show.h"
 #include "simulate/timeline.h"
@@ -89,26 +90,26 @@ void report_pipeline_json(const struct report *report, struct js *to)
 
 int report_pipeline_csv(const struct report *report, const char *path, struct error *err)
 {
+    struct whole_file file;
     if (!schedule_is_file(path))
         return error_set(err,
                          "--schedule-csv %s: parallel.schedule reads files whose names end in "
                          ".csv; name it %s.csv",
                          path, path);
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return error_errno(err, "cannot create %s", path);
-    schedule_write(report->layout.schedule, file);
-    return show_close(file, path, err);
+    if (whole_file_begin(&file, path, err))
+        return -1;
+    schedule_write(report->layout.schedule, file.out);
+    return whole_file_end(&file, WHOLE_FILE_REPORT, err);
 }
 
 int report_pipeline_svg(const struct report *report, const char *path, struct error *err)
 {
     struct timeline timeline;
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return error_errno(err, "cannot create %s", path);
+    struct whole_file file;
+    if (whole_file_begin(&file, path, err))
+        return -1;
     timeline_fill(&timeline, report->layout.schedule, report->cost);
-    schedule_svg_print(&timeline, report->config.parallel.schedule, file);
+    schedule_svg_print(&timeline, report->config.parallel.schedule, file.out);
     timeline_free(&timeline);
-    return show_close(file, path, err);
+    return whole_file_end(&file, WHOLE_FILE_REPORT, err);
 }

@@ -30,12 +30,3 @@ void show_wrapped(FILE *out, int column, int indent, const char *text)
     }
     fputc('\n', out);
 }
-
-int show_close(FILE *file, const char *path, struct error *err)
-{
-    int is_bad = ferror(file) || fflush(file);
-    int rc = is_bad ? error_errno(err, "cannot write %s", path) : 0;
-    if (fclose(file) && !rc)
-        rc = error_errno(err, "cannot write %s", path);
-    return rc;
-}

@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "base/error.h"
-
 enum { SHOW_COLUMNS = 100 }; /* what a plan prints is never wider */
 
 /* "28.21 GiB" into text; returns text. */
@@ -15,8 +13,5 @@ const char *show_bytes(double bytes, char *text, size_t size);
 /* Print text, broken between words; lines after the first are indented.  column is where the first
  * line begins. */
 void show_wrapped(FILE *out, int column, int indent, const char *text);
-
-/* Close a file that was written.  Returns 0, or -1 with err set: not all of it was. */
-int show_close(FILE *file, const char *path, struct error *err);
 
 #endif

@@ -11,6 +11,7 @@
 #include "plan/step_svg.h"
 
 #include "base/text.h"
+#include "base/whole_file.h"
 #include "plan/report_time.h"
 #include "plan/show.h"
 #include "plan/svg.h"
@@ -217,9 +218,9 @@ void step_svg_print(const struct record *record, const char *heading, FILE *out)
 int step_svg_write(const struct record *record, const char *heading, const char *path,
                    struct error *err)
 {
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return error_errno(err, "cannot create %s", path);
-    step_svg_print(record, heading, file);
-    return show_close(file, path, err);
+    struct whole_file file;
+    if (whole_file_begin(&file, path, err))
+        return -1;
+    step_svg_print(record, heading, file.out);
+    return whole_file_end(&file, WHOLE_FILE_REPORT, err);
 }

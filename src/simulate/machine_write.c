@@ -1,8 +1,8 @@
 /* machine_write.c - a machine as a file that reads back to the same (machine_fields.h). */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/whole_file.h"
 #include "simulate/machine_fields.h"
 #include "simulate/machine_file.h"
 
@@ -84,21 +84,12 @@ static void write_head(FILE *out, const char *head)
 int machine_write(const struct machine *machine, const char *path, const char *head,
                   struct error *err)
 {
-    char partial[4096];
-    if ((size_t)snprintf(partial, sizeof partial, "%s.partial", path) >= sizeof partial)
-        return error_set(err, "%.200s...: the path is too long", path);
-    FILE *out = fopen(partial, "w");
-    if (!out)
-        return error_errno(err, "%s", partial);
-    write_head(out, head);
-    fprintf(out, "%s:\n", machine->name);
-    write_fields(out, machine);
-    write_tables(out, machine);
-    int bad = ferror(out) || fflush(out);
-    if (fclose(out) || bad || rename(partial, path)) {
-        error_errno(err, "%s", path);
-        unlink(partial);
+    struct whole_file file;
+    if (whole_file_begin(&file, path, err))
         return -1;
-    }
-    return 0;
+    write_head(file.out, head);
+    fprintf(file.out, "%s:\n", machine->name);
+    write_fields(file.out, machine);
+    write_tables(file.out, machine);
+    return whole_file_end(&file, WHOLE_FILE_REPORT, err);
 }

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/array.h"
 #include "base/json.h"
+#include "base/whole_file.h"
 
 /* Every line of metrics.jsonl begins so. */
 static const char first_key[] = "{\"step\"";
@@ -63,23 +63,12 @@ static struct left_out copy_lines(FILE *from, FILE *to, int64_t until)
 
 static int rewrite(FILE *from, const char *path, int64_t until, struct error *err)
 {
-    char *beside = array_format("%s.partial", path);
-    FILE *to = fopen(beside, "w");
-    int rc = to ? 0 : error_errno(err, "cannot create %s", beside);
-    if (!rc) {
-        rewind(from);
-        copy_lines(from, to, until);
-        if (fflush(to) || ferror(to) || fsync(fileno(to)))
-            rc = error_errno(err, "cannot write %s", beside);
-    }
-    if (to && fclose(to) && !rc)
-        rc = error_errno(err, "cannot write %s", beside);
-    if (!rc && rename(beside, path))
-        rc = error_errno(err, "cannot rename %s to %s", beside, path);
-    if (rc)
-        unlink(beside);
-    free(beside);
-    return rc;
+    struct whole_file file;
+    if (whole_file_begin(&file, path, err))
+        return -1;
+    rewind(from);
+    copy_lines(from, file.out, until);
+    return whole_file_end(&file, WHOLE_FILE_DURABLE, err);
 }
 
 int metrics_resume(const char *path, int64_t step, struct log *log, struct error *err)

@@ -55,7 +55,7 @@ int product_file_write(const struct product_table *table, const char *library, c
     for (int i = 0; i < table->count; i++)
         js_add(products, NULL, choice_json(&table->choice[i]));
     js_add(js, "products", products);
-    int rc = js_write(js, JS_INDENTED, JS_DURABLE, path, err);
+    int rc = js_write(js, JS_INDENTED, WHOLE_FILE_DURABLE, path, err);
     js_free(js);
     return rc;
 }

@@ -165,7 +165,7 @@ int run_aside_finish(struct run_directory *d, struct error *err)
         metrics_resume(d->metrics, d->record.start.step, d->s->log, err))
         return -1;
     d->record.moving = 0;
-    return run_record_write(&d->record, d->path, RUN_RECORD, JS_DURABLE, err);
+    return run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, err);
 }
 
 static int copy_file(const char *from, const char *to, struct error *err)
@@ -201,7 +201,7 @@ int run_aside_copies(const struct run_directory *d, struct error *err)
     char *folder = folder_of(d, d->record.branch, "");
     int rc = disk_make_folders(folder, err) || keep_lines(d, "metrics.jsonl", err) ||
              keep_lines(d, "samples.jsonl", err);
-    rc = rc || run_record_write(&d->record, folder, BRANCH_RECORD, JS_DURABLE, err) ||
+    rc = rc || run_record_write(&d->record, folder, BRANCH_RECORD, WHOLE_FILE_DURABLE, err) ||
                  disk_sync(folder, err)
              ? -1
              : 0;

@@ -130,7 +130,7 @@ static void record_saved(struct run_directory *d, int64_t step)
     if (world_rank(d->s->world))
         return;
     d->record.saved = step;
-    if (run_record_write(&d->record, d->path, RUN_RECORD, JS_DURABLE, &why))
+    if (run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, &why))
         log_warn(d->s->log, "%s", why.text);
 }
 

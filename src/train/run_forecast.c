@@ -125,7 +125,7 @@ static int write_file(const struct run_forecast *f, const struct session *s, str
     js_add_int(js, "device_bytes", (int64_t)most.device_bytes);
     js_add_int(js, "host_bytes", (int64_t)most.host_bytes);
     snprintf(path, sizeof path, "%s/forecast.json", s->config.run.dir);
-    int rc = js_write(js, JS_INDENTED, JS_REPORT, path, err);
+    int rc = js_write(js, JS_INDENTED, WHOLE_FILE_REPORT, path, err);
     js_free(js);
     return rc;
 }

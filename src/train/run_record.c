@@ -64,7 +64,7 @@ int run_record_read(struct run_record *record, const char *dir, const char *name
 }
 
 int run_record_write(const struct run_record *record, const char *dir, const char *name,
-                     enum js_care care, struct error *err)
+                     enum whole_file_care care, struct error *err)
 {
     char *path = array_format("%s/%s", dir, name);
     struct js *js = js_object();

@@ -36,12 +36,12 @@ struct run_record {
 int run_record_read(struct run_record *record, const char *dir, const char *name,
                     struct error *err);
 
-/* Replace the record.  With JS_DURABLE, if the machine fails meanwhile the file holds the old
- * record or the new one, never a part of it; the new one is durable once dir has been fsynced too
- * (disk_sync()).  With JS_REPORT, for a run that has saved nothing yet, it may be empty or missing
- * then.  Returns 0, or -1 with err set and the old one in place. */
+/* Replace the record.  With WHOLE_FILE_DURABLE, if the machine fails meanwhile the file holds the
+ * old record or the new one, never a part of it; the new one is durable once dir has been fsynced
+ * too (disk_sync()).  With WHOLE_FILE_REPORT, for a run that has saved nothing yet, it may be empty
+ * or missing then.  Returns 0, or -1 with err set and the old one in place. */
 int run_record_write(const struct run_record *record, const char *dir, const char *name,
-                     enum js_care care, struct error *err);
+                     enum whole_file_care care, struct error *err);
 
 /* A new run that has no checkpoint yet, begun by this job.  Returns 0, or -1 with err set. */
 int run_record_new(struct run_record *record, struct error *err);

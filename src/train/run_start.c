@@ -322,7 +322,7 @@ static int begin_branch(struct run_directory *d, const struct checkpoint *checkp
     d->record.moving = 1;
     run_record_set_job(&d->record);
     set_start(d, checkpoint);
-    if (run_record_write(&d->record, d->path, RUN_RECORD, JS_DURABLE, err) ||
+    if (run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, err) ||
         disk_sync(d->path, err))
         return -1;
     log_info(d->s->log, "branch %lld of the run in %s begins at step %lld",
@@ -342,7 +342,7 @@ static int begin_run(struct run_directory *d, const struct run_start *start,
         set_start(d, checkpoint);
     log_info(d->s->log, "a new run begins in %s", d->path);
     /* Its first save makes the record durable: until then there is nothing to lose. */
-    return run_record_write(&d->record, d->path, RUN_RECORD, JS_REPORT, err);
+    return run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_REPORT, err);
 }
 
 static int commit(struct run_directory *d, const struct run_start *start,
@@ -363,7 +363,7 @@ static int commit(struct run_directory *d, const struct run_start *start,
         return -1;
     if (d->record.saved < 0 && start->from == FROM_OWN && checkpoint->step > d->record.base)
         d->record.saved = checkpoint->step;
-    return run_record_write(&d->record, d->path, RUN_RECORD, JS_DURABLE, err) ||
+    return run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, err) ||
                    run_aside_branch(d, TORN_STAYS, err)
                ? -1
                : 0;

@@ -17,7 +17,7 @@ static int write_file(const struct session *s, const char *all, const size_t *si
         all += sizes[r];
     }
     snprintf(path, sizeof path, "%s/trace.json", s->config.run.dir);
-    int rc = js_write(document, JS_ONE_LINE, JS_REPORT, path, err);
+    int rc = js_write(document, JS_ONE_LINE, WHOLE_FILE_REPORT, path, err);
     js_free(document);
     return rc;
 }

@@ -266,7 +266,8 @@ static int run_shape(struct bench *s, const struct attention *a, struct js *all,
     give_memory_back(s);
     js_add(one, "rows", rows);
     js_add(js_get(all, "shapes"), NULL, one);
-    if (path && js_write(all, JS_INDENTED, JS_DURABLE, path, &s->err)) /* whole after every shape */
+    if (path &&
+        js_write(all, JS_INDENTED, WHOLE_FILE_DURABLE, path, &s->err)) /* whole after every shape */
         return -1;
     return rc;
 }

@@ -121,6 +121,14 @@ refused "the fewest ranks of no machine" '--fewest: of which machine' "$TRIREME"
 refused "the fewest of so many ranks" 'leave out --ranks' "$TRIREME" plan $M --machine h100 --fewest --ranks 4
 refused "the fewest and the fastest" 'one after the other' "$TRIREME" plan $M --machine h100 --fewest --search
 refused "the fewest as a picture" '--fewest writes no schedule' "$TRIREME" plan $M --machine h100 --fewest --schedule-svg x.svg
+# A file that cannot be written leaves what was there, and nothing beside it.
+for option in --json --trace --timeline-svg --schedule-svg; do
+    echo before >kept
+    said=$(trap '' XFSZ; ulimit -f 0
+        "$TRIREME" plan $M --machine h100 --ranks 2 parallel.pipeline=2 $option kept 2>&1 >/dev/null)
+    is "$option with no space" "1 1 before kept" \
+        "$? $(echo "$said" | grep -c 'cannot write kept: File too large') $(cat kept) $(ls -d kept*)"
+done
 "$TRIREME" plan $M >/dev/full 2>err
 is "a plan that cannot be written" "1 1" "$? $(grep -c 'the plan cannot be written: No space' err)"
 # ---- pipelines ----

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <math.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -180,7 +181,7 @@ static void json_comes_back(void **state)
     js_add_real(js, "bad", NAN);
     js_add_string(list, NULL, "s");
     js_add(js, "list", list);
-    assert_int_equal(js_write(js, JS_INDENTED, JS_DURABLE, path, &err), 0);
+    assert_int_equal(js_write(js, JS_INDENTED, WHOLE_FILE_DURABLE, path, &err), 0);
     js_free(js);
     js = js_read(path, &err);
     assert_non_null(js);
@@ -194,6 +195,37 @@ static void json_comes_back(void **state)
     assert_null(js_parse("{\"a\": ]", &err));
     assert_non_null(strstr(err.text, "line 1"));
     unlink(path);
+}
+
+/* What is written to a device goes there, and the device stays; what fails leaves the file as it
+ * was. */
+static void files_are_whole(void **state)
+{
+    char path[] = "/tmp/trireme-whole-XXXXXX", text[16] = "";
+    struct whole_file file;
+    struct error err = {0};
+    struct stat at;
+    int fd = mkstemp(path);
+    assert_int_equal(write(fd, "old", 3), 3);
+    close(fd);
+    assert_int_equal(whole_file_begin(&file, path, &err), 0);
+    fputs("new", file.out);
+    fflush(file.out);
+    FILE *in = fopen(path, "r");
+    assert_string_equal(fgets(text, sizeof text, in), "old");
+    fclose(in);
+    assert_int_equal(whole_file_end(&file, WHOLE_FILE_DURABLE, &err), 0);
+    in = fopen(path, "r");
+    assert_string_equal(fgets(text, sizeof text, in), "new");
+    fclose(in);
+    unlink(path);
+    assert_int_equal(whole_file_begin(&file, "/dev/full", &err), 0);
+    fputs("new", file.out);
+    fflush(file.out);
+    assert_int_equal(whole_file_end(&file, WHOLE_FILE_DURABLE, &err), -1);
+    assert_non_null(strstr(err.text, "cannot write /dev/full: No space left"));
+    assert_true(!stat("/dev/full", &at) && S_ISCHR(at.st_mode));
+    assert_int_equal(whole_file_begin(&file, "/tmp/none/such", &err), -1);
 }
 
 /* Whatever the process is called. */
@@ -211,6 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounding_up),
+        cmocka_unit_test(files_are_whole),
         cmocka_unit_test(texts_are_cut_off),
         cmocka_unit_test(philox_known_answers),
         cmocka_unit_test(philox_fill_is_by_index),

@@ -1,0 +1,62 @@
+/* whole_file.c - see whole_file.h. */
+#include "base/whole_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+
+/* A rename would put a file in the place of /dev/stdout. */
+static int is_special(const char *path)
+{
+    struct stat at;
+    return !stat(path, &at) && !S_ISREG(at.st_mode) && !S_ISDIR(at.st_mode);
+}
+
+static void forget(struct whole_file *file)
+{
+    free(file->path);
+    free(file->beside);
+    *file = (struct whole_file){0};
+}
+
+int whole_file_begin(struct whole_file *file, const char *path, struct error *err)
+{
+    *file = (struct whole_file){.path = array_format("%s", path)};
+    if (!is_special(path))
+        file->beside = array_format("%s.partial", path);
+    file->out = fopen(file->beside ? file->beside : path, "we");
+    if (file->out)
+        return 0;
+    error_errno(err, "cannot create %s", path);
+    forget(file);
+    return -1;
+}
+
+/* Set errno to why a write failed earlier, which stdio does not keep: another one, to a file that
+ * is given up, fails for the same reason. */
+static int find_cause(FILE *out)
+{
+    clearerr(out);
+    if (fputc('\n', out) != EOF && !fflush(out))
+        errno = EIO;
+    return -1;
+}
+
+int whole_file_end(struct whole_file *file, enum whole_file_care care, struct error *err)
+{
+    const int is_synced = care == WHOLE_FILE_DURABLE && file->beside;
+    int bad = fflush(file->out) || (ferror(file->out) && find_cause(file->out)) ||
+              (is_synced && fsync(fileno(file->out)));
+    int rc = bad ? error_errno(err, "cannot write %s", file->path) : 0;
+    if (fclose(file->out) && !rc)
+        rc = error_errno(err, "cannot write %s", file->path);
+    if (!rc && file->beside && rename(file->beside, file->path))
+        rc = error_errno(err, "cannot rename %s to %s", file->beside, file->path);
+    if (rc && file->beside)
+        unlink(file->beside);
+    forget(file);
+    return rc;
+}
