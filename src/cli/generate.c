@@ -150,6 +150,8 @@ static int run(struct generate_model *model, struct app *app,
         }
         rc = generator_run(generator, &request, texts->prompt, texts->count, err);
         if (output && !rc)
+            rc = generate_output_check(output, err);
+        if (output && !rc)
             generate_output_report(output, &app->log);
     }
     generate_output_destroy(output);

@@ -97,6 +97,8 @@ struct generate_output *generate_output_create(const struct generate_model *mode
 void generate_output_destroy(struct generate_output *output); /* NULL allowed */
 /* A request's functions, whose user it is. */
 void generate_output_receive(struct generate_output *output, struct generator_request *request);
+/* Returns 0, or -1 with err set where standard output did not take all. */
+int generate_output_check(const struct generate_output *output, struct error *err);
 /* Log how many tokens came in which time, and after which the first did. */
 void generate_output_report(const struct generate_output *output, struct log *log);
 /* The text of text number `text` so far, without its prompt; it lives as long as output. */

@@ -3,6 +3,7 @@
  * Of each text the characters so far are kept.  A stream shows them as soon as no text of --stop
  * can begin in them any more; lines are written when a text and all before it have ended.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +30,20 @@ struct generate_output {
     const struct generate_texts *texts;
     enum generate_form form;
     struct written *written;
-    int lines;                           /* written so far */
+    int lines; /* written so far */
+    int why;   /* errno of the first write to standard output that failed; 0: none did */
     int64_t start_ns, first_ns, last_ns; /* of its making, of the first token and the last */
 };
+
+/* Write to standard output at once. */
+static void put(struct generate_output *o, const char *text, size_t bytes)
+{
+    if (o->why)
+        return;
+    errno = EIO;
+    if (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout))
+        o->why = errno;
+}
 
 struct generate_output *generate_output_create(const struct generate_model *model,
                                                const struct generate_options *options,
@@ -47,10 +59,8 @@ struct generate_output *generate_output_create(const struct generate_model *mode
         tokenizer_decoder_create(&o->written[i].decoder, model->tokenizer,
                                  form == GENERATE_ANSWER ? 0 : TOKENIZER_CONTINUED);
     }
-    if (form == GENERATE_STREAM && texts->given[0].text) {
-        fwrite(texts->given[0].text, 1, texts->given[0].bytes, stdout);
-        fflush(stdout);
-    }
+    if (form == GENERATE_STREAM && texts->given[0].text)
+        put(o, texts->given[0].text, texts->given[0].bytes);
     return o;
 }
 
@@ -105,15 +115,14 @@ static size_t length_of(const struct written *w)
     return w->limit < w->bytes ? w->limit : w->bytes;
 }
 
-static void show(const struct generate_output *o, struct written *w)
+static void show(struct generate_output *o, struct written *w)
 {
     size_t end = length_of(w);
     if (w->limit == SIZE_MAX && !w->has_ended)
         end -= held_back(o->options, w);
     if (o->form == GENERATE_LINES || end <= w->shown)
         return;
-    fwrite(w->text + w->shown, 1, end - w->shown, stdout);
-    fflush(stdout);
+    put(o, w->text + w->shown, end - w->shown);
     w->shown = end;
 }
 
@@ -143,7 +152,7 @@ static int take(void *user, int64_t text, int64_t id)
     find_stop(o->options, w, before);
     show(o, w);
     w->stopped = w->limit != SIZE_MAX;
-    return w->stopped || ferror(stdout); /* nobody reads the rest */
+    return w->stopped || o->why; /* nobody reads the rest */
 }
 
 static void add_text(struct js *to, const char *key, const char *text, size_t bytes)
@@ -172,8 +181,7 @@ static void write_lines(struct generate_output *o)
     for (; o->lines < o->texts->count && o->written[o->lines].has_ended; o->lines++) {
         struct js *json = line_of(o, o->lines);
         char *text = js_text(json, JS_ONE_LINE, NULL);
-        fputs(text ? text : "\n", stdout);
-        fflush(stdout);
+        put(o, text ? text : "\n", text ? strlen(text) : 1);
         free(text);
         js_free(json);
     }
@@ -193,8 +201,15 @@ static void ended(void *user, int64_t text)
     if (o->form == GENERATE_LINES)
         write_lines(o);
     else
-        putchar('\n');
-    fflush(stdout);
+        put(o, "\n", 1);
+}
+
+int generate_output_check(const struct generate_output *o, struct error *err)
+{
+    if (!o->why)
+        return 0;
+    errno = o->why;
+    return error_errno(err, "standard output");
 }
 
 void generate_output_receive(struct generate_output *output, struct generator_request *request)

@@ -86,7 +86,7 @@ is "a prompt with U+0000 comes back whole" '{"prompt": "a\u0000é"' \
 $G run --prompt "$(cat chats.jsonl)" --tokens 2 >out 2>err
 is "a prompt longer than the context is named" 1 "$(grep -c 'longest prompt has .* tokens, the context 48' err)"
 $G run --prompt x --tokens 5 >/dev/full 2>err
-is "nowhere to write" "1 1" "$? $(grep -c 'standard output' err)"
+is "nowhere to write" "1 1" "$? $(grep -c 'standard output: No space left' err)"
 
 # ---- ends ----
 all=$($G run --prompt "<a" --temperature 0 --tokens 20 --min-tokens 20 2>err)
