@@ -142,19 +142,33 @@ void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
     memset(to + n * s->dim_units, 0, (size_t)((BLOCK - n) * s->dim_units) * sizeof *to);
 }
 
+/* Pairs of neighbouring elements of two rows become pairs of neighbouring rows. */
+SIMD_INLINE void interleave_rows(unit *to, const unit *even, const unit *odd, int64_t units)
+{
+    const vi lanes = vi_lanes(), half = lanes / 2;
+    const vi odd_lane = (lanes & 1) != 0;
+    int64_t i = 0;
+    for (; i + CPU_LANES <= units; i += CPU_LANES) {
+        vu e = unit_load(even + i), o = unit_load(odd + i);
+        vu low = (e & 0xffffu) | o << 16, high = e >> 16 | (o & 0xffff0000u);
+        vi first = half + (odd_lane & CPU_LANES);
+        unit_store(to + 2 * i, __builtin_shuffle(low, high, first));
+        unit_store(to + 2 * i + CPU_LANES, __builtin_shuffle(low, high, first + CPU_LANES / 2));
+    }
+    for (; i < units; i++) {
+        to[2 * i] = (even[i] & 0xffffu) | odd[i] << 16;
+        to[2 * i + 1] = even[i] >> 16 | (odd[i] & 0xffff0000u);
+    }
+}
+
 void CPU(attention_pack_sum)(unit *to, const struct attention_shape *s, const unit *rows)
 {
     int64_t units = s->row_units, pad = (s->dim_cols - s->dim) * sizeof *to, ld = s->dim_units;
     for (int64_t r = 0; r < s->block_units; r++, to += s->dim_cols) {
-        if (s->dt == DTYPE_BF16) {
-            const unit *even = rows + 2 * r * ld, *odd = even + ld;
-            for (int64_t i = 0; i < units; i++) {
-                to[2 * i] = (even[i] & 0xffffu) | odd[i] << 16;
-                to[2 * i + 1] = even[i] >> 16 | (odd[i] & 0xffff0000u);
-            }
-        } else {
+        if (s->dt == DTYPE_BF16)
+            interleave_rows(to, rows + 2 * r * ld, rows + (2 * r + 1) * ld, units);
+        else
             memcpy(to, rows + r * ld, units * sizeof *to);
-        }
         memset(to + s->dim, 0, pad);
     }
 }
