@@ -210,8 +210,9 @@ run_tests() {
 }
 
 say_costs() {
+    echo "# tests ended after $SECONDS s"
     awk '{ sum += $1 } END { print "# CPU seconds of all tests: " sum + 0 }' "$logs/seconds"
-    echo "# most of them: $(sort -rn "$logs/seconds" | head -n 12 | paste -sd, | sed 's/,/, /g')"
+    echo "# most of them: $(sort -rn "$logs/seconds" | head -n 40 | paste -sd, | sed 's/,/, /g')"
 }
 
 make_variable() { make -s --no-print-directory --eval='print-%: ; @echo $($*)' "print-$1"; }
@@ -257,6 +258,7 @@ prepare() {
     step configure-dist 300 "$source/configure" --enable-werror CUDA_ARCHS=90 CFLAGS=-O2
     step build 900 make -j"$jobs"
     step build-tests 900 make -j"$jobs" check TESTS=
+    echo "# built after $SECONDS s"
 }
 
 queue_slurm() { later script slurm 1200 "$source/tests/slurm/run.sh"; }
