@@ -43,6 +43,17 @@ static const char *const changes[] = {
 
 _Static_assert(sizeof changes / sizeof changes[0] <= CHOICES_MOST, "rows for all changes");
 
+/* Is it the first rank of its stages? */
+static int is_first(const struct report_rank *rank)
+{
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (axis != MESH_PIPELINE && rank->coord.at[axis])
+            return 0;
+    return 1;
+}
+
+/* What the rank takes that needs the most memory; and the most that the first rank of any stages
+ * sends and computes, since a change may make another one the largest. */
 static void measure(struct choices_row *row, const struct report *report, const char *settings)
 {
     const struct report_rank *rank = report_largest(report);
@@ -50,8 +61,15 @@ static void measure(struct choices_row *row, const struct report *report, const 
     row->memory_bytes = report->on_gpu ? rank->need.device_bytes : rank->need.total_bytes;
     row->host_bytes = report->on_gpu ? rank->need.host_bytes : 0;
     row->disk_bytes = rank->need.pool_bytes[POOL_DISK];
-    row->sent_bytes = rank->sent_bytes;
-    row->flops = rank->flops;
+    row->sent_bytes = 0;
+    row->flops = 0;
+    for (int r = 0; r < report->measured; r++) {
+        const struct report_rank *one = &report->rank[r];
+        if (!is_first(one))
+            continue;
+        row->sent_bytes = one->sent_bytes > row->sent_bytes ? one->sent_bytes : row->sent_bytes;
+        row->flops = one->flops > row->flops ? one->flops : row->flops;
+    }
     row->step_s = report->forecast.ranks ? report->forecast.step_s : 0;
 }
 

@@ -71,7 +71,9 @@ double compare_zero_bytes(const struct compare_row *row, enum config_strategy st
     const struct report *report = &row->report;
     int stage = config_sharding[strategy].stage;
     int shards = mesh_members(&report->layout.shape, MESH_SHARDS);
-    double trained = (double)(report->params - report->frozen);
-    double frozen = 2.0 * (double)report->frozen / (stage < STAGE_MOST ? 1 : shards);
+    int parts =
+        report->layout.shape.degree[MESH_TENSOR] * report->layout.shape.degree[MESH_PIPELINE];
+    double trained = (double)(report->params - report->frozen) / parts;
+    double frozen = 2.0 * (double)report->frozen / parts / (stage < STAGE_MOST ? 1 : shards);
     return trained * estimate_state(&estimate_zero, stage, shards) + frozen;
 }
