@@ -80,6 +80,15 @@ static double products_s(const struct cost *cost, const struct graph *graph,
     return sum;
 }
 
+/* On GPUs the library has plain causal attention of 16 bits. */
+static enum machine_attention attention_kernel(const struct cost *cost, const struct graph *graph,
+                                               const struct graph_node *node)
+{
+    int is_own = cost->request.device->kind == DEVICE_CUDA &&
+                 (node->attrs.forms || graph->dtype == DTYPE_F32);
+    return is_own ? MACHINE_ATTENTION_OWN : MACHINE_ATTENTION_LIBRARY;
+}
+
 double cost_step_s(const struct cost *cost, const struct segment *segment,
                    const struct segment_step *step)
 {
@@ -89,7 +98,8 @@ double cost_step_s(const struct cost *cost, const struct segment *segment,
         return 0;
     if (node.op->positions)
         return machine_attention_s(cost->machine, node.op->name, graph->dtype,
-                                   op_flops(graph, &node), node.op->positions(graph, &node));
+                                   op_flops(graph, &node), node.op->positions(graph, &node),
+                                   attention_kernel(cost, graph, &node));
     double bytes = op_bytes(graph, &node);
     double seconds = products_s(cost, graph, &node);
     return bytes > 0 ? seconds + machine_memory_s(cost->machine, node.op->name, graph->dtype, bytes)

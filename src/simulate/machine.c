@@ -98,7 +98,7 @@ double machine_memory_s(const struct machine *machine, const char *name, enum dt
 }
 
 double machine_attention_s(const struct machine *machine, const char *name, enum dtype dtype,
-                           double flops, int64_t positions)
+                           double flops, int64_t positions, enum machine_attention kernel)
 {
     const struct machine_peak *peak = &machine->peak[dtype];
     int below;
@@ -109,7 +109,8 @@ double machine_attention_s(const struct machine *machine, const char *name, enum
         return INFINITY;
     double share = (double)positions / ((double)positions + machine->attention_half);
     double efficiency =
-        strstr(name, "backward") ? machine->attention_backward : machine->attention_forward;
+        (strstr(name, "backward") ? machine->attention_backward : machine->attention_forward) *
+        (kernel == MACHINE_ATTENTION_OWN ? machine->attention_own : 1);
     return flops / (peak->flops_per_s * efficiency * share) + machine->launch_s;
 }
 

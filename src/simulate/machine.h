@@ -104,6 +104,7 @@ struct machine {
     int units;                             /* processors that share the tiles of a product */
     double tile_m, tile_n, half_k;
     double attention_forward, attention_backward; /* efficiencies of the peak, long sequences */
+    double attention_own;  /* the share of these that trireme's own kernels on GPUs reach */
     double attention_half; /* positions of a sequence at which they are half of that */
     double bandwidth;      /* of memory, bytes per second */
     double bandwidth_efficiency;
@@ -152,9 +153,11 @@ double machine_memory_s(const struct machine *machine, const char *name, enum dt
                         double bytes);
 
 /* Attention by the name of its op, of so many operations, in sequences of so many positions. An op
- * whose name has "backward" in it takes attention_backward. */
+ * whose name has "backward" in it takes attention_backward.  The kernel does not count where the
+ * machine's table has the op. */
+enum machine_attention { MACHINE_ATTENTION_LIBRARY, MACHINE_ATTENTION_OWN };
 double machine_attention_s(const struct machine *machine, const char *name, enum dtype dtype,
-                           double flops, int64_t positions);
+                           double flops, int64_t positions, enum machine_attention kernel);
 
 /* A transfer among `ranks` ranks on `nodes` nodes, as many on each; 0 for a group of one.  sharing:
  * groups like this one that use the ports of a node at the same time, at least 1. */

@@ -40,6 +40,7 @@ const struct machine_field machine_fields[] = {
     {.name = "product.half_k", REAL(NUMBER, half_k, 0, 1e6)},
     {.name = "attention.forward", SHARE(attention_forward), .needed = 1},
     {.name = "attention.backward", SHARE(attention_backward), .needed = 1},
+    {.name = "attention.own", SHARE(attention_own), .initial = 0.45},
     {.name = "attention.half", REAL(NUMBER, attention_half, 0, 1e6)},
     {.name = "bandwidth", SPEED(bandwidth), .needed = 1},
     {.name = "bandwidth_efficiency", SHARE(bandwidth_efficiency), .needed = 1},

@@ -121,6 +121,24 @@ refused "the fewest ranks of no machine" '--fewest: of which machine' "$TRIREME"
 refused "the fewest of so many ranks" 'leave out --ranks' "$TRIREME" plan $M --machine h100 --fewest --ranks 4
 refused "the fewest and the fastest" 'one after the other' "$TRIREME" plan $M --machine h100 --fewest --search
 refused "the fewest as a picture" '--fewest writes no schedule' "$TRIREME" plan $M --machine h100 --fewest --schedule-svg x.svg
+# In a pipeline a change is told of the same rank, though another one may then need the most.
+J="$top/jobs/llama70b_3d.yaml --ranks 64 --nodes 8 --machine h100"
+"$TRIREME" plan $J >out 2>err
+is "a change of a pipeline: what a rank computes" yes "$(sed -n 's/^recompute=full  .* +\([0-9.]*\) %  *+.* %$/\1/p' out |
+    head -n 1 | awk '$1 > 20 && $1 < 30 { print "yes" }')"
+is "ZeRO's formula, of what a stage and a tensor rank have" yes "$(awk '/^ZeRO/ && $3 > 16 && $3 < 48 { print "yes" }' out)"
+
+# Attention that cuDNN has not is slower.
+step_of() {
+    "$TRIREME" plan "$top/jobs/llama8b_fsdp.yaml" --ranks 8 --machine h100 "$@" --json own.json >out 2>err
+    sed -n 's/.*"step_ms": *\([0-9.]*\).*/\1/p' own.json | head -n 1
+    rm -f own.json
+}
+plain=$(step_of)
+for form in data.packing=documents model.attention_dropout=0.1 parallel.context=2; do
+    is "$form takes longer" yes "$(awk -v a="$plain" -v b="$(step_of $form)" 'BEGIN { if (a > 0 && b > 1.1 * a) print "yes" }')"
+done
+
 # A file that cannot be written leaves what was there, and nothing beside it.
 for option in --json --trace --timeline-svg --schedule-svg; do
     echo before >kept

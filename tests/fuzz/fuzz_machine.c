@@ -27,7 +27,8 @@ static void check_times(const struct machine *machine)
 {
     if (!(machine_product_s(machine, DTYPE_BF16, PRODUCT_FORWARD, 3000, 2000, 1000) > 0) ||
         !(machine_memory_s(machine, "swiglu", DTYPE_BF16, 1e6) >= 0) ||
-        !(machine_attention_s(machine, "attention", DTYPE_BF16, 1e9, 1000) >= 0) ||
+        !(machine_attention_s(machine, "attention", DTYPE_BF16, 1e9, 1000, MACHINE_ATTENTION_OWN) >=
+          0) ||
         !(machine_transfer_s(machine, MACHINE_ALL_REDUCE, 16, 2, 2, 1e6) > 0))
         fuzz_fail("a time is no time");
 }

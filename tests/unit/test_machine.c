@@ -78,7 +78,8 @@ static void test_absent_format(void **state)
 {
     struct machine m = by_hand();
     assert_true(isinf(machine_product_s(&m, DTYPE_F16, PRODUCT_FORWARD, 1, 1, 1)));
-    assert_true(isinf(machine_attention_s(&m, "attention", DTYPE_F16, 1, 1)));
+    assert_true(
+        isinf(machine_attention_s(&m, "attention", DTYPE_F16, 1, 1, MACHINE_ATTENTION_LIBRARY)));
     assert_true(machine_peak(&m, DTYPE_F16) == 0);
     assert_true(machine_peak(&m, DTYPE_BF16) == 1e6);
 }
@@ -87,8 +88,14 @@ static void test_memory_and_attention(void **state)
 {
     struct machine m = by_hand();
     is_near(machine_memory_s(&m, "rmsnorm", DTYPE_BF16, 8e5), 1.25);
-    is_near(machine_attention_s(&m, "attention", DTYPE_BF16, 1e6, 300), 2 / 0.75 + 0.25);
-    is_near(machine_attention_s(&m, "attention_backward", DTYPE_BF16, 1e6, 300), 2.5 / 0.75 + 0.25);
+    is_near(machine_attention_s(&m, "attention", DTYPE_BF16, 1e6, 300, MACHINE_ATTENTION_LIBRARY),
+            2 / 0.75 + 0.25);
+    is_near(machine_attention_s(&m, "attention_backward", DTYPE_BF16, 1e6, 300,
+                                MACHINE_ATTENTION_LIBRARY),
+            2.5 / 0.75 + 0.25);
+    m.attention_own = 0.5;
+    is_near(machine_attention_s(&m, "attention", DTYPE_BF16, 1e6, 300, MACHINE_ATTENTION_OWN),
+            4 / 0.75 + 0.25);
 }
 
 /* 4 ranks of a node: (4 - 1) / 4 of the bytes at 200 / 2 bytes a second, 3 steps. */
@@ -208,8 +215,10 @@ static void test_op_table(void **state)
     is_near(machine_memory_s(&m, "rmsnorm", DTYPE_BF16, 1e4), 1e3);
     is_near(machine_memory_s(&m, "rmsnorm", DTYPE_F32, 1e4), 1e3);
     is_near(machine_memory_s(&m, "rope", DTYPE_BF16, 8e5), 1.25);
-    is_near(machine_attention_s(&m, "attention", DTYPE_BF16, 6e5, 512), 2);
-    is_near(machine_attention_s(&m, "attention", DTYPE_F32, 1e5, 300), 2 / 0.75 + 0.25);
+    is_near(machine_attention_s(&m, "attention", DTYPE_BF16, 6e5, 512, MACHINE_ATTENTION_LIBRARY),
+            2);
+    is_near(machine_attention_s(&m, "attention", DTYPE_F32, 1e5, 300, MACHINE_ATTENTION_LIBRARY),
+            2 / 0.75 + 0.25);
 }
 
 static double rate_at(int64_t m, int64_t n, int64_t k)
