@@ -1,11 +1,13 @@
 /* plan.c - trireme plan. */
 #include <malloc.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/round.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "comm/topology.h"
 #include "plan/choices.h"
 #include "plan/compare.h"
 #include "plan/fewest.h"
@@ -427,6 +429,17 @@ static int find_fewest(const struct config *config, const struct options *o, str
     return rc;
 }
 
+/* Threads of a rank on CPUs, as a run on this machine would have them; 0: as OMP_NUM_THREADS says.
+ */
+static int64_t threads_of(const struct config *config, const struct options *o)
+{
+    int per_node = (int)(o->ranks / (o->nodes > 0 ? o->nodes : 1));
+    int64_t given = o->threads ? o->threads : config->run.threads;
+    if (given || getenv("OMP_NUM_THREADS") || o->as_machine || per_node < 1)
+        return given;
+    return topology_cores_for(per_node, per_node);
+}
+
 static int plan(struct options *options, int argc, char **argv, struct error *err)
 {
     struct config config;
@@ -434,9 +447,8 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
     if (take_options(options, &argc, argv, err) ||
         arguments_config(&config, ARGUMENTS_PLAN, argc, argv, err))
         return -1;
-    if (!options->threads)
-        options->threads = config.run.threads;
     resolve_device(&config, options);
+    options->threads = threads_of(&config, options);
     keep_memory();
     if (check_machine(&config, options, err))
         return -1;
