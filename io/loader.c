@@ -42,10 +42,12 @@ int loader_open(struct loader *loader, struct tokens *tokens, const struct loade
     if (options->seq_len < 1)
         return error_set(err, "a sequence of %lld tokens", (long long)options->seq_len);
     if (tokens->vocab > options->vocab)
-        return error_set(err,
-                         "the token file's vocabulary (tokenizer \"%s\") is %lld, the model's "
-                         "is %lld",
-                         tokens->tokenizer, (long long)tokens->vocab, (long long)options->vocab);
+        return error_set(
+            err,
+            "the token file's vocabulary (tokenizer \"%s\") is %lld, the model's "
+            "is %lld; a new model takes model.vocab=%lld, a trained one its own tokenizer",
+            tokens->tokenizer, (long long)tokens->vocab, (long long)options->vocab,
+            (long long)tokens->vocab);
     if (options->packing == PACKING_STREAM)
         return open_stream(loader, err);
     if (packing_create(&loader->packing, tokens,

@@ -125,7 +125,9 @@ struct js *js_read(const char *path, struct error *err)
 {
     json_error_t why;
     json_t *json = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
-    if (!json)
+    if (!json && why.line < 0)
+        error_errno(err, "cannot open %s", path);
+    else if (!json)
         error_set(err, "%s:%d:%d: %s", path, why.line, why.column, why.text);
     return out(json);
 }

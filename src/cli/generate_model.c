@@ -81,6 +81,11 @@ static int read_checkpoint(struct generate_model *model, struct app *app, const 
                            const struct generate_options *options, struct error *err)
 {
     struct config *config = &model->config;
+    int is_missing = world_rank(app->world) == 0 && access(from, F_OK) && hub_is_name(from);
+    if (world_agree(app->world,
+                    is_missing ? hub_is_missing(from, "no run, checkpoint or folder", err) : 0,
+                    err))
+        return -1;
     if (run_checkpoint_open(&model->checkpoint, app->world, from, &app->log, err))
         return -1;
     int rc = run_checkpoint_config(model->checkpoint, config, options->settings,
@@ -125,8 +130,15 @@ static int open_tokenizer(struct generate_model *model, struct log *log, const c
     hub_find(model->config.model_path, folder);
     if (!asked && !model->checkpoint)
         asked = folder;
-    if (tokenizer_open(&model->tokenizer, asked ? asked : "bytes", err))
-        return -1;
+    if (tokenizer_open(&model->tokenizer, asked ? asked : "bytes", err)) {
+        struct error why = *err;
+        return asked != folder ? -1
+                               : error_set(err,
+                                           "%.700s; name the model's tokenizer: --tokenizer FILE "
+                                           "(--tokenizer bytes takes each token below 256 for a "
+                                           "byte)",
+                                           why.text);
+    }
     if (trained && strcmp(model->tokenizer->name, trained))
         log_warn(log, "%s was trained on tokens of \"%s\", and --tokenizer is \"%s\"",
                  model->checkpoint->path, trained, model->tokenizer->name);

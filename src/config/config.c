@@ -100,12 +100,8 @@ static int apply_folder(struct config *config, const char *path, const struct co
         return saved_read_config(config, folder, err);
     if (last_entry(file, "model.layers"))
         return 0;
-    char cache[CONFIG_TEXT];
     if (hub_is_name(e->value))
-        error_set(err,
-                  "%.200s is no folder with a config.json, and not in the cache of Hugging Face's "
-                  "hub, %.200s; bring it there: hf download %.200s",
-                  e->value, hub_cache(cache), e->value);
+        hub_is_missing(e->value, "no folder with a config.json", err);
     else
         error_set(err, "%.200s has no config.json, and is no run or checkpoint either", e->value);
     return prefix_place(err, path, e);

@@ -94,3 +94,12 @@ int hub_find(const char *name, char folder[CONFIG_TEXT])
     free(model);
     return found;
 }
+
+int hub_is_missing(const char *name, const char *what, struct error *err)
+{
+    char cache[CONFIG_TEXT];
+    return error_set(err,
+                     "%.200s is %s, and not in the cache of Hugging Face's hub, %.200s; bring it "
+                     "there: hf download %.200s",
+                     name, what, hub_cache(cache), name);
+}

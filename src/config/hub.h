@@ -16,4 +16,8 @@ int hub_is_name(const char *name);
  * ~/.cache/huggingface/hub; "" where none of these is set.  Returns cache. */
 char *hub_cache(char cache[CONFIG_TEXT]);
 
+/* Set err: name is not `what`, such as "no folder", and not in the cache either; what to do.
+ * Returns -1. */
+int hub_is_missing(const char *name, const char *what, struct error *err);
+
 #endif

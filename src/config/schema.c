@@ -25,7 +25,7 @@ const struct key config_keys[] = {
              "a rank keeps its part of every activation; selective keeps of these the results "
              "of matrix products and computes the rest again, which takes little time; full "
              "keeps nothing but what is handed from layer to layer and computes each layer once "
-             "more, a third more work"},
+             "more, a quarter more work"},
     {KEY(INT, recompute_every), "1", 1, 10000,
      .help = "of the model's units, blocks of layers as parallel.wrap makes them, one in so many "
              "recomputes and the others keep all: 1 is each, 2 every second one"},

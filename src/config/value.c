@@ -25,7 +25,7 @@ static int spells(const struct key_choice *choice, const char *value)
 static const struct key_choice *find_choice(const struct key *key, const char *value,
                                             struct error *err)
 {
-    char names[256];
+    char names[512];
     struct nearest nearest = {value};
     key_choices(key->choices, names, sizeof names);
     if (key->or_file)
