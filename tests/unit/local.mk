@@ -1,7 +1,9 @@
 # One program per folder of the house: tests/unit/test_FOLDER[_PART].c, cmocka.  One source file and
 # UNIT_LIBS need no further line.
+if HAVE_CMOCKA
 check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
+endif
 UNIT_TESTS = tests/unit/test_base tests/unit/test_box tests/unit/test_dtype
 UNIT_TESTS += tests/unit/test_config tests/unit/test_foreign tests/unit/test_metrics tests/unit/test_sources \
 	tests/unit/test_sampling tests/unit/test_product_file
