@@ -132,9 +132,18 @@ done
 is "trireme-config(5) describes every key" "" "${unsaid-}"
 
 # Documents and completion
-for file in README.md LICENSE NEWS performance.md; do
-    check "$file is installed" test -s "$prefix/share/doc/trireme/$file"
+docs=$prefix/share/doc/trireme
+for file in README.md LICENSE NEWS; do
+    check "$file is installed" test -s "$docs/$file"
 done
+links_of() { grep -o ']([^)#:]*\.md[)#]' "$1" | tr -d '[]()#' | sort -u; }
+is "README.md links to documents" doc/performance.md "$(links_of "$docs/README.md" | grep performance)"
+for page in "$docs"/*.md "$docs"/doc/*.md; do
+    for link in $(links_of "$page"); do
+        [ -s "${page%/*}/$link" ] || dead="${dead-} ${page#"$docs"/}:$link"
+    done
+done
+is "links between documents lead to installed files" "" "${dead-}"
 is "bash's completion is installed" "complete -F _trireme trireme" \
     "$(bash -c '. "$1"; complete -p trireme' - "$prefix/share/bash-completion/completions/trireme" 2>&1)"
 

@@ -115,4 +115,13 @@ fi
 for key in train.steps parallel.strategy checkpoint.resume recompute comm.inter_node; do
     if grep -q "$key" shown; then ok "--show has $key"; else not_ok "--show has $key" "absent"; fi
 done
+# The jobs as README starts them.  A folder of weights is not here, so its model is named.
+sed -n '/^    sbatch /{:a;/\\$/{N;s/\\\n *//;ba};p}' "$top/README.md" | sed 's/ #.*//; s/model.path=llama3/model.preset=llama3-8b/' >started
+is "README starts jobs" yes "$([ "$(wc -l <started)" -ge 2 ] && echo yes)"
+while read -r _ job keys; do
+    "$TRIREME" config "$top/jobs/${job%.sh}.yaml" data.seq_len=0 $keys >out 2>err # as the script, with a preset
+    is "README: sbatch $job $keys" 0 "$?"
+    cat err
+done <started
+
 finish
