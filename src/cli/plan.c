@@ -429,15 +429,15 @@ static int find_fewest(const struct config *config, const struct options *o, str
     return rc;
 }
 
-/* Threads of a rank on CPUs, as a run on this machine would have them; 0: as OMP_NUM_THREADS says.
- */
+/* Threads of a rank on CPUs: those of the machine that is named, else as a run on this one would
+ * have them; 0: as OMP_NUM_THREADS says. */
 static int64_t threads_of(const struct config *config, const struct options *o)
 {
     int per_node = (int)(o->ranks / (o->nodes > 0 ? o->nodes : 1));
     int64_t given = o->threads ? o->threads : config->run.threads;
-    if (given || getenv("OMP_NUM_THREADS") || o->as_machine || per_node < 1)
-        return given;
-    return topology_cores_for(per_node, per_node);
+    if (given || (o->as_machine && o->machine.threads))
+        return given ? given : o->machine.threads;
+    return getenv("OMP_NUM_THREADS") || per_node < 1 ? 0 : topology_cores_for(per_node, per_node);
 }
 
 static int plan(struct options *options, int argc, char **argv, struct error *err)
