@@ -83,7 +83,7 @@ static int read_checkpoint(struct generate_model *model, struct app *app, const 
     struct config *config = &model->config;
     int is_missing = world_rank(app->world) == 0 && access(from, F_OK) && hub_is_name(from);
     if (world_agree(app->world,
-                    is_missing ? hub_is_missing(from, "no run, checkpoint or folder", err) : 0,
+                    is_missing ? hub_error_missing(from, "no run, checkpoint or folder", err) : 0,
                     err))
         return -1;
     if (run_checkpoint_open(&model->checkpoint, app->world, from, &app->log, err))
@@ -132,12 +132,12 @@ static int open_tokenizer(struct generate_model *model, struct log *log, const c
         asked = folder;
     if (tokenizer_open(&model->tokenizer, asked ? asked : "bytes", err)) {
         struct error why = *err;
-        return asked != folder ? -1
-                               : error_set(err,
-                                           "%.700s; name the model's tokenizer: --tokenizer FILE "
-                                           "(--tokenizer bytes takes each token below 256 for a "
-                                           "byte)",
-                                           why.text);
+        if (asked != folder)
+            return -1;
+        return error_set(err,
+                         "%.700s; name the model's tokenizer: --tokenizer FILE (--tokenizer bytes "
+                         "takes each token below 256 for a byte)",
+                         why.text);
     }
     if (trained && strcmp(model->tokenizer->name, trained))
         log_warn(log, "%s was trained on tokens of \"%s\", and --tokenizer is \"%s\"",

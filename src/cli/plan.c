@@ -435,8 +435,10 @@ static int64_t threads_of(const struct config *config, const struct options *o)
 {
     int per_node = (int)(o->ranks / (o->nodes > 0 ? o->nodes : 1));
     int64_t given = o->threads ? o->threads : config->run.threads;
-    if (given || (o->as_machine && o->machine.threads))
-        return given ? given : o->machine.threads;
+    if (given)
+        return given;
+    if (o->as_machine && o->machine.threads)
+        return o->machine.threads;
     return getenv("OMP_NUM_THREADS") || per_node < 1 ? 0 : topology_cores_for(per_node, per_node);
 }
 

@@ -87,13 +87,13 @@ static void block_f32(float *out, const struct sum_terms *terms, const float *ol
                       int64_t n, enum dtype dtype, enum group_reduction reduction)
 {
     const int64_t from = first * (int64_t)dtype_bytes(dtype);
-    const int joins = terms->count - !old;
+    const int last = terms->count - !old; /* the join that writes out; count: that of old */
     float sum[BLOCK], wide[BLOCK];
     const float *all = widen(sum, term_at(terms, 0) + from, n, dtype);
-    if (!joins)
+    if (!last)
         memmove(out, all, (size_t)n * sizeof *out);
     for (int m = 1; m < terms->count; m++, all = sum)
-        join_f32(m == joins ? out : sum, all, widen(wide, term_at(terms, m) + from, n, dtype), n,
+        join_f32(m == last ? out : sum, all, widen(wide, term_at(terms, m) + from, n, dtype), n,
                  reduction);
     if (old)
         join_f32(out, all, old, n, GROUP_SUM);

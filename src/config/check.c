@@ -126,7 +126,8 @@ static int check_init(const struct config *config, struct error *err)
     return 0;
 }
 
-/* The same. */
+/* Refuse keys of other kinds of rope scaling.  With model.path the model's config.json may have set
+ * them for a kind that the user then replaced; of those only yarn's are refused. */
 static int check_rope_keys(const struct config *config, struct error *err)
 {
     enum {
@@ -136,21 +137,33 @@ static int check_rope_keys(const struct config *config, struct error *err)
     };
     const struct config_rope *rope = &config->model.rope;
     const struct {
-        const void *part;
+        const void *part; /* of config */
         size_t bytes;
-        unsigned of;
+        unsigned kinds; /* that read it */
         const char *names;
     } keys[] = {
-        {&rope->yarn, sizeof rope->yarn, YARN, "yarn"},
-        {&rope->factor, sizeof rope->factor, LINEAR | LLAMA3 | YARN, "linear, llama3 and yarn"},
-        {&rope->low_freq_factor, sizeof rope->low_freq_factor, LLAMA3, "llama3"},
-        {&rope->high_freq_factor, sizeof rope->high_freq_factor, LLAMA3, "llama3"},
-        {&rope->original_len, sizeof rope->original_len, LLAMA3 | YARN, "llama3 and yarn"},
+        {.part = &rope->yarn, .bytes = sizeof rope->yarn, .kinds = YARN, .names = "yarn"},
+        {.part = &rope->factor,
+         .bytes = sizeof rope->factor,
+         .kinds = LINEAR | LLAMA3 | YARN,
+         .names = "linear, llama3 or yarn"},
+        {.part = &rope->low_freq_factor,
+         .bytes = sizeof rope->low_freq_factor,
+         .kinds = LLAMA3,
+         .names = "llama3"},
+        {.part = &rope->high_freq_factor,
+         .bytes = sizeof rope->high_freq_factor,
+         .kinds = LLAMA3,
+         .names = "llama3"},
+        {.part = &rope->original_len,
+         .bytes = sizeof rope->original_len,
+         .kinds = LLAMA3 | YARN,
+         .names = "llama3 or yarn"},
     };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const char *name = config_first_set(config, keys[i].part, keys[i].bytes);
-        int is_given = keys[i].of == YARN || !config->model_path[0];
-        if (name && is_given && !(keys[i].of >> rope->scaling & 1))
+        int may_be_of_file = config->model_path[0] && keys[i].kinds != YARN;
+        if (name && !may_be_of_file && !(keys[i].kinds >> rope->scaling & 1))
             return error_set(err, "%s is of model.rope_scaling %s; leave it out, or set that", name,
                              keys[i].names);
     }

@@ -101,7 +101,7 @@ static int apply_folder(struct config *config, const char *path, const struct co
     if (last_entry(file, "model.layers"))
         return 0;
     if (hub_is_name(e->value))
-        hub_is_missing(e->value, "no folder with a config.json", err);
+        hub_error_missing(e->value, "no folder with a config.json", err);
     else
         error_set(err, "%.200s has no config.json, and is no run or checkpoint either", e->value);
     return prefix_place(err, path, e);

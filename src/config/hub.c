@@ -95,7 +95,7 @@ int hub_find(const char *name, char folder[CONFIG_TEXT])
     return found;
 }
 
-int hub_is_missing(const char *name, const char *what, struct error *err)
+int hub_error_missing(const char *name, const char *what, struct error *err)
 {
     char cache[CONFIG_TEXT];
     return error_set(err,

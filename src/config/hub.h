@@ -16,8 +16,8 @@ int hub_is_name(const char *name);
  * ~/.cache/huggingface/hub; "" where none of these is set.  Returns cache. */
 char *hub_cache(char cache[CONFIG_TEXT]);
 
-/* Set err: name is not `what`, such as "no folder", and not in the cache either; what to do.
- * Returns -1. */
-int hub_is_missing(const char *name, const char *what, struct error *err);
+/* Set err to say that name is `what`, such as "no folder with a config.json", and not in the cache
+ * either, and how to bring it there.  Returns -1. */
+int hub_error_missing(const char *name, const char *what, struct error *err);
 
 #endif

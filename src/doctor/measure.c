@@ -215,7 +215,7 @@ static void set_rest(struct measure *m)
         snprintf(machine->gpu, sizeof machine->gpu, "%s", m->device->name);
     machine->network_ports = ports_of(machine, world_nodes(m->world));
     machine->attention_backward = attention_efficiency(machine, "attention_backward", &half);
-    machine->attention_own = 1; /* its table has the op, by whichever kernel made it */
+    machine->attention_own = 1; /* the measured rates of attention are used, whatever kernel runs */
     machine->attention_forward =
         attention_efficiency(machine, "attention", &machine->attention_half);
 }

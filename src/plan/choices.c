@@ -43,7 +43,7 @@ static const char *const changes[] = {
 
 _Static_assert(sizeof changes / sizeof changes[0] <= CHOICES_MOST, "rows for all changes");
 
-/* Is it the first rank of its stages? */
+/* Is it the first of the ranks that have the same stages? */
 static int is_first(const struct report_rank *rank)
 {
     for (int axis = 0; axis < MESH_AXES; axis++)
@@ -52,8 +52,8 @@ static int is_first(const struct report_rank *rank)
     return 1;
 }
 
-/* What the rank takes that needs the most memory; and the most that the first rank of any stages
- * sends and computes, since a change may make another one the largest. */
+/* Memory is that of the rank which needs the most.  Sent and computed is the most of all stages:
+ * with a change other stages may need the most memory, and their numbers cannot be compared. */
 static void measure(struct choices_row *row, const struct report *report, const char *settings)
 {
     const struct report_rank *rank = report_largest(report);

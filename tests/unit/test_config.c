@@ -349,7 +349,7 @@ static void impossible_combinations_are_refused(void **state)
         {"device: cuda\ncomm.reduce_dtype: bf16\nparallel.strategy: ddp", "NO_SHARD"},
         {"device: cuda\ncomm.inter_node: mpi", "one copy"},
         {"model.rope_scaling: llama3\nmodel.rope_low_freq_factor: 4", "rope_high_freq_factor"},
-        {"model.rope_factor: 4", "model.rope_factor is of model.rope_scaling linear, llama3 and"},
+        {"model.rope_factor: 4", "model.rope_factor is of model.rope_scaling linear, llama3 or"},
         {"model.rope_low_freq_factor: 3", "rope_low_freq_factor is of model.rope_scaling llama3;"},
         {"model.rope_scaling: linear\nmodel.rope_original_len: 77", "rope_original_len is of"},
         {"model.rope_scaling: yarn\nmodel.rope_high_freq_factor: 9", "high_freq_factor is of"},
