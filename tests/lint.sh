@@ -18,16 +18,29 @@ found_in() { suffix=$1 && shift && find "$@" -name m4 -prune -o -type f -print |
 product() { found_in "${1-$code}" src io; }
 sources() { found_in "${1-$code}" src io tests doc; }
 
-# A file without its comments, lines kept.
-bare() { ${CC:-cc} -fpreprocessed -dD -E -P -w -x c "$1" 2>/dev/null; }
+# The product's code without its comments, each file at its place under $bare, lines kept; made once,
+# by Perl, which automake needs too.
+bare=$(mktemp -d "${TMPDIR:-/tmp}/trireme-bare.XXXXXX") || exit 1
+trap 'rm -rf "$bare"' EXIT
+trap 'exit 1' HUP INT TERM
+make_bare() {
+    [ ! -e "$bare/made" ] || return 0
+    touch "$bare/made"
+    product | sed "s|^\(.*\)/[^/]*|$bare/\1|" | sort -u | xargs -r mkdir -p
+    product | to=$bare perl -ne 'chomp; my $name = $_; local $/;
+        open my $in, "<", $name or die "$name: $!"; my $text = <$in>;
+        $text =~ s{("(?:[^"\\\n]|\\.)*"|\x27(?:[^\x27\\\n]|\\.)*\x27)|(/\*.*?\*/|//[^\n]*)}
+                  {defined $1 ? $1 : " " . $2 =~ tr/\n//cdr}gse;
+        open my $out, ">", "$ENV{to}/$name" or die "$name: $!"; print $out $text'
+}
+bare() { make_bare && cat "$bare/$1"; }
 
 # Matches of a pattern in code; the rest of the arguments are files that may have it.
 only_in() {
     pattern=$1 message=$2 allowed=$3
-    product | while read -r file; do
-        [[ $file =~ $allowed ]] && continue
-        bare "$file" | grep -nE "$pattern" | head -n 1 | sed "s|^[0-9]*:|$file: $message: |"
-    done
+    make_bare
+    product | grep -vE "$allowed" | (cd "$bare" && xargs -r grep -m 1 -E "$pattern" /dev/null) |
+        sed "s|^\([^:]*\):|\1: $message: |"
 }
 
 # A file includes its own folder and folders below it, nothing else of the house.
@@ -201,10 +214,11 @@ rule_scripts()
 rule_keys()
 {
     [ -e src/config/schema.c ] || return 0
+    members=$(product | grep -vE '^src/config/(config|schema|presets)\.[ch]$' |
+        xargs -r grep -ohE '(->|\.)[a-z_0-9]+' | sed 's/^->//; s/^\.//' | sort -u)
     grep -oE 'KEY\([^)]*, [a-z_0-9.]+\)' src/config/schema.c |
         sed 's/.*, \(.*\))/\1/' | grep -vx field | while read -r key; do
-        product | grep -vE '^src/config/(config|schema|presets)\.[ch]$' |
-            xargs grep -qE "(->|\.)${key##*.}\b" || echo "src/config/schema.c: nothing reads $key"
+        grep -qx "${key##*.}" <<<"$members" || echo "src/config/schema.c: nothing reads $key"
     done
 }
 
@@ -214,37 +228,36 @@ rule_text()
     files=$(sources; find . -name '*.sh' -o -name '*.mk' -o -name '*.ac' -o -name '*.in' |
         grep -vE '^./build|/m4/|Makefile\.in|defines\.h\.in')
     grep -nE '[[:space:]]$' $files | sed 's/:.*$/: space at the end of a line/' | sort -u
-    for file in $files; do
-        [ -z "$(tail -c 1 "$file")" ] || echo "$file: no newline at the end"
-        case $file in *.[ch] | *.cc | *.cu | *.cuh)
-            head -n 1 "$file" | grep -q "^/\* ${file##*/} - " ||
-                echo "$file: line 1 does not say: /* ${file##*/} - why it exists" ;;
-        esac
-    done
+    printf '%s\n' $files | xargs perl -0777 -ne '
+        print "$ARGV: no newline at the end\n" if !/\n\z/;
+        next if $ARGV !~ m{([^/]*\.([ch]|cc|cuh?))$};
+        print "$ARGV: line 1 does not say: /* $1 - why it exists\n" if !m{\A/\* \Q$1\E - }'
     only_in '^ *typedef (struct|enum|union)' 'typedef' '^$'
 }
 
 # Words that were coined here, where the field has its own: in comments and names, not in what is
 # printed.  Names are words joined by '_'.  The few exceptions are FILE:WORD below.
+in_words() {
+    product | xargs -r perl -ne 's/"([^"\\]|\\.)*"//g; tr/_/ /;
+        print "$ARGV:$&\n" while /\b(?:$ENV{words})\b/gi'
+}
+
 rule_words()
 {
     coined='marks?|tapes?|turns?|rooms?|paces?|told|tells?'
     allowed='src/config/yaml\.c:mark' # libyaml's
-    product | while read -r file; do
-        sed 's/"\([^"\\]\|\\.\)*"//g' "$file" | tr '_' ' ' | grep -noiwE "$coined" |
-            sed "s|^\([0-9]*\):|$file:|" # the line is found by the word
-        bare "$file" | sed 's/"\([^"\\]\|\\.\)*"//g' | tr '_' ' ' | grep -oiwE 'say|says|said|speaks?' |
-            sed "s|^|$file:|"
-    done | sort -u | grep -vxE "$allowed" | sed 's/$/: a coined word; doc\/development.md lists the field'"'"'s/'
+    make_bare
+    {
+        words=$coined in_words
+        (cd "$bare" && words='say|says|said|speaks?' in_words)
+    } | sort -u | grep -vxE "$allowed" | sed 's/$/: a coined word; doc\/development.md lists the field'"'"'s/'
 }
 
 # Rows of tables of functions name their fields: one that is added elsewhere moves none.
 rule_tables()
 {
-    for file in $(product); do
-        echo "@file $file"
-        bare "$file"
-    done | awk '
+    make_bare
+    product | (cd "$bare" && xargs -r perl -ne 'print "\@file $ARGV\n" if $. == 1; print; close ARGV if eof') | awk '
         # A struct with a member that is a pointer to a function, and an initialiser.
         function functions(text) { return text ~ /\(\*[a-z_0-9]+\)\(/ }
         # text begins after the first {; an array has its rows one deeper
