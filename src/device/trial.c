@@ -113,8 +113,14 @@ static double get(const void *values, enum dtype dt, int64_t i)
 struct trial_tensor *trial_changed(struct trial *t, enum dtype dt, int64_t elems, double scale)
 {
     struct trial_tensor *tensor = add(t, TRIAL_NEAR, dt, elems);
-    for (int64_t i = 0; i < elems; i++)
-        put(tensor->values, dt, i, philox_normal(seed, t->drawn++) * scale);
+    enum { BATCH = 1024 };
+    float normal[BATCH];
+    for (int64_t i = 0; i < elems; i++) {
+        if (i % BATCH == 0)
+            philox_fill_normal(normal, seed, t->drawn + (uint64_t)i, BATCH, 0, 1);
+        put(tensor->values, dt, i, normal[i % BATCH] * scale);
+    }
+    t->drawn += (uint64_t)elems;
     return tensor;
 }
 

@@ -26,9 +26,14 @@ struct tensor tensor_poisoned(enum dtype dt, int64_t elems)
 
 struct tensor tensor_random(enum dtype dt, int64_t elems, uint64_t seed, double scale)
 {
+    enum { BATCH = 1024 };
+    float normal[BATCH];
     struct tensor t = tensor_new(dt, elems);
-    for (int64_t i = 0; i < elems; i++)
-        tensor_set(&t, i, philox_normal(seed, (uint64_t)i) * scale);
+    for (int64_t i = 0; i < elems; i++) {
+        if (i % BATCH == 0)
+            philox_fill_normal(normal, seed, (uint64_t)i, BATCH, 0, 1);
+        tensor_set(&t, i, normal[i % BATCH] * scale);
+    }
     return t;
 }
 
