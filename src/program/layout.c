@@ -10,6 +10,8 @@
 #include "model/adapters.h"
 #include "program/schedule.h"
 
+enum { MOST_MICROS = 65536 }; /* a step's list of instructions grows with them */
+
 /* FULL_SHARD's parameters: with several stages they would be gathered for each micro-batch, and are
  * kept, unless that is asked for. */
 static int keeps_params(const struct config *config)
@@ -274,7 +276,14 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
     layout->micro_batch = config->train.micro_batch ? config->train.micro_batch : each;
     layout->eval_batch =
         config->train.eval_micro_batch ? config->train.eval_micro_batch : layout->micro_batch;
-    layout->micros = (int)ceil_div(each, layout->micro_batch);
+    int64_t micros = ceil_div(each, layout->micro_batch);
+    if (micros > MOST_MICROS)
+        return error_set(err,
+                         "train.global_batch of %lld sequences is %lld micro-batches a step on each "
+                         "rank, and at most %d are possible; a number of tokens is "
+                         "train.global_batch_tokens",
+                         (long long)layout->global_batch, (long long)micros, MOST_MICROS);
+    layout->micros = (int)micros;
     layout->tensor_parts = tensor_parts(layout, config);
     if (check_grad_dtype(layout, config, err))
         return -1;

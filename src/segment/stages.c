@@ -103,10 +103,10 @@ static int divide_by(struct units *units, int stages, const char *text, struct e
     int stage = 0, unit = 0, is_list = 1;
     for (char *end; is_list && *at; stage++, at = end + (*end != 0)) {
         long own = strtol(at, &end, 10);
-        is_list = end > at && own > 0 && (!*end || (*end == ',' && end[1]) || !strcmp(end, "]"));
-        for (; is_list && own > 0; own--, unit++)
-            if (unit < units->count)
-                units->stage[unit] = stage;
+        is_list = end > at && own > 0 && own <= units->count - unit &&
+                  (!*end || (*end == ',' && end[1]) || !strcmp(end, "]"));
+        for (; is_list && own > 0; own--)
+            units->stage[unit++] = stage;
     }
     if (is_list && stage == stages && unit == units->count)
         return 0;

@@ -166,6 +166,11 @@ refused "a format of sums that nobody takes" 'parallel.tensor_reduce_dtype is of
     "$TRIREME" plan $M parallel.tensor_reduce_dtype=fp32
 refused "more ranks than heads" 'parallel.tensor 16 does not fit model.heads 4, of which.*; parallel.tensor=4 would$' \
     "$TRIREME" plan $M --ranks 16 parallel.tensor=16
+refused "a batch in tokens where it is in sequences" \
+    'global_batch of 524288 sequences is 524288 micro-batches .* at most 65536 .* train.global_batch_tokens$' \
+    "$TRIREME" plan $M train.global_batch=524288 train.micro_batch=1
+refused "more sequences than can be counted" 'global_batch of 125000000000 sequences is 125000000000 micro' \
+    "$TRIREME" plan $M data.seq_len=8 train.global_batch=0 train.global_batch_tokens=1000000000000 train.micro_batch=1
 refused "more stages than units" 'parallel.pipeline is 6, but the model has 4 units .*4 is the most that fits' \
     "$TRIREME" plan $M --ranks 6 parallel.pipeline=6
 refused "more stages on each rank than units" \
@@ -176,7 +181,7 @@ refused "more pairs of stages than units" \
     "$TRIREME" plan $M --ranks 3 parallel.pipeline=3 parallel.schedule=zb_v
 refused "several stages on a rank, for 1f1b" 'leave it at 1, or set parallel.schedule=interleaved_1f1b' \
     "$TRIREME" plan $M --ranks 2 parallel.pipeline=2 parallel.virtual_stages=2
-for stages in 2,1 1,1,2 4 4,0 2,2, 2:2 x; do
+for stages in 2,1 1,1,2 4 4,0 2,2, 2:2 x 9999999999,1 1,99999999999999999999; do
     refused "stages of $stages units" "parallel.stages \"$stages\" is not how many units each of 2 stages" \
         "$TRIREME" plan $M --ranks 2 parallel.pipeline=2 "parallel.stages=$stages"
 done
