@@ -116,7 +116,8 @@ void pass_update(struct program *program)
     size_t flats = (size_t)program->units->flats;
     struct update_operands *here = array_make(flats, sizeof *here);
     int *grad = array_make(flats, sizeof *grad), *flat = array_make(flats, sizeof *flat);
-    int count = update_list(program, flat), is_here = !program_updates_first(program);
+    int count = update_list(program, flat); /* 0: the rank trains nothing */
+    int is_here = count > 0 && !program_updates_first(program);
     take_norms(program, flat, count, is_here ? grad : NULL);
     if (is_here)
         here[0] = update_fetch_flat(program, flat[0], grad[0]);

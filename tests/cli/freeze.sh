@@ -56,6 +56,13 @@ is "with the same loss" alike "$(printf '%s %s\n' "$(last_metric half loss)" "$(
     awk '{ d = $1 / $2 - 1; print d * d <= 1e-10 ? "alike" : "off by " d }')"
 is "and the same frozen bits" none "$(differ start parts $frozen)"
 
+# A stage that trains nothing
+ranks 2 "$TRIREME" train $M train.freeze="$half" train.steps=2 run.dir=idle run.trace=2 offload.params=disk offload.optimizer=disk \
+    parallel.pipeline=2 parallel.stages=2,2 >idle.out 2>idle.err
+is "a stage that trains nothing" 0 $?
+is "fetches its parameters for forward, not for an update" 6 \
+    "$(grep -o '"name": "FETCH embed[^"]*", "ph": "X"' idle/trace.json | wc -l)"
+
 # Another half, and all of it
 ranks 2 "$TRIREME" train $M train.freeze="layers.1.*" train.steps=14 run.dir=parts >more.out 2>more.err
 is "freezes another half" 0 $?
