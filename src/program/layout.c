@@ -278,11 +278,12 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         config->train.eval_micro_batch ? config->train.eval_micro_batch : layout->micro_batch;
     int64_t micros = ceil_div(each, layout->micro_batch);
     if (micros > MOST_MICROS)
-        return error_set(err,
-                         "train.global_batch of %lld sequences is %lld micro-batches a step on each "
-                         "rank, and at most %d are possible; a number of tokens is "
-                         "train.global_batch_tokens",
-                         (long long)layout->global_batch, (long long)micros, MOST_MICROS);
+        return error_set(
+            err,
+            "train.global_batch of %lld sequences is %lld micro-batches a step on each "
+            "rank, and at most %d are possible; a number of tokens is "
+            "train.global_batch_tokens",
+            (long long)layout->global_batch, (long long)micros, MOST_MICROS);
     layout->micros = (int)micros;
     layout->tensor_parts = tensor_parts(layout, config);
     if (check_grad_dtype(layout, config, err))
