@@ -299,6 +299,10 @@ int search_find(struct search *search, const struct search_request *request, str
     struct finding f = {.request = request, .search = search};
     int rc = 0;
     *search = (struct search){0};
+    if (!request->config->train.split_batches)
+        return error_set(err, "a search compares layouts of the same global batch, and with "
+                              "train.split_batches=false that depends on the layout; set "
+                              "train.global_batch to the sequences of all ranks together");
     for (int i = 0; i < 3 && !rc && !f.bests; i++) {
         search_candidates_free(&f.list);
         f.too_larges = 0;

@@ -6,15 +6,17 @@
  * the fastest is planned and played (report.h): its time and its bytes are those of the plan.  Most
  * could not be:
  *
- *   bound       its work, waits and transfers take so long at least, and its state and what it
- * keeps for backward so many bytes (search_bounds.h).  In the order of the times the search is over
- * when the next one is above the best step dominance   what lacks a twentieth of the memory or more
- * lacks it with a larger micro-batch, less recomputation or a strategy of an earlier stage, too. So
- * of the candidates that differ in strategy and micro-batch alone the one that needs least is asked
- *               first
- *   rhythm      a step of many micro-batches is forecast by plans of few (search_plan.h); only what
- *               comes near the best is planned whole at the end, where that is not too long;
- *               the other rows keep that forecast
+ * Bounds: its work, waits and transfers take so long at least, and its state and what it keeps for
+ * backward so many bytes (search_bounds.h).  Candidates are taken in the order of these times, and
+ * the search is over when the next one is above the best step.
+ *
+ * Dominance: what lacks a twentieth of the memory or more lacks it with a larger micro-batch, less
+ * recomputation or a strategy of an earlier stage, too.  So of the candidates that differ in
+ * strategy and micro-batch alone the one that needs least is planned first.
+ *
+ * Few micro-batches: a step of many is forecast by plans of few (search_plan.h); only what comes
+ * near the best is planned whole at the end, where that is not too long; the others keep that
+ * forecast.
  *
  * That memory follows these rules, and that bounds are none too high, is held by tests against
  * planning every candidate.

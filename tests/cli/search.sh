@@ -31,6 +31,8 @@ is "a plan of parallel.layout=auto is of the best" "0 $(sed -n 's/ *"step_ms": \
 is "the layout that is written is given" "0 1" "$? $(grep -c 'layout: given' given.yaml)"
 refused "a layout of no machine" 'parallel.layout auto: .* Name it with --machine' \
     "$TRIREME" plan model.preset=llama-tiny parallel.layout=auto
+refused "batches that depend on the layout" 'layouts of the same global batch, and with train.split_batches=false' \
+    "$TRIREME" plan $M --search --ranks 2 --machine h100 train.split_batches=false
 refused "several nodes of no search" '--nodes 2-4: .* go with --search' "$TRIREME" plan $M --nodes 2-4
 refused "several nodes as YAML" '--yaml writes one layout' "$TRIREME" plan $M --search --nodes 2-4 --yaml x.yaml
 refused "nodes backward" '--nodes 4-2: the smaller number comes first' "$TRIREME" plan $M --search --nodes 4-2
