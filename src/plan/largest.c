@@ -15,11 +15,20 @@ struct search {
     const struct memory_limits *limits;
 };
 
-/* The plan of so many sequences at a time. */
+/* The plan of so many sequences at a time.  Gradients in bf16 are those of one micro-batch a step.
+ */
 static struct config with(const struct search *s, int64_t sequences)
 {
     struct config config = *s->config;
-    config.train.micro_batch = s->evaluates ? 1 : sequences;
+    int is_one = config.train.grad_dtype != DTYPE_F32;
+    if (is_one && !s->evaluates) {
+        config.train.global_batch = sequences;
+        config.train.split_batches = 0;
+    }
+    if (!s->evaluates)
+        config.train.micro_batch = sequences;
+    else if (!is_one)
+        config.train.micro_batch = 1;
     config.train.eval_micro_batch = s->evaluates ? sequences : 0;
     if (s->evaluates && !config.data.valid[0])
         snprintf(config.data.valid, sizeof config.data.valid, "valid.h5"); /* it is not opened */
@@ -35,9 +44,9 @@ static double share(const struct search *s, int64_t sequences)
     if (report_measure(&report, &config, s->ranks, s->nodes, s->threads, NULL, NULL))
         return INFINITY;
     int64_t least = sequences * report.layout.data_ranks;
-    if (!s->evaluates && config.train.global_batch < least) {
+    if (!s->evaluates && report.layout.global_batch < least) {
         report_free(&report);
-        config.train.global_batch = least;
+        config.train.global_batch = config.train.split_batches ? least : sequences;
         if (report_measure(&report, &config, s->ranks, s->nodes, s->threads, NULL, NULL))
             return INFINITY;
     }
@@ -53,7 +62,7 @@ struct point {
     double share;
 };
 
-/* Where the line through two points is 1, in whole sequences. */
+/* Where the line through two points, of finite shares, is 1, in whole sequences. */
 static int64_t meets_limit(const struct point *a, const struct point *b)
 {
     double slope = (b->share - a->share) / (double)(b->sequences - a->sequences);
@@ -69,9 +78,8 @@ static int64_t search(const struct search *s)
         last[0] = last[1];
         last[1] = (struct point){.sequences = next, .share = share(s, next)};
         *(last[1].share <= 1 ? &most : &too_many) = next;
-        next = plans == 1                               ? 2
-               : plans % 3 == 0 || isinf(last[1].share) ? (most + too_many) / 2
-                                                        : meets_limit(&last[0], &last[1]);
+        int is_line = isfinite(last[0].share) && isfinite(last[1].share) && plans % 3;
+        next = plans == 1 ? 2 : is_line ? meets_limit(&last[0], &last[1]) : (most + too_many) / 2;
         next = next <= most ? most + 1 : next >= too_many ? too_many - 1 : next;
     }
     return most;

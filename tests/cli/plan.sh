@@ -252,4 +252,16 @@ is "gpt2-xl: all offloaded, the 16 blocks fit, and more do" "0 1" \
     offload.gradients=none parallel.strategy=NO_SHARD train.micro_batch=1 $titan --json xl.json >out 2>err
 is "gpt2-xl: DDP is out of memory at one block" "1 0 1" \
     "$? $(numbers largest_micro_batch xl.json | head -n 1) $(grep -c '^trireme: error: does not fit on titan-rtx' err)"
+
+# Gradients in bf16 are those of one micro-batch; with split_batches=false the batch is a rank's.
+for change in train.grad_dtype=bf16 train.split_batches=false; do
+    "$TRIREME" plan model.preset=llama-124m precision=bf16 train.global_batch=8 --ranks 1 --machine h100 \
+        --json as-is.json >out 2>err
+    "$TRIREME" plan model.preset=llama-124m precision=bf16 train.global_batch=8 --ranks 1 --machine h100 \
+        "$change" --json changed.json >out 2>err
+    is "largest micro-batch with $change: nearly the same" "0 4 0" "$? $(
+        for name in micro eval_micro; do
+            for file in as-is changed; do echo "$(numbers largest_${name}_batch $file.json | head -n 1) $name"; done
+        done | awk '{ n++; first = NR % 2 ? $1 : first; if ($1 < 400 || $1 > first * 1.02) far++ } END { print n, far + 0 }')"
+done
 finish
