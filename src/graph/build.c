@@ -37,7 +37,8 @@ static void set_gathered(struct graph *graph)
     graph->nodes[graph->node_count - 1].attrs.gathered = 1;
 }
 
-/* Leave of a whole box what the rank has of it. */
+/* Leave of a whole box what the rank has of it.  Where parts differ the first ranks have the larger
+ * ones: rank 0 then needs the most memory and time, and plans measure it for all. */
 static void divide(struct graph *graph, const struct graph_param *param, int part)
 {
     const struct graph_division *d = &param->division;
@@ -50,8 +51,9 @@ static void divide(struct graph *graph, const struct graph_param *param, int par
                    (long long)chunks, (long long)size);
         return;
     }
-    box->start[d->dim] = whole / chunks * (chunks * rank / size);
-    box->count[d->dim] = whole / chunks * (chunks * (rank + 1) / size) - box->start[d->dim];
+    int64_t each = chunks / size, longer = chunks % size; /* ranks with one chunk more */
+    box->start[d->dim] = whole / chunks * (each * rank + min_i64(rank, longer));
+    box->count[d->dim] = whole / chunks * (each + (rank < longer));
 }
 
 /* The boxes of the stacked tensors, and what they are together. */

@@ -91,8 +91,9 @@ int report_make_recorded(struct report *report, struct record *record, const str
                          int ranks, int nodes, int threads, const struct machine *speeds,
                          struct error *err);
 
-/* The same, but faster: of each place of the pipeline axis only the first rank is measured (others
- * differ by a rounding in what they send), and nothing is checked. */
+/* The same, but faster: of each place of the pipeline axis only the first rank is measured, which
+ * has the largest parts of all that is divided (others send a rounding less or more), and nothing
+ * is checked. */
 int report_measure(struct report *report, const struct config *config, int ranks, int nodes,
                    int threads, const struct machine *speeds, struct error *err);
 

@@ -264,4 +264,11 @@ for change in train.grad_dtype=bf16 train.split_batches=false; do
             for file in as-is changed; do echo "$(numbers largest_${name}_batch $file.json | head -n 1) $name"; done
         done | awk '{ n++; first = NR % 2 ? $1 : first; if ($1 < 400 || $1 > first * 1.02) far++ } END { print n, far + 0 }')"
 done
+
+# Six heads among four ranks: the table is of those with two.
+"$TRIREME" plan model.preset=llama-tiny model.heads=6 model.kv_heads=6 model.head_dim=16 parallel.tensor=4 \
+    --ranks 4 >out 2>err
+is "unequal parts: the table is of the largest" "0 3 1" "$? $(awk '$1 == "total" && NF == 5 {
+    n++; size = $2 " " $3; if (!most || $4 + 0 > bytes) { most = size; bytes = $4 + 0 } }
+    $1 == "total" && NF > 5 { print n, ($(NF - 1) " " $NF) == most }' out)"
 finish

@@ -133,8 +133,8 @@ static void test_places_repeat_others(void **state)
          "parallel.strategy=SHARD_OPTIM",
          4, 1},
         {"model.heads=8 model.kv_heads=4 model.ffn=62 model.vocab=96 parallel.tensor=4", 4, 0},
-        {"model.heads=8 model.kv_heads=4 model.ffn=64 model.vocab=97 parallel.tensor=4", 4, 0},
-        {"model.heads=7 model.kv_heads=7 model.ffn=64 model.vocab=96 parallel.tensor=4", 4, 1},
+        {"model.heads=8 model.kv_heads=4 model.ffn=64 model.vocab=98 parallel.tensor=4", 4, 0},
+        {"model.heads=5 model.kv_heads=5 model.ffn=64 model.vocab=96 parallel.tensor=4", 4, 1},
         {"model.heads=6 model.kv_heads=6 model.ffn=64 model.vocab=96 parallel.tensor=4", 4, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
