@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "train/evaluate.h"
 #include "train/run_checkpoint.h"
+#include "train/shared_settings.h"
 #include "train/weights.h"
 
 /* Is there no run, but a model's folder? */
@@ -62,10 +63,13 @@ static int load(struct session *session, struct error *err)
 static int run(struct session *session, struct error *err)
 {
     struct batches valid = {0};
+    const struct dataset none = {0};
     double loss, targets;
     const char *path = session->config.data.valid;
-    int rc = world_agree(session->world,
-                         batches_open(&valid, session, path, LOADER_SEQUENTIAL, err), err);
+    int rc =
+        world_agree(session->world, batches_open(&valid, session, path, LOADER_SEQUENTIAL, err),
+                    err) ||
+        shared_settings_check_data(session->world, &session->config.data, &none, &valid.data, err);
     if (!rc) {
         session_warn_unused_gpus(session);
         session_warn_far_tensors(session);

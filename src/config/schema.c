@@ -155,14 +155,14 @@ const struct key config_keys[] = {
              "adapter_model.safetensors: the first sets the other keys of lora, and training "
              "begins with the second's numbers"},
 
-    {KEY(TEXT, data.train), "", .list = 1, .options = "weight|samples",
+    {KEY(TEXT, data.train), "", .list = 1, .options = "weight|samples", .by_rank = 1,
      .help = "token files to train on, as trireme tokenize makes them or doc/token-files.md "
              "describes: FILE.h5, or several, a.h5,b.h5, whose sequences one epoch visits once. "
              "With weights, a.h5:0.7,b.h5:0.3, they are mixed in these shares, and each has epochs "
              "of its own. a.h5:samples=1000 uses its first 1000 sequences (documents, where "
              "data.packing is not stream). In a YAML file also a list of paths, or of maps: "
              "[{path: a.h5, weight: 0.7, samples: 1000}, ...]"},
-    {KEY(TEXT, data.valid), "", .list = 1, .options = "samples",
+    {KEY(TEXT, data.valid), "", .list = 1, .options = "samples", .by_rank = 1,
      .help = "token files to evaluate on, together, written as in data.train, without weights"},
     {KEY(CHOICE, data.packing), "stream", .choices = packings,
      .help = "how documents become sequences: stream one behind the other, cut every seq_len "
@@ -417,7 +417,7 @@ const struct key config_keys[] = {
              "the next micro-batch, to the same bits. DeepSpeed's offload_optimizer of stages 2 "
              "and 3 and FSDP's CPUOffload, which have no key of their own for it, are this key at "
              "host beside offload.optimizer, and offload.params for the latter and offload_param"},
-    {KEY(TEXT, offload.path), "",
+    {KEY(TEXT, offload.path), "", .by_rank = 1,
      .help = "folder of the ranks' files, best on a disk of each node; empty: offload/ in run.dir. "
              "Files have no name and go with the run: what lasts is in checkpoints"},
 
@@ -500,7 +500,7 @@ const struct key config_keys[] = {
          "what positive logits of tokens that the text already has are divided by, and negative "
          "ones multiplied; 1: nothing"},
 
-    {KEY(TEXT, run.dir), "runs/default",
+    {KEY(TEXT, run.dir), "runs/default", .by_rank = 1,
      .help = "directory of metrics, log, effective config and checkpoints"},
     {KEY(BOOL, run.fresh), "false",
      .help = "true: start over. What run.dir holds is moved aside, to run.dir with .1, .2 ... "
@@ -515,7 +515,7 @@ const struct key config_keys[] = {
      .help = "end the job, naming rank, node and operation, when a transfer has not advanced for "
              "this long and the ranks that it waits for show no sign of life (exit code 94); time "
              "in which the job was suspended does not count; 0: wait for ever"},
-    {KEY(INT, run.threads), "0", 0, 4096,
+    {KEY(INT, run.threads), "0", 0, 4096, .by_rank = 1,
      .help = "compute threads of a rank; 0: cores of the node / ranks on it"},
     {KEY(TEXT, run.machine), "auto",
      .help =

@@ -30,6 +30,8 @@ struct key {
     const char *later;   /* KEY_INT: what a value above max would mean, or NULL */
     int list; /* KEY_TEXT: 1: a YAML list is taken, with commas between; an item may be */
     const char *options; /* a map of a path and of these, "a|b", or NULL: "path:a=1:b=2" */
+    int by_rank; /* 1: ranks may have different values: no number and no transfer depends on it, or
+                    it is compared by what it names */
     const char *help;
 };
 

@@ -2,9 +2,12 @@
 #include "config/config.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/whole_file.h"
+#include "config/defines.h"
 #include "config/schema.h"
 
 /* Text always stands in double quotes; no other character needs an escape, because values
@@ -47,6 +50,21 @@ void config_print(FILE *out, const struct config *config)
         fprintf(out, "%s%s:", dot ? "  " : "", dot ? dot + 1 : key->name);
         write_value(out, key, key_text(config, key, buffer));
     }
+}
+
+char *config_shared(const struct config *config)
+{
+    char buffer[CONFIG_TEXT];
+    char *text = array_format("version=%s\n", PACKAGE_VERSION);
+    for (int i = 0; i < config_key_count; i++) {
+        const struct key *key = &config_keys[i];
+        if (key->by_rank)
+            continue;
+        char *longer = array_format("%s%s=%s\n", text, key->name, key_text(config, key, buffer));
+        free(text);
+        text = longer;
+    }
+    return text;
 }
 
 struct config config_given(const struct config *config)

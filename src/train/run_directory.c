@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "io/disk.h"
 #include "train/run_directory_private.h"
+#include "train/shared_settings.h"
 
 /* Lock and log */
 
@@ -62,7 +63,10 @@ int run_directory_open(struct run_directory *d, struct session *s, struct run_da
     int rc = 0;
     if (!world_rank(s->world))
         rc = run_directory_lock(d, err) || run_record_read(&d->record, d->path, RUN_RECORD, err);
-    return world_agree(s->world, rc ? -1 : 0, err);
+    return world_agree(s->world, rc ? -1 : 0, err) ||
+                   shared_settings_check_folder(s->world, d->checkpoints, err)
+               ? -1
+               : 0;
 }
 
 void run_directory_close(struct run_directory *d)

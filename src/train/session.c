@@ -1,8 +1,8 @@
-/* session.c - open what a command computes with, in this order: choose the device (all ranks the
- * same kind), layout (found first where parallel.layout is auto), model, units and programs, all
- * without memory of the model; compare what they need with what there is (memory_budget.h), while
- * failing is cheap; then mesh, communicators, slabs.  Behind each part that can fail on one rank
- * all ranks agree, so that all go on or all return its error. */
+/* session.c - open what a command computes with, in this order: compare settings among ranks,
+ * choose the device (all ranks the same kind), layout (found first where parallel.layout is auto),
+ * model, units and programs, all without memory of the model; compare what they need with what
+ * there is (memory_budget.h), while failing is cheap; then mesh, communicators, slabs.  Behind each
+ * part that can fail on one rank all ranks agree, so that all go on or all return its error. */
 #include "train/session.h"
 
 #include <stdlib.h>
@@ -16,6 +16,7 @@
 #include "train/gpu_check.h"
 #include "train/layout_auto.h"
 #include "train/memory_budget.h"
+#include "train/shared_settings.h"
 
 static int add_program(struct session *s, struct program **program, enum program_kind kind,
                        struct error *err)
@@ -213,7 +214,8 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     struct memory_limits least = {0};
     world_watch(world, (int)config->run.hang_seconds);
     int per_node = ranks_per_node(world);
-    int rc = choose_device(s, &request, err) || gpu_check_all(world, &request, config, log, err) ||
+    int rc = shared_settings_check(world, config, err) || choose_device(s, &request, err) ||
+             gpu_check_all(world, &request, config, log, err) ||
              (use == SESSION_TRAIN && layout_auto_set(&s->config, world, log, &request, err)) ||
              world_agree(world, prepare(s, &request, per_node, use, err), err) ||
              memory_budget_check(s, &least, err) ||

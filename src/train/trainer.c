@@ -36,6 +36,7 @@
 #include "train/run_forecast.h"
 #include "train/run_summary.h"
 #include "train/samples.h"
+#include "train/shared_settings.h"
 #include "train/tracing.h"
 #include "train/weights.h"
 
@@ -138,7 +139,8 @@ static int begin(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
     int found = 0;
-    if (world_agree(s->world, open_data(t, err) || check_weights(s, err) ? -1 : 0, err))
+    if (world_agree(s->world, open_data(t, err) || check_weights(s, err) ? -1 : 0, err) ||
+        shared_settings_check_data(s->world, &s->config.data, &t->train.data, &t->valid.data, err))
         return -1;
     struct run_data data = {0};
     if (!world_rank(s->world))

@@ -1,0 +1,138 @@
+/* shared_settings.c - compare settings, data and the run directory among ranks.  See
+ * shared_settings.h.
+ *
+ * Rank 0 broadcasts what it has, each rank compares, all agree on the outcome; the message is that
+ * of the lowest rank that differs, and names its host.
+ */
+#include "train/shared_settings.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "train/run_changes.h"
+
+/* ---- settings ---- */
+
+/* Compare line by line; both have the same keys in the same order, unless versions differ. */
+static int compare(const char *own, const char *first, struct error *err)
+{
+    for (;;) {
+        size_t a = strcspn(own, "\n"), b = strcspn(first, "\n"), key = strcspn(own, "=");
+        if (a != b || memcmp(own, first, a) != 0)
+            return error_set(err,
+                             "%.*s, and on rank 0 %.*s: all ranks of a run need the same settings; "
+                             "do they read the same files and get the same arguments?",
+                             (int)a, own, (int)(b > key ? b - key - 1 : 0),
+                             b > key ? first + key + 1 : "");
+        if (!own[a] || !first[b])
+            return 0;
+        own += a + 1;
+        first += b + 1;
+    }
+}
+
+int shared_settings_check(struct world *world, const struct config *config, struct error *err)
+{
+    char *own = config_shared(config), *first = own;
+    size_t bytes = strlen(own) + 1;
+    world_broadcast(world, &bytes, sizeof bytes, 0);
+    if (world_rank(world))
+        first = array_make(bytes, 1);
+    world_broadcast(world, first, bytes, 0);
+    int rc = world_agree(world, first == own ? 0 : compare(own, first, err), err);
+    if (first != own)
+        free(first);
+    free(own);
+    return rc;
+}
+
+/* ---- data ---- */
+
+struct contents {
+    struct run_data data;
+    int64_t samples[2]; /* of data.train and data.valid */
+};
+
+static int compare_contents(const char *key, const char *path, const char *own, const char *first,
+                            int64_t samples, int64_t first_samples, struct error *err)
+{
+    char counts[64] = "";
+    if (samples != first_samples)
+        snprintf(counts, sizeof counts, " (%lld samples, and %lld there)", (long long)samples,
+                 (long long)first_samples);
+    else if (!strcmp(own, first))
+        return 0;
+    return error_set(err,
+                     "%s: %s is not what rank 0 has under this name%s; all ranks of a run need the "
+                     "same data",
+                     key, path, counts);
+}
+
+int shared_settings_check_data(struct world *world, const struct config_data *config,
+                               const struct dataset *train, const struct dataset *valid,
+                               struct error *err)
+{
+    struct contents own = {run_data_of(train, valid), {train->windows, valid->windows}};
+    struct contents first = own;
+    world_broadcast(world, &first, sizeof first, 0);
+    int rc = compare_contents("data.train", config->train, own.data.train, first.data.train,
+                              own.samples[0], first.samples[0], err) ||
+             compare_contents("data.valid", config->valid, own.data.valid, first.data.valid,
+                              own.samples[1], first.samples[1], err);
+    return world_agree(world, rc ? -1 : 0, err);
+}
+
+/* ---- the run directory ---- */
+
+static int make_file(const char *path, struct error *err)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return error_errno(err, "cannot create %s", path);
+    close(fd);
+    return 0;
+}
+
+/* Rank 0's file must be there, and the first rank of a node can make one beside it. */
+static int look_for(struct world *world, const char *folder, const char *file, struct error *err)
+{
+    if (access(file, F_OK))
+        return error_set(err,
+                         "%s is not the folder that rank 0 (%s) has under this name; run.dir must "
+                         "be one that all nodes see, such as an absolute path on a shared disk",
+                         folder, world_host_of(world, 0));
+    if (world_local_rank(world))
+        return 0;
+    char *beside = array_format("%s.%d", file, world_rank(world));
+    int rc = make_file(beside, err);
+    if (!rc)
+        unlink(beside);
+    free(beside);
+    return rc;
+}
+
+/* The file's name is new each time, so that no node's cache can say that there is none. */
+int shared_settings_check_folder(struct world *world, const char *folder, struct error *err)
+{
+    int64_t unique[2] = {clock_ns(), getpid()};
+    int rc = 0;
+    world_broadcast(world, unique, sizeof unique, 0);
+    char *file =
+        array_format("%s/.seen-%llx-%llx", folder, (long long)unique[0], (long long)unique[1]);
+    if (!world_rank(world))
+        rc = make_file(file, err);
+    if (!(rc = world_agree(world, rc, err))) {
+        if (world_rank(world))
+            rc = look_for(world, folder, file, err);
+        rc = world_agree(world, rc, err);
+        if (!world_rank(world))
+            unlink(file);
+    }
+    free(file);
+    return rc;
+}
