@@ -1,18 +1,44 @@
 /* world_end.c - how a rank ends the job of all: a failure that the others would wait for. */
 #include <fcntl.h>
 #include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "comm/transport.h"
 
+enum { PATIENCE_S = 5 };
+
+static void *flush(void *arg)
+{
+    fflush(NULL);
+    return arg;
+}
+
+/* What is buffered is written, if that goes: a thread that is stuck in writing, perhaps the cause
+ * of the end, keeps its stream locked. */
+static void flush_if_possible(void)
+{
+    pthread_t thread;
+    struct timespec until;
+    if (pthread_create(&thread, NULL, flush, NULL))
+        return;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S;
+    pthread_timedjoin_np(thread, NULL, &until);
+}
+
 /* On the communication thread.  MPI_Abort repeats at length what is already printed, so its stderr
- * is /dev/null. */
+ * is /dev/null.  Where it does not return either, the alarm ends this process and the launcher the
+ * others. */
 void world_end_all(int code)
 {
     int nowhere = open("/dev/null", O_WRONLY);
-    fflush(NULL);
+    flush_if_possible();
+    signal(SIGALRM, SIG_DFL);
+    alarm(PATIENCE_S);
     if (nowhere >= 0)
         dup2(nowhere, STDERR_FILENO);
     MPI_Abort(MPI_COMM_WORLD, code);
@@ -28,7 +54,7 @@ void world_abort(struct world *world, int code)
 {
     if (world) {
         /* A thread stuck in MPI cannot end the others; then the launcher has to. */
-        struct timespec patience = {.tv_sec = 5};
+        struct timespec patience = {.tv_sec = 2 * PATIENCE_S};
         thread_interrupt(world->thread, call_abort, &code);
         nanosleep(&patience, NULL);
     }
