@@ -21,11 +21,14 @@ static request *request_at(const struct operation *op, int64_t index, int which)
     return (request *)&op->request[2 * (index % op->window) + which];
 }
 
-/* The member that the oldest transfer waits for, to send or to receive; -1: none. */
+static int step(struct operation *op);
+
+/* The member that the oldest transfer waits for, to send or to receive; -1: none.  What is not
+ * stepped here, such as a copy within a group of one, waits for nobody. */
 static int waited_member(const struct operation *op, int *sends)
 {
     struct transfer x = {0};
-    if (!op->kind || op->group->transport != &transport_mpi || op->retired >= op->posted)
+    if (!op->kind || op->step != step || op->retired >= op->posted)
         return -1;
     op->kind->transfer(op, op->retired, &x);
     *sends = !x.into_bytes || *request_at(op, op->retired, RECEIVE) == MPI_REQUEST_NULL;
