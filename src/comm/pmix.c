@@ -32,9 +32,11 @@ int pmix_barrier(struct error *err)
             .value = {.type = PMIX_BOOL, .data.flag = true},
         };
         pmix_status_t status = fence(NULL, 0, &collect, 1);
-        if (status != PMIX_SUCCESS)
+        if (status != PMIX_SUCCESS) {
+            err->code = EXIT_NODE;
             rc = error_set(err, "the ranks of this job did not all start: PMIx_Fence says %d",
                            status);
+        }
     }
     dlclose(library);
     return rc;

@@ -112,11 +112,11 @@ static int start_mpi(const struct launch *launch, struct world *world, struct er
 {
     int provided, *tag_max, found;
     MPI_TRY(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided));
-    if (launch->by[0] == 's' && !launch->one_node && pmix_barrier(err))
-        return -1;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world->size);
+    if (launch->by[0] == 's' && !launch->one_node && pmix_barrier(err))
+        return -1;
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &world->comm));
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &found);
     world->tag_max = found ? *tag_max : 32767;
@@ -124,10 +124,17 @@ static int start_mpi(const struct launch *launch, struct world *world, struct er
     return find_nodes(world, err) || gather_hosts(world, err) ? -1 : 0;
 }
 
+/* Where one rank fails the others are in the midst of starting: they wait for it, and so would
+ * MPI_Finalize. */
 static void call_start(void *arg)
 {
     struct starting *s = arg;
     s->rc = start_mpi(s->launch, s->world, s->err);
+    if (!s->rc || s->world->size < 2)
+        return;
+    fprintf(stderr, "trireme: error: rank %d (%s): %s\n", s->world->rank, s->world->host,
+            s->err->text);
+    world_end_all(s->err->code);
 }
 
 static void call_stop(void *arg)
