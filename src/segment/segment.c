@@ -367,8 +367,6 @@ static int check_exchange(const struct segment_draft *c, int s, struct error *er
 static int check(const struct segment_draft *c, struct error *err)
 {
     for (int s = 0; s < c->segment->steps; s++) {
-        if (exchanges(c, s) && check_exchange(c, s, err))
-            return -1;
         const struct graph_node *node = &c->graph->nodes[c->segment->step[s].node];
         if (node->op->offered && node->op->offered(c->device, c->graph, node, err))
             return error_prefix(err, "op %s", node->op->name);
@@ -381,6 +379,8 @@ static int check(const struct segment_draft *c, struct error *err)
                                  node->op->name,
                                  c->graph->params[c->graph->values[v].index].part[0]);
         }
+        if (exchanges(c, s) && check_exchange(c, s, err))
+            return -1;
     }
     return 0;
 }
