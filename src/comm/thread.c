@@ -54,7 +54,8 @@ struct thread {
     pthread_cond_t work, done;
     struct queue queue[QUEUES];
     int incoming; /* something was submitted, or must be looked at; atomic */
-    int waiters, stopping, spin;
+    int waiters, stopping;
+    int spin; /* atomic */
     struct hook tick, interrupt;
     thread_watch *watch;
     void *watch_arg;
@@ -153,7 +154,7 @@ static void sleep_for(struct thread *t, int64_t ns)
 /* Nothing has moved for quiet_ns: leave the core to others.  Under the lock. */
 static void back_off(struct thread *t, int64_t quiet_ns)
 {
-    int64_t yield_from = t->spin ? SPIN_NS : 0;
+    int64_t yield_from = __atomic_load_n(&t->spin, __ATOMIC_RELAXED) ? SPIN_NS : 0;
     if (quiet_ns < yield_from)
         return;
     if (quiet_ns < yield_from + YIELD_NS) {
@@ -301,9 +302,7 @@ void thread_stop(struct thread *t)
 
 void thread_set_spin(struct thread *t, int spin)
 {
-    pthread_mutex_lock(&t->lock);
-    t->spin = spin;
-    pthread_mutex_unlock(&t->lock);
+    __atomic_store_n(&t->spin, spin, __ATOMIC_RELAXED);
 }
 
 static void set_hook(struct thread *t, struct hook *hook, void (*call)(void *arg), void *arg)
@@ -350,7 +349,7 @@ void thread_submit(struct thread *t, struct operation *op)
 
 void thread_wait(struct thread *t, struct operation *op)
 {
-    if (t->spin) {
+    if (__atomic_load_n(&t->spin, __ATOMIC_RELAXED)) {
         int64_t until = clock_ns() + WAIT_SPIN_NS;
         while (!__atomic_load_n(&op->done, __ATOMIC_ACQUIRE) && clock_ns() < until)
             ;

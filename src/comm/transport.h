@@ -26,7 +26,7 @@ struct world {
     int rank, size, node, nodes, local_rank, local_size, cores;
     int splits;  /* the number of groups made so far, from which each gets its own tags */
     int tag_max; /* of the MPI library */
-    int patience_s;
+    int patience_s; /* atomic: the main thread sets it, the communication thread reads it */
     struct watch *watch;
     char host[256];
     char (*hosts)[HOST_NAME]; /* of every rank, cut short */

@@ -213,8 +213,8 @@ static void end_job(const struct watch *w, struct suspect suspect, const struct 
             transport_describe(view->op[i], text, sizeof text);
     fprintf(stderr,
             "trireme: error: rank %d (%s): no progress for %d s: rank %d (%s) %s; here %s\n",
-            world->rank, world->host, world->patience_s, suspect.rank, world->hosts[suspect.rank],
-            what[suspect.guilt], text);
+            world->rank, world->host, (int)(patience_ns(w) / SECOND_NS), suspect.rank,
+            world->hosts[suspect.rank], what[suspect.guilt], text);
     world_end_all(EXIT_HANG);
 }
 
@@ -257,16 +257,23 @@ struct watch *watch_open(struct world *world)
     return w;
 }
 
-/* Questions that are not answered yet are given up. */
+/* Questions that are not answered yet are given up.  MPI may still read an answer, or a question,
+ * that its rank has not taken: then their memory stays until the process ends. */
 void watch_close(struct watch *w)
 {
+    int is_read = 0, done;
     if (!w)
         return;
+    for (int i = 0; i < ANSWERS; i++)
+        if (MPI_Test(&w->reply[i].sent, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done)
+            is_read = 1;
     for (int i = 0; i < QUESTIONS; i++)
         if (w->question[i].open) {
             MPI_Cancel(&w->question[i].received);
             MPI_Request_free(&w->question[i].received);
-            MPI_Request_free(&w->question[i].sent);
+            if (MPI_Test(&w->question[i].sent, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done)
+                is_read = 1;
         }
-    free(w);
+    if (!is_read)
+        free(w);
 }

@@ -24,7 +24,7 @@ enum { SPINS = 2000, NAP_NS = 50000 };
 
 int64_t nccl_patience_ns(const struct link *l)
 {
-    int seconds = l->world->patience_s;
+    int seconds = __atomic_load_n(&l->world->patience_s, __ATOMIC_RELAXED);
     return (int64_t)(seconds ? seconds : TIME_LIMIT_S) * 1000000000;
 }
 
