@@ -68,9 +68,8 @@ const char *world_library(const struct world *world);
 
 /* Agree on the outcome of a phase that can fail on one rank.  Collective.
  * rc is this rank's outcome (0 or -1) and err its text.  Returns 0 if all ranks had 0;
- * else -1 on every rank, with err (text and code) of the lowest failing rank; its number
- * and host are put before the text, unless all ranks failed and it says nothing.
- * world may be NULL. */
+ * else -1 on every rank, with err (text and code) of the lowest failing rank.  Where only some
+ * ranks failed, that rank's number and host are put before the text.  world may be NULL. */
 int world_agree(struct world *world, int rc, struct error *err);
 
 /* Small host-side collectives for control; values of every rank, the same bits on all.  For

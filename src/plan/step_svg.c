@@ -4,7 +4,8 @@
  *   legend
  *   rank 0   [forward][forward]..[backward      ]     what the compute stream does; gaps are waits
  *     gather [GATHER]   [GATHER]                      the other streams, in the colours of
- * transfers reduce                    [REDUCE] 0       10       20 ms
+ *     reduce                    [REDUCE]              transfers
+ *            0       10       20 ms
  *
  * Every box has its instruction, time and bytes as the text that a browser shows under the pointer.
  */

@@ -218,13 +218,10 @@ static void make_flat(struct state *state, int flat)
     const struct flat *of = flat_of(state, flat);
     const struct optimizer *optimizer = optimizer_row(of->optimizer);
     enum mem_pool pool = state_pool(state->layout->offload.optimizer, POOL_OPTIMIZER);
-    *own = (struct state_flat){.master = -1,
-                               .slot = {-1, -1},
-                               .param = -1,
-                               .grad = -1,
-                               .whole_param = -1,
-                               .whole_grad = -1,
-                               .bucket = -1};
+    *own = (struct state_flat){
+        .master = -1, .param = -1, .grad = -1, .whole_param = -1, .whole_grad = -1, .bucket = -1};
+    for (int k = 0; k < OPTIMIZER_SLOTS; k++)
+        own->slot[k] = -1;
     if (!state->has[flat])
         return;
     params(state, flat);

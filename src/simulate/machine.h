@@ -10,8 +10,8 @@
  *   bound by memory       bytes / (bandwidth * efficiency) + launch
  *   attention             flops / (peak * efficiency * T / (T + attention_half)) + launch
  *   transfer              steps * latency + bytes through the narrowest link / its bandwidth
- *   copy from a file      bytes * ranks of the node / (the page cache's bandwidth if all fits
- * there, else the disk's)
+ *   copy from a file      bytes * ranks of the node / bandwidth: the page cache's, or the disk's
+ *                         where not all fits there
  *
  * A measured machine (trireme doctor --measure FILE) has tables beside them, which come first: of
  * products by format, kind and shape, of ops by name and size, of transfers by kind, group and

@@ -5,9 +5,10 @@
  * vm.dirty_background_ratio and vm.dirty_ratio on, 10 and 20 % of the free memory (disk_unwritten
  * is 0.15):
  *
- *     64 GiB of memory, of which ranks need 24; files of 5 GiB    read and written in the page
- * cache files of 30 GiB   read there, written to the disk files of 50 GiB   read from and written
- * to the disk
+ *     64 GiB of memory, of which ranks need 24:
+ *       files of 5 GiB      read and written in the page cache
+ *       files of 30 GiB     read there, written to the disk
+ *       files of 50 GiB     read from the disk and written to it
  */
 #include "simulate/machine.h"
 

@@ -205,9 +205,8 @@ static int find_start(const struct ranks *g, struct place *start)
     return 0;
 }
 
-/* By Brent's algorithm (1980), which needs no list of places: `old` waits at the 1st, 2nd, 4th,
- * 8th,
- * ... place that is come to, until `place` comes by again, `length` places later. */
+/* By Brent's algorithm (1980), which needs no list of places: `old` waits at each place whose
+ * number is a power of two until `place` comes by again, `length` places later. */
 int deadlock_find(const struct ranks *g)
 {
     struct place place, old, next;

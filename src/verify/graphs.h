@@ -24,9 +24,8 @@ int graphs_check_rows(const struct program *program, struct error *err);
 
 /* A training program's micro-batches, those of all ranks, are the global batch, and gradients are
  * those of the mean over its tokens: the loss's are multiplied by 1 / their number, on every rank
- * and in every unit that ends in a loss.  Returns 0, or -1 with err naming the unit, or both
- * numbers
- * ("wrong factor", "wrong count"). */
+ * and in every unit that ends in a loss.  Returns 0, or -1 with err naming the unit ("wrong
+ * factor"), or both numbers ("wrong count"). */
 int graphs_check_loss(const struct program *program, struct error *err);
 
 /* What units drop in training: in no other kind of program; by places in the whole tensors where

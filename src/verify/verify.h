@@ -21,9 +21,9 @@
  *  - buffers that share memory follow one another: the first is released, and that is ordered
  *    before the second's first use ("memory reused too early", "memory reused in flight"); all
  *    lie inside their slab ("outside its slab");
- *  - the flats are divided and summed over ranks as the units' graphs say, the micro-batches are
- * the global batch, and gradients are those of its mean ("wrong flat", "wrong count", "wrong
- * factor": graphs.h);
+ *  - the flats are divided and summed over ranks as the units' graphs say ("wrong flat"), the
+ *    micro-batches are the global batch ("wrong count"), and gradients are those of its mean
+ *    ("wrong factor": graphs.h);
  *  - what a unit's graph has divided among ranks comes together again (division.h);
  *  - and verify_values() of it.
  * Returns 0, or -1 with err naming what, instruction, and buffers. */
@@ -31,16 +31,16 @@ int verify_program(const struct program *program, struct error *err);
 
 /* What one rank's program computes, if it has no hazards: values are followed from instruction to
  * instruction by what they mean ("wrong value", "wrong size").
- *  - Every instruction has its operands, a RUN those of its segment and no others ("wrong
- * operand").
+ *  - Every instruction has its operands, and a RUN those of its segment and no others ("wrong
+ *    operand").
  *  - A RUN computes with the parameters of its unit, whole, none of them updated yet or, in a
  *    program that updates first, all that are trained updated before, on its own
  *    micro-batch's activations and gradients, and what its own forward kept.
  *  - A gradient that is measured, left to the next step or updated with is that of its unit, of
- * this step or, where the program updates first, for the update of the one before, for each
- * micro-batch once, through each unit that uses the parameters once, and summed over every data
- * axis once: no micro-batch left out or added twice, no sum over ranks left out (on all ranks
- * alike, too), done twice, or added to what is not summed over the same ranks.
+ *    this step or, where the program updates first, for the update of the one before, for each
+ *    micro-batch once, through each unit that uses the parameters once, and summed over every
+ *    data axis once: no micro-batch left out or added twice, no sum over ranks left out (on all
+ *    ranks alike, too), done twice, or added to what is not summed over the same ranks.
  *  - The norm has every unit's square once, of ranks that hold the same from the first of them, the
  *    loss every micro-batch once, and the factor of the update is made of these when they are
  *    complete.
