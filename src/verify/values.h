@@ -124,8 +124,9 @@ int value_is(const struct value *value, enum value_meaning meaning, int of, int 
 /* One addend of a sum of meaning: micro-batch, and unit, phase and piece of a RUN (values_place())
  * or flat of a NORM. */
 struct addends addend(enum value_meaning meaning, int micro, int of);
-/* What names an addend of a gradient beside the micro-batch.  PIECES: more than a segment has. */
-enum { PIECES = 1 << 12 };
+/* What names an addend of a gradient beside the micro-batch.  A phase has at most PIECES, which
+ * verify_values() checks: a thousand blocks in one unit, divided among ranks, have fewer. */
+enum { PIECES = 1 << 16 };
 static inline int values_place(int unit, enum segment_phase phase, int piece)
 {
     return (unit * PHASES + (int)phase) * PIECES + piece;

@@ -6,6 +6,8 @@
  */
 #include "verify/verify.h"
 
+#include <limits.h>
+
 #include "verify/rules.h"
 
 static int rule_zero(struct values *v, int i)
@@ -382,10 +384,22 @@ static int check_place(const struct program *p, struct error *err)
         r->context.rank, r->tensor.rank, at[MESH_CONTEXT], at[MESH_TENSOR]);
 }
 
+/* Values of two pieces must not have one name (values_place()). */
+static int check_pieces(const struct program *program, struct error *err)
+{
+    for (int unit = 0; unit < program->units->count; unit++)
+        for (int phase = 0; program_owns(program, unit) && phase < PHASES; phase++)
+            if (program_segment(program, unit, phase)->pieces > PIECES ||
+                unit >= INT_MAX / PHASES / PIECES)
+                return error_set(err, "verify: unit %d has more than %d pieces, or is too far back",
+                                 unit, PIECES);
+    return 0;
+}
+
 int verify_values(const struct program *program, struct error *err)
 {
     struct values v;
-    if (check_place(program, err))
+    if (check_place(program, err) || check_pieces(program, err))
         return -1;
     int rc = 0;
     values_open(&v, program, err);
