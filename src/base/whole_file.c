@@ -60,3 +60,11 @@ int whole_file_end(struct whole_file *file, enum whole_file_care care, struct er
     forget(file);
     return rc;
 }
+
+void whole_file_drop(struct whole_file *file)
+{
+    fclose(file->out);
+    if (file->beside)
+        unlink(file->beside);
+    forget(file);
+}

@@ -24,4 +24,7 @@ int whole_file_begin(struct whole_file *file, const char *path, struct error *er
  * could be written; PATH.partial is then removed, and what was at path is still there. */
 int whole_file_end(struct whole_file *file, enum whole_file_care care, struct error *err);
 
+/* Close what was begun and remove PATH.partial; what was at path is still there. */
+void whole_file_drop(struct whole_file *file);
+
 #endif

@@ -36,10 +36,11 @@ static const char *behind_torn(const char *line)
     return last && last > line && step_of(last) >= 0 ? last : NULL;
 }
 
-/* Copy the lines up to a step; to may be NULL: only count. */
-static struct left_out copy_lines(FILE *from, FILE *to, int64_t until)
+/* Copy the lines up to a step; to may be NULL: only count.  getline() ends alike at the end of the
+ * file, where it cannot read and without memory: only the first is the end. */
+static int copy_lines(FILE *from, FILE *to, int64_t until, struct left_out *out)
 {
-    struct left_out out = {0};
+    *out = (struct left_out){0};
     char *line = NULL;
     size_t size = 0;
     ssize_t length;
@@ -48,26 +49,33 @@ static struct left_out copy_lines(FILE *from, FILE *to, int64_t until)
         int whole = line[length - 1] == '\n' && strlen(line) == (size_t)length;
         int64_t step = whole ? step_of(line) : -1;
         if (step < 0) {
-            out.torn++;
+            out->torn++;
             good = whole ? behind_torn(line) : NULL;
             step = good ? step_of(good) : -1;
         }
         if (step > until)
-            out.later++;
+            out->later++;
         else if (good && step >= 0 && to)
             fputs(good, to);
     }
+    int why = errno;
     free(line);
-    return out;
+    errno = why;
+    return feof(from) ? 0 : -1;
 }
 
 static int rewrite(FILE *from, const char *path, int64_t until, struct error *err)
 {
     struct whole_file file;
+    struct left_out out;
     if (whole_file_begin(&file, path, err))
         return -1;
     rewind(from);
-    copy_lines(from, file.out, until);
+    if (copy_lines(from, file.out, until, &out)) {
+        error_errno(err, "cannot read %s", path);
+        whole_file_drop(&file);
+        return -1;
+    }
     return whole_file_end(&file, WHOLE_FILE_DURABLE, err);
 }
 
@@ -76,8 +84,12 @@ int metrics_resume(const char *path, int64_t step, struct log *log, struct error
     FILE *from = fopen(path, "r");
     if (!from)
         return errno == ENOENT ? 0 : error_errno(err, "cannot open %s", path);
-    struct left_out out = copy_lines(from, NULL, step);
-    int rc = out.torn || out.later ? rewrite(from, path, step, err) : 0;
+    struct left_out out;
+    int rc = 0;
+    if (copy_lines(from, NULL, step, &out))
+        rc = error_errno(err, "cannot read %s", path);
+    else if (out.torn || out.later)
+        rc = rewrite(from, path, step, err);
     fclose(from);
     if (!rc && out.torn)
         log_warn(log, "%s: %lld line%s could not be read and %s left out", path,

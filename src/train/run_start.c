@@ -9,6 +9,7 @@
  *
  * What may be refused is refused before 5, where the directory is as it was after 0.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,36 +37,42 @@ struct run_start {
 };
 
 /* The last step in metrics.jsonl; 0: none. */
-static int64_t last_step(const struct run_directory *d)
+static int find_last_step(const struct run_directory *d, int64_t *step, struct error *err)
 {
     char *line = NULL;
     FILE *file = fopen(d->metrics, "r");
     size_t size = 0;
-    int64_t step = 0;
-    while (file && getline(&line, &size, file) > 0) {
+    *step = 0;
+    if (!file)
+        return errno == ENOENT ? 0 : error_errno(err, "cannot open %s", d->metrics);
+    while (getline(&line, &size, file) > 0) {
         struct js *js = js_parse(line, NULL);
-        step = js ? js_get_int(js, "step", step) : step;
+        *step = js ? js_get_int(js, "step", *step) : *step;
         js_free(js);
     }
-    if (file)
-        fclose(file);
+    int rc = feof(file) ? 0 : error_errno(err, "cannot read %s", d->metrics);
+    fclose(file);
     free(line);
-    return step;
+    return rc;
 }
 
 /* 1: what the directory says */
 
 /* An older version left no record of what it saved: the step that metrics.jsonl comes to, if that
  * is not before the first checkpoint of the settings in config.yaml, else 0. */
-static int64_t step_beyond_saves(const struct run_directory *d)
+static int find_step_beyond_saves(const struct run_directory *d, int64_t *lost, struct error *err)
 {
-    char *path = array_format("%s/config.yaml", d->path);
     struct config was;
+    int64_t step;
+    if (find_last_step(d, &step, err))
+        return -1;
+    char *path = array_format("%s/config.yaml", d->path);
     if (config_load(&was, path, NULL, 0, NULL))
         was = d->s->config;
     free(path);
-    int64_t every = was.checkpoint.every, step = last_step(d);
-    return step >= was.train.steps || (every && step >= every) ? step : 0;
+    int64_t every = was.checkpoint.every;
+    *lost = step >= was.train.steps || (every && step >= every) ? step : 0;
+    return 0;
 }
 
 static int look(const struct run_directory *d, struct run_survey *survey, struct error *err)
@@ -73,13 +80,24 @@ static int look(const struct run_directory *d, struct run_survey *survey, struct
     if (run_survey_make(survey, d, err))
         return -1;
     if (!d->record.run[0] && !survey->own.count && !survey->torn.count)
-        survey->lost_step = step_beyond_saves(d);
+        return find_step_beyond_saves(d, &survey->lost_step, err);
     return 0;
 }
 
 static int is_used(const struct run_directory *d, const struct run_survey *survey)
 {
     return survey->own.count || survey->torn.count || d->record.saved >= 0 || survey->lost_step;
+}
+
+/* Whether run.fresh has something to move aside. */
+static int find_left(const struct run_directory *d, const struct run_survey *survey, int *left,
+                     struct error *err)
+{
+    int64_t step;
+    if (find_last_step(d, &step, err))
+        return -1;
+    *left = is_used(d, survey) || survey->foreign[0] || step;
+    return 0;
 }
 
 static int refuse_used(const struct run_directory *d, const struct run_survey *survey,
@@ -182,9 +200,8 @@ static int begin_new(const struct run_directory *d, const struct run_survey *sur
     int fresh = begins_fresh(d);
     if (!fresh && is_used(d, survey))
         return refuse_used(d, survey, "checkpoint.resume=none asks for a new one", err);
-    start->aside = fresh && (is_used(d, survey) || survey->foreign[0] || last_step(d));
     start->begins = 1;
-    return 0;
+    return fresh ? find_left(d, survey, &start->aside, err) : 0;
 }
 
 static int decide(const struct run_directory *d, const struct run_survey *survey,
@@ -225,7 +242,7 @@ static int judge(const struct run_directory *d, const struct run_survey *survey,
     int fresh = begins_fresh(d);
     if (start->aside) {
         start->begins = 1;
-        start->aside = is_used(d, survey) || survey->foreign[0] || last_step(d);
+        return find_left(d, survey, &start->aside, err);
     } else if (!fresh && d->record.has_start && same_point(&d->record.start, &point)) {
         return go_on(d, survey, start, err);
     } else if (!is_used(d, survey)) {
@@ -335,8 +352,9 @@ static int begin_run(struct run_directory *d, const struct run_start *start,
 {
     if (start->aside && run_aside_all(d, err))
         return -1;
-    int64_t step = last_step(d);
-    if ((step && run_aside_metrics(d, step, err)) || run_record_new(&d->record, err))
+    int64_t step;
+    if (find_last_step(d, &step, err) || (step && run_aside_metrics(d, step, err)) ||
+        run_record_new(&d->record, err))
         return -1;
     if (checkpoint)
         set_start(d, checkpoint);

@@ -56,6 +56,12 @@ else
     skip "an old checkpoint that cannot be deleted" "files cannot be made immutable here"
 fi
 
+mkdir -p unread/metrics.jsonl # reading it fails
+train run.dir=unread train.steps=1
+is "metrics that cannot be read do not make a directory an unused one" "1 metrics.jsonl" \
+    "$code $(ls -d unread/*.json* | xargs -n 1 basename | xargs)"
+said "and are named" 'cannot read unread/metrics.jsonl'
+
 train run.dir=flip train.steps=30 checkpoint.every=10 checkpoint.keep=3
 shard=flip/checkpoints/step-00000030/shard-00000.h5
 middle=$(($(wc -c <$shard) / 2)) other=x

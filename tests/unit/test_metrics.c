@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -178,6 +179,71 @@ static void a_good_file_is_left_alone(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
+/* A disk that gives this many bytes of files that are opened for reading, then EIO; < 0: all. */
+static ssize_t readable = -1;
+
+static ssize_t read_from_bad_disk(void *cookie, char *to, size_t bytes)
+{
+    int fd = *(int *)cookie;
+    if (!readable) {
+        errno = EIO;
+        return -1;
+    }
+    ssize_t got = read(fd, to, bytes < (size_t)readable ? bytes : (size_t)readable);
+    readable -= got > 0 ? got : 0;
+    return got;
+}
+
+static int seek_on_bad_disk(void *cookie, off64_t *to, int whence)
+{
+    *to = lseek(*(int *)cookie, *to, whence);
+    return *to < 0 ? -1 : 0;
+}
+
+static int close_on_bad_disk(void *cookie)
+{
+    int fd = *(int *)cookie;
+    free(cookie);
+    return close(fd);
+}
+
+/* In place of the C library's. */
+FILE *fopen(const char *path, const char *mode)
+{
+    const int writes = mode[0] != 'r';
+    int fd = open(path, writes ? O_WRONLY | O_CREAT | O_TRUNC : O_RDONLY, 0666);
+    if (fd < 0 || writes || readable < 0)
+        return fd < 0 ? NULL : fdopen(fd, mode);
+    const cookie_io_functions_t bad_disk = {
+        .read = read_from_bad_disk, .seek = seek_on_bad_disk, .close = close_on_bad_disk};
+    int *cookie = malloc(sizeof fd);
+    *cookie = fd;
+    return fopencookie(cookie, mode, bad_disk);
+}
+
+/* The lines of later steps make a second pass necessary; each byte of both may be the first that
+ * cannot be read. */
+static void what_cannot_be_read_is_not_dropped(void **state)
+{
+    const char lines[] = LINE(1) LINE(2) LINE(3), *path = fresh("bad");
+    const int bytes = sizeof lines - 1;
+    char beside[80];
+    snprintf(beside, sizeof beside, "%s.partial", path);
+    put(path, lines);
+    for (int good = 0; good < 2 * bytes; good++) {
+        struct log quiet = {.level = LOG_ERROR};
+        struct error err = {0};
+        readable = good;
+        int rc = metrics_resume(path, 2, &quiet, &err);
+        readable = -1;
+        if (!rc || !strstr(err.text, "cannot read") || !strstr(err.text, path))
+            fail_msg("after %d bytes: %d, %s", good, rc, err.text);
+        assert_string_equal(contents(path), lines);
+        assert_int_not_equal(access(beside, F_OK), 0);
+    }
+    unlink(path);
+}
+
 static int close_to(double a, double b)
 {
     return fabs(a - b) <= 1e-9 * fabs(b);
@@ -302,6 +368,7 @@ int main(void)
         cmocka_unit_test(lines_that_never_fitted_are_counted),
         cmocka_unit_test(a_torn_line_costs_itself_alone),
         cmocka_unit_test(a_good_file_is_left_alone),
+        cmocka_unit_test(what_cannot_be_read_is_not_dropped),
         cmocka_unit_test(speed_is_the_mean_of_the_window),
         cmocka_unit_test(a_long_window_is_the_longest_there_is),
         cmocka_unit_test(progress_lines_fit_the_terminal),
