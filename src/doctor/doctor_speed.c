@@ -31,6 +31,11 @@ static const struct bench_kind {
 
 enum work { WORK_GEMM, WORK_COPY, WORK_UP, WORK_DOWN, WORK_GATHER, WORK_REDUCE, WORKS };
 
+static const char *const names[WORKS] = {
+    [WORK_GEMM] = "product",          [WORK_COPY] = "copy",
+    [WORK_UP] = "copy to the device", [WORK_DOWN] = "copy from the device",
+    [WORK_GATHER] = "all-gather",     [WORK_REDUCE] = "reduce-scatter"};
+
 static const enum device_stream stream_of[WORKS] = {
     [WORK_GATHER] = DEVICE_GATHER, [WORK_REDUCE] = DEVICE_REDUCE}; /* the rest: COMPUTE */
 
@@ -91,9 +96,11 @@ static int enqueue(struct bench *s, enum work work, struct error *err)
     }
 }
 
-/* Seconds of `times` of some work, or -1. */
-static double seconds(struct bench *s, enum work work, int times, struct error *err)
+/* Seconds of `times` of some work on this rank. */
+static int find_seconds(struct bench *s, enum work work, int times, double *seconds,
+                        struct error *err)
 {
+    *seconds = 0;
     if (device_event_record(s->device, s->from, stream_of[work], err))
         return -1;
     for (int i = 0; i < times; i++)
@@ -101,44 +108,47 @@ static double seconds(struct bench *s, enum work work, int times, struct error *
             return -1;
     if (device_event_record(s->device, s->to, stream_of[work], err) || device_sync(s->device, err))
         return -1;
-    return (double)device_event_ns(s->device, s->from, s->to) * 1e-9;
+    *seconds = (double)device_event_ns(s->device, s->from, s->to) * 1e-9;
+    return *seconds > 0 ? 0 : error_set(err, "the time of a %s was not measured", names[work]);
 }
 
-/* Bytes or operations per second, all ranks at once: the slowest rank's mean.  0 where it failed,
- * with err set on the ranks that saw it. */
-static double rate(struct bench *s, enum work work, double amount, struct error *err)
+/* Bytes or operations per second, all ranks at once: the slowest rank's mean.  Collective; returns
+ * 0, or -1 on every rank with err set. */
+static int find_rate(struct bench *s, enum work work, double amount, double *rate,
+                     struct error *err)
 {
     enum { TIMES = 10 };
-    double result = 0;
+    double first, all;
     world_barrier(s->world);
     /* the first call is slow: it chooses kernels and connects ranks */
-    double first = seconds(s, work, 1, err);
-    double extremes[] = {first, -first};
-    world_all_reduce(s->world, extremes, 2, WORLD_MIN);
-    if (extremes[0] > 0) {
-        int times = -extremes[1] < 0.1 ? TIMES : 1;
-        double all = seconds(s, work, times, err);
-        result = all > 0 ? times * amount / all : 0;
-    }
-    world_all_reduce(s->world, &result, 1, WORLD_MIN);
-    return result;
+    if (world_agree(s->world, find_seconds(s, work, 1, &first, err), err))
+        return -1;
+    world_all_reduce(s->world, &first, 1, WORLD_MAX);
+    int times = first < 0.1 ? TIMES : 1;
+    if (world_agree(s->world, find_seconds(s, work, times, &all, err), err))
+        return -1;
+    *rate = times * amount / all;
+    world_all_reduce(s->world, rate, 1, WORLD_MIN);
+    return 0;
 }
 
 /* The largest cube that does not take long; an emulated or small GPU has small ones. */
-static double gemm_rate(struct bench *s, struct error *err)
+static int find_gemm_rate(struct bench *s, double *best, struct error *err)
 {
-    double best = 0;
+    *best = 0;
     for (s->dim = LEAST_DIM; s->dim <= MOST_DIM; s->dim *= 2) {
         double flops = 2.0 * (double)s->dim * (double)s->dim * (double)s->dim;
         struct gemm g = cube(s);
         if (s->device->ops->gemm_scratch(s->device, &g) > s->scratch_bytes)
             break;
-        double now = rate(s, WORK_GEMM, flops, err);
-        best = now > best ? now : best;
-        if (now == 0 || 8 * flops / now > 0.5)
+        double now;
+        if (find_rate(s, WORK_GEMM, flops, &now, err))
+            return -1;
+        *best = now > *best ? now : *best;
+        if (8 * flops / now > 0.5)
             break;
     }
-    return best;
+    return 0;
 }
 
 /* Numbers of either sign between 1/2 and 1: products of zeros are faster. */
@@ -277,8 +287,9 @@ static int measure_transfers(struct doctor *d, struct bench *s, struct error *er
     if (s->device->kind == DEVICE_CUDA ? connect_gpus(d, s, err) : connect(d, s, err))
         return -1;
     double moved = (double)part_bytes(s) * (world_size(s->world) - 1);
-    double gather = rate(s, WORK_GATHER, moved, err), reduce = rate(s, WORK_REDUCE, moved, err);
-    if (world_agree(s->world, gather > 0 && reduce > 0 ? 0 : -1, err))
+    double gather, reduce;
+    if (find_rate(s, WORK_GATHER, moved, &gather, err) ||
+        find_rate(s, WORK_REDUCE, moved, &reduce, err))
         return -1;
     doctor_fact(d, s->kind->gather, "%.*f GB/s into every rank", s->kind->digits, gather * 1e-9);
     doctor_fact(d, s->kind->scatter, "%.*f GB/s into every rank, fp32", s->kind->digits,
@@ -288,8 +299,8 @@ static int measure_transfers(struct doctor *d, struct bench *s, struct error *er
 
 static int measure_cpu(struct doctor *d, struct bench *s, struct error *err)
 {
-    double copied = rate(s, WORK_COPY, (double)s->bytes, err);
-    if (world_agree(s->world, copied > 0 ? 0 : -1, err))
+    double copied;
+    if (find_rate(s, WORK_COPY, (double)s->bytes, &copied, err))
         return -1;
     doctor_fact(d, "copy", "%.1f GB/s", copied * 1e-9);
     return measure_transfers(d, s, err);
@@ -297,10 +308,9 @@ static int measure_cpu(struct doctor *d, struct bench *s, struct error *err)
 
 static int measure_gpu(struct doctor *d, struct bench *s, struct error *err)
 {
-    double bytes = (double)s->bytes;
-    double gemm = gemm_rate(s, err), copied = rate(s, WORK_COPY, 2 * bytes, err);
-    double up = rate(s, WORK_UP, bytes, err), down = rate(s, WORK_DOWN, bytes, err);
-    if (world_agree(s->world, gemm > 0 && copied > 0 && up > 0 && down > 0 ? 0 : -1, err))
+    double bytes = (double)s->bytes, gemm, copied, up, down;
+    if (find_gemm_rate(s, &gemm, err) || find_rate(s, WORK_COPY, 2 * bytes, &copied, err) ||
+        find_rate(s, WORK_UP, bytes, &up, err) || find_rate(s, WORK_DOWN, bytes, &down, err))
         return -1;
     doctor_fact(d, "GPU products", "%.3g TFLOP/s bf16", gemm * 1e-12);
     doctor_fact(d, "GPU copy", "%.0f GB/s read and written; from the host %.1f GB/s, to it %.1f",

@@ -1,6 +1,7 @@
 /* faulty_gpu.c - linked into trireme-faulty: a GPU on which something is wrong, as FAULT says.
  *
  *   products   every product of cuBLASLt has 0 for its first numbers
+ *   refused    rank 1's are refused
  *   swiglu     so has every result of the kernel for its first half
  */
 #include <cublasLt.h>
@@ -29,6 +30,9 @@ cublasStatus_t __wrap_cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
                                      const cublasLtMatmulAlgo_t *algo, void *workspace,
                                      size_t workspace_bytes, cudaStream_t stream)
 {
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (is_wrong("refused") && rank && !strcmp(rank, "1"))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
     cublasStatus_t status =
         __real_cublasLtMatmul(handle, desc, alpha, a, a_layout, b, b_layout, beta, c, c_layout, d,
                               d_layout, algo, workspace, workspace_bytes, stream);

@@ -79,6 +79,11 @@ is "shows it" 1 "$(grep -c '^  swiglu .*WRONG: nothing' stdout)"
 run "run.self_check=off" off2 "$bad" run.self_check=off
 is "trains with a wrong kernel" 1 "$(apart right off2)"
 
+export FAULT=refused TRIREME_EMULATE_GPUS=2
+refused "doctor on two GPUs of which one fails" 'rank 1.*cuBLASLt: cublasLtMatmul: ' \
+    mpirun --oversubscribe -n 2 "$bad" doctor
+unset TRIREME_EMULATE_GPUS
+
 export FAULT=none
 XDG_CACHE_HOME=/proc/none
 run "a cache that cannot be written" unwritten "$good"
