@@ -90,6 +90,24 @@ int64_t box_run(const struct box *a, const struct box *b, int64_t from, int64_t 
     return (end - here) * slice - from % slice;
 }
 
+int64_t box_rows(const struct box *box, int64_t from, struct box_rows *rows)
+{
+    const struct box whole = box_whole(box->dims, box->whole);
+    int64_t slice, alike = 1, left = box_run(box, &whole, from, &rows->first);
+    int axis = find_axis(box, &whole, &slice);
+    rows->run = box->count[axis] * slice;
+    rows->stride = box->whole[axis] * slice;
+    if (from % rows->run)
+        return left;
+    /* rows follow one another alike as far as the dimensions outside them are whole */
+    for (int i = axis - 1; i >= 0; i--) {
+        alike *= box->count[i];
+        if (box->count[i] != box->whole[i])
+            break;
+    }
+    return alike * rows->run - from % (alike * rows->run);
+}
+
 const char *box_text(const struct box *box, char text[BOX_TEXT])
 {
     snprintf(text, BOX_TEXT, "[");

@@ -43,6 +43,18 @@ int box_overlaps(const struct box *a, const struct box *b);
  * and the result a number of elements of a that are not.  from is an element of a. */
 int64_t box_run(const struct box *a, const struct box *b, int64_t from, int64_t *at);
 
+/* Elements of a box by rows: `run` of each lie end to end in the whole tensor, and each row begins
+ * `stride` behind the one before. */
+struct box_rows {
+    int64_t first; /* the place in the whole of the first of them */
+    int64_t run, stride;
+};
+
+/* How many elements of a box, from its element `from` on, are of such rows; where `from` is inside
+ * a row, those that are left of it.  A matrix divided by columns is of rows from its first element
+ * to its last, one divided by rows is one row. */
+int64_t box_rows(const struct box *box, int64_t from, struct box_rows *rows);
+
 /* "[0+3,2+2]", start and count of each dimension, into text; returns text. */
 const char *box_text(const struct box *box, char text[BOX_TEXT]);
 

@@ -309,9 +309,13 @@ static inline int adamw_rounds(enum dtype dt_p, enum dtype dt_m)
     return dt_p == DTYPE_BF16 || dt_m == DTYPE_BF16;
 }
 
-/* Random numbers of a rounding: element i has those of (key, step, first + i) alone. */
+/* Random numbers of a rounding: element i has those of (key, step, number) alone.  Its number is
+ * first + i or, of elements that are columns of a larger matrix, that of its place in the matrix:
+ * first + i / run * stride + i % run. */
 struct rounding {
     uint64_t key, step, first;
+    int64_t run;    /* elements of a row; 0: number first + i */
+    int64_t stride; /* elements of a row of the larger matrix */
 };
 
 struct sgd {

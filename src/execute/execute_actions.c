@@ -205,8 +205,8 @@ static int decays(const struct update *u, const struct flat_tensor *tensor)
 }
 
 /* Elements [start, end) of the shard, updated with one weight decay; the first of them is of a
- * tensor that names their random numbers, and there number `first`. */
-static void update_range(const struct update *u, const struct flat_part *part, int64_t first,
+ * tensor that names their random numbers, and lies there by `rows`. */
+static void update_range(const struct update *u, const struct flat_part *part, struct box_rows rows,
                          int64_t start, int64_t end)
 {
     struct optimizer_range range = u->shard;
@@ -219,23 +219,26 @@ static void update_range(const struct update *u, const struct flat_part *part, i
     range.rows = part->tensor->box.whole[0];
     range.cols = part->tensor->box.whole[1];
     range.decays = decays(u, part->tensor);
-    range.rounding = (struct rounding){philox_key(u->input->seed, part->tensor->name),
-                                       (uint64_t)u->step, (uint64_t)first};
+    range.rounding = (struct rounding){.key = philox_key(u->input->seed, part->tensor->name),
+                                       .step = (uint64_t)u->step,
+                                       .first = (uint64_t)rows.first,
+                                       .run = rows.run < range.elems ? rows.run : 0,
+                                       .stride = rows.stride};
     u->optimizer->update(u->device, &u->input->rule, u->factor, &range);
 }
 
 /* A part by itself, and the shard behind it up to `end`: the random numbers of an element are those
- * of its place in the whole tensor, so that each run of these is a range. */
+ * of its place in the whole tensor.  Rows that lie there alike are one range. */
 static void update_part(const struct update *u, const struct flat_part *part, int64_t end)
 {
-    const struct box *box = &part->tensor->box, whole = box_whole(box->dims, box->whole);
-    int64_t from = part->start, left = part->count, start = part->at, first;
+    int64_t from = part->start, left = part->count, start = part->at;
     while (left) {
-        int64_t run = min_i64(box_run(box, &whole, from, &first), left);
-        left -= run;
-        update_range(u, part, first, start, left ? start + run : end);
-        from += run;
-        start += run;
+        struct box_rows rows;
+        int64_t count = min_i64(box_rows(&part->tensor->box, from, &rows), left);
+        left -= count;
+        update_range(u, part, rows, start, left ? start + count : end);
+        from += count;
+        start += count;
     }
 }
 
@@ -253,7 +256,7 @@ static void update_flat(const struct update *u, const struct flat *flat, int64_t
         if (apart) {
             update_part(u, &part, end);
         } else if (t < 0 || decays(u, next.tensor) != decays(u, part.tensor)) {
-            update_range(u, &part, part.start, start, end);
+            update_range(u, &part, (struct box_rows){0}, start, end);
             start = end;
         }
         part = next;

@@ -109,6 +109,50 @@ static void runs_are_long(void **state)
     assert_int_equal(at, -1);
 }
 
+/* From any element: each is where the rows say, and where the rows end others would begin. */
+static void check_rows(const struct box *box)
+{
+    static int64_t place[MOST];
+    int64_t elems = list(box, place);
+    for (int64_t from = 0; from < elems; from++) {
+        struct box_rows rows;
+        int64_t count = box_rows(box, from, &rows);
+        assert_in_range(count, 1, elems - from);
+        for (int64_t e = 0; e < count; e++)
+            assert_int_equal(place[from + e],
+                             rows.first + e / rows.run * rows.stride + e % rows.run);
+    }
+}
+
+static void rows_are_those_of_elements(void **state)
+{
+    uint64_t next = 1 << 20;
+    for (int i = 0; i < 600; i++) {
+        int64_t dim[BOX_DIMS];
+        int dims = 1 + (int)draw(&next, BOX_DIMS);
+        for (int d = 0; d < dims; d++)
+            dim[d] = 1 + draw(&next, 5);
+        struct box whole = box_whole(dims, dim), box = any_box(&next, &whole);
+        check_rows(&whole);
+        check_rows(&box);
+    }
+}
+
+/* A matrix divided in any way is all of one kind of rows, so that an op goes over it once. */
+static void matrices_are_rows_throughout(void **state)
+{
+    struct box_rows rows;
+    struct box box = box_whole(2, (int64_t[]){7, 6});
+    assert_int_equal(box_rows(&box, 0, &rows), 42);
+    box.start[1] = 2, box.count[1] = 3;
+    assert_int_equal(box_rows(&box, 0, &rows), 21);
+    assert_int_equal(box_rows(&box, 1, &rows), 2);
+    assert_int_equal(box_rows(&box, 6, &rows), 15);
+    box.start[0] = 1, box.count[0] = 5;
+    assert_int_equal(box_rows(&box, 0, &rows), 15);
+    assert_int_equal(rows.first, 8);
+}
+
 static void only_what_fits_is_sound(void **state)
 {
     static const struct {
@@ -210,8 +254,12 @@ static void what_cannot_be_divided_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_are_those_of_elements),        cmocka_unit_test(runs_are_long),
-        cmocka_unit_test(only_what_fits_is_sound),           cmocka_unit_test(parts_are_the_whole),
+        cmocka_unit_test(runs_are_those_of_elements),
+        cmocka_unit_test(runs_are_long),
+        cmocka_unit_test(rows_are_those_of_elements),
+        cmocka_unit_test(matrices_are_rows_throughout),
+        cmocka_unit_test(only_what_fits_is_sound),
+        cmocka_unit_test(parts_are_the_whole),
         cmocka_unit_test(what_cannot_be_divided_is_refused),
     };
     return cmocka_run_group_tests_name("box", tests, NULL, NULL);

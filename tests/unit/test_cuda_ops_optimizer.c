@@ -3,6 +3,7 @@
  *
  * Built twice: for real GPUs, and for the emulated one.
  */
+#include "base/round.h"
 #include "cuda_check.h"
 
 static void set(struct device *d, struct mem *mem, void *const *at, const void *args)
@@ -215,6 +216,55 @@ static void rounding_is_of_the_element(void **state)
     check_close_devices(&c);
 }
 
+/* Columns of a larger matrix, in one call where p is aligned, else row by row. */
+struct columns {
+    struct low low;
+    int64_t run, stride;
+};
+
+static void adamw_columns(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct columns *c = args;
+    const int64_t elems = c->low.elems, count = (uintptr_t)at[ADAM_P] % 16 ? c->run : elems;
+    const size_t p = dtype_bytes(c->low.dt_p), m = dtype_bytes(c->low.dt_m);
+    const size_t copy = dtype_bytes(c->low.dt_copy), g = dtype_bytes(c->low.dt_g);
+    for (int64_t i = 0; i < elems; i += count) {
+        const struct rounding r = {.key = 0x1234567890abcdefu,
+                                   .step = 3,
+                                   .first = c->low.first + (uint64_t)(i / c->run * c->stride),
+                                   .run = count == elems ? c->run : 0,
+                                   .stride = c->stride};
+        const struct adamw_state s = {
+            .dt_p = c->low.dt_p,
+            .dt_m = c->low.dt_m,
+            .p = (char *)at[ADAM_P] + (size_t)i * p,
+            .m = (char *)at[ADAM_M] + (size_t)i * m,
+            .v = (char *)at[ADAM_V] + (size_t)i * m,
+            .g = (char *)at[ADAM_G] + (size_t)i * g,
+            .dt_copy = c->low.dt_copy,
+            .copy = at[ADAM_COPY] ? (char *)at[ADAM_COPY] + (size_t)i * copy : NULL,
+            .dt_g = c->low.dt_g};
+        d->ops->adamw(d, &adamw_rule, at[ADAM_FACTOR], &s, &r, min_i64(count, elems - i));
+    }
+}
+
+static void columns_are_rounded_as_row_by_row(void **state)
+{
+    static const int64_t runs[] = {1, 5, 8, 64}, strides[] = {3, 10, 16, 65};
+    struct operand o[ADAM_OPERANDS];
+    struct check c = check_open();
+    for (int i = 0; i < 4 * 4; i++) {
+        const enum dtype *format = low_formats[i / 4];
+        struct columns columns = {
+            {format[0], format[1], format[2], 2043, (uint64_t)(i % 3), DTYPE_F32},
+            runs[i % 4],
+            strides[i % 4]};
+        adamw_bf16_operands(o, &c, &columns.low, 1, 0.37);
+        check_bits_anywhere(&c, "adamw_bf16 of columns", adamw_columns, &columns, o, ADAM_OPERANDS);
+    }
+    check_close_devices(&c);
+}
+
 enum { SGD_P, SGD_V, SGD_G, SGD_FACTOR, SGD_COPY, SGD_OPERANDS };
 
 static void sgd(struct device *d, struct mem *mem, void *const *at, const void *args)
@@ -344,6 +394,7 @@ int main(void)
         cmocka_unit_test(steps_of_the_optimizer),
         cmocka_unit_test(matrices_between_products),
         cmocka_unit_test(adamw_on_bf16_state),
+        cmocka_unit_test(columns_are_rounded_as_row_by_row),
         cmocka_unit_test(rounding_is_of_the_element),
     };
     return check_main("cuda ops: optimizer", tests);

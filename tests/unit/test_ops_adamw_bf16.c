@@ -167,6 +167,40 @@ static void bits_do_not_depend_on_parts(void **state)
     for_each_setting(in_parts);
 }
 
+/* Columns of a larger matrix have the bits that they have row by row. */
+static uint64_t in_columns(struct device *d, enum dtype dt)
+{
+    enum { ROWS = 71 };
+    static const int64_t runs[] = {1, 3, 8, 64, 256, 301}, strides[] = {2, 7, 8, 128, 300, 602};
+    uint64_t hash = 0;
+    for (int i = 0; i < 3 * 6; i++) {
+        const enum dtype *format = formats[i % 3];
+        const int64_t run = runs[i / 3], elems = ROWS * run - (run > 1);
+        struct state whole = make_state(format[0], format[1], DTYPE_BF16, elems);
+        struct state rows = make_state(format[0], format[1], DTYPE_BF16, elems);
+        struct rounding r = numbers;
+        r.first = 5 + (uint64_t)i, r.run = run, r.stride = strides[i / 3];
+        step(d, &whole, &r, 0, elems, 0);
+        for (int64_t row = 0; row < ROWS; row++) {
+            struct rounding mine = numbers; /* step() adds where the row begins */
+            mine.first = r.first + (uint64_t)(row * (r.stride - run));
+            step(d, &rows, &mine, row * run, row < ROWS - 1 ? (row + 1) * run : elems, 0);
+        }
+        assert_true(tensor_hash(&whole.p) == tensor_hash(&rows.p));
+        assert_true(tensor_hash(&whole.m) == tensor_hash(&rows.m));
+        assert_true(tensor_hash(&whole.v) == tensor_hash(&rows.v));
+        hash = hash * 31 + tensor_hash(&whole.p);
+        free_state(&whole);
+        free_state(&rows);
+    }
+    return hash;
+}
+
+static void columns_have_the_numbers_of_their_matrix(void **state)
+{
+    for_each_setting(in_columns);
+}
+
 /* A parameter of 1 that is to fall by a 1000th of the distance to its neighbour, 2^-8, in each of
  * 100 steps falls by a tenth of it on average: of 40000, 4000 have moved, give or take 60; rounded
  * to nearest, none would. */
@@ -229,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_those_of_fp32_rounded_by_number),
         cmocka_unit_test(bits_do_not_depend_on_parts),
+        cmocka_unit_test(columns_have_the_numbers_of_their_matrix),
         cmocka_unit_test(small_steps_add_up),
         cmocka_unit_test(nothing_is_written_without_a_factor),
     };

@@ -189,14 +189,26 @@ SIMD_INLINE void draw(uint32_t *restrict words, const struct rounding *r, uint64
     }
 }
 
+/* The number of element i, and how many elements from it on are numbered one after another. */
+static uint64_t number_of(const struct rounding *r, int64_t i, int64_t *count)
+{
+    if (!r->run) {
+        *count = INT64_MAX;
+        return r->first + (uint64_t)i;
+    }
+    *count = r->run - i % r->run;
+    return r->first + (uint64_t)(i / r->run * r->stride + i % r->run);
+}
+
 static void adamw_bf16_chunk(const struct rule *rule, float grad_scale, int64_t begin, int64_t end)
 {
     enum { PIECE = 256, WORDS = 2 * (PIECE + 2) };
     const struct rounding *r = rule->rounding;
     uint32_t words[WORDS];
-    for (; begin < end; begin += PIECE) {
-        int64_t n = min_i64(end - begin, PIECE), stop = begin + n;
-        uint64_t index = r->first + (uint64_t)begin, odd = index % 2;
+    for (int64_t n; begin < end; begin += n) {
+        uint64_t index = number_of(r, begin, &n), odd = index % 2;
+        n = min_i64(n, min_i64(end - begin, PIECE));
+        int64_t stop = begin + n;
         const uint32_t *mine = words + 2 * odd;
         draw(words, r, index / 2, (n + (int64_t)odd + 1) / 2);
         if (rule->s.dt_p == DTYPE_F32 && bf16_copy(&rule->s))

@@ -3,7 +3,7 @@
  *
  * Must move: all in bf16, 16 bytes an element; ten rounds of Philox make the numbers of two
  * elements.  A thread takes four elements by one access to each tensor, where all are aligned alike
- * and the first is the first of a pair; else one by one.
+ * and the first is the first of a pair, in every row; else one by one.
  */
 #include "device/cuda/flat.cuh"
 #include "device/cuda/philox.cuh"
@@ -69,6 +69,15 @@ static __device__ __forceinline__ void put(T *to, const float (&value)[n],
     store(to, out);
 }
 
+/* The number of element i; of less than 2^32 elements without a division of 64 bits. */
+static __device__ __forceinline__ uint64_t number_of(const struct rounding &r, int64_t i)
+{
+    if (!r.run)
+        return r.first + (uint64_t)i;
+    const int64_t row = (i | r.run) >> 32 ? i / r.run : (uint32_t)i / (uint32_t)r.run;
+    return r.first + (uint64_t)(row * r.stride + (i - row * r.run));
+}
+
 template <typename P, typename M, typename G, typename C> struct low_op {
     struct adamw a;
     struct rounding r;
@@ -96,7 +105,7 @@ template <typename P, typename M, typename G, typename C> struct low_op {
         get(mean, m + at);
         get(square, v + at);
         get(grad, g + at);
-        noise_of<n>(words, r, r.first + (uint64_t)at);
+        noise_of<n>(words, r, number_of(r, at));
 #pragma unroll
         for (int i = 0; i < n; i++) {
             grad[i] *= by;
@@ -131,6 +140,8 @@ static void launch_of(cudaStream_t s, const struct adamw *a, const double *facto
     int shift = phase(op.p, 4);
     bool alike = phase(op.m, 4) == shift && phase(op.v, 4) == shift && phase(op.g, 4) == shift &&
                  (!op.copy || phase(op.copy, 4) == shift) && (r->first + (uint64_t)shift) % 2 == 0;
+    if (r->run) /* no row may end inside a group */
+        alike = alike && shift == 0 && r->run % 4 == 0 && r->stride % 2 == 0;
     launch_flat<2, 4>(s, op, elems, shift, alike);
 }
 
