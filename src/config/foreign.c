@@ -121,10 +121,14 @@ const struct foreign foreign_names[] = {
      .note = "nothing has to be compiled: the kernels are built in"},
 
     /* ---- the model ---- */
-    {.names = "model_name_or_path|model_name|base_model|tokenizer_name_or_path|model.name|"
-              "model.flavor|model_type|-e",
+    {.names = "model_name_or_path|pretrained_model_name_or_path|model_name|base_model|"
+              "tokenizer_name_or_path",
+     .here = "model.path",
+     .note = "a folder or a name of Hugging Face's hub, weights and tokenizer; without weights: "
+             "model.preset"},
+    {.names = "model.name|model.flavor|model_type|-e",
      .here = "model.preset",
-     .note = "weights and tokenizers from elsewhere are not in this version of trireme"},
+     .note = "a model with its weights: model.path"},
     {.names = "num_layers|num_hidden_layers|n_layer|n_layers", .here = "model.layers"},
     {.names = "hidden_size|n_embd|d_model|dim", .here = "model.hidden"},
     {.names = "num_attention_heads|n_head|n_heads", .here = "model.heads"},

@@ -178,12 +178,11 @@ static int unknown_repository(const char *value, const char *model, struct error
     const struct config_model *preset = preset_within(model);
     return error_set(
         err,
-        "model.preset: \"%.80s\" is the name of weights elsewhere, and loading those is "
-        "not in this version of trireme; %s%s",
-        value,
-        preset ? "the same model from scratch is model.preset="
-               : "the models it "
-                 "trains from scratch are listed by trireme config --show model.preset",
+        "model.preset: \"%.80s\" is the name of a model with weights; to begin with them: "
+        "model.path=%.80s; %s%s",
+        value, value,
+        preset ? "the same model from scratch: model.preset="
+               : "the models that are trained from scratch: trireme config --show model.preset",
         preset ? preset->preset : "");
 }
 

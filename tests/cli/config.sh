@@ -8,8 +8,10 @@ make_tokens
 # Names
 refused "misspelt key, nearest named" 'train\.stpes.*train\.steps' $T train.stpes=3
 refused "key of another tool" 'here: train\.micro_batch' $T per_device_train_batch_size=3
+refused "a key for weights of elsewhere" 'here: model\.path ' $T model_name_or_path=gpt2
 refused "what the launcher does" 'mpirun -n N' $T num_processes=4
-refused "a model of Hugging Face's hub" 'not in this version.*model\.preset=llama3-8b$' \
+refused "a model of Hugging Face's hub" \
+    'begin with them: model\.path=meta-llama/Meta-Llama-3-8B;.*model\.preset=llama3-8b$' \
     $T model.preset=meta-llama/Meta-Llama-3-8B
 printf 'compute_environment: LOCAL_MACHINE\nmixed_precision: bf16\n' >accelerate.yaml
 refused "a file of another tool" 'accelerate\.yaml is a configuration of Accelerate.*is precision' \
