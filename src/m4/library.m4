@@ -24,3 +24,12 @@ AC_DEFUN([TRIREME_NEEDS], [
   AS_IF([test $$1_found = no],
         [AC_MSG_ERROR([no $2: install $6, or set $1_CFLAGS and $1_LIBS])])
 ])
+
+# TRIREME_DLOPEN: DL_LIBS, what dlopen() needs; nothing where the C library has it.
+AC_DEFUN([TRIREME_DLOPEN], [
+  save_LIBS=$LIBS
+  AC_SEARCH_LIBS([dlopen], [dl], [], [AC_MSG_ERROR([no dlopen() in the C library or libdl])])
+  LIBS=$save_LIBS
+  AS_CASE([$ac_cv_search_dlopen], [-l*], [DL_LIBS=$ac_cv_search_dlopen], [DL_LIBS=])
+  AC_SUBST([DL_LIBS])
+])
