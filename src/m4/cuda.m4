@@ -67,6 +67,8 @@ AC_DEFUN([TRIREME_NVCC], [
     cuda_top=`$NVCC --dryrun -c conftest.cu 2>&1 | $SED -n 's/^#\$ TOP=//p'`
     cuda_top=`cd "$cuda_top" 2>/dev/null && pwd -P`
     cuda_version=`$NVCC --version | $SED -n 's/^.*release \([[0-9.]]*\),.*/\1/p'`
+    AS_IF([test -z "$cuda_why" && test "${cuda_version%%.*}" -lt 12],
+          [cuda_why="$NVCC is of CUDA $cuda_version, and CUDA 12 or newer is needed"])
     rm -f conftest.cu conftest.o])
 ])
 
