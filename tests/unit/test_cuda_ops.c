@@ -252,6 +252,20 @@ static void chunks_are_ordered(void **state)
     check_close_devices(&c);
 }
 
+/* More chunks than a grid has rows. */
+static void many_chunks_are_ordered(void **state)
+{
+    enum { BATCH = 16411, RANKS = 2, ALL = 2 * RANKS * BATCH };
+    _Static_assert(ALL > 65535, "a grid's y");
+    struct check c = check_open();
+    struct sizes s = {.dt = DTYPE_BF16, .rows = BATCH, .cols = 1};
+    s.order = (struct order_chunks){.batch = BATCH, .ranks = RANKS, .chunk_bytes = 2};
+    struct operand o[] = {output_operand("y", EXACT, s.dt, ALL),
+                          random_operand(&c, "x", s.dt, ALL, 1)};
+    check_call(&c, "order_chunks of many", order_chunks, &s, o, 2);
+    check_close_devices(&c);
+}
+
 /* ---- heads of own queries ---- */
 
 static void pack_heads(struct device *d, struct mem *mem, void *const *at, const void *args)
@@ -549,6 +563,7 @@ int main(void)
         cmocka_unit_test(norms_of_rows),
         cmocka_unit_test(gradients_of_norms),
         cmocka_unit_test(chunks_are_ordered),
+        cmocka_unit_test(many_chunks_are_ordered),
         cmocka_unit_test(heads_are_packed),
         cmocka_unit_test(heads_rotate),
         cmocka_unit_test(gates_and_their_gradients),

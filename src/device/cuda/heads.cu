@@ -112,31 +112,34 @@ void cuda_pack_heads_backward(struct device *d, const struct pack_heads *p, void
     });
 }
 
-/* A block copies a part of a chunk, a thread some words of type R of it; `words` are those of a
- * chunk.
- */
+/* A block copies a part of a chunk, and of every gridDim.y-th one behind it, a thread some words of
+ * type R of each; `words` are those of a chunk. */
 enum { ORDER_THREADS = 256, ORDER_WORDS = 4 };
 
 template <typename R>
 __global__ void __launch_bounds__(ORDER_THREADS)
     order_words(R *y, const R *x, struct order_chunks o, int64_t words)
 {
-    int64_t in_order = blockIdx.y, all = 2 * o.ranks, k = in_order % all, second = k >= o.ranks;
-    int64_t rank = second ? all - 1 - k : k; /* order_chunks_source() */
-    int64_t gathered = 2 * (rank * o.batch + in_order / all) + second;
-    int64_t at = (int64_t)blockIdx.x * ORDER_THREADS * ORDER_WORDS + threadIdx.x;
-    x += (o.inverse ? in_order : gathered) * words;
-    y += (o.inverse ? gathered : in_order) * words;
-    for (int i = 0; i < ORDER_WORDS; i++, at += ORDER_THREADS)
-        if (at < words)
-            store(y + at, load<R>(x + at));
+    const int64_t all = 2 * o.ranks;
+    const int64_t begin = (int64_t)blockIdx.x * ORDER_THREADS * ORDER_WORDS + threadIdx.x;
+    for (int64_t in_order = blockIdx.y; in_order < all * o.batch; in_order += gridDim.y) {
+        const int64_t k = in_order % all, second = k >= o.ranks;
+        const int64_t rank = second ? all - 1 - k : k; /* order_chunks_source() */
+        const int64_t gathered = 2 * (rank * o.batch + in_order / all) + second;
+        const R *from = x + (o.inverse ? in_order : gathered) * words;
+        R *to = y + (o.inverse ? gathered : in_order) * words;
+        for (int64_t i = 0, at = begin; i < ORDER_WORDS; i++, at += ORDER_THREADS)
+            if (at < words)
+                store(to + at, load<R>(from + at));
+    }
 }
 
 template <typename R>
 static void order(cudaStream_t s, const struct order_chunks *o, void *y, const void *x)
 {
     int64_t words = (int64_t)(o->chunk_bytes / sizeof(R)), each = ORDER_THREADS * ORDER_WORDS;
-    dim3 grid((unsigned)((words + each - 1) / each), (unsigned)(2 * o->ranks * o->batch));
+    int64_t chunks = 2 * o->ranks * o->batch;
+    dim3 grid((unsigned)ceil_div(words, each), (unsigned)min_i64(chunks, 65535));
     LAUNCH(order_words<R>, grid, ORDER_THREADS, 0, s, (R *)y, (const R *)x, *o, words);
 }
 
