@@ -176,6 +176,15 @@ const char *device_attention_name(const struct device *d)
     return a.by_library && a.by_own ? "cudnn+own" : a.by_library ? "cudnn" : a.by_own ? "own" : "";
 }
 
+int device_check_head_dim(const struct device *d, int64_t head_dim, struct error *err)
+{
+    if (!d->head_dim_most || head_dim <= d->head_dim_most)
+        return 0;
+    return error_set(err,
+                     "model.head_dim is %lld; GPUs take %lld at most: change it, or device=cpu",
+                     (long long)head_dim, (long long)d->head_dim_most);
+}
+
 int device_check_fp8(const struct device *d, struct error *err)
 {
     return d->driver->check_fp8 ? d->driver->check_fp8(d, err) : 0;

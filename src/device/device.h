@@ -68,19 +68,20 @@ struct device {
     const struct device_ops *ops; /* the functions of ops.h for this machine */
     const struct device_driver *driver;
     enum device_kind kind;
-    int asynchronous;     /* 1: calls only enqueue */
-    int planning;         /* 1: only for planning: computes sizes, runs nothing */
-    const char *name;     /* of the GPU, as its driver gives it; "CPU" */
-    int index;            /* of the GPU among those visible */
-    int threads;          /* CPU threads that a kernel, or the host's part of the work, may use */
-    int any_order;        /* 1: a GPU may add up in the order in which its parts end, where that is
-                             faster; the same inputs then give other last bits at each run */
-    unsigned replaced;    /* GPU: bits of enum device_part, of implementations not to be used */
-    const char *level;    /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */
-    size_t logits_bytes;  /* a chunk of logits that suits it: caches, or enough to fill it; */
-    size_t logits_most;   /* up to this where those hold few rows (graph/op_loss.c) */
-    size_t reserve_bytes; /* device memory beside what is planned: context, library handles */
-    void *state;          /* of the device itself (primitive caches, handles) */
+    int asynchronous;      /* 1: calls only enqueue */
+    int planning;          /* 1: only for planning: computes sizes, runs nothing */
+    const char *name;      /* of the GPU, as its driver gives it; "CPU" */
+    int index;             /* of the GPU among those visible */
+    int threads;           /* CPU threads that a kernel, or the host's part of the work, may use */
+    int any_order;         /* 1: a GPU may add up in the order in which its parts end, where that is
+                              faster; the same inputs then give other last bits at each run */
+    unsigned replaced;     /* GPU: bits of enum device_part, of implementations not to be used */
+    const char *level;     /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */
+    size_t logits_bytes;   /* a chunk of logits that suits it: caches, or enough to fill it; */
+    size_t logits_most;    /* up to this where those hold few rows (graph/op_loss.c) */
+    int64_t head_dim_most; /* of attention; 0: any */
+    size_t reserve_bytes;  /* device memory beside what is planned: context, library handles */
+    void *state;           /* of the device itself (primitive caches, handles) */
     struct run_queue *queue; /* CPU: how many of the threads find cores; NULL: all */
 };
 
@@ -247,6 +248,9 @@ void device_attention(const struct device *d, struct device_attention *a);
 
 /* "cudnn", "own" or "cudnn+own"; "" where none was met. */
 const char *device_attention_name(const struct device *d);
+
+/* Does its attention take heads of that many elements?  Returns 0, or -1 with err set. */
+int device_check_head_dim(const struct device *d, int64_t head_dim, struct error *err);
 
 /* Does it multiply in fp8 (struct gemm) at the speed of fp8?  CPUs count as such; of GPUs those of
  * compute capability 9.0 do, where the library takes scales of blocks.  A GPU that is only planned

@@ -224,7 +224,7 @@ static int attention_offered(struct device *d, const struct graph *graph,
         if (node->attrs.forms & forms[i].form & ~d->ops->attention_forms)
             return error_set(err, "attention %s is not offered on %s", forms[i].name,
                              d->kind == DEVICE_CPU ? "the CPU" : "a GPU");
-    return 0;
+    return device_check_head_dim(d, node->attrs.head_dim, err);
 }
 
 const struct op op_attention = {

@@ -78,10 +78,17 @@ static int run(const struct op_call *call, struct error *err)
     return 0;
 }
 
+static int offered(struct device *d, const struct graph *graph, const struct graph_node *node,
+                   struct error *err)
+{
+    return device_check_head_dim(d, node->attrs.head_dim, err);
+}
+
 const struct op op_attention_cached = {
     .name = "attention_cached",
     .shapes = shapes,
     .flops = flops,
     .scratch = scratch,
     .run = run,
+    .offered = offered,
 };

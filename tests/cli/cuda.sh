@@ -178,6 +178,8 @@ is "generate on the GPU" "0 yes" "$? $([ -s a ] && echo yes)"
 
 refused "device=cuda without a GPU" 'cuda|gpu' $no_gpu "$TRIREME_CUDA" train $M run.dir=none \
     device=cuda train.steps=1
+refused "heads too wide for a GPU" 'model\.head_dim is 258; GPUs take 256 at most' "$TRIREME_CUDA" \
+    train $M model.head_dim=258 run.dir=none device=cuda train.steps=1
 refused "two ranks on one GPU, unasked" 'gpu' mpirun --oversubscribe -n 2 "$TRIREME_CUDA" train $M \
     run.dir=none device=cuda train.steps=1
 $no_gpu "$TRIREME_CUDA" train $M run.dir=auto device=auto train.steps=2 >out 2>err

@@ -55,6 +55,9 @@ $(grep -c '^64 ranks: pipeline 4 x replicate 1 x shard 2 x context 1 x tensor 8$
 
 "$TRIREME" plan "$job" --ranks 16 device=cuda >out 2>err
 is "plan for GPUs nobody named" "0 1" "$? $(grep -c 'on one GPU a rank' out)"
+refused "heads too wide for GPUs" \
+    'model\.head_dim is 258; GPUs take 256 at most: change it, or device=cpu$' \
+    "$TRIREME" plan "$job" --ranks 1 device=cuda model.head_dim=258
 CUDA_VISIBLE_DEVICES= TRIREME_EMULATE_GPUS=0 "$TRIREME" plan "$job" --ranks 16 >out 2>err
 is "plan on a machine without GPUs says so first" "0 1 1" \
     "$? $(head -n 1 out | grep -c '^planned for CPUs') $(head -n 2 out | grep -c h100)"

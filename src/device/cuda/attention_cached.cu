@@ -10,8 +10,10 @@
  */
 #include "device/cuda/pack.cuh"
 #include "device/cuda/reduce.cuh"
+#include "device/cuda/sizes.h"
 
 enum { CACHED_WARPS = 4, CACHED_LANE = 8, CACHED_GROUP = 4 }; /* of 32 lanes: heads up to 256 */
+static_assert(32 * CACHED_LANE == CUDA_HEAD_DIM_MOST, "lanes hold the widest head");
 
 struct cached_args {
     int seq, heads, kv_heads, dim;

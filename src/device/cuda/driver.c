@@ -86,6 +86,7 @@ static int open_cuda(struct device *d, const struct device_request *request, str
     d->name = state->name;
     d->level = state->level;
     d->logits_bytes = d->logits_most = CUDA_LOGITS_BYTES;
+    d->head_dim_most = CUDA_HEAD_DIM_MOST;
     d->reserve_bytes = CUDA_RESERVE_BYTES;
     if (!take_gpu(d, request->spare_sms, err) && !make_streams(state, err) &&
         !CUDA_CHECK(cudaMalloc((void **)&state->partial, CUDA_PARTIALS * sizeof(double)), err) &&

@@ -5,11 +5,10 @@
 /* The own kernels keep a row of heads in registers. */
 static int too_wide(struct device *d, const struct attention *a)
 {
-    enum { WIDEST = 256 };
-    if (a->head_dim <= WIDEST)
+    struct error err;
+    if (!device_check_head_dim(d, a->head_dim, &err))
         return 0;
-    cuda_note_failure(d, "attention: heads of %lld elements are too wide for a GPU, %d is the most",
-                      (long long)a->head_dim, WIDEST);
+    cuda_note_failure(d, "%s", err.text);
     return 1;
 }
 

@@ -27,6 +27,7 @@ static int open_planning(struct device *d, const struct device_request *request,
     d->name = "a planned GPU";
     d->level = "cuda";
     d->logits_bytes = d->logits_most = CUDA_LOGITS_BYTES;
+    d->head_dim_most = CUDA_HEAD_DIM_MOST;
     d->reserve_bytes = CUDA_RESERVE_BYTES;
     return 0;
 }

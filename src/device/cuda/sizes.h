@@ -36,6 +36,9 @@ static inline int cuda_bias_groups(int64_t rows)
     return groups < CUDA_BIAS_GROUPS ? (int)groups : CUDA_BIAS_GROUPS;
 }
 
+/* Elements of a head: the kernels of attention keep a row in registers. */
+enum { CUDA_HEAD_DIM_MOST = 256 };
+
 /* A chunk of logits large enough to fill a GPU, and device memory beside what is planned: context,
  * kernels, library handles.  The latter is an estimate until doc/performance.md has it measured. */
 #define CUDA_LOGITS_BYTES  ((size_t)1 << 30)
