@@ -172,16 +172,23 @@ static int copy_file(const char *from, const char *to, struct error *err)
 {
     char buffer[1 << 16];
     size_t got;
-    FILE *in = fopen(from, "r"), *out = in ? fopen(to, "w") : NULL;
-    int rc = in && !out ? error_errno(err, "cannot create %s", to) : 0;
-    while (out && (got = fread(buffer, 1, sizeof buffer, in)) > 0)
-        fwrite(buffer, 1, got, out);
-    if (out && (ferror(in) || ferror(out) || fflush(out) || fsync(fileno(out))))
-        rc = error_errno(err, "cannot copy %s to %s", from, to);
-    if (out)
-        fclose(out);
-    if (in)
+    int rc = 0;
+    FILE *in = fopen(from, "r");
+    if (!in)
+        return error_errno(err, "cannot open %s", from);
+    FILE *out = fopen(to, "w");
+    if (!out) {
+        error_errno(err, "cannot create %s", to);
         fclose(in);
+        return -1;
+    }
+    while ((got = fread(buffer, 1, sizeof buffer, in)) > 0)
+        fwrite(buffer, 1, got, out);
+    if (ferror(in) || ferror(out) || fflush(out) || fsync(fileno(out)))
+        rc = error_errno(err, "cannot copy %s to %s", from, to);
+    if (fclose(out) && !rc)
+        rc = error_errno(err, "cannot write %s", to);
+    fclose(in);
     return rc;
 }
 
