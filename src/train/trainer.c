@@ -208,15 +208,21 @@ static int settle(struct trainer *t, struct error *err)
     return world_must(t->s->world, rc, err);
 }
 
+/* Is this the state of the lowest loss so far, of which checkpoint.keep_best wants a checkpoint? */
+static int is_best(const struct trainer *t)
+{
+    return t->s->config.checkpoint.keep_best && t->at.best.step == t->at.step;
+}
+
 /* A checkpoint that cannot be written does not end the run; -1: the state could not be made that of
- * the step.  While steps update nothing, none is written: the weights are those of the checkpoint
- * before. */
+ * the step.  While steps update nothing, none is written, for the weights are those of the
+ * checkpoint before; but the best is written at once: a later one would have another step. */
 static int save_if_due(struct trainer *t, struct error *err)
 {
     struct error why = {0};
     const struct config *c = &t->s->config;
     t->save_due |= due(c->checkpoint.every, t->at.step);
-    if (!t->save_due || t->at.step >= c->train.steps || t->stop || t->skips)
+    if (!t->save_due || t->at.step >= c->train.steps || t->stop || (t->skips && !is_best(t)))
         return 0;
     t->save_due = 0;
     if (settle(t, err))

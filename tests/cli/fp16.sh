@@ -45,6 +45,12 @@ ranks 2 "$TRIREME" train $M train.initial_scale_power=40 train.min_loss_scale=1e
 is "an overflow that no scale mends ends the run" 1 $?
 is "in one line" 1 "$(grep -a -c '^trireme: error: .*not finite for 10 steps in a row at a loss scale of 1e+12' hopeless.err)"
 
+# The best evaluation where the last steps have updated nothing: of the first weights, at step 6.
+"$TRIREME" train $M train.initial_scale_power=40 train.min_loss_scale=1e12 train.steps=100 \
+    data.valid="$work/valid.h5" train.eval_every=6 checkpoint.keep_best=true run.dir=best >best.out 2>best.err
+is "the best evaluation is kept where nothing is updated" "1 step-00000006 1" \
+    "$? $(readlink best/checkpoints/best) $(ls best/checkpoints/step-00000006/COMMIT | wc -l)"
+
 refused "a loss scale without fp16" 'train.hysteresis is of precision fp16' \
     "$TRIREME" train $M precision=bf16 train.hysteresis=3
 refused "a fixed scale with a dynamic one's window" 'loss_scale_window is of a dynamic' \
