@@ -131,9 +131,10 @@ int measure_files(struct measure *m, struct error *err)
     int rc = b.factor ? device_upload(m->device, b.factor, &one, sizeof one, err) : -1;
     if (!rc)
         rc = measure_file_open(m, &b.file, err);
-    b.file.bytes = bytes_of(m, &b.file);
-    if (!rc)
+    if (!rc) {
+        b.file.bytes = bytes_of(m, &b.file);
         rc = measure_file_move(&b.file, SWAP_WRITE, 0, b.file.bytes, err);
+    }
     rc = world_agree(m->world, rc, err);
     if (!rc)
         rc = measure_both(m, &b, err);
