@@ -1,6 +1,7 @@
 /* device.c - the kinds of device, and what they have in common: counting, arguments. */
 #include "device/device.h"
 
+#include <omp.h>
 #include <stdlib.h>
 
 #include "base/array.h"
@@ -26,6 +27,16 @@ static int on_cpu(const struct device *d)
     return d->kind == DEVICE_CPU;
 }
 
+/* OMP_NUM_THREADS, if set, is the number of threads of each rank; else the ranks of a node share
+ * its cores. */
+static int default_threads(int local_ranks)
+{
+    if (getenv("OMP_NUM_THREADS"))
+        return omp_get_max_threads();
+    int threads = omp_get_num_procs() / (local_ranks > 0 ? local_ranks : 1);
+    return threads > 0 ? threads : 1;
+}
+
 int device_open(struct device **device, const struct device_request *request, struct error *err)
 {
     struct device *d = array_make(1, sizeof *d);
@@ -35,6 +46,7 @@ int device_open(struct device **device, const struct device_request *request, st
     d->any_order = request->any_order;
     d->replaced = request->replaced;
     d->index = request->index;
+    d->threads = request->threads > 0 ? request->threads : default_threads(request->local_ranks);
     d->driver = request->planning ? drivers[request->kind].plan : drivers[request->kind].run;
     if (d->driver->open(d, request, err)) {
         free(d);

@@ -15,6 +15,7 @@
 enum device_wait { DEVICE_ENQUEUE, DEVICE_WAIT };
 
 struct device_driver {
+    /* d has what device_open() takes from the request, threads included. */
     int (*open)(struct device *d, const struct device_request *request, struct error *err);
     void (*close)(struct device *d);
     void *(*alloc)(struct device *d, size_t bytes); /* NULL: out of memory */

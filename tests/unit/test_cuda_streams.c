@@ -245,6 +245,17 @@ static void test_recordings_that_fail(void **state)
     free_floats(r, y);
 }
 
+static void ranks_of_a_node_share_its_cores(void **state)
+{
+    struct rig *r = *state;
+    const struct device_request request = {.kind = DEVICE_CUDA, .local_ranks = 1 << 20};
+    struct device *d;
+    unsetenv("OMP_NUM_THREADS");
+    assert_int_equal(device_open(&d, &request, &r->err), 0);
+    assert_int_equal(d->threads, 1);
+    device_close(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +265,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_events_get_done, setup, teardown),
         cmocka_unit_test_setup_teardown(test_recordings, setup, teardown),
         cmocka_unit_test_setup_teardown(test_recordings_that_fail, setup, teardown),
+        cmocka_unit_test_setup_teardown(ranks_of_a_node_share_its_cores, setup, teardown),
     };
     char why[128];
     if (!device_gpu_count(why)) {

@@ -1,6 +1,5 @@
 /* driver.c - the CPU as a device: the levels there are and the choice among them, memory, and
  * events, which have nothing to wait for. */
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -122,16 +121,6 @@ static int find_level(const char *name, struct error *err)
                      level_names[best_level()]);
 }
 
-/* OMP_NUM_THREADS, if set, is the number of threads of each rank; else the ranks of a node share
- * its cores. */
-static int default_threads(int local_ranks)
-{
-    if (getenv("OMP_NUM_THREADS"))
-        return omp_get_max_threads();
-    int threads = omp_get_num_procs() / (local_ranks > 0 ? local_ranks : 1);
-    return threads > 0 ? threads : 1;
-}
-
 static int open_cpu(struct device *d, const struct device_request *request, struct error *err)
 {
     int level = find_level(request->level, err);
@@ -142,7 +131,6 @@ static int open_cpu(struct device *d, const struct device_request *request, stru
     d->level = level_names[level];
     d->logits_bytes = LOGITS_BYTES;
     d->logits_most = LOGITS_MOST;
-    d->threads = request->threads > 0 ? request->threads : default_threads(request->local_ranks);
     if (!request->planning)
         d->queue = run_queue_open(d->threads);
     return gemm_open(d, err);

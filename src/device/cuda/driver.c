@@ -1,5 +1,4 @@
 /* driver.c - a GPU as a device: streams, memory, events, recordings (graphs). */
-#include <omp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +81,6 @@ static int open_cuda(struct device *d, const struct device_request *request, str
     d->state = state;
     d->ops = &cuda_ops;
     d->asynchronous = 1;
-    d->threads = request->threads > 0 ? request->threads : omp_get_max_threads();
     d->name = state->name;
     d->level = state->level;
     d->logits_bytes = d->logits_most = CUDA_LOGITS_BYTES;

@@ -23,7 +23,7 @@ static int open_planning(struct device *d, const struct device_request *request,
 {
     d->ops = &planning_ops;
     d->asynchronous = 1;
-    d->threads = request->threads > 0 ? request->threads : 1;
+    d->threads = request->threads > 0 ? request->threads : 1; /* not those of the one that plans */
     d->name = "a planned GPU";
     d->level = "cuda";
     d->logits_bytes = d->logits_most = CUDA_LOGITS_BYTES;
