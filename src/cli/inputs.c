@@ -3,10 +3,11 @@
  * Each argument is walked as a tree (fts), of which a file is the smallest.  What is hidden in a
  * folder is left out and counted.  What a file is, its name and its first bytes show:
  *
- *     .jsonl, .ndjson, and .json that was named    JSON lines; refused where it begins with [
- *     the first bytes of numpy's or llm.c's files  numbers, if it was named
- *     a byte of 0 among the first ones             left out and counted; HDF5 that was named:
- * refused compressed, Parquet                          refused anything else text
+ *  - .jsonl, .ndjson, and .json that was named: JSON lines; refused where it begins with [
+ *  - the first bytes of numpy's or llm.c's files: numbers, if it was named
+ *  - a byte of 0 among the first: left out and counted; refused where it is HDF5 and was named
+ *  - compressed, Parquet: refused
+ *  - anything else: text
  */
 #include "cli/inputs.h"
 

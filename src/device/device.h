@@ -68,20 +68,21 @@ struct device {
     const struct device_ops *ops; /* the functions of ops.h for this machine */
     const struct device_driver *driver;
     enum device_kind kind;
-    int asynchronous;      /* 1: calls only enqueue */
-    int planning;          /* 1: only for planning: computes sizes, runs nothing */
-    const char *name;      /* of the GPU, as its driver gives it; "CPU" */
-    int index;             /* of the GPU among those visible */
-    int threads;           /* CPU threads that a kernel, or the host's part of the work, may use */
-    int any_order;         /* 1: a GPU may add up in the order in which its parts end, where that is
-                              faster; the same inputs then give other last bits at each run */
-    unsigned replaced;     /* GPU: bits of enum device_part, of implementations not to be used */
-    const char *level;     /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */
-    size_t logits_bytes;   /* a chunk of logits that suits it: caches, or enough to fill it; */
-    size_t logits_most;    /* up to this where those hold few rows (graph/op_loss.c) */
-    int64_t head_dim_most; /* of attention; 0: any */
-    size_t reserve_bytes;  /* device memory beside what is planned: context, library handles */
-    void *state;           /* of the device itself (primitive caches, handles) */
+    int asynchronous;  /* 1: calls only enqueue */
+    int planning;      /* 1: only for planning: computes sizes, runs nothing */
+    const char *name;  /* of the GPU, as its driver gives it; "CPU" */
+    int index;         /* of the GPU among those visible */
+    int threads;       /* CPU threads that a kernel, or the host's part of the work, may use */
+    int any_order;     /* 1: a GPU may add up in the order in which its parts end, where that is
+                          faster; the same inputs then give other last bits at each run */
+    unsigned replaced; /* GPU: bits of enum device_part, of implementations not to be used */
+    const char *level; /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */
+    /* The loss makes logits in chunks of rows (graph/op_loss.c): of logits_bytes, which fit a CPU's
+     * caches or fill a GPU; where that is few rows of a large vocabulary, of up to logits_most. */
+    size_t logits_bytes, logits_most;
+    int64_t head_dim_most;   /* of attention; 0: any */
+    size_t reserve_bytes;    /* device memory beside what is planned: context, library handles */
+    void *state;             /* of the device itself (primitive caches, handles) */
     struct run_queue *queue; /* CPU: how many of the threads find cores; NULL: all */
 };
 

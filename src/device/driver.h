@@ -34,8 +34,8 @@ struct device_driver {
     __typeof__(device_event_record) *event_record;
     __typeof__(device_event_ns) *event_ns;
 
-    /* The others are NULL on CPUs, where all is done when a call returns, and nothing recorded;
-     * those without check_fp8 have it. */
+    /* These are NULL in the CPU's row: there the work of a call is done when it returns, and
+     * nothing is recorded.  Where check_fp8 is NULL, products in fp8 are always offered. */
     __typeof__(device_stream_native) *stream_native;
     __typeof__(device_ops_on) *ops_on;
     __typeof__(device_stream_idle) *stream_idle;

@@ -34,8 +34,9 @@ struct product_choice {
 extern const char *const product_shape_names[PRODUCT_SHAPE];
 extern const char *const product_setting_names[PRODUCT_SETTINGS];
 
-/* The GPU and the library that algorithms are of, and how many of its multiprocessors if not all:
- * "NVIDIA H200, cuBLASLt 13.1.0, 124 multiprocessors"; "" on CPUs. */
+/* What a choice of algorithms is valid for, as text: the GPU, the library and, where products leave
+ * some multiprocessors free, how many they use.  "NVIDIA H200, cuBLASLt 13.1.0, 124
+ * multiprocessors"; "" on CPUs. */
 const char *device_products_library(const struct device *d, char text[192]);
 
 /* From now on products are noted, and not computed (1), or computed as ever (0).  Each is noted

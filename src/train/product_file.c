@@ -1,8 +1,8 @@
 /* product_file.c - products.json: what product_table.h keeps of a run, for its next start.
  *
  *   { "format": 1, "library": "NVIDIA H200, cuBLASLt 13.1.0", "products": [
- *     { "shape": {"m": ...}, "setting": {"id": ...}, "algorithm": "128 hexadecimal digits", ... } ]
- * }
+ *     { "shape": {"m": ...}, "setting": {"id": ...}, "algorithm": "128 hexadecimal digits", ... },
+ *     ... ] }
  *
  * The digits are the algorithm as the library stores it; the settings say to people what it is, and
  * are compared with the digits when it is taken.

@@ -5,11 +5,11 @@
  *
  * Must move: dy, dsum, x in; dx out, each rows * hidden elements once.  Rows are dealt to
  * CUDA_NORM_GROUPS blocks, row r to block r % CUDA_NORM_GROUPS whatever the GPU; a block keeps its
- * parts of dw and db in registers over all its rows, and a second kernel adds the parts in order (2
- * * CUDA_NORM_GROUPS * hidden floats for each, mostly within the L2).  Of RMSNorm two blocks of 512
- * threads per multiprocessor hold a row of 4096 bf16 in one 16-byte access per thread and tensor;
- * the next row is loaded before the reduction of this one, so that about 48 KB per multiprocessor
- * are always under way.
+ * parts of dw and db in registers over all its rows, and a second kernel adds the parts in order
+ * (for each twice CUDA_NORM_GROUPS * hidden floats, mostly within the L2).  Of RMSNorm two blocks
+ * of 512 threads per multiprocessor hold a row of 4096 bf16 in one 16-byte access per thread and
+ * tensor; the next row is loaded before the reduction of this one, so that about 48 KB per
+ * multiprocessor are always under way.
  */
 #include "device/cuda/add_parts.cuh"
 #include "device/cuda/pack.cuh"

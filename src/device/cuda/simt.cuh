@@ -2,10 +2,11 @@
  *
  * A .cu file includes this header alone (and headers of this folder).  Besides what
  * is defined here it may use: __global__ __device__ __host__ __forceinline__ __launch_bounds__
- * __shared__ (static), threadIdx blockIdx blockDim gridDim, __syncthreads, __syncwarp,
- * __shfl_sync __shfl_xor_sync __shfl_down_sync, __ballot_sync, __popc, __ffs, float2 float4
- * uint2 uint4 and their make_ functions, and fmaf fmaxf fminf sqrtf rsqrtf expf exp2f logf fabsf
- * isfinite and the double versions; templates and C++17.  Kernels are started by LAUNCH().
+ * __shared__ (static) __align__, dim3 threadIdx blockIdx blockDim gridDim, __syncthreads,
+ * __syncwarp, __shfl_sync __shfl_xor_sync __shfl_down_sync, __ballot_sync, __popc, __ffs,
+ * __float_as_uint __uint_as_float, float2 float4 uint2 uint4 and their make_ functions, and fmaf
+ * fmaxf fminf sqrtf rsqrtf expf exp2f logf fabsf isfinite isnan and the double versions; templates
+ * and C++17.  Kernels are started by LAUNCH().
  *
  * tests/emulate has a header of the same name that gives all of it a meaning on the host, one
  * fiber per thread, so that every kernel runs in tests on machines without a GPU.
