@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "device/cuda/sdpa.h"
 #include "device/cuda/sdpa_graph.h"
@@ -220,6 +221,10 @@ static int run_part(struct running *r, enum sdpa_mask mask)
         return 1;
     r->e->usable = 0;
     error_set(&r->e->why, "cuDNN: run: %s", cudnnGetErrorString(status));
+    log_warn(NULL,
+             "attention, %s, %lld tokens, heads of %lld: by trireme's own kernels from now on: %s",
+             r->e->pass == DEVICE_BACKWARD ? "backward" : "forward", (long long)r->e->a.seq,
+             (long long)r->e->a.head_dim, r->e->why.text);
     return 0;
 }
 
