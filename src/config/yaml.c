@@ -49,12 +49,12 @@ int config_file_text(const char *path, char **text, size_t *bytes, struct error 
     *bytes = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &info))
-        rc = error_errno(err, "%s", path);
+        rc = error_errno(err, "cannot open %s", path);
     else if (!S_ISREG(info.st_mode))
         rc = error_set(err, "%s is not a file", path);
     while (!rc && got > 0) {
         got = read(fd, *text + *bytes, FILE_MAX_BYTES + 1 - *bytes);
-        rc = got < 0 ? error_errno(err, "%s", path) : 0;
+        rc = got < 0 ? error_errno(err, "cannot read %s", path) : 0;
         *bytes += rc ? 0 : (size_t)got;
     }
     if (fd >= 0)

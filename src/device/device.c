@@ -75,7 +75,9 @@ void *device_alloc(struct device *d, struct mem *mem, enum mem_pool pool, size_t
     }
     if (device_memory(d, &total, &left, NULL))
         total = left = 0;
-    error_set(err, "out of %s memory: %zu bytes for %s; %zu MiB of %zu MiB are free",
+    error_set(err,
+              "out of %s memory: %zu bytes for %s; %zu MiB of %zu MiB are free; trireme plan shows "
+              "what takes how much, and settings that take less",
               on_cpu(d) ? "host" : "GPU", bytes, mem_pool_name(pool), left >> 20, total >> 20);
     return NULL;
 }

@@ -13,7 +13,8 @@ int gpu_check_refuse(const struct self_check *check, const struct device_request
     device_gpu_describe(request->index, &gpu, err);
     return error_set(err,
                      "training on this GPU (%s) would give wrong numbers: what it computes differs "
-                     "from the CPU in %s; trireme doctor --gpu shows by how much",
+                     "from the CPU in %s; trireme doctor --gpu shows by how much; take another GPU "
+                     "(CUDA_VISIBLE_DEVICES), or train all the same with run.self_check=off",
                      gpu.name, self_check_wrong(check, names, sizeof names));
 }
 

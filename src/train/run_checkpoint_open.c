@@ -18,6 +18,9 @@ int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, con
     if (checkpoint_find(checkpoint, world, inside, log, err))
         return -1;
     if (!*checkpoint)
-        return error_set(err, "%s: no checkpoint there", path);
+        return error_set(err,
+                         "%s: no checkpoint there; name a run, its folder checkpoints, or a folder "
+                         "step-NNNNNNNN that has a file COMMIT",
+                         path);
     return 0;
 }

@@ -197,7 +197,10 @@ static int check_saved_folder(struct import *import, struct error *err)
     else if (newest < count)
         rc = checkpoint_open(&import->saved, entries[newest].path, err);
     else
-        rc = error_set(err, "%s: no checkpoint there", folder);
+        rc = error_set(err,
+                       "%s: no checkpoint there; name a run, its folder checkpoints, or a folder "
+                       "step-NNNNNNNN that has a file COMMIT",
+                       folder);
     checkpoint_list_free(entries, count > 0 ? count : 0);
     free(inside);
     return rc || check_saved(import, err) ? -1 : 0;

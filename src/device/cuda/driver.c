@@ -46,7 +46,11 @@ static int take_gpu(struct device *d, int spare_sms, struct error *err)
     if (!gpus)
         return error_set(err, "device=cuda, but there is no GPU to use: %s", why);
     if (d->index < 0 || d->index >= gpus)
-        return error_set(err, "GPU %d was asked for, %d visible", d->index, gpus);
+        return error_set(
+            err,
+            "this rank needs GPU %d, but GPUs 0 to %d are visible; start as many ranks "
+            "on a node as it has GPUs, and look at CUDA_VISIBLE_DEVICES",
+            d->index, gpus - 1);
     if (device_gpu_describe(d->index, &gpu, err))
         return -1;
     if (gpu.major < LEAST_MAJOR)

@@ -113,7 +113,10 @@ static void prepare_entry(struct cuda_sdpas *s, struct entry *e)
     else if (!make_plans(s, e)) {
         e->usable = e->workspace_bytes + own_bytes(e) + SDPA_ALIGN <= most;
         if (!e->usable)
-            error_set(&e->why, "cuDNN wants %zu bytes, %zu were planned", e->workspace_bytes, most);
+            error_set(
+                &e->why,
+                "cuDNN wants %zu bytes, %zu were planned; another version of it may want less",
+                e->workspace_bytes, most);
     }
 }
 
