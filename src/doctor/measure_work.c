@@ -1,4 +1,16 @@
-/* measure_work.c - see measure_work.h. */
+/* measure_work.c - timing one kind of work on all ranks at once.
+ *
+ *  1. all ranks wait for one another, and do the work twice: the second time is a first guess
+ *  2. from the slowest rank's guess follows how often all do it within the time there is for it
+ *  3. a rank's result is the lower quartile of its times, that of all the slowest rank's
+ *
+ * On CPUs one time is by the clock.  On a GPU it is by a pair of events around TOGETHER runs, with
+ * copies enqueued before, so that the host is ahead of the GPU when the first event is reached:
+ *
+ *   stream:  copy copy copy copy | event | work work work work | event
+ *
+ * Operands lie in a block larger than the caches, each call's behind those of the call before.
+ */
 #include "doctor/measure_work.h"
 
 #include <stdarg.h>

@@ -1,4 +1,17 @@
-/* transformer.c - see transformer.h. */
+/* transformer.c - nodes and parameters that decoder families have in common.
+ *
+ * A family calls these functions in the order in which a unit computes; each appends nodes to the
+ * unit's graph and returns the value that the last of them makes.  With tensor ranks it is here
+ * that a layer is divided: matrices that are read first (queries, keys and values) by rows, those
+ * behind them (attn.o) by columns; between units each rank has its own rows of the residual
+ * stream.  A block's first half:
+ *
+ *   x own rows -> norm -> all rows -> qkv of own heads -> attention -> attn.o, own columns
+ *              -> sum over ranks, own rows of it -> + x
+ *
+ * Where ranks outnumber the key heads, or do not divide them, keys and values are a parameter of
+ * their own, whole on each rank, and build_pack_heads() picks those that the rank's queries read.
+ */
 #include "model/transformer.h"
 
 #include <math.h>

@@ -1,4 +1,12 @@
-/* run_summary.c - see run_summary.h. */
+/* run_summary.c - the lines before the first step, each made by one function, in this order:
+ *
+ *   log_place    version, time, nodes and job, run directory
+ *   log_model    model, precision, strategy, ranks, device, planned memory
+ *   log_data     data, its length in sequences, steps to do and their tokens
+ *   warn         what is allowed, but wastes ranks, threads or time, or has no effect
+ *
+ * All ranks call them; the log prints rank 0's alone, and warn() returns on the others.
+ */
 #include "train/run_summary.h"
 
 #include <stdio.h>

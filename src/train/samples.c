@@ -1,4 +1,14 @@
-/* samples.c - see samples.h. */
+/* samples.c - reading the texts once, and letting the model continue them at each evaluation.
+ *
+ * At the start rank 0 reads the texts from the first file of data.valid: the first documents of it
+ * or, where these are too few, windows at equal distances.  Each is cut into what is given and how
+ * it goes on there, the reference.  All ranks get what is given, and the ids at which a text ends;
+ * the references stay on rank 0.
+ *
+ * At an evaluation the generator, on all ranks, continues all texts together, and hands each token
+ * to take().  Rank 0 then writes the lines, as text where it knows the file's tokenizer, else as
+ * ids.
+ */
 #include "train/samples.h"
 
 #include <stdlib.h>

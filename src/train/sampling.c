@@ -1,4 +1,13 @@
-/* sampling.c - see sampling.h. */
+/* sampling.c - the steps of sampling.h, in time linear in the vocabulary but for a small sort.
+ *
+ * For top_k only the k-th largest logit has to be known, which selection finds without sorting.
+ * Each token then has the weight exp((logit - largest) / temperature), or 0 if it is left out; no
+ * weight is divided by their sum.  For top_p candidates are sorted, but only those that can be
+ * among the fewest: tokens too light to matter even all together are not looked at.  The token is
+ * the one in whose weight the place uniform * sum lies:
+ *
+ *   weights  3 | 0 | 5 | 2    uniform 0.5: place 5 of 10, which is in the third
+ */
 #include "train/sampling.h"
 
 #include <math.h>
