@@ -47,15 +47,13 @@ struct state {
     struct product *buckets[BUCKETS];
 };
 
-/* Set err to what oneDNN was asked to do and go to fail. */
-#define CHECK(call)                                                       \
-    do {                                                                  \
-        dnnl_status_t status_ = (call);                                   \
-        if (status_ != dnnl_success) {                                    \
-            error_set(err, "oneDNN: %s: status %d", #call, (int)status_); \
-            goto fail;                                                    \
-        }                                                                 \
-    } while (0)
+/* 0 where a call of oneDNN succeeded; else -1 with err set to what it was asked to do. */
+static int checked(dnnl_status_t status, const char *call, struct error *err)
+{
+    return status == dnnl_success ? 0 : error_set(err, "oneDNN: %s: status %d", call, (int)status);
+}
+
+#define ONEDNN_CHECK(call, err) checked((call), #call, err)
 
 static struct key key_of(const struct gemm *g, enum addend addend, int threads)
 {
@@ -156,18 +154,20 @@ static onednn_md scratch_md(const_dnnl_primitive_desc_t pd)
 static int make_memory(struct product *p, const struct state *s, const_dnnl_primitive_desc_t pd,
                        const dnnl_memory_desc_t md[3], struct error *err)
 {
-    for (int i = OPERAND_A; i <= OPERAND_C; i++)
-        CHECK(dnnl_memory_create(&p->memory[i], onednn_md_of(&md[i]), s->engine, DNNL_MEMORY_NONE));
-    if (p->key.addend == ADDEND_OTHER)
-        CHECK(dnnl_memory_create(&p->memory[OPERAND_ADDEND], onednn_md_of(&md[OPERAND_C]),
-                                 s->engine, DNNL_MEMORY_NONE));
-    p->scratch_bytes = dnnl_memory_desc_get_size(scratch_md(pd));
-    if (p->scratch_bytes > 0)
-        CHECK(dnnl_memory_create(&p->memory[OPERAND_SCRATCH], scratch_md(pd), s->engine,
-                                 DNNL_MEMORY_NONE));
-    return 0;
-fail:
-    return -1;
+    const onednn_md of[OPERANDS] = {
+        [OPERAND_A] = onednn_md_of(&md[OPERAND_A]),
+        [OPERAND_B] = onednn_md_of(&md[OPERAND_B]),
+        [OPERAND_C] = onednn_md_of(&md[OPERAND_C]),
+        [OPERAND_ADDEND] = p->key.addend == ADDEND_OTHER ? onednn_md_of(&md[OPERAND_C]) : NULL,
+        [OPERAND_SCRATCH] = scratch_md(pd),
+    };
+    int rc = 0;
+    p->scratch_bytes = dnnl_memory_desc_get_size(of[OPERAND_SCRATCH]);
+    for (int i = 0; i < OPERANDS && !rc; i++)
+        if (of[i] && (i != OPERAND_SCRATCH || p->scratch_bytes > 0))
+            rc = ONEDNN_CHECK(dnnl_memory_create(&p->memory[i], of[i], s->engine, DNNL_MEMORY_NONE),
+                              err);
+    return rc;
 }
 
 static struct product *product_create(const struct state *s, const struct key *key,
@@ -180,8 +180,8 @@ static struct product *product_create(const struct state *s, const struct key *k
     p->key = *key;
     make_descriptors(&pd, md, s, key);
     if (pd) {
-        CHECK(dnnl_primitive_create(&p->primitive, pd));
-        if (make_memory(p, s, pd, md, err))
+        if (ONEDNN_CHECK(dnnl_primitive_create(&p->primitive, pd), err) ||
+            make_memory(p, s, pd, md, err))
             goto fail;
     } else if (key->dt == DTYPE_F32) {
         error_set(err, "oneDNN has no product [%lld,%lld] x [%lld,%lld] in %s", (long long)key->m,
@@ -226,14 +226,14 @@ static int execute(const struct state *s, const struct product *p, void *const d
     for (int i = 0; i < OPERANDS; i++) {
         if (!p->memory[i])
             continue;
-        CHECK(dnnl_memory_set_data_handle(p->memory[i], data[i]));
+        if (ONEDNN_CHECK(dnnl_memory_set_data_handle(p->memory[i], data[i]), err))
+            return -1;
         args[count++] = (dnnl_exec_arg_t){names[i], p->memory[i]};
     }
-    CHECK(dnnl_primitive_execute(p->primitive, s->stream, count, args));
-    CHECK(dnnl_stream_wait(s->stream));
-    return 0;
-fail:
-    return -1;
+    return ONEDNN_CHECK(dnnl_primitive_execute(p->primitive, s->stream, count, args), err) ||
+                   ONEDNN_CHECK(dnnl_stream_wait(s->stream), err)
+               ? -1
+               : 0;
 }
 
 /* Elements that are not 0: sums of zeros have the same bits in any order. */
@@ -349,10 +349,9 @@ int gemm_open(struct device *d, struct error *err)
 {
     struct state *s = array_make(1, sizeof *s);
     d->state = s;
-    CHECK(dnnl_engine_create(&s->engine, dnnl_cpu, 0));
-    CHECK(dnnl_stream_create(&s->stream, s->engine, dnnl_stream_default_flags));
-    return 0;
-fail:
+    if (!ONEDNN_CHECK(dnnl_engine_create(&s->engine, dnnl_cpu, 0), err) &&
+        !ONEDNN_CHECK(dnnl_stream_create(&s->stream, s->engine, dnnl_stream_default_flags), err))
+        return 0;
     gemm_close(d);
     return -1;
 }

@@ -30,7 +30,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 
-int gemm_failed(cublasStatus_t status, const char *call, const struct key *key, struct error *err)
+int gemm_failed(cublasStatus_t status, const char *call, const struct gemm_key *key,
+                struct error *err)
 {
     const char *type = key->fp8 ? "fp8" : dtype_name((enum dtype)key->dt);
     return error_set(err, "cuBLASLt: %.*s: %s, in %s[%lld,%lld] x %s[%lld,%lld] to %s",
@@ -53,16 +54,16 @@ static int64_t alignment(const void *address)
     return (int64_t)(bits & (~bits + 1));
 }
 
-struct key gemm_key(const struct gemm *g)
+struct gemm_key gemm_key_of(const struct gemm *g)
 {
-    struct key key = {
+    struct gemm_key key = {
         .dt = g->dt,
         .dt_c = g->dt_c,
         .trans_a = g->trans_a != 0,
         .trans_b = g->trans_b != 0,
-        .addend = !g->addend          ? ADDEND_NONE
-                  : g->addend == g->c ? ADDEND_SELF
-                                      : ADDEND_OTHER,
+        .addend = !g->addend          ? GEMM_ADDEND_NONE
+                  : g->addend == g->c ? GEMM_ADDEND_SELF
+                                      : GEMM_ADDEND_OTHER,
         .m = g->m,
         .n = g->n,
         .k = g->k,
@@ -108,18 +109,20 @@ static cublasStatus_t describe(cublasLtMatrixLayout_t *layout, cudaDataType_t ty
                                       (uint64_t)(trans ? cols : rows), ld);
 }
 
+static int set(const struct gemm_product *p, cublasLtMatmulDescAttributes_t name, const void *value,
+               size_t bytes, struct error *err)
+{
+    return GEMM_CHECK(cublasLtMatmulDescSetAttribute(p->op, name, value, bytes), &p->key, err);
+}
+
 /* The library's A is our b. */
 static int set_scales(const struct gemm_product *p, const float *a, const float *b,
                       struct error *err)
 {
-    const struct key *key = &p->key;
-    CHECK(
-        cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b, sizeof b));
-    CHECK(
-        cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a, sizeof a));
-    return 0;
-fail:
-    return -1;
+    return set(p, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b, sizeof b, err) ||
+                   set(p, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a, sizeof a, err)
+               ? -1
+               : 0;
 }
 
 /* Of cublasLt.h since 12.9; a build may have an older one. */
@@ -135,16 +138,13 @@ enum {
 static int describe_scales(const struct gemm_product *p, struct error *err)
 {
     static const _Alignas(CUDA_WORKSPACE_ALIGN) float some;
-    const struct key *key = &p->key;
+    const struct gemm_key *key = &p->key;
     const int32_t of_a = OF_VECTORS;
     const int32_t of_b = key->fp8 == GEMM_FP8_SQUARES_OF_B ? OF_SQUARES : OF_VECTORS;
-    CHECK(cublasLtMatmulDescSetAttribute(p->op, (cublasLtMatmulDescAttributes_t)A_SCALE_MODE, &of_b,
-                                         sizeof of_b));
-    CHECK(cublasLtMatmulDescSetAttribute(p->op, (cublasLtMatmulDescAttributes_t)B_SCALE_MODE, &of_a,
-                                         sizeof of_a));
+    if (set(p, (cublasLtMatmulDescAttributes_t)A_SCALE_MODE, &of_b, sizeof of_b, err) ||
+        set(p, (cublasLtMatmulDescAttributes_t)B_SCALE_MODE, &of_a, sizeof of_a, err))
+        return -1;
     return set_scales(p, &some, &some, err);
-fail:
-    return -1;
 }
 
 int cuda_gemm_check_fp8(const char *name, const char *level, struct error *err)
@@ -164,24 +164,21 @@ int cuda_gemm_check_fp8(const char *name, const char *level, struct error *err)
 
 static int make_descriptors(struct gemm_product *p, struct error *err)
 {
-    const struct key *key = &p->key;
+    const struct gemm_key *key = &p->key;
     const int32_t trans_b = key->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     const int32_t trans_a = key->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cudaDataType_t type = key->fp8 ? CUDA_R_8F_E4M3 : type_of(key->dt);
-    CHECK(cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    CHECK(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &trans_b,
-                                         sizeof trans_b));
-    CHECK(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &trans_a,
-                                         sizeof trans_a));
-    CHECK(describe(&p->a, type, key->m, key->k, key->lda, key->trans_a));
-    CHECK(describe(&p->b, type, key->k, key->n, key->ldb, key->trans_b));
-    CHECK(describe(&p->c, type_of(key->dt_c), key->m, key->n, key->ldc, 0));
+    if (GEMM_CHECK(cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F), key, err) ||
+        set(p, CUBLASLT_MATMUL_DESC_TRANSA, &trans_b, sizeof trans_b, err) ||
+        set(p, CUBLASLT_MATMUL_DESC_TRANSB, &trans_a, sizeof trans_a, err) ||
+        GEMM_CHECK(describe(&p->a, type, key->m, key->k, key->lda, key->trans_a), key, err) ||
+        GEMM_CHECK(describe(&p->b, type, key->k, key->n, key->ldb, key->trans_b), key, err) ||
+        GEMM_CHECK(describe(&p->c, type_of(key->dt_c), key->m, key->n, key->ldc, 0), key, err))
+        return -1;
     return key->fp8 ? describe_scales(p, err) : 0;
-fail:
-    return -1;
 }
 
-static int set_preference(cublasLtMatmulPreference_t preference, const struct key *key,
+static int set_preference(cublasLtMatmulPreference_t preference, const struct gemm_key *key,
                           struct error *err)
 {
     const uint64_t bytes = cuda_workspace_bytes(key->m, key->n);
@@ -195,18 +192,19 @@ static int set_preference(cublasLtMatmulPreference_t preference, const struct ke
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)key->align_addend},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)key->align_c},
     };
-    CHECK(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                               &bytes, sizeof bytes));
-    for (size_t i = 0; i < sizeof small / sizeof small[0]; i++)
-        CHECK(cublasLtMatmulPreferenceSetAttribute(preference, small[i].name, &small[i].value,
-                                                   sizeof small[i].value));
-    return 0;
-fail:
-    return -1;
+    int rc =
+        GEMM_CHECK(cublasLtMatmulPreferenceSetAttribute(
+                       preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes),
+                   key, err);
+    for (size_t i = 0; i < sizeof small / sizeof small[0] && !rc; i++)
+        rc = GEMM_CHECK(cublasLtMatmulPreferenceSetAttribute(
+                            preference, small[i].name, &small[i].value, sizeof small[i].value),
+                        key, err);
+    return rc;
 }
 
 /* 1 where every operand begins, and continues from row to row, at a multiple of 16 bytes. */
-static int is_aligned(const struct key *key)
+static int is_aligned(const struct gemm_key *key)
 {
     int64_t in = (int64_t)dtype_bytes((enum dtype)key->dt);
     int64_t out = (int64_t)dtype_bytes((enum dtype)key->dt_c);
@@ -218,7 +216,7 @@ static int is_aligned(const struct key *key)
 /* Has the library nothing for this?  An invalid value may be its word for an alignment that it does
  * not take, and in fp8 for conditions that are not all documented; elsewhere it is an error of
  * ours, not to be hidden by another way to multiply. */
-static int has_none(const struct key *key, cublasStatus_t status, int count)
+static int has_none(const struct gemm_key *key, cublasStatus_t status, int count)
 {
     return status == CUBLAS_STATUS_NOT_SUPPORTED ||
            (status == CUBLAS_STATUS_INVALID_VALUE && (key->fp8 || !is_aligned(key))) ||
@@ -227,7 +225,7 @@ static int has_none(const struct key *key, cublasStatus_t status, int count)
 
 /* The own kernel is many times slower, and bf16 in place of fp8 takes about twice as long: warn
  * where the product is large. */
-static void warn_plain(const struct key *key, cublasStatus_t status)
+static void warn_plain(const struct gemm_key *key, cublasStatus_t status)
 {
     struct error why;
     if ((double)key->m * (double)key->n * (double)key->k < 1e9)
@@ -243,12 +241,12 @@ static void warn_plain(const struct key *key, cublasStatus_t status)
 int gemm_suggest(struct gemm_product *p, cublasLtHandle_t handle, int most,
                  cublasLtMatmulHeuristicResult_t *found, int *count, struct error *err)
 {
-    const struct key *key = &p->key;
+    const struct gemm_key *key = &p->key;
     cublasLtMatmulPreference_t preference = NULL;
     int result = -1;
     *count = 0;
-    CHECK(cublasLtMatmulPreferenceCreate(&preference));
-    if (set_preference(preference, key, err))
+    if (GEMM_CHECK(cublasLtMatmulPreferenceCreate(&preference), key, err) ||
+        set_preference(preference, key, err))
         goto fail;
     cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, p->op, p->b, p->a, p->c, p->c,
                                                            preference, most, found, count);
@@ -268,16 +266,10 @@ fail:
 
 static int set_sms(struct gemm_product *p, int32_t sms, struct error *err)
 {
-    const struct key *key = &p->key;
-    if (sms)
-        CHECK(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &sms,
-                                             sizeof sms));
-    return 0;
-fail:
-    return -1;
+    return sms ? set(p, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &sms, sizeof sms, err) : 0;
 }
 
-struct gemm_product *gemm_product_describe(const struct cuda_gemms *s, const struct key *key,
+struct gemm_product *gemm_product_describe(const struct cuda_gemms *s, const struct gemm_key *key,
                                            struct error *err)
 {
     struct gemm_product *p = array_make(1, sizeof *p);
@@ -288,9 +280,9 @@ struct gemm_product *gemm_product_describe(const struct cuda_gemms *s, const str
     return NULL;
 }
 
-static struct gemm_product **place_of(struct cuda_gemms *s, const struct key *key)
+static struct gemm_product **place_of(struct cuda_gemms *s, const struct gemm_key *key)
 {
-    struct gemm_product **p = &s->buckets[hash_bytes(key, sizeof *key) % BUCKETS];
+    struct gemm_product **p = &s->buckets[hash_bytes(key, sizeof *key) % GEMM_BUCKETS];
     while (*p && memcmp(&(*p)->key, key, sizeof *key) != 0)
         p = &(*p)->next;
     return p;
@@ -305,7 +297,7 @@ void gemm_put(struct cuda_gemms *s, struct gemm_product *p)
 }
 
 /* With the library's first suggestion where none was taken before. */
-static struct gemm_product *find_or_create(struct cuda_gemms *s, const struct key *key,
+static struct gemm_product *find_or_create(struct cuda_gemms *s, const struct gemm_key *key,
                                            struct error *err)
 {
     cublasLtMatmulHeuristicResult_t found = {0};
@@ -360,17 +352,14 @@ struct gemm_operands gemm_make_operands(struct device *d, const struct gemm *g, 
 int gemm_multiply(struct device *d, const struct gemm_product *p, const struct gemm *g,
                   const struct gemm_operands *of, struct error *err)
 {
-    const struct key *key = &p->key;
     const float one = 1, beta = g->addend ? 1 : 0;
     const void *addend = g->addend ? g->addend : g->c;
     if (g->fp8 && set_scales(p, of->fp8_a.scale, of->fp8_b.scale, err))
         return -1;
-    CHECK(cublasLtMatmul(cuda_state(d)->gemms->handle, p->op, &one, of->b, p->b, of->a, p->a, &beta,
-                         addend, p->c, g->c, p->c, &p->algo, of->workspace, p->workspace_bytes,
-                         cuda_compute(d)));
-    return 0;
-fail:
-    return -1;
+    return GEMM_CHECK(cublasLtMatmul(cuda_state(d)->gemms->handle, p->op, &one, of->b, p->b, of->a,
+                                     p->a, &beta, addend, p->c, g->c, p->c, &p->algo, of->workspace,
+                                     p->workspace_bytes, cuda_compute(d)),
+                      &p->key, err);
 }
 
 /* In bf16, of operands that are rounded to fp8. */
@@ -404,10 +393,11 @@ static int multiply_otherwise(struct device *d, const struct gemm *g, void *scra
 }
 
 /* Note the product for gemm_tune.c, unless it was. */
-static void note(struct cuda_gemms *s, const struct key *key, const struct gemm *g, void *scratch)
+static void note(struct cuda_gemms *s, const struct gemm_key *key, const struct gemm *g,
+                 void *scratch)
 {
     for (int i = 0; i < s->noted_count; i++) {
-        struct key other = gemm_key(&s->noted[i].g);
+        struct gemm_key other = gemm_key_of(&s->noted[i].g);
         if (!memcmp(&other, key, sizeof other))
             return;
     }
@@ -417,7 +407,7 @@ static void note(struct cuda_gemms *s, const struct key *key, const struct gemm 
 
 int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err)
 {
-    const struct key key = gemm_key(g);
+    const struct gemm_key key = gemm_key_of(g);
     const unsigned part =
         g->fp8 ? DEVICE_FP8_PART : device_product_part(g->dt, g->trans_a, g->trans_b);
     if (g->m == 0 || g->n == 0)
@@ -462,7 +452,7 @@ void cuda_gemm_close(struct device *d)
     struct cuda_gemms *s = cuda_state(d)->gemms;
     if (!s)
         return;
-    for (int i = 0; i < BUCKETS; i++)
+    for (int i = 0; i < GEMM_BUCKETS; i++)
         for (struct gemm_product *p = s->buckets[i], *next; p; p = next) {
             next = p->next;
             gemm_product_free(p);

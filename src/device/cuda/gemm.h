@@ -7,21 +7,21 @@
 #include "device/cuda/fp8.h"
 #include "device/product.h"
 
-enum addend { ADDEND_NONE, ADDEND_SELF, ADDEND_OTHER };
+enum gemm_addend { GEMM_ADDEND_NONE, GEMM_ADDEND_SELF, GEMM_ADDEND_OTHER };
 
 /* What makes two products the same; without padding, so that bytes compare.  Its members have the
  * order of product_shape_names. */
-struct key {
+struct gemm_key {
     int64_t dt, dt_c, trans_a, trans_b, addend;
     int64_t m, n, k, lda, ldb, ldc;
     int64_t align_a, align_b, align_c, align_addend; /* bytes */
     int64_t fp8; /* enum gemm_fp8: then of the rounded operands, [m, k] and [n, k], k padded */
 };
 
-_Static_assert(sizeof(struct key) == PRODUCT_SHAPE * sizeof(int64_t), "product_shape_names");
+_Static_assert(sizeof(struct gemm_key) == PRODUCT_SHAPE * sizeof(int64_t), "product_shape_names");
 
 struct gemm_product {
-    struct key key;
+    struct gemm_key key;
     int plain; /* 1: the library has no algorithm, and another way is taken; all below is unused */
     cublasLtMatmulDesc_t op;
     cublasLtMatrixLayout_t a, b, c; /* of our a, b, c; the library's A is our b */
@@ -36,12 +36,12 @@ struct gemm_noted {
     void *scratch;
 };
 
-enum { BUCKETS = 256 };
+enum { GEMM_BUCKETS = 256 };
 
 struct cuda_gemms {
     cublasLtHandle_t handle;
     int32_t sms; /* multiprocessors that products are chosen and cut for; 0: all */
-    struct gemm_product *buckets[BUCKETS];
+    struct gemm_product *buckets[GEMM_BUCKETS];
     int noting; /* 1: products are noted, and not computed */
     struct gemm_noted *noted;
     int noted_count, noted_capacity;
@@ -54,23 +54,24 @@ struct gemm_operands {
     void *workspace;
 };
 
-struct key gemm_key(const struct gemm *g);
+struct gemm_key gemm_key_of(const struct gemm *g);
 
 /* Set err to the shape and what cuBLASLt was asked to do; returns -1. */
-int gemm_failed(cublasStatus_t status, const char *call, const struct key *key, struct error *err);
+int gemm_failed(cublasStatus_t status, const char *call, const struct gemm_key *key,
+                struct error *err);
 
-/* Set err and go to fail where a call on a product, whose key is `key`, does not succeed. */
-#define CHECK(call)                                \
-    do {                                           \
-        cublasStatus_t status_ = (call);           \
-        if (status_ != CUBLAS_STATUS_SUCCESS) {    \
-            gemm_failed(status_, #call, key, err); \
-            goto fail;                             \
-        }                                          \
-    } while (0)
+/* 0 where a call on a product of that key succeeded; else -1 with err set. */
+static inline int gemm_checked(cublasStatus_t status, const char *call, const struct gemm_key *key,
+                               struct error *err)
+{
+    return status == CUBLAS_STATUS_SUCCESS ? 0 : gemm_failed(status, call, key, err);
+}
+
+/* The same, of a call that is written out; err may be NULL. */
+#define GEMM_CHECK(call, key, err) gemm_checked((call), #call, key, err)
 
 /* Descriptors alone, without an algorithm: for gemm_product_free().  NULL with err set. */
-struct gemm_product *gemm_product_describe(const struct cuda_gemms *s, const struct key *key,
+struct gemm_product *gemm_product_describe(const struct cuda_gemms *s, const struct gemm_key *key,
                                            struct error *err);
 void gemm_product_free(struct gemm_product *p); /* NULL allowed */
 

@@ -48,7 +48,7 @@ int cuda_products_noted(const struct device *d)
 
 void cuda_product_shape(const struct device *d, int i, int64_t *shape)
 {
-    struct key key = gemm_key(&cuda_state(d)->gemms->noted[i].g);
+    struct gemm_key key = gemm_key_of(&cuda_state(d)->gemms->noted[i].g);
     memcpy(shape, &key, sizeof key);
 }
 
@@ -200,7 +200,7 @@ int cuda_product_tune(struct device *d, int i, struct product_choice *choice, st
 {
     const struct gemm_noted *n = &cuda_state(d)->gemms->noted[i];
     enum cudaStreamCaptureStatus capture;
-    struct key key = gemm_key(&n->g);
+    struct gemm_key key = gemm_key_of(&n->g);
     if (CUDA_CHECK(cudaStreamIsCapturing(cuda_compute(d), &capture), err))
         return -1;
     if (capture != cudaStreamCaptureStatusNone)
@@ -222,23 +222,23 @@ int cuda_product_tune(struct device *d, int i, struct product_choice *choice, st
 static int check(const struct device *d, struct gemm_product *p,
                  const struct product_choice *choice, struct error *err)
 {
-    const struct key *key = &p->key;
+    const struct gemm_key *key = &p->key;
     cublasLtMatmulHeuristicResult_t found = {0};
     for (int i = 0; i < PRODUCT_SETTINGS; i++)
         if (setting_of(&p->algo, i) != choice->setting[i])
             return gemm_failed(CUBLAS_STATUS_INVALID_VALUE, product_setting_names[i], key, err);
-    CHECK(cublasLtMatmulAlgoCheck(cuda_state(d)->gemms->handle, p->op, p->b, p->a, p->c, p->c,
-                                  &p->algo, &found));
+    if (GEMM_CHECK(cublasLtMatmulAlgoCheck(cuda_state(d)->gemms->handle, p->op, p->b, p->a, p->c,
+                                           p->c, &p->algo, &found),
+                   key, err))
+        return -1;
     p->workspace_bytes = found.workspaceSize;
     if (p->workspace_bytes > cuda_workspace_bytes(key->m, key->n) || !is_reproducible(&p->algo))
         return gemm_failed(CUBLAS_STATUS_NOT_SUPPORTED, "workspace or order of sums", key, err);
     return 0;
-fail:
-    return -1;
 }
 
 /* May it be one of ours?  It is from a file. */
-static int is_key(const struct key *key)
+static int is_key(const struct gemm_key *key)
 {
     const int64_t sizes[] = {key->m, key->n, key->k, key->lda, key->ldb, key->ldc};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -246,14 +246,14 @@ static int is_key(const struct key *key)
             return 0;
     return key->dt >= 0 && key->dt < DTYPE_COUNT && dtype_is_narrow_float((enum dtype)key->dt) &&
            (key->dt_c == DTYPE_F32 || key->dt_c == key->dt) && key->trans_a >> 1 == 0 &&
-           key->trans_b >> 1 == 0 && key->addend >= ADDEND_NONE && key->addend <= ADDEND_OTHER &&
-           key->fp8 >= GEMM_FP8_NONE && key->fp8 <= GEMM_FP8_SQUARES_OF_B &&
-           (!key->fp8 || key->dt == DTYPE_BF16);
+           key->trans_b >> 1 == 0 && key->addend >= GEMM_ADDEND_NONE &&
+           key->addend <= GEMM_ADDEND_OTHER && key->fp8 >= GEMM_FP8_NONE &&
+           key->fp8 <= GEMM_FP8_SQUARES_OF_B && (!key->fp8 || key->dt == DTYPE_BF16);
 }
 
 int cuda_product_take(struct device *d, const struct product_choice *choice, struct error *err)
 {
-    struct key key;
+    struct gemm_key key;
     memcpy(&key, choice->shape, sizeof key);
     if (!is_key(&key))
         return error_set(err, "an algorithm of what is no product");
