@@ -47,3 +47,9 @@ int text_from_file(const char *path, const char *key, char *text, size_t size)
     snprintf(text, size, "%s", value);
     return 0;
 }
+
+int text_ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && !strcmp(text + length - tail, end);
+}

@@ -1,4 +1,4 @@
-/* text.h - texts that are put together in an array of fixed size. */
+/* text.h - texts that are put together in an array of fixed size, and questions about texts. */
 #ifndef TRIREME_BASE_TEXT_H
 #define TRIREME_BASE_TEXT_H
 
@@ -18,5 +18,8 @@ int text_from_file(const char *path, const char *key, char *text, size_t size);
 
 /* Is text digits, one at least, and nothing else? */
 int text_is_digits(const char *text);
+
+/* Does text end with `end`, or is it that? */
+int text_ends_with(const char *text, const char *end);
 
 #endif

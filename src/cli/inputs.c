@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "io/h5.h"
 #include "io/npy.h"
 
@@ -32,22 +33,16 @@ static void skip(struct inputs_skipped *skipped, const char *path)
         skipped->first = array_text(path);
 }
 
-static int ends_in(const char *path, const char *suffix)
-{
-    size_t length = strlen(path), end = strlen(suffix);
-    return length > end && !strcmp(path + length - end, suffix);
-}
-
 static int refuse_packed(const char *path, struct error *err)
 {
     static const char *const packed[] = {".gz", ".xz", ".zst", ".bz2", ".zip"};
     for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
-        if (ends_in(path, packed[i]))
+        if (text_ends_with(path, packed[i]))
             return error_set(err,
                              "%s is compressed; unpack it first, or pipe its text to "
                              "trireme tokenize -",
                              path);
-    if (ends_in(path, ".parquet"))
+    if (text_ends_with(path, ".parquet"))
         return error_set(err,
                          "%s is Parquet, which trireme does not read; make JSON lines of it: "
                          "python3 -c 'import pandas; pandas.read_parquet(\"%s\").to_json("
@@ -81,7 +76,8 @@ static int read_probe(struct probe *probe, const char *path, struct error *err)
 /* What the file shows itself to be; INPUT_ANY: not text. */
 static enum inputs_format format_of(const char *path, const struct probe *probe, int is_named)
 {
-    if (ends_in(path, ".jsonl") || ends_in(path, ".ndjson") || (is_named && ends_in(path, ".json")))
+    if (text_ends_with(path, ".jsonl") || text_ends_with(path, ".ndjson") ||
+        (is_named && text_ends_with(path, ".json")))
         return INPUT_JSONL;
     if (is_named && npy_format(probe->bytes, probe->count) != NPY_NONE)
         return INPUT_NPY;
@@ -110,7 +106,7 @@ static int add_file(struct inputs *inputs, const char *path, int is_named, struc
     enum inputs_format format = inputs->asked ? inputs->asked : format_of(path, &probe, is_named);
     if (format == INPUT_JSONL && refuse_list(path, &probe, err))
         return -1;
-    if (format == INPUT_TEXT && !inputs->asked && ends_in(path, ".json"))
+    if (format == INPUT_TEXT && !inputs->asked && text_ends_with(path, ".json"))
         skip(&inputs->json, path);
     if (format != INPUT_ANY) {
         add(inputs, path, format);
@@ -118,9 +114,10 @@ static int add_file(struct inputs *inputs, const char *path, int is_named, struc
     }
     if (is_named && h5_is_file(path))
         return error_set(err, "%s is an HDF5 file, not a text%s", path,
-                         ends_in(path, ".h5") ? "; if it is a token file, train on it: data.train="
-                                                "FILE.h5"
-                                              : "");
+                         text_ends_with(path, ".h5")
+                             ? "; if it is a token file, train on it: data.train="
+                               "FILE.h5"
+                             : "");
     skip(&inputs->not_text, path);
     return 0;
 }

@@ -148,8 +148,7 @@ static int character(const unsigned char *s)
 /* Does a text end like the names of the files that a key takes? */
 static int is_file(const struct key *key, const char *value)
 {
-    size_t length = strlen(value), end = key->or_file ? strlen(key->or_file) : 0;
-    return end && length > end && !strcmp(value + length - end, key->or_file);
+    return key->or_file && strcmp(value, key->or_file) != 0 && text_ends_with(value, key->or_file);
 }
 
 static int set_text(const struct key *key, char *field, const char *value, struct error *err)

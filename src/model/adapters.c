@@ -29,18 +29,12 @@
 static const char suffix_a[] = ".lora_A", suffix_b[] = ".lora_B";
 static const char suffix_m[] = ".lora_magnitude_vector";
 
-static int ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && !strcmp(text + length - tail, end);
-}
-
 /* How the name of an adapter's tensor ends; "": it is none. */
 static const char *suffix_of(const char *name)
 {
     static const char *const all[] = {suffix_a, suffix_b, suffix_m};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (ends_with(name, all[i]))
+        if (text_ends_with(name, all[i]))
             return all[i];
     return "";
 }
@@ -52,7 +46,7 @@ int adapters_own(const char *name)
 
 int adapters_magnitude_of(const char *name, char base[MODEL_TENSOR])
 {
-    if (!ends_with(name, suffix_m))
+    if (!text_ends_with(name, suffix_m))
         return 0;
     snprintf(base, MODEL_TENSOR, "%.*s", (int)(strlen(name) - strlen(suffix_m)), name);
     return 1;

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 /* Match a name with a pattern in which %s stands for digits; these go into digits. */
 static int matches(const char *name, const char *pattern, char digits[16])
 {
@@ -59,11 +61,8 @@ void model_hf_first(const struct model_family *family, const char *own, char fir
 int model_hf_is_ignored(const struct config_model *config, const char *name)
 {
     static const char *const ends[] = {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"};
-    size_t length = strlen(name);
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        size_t end = strlen(ends[i]);
-        if (length >= end && !strcmp(name + length - end, ends[i]))
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (text_ends_with(name, ends[i]))
             return 1;
-    }
     return config->tie_embeddings && !strcmp(name, "lm_head.weight");
 }

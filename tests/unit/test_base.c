@@ -239,10 +239,19 @@ static void start_of_process_is_known(void **state)
     assert_true(ns > 0 && ns < INT64_C(600000000000));
 }
 
+static void ends_of_texts(void **state)
+{
+    assert_true(text_ends_with("a.json", ".json") && text_ends_with(".json", ".json"));
+    assert_true(text_ends_with("a", "") && text_ends_with("", ""));
+    assert_false(text_ends_with("json", ".json") || text_ends_with("a.json ", ".json"));
+    assert_false(text_ends_with("", "a"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounding_up),
+        cmocka_unit_test(ends_of_texts),
         cmocka_unit_test(files_are_whole),
         cmocka_unit_test(texts_are_cut_off),
         cmocka_unit_test(philox_known_answers),
