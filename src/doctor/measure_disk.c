@@ -12,6 +12,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/round.h"
 #include "doctor/measure_file.h"
 
@@ -88,7 +89,7 @@ static int move_cached(struct measure *m, struct measure_file *f, enum swap_queu
             return -1;
         took[times++] = since_s(start_ns);
     }
-    *rate = (double)f->bytes / measure_quartile(took + 1, times - 1);
+    *rate = (double)f->bytes / median_quartile(took + 1, times - 1);
     return 0;
 }
 

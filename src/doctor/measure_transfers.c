@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/round.h"
 #include "comm/mesh.h"
 #include "doctor/measure_work.h"
@@ -127,7 +128,7 @@ static int busy_s(struct measure *m, struct transfer *t, double idle_s, double *
     times = times > TIMES ? TIMES : times;
     for (int i = 1; i < times && works && !rc; i++)
         rc = ping_pong_busy(m, t, compute_s, &took[i], err);
-    *seconds = works && !rc ? measure_median(took, times) : 0;
+    *seconds = works && !rc ? median_higher(took, times) : 0;
     if (world_agree(m->world, rc, err))
         return -1;
     world_all_reduce(m->world, seconds, 1, WORLD_MAX);

@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/round.h"
 #include "config/schema.h"
 #include "doctor/measure_work.h"
@@ -252,7 +253,7 @@ static int watch_unit(struct measure *m, struct unit_run *run, struct op_watch *
     for (int step = 0; step < run->steps && !rc; step++) {
         for (int i = 0; i < runs; i++)
             one[i] = all[i * run->steps + step];
-        quartile[step] = measure_quartile(one, runs);
+        quartile[step] = median_quartile(one, runs);
     }
     free(all);
     return rc;

@@ -20,6 +20,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/round.h"
 
 /* TOGETHER: of a GPU's work so much is measured by one pair of events.  HOLDS: copies that keep
@@ -81,24 +82,6 @@ int measure_repeats(struct measure *m, int rc, double took_s, double budget_s, s
     return times < least ? least : times > m->limits->most ? m->limits->most : (int)times;
 }
 
-static int by_size(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
-double measure_quartile(double *value, int count)
-{
-    qsort(value, (size_t)count, sizeof *value, by_size);
-    return value[count / 4];
-}
-
-double measure_median(double *value, int count)
-{
-    qsort(value, (size_t)count, sizeof *value, by_size);
-    return value[count / 2];
-}
-
 int measure_seconds(struct measure *m, const struct measure_work *work, double *seconds,
                     struct error *err)
 {
@@ -112,7 +95,7 @@ int measure_seconds(struct measure *m, const struct measure_work *work, double *
         return -1;
     for (int i = 1; i < times && works && !rc; i++)
         rc = sample(m, work, &took[i], err);
-    slowest = works && !rc ? measure_quartile(took, times) : 0;
+    slowest = works && !rc ? median_quartile(took, times) : 0;
     if (measure_repeats(m, rc, 0, 0, err) < 0)
         return -1;
     world_all_reduce(m->world, &slowest, 1, WORLD_MAX);

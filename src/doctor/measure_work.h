@@ -81,10 +81,6 @@ int measure_seconds(struct measure *m, const struct measure_work *work, double *
  * Collective.  Returns the number, or -1 on every rank with err set. */
 int measure_repeats(struct measure *m, int rc, double took_s, double budget_s, struct error *err);
 
-/* The lower quartile, or the median, of several values, which are sorted. */
-double measure_quartile(double *value, int count);
-double measure_median(double *value, int count);
-
 /* Memory of the device that is in no cache, as far as the block reaches: other memory than that of
  * the calls before.  At most block_bytes; aligned to 256. */
 void *measure_cold(struct measure *m, size_t bytes);

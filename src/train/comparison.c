@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/median.h"
 #include "comm/network.h"
 #include "simulate/machine_fields.h"
 #include "train/step_times.h"
@@ -104,19 +105,12 @@ static int recent_steps(const struct comparison *c)
     return c->recents < RECENT ? (int)c->recents : RECENT;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double recent_ms(const struct comparison *c)
 {
     double value[RECENT];
     int count = recent_steps(c);
     memcpy(value, c->recent_ms, sizeof value);
-    qsort(value, (size_t)count, sizeof *value, by_value);
-    return count ? value[count / 2] : 0;
+    return median_higher(value, count);
 }
 
 /* A step's time: of GPUs, where a measured step is longer as the host waits for its end, that of

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/median.h"
 
 /* A step, or what a rank computes, may differ by so much: forecasts are within a tenth of most
  * steps (doc/performance.md), and steps of one rank within a few percent of one another. */
@@ -52,18 +53,7 @@ const char *deviation_cause_name(enum deviation_cause cause)
 
 static const struct deviation nothing = {.rank = -1, .node = -1, .link = -1};
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Of an even number the lower of the two in the middle: of two ranks one may be slow.  Sorts. */
-static double lower_median(double *value, int count)
-{
-    qsort(value, (size_t)count, sizeof *value, by_value);
-    return count ? value[(count - 1) / 2] : 0;
-}
+/* Medians are the lower ones: of two ranks one may be slow. */
 
 static double mean_wait_s(const struct deviation_facts *facts)
 {
@@ -107,7 +97,7 @@ static struct expected expect_by_place(const struct deviation_facts *facts, int 
         for (int r = 0; r < facts->ranks; r++)
             if (facts->rank[r].place == place)
                 value[count++] = facts->rank[r].run_s;
-        double median = lower_median(value, count);
+        double median = median_lower(value, count);
         for (int r = 0; r < facts->ranks; r++)
             if (facts->rank[r].place == place)
                 e.run_s[r] = median;
@@ -122,7 +112,7 @@ static struct expected expect_by_work(const struct deviation_facts *facts)
     double *value = array_make((size_t)facts->ranks, sizeof *value);
     for (int r = 0; r < facts->ranks; r++)
         value[r] = work_of(facts, r) > 0 ? facts->rank[r].run_s / work_of(facts, r) : 0;
-    double median = lower_median(value, facts->ranks);
+    double median = median_lower(value, facts->ranks);
     for (int r = 0; r < facts->ranks; r++)
         e.run_s[r] = median * work_of(facts, r);
     free(value);
@@ -196,7 +186,7 @@ static struct deviation find_lack_of_cores(const struct deviation_facts *facts)
     double *value = array_make((size_t)facts->ranks, sizeof *value);
     for (int r = 0; r < facts->ranks; r++)
         value[r] = facts->rank[r].queue_s;
-    double median_s = lower_median(value, facts->ranks);
+    double median_s = median_lower(value, facts->ranks);
     free(value);
     for (int r = 0; r < facts->ranks && facts->ranks > 1; r++) {
         double own_s = facts->rank[r].queue_s;
@@ -238,7 +228,7 @@ static struct deviation find_slow_computing(const struct deviation_facts *facts)
         ratio[r] = planned_s > 0 ? (rank->run_s + rank->update_s) / planned_s : 0;
         most_s = fmax(most_s, planned_s);
     }
-    double median = lower_median(ratio, facts->ranks);
+    double median = median_lower(ratio, facts->ranks);
     free(ratio);
     if (median < tolerance)
         return found;
@@ -303,7 +293,7 @@ static struct transfers sum_transfers(const struct deviation_facts *facts,
         if (t.slowest < 0 || per_byte(link) > per_byte(&facts->link[t.slowest]))
             t.slowest = i;
     }
-    t.median = lower_median(value, t.links);
+    t.median = median_lower(value, t.links);
     free(value);
     return t;
 }

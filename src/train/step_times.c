@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/median.h"
 #include "base/round.h"
 #include "program/sent.h"
 #include "simulate/cost.h"
@@ -130,24 +131,12 @@ void step_times_add(struct step_times *t, const struct trace *trace, double step
 
 /* ---- medians ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *value, int count)
-{
-    qsort(value, (size_t)count, sizeof *value, by_value);
-    return count ? (value[(count - 1) / 2] + value[count / 2]) / 2 : 0;
-}
-
 static double median_of(const struct step_times *t, size_t offset)
 {
     double value[STEP_TIMES];
     for (int s = 0; s < t->steps; s++)
         value[s] = *(const double *)(const void *)((const char *)&t->step[s] + offset);
-    return median(value, t->steps);
+    return median_mean(value, t->steps);
 }
 
 double step_times_step_s(const struct step_times *t)
@@ -243,7 +232,7 @@ struct step_times_transfer *step_times_transfers(const struct step_times *t, int
         double value[STEP_TIMES];
         for (int s = 0; s < t->steps; s++)
             value[s] = t->seconds[t->transfer_of[i]][s];
-        one.seconds = (float)median(value, t->steps);
+        one.seconds = (float)median_mean(value, t->steps);
         all[(*count)++] = one;
     }
     free(seen);

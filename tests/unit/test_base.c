@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/median.h"
 #include "base/mem.h"
 #include "base/philox.h"
 #include "base/round.h"
@@ -239,6 +240,16 @@ static void start_of_process_is_known(void **state)
     assert_true(ns > 0 && ns < INT64_C(600000000000));
 }
 
+static void medians(void **state)
+{
+    double odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2}, five[] = {5, 3, 1, 2, 4}, one[] = {7};
+    assert_true(median_lower(odd, 3) == 2 && median_higher(odd, 3) == 2);
+    assert_true(median_lower(even, 4) == 2 && median_higher(even, 4) == 3);
+    assert_true(median_mean(even, 4) == 2.5 && median_mean(odd, 3) == 2);
+    assert_true(median_quartile(five, 5) == 2 && median_quartile(one, 1) == 7);
+    assert_true(median_lower(one, 0) == 0 && median_mean(one, 0) == 0);
+}
+
 static void ends_of_texts(void **state)
 {
     assert_true(text_ends_with("a.json", ".json") && text_ends_with(".json", ".json"));
@@ -252,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounding_up),
         cmocka_unit_test(ends_of_texts),
+        cmocka_unit_test(medians),
         cmocka_unit_test(files_are_whole),
         cmocka_unit_test(texts_are_cut_off),
         cmocka_unit_test(philox_known_answers),
