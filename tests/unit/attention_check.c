@@ -338,12 +338,8 @@ void put(enum dtype dt, void *p, int64_t i, float x)
 
 static void fill(enum dtype dt, void *p, double *as_double, int64_t elems, uint64_t key)
 {
-    enum { BATCH = 1024 };
-    float normal[BATCH];
     for (int64_t i = 0; i < elems; i++) {
-        if (i % BATCH == 0)
-            philox_fill_normal(normal, key, (uint64_t)i, BATCH, 0, 1);
-        put(dt, p, i, normal[i % BATCH]);
+        put(dt, p, i, philox_normal(key, i));
         as_double[i] = value(dt, p, i);
     }
 }
