@@ -14,6 +14,7 @@
 #include "base/array.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "io/chat_program.h"
 #include "io/chat_rows.h"
 #include "io/chat_space.h"
 
@@ -63,8 +64,23 @@ const char *chat_token(const struct chat_template *chat, int i)
 
 /* Templates of files */
 
+static int is_program(const struct chat_template *row, const char *jinja)
+{
+    char *form = chat_program_form(jinja);
+    int found = 0;
+    for (int i = 0; !found && i < CHAT_PROGRAMS && row->program[i]; i++) {
+        char *known = chat_program_form(row->program[i]);
+        found = !strcmp(form, known);
+        free(known);
+    }
+    free(form);
+    return found;
+}
+
 static int is_row(const struct chat_template *row, const char *jinja)
 {
+    if (row->program[0])
+        return is_program(row, jinja);
     for (int i = 0; i < CHAT_PHRASES && row->has[i]; i++)
         if (!strstr(jinja, row->has[i]))
             return 0;

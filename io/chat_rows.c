@@ -25,6 +25,14 @@
         "<|im_start|>", "<|im_end|>" \
     }
 
+#define NO_PROMPT                                                                             \
+    "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% " \
+    "endif %}"
+#define CHATML_MESSAGE \
+    "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
+#define CHATML_PROMPT \
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+
 const struct chat_template chat_rows[] = {
     {.name = "llama2",
      .role = {[CHAT_SYSTEM] = {.before = "<<SYS>>\n", .end = "\n<</SYS>>\n\n"},
@@ -90,16 +98,29 @@ const struct chat_template chat_rows[] = {
               [CHAT_USER] = CHATML("user"),
               [CHAT_ASSISTANT] = CHATML("assistant")},
      .tokens = CHATML_TOKENS,
-     .has = {"<|im_start|>", "<|im_end|>"},
-     .lacks = {"You are", "think", "bos_token", "trim"}},
+     /* Of transformers' documentation and trl's setup_chat_format(), with a shorter name, with a
+      * first line of Yi-34B-Chat and of axolotl's, and unsloth's. */
+     .program = {"{% for message in messages %}" CHATML_MESSAGE CHATML_PROMPT,
+                 "{% for m in messages %}{{'<|im_start|>' + m.role + '\\n' + m.content + "
+                 "'<|im_end|>\\n'}}" CHATML_PROMPT,
+                 NO_PROMPT "{% for message in messages %}" CHATML_MESSAGE CHATML_PROMPT,
+                 "{% for message in messages %}{% if message['role'] == 'user' %}"
+                 "{{'<|im_start|>user\\n' + message['content'] + '<|im_end|>\\n'}}"
+                 "{% elif message['role'] == 'assistant' %}"
+                 "{{'<|im_start|>assistant\\n' + message['content'] + '<|im_end|>\\n' }}"
+                 "{% else %}{{ '<|im_start|>system\\n' + message['content'] + '<|im_end|>\\n' }}"
+                 "{% endif %}" CHATML_PROMPT}},
     {.name = "qwen2",
      .role = {[CHAT_SYSTEM] = CHATML("system"),
               [CHAT_USER] = CHATML("user"),
               [CHAT_ASSISTANT] = CHATML("assistant")},
      .system_default = "You are a helpful assistant.",
      .tokens = CHATML_TOKENS,
-     .has = {"<|im_start|>system\\nYou are a helpful assistant.<|im_end|>"},
-     .lacks = {"You are Qwen", "think", "tools"}},
+     /* Of Qwen2-7B-Instruct. */
+     .program = {"{% for message in messages %}"
+                 "{% if loop.first and messages[0]['role'] != 'system' %}"
+                 "{{ '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}{% endif "
+                 "%}" CHATML_MESSAGE CHATML_PROMPT}},
     {.name = "qwen2.5",
      .role = {[CHAT_SYSTEM] = CHATML("system"),
               [CHAT_USER] = CHATML("user"),

@@ -18,7 +18,7 @@ struct chat_wrap {
     int trims;                               /* its text without space around it */
 };
 
-enum { CHAT_TOKENS = 5, CHAT_PHRASES = 4 };
+enum { CHAT_TOKENS = 5, CHAT_PHRASES = 4, CHAT_PROGRAMS = 4 };
 
 struct chat_template {
     const char *name;
@@ -32,7 +32,9 @@ struct chat_template {
     const char *last_answer;
     const char *refused; /* a text that messages of the assistant may not hold: it has a meaning */
     const char *tokens[CHAT_TOKENS];
-    /* Known by its Jinja text, which holds all of `has` and none of `lacks`. */
+    /* Known by its Jinja text, which is one of `program` in another form (chat_program.h); where
+     * there are none, a text that holds all of `has` and none of `lacks`. */
+    const char *program[CHAT_PROGRAMS];
     const char *has[CHAT_PHRASES], *lacks[CHAT_PHRASES];
 };
 

@@ -1,7 +1,8 @@
 # What `tokenize` reads: lines, conversations, numbers; and threads that work on them.
 libtrireme_a_SOURCES += \
 	io/blocks.c io/blocks.h \
-	io/chat.c io/chat.h io/chat_rows.c io/chat_rows.h io/chat_space.c io/chat_space.h \
+	io/chat.c io/chat.h io/chat_program.c io/chat_program.h \
+	io/chat_rows.c io/chat_rows.h io/chat_space.c io/chat_space.h \
 	io/chat_encode.c io/chat_encode.h \
 	io/jsonl.c io/jsonl.h \
 	io/npy.c io/npy.h \

@@ -11,6 +11,7 @@
 
 #include "io/chat.h"
 #include "io/chat_encode.h"
+#include "io/chat_program.h"
 
 static const struct chat_message conversation[] = {
     {.role = CHAT_SYSTEM, .text = "be kind", .bytes = 7},
@@ -150,12 +151,98 @@ static void tokens_are_looked_for(void **state)
     tokenizer_close(tokenizer);
 }
 
+static void programs_have_one_form(void **state)
+{
+    static const struct {
+        const char *jinja, *form;
+    } rows[] = {
+        {"{%- for m in ms -%}\n  {{ \"a\" + m.role }}{{ '\\n' + m['x'] }}\n{%- endfor %}",
+         "{%for m in ms%}{{'a'+m['role']+'\n'+m['x']}}{%endfor%}"},
+        {"{% if a %}\n    {% set b = 'it\\'s' %}\n{% endif %}\n",
+         "{%if a%}{%set b='it\\'s'%}{%endif%}"},
+        {"{{ a }}{# not } here #}{{ b|trim }}", "{{a+b|trim}}"},
+        {"a\n{%+ if b %} {% endif +%}\nc\n", "{{'a\n'}}{%if b%}{{' '}}{%endif%}{{'\nc'}}"},
+        {"{{ a if b else c }}{{ (a + b) + ns.f(x.y) }}", "{{(a if b else c)+(a+b)+ns.f(x['y'])}}"},
+        {"{{ 'a' + 'b' }}c{{ d }}{{- 'e' }}", "{{'abc'+d+'e'}}"},
+        {"{{ a", "{{ a"},
+        {"{{ 'a", "{{ 'a"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *form = chat_program_form(rows[i].jinja), *again = chat_program_form(rows[i].form);
+        assert_string_equal(form, rows[i].form);
+        if (rows[i].form[0] == '{' && rows[i].form[2] != ' ')
+            assert_string_equal(again, form);
+        free(form);
+        free(again);
+    }
+}
+
+#define LOOP "{% for message in messages %}"
+#define MESSAGE \
+    "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
+#define PROMPT "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+#define CHATML LOOP MESSAGE "{% endfor %}" PROMPT
+
+/* A program that is nearly a known one is another. */
+static void only_known_programs_are_known(void **state)
+{
+    static const struct {
+        const char *jinja, *name; /* NULL: none */
+    } rows[] = {
+        {CHATML, "chatml"},
+        {"{%- for message in messages %}\n    {{- \"<|im_start|>\" + message.role + \"\\n\" }}\n"
+         "    {{- message.content + \"<|im_end|>\\n\" }}\n{%- endfor %}\n{%- if "
+         "add_generation_prompt %}\n    {{- '<|im_start|>assistant\n' }}\n{%- endif %}\n",
+         "chatml"},
+        {"{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}"
+         "{% endif %}" CHATML,
+         "chatml"},
+        {CHATML "{{ eos_token }}", NULL},
+        {CHATML "\n\n\n", NULL},
+        {"{{ bos_token }}" CHATML, NULL},
+        {"{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nBe nice.<|im_end|>\\n' "
+         "}}"
+         "{% endif %}" CHATML,
+         NULL},
+        {LOOP "{% if message['role'] != 'system' %}" MESSAGE "{% endif %}{% endfor %}" PROMPT,
+         NULL},
+        {LOOP "{{'<|im_start|>' + message['role'] + '\\n' + message['content']}}"
+              "{% if not loop.last %}{{ '<|im_end|>' + '\\n'}}{% endif %}{% endfor %}" PROMPT,
+         NULL},
+        {"{% if messages[0]['role'] == 'system' %}{% set system_message = messages[0]['content'] %}"
+         "{% endif %}{% if system_message is defined %}{{ system_message }}{% endif %}" LOOP
+         "{% set content = message['content'] %}{% if message['role'] == 'user' %}"
+         "{{ '<|im_start|>user\\n' + content + '<|im_end|>\\n<|im_start|>assistant\\n' }}"
+         "{% elif message['role'] == 'assistant' %}{{ content + '<|im_end|>' + '\\n' }}{% endif %}"
+         "{% endfor %}",
+         NULL}, /* as of Yi-1.5's chat models */
+        {LOOP
+         "{% if loop.first and messages[0]['role'] != 'system' %}"
+         "{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}{% endif %}" MESSAGE
+         "{% endfor %}" PROMPT,
+         "qwen2"},
+        {LOOP
+         "{% if loop.first and messages[0]['role'] != 'system' %}"
+         "{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}{% endif %}" MESSAGE
+         "{{ eos_token }}{% endfor %}" PROMPT,
+         NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct chat_template *chat = chat_of_jinja(rows[i].jinja);
+        if (!chat != !rows[i].name || (chat && strcmp(chat_name(chat), rows[i].name) != 0))
+            fail_msg("'%s' is %s, not %s", rows[i].jinja, chat ? chat_name(chat) : "none",
+                     rows[i].name ? rows[i].name : "none");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_are_trained),     cmocka_unit_test(prompts_wait_for_an_answer),
         cmocka_unit_test(answers_may_be_left_out), cmocka_unit_test(orders_are_checked),
         cmocka_unit_test(spaces_are_pythons),      cmocka_unit_test(tokens_are_looked_for),
+        cmocka_unit_test(programs_have_one_form),  cmocka_unit_test(only_known_programs_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
