@@ -2,13 +2,14 @@
  *
  * Format: peft 0.21, LoraConfig.  A row of a table for each member that asks for something that is
  * not computed here: it has to be absent, null, false, or empty.  Members that say how an adapter
- * was begun or is kept are passed over.
+ * is kept are passed over, and how it was begun where that left the model as it was.
  */
 #include "config/adapter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -51,6 +52,23 @@ static int asks(const struct js *json, const char *name)
            js_get_real(json, name, 0) != 0 || js_get_string(json, name, "")[0];
 }
 
+/* Ways to begin an adapter by which peft changes the model's own weights, too. */
+static int check_begin(const struct js *json, struct error *err)
+{
+    static const char *const changing[] = {"pissa", "corda", "olora", "lora_ga", "loftq"};
+    const char *begin = js_get_string(json, "init_lora_weights", "");
+    for (size_t i = 0; i < sizeof changing / sizeof changing[0]; i++)
+        if (!strncasecmp(begin, changing[i], strlen(changing[i])))
+            return error_set(
+                err,
+                "init_lora_weights is \"%.40s\", by which peft changes the model's own "
+                "weights; save the adapter as one of the unchanged model: in peft, "
+                "save_pretrained() with path_initial_model_for_weight_conversion, or "
+                "merge it into the model there",
+                begin);
+    return 0;
+}
+
 static int check(const struct js *json, struct error *err)
 {
     const char *type = js_get_string(json, "peft_type", "");
@@ -63,7 +81,7 @@ static int check(const struct js *json, struct error *err)
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
         if (asks(json, refused[i]))
             return error_set(err, "%s is set, which trireme does not have", refused[i]);
-    return 0;
+    return check_begin(json, err);
 }
 
 /* A list of names, or one name.  A pattern, as a single text may be, is refused. */

@@ -35,6 +35,16 @@ bad "QALoRA" 'use_qalora is set' 's/"bias"/"use_qalora": true, "bias"/'
 bad "another kind of adapter" 'peft_type is "IA3"' 's/"LORA"/"IA3"/'
 bad "biases" 'bias is "all"' 's/"bias": "none"/"bias": "all"/'
 bad "ranks of their own" 'rank_pattern is set' 's/"bias"/"rank_pattern": {"q_proj": 2}, "bias"/'
+for begin in pissa pissa_niter_4 OLoRA corda loftq; do
+    bad "$begin, which changes the model" "init_lora_weights is \"$begin\", .*path_initial_model_for_weight_conversion" \
+        "s/\"bias\"/\"init_lora_weights\": \"$begin\", \"bias\"/"
+done
+sed 's/"bias"/"init_lora_weights": "eva", "bias"/' adapter-llama/adapter_config.json >bad/adapter_config.json
+# shellcheck disable=SC2086
+timeout 60 "$TRIREME" evaluate data.valid=train.h5 data.seq_len=24 device=cpu model.path=hf-llama lora.path=bad >eva 2>err
+code=$?
+timeout 60 "$TRIREME" evaluate data.valid=train.h5 data.seq_len=24 device=cpu model.path=hf-llama lora.path=adapter-llama >plain 2>>err
+is "eva, which does not" "0 0" "$code $(cmp eva plain >/dev/null 2>&1; echo $?)"
 bad "a pattern" 'is the pattern' 's/"task_type"/"modules_to_save": ".*norm", "task_type"/'
 refused "a base that is gone" 'model.path' sh -c 'mv hf-llama gone; "$TRIREME" train run-llama train.steps=40; code=$?; mv gone hf-llama; exit $code'
 refused "a base that has changed" 'are others than when it was saved' \
