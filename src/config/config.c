@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "config/adapter.h"
@@ -81,6 +82,19 @@ static const struct config_entry *last_entry(const struct config_file *file, con
     return NULL;
 }
 
+/* model.path names no model: is it an adapter's folder, another one, or none? */
+static int error_no_model(const char *name, const char *folder, struct error *err)
+{
+    if (adapter_has_config(folder))
+        return error_set(err,
+                         "%.200s is an adapter's folder, not a model's: name its model, and the "
+                         "adapter beside it, model.path=MODEL lora.path=%.200s",
+                         name, name);
+    if (access(folder, F_OK) && hub_is_name(name))
+        return hub_error_missing(name, "no folder with a config.json", err);
+    return error_set(err, "%.200s has no config.json, and is no run or checkpoint either", name);
+}
+
 /* The last folder named by model.path, before every other key too.  A run that goes on from its own
  * checkpoint does not need the folder any more: its config.yaml says what the model is. */
 static int apply_folder(struct config *config, const char *path, const struct config_file *file,
@@ -100,10 +114,7 @@ static int apply_folder(struct config *config, const char *path, const struct co
         return saved_read_config(config, folder, err);
     if (last_entry(file, "model.layers"))
         return 0;
-    if (hub_is_name(e->value))
-        hub_error_missing(e->value, "no folder with a config.json", err);
-    else
-        error_set(err, "%.200s has no config.json, and is no run or checkpoint either", e->value);
+    error_no_model(e->value, folder, err);
     return prefix_place(err, path, e);
 }
 

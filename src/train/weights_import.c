@@ -152,8 +152,8 @@ static int check_saved(const struct import *import, struct error *err)
         if (!strncmp(name, model_prefix, sizeof model_prefix - 1) &&
             adapters_own(name + sizeof model_prefix - 1))
             return error_set(err,
-                             "%s has adapters; merge them first, trireme convert %s FOLDER, and "
-                             "name that folder",
+                             "%s has adapters; merge them first, trireme convert %s FOLDER "
+                             "--merge, and name that folder",
                              import->saved->path, import->saved->path);
     }
     for (int f = 0; f < units->flats; f++)

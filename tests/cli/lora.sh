@@ -21,6 +21,14 @@ T="$N model.path=hf-llama run.dir=never"
         lora.r=4 checkpoint.frozen=reference
     refused "a reference to a run" 'run-llama, is a run' "$TRIREME" train $N model.path=run-llama \
         run.dir=never lora.r=4 checkpoint.frozen=reference
+    refused "a run with adapters as a model" 'trireme convert run-llama/.* FOLDER --merge, and name' \
+        "$TRIREME" train $N model.path=run-llama run.dir=never
+    refused "an adapter as a model" \
+        "adapter-llama is an adapter's folder.*model.path=MODEL lora.path=adapter-llama" \
+        "$TRIREME" train $N model.path=adapter-llama run.dir=never
+    mkdir empty
+    refused "another folder as a model" 'empty has no config.json, and is no run' \
+        "$TRIREME" train $N model.path=empty run.dir=never
     refused "another rank than the file's" 'has another shape' \
         "$TRIREME" train $T lora.path=adapter-llama lora.r=5
 }
