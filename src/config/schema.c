@@ -147,9 +147,12 @@ const struct key config_keys[] = {
     {KEY(TEXT, lora.target_modules), "", .list = 1,
      .help = "linear layers that get them, by their names in Hugging Face's files or the ends of "
              "these: \"q_proj,v_proj\", which llama has by itself, \"c_attn\", as gpt2 has; or "
-             "all-linear, every one of the blocks"},
+             "all-linear, every one of the blocks; all blocks have the same, so that a name with "
+             "a block's number is refused unless those of the others are there, too"},
     {KEY(TEXT, lora.modules_to_save), "", .list = 1,
-     .help = "modules that are trained whole beside them, such as \"embed_tokens,lm_head\""},
+     .help = "modules that are trained whole beside them, such as \"embed_tokens,lm_head\" or "
+             "\"layers.1.input_layernorm\"; q_proj, k_proj and v_proj are one matrix, and so are "
+             "gate_proj and up_proj, of which all or none are named"},
     {KEY(TEXT, lora.path), "",
      .help = "folder of an adapter as peft keeps it, adapter_config.json and "
              "adapter_model.safetensors: the first sets the other keys of lora, and training "

@@ -57,6 +57,38 @@ static int check_names(const struct model *model, const char *key, const char *n
     return 0;
 }
 
+/* Is a module one that gets adapters? */
+static int is_target(const struct model *model, const char *module)
+{
+    return adapters_are_everywhere(&model->lora) ||
+           modules_is_listed(model->lora.target_modules, module);
+}
+
+/* Blocks have the same adapters: a list that names the modules of some has to name those of all. */
+static int check_alike(void *user, const struct model_tensor *tensor, struct error *err)
+{
+    const struct model *model = user;
+    const struct config_lora *lora = &model->lora;
+    char module[HF_NAME], first[HF_NAME], own[MODEL_TENSOR];
+    int rest = 0;
+    sscanf(tensor->name, "layers.%*[0-9].%n", &rest);
+    if (!rest || !tensor->is_linear || adapters_own(tensor->name))
+        return 0;
+    snprintf(own, sizeof own, "layers.0.%s", tensor->name + rest);
+    if (modules_name(model, tensor->name, module) || modules_name(model, own, first))
+        return 0;
+    int differs = is_target(model, module) != is_target(model, first);
+    const char *key = differs ? "lora.target_modules" : "lora.modules_to_save";
+    if (!differs && is_target(model, module))
+        differs = modules_is_listed(lora->modules_to_save, module) !=
+                  modules_is_listed(lora->modules_to_save, first);
+    return differs ? error_set(err,
+                               "%s names one of %s and %s, and not the other; all blocks have the "
+                               "same adapters: name the module without its number, \"%s\"",
+                               key, first, module, strrchr(module, '.') + 1)
+                   : 0;
+}
+
 /* Those that peft adapts where none are named. */
 static const char *default_targets(const struct model *model)
 {
@@ -74,7 +106,8 @@ int adapters_add(struct model *model, const struct config_lora *lora, struct err
     if (!adapters_are_everywhere(lora) &&
         check_names(model, "lora.target_modules", model->lora.target_modules, 1, err))
         return -1;
-    if (check_names(model, "lora.modules_to_save", lora->modules_to_save, 0, err))
+    if (check_names(model, "lora.modules_to_save", lora->modules_to_save, 0, err) ||
+        model_each_tensor(model, check_alike, model, err))
         return -1;
     if (model->config.tie_embeddings &&
         (modules_is_listed(lora->modules_to_save, "model.embed_tokens") ||

@@ -19,6 +19,7 @@
 #include "graph/autodiff.h"
 #include "graph/op.h"
 #include "model/adapters.h"
+#include "model/modules.h"
 #include "segment/boundaries.h"
 #include "segment/fates.h"
 #include "segment/optimizer.h"
@@ -206,6 +207,23 @@ static int freezes(const struct units *units, const char *name)
            (model->lora.r && !adapters_train(model, name));
 }
 
+/* Parts of one matrix that are frozen and trained: by which key? */
+static int error_one_matrix(const struct units *units, const char *one, const char *other,
+                            struct error *err)
+{
+    const struct model *model = units->model;
+    char module[HF_NAME], other_module[HF_NAME];
+    if (model->lora.r && adapters_train(model, one) != adapters_train(model, other) &&
+        !modules_name(model, one, module) && !modules_name(model, other, other_module))
+        return error_set(err,
+                         "lora.modules_to_save: %s and %s are stored as one matrix: name both or "
+                         "neither",
+                         module, other_module);
+    return error_set(err,
+                     "train.freeze: %s and %s are stored as one matrix: freeze both or neither",
+                     one, other);
+}
+
 /* Freeze the parameters of a unit's graph that train.freeze names, and beside adapters all others.
  */
 static int freeze_params(const struct units *units, int unit, struct graph *graph,
@@ -219,10 +237,7 @@ static int freeze_params(const struct units *units, int unit, struct graph *grap
             param_name(name, param, p, block);
             int matches = freezes(units, name);
             if (p > 0 && matches != param->frozen)
-                return error_set(err,
-                                 "train.freeze: %s and %s are stored as one matrix: freeze both "
-                                 "or neither",
-                                 param_name(first, param, 0, block), name);
+                return error_one_matrix(units, param_name(first, param, 0, block), name, err);
             param->frozen = matches;
         }
     }

@@ -15,6 +15,22 @@ T="$N model.path=hf-llama run.dir=never"
         "$TRIREME" train $T lora.r=4 lora.target_modules=c_attn
     refused "a module that cannot be adapted" 'norm is no linear layer' \
         "$TRIREME" train $T lora.r=4 lora.target_modules=norm
+    refused "a module of one block" \
+        'lora.target_modules names one of model.layers.0.self_attn.q_proj and model.layers.1.self_attn.q_proj' \
+        "$TRIREME" train $T lora.r=4 lora.target_modules=layers.1.self_attn.q_proj
+    refused "a module that is adapted, and whole in one block" \
+        'lora.modules_to_save names one of model.layers.0.mlp.down_proj and model.layers.1.mlp.down_proj' \
+        "$TRIREME" train $T lora.r=4 lora.target_modules=all-linear lora.modules_to_save=layers.1.mlp.down_proj
+    refused "a part of a matrix" \
+        'lora.modules_to_save: model.layers.0.self_attn.q_proj and model.layers.0.self_attn.k_proj are stored' \
+        "$TRIREME" train $T lora.r=4 lora.modules_to_save=q_proj
+    "$TRIREME" train $T train.steps=2 lora.r=4 run.dir=named >out 2>err \
+        lora.target_modules=layers.0.self_attn.q_proj,layers.1.self_attn.q_proj,layers.2.self_attn.q_proj
+    is "a module of all blocks, each by its number" 0 $?
+    "$TRIREME" train $T train.steps=2 lora.r=4 run.dir=unnumbered lora.target_modules=q_proj >out 2>err
+    is "is the module without its number" "$(loss unnumbered 2)" "$(loss named 2)"
+    "$TRIREME" train $T train.steps=2 lora.r=4 run.dir=saved lora.modules_to_save=layers.1.mlp.down_proj >out 2>err
+    is "a module of one block is trained whole" 0 $?
     refused "adapters of no rank" 'lora.alpha is of adapters' "$TRIREME" train $T lora.alpha=3
     refused "an adapter that is not there" 'no adapter_config.json' "$TRIREME" train $T lora.path=none
     refused "a reference to nothing" 'model.path names no folder' "$TRIREME" train $N $M run.dir=never \
