@@ -131,15 +131,8 @@ static int run(struct generate_model *model, struct app *app,
                                                          : model->config.model.vocab};
     struct generator *generator = generator_create(session);
     struct generate_output *output = NULL;
-    int64_t longest = generate_texts_longest(texts);
     int rc;
-    if (longest > model->config.data.seq_len)
-        log_warn(&app->log,
-                 "the longest prompt has %lld tokens, the context %lld: what is before its last "
-                 "ones is left out; data.seq_len=N makes the context longer, up to "
-                 "model.max_seq_len (%lld)",
-                 (long long)longest, (long long)model->config.data.seq_len,
-                 (long long)model->config.model.max_seq_len);
+    generate_texts_warn(texts, &model->config, &app->log);
     if (options->is_chat && !options->prompts) {
         rc = generate_chat(model, app, generator, &request, options, err);
     } else {

@@ -15,6 +15,7 @@
 struct conversation {
     struct chat_message *messages; /* with texts of their own */
     int count, capacity;
+    int has_warned; /* that not all of it is read */
 };
 
 /* Takes text. */
@@ -67,6 +68,8 @@ static int answer(struct conversation *c, struct generate_model *model, struct a
         return -1;
     }
     generate_texts_share(&texts, app->world);
+    if (!c->has_warned)
+        c->has_warned = generate_texts_warn(&texts, &model->config, &app->log);
     if (is_root) {
         output = generate_output_create(model, options, &texts, GENERATE_ANSWER);
         generate_output_receive(output, &own);

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/generate.h"
 #include "comm/world.h"
 #include "io/chat_encode.h"
@@ -196,6 +197,25 @@ int64_t generate_texts_longest(const struct generate_texts *texts)
     for (int i = 0; i < texts->count; i++)
         longest = texts->prompt[i].count > longest ? texts->prompt[i].count : longest;
     return longest;
+}
+
+int generate_texts_warn(const struct generate_texts *texts, const struct config *config,
+                        struct log *log)
+{
+    int64_t longest = generate_texts_longest(texts), context = config->data.seq_len;
+    int64_t most = config->model.max_seq_len;
+    char advice[128] = "";
+    if (longest <= context)
+        return 0;
+    if (most > context)
+        text_append(advice, sizeof advice,
+                    "; data.seq_len=N makes the context longer, up to model.max_seq_len (%lld)",
+                    (long long)most);
+    log_warn(log,
+             "the longest prompt has %lld tokens, the context %lld: its first %lld are not "
+             "read%s",
+             (long long)longest, (long long)context, (long long)(longest - context), advice);
+    return 1;
 }
 
 void generate_texts_free(struct generate_texts *texts)

@@ -85,6 +85,10 @@ is "a prompt with U+0000 comes back whole" '{"prompt": "a\u0000é"' \
     "$($G run --prompts odd.jsonl --tokens 2 2>err | cut -d, -f1)"
 $G run --prompt "$(cat chats.jsonl)" --tokens 2 >out 2>err
 is "a prompt longer than the context is named" 1 "$(grep -c 'longest prompt has .* tokens, the context 48' err)"
+printf '%s\nping\n' "$(cat chats.jsonl | tr '\n' ' ')" >long.txt
+$G run --chat --tokens 2 <long.txt >out 2>err
+is "a conversation longer than the context, once" 1 \
+    "$(grep -c 'longest prompt has .* tokens, the context 48: its first [0-9]* are not read' err)"
 $G run --prompt x --tokens 5 >/dev/full 2>err
 is "nowhere to write" "1 1" "$? $(grep -c 'standard output: No space left' err)"
 
