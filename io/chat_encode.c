@@ -14,18 +14,25 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/text.h"
 
 int chat_encode_check(const struct chat_template *chat, const struct tokenizer *tokenizer,
                       struct error *err)
 {
     const char *token;
+    char lacking[128] = "";
+    int count = 0;
     for (int i = 0; (token = chat_token(chat, i)); i++)
-        if (tokenizer_id(tokenizer, token) < 0)
-            return error_set(err,
-                             "chat template %s has the token %s, which tokenizer %s has not; name "
-                             "the template of this model: --chat-template NAME",
-                             chat_name(chat), token, tokenizer->name);
-    return 0;
+        if (tokenizer_id(tokenizer, token) < 0) {
+            text_join(lacking, sizeof lacking, ", ", "%s", token);
+            count++;
+        }
+    return count
+               ? error_set(err,
+                           "chat template %s has the token%s %s, which tokenizer %s has not; take "
+                           "the template and the tokenizer of the same model",
+                           chat_name(chat), count > 1 ? "s" : "", lacking, tokenizer->name)
+               : 0;
 }
 
 /* Special tokens, listed by their first byte. */

@@ -13,8 +13,8 @@
 #include "io/token_list.h"
 #include "io/tokenizer.h"
 
-/* Does the tokenizer have the template's tokens?  Returns 0, or -1 with err naming one that it has
- * not. */
+/* Does the tokenizer have the template's tokens?  Returns 0, or -1 with err naming those that it
+ * has not. */
 int chat_encode_check(const struct chat_template *chat, const struct tokenizer *tokenizer,
                       struct error *err);
 

@@ -92,7 +92,7 @@ refused "a conversation without a template" 'chat\.jsonl:1: bytes: .*--chat-temp
     "$TRIREME" tokenize chat.jsonl -o x.h5
 refused "an unknown template" 'no chat template "nobody"; there are: llama2' \
     "$TRIREME" tokenize chat.jsonl --chat-template nobody -o x.h5
-refused "a template of another model" 'chatml has the token <\|im_start\|>, which tokenizer bytes has not' \
+refused "a template of another model" 'chatml has the tokens <\|im_start\|>, <\|im_end\|>, which tokenizer bytes has not' \
     "$TRIREME" tokenize chat.jsonl --chat-template chatml -o x.h5
 
 # What is refused with a way out.
