@@ -78,7 +78,9 @@ static int answer(struct conversation *c, struct generate_model *model, struct a
     if (is_root && !rc) {
         const char *text = generate_output_text(output, 0, &bytes);
         add_message(c, CHAT_ASSISTANT, array_format("%.*s", (int)bytes, text));
+        rc = generate_output_check(output, err);
     }
+    rc = world_agree(app->world, rc, err);
     generate_output_destroy(output);
     generate_texts_free(&texts);
     return rc;
