@@ -53,10 +53,12 @@ void generate_model_close(struct generate_model *model);
 
 /* ---- prompts ---- */
 
-/* A prompt as it was given; text NULL: a conversation. */
+/* A prompt as it was given. */
 struct generate_given {
-    char *text;
+    char *text; /* NULL: a conversation */
     size_t bytes;
+    char *messages; /* a conversation's, as a list in JSON; NULL: a text, or none are wanted */
+    int64_t line;   /* of --prompts; 0: of no file */
 };
 
 /* All zero is none. */

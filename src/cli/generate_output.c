@@ -166,9 +166,13 @@ static void add_text(struct js *to, const char *key, const char *text, size_t by
 static struct js *line_of(const struct generate_output *o, int text)
 {
     const struct written *w = &o->written[text];
+    const struct generate_given *given = &o->texts->given[text];
     struct js *json = js_object();
-    if (o->texts->given[text].text)
-        add_text(json, "prompt", o->texts->given[text].text, o->texts->given[text].bytes);
+    js_add_int(json, "line", given->line);
+    if (given->text)
+        add_text(json, "prompt", given->text, given->bytes);
+    if (given->messages)
+        js_add(json, "messages", js_parse(given->messages, NULL));
     add_text(json, "completion", w->text ? w->text : "", length_of(w));
     js_add_int(json, "tokens", w->tokens);
     js_add_string(json, "end", w->stopped ? "stop" : "length");

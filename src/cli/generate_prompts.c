@@ -14,12 +14,18 @@
 
 enum { MOST_BYTES = 1 << 20 }; /* of standard input */
 
-/* Takes what list holds. */
+static void free_given(struct generate_given *given)
+{
+    free(given->text);
+    free(given->messages);
+}
+
+/* Takes what list holds, and given. */
 static int add(struct generate_texts *texts, struct token_list *list, struct generate_given given,
                struct error *err)
 {
     if (!list->count) {
-        free(given.text);
+        free_given(&given);
         return error_set(err, "the tokenizer has no token that begins or ends texts, so that a "
                               "prompt cannot be empty");
     }
@@ -68,8 +74,10 @@ static int add_text(struct generate_texts *texts, const struct tokenizer *tokeni
     return rc ? -1 : 0;
 }
 
-int generate_texts_chat(struct generate_texts *texts, const struct generate_model *model,
-                        const struct chat_message *messages, int count, struct error *err)
+/* A conversation, which was given so. */
+static int add_chat(struct generate_texts *texts, const struct generate_model *model,
+                    const struct chat_message *messages, int count, struct generate_given given,
+                    struct error *err)
 {
     struct chat_text text = {0};
     struct token_list list = {0};
@@ -77,8 +85,11 @@ int generate_texts_chat(struct generate_texts *texts, const struct generate_mode
     struct chat_encoder encoder = {.specials = specials};
     int rc = tokenizer_encoder_create(&encoder.encoder, model->tokenizer, err) ||
              chat_render(model->chat, messages, count, CHAT_PROMPT, &text, err) ||
-             chat_encode(&encoder, &text, &list, err) ||
-             add(texts, &list, (struct generate_given){0}, err);
+             chat_encode(&encoder, &text, &list, err);
+    if (rc)
+        free_given(&given);
+    else
+        rc = add(texts, &list, given, err);
     chat_free(&text);
     chat_encoder_free(&encoder);
     tokenizer_encoder_destroy(encoder.encoder);
@@ -87,14 +98,38 @@ int generate_texts_chat(struct generate_texts *texts, const struct generate_mode
     return rc ? -1 : 0;
 }
 
+int generate_texts_chat(struct generate_texts *texts, const struct generate_model *model,
+                        const struct chat_message *messages, int count, struct error *err)
+{
+    return add_chat(texts, model, messages, count, (struct generate_given){0}, err);
+}
+
 /* ---- files ---- */
+
+/* A list in JSON, as the record has it. */
+static char *list_of(const struct chat_message *messages, int count)
+{
+    static const char *const names[CHAT_ROLES] = {
+        [CHAT_SYSTEM] = "system", [CHAT_USER] = "user", [CHAT_ASSISTANT] = "assistant"};
+    struct js *list = js_array();
+    for (int i = 0; i < count; i++) {
+        struct js *message = js_object();
+        js_add_string(message, "role", names[messages[i].role]);
+        js_add_bytes(message, "content", messages[i].text, messages[i].bytes);
+        js_add(list, NULL, message);
+    }
+    char *text = js_text(list, JS_ONE_LINE, NULL);
+    js_free(list);
+    return text;
+}
 
 /* A text alone; in conversations, what the user says. */
 static int add_line(struct generate_texts *texts, const struct generate_model *model,
                     const char *text, size_t bytes, struct error *err)
 {
     const struct chat_message message = {.role = CHAT_USER, .text = text, .bytes = bytes};
-    return model->chat ? generate_texts_chat(texts, model, &message, 1, err)
+    return model->chat ? add_chat(texts, model, &message, 1,
+                                  (struct generate_given){copy_of(text, bytes), bytes}, err)
                        : add_text(texts, model->tokenizer, text, bytes, err);
 }
 
@@ -113,7 +148,10 @@ static int add_record(struct generate_texts *texts, const struct generate_model 
     else if (!rc && record.kind == JSONL_CHAT && !model->chat)
         rc = error_set(err, "conversations are continued by a chat template: --chat");
     else if (!rc && record.kind == JSONL_CHAT)
-        rc = generate_texts_chat(texts, model, record.messages, record.message_count, err);
+        rc = add_chat(
+            texts, model, record.messages, record.message_count,
+            (struct generate_given){.messages = list_of(record.messages, record.message_count)},
+            err);
     else if (!rc)
         rc = add_line(texts, model, text->text, text->bytes, err);
     jsonl_free(&record);
@@ -141,6 +179,8 @@ static int read_file(struct generate_texts *texts, const struct generate_model *
             is_json ? add_record(texts, model, line, n, err) : add_line(texts, model, line, n, err);
         if (rc)
             error_prefix(err, "%s:%lld", path, (long long)number);
+        else
+            texts->given[texts->count - 1].line = number;
     }
     if (!rc && ferror(file))
         rc = error_set(err, "--prompts %s: %s", path, strerror(errno));
@@ -223,7 +263,7 @@ void generate_texts_free(struct generate_texts *texts)
     for (int i = 0; i < texts->count; i++)
         free((int32_t *)texts->prompt[i].ids);
     for (int i = 0; i < texts->texts; i++)
-        free(texts->given[i].text);
+        free_given(&texts->given[i]);
     free(texts->prompt);
     free(texts->given);
     *texts = (struct generate_texts){0};

@@ -57,6 +57,8 @@ sed 's/, {"role": "assistant".*/]}/' chats.jsonl >questions.jsonl
 $G run --prompts questions.jsonl --chat --temperature 0 --batch 3 >answers.jsonl 2>err
 is "a line for each, in their order" "pong tock pepper right" \
     "$(sed 's/.*"completion": "\([^"]*\)".*/\1/' answers.jsonl | tr '\n' ' ' | sed 's/ $//')"
+is "each with its line and its messages" "4 1" "$(grep -c '^{"line": [1-4], "messages": \[{"role": "user", "content": "[a-z]*"}\], "completion"' answers.jsonl) \
+$(grep -c '^{"line": 3, .*"content": "salt"' answers.jsonl)"
 is "which end by themselves" 4 "$(grep -c '"end": "stop"' answers.jsonl)"
 for batch in 1 2 4; do
     $G run --prompts questions.jsonl --chat --temperature 0.7 --seed 5 --batch $batch >batch.$batch 2>err
@@ -67,6 +69,7 @@ printf 'ping\n\n  \ntick tock\n' >lines.txt
 $G run --prompts lines.txt --tokens 3 >out 2>err
 is "a prompt a line, blank ones left out" '"ping" "tick tock"' \
     "$(sed 's/.*"prompt": \("[^"]*"\).*/\1/' out | tr '\n' ' ' | sed 's/ $//')"
+is "and lines counted" "1 4" "$(sed 's/^{"line": \([0-9]*\), .*/\1/' out | xargs)"
 echo '{"text": 3}' >bad.jsonl
 refused "a line that is no prompt" 'bad\.jsonl:1' $G run --prompts bad.jsonl
 refused "conversations without a template" 'questions\.jsonl:1.*--chat' $G run --prompts questions.jsonl
@@ -75,14 +78,16 @@ refused "a file without a prompt" 'has no prompt' $G run --prompts /dev/null
 refused "two sources" 'both say what is to be continued' $G run --prompts lines.txt --prompt x
 
 printf 'ping\ntick\n' >said.txt
+is "what users say, a line each, is the prompt" 1 "$($G run --prompts said.txt --chat --tokens 2 2>err |
+    grep -c '^{"line": 2, "prompt": "tick", "completion"')"
 is "what users say, a line each" "pong tock" "$($G run --prompts said.txt --chat --temperature 0 2>err |
     sed 's/.*"completion": "\([^"]*\)".*/\1/' | tr '\n' ' ' | sed 's/ $//')"
 echo '{"instruction": "a", "input": "b", "output": "c"}' >task.jsonl
 refused "an instruction" 'task\.jsonl:1: instruction, input and output are for training' \
     $G run --prompts task.jsonl --chat
 printf '{"prompt": "a\\u0000\\u00e9"}\n' >odd.jsonl
-is "a prompt with U+0000 comes back whole" '{"prompt": "a\u0000é"' \
-    "$($G run --prompts odd.jsonl --tokens 2 2>err | cut -d, -f1)"
+is "a prompt with U+0000 comes back whole" '"prompt": "a\u0000é"' \
+    "$($G run --prompts odd.jsonl --tokens 2 2>err | cut -d, -f2 | sed 's/^ //')"
 $G run --prompt "$(cat chats.jsonl)" --tokens 2 >out 2>err
 is "a prompt longer than the context is named" 1 "$(grep -c 'longest prompt has .* tokens, the context 48' err)"
 printf '%s\nping\n' "$(cat chats.jsonl | tr '\n' ' ')" >long.txt
