@@ -134,15 +134,14 @@ static int read_instruction(struct jsonl_record *record, struct error *err)
 }
 
 /* No field is known: name those that are there. */
-static int no_field(const struct js *json, struct error *err)
+static int no_field(const struct js *json, const char *advice, struct error *err)
 {
     char names[200] = "";
     for (const char *key = js_next_key(json, NULL); key; key = js_next_key(json, key))
         text_join(names, sizeof names, ", ", "%.40s", key);
-    return error_set(err,
-                     "no field \"text\", nor messages, or prompt and completion; it has %s: name "
-                     "the one to take (--field NAME)",
-                     names[0] ? names : "none");
+    return error_set(
+        err, "no field \"text\", nor messages, or prompt and completion; it has %s: %s",
+        names[0] ? names : "none", advice ? advice : "name the one to take (--field NAME)");
 }
 
 static int read_fields(struct jsonl_record *record, const struct jsonl_fields *fields,
@@ -161,7 +160,8 @@ static int read_fields(struct jsonl_record *record, const struct jsonl_fields *f
         return read_prompt(record, "prompt", "completion", err);
     if (js_has(json, "instruction") && js_has(json, "output"))
         return read_instruction(record, err);
-    return js_get(json, "text") ? read_plain(record, "text", err) : no_field(json, err);
+    return js_get(json, "text") ? read_plain(record, "text", err)
+                                : no_field(json, fields->advice, err);
 }
 
 static void clear(struct jsonl_record *record)

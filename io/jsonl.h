@@ -25,6 +25,7 @@ enum jsonl_kind { JSONL_TEXT, JSONL_PROMPT, JSONL_INSTRUCTION, JSONL_CHAT, JSONL
 struct jsonl_fields {
     const char *text; /* holds a text, or a list of messages */
     const char *prompt, *completion;
+    const char *advice; /* for a record without any that is known; NULL: tokenize's */
 };
 
 /* UTF-8, U+0000 may be in it. */

@@ -138,7 +138,8 @@ static int add_record(struct generate_texts *texts, const struct generate_model 
                       const char *line, size_t bytes, struct error *err)
 {
     struct js *json = js_parse_data(line, bytes, NULL);
-    const struct jsonl_fields fields = {.text = js_has(json, "prompt") ? "prompt" : NULL};
+    const struct jsonl_fields fields = {.text = js_has(json, "prompt") ? "prompt" : NULL,
+                                        .advice = "give prompt, text or messages"};
     struct jsonl_record record = {0};
     js_free(json);
     int rc = jsonl_read(&record, &fields, line, bytes, err);

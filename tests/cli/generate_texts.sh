@@ -72,6 +72,9 @@ is "a prompt a line, blank ones left out" '"ping" "tick tock"' \
 is "and lines counted" "1 4" "$(sed 's/^{"line": \([0-9]*\), .*/\1/' out | xargs)"
 echo '{"text": 3}' >bad.jsonl
 refused "a line that is no prompt" 'bad\.jsonl:1' $G run --prompts bad.jsonl
+echo '{"question": "a"}' >bad.jsonl
+refused "a line without a prompt" 'bad\.jsonl:1: .* it has question: give prompt, text or messages$' \
+    $G run --prompts bad.jsonl
 refused "conversations without a template" 'questions\.jsonl:1.*--chat' $G run --prompts questions.jsonl
 refused "no file" 'nosuch\.jsonl: No such file' $G run --prompts nosuch.jsonl
 refused "a file without a prompt" 'has no prompt' $G run --prompts /dev/null
