@@ -51,10 +51,16 @@ static int read_role(const struct js *message, const char *name, int at, enum ch
     return 0;
 }
 
+/* Which names has a message: from and value, or role and content? */
+static int is_of_sharegpt(const struct js *message)
+{
+    return !js_has(message, "role") && (js_has(message, "from") || js_has(message, "value"));
+}
+
 static int read_message(struct jsonl_record *record, const struct js *message, int trained,
                         struct error *err)
 {
-    int at = record->message_count + 1, is_sharegpt = !js_has(message, "role");
+    int at = record->message_count + 1, is_sharegpt = is_of_sharegpt(message);
     const char *content = is_sharegpt ? "value" : "content";
     struct chat_message m = {.trained = trained && js_get_real(message, "weight", 1) != 0};
     char what[64] = "";
