@@ -57,21 +57,68 @@ static int is_of_sharegpt(const struct js *message)
     return !js_has(message, "role") && (js_has(message, "from") || js_has(message, "value"));
 }
 
+/* Is a member there, other than null, "" and what is empty?  Some data keep lists as texts. */
+static int has_content(const struct js *object, const char *name)
+{
+    const struct js *value = js_get(object, name);
+    const char *text = js_get_string(object, name, "");
+    return js_length(value) > 0 || js_next_key(value, NULL) || (text[0] && strcmp(text, "[]") != 0);
+}
+
+/* Is the model to learn a message?  OpenAI's weight is 0 or 1. */
+static int read_weight(const struct js *message, int at, int *weight, struct error *err)
+{
+    double number = js_get_real(message, "weight", -1);
+    *weight = number != 0;
+    if (!js_has(message, "weight") || !strcmp(js_kind(js_get(message, "weight")), "null") ||
+        number == 0 || number == 1)
+        return 0;
+    return error_set(err, "message %d: \"weight\" is %s, not 0 or 1", at,
+                     number >= 0 ? "another number" : js_kind(js_get(message, "weight")));
+}
+
+/* What a message says beside its content, and no chat template here writes. */
+static int check_message(const struct js *message, int at, struct error *err)
+{
+    static const char *const unused[] = {"reasoning_content", "reasoning", "thinking"};
+    if (has_content(message, "tool_calls") || has_content(message, "function_call"))
+        return error_set(err, "message %d calls a tool, which no chat template here has", at);
+    for (size_t i = 0; i < sizeof unused / sizeof unused[0]; i++)
+        if (has_content(message, unused[i]))
+            return error_set(err,
+                             "message %d has \"%s\", which no chat template here writes; leave it "
+                             "out, or make it part of the content",
+                             at, unused[i]);
+    return 0;
+}
+
+/* The same of the record around messages. */
+static int check_record(const struct js *json, struct error *err)
+{
+    if (has_content(json, "tools") || has_content(json, "functions"))
+        return error_set(err, "the record has tools, which no chat template here has");
+    if (has_content(json, "system"))
+        return error_set(err, "the record has \"system\" beside its messages; make it the first of "
+                              "them, with role system");
+    return 0;
+}
+
 static int read_message(struct jsonl_record *record, const struct js *message, int trained,
                         struct error *err)
 {
     int at = record->message_count + 1, is_sharegpt = is_of_sharegpt(message);
     const char *content = is_sharegpt ? "value" : "content";
-    struct chat_message m = {.trained = trained && js_get_real(message, "weight", 1) != 0};
+    struct chat_message m = {.trained = trained};
+    int weight = 1;
     char what[64] = "";
     if (strcmp(js_kind(message), "an object")) {
         text_append(what, sizeof what, "message %d", at);
         return wrong_type(message, what, "an object", err);
     }
-    if (js_has(message, "tool_calls") || js_has(message, "function_call"))
-        return error_set(err, "message %d calls a tool, which no chat template here has", at);
-    if (read_role(message, is_sharegpt ? "from" : "role", at, &m.role, err))
+    if (check_message(message, at, err) || read_weight(message, at, &weight, err) ||
+        read_role(message, is_sharegpt ? "from" : "role", at, &m.role, err))
         return -1;
+    m.trained &= weight;
     const struct js *value = js_get(message, content);
     m.text = js_bytes(value, &m.bytes);
     if (!m.text) {
@@ -93,6 +140,8 @@ static int read_messages(struct jsonl_record *record, const char *name, int trai
     text_append(what, sizeof what, "\"%s\"", name);
     if (!list || strcmp(js_kind(list), "an array"))
         return wrong_type(list, what, "a list of messages", err);
+    if (check_record(record->json, err))
+        return -1;
     for (int i = 0; i < js_length(list); i++)
         if (read_message(record, js_at(list, i), trained, err))
             return -1;

@@ -9,7 +9,9 @@
  *
  * The kind of a record follows from the names of its fields; of several the lowest in this list is
  * taken, so that a text beside a conversation is passed over.  Fields by other names are asked for.
- * A prompt and its completion may be lists of messages, too.  Other fields are not looked at.
+ * A prompt and its completion may be lists of messages, too.  What a conversation has beside its
+ * messages and no chat template writes (tools, reasoning, a system text) is refused; other fields
+ * are not looked at.
  */
 #ifndef TRIREME_IO_JSONL_H
 #define TRIREME_IO_JSONL_H
@@ -46,7 +48,7 @@ struct jsonl_record {
 
 /* Read a line (its end may be on it) to record, in place of what it holds.  Returns 0, or -1 with
  * err saying what is wrong: no JSON, no object, no UTF-8, a field that is not there or is of
- * another type, messages that trireme cannot use (calls of tools, pictures). */
+ * another type, messages that trireme cannot use (calls of tools, pictures, reasoning). */
 int jsonl_read(struct jsonl_record *record, const struct jsonl_fields *fields, const char *line,
                size_t bytes, struct error *err);
 void jsonl_free(struct jsonl_record *record);

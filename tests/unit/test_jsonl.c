@@ -74,10 +74,12 @@ static void conversations_have_roles(void **state)
 {
     struct jsonl_record record = {0};
     struct error err;
-    const char *openai = "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"},"
-                         "{\"role\": \"user\", \"content\": \"\"},"
-                         "{\"role\": \"assistant\", \"content\": \"no\", \"weight\": 0},"
-                         "{\"role\": \"assistant\", \"content\": \"yes\", \"weight\": 1}]}";
+    const char *openai =
+        "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"},"
+        "{\"role\": \"user\", \"content\": \"\"},"
+        "{\"role\": \"assistant\", \"content\": \"no\", \"weight\": 0},"
+        "{\"role\": \"assistant\", \"content\": \"yes\", \"weight\": 1, \"tool_calls\": null,"
+        "\"reasoning_content\": \"\"}], \"tools\": \"[]\", \"system\": \"\"}";
     const char *lists = "{\"prompt\": [{\"role\": \"assistant\", \"content\": \"p\"}],"
                         "\"completion\": [{\"from\": \"gpt\", \"value\": \"c\"}]}";
     if (read_line(&record, &any, openai, &err))
@@ -117,10 +119,30 @@ static void what_is_wrong_is_named(void **state)
         {"{\"messages\": {}}", "\"messages\" is an object, not a list"},
         {"{\"messages\": [{\"content\": \"a\"}]}", "message 1 has no text \"role\""},
         {"{\"messages\": [{\"role\": 1, \"content\": \"a\"}]}", "message 1 has no text \"role\""},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": \"0\"}]}",
+         "message 1: \"weight\" is a text, not 0 or 1"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": false}]}",
+         "message 1: \"weight\" is "},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0.5}]}",
+         "message 1: \"weight\" is another number, not 0 or 1"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": -1}]}",
+         "message 1: \"weight\" is a"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"reasoning_content\": "
+         "\"b\"}]}",
+         "message 1 has \"reasoning_content\""},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"tool_calls\": [{}]}]}",
+         "message 1 calls a tool"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"tools\": [{}]}",
+         "the record has tools"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"tools\": \"[{}]\"}",
+         "the record has tools"},
+        {"{\"conversations\": [{\"from\": \"gpt\", \"value\": \"a\"}], \"system\": \"b\"}",
+         "the record has \"system\" beside"},
         {"{\"conversations\": [{\"value\": \"a\"}]}", "message 1 has no text \"from\""},
         {"{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}", "of \"tool\"; there are"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": [1]}]}", "\"content\" is an array"},
-        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": []}]}",
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"function_call\": "
+         "{\"name\": \"f\"}}]}",
          "tool"},
     };
     struct jsonl_record record = {0};
