@@ -89,7 +89,11 @@ void tokenizer_encoder_destroy(struct tokenizer_encoder *encoder);
 int tokenizer_encoder_run(struct tokenizer_encoder *encoder, const char *text, size_t bytes,
                           int flags, const uint32_t **ids, int64_t *count, struct error *err);
 
-/* The same with an encoder for this call alone, for short texts; *ids is free()d by the caller. */
+/* How many bytes of the text of the last call were no UTF-8 and became U+FFFD. */
+size_t tokenizer_encoder_broken(const struct tokenizer_encoder *encoder);
+
+/* As tokenizer_encoder_run(), with an encoder for this call alone, for short texts; *ids is free()d
+ * by the caller. */
 int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t bytes, int flags,
                      uint32_t **ids, int64_t *count, struct error *err);
 

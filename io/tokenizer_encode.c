@@ -147,6 +147,7 @@ static int encode_text(struct tokenizer_encoder *encoder, const char *text, size
     if (data->model->takes_bytes)
         return data->model->encode(encoder, text, bytes, err);
     if (tokenizer_unicode_valid(text, bytes) < bytes) {
+        encoder->broken = tokenizer_unicode_broken(text, bytes);
         encoder->repaired.bytes = 0;
         tokenizer_unicode_repair(text, bytes, 0, &encoder->repaired);
         text = encoder->repaired.text;
@@ -162,11 +163,17 @@ int tokenizer_encoder_run(struct tokenizer_encoder *encoder, const char *text, s
                           int flags, const uint32_t **ids, int64_t *count, struct error *err)
 {
     encoder->count = 0;
+    encoder->broken = 0;
     encoder->flags = flags;
     int rc = encode_text(encoder, text, bytes, err);
     *ids = encoder->ids;
     *count = encoder->count;
     return rc;
+}
+
+size_t tokenizer_encoder_broken(const struct tokenizer_encoder *encoder)
+{
+    return encoder->broken;
 }
 
 int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t bytes, int flags,

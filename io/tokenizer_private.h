@@ -156,6 +156,7 @@ struct tokenizer_encoder {
     int flags;
     uint32_t *ids;
     int64_t count, capacity;
+    size_t broken; /* bytes of the text that are no UTF-8 */
     struct tokenizer_buffer repaired, normal[2], word, step[TOKENIZER_MOST_STEPS];
     struct tokenizer_match *match;
     struct tokenizer_cache_entry *cache;

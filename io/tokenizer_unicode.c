@@ -222,6 +222,21 @@ size_t tokenizer_unicode_whole(const char *text, size_t bytes)
     return bytes;
 }
 
+size_t tokenizer_unicode_broken(const char *text, size_t bytes)
+{
+    size_t broken = 0;
+    int more;
+    for (size_t at = 0; at < bytes;) {
+        at += tokenizer_unicode_valid(text + at, bytes - at);
+        if (at == bytes)
+            break;
+        int length = -character((const unsigned char *)text + at, bytes - at, &more);
+        broken += (size_t)length;
+        at += (size_t)length;
+    }
+    return broken;
+}
+
 size_t tokenizer_unicode_repair(const char *text, size_t bytes, int more,
                                 struct tokenizer_buffer *out)
 {

@@ -42,6 +42,8 @@ int tokenizer_unicode_lower(uint32_t code, uint32_t lower[2]);
 size_t tokenizer_unicode_valid(const char *text, size_t bytes);
 /* How many bytes text has without a character at its end that is not whole yet. */
 size_t tokenizer_unicode_whole(const char *text, size_t bytes);
+/* How many bytes of text are part of no character. */
+size_t tokenizer_unicode_broken(const char *text, size_t bytes);
 /* Append text to out, with U+FFFD for what is no UTF-8 (tokenizer.h).  With `more` to come, bytes
  * at the end that begin a character are left; returns how many bytes were taken. */
 size_t tokenizer_unicode_repair(const char *text, size_t bytes, int more,

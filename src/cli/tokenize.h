@@ -77,6 +77,7 @@ void tokenize_output_sweep(const char *path, struct log *log);
 struct tokenize_counts {
     int64_t records[JSONL_KINDS];
     int64_t empty, bad, cut, dropped, untrained;
+    int64_t broken; /* bytes of texts that are no UTF-8 */
 };
 
 struct tokenize_job {
@@ -93,9 +94,10 @@ struct tokenize_job {
     struct chat_specials *specials;
     struct tokenize_output train, valid;
     struct tokenize_counts counts;
-    struct error first_bad; /* of the lines that were left out */
-    int64_t texts, others;  /* documents so far: texts, and of other files */
-    int64_t line;           /* lines so far of the file that is read */
+    struct error first_bad;   /* of the lines that were left out */
+    const char *first_broken; /* the first text that is not all UTF-8 */
+    int64_t texts, others;    /* documents so far: texts, and of other files */
+    int64_t line;             /* lines so far of the file that is read */
 };
 
 /* The output of the next document: every 1/F-th one is for validation.  seen counts them. */

@@ -139,6 +139,9 @@ static void report(const struct tokenize_job *job, struct log *log)
     if (counts->bad)
         log_warn(log, "left out %lld %s that cannot be used, first %s", (long long)counts->bad,
                  counts->bad == 1 ? "line" : "lines", job->first_bad.text);
+    if (counts->broken)
+        log_warn(log, "%lld bytes are no UTF-8 and became U+FFFD, first in %s",
+                 (long long)counts->broken, job->first_broken);
     if (counts->cut)
         log_info(log, "cut %lld documents to %lld tokens", (long long)counts->cut,
                  (long long)job->options.max_tokens);

@@ -73,6 +73,7 @@ static void encode_text(struct thread *thread, struct work *work)
     work->failed = tokenizer_encoder_run(thread->encoder, work->block.text, work->block.bytes,
                                          flags, &ids, &count, &work->err) ||
                    token_list_add(&work->list, ids, count, 1, &work->err);
+    work->counts.broken = (int64_t)tokenizer_encoder_broken(thread->encoder);
 }
 
 /* A line that cannot be used ends the block, or is counted. */
@@ -133,6 +134,18 @@ static void free_work(void *item)
 
 /* The caller: results in order */
 
+static void add_counts(struct tokenize_counts *sum, const struct tokenize_counts *more)
+{
+    for (int i = 0; i < JSONL_KINDS; i++)
+        sum->records[i] += more->records[i];
+    sum->empty += more->empty;
+    sum->bad += more->bad;
+    sum->cut += more->cut;
+    sum->dropped += more->dropped;
+    sum->untrained += more->untrained;
+    sum->broken += more->broken;
+}
+
 static int take_text(struct tokenize_job *job, struct work *work, struct error *err)
 {
     struct tokenize_output *output = work->output;
@@ -144,23 +157,15 @@ static int take_text(struct tokenize_job *job, struct work *work, struct error *
         return -1;
     if (tokenize_output_add(output, work->list.ids, NULL, work->list.count, err))
         return -1;
+    if (work->counts.broken && !job->counts.broken)
+        job->first_broken = work->input->path;
+    add_counts(&job->counts, &work->counts);
     if (!work->is_last)
         return 0;
     return tokenize_output_add(output, wrap->after, NULL, wrap->after_count, err) ||
                    tokenize_output_add(output, &end, NULL, job->end_of_text >= 0, err)
                ? -1
                : 0;
-}
-
-static void add_counts(struct tokenize_counts *sum, const struct tokenize_counts *more)
-{
-    for (int i = 0; i < JSONL_KINDS; i++)
-        sum->records[i] += more->records[i];
-    sum->empty += more->empty;
-    sum->bad += more->bad;
-    sum->cut += more->cut;
-    sum->dropped += more->dropped;
-    sum->untrained += more->untrained;
 }
 
 static int take_lines(struct tokenize_job *job, struct work *work, struct error *err)

@@ -27,6 +27,14 @@ is "fewer tokens than bytes of text" 1 \
     "$(($(sed -n 's/.*h5: \([0-9]*\) tokens.*/\1/p' out) * 2 < $(wc -c <corpus.txt)))"
 "$TRIREME" tokenize corpus.txt --tokenizer data -o same.h5 >out 2>err
 is "its folder names it too" "0 0" "$? $(cmp data/train.h5 same.h5 >cmp.out 2>&1; echo $?)"
+printf 'caf\351 cr\350me \303\251\n' >latin.txt
+awk 'BEGIN { for (i = 0; i < 60000; i++) printf "word%d ", i }' >words.txt
+(cat words.txt; printf '\342\202 \377 '; cat words.txt; printf 'end\360') >broken.txt
+"$TRIREME" tokenize words.txt latin.txt broken.txt --tokenizer data --threads 3 -o broken.h5 >out 2>err
+is "bytes that are no UTF-8 are counted" "0 1" \
+    "$? $(grep -c 'warning: 6 bytes are no UTF-8 and became U+FFFD, first in latin\.txt$' err)"
+"$TRIREME" tokenize latin.txt -o broken.h5 >out 2>err
+is "of bytes themselves all are taken" "0 0" "$? $(grep -c UTF-8 err)"
 small="device=cpu model.layers=1 model.hidden=16 model.heads=2 model.ffn=32 model.vocab=600 data.seq_len=16
     train.global_batch=2 train.steps=2 run.threads=1"
 # shellcheck disable=SC2086
