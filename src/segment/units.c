@@ -9,7 +9,6 @@
 #include "segment/fp8_matrices.h"
 #include "segment/units.h"
 
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +17,12 @@
 #include "base/round.h"
 #include "graph/autodiff.h"
 #include "graph/op.h"
-#include "model/adapters.h"
-#include "model/modules.h"
 #include "segment/boundaries.h"
 #include "segment/fates.h"
 #include "segment/optimizer.h"
 #include "segment/orthogonalize.h"
 #include "segment/stages.h"
+#include "segment/units_frozen.h"
 
 static struct graph *graph_for(const struct units *units, int unit, enum model_purpose purpose,
                                int64_t batch, struct error *err)
@@ -55,65 +53,6 @@ static struct graph *generate_graph(const struct units *units, int unit, enum un
     return model_unit_graph(units->model, unit, &form, err);
 }
 
-/* The logical name of part p of a parameter of a unit that begins with block; returns name. */
-static const char *param_name(char name[FLAT_NAME], const struct graph_param *param, int p,
-                              const struct model_unit *block)
-{
-    snprintf(name, FLAT_NAME, "%s%s", param->shared ? "" : block[param->block].prefix,
-             param->part[p]);
-    return name;
-}
-
-/* The next of patterns, which have commas and spaces between them; 0 where there is none. */
-static int next_pattern(const char **patterns, char pattern[CONFIG_TEXT])
-{
-    if (!*patterns)
-        return 0;
-    const char *start = *patterns + strspn(*patterns, ", ");
-    size_t length = strcspn(start, ", ");
-    snprintf(pattern, CONFIG_TEXT, "%.*s", (int)length, start);
-    *patterns = start + length;
-    return length > 0;
-}
-
-int units_is_frozen(const char *patterns, const char *name)
-{
-    char pattern[CONFIG_TEXT];
-    while (next_pattern(&patterns, pattern))
-        if (!fnmatch(pattern, name, 0))
-            return 1;
-    return 0;
-}
-
-static int matches_tensor(const struct units *units, const char *pattern)
-{
-    for (int f = 0; f < units->flats; f++)
-        for (int t = 0; t < units->flat[f].tensors; t++)
-            if (!fnmatch(pattern, units->flat[f].tensor[t].name, 0))
-                return 1;
-    return 0;
-}
-
-/* A pattern that matches nothing is a mistake, and so is to freeze everything. */
-static int check_patterns(const struct units *units, struct error *err)
-{
-    const char *patterns = units->request.freeze;
-    char pattern[CONFIG_TEXT];
-    int trained = 0;
-    while (next_pattern(&patterns, pattern))
-        if (!matches_tensor(units, pattern))
-            return error_set(
-                err,
-                "train.freeze: no tensor is called %.100s; trireme checkpoint show lists "
-                "the names",
-                pattern);
-    for (int f = 0; f < units->flats; f++)
-        trained |= units->flat[f].trained;
-    return trained ? 0
-                   : error_set(err, "train.freeze: %.100s leaves nothing to train",
-                               units->request.freeze);
-}
-
 static int compile(struct units *units, const struct unit_kind *kind, struct segment *segment,
                    const struct graph *graph, enum segment_phase phase, struct device *device,
                    struct error *err)
@@ -137,7 +76,7 @@ static void place_params(struct units *units, int unit)
     kind->place = array_make((size_t)graph->param_count, sizeof *kind->place);
     for (int i = 0; i < graph->param_count; i++) {
         char name[FLAT_NAME];
-        param_name(name, &graph->params[i], 0, block);
+        units_param_name(name, &graph->params[i], 0, block);
         kind->place[i] = (struct segment_param_place){.use = -1};
         for (int k = 0; k < units->use[unit].count; k++) {
             const struct flat *flat = &units->flat[units->use[unit].flat[k]];
@@ -200,50 +139,6 @@ static enum config_recompute policy(const struct units *units, int unit)
     return every > 1 && (unit - first) % every ? RECOMPUTE_NONE : units->request.recompute;
 }
 
-static int freezes(const struct units *units, const char *name)
-{
-    const struct model *model = units->model;
-    return units_is_frozen(units->request.freeze, name) ||
-           (model->lora.r && !adapters_train(model, name));
-}
-
-/* Parts of one matrix that are frozen and trained: by which key? */
-static int error_one_matrix(const struct units *units, const char *one, const char *other,
-                            struct error *err)
-{
-    const struct model *model = units->model;
-    char module[HF_NAME], other_module[HF_NAME];
-    if (model->lora.r && adapters_train(model, one) != adapters_train(model, other) &&
-        !modules_name(model, one, module) && !modules_name(model, other, other_module))
-        return error_set(err,
-                         "lora.modules_to_save: %s and %s are stored as one matrix: name both or "
-                         "neither",
-                         module, other_module);
-    return error_set(err,
-                     "train.freeze: %s and %s are stored as one matrix: freeze both or neither",
-                     one, other);
-}
-
-/* Freeze the parameters of a unit's graph that train.freeze names, and beside adapters all others.
- */
-static int freeze_params(const struct units *units, int unit, struct graph *graph,
-                         struct error *err)
-{
-    const struct model_unit *block = &units->model->block[units->model->unit[unit].first];
-    for (int i = 0; i < graph->param_count; i++) {
-        struct graph_param *param = &graph->params[i];
-        char name[FLAT_NAME], first[FLAT_NAME];
-        for (int p = 0; p < param->parts; p++) {
-            param_name(name, param, p, block);
-            int matches = freezes(units, name);
-            if (p > 0 && matches != param->frozen)
-                return error_one_matrix(units, param_name(first, param, 0, block), name, err);
-            param->frozen = matches;
-        }
-    }
-    return 0;
-}
-
 /* Say of the inputs of a unit's graph which only hand on what is frozen, and which others read
  * too.  trains: per unit before it, is its output made of anything that is trained? */
 static void describe_inputs(const struct units *units, int unit, struct graph *graph,
@@ -304,7 +199,7 @@ static int find_kinds(struct units *units, struct graph **graph, struct error *e
     int rc = 0;
     for (int u = 0; !rc && u < units->count; u++) {
         describe_inputs(units, u, graph[u], trains);
-        rc = freeze_params(units, u, graph[u], err);
+        rc = units_freeze(units, u, graph[u], err);
         trains[u] = (char)is_trained(graph[u]);
         if (!rc) {
             find_kind(units, u, graph[u]);
@@ -490,7 +385,7 @@ int units_create(struct units **out, const struct model *model, const struct uni
     units->kind = array_make((size_t)units->count, sizeof *units->kind);
     units->boundary = array_make((size_t)units->count, sizeof *units->boundary);
     if (find_boundaries_and_kinds(units, err) || fates_make_flats(units, err) ||
-        check_patterns(units, err) || compile_all(units, device, err) ||
+        units_check_freeze(units, err) || compile_all(units, device, err) ||
         fp8_matrices_check(units, err) || find_sections(units, err) || stages_find(units, err)) {
         units_destroy(units);
         return -1;

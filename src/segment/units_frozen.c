@@ -1,0 +1,107 @@
+/* units_frozen.c - see units_frozen.h. */
+#include "segment/units_frozen.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/adapters.h"
+#include "model/modules.h"
+
+const char *units_param_name(char name[FLAT_NAME], const struct graph_param *param, int p,
+                             const struct model_unit *block)
+{
+    snprintf(name, FLAT_NAME, "%s%s", param->shared ? "" : block[param->block].prefix,
+             param->part[p]);
+    return name;
+}
+
+/* The next of patterns, which have commas and spaces between them; 0 where there is none. */
+static int next_pattern(const char **patterns, char pattern[CONFIG_TEXT])
+{
+    if (!*patterns)
+        return 0;
+    const char *start = *patterns + strspn(*patterns, ", ");
+    size_t length = strcspn(start, ", ");
+    snprintf(pattern, CONFIG_TEXT, "%.*s", (int)length, start);
+    *patterns = start + length;
+    return length > 0;
+}
+
+int units_is_frozen(const char *patterns, const char *name)
+{
+    char pattern[CONFIG_TEXT];
+    while (next_pattern(&patterns, pattern))
+        if (!fnmatch(pattern, name, 0))
+            return 1;
+    return 0;
+}
+
+static int matches_tensor(const struct units *units, const char *pattern)
+{
+    for (int f = 0; f < units->flats; f++)
+        for (int t = 0; t < units->flat[f].tensors; t++)
+            if (!fnmatch(pattern, units->flat[f].tensor[t].name, 0))
+                return 1;
+    return 0;
+}
+
+int units_check_freeze(const struct units *units, struct error *err)
+{
+    const char *patterns = units->request.freeze;
+    char pattern[CONFIG_TEXT];
+    int trained = 0;
+    while (next_pattern(&patterns, pattern))
+        if (!matches_tensor(units, pattern))
+            return error_set(
+                err,
+                "train.freeze: no tensor is called %.100s; trireme checkpoint show lists "
+                "the names",
+                pattern);
+    for (int f = 0; f < units->flats; f++)
+        trained |= units->flat[f].trained;
+    return trained ? 0
+                   : error_set(err, "train.freeze: %.100s leaves nothing to train",
+                               units->request.freeze);
+}
+
+static int freezes(const struct units *units, const char *name)
+{
+    const struct model *model = units->model;
+    return units_is_frozen(units->request.freeze, name) ||
+           (model->lora.r && !adapters_train(model, name));
+}
+
+/* Parts of one matrix that are frozen and trained: by which key? */
+static int error_one_matrix(const struct units *units, const char *one, const char *other,
+                            struct error *err)
+{
+    const struct model *model = units->model;
+    char module[HF_NAME], other_module[HF_NAME];
+    if (model->lora.r && adapters_train(model, one) != adapters_train(model, other) &&
+        !modules_name(model, one, module) && !modules_name(model, other, other_module))
+        return error_set(err,
+                         "lora.modules_to_save: %s and %s are stored as one matrix: name both or "
+                         "neither",
+                         module, other_module);
+    return error_set(err,
+                     "train.freeze: %s and %s are stored as one matrix: freeze both or neither",
+                     one, other);
+}
+
+int units_freeze(const struct units *units, int unit, struct graph *graph, struct error *err)
+{
+    const struct model_unit *block = &units->model->block[units->model->unit[unit].first];
+    for (int i = 0; i < graph->param_count; i++) {
+        struct graph_param *param = &graph->params[i];
+        char name[FLAT_NAME], first[FLAT_NAME];
+        for (int p = 0; p < param->parts; p++) {
+            units_param_name(name, param, p, block);
+            int matches = freezes(units, name);
+            if (p > 0 && matches != param->frozen)
+                return error_one_matrix(units, units_param_name(first, param, 0, block), name, err);
+            param->frozen = matches;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,19 @@
+/* units_frozen.h - which tensors are not trained: those of train.freeze, and beside adapters. */
+#ifndef TRIREME_SEGMENT_UNITS_FROZEN_H
+#define TRIREME_SEGMENT_UNITS_FROZEN_H
+
+#include "segment/units.h"
+
+/* The logical name of part p of a parameter of a unit that begins with block; returns name. */
+const char *units_param_name(char name[FLAT_NAME], const struct graph_param *param, int p,
+                             const struct model_unit *block);
+
+/* Freeze the parameters of a unit's graph that train.freeze names, and beside adapters all others.
+ * Returns 0, or -1 with err set: parts of one matrix are frozen and trained. */
+int units_freeze(const struct units *units, int unit, struct graph *graph, struct error *err);
+
+/* A pattern that matches nothing is a mistake, and so is to freeze everything.  Returns 0, or -1
+ * with err set. */
+int units_check_freeze(const struct units *units, struct error *err);
+
+#endif
