@@ -304,7 +304,7 @@ const struct key config_keys[] = {
      .help = "tensors that are not trained: a list of names, in which * stands for any text, such "
              "as \"embed,layers.0.*\"; they have no gradient, no optimizer state and no fp32 "
              "masters, so that with precision=bf16 checkpoints hold them in bf16; trireme "
-             "checkpoint show lists the names"},
+             "checkpoint show lists the names, and so does the message about another"},
     {KEY(INT, train.eval_every), "0", 0, INT64_C(1000000000000),
      .help = "steps between evaluations on data.valid; 0: only after the last step"},
     {KEY(INT, train.eval_batches), "0", 0, INT64_C(1000000000000),

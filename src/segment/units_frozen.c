@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+#include "config/schema.h"
 #include "model/adapters.h"
 #include "model/modules.h"
 
@@ -46,6 +48,46 @@ static int matches_tensor(const struct units *units, const char *pattern)
     return 0;
 }
 
+/* Is name a tensor's in Hugging Face's files, or its module's? */
+static int is_called(const struct units *units, const char *pattern, const char *own)
+{
+    const struct model *model = units->model;
+    struct model_place place;
+    char module[HF_NAME];
+    return model->family->names && !model_hf_place(model->family, own, &place) &&
+           (!fnmatch(pattern, place.name, 0) ||
+            (!modules_name(model, own, module) && !fnmatch(pattern, module, 0)));
+}
+
+/* Of alike blocks one stands for all: has a name another number than 0? */
+static int is_of_later_block(const char *name)
+{
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.'))
+        if (dot[1] >= '1' && dot[1] <= '9')
+            return 1;
+    return 0;
+}
+
+/* A pattern is no tensor's name: which one is, and else, which there are. */
+static int error_no_tensor(const struct units *units, const char *pattern, struct error *err)
+{
+    struct nearest nearest = {.wanted = pattern};
+    const char *meant = NULL;
+    char names[512] = "";
+    for (int f = 0; f < units->flats; f++)
+        for (int t = 0; t < units->flat[f].tensors; t++) {
+            const char *own = units->flat[f].tensor[t].name;
+            nearest_try(&nearest, own, own);
+            if (!meant && is_called(units, pattern, own))
+                meant = own;
+            if (!is_of_later_block(own))
+                text_join(names, sizeof names, ", ", "%s", own);
+        }
+    meant = meant ? meant : nearest.name;
+    return error_set(err, "train.freeze: no tensor is called %.100s; %s%s", pattern,
+                     meant ? "did you mean " : "the model has ", meant ? meant : names);
+}
+
 int units_check_freeze(const struct units *units, struct error *err)
 {
     const char *patterns = units->request.freeze;
@@ -53,11 +95,7 @@ int units_check_freeze(const struct units *units, struct error *err)
     int trained = 0;
     while (next_pattern(&patterns, pattern))
         if (!matches_tensor(units, pattern))
-            return error_set(
-                err,
-                "train.freeze: no tensor is called %.100s; trireme checkpoint show lists "
-                "the names",
-                pattern);
+            return error_no_tensor(units, pattern, err);
     for (int f = 0; f < units->flats; f++)
         trained |= units->flat[f].trained;
     return trained ? 0

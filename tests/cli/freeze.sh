@@ -102,6 +102,14 @@ for pool in gradients optimizer; do
     fi
 done
 
+for name in model.embed_tokens.weight model.embed_tokens embd; do
+    refused "another name, $name" "train.freeze: no tensor is called $name; did you mean embed\$" \
+        "$TRIREME" train $M train.freeze=$name
+done
+refused "the files' name of many" 'called model\.layers\.\*\.self_attn\.q_proj\.weight; did you mean layers\.0\.attn\.q$' \
+    "$TRIREME" train $M "train.freeze=model.layers.*.self_attn.q_proj.weight"
+refused "a name like no other" 'no tensor is called something; the model has embed, .*layers\.0\.mlp\.down.*head' \
+    "$TRIREME" train $M train.freeze=something
 refused "a name that no tensor has" 'train.freeze: no tensor is called layers.9' \
     "$TRIREME" train $M train.freeze=layers.9.*
 refused "a long name, not its beginning" 'no tensor is called embed\*\*' \
