@@ -31,6 +31,7 @@ static const char *const here[] = {
     "parallel.replicate=0",
     "run.threads=0",
     "parallel.pipeline=1",
+    "parallel.pipeline_reshard=false",
     "parallel.tensor=1",
     "parallel.tensor_overlap=auto",
     "parallel.tensor_reduce_dtype=auto",

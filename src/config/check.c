@@ -400,6 +400,16 @@ static int check_tensor(const struct config_parallel *p, struct error *err)
                      set);
 }
 
+/* parallel.layout auto chooses stages later. */
+static int check_reshard(const struct config_parallel *p, struct error *err)
+{
+    if (!p->pipeline_reshard || p->pipeline > 1 || p->layout == PARALLEL_LAYOUT_AUTO)
+        return 0;
+    return error_set(err,
+                     "parallel.pipeline_reshard is of several stages, and parallel.pipeline is "
+                     "1, where parameters are gathered for each use anyhow; leave it at false");
+}
+
 static int computes_in_bf16(const struct config *config)
 {
     return config->precision == PRECISION_BF16 || config->precision == PRECISION_BF16_PURE ||
@@ -566,9 +576,9 @@ int config_finish(struct config *config, struct error *err)
         check_sources(&config->data, err) || finish_parallel(&config->parallel, err) ||
         check_comm(config, err) || check_offload(config, err) || check_units(config, err) ||
         finish_batch(config, err) || check_train(config, err) ||
-        check_tensor(&config->parallel, err) || check_precision(config, err) ||
-        check_loss_scale(config, err) || check_lora(config, err) || check_init(config, err) ||
-        check_export(config, err))
+        check_tensor(&config->parallel, err) || check_reshard(&config->parallel, err) ||
+        check_precision(config, err) || check_loss_scale(config, err) || check_lora(config, err) ||
+        check_init(config, err) || check_export(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

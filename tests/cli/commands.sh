@@ -162,6 +162,9 @@ refused "copies that do not make the ranks" 'parallel.replicate=3 .*would' \
 refused "parts of rows that nobody exchanges" \
     'parallel.tensor_overlap is of ranks that divide layers, and parallel.tensor is 1' \
     "$TRIREME" plan $M parallel.tensor_overlap=4
+refused "gathers of stages that nobody has" \
+    'parallel.pipeline_reshard is of several stages, and parallel.pipeline is 1.*leave it at false' \
+    "$TRIREME" plan $M parallel.pipeline_reshard=true
 refused "a format of sums that nobody takes" 'parallel.tensor_reduce_dtype is of ranks that divide' \
     "$TRIREME" plan $M parallel.tensor_reduce_dtype=fp32
 refused "more ranks than heads" 'parallel.tensor 16 does not fit model.heads 4, of which.*; parallel.tensor=4 would$' \

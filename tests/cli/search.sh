@@ -29,6 +29,9 @@ is "a plan of parallel.layout=auto is of the best" "0 $(sed -n 's/ *"step_ms": \
     "$? $(sed -n 's/ *"step_ms": \([0-9.]*\).*/\1/p' auto.json | head -n 1)"
 "$TRIREME" plan $M --gpus 16 --nodes 2 parallel.layout=auto --search --yaml given.yaml >out2 2>err
 is "the layout that is written is given" "0 1" "$? $(grep -c 'layout: given' given.yaml)"
+"$TRIREME" plan $M --gpus 16 --nodes 2 --search parallel.pipeline=2 parallel.pipeline_reshard=true >out2 2>err
+is "a key of stages hides no layout of one" "0 parallel.pipeline=1" \
+    "$? $(grep -o 'parallel.pipeline=[0-9]*' out2 | head -n 1)"
 refused "a layout of no machine" 'parallel.layout auto: .* Name it with --machine' \
     "$TRIREME" plan model.preset=llama-tiny parallel.layout=auto
 refused "batches that depend on the layout" 'layouts of the same global batch, and with train.split_batches=false' \
