@@ -13,6 +13,17 @@
 #include "base/round.h"
 #include "io/shuffle.h"
 
+/* More than there are is a mistake, such as the samples of another data.seq_len. */
+static int check_samples(const struct loader *loader, int64_t most, const char *what,
+                         struct error *err)
+{
+    if (loader->options.samples <= most)
+        return 0;
+    return error_set(err, "samples=%lld: %s has %lld %s; ask for no more, or leave samples out",
+                     (long long)loader->options.samples, loader->tokens->path, (long long)most,
+                     what);
+}
+
 static int open_stream(struct loader *loader, struct error *err)
 {
     const struct tokens *tokens = loader->tokens;
@@ -23,8 +34,10 @@ static int open_stream(struct loader *loader, struct error *err)
                          "lower data.seq_len or take a longer text",
                          (long long)tokens->count, (long long)seq_len, (long long)seq_len + 1);
     loader->windows = (tokens->count - 1) / seq_len;
+    if (check_samples(loader, loader->windows, "sequences", err))
+        return -1;
     if (loader->options.samples)
-        loader->windows = min_i64(loader->windows, loader->options.samples);
+        loader->windows = loader->options.samples;
     return 0;
 }
 
@@ -50,7 +63,8 @@ int loader_open(struct loader *loader, struct tokens *tokens, const struct loade
             (long long)tokens->vocab);
     if (options->packing == PACKING_STREAM)
         return open_stream(loader, err);
-    if (packing_create(&loader->packing, tokens,
+    if (check_samples(loader, tokens->documents, "documents", err) ||
+        packing_create(&loader->packing, tokens,
                        options->packing == PACKING_PADDED ? PACK_SINGLY : PACK_TOGETHER,
                        options->seq_len, options->samples, packing_key(loader), err))
         return -1;

@@ -73,6 +73,10 @@ is "generate from a run of packed documents" 0 $?
 is "files with weights" 0 $?
 epochs=$(sed -n 's/.*"file_epochs": \[\([0-9.]*\), \([0-9.]*\)\].*/\1 \2/p' mixed/metrics.jsonl | tail -n 1)
 is "epochs of each file" "0.225 0.1875" "$epochs"
+refused "more samples than documents" 'samples=1000: held\.h5 has [0-9]* documents' \
+    "$TRIREME" train $M data.train=lines.h5 data.valid=held.h5:samples=1000 data.packing=padded run.dir=never
+refused "more samples than sequences" 'samples=100000: lines\.h5 has [0-9]* sequences' \
+    "$TRIREME" train $M data.train=lines.h5:samples=100000 run.dir=never
 cat >mixed.yaml <<END
 data:
   train:
