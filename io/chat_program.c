@@ -2,14 +2,13 @@
  *
  * Published programs differ in white space, quotes and how what is written is divided.  Of
  *
- *     {%- for message in messages -%}
- *         {{ "<|im_start|>" + message.role }}{{ '\n' + message['content'] }}
+ *     {%- for m in messages -%}
+ *         {{ "<|im_start|>" + m.role }}{{ '\n' + m['content'] }}
  *     {%- endfor %}
  *
  * the form is one line, with a character 10 where the program has \n:
  *
- *     {%for message in
- * messages%}{{'<|im_start|>'+message['role']+'\n'+message['content']}}{%endfor%}
+ *     {%for m in messages%}{{'<|im_start|>'+m['role']+'\n'+m['content']}}{%endfor%}
  *
  * Text between tags is written as it is, less what Jinja leaves out of it (the environment of
  * transformers has trim_blocks and lstrip_blocks), so it is a literal, too.  Sums are taken apart
