@@ -1,4 +1,5 @@
 libtrireme_a_SOURCES += \
+	src/program/access.c src/program/access.h \
 	src/program/compile.c src/program/compile.h src/program/copies.c src/program/copies.h \
 	src/program/gradients.c src/program/gradients.h \
 	src/program/layout.c src/program/layout.h src/program/layout_advice.c src/program/memory.c \

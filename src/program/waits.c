@@ -8,8 +8,8 @@
  * waited for.
  *
  * Where rows are exchanged in parts (segment_parts.c), instructions touch different bytes of one
- * buffer at once.  Of each buffer in which activations pass, all that was touched so far is then
- * remembered by its bytes (touched), in place of the last instruction of each stream.
+ * buffer at once.  Of each buffer in which activations pass, who accessed it is then remembered by
+ * its bytes (access.h), in place of the last instruction of each stream.
  */
 #include "program/passes.h"
 
@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "program/access.h"
 #include "program/memory.h"
 #include "program/ranges.h"
 
@@ -30,19 +31,11 @@ struct clock_vector {
     int at[STREAMS];
 };
 
-/* What was touched of a buffer. */
-struct touched {
-    struct touched_bytes {
-        size_t from, to;
-        int instr, writes;
-    } * list;
-    int count, capacity;
-};
-
 struct waits {
     struct program *program;
     struct history *history;      /* per buffer */
-    struct touched *touched;      /* per buffer; NULL: nothing goes in parts */
+    struct access_map **accesses; /* per buffer, NULL until one is accessed and from its release
+                                   on; NULL: nothing goes in parts */
     struct memory_lifetime *life; /* per buffer */
     struct clock_vector *vector;  /* per instruction, itself included */
     struct ranges *ranges[POOL_COUNT];
@@ -65,52 +58,41 @@ static void need_memory(struct waits *w, int b, int wait[STREAMS])
         need(wait, w->history[had[i]].released);
 }
 
-/* Is what was touched of a buffer remembered by its bytes? */
+/* Is who accessed a buffer remembered by its bytes? */
 static int is_by_bytes(const struct waits *w, int b)
 {
-    return w->touched && w->program->buffer[b].pool == POOL_ACTIVATIONS &&
+    return w->accesses && w->program->buffer[b].pool == POOL_ACTIVATIONS &&
            !w->program->buffer[b].persistent;
 }
 
-/* An instruction touches bytes of buffer b: it waits for those that wrote some of them and, where
- * it writes, for those that read some.  Of what it overwrites nothing more need be known: who comes
- * later waits for it. */
-static void touch(struct waits *w, int b, struct touched_bytes touch, int wait[STREAMS])
+/* Instruction i accesses bytes of buffer b. */
+static void need_bytes(struct waits *w, int i, int b, struct access access, int wait[STREAMS])
 {
-    struct touched *touched = &w->touched[b];
-    int kept = 0;
-    for (int t = 0; t < touched->count; t++) {
-        const struct touched_bytes before = touched->list[t];
-        int stream = (int)w->program->instr[before.instr].stream;
-        int meets = before.from < touch.to && touch.from < before.to;
-        if (meets && (touch.writes || before.writes) && before.instr != touch.instr &&
-            wait[stream] < before.instr)
-            wait[stream] = before.instr;
-        if (!touch.writes || before.from < touch.from || before.to > touch.to)
-            touched->list[kept++] = before;
-    }
-    touched->count = kept;
-    touched->list =
-        array_grow(touched->list, touched->count, &touched->capacity, sizeof *touched->list);
-    touched->list[touched->count++] = touch;
+    access.instr = i;
+    access.stream = w->program->instr[i].stream;
+    if (!w->accesses[b])
+        w->accesses[b] = access_map_create();
+    access_map_add(w->accesses[b], access, wait);
 }
 
-/* A RUN whose segment goes in parts touches what its steps do. */
-static void touch_steps(struct waits *w, int i, int slot, int b, int wait[STREAMS])
+/* A RUN whose segment goes in parts accesses what its piece touches. */
+static void need_touches(struct waits *w, int i, int slot, int b, int wait[STREAMS])
 {
     const struct instr *instr = &w->program->instr[i];
     const struct segment *segment = program_segment(w->program, instr->unit, instr->phase);
     const struct segment_piece *piece = &segment->piece[instr->piece];
-    for (int s = piece->first; s < piece->end; s++)
-        for (int k = 0; k < STEP_OPERANDS; k++) {
-            struct segment_touch part = segment_touch(segment, &segment->step[s], k);
-            if (part.space == slot)
-                touch(w, b, (struct touched_bytes){part.from, part.to, i, part.writes}, wait);
-        }
+    for (int t = piece->first_touch; t < piece->end_touch; t++) {
+        const struct segment_touch *touch = &segment->touch[t];
+        if (touch->space != slot)
+            continue;
+        need_bytes(w, i, b,
+                   (struct access){.from = touch->from, .to = touch->to, .writes = touch->writes},
+                   wait);
+    }
 }
 
-/* What instruction i touches of the buffer of a slot. */
-static void touch_operand(struct waits *w, int i, int slot, int writes, int wait[STREAMS])
+/* What instruction i accesses of the buffer of a slot. */
+static void need_operand(struct waits *w, int i, int slot, int writes, int wait[STREAMS])
 {
     const struct instr *instr = &w->program->instr[i];
     const struct program_buffer *part = &w->program->buffer[instr->buffer[slot]];
@@ -118,9 +100,10 @@ static void touch_operand(struct waits *w, int i, int slot, int writes, int wait
     size_t from = part->whole < 0 ? 0 : part->from;
     if (instr->kind == INSTR_RUN &&
         program_segment(w->program, instr->unit, instr->phase)->in_parts)
-        touch_steps(w, i, slot, b, wait);
+        need_touches(w, i, slot, b, wait);
     else
-        touch(w, b, (struct touched_bytes){from, from + part->bytes, i, writes}, wait);
+        need_bytes(w, i, b,
+                   (struct access){.from = from, .to = from + part->bytes, .writes = writes}, wait);
 }
 
 static void need_operands(struct waits *w, int i, int wait[STREAMS])
@@ -130,7 +113,7 @@ static void need_operands(struct waits *w, int i, int wait[STREAMS])
         int slot = __builtin_ctzll(left), b = buffer_root(w->program, instr->buffer[slot]);
         int write = instr->writes >> slot & 1 || instr->kind == INSTR_RELEASE;
         if (is_by_bytes(w, b))
-            touch_operand(w, i, slot, write, wait);
+            need_operand(w, i, slot, write, wait);
         else
             need(wait, w->history[b].wrote);
         if (write && !is_by_bytes(w, b))
@@ -147,6 +130,10 @@ static void remember(struct waits *w, int i)
         int slot = __builtin_ctzll(left), b = buffer_root(w->program, instr->buffer[slot]);
         if (instr->kind == INSTR_RELEASE)
             w->history[b].released[instr->stream] = i;
+        if (instr->kind == INSTR_RELEASE && is_by_bytes(w, b)) {
+            access_map_destroy(w->accesses[b]);
+            w->accesses[b] = NULL;
+        }
         if (instr->writes >> slot & 1)
             w->history[b].wrote[instr->stream] = i;
         if (instr->reads >> slot & 1)
@@ -198,7 +185,7 @@ void pass_waits(struct program *program)
     for (int pool = 0; pool < POOL_COUNT; pool++)
         w.ranges[pool] = ranges_create();
     if (has_parts(program))
-        w.touched = array_make(buffers, sizeof *w.touched);
+        w.accesses = array_make(buffers, sizeof *w.accesses);
     memset(w.history, -1, buffers * sizeof *w.history);
     memset(stream, -1, sizeof stream);
     for (int i = 0; i < program->instrs; i++) {
@@ -208,9 +195,9 @@ void pass_waits(struct program *program)
         settle(&w, i, wait, stream);
         remember(&w, i);
     }
-    for (size_t b = 0; w.touched && b < buffers; b++)
-        free(w.touched[b].list);
-    free(w.touched);
+    for (size_t b = 0; w.accesses && b < buffers; b++)
+        access_map_destroy(w.accesses[b]);
+    free(w.accesses);
     free(w.history);
     free(w.life);
     free(w.vector);

@@ -221,37 +221,15 @@ static struct segment_ref whole_ref(const struct segment_draft *c, int v)
     }
 }
 
-/* Operand k of a step, inputs first: of a step for a part, where that part of the rows lies. */
-static int is_by_rows(const struct graph_node *node, int k)
-{
-    if (node->op->transfer != TRANSFER_NONE || k == NODE_INS)
-        return 1;
-    return k < NODE_INS && node->op->by_rows >> k & 1;
-}
-
+/* Where operand k of a step lies, inputs first; of a step for a part, that part of the rows. */
 static struct segment_ref ref(const struct segment_draft *c, const struct segment_step *step, int k)
 {
     const struct graph_node *node = segment_node(c->segment, step);
     int v = k < NODE_INS ? node->in[k] : node->out[k - NODE_INS];
     struct segment_ref ref = whole_ref(c, v);
-    if (step->part && v >= 0 && is_by_rows(node, k))
+    if (step->part && v >= 0 && segment_is_by_rows(node, k))
         ref.offset += graph_bytes(c->graph, v) / (size_t)step->parts * (size_t)step->part;
     return ref;
-}
-
-struct segment_touch segment_touch(const struct segment *segment, const struct segment_step *step,
-                                   int operand)
-{
-    const struct graph_node *node = segment_node(segment, step);
-    int writes = operand >= NODE_INS, out = operand - NODE_INS;
-    if (operand == STEP_OPERANDS - 1)
-        return (struct segment_touch){step->scratch.space, 0, SIZE_MAX, 1};
-    struct segment_ref ref = writes ? step->out[out] : step->in[operand];
-    int v = writes ? node->out[out] : node->in[operand];
-    size_t bytes = ref.space < 0 ? 0 : graph_bytes(segment->graph, v);
-    if (step->parts > 1 && is_by_rows(node, operand))
-        bytes /= (size_t)step->parts;
-    return (struct segment_touch){ref.space, ref.offset, ref.offset + bytes, writes};
 }
 
 static void note(uint64_t *spaces, struct segment_ref ref)
@@ -413,6 +391,8 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
     cut(&c);
     plan(&c);
     resolve(&c);
+    if (segment->in_parts)
+        segment_find_touches(segment);
     int rc = check(&c, err);
     free(c.here);
     free(c.input_part);
@@ -489,5 +469,6 @@ void segment_destroy(struct segment *segment)
 {
     free(segment->step);
     free(segment->piece);
+    free(segment->touch);
     *segment = (struct segment){0};
 }

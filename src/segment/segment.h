@@ -115,9 +115,17 @@ struct segment_step {
 /* Steps from `first` to before `end`, of which only the last one may exchange values. */
 struct segment_piece {
     int first, end;
-    int runs;               /* 1: there is something to run before the exchange */
-    uint64_t reads, writes; /* space_bit()s */
+    int runs;                   /* 1: there is something to run before the exchange */
+    int first_touch, end_touch; /* of segment->touch */
+    uint64_t reads, writes;     /* space_bit()s */
     double flops;
+};
+
+/* Bytes [from, to) of a space; to is SIZE_MAX for scratch. */
+struct segment_touch {
+    int space; /* -1: the step has no such operand */
+    size_t from, to;
+    int writes;
 };
 
 struct segment {
@@ -128,6 +136,8 @@ struct segment {
     struct segment_step *step;
     int pieces;
     struct segment_piece *piece;
+    struct segment_touch *touch; /* where it is in parts: what each piece touches, by space; of a
+                                    space first what it reads, then what it writes; else NULL */
     size_t work_bytes, saved_bytes, deferred_bytes, carry_bytes;
     uint64_t reads, writes; /* space_bit()s */
 };
@@ -165,12 +175,6 @@ static inline struct graph_node segment_step_node(const struct segment *segment,
 
 /* What a step touches of a space.  Its operands have numbers: inputs, outputs, scratch. */
 enum { STEP_OPERANDS = NODE_INS + NODE_OUTS + 1 };
-struct segment_touch {
-    int space; /* -1: the step has no such operand */
-    size_t from, to;
-    int writes;
-};
-/* One behind its bytes is `to`; SIZE_MAX for scratch. */
 struct segment_touch segment_touch(const struct segment *segment, const struct segment_step *step,
                                    int operand);
 

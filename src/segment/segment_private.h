@@ -38,4 +38,11 @@ void segment_pick_nodes(struct segment_draft *c);
  * each part. */
 void segment_divide(struct segment_draft *c);
 
+/* Does a step for a part of the rows have a part of this operand: of what is exchanged, of output
+ * 0, and of inputs as its op says? */
+int segment_is_by_rows(const struct graph_node *node, int operand);
+
+/* Set segment->touch and the first_touch and end_touch of its pieces, which have their operands. */
+void segment_find_touches(struct segment *segment);
+
 #endif
