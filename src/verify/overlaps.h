@@ -11,9 +11,9 @@ struct overlaps;
 struct overlaps *overlaps_create(const struct program *program);
 void overlaps_destroy(struct overlaps *overlaps);
 
-/* Instruction i touches buffer b, or views of it, by any of its operands.  Sets *other to the
- * instructions before it that touched some of the same bytes, where one of both writes; valid until
- * the next call.  Returns how many. */
-int overlaps_add(struct overlaps *overlaps, int i, int b, const int **other);
+/* Instruction i touches buffer b, or views of it, by any of its operands.  Sets after[s], of each
+ * stream but its own, to the last instruction that touched some of the same bytes before, where one
+ * of both writes; -1: none. */
+void overlaps_add(struct overlaps *overlaps, int i, int b, int after[STREAMS]);
 
 #endif

@@ -155,11 +155,9 @@ static int find_race(const struct verify *v, int i, int b, int write)
     const struct uses *uses = &v->uses[b];
     if (v->overlaps && v->program->buffer[b].pool == POOL_ACTIVATIONS &&
         !v->program->buffer[b].persistent) {
-        const int *other;
-        int race = -1, count = overlaps_add(v->overlaps, i, b, &other);
-        for (int k = 0; race < 0 && k < count; k++)
-            race = ordered(v, other[k], i) ? -1 : other[k];
-        return race;
+        int after[STREAMS];
+        overlaps_add(v->overlaps, i, b, after);
+        return unordered(v, after, i);
     }
     int race = unordered(v, uses->wrote, i);
     return race < 0 && write ? unordered(v, uses->read, i) : race;
