@@ -5,6 +5,7 @@
  * exchange, is an addend, so that one left out, doubled or out of order shows.
  */
 #include "verify/rules.h"
+#include "verify/steps.h"
 
 /* Of which sequence, says the unit's graph. */
 static struct value wanted_rows(const struct values *v, const struct instr *instr,
@@ -54,80 +55,6 @@ static struct value value_wanted(const struct values *v, const struct instr *ins
     }
 }
 
-/* Pieces of a segment and the exchanges behind them have numbers in their order:
- *
- *   RUN piece 0    ALLREDUCE    RUN piece 1    GATHER    RUN piece 2
- *   0              1            2              3         4
- *
- * That of an instruction: of the GATHER, whose piece is 1, 3. */
-static int step_number(const struct instr *instr)
-{
-    return 2 * instr->piece + instr_is_exchange(instr);
-}
-
-/* The addend by which number n of a phase, of instr's unit and micro-batch, is known in what it has
- * written to: one for the GATHER above, whatever it gathers. */
-static struct addends step_addend(const struct instr *instr, enum segment_phase phase, int n)
-{
-    return addend(CARRIED, instr->micro, values_place(instr->unit, phase, 0) * 2 + n);
-}
-
-/* Does number n write to a space?  The GATHER above does to SPACE_CARRY, if piece 2 finds its
- * result there. */
-static int step_writes(const struct segment *segment, int n, int space)
-{
-    const struct segment_step *step = segment_exchange(segment, n / 2);
-    if (n % 2)
-        return step && step->out[0].space == space;
-    return segment->piece[n / 2].writes >> space & 1;
-}
-
-/* Is a space written by steps that follow one another: what is kept, and what is carried? */
-static int is_stepwise(int space)
-{
-    return space == SPACE_SAVED || space == SPACE_DEFERRED || space == SPACE_CARRY;
-}
-
-/* The phase that writes what an instruction of another finds in a space; its own: -1. */
-static int kept_by(int space, enum segment_phase phase)
-{
-    if (space == SPACE_SAVED && segment_phase_is_backward(phase))
-        return PHASE_FORWARD;
-    return space == SPACE_DEFERRED && phase == PHASE_BACKWARD_WEIGHT ? PHASE_BACKWARD_INPUT : -1;
-}
-
-/* All that is written to a space of instr's unit and micro-batch: in the phase that keeps it for
- * another, or in its own before it. */
-static struct addends steps_before(const struct values *v, const struct instr *instr, int space)
-{
-    int keeper = kept_by(space, instr->phase), phase = keeper < 0 ? (int)instr->phase : keeper;
-    const struct segment *segment = program_segment(v->program, instr->unit, phase);
-    int end = keeper < 0 ? step_number(instr) : 2 * segment->pieces;
-    struct addends sum = {0};
-    for (int n = 0; n < end; n++)
-        if (step_writes(segment, n, space))
-            addends_add(&sum, step_addend(instr, phase, n));
-    return sum;
-}
-
-/* Which of the steps that write to a space of its phase is that of an instruction: sums those
- * before it into *before.  Returns how many there are behind it. */
-static int steps_behind(const struct values *v, const struct instr *instr, int space,
-                        struct addends *before)
-{
-    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
-    int own = step_number(instr), behind = 0;
-    *before = (struct addends){0};
-    for (int n = 0; n < 2 * segment->pieces; n++) {
-        if (n == own || !step_writes(segment, n, space))
-            continue;
-        behind += n > own;
-        if (n < own)
-            addends_add(before, step_addend(instr, instr->phase, n));
-    }
-    return behind;
-}
-
 /* Instruction i writes value, or rows of it, to a boundary, buffer b.  Where several do so, each
  * with rows of its own, it has until the last of them their addends in place of its own: readers
  * find then that rows are missing. */
@@ -142,7 +69,7 @@ static int put_rows(struct values *v, int i, int b, int space, struct value valu
         return wrong(v, i, b, &has, "all rows that are before it");
     if (behind) {
         value.terms[0] = before;
-        addends_add(&value.terms[0], step_addend(instr, instr->phase, step_number(instr)));
+        addends_add(&value.terms[0], steps_addend(instr));
     }
     values_put(v, i, b, value);
     return 0;
@@ -153,9 +80,9 @@ static int put_rows(struct values *v, int i, int b, int space, struct value valu
 static int put_in_space(struct values *v, int i, int b, int space, struct value value)
 {
     const struct instr *instr = &v->program->instr[i];
-    if (!is_stepwise(space) && program_segment(v->program, instr->unit, instr->phase)->in_parts)
+    if (!steps_fill(space) && program_segment(v->program, instr->unit, instr->phase)->in_parts)
         return put_rows(v, i, b, space, value);
-    if (is_stepwise(space)) {
+    if (steps_fill(space)) {
         struct addends before = steps_before(v, instr, space);
         struct value has = values_get(v, b);
         int lacks = !instr_is_exchange(instr) && (has.pending || has.maxima);
@@ -163,7 +90,7 @@ static int put_in_space(struct values *v, int i, int b, int space, struct value 
                              !addends_equal(has.terms[0], before)))
             return wrong(v, i, b, &has, "all that is before it");
         value.terms[0] = before;
-        addends_add(&value.terms[0], step_addend(instr, instr->phase, step_number(instr)));
+        addends_add(&value.terms[0], steps_addend(instr));
     }
     values_put(v, i, b, value);
     return 0;
@@ -184,7 +111,7 @@ static int check_read(const struct values *v, int i, int b, int space, struct va
     if (!value_is(&has, want.meaning, want.of, want.index) || has.part ||
         has.updated != want.updated || has.pending != want.pending || has.maxima != want.maxima)
         return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
-    if (is_stepwise(space) &&
+    if (steps_fill(space) &&
         !addends_equal(has.terms[0], steps_before(v, &v->program->instr[i], space)))
         return wrong(v, i, b, &has, "all that is before it");
     if (has.meaning == MEANS_OUTPUT && has.terms[0].count)
@@ -337,7 +264,7 @@ static int check_sizes(const struct values *v, int i)
     const struct instr *instr = &v->program->instr[i];
     static const int spaces[] = {SPACE_SAVED, SPACE_DEFERRED, SPACE_CARRY, SPACE_WORK};
     for (int k = 0; k < 4; k++) {
-        int space = spaces[k], b = instr->buffer[space], keeper = kept_by(space, instr->phase);
+        int space = spaces[k], b = instr->buffer[space], keeper = steps_keeper(space, instr->phase);
         const struct segment *segment =
             program_segment(v->program, instr->unit, keeper < 0 ? (int)instr->phase : keeper);
         size_t bytes = space == SPACE_SAVED      ? segment->saved_bytes

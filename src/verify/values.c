@@ -103,16 +103,15 @@ struct value values_get(const struct values *v, int b)
     int whole = v->program->buffer[b].whole;
     if (whole >= 0 && v->since[whole] > v->since[b])
         return part_of(v, b);
-    for (int part = v->view[b]; part >= 0; part = v->next[part])
-        if (v->since[part] > v->since[b])
-            return value_nothing;
-    return v->value[b];
+    return v->view_since[b] > v->since[b] ? value_nothing : v->value[b];
 }
 
 void values_put(struct values *v, int i, int b, struct value value)
 {
     v->value[b] = value;
     v->since[b] = i;
+    if (v->program->buffer[b].whole >= 0)
+        v->view_since[v->program->buffer[b].whole] = i;
 }
 
 static void open_buffers(struct values *v)
@@ -122,9 +121,10 @@ static void open_buffers(struct values *v)
     v->since = array_make((size_t)buffers, sizeof *v->since);
     v->view = array_make((size_t)buffers, sizeof *v->view);
     v->next = array_make((size_t)buffers, sizeof *v->next);
+    v->view_since = array_make((size_t)buffers, sizeof *v->view_since);
     for (int b = 0; b < buffers; b++) {
         v->value[b] = value_nothing;
-        v->since[b] = v->view[b] = v->next[b] = -1;
+        v->since[b] = v->view_since[b] = v->view[b] = v->next[b] = -1;
     }
     for (int b = 0; b < buffers; b++) {
         int whole = v->program->buffer[b].whole;
@@ -388,6 +388,7 @@ void values_close(struct values *v)
     free(v->since);
     free(v->view);
     free(v->next);
+    free(v->view_since);
     free(v->producer);
     free(v->rank_uses);
     free(v->sum_axes);

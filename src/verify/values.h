@@ -74,6 +74,8 @@ struct values {
     struct value *value; /* per buffer */
     int *since;          /* per buffer: the instruction that wrote it by that name, or -1 */
     int *view, *next;    /* per buffer: its first view; per view: the next one; or -1 */
+    int *view_since;     /* per buffer: the last instruction that wrote one of its views, or -1 */
+    struct steps *steps; /* steps.h; the caller's */
     /* Per unit and input: whose output it is; -1: nobody's.  Found again, by names: the passes use
      * units->boundary[].producer, and a mistake there would otherwise be made here too. */
     int (*producer)[BOUNDARY_USES];

@@ -1,0 +1,139 @@
+/* steps.c - see steps.h.
+ *
+ * Pieces of a segment and the exchanges behind them have numbers in their order:
+ *
+ *   RUN piece 0    ALLREDUCE    RUN piece 1    GATHER    RUN piece 2
+ *   0              1            2              3         4
+ *
+ * Each number of a phase has a random tag, and each unit and micro-batch a random factor, an odd
+ * number: the addend of a step is their product.  So what the first n steps write to a space is the
+ * same sum of tags for all micro-batches, and is summed up once, for all n.
+ */
+#include "verify/steps.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+
+/* Of these spaces. */
+static const int filled[] = {SPACE_SAVED, SPACE_DEFERRED, SPACE_CARRY};
+enum { FILLED = sizeof filled / sizeof filled[0] };
+
+struct steps {
+    int segments;
+    struct addends (**before)[FILLED]; /* per kind of unit and phase, and number: the tags of those
+                                          before it, by `filled`; NULL: not asked yet */
+};
+
+static int fill_index(int space)
+{
+    int k = 0;
+    while (k < FILLED && filled[k] != space)
+        k++;
+    return k;
+}
+
+int steps_fill(int space)
+{
+    return fill_index(space) < FILLED;
+}
+
+int steps_keeper(int space, enum segment_phase phase)
+{
+    if (space == SPACE_SAVED && segment_phase_is_backward(phase))
+        return PHASE_FORWARD;
+    return space == SPACE_DEFERRED && phase == PHASE_BACKWARD_WEIGHT ? PHASE_BACKWARD_INPUT : -1;
+}
+
+/* That of an instruction: of the GATHER above, whose piece is 1, 3. */
+static int step_number(const struct instr *instr)
+{
+    return 2 * instr->piece + instr_is_exchange(instr);
+}
+
+/* One for the GATHER above, whatever it gathers. */
+static struct addends tag(enum segment_phase phase, int n)
+{
+    return addend(CARRIED, -1, n * PHASES + (int)phase);
+}
+
+/* The tags of steps as what the steps of a unit in a micro-batch are known by. */
+static struct addends of_run(struct addends tags, const struct instr *instr)
+{
+    tags.tags *= addend(CARRIED, instr->micro, instr->unit).tags | 1;
+    return tags;
+}
+
+/* Does number n write to a space?  The GATHER above does to SPACE_CARRY, if piece 2 finds its
+ * result there. */
+static int step_writes(const struct segment *segment, int n, int space)
+{
+    const struct segment_step *step = segment_exchange(segment, n / 2);
+    if (n % 2)
+        return step && step->out[0].space == space;
+    return segment->piece[n / 2].writes >> space & 1;
+}
+
+static struct addends (*sum_tags(const struct segment *segment, enum segment_phase phase))[FILLED]
+{
+    struct addends(*before)[FILLED] = array_make(2 * (size_t)segment->pieces + 1, sizeof *before);
+    for (int n = 0; n < 2 * segment->pieces; n++)
+        for (int k = 0; k < FILLED; k++) {
+            before[n + 1][k] = before[n][k];
+            if (step_writes(segment, n, filled[k]))
+                addends_add(&before[n + 1][k], tag(phase, n));
+        }
+    return before;
+}
+
+struct steps *steps_open(const struct program *program)
+{
+    struct steps *steps = array_make(1, sizeof *steps);
+    steps->segments = program->units->kinds * PHASES;
+    steps->before = array_make((size_t)steps->segments, sizeof *steps->before);
+    return steps;
+}
+
+void steps_close(struct steps *steps)
+{
+    for (int s = 0; steps && s < steps->segments; s++)
+        free(steps->before[s]);
+    if (steps)
+        free(steps->before);
+    free(steps);
+}
+
+struct addends steps_addend(const struct instr *instr)
+{
+    return of_run(tag(instr->phase, step_number(instr)), instr);
+}
+
+struct addends steps_before(const struct values *v, const struct instr *instr, int space)
+{
+    int keeper = steps_keeper(space, instr->phase);
+    int phase = keeper < 0 ? (int)instr->phase : keeper;
+    const struct segment *segment = program_segment(v->program, instr->unit, phase);
+    int end = keeper < 0 ? step_number(instr) : 2 * segment->pieces;
+    struct addends(**before)[FILLED] =
+        &v->steps->before[v->program->units->kind_of[instr->unit] * PHASES + phase];
+    if (!*before)
+        *before = sum_tags(segment, (enum segment_phase)phase);
+    return of_run((*before)[end][fill_index(space)], instr);
+}
+
+int steps_behind(const struct values *v, const struct instr *instr, int space,
+                 struct addends *before)
+{
+    const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
+    int own = step_number(instr), behind = 0;
+    struct addends sum = {0};
+    for (int n = 0; n < 2 * segment->pieces; n++) {
+        if (n == own || !step_writes(segment, n, space))
+            continue;
+        behind += n > own;
+        if (n < own)
+            addends_add(&sum, tag(instr->phase, n));
+    }
+    *before = of_run(sum, instr);
+    return behind;
+}
