@@ -391,7 +391,7 @@ static int check_pieces(const struct program *program, struct error *err)
     for (int unit = 0; unit < program->units->count; unit++)
         for (int phase = 0; program_owns(program, unit) && phase < PHASES; phase++)
             if (program_segment(program, unit, phase)->pieces > PIECES ||
-                unit >= INT_MAX / PHASES / PIECES)
+                unit >= INT_MAX / 2 / PHASES / PIECES)
                 return error_set(err, "verify: unit %d has more than %d pieces, or is too far back",
                                  unit, PIECES);
     return 0;
