@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/json.h"
@@ -146,8 +147,11 @@ int chat_of_tokenizer(const struct chat_template **chat, const char *path, struc
     char *jinja_path = array_format("%.*schat_template.jinja", folder, path);
     char *config_path = array_format("%.*stokenizer_config.json", folder, path);
     char *jinja = read_text(jinja_path);
-    struct js *config = jinja ? NULL : js_read(config_path, NULL);
-    if (jinja)
+    int has_config = !jinja && !access(config_path, F_OK);
+    struct js *config = has_config ? js_read(config_path, err) : NULL;
+    if (has_config && !config)
+        rc = -1;
+    else if (jinja)
         rc = choose(chat, jinja, jinja_path, err);
     else
         rc =

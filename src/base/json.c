@@ -121,10 +121,40 @@ int js_write(const struct js *js, enum js_layout layout, enum whole_file_care ca
     return whole_file_end(&file, care, err);
 }
 
+/* Make of real numbers integers again where both are the same number. */
+static json_t *with_integers(json_t *json)
+{
+    const double most = 9007199254740992; /* 2^53 */
+    const char *key;
+    json_t *member;
+    size_t i;
+    double value = json_real_value(json);
+    if (json_is_real(json) && fabs(value) <= most && value == floor(value)) {
+        json_decref(json);
+        return json_integer((json_int_t)value);
+    }
+    json_object_foreach(json, key, member)
+        json_object_set_new(json, key, with_integers(json_incref(member)));
+    json_array_foreach(json, i, member)
+        json_array_set_new(json, i, with_integers(json_incref(member)));
+    return json;
+}
+
+/* jansson refuses integers beyond 64 bits, which Python writes; with this flag it takes them, and
+ * all others, as real numbers. */
+enum { BIG = JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL };
+
+static int is_too_big(const json_t *json, const json_error_t *why)
+{
+    return !json && json_error_code(why) == json_error_numeric_overflow;
+}
+
 struct js *js_read(const char *path, struct error *err)
 {
     json_error_t why;
     json_t *json = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+    if (is_too_big(json, &why))
+        json = with_integers(json_load_file(path, BIG, &why));
     if (!json && why.line < 0)
         error_errno(err, "cannot open %s", path);
     else if (!json)
@@ -136,6 +166,8 @@ struct js *js_parse(const char *text, struct error *err)
 {
     json_error_t why;
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &why);
+    if (is_too_big(json, &why))
+        json = with_integers(json_loads(text, BIG, &why));
     if (!json)
         error_set(err, "JSON line %d column %d: %s", why.line, why.column, why.text);
     return out(json);

@@ -41,7 +41,10 @@ char *js_text(const struct js *json, enum js_layout layout, struct error *err);
 int js_write(const struct js *json, enum js_layout layout, enum whole_file_care care,
              const char *path, struct error *err);
 
-/* Parse a file (js_read) or a text.  err names file, line and column.  NULL on failure. */
+/* Parse a file (js_read) or a text.  An integer beyond 64 bits becomes a real number, and the other
+ * whole numbers beside it, up to 2^53, integers.  err names file, line and column.  NULL on
+ * failure.
+ */
 struct js *js_read(const char *path, struct error *err);
 struct js *js_parse(const char *text, struct error *err);
 /* Parse one value of so many bytes, from data: texts in it may hold U+0000, and a number beyond

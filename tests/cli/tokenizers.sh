@@ -55,6 +55,12 @@ rm data/tokenizer.json
 is "it is given" "0 0" "$? $(grep -c 'trained on tokens' err)"
 "$TRIREME" generate run --prompt x --tokens 3 --tokenizer few.json device=cpu >out 2>err
 is "another one is given" "0 1" "$? $(grep -c 'trained on tokens of "byte-bpe' err)"
+# What transformers writes of a tokenizer without a longest text: int(1e30).
+mkdir unlimited
+cp elsewhere.json unlimited/tokenizer.json
+echo '{"model_max_length": 1000000000000000019884624838656}' >unlimited/tokenizer_config.json
+"$TRIREME" tokenize corpus.txt --tokenizer unlimited -o unlimited.h5 >out 2>err
+is "a model_max_length beyond 64 bits" "0 0" "$? $(cmp same.h5 unlimited.h5 >cmp.out 2>&1; echo $?)"
 echo '{"model": {"type": "Unigram"}}' >unigram.json
 refused "a model that is not there" 'unigram\.json: model "Unigram" is none that trireme has' \
     "$TRIREME" tokenize corpus.txt --tokenizer unigram.json -o x.h5

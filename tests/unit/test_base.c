@@ -198,6 +198,32 @@ static void json_comes_back(void **state)
     unlink(path);
 }
 
+/* Python writes int(1e30) with all its digits; the integers beside it stay integers. */
+static void json_takes_integers_of_any_size(void **state)
+{
+    const char *text = "{\"most\": 1000000000000000019884624838656, \"ids\": [2, -7, {\"n\": 3}], "
+                       "\"x\": 0.5, \"long\": 9223372036854775807}";
+    char path[] = "/tmp/trireme-json-XXXXXX";
+    struct error err = {0};
+    int fd = mkstemp(path);
+    assert_true(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    for (int from_file = 0; from_file < 2; from_file++) {
+        struct js *js = from_file ? js_read(path, &err) : js_parse(text, &err);
+        assert_non_null(js);
+        assert_true(js_get_real(js, "most", 0) == 1e30);
+        assert_int_equal(js_get_int(js, "most", -1), -1);
+        assert_int_equal(js_at_int(js_get(js, "ids"), 0, 0), 2);
+        assert_int_equal(js_at_int(js_get(js, "ids"), 1, 0), -7);
+        assert_int_equal(js_get_int(js_at(js_get(js, "ids"), 2), "n", 0), 3);
+        assert_true(js_get_real(js, "x", 0) == 0.5);
+        assert_int_equal(js_get_int(js, "long", -1), -1);
+        js_free(js);
+    }
+    assert_null(js_parse("{\"x\": 1e999}", &err));
+    unlink(path);
+}
+
 /* What is written to a device goes there, and the device stays; what fails leaves the file as it
  * was. */
 static void files_are_whole(void **state)
@@ -274,6 +300,7 @@ int main(void)
         cmocka_unit_test(errors_are_one_line),
         cmocka_unit_test(memory_is_counted_to_the_byte),
         cmocka_unit_test(json_comes_back),
+        cmocka_unit_test(json_takes_integers_of_any_size),
         cmocka_unit_test(start_of_process_is_known),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);

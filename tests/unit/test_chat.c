@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "io/chat.h"
@@ -237,6 +238,26 @@ static void only_known_programs_are_known(void **state)
     }
 }
 
+/* A file that is there and cannot be read is named: it is not a tokenizer without a template. */
+static void broken_files_are_named(void **state)
+{
+    char folder[] = "/tmp/trireme-chat-XXXXXX", path[64], config[64];
+    const struct chat_template *chat;
+    struct error err = {0};
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    snprintf(config, sizeof config, "%s/tokenizer_config.json", folder);
+    assert_int_equal(chat_of_tokenizer(&chat, path, &err), -1);
+    assert_non_null(strstr(err.text, "tokenizer.json: the tokenizer has no chat template"));
+    FILE *file = fopen(config, "w");
+    fputs("{\"chat_template\": ", file);
+    fclose(file);
+    assert_int_equal(chat_of_tokenizer(&chat, path, &err), -1);
+    assert_non_null(strstr(err.text, "tokenizer_config.json:1:"));
+    unlink(config);
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +265,7 @@ int main(void)
         cmocka_unit_test(answers_may_be_left_out), cmocka_unit_test(orders_are_checked),
         cmocka_unit_test(spaces_are_pythons),      cmocka_unit_test(tokens_are_looked_for),
         cmocka_unit_test(programs_have_one_form),  cmocka_unit_test(only_known_programs_are_known),
+        cmocka_unit_test(broken_files_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
