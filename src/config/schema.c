@@ -37,8 +37,9 @@ const struct key config_keys[] = {
      .help =
          "folder of a model as Hugging Face's programs keep it: config.json sets the other keys "
          "of model, and training begins with the weights in model.safetensors, or in those files "
-         "that model.safetensors.index.json names, where it has any; Llama, Mistral, Qwen2, Qwen3 "
-         "and GPT-2. A name of Hugging Face's hub, ORG/NAME or ORG/NAME@REVISION, is the folder of "
+         "that model.safetensors.index.json names, which have to be there unless model.init is "
+         "scratch; Llama, Mistral, Qwen2, Qwen3 and GPT-2. A name of Hugging Face's hub, ORG/NAME "
+         "or ORG/NAME@REVISION, is the folder of "
          "that model in their cache on this machine. A run's directory, or a checkpoint, sets "
          "these keys too and gives its weights, and nothing else of that run"},
     {NAMED_KEY("model.init", CHOICE, model_init), "pretrained", .choices = inits,

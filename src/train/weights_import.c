@@ -29,7 +29,7 @@ struct import_has {
 
 struct import {
     struct session *s;
-    struct safetensors *st;      /* NULL: the folder has none */
+    struct safetensors *st;      /* NULL: model.path names no folder */
     struct safetensors *adapter; /* of lora.path; NULL: adapters begin from the seed */
     struct checkpoint *saved;    /* in place of st: of a run or a checkpoint */
     struct import_has has;
@@ -280,10 +280,11 @@ static int open_model(struct import *import, struct error *err)
                          "%s has its weights in pytorch_model.bin, which is a program and not read "
                          "here; save the model as safetensors",
                          folder);
-    if (import->s->config.checkpoint.frozen == FROZEN_REFERENCE)
-        return error_set(err, "checkpoint.frozen is reference, and %s has no weights to refer to",
-                         folder);
-    return 0;
+    return error_set(err,
+                     "model.path: %s has no weights: model.safetensors and "
+                     "model.safetensors.index.json are missing, or links to files that are; bring "
+                     "them there, or train new weights: model.init=scratch",
+                     folder);
 }
 
 static int open_adapter(struct import *import, struct error *err)
@@ -462,13 +463,9 @@ static int fill(struct import *import, const char *flats,
 static void report(const struct session *s, const char *what, const char *folder,
                    const struct safetensors *st, double seconds)
 {
-    if (!folder[0])
-        return;
-    if (st)
+    if (folder[0] && st)
         log_info(s->log, "%s begin with those of %s: %d tensors in %d file%s, loaded in %.2f s",
                  what, folder, st->tensors, st->files, st->files > 1 ? "s" : "", seconds);
-    else
-        log_info(s->log, "%s has no model.safetensors: weights begin from the seed", folder);
 }
 
 int weights_import(struct session *s, struct error *err)

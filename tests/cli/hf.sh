@@ -174,10 +174,19 @@ refused "a file that is cut off" 'cut/model.safetensors: .*cut off' \
 rm -rf pickles
 mkdir pickles
 cp hf-llama-false/config.json pickles
+for command in train evaluate; do
+    # shellcheck disable=SC2086
+    refused "$command of a folder without weights" 'pickles has no weights: .*model.init=scratch' \
+        "$TRIREME" $command $N data.valid=train.h5 model.path=pickles run.dir=never
+done
+ln -s gone pickles/model.safetensors
 # shellcheck disable=SC2086
-"$TRIREME" train $N model.path=pickles train.steps=1 run.dir=scratch >out 2>err
-is "a folder with config.json alone begins from the seed" "0 1" \
-    "$? $(grep -c 'pickles has no model.safetensors: weights begin from the seed' err)"
+refused "weights that are a link to nothing" 'pickles has no weights: ' \
+    "$TRIREME" train $N model.path=pickles run.dir=never
+rm pickles/model.safetensors
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=pickles model.init=scratch train.steps=1 run.dir=scratch >out 2>err
+is "model.init=scratch needs config.json alone" 0 $?
 : >pickles/pytorch_model.bin
 # shellcheck disable=SC2086
 refused "weights that are a program" 'pytorch_model.bin' \
