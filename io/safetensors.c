@@ -37,9 +37,9 @@ enum { FORMATS = sizeof formats / sizeof formats[0] };
 
 enum safetensors_found safetensors_look(const char *folder)
 {
-    if (disk_has(folder, index_file))
-        return SAFETENSORS_INDEX;
-    return disk_has(folder, one_file) ? SAFETENSORS_FILE : SAFETENSORS_NONE;
+    if (disk_has(folder, one_file))
+        return SAFETENSORS_FILE;
+    return disk_has(folder, index_file) ? SAFETENSORS_INDEX : SAFETENSORS_NONE;
 }
 
 /* ---- one header ---- */

@@ -40,7 +40,8 @@ struct safetensors {
 
 enum safetensors_found { SAFETENSORS_NONE, SAFETENSORS_FILE, SAFETENSORS_INDEX };
 
-/* What a folder holds: a file model.safetensors, an index model.safetensors.index.json, or none. */
+/* What a folder holds: a file model.safetensors, else an index model.safetensors.index.json, or
+ * none.  Where both are there the file counts, as with transformers. */
 enum safetensors_found safetensors_look(const char *folder);
 
 /* Open what a folder holds, or one file.  Every header is checked: lengths, shapes, that tensors

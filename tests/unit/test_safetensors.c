@@ -227,6 +227,21 @@ static void test_wrong_index(void **state)
     }
 }
 
+/* Beside one file an index counts for nothing, as with transformers. */
+static void test_file_before_index(void **state)
+{
+    static const char header[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
+    struct safetensors *st;
+    struct error err = {0};
+    write_raw("model.safetensors", sizeof header - 1, header, 4);
+    write_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"absent\"}}");
+    assert_int_equal(safetensors_look(dir), SAFETENSORS_FILE);
+    assert_int_equal(safetensors_open(&st, dir, &err), 0);
+    assert_int_equal(st->files, 1);
+    assert_non_null(strstr(st->file[0], "/model.safetensors"));
+    safetensors_close(st);
+}
+
 static int make_dir(void **state)
 {
     const char *folder = getenv("TMPDIR");
@@ -247,6 +262,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_changed_bytes, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_written_is_read, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_wrong_index, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(test_file_before_index, make_dir, remove_dir),
     };
     return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
 }
