@@ -151,6 +151,15 @@ static int add_tensors(struct safetensors *st, int file, const struct js *header
     return rc;
 }
 
+/* Is it what git keeps of a large file, until git lfs brings the file itself? */
+static int is_pointer(int fd, const char *path, int64_t bytes)
+{
+    static const char first[] = "version https://git-lfs.github.com/spec/";
+    char start[sizeof first - 1];
+    return bytes >= (int64_t)sizeof start && !disk_read(fd, start, sizeof start, 0, path, NULL) &&
+           !memcmp(start, first, sizeof start);
+}
+
 /* The length of the header, or -1. */
 static int64_t header_length(int fd, const char *path, int64_t bytes, struct error *err)
 {
@@ -162,7 +171,10 @@ static int64_t header_length(int fd, const char *path, int64_t bytes, struct err
         return -1;
     for (int i = LENGTH - 1; i >= 0; i--)
         length = length << 8 | raw[i];
-    if (length > (uint64_t)(bytes - LENGTH))
+    int is_beyond = length > (uint64_t)(bytes - LENGTH);
+    if (is_beyond && is_pointer(fd, path, bytes))
+        return error_set(err, "%s is a Git LFS pointer, not the file itself: git lfs pull", path);
+    if (is_beyond)
         return error_set(err, "%s: its header would have %llu bytes, and the file has %lld", path,
                          (unsigned long long)length, (long long)bytes);
     if (length > HEADER_MOST)

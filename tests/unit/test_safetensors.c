@@ -227,6 +227,18 @@ static void test_wrong_index(void **state)
     }
 }
 
+/* A clone of a repository whose large files were not brought. */
+static void test_pointer(void **state)
+{
+    struct safetensors *st;
+    struct error err = {0};
+    write_text("model.safetensors", "version https://git-lfs.github.com/spec/v1\n"
+                                    "oid sha256:0123\nsize 1\n");
+    assert_int_equal(safetensors_open(&st, dir, &err), -1);
+    assert_non_null(strstr(err.text, "model.safetensors is a Git LFS pointer"));
+    assert_non_null(strstr(err.text, "git lfs pull"));
+}
+
 /* Beside one file an index counts for nothing, as with transformers. */
 static void test_file_before_index(void **state)
 {
@@ -263,6 +275,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_written_is_read, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_wrong_index, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_file_before_index, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(test_pointer, make_dir, remove_dir),
     };
     return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
 }
