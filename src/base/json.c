@@ -250,6 +250,40 @@ const char *js_kind(const struct js *js)
     }
 }
 
+/* The kinds that a member may be wanted of. */
+static int is_wanted(const json_t *value, enum js_want want)
+{
+    switch (want) {
+    case JS_WHOLE: return json_is_integer(value);
+    case JS_NUMBER: return json_is_number(value);
+    case JS_TRUTH: return json_is_boolean(value);
+    case JS_TEXT: return json_is_string(value);
+    case JS_LIST: return json_is_array(value);
+    case JS_NAMES: return json_is_string(value) || json_is_array(value);
+    case JS_OBJECT: return json_is_object(value);
+    }
+    return 0;
+}
+
+int js_check(const struct js *js, const char *key, enum js_want want, struct error *err)
+{
+    static const char *const wants[] = {
+        [JS_WHOLE] = "a whole number", [JS_NUMBER] = "a number", [JS_TRUTH] = "true or false",
+        [JS_TEXT] = "a text",          [JS_LIST] = "a list",     [JS_NAMES] = "a list of names",
+        [JS_OBJECT] = "an object",
+    };
+    const json_t *value = json_object_get(in(js), key);
+    char shown[64] = "";
+    if (!value || json_is_null(value) || is_wanted(value, want))
+        return 0;
+    if (json_is_string(value))
+        snprintf(shown, sizeof shown, ", \"%.40s\"", json_string_value(value));
+    else if (json_is_number(value))
+        snprintf(shown, sizeof shown, ", %g", json_number_value(value));
+    return error_set(err, "%.60s is %s%s; %s is wanted", key, js_kind(js_get(js, key)), shown,
+                     wants[want]);
+}
+
 int js_has(const struct js *js, const char *key)
 {
     json_t *value = json_object_get(in(js), key);

@@ -70,6 +70,10 @@ int64_t js_int(const struct js *json, int64_t otherwise);
 const char *js_bytes(const struct js *json, size_t *bytes);
 /* What it is: "an object", "an array", "a text", "a number", "true", "false", "null", "nothing". */
 const char *js_kind(const struct js *json);
+/* Is a member what is wanted, or null, or absent?  JS_NAMES is a list, or one name.  0, or -1 with
+ * err set: it is of another kind. */
+enum js_want { JS_WHOLE, JS_NUMBER, JS_TRUTH, JS_TEXT, JS_LIST, JS_NAMES, JS_OBJECT };
+int js_check(const struct js *json, const char *key, enum js_want want, struct error *err);
 /* Is a member there, and not null? */
 int js_has(const struct js *json, const char *key);
 int js_get_bool(const struct js *json, const char *key, int otherwise);

@@ -69,8 +69,32 @@ static int check_begin(const struct js *json, struct error *err)
     return 0;
 }
 
+static int check_kinds(const struct js *json, struct error *err)
+{
+    static const struct {
+        const char *name;
+        enum js_want want;
+    } members[] = {
+        {.name = "peft_type", .want = JS_TEXT},
+        {.name = "bias", .want = JS_TEXT},
+        {.name = "r", .want = JS_WHOLE},
+        {.name = "lora_alpha", .want = JS_NUMBER},
+        {.name = "lora_dropout", .want = JS_NUMBER},
+        {.name = "use_rslora", .want = JS_TRUTH},
+        {.name = "use_dora", .want = JS_TRUTH},
+        {.name = "target_modules", .want = JS_NAMES},
+        {.name = "modules_to_save", .want = JS_NAMES},
+    };
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        if (js_check(json, members[i].name, members[i].want, err))
+            return -1;
+    return 0;
+}
+
 static int check(const struct js *json, struct error *err)
 {
+    if (check_kinds(json, err))
+        return -1;
     const char *type = js_get_string(json, "peft_type", "");
     const char *bias = js_get_string(json, "bias", "none");
     if (strcmp(type, "LORA") != 0)

@@ -88,6 +88,11 @@ static int set_window(struct config *config, enum hf_kinds kind, const struct js
     const struct js *kinds = js_get(json, "layer_types");
     int64_t window = stated_window(kind, json);
     char text[32];
+    if (js_check(json, "layer_types", JS_LIST, err) ||
+        js_check(json, "sliding_window", JS_WHOLE, err) ||
+        js_check(json, "use_sliding_window", JS_TRUTH, err) ||
+        js_check(json, "max_window_layers", JS_WHOLE, err))
+        return -1;
     if (kind == HF_LLAMA && hf_has_meaning(json, "sliding_window"))
         return error_set(err, "sliding_window is set, and model_type llama has none; where it is "
                               "meant, model_type is mistral");
@@ -125,6 +130,8 @@ static void note_others(struct config *config, const struct js *json)
 static int find_type(const struct js *json, const struct hf_type **type, struct error *err)
 {
     const char *name = js_get_string(json, "model_type", "");
+    if (js_check(json, "model_type", JS_TEXT, err))
+        return -1;
     for (*type = hf_types; (*type)->name; ++*type)
         if (!strcmp(name, (*type)->name))
             return 0;
@@ -137,6 +144,8 @@ static int find_type(const struct js *json, const struct hf_type **type, struct 
 static int set_gpt2(struct config *config, const struct js *json, struct error *err)
 {
     char text[32];
+    if (js_check(json, "n_inner", JS_WHOLE, err))
+        return -1;
     int64_t width = js_get_int(json, "n_inner", 4 * js_get_int(json, "n_embd", 0));
     snprintf(text, sizeof text, "%lld", (long long)width);
     return hf_set(config, "model.family", "gpt2", err) || hf_set(config, "model.ffn", text, err) ||

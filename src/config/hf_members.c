@@ -202,7 +202,11 @@ int hf_is_named(const struct js *json, const char *name)
 int hf_set_member(struct config *config, const struct hf_member *m, const struct js *json,
                   struct error *err)
 {
+    static const enum js_want wants[] = {
+        [HF_NUMBER] = JS_WHOLE, [HF_REAL] = JS_NUMBER, [HF_TRUTH] = JS_TRUTH};
     char text[64];
+    if (js_check(json, m->name, wants[m->type], err))
+        return -1;
     if (!js_has(json, m->name)) {
         const char *otherwise = m->null && hf_is_named(json, m->name) ? m->null : m->otherwise;
         if (!otherwise)

@@ -93,13 +93,26 @@ static int set_original_len(struct config *config, const struct js *json, const 
     return hf_set(config, row.key, text, err);
 }
 
+/* Is each member that is read here of its kind?  Those of the table are looked at with it. */
+static int check_kinds(const struct js *json, const struct js *rope, struct error *err)
+{
+    return js_check(json, "rope_theta", JS_NUMBER, err) ||
+                   js_check(rope, "rope_theta", JS_NUMBER, err) ||
+                   js_check(rope, "rope_type", JS_TEXT, err) ||
+                   js_check(rope, "type", JS_TEXT, err) ||
+                   js_check(rope, "partial_rotary_factor", JS_NUMBER, err)
+               ? -1
+               : 0;
+}
+
 int hf_read_rope(struct config *config, const struct js *json, struct error *err)
 {
-    const struct js *rope =
-        js_get(json, js_has(json, "rope_parameters") ? "rope_parameters" : "rope_scaling");
+    const char *name = js_has(json, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+    const struct js *rope = js_get(json, name);
     double theta = js_get_real(rope, "rope_theta", js_get_real(json, "rope_theta", 10000));
     int type;
-    if (check_unknown(rope, err) ||
+    if (js_check(json, name, JS_OBJECT, err) || check_kinds(json, rope, err) ||
+        check_unknown(rope, err) ||
         find_type(js_get_string(rope, "rope_type", js_get_string(rope, "type", "default")), &type,
                   err) ||
         hf_set_real(config, "model.rope_theta", theta, err) ||

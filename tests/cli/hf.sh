@@ -153,6 +153,22 @@ bad "biases that are not there" 'attention_bias is true' \
     's/"rope_theta"/"attention_bias": true, "rope_theta"/'
 bad "a sliding window" 'sliding_window is set' 's/"rope_theta"/"sliding_window": 4096, "rope_theta"/'
 bad "a size that is missing" 'hidden_size is missing' '/"hidden_size"/d'
+bad "a number as text" 'num_attention_heads is a text, "6"; a whole number is wanted' \
+    's/"num_attention_heads": 6/"num_attention_heads": "6"/'
+bad "a size with a fraction" 'hidden_size is a number, 36.5; a whole number is wanted' \
+    's/"hidden_size": 36/"hidden_size": 36.5/'
+bad "a real number as text" 'rms_norm_eps is a text, "1e-6"; a number is wanted' \
+    's/"rms_norm_eps": [^,]*/"rms_norm_eps": "1e-6"/'
+bad "false as text" 'tie_word_embeddings is a text, "true"; true or false is wanted' \
+    's/"tie_word_embeddings": false/"tie_word_embeddings": "true"/'
+bad "positions as text" 'rope_parameters is a text, "linear"; an object is wanted' \
+    's/"rope_theta"/"rope_parameters": "linear", "rope_theta"/'
+bad "a base of positions as text" 'rope_theta is a text, "1e6"; a number is wanted' \
+    's/"rope_theta"/"rope_parameters": {"rope_theta": "1e6"}, "rope_theta"/'
+bad "a type of positions as a number" 'rope_type is a number, 3; a text is wanted' \
+    's/"rope_theta"/"rope_scaling": {"rope_type": 3}, "rope_theta"/'
+bad "kinds of layers as text" 'layer_types is a text, "full_attention"; a list is wanted' \
+    's/"rope_theta"/"layer_types": "full_attention", "rope_theta"/'
 bad "another size" 'tensor "model.layers.0.mlp.gate_proj.weight" has another shape' \
     's/"intermediate_size": 61/"intermediate_size": 62/'
 bad "fewer layers than the files have" 'tensor "model.layers.2..*" is none of this model' \

@@ -69,6 +69,15 @@ timeout 60 "$TRIREME" evaluate data.valid=train.h5 data.seq_len=24 device=cpu mo
 code=$?
 timeout 60 "$TRIREME" evaluate data.valid=train.h5 data.seq_len=24 device=cpu model.path=hf-llama lora.path=adapter-llama >plain 2>>err
 is "eva, which does not" "0 0" "$code $(cmp eva plain >/dev/null 2>&1; echo $?)"
+bad "a rank as text" 'r is a text, "4"; a whole number is wanted' 's/"r": [0-9]*/"r": "4"/'
+bad "alpha as text" 'lora_alpha is a text, "16"; a number is wanted' \
+    's/"lora_alpha": [^,]*/"lora_alpha": "16"/'
+bad "true as a number" 'use_rslora is a number, 1; true or false is wanted' \
+    's/"use_rslora": false/"use_rslora": 1/'
+bad "true as a list" 'use_dora is an array; true or false is wanted' \
+    's/"use_dora": false/"use_dora": [1]/'
+bad "modules as a number" 'modules_to_save is a number, 5; a list of names is wanted' \
+    's/"bias"/"modules_to_save": 5, "bias"/'
 bad "a pattern" 'is the pattern' 's/"task_type"/"modules_to_save": ".*norm", "task_type"/'
 refused "a base that is gone" 'model.path' sh -c 'mv hf-llama gone; "$TRIREME" train run-llama train.steps=40; code=$?; mv gone hf-llama; exit $code'
 refused "a base that has changed" 'are others than when it was saved' \
