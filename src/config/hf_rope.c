@@ -105,14 +105,13 @@ static int check_kinds(const struct js *json, const struct js *rope, struct erro
                : 0;
 }
 
-int hf_read_rope(struct config *config, const struct js *json, struct error *err)
+/* What one of the two objects says. */
+static int read_rope(struct config *config, const struct js *json, const struct js *rope,
+                     struct error *err)
 {
-    const char *name = js_has(json, "rope_parameters") ? "rope_parameters" : "rope_scaling";
-    const struct js *rope = js_get(json, name);
     double theta = js_get_real(rope, "rope_theta", js_get_real(json, "rope_theta", 10000));
     int type;
-    if (js_check(json, name, JS_OBJECT, err) || check_kinds(json, rope, err) ||
-        check_unknown(rope, err) ||
+    if (check_kinds(json, rope, err) || check_unknown(rope, err) ||
         find_type(js_get_string(rope, "rope_type", js_get_string(rope, "type", "default")), &type,
                   err) ||
         hf_set_real(config, "model.rope_theta", theta, err) ||
@@ -124,6 +123,28 @@ int hf_read_rope(struct config *config, const struct js *json, struct error *err
             hf_set_member(config, &rope_members[i].member, rope, err))
             return -1;
     return types[type].bit & (LLAMA3 | YARN) ? set_original_len(config, json, rope, err) : 0;
+}
+
+/* Where both objects are there transformers takes rope_scaling alone, even for rope_theta: that is
+ * the same model only where rope_parameters says nothing else. */
+int hf_read_rope(struct config *config, const struct js *json, struct error *err)
+{
+    const struct js *old = js_get(json, "rope_scaling"), *new = js_get(json, "rope_parameters");
+    const struct config_rope before = config->model.rope;
+    if (js_check(json, "rope_scaling", JS_OBJECT, err) ||
+        js_check(json, "rope_parameters", JS_OBJECT, err) ||
+        read_rope(config, json, js_next_key(new, NULL) ? new : old, err))
+        return -1;
+    if (!js_next_key(new, NULL) || !js_next_key(old, NULL))
+        return 0;
+    const struct config_rope first = config->model.rope;
+    config->model.rope = before;
+    if (read_rope(config, json, old, err))
+        return -1;
+    return memcmp(&first, &config->model.rope, sizeof first)
+               ? error_set(err, "rope_scaling and rope_parameters say different positions, and "
+                                "transformers takes rope_scaling alone; remove one of them")
+               : 0;
 }
 
 static void add_yarn(const struct config_yarn *yarn, struct js *to)

@@ -153,6 +153,11 @@ bad "biases that are not there" 'attention_bias is true' \
     's/"rope_theta"/"attention_bias": true, "rope_theta"/'
 bad "a sliding window" 'sliding_window is set' 's/"rope_theta"/"sliding_window": 4096, "rope_theta"/'
 bad "a size that is missing" 'hidden_size is missing' '/"hidden_size"/d'
+linear='"rope_type": "linear", "factor": 4.0'
+bad "two objects of positions that differ" 'rope_scaling and rope_parameters say different' \
+    "s/\"rope_theta\"/\"rope_parameters\": {\"rope_type\": \"default\"}, \"rope_scaling\": {$linear}, &/"
+bad "two bases of positions" 'rope_scaling and rope_parameters say different' \
+    "s/\"rope_theta\": [^,]*/\"rope_parameters\": {\"rope_theta\": 5e5, $linear}, \"rope_scaling\": {$linear}/"
 bad "a number as text" 'num_attention_heads is a text, "6"; a whole number is wanted' \
     's/"num_attention_heads": 6/"num_attention_heads": "6"/'
 bad "a size with a fraction" 'hidden_size is a number, 36.5; a whole number is wanted' \
@@ -229,6 +234,14 @@ sed -i 's/"rope_theta"/"wobble": 0.5, "nothing": 0, "rope_theta"/' odd/config.js
 "$TRIREME" train $N model.path=odd train.steps=1 run.dir=in-odd >out 2>err
 is "what is not known is named" "0 1" \
     "$? $(grep -c 'not know wobble and computes' err)"
+
+# Two objects that say the same, of which one is named as in old files, are one.
+sed -i -e "s/\"rope_theta\": [^,]*/\"rope_parameters\": {\"rope_theta\": 5e5, $linear}, \"rope_scaling\": 0/" \
+    -e 's/\("rope_scaling": \)0/\1{"rope_theta": 5e5, "type": "linear", "factor": 4}/' odd/config.json
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=odd train.steps=0 run.dir=in-both >out 2>err
+is "two objects of positions that say the same" "0 1 1" \
+    "$? $(grep -c 'rope_theta: 500000' in-both/config.yaml) $(grep -c 'rope_scaling: linear' in-both/config.yaml)"
 
 # A run, and a checkpoint, give their weights and nothing else, whatever optimizer they had.
 first_of() { # first_of NAME SETTINGS...: the loss of the first step, of which the rate is 0
