@@ -111,10 +111,10 @@ static int read_rope(struct config *config, const struct js *json, const struct 
 {
     double theta = js_get_real(rope, "rope_theta", js_get_real(json, "rope_theta", 10000));
     int type;
-    if (check_kinds(json, rope, err) || check_unknown(rope, err) ||
+    if (check_kinds(json, rope, err) ||
         find_type(js_get_string(rope, "rope_type", js_get_string(rope, "type", "default")), &type,
                   err) ||
-        hf_set_real(config, "model.rope_theta", theta, err) ||
+        check_unknown(rope, err) || hf_set_real(config, "model.rope_theta", theta, err) ||
         hf_set(config, "model.rope_scaling",
                types[type].scaling == ROPE_SCALING_NONE ? "none" : types[type].name, err))
         return -1;
