@@ -85,7 +85,7 @@ static int64_t stated_window(enum hf_kinds kind, const struct js *json)
 static int set_window(struct config *config, enum hf_kinds kind, const struct js *json,
                       struct error *err)
 {
-    const struct js *kinds = js_get(json, "layer_types");
+    const struct js *kinds = js_has(json, "layer_types") ? js_get(json, "layer_types") : NULL;
     int64_t window = stated_window(kind, json);
     char text[32];
     if (js_check(json, "layer_types", JS_LIST, err) ||

@@ -243,6 +243,15 @@ sed -i -e "s/\"rope_theta\": [^,]*/\"rope_parameters\": {\"rope_theta\": 5e5, $l
 is "two objects of positions that say the same" "0 1 1" \
     "$? $(grep -c 'rope_theta: 500000' in-both/config.yaml) $(grep -c 'rope_scaling: linear' in-both/config.yaml)"
 
+# layer_types of null is no list: max_window_layers says which layers slide.
+rm -rf odd
+cp -r hf-qwen2-false odd
+sed -i -e 's/"use_sliding_window": false/"use_sliding_window": true, "sliding_window": 7, "layer_types": null/' \
+    -e 's/"max_window_layers": [0-9]*/"max_window_layers": 0/' odd/config.json
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=odd train.steps=0 run.dir=in-null >out 2>err
+is "layer_types of null" "0 1" "$? $(grep -c 'sliding_window: 7' in-null/config.yaml)"
+
 # A run, and a checkpoint, give their weights and nothing else, whatever optimizer they had.
 first_of() { # first_of NAME SETTINGS...: the loss of the first step, of which the rate is 0
     name=$1
