@@ -98,8 +98,11 @@ int hub_find(const char *name, char folder[CONFIG_TEXT])
 int hub_error_missing(const char *name, const char *what, struct error *err)
 {
     char cache[CONFIG_TEXT];
+    int model = (int)strcspn(name, "@");
+    const char *revision = name[model] && name[model + 1] ? name + model + 1 : NULL;
     return error_set(err,
                      "%.200s is %s, and not in the cache of Hugging Face's hub, %.200s; bring it "
-                     "there: hf download %.200s",
-                     name, what, hub_cache(cache), name);
+                     "there: hf download %.*s%s%.100s",
+                     name, what, hub_cache(cache), model < 200 ? model : 200, name,
+                     revision ? " --revision " : "", revision ? revision : "");
 }

@@ -297,6 +297,9 @@ is "a revision of it" "$(first_loss in-qwen2-true)" \
 # shellcheck disable=SC2086
 refused "a name that the cache has not" 'cache/hub; bring it there: hf download some-org/other' \
     "$TRIREME" train $N model.path=some-org/other run.dir=never
+# shellcheck disable=SC2086
+refused "a revision that the cache has not" 'bring it there: hf download some-org/other --revision v2$' \
+    "$TRIREME" train $N model.path=some-org/other@v2 run.dir=never
 unset HF_HOME
 
 # transformers loads what was written, and has the checkpoint's numbers.
