@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "config/hf.h"
 #include "io/disk.h"
 #include "train/run_checkpoint.h"
 
@@ -68,8 +69,14 @@ static int load_newest(struct config *config, const char *folder, const char *co
     int found = checkpoint_list(&entries, folder, err), i = 0;
     while (i < found && !entries[i].committed)
         i++;
-    int rc = i < found ? load_checkpoint(config, entries[i].path, list, count, err)
-                       : error_set(err, "%s holds no checkpoint", folder);
+    int rc;
+    if (i < found)
+        rc = load_checkpoint(config, entries[i].path, list, count, err);
+    else if (hf_has_config(folder))
+        rc = error_set(err, "%s holds no checkpoint; it is a model's folder: model.path=%s", folder,
+                       folder);
+    else
+        rc = error_set(err, "%s holds no checkpoint", folder);
     checkpoint_list_free(entries, found > 0 ? found : 0);
     return rc;
 }

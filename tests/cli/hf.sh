@@ -222,6 +222,8 @@ sed -e '/^  path:/d' -e 's/^  preset:.*/  preset: llama-tiny/' from-job/config.y
 is "a folder takes the place of a job's preset" "0 1" "$? $(grep -c 'weights begin with those of hf-llama-true' err)"
 refused "a preset and a folder" 'two models' \
     "$TRIREME" train $N model.path=hf-llama-true model.preset=llama-tiny
+refused "evaluate of a model's folder" 'holds no checkpoint; .*: model.path=hf-llama-true$' \
+    "$TRIREME" evaluate hf-llama-true data.valid=train.h5
 refused "convert to a folder in use" 'holds a model already' "$TRIREME" convert llama-true hf-llama-true
 refused "convert to a format that is none" 'dtype is fp32' \
     "$TRIREME" convert llama-true other --dtype int8
