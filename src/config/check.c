@@ -569,16 +569,28 @@ static int check_train(const struct config *config, struct error *err)
     return check_optimizer(config, err);
 }
 
+/* An adapter's folder says nothing of the model that it belongs to. */
+static int check_adapted(const struct config *config, struct error *err)
+{
+    if (config->model.layers || config->model_path[0] || !config->lora.path[0])
+        return 0;
+    return error_set(err,
+                     "lora.path is set, and model.path is missing: the model to which the adapters "
+                     "of %.200s belong",
+                     config->lora.path);
+}
+
 int config_finish(struct config *config, struct error *err)
 {
-    if (finish_model(&config->model, err) || check_gpt2(config, err) ||
-        check_dropout(config, err) || check_rope_keys(config, err) || finish_data(config, err) ||
-        check_sources(&config->data, err) || finish_parallel(&config->parallel, err) ||
-        check_comm(config, err) || check_offload(config, err) || check_units(config, err) ||
-        finish_batch(config, err) || check_train(config, err) ||
-        check_tensor(&config->parallel, err) || check_reshard(&config->parallel, err) ||
-        check_precision(config, err) || check_loss_scale(config, err) || check_lora(config, err) ||
-        check_init(config, err) || check_export(config, err))
+    if (check_adapted(config, err) || finish_model(&config->model, err) ||
+        check_gpt2(config, err) || check_dropout(config, err) || check_rope_keys(config, err) ||
+        finish_data(config, err) || check_sources(&config->data, err) ||
+        finish_parallel(&config->parallel, err) || check_comm(config, err) ||
+        check_offload(config, err) || check_units(config, err) || finish_batch(config, err) ||
+        check_train(config, err) || check_tensor(&config->parallel, err) ||
+        check_reshard(&config->parallel, err) || check_precision(config, err) ||
+        check_loss_scale(config, err) || check_lora(config, err) || check_init(config, err) ||
+        check_export(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

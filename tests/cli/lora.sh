@@ -48,6 +48,8 @@ T="$N model.path=hf-llama run.dir=never"
     refused "another rank than the file's" 'has another shape' \
         "$TRIREME" train $T lora.path=adapter-llama lora.r=5
 }
+refused "an adapter without its model" 'model.path is missing: the model to which .* adapter-llama belong' \
+    "$TRIREME" evaluate lora.path=adapter-llama data.valid=train.h5
 bad() { # bad NAME PATTERN SED-SCRIPT: adapter_config.json changed
     rm -rf bad
     cp -r adapter-llama bad
