@@ -8,6 +8,7 @@
  */
 #include "train/weights_export.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,13 +198,29 @@ static int read_transposed(struct export *export, int i, int64_t start, int64_t 
     return 0;
 }
 
+/* Does a number fit into the format of the files?  Into fp16 numbers below 65520 do, which rounds
+ * up to 65536. */
+static int check_range(const struct export *export, int i, int64_t count, const float *values,
+                       struct error *err)
+{
+    const float beyond = 65520;
+    for (int64_t k = 0; export->how->dtype == DTYPE_F16 && k < count; k++)
+        if (fabsf(values[k]) >= beyond && isfinite(values[k]))
+            return error_set(err,
+                             "tensor \"%.100s\" has %g, and fp16 ends at 65504; write bf16 or "
+                             "fp32: --dtype bf16",
+                             export->source[i].name, (double)values[k]);
+    return 0;
+}
+
 static int read_source(void *user, int i, int64_t start, int64_t count, float *to,
                        struct error *err)
 {
     struct export *export = user;
-    return export->target[i].is_transposed
-               ? read_transposed(export, i, start, count, to, err)
-               : read_stacked(export, &export->target[i], start, count, to, err);
+    int rc = export->target[i].is_transposed
+                 ? read_transposed(export, i, start, count, to, err)
+                 : read_stacked(export, &export->target[i], start, count, to, err);
+    return rc ? -1 : check_range(export, i, count, to, err);
 }
 
 /* ---- writing ---- */

@@ -25,6 +25,15 @@ keys_of() {
     esac
 }
 
+# with_last FOLDER BYTES: `bad` is the folder with these for the last bytes of its numbers.
+with_last() {
+    rm -rf bad
+    cp -r "$1" bad
+    # shellcheck disable=SC2059
+    printf "$2" | dd of=bad/model.safetensors bs=1 conv=notrunc 2>dd.err \
+        seek=$(($(wc -c <bad/model.safetensors) - ${#2} / 4))
+}
+
 # A model of each family, with its head tied and not, is trained, written, and taken up again.
 for family in llama gpt2 mistral qwen2 qwen3; do
     for tied in true false; do
@@ -227,6 +236,16 @@ refused "evaluate of a model's folder" 'holds no checkpoint; .*: model.path=hf-l
 refused "convert to a folder in use" 'holds a model already' "$TRIREME" convert llama-true hf-llama-true
 refused "convert to a format that is none" 'dtype is fp32' \
     "$TRIREME" convert llama-true other --dtype int8
+
+# Numbers that the format does not hold: 1e6.
+with_last hf-llama-false '\000\044\164\111'
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=bad train.steps=0 run.dir=large >out 2>err || cat err
+refused "numbers beyond those of fp16" 'tensor "lm_head.weight" has 1e.06, and fp16 ends at 65504; .*--dtype bf16' \
+    "$TRIREME" convert large large-fp16 --dtype fp16
+is "and no file of them" 0 "$(find large-fp16 -type f | wc -l)"
+"$TRIREME" convert large large-bf16 --dtype bf16 >out 2>err
+is "bf16 holds them" 0 $?
 
 # What is not known is named, and no more.
 rm -rf odd
