@@ -128,3 +128,37 @@ int hf_tensors_read(const struct safetensors *st, const struct safetensors_tenso
                            : read_stretch(st, tensor, &run, to, err);
     return rc;
 }
+
+static int is_equal(const struct safetensors *st, const struct safetensors_tensor *a,
+                    const struct safetensors_tensor *b, struct error *err)
+{
+    float first[STRETCH], second[STRETCH];
+    int equal = a->elems == b->elems;
+    for (int64_t at = 0, count; equal > 0 && at < a->elems; at += count) {
+        count = min_i64(a->elems - at, STRETCH);
+        if (safetensors_read(st, a, at, count, first, err) ||
+            safetensors_read(st, b, at, count, second, err))
+            return -1;
+        equal = !memcmp(first, second, (size_t)count * sizeof *first);
+    }
+    return equal;
+}
+
+int hf_tensors_check_head(const struct safetensors *st, const struct model *model,
+                          struct error *err)
+{
+    const struct safetensors_tensor *head = safetensors_find(st, "lm_head.weight");
+    struct model_place place;
+    if (!head)
+        return 0;
+    const struct safetensors_tensor *embedding =
+        hf_tensors_find(st, model, HF_MODEL, "embed", &place, err);
+    int equal = embedding ? is_equal(st, embedding, head, err) : -1;
+    if (equal)
+        return equal < 0 ? -1 : 0;
+    return error_set(err,
+                     "%s: tensor \"%s\" is not \"%s\", to which tie_word_embeddings ties it; set "
+                     "model.tie_embeddings=false to take both, or take lm_head.weight out of the "
+                     "file",
+                     st->file[head->file], head->name, embedding->name);
+}

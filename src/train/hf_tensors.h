@@ -47,4 +47,9 @@ int hf_tensors_read(const struct safetensors *st, const struct safetensors_tenso
                     const struct model_place *place, const struct box *box, int64_t start,
                     int64_t count, float *to, struct error *err);
 
+/* Of a tied model: a head that the files have beside the embedding, and that nothing reads, is the
+ * same.  (transformers computes with one that differs.)  0, or -1 with err set. */
+int hf_tensors_check_head(const struct safetensors *st, const struct model *model,
+                          struct error *err);
+
 #endif

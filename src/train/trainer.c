@@ -124,7 +124,7 @@ static int has_folders(const struct config *c)
     return (c->model_path[0] && c->model_init == INIT_PRETRAINED) || c->lora.path[0];
 }
 
-/* Are they there, and this model's? */
+/* Are they there, and this model's?  Of a run that has checkpoints they may be gone. */
 static int check_weights(struct session *s, struct error *err)
 {
     const struct config *c = &s->config;
@@ -132,6 +132,16 @@ static int check_weights(struct session *s, struct error *err)
     if (!has_folders(c) || goes_on || world_rank(s->world))
         return 0;
     return weights_import_check(s, err);
+}
+
+/* A run that was taken to go on may have no checkpoint: then they have not been checked. */
+static int begin_weights(struct session *s, struct error *err)
+{
+    if (!has_folders(&s->config))
+        return world_agree(s->world, weights_init(s, err), err);
+    if (world_agree(s->world, world_rank(s->world) ? 0 : weights_import_check(s, err), err))
+        return -1;
+    return world_agree(s->world, weights_import(s, err), err);
 }
 
 /* All that can be refused is checked before anything is written into the run. */
@@ -150,9 +160,7 @@ static int begin(struct trainer *t, struct error *err)
         return -1;
     run_directory_keep_best(&t->dir, &t->at.best);
     t->epoch_ms = t->at.samples % t->train.data.windows < s->layout.global_batch ? 0 : -1;
-    if (!found &&
-        world_agree(s->world,
-                    has_folders(&s->config) ? weights_import(s, err) : weights_init(s, err), err))
+    if (!found && begin_weights(s, err))
         return -1;
     if (s->config.sync_module_states && weights_compare_ranks(s, err))
         return -1;

@@ -336,13 +336,21 @@ static int check_loading(const struct import *import, struct error *err)
                           "model's matrices, which each rank reads: leave model.loading at each");
 }
 
+static int check_tied(const struct import *import, struct error *err)
+{
+    const struct session *s = import->s;
+    return import->st && s->config.model.tie_embeddings
+               ? hf_tensors_check_head(import->st, s->model, err)
+               : 0;
+}
+
 int weights_import_check(struct session *s, struct error *err)
 {
     struct import import = {.s = s};
     const char *folder = s->config.model_path;
     int saved = folder[0] && !hf_has_config(folder) && saved_has_config(folder);
     int rc = check_loading(&import, err) || (saved && check_saved_folder(&import, err)) ||
-                     open_files(&import, err)
+                     open_files(&import, err) || check_tied(&import, err)
                  ? -1
                  : 0;
     close_files(&import);

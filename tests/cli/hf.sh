@@ -195,6 +195,22 @@ sed -i 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' bad/config.
 # shellcheck disable=SC2086
 refused "a head that the files have not" 'tensor "lm_head.weight" is missing' \
     "$TRIREME" train $N model.path=bad run.dir=never
+# A model that is tied, and whose file has a head of its own.
+rm -rf bad
+cp -r hf-llama-false bad
+sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' bad/config.json
+# shellcheck disable=SC2086
+refused "a tied head that differs" '"lm_head.weight" is not "model.embed_tokens.weight"' \
+    "$TRIREME" train $N model.path=bad run.dir=never
+mkdir -p begun/checkpoints
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=bad run.dir=begun >out 2>err
+is "also in a run that has begun, and has no checkpoint" "1 1" \
+    "$? $(grep -c '"lm_head.weight" is not "model.embed_tokens.weight"' err)"
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=bad model.tie_embeddings=false train.steps=1 train.lr=0 \
+    run.dir=untied >out 2>err
+is "it is taken where it is asked for" "0 $(first_loss in-llama-false)" "$? $(first_loss untied)"
 rm -rf cut
 cp -r hf-llama-false cut
 truncate -s -100 cut/model.safetensors
