@@ -66,3 +66,23 @@ void dtype_narrow(void *to, enum dtype dtype, const float *from, int64_t elems)
     for (int64_t i = 0; i < elems; i++)
         narrow[i] = f32_to_f16(from[i]);
 }
+
+/* What is not finite has all bits of its exponent set. */
+int dtype_are_finite(const void *values, enum dtype dtype, int64_t elems)
+{
+    const uint16_t half = dtype == DTYPE_F16 ? 0x7c00 : 0x7f80;
+    const uint32_t word = 0x7f800000;
+    int other = 0;
+    if (dtype == DTYPE_F32) {
+        const uint32_t *bits = values;
+#pragma omp simd reduction(| : other)
+        for (int64_t i = 0; i < elems; i++)
+            other |= (bits[i] & word) == word;
+    } else {
+        const uint16_t *bits = values;
+#pragma omp simd reduction(| : other)
+        for (int64_t i = 0; i < elems; i++)
+            other |= (bits[i] & half) == half;
+    }
+    return !other;
+}

@@ -33,6 +33,9 @@ void dtype_widen(float *to, const void *from, enum dtype dtype, int64_t elems);
 /* And fp32 rounded to one, in memory of their own. */
 void dtype_narrow(void *to, enum dtype dtype, const float *from, int64_t elems);
 
+/* Is each of these values finite?  Of a format that dtype_is_narrow_float(). */
+int dtype_are_finite(const void *values, enum dtype dtype, int64_t elems);
+
 /* A format of numbers that are not whole and at most 32 bits: fp32, bf16 or fp16? */
 int dtype_is_narrow_float(enum dtype dtype);
 

@@ -114,6 +114,20 @@ static int check_files(const struct import *import, const struct safetensors *st
     return rc;
 }
 
+/* ---- are its numbers finite? ---- */
+
+/* Of weights that are not every loss would be NaN. */
+static int check_finite(const char *path, const char *name, const void *values, enum dtype dtype,
+                        int64_t count, struct error *err)
+{
+    return dtype_are_finite(values, dtype, count)
+               ? 0
+               : error_set(err,
+                           "%s: tensor \"%.100s\" has numbers that are not finite, NaN or inf: "
+                           "the file is damaged, or its training diverged",
+                           path, name);
+}
+
 /* ---- a checkpoint ---- */
 
 static const char model_prefix[] = "model/";
@@ -176,7 +190,13 @@ static int read_saved(const struct import *import, const struct flat_part *part,
     piece.count = part->count;
     piece.box = &part->tensor->box;
     piece.data = to;
-    return part->count ? checkpoint_load(import->saved, &piece, 1, err) : 0;
+    if (!part->count)
+        return 0;
+    return checkpoint_load(import->saved, &piece, 1, err) ||
+                   check_finite(import->saved->path, part->tensor->name, to, DTYPE_F32, part->count,
+                                err)
+               ? -1
+               : 0;
 }
 
 /* The newest committed one, without a look at its numbers; for rank 0 alone. */
@@ -223,7 +243,11 @@ static int read_part(void *user, const struct flat_part *part, float *to, struct
     if (!tensor || !part->count)
         return tensor ? 0 : -1;
     return hf_tensors_read(st, tensor, &place, &part->tensor->box, part->start, part->count, to,
-                           err);
+                           err) ||
+                   check_finite(st->file[tensor->file], tensor->name, to, DTYPE_F32, part->count,
+                                err)
+               ? -1
+               : 0;
 }
 
 /* What is stored as it is kept goes there by one read. */
@@ -244,7 +268,8 @@ static int read_as(void *user, const struct flat_part *part, enum dtype dtype, v
     while (!rc && hf_tensors_next_run(&runs, INT64_MAX, &run))
         rc = safetensors_read_raw(st, tensor, run.at, run.count,
                                   (char *)to + (size_t)run.to * dtype_bytes(dtype), err);
-    return rc;
+    return rc ? rc
+              : check_finite(st->file[tensor->file], tensor->name, to, dtype, part->count, err);
 }
 
 /* Columns of a transposed matrix are read row by row: the longer, the better. */
@@ -419,6 +444,9 @@ static int read_saved_ranges(const struct import *import, const char *own,
         pieces[i].data = to + (ranges[i].at - from) * (int64_t)sizeof(float);
     }
     int rc = checkpoint_load(import->saved, pieces, count, err);
+    for (int i = 0; !rc && i < count; i++)
+        rc =
+            check_finite(import->saved->path, own, pieces[i].data, DTYPE_F32, pieces[i].count, err);
     free(pieces);
     return rc;
 }
@@ -433,11 +461,13 @@ static int read_ranges(void *user, const char *own, const struct hf_tensors_run 
     if (!st)
         return read_saved_ranges(import, own, ranges, count, from, to, err);
     const struct safetensors_tensor *tensor = find(import, st, own, &place, err);
-    for (int i = 0; tensor && !rc && i < count; i++)
-        rc = safetensors_read_raw(
-            st, tensor, ranges[i].at, ranges[i].count,
-            to + (ranges[i].at - from) * (int64_t)dtype_bytes((enum dtype)tensor->dtype), err);
-    return tensor ? rc : -1;
+    for (int i = 0; tensor && !rc && i < count; i++) {
+        enum dtype dtype = (enum dtype)tensor->dtype;
+        char *at = to + (ranges[i].at - from) * (int64_t)dtype_bytes(dtype);
+        rc = safetensors_read_raw(st, tensor, ranges[i].at, ranges[i].count, at, err) ||
+             check_finite(st->file[tensor->file], tensor->name, at, dtype, ranges[i].count, err);
+    }
+    return tensor && !rc ? 0 : -1;
 }
 
 /* Fill these flats (NULL: all); files that `open` opens are those of the node's reader alone where

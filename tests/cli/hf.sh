@@ -195,6 +195,20 @@ sed -i 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' bad/config.
 # shellcheck disable=SC2086
 refused "a head that the files have not" 'tensor "lm_head.weight" is missing' \
     "$TRIREME" train $N model.path=bad run.dir=never
+# not_finite NAME FILES BYTES SETTINGS...: the last number of the folder FILES is these bytes, NaN or inf.
+not_finite() {
+    name=$1
+    with_last "$2" "$3"
+    shift 3
+    # shellcheck disable=SC2086
+    refused "$name" 'bad/model.safetensors: tensor "[a-z.0-9_]*" has numbers that are not finite' \
+        "$TRIREME" evaluate $N data.valid=train.h5 model.path=bad run.dir=never "$@"
+}
+not_finite "NaN in fp32" hf-llama-false '\000\000\300\177'
+not_finite "inf in bf16, kept as it is" bf16-llama-true '\200\177' precision=bf16_pure
+not_finite "NaN in fp16, read for the node" fp16-llama-true '\001\374' model.loading=node
+not_finite "-inf in a transposed matrix" hf-gpt2-false '\000\000\200\377'
+
 # A model that is tied, and whose file has a head of its own.
 rm -rf bad
 cp -r hf-llama-false bad

@@ -133,12 +133,36 @@ static void names_are_found_again(void **state)
     assert_int_equal(dtype_find("fp17"), -1);
 }
 
+/* One value that is not finite among others, wherever it is. */
+static void what_is_not_finite_is_found(void **state)
+{
+    enum { MOST = 70 };
+    static const float bad[] = {INFINITY, -INFINITY, NAN, -NAN};
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    for (int d = 0; d < 3; d++)
+        for (int count = 0; count < MOST; count++) {
+            float wide[MOST], values[MOST];
+            for (int i = 0; i < count; i++)
+                wide[i] = i % 2 ? 60000 : -6e-5f;
+            dtype_narrow(values, dtypes[d], wide, count);
+            assert_true(dtype_are_finite(values, dtypes[d], count));
+            for (int i = 0; i < count; i++) {
+                float was = wide[i];
+                wide[i] = bad[i % 4];
+                dtype_narrow(values, dtypes[d], wide, count);
+                assert_false(dtype_are_finite(values, dtypes[d], count));
+                wide[i] = was;
+            }
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_half_is_what_ieee_says),  cmocka_unit_test(every_half_survives),
         cmocka_unit_test(floats_go_to_the_nearest_half), cmocka_unit_test(the_ends),
         cmocka_unit_test(the_compiler_agrees),           cmocka_unit_test(names_are_found_again),
+        cmocka_unit_test(what_is_not_finite_is_found),
     };
     return cmocka_run_group_tests_name("dtype", tests, NULL, NULL);
 }
