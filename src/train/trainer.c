@@ -75,6 +75,7 @@ struct trainer {
     int save_due;                  /* a checkpoint, at the next step that updates something */
     struct pending_update pending; /* of the step last started */
     int skips;       /* steps in a row that updated nothing, and will not be repeated */
+    int64_t begun;   /* the step before the first of this start */
     double epoch_ms; /* of the epoch's steps so far, where they were all in this start; else
                         negative */
 };
@@ -509,10 +510,25 @@ static int export_at_end(struct trainer *t, struct error *err)
     return rc;
 }
 
+/* A run that ends has updated something, or it has failed. */
+static int check_updates(const struct trainer *t, struct error *err)
+{
+    int64_t steps = t->at.step - t->begun;
+    if (t->stop || !steps || t->skips < steps)
+        return 0;
+    return error_set(err,
+                     "the gradient was not finite in any step, %lld to %lld: nothing was trained; "
+                     "look at %s",
+                     (long long)t->begun + 1, (long long)t->at.step,
+                     t->at.scaler.active ? "train.loss_scale, and at the weights that it began with"
+                                         : "the weights that it began with");
+}
+
 static int steps(struct trainer *t, struct error *err)
 {
     int64_t last = t->s->config.train.steps;
-    if (trainer_advance(t, last, err) || trainer_save(t, err))
+    t->begun = t->at.step;
+    if (trainer_advance(t, last, err) || check_updates(t, err) || trainer_save(t, err))
         return -1;
     if (is_over(t))
         report_over(t);

@@ -50,6 +50,12 @@ $(grep -c 'no targets\|nan' overflow.err) $(grep -c '"loss": null' overflow/metr
 is "and evaluate refuses them" "1 1 0" \
     "$? $(grep -c 'error: .*valid\.h5: the loss is not finite' err) $(wc -l <out | tr -d ' ')"
 
+# A run of which no step could be made has not ended well.
+"$TRIREME" train $M train.steps=2 precision=fp16 train.loss_scale=1e12 run.dir=nothing >out 2>err
+is "steps that update nothing" "1 1" \
+    "$? $(grep -c 'error: .*not finite in any step, 1 to 2: nothing was trained; look at train.loss_scale' err)"
+is "nothing is saved of them" 0 "$(find nothing -name COMMIT | wc -l)"
+
 # Data of which no token is a target has no loss: that is said, and no number printed.
 for candidate in ${TRIREME_PYTHON:-} python3 /usr/bin/python3; do
     "$candidate" -c 'import h5py, numpy' 2>/dev/null && python=$candidate && break
