@@ -7,7 +7,6 @@
 
 #include "base/array.h"
 #include "io/disk.h"
-#include "io/safetensors.h"
 
 /* What goes with a model's weights, and does not change when they are trained. */
 static const char *const beside[] = {
@@ -38,12 +37,26 @@ static int copy_beside(const char *from, const char *to, struct error *err)
     return rc;
 }
 
+/* The first file of a model or an adapter that a folder has; NULL: none. */
+static const char *model_file(const char *folder)
+{
+    static const char *const names[] = {
+        "config.json",         "model.safetensors",         "model.safetensors.index.json",
+        "adapter_config.json", "adapter_model.safetensors", "pytorch_model.bin",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (disk_has(folder, names[i]))
+            return names[i];
+    return NULL;
+}
+
 int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err)
 {
-    if (safetensors_look(how->folder) != SAFETENSORS_NONE ||
-        disk_has(how->folder, "adapter_model.safetensors"))
-        return error_set(err, "%s holds a model already; name another folder", how->folder);
+    const char *found = model_file(how->folder);
+    if (found)
+        return error_set(err, "%s holds a model already, %s; name another folder", how->folder,
+                         found);
     if (disk_make_folders(how->folder, err) || weights_export(how, checkpoint, config, err))
         return -1;
     return how->what == EXPORT_MODEL ? copy_beside(config->model_path, how->folder, err) : 0;

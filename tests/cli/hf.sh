@@ -264,6 +264,11 @@ refused "a preset and a folder" 'two models' \
 refused "evaluate of a model's folder" 'holds no checkpoint; .*: model.path=hf-llama-true$' \
     "$TRIREME" evaluate hf-llama-true data.valid=train.h5
 refused "convert to a folder in use" 'holds a model already' "$TRIREME" convert llama-true hf-llama-true
+mkdir mine
+echo '{"mine": 1}' >mine/config.json
+refused "convert to a folder with another's config.json" 'mine holds a model already, config.json' \
+    "$TRIREME" convert llama-true mine
+is "and leaves it as it was" '{"mine": 1}' "$(cat mine/*)"
 refused "convert to a format that is none" 'dtype is fp32' \
     "$TRIREME" convert llama-true other --dtype int8
 
