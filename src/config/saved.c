@@ -2,12 +2,15 @@
  * in meta.json. */
 #include "config/saved.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/array.h"
 #include "base/json.h"
+#include "config/hf.h"
+#include "config/hub.h"
 #include "config/schema.h"
 
 static int has(const char *folder, const char *name)
@@ -40,50 +43,91 @@ static int is_origin(const char *key)
     return 0;
 }
 
-static int apply_text(struct config *config, const char *name, const char *text, size_t bytes,
-                      struct error *err)
+/* The text of the configuration of a run or a checkpoint, and what it is called. */
+struct saved_text {
+    char *name, *text;
+    size_t bytes;
+};
+
+static int read_text(struct saved_text *saved, const char *folder, struct error *err)
+{
+    *saved = (struct saved_text){0};
+    if (!is_checkpoint(folder)) {
+        saved->name = array_format("%s/config.yaml", folder);
+        return config_file_text(saved->name, &saved->text, &saved->bytes, err);
+    }
+    saved->name = array_format("%s/meta.json", folder);
+    struct js *meta = js_read(saved->name, err);
+    const char *text = js_get_string(meta, "config", NULL);
+    int rc = meta ? 0 : -1;
+    if (meta && !text)
+        rc = error_set(err, "%s holds no config", saved->name);
+    if (text) {
+        saved->text = array_text(text);
+        saved->bytes = strlen(text);
+    }
+    js_free(meta);
+    return rc;
+}
+
+static void free_text(struct saved_text *saved)
+{
+    free(saved->name);
+    free(saved->text);
+}
+
+static int apply_text(struct config *config, const struct saved_text *saved, struct error *err)
 {
     struct config_file file = {0};
-    int rc = config_text_read(&file, name, text, bytes, err);
+    int rc = config_text_read(&file, saved->name, saved->text, saved->bytes, err);
     for (int i = 0; !rc && i < file.count; i++) {
         const struct config_entry *e = &file.entries[i];
         if (!e->value || strncmp(e->key, "model.", 6) != 0 || is_origin(e->key))
             continue;
         const struct key *key = key_find(e->key);
         if (key ? key_set(config, key, e->value, err) : key_unknown(e->key, err))
-            rc = error_prefix(err, "%s:%d", name, e->line);
+            rc = error_prefix(err, "%s:%d", saved->name, e->line);
     }
     config_file_free(&file);
     return rc;
 }
 
-static int read_checkpoint(struct config *config, const char *path, struct error *err)
-{
-    struct js *meta = js_read(path, err);
-    const char *text = js_get_string(meta, "config", NULL);
-    int rc = meta && !text ? error_set(err, "%s holds no config", path) : 0;
-    if (meta && text)
-        rc = apply_text(config, path, text, strlen(text), err);
-    js_free(meta);
-    return meta ? rc : -1;
-}
-
-static int read_run(struct config *config, const char *path, struct error *err)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    int rc = config_file_text(path, &text, &bytes, err);
-    if (!rc)
-        rc = apply_text(config, path, text, bytes, err);
-    free(text);
-    return rc;
-}
-
 int saved_read_config(struct config *config, const char *folder, struct error *err)
 {
-    int checkpoint = is_checkpoint(folder);
-    char *path = array_format("%s/%s", folder, checkpoint ? "meta.json" : "config.yaml");
-    int rc = checkpoint ? read_checkpoint(config, path, err) : read_run(config, path, err);
-    free(path);
+    struct saved_text saved;
+    int rc = read_text(&saved, folder, err) || apply_text(config, &saved, err) ? -1 : 0;
+    free_text(&saved);
     return rc;
+}
+
+/* model.path of a run or a checkpoint; "": it has none. */
+static void read_origin(const char *folder, char origin[CONFIG_TEXT])
+{
+    struct saved_text saved;
+    struct config_file file = {0};
+    int rc = read_text(&saved, folder, NULL) ||
+             config_text_read(&file, saved.name, saved.text, saved.bytes, NULL);
+    origin[0] = 0;
+    for (int i = 0; !rc && i < file.count; i++)
+        if (file.entries[i].value && !strcmp(file.entries[i].key, "model.path"))
+            snprintf(origin, CONFIG_TEXT, "%s", file.entries[i].value);
+    config_file_free(&file);
+    free_text(&saved);
+}
+
+int saved_source(const char *path, char folder[CONFIG_TEXT])
+{
+    enum { LINKS = 100 }; /* of a chain that goes round none is the last */
+    char next[CONFIG_TEXT];
+    snprintf(next, sizeof next, "%s", path);
+    for (int i = 0; i < LINKS && next[0]; i++) {
+        hub_find(next, folder);
+        if (hf_has_config(folder))
+            return 1;
+        next[0] = 0;
+        if (saved_has_config(folder))
+            read_origin(folder, next);
+    }
+    folder[0] = 0;
+    return 0;
 }

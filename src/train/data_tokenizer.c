@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "config/hub.h"
+#include "config/saved.h"
 
 /* Is there a tokenizer of this name in the folder of path (or that is path)?  Then it is opened.
  * Of a file that cannot be read, or is another tokenizer's, err says so; else it is left alone. */
@@ -39,7 +40,8 @@ int data_tokenizer_open(struct tokenizer **tokenizer, const char *name, const st
     if (!strcmp(name, "bytes"))
         return tokenizer_open(tokenizer, name, err);
     int count = config_sources(config->data.train, files, NULL);
-    hub_find(config->model_path, folder);
+    if (!saved_source(config->model_path, folder))
+        hub_find(config->model_path, folder);
     if (is_beside(tokenizer, folder, name, &why))
         return 0;
     for (int i = 0; i < count; i++)

@@ -3,10 +3,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
+#include "config/saved.h"
 #include "io/disk.h"
+#include "train/data_tokenizer.h"
+#include "train/run_changes.h"
 
 /* What goes with a model's weights, and does not change when they are trained. */
 static const char *const beside[] = {
@@ -22,10 +27,17 @@ enum dtype export_folder_dtype(const struct config *config, enum weights_what wh
     return config->precision == PRECISION_FP16 ? DTYPE_F16 : DTYPE_BF16;
 }
 
+static int is_same(const char *a, const char *b)
+{
+    struct stat first, second;
+    return !stat(a, &first) && !stat(b, &second) && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
 static int copy_beside(const char *from, const char *to, struct error *err)
 {
-    int rc = 0;
-    for (size_t i = 0; !rc && from[0] && i < sizeof beside / sizeof beside[0]; i++) {
+    int rc = 0, is_elsewhere = from[0] && !is_same(from, to);
+    for (size_t i = 0; !rc && is_elsewhere && i < sizeof beside / sizeof beside[0]; i++) {
         if (!disk_has(from, beside[i]))
             continue;
         char *source = array_format("%s/%s", from, beside[i]);
@@ -50,16 +62,36 @@ static const char *model_file(const char *folder)
     return NULL;
 }
 
+/* The folder whose files go with a model: that of the tokenizer of its data, where generate finds
+ * one, else that which the model came from; "": there is none. */
+static void find_beside(const struct checkpoint *checkpoint, const struct config *config,
+                        char folder[CONFIG_TEXT])
+{
+    const char *name = run_data_tokenizer(checkpoint->meta);
+    struct tokenizer *tokenizer = NULL;
+    saved_source(config->model_path, folder);
+    if (name && !data_tokenizer_open(&tokenizer, name, config, NULL) && tokenizer->path) {
+        const char *slash = strrchr(tokenizer->path, '/');
+        snprintf(folder, CONFIG_TEXT, "%.*s", slash ? (int)(slash - tokenizer->path) : 1,
+                 slash ? tokenizer->path : ".");
+    }
+    tokenizer_close(tokenizer);
+}
+
 int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err)
 {
+    char folder[CONFIG_TEXT];
     const char *found = model_file(how->folder);
     if (found)
         return error_set(err, "%s holds a model already, %s; name another folder", how->folder,
                          found);
     if (disk_make_folders(how->folder, err) || weights_export(how, checkpoint, config, err))
         return -1;
-    return how->what == EXPORT_MODEL ? copy_beside(config->model_path, how->folder, err) : 0;
+    if (how->what != EXPORT_MODEL)
+        return 0;
+    find_beside(checkpoint, config, folder);
+    return copy_beside(folder, how->folder, err);
 }
 
 static int replace(const char *made, const char *folder, struct error *err)

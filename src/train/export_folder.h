@@ -9,8 +9,9 @@
 enum dtype export_folder_dtype(const struct config *config, enum weights_what what);
 
 /* Write how->folder, which is made, as weights_export() does, and beside the model the files of its
- * tokenizer and of generation that config.model_path has.  Not collective.  0, or -1 with err set:
- * the folder holds a model already, and what weights_export() finds. */
+ * tokenizer and of generation, from where the tokenizer of its data lies (data_tokenizer.h), or
+ * from the folder that it came from.  Not collective.  0, or -1 with err set: the folder holds a
+ * model already, and what weights_export() finds. */
 int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err);
 

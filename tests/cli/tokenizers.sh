@@ -41,6 +41,28 @@ small="device=cpu model.layers=1 model.hidden=16 model.heads=2 model.ffn=32 mode
 "$TRIREME" train $small data.train=data/train.h5 run.dir=run >out 2>err || cat err
 "$TRIREME" generate run --prompt 'static int' --tokens 3 device=cpu >out 2>err
 is "generate finds it beside the data" "0 1" "$? $(grep -c '^static int' out)"
+# And so does convert, of a model from scratch, and at the end of a chain of runs.
+"$TRIREME" convert run made >out 2>err
+is "convert finds it beside the data" "0 0" "$? $(cmp data/tokenizer.json made/tokenizer.json >cmp.out 2>&1; echo $?)"
+echo '{"eos_token": null}' >made/tokenizer_config.json
+echo '{{ messages }}' >made/chat_template.jinja
+mkdir other
+cp data/train.h5 other
+from=made
+for link in first second third; do
+    "$TRIREME" train model.path=$from data.train=other/train.h5 device=cpu data.seq_len=16 train.global_batch=2 \
+        train.steps=1 run.threads=1 run.dir=$link >out 2>err || cat err
+    from=$link
+done
+"$TRIREME" convert third converted >out 2>err
+is "convert finds it where a chain of runs began" "0 chat_template.jinja tokenizer.json tokenizer_config.json" \
+    "$? $(cd converted && echo *_template* tokenizer*)"
+"$TRIREME" generate third --prompt 'static int' --tokens 3 device=cpu >out 2>err
+is "and so does generate" "0 1" "$? $(grep -c '^static int' out)"
+"$TRIREME" convert run data >out 2>err
+is "the data's folder is none to copy from to itself" "0 0" \
+    "$? $(cmp data/tokenizer.json made/tokenizer.json >cmp.out 2>&1; echo $?)"
+rm data/config.json data/model.safetensors
 mv data/tokenizer.json elsewhere.json
 refused "it is not there any more" 'trained on tokens of "byte-bpe-.*--tokenizer FILE' \
     "$TRIREME" generate run --prompt x --tokens 3 device=cpu
