@@ -57,6 +57,11 @@ void js_add_bool(struct js *to, const char *key, int value)
     add(to, key, json_boolean(value));
 }
 
+void js_add_null(struct js *to, const char *key)
+{
+    add(to, key, json_null());
+}
+
 void js_add_string(struct js *to, const char *key, const char *value)
 {
     json_t *string = json_string(value);

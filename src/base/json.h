@@ -26,6 +26,7 @@ void js_free(struct js *json);
 void js_add_int(struct js *to, const char *key, int64_t value);
 void js_add_real(struct js *to, const char *key, double value);
 void js_add_bool(struct js *to, const char *key, int value);
+void js_add_null(struct js *to, const char *key);
 void js_add_string(struct js *to, const char *key, const char *value);
 /* A text of so many bytes of UTF-8, U+0000 among them; of others "(not UTF-8)". */
 void js_add_bytes(struct js *to, const char *key, const char *text, size_t bytes);

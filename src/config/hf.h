@@ -2,6 +2,7 @@
 #ifndef TRIREME_CONFIG_HF_H
 #define TRIREME_CONFIG_HF_H
 
+#include "base/json.h"
 #include "config/config.h"
 
 /* Has a folder a config.json? */
@@ -14,8 +15,10 @@ int hf_has_config(const char *folder);
 int hf_read_config(struct config *config, const char *folder, struct error *err);
 
 /* Write folder/config.json for a model whose weights are of dtype (fp32, bf16, fp16), of the
- * model_type whose class there computes the same.  0, or -1 with err set: there is none. */
-int hf_write_config(const struct config *config, enum dtype dtype, const char *folder,
-                    struct error *err);
+ * model_type whose class there computes the same.  ids: an object whose bos_token_id, eos_token_id
+ * and pad_token_id (a number, a list of them, or null) are written with it; one that it has not, or
+ * of NULL, is left out.  0, or -1 with err set: there is no such model_type. */
+int hf_write_config(const struct config *config, enum dtype dtype, const struct js *ids,
+                    const char *folder, struct error *err);
 
 #endif

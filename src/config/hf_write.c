@@ -54,8 +54,28 @@ static void add_window(const struct config_model *model, enum hf_kinds kind, str
         js_add_int(json, "sliding_window", window);
 }
 
-int hf_write_config(const struct config *config, enum dtype dtype, const char *folder,
-                    struct error *err)
+/* Tokens that begin, end and pad texts.  Without them transformers takes those of the class, which
+ * are another tokenizer's. */
+static void add_ids(const struct js *ids, struct js *json)
+{
+    static const char *const names[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const struct js *value = js_get(ids, names[i]);
+        if (js_int(value, -1) >= 0) {
+            js_add_int(json, names[i], js_int(value, -1));
+        } else if (js_length(value)) {
+            struct js *list = js_array();
+            for (int k = 0; k < js_length(value); k++)
+                js_add_int(list, NULL, js_at_int(value, k, -1));
+            js_add(json, names[i], list);
+        } else if (value) {
+            js_add_null(json, names[i]);
+        }
+    }
+}
+
+int hf_write_config(const struct config *config, enum dtype dtype, const struct js *ids,
+                    const char *folder, struct error *err)
 {
     static const char *const dtypes[DTYPE_COUNT] = {
         [DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_F16] = "float16"};
@@ -75,6 +95,7 @@ int hf_write_config(const struct config *config, enum dtype dtype, const char *f
         add_window(&config->model, type->kind, json);
         hf_add_rope(&config->model.rope, json);
     }
+    add_ids(ids, json);
     js_add_string(json, "torch_dtype", dtypes[dtype]);
     char *path = array_format("%s/config.json", folder);
     int rc = js_write(json, JS_EXACT, WHOLE_FILE_DURABLE, path, err);

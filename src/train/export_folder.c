@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/json.h"
 #include "config/saved.h"
 #include "io/disk.h"
 #include "train/data_tokenizer.h"
@@ -62,36 +63,96 @@ static const char *model_file(const char *folder)
     return NULL;
 }
 
-/* The folder whose files go with a model: that of the tokenizer of its data, where generate finds
- * one, else that which the model came from; "": there is none. */
-static void find_beside(const struct checkpoint *checkpoint, const struct config *config,
-                        char folder[CONFIG_TEXT])
+/* What is known of a model's tokenizer. */
+struct texts {
+    char folder[CONFIG_TEXT]; /* whose files go with the model; "": none */
+    struct js *ids;           /* of tokens, for config.json */
+};
+
+static void add_id(struct js *ids, const char *name, int64_t id)
+{
+    if (id >= 0)
+        js_add_int(ids, name, id);
+    else
+        js_add_null(ids, name);
+}
+
+/* An answer ends with one token, a document maybe with another; generation stops at both. */
+static void add_ends(struct js *ids, int64_t answer, int64_t document)
+{
+    if (answer < 0 || document < 0 || answer == document) {
+        add_id(ids, "eos_token_id", answer >= 0 ? answer : document);
+        return;
+    }
+    struct js *list = js_array();
+    js_add_int(list, NULL, answer);
+    js_add_int(list, NULL, document);
+    js_add(ids, "eos_token_id", list);
+}
+
+static struct js *ids_of(const struct tokenizer *tokenizer)
+{
+    struct js *ids = js_object();
+    add_id(ids, "bos_token_id", tokenizer ? tokenizer->role[TOKENIZER_BOS] : -1);
+    add_ends(ids, tokenizer ? tokenizer->role[TOKENIZER_EOS] : -1,
+             tokenizer ? tokenizer->end_of_text : -1);
+    add_id(ids, "pad_token_id", tokenizer ? tokenizer->role[TOKENIZER_PAD] : -1);
+    return ids;
+}
+
+/* The files and ids of the tokenizer of a model's data, where generate finds one; but where that
+ * lies in the folder that the model came from, or is none that has files, those of that folder. */
+static int find_texts(struct texts *texts, const struct checkpoint *checkpoint,
+                      const struct config *config, struct error *err)
 {
     const char *name = run_data_tokenizer(checkpoint->meta);
     struct tokenizer *tokenizer = NULL;
-    saved_source(config->model_path, folder);
+    char source[CONFIG_TEXT];
+    int has_source = saved_source(config->model_path, source);
+    snprintf(texts->folder, sizeof texts->folder, "%s", source);
     if (name && !data_tokenizer_open(&tokenizer, name, config, NULL) && tokenizer->path) {
         const char *slash = strrchr(tokenizer->path, '/');
-        snprintf(folder, CONFIG_TEXT, "%.*s", slash ? (int)(slash - tokenizer->path) : 1,
-                 slash ? tokenizer->path : ".");
+        snprintf(texts->folder, sizeof texts->folder, "%.*s",
+                 slash ? (int)(slash - tokenizer->path) : 1, slash ? tokenizer->path : ".");
+    }
+    if (has_source && is_same(source, texts->folder)) {
+        char *path = array_format("%s/config.json", source);
+        texts->ids = js_read(path, err);
+        free(path);
+    } else {
+        texts->ids = ids_of(tokenizer);
     }
     tokenizer_close(tokenizer);
+    return texts->ids ? 0 : -1;
+}
+
+static int export_model(struct weights_export *how, struct checkpoint *checkpoint,
+                        const struct config *config, struct error *err)
+{
+    struct texts texts;
+    if (find_texts(&texts, checkpoint, config, err))
+        return -1;
+    how->ids = texts.ids;
+    int rc =
+        weights_export(how, checkpoint, config, err) || copy_beside(texts.folder, how->folder, err)
+            ? -1
+            : 0;
+    how->ids = NULL;
+    js_free(texts.ids);
+    return rc;
 }
 
 int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err)
 {
-    char folder[CONFIG_TEXT];
     const char *found = model_file(how->folder);
     if (found)
         return error_set(err, "%s holds a model already, %s; name another folder", how->folder,
                          found);
-    if (disk_make_folders(how->folder, err) || weights_export(how, checkpoint, config, err))
+    if (disk_make_folders(how->folder, err))
         return -1;
-    if (how->what != EXPORT_MODEL)
-        return 0;
-    find_beside(checkpoint, config, folder);
-    return copy_beside(folder, how->folder, err);
+    return how->what == EXPORT_MODEL ? export_model(how, checkpoint, config, err)
+                                     : weights_export(how, checkpoint, config, err);
 }
 
 static int replace(const char *made, const char *folder, struct error *err)

@@ -280,7 +280,7 @@ static int write_files(struct export *export, const struct config *config, struc
         return -1;
     return is_adapter ? adapter_write_config(config, export->model->lora.target_modules,
                                              export->model->lora.modules_to_save, how->folder, err)
-                      : hf_write_config(config, how->dtype, how->folder, err);
+                      : hf_write_config(config, how->dtype, how->ids, how->folder, err);
 }
 
 static void release(struct export *export)

@@ -14,9 +14,10 @@ enum { EXPORT_FILE_GB = 5 };
 struct weights_export {
     enum weights_what what;
     const char *folder;
-    enum dtype dtype;   /* of the files: fp32, bf16 or fp16 */
-    int64_t file_bytes; /* a file has no more tensors than fit into that, but one at least */
-    int tensors;        /* written; filled in */
+    enum dtype dtype;     /* of the files: fp32, bf16 or fp16 */
+    const struct js *ids; /* of tokens, for hf_write_config(); NULL: none */
+    int64_t file_bytes;   /* a file has no more tensors than fit into that, but one at least */
+    int tensors;          /* written; filled in */
 };
 
 /* Write config.json, and the parameters of a checkpoint of config's model as model.safetensors, or

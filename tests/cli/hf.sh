@@ -79,6 +79,22 @@ for run in at-end more; do
 done
 rm hf-llama-true/generation_config.json
 
+# The ids of tokens are the tokenizer's, of a model from scratch, and then those of the folder.
+ids_of() { tr -d ' \n' <"$1/config.json" | sed 's/.*\("bos_token_id.*\)"torch_dtype.*/\1/'; }
+is "ids of tokens, from scratch" '"bos_token_id":null,"eos_token_id":256,"pad_token_id":null,' \
+    "$(ids_of hf-llama-false)"
+rm -rf named
+cp -r hf-llama-false named
+sed -i -e 's/"bos_token_id": null/"bos_token_id": 7/' -e 's/"eos_token_id": 256/"eos_token_id": [256, 9]/' \
+    -e '/"pad_token_id"/d' named/config.json
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=named train.steps=0 run.dir=in-named >out 2>err || cat err
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=in-named train.steps=0 run.dir=again-named >out 2>err || cat err
+"$TRIREME" convert again-named back-named >out 2>err
+is "ids of tokens, of a folder" '"bos_token_id":7,"eos_token_id":[256,9],' "$(ids_of back-named)"
+is "and all of config.json" "$(tr -d ' \n' <named/config.json)" "$(tr -d ' \n' <back-named/config.json)"
+
 # Several files and their index; formats of 16 bits.  (In fp16 small biases of GPT-2 are -0, of which a
 # step at a rate of 0 makes 0.)
 for name in llama-true gpt2-false; do

@@ -44,6 +44,8 @@ is "generate finds it beside the data" "0 1" "$? $(grep -c '^static int' out)"
 # And so does convert, of a model from scratch, and at the end of a chain of runs.
 "$TRIREME" convert run made >out 2>err
 is "convert finds it beside the data" "0 0" "$? $(cmp data/tokenizer.json made/tokenizer.json >cmp.out 2>&1; echo $?)"
+eos=$(sed -n 's/^ *"<|endoftext|>": *\([0-9]*\).*/\1/p' data/tokenizer.json | head -n 1)
+is "its ids are those of config.json" 1 "$(grep -c "\"eos_token_id\": $eos,\$" made/config.json)"
 echo '{"eos_token": null}' >made/tokenizer_config.json
 echo '{{ messages }}' >made/chat_template.jinja
 mkdir other

@@ -34,8 +34,8 @@ static void check_model(const char *folder, struct config *config)
         fuzz_check_error(&err);
         return;
     }
-    if (hf_write_config(config, DTYPE_F32, folder, &err) || hf_read_config(&again, folder, &err) ||
-        config_finish(&again, &err))
+    if (hf_write_config(config, DTYPE_F32, NULL, folder, &err) ||
+        hf_read_config(&again, folder, &err) || config_finish(&again, &err))
         fuzz_fail("what was written is not taken: %s", err.text);
     same(config, &again, "model.");
 }

@@ -58,7 +58,7 @@ int hf_folder_write(const struct config *config, enum dtype dtype, int64_t file_
     int rc =
         disk_make_folders(path, err) || model_each_tensor(model, add_tensor, &folder, err) ||
         safetensors_write(path, "model", folder.source, folder.count, dtype, file_bytes, err) ||
-        hf_write_config(config, dtype, path, err);
+        hf_write_config(config, dtype, NULL, path, err);
     free(folder.source);
     model_destroy(model);
     return rc ? -1 : 0;

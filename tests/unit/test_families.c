@@ -188,7 +188,7 @@ static void test_written_config(void **state)
         snprintf(text, sizeof text, "model.path=%s/families/%s data.seq_len=%d", GOLDEN_DIR,
                  cases[i].name, SEQ);
         struct config read = rig_config(text);
-        if (hf_write_config(&read, DTYPE_F32, folder, &err))
+        if (hf_write_config(&read, DTYPE_F32, NULL, folder, &err))
             fail_msg("%s", err.text);
         struct js *json = js_read(path, &err);
         assert_string_equal(js_get_string(json, "model_type", ""), cases[i].type);
