@@ -1,6 +1,6 @@
 libtrireme_a_SOURCES += \
 	src/config/adapter.c src/config/adapter.h \
-	src/config/check.c \
+	src/config/check.c src/config/check_model.c src/config/check_train.c \
 	src/config/config.c src/config/config.h \
 	src/config/foreign.c src/config/foreign.h \
 	src/config/hf.c src/config/hf.h \

@@ -1,0 +1,216 @@
+/* check_model.c - keys of the model, its weights and its adapters: what follows from others, and
+ * combinations that cannot work.
+ */
+#include "config/schema.h"
+
+#include <string.h>
+
+static int too_few(const char *name, int64_t value, struct error *err)
+{
+    if (value > 0)
+        return 0;
+    return error_set(err,
+                     "%s is not set: name a model (model.preset=llama-tiny) or give "
+                     "model.layers, hidden, heads, ffn and vocab",
+                     name);
+}
+
+static int finish_heads(struct config_model *m, struct error *err)
+{
+    if (!m->kv_heads)
+        m->kv_heads = m->heads;
+    if (m->heads % m->kv_heads)
+        return error_set(err, "model.heads (%lld) is not a multiple of model.kv_heads (%lld)",
+                         (long long)m->heads, (long long)m->kv_heads);
+    if (!m->head_dim && m->hidden % m->heads)
+        return error_set(err,
+                         "model.hidden (%lld) is not a multiple of model.heads (%lld); change "
+                         "one, or set model.head_dim",
+                         (long long)m->hidden, (long long)m->heads);
+    if (!m->head_dim)
+        m->head_dim = m->hidden / m->heads;
+    if (m->head_dim % 2)
+        return error_set(err,
+                         "model.head_dim is %lld, but attention needs an even number (it is "
+                         "model.hidden / model.heads unless set)",
+                         (long long)m->head_dim);
+    return 0;
+}
+
+static int check_rope(const struct config_rope *rope, struct error *err)
+{
+    const struct config_yarn *yarn = &rope->yarn;
+    if (rope->scaling == ROPE_SCALING_LLAMA3 && rope->low_freq_factor >= rope->high_freq_factor)
+        return error_set(err,
+                         "model.rope_low_freq_factor (%g) must be below "
+                         "model.rope_high_freq_factor (%g)",
+                         rope->low_freq_factor, rope->high_freq_factor);
+    if (rope->scaling != ROPE_SCALING_YARN)
+        return 0;
+    if (yarn->beta_slow > yarn->beta_fast)
+        return error_set(err, "model.rope_beta_slow (%g) is above model.rope_beta_fast (%g)",
+                         yarn->beta_slow, yarn->beta_fast);
+    if (rope->theta <= 1)
+        return error_set(err, "model.rope_theta is %g; rope_scaling yarn needs one above 1",
+                         rope->theta);
+    return 0;
+}
+
+static int finish_model(struct config_model *m, struct error *err)
+{
+    if (too_few("model.layers", m->layers, err) || too_few("model.hidden", m->hidden, err) ||
+        too_few("model.heads", m->heads, err) || too_few("model.ffn", m->ffn, err) ||
+        too_few("model.vocab", m->vocab, err) || finish_heads(m, err))
+        return -1;
+    return check_rope(&m->rope, err);
+}
+
+/* Refuse keys of other kinds of rope scaling.  With model.path the model's config.json may have set
+ * them for a kind that the user then replaced; of those only yarn's are refused. */
+static int check_rope_keys(const struct config *config, struct error *err)
+{
+    enum {
+        LINEAR = 1 << ROPE_SCALING_LINEAR,
+        LLAMA3 = 1 << ROPE_SCALING_LLAMA3,
+        YARN = 1 << ROPE_SCALING_YARN
+    };
+    const struct config_rope *rope = &config->model.rope;
+    const struct {
+        const void *part; /* of config */
+        size_t bytes;
+        unsigned kinds; /* that read it */
+        const char *names;
+    } keys[] = {
+        {.part = &rope->yarn, .bytes = sizeof rope->yarn, .kinds = YARN, .names = "yarn"},
+        {.part = &rope->factor,
+         .bytes = sizeof rope->factor,
+         .kinds = LINEAR | LLAMA3 | YARN,
+         .names = "linear, llama3 or yarn"},
+        {.part = &rope->low_freq_factor,
+         .bytes = sizeof rope->low_freq_factor,
+         .kinds = LLAMA3,
+         .names = "llama3"},
+        {.part = &rope->high_freq_factor,
+         .bytes = sizeof rope->high_freq_factor,
+         .kinds = LLAMA3,
+         .names = "llama3"},
+        {.part = &rope->original_len,
+         .bytes = sizeof rope->original_len,
+         .kinds = LLAMA3 | YARN,
+         .names = "llama3 or yarn"},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const char *name = config_first_set(config, keys[i].part, keys[i].bytes);
+        int may_be_of_file = config->model_path[0] && keys[i].kinds != YARN;
+        if (name && !may_be_of_file && !(keys[i].kinds >> rope->scaling & 1))
+            return error_set(err, "%s is of model.rope_scaling %s; leave it out, or set that", name,
+                             keys[i].names);
+    }
+    return 0;
+}
+
+/* Refuse keys of features that GPT-2 does not have, where they were set. */
+static int check_gpt2(const struct config *config, struct error *err)
+{
+    const struct config_model *m = &config->model;
+    if (strcmp(m->family, "gpt2") != 0)
+        return 0;
+    if (m->kv_heads != m->heads)
+        return error_set(err,
+                         "model.kv_heads is %lld, but in model.family gpt2 each of the %lld heads "
+                         "has its own keys and values; leave it out",
+                         (long long)m->kv_heads, (long long)m->heads);
+    const char *other = m->qkv_bias         ? "qkv_bias"
+                        : m->qk_norm        ? "qk_norm"
+                        : m->sliding_window ? "sliding_window"
+                                            : NULL;
+    if (other)
+        return error_set(err, "model.%s is of model.family llama; gpt2 is as it is, leave it out",
+                         other);
+    const char *name = config_first_set(config, &m->rope, sizeof m->rope);
+    if (name)
+        return error_set(err,
+                         "%s is set, but model.family gpt2 learns its positions and rotates none; "
+                         "leave it out",
+                         name);
+    return 0;
+}
+
+/* Refuse dropout that llama does not have. */
+static int check_dropout(const struct config *config, struct error *err)
+{
+    const struct config_dropout *d = &config->model.dropout;
+    if (!strcmp(config->model.family, "gpt2") || (!d->embed && !d->residual))
+        return 0;
+    return error_set(err, "model.%s_dropout is of model.family gpt2; leave it out",
+                     d->embed ? "embed" : "residual");
+}
+
+/* An adapter's folder says nothing of the model that it belongs to. */
+static int check_adapted(const struct config *config, struct error *err)
+{
+    if (config->model.layers || config->model_path[0] || !config->lora.path[0])
+        return 0;
+    return error_set(err,
+                     "lora.path is set, and model.path is missing: the model to which the adapters "
+                     "of %.200s belong",
+                     config->lora.path);
+}
+
+/* Refuse keys that would have no effect. */
+static int check_lora(const struct config *config, struct error *err)
+{
+    const char *name = config_first_set(config, &config->lora, sizeof config->lora);
+    enum config_frozen frozen = config->checkpoint.frozen;
+    if (frozen == FROZEN_REFERENCE && !config->model_path[0])
+        return error_set(err, "checkpoint.frozen is reference, and model.path names no folder to "
+                              "refer to; leave it at auto");
+    if (!config->lora.r && !name && frozen != FROZEN_AUTO)
+        name = "checkpoint.frozen";
+    if (config->lora.use_dora && config->lora.dropout > 0)
+        return error_set(err, "lora.use_dora scales rows to the lengths of what nothing is dropped "
+                              "of; set lora.dropout=0 with it");
+    if (config->lora.r || !name)
+        return 0;
+    return error_set(err, "%s is of adapters, and lora.r, their rank, is 0: there are none; set it",
+                     name);
+}
+
+/* Of Hugging Face's classes that trireme knows none has both. */
+static int check_export(const struct config *config, struct error *err)
+{
+    if (!config->checkpoint.export_hf || !config->model.qkv_bias || !config->model.qk_norm)
+        return 0;
+    return error_set(err,
+                     "checkpoint.export_hf is set, and no model of Hugging Face's that trireme "
+                     "knows has model.qkv_bias and model.qk_norm; leave one out");
+}
+
+/* Refuse keys that would have no effect, and adapters of weights that nothing else has. */
+static int check_init(const struct config *config, struct error *err)
+{
+    if (config->model_init == INIT_PRETRAINED)
+        return 0;
+    if (!config->model_path[0])
+        return error_set(err,
+                         "model.init is scratch, which is of a model.path; without one weights "
+                         "are new anyhow");
+    if (config->lora.r)
+        return error_set(err, "model.init is scratch, and lora.r trains adapters beside weights "
+                              "that would stay as the seed made them; leave one out");
+    return 0;
+}
+
+int check_model(struct config *config, struct error *err)
+{
+    return check_adapted(config, err) || finish_model(&config->model, err) ||
+                   check_gpt2(config, err) || check_dropout(config, err) ||
+                   check_rope_keys(config, err)
+               ? -1
+               : 0;
+}
+
+int check_weights(const struct config *config, struct error *err)
+{
+    return check_lora(config, err) || check_init(config, err) || check_export(config, err) ? -1 : 0;
+}
