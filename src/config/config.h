@@ -156,8 +156,10 @@ struct config_muon {
 };
 
 struct config_train {
-    int64_t steps;                     /* with epochs the session's config has what they come to */
-    double epochs;                     /* 0: not given */
+    int64_t steps; /* with epochs the session's config has what they come to */
+    double epochs; /* 0: not given */
+    int64_t ahead; /* no key: the decay of the learning rate is as many steps further than their
+                      numbers say (run_length.h) */
     int64_t global_batch, micro_batch; /* sequences; micro_batch per rank */
     int64_t global_batch_tokens;       /* the same as global_batch; 0: not given */
     int split_batches;                 /* 0: global_batch is for each rank */

@@ -28,9 +28,10 @@ double lr_schedule_at(const struct config_train *train, int64_t step)
 {
     if (step <= train->warmup_steps)
         return train->warmup_min_lr + (train->lr - train->warmup_min_lr) * warm(train, step);
-    int64_t decay = train->steps - train->warmup_steps;
-    double done = decay > 0 ? (double)(step - train->warmup_steps) / (double)decay : 1;
-    return train->lr - (train->lr - train->min_lr) * decayed(train->schedule, fmin(done, 1));
+    int64_t first = train->warmup_steps - train->ahead, decay = train->steps - first;
+    double done = decay > 0 ? (double)(step - first) / (double)decay : 1;
+    return train->lr -
+           (train->lr - train->min_lr) * decayed(train->schedule, fmax(0, fmin(done, 1)));
 }
 
 struct optimizer_rule lr_schedule_rule(const struct config_train *train, int64_t step)

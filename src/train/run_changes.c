@@ -21,16 +21,16 @@ enum { OF_TENSORS = sizeof of_tensors / sizeof of_tensors[0], LEARNED_POSITIONS 
 /* Keys, or groups of keys, that change no number of a run by design, or that are compared
  * elsewhere. */
 static const char *const without_effect[] = {
-    "device",          "recompute",         "parallel.",
-    "offload.",        "checkpoint.",       "run.",
-    "comm.inter_node", "comm.share_gpu",    "data.train",
-    "comm.min_ctas",   "comm.max_ctas",     "comm.spare_sms",
-    "comm.nvls",       "comm.copy_engines", "data.valid",
-    "train.eval_",     "train.micro_batch", "train.overlap_update",
-    "train.optimizer", "model.preset",      "model.path",
-    "model.init",      "model.loading",     "model.sync_module_states",
-    "lora.path",       "model.init_std",    "train.global_batch_tokens",
-    "train.early_",
+    "device",          "recompute",          "parallel.",
+    "offload.",        "checkpoint.",        "run.",
+    "comm.inter_node", "comm.share_gpu",     "data.train",
+    "comm.min_ctas",   "comm.max_ctas",      "comm.spare_sms",
+    "comm.nvls",       "comm.copy_engines",  "data.valid",
+    "train.eval_",     "train.micro_batch",  "train.overlap_update",
+    "train.optimizer", "model.preset",       "model.path",
+    "model.init",      "model.loading",      "model.sync_module_states",
+    "lora.path",       "model.init_std",     "train.global_batch_tokens",
+    "train.early_",    "train.global_batch", "train.split_batches",
 };
 enum { WITHOUT_EFFECT = sizeof without_effect / sizeof without_effect[0] };
 
@@ -148,6 +148,14 @@ static int has_effect(const char *key)
     return strcmp(key, "recompute_every") != 0;
 }
 
+/* The sequences that a step of the saved run had; 0: not known. */
+static int64_t saved_batch(const struct config *saved, const struct js *meta)
+{
+    const struct js *mesh = js_get(meta, "mesh");
+    int64_t ranks = js_get_int(mesh, "replicate", 0) * js_get_int(mesh, "shard", 0);
+    return saved->train.global_batch * (saved->train.split_batches ? 1 : ranks);
+}
+
 /* What is known of a changed setting, and where it is listed. */
 struct listing {
     const struct config *saved, *asked;
@@ -178,16 +186,37 @@ static int compare_data(struct listing *list, const char *key, const char *name,
     return 1;
 }
 
-int run_changes_text(const struct config *saved, const struct config *asked, const struct js *meta,
-                     const struct run_data *data, char *text, size_t bytes)
+/* With split_batches=false the ranks count, too. */
+static int compare_batch(struct listing *list, int64_t old, int64_t batch)
+{
+    if (!old || old == batch)
+        return 0;
+    text_join(list->text, list->bytes, ", ", "train.global_batch %lld -> %lld%s", (long long)old,
+              (long long)batch,
+              list->saved->train.split_batches && list->asked->train.split_batches
+                  ? ""
+                  : " (of all ranks together)");
+    return 1;
+}
+
+/* Steps are not what was asked for where train.epochs is. */
+static int is_derived(const struct listing *list, const char *key)
+{
+    return !strcmp(key, "train.steps") &&
+           (list->saved->train.epochs > 0 || list->asked->train.epochs > 0);
+}
+
+int run_changes_text(const struct config *saved, const struct config *asked, int64_t batch,
+                     const struct js *meta, const struct run_data *data, char *text, size_t bytes)
 {
     struct listing list = {.saved = saved, .asked = asked, .text = text, .bytes = bytes};
     const char *key;
     text[0] = 0;
     int count = compare_data(&list, "data.train", "train", meta, data->train) +
-                compare_data(&list, "data.valid", "valid", meta, data->valid);
+                compare_data(&list, "data.valid", "valid", meta, data->valid) +
+                compare_batch(&list, saved_batch(saved, meta), batch);
     for (int i = 0; (key = config_key_name(i)); i++) {
-        if (!has_effect(key) || !differs(saved, asked, key))
+        if (!has_effect(key) || !differs(saved, asked, key) || is_derived(&list, key))
             continue;
         add(&list, key,
             strcmp(key, "train.freeze") ? ""

@@ -13,9 +13,10 @@ struct run_data {
      * one of which not all is used, it is a hash of theirs, of weights and of limits. */
     char train[32], valid[32];
     char tokenizer[64]; /* name of the tokenizer that made data.train; "": not known */
+    int64_t sequences;  /* in an epoch of data.train; on all ranks */
 };
 
-/* Look at open token files; a valid of zeros is none. */
+/* Look at open token files, but not for how many sequences they have; a valid of zeros is none. */
 struct run_data run_data_of(const struct dataset *train, const struct dataset *valid);
 
 /* Add data to a checkpoint's meta.json; and read the tokenizer's name from there, NULL if it is
@@ -28,10 +29,11 @@ int run_changes_model(const struct config *saved, const struct config *asked, st
 
 /* "train.lr 0.0003 -> 0.01, seed 0 -> 7": every setting that changes the numbers of a run; keys of
  * layout, device, memory and records do not.  Data is compared by contents where meta has
- * hashes of the same kind, else by name.  Returns the number of changes, without train.steps and
+ * hashes of the same kind, else by name; the global batch by the sequences of a step, which are
+ * `batch` now.  Returns the number of changes, without train.steps and
  * train.epochs, which only set how long the run is.
  */
-int run_changes_text(const struct config *saved, const struct config *asked, const struct js *meta,
-                     const struct run_data *data, char *text, size_t bytes);
+int run_changes_text(const struct config *saved, const struct config *asked, int64_t batch,
+                     const struct js *meta, const struct run_data *data, char *text, size_t bytes);
 
 #endif

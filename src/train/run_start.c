@@ -3,7 +3,7 @@
  *  0. rank 0 finishes the beginning of a branch in which an earlier start ended
  *  1. rank 0 decides by what the directory holds (survey), its record, and checkpoint.resume
  *  2. where that is a checkpoint not known yet, all open it, and rank 0 judges whose it is
- *  3. all load
+ *  3. all load, and count the steps of train.epochs
  *  4. the disk has to hold a checkpoint
  *  5. rank 0 commits: sets aside what has to be, and writes the record
  *
@@ -20,6 +20,7 @@
 #include "io/disk.h"
 #include "train/checkpoint_space.h"
 #include "train/run_directory_private.h"
+#include "train/run_length.h"
 
 enum run_from {
     FROM_NOTHING,
@@ -398,8 +399,8 @@ static void report_changes(const struct run_directory *d, const struct checkpoin
         log_warn(d->s->log, "settings are not compared with those of the checkpoint: %s", why.text);
         return;
     }
-    int changes =
-        run_changes_text(&saved, &d->s->config, checkpoint->meta, &d->data, text, sizeof text);
+    int changes = run_changes_text(&saved, &d->s->config, d->s->layout.global_batch,
+                                   checkpoint->meta, &d->data, text, sizeof text);
     if (text[0])
         log_print(d->s->log, changes ? LOG_WARN : LOG_INFO, "settings changed since step %lld: %s",
                   (long long)checkpoint->step, text);
@@ -445,7 +446,9 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
     struct world *world = d->s->world;
     int rank = world_rank(world);
     if (open_start(d, survey, start, checkpoint, err) ||
-        (*checkpoint && run_checkpoint_load(d->s, *checkpoint, position, err)))
+        (*checkpoint && run_checkpoint_load(d->s, *checkpoint, position, err)) ||
+        run_length_set(&d->s->config.train, position->step, position->samples, d->data.sequences,
+                       d->s->layout.global_batch, err))
         return -1;
     int64_t staying = rank ? 0 : count_staying(d, survey, start, *checkpoint);
     if (checkpoint_space_check(d->s, d->checkpoints, position->step, staying, err) ||

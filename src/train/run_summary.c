@@ -92,7 +92,7 @@ static void log_model(const struct session *s)
 }
 
 static void log_data(const struct session *s, const struct batches *train,
-                     const struct batches *valid, int64_t done)
+                     const struct batches *valid, int64_t done, int64_t samples)
 {
     const struct config *c = &s->config;
     char tokens[32], more[CONFIG_TEXT + 64] = "", each[32];
@@ -110,7 +110,8 @@ static void log_data(const struct session *s, const struct batches *train,
         c->data.train, count_text((double)train->data.tokens, tokens),
         (long long)train->data.windows, (long long)c->data.seq_len, how, more, (long long)done + 1,
         (long long)c->train.steps, count_text(batch * (double)c->data.seq_len, each),
-        (long long)s->layout.global_batch, (double)c->train.steps * batch / windows);
+        (long long)s->layout.global_batch,
+        ((double)samples + (double)(c->train.steps - done) * batch) / windows);
 }
 
 /* Warn of ranks, and of places in micro-batches, that get no sequence. */
@@ -159,10 +160,10 @@ static void warn(const struct session *s, int64_t done)
 }
 
 void run_summary(const struct session *s, const struct batches *train, const struct batches *valid,
-                 int64_t done)
+                 int64_t done, int64_t samples)
 {
     log_place(s);
     log_model(s);
-    log_data(s, train, valid, done);
+    log_data(s, train, valid, done, samples);
     warn(s, done);
 }

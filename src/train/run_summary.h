@@ -5,8 +5,9 @@
 #include "train/batches.h"
 
 /* Log the ranks, the nodes, the data and the layout in a few lines, and warn of settings that
- * are probably a mistake. done: finished steps; valid: NULL where nothing is evaluated. */
+ * are probably a mistake. done: finished steps, which read `samples` sequences; valid: NULL where
+ * nothing is evaluated. */
 void run_summary(const struct session *session, const struct batches *train,
-                 const struct batches *valid, int64_t done);
+                 const struct batches *valid, int64_t done, int64_t samples);
 
 #endif

@@ -80,20 +80,6 @@ struct trainer {
                         negative */
 };
 
-/* The steps of train.epochs. */
-static int count_steps(struct trainer *t, struct error *err)
-{
-    struct config_train *c = &t->s->config.train;
-    double steps = ceil(c->epochs * (double)t->train.data.windows /
-                        (double)t->s->layout.global_batch * (1 - 1e-12));
-    if (c->epochs > 0 && steps > 1e12)
-        return error_set(err, "train.epochs: %g epochs of %lld sequences are %g steps", c->epochs,
-                         (long long)t->train.data.windows, steps);
-    if (c->epochs > 0)
-        c->steps = (int64_t)fmax(steps, 1);
-    return 0;
-}
-
 static int open_data(struct trainer *t, struct error *err)
 {
     const struct config_data *data = &t->s->config.data;
@@ -104,7 +90,7 @@ static int open_data(struct trainer *t, struct error *err)
         return error_prefix(err, "data.train");
     if (data->valid[0] && batches_open(&t->valid, t->s, data->valid, LOADER_SEQUENTIAL, err))
         return error_prefix(err, "data.valid");
-    return count_steps(t, err);
+    return 0;
 }
 
 /* Rank 0 writes config.yaml and products.json, and opens metrics.jsonl. */
@@ -156,6 +142,7 @@ static int begin(struct trainer *t, struct error *err)
     struct run_data data = {0};
     if (!world_rank(s->world))
         data = run_data_of(&t->train.data, &t->valid.data);
+    data.sequences = t->train.data.windows;
     if (run_forecast_open(&t->forecast, s, err) || run_directory_open(&t->dir, s, data, err) ||
         stop_early(t->asked, s->log, err) || run_directory_begin(&t->dir, &found, &t->at, err))
         return -1;
@@ -549,7 +536,7 @@ int trainer_run(struct trainer *t, struct error *err)
         return 0;
     }
     if (done < last || t->dir.saved_step < 0) {
-        run_summary(t->s, &t->train, t->s->evaluate ? &t->valid : NULL, t->at.step);
+        run_summary(t->s, &t->train, t->s->evaluate ? &t->valid : NULL, t->at.step, t->at.samples);
         run_forecast_print(&t->forecast, t->s);
         return steps(t, err);
     }

@@ -32,11 +32,12 @@ near() {
 
 # ---- epochs ----
 "$TRIREME" train $M data.train=lines.h5 data.packing=documents train.epochs=2.5 run.dir=epochs \
-    >out 2>err
+    checkpoint.every=20 checkpoint.keep=9 >out 2>err
 is "train.epochs" 0 $?
 sequences=$(sed -n 's/.* tokens, \([0-9]*\) sequences of 96 of packed documents.*/\1/p' err)
 is "steps follow from sequences" "$((($sequences * 5 / 2 + $sequences * 5 % 2 + 5) / 6))" \
     "$(last_step epochs)"
+all=$((($sequences * 5 + 1) / 2)) half=20
 is "seconds of each epoch" 2 "$(grep -c '"epoch_s": [0-9.]*' epochs/metrics.jsonl)"
 is "config.yaml keeps what was given" "steps: 100 epochs: 2.5" \
     "$(sed -n 's/^  \(steps: .*\|epochs: .*\)/\1/p' epochs/config.yaml | paste -sd' ')"
@@ -44,6 +45,18 @@ is "config.yaml keeps what was given" "steps: 100 epochs: 2.5" \
 is "a run goes on for more epochs" 0 $?
 is "as many as it then has" "$((($sequences * 3 + 5) / 6))" "$(last_step epochs)"
 is "which is no change of its numbers" 0 "$(grep -c 'warning: settings changed' err)"
+
+for how in "1 train.global_batch=9 9" "1 train.global_batch=4 4" "2 train.split_batches=false 12"; do
+    set -- $how
+    rm -rf rest
+    train_on "$1" data.train=lines.h5 data.packing=documents train.epochs=2.5 run.dir=rest "$2" \
+        checkpoint.resume=epochs/checkpoints/step-$(printf %08d "$half") train.schedule=linear >out 2>err
+    is "epochs go on with $2 on $1" 0 $?
+    is "up to the same sequence, $2" "$((half + ($all - half * 6 + $3 - 1) / $3)) 0.0" \
+        "$(last_step rest) $(field rest "$(last_step rest)" lr)"
+    is "no steps are among the changes, $2" 0 "$(grep -c 'train.steps' err)"
+    is "but the batch, $2" 1 "$(grep -c "warning: settings changed.*train.global_batch 6 -> $3" err)"
+done
 
 # ---- packing ----
 same=

@@ -10,9 +10,11 @@
 #include <cmocka.h>
 
 #include "base/philox.h"
+#include "base/round.h"
 #include "segment/place.h"
 #include "tests/unit/rig.h"
 #include "train/lr_schedule.h"
+#include "train/run_length.h"
 
 /* DeepSpeed's share of the way from warmup_min_lr to warmup_max_lr at an iteration, with its
  * warmup_type linear or log; WarmupLR stays at 1, WarmupDecayLR comes back. */
@@ -64,6 +66,39 @@ static void cosine_ends_at_the_least(void **state)
     }
     assert_true(lr_schedule_at(&config.train, 21) == 0.25 &&
                 lr_schedule_at(&config.train, 99) == 0.25);
+}
+
+/* Epochs are sequences: whatever batches read them, the last step reads the last of them with the
+ * least learning rate, which goes on where it was, and a second resume changes nothing. */
+static void epochs_end_with_their_sequences(void **state)
+{
+    static const int64_t batches[] = {1, 3, 7, 8, 16, 60, 500};
+    enum { BATCHES = sizeof batches / sizeof batches[0], WINDOWS = 97, ALL = 194 };
+    struct config config = rig_config("model.preset=llama-tiny train.lr=1 train.min_lr=0.25 "
+                                      "train.epochs=2 train.schedule=linear");
+    struct config_train *t = &config.train;
+    struct error err = {0};
+    for (int i = 0; i < BATCHES * BATCHES; i++) {
+        int64_t first = batches[i % BATCHES], then = batches[i / BATCHES];
+        assert_int_equal(run_length_set(t, 0, 0, WINDOWS, first, &err), 0);
+        assert_true(t->steps == ceil_div(ALL, first) && !t->ahead);
+        for (int64_t done = 1; done < t->steps; done++) {
+            struct config_train later = *t;
+            int64_t samples = done * first;
+            assert_int_equal(run_length_set(&later, done, samples, WINDOWS, then, &err), 0);
+            int64_t left = later.steps - done;
+            assert_true(samples + left * then >= ALL && samples + (left - 1) * then < ALL);
+            assert_true(lr_schedule_at(&later, later.steps) == 0.25);
+            double jump = lr_schedule_at(&later, done + 1) - lr_schedule_at(t, done);
+            assert_true(fabs(jump) <= 0.75 * (double)(first + 2 * then) / ALL);
+            struct config_train again = later;
+            assert_int_equal(run_length_set(&again, done + 1, samples + then, WINDOWS, then, &err),
+                             0);
+            assert_true(left <= 1 || (again.steps == later.steps && again.ahead == later.ahead));
+        }
+    }
+    assert_int_equal(run_length_set(t, 0, 0, INT64_C(1) << 60, 1, &err), -1);
+    assert_non_null(strstr(err.text, "train.epochs: 2 epochs of"));
 }
 
 #define MODEL                                                                                 \
@@ -319,6 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedules_are_those_of_their_names),
         cmocka_unit_test(cosine_ends_at_the_least),
+        cmocka_unit_test(epochs_end_with_their_sequences),
         cmocka_unit_test(steps_of_sgd_are_the_rule),
         cmocka_unit_test(moments_are_exact_for_betas_near_one),
         cmocka_unit_test(batches_are_of_all_ranks),

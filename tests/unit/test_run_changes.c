@@ -28,7 +28,8 @@ static int changes(const char *saved_as, const char *contents, int same_name)
     snprintf(now.train, sizeof now.train, "%s", contents);
     if (saved_as)
         run_data_add(meta, &before);
-    int count = run_changes_text(&saved, &asked, meta, &now, text, sizeof text);
+    int count =
+        run_changes_text(&saved, &asked, asked.train.global_batch, meta, &now, text, sizeof text);
     js_free(meta);
     assert_int_equal(count != 0, strstr(text, "data.train") != NULL);
     return count;
@@ -59,6 +60,46 @@ static void contents_of_one_kind_are_compared(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_int_equal(changes(rows[i].saved_as, rows[i].contents, rows[i].same_name),
                          rows[i].changed);
+}
+
+/* Sequences a step are what counts, of all ranks; steps only where they were asked for. */
+static void batches_are_compared_as_they_come_out(void **state)
+{
+    static const struct {
+        const char *saved, *asked; /* key=value */
+        int64_t batch;             /* of a step now; 4 data ranks saved */
+        const char *text;
+    } rows[] = {
+        {"train.global_batch=8", "train.global_batch=8", 8, ""},
+        {"train.global_batch=8", "train.global_batch=16", 16, "train.global_batch 8 -> 16"},
+        {"train.split_batches=false", "train.split_batches=false", 32, ""},
+        {"train.split_batches=false", "train.split_batches=false", 16,
+         "train.global_batch 32 -> 16 (of all ranks together)"},
+        {"train.split_batches=false", "train.global_batch=32", 32, ""},
+        {"train.epochs=2", "train.epochs=2", 8, ""},
+        {"train.epochs=2", "train.epochs=3", 8, "train.epochs 2 -> 3"},
+        {"train.steps=20", "train.steps=30", 8, "train.steps 20 -> 30"},
+        {"train.steps=20", "train.epochs=3", 8, "train.epochs 0 -> 3"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *before[] = {"model.preset=llama-tiny", rows[i].saved};
+        const char *now[] = {"model.preset=llama-tiny", rows[i].asked};
+        struct config saved, asked;
+        struct error err = {0};
+        struct run_data data = {0};
+        struct js *meta = js_object(), *mesh = js_object();
+        char text[900];
+        assert_int_equal(config_load(&saved, NULL, before, 2, &err), 0);
+        assert_int_equal(config_load(&asked, NULL, now, 2, &err), 0);
+        if (asked.train.epochs > 0)
+            asked.train.steps = 77;
+        js_add_int(mesh, "replicate", 2);
+        js_add_int(mesh, "shard", 2);
+        js_add(meta, "mesh", mesh);
+        run_changes_text(&saved, &asked, rows[i].batch, meta, &data, text, sizeof text);
+        assert_string_equal(text, rows[i].text);
+        js_free(meta);
+    }
 }
 
 /* A file of `count` tokens, all 7 but the one at `other`; what it is known by without its hash. */
@@ -123,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(contents_of_one_kind_are_compared),
         cmocka_unit_test(samples_are_spread),
+        cmocka_unit_test(batches_are_compared_as_they_come_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,16 @@
+/* run_length.h - how many steps a run has. */
+#ifndef TRIREME_TRAIN_RUN_LENGTH_H
+#define TRIREME_TRAIN_RUN_LENGTH_H
+
+#include "base/error.h"
+#include "config/config.h"
+
+/* With train.epochs set train->steps and train->ahead, else leave train as it is.
+ * A run stands at step `done` after `samples` sequences, has `sequences` in an epoch, and takes
+ * `batch` of them a step from now on.  It may have taken other batches before: its last step is the
+ * one that reads the last sequence.  Returns 0, or -1 with err set: there would be too many steps.
+ */
+int run_length_set(struct config_train *train, int64_t done, int64_t samples, int64_t sequences,
+                   int64_t batch, struct error *err);
+
+#endif
