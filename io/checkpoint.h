@@ -39,7 +39,8 @@ struct checkpoint_piece {
     const struct box *box; /* what start and count are of, the caller's; NULL: the whole tensor */
 };
 
-/* Save the pieces of all ranks as dir/step-NNNNNNNN.  Collective over world.  meta (rank 0's
+/* Save the pieces of all ranks as dir/step-NNNNNNNN; dir is made, the folders above it are there.
+ * Collective over world.  meta (rank 0's
  * counts; others may pass NULL) becomes meta.json, with the writer's own keys "format",
  * "step", "ranks" added.  Every element of every named tensor must be held by exactly one
  * piece of one rank, or it is an error that names tensor and element; all pieces of a tensor are of

@@ -7,6 +7,7 @@
  *     then COMMIT with the checksums of both, renames the folder and fsyncs its parent
  * The ranks agree on the outcome after each; a failure removes the partial folder.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,6 +136,13 @@ static int check_space(const struct save *save, struct error *err)
     return 0;
 }
 
+/* Only the last folder: one above it that is gone is not the run's to make anew. */
+static int make_folder(const char *path, struct error *err)
+{
+    return mkdir(path, 0777) && errno != EEXIST ? error_errno(err, "cannot create folder %s", path)
+                                                : 0;
+}
+
 /* Rank 0's part of step 1. */
 static int prepare(struct save *save, const char *entries, struct error *err)
 {
@@ -142,7 +150,7 @@ static int prepare(struct save *save, const char *entries, struct error *err)
     for (int i = 0; i < world_size(save->world); i++)
         count += (int64_t)(save->sizes[i] / sizeof(struct catalog_entry));
     if (catalog_build(&save->catalog, (const struct catalog_entry *)entries, count, err) ||
-        catalog_check(&save->catalog, err) || disk_make_folders(save->dir, err) ||
+        catalog_check(&save->catalog, err) || make_folder(save->dir, err) ||
         disk_remove(save->partial, err) || check_space(save, err))
         return -1;
     save->catalog.step = save->step;

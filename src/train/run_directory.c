@@ -126,6 +126,31 @@ void run_survey_free(struct run_survey *survey)
 
 /* Saving */
 
+/* Somebody may move or delete the directory while the run works: what then has its name is not this
+ * run's, and no lock protects it. */
+static int check_place(struct run_directory *d, struct error *err)
+{
+    if (!world_rank(d->s->world) && d->lock >= 0) {
+        char *path = array_format("%s/lock", d->path);
+        errno = 0;
+        d->lost = !is_there(d->lock, path) &&
+                  (!errno || errno == ENOENT || errno == ENOTDIR || errno == ESTALE);
+        free(path);
+    }
+    world_broadcast(d->s->world, &d->lost, sizeof d->lost, 0);
+    if (!d->lost)
+        return 0;
+    error_set(
+        err,
+        "run.dir %s is no longer the folder that this run began in: it, or its file lock, was "
+        "moved or deleted, and nothing can be saved there; put it back, and the same command "
+        "goes on from its newest checkpoint",
+        d->path);
+    if (err)
+        err->code = EXIT_NODE;
+    return -1;
+}
+
 /* The checkpoint is committed; if the record cannot be updated, the next start only knows less
  * about it. */
 static void record_saved(struct run_directory *d, int64_t step)
@@ -144,7 +169,10 @@ int run_directory_save(struct run_directory *d, struct run_position position, st
     int64_t start = clock_ns();
     if (d->saved_step == position.step)
         return 0;
-    if (run_checkpoint_write(d->s, d->checkpoints, position, &origin, err))
+    if (check_place(d, err))
+        return -1;
+    int rc = run_checkpoint_write(d->s, d->checkpoints, position, &origin, err);
+    if (check_place(d, err) || rc) /* it may have been moved meanwhile */
         return -1;
     d->saved_step = position.step;
     d->prune_due = 1;

@@ -23,6 +23,7 @@ struct run_directory {
     char checkpoints[CONFIG_TEXT + 16]; /* path/checkpoints */
     char metrics[CONFIG_TEXT + 16];     /* path/metrics.jsonl */
     int lock;                           /* on rank 0; -1: none */
+    int lost;                           /* 1: the folder is not there any more */
     struct run_record record;           /* rank 0's */
     struct run_data data;               /* the data it trains on */
     struct checkpoint_checked checked;  /* rank 0's counts */
@@ -51,7 +52,8 @@ void run_directory_close(struct run_directory *dir);
 int run_directory_begin(struct run_directory *dir, int *found, struct run_position *position,
                         struct error *err);
 
-/* Save the state as a checkpoint of the run.  Collective.  Returns 0, or -1 on all ranks. */
+/* Save the state as a checkpoint of the run.  Collective.  Returns 0, or -1 on all ranks with err
+ * set; with dir->lost nothing can be saved any more. */
 int run_directory_save(struct run_directory *dir, struct run_position position, struct error *err);
 
 /* Keep the checkpoint of the best evaluation from now on, where checkpoint.keep_best asks for that,

@@ -210,9 +210,10 @@ static int is_best(const struct trainer *t)
     return t->s->config.checkpoint.keep_best && t->at.best.step == t->at.step;
 }
 
-/* A checkpoint that cannot be written does not end the run; -1: the state could not be made that of
- * the step.  While steps update nothing, none is written, for the weights are those of the
- * checkpoint before; but the best is written at once: a later one would have another step. */
+/* A checkpoint that cannot be written does not end the run, unless none can be any more; -1: that,
+ * or the state could not be made that of the step.  While steps update nothing, none is written,
+ * for the weights are those of the checkpoint before; but the best is written at once: a later one
+ * would have another step. */
 static int save_if_due(struct trainer *t, struct error *err)
 {
     struct error why = {0};
@@ -223,7 +224,12 @@ static int save_if_due(struct trainer *t, struct error *err)
     t->save_due = 0;
     if (settle(t, err))
         return -1;
-    if (run_directory_save(&t->dir, t->at, &why) && !world_rank(t->s->world))
+    int rc = run_directory_save(&t->dir, t->at, &why);
+    if (rc && t->dir.lost) {
+        *err = why;
+        return error_prefix(err, "training ends at step %lld", (long long)t->at.step);
+    }
+    if (rc && !world_rank(t->s->world))
         log_warn(t->s->log, "checkpoint of step %lld failed, training goes on: %s",
                  (long long)t->at.step, why.text);
     return 0;

@@ -54,6 +54,30 @@ else
     not_ok "and is named" "$(grep '^trireme' stuck.err | tail -n 2)"
 fi
 
+# A run directory that is moved, or replaced, while the run works: nothing is made in its place.
+for how in gone replaced; do
+    ranks 2 "$TRIREME" train $M train.steps=100000 run.dir=moved.$how checkpoint.every=5 >moved.out \
+        2>moved.err &
+    job=$!
+    wait_for 30 has_steps moved.$how 10
+    mv moved.$how aside.$how
+    [ $how = gone ] || mkdir -p moved.$how/checkpoints
+    ended
+    is "a run directory that is $how ends the job with 95" 95 $code
+    if [ "$(grep -c "error: training ends at step [0-9]*: run.dir moved.$how is no longer the folder" \
+        moved.err)" = 1 ]; then
+        ok "and is named, $how"
+    else
+        not_ok "and is named, $how" "$(grep '^trireme' moved.err | tail -n 2)"
+    fi
+    is "and no run begins in its place, $how" "now: $([ $how = gone ] || echo checkpoints)" \
+        "now: $(ls moved.$how 2>/dev/null)"
+    rm -rf moved.$how && mv aside.$how moved.$how
+    last=$(newest_checkpoint moved.$how | sed 's/.*step-0*//')
+    ranks 2 "$TRIREME" train $M train.steps=$((last + 3)) run.dir=moved.$how >moved.out 2>moved.err
+    is "put back it goes on, $how" "0 $((last + 3))" "$? $(last_metric moved.$how step)"
+done
+
 # The newest checkpoint torn by hand: the one before is taken, and it is said.
 ranks 2 "$TRIREME" train $M run.dir=torn train.steps=20 >torn.out 2>torn.err
 is "run to be torn" 0 $?

@@ -6,7 +6,9 @@ static void any_split_comes_back(void **state)
 {
     struct error err = {0};
     char dir[128];
-    snprintf(dir, sizeof dir, "%s/run/checkpoints", folder); /* made as needed */
+    snprintf(dir, sizeof dir, "%s/run/checkpoints", folder);
+    assert_int_equal(save(dir, 1, 1, 11, &err), -1);     /* the run is not there */
+    snprintf(dir, sizeof dir, "%s/checkpoints", folder); /* made as needed */
     for (int parts = 1; parts <= 6; parts++) {
         must_save(dir, parts, parts, 11);
         struct checkpoint *checkpoint = open_step(dir, parts);
