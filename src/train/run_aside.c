@@ -4,10 +4,11 @@
  * start can use, with every checkpoint in it or beside it:
  *
  *  - all of it: one rename of the directory.  Without it the next start finds no run.
- *  - a branch: metrics.jsonl and run.json are copied, then run.json says that branch B+1 began at
- * step S and is "moving", then later checkpoints are moved one by one, metrics.jsonl is cut after
- * step S, and run.json says that all is done.  Before the second nothing has happened; after it
- * every start finishes the rest, before it looks at what it was asked for.
+ *  - a branch: metrics.jsonl, samples.jsonl and run.json are copied, then run.json says that branch
+ * B+1 began at step S and is "moving", then later checkpoints are moved one by one, metrics.jsonl
+ * and samples.jsonl become those of the branch that it began from, cut after step S, and run.json
+ * says that all is done.  Before the second nothing has happened; after it every start finishes the
+ * rest, before it looks at what it was asked for.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -159,10 +160,26 @@ int run_aside_branch(const struct run_directory *d, enum run_torn torn, struct e
     return rc;
 }
 
+/* The lines of the branch that this one began from, up to where it began; they may be another's
+ * than those of the branch that was left.  The copy that was kept is the whole of them. */
+static int take_lines(const struct run_directory *d, const char *name, struct error *err)
+{
+    char *from = folder_of(d, d->record.start.branch, name);
+    char *to = array_format("%s/%s", d->path, name), *beside = array_format("%s.partial", to);
+    int kept = !access(from, F_OK), rc = kept ? disk_copy(from, beside, err) : 0;
+    if (kept && !rc && rename(beside, to))
+        rc = error_errno(err, "cannot rename %s to %s", beside, to);
+    rc = rc || metrics_resume(to, d->record.start.step, d->s->log, err);
+    free(beside);
+    free(to);
+    free(from);
+    return rc ? -1 : 0;
+}
+
 int run_aside_finish(struct run_directory *d, struct error *err)
 {
-    if (run_aside_branch(d, TORN_MOVES, err) ||
-        metrics_resume(d->metrics, d->record.start.step, d->s->log, err))
+    if (run_aside_branch(d, TORN_MOVES, err) || take_lines(d, "metrics.jsonl", err) ||
+        take_lines(d, "samples.jsonl", err))
         return -1;
     d->record.moving = 0;
     return run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, err);

@@ -45,13 +45,14 @@ int run_aside_metrics(const struct run_directory *dir, int64_t step, struct erro
 enum run_torn { TORN_STAYS, TORN_MOVES };
 int run_aside_branch(const struct run_directory *dir, enum run_torn torn, struct error *err);
 
-/* Finish beginning the record's branch: move the checkpoints, cut metrics.jsonl to the branch's
- * line, and write the record without `moving`. After a start that was killed half way, another call
- * comes to the same end.  Returns 0, or -1 with err set and the record still `moving`. */
+/* Finish beginning the record's branch: move the checkpoints, cut metrics.jsonl and
+ * samples.jsonl to the branch's line, and write the record without `moving`. After a start that was
+ * killed half way, another call comes to the same end.  Returns 0, or -1 with err set and the
+ * record still `moving`. */
 int run_aside_finish(struct run_directory *dir, struct error *err);
 
-/* Copy metrics.jsonl, and the record as branch.json, to the folder of the record's branch, which is
- * about to be left. */
+/* Copy metrics.jsonl and samples.jsonl, and the record as branch.json, to the folder of the
+ * record's branch, which is about to be left. */
 int run_aside_copies(const struct run_directory *dir, struct error *err);
 
 /* The highest number in branches/; -1: none. */

@@ -168,6 +168,18 @@ is "checkpoint ls of a run that has one branch tells none" 0 "$(grep -c branch, 
 refused "back to a step that is not there" 'no checkpoint of step 7; there are 22' \
     "$TRIREME" train $M run.dir=one checkpoint.resume=7
 
+# The metrics of an older branch come back with it, also when a death leaves that half done.
+rm -r one && cp -r kept-one one
+losses one >zero.losses
+train run.dir=one checkpoint.resume=15 train.steps=20 train.lr=2e-3 checkpoint.every=1
+train run.dir=one checkpoint.resume=one/branches/0/checkpoints/step-00000020 train.steps=22
+is "a branch that goes on has its own metrics" "0 1-22" "$code $(steps_of one)"
+is "up to where it was left" "$(cat zero.losses)" "$(losses one | head -n 20)"
+cp -r one half-back && cp one/branches/1/metrics.jsonl half-back/
+sed -i 's/"branch": 2,/"branch": 2, "moving": 1,/' half-back/run.json
+train run.dir=half-back train.steps=23
+is "also after a death" "$(cat zero.losses)" "$(losses half-back | head -n 20)"
+
 # A death between the writes of going back: the record is there, checkpoints are not moved yet.
 rm -r one && cp -r kept-one one
 train run.dir=one checkpoint.resume=15 train.steps=15
