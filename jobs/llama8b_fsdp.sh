@@ -16,7 +16,9 @@
 # TRIREME_RANKS (per node; outside Slurm, in all) says otherwise.
 #
 # Ten minutes before the time limit, on preemption, and on `scancel --signal=USR1 JOB` trireme
-# saves its state and ends with 75; the job then queues itself again and goes on from there.
+# saves its state and ends with 75; the job then queues itself again and goes on from there, unless
+# two starts in a row saved nothing.  A time limit of ten minutes or less needs another --signal, as
+# in `sbatch -t 10 --signal=USR1@60`.
 #SBATCH --job-name=llama8b_fsdp
 #SBATCH --nodes=2
 #SBATCH --exclusive
@@ -77,11 +79,41 @@ share=$((cores / per_node))
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}
 export HDF5_USE_FILE_LOCKING=FALSE
 
+# The step of the run's newest checkpoint, and how many starts in a row saved none.
+run=runs/$SLURM_JOB_NAME-$SLURM_JOB_ID
+for word; do case $word in run.dir=*) run=${word#run.dir=} ;; esac; done
+newest() { ls "$run/checkpoints" 2>/dev/null | sed -n 's/^step-0*\([0-9][0-9]*\)$/\1/p' | sort -n | tail -n 1; }
+still=$run/starts-that-saved-nothing
+[ "${SLURM_RESTART_COUNT:-0}" != 0 ] || rm -f "$still"
+before=$(newest)
+
 srun --mpi=pmix --kill-on-bad-exit=1 --wait=60 ${layout[@]+"${layout[@]}"} \
     "$trireme" train "$config" run.dir="runs/$SLURM_JOB_NAME-$SLURM_JOB_ID" "$@"
 rc=$?
+
+# A time limit that is not longer than the seconds of --signal has the job saved as soon as it starts.
+lead=$(sed -n 's/^#SBATCH --signal=USR1@//p' "$script")
+limit=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/.* TimeLimit=\([0-9:-]*\).*/\1/p')
+seconds=$(echo "$limit" | awk -F'[-:]' 'NF == 3 { print ($1 * 60 + $2) * 60 + $3 }')
+if [ $rc = 75 ] || [ $rc = 138 ]; then # 128 + SIGUSR1: before there was anything to save
+    [ "${seconds:-$((lead + 1))}" -gt "$lead" ] ||
+        echo "$name: the time limit is $limit, and #SBATCH --signal has the state saved $lead s before it: as soon" \
+            "as the job starts, unless sbatch was told otherwise; ask for more time (sbatch -t), or have it saved" \
+            "later (sbatch --signal=USR1@60)"
+fi
 if [ $rc = 75 ]; then
-    echo "$name: state saved; job $SLURM_JOB_ID goes back to the queue"
+    after=$(newest) state="state saved at step"
+    if [ "$after" != "$before" ]; then
+        rm -f "$still"
+    else
+        state="nothing new to save at step"
+        echo $(($(cat "$still" 2>/dev/null || echo 0) + 1)) >"$still"
+    fi
+    if [ "$(cat "$still" 2>/dev/null)" = 2 ]; then
+        echo "$name: $state ${after:-0}, twice in a row: job $SLURM_JOB_ID is not queued again"
+        exit $rc
+    fi
+    echo "$name: $state ${after:-0}; job $SLURM_JOB_ID goes back to the queue"
     scontrol requeue "$SLURM_JOB_ID" || echo "requeue refused: submit again to go on" >&2
 fi
 exit $rc

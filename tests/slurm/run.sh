@@ -197,6 +197,26 @@ if submit -t 1 --signal=USR1@20 "$script" $M train.steps=1000000 run.log_every=1
         "$(basename "$(newest_checkpoint $run)")"
 fi
 
+# One that is asked to save as soon as it starts, every time.
+cat >at-once <<'END'
+#!/bin/sh
+for word; do case $word in run.dir=*) run=${word#run.dir=} ;; esac; done
+mkdir -p "$run/checkpoints/step-00000020"
+exit 75
+END
+chmod +x at-once
+name="job that saves nothing new"
+if TRIREME=$work/at-once submit -t 5 "$top/jobs/gpt2xl_zero3_offload.sh"; then
+    wait_for 60 grep -q 'twice in a row: job [0-9]* is not queued again' "gpt2xl_zero3_offload-$job.out"
+    over 30
+    is "$name is queued again twice at most" "FAILED 75:0 2" \
+        "$(job_field JobState) $(job_field ExitCode) $(job_field Restarts)"
+    is "$name says that its time limit is too short" 3 \
+        "$(grep -c 'the time limit is 00:05:00, and #SBATCH --signal' "gpt2xl_zero3_offload-$job.out")"
+    is "$name does not say that state was saved" 2 "$(grep -c 'nothing new to save at step 20' \
+        "gpt2xl_zero3_offload-$job.out")"
+fi
+
 # One that loses a rank
 name="job with a killed rank"
 if submit "$script" $M train.steps=1000000 run.log_every=1000; then
