@@ -483,7 +483,8 @@ const struct key config_keys[] = {
     {KEY(CHOICE, checkpoint.frozen), "auto", .choices = frozens,
      .help =
          "what checkpoints of a run with adapters (lora.r) hold of the frozen tensors: full all "
-         "of them, reference only where they are, model.path, and a hash; auto is reference "
+         "of them, reference only where they are, model.path, and a hash of their names, shapes "
+         "and a sample of their numbers (three times 512 bytes of each); auto is reference "
          "where model.path is a folder with safetensors, else full, so also where it is a run"},
 
     {KEY(INT, generate.samples), "0", 0, 10000,

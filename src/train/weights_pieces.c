@@ -156,10 +156,12 @@ static int check_base(const struct loading *l, struct error *err)
                          "weights; name the folder: model.path=FOLDER",
                          path, l->s->config.model_path);
     if (strcmp(hash, wanted) != 0)
-        return error_set(err,
-                         "its frozen tensors are those of %s, and the files of %s are others than "
-                         "when it was saved (hash %s, then %s)",
-                         path, l->s->config.model_path, hash, wanted);
+        return error_set(
+            err,
+            "its frozen tensors are those of %s, and the files of %s are others than "
+            "when it was saved (hash %s, then %s); put those back, or name a folder that has "
+            "them: model.path=FOLDER",
+            path, l->s->config.model_path, hash, wanted);
     return 0;
 }
 

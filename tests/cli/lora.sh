@@ -82,6 +82,6 @@ bad "modules as a number" 'modules_to_save is a number, 5; a list of names is wa
     's/"bias"/"modules_to_save": 5, "bias"/'
 bad "a pattern" 'is the pattern' 's/"task_type"/"modules_to_save": ".*norm", "task_type"/'
 refused "a base that is gone" 'model.path' sh -c 'mv hf-llama gone; "$TRIREME" train run-llama train.steps=40; code=$?; mv gone hf-llama; exit $code'
-refused "a base that has changed" 'are others than when it was saved' \
+refused "a base that has changed" 'are others than when it was saved .*; put those back, or name a folder that has them: model\.path=FOLDER' \
     "$TRIREME" train run-llama train.steps=40 model.path=merged-llama
 finish
