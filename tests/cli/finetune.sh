@@ -45,6 +45,9 @@ is "config.yaml keeps what was given" "steps: 100 epochs: 2.5" \
 is "a run goes on for more epochs" 0 $?
 is "as many as it then has" "$((($sequences * 3 + 5) / 6))" "$(last_step epochs)"
 is "which is no change of its numbers" 0 "$(grep -c 'warning: settings changed' err)"
+"$TRIREME" train epochs train.epochs=3 >out 2>err
+is "and then has nothing to do, but for more epochs" "0 1" \
+    "$? $(grep -c 'nothing to do: .*; train.epochs=6 trains it longer' err)"
 
 for how in "1 train.global_batch=9 9" "1 train.global_batch=4 4" "2 train.split_batches=false 12"; do
     set -- $how
