@@ -406,6 +406,19 @@ static void report_changes(const struct run_directory *d, const struct checkpoin
                   (long long)checkpoint->step, text);
 }
 
+/* A run writes a line of metrics for every step before it saves.  What cannot be read is refused
+ * when they are opened. */
+static void report_missing(const struct run_directory *d, int64_t step)
+{
+    int64_t last;
+    if (!find_last_step(d, &last, NULL) && last < step)
+        log_warn(
+            d->s->log,
+            "%s comes to step %lld, and the checkpoint is of step %lld: the lines of the steps "
+            "between are missing",
+            d->metrics, (long long)last, (long long)step);
+}
+
 /* Open the checkpoint that was decided on; *checkpoint is NULL where there is none. */
 static int open_start(struct run_directory *d, const struct run_survey *survey,
                       struct run_start *start, struct checkpoint **checkpoint, struct error *err)
@@ -468,6 +481,8 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
     log_info(d->s->log, "resumed at step %lld from %s", (long long)position->step,
              (*checkpoint)->path);
     report_changes(d, *checkpoint);
+    if (here)
+        report_missing(d, position->step);
     return 0;
 }
 

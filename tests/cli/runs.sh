@@ -228,6 +228,12 @@ SLURM_JOB_ID=78 SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 SLURM_RESTART_COUNT=1 \
 is "another job does not" "0 2" "$code $(kept job)"
 
 # What was there and is gone is missed.
+cp -r kept-one lines && sed -i '13,$d' lines/metrics.jsonl
+train run.dir=lines train.steps=22
+is "a run goes on where lines of its metrics are gone" "0 1-12 21-22" "$code $(steps_of lines)"
+said "which is said" 'warning: lines/metrics.jsonl comes to step 12, and the checkpoint is of step 20: the lines'
+train run.dir=lines train.steps=23
+is "once" "0 0" "$code $(grep -c 'metrics.jsonl comes to' err)"
 cp -r two gone && rm -r gone/checkpoints/*
 refused "checkpoints that are gone" 'says that step 17 was saved, but no checkpoint' \
     "$TRIREME" train $M run.dir=gone
