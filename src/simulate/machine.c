@@ -119,8 +119,11 @@ int machine_check(const struct machine *machine, int on_gpu, enum dtype dtype, c
 {
     char formats[64] = "";
     if ((machine->gpu[0] != 0) != on_gpu)
-        return error_set(err, "%s %s is %s, but device is %s", option, machine->name,
-                         on_gpu ? "without GPUs" : "a GPU", on_gpu ? "cuda" : "cpu");
+        return error_set(
+            err, "%s %s is %s, but device is %s; name a machine %s, or set device=%s", option,
+            machine->name, on_gpu ? "without GPUs" : "a GPU", on_gpu ? "cuda" : "cpu",
+            on_gpu ? "with GPUs" : "of processors, which trireme doctor --measure FILE describes",
+            on_gpu ? "cpu" : "cuda");
     for (int i = 0; i < DTYPE_COUNT; i++)
         if (machine_peak(machine, i) > 0)
             text_join(formats, sizeof formats, ", ", "%s", dtype_name(i));

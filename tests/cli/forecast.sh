@@ -70,7 +70,7 @@ refused "a machine that is misspelt" 'run.machine.*no machine "h10", did you mea
 refused "a file that is not there" 'run.machine.*no file' "$TRIREME" train $M run.dir=no run.machine=no.yaml
 refused "a file of two" 'run.machine.*several machines' \
     "$TRIREME" train $M run.dir=no run.machine=machines.yaml
-refused "a GPU for a run on processors" 'run.machine h100 is a GPU, but device is cpu' \
+refused "a GPU for a run on processors" 'run.machine h100 is a GPU, but device is cpu; name a machine of processors, .*, or set device=cuda' \
     "$TRIREME" train $M run.dir=no run.machine=h100
 refused "a format that it lacks" 'run.machine fast has no products in bf16' \
     "$TRIREME" train $M precision=bf16 run.dir=no run.machine=machines.yaml:fast
