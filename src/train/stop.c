@@ -128,11 +128,19 @@ static int early_code(const struct stop *s, int signal)
     return s->resumable ? EXIT_SAVED : KILLED + signal;
 }
 
+/* Where one rank ends, launchers stop the others: nobody need have asked for it. */
+static const char *sender(const struct stop *s)
+{
+    return s->world && world_size(s->world) > 1
+               ? " (mpirun or srun also sends signals where another rank has ended)"
+               : "";
+}
+
 /* End a start that hangs, in opening a file or in MPI: nothing has been trained yet. */
 static void end_start(struct stop *s)
 {
-    fprintf(stderr, "trireme: %s before training began: ended in the midst of the start\n",
-            name_of(s->asked));
+    fprintf(stderr, "trireme: %s before training began%s: ended in the midst of the start\n",
+            name_of(s->asked), sender(s));
     world_abort(s->world, early_code(s, s->asked));
 }
 
@@ -213,7 +221,7 @@ int stop_early(struct stop *s, struct log *log, struct error *err)
         return 0;
     err->code = early_code(s, (int)signal);
     err->text[0] = 0;
-    log_info(log, "%s before training began: %s", name_of((int)signal),
+    log_info(log, "%s before training began%s: %s", name_of((int)signal), sender(s),
              err->code == EXIT_SAVED ? "run me again, the newest checkpoint is as it was"
                                      : "there was nothing to save");
     return -1;

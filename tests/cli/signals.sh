@@ -195,6 +195,8 @@ wait_for 30 second_watches
 kill -TERM "$(rank_pids $job | tail -n 1)"
 ended
 is "a signal to one rank of two in the start" 75 $code
+is "of which launchers may be the sender" "$(grep -c 'before training began' two.err)" \
+    "$(grep -c 'before training began (mpirun or srun also sends signals where another rank' two.err)"
 # Ctrl-C at mpirun reaches the ranks as SIGTERM, and mpirun itself ends with 1.  How long it waits then
 # is said, and SIGUSR1, which it passes on, is not followed by SIGKILL.
 answer() { sed -n "s/^trireme: $1: the state will be saved after this step//p" two.err; }
