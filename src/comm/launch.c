@@ -35,11 +35,11 @@ struct launch launch_read(void)
     static const struct {
         const char *by, *tasks, *task;
     } rows[] = {
-        {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-        {"torchrun", "WORLD_SIZE", "RANK"},
-        {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
-        {"PMI", "PMI_SIZE", "PMI_RANK"},
-        {"Slurm without srun", "SLURM_NTASKS", "SLURM_PROCID"},
+        {.by = "mpirun", .tasks = "OMPI_COMM_WORLD_SIZE", .task = "OMPI_COMM_WORLD_RANK"},
+        {.by = "torchrun", .tasks = "WORLD_SIZE", .task = "RANK"},
+        {.by = "srun", .tasks = "SLURM_STEP_NUM_TASKS", .task = "SLURM_PROCID"},
+        {.by = "PMI", .tasks = "PMI_SIZE", .task = "PMI_RANK"},
+        {.by = "Slurm without srun", .tasks = "SLURM_NTASKS", .task = "SLURM_PROCID"},
     };
     struct launch launch = {.by = "none", .tasks = 1};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)

@@ -41,10 +41,10 @@ char *hub_cache(char cache[CONFIG_TEXT])
     static const struct {
         const char *variable, *behind;
     } places[] = {
-        {"HF_HUB_CACHE", ""},
-        {"HF_HOME", "/hub"},
-        {"XDG_CACHE_HOME", "/huggingface/hub"},
-        {"HOME", "/.cache/huggingface/hub"},
+        {.variable = "HF_HUB_CACHE", .behind = ""},
+        {.variable = "HF_HOME", .behind = "/hub"},
+        {.variable = "XDG_CACHE_HOME", .behind = "/huggingface/hub"},
+        {.variable = "HOME", .behind = "/.cache/huggingface/hub"},
     };
     cache[0] = 0;
     for (size_t i = 0; i < sizeof places / sizeof places[0] && !cache[0]; i++) {

@@ -84,23 +84,24 @@ static int shards_at(const struct search *s, int level)
 }
 
 /* Where the parts of the state may go, a row farther from the device than the one before. */
-enum { OFFLOAD_PARTS = 3 };
+enum { OPTIMIZER, GRADIENTS, PARAMS, OFFLOAD_PARTS };
 
-static const char *const offload_keys[OFFLOAD_PARTS] = {"offload.optimizer", "offload.gradients",
-                                                        "offload.params"};
+static const char *const offload_keys[OFFLOAD_PARTS] = {[OPTIMIZER] = "offload.optimizer",
+                                                        [GRADIENTS] = "offload.gradients",
+                                                        [PARAMS] = "offload.params"};
 static const enum config_offload_to offloads[OFFLOADS][OFFLOAD_PARTS] = {
-    {OFFLOAD_HOST},
-    {OFFLOAD_HOST, OFFLOAD_HOST},
-    {OFFLOAD_HOST, OFFLOAD_HOST, OFFLOAD_HOST},
-    {OFFLOAD_DISK, OFFLOAD_HOST, OFFLOAD_HOST},
-    {OFFLOAD_DISK, OFFLOAD_DISK, OFFLOAD_HOST},
-    {OFFLOAD_DISK, OFFLOAD_DISK, OFFLOAD_DISK},
+    {[OPTIMIZER] = OFFLOAD_HOST},
+    {[OPTIMIZER] = OFFLOAD_HOST, [GRADIENTS] = OFFLOAD_HOST},
+    {[OPTIMIZER] = OFFLOAD_HOST, [GRADIENTS] = OFFLOAD_HOST, [PARAMS] = OFFLOAD_HOST},
+    {[OPTIMIZER] = OFFLOAD_DISK, [GRADIENTS] = OFFLOAD_HOST, [PARAMS] = OFFLOAD_HOST},
+    {[OPTIMIZER] = OFFLOAD_DISK, [GRADIENTS] = OFFLOAD_DISK, [PARAMS] = OFFLOAD_HOST},
+    {[OPTIMIZER] = OFFLOAD_DISK, [GRADIENTS] = OFFLOAD_DISK, [PARAMS] = OFFLOAD_DISK},
 };
 
 static enum config_offload_to offload_of(const struct config *config, int part)
 {
     const struct config_offload *o = &config->offload;
-    return part == 0 ? o->optimizer : part == 1 ? o->gradients : o->params;
+    return part == OPTIMIZER ? o->optimizer : part == GRADIENTS ? o->gradients : o->params;
 }
 
 static int set_offload(struct candidate *c, int row)

@@ -35,10 +35,10 @@ static const struct {
     int may_be_ignored; /* 1: if the program was started with the signal ignored, it stays ignored
                          */
 } watched[] = {
-    {SIGTERM, "SIGTERM", 0},
-    {SIGUSR1, "SIGUSR1", 0},
-    {SIGINT, "SIGINT", 1},
-    {SIGHUP, "SIGHUP", 1},
+    {.signal = SIGTERM, .name = "SIGTERM"},
+    {.signal = SIGUSR1, .name = "SIGUSR1"},
+    {.signal = SIGINT, .name = "SIGINT", .may_be_ignored = 1},
+    {.signal = SIGHUP, .name = "SIGHUP", .may_be_ignored = 1},
 };
 
 enum { WATCHED = sizeof watched / sizeof watched[0] };
