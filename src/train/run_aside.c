@@ -3,8 +3,9 @@
  * Every order of writes here is such that a death between any two leaves a directory that the next
  * start can use, with every checkpoint in it or beside it:
  *
- *  - all of it: one rename of the directory.  Without it the next start finds no run.
- *  - a branch: metrics.jsonl, samples.jsonl and run.json are copied, then run.json says that branch
+ * All of it: one rename of the directory.  Without it the next start finds no run.
+ *
+ * A branch: metrics.jsonl, samples.jsonl and run.json are copied, then run.json says that branch
  * B+1 began at step S and is "moving", then later checkpoints are moved one by one, metrics.jsonl
  * and samples.jsonl become those of the branch that it began from, cut after step S, and run.json
  * says that all is done.  Before the second nothing has happened; after it every start finishes the
