@@ -24,8 +24,8 @@ struct world {
     MPI_Comm comm;       /* of every message */
     struct group *whole; /* all ranks, for QUEUE_CONTROL only */
     int rank, size, node, nodes, local_rank, local_size, cores;
-    int splits;  /* the number of groups made so far, from which each gets its own tags */
-    int tag_max; /* of the MPI library */
+    int splits;     /* the number of groups made so far, from which each gets its own tags */
+    int tag_max;    /* of the MPI library */
     int patience_s; /* atomic: the main thread sets it, the communication thread reads it */
     struct watch *watch;
     char host[256];

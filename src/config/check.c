@@ -8,21 +8,6 @@
 
 #include "base/array.h"
 
-const char *config_first_set(const struct config *config, const void *part, size_t bytes)
-{
-    size_t from = (size_t)((const char *)part - (const char *)config);
-    for (int i = 0; i < config_key_count; i++) {
-        const struct key *key = &config_keys[i];
-        struct config initial;
-        if (key->offset >= from && key->offset < from + bytes &&
-            !key_set(&initial, key, key->initial, NULL) &&
-            memcmp((const char *)config + key->offset, (const char *)&initial + key->offset,
-                   key->bytes) != 0)
-            return key->name;
-    }
-    return NULL;
-}
-
 static int finish_data(struct config *config, struct error *err)
 {
     enum { SEQ_LEN_UNASKED = 512 };
