@@ -27,31 +27,39 @@ static int torch_tasks(void)
     return number("RANK", -1) >= 0 && number("LOCAL_RANK", -1) >= 0 ? number("WORLD_SIZE", 0) : 0;
 }
 
-/* mpirun inside a Slurm job starts its daemons by srun, so its own variables come first.  srun may
- * have started torchrun, whose tasks then all carry the variables of the one.
- * SLURM_STEP_NUM_TASKS exists inside srun alone, SLURM_NTASKS also in the batch script. */
+/* In the order in which they are looked for.  mpirun inside a Slurm job starts its daemons by srun,
+ * so its own variables come first.  srun may have started torchrun, whose tasks then all carry the
+ * variables of the one.  SLURM_STEP_NUM_TASKS exists inside srun alone, SLURM_NTASKS also in the
+ * batch script. */
+static const struct {
+    const char *name, *tasks, *task; /* variables: how many tasks, and which this is */
+} launchers[LAUNCH_KINDS] = {
+    [LAUNCH_MPIRUN] = {.name = "mpirun",
+                       .tasks = "OMPI_COMM_WORLD_SIZE",
+                       .task = "OMPI_COMM_WORLD_RANK"},
+    [LAUNCH_TORCHRUN] = {.name = "torchrun", .tasks = "WORLD_SIZE", .task = "RANK"},
+    [LAUNCH_SRUN] = {.name = "srun", .tasks = "SLURM_STEP_NUM_TASKS", .task = "SLURM_PROCID"},
+    [LAUNCH_PMI] = {.name = "PMI", .tasks = "PMI_SIZE", .task = "PMI_RANK"},
+    [LAUNCH_BATCH] = {.name = "Slurm without srun",
+                      .tasks = "SLURM_NTASKS",
+                      .task = "SLURM_PROCID"},
+};
+
 struct launch launch_read(void)
 {
-    static const struct {
-        const char *by, *tasks, *task;
-    } rows[] = {
-        {.by = "mpirun", .tasks = "OMPI_COMM_WORLD_SIZE", .task = "OMPI_COMM_WORLD_RANK"},
-        {.by = "torchrun", .tasks = "WORLD_SIZE", .task = "RANK"},
-        {.by = "srun", .tasks = "SLURM_STEP_NUM_TASKS", .task = "SLURM_PROCID"},
-        {.by = "PMI", .tasks = "PMI_SIZE", .task = "PMI_RANK"},
-        {.by = "Slurm without srun", .tasks = "SLURM_NTASKS", .task = "SLURM_PROCID"},
-    };
-    struct launch launch = {.by = "none", .tasks = 1};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (number(rows[i].tasks, 0) > 0 && (rows[i].by[0] != 't' || torch_tasks() > 1)) {
-            launch.by = rows[i].by;
-            launch.tasks = number(rows[i].tasks, 1);
-            launch.task = number(rows[i].task, 0);
+    struct launch launch = {.kind = LAUNCH_NONE, .name = "none", .tasks = 1};
+    for (enum launch_kind kind = LAUNCH_NONE + 1; kind < LAUNCH_KINDS; kind++)
+        if (number(launchers[kind].tasks, 0) > 0 &&
+            (kind != LAUNCH_TORCHRUN || torch_tasks() > 1)) {
+            launch.kind = kind;
+            launch.name = launchers[kind].name;
+            launch.tasks = number(launchers[kind].tasks, 1);
+            launch.task = number(launchers[kind].task, 0);
             break;
         }
-    if (launch.by[0] == 'm')
+    if (launch.kind == LAUNCH_MPIRUN)
         launch.one_node = number("OMPI_COMM_WORLD_LOCAL_SIZE", 0) == launch.tasks;
-    else if (launch.by[0] == 's')
+    else if (launch.kind == LAUNCH_SRUN)
         launch.one_node = number("SLURM_STEP_NUM_NODES", 0) == 1;
     else
         launch.one_node = launch.tasks == 1;
@@ -66,17 +74,17 @@ static int refuse(const struct launch *launch, struct error *err)
     err->text[0] = 0;
     if (launch->task > 0)
         return -1;
-    if (launch->by[0] == 'S')
+    if (launch->kind == LAUNCH_BATCH)
         return error_set(err,
                          "this Slurm job has %d tasks but trireme was started without srun: "
                          "start with srun --mpi=pmix (or srun -n 1 --mpi=pmix if one is meant)",
                          launch->tasks);
-    if (launch->by[0] == 's')
+    if (launch->kind == LAUNCH_SRUN)
         return error_set(err,
                          "Slurm started %d tasks but MPI sees one: start with srun --mpi=pmix "
                          "(srun --mpi=list shows whether this cluster has it)",
                          launch->tasks);
-    if (launch->by[0] == 't')
+    if (launch->kind == LAUNCH_TORCHRUN)
         return error_set(err,
                          "torchrun or its like started %d tasks (WORLD_SIZE), of which MPI knows "
                          "nothing: start with mpirun -n %d trireme ... or srun --mpi=pmix",
@@ -84,19 +92,19 @@ static int refuse(const struct launch *launch, struct error *err)
     return error_set(err,
                      "%s started %d tasks but MPI sees one: start with the mpirun of the MPI "
                      "trireme was built with, or with srun --mpi=pmix",
-                     launch->by, launch->tasks);
+                     launch->name, launch->tasks);
 }
 
 int launch_check(const struct launch *launch, int size, struct error *err)
 {
-    int alone = size ? size == 1 : !launch->joined || launch->by[0] == 't';
+    int alone = size ? size == 1 : !launch->joined || launch->kind == LAUNCH_TORCHRUN;
     return launch->tasks > 1 && alone ? refuse(launch, err) : 0;
 }
 
 /* mpirun hands its ranks the settings it was given on the command line, too. */
 int launch_kill_s(const struct launch *launch)
 {
-    return launch->by[0] == 'm' ? number(LAUNCH_KILL_VARIABLE, 1) : -1;
+    return launch->kind == LAUNCH_MPIRUN ? number(LAUNCH_KILL_VARIABLE, 1) : -1;
 }
 
 /* Where a container's filter forbids the call it does so even for one's own memory. */
@@ -118,7 +126,7 @@ void launch_prepare(const struct launch *launch)
         setenv(quiet[i], "0", 0);
     if (launch->one_node)
         setenv("OMPI_MCA_pml", "ob1", 0);
-    if (launch->one_node && !launch->joined && launch->by[0] != 'm') {
+    if (launch->one_node && !launch->joined && launch->kind != LAUNCH_MPIRUN) {
         setenv("OMPI_MCA_ess_singleton_isolated", "1", 0); /* no daemon for one process */
         /* All such processes would use one folder, and remove it under one another. */
         setenv("OMPI_MCA_orte_create_session_dirs", "0", 0);

@@ -8,12 +8,23 @@
 /* Of Open MPI: the seconds of launch_kill_s(), 1 where it is not set. */
 #define LAUNCH_KILL_VARIABLE "OMPI_MCA_odls_base_sigkill_timeout"
 
+enum launch_kind {
+    LAUNCH_NONE,
+    LAUNCH_MPIRUN,
+    LAUNCH_TORCHRUN, /* or its like */
+    LAUNCH_SRUN,
+    LAUNCH_PMI,
+    LAUNCH_BATCH, /* a job's script, without srun */
+    LAUNCH_KINDS
+};
+
 struct launch {
-    const char *by; /* "mpirun", "torchrun", "srun", "Slurm without srun", "PMI", "none" */
-    int tasks;      /* tasks it started (or means to); 1 if it does not say */
-    int task;       /* of this process, 0 if it does not say */
-    int joined;     /* whether it offered a way for MPI to find the others */
-    int one_node;   /* whether all tasks are on this node, as far as it says */
+    enum launch_kind kind;
+    const char *name; /* of it, for people: "mpirun", "Slurm without srun", "none" */
+    int tasks;        /* tasks it started (or means to); 1 if it does not say */
+    int task;         /* of this process, 0 if it does not say */
+    int joined;       /* whether it offered a way for MPI to find the others */
+    int one_node;     /* whether all tasks are on this node, as far as it says */
 };
 
 struct launch launch_read(void);

@@ -115,7 +115,7 @@ static int start_mpi(const struct launch *launch, struct world *world, struct er
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world->size);
-    if (launch->by[0] == 's' && !launch->one_node && pmix_barrier(err))
+    if (launch->kind == LAUNCH_SRUN && !launch->one_node && pmix_barrier(err))
         return -1;
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &world->comm));
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &found);
