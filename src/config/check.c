@@ -181,11 +181,11 @@ static int check_sources(const struct config_data *data, struct error *err)
 
 int config_finish(struct config *config, struct error *err)
 {
-    if (check_model(config, err) || finish_data(config, err) || check_sources(&config->data, err) ||
-        finish_parallel(&config->parallel, err) || check_comm(config, err) ||
-        check_offload(config, err) || check_units(config, err) ||
+    if (config_check_model(config, err) || finish_data(config, err) ||
+        check_sources(&config->data, err) || finish_parallel(&config->parallel, err) ||
+        check_comm(config, err) || check_offload(config, err) || check_units(config, err) ||
         check_tensor(&config->parallel, err) || check_reshard(&config->parallel, err) ||
-        check_train(config, err) || check_weights(config, err))
+        config_check_train(config, err) || config_check_weights(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

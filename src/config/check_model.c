@@ -201,7 +201,7 @@ static int check_init(const struct config *config, struct error *err)
     return 0;
 }
 
-int check_model(struct config *config, struct error *err)
+int config_check_model(struct config *config, struct error *err)
 {
     return check_adapted(config, err) || finish_model(&config->model, err) ||
                    check_gpt2(config, err) || check_dropout(config, err) ||
@@ -210,7 +210,7 @@ int check_model(struct config *config, struct error *err)
                : 0;
 }
 
-int check_weights(const struct config *config, struct error *err)
+int config_check_weights(const struct config *config, struct error *err)
 {
     return check_lora(config, err) || check_init(config, err) || check_export(config, err) ? -1 : 0;
 }

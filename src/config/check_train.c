@@ -194,7 +194,7 @@ static int check_steps(const struct config *config, struct error *err)
     return check_optimizer(config, err);
 }
 
-int check_train(struct config *config, struct error *err)
+int config_check_train(struct config *config, struct error *err)
 {
     return finish_batch(config, err) || check_steps(config, err) || check_precision(config, err) ||
                    check_loss_scale(config, err)

@@ -99,9 +99,9 @@ int config_finish(struct config *config, struct error *err);
 
 /* Its parts: the model's keys and what follows from them; those of training; and those of weights
  * and adapters, which follow last.  Return 0, or -1 with err naming the keys. */
-int check_model(struct config *config, struct error *err);
-int check_train(struct config *config, struct error *err);
-int check_weights(const struct config *config, struct error *err);
+int config_check_model(struct config *config, struct error *err);
+int config_check_train(struct config *config, struct error *err);
+int config_check_weights(const struct config *config, struct error *err);
 
 /* A setting, keys dotted: "key: value" or "group:" of a YAML file, or an argument "key=value". */
 enum config_entry_kind { ENTRY_VALUE, ENTRY_GROUP, ENTRY_EMPTY, ENTRY_ARGUMENT };
