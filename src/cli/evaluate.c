@@ -63,13 +63,14 @@ static int load(struct session *session, struct error *err)
 static int run(struct session *session, struct error *err)
 {
     struct batches valid = {0};
-    const struct dataset none = {0};
     double loss, targets;
     const char *path = session->config.data.valid;
-    int rc =
-        world_agree(session->world, batches_open(&valid, session, path, LOADER_SEQUENTIAL, err),
-                    err) ||
-        shared_settings_check_data(session->world, &session->config.data, &none, &valid.data, err);
+    int rc = world_agree(session->world,
+                         batches_open(&valid, session, path, LOADER_SEQUENTIAL, err), err);
+    if (!rc) {
+        struct run_data data = run_data_of(&(struct dataset){0}, &valid.data);
+        rc = shared_settings_check_data(session->world, &session->config.data, &data, err);
+    }
     if (!rc) {
         session_warn_unused_gpus(session);
         session_warn_far_tensors(session);

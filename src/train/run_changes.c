@@ -69,7 +69,7 @@ static void describe_contents(const struct dataset *data, char *text, size_t byt
 
 struct run_data run_data_of(const struct dataset *train, const struct dataset *valid)
 {
-    struct run_data data = {0};
+    struct run_data data = {.sequences = train->windows, .valid_sequences = valid->windows};
     describe_contents(train, data.train, sizeof data.train);
     describe_contents(valid, data.valid, sizeof data.valid);
     if (train->files)

@@ -13,10 +13,10 @@ struct run_data {
      * one of which not all is used, it is a hash of theirs, of weights and of limits. */
     char train[32], valid[32];
     char tokenizer[64]; /* name of the tokenizer that made data.train; "": not known */
-    int64_t sequences;  /* in an epoch of data.train; on all ranks */
+    int64_t sequences, valid_sequences; /* in an epoch of data.train; in data.valid */
 };
 
-/* Look at open token files, but not for how many sequences they have; a valid of zeros is none. */
+/* Look at open token files; one of zeros is none. */
 struct run_data run_data_of(const struct dataset *train, const struct dataset *valid);
 
 /* Add data to a checkpoint's meta.json; and read the tokenizer's name from there, NULL if it is

@@ -406,8 +406,8 @@ static void report_changes(const struct run_directory *d, const struct checkpoin
                   (long long)checkpoint->step, text);
 }
 
-/* A run writes a line of metrics for every step before it saves.  What cannot be read is refused
- * when they are opened. */
+/* A run writes a line of metrics for every step before it saves.  A file of metrics that cannot be
+ * read is refused later, when it is opened to be continued. */
 static void report_missing(const struct run_directory *d, int64_t step)
 {
     int64_t last;

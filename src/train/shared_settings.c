@@ -14,11 +14,11 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "train/run_changes.h"
 
 /* ---- settings ---- */
 
-/* Compare line by line; both have the same keys in the same order, unless versions differ. */
+/* Compare line by line.  The first line is the version; of the same version both have the same keys
+ * in the same order. */
 static int compare(const char *own, const char *first, struct error *err)
 {
     for (;;) {
@@ -53,11 +53,6 @@ int shared_settings_check(struct world *world, const struct config *config, stru
 
 /* ---- data ---- */
 
-struct contents {
-    struct run_data data;
-    int64_t samples[2]; /* of data.train and data.valid */
-};
-
 static int compare_contents(const char *key, const char *path, const char *own, const char *first,
                             int64_t samples, int64_t first_samples, struct error *err)
 {
@@ -74,16 +69,14 @@ static int compare_contents(const char *key, const char *path, const char *own, 
 }
 
 int shared_settings_check_data(struct world *world, const struct config_data *config,
-                               const struct dataset *train, const struct dataset *valid,
-                               struct error *err)
+                               const struct run_data *data, struct error *err)
 {
-    struct contents own = {run_data_of(train, valid), {train->windows, valid->windows}};
-    struct contents first = own;
+    struct run_data first = *data;
     world_broadcast(world, &first, sizeof first, 0);
-    int rc = compare_contents("data.train", config->train, own.data.train, first.data.train,
-                              own.samples[0], first.samples[0], err) ||
-             compare_contents("data.valid", config->valid, own.data.valid, first.data.valid,
-                              own.samples[1], first.samples[1], err);
+    int rc = compare_contents("data.train", config->train, data->train, first.train,
+                              data->sequences, first.sequences, err) ||
+             compare_contents("data.valid", config->valid, data->valid, first.valid,
+                              data->valid_sequences, first.valid_sequences, err);
     return world_agree(world, rc ? -1 : 0, err);
 }
 

@@ -136,14 +136,11 @@ static int begin(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
     int found = 0;
-    if (world_agree(s->world, open_data(t, err) || check_weights(s, err) ? -1 : 0, err) ||
-        shared_settings_check_data(s->world, &s->config.data, &t->train.data, &t->valid.data, err))
+    if (world_agree(s->world, open_data(t, err) || check_weights(s, err) ? -1 : 0, err))
         return -1;
-    struct run_data data = {0};
-    if (!world_rank(s->world))
-        data = run_data_of(&t->train.data, &t->valid.data);
-    data.sequences = t->train.data.windows;
-    if (run_forecast_open(&t->forecast, s, err) || run_directory_open(&t->dir, s, data, err) ||
+    struct run_data data = run_data_of(&t->train.data, &t->valid.data);
+    if (shared_settings_check_data(s->world, &s->config.data, &data, err) ||
+        run_forecast_open(&t->forecast, s, err) || run_directory_open(&t->dir, s, data, err) ||
         stop_early(t->asked, s->log, err) || run_directory_begin(&t->dir, &found, &t->at, err))
         return -1;
     run_directory_keep_best(&t->dir, &t->at.best);
