@@ -281,8 +281,8 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         return error_set(
             err,
             "train.global_batch of %lld sequences is %lld micro-batches a step on each "
-            "rank, and at most %d are possible; a number of tokens is "
-            "train.global_batch_tokens",
+            "rank, and at most %d are possible: set a larger train.micro_batch, or, if a number of "
+            "tokens was meant, train.global_batch_tokens",
             (long long)layout->global_batch, (long long)micros, MOST_MICROS);
     layout->micros = (int)micros;
     layout->tensor_parts = tensor_parts(layout, config);

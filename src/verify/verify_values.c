@@ -390,10 +390,11 @@ static int check_pieces(const struct program *program, struct error *err)
 {
     for (int unit = 0; unit < program->units->count; unit++)
         for (int phase = 0; program_owns(program, unit) && phase < PHASES; phase++)
-            if (program_segment(program, unit, phase)->pieces > PIECES ||
-                unit >= INT_MAX / 2 / PHASES / PIECES)
-                return error_set(err, "verify: unit %d has more than %d pieces, or is too far back",
-                                 unit, PIECES);
+            if (program_segment(program, unit, phase)->pieces > PIECES)
+                return error_set(err, "verify: unit %d has more than %d pieces", unit, PIECES);
+    if (program->units->count > INT_MAX / PHASES / PIECES)
+        return error_set(err, "verify: %d units are more than the %d that can be checked",
+                         program->units->count, INT_MAX / PHASES / PIECES);
     return 0;
 }
 
