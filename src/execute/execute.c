@@ -118,7 +118,6 @@ int step_start(struct executor *x, const struct program *program, const struct s
         .x = x, .program = program, .input = input, .trace = trace, .pending = pending, .err = err};
     for (int s = 0; s < STREAMS; s++)
         run.waited[s] = -1;
-    run.message[1] = -1;
     *pending = (struct step_pending){.program = program, .trace = trace, .input = *input};
     x->sent_bytes = 0;
     memset(x->moved_bytes, 0, sizeof x->moved_bytes);

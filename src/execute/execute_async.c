@@ -193,10 +193,6 @@ static int before(struct run_state *run, int i)
             return -1;
     if (run_enters_work(run, instr))
         return -1;
-    if (i > run->message[1]) {
-        run->message[0] = i;
-        run->message[1] = i + program_messages(run->program, i) - 1;
-    }
     if (!is_traced(run, instr))
         return 0;
     run->span = run->x->async->spans;
@@ -230,8 +226,6 @@ static int end_instr(struct run_state *run, int i, int span)
     return own->event[i] ? device_event_record(x->device, own->event[i], stream, run->err) : 0;
 }
 
-/* Messages that begin and end together (program_messages()) are given to NCCL in one group:
- * comm_wait() is called for the first of them only when the last one has been issued. */
 static int after(struct run_state *run, int i, int64_t start_ns)
 {
     if (run->program->instr[i].stream == STREAM_HOST) {
@@ -239,11 +233,8 @@ static int after(struct run_state *run, int i, int64_t start_ns)
             run_trace(run, i, start_ns, clock_ns(), 0);
         return 0;
     }
-    if (i < run->message[1])
-        return 0;
-    for (int k = run->message[0]; k <= i; k++)
-        if (end_instr(run, k, run->span - (i - k)))
-            return -1;
+    if (end_instr(run, i, run->span))
+        return -1;
     return device_check(run->x->device, run->err);
 }
 

@@ -39,7 +39,6 @@ struct run_state {
     struct step_pending *pending;
     int waited[STREAMS]; /* synchronous: instructions of the stream up to here are complete */
     int span;            /* asynchronous: that of this instruction, in a traced step */
-    int message[2];      /* asynchronous: first and last of the messages given to NCCL together */
     int is_named;        /* err says which instruction failed */
     struct error *err;
 };

@@ -21,7 +21,6 @@ static void message(struct program *program, enum instr_kind kind, int flat, int
     instr->phase = PHASE_BACKWARD;
     instr->axes = 1u << MESH_PIPELINE;
     instr->peer = other;
-    instr->apart = 1;
     instr->elems = program->units->flat[flat].shard_elems;
     instr->dtype = DTYPE_F32;
     instr_bind(instr, kind == INSTR_SEND ? SLOT_FROM : SLOT_TO, buffer,

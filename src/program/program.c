@@ -155,53 +155,6 @@ const char *instr_text(const struct program *program, int index, char *text, siz
     return text;
 }
 
-static int waits(const struct instr *instr)
-{
-    for (int s = 0; s < STREAMS; s++)
-        if (instr->wait[s] >= 0)
-            return 1;
-    return 0;
-}
-
-static const struct program_buffer *message_buffer(const struct program *program,
-                                                   const struct instr *instr)
-{
-    return &program->buffer[instr->buffer[instr->kind == INSTR_SEND ? SLOT_FROM : SLOT_TO]];
-}
-
-/* May two messages be under way at once? */
-static int are_independent(const struct program *program, const struct instr *a,
-                           const struct instr *b)
-{
-    const struct program_buffer *one = message_buffer(program, a),
-                                *two = message_buffer(program, b);
-    return (a->kind == INSTR_SEND && b->kind == INSTR_SEND) || one->pool != two->pool ||
-           one->offset + one->bytes <= two->offset || two->offset + two->bytes <= one->offset;
-}
-
-/* Does message `next` begin and end together with those from `first` on? */
-static int joins(const struct program *program, int first, int next)
-{
-    const struct instr *a = &program->instr[first], *b = &program->instr[next];
-    if (!instr_is_message(b) || b->apart || b->stream != a->stream || b->axes != a->axes ||
-        waits(b))
-        return 0;
-    for (int i = first; i < next; i++)
-        if (!are_independent(program, &program->instr[i], b))
-            return 0;
-    return 1;
-}
-
-int program_messages(const struct program *program, int first)
-{
-    int next = first + 1;
-    if (!instr_is_message(&program->instr[first]))
-        return 1;
-    while (next < program->instrs && next - first < GROUP_MESSAGES && joins(program, first, next))
-        next++;
-    return next - first;
-}
-
 const struct graph *program_graph(const struct program *program, int unit)
 {
     const struct unit_kind *kind = units_kind(program->units, unit);

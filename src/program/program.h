@@ -89,7 +89,6 @@ struct instr {
     int flat;                 /* whose parameters, gradient or state it works on, or -1 */
     unsigned axes;            /* transfers: of their group (mesh.h); else 0 */
     int peer;                 /* SEND and RECV: the member at the other end */
-    int apart;                /* the same: 1: it does not begin together with the one before it */
     int64_t elems;            /* transfers: per rank for GATHER and REDUCE; CAST */
     int parts;                /* ALLTOALL: its first in the program's; one for each rank */
     int64_t from;             /* ORTHOGONALIZE: elements [from, from + elems) of the flat */
@@ -223,12 +222,6 @@ static inline int instr_is_copy(const struct instr *instr)
 {
     return instr->kind == INSTR_FETCH || instr->kind == INSTR_SPILL;
 }
-
-/* How many messages from instruction `first` on begin and end together, because they follow one
- * another directly, on one stream and in one group, are not `apart`, wait for nothing in between
- * and touch different memory: two ranks may then both send first.  1: the instruction is alone.
- * Offsets of buffers are those of memory_plan(). */
-int program_messages(const struct program *program, int first);
 
 /* The graph of a unit in this kind of program. */
 const struct graph *program_graph(const struct program *program, int unit);

@@ -367,7 +367,6 @@ static void write_message(struct program *program, const struct runs_buffers *b,
     instr->phase = way == WAY_UP ? PHASE_FORWARD : PHASE_BACKWARD;
     instr->axes = 1u << MESH_PIPELINE;
     instr->peer = kind == INSTR_SEND ? to : from;
-    instr->apart = 1; /* one that is received early waits for nobody but its sender */
     instr->elems = (int64_t)(program_boundary_bytes(program, unit) / dtype_bytes(dtype));
     instr->dtype = dtype;
     instr_bind(instr, kind == INSTR_SEND ? SLOT_FROM : SLOT_TO, buffer,

@@ -149,13 +149,10 @@ static void instr_ended(struct play_engine *e, int rank, int i, double start_s)
         r->idle_since = e->now;
         r->waits_for = -1;
     }
-    s->open--;
-    if (!s->open) {
-        s->done = s->group_end >= 0 ? s->group_end : i;
-        s->group_end = -1;
-        s->ended = e->now;
-        s->took = took > 0 ? s->done : s->current_held_by;
-    }
+    s->open = 0;
+    s->done = i;
+    s->ended = e->now;
+    s->took = took > 0 ? i : s->current_held_by;
     s->started = start_s;
     s->came = s->current_came;
     s->held_by = s->current_held_by;
@@ -214,16 +211,12 @@ static void message_begin(struct play_engine *e, int rank, int i, int peer, int 
     play_set_rates_of_members(e, a);
 }
 
-/* The first message of the other end that this one is for, or NULL. */
-static struct play_posted *match(struct play_engine *e, int rank, const struct instr *instr,
-                                 int peer)
+/* The message with which the other end's stream waits for this one, or -1. */
+static int find_match(const struct play_engine *e, int rank, const struct instr *instr, int peer)
 {
-    struct play_stream *s = &e->rank[peer].stream[instr->stream];
+    const struct play_stream *s = &e->rank[peer].stream[instr->stream];
     enum instr_kind wanted = instr->kind == INSTR_SEND ? INSTR_RECV : INSTR_SEND;
-    for (int k = 0; k < s->posts; k++)
-        if (s->posted[k].peer == rank && instr_of(e, peer, s->posted[k].instr)->kind == wanted)
-            return &s->posted[k];
-    return NULL;
+    return s->awaits == rank && instr_of(e, peer, s->current)->kind == wanted ? s->current : -1;
 }
 
 static void message_post(struct play_engine *e, int rank, int i)
@@ -231,17 +224,13 @@ static void message_post(struct play_engine *e, int rank, int i)
     const struct instr *instr = instr_of(e, rank, i);
     struct play_stream *own = &e->rank[rank].stream[instr->stream];
     int peer = other_end(e, rank, instr);
-    struct play_posted *other = peer < 0 ? NULL : match(e, rank, instr, peer);
-    if (peer >= 0 && !other) {
-        own->posted[own->posts++] = (struct play_posted){.instr = i, .peer = peer};
+    int theirs = peer < 0 ? -1 : find_match(e, rank, instr, peer);
+    if (peer >= 0 && theirs < 0) {
+        own->awaits = peer;
         return;
     }
-    int theirs = other ? other->instr : -1;
-    if (other) {
-        struct play_stream *s = &e->rank[peer].stream[instr->stream];
-        size_t behind = (size_t)(&s->posted[s->posts--] - (other + 1));
-        memmove(other, other + 1, behind * sizeof *other);
-    }
+    if (peer >= 0)
+        e->rank[peer].stream[instr->stream].awaits = -1;
     message_begin(e, rank, i, peer, theirs);
 }
 
@@ -272,15 +261,11 @@ static void start(struct play_engine *e, int rank, int i)
     s->current_held_by = held_by(e, rank, instr);
     s->open = 1;
     s->current = i;
+    s->next = r->next_on_stream[i];
     if (instr_is_message(instr)) {
-        s->open = program_messages(r->program, i);
-        s->group_end = i + s->open - 1;
-        s->next = r->next_on_stream[s->group_end];
-        for (int k = i, end = s->group_end; k <= end; k++)
-            message_post(e, rank, k);
+        message_post(e, rank, i);
         return;
     }
-    s->next = r->next_on_stream[i];
     if (instr_is_transfer(instr)) {
         collective_arrive(e, rank, i);
         return;
@@ -388,7 +373,7 @@ static void make_rank(struct play_engine *e, int rank)
     }
     for (int s = 0; s < STREAMS; s++)
         r->stream[s] = (struct play_stream){
-            .next = behind[s], .group_end = -1, .done = -1, .held_by = -1, .took = -1};
+            .next = behind[s], .awaits = -1, .done = -1, .held_by = -1, .took = -1};
     r->waits_for = -1;
     for (int i = 0; i < program->instrs; i++)
         if (program->instr[i].axes)

@@ -4,7 +4,7 @@
 
 #include "simulate/play.h"
 
-enum { BESIDE = STREAMS * GROUP_MESSAGES }; /* activities of a rank at most */
+enum { BESIDE = STREAMS }; /* activities of a rank at most */
 
 struct play_member {
     int rank, instr;
@@ -22,16 +22,11 @@ struct play_activity {
     int at; /* in engine.running */
 };
 
-/* A message that waits for its other end. */
-struct play_posted {
-    int instr, peer;
-};
-
 struct play_stream {
     int next;       /* to start; instrs: none */
     int current;    /* the last that was started */
-    int group_end;  /* of messages that were posted together: the last; else -1 */
-    int open;       /* of what was started and has not ended: messages of the group, or one */
+    int open;       /* it has not ended */
+    int awaits;     /* it is a message that waits for this rank; else -1 */
     int done;       /* the last that has ended, with all before it; -1 */
     double started; /* when that started: for a transfer, when all had come */
     double ended;   /* and ended */
@@ -40,8 +35,6 @@ struct play_stream {
     int took;    /* what last took time of `done` and what held that; -1 */
     double current_came; /* of `current` */
     int current_held_by;
-    struct play_posted posted[GROUP_MESSAGES];
-    int posts;
 };
 
 struct play_progress {

@@ -7,7 +7,6 @@
  *   behind that                              the first that is not issued
  *   issued, but not the next of its stream   the one at which the stream stands
  *   a message                                its other end
- *   a message that has met its other end     another that ends together with it
  *   a collective                             the same one of a member that has not come to it
  *
  * Whoever follows these from any instruction comes to one a second time: from there to there is the
@@ -23,7 +22,6 @@
 #include "verify/deadlock.h"
 
 #include "base/text.h"
-#include "comm/group.h"
 
 /* Members of a circle that are shown: so many from its beginning, and from its end. */
 enum { SHOWN_FIRST = 4, SHOWN_LAST = 2 };
@@ -34,8 +32,7 @@ struct place {
 };
 
 /* Why one waits for another: words for the message. */
-static const char waits_for[] = "waits for", comes_after[] = "comes after",
-                  ends_with[] = "ends together with";
+static const char waits_for[] = "waits for", comes_after[] = "comes after";
 
 static int same_place(struct place a, struct place b)
 {
@@ -63,14 +60,6 @@ static const char *issued_after(const struct ranks *g, struct place from, struct
     return comes_after;
 }
 
-/* Has the message been met, of those at which its stream stands? */
-static int is_met(const struct ranks_progress *p, int at)
-{
-    enum program_stream stream = p->program->instr[at].stream;
-    return at >= p->at[stream] && at - p->at[stream] < GROUP_MESSAGES &&
-           p->met[stream] >> (at - p->at[stream]) & 1;
-}
-
 /* The first instruction that rank `other` has not completed and that is the other end of a message
  * of `rank`, or the same collective; -1: there is none. */
 static int find_partner(const struct ranks *g, int rank, int other, const struct instr *mine)
@@ -81,8 +70,7 @@ static int find_partner(const struct ranks *g, int rank, int other, const struct
         if (!instr_is_message(mine)
                 ? ranks_same(mine, theirs)
                 : instr_is_message(theirs) && theirs->kind != mine->kind &&
-                      ranks_same_message(mine, theirs) &&
-                      ranks_other_end(g, other, theirs) == rank && !is_met(p, i))
+                      ranks_same_message(mine, theirs) && ranks_other_end(g, other, theirs) == rank)
             return i;
     }
     return -1;
@@ -110,13 +98,8 @@ static const char *follow(const struct ranks *g, struct place from, struct place
     if (from.at >= p->issued)
         return issued_after(g, from, to);
     *to = (struct place){from.rank, head};
-    if (from.at >= head + program_messages(p->program, head))
+    if (from.at > head)
         return comes_after;
-    if (is_met(p, from.at)) {
-        while (is_met(p, to->at))
-            to->at++;
-        return ends_with;
-    }
     to->rank = awaited_rank(g, from.rank, instr);
     to->at = to->rank < 0 ? -1 : find_partner(g, from.rank, to->rank, instr);
     return to->at < 0 ? NULL : waits_for;

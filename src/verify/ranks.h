@@ -13,8 +13,6 @@ struct ranks_progress {
     int at[STREAMS];   /* the instruction each stream stands at; instrs when it is done */
     int done[STREAMS]; /* the last completed one, or -1 */
     int issued;        /* how many of the list are */
-    unsigned
-        met[STREAMS]; /* by bit: messages of those a stream stands at whose other end was there */
 };
 
 struct ranks {

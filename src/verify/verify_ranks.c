@@ -3,9 +3,8 @@
  * Every rank has a place in each of its streams, and one in its list: instructions are issued in
  * order, each when its waits and the compute instructions before it are complete, so that one
  * that has to wait holds up what follows on every stream (the strictest way in which an executor
- * may work).  A collective completes when all members of its group stand at it; a message when
- * sender and receiver do, and where several begin and end together (program_messages()), when the
- * last of them has met its other end.
+ * may work).  A collective completes when all members of its group stand at it, a message when
+ * sender and receiver do.
  */
 #include "verify/verify.h"
 
@@ -120,59 +119,34 @@ static int try_collective(struct ranks *g, int rank, enum program_stream stream,
     return 1;
 }
 
-/* Of the messages at which a stream of a rank stands: the first of a kind to or from `other` that
- * has not met its other end; -1: none. */
-static int open_message(const struct ranks *g, int rank, enum program_stream stream,
-                        enum instr_kind kind, int other)
+/* The message of a kind to or from `other` at which a stream of a rank stands; NULL: it does not.
+ */
+static const struct instr *open_message(const struct ranks *g, int rank, enum program_stream stream,
+                                        enum instr_kind kind, int other)
 {
-    const struct ranks_progress *p = &g->rank[rank];
-    const struct instr *instr = ranks_ready(p, stream);
-    if (!instr || !instr_is_message(instr))
-        return -1;
-    for (int k = 0; k < program_messages(p->program, p->at[stream]); k++)
-        if (!(p->met[stream] >> k & 1) && instr[k].kind == kind &&
-            ranks_other_end(g, rank, &instr[k]) == other)
-            return k;
-    return -1;
+    const struct instr *instr = ranks_ready(&g->rank[rank], stream);
+    return instr && instr->kind == kind && ranks_other_end(g, rank, instr) == other ? instr : NULL;
 }
 
-static void meet(struct ranks_progress *p, enum program_stream stream, int k)
+/* The message at which a stream stands: 1: both ends were there; 0: not yet; -1: wrong. */
+static int try_message(struct ranks *g, int rank, enum program_stream stream,
+                       const struct instr *mine)
 {
-    int count = program_messages(p->program, p->at[stream]);
-    p->met[stream] |= 1u << k;
-    if (p->met[stream] + 1 < 1u << count)
-        return;
-    p->met[stream] = 0;
-    p->at[stream] += count - 1;
-    advance(p, stream);
-}
-
-/* One of the messages at which a stream stands: 1: both ends were there; 0: not yet; -1: wrong. */
-static int try_message(struct ranks *g, int rank, enum program_stream stream)
-{
-    struct ranks_progress *p = &g->rank[rank];
-    for (int k = 0; k < program_messages(p->program, p->at[stream]); k++) {
-        int at = p->at[stream] + k, other;
-        const struct instr *mine = &p->program->instr[at];
-        if (p->met[stream] >> k & 1)
-            continue;
-        if ((other = ranks_other_end(g, rank, mine)) < 0)
-            return wrong(g, "message to no rank", rank, at, rank, at);
-        struct ranks_progress *peer = &g->rank[other];
-        int theirs = open_message(g, other, stream,
-                                  mine->kind == INSTR_SEND ? INSTR_RECV : INSTR_SEND, rank);
-        if (theirs < 0)
-            continue;
-        const struct instr *end = &peer->program->instr[peer->at[stream] + theirs];
-        if (end->elems != mine->elems || end->dtype != mine->dtype)
-            return wrong(g, "message size mismatch", rank, at, other, peer->at[stream] + theirs);
-        if (!ranks_same_message(mine, end))
-            return wrong(g, "message mismatch", rank, at, other, peer->at[stream] + theirs);
-        meet(p, stream, k);
-        meet(peer, stream, theirs);
-        return 1;
-    }
-    return 0;
+    int at = g->rank[rank].at[stream], other = ranks_other_end(g, rank, mine);
+    if (other < 0)
+        return wrong(g, "message to no rank", rank, at, rank, at);
+    const struct instr *theirs =
+        open_message(g, other, stream, mine->kind == INSTR_SEND ? INSTR_RECV : INSTR_SEND, rank);
+    if (!theirs)
+        return 0;
+    int there = g->rank[other].at[stream];
+    if (theirs->elems != mine->elems || theirs->dtype != mine->dtype)
+        return wrong(g, "message size mismatch", rank, at, other, there);
+    if (!ranks_same_message(mine, theirs))
+        return wrong(g, "message mismatch", rank, at, other, there);
+    advance(&g->rank[rank], stream);
+    advance(&g->rank[other], stream);
+    return 1;
 }
 
 /* One attempt to move a stream of a rank: 1 moved, 0 not, -1 wrong. */
@@ -182,7 +156,7 @@ static int try_stream(struct ranks *g, int rank, enum program_stream stream)
     if (!instr)
         return 0;
     if (instr_is_message(instr))
-        return try_message(g, rank, stream);
+        return try_message(g, rank, stream, instr);
     if (instr_is_transfer(instr))
         return try_collective(g, rank, stream, instr);
     advance(&g->rank[rank], stream);

@@ -1,5 +1,6 @@
-/* test_messages.c - SEND and RECV of programs, by the executor: ranks in a ring that all send
- * before they receive, on the CPU and on a GPU.  Ranks go round the GPUs there are. */
+/* test_messages.c - SEND and RECV of programs, by the executor: ranks in a ring, of which the first
+ * sends and the others receive first, on the CPU and on a GPU.  Ranks go round the GPUs there are.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,12 +57,15 @@ static void write_program(struct ring *ring, int rank)
     memory_plan(p);
     if (ring->ranks == 1)
         return;
-    add_message(p, INSTR_SEND, ring->half[1], next);
-    add_message(p, INSTR_SEND, ring->half[0], next);
-    add_message(p, INSTR_RECV, ring->half[3], before);
-    add_message(p, INSTR_RECV, ring->half[2], before);
-    add_message(p, INSTR_SEND, ring->in, next);
-    add_message(p, INSTR_RECV, ring->out, before);
+    const int sent[] = {ring->half[1], ring->half[0], ring->in};
+    const int received[] = {ring->half[3], ring->half[2], ring->out};
+    for (int k = 0; k < 3; k++) {
+        if (rank == 0)
+            add_message(p, INSTR_SEND, sent[k], next);
+        add_message(p, INSTR_RECV, received[k], before);
+        if (rank != 0)
+            add_message(p, INSTR_SEND, sent[k], next);
+    }
 }
 
 static struct ring ring_new(int ranks)
@@ -86,7 +90,7 @@ static void ring_free(struct ring *ring)
     free(ring->layout);
 }
 
-/* What the checks say of it: all fits, the first four messages and the last two go together. */
+/* The checks find that all fits. */
 static void check_program(struct checks *c, const struct ring *ring)
 {
     struct error err = {0};
@@ -96,10 +100,6 @@ static void check_program(struct checks *c, const struct ring *ring)
     if (verify_ranks(all, ring->ranks, &err))
         fprintf(stderr, "%s\n", err.text);
     CHECK(c, !err.text[0]);
-    if (ring->ranks > 1) {
-        CHECK(c, program_messages(all[0], 0) == 4);
-        CHECK(c, program_messages(all[0], 4) == 2);
-    }
     free(all);
 }
 
