@@ -117,6 +117,7 @@ static int share_prompts(struct generate_model *model, struct app *app,
         return -1;
     generate_texts_share(texts, app->world);
     model->config.generate.batch = min_i64(model->config.generate.batch, max_i64(texts->count, 1));
+    model->config.generate.longest = generate_texts_longest(texts);
     return 0;
 }
 
@@ -174,8 +175,8 @@ int command_generate(struct app *app, int argc, char **argv, struct error *err)
     if (!rc)
         rc = share_prompts(&model, app, &options, &texts, err);
     if (!rc) {
-        int64_t tokens =
-            texts.count ? generate_texts_longest(&texts) + model.config.generate.tokens : 0;
+        const struct config_generate *how = &model.config.generate;
+        int64_t tokens = texts.count ? how->longest + how->tokens : 0;
         rc = generate_model_load(&model, app, tokens, &session, err) ||
              run(&model, app, &options, &texts, session, err);
     }

@@ -246,6 +246,7 @@ struct config_checkpoint {
 struct config_generate {
     int64_t samples;            /* sequences of data.valid that are continued at each evaluation */
     int64_t batch;              /* texts at a time */
+    int64_t longest;            /* no key: tokens of the longest prompt; 0: unknown */
     int64_t tokens, min_tokens; /* new ones of a text, at most and at least */
     double temperature;         /* 0: always the likeliest token */
     int64_t top_k;              /* 0: all */

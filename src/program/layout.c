@@ -359,12 +359,13 @@ struct units_generate layout_generate(const struct config *config, int64_t texts
 {
     /* Rows of all texts in a pass over prompts: enough for products at full speed. */
     const int64_t rows = 512, least = 16, most = 128;
-    int64_t even = config->data.seq_len + config->data.seq_len % 2;
-    int64_t batch = min_i64(config->generate.batch, texts), prompt = rows / batch / 2 * 2;
-    prompt = prompt < least ? least : prompt > most ? most : prompt;
-    prompt = even < prompt ? even : prompt;
-    return (struct units_generate){
-        .batch = batch, .prompt = prompt, .cache = config->data.seq_len + prompt};
+    int64_t longest = config->generate.longest, context = config->data.seq_len;
+    int64_t batch = min_i64(config->generate.batch, texts);
+    int64_t prompt = min_i64(max_i64(rows / batch / 2 * 2, least), most);
+    prompt = min_i64(prompt, context + context % 2);
+    if (longest > 0)
+        prompt = min_i64(prompt, round_up(longest, least));
+    return (struct units_generate){.batch = batch, .prompt = prompt, .cache = context + prompt};
 }
 
 struct units_request layout_units(const struct layout *layout, const struct config *config)

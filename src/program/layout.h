@@ -90,7 +90,8 @@ void layout_wrap(struct model *model, const struct config *config);
 /* The model, wrapped.  0, or -1 with err set. */
 int layout_model(struct model **model, const struct config *config, struct error *err);
 
-/* What generation of so many texts needs: texts at a time, tokens of a prompt at once, and of each
+/* What generation of so many texts needs: texts at a time, tokens of a prompt at once, of which no
+ * more than generate.longest asks for, and of each
  * as many positions as the context has, data.seq_len, and behind it those of a prompt's rows that
  * are padding. */
 struct units_generate layout_generate(const struct config *config, int64_t texts);

@@ -144,6 +144,8 @@ static void run(struct generate_test *t, const char *family, const char *layout,
     struct session *s = NULL;
     struct heard heard = {{{0}}};
     struct generator_prompt prompts[TEXTS];
+    if (use == SESSION_GENERATE) /* passes over prompts have the rows of these */
+        config.generate.longest = r->prompt.count[TEXTS - 1];
     int rc = session_open(&s, t->c.world, &log, &t->c.mem, &config, use, NULL, &err);
     if (rc)
         fprintf(stderr, "%s%s: %s\n", family, layout, err.text);

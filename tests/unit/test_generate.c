@@ -261,9 +261,36 @@ static void test_ends(void **state)
     assert_int_equal(mem.blocks, 0);
 }
 
+/* A pass over prompts has no more rows than the longest prompt asks for, where that is known. */
+static void test_rows_of_prompts(void **state)
+{
+    static const struct {
+        int64_t context, texts, longest, prompt;
+    } rows[] = {
+        {.context = 200, .texts = 1, .longest = 0, .prompt = 128},
+        {.context = 200, .texts = 1, .longest = 1, .prompt = 16},
+        {.context = 200, .texts = 1, .longest = 64, .prompt = 64},
+        {.context = 200, .texts = 1, .longest = 65, .prompt = 80},
+        {.context = 200, .texts = 1, .longest = 190, .prompt = 128},
+        {.context = 200, .texts = 8, .longest = 190, .prompt = 64},
+        {.context = 200, .texts = 8, .longest = 20, .prompt = 32},
+        {.context = 13, .texts = 1, .longest = 13, .prompt = 14},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct config config = rig_config(SIZES "data.seq_len=8 generate.batch=8");
+        config.data.seq_len = rows[i].context;
+        config.generate.longest = rows[i].longest;
+        struct units_generate sizes = layout_generate(&config, rows[i].texts);
+        assert_int_equal(sizes.batch, rows[i].texts);
+        assert_int_equal(sizes.prompt, rows[i].prompt);
+        assert_int_equal(sizes.cache, rows[i].context + rows[i].prompt);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows_of_prompts),
         cmocka_unit_test(test_same_as_without_cache),
         cmocka_unit_test(test_same_beside_others),
         cmocka_unit_test(test_what_is_kept_is_used_again),
