@@ -8,126 +8,132 @@
 #include "config/schema.h"
 
 static const struct key_choice devices[] = {
-    {"auto", CONFIG_DEVICE_AUTO},
-    {"cpu", CONFIG_DEVICE_CPU},
-    {"cuda", CONFIG_DEVICE_CUDA, "gpu"},
+    {.name = "auto", .value = CONFIG_DEVICE_AUTO},
+    {.name = "cpu", .value = CONFIG_DEVICE_CPU},
+    {.name = "cuda", .value = CONFIG_DEVICE_CUDA, .aliases = "gpu"},
     {0},
 };
 
 static const struct key_choice precisions[] = {
-    {"fp32", PRECISION_FP32, "float32|no"},
-    {"bf16", PRECISION_BF16, "bfloat16|bf16-mixed"},
-    {"bf16_pure", PRECISION_BF16_PURE, "bf16-true"},
-    {"fp16", PRECISION_FP16, "float16|fp16-mixed"},
-    {"fp8", PRECISION_FP8, "float8"},
+    {.name = "fp32", .value = PRECISION_FP32, .aliases = "float32|no"},
+    {.name = "bf16", .value = PRECISION_BF16, .aliases = "bfloat16|bf16-mixed"},
+    {.name = "bf16_pure", .value = PRECISION_BF16_PURE, .aliases = "bf16-true"},
+    {.name = "fp16", .value = PRECISION_FP16, .aliases = "float16|fp16-mixed"},
+    {.name = "fp8", .value = PRECISION_FP8, .aliases = "float8"},
     {0},
 };
 
 static const struct key_choice recomputes[] = {
-    {"none", RECOMPUTE_NONE},
-    {"gathered", RECOMPUTE_GATHERED},
-    {"selective", RECOMPUTE_SELECTIVE},
-    {"full", RECOMPUTE_FULL},
+    {.name = "none", .value = RECOMPUTE_NONE},
+    {.name = "gathered", .value = RECOMPUTE_GATHERED},
+    {.name = "selective", .value = RECOMPUTE_SELECTIVE},
+    {.name = "full", .value = RECOMPUTE_FULL},
     {0},
 };
 
 static const struct key_choice inits[] = {
-    {"pretrained", INIT_PRETRAINED},
-    {"scratch", INIT_SCRATCH, "random"},
+    {.name = "pretrained", .value = INIT_PRETRAINED},
+    {.name = "scratch", .value = INIT_SCRATCH, .aliases = "random"},
     {0},
 };
 
 static const struct key_choice self_checks[] = {
-    {"auto", SELF_CHECK_AUTO},
-    {"always", SELF_CHECK_ALWAYS},
-    {"off", SELF_CHECK_OFF, "none|never"},
+    {.name = "auto", .value = SELF_CHECK_AUTO},
+    {.name = "always", .value = SELF_CHECK_ALWAYS},
+    {.name = "off", .value = SELF_CHECK_OFF, .aliases = "none|never"},
     {0},
 };
 
-static const struct key_choice loadings[] = {{"each", LOADING_EACH}, {"node", LOADING_NODE}, {0}};
+static const struct key_choice loadings[] = {
+    {.name = "each", .value = LOADING_EACH}, {.name = "node", .value = LOADING_NODE}, {0}};
 
-static const struct key_choice families[] = {{"llama"}, {"gpt2"}, {0}};
+static const struct key_choice families[] = {{.name = "llama"}, {.name = "gpt2"}, {0}};
 
 static const struct key_choice rope_scalings[] = {
-    {"none", ROPE_SCALING_NONE, "default"},
-    {"llama3", ROPE_SCALING_LLAMA3},
-    {"linear", ROPE_SCALING_LINEAR},
-    {"yarn", ROPE_SCALING_YARN},
-    {"dynamic", CHOICE_LATER},
-    {"longrope", CHOICE_LATER},
+    {.name = "none", .value = ROPE_SCALING_NONE, .aliases = "default"},
+    {.name = "llama3", .value = ROPE_SCALING_LLAMA3},
+    {.name = "linear", .value = ROPE_SCALING_LINEAR},
+    {.name = "yarn", .value = ROPE_SCALING_YARN},
+    {.name = "dynamic", .value = CHOICE_LATER},
+    {.name = "longrope", .value = CHOICE_LATER},
     {0},
 };
 
 static const struct key_choice packings[] = {
-    {"stream", PACKING_STREAM, "wrapped"},
-    {"documents", PACKING_DOCUMENTS, "packed|bfd|ffd"},
-    {"padded", PACKING_PADDED, "max_length"},
+    {.name = "stream", .value = PACKING_STREAM, .aliases = "wrapped"},
+    {.name = "documents", .value = PACKING_DOCUMENTS, .aliases = "packed|bfd|ffd"},
+    {.name = "padded", .value = PACKING_PADDED, .aliases = "max_length"},
     {0},
 };
 
 static const struct key_choice schedules[] = {
-    {"constant", SCHEDULE_CONSTANT, "WarmupLR|constant_with_warmup"},
-    {"linear", SCHEDULE_LINEAR, "WarmupDecayLR"},
-    {"cosine", SCHEDULE_COSINE, "WarmupCosineLR"},
+    {.name = "constant", .value = SCHEDULE_CONSTANT, .aliases = "WarmupLR|constant_with_warmup"},
+    {.name = "linear", .value = SCHEDULE_LINEAR, .aliases = "WarmupDecayLR"},
+    {.name = "cosine", .value = SCHEDULE_COSINE, .aliases = "WarmupCosineLR"},
     {0},
 };
 
-static const struct key_choice warmups[] = {{"linear", WARMUP_LINEAR}, {"log", WARMUP_LOG}, {0}};
+static const struct key_choice warmups[] = {
+    {.name = "linear", .value = WARMUP_LINEAR}, {.name = "log", .value = WARMUP_LOG}, {0}};
 
 static const struct key_choice optimizers[] = {
-    {"adamw", OPTIMIZER_ADAMW},
-    {"sgd", OPTIMIZER_SGD},
-    {"muon", OPTIMIZER_MUON},
-    {"adam", CHOICE_LATER},
+    {.name = "adamw", .value = OPTIMIZER_ADAMW},
+    {.name = "sgd", .value = OPTIMIZER_SGD},
+    {.name = "muon", .value = OPTIMIZER_MUON},
+    {.name = "adam", .value = CHOICE_LATER},
     {0},
 };
 
 static const struct key_choice adjust_lrs[] = {
-    {"original", ADJUST_LR_ORIGINAL},
-    {"match_rms_adamw", ADJUST_LR_MATCH_RMS_ADAMW},
+    {.name = "original", .value = ADJUST_LR_ORIGINAL},
+    {.name = "match_rms_adamw", .value = ADJUST_LR_MATCH_RMS_ADAMW},
     {0},
 };
 
 static const struct key_choice state_dtypes[] = {
-    {"fp32", DTYPE_F32, "float32"},
-    {"bf16", DTYPE_BF16, "bfloat16"},
+    {.name = "fp32", .value = DTYPE_F32, .aliases = "float32"},
+    {.name = "bf16", .value = DTYPE_BF16, .aliases = "bfloat16"},
     {0},
 };
 
 /* The numbers are themselves. */
 static const struct key_choice overlaps[] = {
-    {"auto", 0}, {"off", 1, "none|1"}, {"2", 2}, {"3", 3}, {"4", 4}, {"6", 6}, {"8", 8}, {0},
+    {.name = "auto", .value = 0}, {.name = "off", .value = 1, .aliases = "none|1"},
+    {.name = "2", .value = 2},    {.name = "3", .value = 3},
+    {.name = "4", .value = 4},    {.name = "6", .value = 6},
+    {.name = "8", .value = 8},    {0},
 };
 
 static const struct key_choice sum_formats[] = {
-    {"auto", 0},
-    {"fp32", 1, "float32"},
+    {.name = "auto", .value = 0},
+    {.name = "fp32", .value = 1, .aliases = "float32"},
     {0},
 };
 
 static const struct key_choice offloads[] = {
-    {"none", OFFLOAD_NONE},
-    {"host", OFFLOAD_HOST, "cpu"},
-    {"disk", OFFLOAD_DISK, "nvme"},
+    {.name = "none", .value = OFFLOAD_NONE},
+    {.name = "host", .value = OFFLOAD_HOST, .aliases = "cpu"},
+    {.name = "disk", .value = OFFLOAD_DISK, .aliases = "nvme"},
     {0},
 };
 
 static const struct key_choice decays[] = {
-    {"matrices", DECAY_MATRICES},
-    {"all", DECAY_ALL},
+    {.name = "matrices", .value = DECAY_MATRICES},
+    {.name = "all", .value = DECAY_ALL},
     {0},
 };
 
-static const struct key_choice layouts[] = {
-    {"given", PARALLEL_LAYOUT_GIVEN}, {"auto", PARALLEL_LAYOUT_AUTO}, {0}};
+static const struct key_choice layouts[] = {{.name = "given", .value = PARALLEL_LAYOUT_GIVEN},
+                                            {.name = "auto", .value = PARALLEL_LAYOUT_AUTO},
+                                            {0}};
 
 static const struct key_choice strategies[] = {
-    {"NO_SHARD", STRATEGY_NO_SHARD, "ddp|stage0|zero0|0"},
-    {"SHARD_OPTIM", STRATEGY_SHARD_OPTIM, "stage1|zero1|1"},
-    {"SHARD_GRAD_OP", STRATEGY_SHARD_GRAD_OP, "stage2|zero2|2"},
-    {"FULL_SHARD", STRATEGY_FULL_SHARD, "fsdp|stage3|zero3|3"},
-    {"HYBRID_SHARD", STRATEGY_HYBRID_SHARD, "hsdp|mics"},
-    {"HYBRID_SHARD_ZERO2", STRATEGY_HYBRID_SHARD_ZERO2},
+    {.name = "NO_SHARD", .value = STRATEGY_NO_SHARD, .aliases = "ddp|stage0|zero0|0"},
+    {.name = "SHARD_OPTIM", .value = STRATEGY_SHARD_OPTIM, .aliases = "stage1|zero1|1"},
+    {.name = "SHARD_GRAD_OP", .value = STRATEGY_SHARD_GRAD_OP, .aliases = "stage2|zero2|2"},
+    {.name = "FULL_SHARD", .value = STRATEGY_FULL_SHARD, .aliases = "fsdp|stage3|zero3|3"},
+    {.name = "HYBRID_SHARD", .value = STRATEGY_HYBRID_SHARD, .aliases = "hsdp|mics"},
+    {.name = "HYBRID_SHARD_ZERO2", .value = STRATEGY_HYBRID_SHARD_ZERO2},
     {0},
 };
 
@@ -141,17 +147,17 @@ const struct config_sharding config_sharding[CONFIG_STRATEGIES] = {
 };
 
 static const struct key_choice wraps[] = {
-    {"block", WRAP_BLOCK, "TRANSFORMER_BASED_WRAP"},
-    {"size", WRAP_SIZE, "SIZE_BASED_WRAP"},
-    {"layers", WRAP_LAYERS},
-    {"none", WRAP_NONE, "NO_WRAP"},
+    {.name = "block", .value = WRAP_BLOCK, .aliases = "TRANSFORMER_BASED_WRAP"},
+    {.name = "size", .value = WRAP_SIZE, .aliases = "SIZE_BASED_WRAP"},
+    {.name = "layers", .value = WRAP_LAYERS},
+    {.name = "none", .value = WRAP_NONE, .aliases = "NO_WRAP"},
     {0},
 };
 
 static const struct key_choice pipeline_schedules[] = {
-    {"naive"},
-    {"gpipe"},
-    {"1f1b"},
+    {.name = "naive"},
+    {.name = "gpipe"},
+    {.name = "1f1b"},
     {"interleaved_1f1b", .aliases = "interleaved|Interleaved1F1B"},
     {"zb_h1", .aliases = "zbh1"},
     {"zb_v", .aliases = "zbv|ZBVZeroBubble"},
@@ -159,35 +165,35 @@ static const struct key_choice pipeline_schedules[] = {
 };
 
 static const struct key_choice prefetches[] = {
-    {"none", PREFETCH_NONE, "NO_PREFETCH"},
-    {"BACKWARD_PRE", PREFETCH_BACKWARD_PRE},
-    {"BACKWARD_POST", PREFETCH_BACKWARD_POST},
+    {.name = "none", .value = PREFETCH_NONE, .aliases = "NO_PREFETCH"},
+    {.name = "BACKWARD_PRE", .value = PREFETCH_BACKWARD_PRE},
+    {.name = "BACKWARD_POST", .value = PREFETCH_BACKWARD_POST},
     {0},
 };
 
 static const struct key_choice reduces[] = {
-    {"fp32", DTYPE_F32, "float32"},
-    {"bf16", DTYPE_BF16, "bfloat16"},
-    {"fp16", DTYPE_F16, "float16"},
+    {.name = "fp32", .value = DTYPE_F32, .aliases = "float32"},
+    {.name = "bf16", .value = DTYPE_BF16, .aliases = "bfloat16"},
+    {.name = "fp16", .value = DTYPE_F16, .aliases = "float16"},
     {0},
 };
 
 static const struct key_choice inter_nodes[] = {
-    {"nccl", CONFIG_INTER_NODE_NCCL},
-    {"mpi", CONFIG_INTER_NODE_MPI},
+    {.name = "nccl", .value = CONFIG_INTER_NODE_NCCL},
+    {.name = "mpi", .value = CONFIG_INTER_NODE_MPI},
     {0},
 };
 
 static const struct key_choice frozens[] = {
-    {"auto", FROZEN_AUTO},
-    {"reference", FROZEN_REFERENCE},
-    {"full", FROZEN_FULL},
+    {.name = "auto", .value = FROZEN_AUTO},
+    {.name = "reference", .value = FROZEN_REFERENCE},
+    {.name = "full", .value = FROZEN_FULL},
     {0},
 };
 
 static const struct key_choice accumulates[] = {
-    {"shard", ACCUMULATE_SHARD},
-    {"local", ACCUMULATE_LOCAL, "no_sync"},
+    {.name = "shard", .value = ACCUMULATE_SHARD},
+    {.name = "local", .value = ACCUMULATE_LOCAL, .aliases = "no_sync"},
     {0},
 };
 

@@ -115,8 +115,8 @@ static int set_real(const struct key *key, void *field, const char *value, struc
 static int set_bool(const struct key *key, void *field, const char *value, struct error *err)
 {
     static const struct key_choice words[] = {
-        {"true", 1, "yes|on|1"},
-        {"false", 0, "no|off|0"},
+        {.name = "true", .value = 1, .aliases = "yes|on|1"},
+        {.name = "false", .value = 0, .aliases = "no|off|0"},
         {0},
     };
     for (const struct key_choice *c = words; c->name; c++)
