@@ -15,27 +15,31 @@ static const struct {
     enum config_rope_scaling scaling;
     int bit;
 } types[] = {
-    {"default", ROPE_SCALING_NONE, 0},
-    {"linear", ROPE_SCALING_LINEAR, LINEAR},
-    {"llama3", ROPE_SCALING_LLAMA3, LLAMA3},
-    {"yarn", ROPE_SCALING_YARN, YARN},
+    {.name = "default", .scaling = ROPE_SCALING_NONE, .bit = 0},
+    {.name = "linear", .scaling = ROPE_SCALING_LINEAR, .bit = LINEAR},
+    {.name = "llama3", .scaling = ROPE_SCALING_LLAMA3, .bit = LLAMA3},
+    {.name = "yarn", .scaling = ROPE_SCALING_YARN, .bit = YARN},
 };
 enum { TYPES = sizeof types / sizeof types[0] };
+
+#define MEMBER(types, text, config_key, kind) \
+    .of = types, .member.name = text, .member.key = config_key, .member.type = kind
 
 /* The members of each; those that must be there have no `otherwise`. */
 static const struct rope_member {
     int of;
     struct hf_member member;
 } rope_members[] = {
-    {LINEAR | LLAMA3 | YARN, {0, "factor", "model.rope_factor", HF_REAL}},
-    {LLAMA3, {0, "low_freq_factor", "model.rope_low_freq_factor", HF_REAL}},
-    {LLAMA3, {0, "high_freq_factor", "model.rope_high_freq_factor", HF_REAL}},
-    {YARN, {0, "beta_fast", "model.rope_beta_fast", HF_REAL, "32"}},
-    {YARN, {0, "beta_slow", "model.rope_beta_slow", HF_REAL, "1"}},
-    {YARN, {0, "attention_factor", "model.rope_attention_factor", HF_REAL, "0"}},
-    {YARN, {0, "mscale", "model.rope_mscale", HF_REAL, "0"}},
-    {YARN, {0, "mscale_all_dim", "model.rope_mscale_all_dim", HF_REAL, "0"}},
-    {YARN, {0, "truncate", "model.rope_truncate", HF_TRUTH, "true"}},
+    {MEMBER(LINEAR | LLAMA3 | YARN, "factor", "model.rope_factor", HF_REAL)},
+    {MEMBER(LLAMA3, "low_freq_factor", "model.rope_low_freq_factor", HF_REAL)},
+    {MEMBER(LLAMA3, "high_freq_factor", "model.rope_high_freq_factor", HF_REAL)},
+    {MEMBER(YARN, "beta_fast", "model.rope_beta_fast", HF_REAL), .member.otherwise = "32"},
+    {MEMBER(YARN, "beta_slow", "model.rope_beta_slow", HF_REAL), .member.otherwise = "1"},
+    {MEMBER(YARN, "attention_factor", "model.rope_attention_factor", HF_REAL),
+     .member.otherwise = "0"},
+    {MEMBER(YARN, "mscale", "model.rope_mscale", HF_REAL), .member.otherwise = "0"},
+    {MEMBER(YARN, "mscale_all_dim", "model.rope_mscale_all_dim", HF_REAL), .member.otherwise = "0"},
+    {MEMBER(YARN, "truncate", "model.rope_truncate", HF_TRUTH), .member.otherwise = "true"},
 };
 enum { ROPE_MEMBERS = sizeof rope_members / sizeof rope_members[0] };
 

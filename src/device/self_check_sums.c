@@ -198,10 +198,10 @@ void self_check_sums(struct trial *t, const struct self_check_family *family)
     static const int count = 7;
     static const double values[8] = {1.5, -2, 1e300, 0, 1e-300, 6, 7, -8.25};
     static const struct factor factors[] = {
-        {100, 4, 1, 128, 1},
-        {100, 1e-4, 1024, 128, 1},
-        {0, 4, 1, 128, 1},
-        {100, INFINITY, 1, 128, 1},
+        {.targets = 100, .squares = 4, .loss_scale = 1, .nominal = 128, .clip = 1},
+        {.targets = 100, .squares = 1e-4, .loss_scale = 1024, .nominal = 128, .clip = 1},
+        {.targets = 0, .squares = 4, .loss_scale = 1, .nominal = 128, .clip = 1},
+        {.targets = 100, .squares = INFINITY, .loss_scale = 1, .nominal = 128, .clip = 1},
     };
     for (int i = 0; i < 4; i++) {
         const struct squares s = {i < 2 ? DTYPE_F32 : DTYPE_BF16, lengths[i % 2]};
@@ -234,6 +234,8 @@ struct step {
     int64_t elems;
     enum dtype dt_g; /* of the gradient: fp32 or bf16 */
 };
+#define STEP(p, m, copy, count) \
+    .dt_p = DTYPE_##p, .dt_m = DTYPE_##m, .dt_copy = DTYPE_##copy, .elems = count
 
 static void adamw(struct trial_side *side, void *const *at, const void *args)
 {
@@ -289,11 +291,11 @@ static void adamw_cases(struct trial *t, const struct step *steps, int count)
 void self_check_adamw(struct trial *t, const struct self_check_family *family)
 {
     static const struct step steps[] = {
-        {DTYPE_F32, DTYPE_F32, DTYPE_F32, 521},
-        {DTYPE_F32, DTYPE_F32, DTYPE_BF16, 4104},
-        {DTYPE_F32, DTYPE_F32, DTYPE_F16, 1031},
-        {DTYPE_F32, DTYPE_F32, DTYPE_BF16, 521}, /* of a factor that is no number */
-        {DTYPE_F32, DTYPE_F32, DTYPE_BF16, 1031, DTYPE_BF16},
+        {STEP(F32, F32, F32, 521)},
+        {STEP(F32, F32, BF16, 4104)},
+        {STEP(F32, F32, F16, 1031)},
+        {STEP(F32, F32, BF16, 521)}, /* of a factor that is no number */
+        {STEP(F32, F32, BF16, 1031), .dt_g = DTYPE_BF16},
     };
     adamw_cases(t, steps, 5);
 }
@@ -301,10 +303,10 @@ void self_check_adamw(struct trial *t, const struct self_check_family *family)
 void self_check_adamw_bf16(struct trial *t, const struct self_check_family *family)
 {
     static const struct step steps[] = {
-        {DTYPE_F32, DTYPE_BF16, DTYPE_BF16, 4104},
-        {DTYPE_BF16, DTYPE_F32, DTYPE_F32, 521},
-        {DTYPE_BF16, DTYPE_BF16, DTYPE_F32, 1031},
-        {DTYPE_BF16, DTYPE_BF16, DTYPE_F32, 521, DTYPE_BF16},
+        {STEP(F32, BF16, BF16, 4104)},
+        {STEP(BF16, F32, F32, 521)},
+        {STEP(BF16, BF16, F32, 1031)},
+        {STEP(BF16, BF16, F32, 521), .dt_g = DTYPE_BF16},
     };
     adamw_cases(t, steps, 4);
 }
@@ -317,10 +319,10 @@ static void sgd(struct trial_side *side, void *const *at, const void *args)
                       s->elems);
 }
 
-static const struct step flat_steps[] = {{DTYPE_F32, DTYPE_F32, DTYPE_F32, 521},
-                                         {DTYPE_F32, DTYPE_F32, DTYPE_BF16, 4104},
-                                         {DTYPE_F32, DTYPE_F32, DTYPE_F16, 1031},
-                                         {DTYPE_F32, DTYPE_F32, DTYPE_BF16, 521, DTYPE_BF16}};
+static const struct step flat_steps[] = {{STEP(F32, F32, F32, 521)},
+                                         {STEP(F32, F32, BF16, 4104)},
+                                         {STEP(F32, F32, F16, 1031)},
+                                         {STEP(F32, F32, BF16, 521), .dt_g = DTYPE_BF16}};
 
 void self_check_sgd(struct trial *t, const struct self_check_family *family)
 {
