@@ -9,6 +9,9 @@
 #include "base/array.h"
 #include "comm/transport.h"
 
+/* Up to so many ranks send directly to each other, and more than so many bytes of all ranks too. */
+enum { DIRECT_RANKS = 32, ROUNDS_BYTES = 16 << 20 };
+
 static void start(struct world *world, struct comm_op *handle, const struct comm_kind *kind,
                   const void *send, void *recv, size_t bytes, int peer)
 {
@@ -43,13 +46,28 @@ void world_broadcast(struct world *world, void *data, size_t bytes, int root)
         run(world, &kind_broadcast, NULL, data, bytes, root);
 }
 
-void world_all_gather(struct world *world, void *all, const void *mine, size_t bytes)
+/* In rounds: a rank has messages with few others, where with every one of a thousand ranks it would
+ * open a connection to each. */
+static void gather_in_rounds(struct world *world, char *all, const void *mine, size_t bytes)
 {
-    run(world, &kind_all_gather, mine, all, bytes, 0);
+    size_t size = (size_t)world->size, rank = (size_t)world->rank;
+    char *behind = array_make(size, bytes); /* the own part, and then those of the next ranks */
+    memcpy(behind, mine, bytes);
+    run(world, &kind_all_gather_doubling, NULL, behind, bytes, 0);
+    memcpy(all + rank * bytes, behind, (size - rank) * bytes);
+    memcpy(all, behind + (size - rank) * bytes, rank * bytes);
+    free(behind);
 }
 
-/* Each of the two values becomes the lowest of all ranks.  Every rank receives from every other
- * one directly, so that world_watch() can name a rank that does not take part. */
+void world_all_gather(struct world *world, void *all, const void *mine, size_t bytes)
+{
+    if (world->size > DIRECT_RANKS && bytes && bytes <= ROUNDS_BYTES / (size_t)world->size)
+        gather_in_rounds(world, all, mine, bytes);
+    else
+        run(world, &kind_all_gather, mine, all, bytes, 0);
+}
+
+/* Each of the two values becomes the lowest of all ranks. */
 static void world_lowest(struct world *world, int value[2])
 {
     if (world->size == 1)

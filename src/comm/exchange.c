@@ -6,6 +6,7 @@
  *                 in rank order; two batches are in flight, one being added up.
  * all-reduce      the same with shards made of the data itself, each batch followed by an
  *                 all-gather of its sums.  A small one: all get all terms and add them up.
+ * all-gather among many    little data: rounds that double what each member has.
  * broadcast       a binary tree, pieces following one another down.
  * message         pieces in order.
  *
@@ -126,6 +127,48 @@ const struct comm_kind kind_all_to_all = {.name = "all-to-all",
                                           .transfer = parts_transfer,
                                           .retired = parts_retired,
                                           .alone = parts_alone};
+
+/* --- all-gather of little data among many: each round doubles the parts that a member has ---
+ *
+ * The own part is in recv first, and those of the members behind it follow; in round k they come
+ * from the member 2^k behind.  (Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 8, 1997.)
+ *
+ *   member     0      1      2      3      4
+ *   at first   0      1      2      3      4
+ *   round 0    01     12     23     34     40
+ *   round 1    0123   1234   2340   3401   4012
+ *   round 2    01234  12340  23401  34012  40123
+ */
+
+static void doubling_plan(struct operation *op)
+{
+    op->total = 0;
+    while (op->group->size > INT64_C(1) << op->total)
+        op->total++;
+}
+
+/* A round sends what those before it brought. */
+static int64_t doubling_limit(const struct operation *op)
+{
+    return op->retired + 1;
+}
+
+static void doubling_transfer(const struct operation *op, int64_t index, struct transfer *x)
+{
+    int size = op->group->size, rank = op->group->rank;
+    int64_t distance = INT64_C(1) << index, part = op->elems * size_of(op);
+    x->to = (int)((rank + size - distance) % size);
+    x->source = (int)((rank + distance) % size);
+    x->from = op->recv;
+    x->into = op->recv + distance * part;
+    x->from_bytes = x->into_bytes = min_i64(distance, size - distance) * part;
+}
+
+const struct comm_kind kind_all_gather_doubling = {.name = "all-gather",
+                                                   .call = CALL_ALL_GATHER,
+                                                   .plan = doubling_plan,
+                                                   .limit = doubling_limit,
+                                                   .transfer = doubling_transfer};
 
 /* --- reduce-scatter: transfers in batches of size - 1 --- */
 

@@ -107,8 +107,10 @@ struct comm_kind {
     void (*alone)(struct operation *op); /* all of it in a group of one; NULL: nothing to do */
 };
 
-extern const struct comm_kind kind_all_gather, kind_reduce_scatter, kind_all_reduce,
-    kind_all_reduce_small, kind_all_to_all, kind_broadcast, kind_send, kind_recv;
+/* kind_all_gather_doubling: on the host, of little data among many members; recv has this member's
+ * part first, from the start on, and then those of the members behind it, round the group. */
+extern const struct comm_kind kind_all_gather, kind_all_gather_doubling, kind_reduce_scatter,
+    kind_all_reduce, kind_all_reduce_small, kind_all_to_all, kind_broadcast, kind_send, kind_recv;
 
 static inline int transport_is_message(const struct operation *op)
 {

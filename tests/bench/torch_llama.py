@@ -105,10 +105,11 @@ class Llama(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
-def shard(model):
+def shard(model, precision):
     """FSDP2: a unit per block and the rest in the root."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    policy = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=torch.float32)
     mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
     for block in model.blocks:
         fully_shard(block, mesh=mesh, mp_policy=policy)
@@ -158,7 +159,7 @@ def make_model(kind, c):
     model = kind(c)
     load_weights(model, c.weights)
     if c.ranks > 1:
-        shard(model)
+        shard(model, c.precision)
     if c.compile and c.ranks > 1:
         for block in model.blocks:
             block.compile()
@@ -171,7 +172,7 @@ def measure(kind, c, rank):
     """Seconds and loss of every step."""
     model = make_model(kind, c)
     adamw = make_adamw(model, lr=c.lr)
-    autocast = torch.autocast("cpu", torch.bfloat16, enabled=c.ranks == 1)
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled=c.ranks == 1 and c.precision == "bf16")
     tokens, targets = load_tokens(c, rank)
     seconds, losses = [], []
     for _ in range(c.steps):
@@ -217,6 +218,7 @@ def main(kind):
     for name, value in dict(ranks=1, threads=1, steps=14).items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--lr", type=float, default=3e-4)
+    parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--weights", type=pathlib.Path, required=True)
     parser.add_argument("--tokens", type=pathlib.Path, required=True)

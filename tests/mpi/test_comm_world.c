@@ -81,7 +81,7 @@ static void test_gather(struct checks *c, int root)
     for (int r = 0; all && r < size; r++) {
         CHECK(c, sizes[r] == (size_t)r * 1009);
         for (size_t i = 0; i < sizes[r]; i++)
-            if (all[at++] != 'a' + r)
+            if (all[at++] != (char)('a' + r))
                 CHECK(c, !"the bytes of each rank in order");
     }
     free(all);
