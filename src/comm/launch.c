@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -115,6 +116,17 @@ int launch_may_copy(void)
     return process_vm_readv(getpid(), &target, 1, &source, 1, 0) == 1;
 }
 
+/* Slurm hands on the limit of the shell that called sbatch, often 1024, and a rank has a file open
+ * for each socket and each part of a checkpoint. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit); /* where it fails the limit stays; doctor tells it */
+}
+
 void launch_prepare(const struct launch *launch)
 {
     static const char *const quiet[] = {
@@ -122,6 +134,7 @@ void launch_prepare(const struct launch *launch)
         "OMPI_MCA_btl_openib_warn_no_device_params_found",
         "OMPI_MCA_mpi_warn_on_fork",
     };
+    raise_file_limit();
     for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++)
         setenv(quiet[i], "0", 0);
     if (launch->one_node)

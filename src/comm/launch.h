@@ -35,7 +35,8 @@ int launch_check(const struct launch *launch, int size, struct error *err);
 
 /* Before MPI starts: settings that keep it from printing warnings that mean nothing here,
  * from ways of copying this container forbids, and from opening networks a job on one node
- * does not need (two thirds of the time it takes to start).  What the user has set stays. */
+ * does not need (two thirds of the time it takes to start).  What the user has set stays.  And as
+ * many open files as the hard limit allows. */
 void launch_prepare(const struct launch *launch);
 
 /* Seconds between SIGTERM and SIGKILL for a rank where the launcher is asked to end the job, as far

@@ -104,6 +104,8 @@ fi
 
 "$TRIREME" doctor >out 2>err
 is "doctor" 0 $?
+is "as many open files as the hard limit allows" "files $(ulimit -Hn)," \
+    "$(ulimit -Sn 100; "$TRIREME" doctor 2>err | grep -o 'files [a-z0-9]*,')"
 # cuBLASLt's start is long: only what needs it loads it, and says so where it cannot.
 major=$(sed -n 's/^ *CUDA .*cuBLASLt \([0-9]*\)\..*/\1/p' out)
 if [ -n "$major" ]; then
