@@ -216,10 +216,11 @@ int transformer_attention(struct graph *graph, const struct config_model *c, int
 {
     const struct graph_param *w = &graph->params[graph->values[qkv->w].index];
     int64_t d = c->head_dim, heads = w->part_rows[0] / d, kv_heads = w->part_rows[1] / d;
+    int64_t first_head = w->box[0].start[0] / d;
     int x = project(graph, h, qkv->w, qkv->bias);
     if (qkv->kv >= 0)
-        x = build_pack_heads(graph, x, project(graph, h, qkv->kv, qkv->kv_bias),
-                             w->box[0].start[0] / d, c->heads, c->kv_heads, d, &kv_heads);
+        x = build_pack_heads(graph, x, project(graph, h, qkv->kv, qkv->kv_bias), first_head,
+                             c->heads, c->kv_heads, d, &kv_heads);
     if (qkv->q_norm >= 0)
         x = build_qk_norm(graph, x, qkv->q_norm, qkv->k_norm, heads, kv_heads, d,
                           (float)c->norm_eps);
@@ -237,7 +238,7 @@ int transformer_attention(struct graph *graph, const struct config_model *c, int
                                          .head_dim = d,
                                          .dropout = c->dropout.attention,
                                          .site = "attn.weights",
-                                         .first_head = w->box[0].start[0] / d};
+                                         .first_head = first_head};
     return build_attention_of(graph, &form);
 }
 
