@@ -288,6 +288,7 @@ static void test_what_needs_whole_sequences(void **state)
     request.seq[0] = 5;
     assert_int_equal(units_create(&units, model, &request, device, &err), -1);
     assert_non_null(strstr(err.text, "5 tokens of each sequence are not two equal chunks"));
+    layout_release(&layout);
     model_destroy(model);
     device_close(device);
 }

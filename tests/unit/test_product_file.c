@@ -146,9 +146,9 @@ static void every_damaged_line_is_refused(void **state)
     char *text = read_text(&bytes);
     for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
         char *value = strchr(line, ':');
-        char *damaged = array_make(bytes + 16, 1);
         if (!value || value > end)
             continue;
+        char *damaged = array_make(bytes + 16, 1);
         size_t before = (size_t)(value - text) + 1;
         int is_last = end[-1] != ',';
         memcpy(damaged, text, before);
