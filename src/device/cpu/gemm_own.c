@@ -14,7 +14,7 @@ int CPU(gemm)(struct device *d, const struct gemm *g, void *scratch, struct erro
     if (CPU(gemm_is_packed)(g))
         CPU(gemm_packed)(d, g, scratch);
     else if (CPU(gemm_has_few_rows)(g))
-        CPU(gemm_of_few_rows)(d, g);
+        CPU(gemm_of_few_rows)(d, g, scratch);
     else
         return gemm(d, g, scratch, err);
     return 0;
@@ -26,5 +26,7 @@ size_t CPU(gemm_scratch)(struct device *d, const struct gemm *g)
         const struct gemm rounded = CPU(gemm_rounded)(d, g, NULL);
         return CPU(gemm_rounded_bytes)(g) + CPU(gemm_scratch)(d, &rounded);
     }
-    return CPU(gemm_is_packed)(g) ? CPU(gemm_packed_scratch)(d, g) : gemm_scratch(d, g);
+    return CPU(gemm_is_packed)(g)      ? CPU(gemm_packed_scratch)(d, g)
+           : CPU(gemm_has_few_rows)(g) ? CPU(gemm_few_rows_scratch)(g)
+                                       : gemm_scratch(d, g);
 }

@@ -18,7 +18,9 @@ size_t CPU(gemm_packed_scratch)(struct device *d, const struct gemm *g);
 /* Is g a product of a few rows with the transpose of a matrix, as generation has them? */
 int CPU(gemm_has_few_rows)(const struct gemm *g);
 
-/* Such a product, without scratch.  It cannot fail; a row's bits do not depend on other rows. */
-void CPU(gemm_of_few_rows)(struct device *d, const struct gemm *g);
+/* Such a product; scratch is the caller's, of the bytes below.  It cannot fail; a row's bits do not
+ * depend on other rows. */
+void CPU(gemm_of_few_rows)(struct device *d, const struct gemm *g, void *scratch);
+size_t CPU(gemm_few_rows_scratch)(const struct gemm *g);
 
 #endif

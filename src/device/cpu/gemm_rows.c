@@ -1,17 +1,32 @@
 /* gemm_rows.c - products of a few rows with a matrix, as generation has them: y = x w^T.
  *
- * What they take is the time to read w once.  A thread has some of w's rows; for R rows of x and C
- * of w, R C = 8, sums are vectors in registers along k, added up across lanes at the end:
+ * What they take is the time to read w once, so all else has to hide behind that.  A thread has
+ * some of w's rows.  For R rows of x and C of w, sums are vectors in registers along k, added up
+ * across lanes at the end:
  *
  *   sum[r][c] += x[r][k..] w[c][k..]          y[r][c] = sum of sum[r][c] (+ addend)
+ *
+ * Rows of x lie first in scratch, vector by vector, in the order in which these sums take them;
+ * rows of w are prefetched, as the processor cannot see from one block that the next one follows:
+ *
+ *   x   [m / R] of [k / vector] of [R] vectors
  *
  * An element of y is computed by the same steps whatever the number of rows, so that a text does
  * not depend on what is generated beside it.
  */
+#include "base/round.h"
 #include "device/cpu/gemm_own.h"
 #include "device/cpu/simd.h"
 
-enum { MOST_ROWS = 16, SUMS = 8, WORTH_ELEMS = 1 << 14 };
+/* Registers are 32 where vectors have 16 lanes, else 16. */
+enum { WIDE = CPU_LANES == 16, SUMS = WIDE ? 24 : 8, MOST_C = 8 };
+enum {
+    MOST_ROWS = 16,
+    WORTH_ELEMS = 1 << 14,
+    COLUMNS = 48,
+    PART_BYTES = 16384,
+    AHEAD_BYTES = 8192
+};
 
 int CPU(gemm_has_few_rows)(const struct gemm *g)
 {
@@ -22,6 +37,39 @@ int CPU(gemm_has_few_rows)(const struct gemm *g)
 SIMD_INLINE int64_t step_of(const enum dtype dt)
 {
     return dt == DTYPE_BF16 ? 2 * CPU_LANES : CPU_LANES;
+}
+
+/* R of a product with m rows. */
+static int64_t rows_at_once(int64_t m)
+{
+    return m == 1 ? 1 : m == 2 ? 2 : m <= 4 ? 4 : 8;
+}
+
+/* Elements of x in scratch for R rows. */
+static int64_t packed_elems(const struct gemm *g)
+{
+    return rows_at_once(g->m) * round_up(g->k, step_of(g->dt));
+}
+
+size_t CPU(gemm_few_rows_scratch)(const struct gemm *g)
+{
+    int64_t blocks = ceil_div(g->m, rows_at_once(g->m));
+    return (size_t)(blocks * packed_elems(g)) * dtype_bytes(g->dt);
+}
+
+/* Rows that are not there, and elements behind the last, are 0. */
+static void pack_rows(const struct gemm *g, char *to)
+{
+    size_t bytes = dtype_bytes(g->dt), whole = (size_t)step_of(g->dt) * bytes;
+    int64_t R = rows_at_once(g->m);
+    for (int64_t first = 0; first < g->m; first += R)
+        for (int64_t k = 0; k < g->k; k += step_of(g->dt))
+            for (int64_t row = first; row < first + R; row++, to += whole) {
+                size_t some = row < g->m ? (size_t)min_i64(step_of(g->dt), g->k - k) * bytes : 0;
+                const char *from = (const char *)g->a + (size_t)(row * g->lda + k) * bytes;
+                memcpy(to, from, some);
+                memset(to + some, 0, whole - some);
+            }
 }
 
 /* A vector of at most `left` elements from index on, zeros behind them. */
@@ -42,76 +90,143 @@ SIMD_INLINE vf add_product(const enum dtype dt, vf sum, vf a, vf b)
     return dt == DTYPE_BF16 ? vf_dot_bf16(sum, (vb)a, (vb)b) : a * b + sum;
 }
 
-/* Rows from `row` on of x, of which there are `rows` <= R, by C rows of w from `col` on. */
-SIMD_INLINE void block(const enum dtype dt, const int R, const struct gemm *g, int64_t row,
-                       int64_t rows, int64_t col, int64_t cols, float out[SUMS])
+/* Of each block of 2 half lanes: a's two halves added, and behind them b's. */
+SIMD_INLINE vf add_halves(vf a, vf b, const int half)
 {
-    const int C = SUMS / R;
-    int64_t x[SUMS], w[SUMS];
+    const vi lanes = vi_lanes();
+    vi first = lanes + (((lanes & half) != 0) & (CPU_LANES - half));
+    return __builtin_shuffle(a, b, first) + __builtin_shuffle(a, b, first + half);
+}
+
+/* out[i] = vf_sum(sum[i]) of 8 vectors, to the same bits.  Where lanes allow it vectors are halved
+ * and paired in each round, and end in one, in whose lanes the sums lie by their reversed bits. */
+SIMD_INLINE void add_across(const vf *sum, float *out)
+{
+    const int half = CPU_LANES / 2;
+    float lane[CPU_LANES];
+    if (CPU_LANES < 8) {
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++)
+            out[i] = vf_sum(sum[i]);
+        return;
+    }
+    vf a = add_halves(sum[0], sum[1], half), b = add_halves(sum[2], sum[3], half);
+    vf c = add_halves(sum[4], sum[5], half), d = add_halves(sum[6], sum[7], half);
+    vf all = add_halves(add_halves(a, b, half / 2), add_halves(c, d, half / 2), half / 4);
+#pragma GCC unroll 4
+    for (int left = half / 8; left > 0; left /= 2)
+        all += __builtin_shuffle(all, vi_lanes() ^ left);
+    vf_store(lane, all);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        out[i] = lane[(i & 1) * half + (i >> 1 & 1) * half / 2 + (i >> 2 & 1) * half / 4];
+}
+
+/* Elements [k, end) of R rows of x, packed, and of C rows of w, which begin at w[c]: added to what
+ * is kept of the elements before, and kept; behind the last ones the sums go to out.  next: what of
+ * w is prefetched meanwhile. */
+SIMD_INLINE void block(const enum dtype dt, const int R, const int C, const struct gemm *g,
+                       const void *x, const int64_t w[MOST_C], int64_t next, int64_t k, int64_t end,
+                       vf *kept, float *out)
+{
+    const int64_t step = step_of(dt), bytes = (int64_t)dtype_bytes(dt);
+    const char *ahead = (const char *)g->b + next * bytes;
     vf sum[SUMS];
+#pragma GCC unroll 24
+    for (int i = 0; i < R * C; i++)
+        sum[i] = k ? kept[i] : (vf){0};
+    for (; k < end; k += step, ahead += sizeof(vf)) {
+        vf y[MOST_C];
 #pragma GCC unroll 8
-    for (int i = 0; i < SUMS; i++) {
-        x[i] = (row + min_i64(i / C, rows - 1)) * g->lda;
-        w[i] = (col + min_i64(i % C, cols - 1)) * g->ldb;
-        sum[i] = (vf){0};
+        for (int c = 0; c < C; c++) {
+            __builtin_prefetch(ahead + c * g->ldb * bytes);
+            y[c] = get_vector(dt, g->b, w[c] + k, end - k);
+        }
+#pragma GCC unroll 24
+        for (int i = 0; i < R * C; i++)
+            sum[i] =
+                add_product(dt, sum[i], get_vector(dt, x, k * R + i / C * step, step), y[i % C]);
     }
-    for (int64_t k = 0; k < g->k; k += step_of(dt)) {
-        vf a[SUMS], b[SUMS];
-#pragma GCC unroll 8
-        for (int r = 0; r < R; r++)
-            a[r] = get_vector(dt, g->a, x[r * C] + k, g->k - k);
-#pragma GCC unroll 8
-        for (int c = 0; c < C; c++)
-            b[c] = get_vector(dt, g->b, w[c] + k, g->k - k);
-#pragma GCC unroll 8
-        for (int i = 0; i < SUMS; i++)
-            sum[i] = add_product(dt, sum[i], a[i / C], b[i % C]);
+    if (end < g->k) {
+#pragma GCC unroll 24
+        for (int i = 0; i < R * C; i++)
+            kept[i] = sum[i];
+    } else {
+#pragma GCC unroll 4
+        for (int i = 0; i < R * C; i += 8)
+            add_across(sum + i, out + i);
     }
-#pragma GCC unroll 8
-    for (int i = 0; i < SUMS; i++)
-        out[i] = vf_sum(sum[i]);
 }
 
-static void put(const struct gemm *g, int64_t row, int64_t col, float value)
+/* Rows of y, the columns [col, end): sums and what they are added to. */
+SIMD_INLINE void put_rows(const enum dtype dt, const struct gemm *g, const float *y, int64_t col,
+                          int64_t end)
 {
-    int64_t at = row * g->ldc + col;
-    if (g->addend)
-        value += value_get(g->dt_c, g->addend, at);
-    value_put(g->dt_c, g->c, at, value);
-}
-
-/* R rows of x at a time by columns [col, end) of y, C at a time. */
-SIMD_INLINE void columns(const enum dtype dt, const int R, const struct gemm *g, int64_t col,
-                         int64_t end)
-{
-    const int C = SUMS / R;
-    for (; col < end; col += C)
-        for (int64_t row = 0; row < g->m; row += R) {
-            int64_t rows = min_i64(R, g->m - row), cols = min_i64(C, end - col);
-            float out[SUMS];
-            block(dt, R, g, row, rows, col, cols, out);
-            for (int64_t i = 0; i < rows * cols; i++)
-                put(g, row + i / cols, col + i % cols, out[i / cols * C + i % cols]);
+    for (int64_t row = 0; row < g->m; row++, y += COLUMNS)
+        for (int64_t at = col; at < end; at += CPU_LANES) {
+            int64_t to = row * g->ldc + at;
+            vf v = vf_load(y + at - col);
+            if (g->addend)
+                v += vf_get_some(dt, g->addend, to, end - at);
+            vf_put_some(dt, g->c, to, end - at, v);
         }
 }
 
-SIMD_INLINE void columns_of(const enum dtype dt, const struct gemm *g, int64_t col, int64_t end)
+/* What of w follows `early` blocks after block t of the columns [col, end). */
+static int64_t find_next(const struct gemm *g, int64_t t, int64_t groups, int64_t part, int C,
+                         int64_t col, int64_t end)
 {
-    if (g->m == 1)
-        columns(dt, 1, g, col, end);
-    else if (g->m == 2)
-        columns(dt, 2, g, col, end);
-    else if (g->m <= 4)
-        columns(dt, 4, g, col, end);
-    else
-        columns(dt, 8, g, col, end);
+    int64_t blocks = groups * ceil_div(g->k, part);
+    if (t >= blocks)
+        return (end + (t - blocks) % groups * C) * g->ldb;
+    return (col + t % groups * C) * g->ldb + t / groups * part;
 }
 
-void CPU(gemm_of_few_rows)(struct device *d, const struct gemm *g)
+/* All rows of x, R at a time, by columns [col, end) of y, C at a time; of long rows a part after
+ * the other, so that those of x stay in the first cache. */
+SIMD_INLINE void columns(const enum dtype dt, const int R, const int C, const struct gemm *g,
+                         const char *x, int64_t col, int64_t end)
 {
-    enum { COLUMNS = 64 };
+    const int64_t bytes = (int64_t)dtype_bytes(dt), rows_bytes = packed_elems(g) * bytes;
+    const int64_t groups = ceil_div(end - col, C), part = min_i64(g->k, PART_BYTES / (R * bytes));
+    const int64_t early = AHEAD_BYTES / (C * part * bytes) + 1;
+    float y[MOST_ROWS * COLUMNS], out[SUMS];
+    vf sums[MOST_ROWS * COLUMNS];
+    for (int64_t t = 0; t < groups * ceil_div(g->k, part); t++) {
+        int64_t k = t / groups * part, first = t % groups * C, w[MOST_C];
+        int64_t next = find_next(g, t + early, groups, part, C, col, end);
+#pragma GCC unroll 8
+        for (int c = 0; c < C; c++)
+            w[c] = min_i64(col + first + c, end - 1) * g->ldb;
+        for (int64_t row = 0; row < g->m; row += R) {
+            block(dt, R, C, g, x + row / R * rows_bytes, w, next, k, min_i64(k + part, g->k),
+                  sums + row * COLUMNS + first * R, out);
+            for (int i = 0; i < R * C && k + part >= g->k; i++)
+                if (first + i % C < end - col)
+                    y[(row + i / C) * COLUMNS + first + i % C] = out[i];
+        }
+    }
+    WITH_DTYPE(put_rows, g->dt_c, g, y, col, end);
+}
+
+SIMD_INLINE void columns_of(const enum dtype dt, const struct gemm *g, const char *x, int64_t col,
+                            int64_t end)
+{
+    if (g->m == 1)
+        columns(dt, 1, 8, g, x, col, end);
+    else if (g->m == 2)
+        columns(dt, 2, 4, g, x, col, end);
+    else if (g->m <= 4)
+        columns(dt, 4, WIDE ? 6 : 2, g, x, col, end);
+    else
+        columns(dt, 8, WIDE ? 3 : 1, g, x, col, end);
+}
+
+void CPU(gemm_of_few_rows)(struct device *d, const struct gemm *g, void *scratch)
+{
     int64_t bytes = g->n * g->k * (int64_t)dtype_bytes(g->dt);
+    pack_rows(g, scratch);
 #pragma omp parallel for num_threads(cpu_threads(d, bytes)) schedule(static)
     for (int64_t col = 0; col < g->n; col += COLUMNS)
-        WITH_DTYPE(columns_of, g->dt, g, col, min_i64(col + COLUMNS, g->n));
+        WITH_DTYPE(columns_of, g->dt, g, scratch, col, min_i64(col + COLUMNS, g->n));
 }
