@@ -43,6 +43,18 @@ int graph_value(struct graph *graph, enum graph_value_role role, enum dtype dtyp
     return graph->value_count++;
 }
 
+/* Ops read most inputs in the graph's format, whatever these say of themselves. */
+static int check_formats(struct graph *graph, const struct graph_node *node)
+{
+    for (int k = 0; k < NODE_INS; k++) {
+        int v = node->op->in_format >> k & 1 ? node->in[k] : -1;
+        if (v >= 0 && graph->values[v].dtype != graph->dtype)
+            return graph_fail(graph, "%s: input %d is in %s, where %s is read", node->op->name, k,
+                              dtype_name(graph->values[v].dtype), dtype_name(graph->dtype));
+    }
+    return 0;
+}
+
 int graph_node(struct graph *graph, const struct op *op, const int *in, int ins,
                const struct op_attrs *attrs)
 {
@@ -55,7 +67,7 @@ int graph_node(struct graph *graph, const struct op *op, const int *in, int ins,
     for (int i = 0; i < NODE_OUTS; i++)
         node.out[i] = -1;
     graph->nodes[index] = node;
-    if (!graph->err.text[0] && op->shapes)
+    if (!graph->err.text[0] && !check_formats(graph, &node) && op->shapes)
         op->shapes(graph, &graph->nodes[index]);
     for (int i = 0; i < NODE_OUTS; i++)
         if (graph->nodes[index].out[i] >= 0)

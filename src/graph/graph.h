@@ -219,7 +219,8 @@ struct graph {
 struct graph *graph_create(int64_t batch, int64_t seq, enum dtype dtype);
 void graph_destroy(struct graph *graph);
 
-/* Append a value / a node; return its index.  The node's op sets its outputs' shapes. */
+/* Append a value / a node; return its index.  The node's op checks its inputs and sets its outputs'
+ * shapes; after a mistake a node may have no outputs. */
 int graph_value(struct graph *graph, enum graph_value_role role, enum dtype dtype, int dims,
                 const int64_t *dim);
 int graph_node(struct graph *graph, const struct op *op, const int *in, int ins,

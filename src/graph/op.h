@@ -67,6 +67,9 @@ struct op {
      * NULL: always. */
     int (*offered)(struct device *device, const struct graph *graph, const struct graph_node *node,
                    struct error *err);
+    /* Inputs that the op reads in the graph's format, which graph_node() checks (bit i: input i);
+     * others are in any, or in one of their own. */
+    unsigned in_format;
     /* Output 0 may take the memory of one of these inputs when that dies here (bit i: input i). */
     unsigned in_place;
     /* Inputs whose rows are those of output 0 (bit i: input i), where a part of the rows can be

@@ -169,6 +169,7 @@ const struct op op_adapter = {
     .products = products,
     .scratch = scratch,
     .run = run,
+    .in_format = 1u << 1 | 1u << 2,
     .in_place = 1u << 0,
     .keep = 1,
 };
@@ -188,6 +189,7 @@ const struct op op_adapter_input_grad = {
     .products = products,
     .scratch = scratch,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1,
 };
 
 /* inputs dy, u; output db */
@@ -197,4 +199,5 @@ const struct op op_adapter_weight_grad = {
     .products = products,
     .scratch = scratch,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1,
 };

@@ -66,6 +66,7 @@ const struct op op_rope = {
     .gradient = rope_gradient,
     .flops = rope_flops,
     .run = rope_run,
+    .in_format = 1u << 0,
     .in_place = 1u << 0,
 };
 
@@ -236,6 +237,7 @@ const struct op op_attention = {
     .scratch = attention_scratch,
     .run = attention_run,
     .offered = attention_offered,
+    .in_format = 1u << 0 | 1u << 1,
 };
 
 static void backward_shapes(struct graph *graph, struct graph_node *node)
@@ -270,4 +272,5 @@ const struct op op_attention_backward = {
     .scratch = attention_scratch,
     .run = backward_run,
     .offered = attention_offered,
+    .in_format = 1u << 0 | 1u << 1 | 1u << 3 | 1u << 4,
 };

@@ -91,4 +91,5 @@ const struct op op_attention_cached = {
     .scratch = scratch,
     .run = run,
     .offered = offered,
+    .in_format = 1u << 0 | 1u << 1,
 };

@@ -135,6 +135,7 @@ const struct op op_bias = {
     .gradient = sum_gradient,
     .flops_each = 1,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1,
     .in_place = 1u << 0,
     .keep = 1,
 };
@@ -145,6 +146,7 @@ const struct op op_positions = {
     .gradient = sum_gradient,
     .flops_each = 1,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1,
     .in_place = 1u << 0,
 };
 
@@ -154,6 +156,7 @@ const struct op op_gelu = {
     .gradient = gelu_gradient,
     .flops_each = 10,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1,
 };
 
 static int gelu_backward_run(const struct op_call *call, struct error *err)
@@ -168,6 +171,7 @@ const struct op op_gelu_backward = {
     .shapes = op_shaped_as_second,
     .flops_each = 18,
     .run = gelu_backward_run,
+    .in_format = 1u << 0 | 1u << 1 | 1u << 2,
     .in_place = 1u << 0 | 1u << 1,
 };
 
@@ -208,6 +212,7 @@ const struct op op_bias_backward = {
     .flops_each = 1,
     .scratch = backward_scratch,
     .run = backward_run,
+    .in_format = 1u << 0,
 };
 
 const struct op op_positions_backward = {
@@ -215,4 +220,5 @@ const struct op op_positions_backward = {
     .flops_each = 1,
     .scratch = backward_scratch,
     .run = backward_run,
+    .in_format = 1u << 0,
 };

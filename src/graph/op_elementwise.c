@@ -39,6 +39,7 @@ const struct op op_embedding = {
     .bytes = embedding_bytes,
     .gradient = embedding_gradient,
     .run = embedding_run,
+    .in_format = 1u << 1,
 };
 
 static int embedding_backward_run(const struct op_call *call, struct error *err)
@@ -53,6 +54,7 @@ static int embedding_backward_run(const struct op_call *call, struct error *err)
 const struct op op_embedding_backward = {
     .name = "embedding_backward",
     .run = embedding_backward_run,
+    .in_format = 1u << 0,
 };
 
 /* swiglu: input gate_up [rows, 2 * ffn]; output y [rows, ffn] */
@@ -86,6 +88,7 @@ const struct op op_swiglu = {
     .gradient = swiglu_gradient,
     .flops_each = 2.5,
     .run = swiglu_run,
+    .in_format = 1u << 0,
 };
 
 static int swiglu_backward_run(const struct op_call *call, struct error *err)
@@ -100,6 +103,7 @@ const struct op op_swiglu_backward = {
     .shapes = op_shaped_as_second,
     .flops_each = 10,
     .run = swiglu_backward_run,
+    .in_format = 1u << 0 | 1u << 1,
     .in_place = 1u << 1,
 };
 

@@ -82,6 +82,7 @@ const struct op op_pack_heads = {
     .shapes = pack_shapes,
     .gradient = pack_gradient,
     .run = pack_run,
+    .in_format = 1u << 0 | 1u << 1,
 };
 
 /* input dy; outputs dq, dkv */
@@ -107,6 +108,7 @@ const struct op op_pack_heads_backward = {
     .name = "pack_heads_backward",
     .shapes = unpack_shapes,
     .run = unpack_run,
+    .in_format = 1u << 0,
 };
 
 static void split_shapes(struct graph *graph, struct graph_node *node)
@@ -132,4 +134,5 @@ const struct op op_split_heads = {
     .shapes = split_shapes,
     .gradient = split_gradient,
     .run = unpack_run,
+    .in_format = 1u << 0,
 };

@@ -50,6 +50,7 @@ const struct op op_layernorm = {
     .gradient = gradient,
     .flops_each = 7,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1 | 1u << 2,
 };
 
 static size_t backward_scratch(struct device *d, const struct graph *graph,
@@ -74,5 +75,6 @@ const struct op op_layernorm_backward = {
     .flops_each = 12,
     .scratch = backward_scratch,
     .run = backward_run,
+    .in_format = 1u << 0 | 1u << 1 | 1u << 2 | 1u << 3,
     .in_place = 1u << 0 | 1u << 1,
 };

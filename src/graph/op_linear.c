@@ -18,6 +18,14 @@ static int64_t dim(const struct graph *graph, int value, int i)
     return graph->values[value].dim[i];
 }
 
+/* What is added to a product is read in the product's format. */
+static void check_addend(struct graph *graph, const struct graph_node *node, enum dtype dtype)
+{
+    if (node->in[2] >= 0 && graph->values[node->in[2]].dtype != dtype)
+        graph_fail(graph, "%s: addend is in %s, the product in %s", node->op->name,
+                   dtype_name(graph->values[node->in[2]].dtype), dtype_name(dtype));
+}
+
 static void linear_shapes(struct graph *graph, struct graph_node *node)
 {
     int x = node->in[0], w = node->in[1];
@@ -27,6 +35,7 @@ static void linear_shapes(struct graph *graph, struct graph_node *node)
     int64_t shape[2] = {dim(graph, x, 0), dim(graph, w, 0)};
     if (node->in[2] >= 0 && graph_elems(graph, node->in[2]) != shape[0] * shape[1])
         graph_fail(graph, "linear: addend has another shape than the product");
+    check_addend(graph, node, node->attrs.out);
     node->out[0] = graph_value(graph, VALUE_TEMP, node->attrs.out, 2, shape);
 }
 
@@ -59,6 +68,7 @@ static void input_grad_shapes(struct graph *graph, struct graph_node *node)
 {
     int64_t shape[2] = {dim(graph, node->in[0], 0), dim(graph, node->in[1], 1)};
     enum dtype dtype = node->attrs.grad_fp32 ? DTYPE_F32 : graph->dtype;
+    check_addend(graph, node, dtype);
     node->out[0] = graph_value(graph, VALUE_TEMP, dtype, 2, shape);
 }
 
@@ -125,6 +135,7 @@ const struct op op_linear = {
     .products = products,
     .scratch = scratch,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1,
     .by_rows = 1u << 0 | 1u << 2,
     .keep = 1,
 };
@@ -136,6 +147,7 @@ const struct op op_linear_input_grad = {
     .products = products,
     .scratch = scratch,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1,
     .by_rows = 1u << 0 | 1u << 2,
 };
 
@@ -145,6 +157,7 @@ const struct op op_linear_weight_grad = {
     .products = products,
     .scratch = scratch,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1,
 };
 
 static void add_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
@@ -160,20 +173,13 @@ static int add_run(const struct op_call *call, struct error *err)
     return 0;
 }
 
-static void add_shapes(struct graph *graph, struct graph_node *node)
-{
-    for (int k = 0; k < 2; k++)
-        if (graph->values[node->in[k]].dtype != graph->dtype)
-            graph_fail(graph, "add: an operand is in another format than the graph");
-    op_shaped_as_first(graph, node);
-}
-
 const struct op op_add = {
     .name = "add",
-    .shapes = add_shapes,
+    .shapes = op_shaped_as_first,
     .gradient = add_gradient,
     .flops_each = 1,
     .run = add_run,
+    .in_format = 1u << 0 | 1u << 1,
     .in_place = 1u << 0 | 1u << 1,
 };
 

@@ -352,6 +352,7 @@ const struct op op_head_loss = {
     .bytes = logits_passes,
     .scratch = scratch,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1,
 };
 
 const struct op op_head_loss_train = {
@@ -363,6 +364,7 @@ const struct op op_head_loss_train = {
     .bytes = logits_passes,
     .scratch = scratch,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1,
 };
 
 /* ---- a vocabulary divided among ranks ---- */
@@ -404,6 +406,7 @@ const struct op op_head_part = {
     .bytes = logits_passes,
     .scratch = scratch,
     .run = part_run,
+    .in_format = 1u << 0 | 1u << 1,
 };
 
 /* inputs sums, top, all_top */
@@ -497,4 +500,5 @@ const struct op op_head_part_train = {
     .bytes = logits_passes,
     .scratch = scratch,
     .run = part_train_run,
+    .in_format = 1u << 0 | 1u << 1,
 };

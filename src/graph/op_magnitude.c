@@ -164,6 +164,7 @@ const struct op op_row_squares = {
     .flops = squares_flops,
     .scratch = squares_scratch,
     .run = squares_run,
+    .in_format = 1u << 0 | 1u << 1 | 1u << 2,
     .keep = 1,
 };
 
@@ -184,8 +185,6 @@ static void shapes(struct graph *graph, struct graph_node *node)
         if (graph_elems(graph, node->in[k]) != columns)
             graph_fail(graph, "magnitude: %lld numbers for %lld adapted columns",
                        (long long)graph_elems(graph, node->in[k]), (long long)columns);
-    if (x->dtype != graph->dtype)
-        graph_fail(graph, "magnitude: its input is in another format than the graph");
     op_shaped_as_first(graph, node);
 }
 
@@ -241,6 +240,7 @@ const struct op op_magnitude = {
     .gradient = gradient,
     .flops_each = 1,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1,
     .in_place = 1u << 0,
 };
 
@@ -249,6 +249,7 @@ const struct op op_magnitude_input_grad = {
     .shapes = op_shaped_as_first,
     .flops_each = 1,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1,
     .in_place = 1u << 0,
 };
 
@@ -287,4 +288,5 @@ const struct op op_magnitude_weight_grad = {
     .flops_each = 2,
     .scratch = weight_scratch,
     .run = weight_run,
+    .in_format = 1u << 0 | 1u << 1,
 };

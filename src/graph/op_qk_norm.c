@@ -68,6 +68,7 @@ const struct op op_qk_norm = {
     .gradient = gradient,
     .flops_each = 5,
     .run = run,
+    .in_format = 1u << 0 | 1u << 1 | 1u << 2,
 };
 
 static size_t backward_scratch(struct device *d, const struct graph *graph,
@@ -92,5 +93,6 @@ const struct op op_qk_norm_backward = {
     .flops_each = 9,
     .scratch = backward_scratch,
     .run = backward_run,
+    .in_format = 1u << 0 | 1u << 1 | 1u << 2 | 1u << 3,
     .in_place = 1u << 0,
 };

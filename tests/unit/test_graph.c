@@ -255,6 +255,68 @@ static void test_mistakes(void **state)
     graph_destroy(graph);
 }
 
+static int declare(struct graph *graph, int64_t rows, int64_t columns)
+{
+    const struct graph_param w = {
+        .parts = 1, .part = {"w"}, .part_rows = {rows}, .dims = 2, .dim = {rows, columns}};
+    return build_param(graph, &w);
+}
+
+static int declare_vector(struct graph *graph, int64_t elems)
+{
+    const struct graph_param w = {
+        .parts = 1, .part = {"v"}, .part_rows = {elems}, .dims = 1, .dim = {elems}};
+    return build_param(graph, &w);
+}
+
+/* The graph is refused so, while it is built or by autodiff; takes it. */
+static void check_refused(struct graph *graph, const char *text)
+{
+    struct error err = {0};
+    int rc = autodiff(graph, &err);
+    assert_string_equal(err.text, text);
+    assert_int_equal(rc, -1);
+    graph_destroy(graph);
+}
+
+/* What is not in the format in which an op reads it would be other numbers to it. */
+static void test_other_formats_are_refused(void **state)
+{
+    struct graph *graph = graph_create(1, 4, DTYPE_BF16);
+    int x = build_input(graph, 6), y = build_linear_fp32(graph, x, declare(graph, 6, 6));
+    build_output(graph, build_bias(graph, y, declare_vector(graph, 6)));
+    check_refused(graph, "bias: input 0 is in fp32, where bf16 is read");
+    graph = graph_create(1, 4, DTYPE_BF16);
+    x = build_input(graph, 6), y = build_linear_fp32(graph, x, declare(graph, 6, 6));
+    build_output(graph, build_linear(graph, x, declare(graph, 6, 6), y));
+    check_refused(graph, "linear: addend is in fp32, the product in bf16");
+}
+
+/* Rows that ranks gather, whose gradient one op makes in fp32 and another in bf16. */
+static struct graph *gathered(int *all)
+{
+    struct graph *graph = graph_create(1, 4, DTYPE_BF16);
+    graph->tensor = (struct graph_group){.axes = 1, .size = 2, .parts = 1, .fp32 = 1};
+    build_divide_boundaries(graph, graph->tensor);
+    *all = build_gather_rows(graph, build_input(graph, 6), graph->tensor);
+    return graph;
+}
+
+static void test_gradients_in_two_formats_are_refused(void **state)
+{
+    int x;
+    struct graph *graph = gathered(&x);
+    int y = build_linear(graph, x, declare(graph, 3, 6), -1);
+    y = build_add(graph, y, build_swiglu(graph, x));
+    build_output(graph, build_scatter_rows(graph, y, graph->tensor));
+    check_refused(graph, "linear_input_grad: addend is in bf16, the product in fp32");
+    graph = gathered(&x);
+    y = build_rmsnorm(graph, x, declare_vector(graph, 6), 1e-5f);
+    y = build_linear(graph, x, declare(graph, 6, 6), y);
+    build_output(graph, build_scatter_rows(graph, y, graph->tensor));
+    check_refused(graph, "rmsnorm_backward: input 1 is in fp32, where bf16 is read");
+}
+
 static void give_to_appended(struct autodiff *ad, const struct graph_node *node, int dy)
 {
     int back = autodiff_node(ad, &op_add, (int[]){dy, dy}, 2, &node->attrs);
@@ -295,6 +357,8 @@ int main(void)
         cmocka_unit_test(test_head_in_chunks),
         cmocka_unit_test(test_bf16_is_near),
         cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_other_formats_are_refused),
+        cmocka_unit_test(test_gradients_in_two_formats_are_refused),
         cmocka_unit_test(test_rules_of_forward_values),
     };
     return cmocka_run_group_tests_name("graph", tests, NULL, NULL);
