@@ -160,6 +160,14 @@ const struct op op_linear_weight_grad = {
     .in_format = 1u << 0 | 1u << 1,
 };
 
+static void add_shapes(struct graph *graph, struct graph_node *node)
+{
+    int64_t elems = graph_elems(graph, node->in[0]), others = graph_elems(graph, node->in[1]);
+    if (elems != others)
+        graph_fail(graph, "add: %lld and %lld elements", (long long)elems, (long long)others);
+    op_shaped_as_first(graph, node);
+}
+
 static void add_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
     autodiff_give(ad, node->in[0], dy);
@@ -175,7 +183,7 @@ static int add_run(const struct op_call *call, struct error *err)
 
 const struct op op_add = {
     .name = "add",
-    .shapes = op_shaped_as_first,
+    .shapes = add_shapes,
     .gradient = add_gradient,
     .flops_each = 1,
     .run = add_run,

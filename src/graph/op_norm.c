@@ -16,6 +16,8 @@ static void shapes(struct graph *graph, struct graph_node *node)
     if (graph->values[node->in[W]].dim[0] != x.dim[1])
         graph_fail(graph, "rmsnorm: weight has %lld elements, rows have %lld",
                    (long long)graph->values[node->in[W]].dim[0], (long long)x.dim[1]);
+    if (node->in[DELTA] >= 0 && graph_elems(graph, node->in[DELTA]) != x.dim[0] * x.dim[1])
+        graph_fail(graph, "rmsnorm: what is added has another shape than what it is added to");
     node->out[Y] = graph_value(graph, VALUE_TEMP, x.dtype, 2, x.dim);
     if (node->in[DELTA] >= 0)
         node->out[SUM] = graph_value(graph, VALUE_TEMP, x.dtype, 2, x.dim);

@@ -134,7 +134,7 @@ static void block(struct graph *graph, enum fault fault)
         : fault == PRODUCT_OF_TERM    ? build_linear(graph, t, w, -1)
         : fault == MAXIMUM_OF_TERMS   ? build_exchange(graph, &op_all_reduce_max, t, tensor)
                                       : t;
-    if (fault == TERM_PUT_OUT) {
+    if (fault == TERM_PUT_OUT || fault == GATHER_OF_WHOLE) { /* the latter has too many rows */
         build_output(graph, t);
         return;
     }

@@ -292,6 +292,20 @@ static void test_other_formats_are_refused(void **state)
     check_refused(graph, "linear: addend is in fp32, the product in bf16");
 }
 
+/* Sums of different numbers of elements would read behind the end of one. */
+static void test_sums_of_other_shapes_are_refused(void **state)
+{
+    int sum;
+    struct graph *graph = graph_create(1, 4, DTYPE_F32);
+    int x = build_input(graph, 6), y = build_linear(graph, x, declare(graph, 5, 6), -1);
+    build_output(graph, build_add(graph, x, y));
+    check_refused(graph, "add: 24 and 20 elements");
+    graph = graph_create(1, 4, DTYPE_F32);
+    x = build_input(graph, 6), y = build_linear(graph, x, declare(graph, 5, 6), -1);
+    build_output(graph, build_rmsnorm_residual(graph, x, y, declare_vector(graph, 6), 1e-5f, &sum));
+    check_refused(graph, "rmsnorm: what is added has another shape than what it is added to");
+}
+
 /* Rows that ranks gather, whose gradient one op makes in fp32 and another in bf16. */
 static struct graph *gathered(int *all)
 {
@@ -358,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_bf16_is_near),
         cmocka_unit_test(test_mistakes),
         cmocka_unit_test(test_other_formats_are_refused),
+        cmocka_unit_test(test_sums_of_other_shapes_are_refused),
         cmocka_unit_test(test_gradients_in_two_formats_are_refused),
         cmocka_unit_test(test_rules_of_forward_values),
     };
