@@ -2,9 +2,8 @@
  *
  * Nearly all are one call of append(): an op, its input values and its attributes; the op's row
  * finds the shapes, the first mistake is kept in the graph, and a failed call returns value 0, so
- * that a model needs no check between its lines.  Longer are four:
- *   build_param()              a tensor divided among ranks: boxes of what this rank has of each of
- *                              the tensors stacked in it;
+ * that a model needs no check between its lines.  build_param() is in build_param.c.  Longer are
+ * three:
  *   build_boundary()           a boundary read: inside a unit of several blocks what the block
  *                              before puts out, else an input of the unit;
  *   build_head_loss_divided()  a loss over a vocabulary that ranks share (op_loss.c): local
@@ -17,7 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/philox.h"
 #include "base/round.h"
 #include "device/ops.h"
@@ -35,61 +33,6 @@ static int append(struct graph *graph, const struct op *op, const int *in, int i
 static void set_gathered(struct graph *graph)
 {
     graph->nodes[graph->node_count - 1].attrs.gathered = 1;
-}
-
-/* Leave of a whole box what the rank has of it.  Where parts differ the first ranks have the larger
- * ones: rank 0 then needs the most memory and time, and plans measure it for all. */
-static void divide(struct graph *graph, const struct graph_param *param, int part)
-{
-    const struct graph_division *d = &param->division;
-    struct box *box = &graph->params[graph->param_count].box[part];
-    int64_t whole = box->whole[d->dim], chunks = d->chunks ? d->chunks : whole;
-    int64_t size = d->group.size, rank = d->group.rank;
-    if (chunks < size || whole % chunks) {
-        graph_fail(graph, "%s: %lld %s, in %lld chunks, cannot be divided among %lld ranks",
-                   param->part[part], (long long)whole, d->dim ? "columns" : "rows",
-                   (long long)chunks, (long long)size);
-        return;
-    }
-    int64_t each = chunks / size, longer = chunks % size; /* ranks with one chunk more */
-    box->start[d->dim] = whole / chunks * (each * rank + min_i64(rank, longer));
-    box->count[d->dim] = whole / chunks * (each + (rank < longer));
-}
-
-/* The boxes of the stacked tensors, and what they are together. */
-static void find_boxes(struct graph *graph, const struct graph_param *param)
-{
-    struct graph_param *own = &graph->params[graph->param_count];
-    int64_t rows = 0;
-    for (int p = 0; p < param->parts; p++) {
-        int64_t whole[GRAPH_DIMS];
-        for (int i = 0; i < param->dims; i++)
-            whole[i] = i == 0 ? param->part_rows[p] : param->dim[i];
-        own->box[p] = box_whole(param->dims, whole);
-        if (param->division.group.size > 1)
-            divide(graph, param, p);
-        rows += param->part_rows[p];
-        own->dim[0] += own->box[p].count[0] - param->part_rows[p];
-        own->part_rows[p] = own->box[p].count[0];
-    }
-    for (int i = 1; i < param->dims; i++)
-        own->dim[i] = own->box[0].count[i];
-    if (rows != param->dim[0])
-        graph_fail(graph, "%s: its tensors have %lld rows, and it has %lld", param->part[0],
-                   (long long)rows, (long long)param->dim[0]);
-}
-
-int build_param(struct graph *graph, const struct graph_param *param)
-{
-    graph->params =
-        array_grow(graph->params, graph->param_count, &graph->param_capacity, sizeof *param);
-    struct graph_param *own = &graph->params[graph->param_count];
-    *own = *param;
-    own->block = graph->block;
-    find_boxes(graph, param);
-    int value = graph_value(graph, VALUE_PARAM, graph->dtype, own->dims, own->dim);
-    graph->values[value].index = graph->param_count++;
-    return value;
 }
 
 void build_sequence(struct graph *graph, int sequence)

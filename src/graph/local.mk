@@ -1,6 +1,6 @@
 libtrireme_a_SOURCES += \
 	src/graph/autodiff.c src/graph/autodiff.h \
-	src/graph/build.c src/graph/build.h \
+	src/graph/build.c src/graph/build.h src/graph/build_param.c \
 	src/graph/graph.c src/graph/graph.h \
 	src/graph/op.c src/graph/op.h \
 	src/graph/op_adapter.c src/graph/op_attention.c src/graph/op_attention_cached.c src/graph/op_elementwise.c \
