@@ -66,6 +66,11 @@ int autodiff_node(struct autodiff *ad, const struct op *op, const int *in, int i
 void autodiff_param(struct autodiff *ad, int node, int out, int param)
 {
     struct graph_value from = ad->graph->values[param];
+    if (from.role != VALUE_PARAM) {
+        graph_fail(ad->graph, "%s: value %d, whose gradient it makes, is no parameter",
+                   ad->graph->nodes[node].op->name, param);
+        return;
+    }
     int index = from.index, frozen = ad->graph->params[index].frozen;
     enum dtype dtype = frozen ? DTYPE_F32 : ad->graph->params[index].grad_dtype;
     int is_product = ad->graph->nodes[node].op == &op_linear_weight_grad;

@@ -35,6 +35,15 @@ static void set_gathered(struct graph *graph)
     graph->nodes[graph->node_count - 1].attrs.gathered = 1;
 }
 
+/* The parameter that a value is; NULL where it is none, which is a mistake. */
+static const struct graph_param *param_of(struct graph *graph, int value, const char *what)
+{
+    if (graph->values[value].role == VALUE_PARAM)
+        return &graph->params[graph->values[value].index];
+    graph_fail(graph, "%s must be a parameter", what);
+    return NULL;
+}
+
 void build_sequence(struct graph *graph, int sequence)
 {
     if (graph->length[sequence] < 1)
@@ -398,7 +407,10 @@ int build_positions(struct graph *graph, int x, int table, int positions)
         int rows = build_embedding(graph, positions, table);
         return build_add(graph, x, rows);
     }
-    const struct box *own = &graph->params[graph->values[table].index].box[0];
+    const struct graph_param *param = param_of(graph, table, "positions: the table");
+    if (!param)
+        return 0;
+    const struct box *own = &param->box[0];
     return append(graph, &op_positions, (int[]){x, table}, 2,
                   (struct op_attrs){.seq = graph->seq,
                                     .first = own->start[0],
@@ -445,11 +457,9 @@ void build_head_loss(struct graph *graph, int h, int w, int targets, float scale
 void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int64_t vocab,
                              float scale)
 {
-    if (graph->values[w].role != VALUE_PARAM) {
-        graph_fail(graph, "head: what is divided by vocabulary must be a parameter");
+    const struct graph_param *param = param_of(graph, w, "head: what is divided by vocabulary");
+    if (!param)
         return;
-    }
-    const struct graph_param *param = &graph->params[graph->values[w].index];
     const struct graph_group group = param->division.group;
     int64_t first = param->box[0].start[0], rows = graph->values[w].dim[0], left = vocab - first;
     int64_t columns = left < 0 ? 0 : left < rows ? left : rows;
@@ -524,7 +534,9 @@ int build_gather_rows(struct graph *graph, int own, struct graph_group group)
 
 int build_gather_columns(struct graph *graph, int y, int w)
 {
-    const struct graph_param *param = &graph->params[graph->values[w].index];
+    const struct graph_param *param = param_of(graph, w, "gather_columns: w");
+    if (!param)
+        return 0;
     const struct graph_group group = param->division.group;
     if (group.size < 2)
         return y;

@@ -1,7 +1,9 @@
 /* build.h - the functions that models are written with: each appends one forward node.
  *
  * Values are indices into the graph.  Tensors are [rows, columns]; rows = batch * seq.  The first
- * mistake is kept in the graph's err; functions called after it return any value.
+ * mistake is kept in the graph's err; functions called after it return any value.  In a graph that
+ * is trained, w, b and m, and the tables of embeddings and of positions, are parameters: autodiff()
+ * refuses others.
  */
 #ifndef TRIREME_GRAPH_BUILD_H
 #define TRIREME_GRAPH_BUILD_H

@@ -306,6 +306,19 @@ static void test_sums_of_other_shapes_are_refused(void **state)
     check_refused(graph, "rmsnorm: what is added has another shape than what it is added to");
 }
 
+/* The gradient of an activation would be written as that of the first parameter. */
+static void test_weights_are_parameters(void **state)
+{
+    struct graph *graph = graph_create(1, 4, DTYPE_F32);
+    int x = build_input(graph, 6), y = build_linear(graph, x, declare(graph, 6, 6), -1);
+    build_output(graph, build_linear(graph, y, x, -1));
+    check_refused(graph, "linear_weight_grad: value 0, whose gradient it makes, is no parameter");
+    graph = graph_create(1, 4, DTYPE_F32);
+    x = build_input(graph, 6);
+    build_output(graph, build_positions(graph, x, x, -1));
+    check_refused(graph, "positions: the table must be a parameter");
+}
+
 /* Rows that ranks gather, whose gradient one op makes in fp32 and another in bf16. */
 static struct graph *gathered(int *all)
 {
@@ -373,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_mistakes),
         cmocka_unit_test(test_other_formats_are_refused),
         cmocka_unit_test(test_sums_of_other_shapes_are_refused),
+        cmocka_unit_test(test_weights_are_parameters),
         cmocka_unit_test(test_gradients_in_two_formats_are_refused),
         cmocka_unit_test(test_rules_of_forward_values),
     };
