@@ -156,6 +156,28 @@ static void find_unused(struct graph *graph)
     free(wanted);
 }
 
+/* The rule of a forward node, where its result, or the loss that it makes, has a gradient. */
+static void differentiate(struct autodiff *ad, const struct graph_node *node)
+{
+    for (int k = 0; k < NODE_OUTS; k++)
+        sum_terms(ad, node->out[k]);
+    int dy = gradient_of(ad, node->out[0]);
+    if (!node->op->gradient) {
+        graph_fail(ad->graph, "op %s has no backward rule", node->op->name);
+        return;
+    }
+    if (dy >= 0 || (node->out[0] >= 0 && ad->graph->values[node->out[0]].role == VALUE_LOSS)) {
+        node->op->gradient(ad, node, dy);
+        return;
+    }
+    for (int k = 1; k < NODE_OUTS; k++)
+        if (gradient_of(ad, node->out[k]) >= 0)
+            graph_fail(ad->graph,
+                       "%s: output %d has a gradient, which is lost, as output 0 has none: nothing "
+                       "reads it",
+                       node->op->name, k);
+}
+
 int autodiff(struct graph *graph, struct error *err)
 {
     struct autodiff ad = {.graph = graph, .forward_values = graph->value_count};
@@ -169,13 +191,7 @@ int autodiff(struct graph *graph, struct error *err)
     }
     for (int i = graph->node_count - 1; i >= 0; i--) {
         const struct graph_node node = graph->nodes[i];
-        for (int k = 0; k < NODE_OUTS; k++)
-            sum_terms(&ad, node.out[k]);
-        int dy = gradient_of(&ad, node.out[0]);
-        if (!node.op->gradient)
-            graph_fail(graph, "op %s has no backward rule", node.op->name);
-        else if (dy >= 0 || (node.out[0] >= 0 && graph->values[node.out[0]].role == VALUE_LOSS))
-            node.op->gradient(&ad, &node, dy);
+        differentiate(&ad, &node);
     }
     int rc = graph->err.text[0] ? error_set(err, "%s", graph->err.text) : 0;
     for (int k = 0; !rc && k < graph->inputs; k++)

@@ -45,7 +45,7 @@ void build_output(struct graph *graph, int value);
 int build_embedding(struct graph *graph, int tokens, int table);
 /* y = norm(x) * w */
 int build_rmsnorm(struct graph *graph, int x, int w, float eps);
-/* *sum = x + delta; y = norm(*sum) * w */
+/* *sum = x + delta; y = norm(*sum) * w, which something has to read where *sum has a gradient */
 int build_rmsnorm_residual(struct graph *graph, int x, int delta, int w, float eps, int *sum);
 /* y = (x - mean) / deviation * w + b, of each row */
 int build_layernorm(struct graph *graph, int x, int w, int b, float eps);

@@ -43,7 +43,8 @@ struct op {
     /* Check the inputs, make the output values; mistakes by graph_fail(). */
     void (*shapes)(struct graph *graph, struct graph_node *node);
     /* The backward rule: append nodes that compute the inputs' gradients from the outputs'.  dy:
-     * that of output 0, or -1 where this is a loss.  node: a copy, as appending moves nodes. */
+     * that of output 0, or -1 where this is a loss; without it the rule is not asked, and a
+     * gradient of another output is a mistake.  node: a copy, as appending moves nodes. */
     void (*gradient)(struct autodiff *ad, const struct graph_node *node, int dy);
     /* Floating point operations (a multiply-add is two).  NULL: flops_each for each element of
      * input 0. */

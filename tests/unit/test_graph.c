@@ -319,6 +319,20 @@ static void test_weights_are_parameters(void **state)
     check_refused(graph, "positions: the table must be a parameter");
 }
 
+/* A sum in front of a norm that nothing reads: the rule that would hand on the sum's gradient is
+ * the norm's. */
+static void test_lost_gradients_are_refused(void **state)
+{
+    int sum;
+    struct graph *graph = graph_create(1, 4, DTYPE_F32);
+    int x = build_embedding(graph, build_tokens(graph), declare(graph, 5, 6));
+    int y = build_linear(graph, x, declare(graph, 6, 6), -1);
+    build_rmsnorm_residual(graph, x, y, declare_vector(graph, 6), 1e-5f, &sum);
+    build_output(graph, sum);
+    check_refused(graph, "rmsnorm: output 1 has a gradient, which is lost, as output 0 has none: "
+                         "nothing reads it");
+}
+
 /* Rows that ranks gather, whose gradient one op makes in fp32 and another in bf16. */
 static struct graph *gathered(int *all)
 {
@@ -387,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_other_formats_are_refused),
         cmocka_unit_test(test_sums_of_other_shapes_are_refused),
         cmocka_unit_test(test_weights_are_parameters),
+        cmocka_unit_test(test_lost_gradients_are_refused),
         cmocka_unit_test(test_gradients_in_two_formats_are_refused),
         cmocka_unit_test(test_rules_of_forward_values),
     };
