@@ -63,6 +63,19 @@ int autodiff_node(struct autodiff *ad, const struct op *op, const int *in, int i
     return node;
 }
 
+/* One call of an op writes all gradients of parameters that it makes, or adds to all. */
+static void set_accumulate(struct autodiff *ad, struct graph_node *node, int accumulate)
+{
+    for (int k = 0; k < NODE_OUTS; k++)
+        if (node->out[k] >= 0 && ad->graph->values[node->out[k]].role == VALUE_PARAM_GRAD &&
+            node->accumulate != accumulate)
+            graph_fail(ad->graph,
+                       "%s: of the parameters whose gradients it makes one is used twice, another "
+                       "once",
+                       node->op->name);
+    node->accumulate = accumulate;
+}
+
 void autodiff_param(struct autodiff *ad, int node, int out, int param)
 {
     struct graph_value from = ad->graph->values[param];
@@ -81,11 +94,11 @@ void autodiff_param(struct autodiff *ad, int node, int out, int param)
         graph_value(ad->graph, frozen ? VALUE_TEMP : VALUE_PARAM_GRAD, dtype, from.dims, from.dim);
     ad->graph->values[value].index = index;
     ad->graph->values[value].producer = node;
+    if (!frozen) {
+        set_accumulate(ad, &ad->graph->nodes[node], ad->param_written[index]);
+        ad->param_written[index] = 1;
+    }
     ad->graph->nodes[node].out[out] = value;
-    if (frozen)
-        return;
-    ad->graph->nodes[node].accumulate = ad->param_written[index];
-    ad->param_written[index] = 1;
 }
 
 /* All nodes that read the value have given their gradients: where these are terms, their sum. */

@@ -37,7 +37,8 @@ void autodiff_give(struct autodiff *ad, int value, int grad);
 int autodiff_node(struct autodiff *ad, const struct op *op, const int *in, int ins,
                   const struct op_attrs *attrs);
 /* Make the out-th output of node the gradient of the parameter held by value param; of a frozen
- * one, a temporary value that nothing reads.  Another value than a parameter is a mistake. */
+ * one, a temporary value that nothing reads.  Another value than a parameter is a mistake, and so
+ * is a node that would write one gradient and add to another. */
 void autodiff_param(struct autodiff *ad, int node, int out, int param);
 
 #endif

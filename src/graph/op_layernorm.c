@@ -29,10 +29,7 @@ static void gradient(struct autodiff *ad, const struct graph_node *node, int dy)
                                  (int[]){dy, dsum, node->in[X], node->in[W], node->out[STATS]}, 5,
                                  &node->attrs);
     autodiff_param(ad, backward, 1, node->in[W]);
-    int accumulate = ad->graph->nodes[backward].accumulate;
     autodiff_param(ad, backward, 2, node->in[B]);
-    if (accumulate != ad->graph->nodes[backward].accumulate)
-        graph_fail(ad->graph, "layernorm: of weight and bias one is used twice, the other once");
     autodiff_give(ad, node->in[X], ad->graph->nodes[backward].out[0]);
 }
 

@@ -33,10 +33,7 @@ static void gradient(struct autodiff *ad, const struct graph_node *node, int dy)
         ad, &op_qk_norm_backward,
         (int[]){dy, node->in[X], node->in[WQ], node->in[WK], node->out[RSTD]}, 5, &node->attrs);
     autodiff_param(ad, backward, 1, node->in[WQ]);
-    int accumulate = ad->graph->nodes[backward].accumulate;
     autodiff_param(ad, backward, 2, node->in[WK]);
-    if (accumulate != ad->graph->nodes[backward].accumulate)
-        graph_fail(ad->graph, "qk_norm: of the weights one is used twice, the other once");
     autodiff_give(ad, node->in[X], ad->graph->nodes[backward].out[0]);
 }
 

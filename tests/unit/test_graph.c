@@ -333,6 +333,39 @@ static void test_lost_gradients_are_refused(void **state)
                          "nothing reads it");
 }
 
+/* Two norms by one weight, and by one bias or by two. */
+static struct graph *two_norms(int biases, int frozen)
+{
+    struct graph *graph = graph_create(1, 4, DTYPE_F32);
+    int x = build_input(graph, 6), w = declare_vector(graph, 6), b = declare_vector(graph, 6);
+    graph->params[graph->values[w].index].frozen = frozen;
+    x = build_layernorm(graph, x, w, b, 1e-5f);
+    b = biases > 1 ? declare_vector(graph, 6) : b;
+    build_output(graph, build_layernorm(graph, x, w, b, 1e-5f));
+    return graph;
+}
+
+/* An op writes both gradients or adds to both; one of a frozen parameter has no say in that. */
+static void test_two_gradients_of_a_node(void **state)
+{
+    for (int frozen = 0; frozen < 2; frozen++) {
+        struct error err = {0};
+        struct graph *graph = two_norms(1, frozen);
+        if (autodiff(graph, &err))
+            fail_msg("%s", err.text);
+        const struct graph_node *last = &graph->nodes[graph->node_count - 1];
+        assert_true(last->op == &op_layernorm_backward && last->accumulate);
+        assert_true(last[-1].op == &op_layernorm_backward && !last[-1].accumulate);
+        graph_destroy(graph);
+    }
+    struct error err = {0};
+    struct graph *graph = two_norms(2, 1);
+    assert_int_equal(autodiff(graph, &err), 0);
+    graph_destroy(graph);
+    check_refused(two_norms(2, 0), "layernorm_backward: of the parameters whose gradients it makes "
+                                   "one is used twice, another once");
+}
+
 /* Rows that ranks gather, whose gradient one op makes in fp32 and another in bf16. */
 static struct graph *gathered(int *all)
 {
@@ -402,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_sums_of_other_shapes_are_refused),
         cmocka_unit_test(test_weights_are_parameters),
         cmocka_unit_test(test_lost_gradients_are_refused),
+        cmocka_unit_test(test_two_gradients_of_a_node),
         cmocka_unit_test(test_gradients_in_two_formats_are_refused),
         cmocka_unit_test(test_rules_of_forward_values),
     };
