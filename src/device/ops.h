@@ -248,7 +248,7 @@ struct pack_heads {
     enum dtype dt;
     int64_t rows, heads, kv_heads, head_dim; /* kv_heads: of the whole model */
     int64_t first, group; /* query heads before the own ones; query heads that read one key head */
-    int64_t packed;       /* key heads of a packed row: pack_heads_keys() */
+    int64_t packed;       /* key heads of a packed row (graph/op_heads.c) */
 };
 
 /* Of the whole model's, the key head that stands at place `slot` of those packed, */

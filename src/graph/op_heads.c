@@ -17,14 +17,22 @@
 #include "graph/op.h"
 #include "device/ops.h"
 
+/* Do each so many of the own query heads, from the first on, read one key head? */
+static int read_one_key(const struct op_attrs *a, int64_t each)
+{
+    int64_t group = a->rows / a->columns, end = a->first + a->heads;
+    for (int64_t head = a->first; head < end; head += each)
+        if (head / group != (head + each - 1) / group)
+            return 0;
+    return 1;
+}
+
 /* How many key heads a packed row has: as few as make each be read by equally many query heads. */
 static int64_t packed_keys(const struct op_attrs *a)
 {
-    int64_t group = a->rows / a->columns, end = a->first + a->heads;
-    int64_t keys = (end - 1) / group - a->first / group + 1, each = a->heads / keys;
-    for (int64_t head = a->first; head < end; head += each)
-        if (a->heads % keys || head / group != (head + each - 1) / group)
-            return a->heads;
+    int64_t keys = 1;
+    while (a->heads % keys || !read_one_key(a, a->heads / keys))
+        keys++;
     return keys;
 }
 

@@ -283,9 +283,11 @@ static void heads_are_packed(void **state)
         {.heads = 2, .kv_heads = 2, .first = 2, .group = 4, .packed = 1},
         {.heads = 4, .kv_heads = 3, .first = 2, .group = 2, .packed = 2},
         {.heads = 16, .kv_heads = 8, .first = 48, .group = 8, .packed = 2},
+        {.heads = 6, .kv_heads = 2, .first = 2, .group = 4, .packed = 3},
     };
+    enum { FORMS = sizeof forms / sizeof forms[0] };
     struct check c = check_open();
-    for (int i = 0; i < TYPES * 4 * 4; i++) {
+    for (int i = 0; i < TYPES * 4 * FORMS; i++) {
         char text[128];
         struct sizes s = {.dt = op_types[i % TYPES], .rows = 37, .cols = dims[i / TYPES % 4]};
         s.pack = forms[i / (4 * TYPES)];

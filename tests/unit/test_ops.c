@@ -220,6 +220,7 @@ static uint64_t pack(struct device *d, enum dtype dt)
         hash = hash * 31 + pack_case(d, (struct pack_heads){dt, 9, 3, 2, dims[i], 2, 4, 3});
         hash = hash * 31 + pack_case(d, (struct pack_heads){dt, 9, 2, 2, dims[i], 2, 4, 1});
         hash = hash * 31 + pack_case(d, (struct pack_heads){dt, 40, 4, 3, dims[i], 2, 2, 2});
+        hash = hash * 31 + pack_case(d, (struct pack_heads){dt, 7, 6, 2, dims[i], 2, 4, 3});
         hash = hash * 31 + pack_case(d, (struct pack_heads){dt, 1, 5, 1, dims[i], 0, 5, 5});
     }
     return hash;

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "comm/mesh.h"
+#include "graph/build.h"
 #include "graph/op.h"
 #include "model/model.h"
 #include "tests/unit/rig.h"
@@ -122,11 +123,49 @@ static void test_other_heads_are_refused(void **state)
     model_destroy(model);
 }
 
+/* The key heads of a packed row, where own query heads `first` to first + heads - 1 are packed. */
+static int64_t packed_of(int64_t kv_heads, int64_t group, int64_t first, int64_t heads)
+{
+    enum { DIM = 2 };
+    int64_t packed;
+    struct graph *graph = graph_create(1, 3, DTYPE_F32);
+    int q = graph_value(graph, VALUE_TEMP, DTYPE_F32, 2, (int64_t[]){3, heads * DIM});
+    int kv = graph_value(graph, VALUE_TEMP, DTYPE_F32, 2, (int64_t[]){3, 2 * kv_heads * DIM});
+    build_pack_heads(graph, q, kv, first, kv_heads * group, kv_heads, DIM, &packed);
+    assert_string_equal(graph->err.text, "");
+    graph_destroy(graph);
+    return packed;
+}
+
+/* Does every own query head find its key head among `packed` of equal share? */
+static int finds_keys(int64_t group, int64_t first, int64_t heads, int64_t packed)
+{
+    const struct pack_heads p = {.heads = heads, .first = first, .group = group, .packed = packed};
+    int found = heads % packed == 0;
+    for (int64_t own = 0; found && own < heads; own++)
+        found = pack_heads_source(&p, own / (heads / packed)) == (first + own) / group;
+    return found;
+}
+
+static void test_packed_keys_are_fewest(void **state)
+{
+    for (int64_t kv_heads = 1; kv_heads <= 4; kv_heads++)
+        for (int64_t group = 1; group <= 6; group++)
+            for (int64_t first = 0; first < kv_heads * group; first++)
+                for (int64_t heads = 1; first + heads <= kv_heads * group; heads++) {
+                    int64_t fewest = 1;
+                    while (!finds_keys(group, first, heads, fewest))
+                        fewest++;
+                    assert_int_equal(packed_of(kv_heads, group, first, heads), fewest);
+                }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_models_need_their_sums),
         cmocka_unit_test(test_other_heads_are_refused),
+        cmocka_unit_test(test_packed_keys_are_fewest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
