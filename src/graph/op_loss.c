@@ -63,6 +63,12 @@ static int is_part(const struct graph_node *node)
     return node->op == &op_head_part || node->op == &op_head_part_train;
 }
 
+/* The columns of the logits that it works on: a rank's own without padding, or all. */
+static int64_t columns_of(const struct graph *graph, const struct graph_node *node)
+{
+    return is_part(node) ? node->attrs.columns : graph->values[node->in[W]].dim[0];
+}
+
 /* Does it make the gradients too? */
 static int is_train(const struct graph_node *node)
 {
@@ -91,10 +97,10 @@ static struct sizes sizes_of(const struct device *d, const struct graph *graph,
         .rows = graph->values[node->in[H]].dim[0],
         .hidden = graph->values[node->in[H]].dim[1],
         .vocab = graph->values[node->in[W]].dim[0],
+        .columns = columns_of(graph, node),
         .dt = graph->dtype,
         .logits = node->attrs.out,
     };
-    s.columns = is_part(node) ? node->attrs.columns : s.vocab;
     s.ld = round_up(s.vocab, LD_ELEMS);
     s.chunk = min_i64(node->attrs.rows > 0 ? node->attrs.rows : chunk_rows(d, &s), s.rows);
     return s;
@@ -166,7 +172,7 @@ static void loss_gradient(struct autodiff *ad, const struct graph_node *node, in
 static double loss_flops(const struct graph *graph, const struct graph_node *node)
 {
     const struct graph_value *h = &graph->values[node->in[H]];
-    return 2.0 * (double)h->dim[0] * (double)h->dim[1] * (double)graph->values[node->in[W]].dim[0];
+    return 2.0 * (double)h->dim[0] * (double)h->dim[1] * (double)columns_of(graph, node);
 }
 
 static double train_flops(const struct graph *graph, const struct graph_node *node)
@@ -232,9 +238,8 @@ static int products(const struct device *d, const struct graph *graph,
 static double logits_passes(const struct graph *graph, const struct graph_node *node)
 {
     int64_t rows = graph->values[node->in[H]].dim[0];
-    int64_t columns = is_part(node) ? node->attrs.columns : graph->values[node->in[W]].dim[0];
     size_t each = dtype_bytes(node->attrs.out) + (is_train(node) ? dtype_bytes(graph->dtype) : 0);
-    return (double)rows * (double)columns * (double)each;
+    return (double)rows * (double)columns_of(graph, node) * (double)each;
 }
 
 /* The last chunk may have fewer rows, which is another product to the library. */

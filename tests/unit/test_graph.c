@@ -366,6 +366,37 @@ static void test_two_gradients_of_a_node(void **state)
                                    "one is used twice, another once");
 }
 
+/* The operations of a node that runs products are those of its products: of a head too, whose words
+ * are fewer than the rows of its matrix. */
+static void test_flops_are_of_products(void **state)
+{
+    int heads = 0;
+    struct error err = {0};
+    struct device *device;
+    const struct device_request request = {.kind = DEVICE_CPU, .threads = 1};
+    assert_int_equal(device_open(&device, &request, &err), 0);
+    for (int64_t words = 5; words <= 8; words += 3) {
+        struct graph *graph = graph_create(2, 67, DTYPE_F32);
+        int x = build_linear(graph, build_input(graph, 6), declare(graph, 6, 6), -1);
+        graph->logits_rows = 10;
+        build_head_loss_divided(graph, x, declare(graph, 8, 6), build_targets(graph), words, 1);
+        assert_int_equal(autodiff(graph, &err), 0);
+        for (int i = 0; i < graph->node_count; i++) {
+            struct op_product product[OP_PRODUCTS];
+            double flops = 0;
+            int products = op_products(device, graph, &graph->nodes[i], product);
+            for (int k = 0; k < products; k++)
+                flops += 2.0 * (double)product[k].times * (double)product[k].gemm.m *
+                         (double)product[k].gemm.n * (double)product[k].gemm.k;
+            assert_true(!products || flops == op_flops(graph, &graph->nodes[i]));
+            heads += products > 1;
+        }
+        graph_destroy(graph);
+    }
+    assert_int_equal(heads, 4); /* evaluation's and training's, of each */
+    device_close(device);
+}
+
 /* Rows that ranks gather, whose gradient one op makes in fp32 and another in bf16. */
 static struct graph *gathered(int *all)
 {
@@ -436,6 +467,7 @@ int main(void)
         cmocka_unit_test(test_weights_are_parameters),
         cmocka_unit_test(test_lost_gradients_are_refused),
         cmocka_unit_test(test_two_gradients_of_a_node),
+        cmocka_unit_test(test_flops_are_of_products),
         cmocka_unit_test(test_gradients_in_two_formats_are_refused),
         cmocka_unit_test(test_rules_of_forward_values),
     };
