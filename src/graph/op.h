@@ -108,6 +108,13 @@ extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsno
 /* The mask of a node with attrs.dropped, whose samples are input k. */
 struct dropout_mask op_dropout_mask(const struct op_call *call, int k);
 
+/* What ops with attrs.adapted have in common (op_adapter.c).  The columns of parts before part p,
+ * of parts->parts those of all: where a part begins in b, m and squares. */
+int64_t op_adapter_columns_before(const struct graph_adapter *parts, int p);
+/* Parts have to follow one another within so many columns, and to be of slices that there are, each
+ * of which has a part. */
+void op_check_adapter(struct graph *graph, const struct graph_node *node, int64_t columns);
+
 /* Is what is exchanged changed where it lies? */
 static inline int op_reduces_in_place(const struct op *op)
 {

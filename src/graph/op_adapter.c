@@ -17,19 +17,51 @@
 #include "graph/op.h"
 #include "device/ops.h"
 
+int64_t op_adapter_columns_before(const struct graph_adapter *parts, int p)
+{
+    int64_t columns = 0;
+    for (int i = 0; i < p; i++)
+        columns += parts->part[i].columns;
+    return columns;
+}
+
+/* Has a part before p this slice? */
+static int has_slice(const struct graph_adapter *parts, int p, int slice)
+{
+    for (int i = 0; i < p; i++)
+        if (parts->part[i].slice == slice)
+            return 1;
+    return 0;
+}
+
+void op_check_adapter(struct graph *graph, const struct graph_node *node, int64_t columns)
+{
+    const struct graph_adapter *parts = &node->attrs.adapted;
+    int64_t end = 0;
+    for (int p = 0; p < parts->parts; p++) {
+        if (parts->part[p].first < end || parts->part[p].first + parts->part[p].columns > columns)
+            graph_fail(graph, "%s: part %d lies outside of %lld columns, or before others",
+                       node->op->name, p, (long long)columns);
+        end = parts->part[p].first + parts->part[p].columns;
+        if (parts->part[p].slice < 0 || parts->part[p].slice >= parts->slices)
+            graph_fail(graph, "%s: part %d is of slice %d, of %d", node->op->name, p,
+                       parts->part[p].slice, parts->slices);
+    }
+    for (int s = 0; s < parts->slices; s++)
+        if (!has_slice(parts, parts->parts, s))
+            graph_fail(graph, "%s: no part is of slice %d", node->op->name, s);
+}
+
 static void adapter_shapes(struct graph *graph, struct graph_node *node)
 {
     const int64_t *y = graph->values[node->in[0]].dim, *u = graph->values[node->in[1]].dim;
     const int64_t *b = graph->values[node->in[2]].dim;
     const struct graph_adapter *parts = &node->attrs.adapted;
-    int64_t columns = 0;
-    for (int p = 0; p < parts->parts; p++) {
-        columns += parts->part[p].columns;
-        if (parts->part[p].first + parts->part[p].columns > y[1] ||
-            parts->part[p].slice >= parts->slices)
-            graph_fail(graph, "adapter: part %d lies outside of %lld columns", p, (long long)y[1]);
-    }
-    if (columns != b[0] || y[0] != u[0])
+    int64_t columns = op_adapter_columns_before(parts, parts->parts);
+    op_check_adapter(graph, node, y[1]);
+    if (y[0] != u[0])
+        graph_fail(graph, "adapter: %lld rows are added to %lld", (long long)u[0], (long long)y[0]);
+    if (columns != b[0])
         graph_fail(graph, "adapter: its matrix has %lld rows, and its parts %lld columns",
                    (long long)b[0], (long long)columns);
     if (parts->rank != b[1] || parts->rank * parts->slices != u[1])
@@ -105,31 +137,14 @@ static size_t scratch(struct device *d, const struct graph *graph, const struct 
     return most;
 }
 
-/* Has a part before this one the same slice, to which this one adds then? */
-static int adds_to_slice(const struct graph_adapter *parts, int p)
-{
-    for (int i = 0; i < p; i++)
-        if (parts->part[i].slice == parts->part[p].slice)
-            return 1;
-    return 0;
-}
-
-/* Elements of b, or db, before part p. */
-static int64_t elems_before(const struct graph_adapter *parts, int p)
-{
-    int64_t rows = 0;
-    for (int i = 0; i < p; i++)
-        rows += parts->part[i].columns;
-    return rows * parts->rank;
-}
-
 static int run_part(const struct op_call *call, int p, struct error *err)
 {
     const struct graph_adapter *parts = &call->node->attrs.adapted;
     struct gemm g = product_of(call->graph, call->node, p);
     size_t from_y = (size_t)parts->part[p].first * dtype_bytes(g.dt);
     size_t from_u = (size_t)(parts->part[p].slice * parts->rank) * dtype_bytes(g.dt);
-    size_t from_b = (size_t)elems_before(parts, p) * dtype_bytes(g.dt);
+    int64_t before = op_adapter_columns_before(parts, p) * parts->rank; /* elements of b, or db */
+    size_t from_b = (size_t)before * dtype_bytes(g.dt);
     int adds = 1;
     if (call->node->op == &op_adapter) {
         g.a = (const char *)call->in[1] + from_u;
@@ -139,11 +154,11 @@ static int run_part(const struct op_call *call, int p, struct error *err)
         g.a = (const char *)call->in[0] + from_y;
         g.b = (const char *)call->in[1] + from_b;
         g.c = (char *)call->out[0] + from_u;
-        adds = adds_to_slice(parts, p);
+        adds = has_slice(parts, p, parts->part[p].slice);
     } else {
         g.a = (const char *)call->in[0] + from_y;
         g.b = (const char *)call->in[1] + from_u;
-        g.c = (float *)call->out[0] + elems_before(parts, p);
+        g.c = (float *)call->out[0] + before;
         adds = call->accumulate;
     }
     g.addend = adds ? g.c : NULL;

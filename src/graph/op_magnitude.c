@@ -27,15 +27,6 @@ static const int64_t *dims(const struct graph *graph, int value)
     return graph->values[value].dim;
 }
 
-/* The elements of m, the squares, or rows of b, before part p; of `parts`: all. */
-static int64_t before_part(const struct graph_adapter *parts, int p)
-{
-    int64_t rows = 0;
-    for (int i = 0; i < p; i++)
-        rows += parts->part[i].columns;
-    return rows;
-}
-
 /* ---- squares of rows ---- */
 
 enum { W, A, B };
@@ -47,11 +38,8 @@ static void squares_shapes(struct graph *graph, struct graph_node *node)
     const struct graph_adapter *parts = &node->attrs.adapted;
     const int64_t *w = dims(graph, node->in[W]), *a = dims(graph, node->in[A]);
     const int64_t *b = dims(graph, node->in[B]);
-    int64_t rows = before_part(parts, parts->parts);
-    for (int p = 0; p < parts->parts; p++)
-        if (parts->part[p].first + parts->part[p].columns > w[0] ||
-            parts->part[p].slice >= parts->slices)
-            graph_fail(graph, "row_squares: part %d lies outside of %lld rows", p, (long long)w[0]);
+    int64_t rows = op_adapter_columns_before(parts, parts->parts);
+    op_check_adapter(graph, node, w[0]);
     if (a[1] != w[1] || a[0] != parts->rank * parts->slices || b[1] != parts->rank || b[0] != rows)
         graph_fail(graph,
                    "row_squares: %lld x %lld and %lld x %lld are no adapter of %lld rows of %lld "
@@ -142,7 +130,7 @@ static int run_part(const struct op_call *call, int p, struct error *err)
                                   .cols = wa.k,
                                   .rank = wa.n,
                                   .factor = node->attrs.scale};
-    int64_t before = before_part(parts, p);
+    int64_t before = op_adapter_columns_before(parts, p);
     d->ops->row_squares(d, &s, (float *)call->out[0] + before, wa.a,
                         (const char *)call->in[B] + (size_t)(before * s.rank) * bytes, wa.c, aa.c);
     return 0;
@@ -175,12 +163,8 @@ static void shapes(struct graph *graph, struct graph_node *node)
 {
     const struct graph_value *x = &graph->values[node->in[0]];
     const struct graph_adapter *parts = &node->attrs.adapted;
-    int64_t columns = before_part(parts, parts->parts);
-    for (int p = 0; p < parts->parts; p++)
-        if (parts->part[p].first + parts->part[p].columns > x->dim[1] ||
-            (p && parts->part[p].first < parts->part[p - 1].first + parts->part[p - 1].columns))
-            graph_fail(graph, "magnitude: part %d lies outside of %lld columns, or before others",
-                       p, (long long)x->dim[1]);
+    int64_t columns = op_adapter_columns_before(parts, parts->parts);
+    op_check_adapter(graph, node, x->dim[1]);
     for (int k = 1; k < 3; k++)
         if (graph_elems(graph, node->in[k]) != columns)
             graph_fail(graph, "magnitude: %lld numbers for %lld adapted columns",
@@ -212,7 +196,7 @@ static void scale_range(const struct op_call *call, int64_t first, int64_t colum
     const struct op_attrs *attrs = &call->node->attrs;
     const struct column_scale s = {
         .dt = call->graph->dtype, .rows = call->shape[0], .cols = columns, .ld = call->shape[1]};
-    int64_t before = p < 0 ? 0 : before_part(&attrs->adapted, p);
+    int64_t before = p < 0 ? 0 : op_adapter_columns_before(&attrs->adapted, p);
     const void *m = p < 0 ? NULL : column(call, call->in[1], before);
     const float *squares = p < 0 ? NULL : (const float *)call->in[2] + before;
     if (columns == 0 || (p < 0 && call->out[0] == call->in[0]))
@@ -272,7 +256,7 @@ static int weight_run(const struct op_call *call, struct error *err)
                                        .rows = call->shape[0],
                                        .cols = parts->part[p].columns,
                                        .ld = call->shape[1]};
-        int64_t first = parts->part[p].first, before = before_part(parts, p);
+        int64_t first = parts->part[p].first, before = op_adapter_columns_before(parts, p);
         if (s.cols)
             call->device->ops->scale_columns_backward(
                 call->device, &s, (float *)call->out[0] + before, column(call, call->in[0], first),

@@ -397,6 +397,50 @@ static void test_flops_are_of_products(void **state)
     device_close(device);
 }
 
+/* Parts that no adapter of [6, 8] has; of a slice without one, backward would write no gradient. */
+static void test_wrong_parts_are_refused(void **state)
+{
+    static const struct {
+        struct graph_adapter parts;
+        int64_t rows;
+        const char *text;
+    } cases[] = {
+        {.parts = {.rank = 2,
+                   .slices = 2,
+                   .parts = 2,
+                   .part = {{.columns = 3}, {.first = 5, .columns = 3, .slice = 1}}},
+         .rows = 6,
+         .text = ""},
+        {.parts = {.rank = 2, .slices = 2, .parts = 1, .part = {{.columns = 6, .slice = 1}}},
+         .rows = 6,
+         .text = "adapter: no part is of slice 0"},
+        {.parts = {.rank = 2, .slices = 2, .parts = 1, .part = {{.columns = 6, .slice = 2}}},
+         .rows = 6,
+         .text = "adapter: part 0 is of slice 2, of 2"},
+        {.parts = {.rank = 2,
+                   .slices = 2,
+                   .parts = 2,
+                   .part = {{.columns = 3}, {.first = 2, .columns = 3, .slice = 1}}},
+         .rows = 6,
+         .text = "adapter: part 1 lies outside of 8 columns, or before others"},
+        {.parts = {.rank = 2,
+                   .slices = 2,
+                   .parts = 2,
+                   .part = {{.columns = 3}, {.first = 3, .columns = 3, .slice = 1}}},
+         .rows = 5,
+         .text = "adapter: 5 rows are added to 6"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct graph *graph = graph_create(2, 3, DTYPE_F32);
+        int y = graph_value(graph, VALUE_TEMP, DTYPE_F32, 2, (int64_t[]){6, 8});
+        int u = graph_value(graph, VALUE_TEMP, DTYPE_F32, 2, (int64_t[]){cases[i].rows, 4});
+        int b = graph_value(graph, VALUE_PARAM, DTYPE_F32, 2, (int64_t[]){6, 2});
+        build_adapter(graph, y, u, b, &cases[i].parts);
+        assert_string_equal(graph->err.text, cases[i].text);
+        graph_destroy(graph);
+    }
+}
+
 /* Rows that ranks gather, whose gradient one op makes in fp32 and another in bf16. */
 static struct graph *gathered(int *all)
 {
@@ -468,6 +512,7 @@ int main(void)
         cmocka_unit_test(test_lost_gradients_are_refused),
         cmocka_unit_test(test_two_gradients_of_a_node),
         cmocka_unit_test(test_flops_are_of_products),
+        cmocka_unit_test(test_wrong_parts_are_refused),
         cmocka_unit_test(test_gradients_in_two_formats_are_refused),
         cmocka_unit_test(test_rules_of_forward_values),
     };
