@@ -523,6 +523,10 @@ int build_scatter_rows(struct graph *graph, int term, struct graph_group group)
 
 int build_gather_rows(struct graph *graph, int own, struct graph_group group)
 {
+    int64_t has = graph->values[own].dim[0], each = own_rows(graph->rows, group);
+    if (has != each)
+        graph_fail(graph, "gather_rows: %lld own rows, not %lld of the sequence worked on",
+                   (long long)has, (long long)each);
     int all = build_exchange(graph, &op_all_gather, own, group);
     if (all != own)
         set_gathered(graph);

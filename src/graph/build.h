@@ -125,8 +125,9 @@ int build_add(struct graph *graph, int x, int y);
  * equal number (where the group does not divide them, the last ranks' are padded); in a group of
  * one: the whole again. */
 void build_divide_boundaries(struct graph *graph, struct graph_group group);
-/* The rank's own rows of the sum of all ranks' terms, and all ranks' own rows without padding:
- * reduce-scatter and all-gather of rows that a group need not divide. */
+/* The rank's own rows of the sum of all ranks' terms, and all ranks' own rows, which are of the
+ * sequence worked on, without padding: reduce-scatter and all-gather of rows that a group need not
+ * divide. */
 int build_scatter_rows(struct graph *graph, int term, struct graph_group group);
 int build_gather_rows(struct graph *graph, int own, struct graph_group group);
 /* All columns of y, a product with matrix w, whose rows may be divided: no gradient passes. */

@@ -441,6 +441,28 @@ static void test_wrong_parts_are_refused(void **state)
     }
 }
 
+/* Own rows of one sequence, while another is worked on, of which there are fewer: the rest would be
+ * cut off, and of which there are more: zeros would be put behind. */
+static void test_rows_of_another_sequence_are_refused(void **state)
+{
+    for (int ranks = 1; ranks <= 2; ranks++)
+        for (int64_t other = 3; other <= 9; other += 6) {
+            char text[96];
+            struct graph *graph = graph_create(2, 5, DTYPE_F32);
+            const struct graph_group group = {.axes = 1, .size = ranks, .parts = 1};
+            graph->length[1] = other;
+            build_divide_boundaries(graph, group);
+            build_gather_rows(graph, build_boundary(graph, "own", 0, 6), group);
+            assert_string_equal(graph->err.text, "");
+            build_gather_rows(graph, build_boundary(graph, "other", 1, 6), group);
+            snprintf(text, sizeof text,
+                     "gather_rows: %d own rows, not %d of the sequence worked on",
+                     2 * (int)other / ranks, 2 * 5 / ranks);
+            assert_string_equal(graph->err.text, text);
+            graph_destroy(graph);
+        }
+}
+
 /* Rows that ranks gather, whose gradient one op makes in fp32 and another in bf16. */
 static struct graph *gathered(int *all)
 {
@@ -513,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_two_gradients_of_a_node),
         cmocka_unit_test(test_flops_are_of_products),
         cmocka_unit_test(test_wrong_parts_are_refused),
+        cmocka_unit_test(test_rows_of_another_sequence_are_refused),
         cmocka_unit_test(test_gradients_in_two_formats_are_refused),
         cmocka_unit_test(test_rules_of_forward_values),
     };
