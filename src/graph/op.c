@@ -17,6 +17,14 @@ void op_shaped_as_second(struct graph *graph, struct graph_node *node)
     shaped_as(graph, node, 1);
 }
 
+void op_check_sequences(struct graph *graph, const struct graph_node *node)
+{
+    int64_t rows = graph->values[node->in[0]].dim[0];
+    if (rows != graph->batch * node->attrs.seq)
+        graph_fail(graph, "%s: %lld rows are not %lld sequences of %lld", node->op->name,
+                   (long long)rows, (long long)graph->batch, (long long)node->attrs.seq);
+}
+
 double op_flops(const struct graph *graph, const struct graph_node *node)
 {
     return node->op->flops ? node->op->flops(graph, node)

@@ -87,6 +87,10 @@ struct op {
 void op_shaped_as_first(struct graph *graph, struct graph_node *node);
 void op_shaped_as_second(struct graph *graph, struct graph_node *node);
 
+/* Rows of input 0, whose positions are their numbers in a sequence, have to be those of the graph's
+ * sequences of attrs.seq. */
+void op_check_sequences(struct graph *graph, const struct graph_node *node);
+
 double op_flops(const struct graph *graph, const struct graph_node *node);
 int op_products(const struct device *device, const struct graph *graph,
                 const struct graph_node *node, struct op_product product[OP_PRODUCTS]);

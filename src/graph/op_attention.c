@@ -18,6 +18,8 @@ static void rope_shapes(struct graph *graph, struct graph_node *node)
     if (node->in[2] < 0 && table->dim[0] < a->seq)
         graph_fail(graph, "rope: a table of %lld positions for sequences of %lld",
                    (long long)table->dim[0], (long long)a->seq);
+    if (node->in[2] < 0)
+        op_check_sequences(graph, node);
     if (node->in[2] >= 0 && graph_elems(graph, node->in[2]) != x.dim[0])
         graph_fail(graph, "rope: %lld positions for %lld rows",
                    (long long)graph_elems(graph, node->in[2]), (long long)x.dim[0]);

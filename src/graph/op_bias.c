@@ -32,6 +32,7 @@ static void positions_shapes(struct graph *graph, struct graph_node *node)
         graph_fail(graph, "positions: a table of %lld x %lld for sequences of %lld x %lld",
                    (long long)node->attrs.rows, (long long)table.dim[1], (long long)most,
                    (long long)x.dim[1]);
+    op_check_sequences(graph, node);
     op_shaped_as_first(graph, node);
 }
 

@@ -463,6 +463,26 @@ static void test_rows_of_another_sequence_are_refused(void **state)
         }
 }
 
+/* Positions are numbers of rows in the sequence worked on, and would be others in another. */
+static void test_positions_of_another_sequence_are_refused(void **state)
+{
+    for (int is_table = 0; is_table < 2; is_table++)
+        for (int sequence = 0; sequence < 2; sequence++) {
+            struct graph *graph = graph_create(2, 5, DTYPE_F32);
+            graph->length[1] = 7;
+            int x = build_boundary(graph, "x", sequence, 6);
+            if (is_table)
+                build_positions(graph, x, declare(graph, 8, 6), -1);
+            else
+                build_rope(graph, x, build_rope_table(graph, 2), -1, 1, 1, 2);
+            assert_string_equal(graph->err.text, !sequence ? ""
+                                                 : is_table
+                                                     ? "positions: 14 rows are not 2 sequences of 5"
+                                                     : "rope: 14 rows are not 2 sequences of 5");
+            graph_destroy(graph);
+        }
+}
+
 /* Rows that ranks gather, whose gradient one op makes in fp32 and another in bf16. */
 static struct graph *gathered(int *all)
 {
@@ -536,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_flops_are_of_products),
         cmocka_unit_test(test_wrong_parts_are_refused),
         cmocka_unit_test(test_rows_of_another_sequence_are_refused),
+        cmocka_unit_test(test_positions_of_another_sequence_are_refused),
         cmocka_unit_test(test_gradients_in_two_formats_are_refused),
         cmocka_unit_test(test_rules_of_forward_values),
     };
