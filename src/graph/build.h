@@ -51,7 +51,8 @@ int build_rmsnorm_residual(struct graph *graph, int x, int delta, int w, float e
 int build_layernorm(struct graph *graph, int x, int w, int b, float eps);
 /* x w^T + addend; addend -1 for none */
 int build_linear(struct graph *graph, int x, int w, int addend);
-/* x w^T in fp32, whatever the graph's type: logits */
+/* x w^T in fp32, whatever the graph's format: logits that are put out, and terms of a sum over
+ * ranks that is taken in fp32 */
 int build_linear_fp32(struct graph *graph, int x, int w);
 /* Norm each head of queries with wq, and of keys with wk (head_dim elements each), of packed
  * projections; RMSNorm. */
@@ -119,6 +120,7 @@ int build_dropout(struct graph *graph, int x, int addend, double share, const ch
                   int64_t first, struct graph_group own_rows);
 /* x + y */
 int build_add(struct graph *graph, int x, int y);
+
 /* ---- among the ranks of a group ---- */
 
 /* Say that of boundaries read or put out from here on each rank of a group has its own rows, an

@@ -29,7 +29,7 @@ enum graph_value_role {
     VALUE_OUTPUT_GRAD, /* its gradient, the sum over these */
     VALUE_INPUT_GRAD,  /* gradient of input `index`, or a term of it */
     VALUE_PARAM,       /* parameter `index` */
-    VALUE_PARAM_GRAD,  /* its gradient, fp32, written or accumulated into */
+    VALUE_PARAM_GRAD,  /* its gradient, in its grad_dtype, written or accumulated into */
     VALUE_TOKENS,      /* int32 [rows] of sequence `index` */
     VALUE_TARGETS,     /* the same, and so are these */
     VALUE_POSITIONS,   /* of each row in its document, below graph->positions */
@@ -132,7 +132,7 @@ struct graph_adapter {
  * or, where ranks share them, this rank's of own_rows. */
 struct graph_dropout {
     double share;  /* of all numbers, that is dropped; 0: none */
-    uint64_t site; /* of the name of the place in the block where it is done (build_site()) */
+    uint64_t site; /* of the name of the place in the block where it is done (build_dropout()) */
     int block;     /* number within the unit */
     int64_t first;
     struct graph_group own_rows;
