@@ -155,10 +155,16 @@ static int check_tensor(const struct config_parallel *p, struct error *err)
                      set);
 }
 
-/* parallel.layout auto chooses stages later. */
+/* parallel.layout auto chooses strategy and stages later. */
 static int check_reshard(const struct config_parallel *p, struct error *err)
 {
-    if (!p->pipeline_reshard || p->pipeline > 1 || p->layout == PARALLEL_LAYOUT_AUTO)
+    if (!p->pipeline_reshard || p->layout == PARALLEL_LAYOUT_AUTO)
+        return 0;
+    if (config_sharding[p->strategy].stage < 3)
+        return error_set(err, "parallel.pipeline_reshard is of parallel.strategy FULL_SHARD and "
+                              "HYBRID_SHARD, which shard parameters; with others leave it at "
+                              "false");
+    if (p->pipeline > 1)
         return 0;
     return error_set(err,
                      "parallel.pipeline_reshard is of several stages, and parallel.pipeline is "

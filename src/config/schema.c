@@ -389,11 +389,11 @@ const struct key config_keys[] = {
      .help = "how many units (embedding, each block or what wrap makes, head) each stage has, in "
              "the order of the stages: 3,2,2,1; empty: so that the dearest costs least"},
     {KEY(BOOL, parallel.pipeline_reshard, "false"),
-     .help = "with strategy FULL_SHARD and several pipeline stages: true gathers parameters for "
-             "each use, as with one stage, which sends them again for each micro-batch; false "
-             "gathers them once a step and keeps them, as SHARD_GRAD_OP does (but with "
-             "offload.params they are gathered for each use); trireme plan shows what either "
-             "takes"},
+     .help = "with strategy FULL_SHARD or HYBRID_SHARD and several pipeline stages: true gathers "
+             "parameters for each use, as with one stage, which sends them again for each "
+             "micro-batch; false gathers them once a step and keeps them, as SHARD_GRAD_OP does "
+             "(but with offload.params they are gathered for each use); trireme plan shows what "
+             "either takes"},
     {KEY(CHOICE, parallel.backward_prefetch, "BACKWARD_PRE"), .choices = prefetches,
      .help = "when backward gathers the next unit's parameters: BACKWARD_PRE before the "
              "current unit's gradients are reduced, BACKWARD_POST after, none when they are "

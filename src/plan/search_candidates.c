@@ -7,7 +7,6 @@
 #include "plan/search_candidates.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/array.h"
 #include "base/round.h"
@@ -67,8 +66,6 @@ int search_apply(struct config *config, const struct config *base, const char *s
     p->virtual_stages = 0;
     p->stages[0] = 0;
     snprintf(p->schedule, sizeof p->schedule, "1f1b");
-    if (strstr(settings, "parallel.pipeline=1 "))
-        p->pipeline_reshard = 0;
     return variant_set(config, settings);
 }
 

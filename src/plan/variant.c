@@ -12,6 +12,16 @@ const char *variant_name(enum config_strategy strategy, char text[CONFIG_TEXT])
     return config_value(&config, "parallel.strategy", text);
 }
 
+/* A key that the configuration sets itself is dropped where the variant has no use for it. */
+static void drop_unused(struct config_parallel *p)
+{
+    int stage = config_sharding[p->strategy].stage;
+    if (stage == 0)
+        p->persist_below = 0;
+    if (stage < 3 || p->pipeline == 1)
+        p->pipeline_reshard = 0;
+}
+
 int variant_set(struct config *config, const char *settings)
 {
     char text[VARIANT_SETTINGS], *rest = text, *one;
@@ -22,6 +32,7 @@ int variant_set(struct config *config, const char *settings)
         if (config_set(config, one, value, NULL))
             return -1;
     }
+    drop_unused(&config->parallel);
     return config_finish(config, NULL);
 }
 
@@ -33,7 +44,6 @@ int variant_strategy(struct config *config, enum config_strategy strategy, struc
     if (!config_sharding[p->strategy].hybrid || !config_sharding[strategy].hybrid)
         p->shard = p->replicate = 0;
     p->strategy = strategy;
-    if (strategy == STRATEGY_NO_SHARD)
-        p->persist_below = 0;
+    drop_unused(p);
     return config_finish(config, err);
 }

@@ -9,12 +9,14 @@ enum { VARIANT_SETTINGS = 384 }; /* bytes of such a text at most, with its end *
 /* The name the configuration has for it, into text; returns text. */
 const char *variant_name(enum config_strategy strategy, char text[CONFIG_TEXT]);
 
-/* Set what a text "key=value key=value" says ("": nothing), and check the whole.  Returns 0, or -1
- * where a key or the whole is not allowed; config is then partly set. */
+/* Set what a text "key=value key=value" says ("": nothing), and check the whole; keys of sharding
+ * and stages that it has no use for become unset.  Returns 0, or -1 where a key or the whole is not
+ * allowed; config is then partly set. */
 int variant_set(struct config *config, const char *settings);
 
 /* Change a checked configuration's strategy; degrees that were set for another kind of strategy
- * become unset.  Returns 0, or -1 with err set where other keys do not allow the strategy. */
+ * become unset, and so do keys that it has no use for.  Returns 0, or -1 with err set where other
+ * keys do not allow the strategy. */
 int variant_strategy(struct config *config, enum config_strategy strategy, struct error *err);
 
 #endif

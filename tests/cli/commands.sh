@@ -167,6 +167,14 @@ refused "parts of rows that nobody exchanges" \
 refused "gathers of stages that nobody has" \
     'parallel.pipeline_reshard is of several stages, and parallel.pipeline is 1.*leave it at false' \
     "$TRIREME" plan $M parallel.pipeline_reshard=true
+for strategy in NO_SHARD SHARD_OPTIM SHARD_GRAD_OP HYBRID_SHARD_ZERO2; do
+    refused "gathers for each use, which $strategy has none of" \
+        'parallel.pipeline_reshard is of parallel.strategy FULL_SHARD and HYBRID_SHARD.*leave it at false' \
+        "$TRIREME" plan $M --ranks 4 parallel.pipeline=2 parallel.pipeline_reshard=true parallel.strategy=$strategy
+done
+"$TRIREME" plan $M --ranks 4 parallel.pipeline=2 parallel.pipeline_reshard=true >out 2>err
+is "a table of strategies has those without such gathers" "0 1" \
+    "$? $(grep -c 'NO_SHARD SHARD_OPTIM SHARD_GRAD_OP *FULL_SHARD\*' out)"
 refused "a format of sums that nobody takes" 'parallel.tensor_reduce_dtype is of ranks that divide' \
     "$TRIREME" plan $M parallel.tensor_reduce_dtype=fp32
 refused "more ranks than heads" 'parallel.tensor 16 does not fit model.heads 4, of which.*; parallel.tensor=4 would$' \
