@@ -3,12 +3,14 @@
  *   log_place    version, time, nodes and job, run directory
  *   log_model    model, precision, strategy, ranks, device, planned memory
  *   log_data     data, its length in sequences, steps to do and their tokens
+ *   warn_done    a run that begins with a checkpoint behind its last step
  *   warn         what is allowed, but wastes ranks, threads or time, or has no effect
  *
- * All ranks call them; the log prints rank 0's alone, and warn() returns on the others.
+ * All ranks call them; the log prints rank 0's alone, and the last two return on the others.
  */
 #include "train/run_summary.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +97,7 @@ static void log_data(const struct session *s, const struct batches *train,
                      const struct batches *valid, int64_t done, int64_t samples)
 {
     const struct config *c = &s->config;
-    char tokens[32], more[CONFIG_TEXT + 64] = "", each[32];
+    char tokens[32], more[CONFIG_TEXT + 64] = "", each[32], steps[160] = "no steps";
     const char *how = c->data.packing == PACKING_DOCUMENTS ? " of packed documents"
                       : c->data.packing == PACKING_PADDED  ? ", a document each"
                                                            : "";
@@ -103,15 +105,16 @@ static void log_data(const struct session *s, const struct batches *train,
     if (valid)
         snprintf(more, sizeof more, ", evaluating on %.*s (%s)", CONFIG_TEXT - 1, c->data.valid,
                  count_text((double)valid->data.tokens, tokens));
-    log_info(
-        s->log,
-        "training on %s (%s tokens, %lld sequences of %lld%s)%s; steps %lld to %lld of %s tokens "
-        "(%lld sequences), %.3g epochs in all",
-        c->data.train, count_text((double)train->data.tokens, tokens),
-        (long long)train->data.windows, (long long)c->data.seq_len, how, more, (long long)done + 1,
-        (long long)c->train.steps, count_text(batch * (double)c->data.seq_len, each),
-        (long long)s->layout.global_batch,
-        ((double)samples + (double)(c->train.steps - done) * batch) / windows);
+    if (done < c->train.steps)
+        snprintf(steps, sizeof steps,
+                 "steps %lld to %lld of %s tokens (%lld sequences), %.3g epochs in all",
+                 (long long)done + 1, (long long)c->train.steps,
+                 count_text(batch * (double)c->data.seq_len, each),
+                 (long long)s->layout.global_batch,
+                 ((double)samples + (double)(c->train.steps - done) * batch) / windows);
+    log_info(s->log, "training on %s (%s tokens, %lld sequences of %lld%s)%s; %s", c->data.train,
+             count_text((double)train->data.tokens, tokens), (long long)train->data.windows,
+             (long long)c->data.seq_len, how, more, steps);
 }
 
 /* Warn of ranks, and of places in micro-batches, that get no sequence. */
@@ -131,6 +134,52 @@ static void warn_idle(const struct session *s)
                  "train.micro_batch is %lld, and a rank's share of a step %lld sequences: the "
                  "other %lld are masked and computed all the same",
                  (long long)l->micro_batch, (long long)each, (long long)(l->micro_batch - each));
+}
+
+/* Of training that is over: where it is, and a key with which it is longer.  Epochs are a multiple
+ * of those asked for, by half of them at least more than there were. */
+struct done_text {
+    char at[96], longer[64];
+};
+
+static struct done_text done_text(const struct session *s, const struct batches *train,
+                                  int64_t done, int64_t samples)
+{
+    const struct config_train *c = &s->config.train;
+    double epochs = (double)samples / (double)train->data.windows;
+    struct done_text text;
+    if (c->epochs > 0) {
+        snprintf(text.at, sizeof text.at, "step %lld, after %.3g of %g epochs", (long long)done,
+                 epochs, c->epochs);
+        snprintf(text.longer, sizeof text.longer, "train.epochs=%g",
+                 c->epochs * fmax(2, floor(epochs / c->epochs + 0.5) + 1));
+    } else {
+        snprintf(text.at, sizeof text.at, "step %lld of %lld", (long long)done,
+                 (long long)c->steps);
+        snprintf(text.longer, sizeof text.longer, "train.steps=%lld",
+                 (long long)(done ? 2 * done : 100));
+    }
+    return text;
+}
+
+void run_summary_done(const struct session *s, const struct batches *train, int64_t done,
+                      int64_t samples, const char *dir)
+{
+    const struct done_text text = done_text(s, train, done, samples);
+    log_info(s->log,
+             "nothing to do: the run in %s is at %s; %s trains it longer, run.dir=OTHER begins "
+             "another run, and run.fresh=true does so there",
+             dir, text.at, text.longer);
+}
+
+/* Warn of a run that begins with a checkpoint and trains nothing. */
+static void warn_done(const struct session *s, const struct batches *train, int64_t done,
+                      int64_t samples)
+{
+    const struct done_text text = done_text(s, train, done, samples);
+    if (done > 0 && done >= s->config.train.steps && !world_rank(s->world))
+        log_warn(s->log, "nothing is trained: the checkpoint is at %s; %s trains it longer",
+                 text.at, text.longer);
 }
 
 /* Settings that are allowed but wasteful or without effect: ranks and sequences without work, more
@@ -154,7 +203,8 @@ static void warn(const struct session *s, int64_t done)
                  "train.warmup_steps is %lld, of %lld steps: the learning rate comes to train.lr "
                  "at the end or never",
                  (long long)c->train.warmup_steps, (long long)c->train.steps);
-    if (c->run.trace && (c->run.trace <= done || c->run.trace > c->train.steps))
+    if (c->run.trace && done < c->train.steps &&
+        (c->run.trace <= done || c->run.trace > c->train.steps))
         log_warn(s->log, "run.trace is %lld, and this start runs steps %lld to %lld: no trace",
                  (long long)c->run.trace, (long long)done + 1, (long long)c->train.steps);
 }
@@ -165,5 +215,6 @@ void run_summary(const struct session *s, const struct batches *train, const str
     log_place(s);
     log_model(s);
     log_data(s, train, valid, done, samples);
+    warn_done(s, train, done, samples);
     warn(s, done);
 }

@@ -10,4 +10,9 @@
 void run_summary(const struct session *session, const struct batches *train,
                  const struct batches *valid, int64_t done, int64_t samples);
 
+/* Log that training was over before this start, in the run directory dir, and what would train it
+ * longer. */
+void run_summary_done(const struct session *session, const struct batches *train, int64_t done,
+                      int64_t samples, const char *dir);
+
 #endif

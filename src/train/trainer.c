@@ -531,21 +531,6 @@ static int steps(struct trainer *t, struct error *err)
     return -1;
 }
 
-static void report_done(const struct trainer *t)
-{
-    const struct config_train *c = &t->s->config.train;
-    long long done = t->at.step;
-    char longer[64];
-    if (c->epochs > 0)
-        snprintf(longer, sizeof longer, "train.epochs=%g", 2 * c->epochs);
-    else
-        snprintf(longer, sizeof longer, "train.steps=%lld", done ? 2 * done : 100);
-    log_info(t->s->log,
-             "nothing to do: the run in %s is at step %lld of %lld; %s trains it longer, "
-             "run.dir=OTHER begins another run, and run.fresh=true does so there",
-             t->dir.path, done, (long long)c->steps, longer);
-}
-
 int trainer_run(struct trainer *t, struct error *err)
 {
     long long last = t->s->config.train.steps, done = t->at.step;
@@ -558,6 +543,6 @@ int trainer_run(struct trainer *t, struct error *err)
         run_forecast_print(&t->forecast, t->s);
         return steps(t, err);
     }
-    report_done(t);
+    run_summary_done(t->s, &t->train, t->at.step, t->at.samples, t->dir.path);
     return 0;
 }

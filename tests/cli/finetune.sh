@@ -48,6 +48,15 @@ is "which is no change of its numbers" 0 "$(grep -c 'warning: settings changed' 
 "$TRIREME" train epochs train.epochs=3 >out 2>err
 is "and then has nothing to do, but for more epochs" "0 1" \
     "$? $(grep -c 'nothing to do: .*; train.epochs=6 trains it longer' err)"
+cp -r epochs fewer
+"$TRIREME" train fewer run.dir=fewer train.epochs=0.25 >out 2>err
+more=$(sed -n 's/.* at step [0-9]*, after 3[.0-9]* of 0\.25 epochs; \(train\.epochs=[0-9.]*\) trains it longer.*/\1/p' err)
+"$TRIREME" train fewer run.dir=fewer "$more" >out 2>err
+is "of fewer epochs than there were, too: those it names train longer" "0 train.epochs=3.25 1" \
+    "$? $more $(($(last_step fewer) > $(last_step epochs)))"
+"$TRIREME" train $M data.train=lines.h5 checkpoint.resume=epochs train.steps=3 run.dir=over >out 2>err
+is "a run that begins behind its last step says so" "0 1 1" \
+    "$? $(grep -c 'warning: nothing is trained: the checkpoint is at step [0-9]* of 3; train.steps=[0-9]* trains' err) $(grep -c 'training on .*; no steps$' err)"
 
 for how in "1 train.global_batch=9 9" "1 train.global_batch=4 4" "2 train.split_batches=false 12"; do
     set -- $how
