@@ -183,7 +183,8 @@ static void warn_done(const struct session *s, const struct batches *train, int6
 }
 
 /* Settings that are allowed but wasteful or without effect: ranks and sequences without work, more
- * threads than cores, a warm-up or a trace beyond the last step. */
+ * threads than cores, a warm-up or a trace beyond the last step, an end of a learning rate that
+ * stays. */
 static void warn(const struct session *s, int64_t done)
 {
     const struct config *c = &s->config;
@@ -203,6 +204,11 @@ static void warn(const struct session *s, int64_t done)
                  "train.warmup_steps is %lld, of %lld steps: the learning rate comes to train.lr "
                  "at the end or never",
                  (long long)c->train.warmup_steps, (long long)c->train.steps);
+    if (c->train.min_lr > 0 && c->train.schedule == SCHEDULE_CONSTANT)
+        log_warn(s->log,
+                 "train.min_lr is %g, and train.schedule is constant: the learning rate stays at "
+                 "train.lr",
+                 c->train.min_lr);
     if (c->run.trace && done < c->train.steps &&
         (c->run.trace <= done || c->run.trace > c->train.steps))
         log_warn(s->log, "run.trace is %lld, and this start runs steps %lld to %lld: no trace",

@@ -97,6 +97,8 @@ for n in 1 2; do
     is "$n ranks: rates step by step" "0.21875 0.3125 0.40625 0.5 0.375 0.25 0.125 0.0" \
         "$(sed -n 's/.*"lr": *\([^,}]*\).*/\1/p' rates-$n/metrics.jsonl | xargs)"
 done
+"$TRIREME" train $M train.schedule=constant train.min_lr=1e-5 train.steps=1 run.dir=constant >out 2>err
+is "the end of a rate that stays" "0 1" "$? $(grep -c 'warning: train.min_lr is 1e-05, and train.schedule is constant' err)"
 refused "the state of another optimizer" 'train\.optimizer sgd, and this run.s is adamw' \
     "$TRIREME" train $M train.steps=9 run.dir=rates-1
 
