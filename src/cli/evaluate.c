@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "io/disk.h"
 #include "cli/arguments.h"
@@ -24,46 +25,54 @@ static int is_of_folder(struct session *session)
     return is_folder;
 }
 
-static int load_folder(struct session *session, struct error *err)
+/* The loaders say in `from`, for free(), what the weights are of. */
+static int load_folder(struct session *session, char **from, struct error *err)
 {
     if (world_agree(session->world,
                     world_rank(session->world) ? 0 : weights_import_check(session, err), err) ||
         world_agree(session->world, weights_import(session, err), err))
         return -1;
-    log_info(session->log, "evaluating %s", session->config.model_path);
+    *from = array_text(session->config.model_path);
     return 0;
 }
 
-static int load(struct session *session, struct error *err)
+static int load_checkpoint(struct session *session, char **from, struct error *err)
 {
     const struct config *config = &session->config;
-    const char *from = config->checkpoint.resume;
-    if (is_of_folder(session))
-        return load_folder(session, err);
+    const char *asked = config->checkpoint.resume;
     struct checkpoint *checkpoint = NULL;
-    if (!strcmp(from, "none"))
+    if (!strcmp(asked, "none"))
         return error_set(err, "checkpoint.resume is none: there is nothing to evaluate");
     char step[CONFIG_TEXT + 48];
-    if (!strcmp(from, "auto"))
-        from = config->run.dir;
-    if (text_is_digits(from)) { /* a step of the run */
-        snprintf(step, sizeof step, "%s/checkpoints/step-%08lld", config->run.dir, atoll(from));
-        from = step;
+    if (!strcmp(asked, "auto"))
+        asked = config->run.dir;
+    if (text_is_digits(asked)) { /* a step of the run */
+        snprintf(step, sizeof step, "%s/checkpoints/step-%08lld", config->run.dir, atoll(asked));
+        asked = step;
     }
-    if (run_checkpoint_open(&checkpoint, session->world, from, session->log, err))
+    if (run_checkpoint_open(&checkpoint, session->world, asked, session->log, err))
         return -1;
     struct run_position position = {0};
     int rc = run_checkpoint_load(session, checkpoint, &position, err);
-    if (!rc)
-        log_info(session->log, "evaluating %s", checkpoint->path);
+    *from = array_text(checkpoint->path);
     checkpoint_close(checkpoint);
     return rc;
+}
+
+static int load(struct session *session, char **from, struct error *err)
+{
+    if (is_of_folder(session) ? load_folder(session, from, err)
+                              : load_checkpoint(session, from, err))
+        return -1;
+    log_info(session->log, "evaluating %s", *from);
+    return 0;
 }
 
 static int run(struct session *session, struct error *err)
 {
     struct batches valid = {0};
     double loss, targets;
+    char *from = NULL;
     const char *path = session->config.data.valid;
     int rc = world_agree(session->world,
                          batches_open(&valid, session, path, LOADER_SEQUENTIAL, err), err);
@@ -75,7 +84,7 @@ static int run(struct session *session, struct error *err)
         session_warn_unused_gpus(session);
         session_warn_far_tensors(session);
         session_warn_lost_overlap(session);
-        rc = load(session, err);
+        rc = load(session, &from, err);
     }
     if (!rc)
         rc = evaluate(session, &valid, session->config.train.eval_batches, &loss, &targets, err);
@@ -85,10 +94,14 @@ static int run(struct session *session, struct error *err)
                        "is no loss",
                        path);
     if (!rc && !isfinite(loss))
-        rc = error_set(err, "%s: the loss is not finite: what the model computes overflows", path);
+        rc = error_set(err,
+                       "%s: the loss on %s is not finite: what the model computes overflows, or "
+                       "its weights are damaged",
+                       from, path);
     if (!rc && world_rank(session->world) == 0)
         printf("loss %.6f  perplexity %.4f  tokens %.0f\n", loss, exp(loss), targets);
     batches_close(&valid);
+    free(from);
     return rc;
 }
 

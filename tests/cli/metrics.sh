@@ -48,7 +48,7 @@ $(grep -c 'step [12]/2  loss not finite' overflow.err) $(grep -c 'valid not fini
 $(grep -c 'no targets\|nan' overflow.err) $(grep -c '"loss": null' overflow/metrics.jsonl)"
 "$TRIREME" evaluate overflow >out 2>err
 is "and evaluate refuses them" "1 1 0" \
-    "$? $(grep -c 'error: .*valid\.h5: the loss is not finite' err) $(wc -l <out | tr -d ' ')"
+    "$? $(grep -c 'error: overflow/checkpoints/step-00000002: the loss on .*valid\.h5 is not finite: .*or its weights are damaged' err) $(wc -l <out | tr -d ' ')"
 
 # A run of which no step could be made has not ended well.
 "$TRIREME" train $M train.steps=2 precision=fp16 train.loss_scale=1e12 run.dir=nothing >out 2>err
