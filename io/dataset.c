@@ -37,10 +37,9 @@ static int open_file(struct dataset *d, int f, const struct config_source *sourc
     struct dataset_file *file = &d->file[f];
     struct loader_options options = d->options;
     options.samples = source->samples;
-    if (tokens_open(&file->tokens, source->path, err) || check_tokenizer(d, f, err))
+    if (tokens_open(&file->tokens, source->path, err) || check_tokenizer(d, f, err) ||
+        loader_open(&file->loader, &file->tokens, &options, err))
         return -1;
-    if (loader_open(&file->loader, &file->tokens, &options, err))
-        return d->files > 1 ? error_prefix(err, "%s", source->path) : -1;
     file->first = d->windows;
     d->windows += file->loader.windows;
     d->tokens += file->tokens.count;

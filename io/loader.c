@@ -30,9 +30,10 @@ static int open_stream(struct loader *loader, struct error *err)
     int64_t seq_len = loader->options.seq_len;
     if (tokens->count <= seq_len)
         return error_set(err,
-                         "the token file has %lld tokens, and one sequence of %lld needs %lld; "
-                         "lower data.seq_len or take a longer text",
-                         (long long)tokens->count, (long long)seq_len, (long long)seq_len + 1);
+                         "%s has %lld tokens, and one sequence of %lld needs %lld; lower "
+                         "data.seq_len or take a longer text",
+                         tokens->path, (long long)tokens->count, (long long)seq_len,
+                         (long long)seq_len + 1);
     loader->windows = (tokens->count - 1) / seq_len;
     if (check_samples(loader, loader->windows, "sequences", err))
         return -1;
@@ -57,9 +58,9 @@ int loader_open(struct loader *loader, struct tokens *tokens, const struct loade
     if (tokens->vocab > options->vocab)
         return error_set(
             err,
-            "the token file's vocabulary (tokenizer \"%s\") is %lld, the model's "
-            "is %lld; a new model takes model.vocab=%lld, a trained one its own tokenizer",
-            tokens->tokenizer, (long long)tokens->vocab, (long long)options->vocab,
+            "the vocabulary of %s (tokenizer \"%s\") is %lld, the model's is %lld; a new model "
+            "takes model.vocab=%lld, a trained one its own tokenizer",
+            tokens->path, tokens->tokenizer, (long long)tokens->vocab, (long long)options->vocab,
             (long long)tokens->vocab);
     if (options->packing == PACKING_STREAM)
         return open_stream(loader, err);

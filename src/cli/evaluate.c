@@ -74,8 +74,10 @@ static int run(struct session *session, struct error *err)
     double loss, targets;
     char *from = NULL;
     const char *path = session->config.data.valid;
-    int rc = world_agree(session->world,
-                         batches_open(&valid, session, path, LOADER_SEQUENTIAL, err), err);
+    int rc = batches_open(&valid, session, path, LOADER_SEQUENTIAL, err)
+                 ? error_prefix(err, "data.valid")
+                 : 0;
+    rc = world_agree(session->world, rc, err);
     if (!rc) {
         struct run_data data = run_data_of(&(struct dataset){0}, &valid.data);
         rc = shared_settings_check_data(session->world, &session->config.data, &data, err);

@@ -60,6 +60,14 @@ refused "several files, one of which is not there" "data\.train: cannot open tok
 refused "a pattern" 'patterns are not expanded' $T train $M "data.train=*.h5"
 refused "a weight for one of two files" 'data\.train: 1 of 2 files have a weight' $T train $M \
     data.train=train.h5:0.5,valid.h5
+printf hi | "$TRIREME" tokenize - -o short.h5 >out 2>err
+refused "a file too short for a sequence, by its name" \
+    'data\.valid: short\.h5 has 3 tokens, and one sequence of 32 needs 33' $T train $M \
+    data.train=train.h5 data.valid=short.h5
+refused "in evaluation too" 'data\.valid: short\.h5 has 3 tokens' $T evaluate $M data.valid=short.h5
+refused "a vocabulary too large, by the file's name" \
+    'data\.train: the vocabulary of train\.h5 \(tokenizer "bytes"\) is 257, the model.s is 100' \
+    $T train $M data.train=train.h5,valid.h5 model.vocab=100
 refused "weights in evaluation" 'data\.valid: weights are for training' $T train $M \
     data.train=train.h5 data.valid=valid.h5:1
 
