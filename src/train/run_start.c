@@ -60,7 +60,8 @@ static int find_last_step(const struct run_directory *d, int64_t *step, struct e
 /* 1: what the directory says */
 
 /* An older version left no record of what it saved: the step that metrics.jsonl comes to, if that
- * is not before the first checkpoint of the settings in config.yaml, else 0. */
+ * is not before the first checkpoint of the settings in config.yaml, else 0.  Epochs are taken for
+ * those of today's data. */
 static int find_step_beyond_saves(const struct run_directory *d, int64_t *lost, struct error *err)
 {
     struct config was;
@@ -71,6 +72,9 @@ static int find_step_beyond_saves(const struct run_directory *d, int64_t *lost, 
     if (config_load(&was, path, NULL, 0, NULL))
         was = d->s->config;
     free(path);
+    int64_t batch = was.train.split_batches ? was.train.global_batch : d->s->layout.global_batch;
+    if (run_length_set(&was.train, 0, 0, d->data.sequences, batch, err))
+        return -1;
     int64_t every = was.checkpoint.every;
     *lost = step >= was.train.steps || (every && step >= every) ? step : 0;
     return 0;

@@ -271,6 +271,15 @@ for keys in "100 0" "100 7"; do
     cmp -s base/metrics.jsonl older/metrics.jsonl.1 && ok "the metrics are aside, $keys" ||
         not_ok "the metrics are aside, $keys" "$(ls older)"
 done
+train run.dir=ended train.epochs=0.01
+last=$(last_metric ended step)
+rm -r ended/run.json ended/checkpoints
+refused "no record and no checkpoints, the end of train.epochs" \
+    "ended/metrics.jsonl says that step $last was reached, but no checkpoint is there" \
+    "$TRIREME" train $M run.dir=ended train.epochs=0.02
+sed -i 's/^\( *epochs:\) 0.01$/\1 1/' ended/config.yaml
+train run.dir=ended train.steps=2
+said "no record, and no checkpoint was due in the epoch" "an earlier start came to step $last and left no checkpoint"
 # With a record it knows; the names of metrics that are aside are not taken again.
 sed -i 's/"saved": 2/"saved": -1/' older/run.json && rm -r older/checkpoints
 train run.dir=older train.steps=3
