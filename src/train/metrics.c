@@ -214,8 +214,20 @@ static void show_progress(struct metrics *m, const struct metrics_step *step, in
     m->shown_ns = now_ns;
 }
 
-static void warn_step(struct log *log, const struct metrics_step *step)
+/* Is the n-th of a kind, of which every step may have one, reported?  The first ten are, then the
+ * 100th, the 1000th and so on. */
+static int is_reported(int64_t n)
 {
+    if (n <= 10)
+        return 1;
+    while (n % 10 == 0)
+        n /= 10;
+    return n == 1;
+}
+
+static void warn_step(struct metrics *m, const struct metrics_step *step)
+{
+    struct log *log = m->s->log;
     if (step->output.skipped && step->loss_scale > 0)
         log_warn(log,
                  "step %lld: gradients overflow fp16 at a loss scale of %g; nothing was updated "
@@ -224,11 +236,13 @@ static void warn_step(struct log *log, const struct metrics_step *step)
     else if (step->output.skipped)
         log_warn(log, "step %lld: the gradient is not finite; nothing was updated",
                  (long long)step->step);
-    if (step->output.targets <= 0)
+    if (step->output.targets <= 0 && is_reported(++m->masked))
         log_warn(log,
                  "step %lld: no targets: all its tokens are masked (loss_mask of data.train); it "
-                 "has no loss, and its gradient is zero",
-                 (long long)step->step);
+                 "has no loss, and its gradient is zero (%lld step%s so far%s)",
+                 (long long)step->step, (long long)m->masked, m->masked > 1 ? "s" : "",
+                 m->masked == 10 ? "; further ones are reported at the 100th, the 1000th and so on"
+                                 : "");
     if (step->evaluated && step->eval_tokens <= 0)
         log_warn(log, "step %lld: no targets in data.valid: there is no loss of it",
                  (long long)step->step);
@@ -243,7 +257,7 @@ void metrics_write(struct metrics *m, const struct metrics_step *step)
     if (due)
         sample_gpu(m);
     write_line(m, step);
-    warn_step(m->s->log, step);
+    warn_step(m, step);
     if (due || m->live)
         show_progress(m, step, due);
 }

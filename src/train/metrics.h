@@ -16,6 +16,7 @@ struct metrics {
     size_t gpu_peak_bytes;    /* most bytes in use on this rank's GPU, by all processes */
     int live;                 /* the progress line replaces itself */
     int64_t first;            /* step this start began with */
+    int64_t masked;           /* steps of this start without a target */
     int64_t shown_ns;         /* when the live line was last written */
     struct speed speed;
 };

@@ -196,6 +196,11 @@ $(grep -c 'step [12]/2  loss none (no targets)' err) \
 $(grep -c 'valid none (no targets)' err)"
     is "and none is in the metrics" "2 1" \
         "$(grep -c '"loss": null' masked/metrics.jsonl) $(grep -c '"eval_loss": null' masked/metrics.jsonl)"
+    $T train $V data.train=mine.h5 train.steps=104 run.dir=quiet >out 2>err
+    is "of many such steps the first ten are told of, and the hundredth" "0 11 1 1" "$? \
+$(grep -c 'warning: step [0-9]*: no targets' err) \
+$(grep -c 'step 10: no targets.*(10 steps so far; further ones are reported at the 100th' err) \
+$(grep -c 'step 100: no targets.*(100 steps so far)$' err)"
     $T evaluate masked >out 2>err
     is "nor does evaluate invent one" "1 1 0" \
         "$? $(grep -c 'error: mine\.h5: no targets: all that was read is masked' err) $(wc -l <out | tr -d ' ')"
