@@ -190,7 +190,8 @@ void generate_model_close(struct generate_model *model)
 
 /* ---- its weights ---- */
 
-/* The model's layers divided among the ranks, or on one rank where they are fetched. */
+/* The model's layers divided among the ranks, or on one rank where they are fetched: from disk, in
+ * the working directory unless a folder is named, as the run may be another's, or there is none. */
 static int lay_out(struct config *config, int ranks, struct error *err)
 {
     enum config_offload_to params = config->offload.params;
@@ -212,6 +213,8 @@ static int lay_out(struct config *config, int ranks, struct error *err)
         .prefetch_units = config->parallel.prefetch_units};
     struct config_offload offload = {.params = params};
     memcpy(offload.path, config->offload.path, sizeof offload.path);
+    if (params == OFFLOAD_DISK && !offload.path[0])
+        snprintf(offload.path, sizeof offload.path, ".");
     config->offload = offload;
     config->train.global_batch = config->train.micro_batch = 1;
     config->train.global_batch_tokens = 0;

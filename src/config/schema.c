@@ -427,8 +427,10 @@ const struct key config_keys[] = {
              "and 3 and FSDP's CPUOffload, which have no key of their own for it, are this key at "
              "host beside offload.optimizer, and offload.params for the latter and offload_param"},
     {KEY(TEXT, offload.path, ""), .by_rank = 1,
-     .help = "folder of the ranks' files, best on a disk of each node; empty: offload/ in run.dir. "
-             "Files have no name and go with the run: what lasts is in checkpoints"},
+     .help =
+         "folder of the ranks' files, best on a disk of each node; empty: offload/ in run.dir, "
+         "of trireme generate the working directory. Files have no name and go with the run: what "
+         "lasts is in checkpoints"},
 
     {KEY(CHOICE, comm.reduce_dtype, "fp32"), .choices = reduces,
      .help = "number format in which gradients travel to the ranks that keep their shards; bf16 "

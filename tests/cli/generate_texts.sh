@@ -130,5 +130,6 @@ for to in host disk; do
     is "parameters on the $to: the same answer" "pepper" \
         "$($G run --chat --prompt salt --temperature 0 offload.params=$to device=cpu 2>err)"
 done
+is "which leaves nothing in the run, nor here" "0 0" "$(ls -d run/offload runs 2>/dev/null | wc -l) $(ls -d rank-* 2>/dev/null | wc -l)"
 refused "an adapter's folder, which is no model" 'nosuch' $G nosuch/model --prompt x
 finish
