@@ -7,6 +7,10 @@
  *
  * (numpy.lib.format).  Of it what numpy itself writes is read, in any order: three keys, no
  * nesting.
+ *
+ * Megatron's .bin has numbers alone, and the .idx beside it begins with MMIDIDX, two bytes of 0, a
+ * version (64 bits) and a byte that says their type (megatron/core/datasets/indexed_dataset.py); of
+ * the rest, which says where documents begin, nothing is read.
  */
 #include "io/npy.h"
 
@@ -20,11 +24,13 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "io/disk.h"
 
-enum { MOST_HEADER = 1 << 16, LLMC_HEADER = 1024 };
+enum { MOST_HEADER = 1 << 16, LLMC_HEADER = 1024, INDEX_TYPE = NPY_FRONT - 1 };
 
 static const char numpy_magic[] = "\x93NUMPY";
+static const char index_magic[] = "MMIDIDX\0"; /* and the 0 behind it */
 
 /* llm.c's kinds of files. */
 static const struct {
@@ -43,6 +49,8 @@ enum npy_format npy_format(const void *bytes, int64_t count)
 {
     if (count >= 6 && !memcmp(bytes, numpy_magic, 6))
         return NPY_NUMPY;
+    if (count > INDEX_TYPE && !memcmp(bytes, index_magic, sizeof index_magic))
+        return NPY_INDEX;
     for (size_t i = 0; count >= 8 && i < sizeof llmc / sizeof llmc[0]; i++)
         if (le32(bytes) == llmc[i].magic)
             return NPY_LLMC;
@@ -146,20 +154,64 @@ static int read_llmc(struct npy *npy, int64_t size, struct error *err)
                      llmc[1].magic, llmc[1].version);
 }
 
+/* What the .idx beside a .bin says of the type of its numbers; 0: there is none. */
+static int index_type(const char *path)
+{
+    char front[NPY_FRONT];
+    if (!text_ends_with(path, ".bin"))
+        return 0;
+    char *index = array_format("%.*s.idx", (int)(strlen(path) - strlen(".bin")), path);
+    int fd = open(index, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    ssize_t count = fd < 0 ? -1 : read(fd, front, sizeof front);
+    if (fd >= 0)
+        close(fd);
+    free(index);
+    return npy_format(front, count) == NPY_INDEX ? (unsigned char)front[INDEX_TYPE] : 0;
+}
+
+int npy_has_index(const char *path)
+{
+    return index_type(path) != 0;
+}
+
 static int read_raw(struct npy *npy, int64_t size, struct error *err)
 {
-    npy->width = 2;
-    npy->count = size / 2;
-    if (size % 2)
-        return error_set(err, "%s: %lld bytes are no whole number of 16-bit ids", npy->path,
-                         (long long)size);
+    static const struct {
+        int width, is_signed;
+    } types[] = {[0] = {.width = 2}, /* no .idx */
+                 [3] = {.width = 2, .is_signed = 1},
+                 [4] = {.width = 4, .is_signed = 1},
+                 [5] = {.width = 8, .is_signed = 1},
+                 [8] = {.width = 2}};
+    size_t type = (size_t)index_type(npy->path);
+    if (type >= sizeof types / sizeof types[0] || !types[type].width)
+        return error_set(err,
+                         "%s: by the .idx beside it its numbers are of Megatron's type %zu; token "
+                         "ids are int16 (3), int32 (4), int64 (5) or uint16 (8)",
+                         npy->path, type);
+    npy->width = types[type].width;
+    npy->is_signed = types[type].is_signed;
+    npy->count = size / npy->width;
+    if (size % npy->width)
+        return error_set(err, "%s: %lld bytes are no whole number of %d-bit ids", npy->path,
+                         (long long)size, 8 * npy->width);
     return 0;
+}
+
+static int refuse_index(struct npy *npy, int64_t size, struct error *err)
+{
+    (void)size;
+    return error_set(
+        err, "%s is an index of Megatron's; name the .bin beside it, which has the ids", npy->path);
 }
 
 static int read_front(struct npy *npy, enum npy_format format, struct error *err)
 {
-    static int (*const readers[])(struct npy *, int64_t, struct error *) = {
-        [NPY_NUMPY] = read_numpy, [NPY_LLMC] = read_llmc, [NPY_RAW] = read_raw};
+    static int (*const readers[])(struct npy *, int64_t,
+                                  struct error *) = {[NPY_NUMPY] = read_numpy,
+                                                     [NPY_LLMC] = read_llmc,
+                                                     [NPY_RAW] = read_raw,
+                                                     [NPY_INDEX] = refuse_index};
     struct stat info;
     if (fstat(npy->fd, &info))
         return error_errno(err, "cannot read input %s", npy->path);
@@ -213,7 +265,8 @@ static int64_t number(const struct npy *npy, int64_t i)
     switch (npy->width) {
     case 2:
         memcpy(&narrow, at, sizeof narrow);
-        return npy->is_swapped ? be16toh(narrow) : le16toh(narrow);
+        narrow = npy->is_swapped ? be16toh(narrow) : le16toh(narrow);
+        return npy->is_signed ? (int64_t)(int16_t)narrow : (int64_t)narrow;
     case 4:
         memcpy(&middle, at, sizeof middle);
         middle = npy->is_swapped ? be32toh(middle) : le32toh(middle);

@@ -1,9 +1,11 @@
-/* npy.h - token ids in files of numbers: numpy's .npy, llm.c's .bin, and numbers alone.
+/* npy.h - token ids in files of numbers: numpy's .npy, llm.c's and Megatron's .bin, and numbers
+ * alone.
  *
  *     .npy     numpy's own format: one dimension, u2, u4, i4 or i8 of either byte order
  *     .bin     llm.c's: 256 numbers of 32 bits (magic 20240520, version 1: u16; 20240801, version
  *              7: u32; then how many), and the ids
- *     raw      16-bit numbers, little-endian, and nothing else: nanoGPT's .bin
+ *     raw      numbers, little-endian, and nothing else, of 16 bits: nanoGPT's .bin; or of the type
+ *              that Megatron's .idx beside a .bin says
  *
  * Nothing in a file is trusted: lengths are compared with the file's, every id with the vocabulary.
  */
@@ -14,7 +16,7 @@
 
 #include "base/error.h"
 
-enum npy_format { NPY_NONE, NPY_NUMPY, NPY_LLMC, NPY_RAW };
+enum npy_format { NPY_NONE, NPY_NUMPY, NPY_LLMC, NPY_RAW, NPY_INDEX };
 
 struct npy {
     char *path;
@@ -27,8 +29,13 @@ struct npy {
     void *buffer;
 };
 
-/* What a file's first bytes are: NPY_NUMPY, NPY_LLMC, or NPY_NONE. */
+/* What a file's first bytes, NPY_FRONT of them if it has as many, are: NPY_NUMPY, NPY_LLMC,
+ * NPY_INDEX (Megatron's .idx, which npy_open() refuses), or NPY_NONE. */
+enum { NPY_FRONT = 18 };
 enum npy_format npy_format(const void *bytes, int64_t count);
+
+/* Is the path that of a .bin beside which there is Megatron's .idx?  It is NPY_RAW then. */
+int npy_has_index(const char *path);
 
 /* Open a regular file; NPY_RAW: take it for numbers alone.  Returns 0 and an npy for npy_close(),
  * or -1 with err naming the file and what is wrong. */

@@ -4,7 +4,8 @@
  * folder is left out and counted.  What a file is, its name and its first bytes show:
  *
  *  - .jsonl, .ndjson, and .json that was named: JSON lines; refused where it begins with [
- *  - the first bytes of numpy's or llm.c's files: numbers, if it was named
+ *  - the first bytes of numpy's or llm.c's files, or Megatron's .idx beside it: numbers, if it was
+ *    named
  *  - a byte of 0 among the first: left out and counted; refused where it is HDF5 and was named
  *  - compressed, Parquet: refused
  *  - anything else: text
@@ -81,6 +82,8 @@ static enum inputs_format format_of(const char *path, const struct probe *probe,
         return INPUT_JSONL;
     if (is_named && npy_format(probe->bytes, probe->count) != NPY_NONE)
         return INPUT_NPY;
+    if (is_named && npy_has_index(path))
+        return INPUT_BIN;
     return memchr(probe->bytes, 0, (size_t)probe->count) ? INPUT_ANY : INPUT_TEXT;
 }
 

@@ -85,7 +85,7 @@ static int read_all(struct reading *r, uint32_t *ids, struct error *err)
 /* The format by its first bytes; of INPUT_BIN what is not llm.c's is numbers alone. */
 static enum npy_format find_format(const struct inputs_file *input)
 {
-    char front[16];
+    char front[NPY_FRONT];
     FILE *file = fopen(input->path, "rb");
     size_t got = file ? fread(front, 1, sizeof front, file) : 0;
     if (file)

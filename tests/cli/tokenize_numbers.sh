@@ -30,6 +30,22 @@ is "every other document is for validation" "0 9,1,2,9 3,4,5,9" \
 "$TRIREME" tokenize ids.npy --vocab 10 -o ids.h5 --valid held.h5 --valid-fraction 0.25 >out 2>err
 is "of one document its tail" "0 9,1,2,9,3,4 5,9" "$? $(dataset ids.h5 tokens) $(dataset held.h5 tokens)"
 
+# Megatron's: numbers alone, of the type that the .idx beside them says.
+index() { printf 'MMIDIDX\000\000\001\000\000\000\000\000\000\000'"$1"'\003\000\000\000\000\000\000\000' >wide.idx; }
+printf '\011\000\000\000\001\000\000\000\007\000\001\000\011\000\000\000' >wide.bin
+index '\004'
+"$TRIREME" tokenize wide.bin --vocab 70000 --eos 9 -o wide.h5 >out 2>err
+is "Megatron's 32-bit ids" "0 9,1,65543,9 0,4" "$? $(dataset wide.h5 tokens) $(dataset wide.h5 documents)"
+refused "its index for its ids" 'wide\.idx is an index of Megatron.s; name the \.bin' \
+    "$TRIREME" tokenize wide.idx --vocab 70000 -o x.h5
+index '\007'
+refused "its numbers that are no ids" 'wide\.bin: by the \.idx beside it .* type 7; token ids are int16' \
+    "$TRIREME" tokenize wide.bin --vocab 70000 -o x.h5
+index '\010'
+"$TRIREME" tokenize wide.bin --vocab 70000 -o wide.h5 >out 2>err
+is "its 16-bit ids" "0 9,0,1,0,7,1,9,0" "$? $(dataset wide.h5 tokens)"
+rm wide.idx wide.h5
+
 # More than a part that is read at once, against the same numbers made by bytes.
 awk 'BEGIN { for (i = 0; i < 200001; i++) printf "%c", 97 + i * i % 26 }' >letters
 "$TRIREME" tokenize letters -o letters.h5 >out 2>err
