@@ -34,11 +34,42 @@ static void skip(struct inputs_skipped *skipped, const char *path)
         skipped->first = array_text(path);
 }
 
-static int refuse_packed(const char *path, struct error *err)
+/* A file's first bytes. */
+struct probe {
+    char bytes[PROBE_BYTES];
+    ssize_t count;
+};
+
+static int read_probe(struct probe *probe, const char *path, struct error *err)
 {
-    static const char *const packed[] = {".gz", ".xz", ".zst", ".bz2", ".zip"};
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    probe->count = fd < 0 ? -1 : read(fd, probe->bytes, sizeof probe->bytes);
+    int rc = probe->count < 0 ? error_errno(err, "cannot read input %s", path) : 0;
+    if (fd >= 0)
+        close(fd);
+    return rc;
+}
+
+static int begins_with(const struct probe *probe, const char *front)
+{
+    size_t bytes = strlen(front);
+    return (size_t)probe->count >= bytes && !memcmp(probe->bytes, front, bytes);
+}
+
+/* Refuse what is compressed, by its name or its first bytes; probe NULL: by its name alone. */
+static int refuse_packed(const char *path, const struct probe *probe, struct error *err)
+{
+    static const struct {
+        const char *ending, *front;
+    } packed[] = {
+        {.ending = ".gz", .front = "\x1f\x8b"},          {.ending = ".xz", .front = "\3757zXZ"},
+        {.ending = ".zst", .front = "\x28\xb5\x2f\xfd"}, {.ending = ".bz2", .front = "BZh"},
+        {.ending = ".zip", .front = "PK\x03\x04"},
+    };
+    int is_binary = probe && memchr(probe->bytes, 0, (size_t)probe->count);
     for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
-        if (text_ends_with(path, packed[i]))
+        if ((is_binary && begins_with(probe, packed[i].front)) ||
+            text_ends_with(path, packed[i].ending))
             return error_set(err,
                              "%s is compressed; unpack it first, or pipe its text to "
                              "trireme tokenize -",
@@ -56,22 +87,6 @@ static void add(struct inputs *inputs, const char *path, enum inputs_format form
 {
     inputs->list = array_grow(inputs->list, inputs->count, &inputs->capacity, sizeof *inputs->list);
     inputs->list[inputs->count++] = (struct inputs_file){array_text(path), format};
-}
-
-/* A file's first bytes. */
-struct probe {
-    char bytes[PROBE_BYTES];
-    ssize_t count;
-};
-
-static int read_probe(struct probe *probe, const char *path, struct error *err)
-{
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    probe->count = fd < 0 ? -1 : read(fd, probe->bytes, sizeof probe->bytes);
-    int rc = probe->count < 0 ? error_errno(err, "cannot read input %s", path) : 0;
-    if (fd >= 0)
-        close(fd);
-    return rc;
 }
 
 /* What the file shows itself to be; INPUT_ANY: not text. */
@@ -104,7 +119,8 @@ static int refuse_list(const char *path, const struct probe *probe, struct error
 static int add_file(struct inputs *inputs, const char *path, int is_named, struct error *err)
 {
     struct probe probe;
-    if (refuse_packed(path, err) || read_probe(&probe, path, err))
+    if (read_probe(&probe, path, err) ||
+        refuse_packed(path, is_named && !inputs->asked ? &probe : NULL, err))
         return -1;
     enum inputs_format format = inputs->asked ? inputs->asked : format_of(path, &probe, is_named);
     if (format == INPUT_JSONL && refuse_list(path, &probe, err))
@@ -178,6 +194,10 @@ int inputs_list(struct inputs *inputs, char **arguments, int count, struct error
     if (inputs->count)
         return 0;
     const char *first = inputs->not_text.first;
+    if (!first && count)
+        return error_set(err, "no input: there is no file in %s%s%s", arguments[0],
+                         count > 1 ? ", nor in the others" : "",
+                         inputs->hidden.count ? ", but for hidden ones" : "");
     if (!first)
         return error_set(err, "no input: trireme tokenize INPUT... -o FILE.h5");
     return error_set(err,
