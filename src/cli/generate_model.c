@@ -216,6 +216,7 @@ static int lay_out(struct config *config, int ranks, struct error *err)
     if (params == OFFLOAD_DISK && !offload.path[0])
         snprintf(offload.path, sizeof offload.path, ".");
     config->offload = offload;
+    config->train.optimizer = OPTIMIZER_ADAMW; /* muon allows no division, and nothing is trained */
     config->train.global_batch = config->train.micro_batch = 1;
     config->train.global_batch_tokens = 0;
     config->train.eval_micro_batch = 0;

@@ -18,12 +18,13 @@ alike() {
         print n }'
 }
 
-# Initial weights, large ones: texts that follow from every token before.
+# Initial weights, large ones: texts that follow from every token before.  They are of an optimizer that
+# allows no division of layers in training.
 make_tokens
 for family in llama gpt2; do
     if ! timeout 120 "$TRIREME" train model.family=$family model.layers=2 model.hidden=32 model.heads=2 \
         model.ffn=64 model.vocab=257 model.max_seq_len=64 model.init_std=0.4 device=cpu data.train=train.h5 \
-        data.seq_len=16 train.steps=0 run.dir=$family >out 2>err; then
+        data.seq_len=16 train.steps=0 train.optimizer=muon run.dir=$family >out 2>err; then
         not_ok "initial weights of $family" "$(head -c 300 err)"
         continue
     fi
