@@ -20,7 +20,9 @@ static int finish_heads(struct config_model *m, struct error *err)
     if (!m->kv_heads)
         m->kv_heads = m->heads;
     if (m->heads % m->kv_heads)
-        return error_set(err, "model.heads (%lld) is not a multiple of model.kv_heads (%lld)",
+        return error_set(err,
+                         "model.heads (%lld) is not a multiple of model.kv_heads (%lld); change "
+                         "one, or set model.kv_heads=0, as many as heads",
                          (long long)m->heads, (long long)m->kv_heads);
     if (!m->head_dim && m->hidden % m->heads)
         return error_set(err,

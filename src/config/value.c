@@ -192,6 +192,8 @@ static int set_preset(struct config *config, const char *value, struct error *er
     const struct config_model *preset = preset_find(value);
     if (preset) {
         config->model = *preset;
+        if (preset->kv_heads == preset->heads)
+            config->model.kv_heads = 0; /* as many, also of heads that a key sets */
         return 0;
     }
     const char *slash = strrchr(value, '/');

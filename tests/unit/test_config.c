@@ -144,6 +144,9 @@ static void preset_comes_first_overrides_last(void **state)
     assert_int_equal(c.model.hidden, 96);
     assert_int_equal(c.model.layers, 8);
     assert_int_equal(c.model.kv_heads, 3);
+    /* Of a preset with as many as heads they stay as many. */
+    LOAD(&c, NULL, "model.preset=gpt2", "model.heads=6");
+    assert_int_equal(c.model.kv_heads, 6);
 }
 
 static void names_people_know_are_taken(void **state)
