@@ -11,6 +11,7 @@
  */
 #include "io/dataset.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,6 +146,14 @@ double dataset_epochs(const struct dataset *d, int file, double samples)
     if (!d->is_mixed)
         return samples / (double)d->windows;
     return samples * (double)f->slots / DATASET_SLOTS / (double)f->loader.windows;
+}
+
+double dataset_most_epochs(const struct dataset *d, double samples)
+{
+    double most = 0;
+    for (int f = 0; f < d->files; f++)
+        most = fmax(most, dataset_epochs(d, f, samples));
+    return most;
 }
 
 int dataset_read(const struct dataset *d, int64_t sample, int32_t *inputs, int32_t *targets,

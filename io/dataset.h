@@ -49,6 +49,9 @@ struct dataset_place dataset_place(const struct dataset *dataset, int64_t sample
 /* How often a file has been read in so many samples; where mixed, by its share of them. */
 double dataset_epochs(const struct dataset *dataset, int file, double samples);
 
+/* The same of the file that is read most often. */
+double dataset_most_epochs(const struct dataset *dataset, double samples);
+
 /* loader_read() and loader_places(). */
 int dataset_read(const struct dataset *dataset, int64_t sample, int32_t *inputs, int32_t *targets,
                  struct error *err);

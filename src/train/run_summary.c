@@ -97,21 +97,24 @@ static void log_data(const struct session *s, const struct batches *train,
                      const struct batches *valid, int64_t done, int64_t samples)
 {
     const struct config *c = &s->config;
-    char tokens[32], more[CONFIG_TEXT + 64] = "", each[32], steps[160] = "no steps";
+    char tokens[32], more[CONFIG_TEXT + 64] = "", each[32], most[80] = "", steps[240] = "no steps";
     const char *how = c->data.packing == PACKING_DOCUMENTS ? " of packed documents"
                       : c->data.packing == PACKING_PADDED  ? ", a document each"
                                                            : "";
-    double batch = (double)s->layout.global_batch, windows = (double)train->data.windows;
+    double batch = (double)s->layout.global_batch;
+    double all = (double)samples + (double)(c->train.steps - done) * batch;
     if (valid)
         snprintf(more, sizeof more, ", evaluating on %.*s (%s)", CONFIG_TEXT - 1, c->data.valid,
                  count_text((double)valid->data.tokens, tokens));
+    if (train->data.is_mixed)
+        snprintf(most, sizeof most, ", %.3g of the file that is read most",
+                 dataset_most_epochs(&train->data, all));
     if (done < c->train.steps)
         snprintf(steps, sizeof steps,
-                 "steps %lld to %lld of %s tokens (%lld sequences), %.3g epochs in all",
+                 "steps %lld to %lld of %s tokens (%lld sequences), %.3g epochs in all%s",
                  (long long)done + 1, (long long)c->train.steps,
                  count_text(batch * (double)c->data.seq_len, each),
-                 (long long)s->layout.global_batch,
-                 ((double)samples + (double)(c->train.steps - done) * batch) / windows);
+                 (long long)s->layout.global_batch, all / (double)train->data.windows, most);
     log_info(s->log, "training on %s (%s tokens, %lld sequences of %lld%s)%s; %s", c->data.train,
              count_text((double)train->data.tokens, tokens), (long long)train->data.windows,
              (long long)c->data.seq_len, how, more, steps);

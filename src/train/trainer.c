@@ -309,15 +309,6 @@ static int check_skips(const struct trainer *t, int64_t step, struct error *err)
                      (long long)step, t->skips);
 }
 
-/* Passes over the data, or where files are mixed over that which is read most often. */
-static double epoch_of(const struct trainer *t, double samples)
-{
-    double most = 0;
-    for (int f = 0; f < t->train.data.files; f++)
-        most = fmax(most, dataset_epochs(&t->train.data, f, samples));
-    return most;
-}
-
 /* Add a step's time to that of its epoch, and report that of an epoch which ends with it. */
 static void time_epoch(struct trainer *t, struct metrics_step *report)
 {
@@ -349,7 +340,7 @@ static int start(struct trainer *t, struct error *err)
         .data = &t->train.data,
         .samples = (double)(t->at.samples + s->layout.global_batch),
     };
-    flight->report.epoch = epoch_of(t, flight->report.samples);
+    flight->report.epoch = dataset_most_epochs(&t->train.data, flight->report.samples);
     if (metrics_want_breakdown(&t->metrics, step))
         flight->report.breakdown = input.breakdown = &t->breakdown[step % 2];
     t->train.sample = t->at.samples;

@@ -96,6 +96,8 @@ is "generate from a run of packed documents" 0 $?
 "$TRIREME" train $M data.train=lines.h5:0.75,other.h5:0.25 data.valid=held.h5,other.h5:samples=3 \
     data.packing=padded train.steps=20 run.dir=mixed >out 2>err
 is "files with weights" 0 $?
+is "how often a file is read is said at the start" 1 \
+    "$(grep -c 'epochs in all, 0.225 of the file that is read most' err)"
 epochs=$(sed -n 's/.*"file_epochs": \[\([0-9.]*\), \([0-9.]*\)\].*/\1 \2/p' mixed/metrics.jsonl | tail -n 1)
 is "epochs of each file" "0.225 0.1875" "$epochs"
 refused "more samples than documents" 'samples=1000: held\.h5 has [0-9]* documents' \
