@@ -472,9 +472,10 @@ static void report_over(const struct trainer *t)
     const struct run_best *best = &t->at.best;
     log_info(t->s->log,
              "train.early_stop: training ends at step %lld, as %lld evaluations in a row were not "
-             "better than that of step %lld (loss %.4f)%s",
+             "better than that of step %lld (loss %.4f)%s%s",
              (long long)t->at.step, (long long)best->without, (long long)best->step, best->loss,
-             t->s->config.checkpoint.keep_best ? "; checkpoints/best has it" : "");
+             t->s->config.checkpoint.keep_best ? "; checkpoints/best has it" : "",
+             t->at.step == t->begun ? "; a larger train.early_stop, or 0, trains it longer" : "");
 }
 
 static int export_at_end(struct trainer *t, struct error *err)
@@ -508,7 +509,6 @@ static int check_updates(const struct trainer *t, struct error *err)
 static int steps(struct trainer *t, struct error *err)
 {
     int64_t last = t->s->config.train.steps;
-    t->begun = t->at.step;
     if (trainer_advance(t, last, err) || check_updates(t, err) || trainer_save(t, err))
         return -1;
     if (is_over(t))
@@ -525,6 +525,7 @@ static int steps(struct trainer *t, struct error *err)
 int trainer_run(struct trainer *t, struct error *err)
 {
     long long last = t->s->config.train.steps, done = t->at.step;
+    t->begun = t->at.step;
     if (is_over(t) && t->dir.saved_step >= 0) {
         report_over(t);
         return 0;

@@ -158,9 +158,10 @@ is "train.early_stop" 0 $?
 stopped=$(last_step early)
 best=$(readlink early/checkpoints/best | sed 's/step-0*//')
 is "ends after four evaluations that were not better" "$((best + 12))" "$stopped"
-is "and says so" 1 "$(grep -c "train\.early_stop: training ends at step $stopped" err)"
+is "and says so" "1 0" "$(grep -c "train\.early_stop: training ends at step $stopped" err) $(grep -c 'trains it longer' err)"
 "$TRIREME" train early >out 2>err
-is "the same command again trains no further" "0 $stopped" "$? $(last_step early)"
+is "the same command again trains no further, and says what would" "0 $stopped 1" \
+    "$? $(last_step early) $(grep -c 'training ends at .*; a larger train.early_stop, or 0, trains it longer' err)"
 "$TRIREME" train $E train.steps=$((best + 3)) run.dir=again >out 2>err
 "$TRIREME" train again train.steps=200 >out 2>err
 is "resumed on the way it ends at the same step" "0 $stopped" "$? $(last_step again)"
