@@ -156,6 +156,15 @@ double dataset_most_epochs(const struct dataset *d, double samples)
     return most;
 }
 
+int64_t dataset_cut_tokens(const struct dataset *d)
+{
+    int64_t cut = 0;
+    for (int f = 0; f < d->files; f++)
+        if (d->file[f].loader.packing)
+            cut += packing_cut_rows(d->file[f].loader.packing);
+    return cut;
+}
+
 int dataset_read(const struct dataset *d, int64_t sample, int32_t *inputs, int32_t *targets,
                  struct error *err)
 {

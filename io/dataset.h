@@ -52,6 +52,9 @@ double dataset_epochs(const struct dataset *dataset, int file, double samples);
 /* The same of the file that is read most often. */
 double dataset_most_epochs(const struct dataset *dataset, double samples);
 
+/* Tokens that data.packing padded leaves away; 0 with others. */
+int64_t dataset_cut_tokens(const struct dataset *dataset);
+
 /* loader_read() and loader_places(). */
 int dataset_read(const struct dataset *dataset, int64_t sample, int32_t *inputs, int32_t *targets,
                  struct error *err);

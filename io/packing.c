@@ -33,6 +33,7 @@ struct packing {
     enum packing_form form;
     int64_t seq_len;
     int64_t documents, items;
+    int64_t cut;    /* rows that are left away */
     int64_t pieces; /* whole ones: sequences [0, pieces) */
     int64_t bins;   /* the sequences behind them */
     uint32_t *item; /* documents, bin by bin */
@@ -124,6 +125,7 @@ static void add_document(struct packing *p, struct work *w, int64_t document, in
 {
     int64_t rows = max_i64(tokens - 1, 0), pieces = rows / p->seq_len;
     if (p->form == PACK_SINGLY) {
+        p->cut += max_i64(rows - p->seq_len, 0);
         rows = min_i64(rows, p->seq_len);
     } else if (pieces) {
         p->longs = array_grow(p->longs, p->long_count, &p->long_capacity, sizeof *p->longs);
@@ -305,6 +307,11 @@ void packing_destroy(struct packing *p)
 int64_t packing_sequences(const struct packing *p)
 {
     return p->pieces + p->bins;
+}
+
+int64_t packing_cut_rows(const struct packing *p)
+{
+    return p->cut;
 }
 
 /* ---- reading ---- */

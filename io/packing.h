@@ -30,6 +30,9 @@ void packing_destroy(struct packing *packing); /* NULL allowed */
 
 int64_t packing_sequences(const struct packing *packing);
 
+/* The rows that PACK_SINGLY leaves away, behind the first seq_len of documents. */
+int64_t packing_cut_rows(const struct packing *packing);
+
 /* The rows of a document, or of a piece of one, in a sequence: their inputs are tokens [first,
  * first + rows) of the file, and the targets those one further on. */
 struct packing_part {

@@ -93,14 +93,30 @@ static void log_model(const struct session *s)
         log_warn(s->log, "precision fp8 on CPUs rounds as on GPUs, and takes longer than bf16");
 }
 
+enum { HOW_TEXT = 96 };
+
+/* What sequences are made of, and what is in none of them. */
+static const char *packing_text(const struct dataset *data, enum config_packing packing,
+                                char text[HOW_TEXT])
+{
+    static const char *const names[] = {[PACKING_STREAM] = "",
+                                        [PACKING_DOCUMENTS] = " of packed documents",
+                                        [PACKING_PADDED] = ", a document each"};
+    int64_t cut = dataset_cut_tokens(data);
+    char tokens[32];
+    snprintf(text, HOW_TEXT, "%s", names[packing]);
+    if (cut)
+        text_append(text, HOW_TEXT, ", %s tokens behind data.seq_len left away",
+                    count_text((double)cut, tokens));
+    return text;
+}
+
 static void log_data(const struct session *s, const struct batches *train,
                      const struct batches *valid, int64_t done, int64_t samples)
 {
     const struct config *c = &s->config;
     char tokens[32], more[CONFIG_TEXT + 64] = "", each[32], most[80] = "", steps[240] = "no steps";
-    const char *how = c->data.packing == PACKING_DOCUMENTS ? " of packed documents"
-                      : c->data.packing == PACKING_PADDED  ? ", a document each"
-                                                           : "";
+    char how[HOW_TEXT];
     double batch = (double)s->layout.global_batch;
     double all = (double)samples + (double)(c->train.steps - done) * batch;
     if (valid)
@@ -117,7 +133,8 @@ static void log_data(const struct session *s, const struct batches *train,
                  (long long)s->layout.global_batch, all / (double)train->data.windows, most);
     log_info(s->log, "training on %s (%s tokens, %lld sequences of %lld%s)%s; %s", c->data.train,
              count_text((double)train->data.tokens, tokens), (long long)train->data.windows,
-             (long long)c->data.seq_len, how, more, steps);
+             (long long)c->data.seq_len, packing_text(&train->data, c->data.packing, how), more,
+             steps);
 }
 
 /* Warn of ranks, and of places in micro-batches, that get no sequence. */

@@ -92,6 +92,10 @@ is "evaluation counts each target once" "$(cat held/* | wc -c)" "$(echo "$same" 
 "$TRIREME" generate epochs --prompt "The" --tokens 5 >out 2>err
 is "generate from a run of packed documents" 0 $?
 
+"$TRIREME" train $M data.train=lines.h5 data.packing=padded data.seq_len=16 train.steps=0 run.dir=cut >out 2>err
+is "what is cut off documents is said at the start" "0 1" "$? $(grep -c "a document each, $(cat lines/* |
+    awk 'length > 15 { n += length - 15 } END { print n }') tokens behind data.seq_len left away); no steps" err)"
+
 # ---- several files ----
 "$TRIREME" train $M data.train=lines.h5:0.75,other.h5:0.25 data.valid=held.h5,other.h5:samples=3 \
     data.packing=padded train.steps=20 run.dir=mixed >out 2>err
