@@ -4,9 +4,10 @@
  *   log_model    model, precision, strategy, ranks, device, planned memory
  *   log_data     data, its length in sequences, steps to do and their tokens
  *   warn_done    a run that begins with a checkpoint behind its last step
+ *   warn_repeats steps that have more sequences than the data
  *   warn         what is allowed, but wastes ranks, threads or time, or has no effect
  *
- * All ranks call them; the log prints rank 0's alone, and the last two return on the others.
+ * All ranks call them; the log prints rank 0's alone, and the last three return on the others.
  */
 #include "train/run_summary.h"
 
@@ -156,6 +157,18 @@ static void warn_idle(const struct session *s)
                  (long long)l->micro_batch, (long long)each, (long long)(l->micro_batch - each));
 }
 
+/* Warn of steps that read the same sequences several times. */
+static void warn_repeats(const struct session *s, const struct batches *train)
+{
+    double batch = (double)s->layout.global_batch;
+    double epochs = dataset_most_epochs(&train->data, batch);
+    if (epochs > 1 && !world_rank(s->world))
+        log_warn(s->log,
+                 "a step takes %.0f sequences (train.global_batch), and %s has fewer for it: each "
+                 "step reads the same ones %.3g times",
+                 batch, train->data.is_mixed ? "a file of data.train" : "data.train", epochs);
+}
+
 /* Of training that is over: where it is, and a key with which it is longer.  Epochs are a multiple
  * of those asked for, by half of them at least more than there were. */
 struct done_text {
@@ -242,5 +255,6 @@ void run_summary(const struct session *s, const struct batches *train, const str
     log_model(s);
     log_data(s, train, valid, done, samples);
     warn_done(s, train, done, samples);
+    warn_repeats(s, train);
     warn(s, done);
 }

@@ -96,6 +96,11 @@ is "generate from a run of packed documents" 0 $?
 is "what is cut off documents is said at the start" "0 1" "$? $(grep -c "a document each, $(cat lines/* |
     awk 'length > 15 { n += length - 15 } END { print n }') tokens behind data.seq_len left away); no steps" err)"
 
+is "data that a step reads several times are warned of" "0 1 0" "$("$TRIREME" train $M train.global_batch=7 \
+    data.train=lines.h5:samples=3 data.packing=padded train.steps=1 run.dir=few >out 2>err
+    echo $? $(grep -c 'warning: a step takes 7 sequences .*, and data.train has fewer for it: .* the same ones 2.33 times' err) \
+    $(grep -c 'reads the same' cut/log.txt))"
+
 # ---- several files ----
 "$TRIREME" train $M data.train=lines.h5:0.75,other.h5:0.25 data.valid=held.h5,other.h5:samples=3 \
     data.packing=padded train.steps=20 run.dir=mixed >out 2>err
