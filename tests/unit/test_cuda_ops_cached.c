@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-/* Heads of all widths, windows, one row and several, positions that differ between sequences. */
+/* Heads of all widths, windows, one row and several, positions that differ between sequences; few
+ * positions, and more than all warps of a block look at together. */
 static const struct attention_cached shapes[] = {
     {.batch = 1, .seq = 1, .capacity = 1, .heads = 1, .kv_heads = 1, .head_dim = 2},
     {.batch = 3, .seq = 1, .capacity = 70, .heads = 4, .kv_heads = 2, .head_dim = 34},
@@ -19,6 +20,15 @@ static const struct attention_cached shapes[] = {
      .head_dim = 128,
      .window = 17},
     {.batch = 1, .seq = 6, .capacity = 20, .heads = 2, .kv_heads = 1, .head_dim = 256, .window = 3},
+    {.batch = 3, .seq = 1, .capacity = 900, .heads = 2, .kv_heads = 1, .head_dim = 80},
+    {.batch = 2, .seq = 2, .capacity = 200, .heads = 4, .kv_heads = 2, .head_dim = 32},
+    {.batch = 2,
+     .seq = 1,
+     .capacity = 300,
+     .heads = 2,
+     .kv_heads = 1,
+     .head_dim = 136,
+     .window = 290},
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 

@@ -2,18 +2,23 @@
  *
  * Must move: the keys and values that a row sees, once for each key head; they come from the second
  * level of cache for the other query heads of a group.  One kernel puts the rows' keys and values
- * into the cache.  In the next a block takes a query head of a row, and each of its warps every
- * fourth group of positions, of which a lane has some elements; softmax is online (Milakov and
- * Gimelshein 2018) and the warps' parts are put together at the end:
- *   m = max m_w;  l = sum l_w e^(m_w - m);  o = sum o_w e^(m_w - m) / l
- * Rows of a prompt are as many blocks; tensor cores are left idle there.
+ * into the cache.  In the next a block takes a query head of a row.  A team of lanes reads a
+ * position by one access of each lane, where memory allows; the teams of all warps share the
+ * positions, and take four each before the first is used, so that a lane has eight accesses under
+ * way:
+ *
+ *   heads of 128 in 16 bits:   lanes 0 to 15   positions low, low + 2, low + 4, low + 6
+ *   (two teams in a warp)      lanes 16 to 31  positions low + 1, low + 3, low + 5, low + 7
+ *
+ * Softmax is online (Milakov and Gimelshein 2018) and the teams' parts are put together at the end:
+ *   m = max m_t;  l = sum l_t e^(m_t - m);  o = sum o_t e^(m_t - m) / l
+ * One row of a sequence has few blocks, which are large.  Rows of a prompt are as many blocks;
+ * tensor cores are left idle there.
  */
 #include "device/cuda/pack.cuh"
-#include "device/cuda/reduce.cuh"
 #include "device/cuda/sizes.h"
 
-enum { CACHED_WARPS = 4, CACHED_LANE = 8, CACHED_GROUP = 4 }; /* of 32 lanes: heads up to 256 */
-static_assert(32 * CACHED_LANE == CUDA_HEAD_DIM_MOST, "lanes hold the widest head");
+enum { MOST_WARPS = 16, PROMPT_WARPS = 4 };
 
 struct cached_args {
     int seq, heads, kv_heads, dim;
@@ -33,105 +38,200 @@ __global__ void __launch_bounds__(256)
         cache[at] = qkv[at];
 }
 
-/* Elements lane, lane + 32, ... of a head. */
-template <typename T>
-static __device__ __forceinline__ void get_lane(float (&to)[CACHED_LANE], const T *from, int dim)
+/* How lanes hold a head: lane l of a team has accesses l, l + lanes, ... of n elements. */
+template <typename T_, int n_, int lanes_, int accesses_> struct cached_team {
+    using T = T_;
+    using R = raw<T, n_>;
+    static constexpr int n = n_, lanes = lanes_, accesses = accesses_;
+    static constexpr int teams = 32 / lanes, dim = n * lanes * accesses; /* the widest head */
+    static constexpr int seen = accesses > 2 ? 2 : 4; /* positions at a time, as registers allow */
+    static_assert(dim <= CUDA_HEAD_DIM_MOST, "a part is as wide as a team's head");
+};
+
+/* Where the i-th access of this lane begins in a head. */
+template <class C> static __device__ __forceinline__ int place_of(int i)
 {
-    const int lane = (int)threadIdx.x % 32;
+    return ((int)threadIdx.x % C::lanes + i * C::lanes) * C::n;
+}
+
+/* Zeros behind a head. */
+template <class C>
+static __device__ __forceinline__ void load_head(typename C::R (&to)[C::accesses],
+                                                 const typename C::T *from, int dim)
+{
 #pragma unroll
-    for (int i = 0; i < CACHED_LANE; i++) {
-        float one[1] = {0};
-        if (lane + 32 * i < dim)
-            get<T, 1>(one, from + lane + 32 * i);
-        to[i] = one[0];
+    for (int i = 0; i < C::accesses; i++) {
+        to[i] = typename C::R{};
+        if (place_of<C>(i) < dim)
+            to[i] = load<typename C::R>(from + place_of<C>(i));
     }
 }
 
-/* The running maximum, sum and output of one warp. */
-struct cached_part {
-    float top, sum, o[CACHED_LANE];
+/* The running maximum and sum of a team, and of its output what this lane has. */
+template <class C> struct cached_part {
+    float top, sum, o[C::accesses][C::n];
 };
 
-/* `count` positions from `first` on. */
-template <typename T>
-static __device__ __forceinline__ void see(cached_part &p, const float (&q)[CACHED_LANE],
-                                           const T *keys, const T *values, int64_t first, int count,
-                                           int64_t stride, const cached_args &a)
+/* The sum over the team of q k, times scale. */
+template <class C>
+static __device__ __forceinline__ float score_of(const float (&q)[C::accesses][C::n],
+                                                 const typename C::R (&k)[C::accesses], float scale)
 {
-    float score[CACHED_GROUP], x[CACHED_LANE], top = p.top;
+    float sum = 0, x[C::n];
 #pragma unroll
-    for (int j = 0; j < CACHED_GROUP; j++) {
-        float sum = 0;
-        get_lane(x, keys + (first + (j < count ? j : 0)) * stride, a.dim);
+    for (int i = 0; i < C::accesses; i++) {
+        widen(x, k[i]);
 #pragma unroll
-        for (int i = 0; i < CACHED_LANE; i++)
-            sum += q[i] * x[i];
-        score[j] = j < count ? warp_sum(sum) * a.scale : -INFINITY;
+        for (int e = 0; e < C::n; e++)
+            sum += q[i][e] * x[e];
+    }
+#pragma unroll
+    for (int distance = C::lanes / 2; distance; distance /= 2)
+        sum += __shfl_xor_sync(ALL_LANES, sum, distance);
+    return sum * scale;
+}
+
+/* Positions `first`, first + teams, ... of the team, C::seen of them, as far as they lie before
+ * `end`, where none may be left; a whole warp calls. */
+template <class C>
+static __device__ __forceinline__ void see(cached_part<C> &p, const float (&q)[C::accesses][C::n],
+                                           const typename C::T *keys, const typename C::T *values,
+                                           int64_t first, int64_t end, int64_t stride,
+                                           const cached_args &a)
+{
+    typename C::R k[C::seen][C::accesses], v[C::seen][C::accesses];
+    float score[C::seen], x[C::n], top = p.top;
+#pragma unroll
+    for (int j = 0; j < C::seen; j++) {
+        int64_t at = first + j * C::teams < end ? first + j * C::teams : end - 1;
+        load_head<C>(k[j], keys + at * stride, a.dim);
+        load_head<C>(v[j], values + at * stride, a.dim);
+    }
+#pragma unroll
+    for (int j = 0; j < C::seen; j++) {
+        score[j] = score_of<C>(q, k[j], a.scale);
+        if (first + j * C::teams >= end)
+            score[j] = -INFINITY;
         top = fmaxf(top, score[j]);
     }
-    float shrink = exp2_fast(p.top - top);
+    const float base = top == -INFINITY ? 0 : top; /* a team that has seen nothing yet */
+    const float shrink = exp2_fast(p.top - base);
     p.top = top;
     p.sum *= shrink;
 #pragma unroll
-    for (int i = 0; i < CACHED_LANE; i++)
-        p.o[i] *= shrink;
+    for (int i = 0; i < C::accesses; i++)
 #pragma unroll
-    for (int j = 0; j < CACHED_GROUP; j++) {
-        float weight = exp2_fast(score[j] - top);
-        get_lane(x, values + (first + (j < count ? j : 0)) * stride, a.dim);
+        for (int e = 0; e < C::n; e++)
+            p.o[i][e] *= shrink;
+#pragma unroll
+    for (int j = 0; j < C::seen; j++) {
+        float weight = exp2_fast(score[j] - base);
         p.sum += weight;
 #pragma unroll
-        for (int i = 0; i < CACHED_LANE; i++)
-            p.o[i] += weight * x[i];
+        for (int i = 0; i < C::accesses; i++) {
+            widen(x, v[j][i]);
+#pragma unroll
+            for (int e = 0; e < C::n; e++)
+                p.o[i][e] += weight * x[e];
+        }
     }
 }
 
-template <typename T>
-__global__ void __launch_bounds__(32 * CACHED_WARPS)
-    cached_rows(T *o, const T *cache, const T *qkv, const int32_t *positions, cached_args a)
+/* What the teams of a block have in the end. */
+template <class C> struct cached_parts {
+    float top[MOST_WARPS * C::teams], sum[MOST_WARPS * C::teams];
+    float o[MOST_WARPS * C::teams][C::dim];
+};
+
+/* The output of the block's head, of so many parts. */
+template <class C>
+static __device__ __forceinline__ void put_together(typename C::T *o, const cached_parts<C> &all,
+                                                    int parts, int dim)
 {
-    __shared__ float tops[CACHED_WARPS], sums[CACHED_WARPS];
-    __shared__ float parts[CACHED_WARPS][32 * CACHED_LANE];
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    const int64_t row = blockIdx.x, h = blockIdx.y, b = row / a.seq;
-    const int64_t position = positions[b * a.seq] + row % a.seq, stride = 2 * a.kv_heads * a.dim;
-    const int64_t low = a.window > 0 && position >= a.window ? position - a.window + 1 : 0;
-    const int64_t kv = h / (a.heads / a.kv_heads);
-    const T *keys = cache + b * a.capacity * stride + kv * a.dim;
-    const T *values = keys + (int64_t)a.kv_heads * a.dim;
-    cached_part p = {-INFINITY, 0, {}};
-    float q[CACHED_LANE];
-    get_lane(q, qkv + row * ((int64_t)a.heads * a.dim + stride) + h * a.dim, a.dim);
-    for (int64_t at = low + warp * CACHED_GROUP; at <= position;
-         at += CACHED_WARPS * CACHED_GROUP) {
-        int64_t left = position + 1 - at;
-        see(p, q, keys, values, at, left < CACHED_GROUP ? (int)left : CACHED_GROUP, stride, a);
-    }
-    if (lane == 0) {
-        tops[warp] = p.top;
-        sums[warp] = p.sum;
-    }
-#pragma unroll
-    for (int i = 0; i < CACHED_LANE; i++)
-        parts[warp][lane + 32 * i] = p.o[i];
-    __syncthreads();
-    float top = -INFINITY, sum = 0, factor[CACHED_WARPS];
-    for (int w = 0; w < CACHED_WARPS; w++)
-        top = fmaxf(top, tops[w]);
-    for (int w = 0; w < CACHED_WARPS; w++) {
-        factor[w] = exp2_fast(tops[w] - top); /* 0 of a warp that saw nothing */
-        sum += sums[w] * factor[w];
-    }
-    o += (row * a.heads + h) * a.dim;
-    for (int i = (int)threadIdx.x; i < a.dim; i += 32 * CACHED_WARPS) {
+    float top = -INFINITY, sum = 0;
+    for (int t = 0; t < parts; t++)
+        top = fmaxf(top, all.top[t]);
+    for (int t = 0; t < parts; t++) /* 0 of one that saw nothing */
+        sum += all.sum[t] * exp2_fast(all.top[t] - top);
+    for (int i = (int)threadIdx.x; i < dim; i += (int)blockDim.x) {
         float value[1] = {0};
-        for (int w = 0; w < CACHED_WARPS; w++)
-            value[0] += parts[w][i] * factor[w];
+        for (int t = 0; t < parts; t++)
+            value[0] += all.o[t][i] * exp2_fast(all.top[t] - top);
         value[0] /= sum;
-        raw<T, 1> bits;
+        raw<typename C::T, 1> bits;
         narrow(bits, value);
         store(o + i, bits);
     }
+}
+
+template <class C>
+__global__ void __launch_bounds__(32 * MOST_WARPS)
+    cached_rows(typename C::T *o, const typename C::T *cache, const typename C::T *qkv,
+                const int32_t *positions, cached_args a)
+{
+    __shared__ cached_parts<C> all;
+    const int64_t row = blockIdx.x, h = blockIdx.y, b = row / a.seq;
+    const int64_t stride = 2 * (int64_t)a.kv_heads * a.dim, kv = h / (a.heads / a.kv_heads);
+    const int64_t end = positions[b * a.seq] + row % a.seq + 1;
+    const int64_t low = a.window > 0 && end > a.window ? end - a.window : 0;
+    const int team = (int)threadIdx.x / C::lanes, parts = (int)blockDim.x / C::lanes;
+    const typename C::T *keys = cache + b * a.capacity * stride + kv * a.dim;
+    const typename C::T *values = keys + (int64_t)a.kv_heads * a.dim;
+    cached_part<C> p = {-INFINITY, 0, {}};
+    typename C::R bits[C::accesses];
+    float q[C::accesses][C::n];
+    load_head<C>(bits, qkv + row * ((int64_t)a.heads * a.dim + stride) + h * a.dim, a.dim);
+#pragma unroll
+    for (int i = 0; i < C::accesses; i++)
+        widen(q[i], bits[i]);
+    const int64_t of_warp = low + team / C::teams * C::teams * C::seen;
+    for (int64_t at = of_warp; at < end; at += parts * C::seen)
+        see<C>(p, q, keys, values, at + team % C::teams, end, stride, a);
+    if (threadIdx.x % C::lanes == 0) {
+        all.top[team] = p.top;
+        all.sum[team] = p.sum;
+    }
+#pragma unroll
+    for (int i = 0; i < C::accesses; i++)
+#pragma unroll
+        for (int e = 0; e < C::n; e++)
+            all.o[team][place_of<C>(i) + e] = p.o[i][e];
+    __syncthreads();
+    put_together<C>(o + (row * a.heads + h) * a.dim, all, parts, a.dim);
+}
+
+/* What cached_rows() works on. */
+template <typename T> struct cached_tensors {
+    T *o;
+    const T *cache, *qkv;
+    const int32_t *positions;
+};
+
+template <class C>
+static void launch(cudaStream_t s, const cached_tensors<typename C::T> &t, int64_t rows,
+                   const cached_args &a)
+{
+    const int warps = a.seq == 1 ? MOST_WARPS : PROMPT_WARPS;
+    LAUNCH(cached_rows<C>, dim3((unsigned)rows, (unsigned)a.heads), 32 * warps, 0, s, t.o, t.cache,
+           t.qkv, t.positions, a);
+}
+
+/* The fewest lanes that have a head in one access, or two. */
+template <typename T>
+static void launch_widest(cudaStream_t s, const cached_tensors<T> &t, int64_t rows,
+                          const cached_args &a)
+{
+    constexpr int n = LANES<T>;
+    if (a.dim % n || !aligned16(t.cache) || !aligned16(t.qkv))
+        launch<cached_team<T, 1, 32, 8>>(s, t, rows, a);
+    else if (a.dim <= 8 * n)
+        launch<cached_team<T, n, 8, 1>>(s, t, rows, a);
+    else if (a.dim <= 16 * n)
+        launch<cached_team<T, n, 16, 1>>(s, t, rows, a);
+    else if (a.dim <= 32 * n)
+        launch<cached_team<T, n, 32, 1>>(s, t, rows, a);
+    else
+        launch<cached_team<T, n, 32, CUDA_HEAD_DIM_MOST / 32 / n>>(s, t, rows, a);
 }
 
 void cuda_attention_cached(struct device *d, const struct attention_cached *a, void *o, void *cache,
@@ -142,18 +242,18 @@ void cuda_attention_cached(struct device *d, const struct attention_cached *a, v
     const cached_args args = {(int)a->seq, (int)a->heads, (int)a->kv_heads, (int)a->head_dim,
                               a->capacity, a->window,     a->scale * log2_e};
     cudaStream_t s = cuda_compute(d);
-    if (a->head_dim > 32 * CACHED_LANE) {
+    if (a->head_dim > CUDA_HEAD_DIM_MOST) {
         cuda_note_failure(d,
                           "attention: heads of %lld elements are too wide for a GPU, %d is the "
                           "most",
-                          (long long)a->head_dim, 32 * CACHED_LANE);
+                          (long long)a->head_dim, (int)CUDA_HEAD_DIM_MOST);
         return;
     }
     by_type(a->dt, [&](auto type) {
         using T = decltype(type);
         LAUNCH(keep_rows<T>, rows, 256, 0, s, (T *)cache, (const T *)qkv, positions, args);
-        LAUNCH(cached_rows<T>, dim3(rows, (unsigned)a->heads), 32 * CACHED_WARPS, 0, s, (T *)o,
-               (const T *)cache, (const T *)qkv, positions, args);
+        const cached_tensors<T> t = {(T *)o, (const T *)cache, (const T *)qkv, positions};
+        launch_widest(s, t, rows, args);
     });
 }
 
