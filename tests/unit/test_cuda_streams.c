@@ -256,6 +256,20 @@ static void ranks_of_a_node_share_its_cores(void **state)
     device_close(d);
 }
 
+/* CUDA is asked for a connection of each stream, unless the user has said how many. */
+static void streams_share_no_connection(void **state)
+{
+    static const char name[] = "CUDA_DEVICE_MAX_CONNECTIONS";
+    char why[128];
+    unsetenv(name);
+    assert_true(device_gpu_count(why) > 0);
+    assert_true(atoi(getenv(name)) >= DEVICE_STREAMS);
+    setenv(name, "1", 1);
+    assert_true(device_gpu_count(why) > 0);
+    assert_string_equal(getenv(name), "1");
+    unsetenv(name);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +280,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_recordings, setup, teardown),
         cmocka_unit_test_setup_teardown(test_recordings_that_fail, setup, teardown),
         cmocka_unit_test_setup_teardown(ranks_of_a_node_share_its_cores, setup, teardown),
+        cmocka_unit_test(streams_share_no_connection),
     };
     char why[128];
     if (!device_gpu_count(why)) {

@@ -1,5 +1,6 @@
 /* discover.c - which GPUs are there, and what they can; nothing is opened for it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/cuda/state.h"
@@ -18,9 +19,25 @@ int device_gpu_built_in(void)
     return 1;
 }
 
+/* CUDA gives a process 8 connections to a GPU, unless asked for others.  Streams that share one are
+ * issued one behind the other: while one waits for an event, or for a function of the host, which
+ * may take as long as a file is read, the others stand still.  So every stream has its own, and
+ * some are left for NCCL's; 32 is the most.  CUDA looks when it starts; what users have set stays.
+ */
+enum { CONNECTIONS = 32 };
+_Static_assert((int)DEVICE_STREAMS <= CONNECTIONS, "a connection for each stream");
+
+static void ask_for_connections(void)
+{
+    char text[12];
+    snprintf(text, sizeof text, "%d", CONNECTIONS);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 0);
+}
+
 int device_gpu_count(char why[128])
 {
     int gpus = 0;
+    ask_for_connections(); /* trireme calls nothing of CUDA before */
     cudaError_t code = cudaGetDeviceCount(&gpus);
     why[0] = 0;
     if (code == cudaSuccess && gpus > 0)
