@@ -49,18 +49,22 @@ static int tiny_ops_recorded(struct measure *m, void *data, struct error *err)
     return device_replay(m->device, c->recording, err);
 }
 
+/* The kernel is loaded before it is recorded; a recording that has begun ends. */
+static int record_tiny_ops(struct measure *m, struct copy *c, struct error *err)
+{
+    if (tiny_ops(m, NULL, err) || device_record_begin(m->device, err))
+        return -1;
+    int rc = tiny_ops(m, NULL, err);
+    c->recording = device_record_end(m->device, rc ? NULL : err);
+    return rc || !c->recording ? -1 : 0;
+}
+
 static int measure_launch(struct measure *m, struct copy *c, struct error *err)
 {
     int is_gpu = m->device->asynchronous, rc = 0;
     double seconds = 0;
-    if (is_gpu) {
-        rc = device_record_begin(m->device, err);
-        if (!rc)
-            rc = tiny_ops(m, NULL, err);
-        if (!rc)
-            rc = (c->recording = device_record_end(m->device, err)) ? 0 : -1;
-        rc = world_agree(m->world, rc, err);
-    }
+    if (is_gpu)
+        rc = world_agree(m->world, record_tiny_ops(m, c, err), err);
     if (!rc)
         rc = measure_seconds(
             m, &(struct measure_work){.run = is_gpu ? tiny_ops_recorded : tiny_ops, .data = c},
