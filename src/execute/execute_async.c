@@ -166,14 +166,24 @@ static int wait_for_device(struct run_state *run, const struct instr *instr)
     return run_enters_work(run, instr);
 }
 
+/* CUDA may call the functions of all streams on one thread.  So one of them begins the copy and
+ * another one waits for it: what the read stream has ready begins before the write stream waits. */
+static int call_copy(struct run_state *run, int i, enum device_stream stream)
+{
+    struct copy_call *call = &async_program(run->x, run->program)->call[i];
+    return device_call(run->x->device, stream, copy_call_begin, call, run->err) ||
+                   device_call(run->x->device, stream, copy_call_end, call, run->err)
+               ? -1
+               : 0;
+}
+
 static int copy(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     enum device_stream stream = run_streams[instr->stream].device;
     size_t bytes = run_moves(run, instr);
     if (instr_is_file(instr))
-        return device_call(run->x->device, stream, copy_call,
-                           &async_program(run->x, run->program)->call[i], run->err);
+        return call_copy(run, i, stream);
     return device_copy_async(run->x->device, stream, run_operand(run, instr, SLOT_TO),
                              run_operand(run, instr, SLOT_FROM), bytes, run->err);
 }

@@ -119,7 +119,7 @@ static int make_program(struct executor *x, struct async_program *own,
     own->program = program;
     own->call = array_make((size_t)program->instrs, sizeof *own->call);
     for (int i = 0; i < program->instrs; i++)
-        own->call[i] = (struct copy_call){x, program, i};
+        own->call[i] = (struct copy_call){.x = x, .program = program, .index = i};
     if (!make_events(x, own, err) && !make_captures(x, own, err))
         return 0;
     return error_prefix(err, "preparing the program that starts with %s",
@@ -229,6 +229,8 @@ void async_destroy(struct executor *x)
     if (!a)
         return;
     device_sync(x->device, NULL);
+    swap_close(x->swap); /* of a GPU that failed, copies may have begun and not been waited for */
+    x->swap = NULL;
     async_spans_free(x);
     for (int i = 0; i < a->programs; i++)
         destroy_program(x, &a->program[i]);

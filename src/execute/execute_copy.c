@@ -36,17 +36,27 @@ int copy_end(struct run_state *run, int i)
     return 0;
 }
 
-void copy_call(void *data)
+void copy_call_begin(void *data)
 {
-    const struct copy_call *call = data;
+    struct copy_call *call = data;
+    struct executor *x = call->x;
+    if (copy_check(x, NULL))
+        return;
+    call->op = operation(x, call->program, call->index);
+    call->is_under_way = 1;
+    swap_submit(x->swap, &call->op);
+}
+
+void copy_call_end(void *data)
+{
+    struct copy_call *call = data;
     struct executor *x = call->x;
     struct error err = {0};
     char name[TRACE_NAME];
-    struct swap_op op = operation(x, call->program, call->index);
-    if (copy_check(x, NULL))
+    if (!call->is_under_way)
         return;
-    swap_submit(x->swap, &op);
-    if (!swap_wait(x->swap, &op, &err))
+    call->is_under_way = 0;
+    if (!swap_wait(x->swap, &call->op, &err))
         return;
     error_suffix(&err, "in %s", instr_text(call->program, call->index, name, sizeof name));
     pthread_mutex_lock(&x->lock);

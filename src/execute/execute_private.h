@@ -92,14 +92,17 @@ size_t run_moves(struct run_state *run, const struct instr *instr);
 /* Begin a FETCH or SPILL between memory and POOL_DISK; wait for it. */
 run_action copy_begin, copy_end;
 
-/* The same whole, for device_call(): the data it is given.  A failure is kept in the executor,
- * later copies do nothing, and copy_check() returns it. */
+/* The same for device_call(), and the data both are given, the first one first.  A failure is
+ * kept in the executor, later copies do nothing, and copy_check() returns it. */
 struct copy_call {
     struct executor *x;
     const struct program *program;
     int index;
+    struct swap_op op;
+    int is_under_way;
 };
-void copy_call(void *call);
+void copy_call_begin(void *call);
+void copy_call_end(void *call);
 int copy_check(struct executor *x, struct error *err);
 
 /* What follows on the compute stream is an instruction's work, or a wait for another stream: for

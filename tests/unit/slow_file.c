@@ -3,7 +3,8 @@
  *
  * Linked into a test, or preloaded into a program, these take the place of the C library's.  The
  * file that SLOW_FILE names holds how many milliseconds a call lasts at least; it is read again and
- * again while one lasts, so that a call can be let go. */
+ * again while one lasts, so that a call can be let go.  It is counted how often a read and a write
+ * were under way together. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,14 +50,32 @@ static void last(int fd)
     }
 }
 
+static int under_way[2]; /* reads, writes */
+static int meetings;
+
+int slow_file_meetings(void);
+int slow_file_meetings(void)
+{
+    return __atomic_load_n(&meetings, __ATOMIC_RELAXED);
+}
+
+static void count_and_last(int fd, int writes)
+{
+    __atomic_add_fetch(&under_way[writes], 1, __ATOMIC_SEQ_CST);
+    if (is_offloaded(fd) && __atomic_load_n(&under_way[!writes], __ATOMIC_SEQ_CST))
+        __atomic_add_fetch(&meetings, 1, __ATOMIC_RELAXED);
+    last(fd);
+    __atomic_sub_fetch(&under_way[writes], 1, __ATOMIC_SEQ_CST);
+}
+
 ssize_t pread(int fd, void *data, size_t bytes, off_t offset)
 {
-    last(fd);
+    count_and_last(fd, 0);
     return syscall(SYS_pread64, fd, data, bytes, offset);
 }
 
 ssize_t pwrite(int fd, const void *data, size_t bytes, off_t offset)
 {
-    last(fd);
+    count_and_last(fd, 1);
     return syscall(SYS_pwrite64, fd, data, bytes, offset);
 }

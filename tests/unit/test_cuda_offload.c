@@ -373,6 +373,31 @@ static void a_slow_file_is_waited_for(void **state)
     session_close(s);
 }
 
+int slow_file_meetings(void);
+
+/* One unit's state is read while another one's is written, though functions of the host are called
+ * one at a time: in some step, as the order in which streams come to theirs is drawn. */
+static void reads_and_writes_go_on_together(void **state)
+{
+    enum { ATTEMPTS = 60 };
+    struct mem mem = {0};
+    struct error err = {0};
+    struct step_output output;
+    struct session *s = open_session(&mem, 0, ON_DISK);
+    int before = slow_file_meetings();
+    calls_last(5);
+    for (int step = 1; step <= ATTEMPTS && slow_file_meetings() == before; step++) {
+        struct step_input input = rig_input(s, step);
+        input.load = load;
+        input.user = s;
+        if (execute(s->executor, s->train, &input, &output, NULL, &err))
+            fail_msg("%s", err.text);
+    }
+    calls_last(0);
+    assert_true(slow_file_meetings() > before);
+    session_close(s);
+}
+
 static int prepare(void **state)
 {
     int fd = mkstemp(slow_path);
@@ -405,6 +430,7 @@ int main(void)
         cmocka_unit_test(a_file_that_was_cut_ends_the_step),
         cmocka_unit_test(a_file_that_does_not_answer_ends_the_step),
         cmocka_unit_test(a_slow_file_is_waited_for),
+        cmocka_unit_test(reads_and_writes_go_on_together),
     };
     int rc = skip_without_gpu();
     return rc ? rc : cmocka_run_group_tests(tests, prepare, clean_up);
