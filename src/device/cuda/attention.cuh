@@ -448,7 +448,7 @@ static __device__ __forceinline__ void tile_store(uint16_t *to, int to_row,
             for (int half = 0; half < 2; half++) {
                 unsigned at = tile_at<dim>(row + 16 * m + lane / 4 + 8 * half, 0, i);
                 const float *pair = &c.v[m][i][2 * half];
-                *reinterpret_cast<uint32_t *>(tile + at + lane % 4 * 2) =
+                *aligned<uint32_t>(tile + at + lane % 4 * 2) =
                     pair_of(E(), pair[0] * factor, pair[1] * factor);
             }
     __syncwarp();

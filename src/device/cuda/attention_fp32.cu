@@ -41,29 +41,29 @@ static __device__ __forceinline__ int down()
 
 static __device__ __forceinline__ float2 pair_load(const float *from)
 {
-    return *reinterpret_cast<const float2 *>(from);
+    return *aligned<const float2>(from);
 }
 
 template <class E> static __device__ __forceinline__ float2 pair_load(const E *from)
 {
     float pair[2];
-    widen_pair(E(), pair, *reinterpret_cast<const uint32_t *>(from));
+    widen_pair(E(), pair, *aligned<const uint32_t>(from));
     return make_float2(pair[0], pair[1]);
 }
 
 static __device__ __forceinline__ void pair_store(float *to, float low, float high)
 {
-    *reinterpret_cast<float2 *>(to) = make_float2(low, high);
+    *aligned<float2>(to) = make_float2(low, high);
 }
 
 template <class E> static __device__ __forceinline__ void pair_store(E *to, float low, float high)
 {
-    *reinterpret_cast<uint32_t *>(to) = pair_of(E(), low, high);
+    *aligned<uint32_t>(to) = pair_of(E(), low, high);
 }
 
 static __device__ __forceinline__ void load4(float to[4], const float *from)
 {
-    float4 four = *reinterpret_cast<const float4 *>(from);
+    float4 four = *aligned<const float4>(from);
     to[0] = four.x;
     to[1] = four.y;
     to[2] = four.z;
