@@ -21,6 +21,7 @@
  */
 #include <time.h>
 
+#include "base/alive.h"
 #include "base/clock.h"
 #include "execute/execute_async.h"
 
@@ -86,15 +87,37 @@ static int run_ops(struct run_state *run, int i)
     return device_replay(run->x->device, own->capture[own->capture_of[i]].graph, run->err);
 }
 
-/* The first transfer that has not ended is what everything waits for. */
-static int hang(const struct executor *x, const struct program *program, struct error *err)
+/* The event behind instruction i of the step that is being started. */
+static struct device_event *event_of(const struct run_state *run, int i)
 {
+    return async_program(run->x, run->program)->event[run->x->async->slot][i];
+}
+
+/* The instructions before number `end` of the step of a slot, which the host waits for. */
+struct waited_for {
+    const struct program *program;
+    int slot, end;
+};
+
+/* The first of them, from number `from` on, whose event has not come. */
+static int first_open(const struct executor *x, const struct waited_for *w, int from)
+{
+    struct device_event *const *event = async_program(x, w->program)->event[w->slot];
+    while (from < w->end && (!event[from] || device_event_done(x->device, event[from], NULL) > 0))
+        from++;
+    return from;
+}
+
+/* The first transfer that has not ended is what everything waits for. */
+static int hang(const struct executor *x, const struct waited_for *w, struct error *err)
+{
+    const struct program *program = w->program;
     const struct async_program *own = async_program(x, program);
     char name[TRACE_NAME];
     err->code = EXIT_HANG;
-    for (int i = 0; i < program->instrs; i++)
+    for (int i = 0; i < w->end; i++)
         if (instr_is_transfer(&program->instr[i]) &&
-            device_event_done(x->device, own->event[i], NULL) == 0)
+            device_event_done(x->device, own->event[w->slot][i], NULL) == 0)
             return error_set(err,
                              "nothing has moved for %d s: instruction %d (%s) waits in group %s "
                              "for the other members",
@@ -104,9 +127,10 @@ static int hang(const struct executor *x, const struct program *program, struct 
                      x->patience_s);
 }
 
-/* Wait, and look from time to time whether the peers are alive.  If one failed, it knows more: it
- * is given time to say so before this rank does. */
-static int wait_for(struct executor *x, const struct program *program, struct device_event *event,
+/* Wait, and look from time to time whether the peers are alive, and how far the step is: one that
+ * advances does not hang, however long it takes.  If a peer failed, it knows more: it is given time
+ * to say so before this rank does. */
+static int wait_for(struct executor *x, const struct waited_for *w, struct device_event *event,
                     struct error *err)
 {
     enum { SPINS = 2000, NAP_NS = 50000, LOOK_NS = 20000000 };
@@ -114,6 +138,7 @@ static int wait_for(struct executor *x, const struct program *program, struct de
     int64_t begin_ns = clock_awake_ns(&awake), looked_ns = clock_ns();
     const struct timespec nap = {.tv_nsec = NAP_NS};
     const struct timespec courtesy = {.tv_sec = 3};
+    int open = 0;
     for (int spins = 0;; spins++) {
         int done = device_event_done(x->device, event, err);
         if (done)
@@ -128,10 +153,14 @@ static int wait_for(struct executor *x, const struct program *program, struct de
                 return -1;
             }
             int64_t waited_ns = clock_awake_ns(&awake);
-            if (swap_busy(x->swap))
-                begin_ns = waited_ns; /* swap_watch() looks after it */
+            int before = open;
+            open = first_open(x, w, before);
+            if (open > before)
+                alive_note();
+            if (open > before || swap_busy(x->swap)) /* swap_watch() looks after a file */
+                begin_ns = waited_ns;
             if (x->patience_s && waited_ns - begin_ns > (int64_t)x->patience_s * 1000000000)
-                return hang(x, program, err);
+                return hang(x, w, err);
         }
         nanosleep(&nap, NULL);
     }
@@ -139,10 +168,10 @@ static int wait_for(struct executor *x, const struct program *program, struct de
 
 /* Only this rank knows of the failure: end its transfers, so that the others do not wait for them.
  */
-static int wait_done(struct executor *x, const struct program *program, struct device_event *event,
+static int wait_done(struct executor *x, const struct waited_for *w, struct device_event *event,
                      struct error *err)
 {
-    if (!wait_for(x, program, event, err))
+    if (!wait_for(x, w, event, err))
         return 0;
     if (x->mesh)
         mesh_abandon(x->mesh);
@@ -154,14 +183,14 @@ static int is_traced(const struct run_state *run, const struct instr *instr)
     return run->trace && instr->kind != INSTR_RELEASE && instr->stream < STREAM_HOST;
 }
 
-/* The host waits for what its own instruction needs of the device. */
-static int wait_for_device(struct run_state *run, const struct instr *instr)
+/* The host waits for what its own instruction i needs of the device. */
+static int wait_for_device(struct run_state *run, int i)
 {
-    const struct async_program *own = async_program(run->x, run->program);
+    const struct instr *instr = &run->program->instr[i];
+    const struct waited_for w = {run->program, run->x->async->slot, i};
     for (int s = 0; s < STREAM_HOST; s++)
-        if (instr->wait[s] >= 0 &&
-            (run_enters_wait(run, s) ||
-             wait_done(run->x, run->program, own->event[instr->wait[s]], run->err)))
+        if (instr->wait[s] >= 0 && (run_enters_wait(run, s) ||
+                                    wait_done(run->x, &w, event_of(run, instr->wait[s]), run->err)))
             return -1;
     return run_enters_work(run, instr);
 }
@@ -191,15 +220,14 @@ static int copy(struct run_state *run, int i)
 static int before(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    const struct async_program *own = async_program(run->x, run->program);
     enum device_stream stream = run_streams[instr->stream].device;
     char name[TRACE_NAME];
     if (instr->stream == STREAM_HOST) /* UPDATE is done when the call returns */
-        return wait_for_device(run, instr);
+        return wait_for_device(run, i);
     for (int s = 0; s < STREAM_HOST; s++)
         if (instr->wait[s] >= 0 &&
             ((instr->stream == STREAM_COMPUTE && run_enters_wait(run, s)) ||
-             device_event_wait(run->x->device, stream, own->event[instr->wait[s]], run->err)))
+             device_event_wait(run->x->device, stream, event_of(run, instr->wait[s]), run->err)))
             return -1;
     if (run_enters_work(run, instr))
         return -1;
@@ -219,7 +247,7 @@ static int end_instr(struct run_state *run, int i, int span)
 {
     struct executor *x = run->x;
     const struct instr *instr = &run->program->instr[i];
-    const struct async_program *own = async_program(x, run->program);
+    struct device_event *event = event_of(run, i);
     enum device_stream stream = run_streams[instr->stream].device;
     int64_t bytes = 0;
     if (instr_is_transfer(instr)) {
@@ -233,7 +261,7 @@ static int end_instr(struct run_state *run, int i, int span)
         bytes = (int64_t)run->program->buffer[instr->buffer[SLOT_FROM]].bytes;
     if (is_traced(run, instr) && async_span_close(x, span, stream, bytes, run->err))
         return -1;
-    return own->event[i] ? device_event_record(x->device, own->event[i], stream, run->err) : 0;
+    return event ? device_event_record(x->device, event, stream, run->err) : 0;
 }
 
 static int after(struct run_state *run, int i, int64_t start_ns)
@@ -272,7 +300,8 @@ static int end(struct run_state *run)
 
 static int finish(struct executor *x, const struct step_pending *pending, struct error *err)
 {
-    if (wait_done(x, pending->program, pending->done, err))
+    const struct waited_for w = {pending->program, pending->slot, pending->program->instrs};
+    if (wait_done(x, &w, pending->done, err))
         return -1;
     if (pending->trace)
         async_trace_end(x, pending->trace);

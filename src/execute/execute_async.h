@@ -17,8 +17,10 @@ struct async_capture {
 /* What belongs to one program. */
 struct async_program {
     const struct program *program;
-    struct device_event **event; /* per instruction that others or the host wait for */
-    struct copy_call *call;      /* per instruction: of reads and writes of the file */
+    /* Per slot, of instructions that others or the host wait for, or that show how far a step is.
+     */
+    struct device_event **event[MEMORY_STEPS];
+    struct copy_call *call; /* per instruction: of reads and writes of the file */
     struct async_capture *capture;
     int captures, capture_capacity;
     int *capture_of; /* per RUN: its capture */

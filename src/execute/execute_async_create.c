@@ -22,25 +22,28 @@ struct async_program *async_program(const struct executor *x, const struct progr
     return NULL;
 }
 
-/* Make events after instructions that another stream waits for, and after transfers, so that a hang
- * can be named. */
+/* Make events after instructions that another stream waits for; after transfers, so that a hang can
+ * be named; and where a micro-batch begins, so that a long step is not taken for one that hangs. */
 static int make_events(struct executor *x, struct async_program *own, struct error *err)
 {
     const struct program *program = own->program;
     char *wanted = array_make((size_t)program->instrs, 1);
     int rc = 0;
     for (int i = 0; i < program->instrs; i++) {
-        wanted[i] |= (char)instr_is_transfer(&program->instr[i]);
+        wanted[i] |= instr_is_transfer(&program->instr[i]) || program->instr[i].kind == INSTR_LOAD;
         for (int s = 0; s < STREAMS; s++)
             if (program->instr[i].wait[s] >= 0)
                 wanted[program->instr[i].wait[s]] = 1;
     }
-    own->event = array_make((size_t)program->instrs, sizeof *own->event);
-    for (int i = 0; i < program->instrs && !rc; i++)
-        if (wanted[i] && program->instr[i].stream < STREAM_HOST) {
-            own->event[i] = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
-            rc = own->event[i] ? 0 : -1;
-        }
+    for (int slot = 0; slot < MEMORY_STEPS; slot++) {
+        struct device_event **event = array_make((size_t)program->instrs, sizeof *event);
+        own->event[slot] = event;
+        for (int i = 0; i < program->instrs && !rc; i++)
+            if (wanted[i] && program->instr[i].stream < STREAM_HOST) {
+                event[i] = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
+                rc = event[i] ? 0 : -1;
+            }
+    }
     free(wanted);
     return rc;
 }
@@ -213,11 +216,13 @@ int async_prepare(struct executor *x, const struct program *const *programs, int
 
 static void destroy_program(struct executor *x, struct async_program *own)
 {
-    for (int i = 0; own->event && i < own->program->instrs; i++)
-        device_event_destroy(x->device, own->event[i]);
+    for (int slot = 0; slot < MEMORY_STEPS; slot++) {
+        for (int i = 0; own->event[slot] && i < own->program->instrs; i++)
+            device_event_destroy(x->device, own->event[slot][i]);
+        free(own->event[slot]);
+    }
     for (int k = 0; k < own->captures; k++)
         device_recording_destroy(x->device, own->capture[k].graph);
-    free(own->event);
     free(own->call);
     free(own->capture);
     free(own->capture_of);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <math.h>
 #include <cmocka.h>
+#include <time.h>
 
 #include "base/philox.h"
 #include "device/ops.h"
@@ -355,6 +356,62 @@ static void memory_is_what_was_planned(void **state)
     assert_int_equal(mem.blocks, 0);
 }
 
+/* Milliseconds that the compute stream stands still before the first micro-batch, and before each
+ * other one. */
+struct pauses {
+    int first, other;
+    struct session *session;
+};
+
+static void pause_ms(void *ms)
+{
+    const struct timespec pause = {.tv_sec = *(int *)ms / 1000,
+                                   .tv_nsec = *(int *)ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static int pause_and_load(void *user, const struct step_batch *batch, struct error *err)
+{
+    struct pauses *p = user;
+    int *ms = batch->micro ? &p->other : &p->first;
+    return device_call(p->session->device, DEVICE_COMPUTE, pause_ms, ms, err) ||
+                   load(p->session, batch, err)
+               ? -1
+               : 0;
+}
+
+/* Two steps in flight, while a step may stand still for a second. */
+static int run_with(struct pauses *p, struct error *err)
+{
+    struct mem mem = {0};
+    struct step_pending pending[2];
+    struct step_output output;
+    struct session *s = p->session =
+        open_session(&mem, MODEL "precision=fp32 train.micro_batch=1", "cuda");
+    int rc = 0;
+    executor_watch(s->executor, 1);
+    for (int i = 0; i < 2 && !rc; i++) {
+        struct step_input input = rig_input(s, i + 1);
+        input.load = pause_and_load;
+        input.user = p;
+        rc = step_start(s->executor, s->train, &input, NULL, &pending[i], err);
+    }
+    for (int i = 0; i < 2 && !rc; i++)
+        rc = step_finish(s->executor, &pending[i], &output, err);
+    session_close(s);
+    return rc;
+}
+
+static void a_long_step_is_not_one_that_hangs(void **state)
+{
+    struct error err = {0};
+    if (run_with(&(struct pauses){.first = 400, .other = 400}, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(run_with(&(struct pauses){.first = 3000}, &err), -1);
+    assert_int_equal(err.code, EXIT_HANG);
+    assert_non_null(strstr(err.text, "has not ended for 1 s"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +422,7 @@ int main(void)
         cmocka_unit_test(too_large_a_loss_scale_updates_nothing),
         cmocka_unit_test(rows_of_products_begin_at_16_bytes),
         cmocka_unit_test(memory_is_what_was_planned),
+        cmocka_unit_test(a_long_step_is_not_one_that_hangs),
     };
     setenv("TRIREME_EMULATE_STRICT_LOADING", "1", 0); /* what is recorded has run before */
     if (skip_without_gpu(NULL))
