@@ -125,7 +125,8 @@ static struct tensor multiply(struct gpu *gpu, const struct problem *p)
 /* Tensor cores of compute capability 9.0 keep about 14 bits of a block's sum. */
 static const double of_tensor_cores = 2e-3;
 
-static void check_all(unsigned replaced)
+/* rows: cuda_gemm_set_wide_rows() */
+static void check_all(unsigned replaced, int64_t rows)
 {
     struct gpu gpu = open_gpu();
     if (!replaced && device_check_fp8(gpu.d, NULL)) {
@@ -133,6 +134,7 @@ static void check_all(unsigned replaced)
         skip();
     }
     gpu.d->replaced = replaced;
+    cuda_gemm_set_wide_rows(gpu.d, rows);
     for (int i = 0; i < KINDS * SHAPES; i++) {
         struct problem p = make_problem(&gpu, i % KINDS, shapes[i / KINDS]);
         struct tensor one = multiply(&gpu, &p), two = multiply(&gpu, &p);
@@ -150,12 +152,13 @@ static void check_all(unsigned replaced)
 
 static void products_are_of_rounded_operands(void **state)
 {
-    check_all(0);
+    check_all(0, 0);
 }
 
 static void products_in_bf16_too(void **state)
 {
-    check_all(DEVICE_FP8_PART);
+    check_all(DEVICE_FP8_PART, 0);
+    check_all(DEVICE_FP8_PART, FP8_BLOCK); /* some of both operands' rows at a time */
 }
 
 /* ---- without the library's products in fp8 ---- */

@@ -362,7 +362,35 @@ int gemm_multiply(struct device *d, const struct gemm_product *p, const struct g
                       &p->key, err);
 }
 
-/* In bf16, of operands that are rounded to fp8. */
+void cuda_gemm_set_wide_rows(struct device *d, int64_t rows)
+{
+    cuda_state(d)->gemms->wide_rows = rows;
+}
+
+/* Rows of an operand that are widened at a time. */
+static int64_t wide_rows(const struct device *d, int64_t rows, int64_t k)
+{
+    const int64_t planned = cuda_fp8_wide_rows(rows, k), asked = cuda_state(d)->gemms->wide_rows;
+    return asked ? min_i64(planned, asked) : planned;
+}
+
+/* Rows of an operand from `first` on, a multiple of FP8_BLOCK; count: as far as there are any. */
+static struct cuda_fp8 rows_of(const struct cuda_fp8 *x, int64_t first, int64_t count)
+{
+    struct cuda_fp8 part = *x;
+    part.code += first * x->padded;
+    part.scale += x->squares ? first / FP8_BLOCK * x->step : first;
+    part.rows = min_i64(count, x->rows - first);
+    return part;
+}
+
+/* What is of c, or of the addend, from a row and a column on. */
+static void *from_place(const struct gemm *g, const void *c, int64_t row, int64_t column)
+{
+    return c ? (char *)c + (size_t)(row * g->ldc + column) * dtype_bytes(g->dt_c) : NULL;
+}
+
+/* In bf16, of operands that are rounded to fp8: some rows of each at a time. */
 static int multiply_widened(struct device *d, const struct gemm *g, void *scratch,
                             struct error *err)
 {
@@ -371,15 +399,29 @@ static int multiply_widened(struct device *d, const struct gemm *g, void *scratc
     char *start = (char *)of.workspace - at.workspace;
     bf16 *a = (bf16 *)(start + at.wide_a), *b = (bf16 *)(start + at.wide_b);
     struct gemm wide = *g;
-    cuda_fp8_widen(d, a, &of.fp8_a);
-    cuda_fp8_widen(d, b, &of.fp8_b);
+    const int64_t rows = wide_rows(d, g->m, g->k), columns = wide_rows(d, g->n, g->k);
     wide.fp8 = GEMM_FP8_NONE;
     wide.trans_a = 0;
     wide.trans_b = 1;
     wide.a = a;
     wide.b = b;
     wide.lda = wide.ldb = g->k;
-    return cuda_gemm(d, &wide, of.workspace, err);
+    for (int64_t column = 0; column < g->n; column += columns) {
+        const struct cuda_fp8 of_b = rows_of(&of.fp8_b, column, columns);
+        cuda_fp8_widen(d, b, &of_b);
+        for (int64_t row = 0; row < g->m; row += rows) {
+            const struct cuda_fp8 of_a = rows_of(&of.fp8_a, row, rows);
+            if (rows < g->m || column == 0)
+                cuda_fp8_widen(d, a, &of_a);
+            wide.m = of_a.rows;
+            wide.n = of_b.rows;
+            wide.c = from_place(g, g->c, row, column);
+            wide.addend = from_place(g, g->addend, row, column);
+            if (cuda_gemm(d, &wide, of.workspace, err))
+                return -1;
+        }
+    }
+    return 0;
 }
 
 /* Not by the library's product of this type. */

@@ -40,7 +40,8 @@ enum { GEMM_BUCKETS = 256 };
 
 struct cuda_gemms {
     cublasLtHandle_t handle;
-    int32_t sms; /* multiprocessors that products are chosen and cut for; 0: all */
+    int32_t sms;       /* multiprocessors that products are chosen and cut for; 0: all */
+    int64_t wide_rows; /* cuda_gemm_set_wide_rows() */
     struct gemm_product *buckets[GEMM_BUCKETS];
     int noting; /* 1: products are noted, and not computed */
     struct gemm_noted *noted;

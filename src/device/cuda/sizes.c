@@ -25,6 +25,13 @@ static size_t place(size_t *end, int64_t bytes)
     return at;
 }
 
+int64_t cuda_fp8_wide_rows(int64_t rows, int64_t k)
+{
+    const int64_t row_bytes = k * (int64_t)sizeof(bf16);
+    const int64_t most = CUDA_FP8_WIDE_BYTES / row_bytes / FP8_BLOCK * FP8_BLOCK;
+    return min_i64(rows, most > FP8_BLOCK ? most : FP8_BLOCK);
+}
+
 struct cuda_fp8_places cuda_fp8_places_of(const struct gemm *g)
 {
     const int64_t of_float = (int64_t)sizeof(float), of_bf16 = (int64_t)sizeof(bf16);
@@ -36,8 +43,8 @@ struct cuda_fp8_places cuda_fp8_places_of(const struct gemm *g)
     at.b = place(&at.end, g->n * blocks * FP8_BLOCK);
     at.b_scales =
         place(&at.end, (g->fp8 == GEMM_FP8_SQUARES_OF_B ? squares : g->n * blocks) * of_float);
-    at.wide_a = place(&at.end, g->m * g->k * of_bf16);
-    at.wide_b = place(&at.end, g->n * g->k * of_bf16);
+    at.wide_a = place(&at.end, cuda_fp8_wide_rows(g->m, g->k) * g->k * of_bf16);
+    at.wide_b = place(&at.end, cuda_fp8_wide_rows(g->n, g->k) * g->k * of_bf16);
     at.workspace = place(&at.end, (int64_t)cuda_workspace_bytes(g->m, g->n));
     return at;
 }

@@ -52,13 +52,15 @@ size_t cuda_workspace_bytes(int64_t m, int64_t n);
 
 /* The scratch of a product in fp8, in bytes from an address that is aligned to
  * CUDA_WORKSPACE_ALIGN: where the codes and the scales of both operands begin (cuda/fp8.h); wide_a
- * and wide_b, the same numbers as bf16, for a product in bf16 in place of that in fp8; the
- * workspace of either product; and the end of all. */
+ * and wide_b, the same numbers as bf16, some rows at a time, for products in bf16 in place of that
+ * in fp8; the workspace of either product; and the end of all. */
 enum { CUDA_FP8_STEP = 4 }; /* what the scales of a row of squares are padded to a multiple of */
+#define CUDA_FP8_WIDE_BYTES ((int64_t)64 << 20) /* of an operand as bf16 at a time, or 128 rows */
 struct cuda_fp8_places {
     size_t a, a_scales, b, b_scales, wide_a, wide_b, workspace, end;
 };
 struct cuda_fp8_places cuda_fp8_places_of(const struct gemm *g);
+int64_t cuda_fp8_wide_rows(int64_t rows, int64_t k); /* of an operand of rows and k, at a time */
 
 /* What attention on GPUs offers beside the plain form. */
 enum {

@@ -54,6 +54,9 @@ extern const struct device_ops cuda_ops;
 int cuda_gemm_open(struct device *d, struct error *err); /* fills gemms */
 void cuda_gemm_close(struct device *d);
 const char *cuda_gemm_library(char text[64]);
+/* To test: operands in fp8 are multiplied as bf16 so many rows at a time at most, a multiple of
+ * FP8_BLOCK; 0: as planned. */
+void cuda_gemm_set_wide_rows(struct device *d, int64_t rows);
 /* device_check_fp8() of a GPU of this name and level. */
 int cuda_gemm_check_fp8(const char *name, const char *level, struct error *err);
 
