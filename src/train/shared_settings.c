@@ -6,6 +6,7 @@
  */
 #include "train/shared_settings.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,8 @@ int shared_settings_check_data(struct world *world, const struct config_data *co
 
 /* ---- the run directory ---- */
 
+#define SEEN ".seen-" /* begins the name of a file that rank 0 makes for the others to look for */
+
 static int make_file(const char *path, struct error *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -109,6 +112,19 @@ static int look_for(struct world *world, const char *folder, const char *file, s
     return rc;
 }
 
+/* Of starts that were killed before they removed theirs.  Nobody else looks for one: rank 0 holds
+ * the lock of the run. */
+static void remove_leftovers(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *item;
+    while (dir && (item = readdir(dir)))
+        if (!strncmp(item->d_name, SEEN, sizeof SEEN - 1))
+            unlinkat(dirfd(dir), item->d_name, 0);
+    if (dir)
+        closedir(dir);
+}
+
 /* The file's name is new each time, so that no node's cache can say that there is none. */
 int shared_settings_check_folder(struct world *world, const char *folder, struct error *err)
 {
@@ -116,9 +132,11 @@ int shared_settings_check_folder(struct world *world, const char *folder, struct
     int rc = 0;
     world_broadcast(world, unique, sizeof unique, 0);
     char *file =
-        array_format("%s/.seen-%llx-%llx", folder, (long long)unique[0], (long long)unique[1]);
-    if (!world_rank(world))
+        array_format("%s/" SEEN "%llx-%llx", folder, (long long)unique[0], (long long)unique[1]);
+    if (!world_rank(world)) {
+        remove_leftovers(folder);
         rc = make_file(file, err);
+    }
     if (!(rc = world_agree(world, rc, err))) {
         if (world_rank(world))
             rc = look_for(world, folder, file, err);
