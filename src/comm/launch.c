@@ -124,7 +124,7 @@ static void raise_file_limit(void)
     if (getrlimit(RLIMIT_NOFILE, &limit))
         return;
     limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit); /* where it fails the limit stays; doctor tells it */
+    setrlimit(RLIMIT_NOFILE, &limit); /* where it fails the limit stays, and doctor shows it */
 }
 
 void launch_prepare(const struct launch *launch)
