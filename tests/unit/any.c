@@ -1,6 +1,7 @@
 /* any.c - see any.h. */
 #include "tests/unit/any.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -103,16 +104,18 @@ void any_settings(struct any *any, unsigned of, char text[ANY_TEXT])
         const char *choice = rows[r].choice[any_pick(any, count)];
         if (rows[r].of & of)
             used += (size_t)snprintf(text + used, ANY_TEXT - used, " %s", choice);
+        assert(used < ANY_TEXT);
     }
 }
 
 int any_load(struct config *config, const char *settings, struct error *err)
 {
-    const char *override[64];
+    enum { MOST = 256 };
+    const char *override[MOST];
     char text[ANY_TEXT], *rest = text;
     int count = 0;
     snprintf(text, sizeof text, "%s", settings);
-    for (char *word; (word = strtok_r(rest, " ", &rest));)
-        override[count++] = word;
+    for (char *word; (word = strtok_r(rest, " ", &rest)); override[count++] = word)
+        assert(count < MOST);
     return config_load(config, NULL, override, count, err);
 }

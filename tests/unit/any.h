@@ -19,7 +19,7 @@ int any_pick(struct any *any, int count);
 /* What is computed; how it is laid out over ranks and memory; in which formats. */
 enum any_rows { ANY_MODEL = 1, ANY_LAYOUT = 2, ANY_FORMATS = 4 };
 
-enum { ANY_TEXT = 1024 };
+enum { ANY_TEXT = 4096 };
 
 /* Append " key=value" for some of these keys to text. */
 void any_settings(struct any *any, unsigned rows, char text[ANY_TEXT]);
