@@ -10,6 +10,8 @@
 
 #include "device/cpu/attention.h"
 
+enum { AHEAD = 12 }; /* positions that are fetched before they are used */
+
 /* Keys and values of the rows into the cache: in both they lie one behind the other. */
 static void keep_rows(const struct attention_cached *a, void *cache, const void *qkv,
                       const int32_t *positions)
@@ -34,6 +36,17 @@ struct token_task {
     float *scores;                           /* [group][high - low] */
 };
 
+/* What one position has for a head, `elems` from index on, is a few lines in a row of kilobytes,
+ * which no processor expects. */
+SIMD_INLINE void prefetch(const enum dtype dt, const void *base, int64_t index, int64_t elems)
+{
+    enum { LINE = 64 };
+    const int64_t bytes = dt == DTYPE_F32 ? 4 : 2;
+    const char *from = (const char *)base + index * bytes;
+    for (int64_t at = 0; at < elems * bytes; at += LINE)
+        __builtin_prefetch(from + at);
+}
+
 SIMD_INLINE float dot(const enum dtype dt, const void *x, int64_t x_first, const void *y,
                       int64_t y_first, int64_t n)
 {
@@ -46,10 +59,12 @@ SIMD_INLINE float dot(const enum dtype dt, const void *x, int64_t x_first, const
 SIMD_INLINE void token_scores(const enum dtype dt, const struct token_task *t, int64_t group)
 {
     int64_t d = t->a->head_dim, seen = t->high - t->low;
-    for (int64_t p = 0; p < seen; p++)
+    for (int64_t p = 0; p < seen; p++) {
+        int64_t key = t->key_first + p * t->stride;
+        prefetch(dt, t->cache, key + AHEAD * t->stride, d);
         for (int64_t h = 0; h < group; h++)
-            t->scores[h * seen + p] =
-                dot(dt, t->q, t->q_first + h * d, t->cache, t->key_first + p * t->stride, d);
+            t->scores[h * seen + p] = dot(dt, t->q, t->q_first + h * d, t->cache, key, d);
+    }
 }
 
 /* Scores become weights; returns their sum. */
@@ -81,6 +96,7 @@ SIMD_INLINE void token_values(const enum dtype dt, const struct token_task *t, i
         vf o0 = {0}, o1 = {0};
         for (int64_t p = 0; p < seen; p++) {
             int64_t at = t->value_first + p * t->stride + i;
+            prefetch(dt, t->cache, at + AHEAD * t->stride, min_i64(left, 2 * CPU_LANES));
             o0 += vf_get_some(dt, t->cache, at, left) * weight[p];
             if (second)
                 o1 += vf_get_some(dt, t->cache, at + CPU_LANES, left - CPU_LANES) * weight[p];
