@@ -1,15 +1,18 @@
 /* gemm_rows.c - products of a few rows with a matrix, as generation has them: y = x w^T.
  *
- * What they take is the time to read w once, so all else has to hide behind that.  A thread has
- * some of w's rows.  For R rows of x and C of w, sums are vectors in registers along k, added up
- * across lanes at the end:
+ * The time to read w once is the least that they take, and the rest has to go on meanwhile.  A
+ * thread has some of w's rows.  For R rows of x and C of w, sums are vectors in registers along k,
+ * added up across lanes at the end:
  *
  *   sum[r][c] += x[r][k..] w[c][k..]          y[r][c] = sum of sum[r][c] (+ addend)
  *
- * Rows of x lie first in scratch, vector by vector, in the order in which these sums take them;
- * rows of w are prefetched, as the processor cannot see from one block that the next one follows:
+ * Rows of x are first copied to scratch, vector by vector, in the order in which these sums read
+ * them:
  *
  *   x   [m / R] of [k / vector] of [R] vectors
+ *
+ * Rows of w are prefetched: a block reads C of them at once, each only for a short time, and the
+ * processor's own prefetching does not foresee the next block.
  *
  * An element of y is computed by the same steps whatever the number of rows, so that a text does
  * not depend on what is generated beside it.
@@ -21,11 +24,11 @@
 /* Registers are 32 where vectors have 16 lanes, else 16. */
 enum { WIDE = CPU_LANES == 16, SUMS = WIDE ? 24 : 8, MOST_C = 8 };
 enum {
-    MOST_ROWS = 16,
-    WORTH_ELEMS = 1 << 14,
-    COLUMNS = 48,
-    PART_BYTES = 16384,
-    AHEAD_BYTES = 8192
+    MOST_ROWS = 16,        /* of x: with more of them the library is as fast */
+    WORTH_ELEMS = 1 << 14, /* of w, at least */
+    COLUMNS = 48,          /* of y in a thread's task: a multiple of every C and of every vector */
+    PART_BYTES = 16384,    /* of R rows of x: a third of the first cache */
+    AHEAD_BYTES = 8192     /* of w that are fetched before they are used, at least */
 };
 
 int CPU(gemm_has_few_rows)(const struct gemm *g)
@@ -212,14 +215,12 @@ SIMD_INLINE void columns(const enum dtype dt, const int R, const int C, const st
 SIMD_INLINE void columns_of(const enum dtype dt, const struct gemm *g, const char *x, int64_t col,
                             int64_t end)
 {
-    if (g->m == 1)
-        columns(dt, 1, 8, g, x, col, end);
-    else if (g->m == 2)
-        columns(dt, 2, 4, g, x, col, end);
-    else if (g->m <= 4)
-        columns(dt, 4, WIDE ? 6 : 2, g, x, col, end);
-    else
-        columns(dt, 8, WIDE ? 3 : 1, g, x, col, end);
+    switch (rows_at_once(g->m)) {
+    case 1: columns(dt, 1, 8, g, x, col, end); break;
+    case 2: columns(dt, 2, 4, g, x, col, end); break;
+    case 4: columns(dt, 4, WIDE ? 6 : 2, g, x, col, end); break;
+    default: columns(dt, 8, WIDE ? 3 : 1, g, x, col, end);
+    }
 }
 
 void CPU(gemm_of_few_rows)(struct device *d, const struct gemm *g, void *scratch)
