@@ -9,7 +9,8 @@
 #include "base/array.h"
 #include "comm/transport.h"
 
-/* Up to so many ranks send directly to each other, and more than so many bytes of all ranks too. */
+/* With at most DIRECT_RANKS ranks, or more than ROUNDS_BYTES of all together, each rank sends to
+ * every other one. */
 enum { DIRECT_RANKS = 32, ROUNDS_BYTES = 16 << 20 };
 
 static void start(struct world *world, struct comm_op *handle, const struct comm_kind *kind,
@@ -46,8 +47,8 @@ void world_broadcast(struct world *world, void *data, size_t bytes, int root)
         run(world, &kind_broadcast, NULL, data, bytes, root);
 }
 
-/* In rounds: a rank has messages with few others, where with every one of a thousand ranks it would
- * open a connection to each. */
+/* In rounds, in which a rank exchanges messages with log2(size) others: to send to each of a
+ * thousand ranks it would open a thousand connections. */
 static void gather_in_rounds(struct world *world, char *all, const void *mine, size_t bytes)
 {
     size_t size = (size_t)world->size, rank = (size_t)world->rank;

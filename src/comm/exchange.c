@@ -1,12 +1,12 @@
 /* exchange.c - the kinds of operation as lists of transfers (see transport.h).
  *
- * all-gather      every member sends its pieces to every other, straight into place;
- * all-to-all      the same with a part of its own for each.
+ * all-gather      every member sends its pieces to every other, straight into place.  Little data
+ *                 among many members goes in rounds that double what each member has.
+ * all-to-all      as an all-gather, with a part of its own for each member.
  * reduce-scatter  batches: of every shard one piece goes to its owner, which adds the terms
  *                 in rank order; two batches are in flight, one being added up.
  * all-reduce      the same with shards made of the data itself, each batch followed by an
  *                 all-gather of its sums.  A small one: all get all terms and add them up.
- * all-gather among many    little data: rounds that double what each member has.
  * broadcast       a binary tree, pieces following one another down.
  * message         pieces in order.
  *
@@ -130,8 +130,9 @@ const struct comm_kind kind_all_to_all = {.name = "all-to-all",
 
 /* --- all-gather of little data among many: each round doubles the parts that a member has ---
  *
- * The own part is in recv first, and those of the members behind it follow; in round k they come
- * from the member 2^k behind.  (Bruck, Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 8, 1997.)
+ * recv begins with the member's own part; those of the members with the next higher numbers follow,
+ * member 0's behind the last one's.  In round k they come from the member 2^k further on.  (Bruck,
+ * Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 8, 1997.)
  *
  *   member     0      1      2      3      4
  *   at first   0      1      2      3      4

@@ -107,8 +107,9 @@ struct comm_kind {
     void (*alone)(struct operation *op); /* all of it in a group of one; NULL: nothing to do */
 };
 
-/* kind_all_gather_doubling: on the host, of little data among many members; recv has this member's
- * part first, from the start on, and then those of the members behind it, round the group. */
+/* kind_all_gather_doubling: on the host, of little data among many members.  recv, [size][elems],
+ * has this member's part first, where the caller has put it, and then those of the next members,
+ * member 0's behind the last one's. */
 extern const struct comm_kind kind_all_gather, kind_all_gather_doubling, kind_reduce_scatter,
     kind_all_reduce, kind_all_reduce_small, kind_all_to_all, kind_broadcast, kind_send, kind_recv;
 
