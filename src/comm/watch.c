@@ -73,11 +73,13 @@ static int64_t patience_ns(const struct watch *w)
     return __atomic_load_n(&w->world->patience_s, __ATOMIC_RELAXED) * SECOND_NS;
 }
 
-/* A rank that has not answered for this long does not answer any more. */
+/* A rank that has not answered for this long does not answer any more.  On a machine that is busy
+ * with other work a process may get no core for a second or more, and is not to blame for it: half
+ * of run.hang_seconds, which ends before they do (the first question comes after a quarter). */
 static int64_t silence_ns(const struct watch *w)
 {
-    int64_t part = patience_ns(w) / FIRST_PART;
-    return part && part < 5 * SECOND_NS ? part : 5 * SECOND_NS;
+    int64_t half = patience_ns(w) / 2;
+    return half < 30 * SECOND_NS ? half : 30 * SECOND_NS;
 }
 
 static struct question *question_to(struct watch *w, int rank)

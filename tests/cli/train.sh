@@ -23,7 +23,7 @@ signalled() {
     fi
     case $3 in
     launcher) kill -"$4" $job ;;
-    last) kill -"$4" "$(rank_pids $job | tail -n 1)" ;; # they are started in order
+    last) kill -"$4" "$(rank_pids $job | tail -n 1)" ;;
     esac
     ended
 }
