@@ -15,6 +15,15 @@
 #include "base/round.h"
 #include "segment/place.h"
 
+/* A whole lives from the first instruction that names it or a view of it to the last. */
+static void live_with_view(struct memory_lifetime *whole, struct memory_lifetime *view)
+{
+    if (view->first >= 0 && (whole->first < 0 || view->first < whole->first))
+        whole->first = view->first;
+    whole->last = view->last > whole->last ? view->last : whole->last;
+    *view = (struct memory_lifetime){-1, -1};
+}
+
 struct memory_lifetime *memory_lifetimes(const struct program *program)
 {
     struct memory_lifetime *life = array_make((size_t)program->buffers, sizeof *life);
@@ -22,11 +31,14 @@ struct memory_lifetime *memory_lifetimes(const struct program *program)
         life[b] = (struct memory_lifetime){-1, -1};
     for (int i = 0; i < program->instrs; i++)
         for (uint64_t left = program->instr[i].bound; left; left &= left - 1) {
-            int b = buffer_root(program, program->instr[i].buffer[__builtin_ctzll(left)]);
+            int b = program->instr[i].buffer[__builtin_ctzll(left)];
             if (life[b].first < 0)
                 life[b].first = i;
             life[b].last = i;
         }
+    for (int b = 0; b < program->buffers; b++)
+        if (program->buffer[b].whole >= 0)
+            live_with_view(&life[program->buffer[b].whole], &life[b]);
     return life;
 }
 
