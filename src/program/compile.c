@@ -8,7 +8,7 @@
 #include "program/overlap_update.h"
 #include "program/passes.h"
 
-struct program *program_create(const struct state *state, enum program_kind kind)
+struct program *program_create_unordered(const struct state *state, enum program_kind kind)
 {
     struct program *program = array_make(1, sizeof *program);
     program->state = state;
@@ -31,6 +31,12 @@ struct program *program_create(const struct state *state, enum program_kind kind
         pass_update(program);
     pass_release(program);
     memory_plan(program);
+    return program;
+}
+
+struct program *program_create(const struct state *state, enum program_kind kind)
+{
+    struct program *program = program_create_unordered(state, kind);
     pass_waits(program);
     return program;
 }
