@@ -8,9 +8,7 @@
  * (numpy.lib.format).  Of it what numpy itself writes is read, in any order: three keys, no
  * nesting.
  *
- * Megatron's .bin has numbers alone, and the .idx beside it begins with MMIDIDX, two bytes of 0, a
- * version (64 bits) and a byte that says their type (megatron/core/datasets/indexed_dataset.py); of
- * the rest, which says where documents begin, nothing is read.
+ * Megatron's .bin has numbers alone, and the .idx beside it says their type (megatron.h).
  */
 #include "io/npy.h"
 
@@ -26,11 +24,12 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "io/disk.h"
+#include "io/megatron.h"
 
-enum { MOST_HEADER = 1 << 16, LLMC_HEADER = 1024, INDEX_TYPE = NPY_FRONT - 1 };
+enum { MOST_HEADER = 1 << 16, LLMC_HEADER = 1024 };
+_Static_assert((int)NPY_FRONT >= (int)MEGATRON_FRONT, "the front of a file shows an index");
 
 static const char numpy_magic[] = "\x93NUMPY";
-static const char index_magic[] = "MMIDIDX\0"; /* and the 0 behind it */
 
 /* llm.c's kinds of files. */
 static const struct {
@@ -49,7 +48,7 @@ enum npy_format npy_format(const void *bytes, int64_t count)
 {
     if (count >= 6 && !memcmp(bytes, numpy_magic, 6))
         return NPY_NUMPY;
-    if (count > INDEX_TYPE && !memcmp(bytes, index_magic, sizeof index_magic))
+    if (megatron_is_index(bytes, count))
         return NPY_INDEX;
     for (size_t i = 0; count >= 8 && i < sizeof llmc / sizeof llmc[0]; i++)
         if (le32(bytes) == llmc[i].magic)
@@ -154,26 +153,6 @@ static int read_llmc(struct npy *npy, int64_t size, struct error *err)
                      llmc[1].magic, llmc[1].version);
 }
 
-/* What the .idx beside a .bin says of the type of its numbers; 0: there is none. */
-static int index_type(const char *path)
-{
-    char front[NPY_FRONT];
-    if (!text_ends_with(path, ".bin"))
-        return 0;
-    char *index = array_format("%.*s.idx", (int)(strlen(path) - strlen(".bin")), path);
-    int fd = open(index, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    ssize_t count = fd < 0 ? -1 : read(fd, front, sizeof front);
-    if (fd >= 0)
-        close(fd);
-    free(index);
-    return npy_format(front, count) == NPY_INDEX ? (unsigned char)front[INDEX_TYPE] : 0;
-}
-
-int npy_has_index(const char *path)
-{
-    return index_type(path) != 0;
-}
-
 static int read_raw(struct npy *npy, int64_t size, struct error *err)
 {
     static const struct {
@@ -183,7 +162,7 @@ static int read_raw(struct npy *npy, int64_t size, struct error *err)
                  [4] = {.width = 4, .is_signed = 1},
                  [5] = {.width = 8, .is_signed = 1},
                  [8] = {.width = 2}};
-    size_t type = (size_t)index_type(npy->path);
+    size_t type = (size_t)megatron_type(npy->path);
     if (type >= sizeof types / sizeof types[0] || !types[type].width)
         return error_set(err,
                          "%s: by the .idx beside it its numbers are of Megatron's type %zu; token "

@@ -5,7 +5,7 @@
  *     .bin     llm.c's: 256 numbers of 32 bits (magic 20240520, version 1: u16; 20240801, version
  *              7: u32; then how many), and the ids
  *     raw      numbers, little-endian, and nothing else, of 16 bits: nanoGPT's .bin; or of the type
- *              that Megatron's .idx beside a .bin says
+ *              that Megatron's .idx beside a .bin says (megatron.h)
  *
  * Nothing in a file is trusted: lengths are compared with the file's, every id with the vocabulary.
  */
@@ -33,9 +33,6 @@ struct npy {
  * NPY_INDEX (Megatron's .idx, which npy_open() refuses), or NPY_NONE. */
 enum { NPY_FRONT = 18 };
 enum npy_format npy_format(const void *bytes, int64_t count);
-
-/* Is the path that of a .bin beside which there is Megatron's .idx?  It is NPY_RAW then. */
-int npy_has_index(const char *path);
 
 /* Open a regular file; NPY_RAW: take it for numbers alone.  Returns 0 and an npy for npy_close(),
  * or -1 with err naming the file and what is wrong. */

@@ -24,6 +24,7 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "io/h5.h"
+#include "io/megatron.h"
 #include "io/npy.h"
 
 enum { PROBE_BYTES = 8000 };
@@ -97,7 +98,7 @@ static enum inputs_format format_of(const char *path, const struct probe *probe,
         return INPUT_JSONL;
     if (is_named && npy_format(probe->bytes, probe->count) != NPY_NONE)
         return INPUT_NPY;
-    if (is_named && npy_has_index(path))
+    if (is_named && megatron_type(path))
         return INPUT_BIN;
     return memchr(probe->bytes, 0, (size_t)probe->count) ? INPUT_ANY : INPUT_TEXT;
 }

@@ -1,8 +1,9 @@
 /* tokenize_numbers.c - files of token ids to outputs; see tokenize.h.
  *
  * A document ends behind each end-of-text id.  One of nothing but that id is part of the next: some
- * programs put it in front of documents, and then it is the file's first.  Without such an id a
- * file is one document, whose tail is for validation.
+ * programs put it in front of documents, and then it is the file's first.  Documents of Megatron's
+ * .bin also end where the .idx beside it says.  Without either a file is one document, whose tail
+ * is for validation.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "base/array.h"
 #include "base/round.h"
 #include "cli/tokenize.h"
+#include "io/megatron.h"
 #include "io/npy.h"
 
 /* The file while it is read. */
@@ -19,6 +21,8 @@ struct reading {
     struct npy npy;
     struct tokenize_output *output; /* of the document that has begun; NULL: none has */
     int64_t length;                 /* of that document so far */
+    struct megatron_index *index;   /* NULL: none says where documents end */
+    int64_t end;                    /* ids before the next end that it says */
 };
 
 static int add(struct reading *r, const uint32_t *ids, int64_t count,
@@ -31,13 +35,28 @@ static int add(struct reading *r, const uint32_t *ids, int64_t count,
     return tokenize_output_add(output, ids, NULL, count, err);
 }
 
-/* Ids, of which some may end documents. */
-static int add_documents(struct reading *r, const uint32_t *ids, int64_t count, struct error *err)
+/* Of the documents in the index, the end of the first that is behind `at` ids. */
+static int find_end(struct reading *r, int64_t at, struct error *err)
+{
+    while (r->index && r->end <= at && at < r->npy.count) {
+        int64_t end = megatron_next_end(r->index, err);
+        if (end < 0)
+            return -1;
+        r->job->counts.empty += end == r->end;
+        r->end = end;
+    }
+    return 0;
+}
+
+/* Ids from the first-th of the file on, of which some may end documents. */
+static int add_documents(struct reading *r, const uint32_t *ids, int64_t first, int64_t count,
+                         struct error *err)
 {
     struct tokenize_job *job = r->job;
     int64_t begin = 0;
     for (int64_t i = 0; i < count; i++) {
-        int is_end = ids[i] == job->cut_behind && r->length + i - begin > 0;
+        int is_end = (r->index && first + i + 1 == r->end) ||
+                     (ids[i] == job->cut_behind && r->length + i - begin > 0);
         if (!is_end && i + 1 < count)
             continue;
         struct tokenize_output *output =
@@ -49,6 +68,8 @@ static int add_documents(struct reading *r, const uint32_t *ids, int64_t count, 
             r->output = NULL;
             r->length = 0;
         }
+        if (find_end(r, first + begin, err))
+            return -1;
     }
     return 0;
 }
@@ -72,11 +93,13 @@ static int read_all(struct reading *r, uint32_t *ids, struct error *err)
     const struct tokenize_job *job = r->job;
     double share = job->valid.path ? job->options.valid_fraction : 0;
     int64_t total = r->npy.count, tail = total - (int64_t)((double)total * share);
+    if (find_end(r, 0, err))
+        return -1;
     for (int64_t first = 0; first < total; first += NPY_MOST) {
         int64_t count = min_i64(NPY_MOST, total - first);
         if (npy_read(&r->npy, first, count, job->vocab, ids, err) ||
-            (job->cut_behind < 0 ? add_divided(r, ids, first, count, tail, err)
-                                 : add_documents(r, ids, count, err)))
+            (job->cut_behind < 0 && !r->index ? add_divided(r, ids, first, count, tail, err)
+                                              : add_documents(r, ids, first, count, err)))
             return -1;
     }
     return 0;
@@ -99,11 +122,15 @@ int tokenize_numbers(struct tokenize_job *job, const struct inputs_file *input, 
     struct reading r = {.job = job};
     if (!strcmp(input->path, "-"))
         return error_set(err, "token ids are read from files, not from standard input");
-    if (npy_open(&r.npy, input->path, find_format(input), err))
+    enum npy_format format = find_format(input);
+    if (npy_open(&r.npy, input->path, format, err))
         return -1;
     uint32_t *ids = array_make(NPY_MOST, sizeof *ids);
-    int rc = read_all(&r, ids, err);
+    int has_index = format == NPY_RAW && megatron_type(input->path);
+    int rc = has_index ? megatron_open(&r.index, input->path, r.npy.count, r.npy.width, err) : 0;
+    rc = rc ? rc : read_all(&r, ids, err);
     job->counts.empty += !r.npy.count;
+    megatron_close(r.index);
     npy_close(&r.npy);
     free(ids);
     return rc;

@@ -30,20 +30,54 @@ is "every other document is for validation" "0 9,1,2,9 3,4,5,9" \
 "$TRIREME" tokenize ids.npy --vocab 10 -o ids.h5 --valid held.h5 --valid-fraction 0.25 >out 2>err
 is "of one document its tail" "0 9,1,2,9,3,4 5,9" "$? $(dataset ids.h5 tokens) $(dataset held.h5 tokens)"
 
-# Megatron's: numbers alone, of the type that the .idx beside them says.
-index() { printf 'MMIDIDX\000\000\001\000\000\000\000\000\000\000'"$1"'\003\000\000\000\000\000\000\000' >wide.idx; }
+# Megatron's: numbers alone, of the type that the .idx beside them says, as are documents.
+numbers() { # BYTES NUMBER...: little-endian, below 256
+    bytes=$1
+    shift
+    for n in "$@"; do
+        printf "\\$(printf %03o "$n")"
+        head -c $((bytes - 1)) /dev/zero
+    done
+}
+index() { # TYPE IDS...: of sequences; each is a document
+    {
+        printf 'MMIDIDX\000\000'
+        numbers 8 1
+        numbers 1 $1
+        width=$((2 + 2 * ($1 == 4))) documents=$(($# - 1))
+        shift
+        numbers 8 $documents $((documents + 1))
+        numbers 4 "$@"
+        at=0
+        for ids in "$@"; do
+            numbers 8 $at
+            at=$((at + ids * width))
+        done
+        numbers 8 $(seq 0 $documents)
+    } >wide.idx
+}
 printf '\011\000\000\000\001\000\000\000\007\000\001\000\011\000\000\000' >wide.bin
-index '\004'
+index 4 4
 "$TRIREME" tokenize wide.bin --vocab 70000 --eos 9 -o wide.h5 >out 2>err
 is "Megatron's 32-bit ids" "0 9,1,65543,9 0,4" "$? $(dataset wide.h5 tokens) $(dataset wide.h5 documents)"
 refused "its index for its ids" 'wide\.idx is an index of Megatron.s; name the \.bin' \
     "$TRIREME" tokenize wide.idx --vocab 70000 -o x.h5
-index '\007'
+index 7 4
 refused "its numbers that are no ids" 'wide\.bin: by the \.idx beside it .* type 7; token ids are int16' \
     "$TRIREME" tokenize wide.bin --vocab 70000 -o x.h5
-index '\010'
+index 8 8
 "$TRIREME" tokenize wide.bin --vocab 70000 -o wide.h5 >out 2>err
 is "its 16-bit ids" "0 9,0,1,0,7,1,9,0" "$? $(dataset wide.h5 tokens)"
+index 8 3 0 4 1
+"$TRIREME" tokenize wide.bin --vocab 10 -o wide.h5 >out 2>err
+is "its documents" "0 0,3,7,8 1" "$? $(dataset wide.h5 documents) $(grep -c 'left out: 1 empty' err)"
+"$TRIREME" tokenize wide.bin --vocab 10 --eos 1 -o wide.h5 >out 2>err
+is "and behind ends of text" "0 0,3,6,7,8" "$? $(dataset wide.h5 documents)"
+"$TRIREME" tokenize wide.bin --vocab 10 -o wide.h5 --valid held.h5 --valid-fraction 0.5 >out 2>err
+is "each by itself for validation" "0 9,0,1,0 0,7,1,9" "$? $(dataset wide.h5 tokens) $(dataset held.h5 tokens)"
+index 8 3 4
+refused "too few ids in it" 'wide\.idx: its 2 documents have 7 ids; the \.bin has 8' \
+    "$TRIREME" tokenize wide.bin --vocab 10 -o x.h5
 rm wide.idx wide.h5
 
 # More than a part that is read at once, against the same numbers made by bytes.

@@ -1,0 +1,196 @@
+/* megatron.c - see megatron.h.
+ *
+ * An .idx of a large corpus has gigabytes, and each of its three columns is read once from front to
+ * back: a block of each is in memory.
+ */
+#include "io/megatron.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/array.h"
+#include "base/text.h"
+#include "io/disk.h"
+
+enum {
+    AT_VERSION = 9,
+    AT_TYPE = 17,
+    AT_COUNTS = 18,
+    FRONT = 34, /* bytes before the columns */
+    BLOCK = 8192,
+};
+
+static const char magic[AT_VERSION] = "MMIDIDX\0";
+
+/* Numbers of 4 or 8 bytes in the file, of which [first, end) are in the block. */
+struct column {
+    int64_t offset, count;
+    int width;
+    int64_t first, end;
+    char block[BLOCK * sizeof(int64_t)];
+};
+
+struct megatron_index {
+    char *path;
+    int fd;
+    int64_t ids; /* of the .bin */
+    int width;
+    struct column length, pointer, bound;
+    int64_t document; /* the next one, */
+    int64_t sequence; /* its first sequence, */
+    int64_t before;   /* and ids before it */
+};
+
+static int64_t le64(const char *bytes)
+{
+    uint64_t number;
+    memcpy(&number, bytes, sizeof number);
+    return (int64_t)le64toh(number);
+}
+
+static int32_t le32(const char *bytes)
+{
+    uint32_t number;
+    memcpy(&number, bytes, sizeof number);
+    return (int32_t)le32toh(number);
+}
+
+int megatron_is_index(const void *bytes, int64_t count)
+{
+    return count >= MEGATRON_FRONT && !memcmp(bytes, magic, sizeof magic);
+}
+
+/* The path of the .idx beside a .bin, for free(); NULL: it is no .bin. */
+static char *path_beside(const char *bin)
+{
+    if (!text_ends_with(bin, ".bin"))
+        return NULL;
+    return array_format("%.*s.idx", (int)(strlen(bin) - strlen(".bin")), bin);
+}
+
+int megatron_type(const char *bin)
+{
+    char front[MEGATRON_FRONT], *path = path_beside(bin);
+    int fd = path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+    ssize_t count = fd < 0 ? -1 : read(fd, front, sizeof front);
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    return megatron_is_index(front, count) ? (unsigned char)front[AT_TYPE] : 0;
+}
+
+/* Where the columns lie, of which the file has all. */
+static int read_front(struct megatron_index *x, struct error *err)
+{
+    struct stat info;
+    char front[FRONT];
+    if (fstat(x->fd, &info))
+        return error_errno(err, "cannot read %s", x->path);
+    if (info.st_size < FRONT)
+        return error_set(err, "%s is truncated: it ends inside its header", x->path);
+    if (disk_read(x->fd, front, sizeof front, 0, x->path, err))
+        return -1;
+    int64_t version = le64(front + AT_VERSION), sequences = le64(front + AT_COUNTS);
+    int64_t bounds = le64(front + AT_COUNTS + 8), columns = info.st_size - FRONT;
+    if (version != 1)
+        return error_set(err, "%s: version %lld of Megatron's index; known is version 1", x->path,
+                         (long long)version);
+    if (sequences < 0 || bounds < 1 || sequences > columns / 12 ||
+        bounds > (columns - 12 * sequences) / 8)
+        return error_set(err,
+                         "%s is truncated: by its header it has %lld sequences and %lld bounds of "
+                         "documents, and it has %lld bytes",
+                         x->path, (long long)sequences, (long long)bounds, (long long)info.st_size);
+    x->length = (struct column){.offset = FRONT, .count = sequences, .width = 4};
+    x->pointer = (struct column){.offset = FRONT + 4 * sequences, .count = sequences, .width = 8};
+    x->bound = (struct column){.offset = FRONT + 12 * sequences, .count = bounds, .width = 8};
+    return 0;
+}
+
+int megatron_open(struct megatron_index **index, const char *bin, int64_t ids, int width,
+                  struct error *err)
+{
+    struct megatron_index *x = array_make(1, sizeof *x);
+    *x = (struct megatron_index){.path = path_beside(bin), .fd = -1, .ids = ids, .width = width};
+    *index = NULL;
+    x->fd = disk_open(x->path, O_RDONLY | O_CLOEXEC, err);
+    if (x->fd < 0 || read_front(x, err)) {
+        megatron_close(x);
+        return -1;
+    }
+    *index = x;
+    return 0;
+}
+
+void megatron_close(struct megatron_index *x)
+{
+    if (!x)
+        return;
+    if (x->fd >= 0)
+        close(x->fd);
+    free(x->path);
+    free(x);
+}
+
+/* Number i of a column. */
+static int get(struct megatron_index *x, struct column *c, int64_t i, int64_t *number,
+               struct error *err)
+{
+    if (i < c->first || i >= c->end) {
+        c->first = i;
+        c->end = c->count - i < BLOCK ? c->count : i + BLOCK;
+        if (disk_read(x->fd, c->block, (size_t)((c->end - i) * c->width), c->offset + i * c->width,
+                      x->path, err))
+            return -1;
+    }
+    const char *at = c->block + (i - c->first) * c->width;
+    *number = c->width == 4 ? le32(at) : le64(at);
+    return 0;
+}
+
+/* The ids of the next sequence follow those before it. */
+static int add_sequence(struct megatron_index *x, struct error *err)
+{
+    int64_t length, pointer, n = x->sequence;
+    if (get(x, &x->length, n, &length, err) || get(x, &x->pointer, n, &pointer, err))
+        return -1;
+    if (pointer != x->before * x->width)
+        return error_set(err,
+                         "%s: sequence %lld begins at byte %lld of the .bin, and the one before it "
+                         "ends at byte %lld",
+                         x->path, (long long)n, (long long)pointer,
+                         (long long)(x->before * x->width));
+    if (length < 0 || length > x->ids - x->before)
+        return error_set(err, "%s: sequence %lld has %lld ids from id %lld on; the .bin has %lld",
+                         x->path, (long long)n, (long long)length, (long long)x->before,
+                         (long long)x->ids);
+    x->before += length;
+    x->sequence++;
+    return 0;
+}
+
+int64_t megatron_next_end(struct megatron_index *x, struct error *err)
+{
+    int64_t first, end;
+    if (x->document + 1 >= x->bound.count)
+        return error_set(err, "%s: its %lld documents have %lld ids; the .bin has %lld", x->path,
+                         (long long)x->document, (long long)x->before, (long long)x->ids);
+    if (get(x, &x->bound, x->document, &first, err) ||
+        get(x, &x->bound, x->document + 1, &end, err))
+        return -1;
+    if (first != x->sequence || end < first || end > x->length.count)
+        return error_set(err,
+                         "%s: document %lld has sequences %lld to %lld, of %lld, and the one "
+                         "before it those up to %lld",
+                         x->path, (long long)x->document, (long long)first, (long long)end,
+                         (long long)x->length.count, (long long)x->sequence);
+    while (x->sequence < end)
+        if (add_sequence(x, err))
+            return -1;
+    x->document++;
+    return x->before;
+}
