@@ -225,7 +225,7 @@ static void cached(struct trial_side *side, void *const *at, const void *args)
         d->ops->attention_cached(d, args, at[0], at[1], at[2], at[3], scratch);
 }
 
-/* A token of each of three sequences, and four that follow one another. */
+/* A token of each of three sequences, four that follow one another, and a token behind many. */
 void self_check_attention_cached(struct trial *t, const struct self_check_family *family)
 {
     static const struct attention_cached shapes[] = {
@@ -237,11 +237,13 @@ void self_check_attention_cached(struct trial *t, const struct self_check_family
          .kv_heads = 1,
          .head_dim = 128,
          .window = 17},
+        {.batch = 2, .seq = 1, .capacity = 1100, .heads = 2, .kv_heads = 1, .head_dim = 16},
     };
-    for (int i = 0; i < 2 * TRIAL_FORMATS; i++) {
-        struct attention_cached a = shapes[i % 2];
+    enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+    for (int i = 0; i < SHAPES * TRIAL_FORMATS; i++) {
+        struct attention_cached a = shapes[i % SHAPES];
         const int64_t rows = a.batch * a.seq, kept = 2 * a.kv_heads * a.head_dim;
-        a.dt = trial_formats[i / 2];
+        a.dt = trial_formats[i / SHAPES];
         a.scale = 1 / sqrtf((float)a.head_dim);
         trial_begin(t, "attention_cached", a.dt);
         trial_near(t, a.dt, rows * a.heads * a.head_dim);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* Heads of all widths, windows, one row and several, positions that differ between sequences; few
- * positions, and more than all warps of a block look at together. */
+ * positions, more than all warps of a block look at together, and more than a block's span. */
 static const struct attention_cached shapes[] = {
     {.batch = 1, .seq = 1, .capacity = 1, .heads = 1, .kv_heads = 1, .head_dim = 2},
     {.batch = 3, .seq = 1, .capacity = 70, .heads = 4, .kv_heads = 2, .head_dim = 34},
@@ -29,6 +29,15 @@ static const struct attention_cached shapes[] = {
      .kv_heads = 1,
      .head_dim = 136,
      .window = 290},
+    {.batch = 3, .seq = 1, .capacity = 1300, .heads = 4, .kv_heads = 2, .head_dim = 64},
+    {.batch = 2,
+     .seq = 1,
+     .capacity = 1600,
+     .heads = 2,
+     .kv_heads = 1,
+     .head_dim = 128,
+     .window = 700},
+    {.batch = 2, .seq = 1, .capacity = 9000, .heads = 1, .kv_heads = 1, .head_dim = 8},
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 

@@ -12,19 +12,36 @@
  *
  * Softmax is online (Milakov and Gimelshein 2018) and the teams' parts are put together at the end:
  *   m = max m_t;  l = sum l_t e^(m_t - m);  o = sum o_t e^(m_t - m) / l
- * One row of a sequence has few blocks, which are large.  Rows of a prompt are as many blocks;
- * tensor cores are left idle there.
+ * One row of a sequence has few blocks, which are large, and where it sees many positions several
+ * for each head: spans of SPAN positions or more, whose parts lie in scratch until another kernel
+ * puts them together as above (flash decoding, Dao 2023).  A span depends on how many positions the
+ * cache has, not on how many are seen, nor on the number of sequences: nor do bits.  Rows of a
+ * prompt are as many blocks; tensor cores are left idle there.
  */
 #include "device/cuda/pack.cuh"
 #include "device/cuda/sizes.h"
 
-enum { MOST_WARPS = 16, PROMPT_WARPS = 4 };
+enum { MOST_WARPS = 16, PROMPT_WARPS = 4, SPAN = 512, MOST_SPANS = 16 };
 
 struct cached_args {
     int seq, heads, kv_heads, dim;
     int64_t capacity, window;
-    float scale; /* times log2(e) */
+    int64_t span; /* positions of a block */
+    int spans;    /* of a head of a row */
+    float scale;  /* times log2(e) */
 };
+
+/* The positions [low, end) that a row sees. */
+struct cached_range {
+    int64_t low, end;
+};
+
+static __device__ __forceinline__ cached_range range_of(const cached_args &a,
+                                                        const int32_t *positions, int64_t row)
+{
+    const int64_t end = positions[row / a.seq * a.seq] + row % a.seq + 1;
+    return {a.window > 0 && end > a.window ? end - a.window : 0, end};
+}
 
 template <typename T>
 __global__ void __launch_bounds__(256)
@@ -143,37 +160,84 @@ template <class C> struct cached_parts {
     float o[MOST_WARPS * C::teams][C::dim];
 };
 
-/* The output of the block's head, of so many parts. */
+/* The part of a span in scratch: its maximum, its sum, and its output before it is divided. */
+enum { PART_TOP, PART_SUM, PART_O };
+
+static __device__ __forceinline__ int64_t part_at(const cached_args &a, int64_t row, int64_t h,
+                                                  int span)
+{
+    return ((row * a.heads + h) * a.spans + span) * (PART_O + a.dim);
+}
+
+template <typename T> static __device__ __forceinline__ void write_one(T *o, int i, float value)
+{
+    raw<T, 1> bits;
+    const float one[1] = {value};
+    narrow(bits, one);
+    store(o + i, bits);
+}
+
+/* The output of the block's head, of so many teams' parts; or its part, where that is not NULL. */
 template <class C>
-static __device__ __forceinline__ void put_together(typename C::T *o, const cached_parts<C> &all,
-                                                    int parts, int dim)
+static __device__ __forceinline__ void put_together(typename C::T *o, float *part,
+                                                    const cached_parts<C> &all, int parts, int dim)
 {
     float top = -INFINITY, sum = 0;
     for (int t = 0; t < parts; t++)
         top = fmaxf(top, all.top[t]);
     for (int t = 0; t < parts; t++) /* 0 of one that saw nothing */
         sum += all.sum[t] * exp2_fast(all.top[t] - top);
+    if (part && threadIdx.x == 0) {
+        part[PART_TOP] = top;
+        part[PART_SUM] = sum;
+    }
     for (int i = (int)threadIdx.x; i < dim; i += (int)blockDim.x) {
-        float value[1] = {0};
+        float value = 0;
         for (int t = 0; t < parts; t++)
-            value[0] += all.o[t][i] * exp2_fast(all.top[t] - top);
-        value[0] /= sum;
-        raw<typename C::T, 1> bits;
-        narrow(bits, value);
-        store(o + i, bits);
+            value += all.o[t][i] * exp2_fast(all.top[t] - top);
+        if (part)
+            part[PART_O + i] = value;
+        else
+            write_one(o, i, value / sum);
+    }
+}
+
+/* A head's output from the parts of the spans that its row sees. */
+template <typename T>
+__global__ void __launch_bounds__(128)
+    join_spans(T *o, const float *parts, const int32_t *positions, cached_args a)
+{
+    const int64_t row = blockIdx.x, h = blockIdx.y, each = PART_O + a.dim;
+    const cached_range seen = range_of(a, positions, row);
+    const int spans = (int)((seen.end - seen.low + a.span - 1) / a.span);
+    float top = -INFINITY, sum = 0;
+    parts += part_at(a, row, h, 0);
+    o += (row * a.heads + h) * a.dim;
+    for (int t = 0; t < spans; t++)
+        top = fmaxf(top, parts[t * each + PART_TOP]);
+    for (int t = 0; t < spans; t++)
+        sum += parts[t * each + PART_SUM] * exp2_fast(parts[t * each + PART_TOP] - top);
+    for (int i = (int)threadIdx.x; i < a.dim; i += (int)blockDim.x) {
+        float value = 0;
+        for (int t = 0; t < spans; t++)
+            value += parts[t * each + PART_O + i] * exp2_fast(parts[t * each + PART_TOP] - top);
+        write_one(o, i, value / sum);
     }
 }
 
 template <class C>
 __global__ void __launch_bounds__(32 * MOST_WARPS)
-    cached_rows(typename C::T *o, const typename C::T *cache, const typename C::T *qkv,
-                const int32_t *positions, cached_args a)
+    cached_rows(typename C::T *o, float *spans, const typename C::T *cache,
+                const typename C::T *qkv, const int32_t *positions, cached_args a)
 {
     __shared__ cached_parts<C> all;
     const int64_t row = blockIdx.x, h = blockIdx.y, b = row / a.seq;
     const int64_t stride = 2 * (int64_t)a.kv_heads * a.dim, kv = h / (a.heads / a.kv_heads);
-    const int64_t end = positions[b * a.seq] + row % a.seq + 1;
-    const int64_t low = a.window > 0 && end > a.window ? end - a.window : 0;
+    const cached_range seen = range_of(a, positions, row);
+    const int64_t low = seen.low + blockIdx.z * a.span;
+    const int64_t end = low + a.span < seen.end ? low + a.span : seen.end;
+    if (low >= end)
+        return; /* all of the block: join_spans() does not read its part */
     const int team = (int)threadIdx.x / C::lanes, parts = (int)blockDim.x / C::lanes;
     const typename C::T *keys = cache + b * a.capacity * stride + kv * a.dim;
     const typename C::T *values = keys + (int64_t)a.kv_heads * a.dim;
@@ -197,12 +261,14 @@ __global__ void __launch_bounds__(32 * MOST_WARPS)
         for (int e = 0; e < C::n; e++)
             all.o[team][place_of<C>(i) + e] = p.o[i][e];
     __syncthreads();
-    put_together<C>(o + (row * a.heads + h) * a.dim, all, parts, a.dim);
+    put_together<C>(o + (row * a.heads + h) * a.dim,
+                    spans ? spans + part_at(a, row, h, (int)blockIdx.z) : NULL, all, parts, a.dim);
 }
 
 /* What cached_rows() works on. */
 template <typename T> struct cached_tensors {
     T *o;
+    float *spans; /* NULL: a block has all that a head sees */
     const T *cache, *qkv;
     const int32_t *positions;
 };
@@ -212,8 +278,8 @@ static void launch(cudaStream_t s, const cached_tensors<typename C::T> &t, int64
                    const cached_args &a)
 {
     const int warps = a.seq == 1 ? MOST_WARPS : PROMPT_WARPS;
-    LAUNCH(cached_rows<C>, dim3((unsigned)rows, (unsigned)a.heads), 32 * warps, 0, s, t.o, t.cache,
-           t.qkv, t.positions, a);
+    const dim3 blocks((unsigned)rows, (unsigned)a.heads, (unsigned)a.spans);
+    LAUNCH(cached_rows<C>, blocks, 32 * warps, 0, s, t.o, t.spans, t.cache, t.qkv, t.positions, a);
 }
 
 /* The fewest lanes that have a head in one access, or two. */
@@ -234,13 +300,29 @@ static void launch_widest(cudaStream_t s, const cached_tensors<T> &t, int64_t ro
         launch<cached_team<T, n, 32, CUDA_HEAD_DIM_MOST / 32 / n>>(s, t, rows, a);
 }
 
+/* How positions are divided among blocks: those of one row of a sequence. */
+static cached_args args_of(const struct attention_cached *a)
+{
+    const float log2_e = 0x1.715476p0f;
+    const int64_t seen = a->window > 0 && a->window < a->capacity ? a->window : a->capacity;
+    const int64_t least = (seen + MOST_SPANS - 1) / MOST_SPANS;
+    const int64_t span = a->seq > 1 ? seen : (least + SPAN - 1) / SPAN * SPAN;
+    return {(int)a->seq,
+            (int)a->heads,
+            (int)a->kv_heads,
+            (int)a->head_dim,
+            a->capacity,
+            a->window,
+            span,
+            (int)((seen + span - 1) / span),
+            a->scale * log2_e};
+}
+
 void cuda_attention_cached(struct device *d, const struct attention_cached *a, void *o, void *cache,
                            const void *qkv, const int32_t *positions, void *scratch)
 {
-    const float log2_e = 0x1.715476p0f;
     const unsigned rows = (unsigned)(a->batch * a->seq);
-    const cached_args args = {(int)a->seq, (int)a->heads, (int)a->kv_heads, (int)a->head_dim,
-                              a->capacity, a->window,     a->scale * log2_e};
+    const cached_args args = args_of(a);
     cudaStream_t s = cuda_compute(d);
     if (a->head_dim > CUDA_HEAD_DIM_MOST) {
         cuda_note_failure(d,
@@ -252,12 +334,18 @@ void cuda_attention_cached(struct device *d, const struct attention_cached *a, v
     by_type(a->dt, [&](auto type) {
         using T = decltype(type);
         LAUNCH(keep_rows<T>, rows, 256, 0, s, (T *)cache, (const T *)qkv, positions, args);
-        const cached_tensors<T> t = {(T *)o, (const T *)cache, (const T *)qkv, positions};
+        float *spans = args.spans > 1 ? (float *)scratch : NULL;
+        const cached_tensors<T> t = {(T *)o, spans, (const T *)cache, (const T *)qkv, positions};
         launch_widest(s, t, rows, args);
+        if (spans)
+            LAUNCH(join_spans<T>, dim3(rows, (unsigned)a->heads), 128, 0, s, t.o, spans, positions,
+                   args);
     });
 }
 
 size_t cuda_attention_cached_scratch(struct device *d, const struct attention_cached *a)
 {
-    return 0;
+    const cached_args args = args_of(a);
+    const int64_t parts = a->batch * a->seq * a->heads * args.spans;
+    return args.spans > 1 ? (size_t)(parts * (PART_O + a->head_dim)) * sizeof(float) : 0;
 }
