@@ -1,13 +1,13 @@
 /* gemm_rate.c - what the matrix library's products reach, through the device's gemm.
  *
- *   gemm_rate [in-run] THREADS TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]
+ *   gemm_rate [in-run] [fp32] THREADS TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]
  *   gemm_rate --device cuda TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]
  *
- * Measures bf16 products: a cube (2048; 8192 on a GPU), and the three of every linear layer of a
- * transformer (forward, gradient of the input, gradient of the weight in fp32).  UP is how many
- * columns the first product of the MLP has: 2 FFN, gate and up of a Llama, unless given; FFN for
- * GPT-2.  Prints one JSON object: GF/s of each ("up" is the MLP's first), and of a whole step's
- * products ("step", and "step_ms"), which no trainer on this library can beat.
+ * Measures products in bf16, or fp32: a cube (2048; 8192 on a GPU), and the three of every linear
+ * layer of a transformer (forward, gradient of the input, gradient of the weight in fp32).  UP is
+ * how many columns the first product of the MLP has: 2 FFN, gate and up of a Llama, unless given;
+ * FFN for GPT-2.  Prints one JSON object: GF/s of each ("up" is the MLP's first), and of a whole
+ * step's products ("step", and "step_ms"), which no trainer on this library can beat.
  *
  * On the CPU the products are the library's, or with `in-run` those that a run uses, which on a
  * machine with AVX-512's bf16 or AMX are trireme's (gemm_packed.c).  Times are the best of several
@@ -43,13 +43,14 @@ struct bench {
     struct device_event *event[2];
     int64_t calls; /* products so far: where the next operands are */
     int in_run;    /* on the CPU: the products of a run, not the library's */
+    enum dtype dt; /* of operands */
     struct error err;
 };
 
-static struct gemm forward(int64_t tokens, int64_t in, int64_t out)
+static struct gemm forward(enum dtype dt, int64_t tokens, int64_t in, int64_t out)
 {
-    return (struct gemm){.dt = DTYPE_BF16,
-                         .dt_c = DTYPE_BF16,
+    return (struct gemm){.dt = dt,
+                         .dt_c = dt,
                          .trans_b = 1,
                          .m = tokens,
                          .n = out,
@@ -59,21 +60,15 @@ static struct gemm forward(int64_t tokens, int64_t in, int64_t out)
                          .ldc = out};
 }
 
-static struct gemm input_gradient(int64_t tokens, int64_t in, int64_t out)
+static struct gemm input_gradient(enum dtype dt, int64_t tokens, int64_t in, int64_t out)
 {
-    return (struct gemm){.dt = DTYPE_BF16,
-                         .dt_c = DTYPE_BF16,
-                         .m = tokens,
-                         .n = in,
-                         .k = out,
-                         .lda = out,
-                         .ldb = in,
-                         .ldc = in};
+    return (struct gemm){
+        .dt = dt, .dt_c = dt, .m = tokens, .n = in, .k = out, .lda = out, .ldb = in, .ldc = in};
 }
 
-static struct gemm weight_gradient(int64_t tokens, int64_t in, int64_t out)
+static struct gemm weight_gradient(enum dtype dt, int64_t tokens, int64_t in, int64_t out)
 {
-    return (struct gemm){.dt = DTYPE_BF16,
+    return (struct gemm){.dt = dt,
                          .dt_c = DTYPE_F32,
                          .trans_a = 1,
                          .m = out,
@@ -207,8 +202,8 @@ struct total {
 static void linear(struct bench *s, const char *name, int64_t tokens, int64_t in, int64_t out,
                    int64_t times, struct total *total)
 {
-    struct gemm g[] = {forward(tokens, in, out), input_gradient(tokens, in, out),
-                       weight_gradient(tokens, in, out)};
+    struct gemm g[] = {forward(s->dt, tokens, in, out), input_gradient(s->dt, tokens, in, out),
+                       weight_gradient(s->dt, tokens, in, out)};
     double took[3][WAYS] = {{0}};
     for (int i = 0; i < 3; i++) {
         if (seconds(s, g[i], took[i]))
@@ -231,7 +226,7 @@ static void measure(struct bench *s, const int64_t v[SIZES])
 {
     int64_t tokens = v[0], hidden = v[1], qkv = v[2], out = v[3], ffn = v[4], layers = v[5];
     int64_t side = s->d->kind == DEVICE_CPU ? 2048 : 8192;
-    struct gemm cube = forward(side, side, side);
+    struct gemm cube = forward(s->dt, side, side, side);
     struct total total = {0};
     double took[WAYS] = {0};
     seconds(s, cube, took);
@@ -247,14 +242,15 @@ static void measure(struct bench *s, const int64_t v[SIZES])
 }
 
 /* Of one operand of the largest product. */
-static size_t largest_operand(const int64_t v[SIZES], int64_t side)
+static size_t largest_operand(const struct bench *s, const int64_t v[SIZES], int64_t side)
 {
-    const struct gemm all[] = {forward(side, side, side), forward(v[0], v[1], v[2]),
-                               forward(v[0], v[3], v[1]), forward(v[0], v[1], v[7]),
-                               forward(v[0], v[4], v[1]), forward(v[0], v[1], v[6])};
+    const struct gemm all[] = {forward(s->dt, side, side, side), forward(s->dt, v[0], v[1], v[2]),
+                               forward(s->dt, v[0], v[3], v[1]), forward(s->dt, v[0], v[1], v[7]),
+                               forward(s->dt, v[0], v[4], v[1]), forward(s->dt, v[0], v[1], v[6])};
+    const int64_t each = (int64_t)dtype_bytes(s->dt);
     int64_t most = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        const int64_t bytes[] = {all[i].m * all[i].k * 2, all[i].m * all[i].n * 2,
+        const int64_t bytes[] = {all[i].m * all[i].k * each, all[i].m * all[i].n * each,
                                  all[i].k * all[i].n * 4};
         for (int j = 0; j < 3; j++)
             most = bytes[j] > most ? bytes[j] : most;
@@ -262,15 +258,24 @@ static size_t largest_operand(const int64_t v[SIZES], int64_t side)
     return (size_t)most + 256;
 }
 
+static void set_value(const struct bench *s, void *data, size_t i)
+{
+    float value = (float)(1 + (i * 2654435761u >> 7 & 255)) / 256;
+    if (s->dt == DTYPE_F32)
+        ((float *)data)[i] = value;
+    else
+        ((bf16 *)data)[i] = f32_to_bf16(value);
+}
+
 /* Values do not change how long a product takes here, but zeros may. */
 static int on_cpu(struct bench *s, const int64_t v[SIZES])
 {
-    const size_t least = largest_operand(v, 2048);
+    const size_t least = largest_operand(s, v, 2048);
     s->bytes = least > host_pool_bytes ? least : host_pool_bytes;
     for (int i = 0; i < OPERANDS; i++) {
         s->data[i] = mem_block(s->bytes);
-        for (size_t j = 0; s->data[i] && j < s->bytes / sizeof(bf16); j++)
-            ((bf16 *)s->data[i])[j] = f32_to_bf16((float)(j * 2654435761u >> 7 & 255) / 256);
+        for (size_t j = 0; s->data[i] && j < s->bytes / dtype_bytes(s->dt); j++)
+            set_value(s, s->data[i], j);
     }
     if (s->data[0] && s->data[1] && s->data[2]) {
         printf("{\"library\": \"%s\", \"level\": \"%s\", \"threads\": %d, ", device_gemm_library(),
@@ -302,7 +307,7 @@ static int fill(struct bench *s, char *block, size_t bytes)
  */
 static int make_operands(struct bench *s, const int64_t v[SIZES])
 {
-    const size_t least = largest_operand(v, 8192);
+    const size_t least = largest_operand(s, v, 8192);
     s->bytes = least > pool_bytes ? least : pool_bytes;
     for (int i = 0; i < OPERANDS; i++) {
         s->data[i] = device_alloc(s->d, &s->mem, POOL_WORKSPACE, s->bytes, &s->err);
@@ -359,14 +364,20 @@ done:
 
 int main(int argc, char **argv)
 {
-    struct bench s = {0};
+    struct bench s = {.dt = DTYPE_BF16};
     int cuda = argc > 2 && !strcmp(argv[1], "--device") && !strcmp(argv[2], "cuda");
+    int words = cuda ? 1 : 0; /* in front of the threads */
     s.in_run = argc > 1 && !strcmp(argv[1], "in-run");
+    words += s.in_run;
+    if (!cuda && argc > words + 1 && !strcmp(argv[words + 1], "fp32")) {
+        s.dt = DTYPE_F32;
+        words++;
+    }
     struct device_request request = {.kind = cuda ? DEVICE_CUDA : DEVICE_CPU};
-    int first = cuda || s.in_run ? 3 : 2;
+    int first = words + 2;
     int64_t v[SIZES];
     if (argc != first + SIZES && argc != first + SIZES - 1) {
-        fprintf(stderr, "usage: gemm_rate [in-run] THREADS|--device cuda "
+        fprintf(stderr, "usage: gemm_rate [in-run] [fp32] THREADS|--device cuda "
                         "TOKENS HIDDEN QKV OUT FFN LAYERS VOCAB [UP]\n");
         return 1;
     }
