@@ -249,7 +249,8 @@ void self_check_attention_cached(struct trial *t, const struct self_check_family
         trial_near(t, a.dt, rows * a.heads * a.head_dim);
         trial_changed(t, a.dt, a.batch * a.capacity * kept, 1);
         trial_read(t, a.dt, rows * (a.heads * a.head_dim + kept), 1);
-        trial_tokens(t, rows, a.capacity - a.seq + 1);
+        struct trial_tensor *positions = trial_tokens(t, rows, a.capacity - a.seq + 1);
+        ((int32_t *)positions->values)[0] = (int32_t)(a.capacity - a.seq);
         trial_run(t, cached, &a);
     }
 }

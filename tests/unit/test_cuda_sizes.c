@@ -12,14 +12,14 @@
 #include "device/device.h"
 #include "device/ops.h"
 
-enum size_of { GEMM, FP8, RMSNORM, LAYERNORM, BIAS, ATTENTION, ATTENTION_BACKWARD };
+enum size_of { GEMM, FP8, RMSNORM, LAYERNORM, BIAS, ATTENTION, ATTENTION_BACKWARD, CACHED };
 
 /* m, n and k of a product, and enum gemm_fp8; rows and columns; batch, seq, heads, kv_heads and
- * head_dim. */
+ * head_dim; of a cache batch, seq, capacity, heads, head_dim and window. */
 struct size_case {
     enum size_of of;
     enum dtype dt;
-    int64_t dim[5];
+    int64_t dim[6];
     size_t bytes;
 };
 
@@ -74,6 +74,12 @@ static const struct size_case cases[] = {
     {ATTENTION_BACKWARD, DTYPE_BF16, {1, 131072, 32, 8, 128}, 717488896},
     {ATTENTION, DTYPE_F16, {7, 513, 5, 5, 128}, 65792},
     {ATTENTION_BACKWARD, DTYPE_F16, {7, 513, 5, 5, 128}, 28744704},
+    {CACHED, DTYPE_BF16, {1, 1, 512, 32, 128}, 0},
+    {CACHED, DTYPE_BF16, {1, 1, 513, 32, 128}, 33280},
+    {CACHED, DTYPE_BF16, {1, 2, 513, 32, 128}, 0},
+    {CACHED, DTYPE_BF16, {2, 1, 9000, 8, 64}, 67584},
+    {CACHED, DTYPE_BF16, {1, 1, 9000, 2, 64, 700}, 1056},
+    {CACHED, DTYPE_BF16, {1, 1, 600, 2, 64, 700}, 1056},
 };
 
 enum { CASES = sizeof cases / sizeof cases[0] };
@@ -90,12 +96,21 @@ static size_t scratch_of(struct device *d, const struct size_case *c)
                           .kv_heads = n[3],
                           .head_dim = n[4],
                           .scale = 1};
+    struct attention_cached cached = {.dt = c->dt,
+                                      .batch = n[0],
+                                      .seq = n[1],
+                                      .capacity = n[2],
+                                      .heads = n[3],
+                                      .kv_heads = 1,
+                                      .head_dim = n[4],
+                                      .window = n[5]};
     switch (c->of) {
     case FP8:
     case GEMM: return d->ops->gemm_scratch(d, &g);
     case RMSNORM: return d->ops->norm_backward_scratch(d, n[0], n[1], 1);
     case LAYERNORM: return d->ops->norm_backward_scratch(d, n[0], n[1], 2);
     case BIAS: return d->ops->bias_backward_scratch(d, n[0], n[1]);
+    case CACHED: return d->ops->attention_cached_scratch(d, &cached);
     case ATTENTION: return d->ops->attention_scratch(d, &a, DEVICE_FORWARD);
     case ATTENTION_BACKWARD: return d->ops->attention_scratch(d, &a, DEVICE_BACKWARD);
     }

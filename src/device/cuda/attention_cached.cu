@@ -12,16 +12,17 @@
  *
  * Softmax is online (Milakov and Gimelshein 2018) and the teams' parts are put together at the end:
  *   m = max m_t;  l = sum l_t e^(m_t - m);  o = sum o_t e^(m_t - m) / l
- * One row of a sequence has few blocks, which are large, and where it sees many positions several
- * for each head: spans of SPAN positions or more, whose parts lie in scratch until another kernel
- * puts them together as above (flash decoding, Dao 2023).  A span depends on how many positions the
- * cache has, not on how many are seen, nor on the number of sequences: nor do bits.  Rows of a
- * prompt are as many blocks; tensor cores are left idle there.
+ * One row of a sequence has few blocks, which are large; where the cache has many positions, a head
+ * of it has several blocks, each for a span of these.  They leave their parts in scratch, and
+ * another kernel puts the parts together as above (flash decoding, Dao 2023).  Spans depend on the
+ * size of the cache alone (cuda_spans_of()), so that a token's bits do not depend on how many
+ * positions are seen so far.  Rows of a prompt are as many blocks; tensor cores are left idle
+ * there.
  */
 #include "device/cuda/pack.cuh"
 #include "device/cuda/sizes.h"
 
-enum { MOST_WARPS = 16, PROMPT_WARPS = 4, SPAN = 512, MOST_SPANS = 16 };
+enum { MOST_WARPS = 16, PROMPT_WARPS = 4 };
 
 struct cached_args {
     int seq, heads, kv_heads, dim;
@@ -161,12 +162,10 @@ template <class C> struct cached_parts {
 };
 
 /* The part of a span in scratch: its maximum, its sum, and its output before it is divided. */
-enum { PART_TOP, PART_SUM, PART_O };
-
 static __device__ __forceinline__ int64_t part_at(const cached_args &a, int64_t row, int64_t h,
                                                   int span)
 {
-    return ((row * a.heads + h) * a.spans + span) * (PART_O + a.dim);
+    return ((row * a.heads + h) * a.spans + span) * (CUDA_PART_O + a.dim);
 }
 
 template <typename T> static __device__ __forceinline__ void write_one(T *o, int i, float value)
@@ -177,7 +176,8 @@ template <typename T> static __device__ __forceinline__ void write_one(T *o, int
     store(o + i, bits);
 }
 
-/* The output of the block's head, of so many teams' parts; or its part, where that is not NULL. */
+/* Put the parts of the block's teams together: undivided into part, or where that is NULL into o.
+ */
 template <class C>
 static __device__ __forceinline__ void put_together(typename C::T *o, float *part,
                                                     const cached_parts<C> &all, int parts, int dim)
@@ -188,15 +188,15 @@ static __device__ __forceinline__ void put_together(typename C::T *o, float *par
     for (int t = 0; t < parts; t++) /* 0 of one that saw nothing */
         sum += all.sum[t] * exp2_fast(all.top[t] - top);
     if (part && threadIdx.x == 0) {
-        part[PART_TOP] = top;
-        part[PART_SUM] = sum;
+        part[CUDA_PART_TOP] = top;
+        part[CUDA_PART_SUM] = sum;
     }
     for (int i = (int)threadIdx.x; i < dim; i += (int)blockDim.x) {
         float value = 0;
         for (int t = 0; t < parts; t++)
             value += all.o[t][i] * exp2_fast(all.top[t] - top);
         if (part)
-            part[PART_O + i] = value;
+            part[CUDA_PART_O + i] = value;
         else
             write_one(o, i, value / sum);
     }
@@ -207,20 +207,21 @@ template <typename T>
 __global__ void __launch_bounds__(128)
     join_spans(T *o, const float *parts, const int32_t *positions, cached_args a)
 {
-    const int64_t row = blockIdx.x, h = blockIdx.y, each = PART_O + a.dim;
+    const int64_t row = blockIdx.x, h = blockIdx.y, each = CUDA_PART_O + a.dim;
     const cached_range seen = range_of(a, positions, row);
     const int spans = (int)((seen.end - seen.low + a.span - 1) / a.span);
     float top = -INFINITY, sum = 0;
     parts += part_at(a, row, h, 0);
     o += (row * a.heads + h) * a.dim;
     for (int t = 0; t < spans; t++)
-        top = fmaxf(top, parts[t * each + PART_TOP]);
+        top = fmaxf(top, parts[t * each + CUDA_PART_TOP]);
     for (int t = 0; t < spans; t++)
-        sum += parts[t * each + PART_SUM] * exp2_fast(parts[t * each + PART_TOP] - top);
+        sum += parts[t * each + CUDA_PART_SUM] * exp2_fast(parts[t * each + CUDA_PART_TOP] - top);
     for (int i = (int)threadIdx.x; i < a.dim; i += (int)blockDim.x) {
         float value = 0;
         for (int t = 0; t < spans; t++)
-            value += parts[t * each + PART_O + i] * exp2_fast(parts[t * each + PART_TOP] - top);
+            value += parts[t * each + CUDA_PART_O + i] *
+                     exp2_fast(parts[t * each + CUDA_PART_TOP] - top);
         write_one(o, i, value / sum);
     }
 }
@@ -300,22 +301,12 @@ static void launch_widest(cudaStream_t s, const cached_tensors<T> &t, int64_t ro
         launch<cached_team<T, n, 32, CUDA_HEAD_DIM_MOST / 32 / n>>(s, t, rows, a);
 }
 
-/* How positions are divided among blocks: those of one row of a sequence. */
 static cached_args args_of(const struct attention_cached *a)
 {
     const float log2_e = 0x1.715476p0f;
-    const int64_t seen = a->window > 0 && a->window < a->capacity ? a->window : a->capacity;
-    const int64_t least = (seen + MOST_SPANS - 1) / MOST_SPANS;
-    const int64_t span = a->seq > 1 ? seen : (least + SPAN - 1) / SPAN * SPAN;
-    return {(int)a->seq,
-            (int)a->heads,
-            (int)a->kv_heads,
-            (int)a->head_dim,
-            a->capacity,
-            a->window,
-            span,
-            (int)((seen + span - 1) / span),
-            a->scale * log2_e};
+    const cuda_spans spans = cuda_spans_of(a);
+    return {(int)a->seq, (int)a->heads, (int)a->kv_heads, (int)a->head_dim, a->capacity,
+            a->window,   spans.span,    (int)spans.count, a->scale * log2_e};
 }
 
 void cuda_attention_cached(struct device *d, const struct attention_cached *a, void *o, void *cache,
@@ -341,11 +332,4 @@ void cuda_attention_cached(struct device *d, const struct attention_cached *a, v
             LAUNCH(join_spans<T>, dim3(rows, (unsigned)a->heads), 128, 0, s, t.o, spans, positions,
                    args);
     });
-}
-
-size_t cuda_attention_cached_scratch(struct device *d, const struct attention_cached *a)
-{
-    const cached_args args = args_of(a);
-    const int64_t parts = a->batch * a->seq * a->heads * args.spans;
-    return args.spans > 1 ? (size_t)(parts * (PART_O + a->head_dim)) * sizeof(float) : 0;
 }

@@ -3,19 +3,13 @@
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/sizes.h"
 
-/* As attention_cached.cu has it, which not every build has. */
-static size_t no_scratch(struct device *d, const struct attention_cached *a)
-{
-    return 0;
-}
-
 static const struct device_ops planning_ops = {
     .name = "cuda",
     .gemm_scratch = cuda_gemm_scratch,
     .norm_backward_scratch = cuda_norm_backward_scratch,
     .bias_backward_scratch = cuda_bias_backward_scratch,
     .attention_scratch = cuda_attention_scratch,
-    .attention_cached_scratch = no_scratch,
+    .attention_cached_scratch = cuda_attention_cached_scratch,
     .attention_forms = CUDA_ATTENTION_FORMS,
 };
 

@@ -57,6 +57,12 @@ size_t cuda_gemm_scratch(struct device *d, const struct gemm *g)
            (g->fp8 ? cuda_fp8_places_of(g).end : cuda_workspace_bytes(g->m, g->n));
 }
 
+size_t cuda_attention_cached_scratch(struct device *d, const struct attention_cached *a)
+{
+    const int64_t spans = cuda_spans_of(a).count, parts = a->batch * a->seq * a->heads * spans;
+    return spans > 1 ? (size_t)(parts * (CUDA_PART_O + a->head_dim)) * sizeof(float) : 0;
+}
+
 size_t cuda_norm_backward_scratch(struct device *d, int64_t rows, int64_t hidden, int params)
 {
     return (size_t)(cuda_norm_groups(rows) * hidden * params) * sizeof(float);

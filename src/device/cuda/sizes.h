@@ -36,6 +36,28 @@ static inline int cuda_bias_groups(int64_t rows)
     return groups < CUDA_BIAS_GROUPS ? (int)groups : CUDA_BIAS_GROUPS;
 }
 
+/* The positions that one block takes of those a row of a cache sees, and the blocks that a head of
+ * a row then has: several only for rows of one token. */
+enum { CUDA_SPAN_LEAST = 512, CUDA_SPANS_MOST = 16 };
+struct cuda_spans {
+    int64_t span, count;
+};
+
+static inline struct cuda_spans cuda_spans_of(const struct attention_cached *a)
+{
+    int64_t seen = a->window > 0 && a->window < a->capacity ? a->window : a->capacity;
+    int64_t span = round_up(ceil_div(seen, CUDA_SPANS_MOST), 64);
+    if (span < CUDA_SPAN_LEAST)
+        span = CUDA_SPAN_LEAST;
+    if (a->seq > 1)
+        span = seen;
+    struct cuda_spans spans = {span, ceil_div(seen, span)};
+    return spans;
+}
+
+/* Floats that a span leaves in scratch for a head of a row: the output and these. */
+enum { CUDA_PART_TOP, CUDA_PART_SUM, CUDA_PART_O };
+
 /* Elements of a head: the kernels of attention keep a row in registers. */
 enum { CUDA_HEAD_DIM_MOST = 256 };
 
