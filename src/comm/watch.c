@@ -74,12 +74,13 @@ static int64_t patience_ns(const struct watch *w)
 }
 
 /* A rank that has not answered for this long does not answer any more.  On a machine that is busy
- * with other work a process may get no core for a second or more, and is not to blame for it: half
- * of run.hang_seconds, which ends before they do (the first question comes after a quarter). */
+ * with other work a process may get no core for seconds, so that a rank has half of
+ * run.hang_seconds to answer, 30 seconds at most.  As the first question comes after a quarter, the
+ * rank that waits for a silent one knows it after three quarters. */
 static int64_t silence_ns(const struct watch *w)
 {
     int64_t half = patience_ns(w) / 2;
-    return half < 30 * SECOND_NS ? half : 30 * SECOND_NS;
+    return half && half < 30 * SECOND_NS ? half : 30 * SECOND_NS;
 }
 
 static struct question *question_to(struct watch *w, int rank)

@@ -102,27 +102,34 @@ for strategy in NO_SHARD SHARD_GRAD_OP FULL_SHARD HYBRID_SHARD; do
 done
 
 # A rank of a busy machine may not answer for some seconds, and is not the one: of four stages that
-# wait for one another in a row the first is stopped, and the two after it for three seconds at the
-# end, in which the last one finds that there was no progress.
+# wait for one another in a row the first is stopped, and the two after it for five seconds, in which
+# the last one finds that there was no progress for run.hang_seconds.
 "$TRIREME" train $M model.layers=4 model.hidden=512 train.steps=1 run.dir=row >row.out 2>row.err
 mpirun --oversubscribe -n 4 "$TRIREME" evaluate row data.valid="$work/train.h5" \
-    run.hang_seconds=8 parallel.pipeline=4 >stages.out 2>stages.err &
+    run.hang_seconds=16 parallel.pipeline=4 >stages.out 2>stages.err &
 job=$!
 wait_for 60 grep -q 'trireme: evaluating' stages.err
 sleep 0.5
 pids=$(rank_pids $job)
 kill -STOP $(echo "$pids" | sed -n 1p)
-sleep 5.5
+sleep 11.5
 kill -STOP $(echo "$pids" | sed -n 2,3p)
-sleep 3
+sleep 5
 kill -CONT $(echo "$pids" | sed -n 2,3p)
 ended
+is "four stages of which one is stopped: the job ends" 94 $code
 if grep '^trireme: error' stages.err | head -n 1 | grep -q "rank 0 (.*) does not answer"; then
     ok "a rank that is slow to answer is not named"
 else
     not_ok "a rank that is slow to answer is not named" "$(grep '^trireme' stages.err)"
 fi
 none_left 'stopped-[^ ]*' "a stopped rank"
+if pgrep -f "data.valid=$work/train.h5 " >left; then
+    not_ok "stopped stages: no process is left" "$(cat left)"
+    kill -KILL $(cat left)
+else
+    ok "stopped stages: no process is left"
+fi
 
 # Slow files of one rank: each call is shorter than run.hang_seconds, all of them are longer.  In a
 # save, and in a resume from one file on two ranks, which verify half of it each.
