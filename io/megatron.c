@@ -1,11 +1,10 @@
-/* megatron.c - see megatron.h.
- *
- * An .idx of a large corpus has gigabytes, and each of its three columns is read once from front to
- * back: a block of each is in memory.
+/* megatron.c - reads an .idx from front to back, a block of each of its columns at a time: that of
+ * a large corpus has gigabytes.
  */
 #include "io/megatron.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,9 +39,9 @@ struct megatron_index {
     int64_t ids; /* of the .bin */
     int width;
     struct column length, pointer, bound;
-    int64_t document; /* the next one, */
-    int64_t sequence; /* its first sequence, */
-    int64_t before;   /* and ids before it */
+    int64_t document; /* the next document */
+    int64_t sequence; /* the first sequence of it */
+    int64_t before;   /* ids before it */
 };
 
 static int64_t le64(const char *bytes)
@@ -72,18 +71,32 @@ static char *path_beside(const char *bin)
     return array_format("%.*s.idx", (int)(strlen(bin) - strlen(".bin")), bin);
 }
 
-int megatron_type(const char *bin)
+int megatron_type(const char *bin, int *type, struct error *err)
 {
-    char front[MEGATRON_FRONT], *path = path_beside(bin);
-    int fd = path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
-    ssize_t count = fd < 0 ? -1 : read(fd, front, sizeof front);
+    char front[MEGATRON_FRONT] = "", *path = path_beside(bin);
+    int fd = path ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1, rc = 0;
+    *type = -1;
+    ssize_t count = fd < 0 ? 0 : read(fd, front, sizeof front);
+    if (path && ((fd < 0 && errno != ENOENT) || count < 0))
+        rc = error_errno(err, "cannot read %s, which would say what numbers %s has", path, bin);
+    else if (megatron_is_index(front, count))
+        *type = (unsigned char)front[AT_TYPE];
+    else if (count >= AT_VERSION && !memcmp(front, magic, sizeof magic))
+        rc = error_set(err, "%s is truncated: it ends inside its header", path);
     if (fd >= 0)
         close(fd);
     free(path);
-    return megatron_is_index(front, count) ? (unsigned char)front[AT_TYPE] : 0;
+    return rc;
 }
 
-/* Where the columns lie, of which the file has all. */
+static void set_column(struct column *c, int64_t offset, int64_t count, int width)
+{
+    c->offset = offset;
+    c->count = count;
+    c->width = width;
+}
+
+/* Read the header; the file has to hold all three columns. */
 static int read_front(struct megatron_index *x, struct error *err)
 {
     struct stat info;
@@ -99,15 +112,18 @@ static int read_front(struct megatron_index *x, struct error *err)
     if (version != 1)
         return error_set(err, "%s: version %lld of Megatron's index; known is version 1", x->path,
                          (long long)version);
-    if (sequences < 0 || bounds < 1 || sequences > columns / 12 ||
-        bounds > (columns - 12 * sequences) / 8)
+    if (sequences < 0 || bounds < 1)
+        return error_set(err,
+                         "%s: by its header it has %lld sequences and %lld bounds of documents",
+                         x->path, (long long)sequences, (long long)bounds);
+    if (sequences > columns / 12 || bounds > (columns - 12 * sequences) / 8)
         return error_set(err,
                          "%s is truncated: by its header it has %lld sequences and %lld bounds of "
                          "documents, and it has %lld bytes",
                          x->path, (long long)sequences, (long long)bounds, (long long)info.st_size);
-    x->length = (struct column){.offset = FRONT, .count = sequences, .width = 4};
-    x->pointer = (struct column){.offset = FRONT + 4 * sequences, .count = sequences, .width = 8};
-    x->bound = (struct column){.offset = FRONT + 12 * sequences, .count = bounds, .width = 8};
+    set_column(&x->length, FRONT, sequences, 4);
+    set_column(&x->pointer, FRONT + 4 * sequences, sequences, 8);
+    set_column(&x->bound, FRONT + 12 * sequences, bounds, 8);
     return 0;
 }
 
@@ -115,9 +131,12 @@ int megatron_open(struct megatron_index **index, const char *bin, int64_t ids, i
                   struct error *err)
 {
     struct megatron_index *x = array_make(1, sizeof *x);
-    *x = (struct megatron_index){.path = path_beside(bin), .fd = -1, .ids = ids, .width = width};
     *index = NULL;
-    x->fd = disk_open(x->path, O_RDONLY | O_CLOEXEC, err);
+    x->path = path_beside(bin);
+    x->ids = ids;
+    x->width = width;
+    x->fd = x->path ? disk_open(x->path, O_RDONLY | O_CLOEXEC, err)
+                    : error_set(err, "%s is no .bin: there is no .idx beside it", bin);
     if (x->fd < 0 || read_front(x, err)) {
         megatron_close(x);
         return -1;
@@ -141,11 +160,12 @@ static int get(struct megatron_index *x, struct column *c, int64_t i, int64_t *n
                struct error *err)
 {
     if (i < c->first || i >= c->end) {
-        c->first = i;
-        c->end = c->count - i < BLOCK ? c->count : i + BLOCK;
-        if (disk_read(x->fd, c->block, (size_t)((c->end - i) * c->width), c->offset + i * c->width,
+        int64_t end = c->count - i < BLOCK ? c->count : i + BLOCK;
+        c->first = c->end = i;
+        if (disk_read(x->fd, c->block, (size_t)((end - i) * c->width), c->offset + i * c->width,
                       x->path, err))
             return -1;
+        c->end = end;
     }
     const char *at = c->block + (i - c->first) * c->width;
     *number = c->width == 4 ? le32(at) : le64(at);
@@ -193,4 +213,19 @@ int64_t megatron_next_end(struct megatron_index *x, struct error *err)
             return -1;
     x->document++;
     return x->before;
+}
+
+int64_t megatron_finish(struct megatron_index *x, struct error *err)
+{
+    int64_t left = 0;
+    for (; x->document + 1 < x->bound.count; left++)
+        if (megatron_next_end(x, err) < 0)
+            return -1;
+    if (x->before != x->ids || x->sequence != x->length.count)
+        return error_set(err,
+                         "%s: its %lld documents have %lld of its %lld sequences, of %lld ids; the "
+                         ".bin has %lld",
+                         x->path, (long long)x->document, (long long)x->sequence,
+                         (long long)x->length.count, (long long)x->before, (long long)x->ids);
+    return left;
 }

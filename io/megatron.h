@@ -22,8 +22,10 @@
 enum { MEGATRON_FRONT = 18 };
 int megatron_is_index(const void *bytes, int64_t count);
 
-/* The type of the numbers of a .bin, by the .idx beside it; 0: there is none. */
-int megatron_type(const char *bin);
+/* The type of the numbers of a .bin, by the .idx beside it, in *type; -1: there is no such file, or
+ * it is not one of Megatron's.  Returns 0, or -1 with err where it cannot be read or is truncated.
+ */
+int megatron_type(const char *bin, int *type, struct error *err);
 
 struct megatron_index;
 
@@ -33,9 +35,14 @@ int megatron_open(struct megatron_index **index, const char *bin, int64_t ids, i
                   struct error *err);
 void megatron_close(struct megatron_index *index); /* NULL allowed */
 
-/* Ids before the end of the next document, of which there has to be one; the first call is for the
- * first document.  The end of the last one is that of the .bin.  Returns -1 with err where the file
- * says something else or cannot be read. */
+/* Ids before the end of the next document; the first call is for the first document.  Returns -1
+ * with err where no document is left, or the file contradicts itself or the .bin, or cannot be
+ * read.
+ */
 int64_t megatron_next_end(struct megatron_index *index, struct error *err);
+
+/* All ids have been read: documents that are left have to be empty, and all sequences in documents.
+ * Returns how many are left, or -1 with err. */
+int64_t megatron_finish(struct megatron_index *index, struct error *err);
 
 #endif

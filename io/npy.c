@@ -157,15 +157,18 @@ static int read_raw(struct npy *npy, int64_t size, struct error *err)
 {
     static const struct {
         int width, is_signed;
-    } types[] = {[0] = {.width = 2}, /* no .idx */
-                 [3] = {.width = 2, .is_signed = 1},
+    } types[] = {[3] = {.width = 2, .is_signed = 1},
                  [4] = {.width = 4, .is_signed = 1},
                  [5] = {.width = 8, .is_signed = 1},
                  [8] = {.width = 2}};
-    size_t type = (size_t)megatron_type(npy->path);
-    if (type >= sizeof types / sizeof types[0] || !types[type].width)
+    int type;
+    if (megatron_type(npy->path, &type, err))
+        return -1;
+    if (type < 0)
+        type = 8;
+    if (type >= (int)(sizeof types / sizeof types[0]) || !types[type].width)
         return error_set(err,
-                         "%s: by the .idx beside it its numbers are of Megatron's type %zu; token "
+                         "%s: by the .idx beside it its numbers are of Megatron's type %d; token "
                          "ids are int16 (3), int32 (4), int64 (5) or uint16 (8)",
                          npy->path, type);
     npy->width = types[type].width;

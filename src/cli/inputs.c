@@ -98,7 +98,9 @@ static enum inputs_format format_of(const char *path, const struct probe *probe,
         return INPUT_JSONL;
     if (is_named && npy_format(probe->bytes, probe->count) != NPY_NONE)
         return INPUT_NPY;
-    if (is_named && megatron_type(path))
+    struct error unreadable; /* npy_open() says it */
+    int type;
+    if (is_named && (megatron_type(path, &type, &unreadable) || type >= 0))
         return INPUT_BIN;
     return memchr(probe->bytes, 0, (size_t)probe->count) ? INPUT_ANY : INPUT_TEXT;
 }

@@ -35,7 +35,8 @@ static int add(struct reading *r, const uint32_t *ids, int64_t count,
     return tokenize_output_add(output, ids, NULL, count, err);
 }
 
-/* Of the documents in the index, the end of the first that is behind `at` ids. */
+/* Set r->end to the end of the document that id `at` is in; those before it that are empty count.
+ */
 static int find_end(struct reading *r, int64_t at, struct error *err)
 {
     while (r->index && r->end <= at && at < r->npy.count) {
@@ -90,7 +91,7 @@ static int add_divided(struct reading *r, const uint32_t *ids, int64_t first, in
 
 static int read_all(struct reading *r, uint32_t *ids, struct error *err)
 {
-    const struct tokenize_job *job = r->job;
+    struct tokenize_job *job = r->job;
     double share = job->valid.path ? job->options.valid_fraction : 0;
     int64_t total = r->npy.count, tail = total - (int64_t)((double)total * share);
     if (find_end(r, 0, err))
@@ -102,7 +103,9 @@ static int read_all(struct reading *r, uint32_t *ids, struct error *err)
                                               : add_documents(r, ids, first, count, err)))
             return -1;
     }
-    return 0;
+    int64_t left = r->index ? megatron_finish(r->index, err) : 0;
+    job->counts.empty += max_i64(left, 0);
+    return left < 0 ? -1 : 0;
 }
 
 /* The format by its first bytes; of INPUT_BIN what is not llm.c's is numbers alone. */
@@ -123,13 +126,15 @@ int tokenize_numbers(struct tokenize_job *job, const struct inputs_file *input, 
     if (!strcmp(input->path, "-"))
         return error_set(err, "token ids are read from files, not from standard input");
     enum npy_format format = find_format(input);
+    int type = -1;
     if (npy_open(&r.npy, input->path, format, err))
         return -1;
     uint32_t *ids = array_make(NPY_MOST, sizeof *ids);
-    int has_index = format == NPY_RAW && megatron_type(input->path);
-    int rc = has_index ? megatron_open(&r.index, input->path, r.npy.count, r.npy.width, err) : 0;
+    int rc = format == NPY_RAW ? megatron_type(input->path, &type, err) : 0;
+    if (!rc && type >= 0)
+        rc = megatron_open(&r.index, input->path, r.npy.count, r.npy.width, err);
     rc = rc ? rc : read_all(&r, ids, err);
-    job->counts.empty += !r.npy.count;
+    job->counts.empty += !r.npy.count && !r.index;
     megatron_close(r.index);
     npy_close(&r.npy);
     free(ids);

@@ -75,6 +75,12 @@ is "its documents" "0 0,3,7,8 1" "$? $(dataset wide.h5 documents) $(grep -c 'lef
 is "and behind ends of text" "0 0,3,6,7,8" "$? $(dataset wide.h5 documents)"
 "$TRIREME" tokenize wide.bin --vocab 10 -o wide.h5 --valid held.h5 --valid-fraction 0.5 >out 2>err
 is "each by itself for validation" "0 9,0,1,0 0,7,1,9" "$? $(dataset wide.h5 tokens) $(dataset held.h5 tokens)"
+index 8 4 4 1
+refused "too many ids in it" 'wide\.idx: sequence 2 has 1 ids from id 8 on; the \.bin has 8' \
+    "$TRIREME" tokenize wide.bin --vocab 10 -o x.h5
+index 0 8
+refused "no type in it" 'wide\.bin: by the \.idx beside it .* type 0;' \
+    "$TRIREME" tokenize wide.bin --vocab 10 -o x.h5
 index 8 3 4
 refused "too few ids in it" 'wide\.idx: its 2 documents have 7 ids; the \.bin has 8' \
     "$TRIREME" tokenize wide.bin --vocab 10 -o x.h5

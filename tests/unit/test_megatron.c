@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -75,19 +76,53 @@ static const struct index good = {.type = 8,
                                   .bound = bounds,
                                   .wrong = -1};
 
+static int type_of(const char *of)
+{
+    struct error err = {0};
+    int type;
+    if (megatron_type(of, &type, &err))
+        fail_msg("%s", err.text);
+    return type;
+}
+
 static void documents_end_where_it_says(void **state)
 {
     struct megatron_index *index;
     struct error err = {0};
     write_index(&good);
-    assert_int_equal(megatron_type(bin), 8);
-    assert_int_equal(megatron_type(path), 0);
+    assert_int_equal(type_of(bin), 8);
+    assert_int_equal(type_of(path), -1);
     assert_int_equal(megatron_open(&index, bin, 10, 2, &err), 0);
     assert_int_equal(megatron_next_end(index, &err), 3);
     assert_int_equal(megatron_next_end(index, &err), 3);
     assert_int_equal(megatron_next_end(index, &err), 10);
+    assert_int_equal(megatron_finish(index, &err), 0);
     assert_int_equal(megatron_next_end(index, &err), -1);
     megatron_close(index);
+}
+
+/* Behind all ids: empty documents alone, of empty sequences. */
+static void what_is_left_is_empty(void **state)
+{
+    static const int64_t ends[] = {0, 4, 4, 5, 5};
+    static const int32_t empty[] = {3, 2, 0, 5, 0};
+    struct index x = good;
+    struct megatron_index *index;
+    struct error err = {0};
+    x.bound = ends;
+    x.bounds = x.sequences = x.lengths = 5;
+    x.length = empty;
+    write_index(&x);
+    assert_int_equal(megatron_open(&index, bin, 10, 2, &err), 0);
+    assert_int_equal(megatron_next_end(index, &err), 10);
+    assert_int_equal(megatron_finish(index, &err), 3);
+    megatron_close(index);
+    write_index(&(struct index){.type = 8, .width = 2, .version = 1, .bounds = 1, .bound = ends});
+    assert_int_equal(megatron_open(&index, bin, 0, 2, &err), 0);
+    assert_int_equal(megatron_finish(index, &err), 0);
+    megatron_close(index);
+    assert_int_equal(megatron_open(&index, path, 0, 2, &err), -1);
+    assert_non_null(strstr(err.text, "is no .bin"));
 }
 
 /* More than is in memory at a time: document d has d % 3 sequences of 1 to 5 ids. */
@@ -120,18 +155,27 @@ static void many_documents(void **state)
     megatron_close(index);
 }
 
-/* It is refused, when it is opened or read, by these words and with its path. */
-static void refuse(const struct index *x, const char *words)
+/* Beside a .bin of so many ids it is refused, when it is opened or read, by these words and with
+ * its path. */
+static void refuse_beside(int64_t ids, const struct index *x, const char *words)
 {
     struct megatron_index *index;
     struct error err = {0};
     write_index(x);
-    int rc = megatron_open(&index, bin, 10, 2, &err);
-    for (int d = 0; !rc && d < 4; d++)
-        rc = megatron_next_end(index, &err) < 0;
+    int rc = megatron_open(&index, bin, ids, 2, &err);
+    for (int64_t end = 0; !rc && end < ids;) {
+        end = megatron_next_end(index, &err);
+        rc = end < 0;
+    }
+    rc = rc || megatron_finish(index, &err) < 0;
     megatron_close(index);
     if (!rc || !strstr(err.text, words) || !strstr(err.text, path))
         fail_msg("'%s', without '%s' or the path", err.text, words);
+}
+
+static void refuse(const struct index *x, const char *words)
+{
+    refuse_beside(10, x, words);
 }
 
 static void lies_are_refused(void **state)
@@ -148,10 +192,10 @@ static void lies_are_refused(void **state)
     x.sequences = INT64_MAX;
     refuse(&x, "truncated");
     x.sequences = -1;
-    refuse(&x, "truncated");
+    refuse(&x, "has -1 sequences and 4 bounds");
     x = good;
     x.bounds = 0;
-    refuse(&x, "truncated");
+    refuse(&x, "has 4 sequences and 0 bounds");
     x = good;
     x.bound = back;
     refuse(&x, "document 1 has sequences 3 to 1, of 4");
@@ -161,6 +205,9 @@ static void lies_are_refused(void **state)
     refuse(&x, "document 2 has sequences 1 to 5, of 4");
     x.bound = few;
     refuse(&x, "its 3 documents have 5 ids; the .bin has 10");
+    refuse_beside(5, &x, "its 3 documents have 3 of its 4 sequences, of 5 ids; the .bin has 5");
+    refuse_beside(3, &good, "sequence 1 has 2 ids from id 3 on; the .bin has 3");
+    refuse_beside(0, &good, "sequence 0 has 3 ids from id 0 on; the .bin has 0");
     x = good;
     x.length = negative;
     refuse(&x, "sequence 1 has -2 ids");
@@ -175,14 +222,28 @@ static void lies_are_refused(void **state)
     struct error err = {0};
     assert_int_equal(truncate(path, 33), 0);
     assert_int_equal(megatron_open(&index, bin, 10, 2, &err), -1);
+    int type;
     assert_int_equal(truncate(path, 17), 0);
-    assert_int_equal(megatron_type(bin), 0);
+    assert_int_equal(megatron_type(bin, &type, &err), -1);
+    assert_non_null(strstr(err.text, "truncated"));
+    assert_int_equal(truncate(path, 8), 0);
+    assert_int_equal(type_of(bin), -1);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(type_of(bin), -1);
+    assert_int_equal(mkdir(path, 0777), 0);
+    assert_int_equal(megatron_type(bin, &type, &err), -1);
+    assert_int_equal(rmdir(path), 0);
+    x = good;
+    x.type = 0;
+    write_index(&x);
+    assert_int_equal(type_of(bin), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(documents_end_where_it_says),
+        cmocka_unit_test(what_is_left_is_empty),
         cmocka_unit_test(many_documents),
         cmocka_unit_test(lies_are_refused),
     };
