@@ -177,7 +177,7 @@ static int model_of(const struct making *m, int rank)
 }
 
 /* Is the step checked, or played? */
-static int needs_order(const struct making *m)
+static int needs_waits(const struct making *m)
 {
     return m->extent == EXTENT_WORLD || m->report->speeds;
 }
@@ -190,17 +190,18 @@ static void compile_rank(struct making *m, int i)
     int places = layout_places(&report->layout);
     int rank = rank_of(m, i);
     m->state[i] = state_create(m->units[rank % places], &report->layout, 1, rank);
-    m->program[i] = needs_order(m) ? program_create(m->state[i], PROGRAM_TRAIN)
-                                   : program_create_unordered(m->state[i], PROGRAM_TRAIN);
+    m->program[i] = needs_waits(m) ? program_create(m->state[i], PROGRAM_TRAIN)
+                                   : program_create_without_waits(m->state[i], PROGRAM_TRAIN);
     struct program *other[4];
     const struct program *programs[5] = {m->program[i]};
     int count = 0;
     if (report->layout.overlap_update)
-        other[count++] = program_create_unordered(m->state[i], PROGRAM_UPDATE);
+        other[count++] = program_create_without_waits(m->state[i], PROGRAM_UPDATE);
     if (report->config.data.valid[0])
-        other[count++] = program_create_unordered(m->state[i], PROGRAM_EVALUATE);
+        other[count++] = program_create_without_waits(m->state[i], PROGRAM_EVALUATE);
     for (int k = 0; k < 2 && report->config.generate.samples; k++)
-        other[count++] = program_create_unordered(m->state[i], k ? PROGRAM_TOKEN : PROGRAM_PROMPT);
+        other[count++] =
+            program_create_without_waits(m->state[i], k ? PROGRAM_TOKEN : PROGRAM_PROMPT);
     for (int k = 0; k < count; k++)
         programs[1 + k] = other[k];
     memory_need(&m->need[i], programs, 1 + count, &options, m->device->reserve_bytes);

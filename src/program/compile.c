@@ -8,7 +8,7 @@
 #include "program/overlap_update.h"
 #include "program/passes.h"
 
-struct program *program_create_unordered(const struct state *state, enum program_kind kind)
+struct program *program_create_without_waits(const struct state *state, enum program_kind kind)
 {
     struct program *program = array_make(1, sizeof *program);
     program->state = state;
@@ -36,7 +36,7 @@ struct program *program_create_unordered(const struct state *state, enum program
 
 struct program *program_create(const struct state *state, enum program_kind kind)
 {
-    struct program *program = program_create_unordered(state, kind);
+    struct program *program = program_create_without_waits(state, kind);
     pass_waits(program);
     return program;
 }

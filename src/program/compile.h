@@ -8,8 +8,9 @@
  * ranks, no data.  state must outlive the program, which is for program_destroy(). */
 struct program *program_create(const struct state *state, enum program_kind kind);
 
-/* The same for a program that is only measured: instructions and memory, without waits, which take
- * a third of the time.  It is not to be run, verified or played. */
-struct program *program_create_unordered(const struct state *state, enum program_kind kind);
+/* The same for a program that is only measured: its instructions and memory.  Finding the waits
+ * takes a third of the time of compiling.  verify_program() and forecast_make() refuse it, and it
+ * is not to be run. */
+struct program *program_create_without_waits(const struct state *state, enum program_kind kind);
 
 #endif

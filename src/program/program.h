@@ -122,6 +122,7 @@ struct program {
     int buffers, buffer_capacity;
     struct instr *instr;
     int instrs, instr_capacity; /* capacity 0: they are another program's */
+    int has_waits;              /* 0: it can only be measured */
     struct comm_part *part;     /* of all ALLTOALLs */
     int parts, part_capacity;
     struct overlap_update *overlap; /* while compiling; NULL: UPDATE is at the end */

@@ -197,6 +197,7 @@ void pass_waits(struct program *program)
     }
     for (size_t b = 0; w.accesses && b < buffers; b++)
         access_map_destroy(w.accesses[b]);
+    program->has_waits = 1;
     free(w.accesses);
     free(w.history);
     free(w.life);

@@ -61,6 +61,9 @@ int forecast_make(struct forecast *forecast, const struct forecast_request *requ
 {
     struct costs costs = {.request = request};
     struct play play;
+    for (int r = 0; r < request->ranks; r++)
+        if (!request->program[r]->has_waits)
+            return error_set(err, "forecast: a program was compiled without waits");
     costs.of = array_make((size_t)request->ranks, sizeof *costs.of);
     costs.transfers = array_make((size_t)request->ranks, sizeof *costs.transfers);
     for (int r = 0; r < request->ranks; r++)

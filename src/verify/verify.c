@@ -342,6 +342,8 @@ static int check_graphs(const struct program *program, struct error *err)
 
 int verify_program(const struct program *program, struct error *err)
 {
+    if (!program->has_waits)
+        return error_set(err, "verify: the program was compiled without waits");
     struct verify v = {
         .program = program,
         .before = array_make((size_t)program->instrs, sizeof *v.before),

@@ -20,15 +20,6 @@ enum { CASES = 4000, COMPILED = 500, SHARED = 100, RANKS = 8 };
 
 #define SIZES "model.hidden=12 model.heads=2 model.ffn=20 data.seq_len=7 run.threads=1 device=cpu"
 
-/* What only measures a program finds what runs. */
-static void check_measured(const struct program *program)
-{
-    struct program *measured = program_create_unordered(program->state, program->kind);
-    assert_int_equal(measured->instrs, program->instrs);
-    assert_memory_equal(measured->pool_bytes, program->pool_bytes, sizeof program->pool_bytes);
-    program_destroy(measured);
-}
-
 /* The programs of one kind, of all ranks; units: per place. */
 static void check_programs(const struct layout *layout, struct units *const *units, int ranks,
                            enum program_kind kind, const char *settings)
@@ -41,7 +32,6 @@ static void check_programs(const struct layout *layout, struct units *const *uni
         program[r] = program_create(state[r], kind);
         if (verify_program(program[r], &err))
             fail_msg("%d ranks, rank %d, %s: %s", ranks, r, settings, err.text);
-        check_measured(program[r]);
     }
     if (verify_ranks((const struct program *const *)program, ranks, &err))
         fail_msg("%d ranks, %s: %s", ranks, settings, err.text);

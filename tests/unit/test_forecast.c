@@ -10,9 +10,11 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "program/compile.h"
 #include "simulate/forecast.h"
 #include "simulate/machine_file.h"
 #include "tests/unit/rig.h"
+#include "verify/verify.h"
 
 /* Products alone take time: one operation a nanosecond. */
 static struct machine of_products(void)
@@ -72,6 +74,31 @@ static struct forecast must_forecast_files(const struct fleet *fleet, const stru
     if (forecast_make(&forecast, &request, &err))
         fail_msg("%s", err.text);
     return forecast;
+}
+
+/* A program that was compiled to be measured alone has no order that could be checked or played. */
+static void programs_without_waits_are_refused(void **state)
+{
+    struct fleet fleet;
+    struct forecast forecast;
+    struct error err = {0};
+    const struct machine machine = of_products();
+    open_fleet(&fleet, models[0], "", 2);
+    program_destroy(fleet.program[1]);
+    fleet.program[1] = program_create_without_waits(fleet.state[1], PROGRAM_TRAIN);
+    const struct forecast_request request = {
+        .machine = &machine,
+        .device = fleet.device,
+        .ranks = fleet.ranks,
+        .program = (const struct program *const *)fleet.program,
+        .per_node = machine.per_node,
+    };
+    assert_int_equal(forecast_make(&forecast, &request, &err), -1);
+    assert_non_null(strstr(err.text, "without waits"));
+    assert_int_equal(verify_program(fleet.program[0], &err), 0);
+    assert_int_equal(verify_program(fleet.program[1], &err), -1);
+    assert_non_null(strstr(err.text, "without waits"));
+    fleet_close(&fleet);
 }
 
 static struct forecast must_forecast(const struct fleet *fleet, const struct machine *machine)
@@ -416,6 +443,7 @@ static void test_small_instructions_take_their_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(programs_without_waits_are_refused),
         cmocka_unit_test(test_small_instructions_take_their_bytes),
         cmocka_unit_test(test_transfers_are_summed),
         cmocka_unit_test(test_products_are_an_ops_operations),
