@@ -222,7 +222,7 @@ static void share_lists(struct making *m, int i)
 /* How many ranks are worked on at once: for few it is not worth the threads. */
 static int ranks_at_once(const struct making *m)
 {
-    enum { FEW_RANKS = 16 };
+    enum { FEW_RANKS = 4 };
     return m->ranks < FEW_RANKS ? 1 : omp_get_num_procs();
 }
 
