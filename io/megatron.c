@@ -204,8 +204,8 @@ int64_t megatron_next_end(struct megatron_index *x, struct error *err)
         return -1;
     if (first != x->sequence || end < first || end > x->length.count)
         return error_set(err,
-                         "%s: document %lld has sequences %lld to %lld, of %lld, and the one "
-                         "before it those up to %lld",
+                         "%s: document %lld begins with sequence %lld and ends before sequence "
+                         "%lld, of %lld; the document before it ends before sequence %lld",
                          x->path, (long long)x->document, (long long)first, (long long)end,
                          (long long)x->length.count, (long long)x->sequence);
     while (x->sequence < end)
@@ -222,10 +222,11 @@ int64_t megatron_finish(struct megatron_index *x, struct error *err)
         if (megatron_next_end(x, err) < 0)
             return -1;
     if (x->before != x->ids || x->sequence != x->length.count)
-        return error_set(err,
-                         "%s: its %lld documents have %lld of its %lld sequences, of %lld ids; the "
-                         ".bin has %lld",
-                         x->path, (long long)x->document, (long long)x->sequence,
-                         (long long)x->length.count, (long long)x->before, (long long)x->ids);
+        return error_set(
+            err,
+            "%s: its %lld documents have %lld of its %lld sequences, and %lld ids; the "
+            ".bin has %lld ids",
+            x->path, (long long)x->document, (long long)x->sequence, (long long)x->length.count,
+            (long long)x->before, (long long)x->ids);
     return left;
 }

@@ -35,8 +35,7 @@ static int add(struct reading *r, const uint32_t *ids, int64_t count,
     return tokenize_output_add(output, ids, NULL, count, err);
 }
 
-/* Set r->end to the end of the document that id `at` is in; those before it that are empty count.
- */
+/* Set r->end to the end of the document that has the id at `at`; count the empty ones before it. */
 static int find_end(struct reading *r, int64_t at, struct error *err)
 {
     while (r->index && r->end <= at && at < r->npy.count) {

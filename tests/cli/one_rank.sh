@@ -19,12 +19,20 @@ with_bad() {
     job=$!
 }
 
-none_left() {
-    if pgrep -f "run.dir=$1 " >left; then
+none_left() { # PATTERN NAME: no process has such a word in its command
+    if pgrep -f "$1 " >left; then
         not_ok "$2: no process is left" "$(cat left)"
         kill -KILL $(cat left)
     else
         ok "$2: no process is left"
+    fi
+}
+
+first_line_names() { # NAME FILE PATTERN: the first line of an error in it
+    if grep '^trireme: error' "$2" | head -n 1 | grep -q "$3"; then
+        ok "$1"
+    else
+        not_ok "$1" "$(grep '^trireme' "$2")"
     fi
 }
 
@@ -55,7 +63,7 @@ fails_alone() { # NAME RANK WORDS: in a run in which that rank fails once there 
     fi
     is "$1: the job ends" 95 $code
     is "$1: by one line" 1 "$(grep -c ' trireme: error' stamped)"
-    none_left broken "$1"
+    none_left run.dir=broken "$1"
     rm fail-now
     unset err_to
 }
@@ -71,8 +79,8 @@ else
     skip "memory that runs out" "the program does not tell where array_make() is"
 fi
 
-# One rank is stopped, of four, in every strategy: the first line names it.  STOPPED_RANKS: which,
-# beside one another.
+# One rank is stopped, of four, in every strategy: the first line names it.  STOPPED_RANKS: which;
+# the jobs of a strategy run at the same time.
 stop_one() { # STRATEGY RANK SHARD
     run=stopped-$1-$2
     mpirun --oversubscribe -n 4 "$TRIREME" train $M train.steps=100000 run.dir=$run \
@@ -92,18 +100,15 @@ for strategy in NO_SHARD SHARD_GRAD_OP FULL_SHARD HYBRID_SHARD; do
     for stopped in ${STOPPED_RANKS:-1 2}; do
         name="rank $stopped stopped, $strategy" run=stopped-$strategy-$stopped
         is "$name: the job ends" 94 "$(cat $run.code)"
-        if grep '^trireme: error' $run.err | head -n 1 |
-            grep -q "no progress for 6 s: rank $stopped (.*) does not answer"; then
-            ok "$name: the first line names it"
-        else
-            not_ok "$name: the first line names it" "$(grep '^trireme: error' $run.err)"
-        fi
+        first_line_names "$name: the first line names it" $run.err \
+            "no progress for 6 s: rank $stopped (.*) does not answer"
     done
 done
 
-# A rank of a busy machine may not answer for some seconds, and is not the one: of four stages that
-# wait for one another in a row the first is stopped, and the two after it for five seconds, in which
-# the last one finds that there was no progress for run.hang_seconds.
+# A rank that does not answer for some seconds, because its machine is busy, is not named in place of
+# the one that is stopped.  Of four stages, each of which waits for the one before, the first is
+# stopped for good.  The second and the third are stopped for five seconds, in which the fourth finds
+# that there was no progress for run.hang_seconds.
 "$TRIREME" train $M model.layers=4 model.hidden=512 train.steps=1 run.dir=row >row.out 2>row.err
 mpirun --oversubscribe -n 4 "$TRIREME" evaluate row data.valid="$work/train.h5" \
     run.hang_seconds=16 parallel.pipeline=4 >stages.out 2>stages.err &
@@ -118,18 +123,9 @@ sleep 5
 kill -CONT $(echo "$pids" | sed -n 2,3p)
 ended
 is "four stages of which one is stopped: the job ends" 94 $code
-if grep '^trireme: error' stages.err | head -n 1 | grep -q "rank 0 (.*) does not answer"; then
-    ok "a rank that is slow to answer is not named"
-else
-    not_ok "a rank that is slow to answer is not named" "$(grep '^trireme' stages.err)"
-fi
-none_left 'stopped-[^ ]*' "a stopped rank"
-if pgrep -f "data.valid=$work/train.h5 " >left; then
-    not_ok "stopped stages: no process is left" "$(cat left)"
-    kill -KILL $(cat left)
-else
-    ok "stopped stages: no process is left"
-fi
+first_line_names "a rank that is slow to answer is not named" stages.err "rank 0 (.*) does not answer"
+none_left 'run.dir=stopped-[^ ]*' "a stopped rank"
+none_left "data.valid=$work/train.h5" "a stopped stage"
 
 # Slow files of one rank: each call is shorter than run.hang_seconds, all of them are longer.  In a
 # save, and in a resume from one file on two ranks, which verify half of it each.
@@ -157,11 +153,7 @@ export BAD_FILE=/shard- BAD_MS=1000000
 with_bad 2 dead train.steps=2 run.hang_seconds=4
 ended
 is "a file that does not answer is" 94 $code
-if grep '^trireme: error' dead.err | head -n 1 | grep -q 'rank 0 (.*) answers, but has done nothing'; then
-    ok "and the rank is named"
-else
-    not_ok "and the rank is named" "$(grep '^trireme' dead.err)"
-fi
+first_line_names "and the rank is named" dead.err 'rank 0 (.*) answers, but has done nothing'
 unset BAD_RANK BAD_MS
 
 # All ranks are stopped for longer than run.hang_seconds: nothing is lost.

@@ -76,7 +76,8 @@ static struct forecast must_forecast_files(const struct fleet *fleet, const stru
     return forecast;
 }
 
-/* A program that was compiled to be measured alone has no order that could be checked or played. */
+/* A program that is compiled without waits does not say what waits for what: it cannot be checked
+ * or played. */
 static void programs_without_waits_are_refused(void **state)
 {
     struct fleet fleet;

@@ -198,14 +198,15 @@ static void lies_are_refused(void **state)
     refuse(&x, "has 4 sequences and 0 bounds");
     x = good;
     x.bound = back;
-    refuse(&x, "document 1 has sequences 3 to 1, of 4");
+    refuse(&x, "document 1 begins with sequence 3 and ends before sequence 1, of 4");
     x.bound = late;
-    refuse(&x, "document 0 has sequences 1 to 1, of 4");
+    refuse(&x, "document 0 begins with sequence 1 and ends before sequence 1, of 4");
     x.bound = far;
-    refuse(&x, "document 2 has sequences 1 to 5, of 4");
+    refuse(&x, "document 2 begins with sequence 1 and ends before sequence 5, of 4");
     x.bound = few;
     refuse(&x, "its 3 documents have 5 ids; the .bin has 10");
-    refuse_beside(5, &x, "its 3 documents have 3 of its 4 sequences, of 5 ids; the .bin has 5");
+    refuse_beside(5, &x,
+                  "its 3 documents have 3 of its 4 sequences, and 5 ids; the .bin has 5 ids");
     refuse_beside(3, &good, "sequence 1 has 2 ids from id 3 on; the .bin has 3");
     refuse_beside(0, &good, "sequence 0 has 3 ids from id 0 on; the .bin has 0");
     x = good;

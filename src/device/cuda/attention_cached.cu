@@ -12,12 +12,12 @@
  *
  * Softmax is online (Milakov and Gimelshein 2018) and the teams' parts are put together at the end:
  *   m = max m_t;  l = sum l_t e^(m_t - m);  o = sum o_t e^(m_t - m) / l
- * One row of a sequence has few blocks, which are large; where the cache has many positions, a head
- * of it has several blocks, each for a span of these.  They leave their parts in scratch, and
- * another kernel puts the parts together as above (flash decoding, Dao 2023).  Spans depend on the
- * size of the cache alone (cuda_spans_of()), so that a token's bits do not depend on how many
- * positions are seen so far.  Rows of a prompt are as many blocks; tensor cores are left idle
- * there.
+ * Where sequences have one row each, blocks are few and large.  If the cache has many positions, a
+ * head of a row has several blocks, each for a span of the positions.  The blocks leave their parts
+ * in scratch, and another kernel puts the parts together as above (flash decoding, Dao 2023).  The
+ * length of a span follows from the size of the cache alone (cuda_spans_of()), not from how many
+ * positions are seen so far.  In a prompt each row is a block for each head; tensor cores are left
+ * idle there.
  */
 #include "device/cuda/pack.cuh"
 #include "device/cuda/sizes.h"

@@ -36,8 +36,8 @@ static inline int cuda_bias_groups(int64_t rows)
     return groups < CUDA_BIAS_GROUPS ? (int)groups : CUDA_BIAS_GROUPS;
 }
 
-/* The positions that one block takes of those a row of a cache sees, and the blocks that a head of
- * a row then has: several only for rows of one token. */
+/* How the positions that a row sees in a cache are divided among blocks: the positions of a block,
+ * which are a span, and the blocks of a head.  Rows of a prompt (seq > 1) have one block a head. */
 enum { CUDA_SPAN_LEAST = 512, CUDA_SPANS_MOST = 16 };
 struct cuda_spans {
     int64_t span, count;
@@ -55,7 +55,7 @@ static inline struct cuda_spans cuda_spans_of(const struct attention_cached *a)
     return spans;
 }
 
-/* Floats that a span leaves in scratch for a head of a row: the output and these. */
+/* The floats that a span leaves in scratch for a head of a row: these two, then the output. */
 enum { CUDA_PART_TOP, CUDA_PART_SUM, CUDA_PART_O };
 
 /* Elements of a head: the kernels of attention keep a row in registers. */
