@@ -8,7 +8,7 @@
 #   build     configure and make; kept and continued in DIR (default build-gpu)
 #   unit      tests/unit/test_cuda_* on the GPU
 #   bench     tests/bench/attention_rate; layers of Llama-3-8B against PyTorch, kernel by kernel
-#   train     doctor; tests/cli/cuda.sh with the real program
+#   train     doctor; tests/cli/cuda.sh with the real program; what `trireme plan` needs of the machine
 #   8b        Llama-3-8B on one GPU: what the driver counts against what the plan says
 #   mpi       tests/mpi/test_comm_device at 1, 2 and 4 ranks, which share a GPU where there is one
 #   small     smaller models against PyTorch
@@ -207,6 +207,8 @@ run_train() {
     step "doctor 2 ranks" 120 mpirun --oversubscribe -n 2 ./trireme doctor
     TRIREME=$build/trireme TRIREME_CUDA=$build/trireme script cuda.sh "$limit" \
         "$top/tests/cli/cuda.sh"
+    step measure 240 ./trireme doctor --measure "$out/machine.yaml" &&
+        sed 's/^/# /' "$out/measure.log"
 }
 
 # Kernels of libraries are slow under these tools and not ours: racecheck and synccheck see the
@@ -298,8 +300,6 @@ against_torch() {
 run_bench() {
     step "attention_rate" 120 tests/bench/attention_rate --json "$out/attention_rate.json"
     sed 's/^/# /' "$out/attention_rate.log"
-    step measure 240 ./trireme doctor --measure "$out/machine.yaml" &&
-        sed 's/^/# /' "$out/measure.log"
     against_torch llama3-8b-vs-torch 2 llama3-8b
 }
 

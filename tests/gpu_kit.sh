@@ -9,7 +9,7 @@
 #   bundle.tar.xz           Open MPI, HDF5, libyaml, jansson, xxHash, hwloc, cmocka, make, pkg-config;
 #                           `. bundle/env.sh` makes them usable in place
 #   programs.tar.xz         trireme, the tests of the GPU and the measurements, for sm_90, stripped
-#   README                  the commands for 45 minutes with a card
+#   README                  the commands for 45 and for 15 minutes with a card
 # and their sizes are printed.  The other machine brings CUDA (the toolkit, or Python's packages), a C
 # and C++ compiler to build there, and a glibc not older than this one's.
 #
@@ -160,14 +160,20 @@ build_programs() {
 
 write_readme() {
     cat >"$dest/README" <<'README'
-Forty-five minutes with a GPU.  KIT is this folder, OUT an empty one for results.  Every call ends
-with one file of results, OUT/*.tar.gz, also when it is ended from outside; it is written after every
-group.  Wanted there: CUDA with cuDNN, cuBLASLt, NCCL and NVRTC; gcc, g++; Python with PyTorch.
+KIT is this folder, OUT an empty one for results.  Every call ends with one file of results,
+OUT/*.tar.gz, also when it is ended from outside; it is written after every group.  Wanted there: CUDA
+with cuDNN, cuBLASLt, NCCL and NVRTC; gcc, g++; Python with PyTorch.
 
 Once on every new machine:
   mkdir -p /t && cd /t && for f in $KIT/*.tar.xz; do tar xf $f; done
   export TRIREME_BUNDLE=/t/bundle; cd trireme-*/; nvidia-smi
 
+Fifteen minutes: nothing is built there, and the figure that counts has most of the time
+  timeout 230 tests/gpu.sh --build /t/programs --out $OUT/results --only unit --limit 210
+  timeout 520 tests/gpu.sh --build /t/programs --out $OUT/results --only bench --limit 500
+and `--only train` or `8b` with what is left.
+
+Forty-five minutes, in five calls:
 1. Does it build, is it right?  (10 minutes)
   CONFIGURE_FLAGS='CUDA_ARCHS=90 --with-onednn=no --with-blas=no' timeout 560 \
       tests/gpu.sh --out $OUT/results --only build,unit --limit 275
@@ -180,8 +186,8 @@ Once on every new machine:
 5. With what is left: every kernel under the sanitizer
   timeout 280 tests/gpu.sh --out $OUT/results --only sanitize --limit 270
 
-Where nothing can be built, or on a second machine, with the programs built before:
-  the same commands with `--build /t/programs`, and without `build` in the first.
+Where nothing can be built, or on a second machine: the same commands with `--build /t/programs`, and
+without `build` in the first.
 Should test_cuda_sdpa alone fail in 1: configure with --with-cudnn=no too (attention by trireme's own
 kernels), and see `CUDNN_LOGLEVEL_DBG=2 build-gpu/tests/unit/test_cuda_sdpa`.
 A call that was cut short goes on with --resume.
