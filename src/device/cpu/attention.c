@@ -159,13 +159,26 @@ static void softmax(struct forward *w, int64_t j, int64_t nk, int64_t n)
     }
 }
 
+static int all_are_one(const float *x)
+{
+    int ones = 0;
+    for (int i = 0; i < CPU_LANES; i++)
+        ones += x[i] == 1.0f;
+    return ones == CPU_LANES;
+}
+
+/* Where no query has found a larger score, which later blocks often have none of, all factors are 1
+ * and the sums stay as they are. */
 static void shrink_output(struct forward *w, int64_t n)
 {
-    for (int64_t row = 0; row < w->s.dim_rows; row++)
-        for (int64_t col = 0; col < n; col += CPU_LANES) {
-            float *o = w->ot + row * BLOCK + col;
-            vf_store(o, vf_load(o) * vf_load(w->shrink + col));
-        }
+    for (int64_t col = 0; col < n; col += CPU_LANES) {
+        vf shrink = vf_load(w->shrink + col);
+        float *o = w->ot + col;
+        if (all_are_one(w->shrink + col))
+            continue;
+        for (int64_t row = 0; row < w->s.dim_rows; row++, o += BLOCK)
+            vf_store(o, vf_load(o) * shrink);
+    }
 }
 
 /* The queries of block i of one head; rows of o at `out`, lse at its first query. */
