@@ -150,6 +150,13 @@ void memory_reset(int device)
     }
 }
 
+void emulate_hold(int device, int64_t bytes)
+{
+    struct memory &m = memory();
+    std::lock_guard<std::mutex> locked(m.lock);
+    m.used[device] += (size_t)bytes;
+}
+
 size_t memory_used(int device)
 {
     struct memory &m = memory();

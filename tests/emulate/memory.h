@@ -32,4 +32,9 @@ int emulate_is_device(const void *pointer, size_t bytes);
 /* Is it inside memory of cudaHostAlloc()? */
 int emulate_is_pinned(const void *pointer, size_t bytes);
 
+/* Count bytes of a GPU as used, or no longer, by what is not emulated: NCCL's connections, of which
+ * each takes so many for a thread block, to send to one rank and receive from one. */
+void emulate_hold(int device, int64_t bytes);
+size_t emulate_connection_bytes(void);
+
 #endif

@@ -95,6 +95,7 @@ void leave(ncclComm_t comm, communicator &c, enum departure how)
         usleep(100);
     if (c.ready)
         c.control->member[c.rank].departure = how;
+    emulate_hold(c.device, -c.held);
     handle_free(comm);
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct communicator {
     std::atomic<int64_t> looked_ns{0};
     std::atomic<uint64_t> issued{0}, finished{0}; /* launches; they run in order */
     uint64_t collectives = 0;                     /* of the steps alone */
+    std::set<std::pair<int, int>> connected;      /* the same: kind and peer; -1: a ring */
+    int64_t held = 0;                             /* the same: bytes of the GPU for these */
     uint64_t splits = 0;
     bool finalized = false;
 };

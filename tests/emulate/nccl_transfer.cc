@@ -12,6 +12,7 @@
 
 #include "nccl_reduce.h"
 #include "nccl_state.h"
+#include "record.h"
 #include "stream.h"
 
 namespace emulate
@@ -97,6 +98,28 @@ void poison(const communicator &c, const operation &o)
     }
 }
 
+/* The first operation of its kind with a peer, or in a ring, takes memory for as long as the
+ * communicator is there. */
+void connect(communicator &c, const operation &o)
+{
+    enum { COLLECTIVE_CTAS = 24, MESSAGE_CTAS = 32, PARTS = 6, RECV_PARTS = 5 };
+    bool ring = collective(o);
+    int most = ring ? COLLECTIVE_CTAS : MESSAGE_CTAS, ctas = c.config.maxCTAs;
+    int64_t bytes = (int64_t)emulate_connection_bytes();
+
+    if (!c.connected.insert({ring ? -1 : (int)o.kind, ring ? -1 : o.root}).second)
+        return;
+    if (!ring) {
+        record("NCCL: %s: rank %d of %d %s rank %d", c.name.c_str(), c.rank, c.ranks,
+               o.kind == SEND ? "sends to" : "receives from", o.root);
+        bytes = bytes * (o.kind == RECV ? RECV_PARTS : PARTS - RECV_PARTS) / PARTS;
+    }
+    if (ctas == NCCL_CONFIG_UNDEF_INT || ctas > most)
+        ctas = most;
+    c.held += bytes * ctas;
+    emulate_hold(c.device, bytes * ctas);
+}
+
 /* First turn of an operation: false when it is not due yet. */
 bool begin(communicator &c, operation &o)
 {
@@ -107,6 +130,7 @@ bool begin(communicator &c, operation &o)
     if (sends(c, o) && o.count)
         o.checksum = checksum(o.send, send_bytes(c, o));
     poison(c, o);
+    connect(c, o);
     o.phase = 1;
     return true;
 }

@@ -52,6 +52,11 @@ int emulate_fp8_status(void)
     return (int)number("TRIREME_EMULATE_FP8_STATUS", 0);
 }
 
+size_t emulate_connection_bytes(void)
+{
+    return number("TRIREME_EMULATE_CONNECTION", 0);
+}
+
 size_t emulate_gpu_bytes(void)
 {
     return number("TRIREME_EMULATE_BYTES", (uint64_t)4 << 30);
