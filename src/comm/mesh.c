@@ -11,13 +11,20 @@
 /* On a GPU: large enough to be worth a launch, small beside everything else. */
 static const int64_t piece_bytes = 16 << 20, host_piece_bytes = 8 << 20;
 
-/* What NCCL takes beside what is planned.  Estimates: of a communicator's channel (a thread block)
- * to eight GPUs of a node and beyond, and how many channels it has by itself there; of a
- * communicator that switches add up for, a slot of 1 MiB for each of 16 channels, 8 GPUs and both
- * ways; and of windows, whose memory comes in pages of 2 MiB, and what ranks signal by. */
-static const size_t channel_bytes = (size_t)10 << 20, nvls_bytes = (size_t)256 << 20;
+/* What NCCL takes beside what is planned, by logs of nodes of eight H100: of a communicator's
+ * channel (a thread block) 10 MiB to receive from a rank and 2 to send to one, which a ring has one
+ * of each of, and messages for every other rank of the node; and how many channels it has by itself
+ * there, for collectives and for messages.  Estimates: of a communicator that switches add up for,
+ * a slot of 1 MiB for each of 16 channels, 8 GPUs and both ways; and of windows, whose memory comes
+ * in pages of 2 MiB, and what ranks signal by. */
+static const size_t connection_bytes = (size_t)12 << 20, nvls_bytes = (size_t)256 << 20;
 static const size_t windows_bytes = (size_t)16 << 20;
-enum { USUAL_CTAS = 16 };
+enum { USUAL_CTAS = 24, USUAL_MESSAGE_CTAS = 32, NODE_RANKS = 8 };
+
+/* Where nothing else is asked for: of messages between stages, whose kernels wait for the peer
+ * beside products, and move 64 MiB in a millisecond by four; of parts between any two ranks, whose
+ * connections take memory by the channel. */
+enum { POINT_CTAS = 4, MESSAGE_CTAS = 16 };
 
 /* The sets of axes of more than one rank each, whose groups a shape has, each once: of one axis, of
  * MESH_SHARDS, of MESH_DATA, further ones.  Returns how many. */
@@ -189,17 +196,55 @@ size_t mesh_device_staging_bytes(const struct mesh_shape *shape, const struct me
     return 2 * (size_t)(options->piece_bytes ? options->piece_bytes : piece_bytes);
 }
 
+int mesh_has_messages(const struct mesh_options *options, const struct mesh_channel *channel)
+{
+    return channel->stream == COMM_REDUCE && options->messages >> channel->axes & 1;
+}
+
+int mesh_most_ctas(const struct mesh_options *options, const struct mesh_channel *channel)
+{
+    int most = channel->stream >= COMM_POINT         ? POINT_CTAS
+               : mesh_has_messages(options, channel) ? MESSAGE_CTAS
+                                                     : 0;
+    if (options->max_ctas)
+        return options->max_ctas;
+    return most && most < options->min_ctas ? options->min_ctas : most;
+}
+
+/* The others of a group that are in the node of its first rank, where a node has NODE_RANKS. */
+static int node_peers(const struct mesh_shape *shape, unsigned axes)
+{
+    int ranks = mesh_members(shape, MESH_SETS - 1), peers = 0;
+    for (int rank = 1; rank < ranks && rank < NODE_RANKS; rank++)
+        peers += first_of(shape, mesh_place(shape, rank), axes) == 0;
+    return peers;
+}
+
+static size_t communicator_bytes(const struct mesh_shape *shape, const struct mesh_options *options,
+                                 const struct mesh_channel *channel)
+{
+    int most = mesh_most_ctas(options, channel), rings = USUAL_CTAS, to_each = 0;
+    int is_point = channel->stream >= COMM_POINT; /* to and from two neighbours, as in a ring */
+    if (mesh_has_messages(options, channel))
+        to_each = most && most < USUAL_MESSAGE_CTAS ? most : USUAL_MESSAGE_CTAS;
+    if (most && most < rings)
+        rings = most;
+    if (options->min_ctas > rings)
+        rings = options->min_ctas;
+    if (is_point && mesh_members(shape, channel->axes) > 2)
+        rings *= 2;
+    int connections = rings + to_each * node_peers(shape, channel->axes);
+    return (size_t)connections * connection_bytes + (options->nvls ? nvls_bytes : 0);
+}
+
 size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_options *options)
 {
     struct mesh_channel list[MESH_CHANNELS];
-    size_t communicators = (size_t)mesh_channels(shape, options, list);
-    int ctas = USUAL_CTAS;
-    if (options->max_ctas && options->max_ctas < ctas)
-        ctas = options->max_ctas;
-    if (options->min_ctas > ctas)
-        ctas = options->min_ctas;
-    size_t each = (size_t)ctas * channel_bytes + (options->nvls ? nvls_bytes : 0);
-    return communicators * each + (options->copy_engines ? windows_bytes : 0);
+    int count = mesh_channels(shape, options, list);
+    size_t bytes = options->copy_engines ? windows_bytes : 0;
+    for (int k = 0; k < count; k++)
+        bytes += communicator_bytes(shape, options, &list[k]);
+    return bytes;
 }
 
 size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options)

@@ -104,11 +104,14 @@ struct mesh_options {
     int min_ctas, max_ctas;          /* thread blocks of a transfer of NCCL's; 0: as it chooses */
     int copy_engines;                /* 1: gathers over MESH_SHARDS go by copy engines */
     int nvls;                        /* 1: switches of NVLink may add up, in any order */
+    unsigned messages; /* bit s: on COMM_REDUCE the ranks along the axes s, all of more than one
+                          rank, send one another parts: all-to-alls, and sums of 16 bits */
 };
 
 /* Let the groups work on the memory and streams of a GPU: makes the NCCL communicators (none for
  * groups of one) and sends a few bytes over each.  Collective over world; a CPU device changes
- * nothing.  Fails on all ranks together, after run.hang_seconds (world_watch(), else ten minutes)
+ * nothing.  options may differ between ranks in messages alone.
+ * Fails on all ranks together, after run.hang_seconds (world_watch(), else ten minutes)
  * when some do not answer.  Staging of transfers is allocated here.  The device stays open until
  * mesh_destroy().
  *

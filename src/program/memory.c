@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "base/round.h"
+#include "program/sent.h"
 #include "segment/place.h"
 
 /* A whole lives from the first instruction that names it or a view of it to the last. */
@@ -149,7 +150,8 @@ static void add_gpu(struct memory_need *need, const struct mesh_shape *shape,
     need->pool_bytes[POOL_COMM] += mesh_device_staging_bytes(shape, options);
     need->pool_bytes[POOL_HOST] +=
         MEMORY_STEPS * need->step_bytes + mesh_host_staging_bytes(shape, options);
-    need->reserve_bytes = reserve_bytes + mesh_reserve_bytes(shape, options);
+    need->nccl_bytes = mesh_reserve_bytes(shape, options);
+    need->reserve_bytes = reserve_bytes + need->nccl_bytes;
     for (int pool = 0; pool <= POOL_COUNT; pool++)
         need->device_bytes += on_gpu(need, pool);
 }
@@ -162,8 +164,11 @@ void memory_need(struct memory_need *need, const struct program *const *programs
     memcpy(need->pool_bytes, need->slab_bytes, sizeof need->pool_bytes);
     need->staging_bytes = mesh_staging_bytes(&layout->shape);
     need->pool_bytes[POOL_COMM] += need->staging_bytes;
-    if (layout->host_apart)
-        add_gpu(need, &layout->shape, options, reserve_bytes);
+    if (layout->host_apart) {
+        struct mesh_options with_messages = *options;
+        with_messages.messages = sent_messages(programs, count);
+        add_gpu(need, &layout->shape, &with_messages, reserve_bytes);
+    }
     need->total_bytes = mem_bytes(need->pool_bytes);
     need->host_bytes =
         layout->host_apart ? need->pool_bytes[POOL_HOST] + need->staging_bytes : need->total_bytes;

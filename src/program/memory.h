@@ -22,6 +22,7 @@ struct memory_need {
     size_t pool_bytes[POOL_COUNT]; /* all of a pool: slabs, steps in flight, staging */
     size_t staging_bytes; /* the part of POOL_COMM that is the node's memory, also on a GPU */
     size_t reserve_bytes; /* of a GPU beside the pools: its context and libraries, and NCCL */
+    size_t nccl_bytes;    /* of the reserve */
     size_t total_bytes;   /* of the pools that are memory */
     size_t device_bytes;  /* of a GPU: the pools that lie there, and the reserve; 0 on the CPU */
     size_t host_bytes;    /* of the node's memory: all pools, or what a GPU leaves there */

@@ -23,3 +23,26 @@ int64_t sent_bytes(const struct program *program, const struct instr *instr)
 {
     return sent_elems(program, instr, program->state->coord) * (int64_t)dtype_bytes(instr->dtype);
 }
+
+/* On GPUs sums of 16 bits are an exchange of terms. */
+static int is_exchange(const struct instr *instr)
+{
+    int is_short = dtype_bytes(instr->dtype) == 2;
+    switch (instr->kind) {
+    case INSTR_ALLTOALL: return 1;
+    case INSTR_REDUCE: return is_short;
+    case INSTR_ALLREDUCE: return is_short && instr->reduction == GROUP_SUM;
+    default: return 0;
+    }
+}
+
+unsigned sent_messages(const struct program *const *programs, int count)
+{
+    const struct mesh_shape *shape = &programs[0]->state->layout->shape;
+    unsigned messages = 0;
+    for (int p = 0; p < count; p++)
+        for (int i = 0; i < programs[p]->instrs; i++)
+            if (is_exchange(&programs[p]->instr[i]))
+                messages |= 1u << mesh_wide_axes(shape, programs[p]->instr[i].axes);
+    return messages;
+}

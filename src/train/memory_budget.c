@@ -62,3 +62,27 @@ int memory_budget_check(const struct session *s, struct memory_limits *limits, s
         .device_bytes = (size_t)least[0], .host_bytes = (size_t)least[1], .no_disk = least[2] < 0};
     return -1;
 }
+
+static int check_attached(const struct session *s, struct error *err)
+{
+    size_t total, left;
+    size_t taken = s->need.nccl_bytes + mesh_device_staging_bytes(&s->layout.shape, &s->comm);
+    if (s->device->kind == DEVICE_CPU)
+        return 0;
+    if (device_memory(s->device, &total, &left, err))
+        return -1;
+    size_t need = s->need.device_bytes - taken;
+    if (need <= left)
+        return 0;
+    return error_set(err,
+                     "NCCL has taken more of the GPU's memory for its connections than the "
+                     "%.2f GiB that were planned: %.2f GiB are needed and %.2f are free, short by "
+                     "%.2f GiB; comm.max_ctas=8 takes less for connections, and recompute=full, a "
+                     "smaller train.micro_batch and more shards for the rest",
+                     gib_of(s->need.nccl_bytes), gib_of(need), gib_of(left), gib_of(need - left));
+}
+
+int memory_budget_check_attached(const struct session *s, struct error *err)
+{
+    return world_agree(s->world, check_attached(s, err), err);
+}

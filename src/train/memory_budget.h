@@ -14,4 +14,8 @@ size_t memory_budget_reserve(const struct device *device);
 int memory_budget_check(const struct session *session, struct memory_limits *limits,
                         struct error *err);
 
+/* The same of the GPU alone, for a session whose mesh is attached: NCCL has taken what it takes,
+ * and that may be more than was planned. */
+int memory_budget_check_attached(const struct session *session, struct error *err);
+
 #endif

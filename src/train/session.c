@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "comm/gpu/gpu.h"
 #include "program/compile.h"
+#include "program/sent.h"
 #include "verify/verify.h"
 #include "train/gpu_check.h"
 #include "train/layout_auto.h"
@@ -175,7 +176,6 @@ static int check_fp8(const struct session *s, struct error *err)
 static int prepare(struct session *s, const struct device_request *request, int per_node,
                    enum session_use use, struct error *err)
 {
-    struct mesh_options options = layout_comm(&s->config);
     int ranks = world_size(s->world);
     if (layout_resolve(&s->layout, &s->config, ranks, per_node, request->kind, err))
         return layout_advise(&s->config, ranks, per_node, request->kind, err);
@@ -185,7 +185,9 @@ static int prepare(struct session *s, const struct device_request *request, int 
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
     if (compile(s, use, err))
         return -1;
-    memory_need(&s->need, s->programs, s->program_count, &options,
+    s->comm = layout_comm(&s->config);
+    s->comm.messages = sent_messages(s->programs, s->program_count);
+    memory_need(&s->need, s->programs, s->program_count, &s->comm,
                 memory_budget_reserve(s->device));
     return 0;
 }
@@ -210,7 +212,6 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     s->mem = mem;
     s->config = *config;
     struct device_request request;
-    struct mesh_options options = layout_comm(config);
     struct memory_limits least = {0};
     world_watch(world, (int)config->run.hang_seconds);
     int per_node = ranks_per_node(world);
@@ -220,8 +221,9 @@ int session_open(struct session **out, struct world *world, struct log *log, str
              world_agree(world, prepare(s, &request, per_node, use, err), err) ||
              memory_budget_check(s, &least, err) ||
              mesh_create(&s->mesh, world, s->layout.shape, err) ||
-             mesh_attach(s->mesh, world, s->device, mem, &options, err) ||
-             world_agree(world, allocate(s, err), err) || executor_register(s->executor, err) ||
+             mesh_attach(s->mesh, world, s->device, mem, &s->comm, err) ||
+             memory_budget_check_attached(s, err) || world_agree(world, allocate(s, err), err) ||
+             executor_register(s->executor, err) ||
              product_table_choose(&s->products, s, use == SESSION_TRAIN, err) ||
              world_agree(world, prepare_steps(s, err), err);
     if (limits)

@@ -32,7 +32,8 @@ struct session {
     struct program *train, *update, *evaluate, *prompt, *token;
     const struct program *programs[SESSION_PROGRAMS]; /* those of the five that are not NULL */
     int program_count;
-    struct memory_need need; /* what this rank has still to allocate */
+    struct memory_need need;  /* what this rank has still to allocate */
+    struct mesh_options comm; /* how its GPU communicates */
     struct executor *executor;
     struct product_table products; /* the algorithms that its GPU was given */
     int data_rank;

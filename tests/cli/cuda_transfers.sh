@@ -45,6 +45,8 @@ asked "and products are for all of the GPU" plain 1 '^cuBLASLt: products for 0 m
 asked "no other products" plain 1 '^cuBLASLt'
 asked "no gather by copy engines" plain 0 'copy engines|window'
 
+asked "and nothing is sent from rank to rank" plain 0 'sends to|receives from'
+
 train ctas comm.min_ctas=2 comm.max_ctas=8 comm.spare_sms=8
 asked "every communicator has the thread blocks asked for" ctas 3 '^NCCL: .*: CTAs 2 to 8, policy 0'
 asked "products leave multiprocessors" ctas 1 '^cuBLASLt: products for 124 multiprocessors$'
@@ -58,6 +60,32 @@ asked "and nothing else" copies 1 'by copy engines'
 same "gathered by copy engines: the same bits" plain copies
 train copies_once comm.copy_engines=true parallel.strategy=SHARD_GRAD_OP
 asked "parameters kept whole are gathered so too" copies_once 1 'by copy engines'
+
+# Messages take NCCL's memory for each rank at the other end: there are none but where 16 bits are
+# summed, and between stages, to neighbours and around the ring.
+train short comm.reduce_dtype=bf16
+asked "sums of 16 bits are messages" short 4 'reduce.*: rank [01] of 2 (sends to|receives from) rank'
+asked "of 16 thread blocks" short 1 'CTAs - to 16, policy 0'
+TRIREME_EMULATE_GPUS=4 TRIREME_EMULATE_RECORD=$work/stages.asked timeout -k 5 300 mpirun --oversubscribe \
+    -n 4 "$TRIREME_CUDA" train $M parallel.pipeline=4 model.layers=4 run.dir=stages >stages.out \
+    2>stages.err </dev/null
+is "four stages train" 0 $?
+asked "messages between stages have four thread blocks" stages 4 'point.*CTAs - to 4, policy 0'
+asked "a stage sends to the next one" stages 1 'rank 1 of 4 sends to rank 2'
+asked "and to none behind that" stages 0 'rank (0 of 4.* rank 2|1 of 4.* rank 3|2 of 4.* rank 0|3 of 4.* rank 1)'
+
+# NCCL takes 12 MiB for a thread block, as is planned: a GPU with room for that and no more is enough.
+# Where it takes 13 the run is refused before it allocates.  CUDA's context takes nothing here, of
+# the 3/4 GiB that it has by then, but for 33 MiB of scratch.
+"$TRIREME_CUDA" plan $M comm.reduce_dtype=bf16 device=cuda --ranks 2 --json short.json >/dev/null 2>err
+room=$(sed -n 's/.*"device_bytes": *\([0-9]*\).*/\1/p' short.json | head -n 1)
+export TRIREME_EMULATE_CONNECTION=12582912 TRIREME_EMULATE_BYTES=$((room - 767557632))
+train enough comm.reduce_dtype=bf16
+TRIREME_EMULATE_CONNECTION=13631488
+refused "NCCL takes more than was planned" 'NCCL has taken more .* 0.66 GiB that were planned.*comm.max_ctas' \
+    mpirun --oversubscribe -n 2 "$TRIREME_CUDA" train $M run.dir=more comm.reduce_dtype=bf16
+is "and nothing was trained" none "$(ls more/metrics.jsonl 2>/dev/null || echo none)"
+unset TRIREME_EMULATE_CONNECTION TRIREME_EMULATE_BYTES
 
 train switches comm.nvls=true train.reproducible=false
 asked "switches may add up" switches 3 'NVLS 2$'
@@ -86,7 +114,7 @@ refused "GPUs of machines apart, to NCCL" 'comm.copy_engines: NCCL has no window
 "$TRIREME_CUDA" plan $M device=cuda --ranks 2 --json most.json comm.nvls=true \
     train.reproducible=false >/dev/null 2>>err
 reserve() { sed -n 's/.*"reserve_bytes": *\([0-9]*\).*/\1/p' "$1.json" | head -n 1; }
-is "the plan's reserve follows: fewer thread blocks, windows, switches" "-251658240 16777216 536870912" \
+is "the plan's reserve follows: fewer thread blocks, windows, switches" "-503316480 16777216 536870912" \
     "$(($(reserve less) - $(reserve plain))) $(($(reserve more) - $(reserve plain))) $(($(reserve most) - $(reserve plain)))"
 timeout 100 "$TRIREME_CUDA" evaluate ctas run.threads=1 data.valid=valid.h5 >out 2>err
 is "one GPU evaluates what two with these keys trained" 0 $?

@@ -92,14 +92,35 @@ static void staging_is_modest(void **state)
     const struct mesh_options few = {.max_ctas = 8}, many = {.min_ctas = 32},
                               usual = {.min_ctas = 4, .max_ctas = 64}, switches = {.nvls = 1},
                               copies = {.copy_engines = 1};
-    assert_int_equal(mesh_reserve_bytes(&shard, &few), pair / 2);
-    assert_int_equal(mesh_reserve_bytes(&shard, &many), 2 * pair);
+    assert_int_equal(mesh_reserve_bytes(&shard, &few), pair / 3);
+    assert_int_equal(mesh_reserve_bytes(&shard, &many), pair / 3 * 4);
     assert_int_equal(mesh_reserve_bytes(&shard, &usual), pair);
     assert_true(mesh_reserve_bytes(&shard, &switches) > pair);
     assert_true(mesh_reserve_bytes(&shard, &copies) > pair);
     assert_int_equal(mesh_staging_bytes(&shard), group_staging_bytes(6));
     assert_int_equal(mesh_staging_bytes(&hybrid),
                      group_staging_bytes(2) + group_staging_bytes(3) + group_staging_bytes(6));
+}
+
+/* NCCL's memory by connections: a ring's, and where messages are exchanged those to each other rank
+ * of a node of eight, by 16 thread blocks; by four where stages are neighbours. */
+static void connections_are_counted(void **state)
+{
+    enum { RING = 24, PARTS = 16, POINT = 4 };
+    const unsigned shards = 1u << (1 << MESH_SHARD), copies = 1u << (1 << MESH_REPLICATE);
+    const struct mesh_options plain = {0}, by_parts = {.messages = shards},
+                              between = {.messages = copies},
+                              few = {.messages = shards, .max_ctas = 8};
+    struct mesh_shape pair = shape_of(1, 1, 2, 1), node = shape_of(1, 1, 8, 1),
+                      hybrid = shape_of(1, 2, 8, 1), stages = shape_of(4, 1, 1, 1);
+    size_t one = mesh_reserve_bytes(&pair, &plain) / (2 * RING);
+    assert_int_equal(mesh_reserve_bytes(&pair, &by_parts), (RING + 2 * PARTS) * one);
+    assert_int_equal(mesh_reserve_bytes(&node, &by_parts), (RING + 8 * PARTS) * one);
+    assert_int_equal(mesh_reserve_bytes(&node, &few), (8 + 8 * 8) * one);
+    assert_int_equal(mesh_reserve_bytes(&hybrid, &plain), 4 * RING * one);
+    assert_int_equal(mesh_reserve_bytes(&hybrid, &between), (3 * RING + PARTS) * one);
+    stages.points = 3;
+    assert_int_equal(mesh_reserve_bytes(&stages, &plain), (RING + 2 * 2 * POINT) * one);
 }
 
 /* Groups that are asked for, of the same ranks as others or not, are counted once each. */
@@ -246,6 +267,7 @@ int main(void)
         cmocka_unit_test(what_is_left_is_filled_in),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(staging_is_modest),
+        cmocka_unit_test(connections_are_counted),
         cmocka_unit_test(further_groups_are_counted),
         cmocka_unit_test(groups_have_names),
         cmocka_unit_test(a_group_of_one_needs_no_world),

@@ -31,12 +31,28 @@ static void list_channels(struct link *l)
     l->channels = mesh_channels(&l->mesh->shape, &l->options, list);
     for (int i = 0; i < l->channels; i++) {
         struct channel *c = &l->channel[i];
-        *c = (struct channel){
-            .link = l, .group = l->mesh->group[list[i].axes], .stream = list[i].stream};
+        *c = (struct channel){.link = l,
+                              .group = l->mesh->group[list[i].axes],
+                              .stream = list[i].stream,
+                              .messages = mesh_has_messages(&l->options, &list[i]),
+                              .most_ctas = mesh_most_ctas(&l->options, &list[i])};
         snprintf(c->name, sizeof c->name, "group %.40s (%s)", c->group->name,
                  comm_stream_name(c->stream));
     }
-    l->root = (struct channel){.link = l, .name = "group world"};
+    l->root = (struct channel){.link = l, .name = "group world", .most_ctas = l->options.max_ctas};
+}
+
+/* The messages of all ranks: those of other stages have groups of their own, and all make the first
+ * transfers of a channel or none does. */
+static void share_messages(struct link *l)
+{
+    double any[MESH_SETS];
+    for (int axes = 0; axes < MESH_SETS; axes++)
+        any[axes] = l->options.messages >> axes & 1;
+    world_all_reduce(l->world, any, MESH_SETS, WORLD_MAX);
+    l->options.messages = 0;
+    for (int axes = 0; axes < MESH_SETS; axes++)
+        l->options.messages |= (unsigned)(any[axes] > 0) << axes;
 }
 
 /* What this rank can do by itself. */
@@ -96,6 +112,7 @@ int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, s
         .host_staging_bytes = mesh_host_staging_bytes(&mesh->shape, options),
     };
     pthread_mutex_init(&l->lock, NULL);
+    share_messages(l);
     if (world_agree(world, prepare(l, err), err) || (l->channels && nccl_start(l, err)))
         goto fail;
     attach(l);

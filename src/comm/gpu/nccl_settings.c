@@ -12,11 +12,24 @@
 
 enum { COPY_ENGINES_SINCE = NCCL_VERSION(2, 28, 0) };
 
+/* Can one kernel start as soon as another has started?  CUDA does that since 12.3. */
+static int has_order_of_starts(void)
+{
+    int driver = 0, runtime = 0, since = 12030;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    return driver >= since && runtime >= since;
+}
+
 /* Order: kernels of several communicators start in the order of the calls on every rank, so that
- * they cannot wait for one another.  Sums by NVLink SHARP differ from run to run. */
+ * they cannot wait for one another.  Where CUDA is older NCCL would let each wait until the one
+ * before has ended, for ever where stages receive ahead of what they send; then no order is asked
+ * for: there are at most ten such streams, whose kernels fit beside one another.  Sums by
+ * NVLink SHARP differ from run to run. */
 static void prepare_environment(const struct mesh_options *options)
 {
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+    if (has_order_of_starts())
+        setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
     setenv("NCCL_NVLS_ENABLE", options->nvls ? "2" : "0", 0); /* 2: where there are switches */
 }
 
@@ -109,8 +122,8 @@ ncclConfig_t nccl_config(const struct channel *c)
     config.blocking = 0;
     if (options->min_ctas)
         config.minCTAs = options->min_ctas;
-    if (options->max_ctas)
-        config.maxCTAs = options->max_ctas;
+    if (c->most_ctas)
+        config.maxCTAs = c->most_ctas;
     nccl_config_newer(&config, c, nccl_gathers_by_copies(c));
     return config;
 }

@@ -146,8 +146,39 @@ static int split(struct channel *c, struct error *err)
 
 /* The first transfers, of a few bytes: connections are made now, and a network that does not work
  * is found now. */
-enum greeting { GREET_GATHER, GREET_REDUCE, GREET_SUM, GREET_MESSAGES, GREETINGS };
+enum greeting {
+    GREET_GATHER,
+    GREET_REDUCE,
+    GREET_SUM,
+    GREET_MESSAGES,
+    GREET_NEIGHBOURS,
+    GREETINGS
+};
 enum { GREETING_BYTES = 64 };
+
+/* Do messages from one member to another have this stream? */
+static int is_way(const struct channel *c, int from, int to)
+{
+    int ranks = c->group->size, apart = from < to ? to - from : from - to;
+    int point = (int)c->stream - COMM_POINT;
+    return (apart == 1 || apart == ranks - 1) && (mesh_point(ranks, from, to, WAY_UP) == point ||
+                                                  mesh_point(ranks, from, to, WAY_DOWN) == point);
+}
+
+/* NCCL keeps memory for each peer of a message: only those that will be ones are greeted. */
+static ncclResult_t greet_neighbours(const struct channel *c, char *in, const char *out)
+{
+    ncclResult_t code = ncclGroupStart();
+    for (int m = 0; m < c->group->size && code == ncclSuccess; m++) {
+        if (is_way(c, c->group->rank, m))
+            code = ncclSend(out, GREETING_BYTES, ncclInt8, m, comm_of(c), nccl_stream(c));
+        if (is_way(c, m, c->group->rank) && code == ncclSuccess)
+            code = ncclRecv(in + m * GREETING_BYTES, GREETING_BYTES, ncclInt8, m, comm_of(c),
+                            nccl_stream(c));
+    }
+    ncclResult_t ended = ncclGroupEnd();
+    return code == ncclSuccess ? ended : code;
+}
 
 static int greet(struct channel *c, enum greeting greeting, struct error *err)
 {
@@ -167,19 +198,22 @@ static int greet(struct channel *c, enum greeting greeting, struct error *err)
     case GREET_SUM:
         code = ncclAllReduce(out, out, FLOATS, ncclFloat32, ncclSum, comm_of(c), stream);
         break;
-    default: code = nccl_swap(c, &swap, SWAP_OUT); break;
+    case GREET_MESSAGES: code = nccl_swap(c, &swap, SWAP_OUT); break;
+    default: code = greet_neighbours(c, in, out); break;
     }
     return together(l, &step, code, err);
 }
 
-/* Whether a channel will carry what a greeting stands for; sums of bf16 are messages. */
+/* Whether a channel will carry what a greeting stands for. */
 static int is_due(const struct channel *c, enum greeting greeting)
 {
-    static const enum comm_stream stream[GREETINGS] = {COMM_GATHER, COMM_REDUCE, COMM_REDUCE,
-                                                       COMM_POINT};
-    int is_point = c->stream >= COMM_POINT; /* each is greeted as the first one */
-    return stream[greeting] == (is_point ? COMM_POINT : c->stream) ||
-           (greeting == GREET_MESSAGES && c->stream == COMM_REDUCE);
+    switch (greeting) {
+    case GREET_GATHER: return c->stream == COMM_GATHER;
+    case GREET_REDUCE:
+    case GREET_SUM: return c->stream == COMM_REDUCE;
+    case GREET_MESSAGES: return c->messages;
+    default: return c->stream >= COMM_POINT;
+    }
 }
 
 static int greet_all(struct link *l, struct error *err)
