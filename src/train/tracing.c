@@ -49,8 +49,9 @@ int tracing_write(struct session *s, const struct trace *trace, struct error *er
     size_t *sizes = array_make((size_t)world_size(s->world), sizeof *sizes);
     int rc = world_gather(s->world, &all, sizes, trace->event,
                           (size_t)trace->events * sizeof *trace->event, 0, err);
-    if (!rc && all)
-        rc = write_file(s, all, sizes, err);
+    struct error why = {0};
+    if (!rc && all && write_file(s, all, sizes, &why))
+        log_warn(s->log, "there is no trace of this step, training goes on: %s", why.text);
     free(all);
     free(sizes);
     report_overlap(s, trace);

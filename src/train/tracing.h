@@ -4,7 +4,8 @@
 
 #include "train/session.h"
 
-/* Gather the ranks' events to rank 0 and write them.  Collective. */
+/* Gather the ranks' events to rank 0 and write them; a file that cannot be written is a warning.
+ * Collective.  Returns 0, or -1 on all ranks with err set where they cannot be gathered. */
 int tracing_write(struct session *session, const struct trace *trace, struct error *err);
 
 #endif

@@ -141,6 +141,12 @@ is "a trace names ranks and hosts" "rank 0 ($(uname -n)) rank 1 ($(uname -n))" "
     grep -oE '"process_name"[^}]*"args": \{"name": "[^"]*"' traced/trace.json |
         sed 's/.*"name": "//; s/"$//' | xargs)"
 
+mkdir -p untraced/trace.json
+ranks 2 "$TRIREME" train $M train.steps=2 run.trace=2 run.dir=untraced >untraced.out 2>untraced.err
+is "a trace that cannot be written is a warning" "0 1 2" "$? $(
+    grep -c 'warning: there is no trace of this step, training goes on: .*trace.json' untraced.err) $(
+    last_metric untraced step)"
+
 # Exchanges in parts: a traced step says how much of them lay beside products; rows that cannot be
 # cut, and that nothing is in parts, are said.
 ranks 2 "$TRIREME" train $M parallel.tensor=2 parallel.tensor_overlap=2 train.steps=2 run.trace=2 \
