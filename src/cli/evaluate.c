@@ -89,7 +89,8 @@ static int run(struct session *session, struct error *err)
         rc = load(session, &from, err);
     }
     if (!rc)
-        rc = evaluate(session, &valid, session->config.train.eval_batches, &loss, &targets, err);
+        rc = evaluate(session, &valid, session->config.train.eval_batches, NULL, &loss, &targets,
+                      err);
     if (!rc && targets <= 0)
         rc = error_set(err,
                        "%s: no targets: all that was read is masked (loss_mask), so that there "

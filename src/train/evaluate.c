@@ -5,8 +5,8 @@
 
 #include "base/round.h"
 
-int evaluate(struct session *s, struct batches *valid, int64_t batches, double *loss,
-             double *targets, struct error *err)
+int evaluate(struct session *s, struct batches *valid, int64_t batches, const struct stop *stop,
+             double *loss, double *targets, struct error *err)
 {
     int64_t each = valid->micro_batch * valid->data_ranks, samples = valid->data.windows;
     if (batches && batches * s->layout.global_batch < samples)
@@ -19,9 +19,12 @@ int evaluate(struct session *s, struct batches *valid, int64_t batches, double *
         struct step_output output;
         int64_t left = samples - valid->sample;
         valid->batch = min_i64(left, each);
+        input.stop_vote = stop_asked(stop) != 0;
         if (world_must(s->world, execute(s->executor, s->evaluate, &input, &output, NULL, err),
                        err))
             return -1;
+        if (output.votes > 0)
+            return EVALUATE_STOPPED;
         if (output.targets > 0)
             sum += output.loss * output.targets;
         *targets += output.targets;

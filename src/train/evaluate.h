@@ -3,12 +3,15 @@
 #define TRIREME_TRAIN_EVALUATE_H
 
 #include "train/batches.h"
+#include "train/stop.h"
 
 /* Mean loss of the current parameters over the file's sequences; over those of its first
  * `batches` global batches if that is above 0; NAN where none of their tokens is a target.  valid
- * was opened sequentially. Collective.  The result is the same on all ranks.  Returns 0, or -1 with
- * err set. */
-int evaluate(struct session *session, struct batches *valid, int64_t batches, double *loss,
-             double *targets, struct error *err);
+ * was opened sequentially.  stop: signals that end it early; NULL: none.  Collective.  The result
+ * is the same on all ranks.  Returns 0; EVALUATE_STOPPED where a rank was asked to stop, and there
+ * is no loss; or -1 with err set. */
+enum { EVALUATE_STOPPED = 1 };
+int evaluate(struct session *session, struct batches *valid, int64_t batches,
+             const struct stop *stop, double *loss, double *targets, struct error *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* export_folder.c - see export_folder.h. */
 #include "train/export_folder.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,12 +156,23 @@ int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                                      : weights_export(how, checkpoint, config, err);
 }
 
+/* What is there is removed when the new folder has its name. */
 static int replace(const char *made, const char *folder, struct error *err)
 {
-    if (disk_remove(folder, err))
-        return -1;
-    return rename(made, folder) ? error_errno(err, "cannot rename %s", made)
-                                : disk_sync_parent(folder, err);
+    char *old = array_format("%s.old", folder);
+    int rc = disk_remove(old, err), is_aside = !rc && !rename(folder, old);
+    if (!rc && !is_aside && errno != ENOENT)
+        rc = error_errno(err, "cannot rename %s", folder);
+    if (!rc && rename(made, folder)) {
+        rc = error_errno(err, "cannot rename %s", made);
+        if (is_aside && rename(old, folder))
+            error_prefix(err, "%s is now %s", folder, old);
+        is_aside = 0;
+    }
+    if (!rc)
+        rc = disk_sync_parent(folder, err) || (is_aside && disk_remove(old, err)) ? -1 : 0;
+    free(old);
+    return rc;
 }
 
 static int write_run(const char *path, const struct config *config, struct error *err)
@@ -177,6 +189,8 @@ static int write_run(const char *path, const struct config *config, struct error
         rc = export_folder(&how, checkpoint, config, err) || replace(made, folder, err);
         checkpoint_close(checkpoint);
     }
+    if (rc)
+        disk_remove(made, NULL);
     free(made);
     free(folder);
     return rc ? -1 : 0;

@@ -16,7 +16,8 @@ int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err);
 
 /* Write a run's checkpoint as run.dir/hf, in place of what is there: under another name until it is
- * whole.  Rank 0 does it.  Collective.  0, or -1 on all ranks with err set. */
+ * whole.  Rank 0 does it.  Collective.  0, or -1 on all ranks with err set, and what was there is
+ * still there, and nothing else. */
 int export_folder_of_run(struct world *world, const char *checkpoint, const struct config *config,
                          struct error *err);
 

@@ -128,6 +128,13 @@ static void add_files(struct js *js, const struct metrics_step *step)
     js_add(js, "file_epochs", files);
 }
 
+static void add_evaluation(struct js *js, const struct metrics_step *step)
+{
+    js_add_real(js, "eval_loss", step->eval_loss);
+    js_add_real(js, "eval_ppl", exp(step->eval_loss));
+    js_add_int(js, "eval_tokens", (int64_t)step->eval_tokens);
+}
+
 /* metrics_resume() relies on "step" being the first key. */
 static struct js *make_line(const struct metrics *m, const struct metrics_step *step)
 {
@@ -153,11 +160,8 @@ static struct js *make_line(const struct metrics *m, const struct metrics_step *
     }
     if (step->output.skipped)
         js_add_bool(js, "skipped", 1);
-    if (step->evaluated) {
-        js_add_real(js, "eval_loss", step->eval_loss);
-        js_add_real(js, "eval_ppl", exp(step->eval_loss));
-        js_add_int(js, "eval_tokens", (int64_t)step->eval_tokens);
-    }
+    if (step->evaluated)
+        add_evaluation(js, step);
     if (step->compared)
         js_add(js, "compared", step->compared);
     if (step->step == m->first) {
@@ -171,9 +175,8 @@ static struct js *make_line(const struct metrics *m, const struct metrics_step *
     return js;
 }
 
-static void write_line(struct metrics *m, const struct metrics_step *step)
+static void write_line(struct metrics *m, struct js *js)
 {
-    struct js *js = make_line(m, step);
     char *text = js_text(js, JS_ONE_LINE, NULL);
     js_free(js);
     switch (text ? line_file_append(&m->file, text) : LINE_FILE_KEPT) {
@@ -256,8 +259,22 @@ void metrics_write(struct metrics *m, const struct metrics_step *step)
     speed_add(&m->speed, step->step_ms, step->output.targets, clock_ns());
     if (due)
         sample_gpu(m);
-    write_line(m, step);
+    write_line(m, make_line(m, step));
     warn_step(m, step);
     if (due || m->live)
         show_progress(m, step, due);
+}
+
+void metrics_write_evaluation(struct metrics *m, const struct metrics_step *step)
+{
+    char time[CLOCK_TIME_OF_DAY];
+    if (!m->file.is_open)
+        return;
+    struct js *js = js_object();
+    js_add_int(js, "step", step->step);
+    js_add_string(js, "time", clock_time_of_day(time));
+    add_evaluation(js, step);
+    write_line(m, js);
+    log_info(m->s->log, "the evaluation of step %lld, which a stop had interrupted: valid %.4f",
+             (long long)step->step, step->eval_loss);
 }

@@ -34,4 +34,7 @@ int metrics_want_breakdown(const struct metrics *metrics, int64_t step);
 /* Report a step: one line of JSON now, and for people every log_every steps. */
 void metrics_write(struct metrics *metrics, const struct metrics_step *step);
 
+/* Report the evaluation alone, of a step that an earlier start has reported. */
+void metrics_write_evaluation(struct metrics *metrics, const struct metrics_step *step);
+
 #endif

@@ -174,15 +174,24 @@ static void add(struct listing *list, const char *key, const char *note)
 
 /* Compare contents where both are known in the same way, else names: a checkpoint of an older
  * version knows no samples, and a file that was sealed since has a hash now. */
+static int is_other_data(const struct config *saved, const struct config *asked, const char *key,
+                         const char *known, const char *contents)
+{
+    int comparable = known[0] && contents[0] && is_sample(known) == is_sample(contents);
+    return comparable ? strcmp(known, contents) != 0 : differs(saved, asked, key);
+}
+
+static const char *known_contents(const struct js *meta, const char *name)
+{
+    return js_get_string(js_get(meta, "data"), name, "");
+}
+
 static int compare_data(struct listing *list, const char *key, const char *name,
                         const struct js *meta, const char *contents)
 {
-    const char *known = js_get_string(js_get(meta, "data"), name, "");
-    int other_name = differs(list->saved, list->asked, key);
-    int comparable = known[0] && contents[0] && is_sample(known) == is_sample(contents);
-    if (comparable ? !strcmp(known, contents) : !other_name)
+    if (!is_other_data(list->saved, list->asked, key, known_contents(meta, name), contents))
         return 0;
-    add(list, key, other_name ? "" : " (other contents)");
+    add(list, key, differs(list->saved, list->asked, key) ? "" : " (other contents)");
     return 1;
 }
 
@@ -224,4 +233,16 @@ int run_changes_text(const struct config *saved, const struct config *asked, int
         count += strcmp(key, "train.steps") != 0 && strcmp(key, "train.epochs") != 0;
     }
     return count;
+}
+
+int run_changes_evaluation(const struct config *saved, const struct config *asked, int64_t batch,
+                           const struct js *meta, const struct run_data *data)
+{
+    static const char *const keys[] = {"data.seq_len", "data.packing", "train.eval_batches"};
+    int64_t old = saved_batch(saved, meta);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (differs(saved, asked, keys[i]))
+            return 1;
+    return (asked->train.eval_batches && old && old != batch) ||
+           is_other_data(saved, asked, "data.valid", known_contents(meta, "valid"), data->valid);
 }

@@ -36,4 +36,9 @@ int run_changes_model(const struct config *saved, const struct config *asked, st
 int run_changes_text(const struct config *saved, const struct config *asked, int64_t batch,
                      const struct js *meta, const struct run_data *data, char *text, size_t bytes);
 
+/* Do evaluations now look at other sequences than those of the checkpoint's run did, so that their
+ * losses cannot be compared?  The arguments are those above.  Returns 1, or 0. */
+int run_changes_evaluation(const struct config *saved, const struct config *asked, int64_t batch,
+                           const struct js *meta, const struct run_data *data);
+
 #endif

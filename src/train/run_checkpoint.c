@@ -108,6 +108,8 @@ static struct js *meta_of(const struct session *s, struct run_position position,
     js_add_int(meta, "tokens", (int64_t)position.tokens);
     add_scaler(meta, &position.scaler);
     add_best(meta, &position.best);
+    if (position.evaluation_due)
+        js_add_bool(meta, "evaluation_due", 1);
     js_add_string(meta, "optimizer", optimizer_row(s->config.train.optimizer)->name);
     js_add_int(meta, "parameters", model_params(s->model));
     struct js *mesh = js_object();
@@ -175,6 +177,7 @@ int run_checkpoint_load(struct session *s, struct checkpoint *checkpoint,
                     (double)(position->samples * s->config.data.seq_len)); /* of older versions */
     resume_scaler(meta, &position->scaler);
     position->best = best_of(meta);
+    position->evaluation_due = js_get_bool(meta, "evaluation_due", 0);
     return world_agree(s->world, rc, err);
 }
 

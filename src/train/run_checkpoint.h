@@ -22,6 +22,7 @@ struct run_position {
     struct scaler scaler;
     double loss; /* of the last step; 0: not known */
     struct run_best best;
+    int evaluation_due; /* 1: the evaluation of this step was interrupted by a stop */
 };
 
 /* The run that a checkpoint is saved by; rank 0's counts. */

@@ -151,14 +151,14 @@ static int check_place(struct run_directory *d, struct error *err)
     return -1;
 }
 
-/* The checkpoint is committed; if the record cannot be updated, the next start only knows less
- * about it. */
-static void record_saved(struct run_directory *d, int64_t step)
+/* If the record cannot be updated, the next start only knows less of what is there. */
+static void update_record(struct run_directory *d, int64_t saved, int64_t exported)
 {
     struct error why = {0};
     if (world_rank(d->s->world))
         return;
-    d->record.saved = step;
+    d->record.saved = saved;
+    d->record.exported = exported;
     if (run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, &why))
         log_warn(d->s->log, "%s", why.text);
 }
@@ -167,7 +167,7 @@ int run_directory_save(struct run_directory *d, struct run_position position, st
 {
     struct run_origin origin = {d->record.run, d->record.branch, d->data};
     int64_t start = clock_ns();
-    if (d->saved_step == position.step)
+    if (d->saved_step == position.step && d->saved_due == position.evaluation_due)
         return 0;
     if (check_place(d, err))
         return -1;
@@ -175,13 +175,26 @@ int run_directory_save(struct run_directory *d, struct run_position position, st
     if (check_place(d, err) || rc) /* it may have been moved meanwhile */
         return -1;
     d->saved_step = position.step;
+    d->saved_due = position.evaluation_due;
     d->prune_due = 1;
-    record_saved(d, position.step);
+    update_record(d, position.step, d->record.exported);
     if (position.best.step == position.step)
         run_directory_keep_best(d, &position.best);
     log_info(d->s->log, "saved %s/step-%08lld in %.2f s", d->checkpoints, (long long)position.step,
              (double)(clock_ns() - start) / 1e9);
     return 0;
+}
+
+int run_directory_has_export(const struct run_directory *d, int64_t step)
+{
+    int has = d->record.exported == step && disk_has(d->path, "hf");
+    world_broadcast(d->s->world, &has, sizeof has, 0);
+    return has;
+}
+
+void run_directory_exported(struct run_directory *d, int64_t step)
+{
+    update_record(d, d->record.saved, step);
 }
 
 /* Replace a link by one that leads there; NULL: by none. */
@@ -198,26 +211,39 @@ static int replace_link(const char *path, const char *to)
     return rc ? -1 : 0;
 }
 
-/* Only a link is replaced: what else has that name is somebody's. */
+/* The step of the committed checkpoint that a link leads to; 0: it leads to none. */
+static int64_t linked_step(const char *checkpoints, const char *link)
+{
+    char name[64] = "";
+    long long step = 0;
+    ssize_t bytes = readlink(link, name, sizeof name - 1);
+    if (bytes <= 0 || sscanf(name, "step-%lld", &step) != 1)
+        return 0;
+    char *folder = array_format("%s/step-%08lld", checkpoints, step);
+    int is_there = disk_has(folder, "COMMIT");
+    free(folder);
+    return is_there ? step : 0;
+}
+
+/* Only a link is replaced: what else has that name is somebody's.  Where the best has no
+ * checkpoint, because it could not be saved or none is the best yet, the one before stays. */
 void run_directory_keep_best(struct run_directory *d, const struct run_best *best)
 {
     char name[32];
     struct stat about;
-    if (!d->s->config.checkpoint.keep_best)
-        return;
-    d->kept_step = best->step;
-    if (world_rank(d->s->world))
+    if (!d->s->config.checkpoint.keep_best || world_rank(d->s->world))
         return;
     snprintf(name, sizeof name, "step-%08lld", (long long)best->step);
     char *link = array_format("%s/best", d->checkpoints);
-    char *there = array_format("%s/%s/COMMIT", d->checkpoints, name);
-    int is_there = best->step && !stat(there, &about);
+    char *folder = array_format("%s/%s", d->checkpoints, name);
+    int64_t step = best->step && disk_has(folder, "COMMIT") ? best->step : 0;
+    d->kept_step = step ? step : linked_step(d->checkpoints, link);
     if (!lstat(link, &about) && !S_ISLNK(about.st_mode))
         log_warn(d->s->log, "%s is no link, and does not lead to the best checkpoint, %s", link,
                  name);
-    else if (replace_link(link, is_there ? name : NULL))
+    else if ((step || !d->kept_step) && replace_link(link, step ? name : NULL))
         log_warn(d->s->log, "%s cannot be made a link to %s: %s", link, name, strerror(errno));
-    free(there);
+    free(folder);
     free(link);
 }
 

@@ -6,6 +6,7 @@
  *     run.dir/checkpoints/best        a link to that of the best evaluation (checkpoint.keep_best)
  *     run.dir/branches/B/             checkpoints/ of branch B from where it was left, its
  *                                     metrics.jsonl, and where it began (branch.json)
+ *     run.dir/hf/                     the model for Hugging Face's programs (checkpoint.export_hf)
  *     run.dir/metrics.jsonl.1         of a start that left no checkpoint
  *     run.dir.1/                      what run.fresh=true set aside, whole
  *
@@ -29,9 +30,10 @@ struct run_directory {
     struct checkpoint_checked checked;  /* rank 0's counts */
     char again[96];                     /* how the command must change to go on; "": not at all */
     int64_t saved_step;                 /* of the newest checkpoint of this branch; -1: none */
+    int saved_due;                      /* and its position's evaluation_due */
     int64_t best_step;                  /* the newest whose loss is about the lowest; -1: none */
     double best_loss;
-    int64_t kept_step; /* of the best evaluation, with checkpoint.keep_best; 0: none */
+    int64_t kept_step; /* rank 0's: of the checkpoint that checkpoints/best leads to; 0: none */
     int prune_due;
 };
 
@@ -52,13 +54,21 @@ void run_directory_close(struct run_directory *dir);
 int run_directory_begin(struct run_directory *dir, int *found, struct run_position *position,
                         struct error *err);
 
-/* Save the state as a checkpoint of the run.  Collective.  Returns 0, or -1 on all ranks with err
+/* Save the state as a checkpoint of the run, unless there is one of that step already, with the
+ * same evaluations.  Collective.  Returns 0, or -1 on all ranks with err
  * set; with dir->lost nothing can be saved any more. */
 int run_directory_save(struct run_directory *dir, struct run_position position, struct error *err);
 
-/* Keep the checkpoint of the best evaluation from now on, where checkpoint.keep_best asks for that,
- * and have the link lead to it once it is there.  Rank 0 does it. */
+/* Where checkpoint.keep_best asks for that, have checkpoints/best lead to the checkpoint of the
+ * best evaluation, and keep that checkpoint from now on; until there is one, those that the link
+ * led to before.  Rank 0 does it. */
 void run_directory_keep_best(struct run_directory *dir, const struct run_best *best);
+
+/* Does run.dir/hf hold the model of that step (checkpoint.export_hf)?  Collective. */
+int run_directory_has_export(const struct run_directory *dir, int64_t step);
+
+/* It does now.  Rank 0 keeps that in the record. */
+void run_directory_exported(struct run_directory *dir, int64_t step);
 
 /* Note the loss that a step computed with the state of the newest checkpoint. */
 void run_directory_judge(struct run_directory *dir, double loss);

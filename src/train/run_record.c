@@ -33,7 +33,7 @@ static void read_start(struct run_record *record, const struct js *start)
 
 int run_record_read(struct run_record *record, const char *dir, const char *name, struct error *err)
 {
-    *record = (struct run_record){.base = -1, .saved = -1};
+    *record = (struct run_record){.base = -1, .saved = -1, .exported = -1};
     char *path = array_format("%s/%s", dir, name);
     struct stat about = {.st_size = 1};
     int rc = stat(path, &about) && errno == ENOENT;
@@ -48,6 +48,7 @@ int run_record_read(struct run_record *record, const char *dir, const char *name
         record->branch = js_get_int(js, "branch", 0);
         record->base = js_get_int(js, "base", -1);
         record->saved = js_get_int(js, "saved", -1);
+        record->exported = js_get_int(js, "exported", -1);
         record->moving = js_get_int(js, "moving", 0) != 0;
         copy(record->job, sizeof record->job, js_get_string(js, "job", ""));
         if (js_get(js, "start"))
@@ -73,6 +74,8 @@ int run_record_write(const struct run_record *record, const char *dir, const cha
     js_add_int(js, "branch", record->branch);
     js_add_int(js, "base", record->base);
     js_add_int(js, "saved", record->saved);
+    if (record->exported >= 0)
+        js_add_int(js, "exported", record->exported);
     js_add_string(js, "job", record->job);
     if (record->moving)
         js_add_int(js, "moving", 1);
@@ -105,7 +108,7 @@ int run_record_requeued(const struct run_record *record)
 int run_record_new(struct run_record *record, struct error *err)
 {
     unsigned char bits[(RUN_ID - 1) / 2];
-    *record = (struct run_record){.base = -1, .saved = -1};
+    *record = (struct run_record){.base = -1, .saved = -1, .exported = -1};
     if (getrandom(bits, sizeof bits, 0) != sizeof bits)
         return error_errno(err, "no random bits to name the run by");
     for (size_t i = 0; i < sizeof bits; i++)

@@ -23,6 +23,7 @@ struct run_record {
     char asked[CONFIG_TEXT];   /* and was asked for by this checkpoint.resume */
     int64_t base;              /* checkpoints up to this step are of branches before; -1: none */
     int64_t saved;             /* step of the newest checkpoint of the branch; -1: none yet */
+    int64_t exported;          /* whose model hf/ has (checkpoint.export_hf); -1: none yet */
     int moving;   /* the branch has begun, and later checkpoints are not all moved yet */
     int empty;    /* read from an empty file: the machine failed before anything was saved */
     char job[64]; /* of Slurm, that began the branch; "": none */

@@ -340,7 +340,7 @@ static int begin_branch(struct run_directory *d, const struct checkpoint *checkp
         return -1;
     int64_t last = run_aside_last(d);
     d->record.branch = (last > d->record.branch ? last : d->record.branch) + 1;
-    d->record.saved = -1;
+    d->record.saved = d->record.exported = -1;
     d->record.moving = 1;
     run_record_set_job(&d->record);
     set_start(d, checkpoint);
@@ -456,6 +456,42 @@ static int open_start(struct run_directory *d, const struct run_survey *survey,
     return 0;
 }
 
+/* Is the loss of the best evaluation one that evaluations from now on can be compared with? */
+static const char *why_not_comparable(const struct run_directory *d, const struct run_start *start,
+                                      const struct checkpoint *checkpoint)
+{
+    struct config saved;
+    struct run_point point = run_point_of(checkpoint->meta, checkpoint->step);
+    if (start->begins || (point.run[0] && d->record.run[0] && strcmp(point.run, d->record.run)))
+        return "they are of another run";
+    if (!run_checkpoint_config(checkpoint, &saved, NULL, 0, NULL) &&
+        run_changes_evaluation(&saved, &d->s->config, d->s->layout.global_batch, checkpoint->meta,
+                               &d->data))
+        return "they were of other data, or of more or less of it";
+    return NULL;
+}
+
+/* Evaluations that cannot be compared with those to come count for nothing: neither early_stop nor
+ * keep_best goes by them. */
+static void forget_evaluations(const struct run_directory *d, const struct run_start *start,
+                               const struct checkpoint *checkpoint, struct run_position *position)
+{
+    struct world *world = d->s->world;
+    const struct config *c = &d->s->config;
+    const char *why = world_rank(world) ? NULL : why_not_comparable(d, start, checkpoint);
+    if (why && position->best.step && (c->train.early_stop || c->checkpoint.keep_best))
+        log_info(d->s->log,
+                 "evaluations up to step %lld do not count for train.early_stop and "
+                 "checkpoint.keep_best: %s",
+                 (long long)checkpoint->step, why);
+    int forgets = why != NULL;
+    world_broadcast(world, &forgets, sizeof forgets, 0);
+    if (!forgets)
+        return;
+    position->best = (struct run_best){0};
+    position->evaluation_due = 0;
+}
+
 static int start_at(struct run_directory *d, const struct run_survey *survey,
                     struct run_start *start, struct checkpoint **checkpoint,
                     struct run_position *position, struct error *err)
@@ -467,6 +503,8 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         run_length_set(&d->s->config.train, position->step, position->samples, d->data.sequences,
                        d->s->layout.global_batch, err))
         return -1;
+    if (*checkpoint)
+        forget_evaluations(d, start, *checkpoint, position);
     int64_t staying = rank ? 0 : count_staying(d, survey, start, *checkpoint);
     if (checkpoint_space_check(d->s, d->checkpoints, position->step, staying, err) ||
         world_agree(world, rank ? 0 : commit(d, start, *checkpoint, err), err))
@@ -475,8 +513,10 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         return 0;
     int here = rank ? 0 : run_aside_is_inside((*checkpoint)->path, d->checkpoints);
     world_broadcast(world, &here, sizeof here, 0);
-    if (here)
+    if (here) {
         d->saved_step = position->step;
+        d->saved_due = position->evaluation_due;
+    }
     if (rank)
         return 0;
     if (start->from == FROM_OWN && survey->torn.count &&

@@ -144,6 +144,7 @@ static int begin(struct trainer *t, struct error *err)
         stop_early(t->asked, s->log, err) || run_directory_begin(&t->dir, &found, &t->at, err))
         return -1;
     run_directory_keep_best(&t->dir, &t->at.best);
+    t->at.evaluation_due &= s->evaluate != NULL;
     t->epoch_ms = t->at.samples % t->train.data.windows < s->layout.global_batch ? 0 : -1;
     if (!found && begin_weights(s, err))
         return -1;
@@ -271,17 +272,42 @@ static int is_over(const struct trainer *t)
     return most && t->at.best.without >= most;
 }
 
+/* Evaluate the state after the step last ended.  A stop interrupts it, or comes before it: the next
+ * start then makes up for it. */
+static int run_evaluation(struct trainer *t, struct metrics_step *report, struct error *err)
+{
+    int rc = EVALUATE_STOPPED;
+    if (settle(t, err))
+        return -1;
+    if (!t->stop)
+        rc = evaluate(t->s, &t->valid, t->s->config.train.eval_batches, t->asked,
+                      &report->eval_loss, &report->eval_tokens, err);
+    t->at.evaluation_due = rc == EVALUATE_STOPPED;
+    t->stop |= rc == EVALUATE_STOPPED;
+    report->evaluated = !rc;
+    if (rc)
+        return rc < 0 ? -1 : 0;
+    judge_evaluation(t, report->eval_loss);
+    return t->samples ? samples_write(t->samples, t->at.step, err) : 0;
+}
+
 static int maybe_evaluate(struct trainer *t, struct metrics_step *report, struct error *err)
 {
     const struct config_train *c = &t->s->config.train;
     if (!t->s->evaluate || !(due(c->eval_every, t->at.step) || t->at.step == c->steps))
         return 0;
-    report->evaluated = 1;
-    if (settle(t, err) ||
-        evaluate(t->s, &t->valid, c->eval_batches, &report->eval_loss, &report->eval_tokens, err))
+    return run_evaluation(t, report, err);
+}
+
+/* Make the evaluation that a stop interrupted, of the state that this start resumed. */
+static int make_up_evaluation(struct trainer *t, struct error *err)
+{
+    struct metrics_step report = {.step = t->at.step};
+    if (run_evaluation(t, &report, err))
         return -1;
-    judge_evaluation(t, report->eval_loss);
-    return t->samples && !t->stop ? samples_write(t->samples, t->at.step, err) : 0;
+    if (report.evaluated)
+        metrics_write_evaluation(&t->metrics, &report);
+    return save_if_due(t, err);
 }
 
 /* Count the steps in a row that updated nothing; while the loss scale can still become smaller,
@@ -441,6 +467,8 @@ int trainer_advance(struct trainer *t, int64_t steps, struct error *err)
 {
     int64_t left = t->s->config.train.steps - t->at.step;
     t->until = t->at.step + min_i64(left, steps);
+    if (t->at.evaluation_due && make_up_evaluation(t, err))
+        return -1;
     while (t->at.step < t->until && !t->stop && !is_over(t)) {
         if (one_step(t, err) || save_if_due(t, err))
             return -1;
@@ -474,22 +502,28 @@ static void report_over(const struct trainer *t)
              "train.early_stop: training ends at step %lld, as %lld evaluations in a row were not "
              "better than that of step %lld (loss %.4f)%s%s",
              (long long)t->at.step, (long long)best->without, (long long)best->step, best->loss,
-             t->s->config.checkpoint.keep_best ? "; checkpoints/best has it" : "",
+             t->dir.kept_step == best->step ? "; checkpoints/best has it" : "",
              t->at.step == t->begun ? "; a larger train.early_stop, or 0, trains it longer" : "");
 }
 
+/* Of a run that was ended by then, too, unless it is there: the start that trained the last step
+ * may have been killed, or not have been asked for it. */
 static int export_at_end(struct trainer *t, struct error *err)
 {
     if (!t->s->config.checkpoint.export_hf)
         return 0;
     int64_t step = t->dir.kept_step ? t->dir.kept_step : t->at.step;
     world_broadcast(t->s->world, &step, sizeof step, 0);
+    if (run_directory_has_export(&t->dir, step))
+        return 0;
     char *path = array_format("%s/step-%08lld", t->dir.checkpoints, (long long)step);
     int rc = export_folder_of_run(t->s->world, path, &t->s->config, err);
     free(path);
-    if (!rc)
-        log_info(t->s->log, "the model of step %lld is in %s/hf", (long long)step, t->dir.path);
-    return rc;
+    if (rc)
+        return -1;
+    run_directory_exported(&t->dir, step);
+    log_info(t->s->log, "the model of step %lld is in %s/hf", (long long)step, t->dir.path);
+    return 0;
 }
 
 /* A run that ends has updated something, or it has failed. */
@@ -513,7 +547,7 @@ static int steps(struct trainer *t, struct error *err)
         return -1;
     if (is_over(t))
         report_over(t);
-    if (t->at.step >= last || is_over(t))
+    if ((t->at.step >= last && !t->at.evaluation_due) || is_over(t))
         return export_at_end(t, err);
     log_info(t->s->log, "asked to stop: state saved at step %lld, %srun me again%s",
              (long long)t->at.step,
@@ -528,13 +562,13 @@ int trainer_run(struct trainer *t, struct error *err)
     t->begun = t->at.step;
     if (is_over(t) && t->dir.saved_step >= 0) {
         report_over(t);
-        return 0;
+        return export_at_end(t, err);
     }
-    if (done < last || t->dir.saved_step < 0) {
+    if (done < last || t->dir.saved_step < 0 || t->at.evaluation_due) {
         run_summary(t->s, &t->train, t->s->evaluate ? &t->valid : NULL, t->at.step, t->at.samples);
         run_forecast_print(&t->forecast, t->s);
         return steps(t, err);
     }
     run_summary_done(t->s, &t->train, t->at.step, t->at.samples, t->dir.path);
-    return 0;
+    return export_at_end(t, err);
 }

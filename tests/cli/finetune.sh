@@ -178,6 +178,20 @@ is "with the same best one" "step-$(printf %08d "$best")" "$(readlink again/chec
 "$TRIREME" train early train.early_stop=6 >out 2>err
 is "with more patience it goes on" "0 yes" "$? $([ "$(last_step early)" -gt "$stopped" ] && echo yes)"
 
+# What an evaluation of another run, or of other data, found is no measure for those to come.
+last=$(last_step early)
+F="train.early_stop=2 train.steps=$((last + 15)) checkpoint.keep_best=true checkpoint.export_hf=true"
+"$TRIREME" train $B $F run.dir=after checkpoint.resume=early/checkpoints/step-$(printf %08d "$last") train.lr=0.5 >out 2>err
+is "a run that begins with another's checkpoint has evaluations of its own" "0 1" \
+    "$? $(grep -c "evaluations up to step [0-9]* do not count .*they are of another run" err)"
+is "and a best of its own, which is what is exported" "1 1 1" "$(ls after/checkpoints/best | grep -c COMMIT) $(
+    grep -c "the model of step $(readlink after/checkpoints/best | sed 's/step-0*//') is in after/hf" err) $(
+    ls after/hf | grep -c model.safetensors)"
+"$TRIREME" train early train.early_stop=2 data.valid=lines.h5 train.steps=$((last + 30)) >out 2>err
+is "other data: no evaluation of what was before ends the run" "0 1 0" \
+    "$? $(grep -c "evaluations up to step [0-9]* do not count .*of other data" err) $(
+    grep -c "better than that of step $best " err)"
+
 refused "what train.early_stop waits for" 'train\.early_stop.*train\.eval_every' "$TRIREME" train $M \
     data.train=lines.h5 train.early_stop=2
 finish

@@ -77,6 +77,19 @@ for run in at-end more; do
         not_ok "what convert writes after step $steps" "the files differ"
     fi
 done
+# An export that is missing, because the start that was to make it was killed, say, is made by the
+# next start; and none that is there once more.
+G="$N model.path=hf-llama-true train.steps=3 run.dir=at-end checkpoint.export_hf=true"
+for start in missing there; do
+    [ $start = there ] || rm -r at-end/hf
+    # shellcheck disable=SC2086
+    "$TRIREME" train $G >out 2>err.$start
+    is "a run that is done, its export $start" "0 1" "$? $(grep -c 'nothing to do' err.$start)"
+done
+is "it is made up for, once" "1 0" "$(grep -c 'the model of step 3 is in' err.missing) $(
+    grep -c 'the model of step 3 is in' err.there)"
+cmp -s at-end/hf/model.safetensors hf-more/model.safetensors && ok "and is the same" ||
+    not_ok "and is the same" "$(ls at-end at-end/hf | xargs)"
 rm hf-llama-true/generation_config.json
 
 # The ids of tokens are the tokenizer's, of a model from scratch, and then those of the folder.

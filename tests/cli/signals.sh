@@ -90,6 +90,29 @@ kill -TERM $job
 ended
 is "but SIGTERM saves" 75 $code
 
+# In an evaluation, which may be long, the state is saved at once, and the next start evaluates it.
+V="$D data.valid=$work/train.h5 train.eval_every=5"
+for end in 5 7; do
+    "$TRIREME" train $M $V train.steps=$end run.dir=whole-$end >whole.out 2>whole.err
+    alone evaluates $V train.steps=$end
+    wait_for 60 has_steps evaluates 4
+    sleep 0.3
+    kill -USR1 $job
+    ended
+    is "a signal in the evaluation of step 5 of $end saves" "75 0" \
+        "$code $(grep -c eval_loss evaluates/metrics.jsonl)"
+    state_saved "a signal in an evaluation" evaluates
+    "$TRIREME" train $M $V train.steps=$end run.dir=evaluates >out 2>err
+    is "the next start evaluates step 5 of $end" "0 1" \
+        "$? $(grep -c 'the evaluation of step 5, which a stop had interrupted: valid' err)"
+    is "with the same losses" "$(sed -n 's/.*"eval_loss": *\([^,}]*\).*/\1/p' whole-$end/metrics.jsonl | xargs)" \
+        "$(sed -n 's/.*"eval_loss": *\([^,}]*\).*/\1/p' evaluates/metrics.jsonl | xargs)"
+    "$TRIREME" train $M $V train.steps=$end run.dir=evaluates >out 2>err
+    is "and the one after it does nothing" "0 1 0" \
+        "$? $(grep -c 'nothing to do' err) $(grep -c 'evaluation of step' err)"
+    rm -r evaluates
+done
+
 # The last line says how to go on: the same command would set the run aside, or be refused.
 stopped() { # NAME WORDS KEY=VALUE...: a run that is stopped says WORDS after "saved at step N, "
     name=$1 words=$2
