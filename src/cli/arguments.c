@@ -18,10 +18,17 @@
 #include "io/disk.h"
 #include "train/run_checkpoint.h"
 
-/* Is path the directory of a run? */
+/* Is path the directory of a run?  An older version kept no run.json. */
 static int is_run(const char *path)
 {
-    return disk_has(path, "run.json") || disk_has(path, "checkpoints");
+    struct checkpoint_entry *entries;
+    if (disk_has(path, "run.json"))
+        return 1;
+    char *folder = array_format("%s/checkpoints", path);
+    int count = checkpoint_list(&entries, folder, NULL);
+    checkpoint_list_free(entries, count > 0 ? count : 0);
+    free(folder);
+    return count > 0;
 }
 
 /* Settings that replace saved ones of a run or checkpoint, so that it can be used on this machine.

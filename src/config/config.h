@@ -331,6 +331,9 @@ const char *config_first_set(const struct config *config, const void *part, size
 /* Write the effective configuration as YAML that config_load() reads back to the same struct. */
 int config_write(const struct config *config, const char *path, struct error *err);
 
+/* Is this a file that config_write() wrote?  0 where there is none, too. */
+int config_is_written(const char *path);
+
 /* The configuration with train.steps as it was given, where a session has put there what
  * train.epochs comes to. */
 struct config config_given(const struct config *config);

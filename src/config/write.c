@@ -76,12 +76,25 @@ struct config config_given(const struct config *config)
     return given;
 }
 
+/* The first line. */
+static const char heading[] = "# The configuration this run was given, complete.\n";
+
+int config_is_written(const char *path)
+{
+    char line[sizeof heading] = "";
+    FILE *file = fopen(path, "r");
+    int is_ours = file && fgets(line, sizeof line, file) && !strcmp(line, heading);
+    if (file)
+        fclose(file);
+    return is_ours;
+}
+
 int config_write(const struct config *config, const char *path, struct error *err)
 {
     struct whole_file file;
     if (whole_file_begin(&file, path, err))
         return -1;
-    fputs("# The configuration this run was given, complete.\n", file.out);
+    fputs(heading, file.out);
     struct config given = config_given(config);
     config_print(file.out, &given);
     return whole_file_end(&file, WHOLE_FILE_REPORT, err);

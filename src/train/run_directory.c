@@ -52,6 +52,38 @@ int run_directory_lock(struct run_directory *d, struct error *err)
     return rc;
 }
 
+/* Does a file begin with a line of metrics, or is it empty, or not there? */
+static int has_metrics(const char *path)
+{
+    char begin[8] = "";
+    FILE *file = fopen(path, "r");
+    size_t bytes = file ? fread(begin, 1, sizeof begin - 1, file) : 0;
+    if (file)
+        fclose(file);
+    return !bytes || !strcmp(begin, "{\"step\"");
+}
+
+/* A run replaces files of these names.  A directory that is no run yet may have others of its
+ * user's. */
+static int check_names(const struct run_directory *d, struct error *err)
+{
+    char *config = array_format("%s/config.yaml", d->path);
+    int is_run = disk_has(d->path, RUN_RECORD);
+    const char *foreign = is_run                                                           ? NULL
+                          : disk_has(d->path, "config.yaml") && !config_is_written(config) ? config
+                          : !has_metrics(d->metrics) ? d->metrics
+                                                     : NULL;
+    int rc = 0;
+    if (foreign)
+        rc = error_set(err,
+                       "run.dir is %s, where a run keeps a file %s of its own, and that there is "
+                       "not a run's; name another run.dir, such as run.dir=runs/first, or give "
+                       "that file another name",
+                       d->path, strrchr(foreign, '/') + 1);
+    free(config);
+    return rc;
+}
+
 int run_directory_open(struct run_directory *d, struct session *s, struct run_data data,
                        struct error *err)
 {
@@ -62,7 +94,8 @@ int run_directory_open(struct run_directory *d, struct session *s, struct run_da
     snprintf(d->metrics, sizeof d->metrics, "%s/metrics.jsonl", d->path);
     int rc = 0;
     if (!world_rank(s->world))
-        rc = run_directory_lock(d, err) || run_record_read(&d->record, d->path, RUN_RECORD, err);
+        rc = check_names(d, err) || run_directory_lock(d, err) ||
+             run_record_read(&d->record, d->path, RUN_RECORD, err);
     return world_agree(s->world, rc ? -1 : 0, err) ||
                    shared_settings_check_folder(s->world, d->checkpoints, err)
                ? -1

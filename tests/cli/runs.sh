@@ -351,4 +351,26 @@ truncate -s 100 copied/checkpoints/step-00000007/shard-00000.h5
 said "and damage" '^step-00000007 .*damaged: .*100 bytes' out
 "$TRIREME" checkpoint show looked >out 2>err
 said "checkpoint show prints the configuration as lines" '^  preset: "llama-tiny"' out
+# A project's own files are not a run's, whatever they are called.
+mkdir -p project/checkpoints
+cat >project/config.yaml <<END
+# my notes
+model: {preset: llama-tiny}
+data: {train: $work/train.h5, seq_len: 32}
+train: {steps: 2, global_batch: 4}
+device: cpu
+run: {dir: runs/first}
+END
+cp project/config.yaml mine.yaml
+(cd project && "$TRIREME" train config.yaml >../out 2>../err)
+is "a user's config.yaml beside checkpoints/ has its own run.dir" "0 1-2" "$? $(steps_of project/runs/first)"
+refused "and is not replaced" 'run.dir is project, where a run keeps a file config.yaml of its own' \
+    "$TRIREME" train project/config.yaml run.dir=project
+cmp -s project/config.yaml mine.yaml && ok "by nothing" || not_ok "by nothing" "$(head -n 2 project/config.yaml)"
+mkdir other
+echo '{"loss": 3}' >other/metrics.jsonl
+refused "nor are its metrics" 'a file metrics.jsonl of its own' "$TRIREME" train $M run.dir=other train.steps=1
+is "nothing is made there" metrics.jsonl "$(ls other)"
+"$TRIREME" train project/runs/first/config.yaml train.steps=3 >out 2>err
+is "a run's config.yaml leads to the run" "0 1-3" "$? $(steps_of project/runs/first)"
 finish
