@@ -13,6 +13,7 @@
 #include "train/evaluate.h"
 #include "train/run_checkpoint.h"
 #include "train/shared_settings.h"
+#include "train/tokenizer_check.h"
 #include "train/weights.h"
 
 /* Is there no run, but a model's folder? */
@@ -88,6 +89,8 @@ static int run(struct session *session, struct error *err)
         session_warn_lost_overlap(session);
         rc = load(session, &from, err);
     }
+    if (!rc && !world_rank(session->world))
+        tokenizer_warn_other(session->log, "data.valid", tokenizer_of_data(&valid.data), from);
     if (!rc)
         rc = evaluate(session, &valid, session->config.train.eval_batches, NULL, &loss, &targets,
                       err);

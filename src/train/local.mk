@@ -10,7 +10,8 @@ libtrireme_a_SOURCES += \
 	src/train/metrics_step.h src/train/product_file.c src/train/product_file.h src/train/product_table.c src/train/product_table.h src/train/progress.c src/train/progress.h src/train/run_checkpoint.c src/train/run_checkpoint.h \
 	src/train/run_summary.c src/train/run_summary.h \
 	src/train/scaler.c src/train/scaler.h src/train/session.c src/train/session.h src/train/shared_settings.c src/train/shared_settings.h \
-	src/train/stop.c src/train/stop.h src/train/tracing.c src/train/tracing.h \
+	src/train/stop.c src/train/stop.h src/train/tokenizer_check.c src/train/tokenizer_check.h \
+	src/train/tracing.c src/train/tracing.h \
 	src/train/trainer.c src/train/trainer.h src/train/trireme.c src/train/weights.h \
 	src/train/run_checkpoint_open.c src/train/weights_compare.c src/train/weights_export.c src/train/weights_export.h src/train/weights_import.c src/train/weights_init.c src/train/weights_node.c src/train/weights_node.h src/train/weights_pieces.c src/train/weights.c src/train/weights_private.h
 libtrireme_a_SOURCES += src/train/run_aside.c src/train/run_changes.c src/train/run_changes.h \

@@ -21,6 +21,7 @@
 #include "train/checkpoint_space.h"
 #include "train/run_directory_private.h"
 #include "train/run_length.h"
+#include "train/tokenizer_check.h"
 
 enum run_from {
     FROM_NOTHING,
@@ -525,6 +526,7 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
     log_info(d->s->log, "resumed at step %lld from %s", (long long)position->step,
              (*checkpoint)->path);
     report_changes(d, *checkpoint);
+    tokenizer_warn_other(d->s->log, "data.train", d->data.tokenizer, (*checkpoint)->path);
     if (here)
         report_missing(d, position->step);
     return 0;

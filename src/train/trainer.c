@@ -37,6 +37,7 @@
 #include "train/run_summary.h"
 #include "train/samples.h"
 #include "train/shared_settings.h"
+#include "train/tokenizer_check.h"
 #include "train/tracing.h"
 #include "train/weights.h"
 
@@ -90,7 +91,7 @@ static int open_data(struct trainer *t, struct error *err)
         return error_prefix(err, "data.train");
     if (data->valid[0] && batches_open(&t->valid, t->s, data->valid, LOADER_SEQUENTIAL, err))
         return error_prefix(err, "data.valid");
-    return 0;
+    return tokenizer_check_data(&t->train.data, &t->valid.data, err);
 }
 
 /* Rank 0 writes config.yaml and products.json, and opens metrics.jsonl. */
@@ -122,10 +123,14 @@ static int check_weights(struct session *s, struct error *err)
 }
 
 /* A run that was taken to go on may have no checkpoint: then they have not been checked. */
-static int begin_weights(struct session *s, struct error *err)
+static int begin_weights(struct trainer *t, struct error *err)
 {
+    struct session *s = t->s;
     if (!has_folders(&s->config))
         return world_agree(s->world, weights_init(s, err), err);
+    if (s->config.model_init == INIT_PRETRAINED && !world_rank(s->world))
+        tokenizer_warn_other(s->log, "data.train", tokenizer_of_data(&t->train.data),
+                             s->config.model_path);
     if (world_agree(s->world, world_rank(s->world) ? 0 : weights_import_check(s, err), err))
         return -1;
     return world_agree(s->world, weights_import(s, err), err);
@@ -146,7 +151,7 @@ static int begin(struct trainer *t, struct error *err)
     run_directory_keep_best(&t->dir, &t->at.best);
     t->at.evaluation_due &= s->evaluate != NULL;
     t->epoch_ms = t->at.samples % t->train.data.windows < s->layout.global_batch ? 0 : -1;
-    if (!found && begin_weights(s, err))
+    if (!found && begin_weights(t, err))
         return -1;
     if (s->config.sync_module_states && weights_compare_ranks(s, err))
         return -1;

@@ -325,4 +325,34 @@ is "and what may be another's is not, but said" "1 $(echo $kept | tr ' ' '\n' | 
     "$(grep -c 'warning: beside left/x\.h5 there are 3 unfinished files of other nodes' err) $(
         ls left/x.h5.partial-* | sort | xargs)"
 is "nor what is of another path" 1 "$(ls left/y.h5.partial-* | wc -l)"
+
+# Tokens are numbers, and another tokenizer's are as good as any to everything but the model.
+head -c 40000 text >corpus.txt
+{
+    "$TRIREME" tokenize corpus.txt --train-bpe 300 -o bpe/tokenizer.json &&
+        "$TRIREME" tokenize corpus.txt --tokenizer bpe -o bpe.h5
+} >out 2>err || cat err
+W="$M model.vocab=300 train.steps=1 train.schedule=constant"
+refused "data.valid of another tokenizer than data.train" \
+    'data.train \(bpe.h5\) was made with tokenizer "byte-bpe-.*" and data.valid \(valid.h5\) with "bytes"' \
+    "$TRIREME" train $W data.train=bpe.h5 data.valid=valid.h5 run.dir=both
+other='warning: data\.[a-z]* was made with tokenizer "bytes", and the tokenizer of .* is "byte-bpe-'
+# other NAME COUNT COMMAND...: it succeeds, and warns COUNT times
+other() {
+    name=$1 count=$2
+    shift 2
+    $T "$@" >out 2>err
+    is "$name" "0 $count" "$? $(grep -c "$other" err)"
+}
+other "its own tokenizer" 0 train $W data.train=bpe.h5 run.dir=numbered
+other "a run goes on with tokens of another" 1 train $W data.train=train.h5 run.dir=numbered train.steps=2
+other "evaluate with tokens of another" 1 evaluate numbered/checkpoints/step-00000001 data.valid=valid.h5
+other "and with its own" 0 evaluate numbered/checkpoints/step-00000001 data.valid=bpe.h5
+other "a run's weights, and tokens of another" 1 train $M data.train=train.h5 train.steps=1 \
+    model.path=numbered/checkpoints/step-00000001 model.preset= run.dir=from-run
+$T convert numbered/checkpoints/step-00000001 folder >out 2>err || cat err
+cp bpe/tokenizer.json folder/
+other "a folder's weights, and tokens of another" 1 train $M data.train=train.h5 train.steps=1 model.path=folder \
+    model.preset= run.dir=from-folder
+other "and of its own" 0 train $M data.train=bpe.h5 train.steps=1 model.path=folder model.preset= run.dir=own
 finish
