@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "comm/topology.h"
+#include "io/dataset.h"
 #include "plan/choices.h"
 #include "plan/compare.h"
 #include "plan/fewest.h"
@@ -19,6 +20,7 @@
 #include "plan/show.h"
 #include "plan/step_svg.h"
 #include "simulate/machine_file.h"
+#include "train/run_length.h"
 
 enum { RANKS_MOST = 65536 };
 
@@ -442,6 +444,25 @@ static int64_t threads_of(const struct config *config, const struct options *o)
     return getenv("OMP_NUM_THREADS") || per_node < 1 ? 0 : topology_cores_for(per_node, per_node);
 }
 
+/* Count the steps of train.epochs; 0, not known, where data.train cannot be read here. */
+static int set_steps(struct report *report, struct error *err)
+{
+    struct config *config = &report->config;
+    const struct loader_options loading = {.seq_len = config->data.seq_len,
+                                           .vocab = config->model.vocab,
+                                           .order = LOADER_SHUFFLED,
+                                           .packing = config->data.packing};
+    struct dataset data = {0};
+    int rc = 0;
+    if (!(config->train.epochs > 0))
+        return 0;
+    config->train.steps = 0;
+    if (config->data.train[0] && !dataset_open(&data, config->data.train, &loading, NULL))
+        rc = run_length_set(&config->train, 0, 0, data.windows, report->layout.global_batch, err);
+    dataset_close(&data);
+    return rc;
+}
+
 static int plan(struct options *options, int argc, char **argv, struct error *err)
 {
     struct config config;
@@ -471,7 +492,9 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
                               (int)options->threads, speeds, err))
         return -1;
     judge(&report, options);
-    int rc = show(&report, options, err);
+    int rc = set_steps(&report, err);
+    if (!rc)
+        rc = show(&report, options, err);
     if (!rc)
         rc = write_step(&report, &record, options, err);
     record_free(&record);

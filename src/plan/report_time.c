@@ -87,6 +87,24 @@ static void print_ranks(const struct report *report, FILE *out)
     print_exposed(report, out);
 }
 
+/* How long the run is; of epochs also in steps, where these are known. */
+static void print_run(const struct report *report, FILE *out)
+{
+    const struct config_train *train = &report->config.train;
+    double steps = (double)train->steps, seconds = steps * report->forecast.step_s;
+    char time[32], length[64];
+    if (train->epochs > 0 && steps > 0)
+        snprintf(length, sizeof length, "train.epochs %g, %.0f steps", train->epochs, steps);
+    else
+        snprintf(length, sizeof length, "train.steps %.0f", steps);
+    if (steps > 0)
+        fprintf(out, "; %s: %s, %.4g rank-hours", length, report_time_text(seconds, time),
+                seconds / 3600 * report->ranks);
+    else if (train->epochs > 0)
+        fprintf(out, "; train.epochs %g: not known, as data.train cannot be read here",
+                train->epochs);
+}
+
 static double hours_of(const struct report *report, double tokens)
 {
     return tokens / report_tokens_per_s(report) / 3600;
@@ -95,7 +113,7 @@ static double hours_of(const struct report *report, double tokens)
 void report_time_print(const struct report *report, FILE *out)
 {
     const struct forecast *f = &report->forecast;
-    char step[32], run[32], billion[32];
+    char step[32], billion[32];
     if (!f->ranks)
         return;
     double tokens_per_s = report_tokens_per_s(report), mfu = report_mfu(report, 0);
@@ -110,12 +128,10 @@ void report_time_print(const struct report *report, FILE *out)
             100 * mfu, report->config.precision == PRECISION_FP8 ? " of bf16" : "",
             100 * report_mfu(report, 1));
     print_ranks(report, out);
-    double each = hours_of(report, 1e9), steps = (double)report->config.train.steps;
+    double each = hours_of(report, 1e9);
     fprintf(out, "  10^9 tokens: %s, %.4g rank-hours", report_time_text(3600 * each, billion),
             each * report->ranks);
-    if (steps > 0)
-        fprintf(out, "; train.steps %.0f: %s, %.4g rank-hours", steps,
-                report_time_text(steps * f->step_s, run), steps * f->step_s / 3600 * report->ranks);
+    print_run(report, out);
     fprintf(out, "\n");
 }
 

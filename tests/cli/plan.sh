@@ -274,4 +274,13 @@ done
 is "unequal parts: the table is of the largest" "0 3 1" "$? $(awk '$1 == "total" && NF == 5 {
     n++; size = $2 " " $3; if (!most || $4 + 0 > bytes) { most = size; bytes = $4 + 0 } }
     $1 == "total" && NF > 5 { print n, ($(NF - 1) " " $NF) == most }' out)"
+
+# Epochs are as many steps as training makes of them, where the data is here.
+E="model.preset=llama-tiny data.train=text.h5 data.seq_len=64 train.epochs=2 train.global_batch=3"
+"$TRIREME" train $E device=cpu run.dir=epochs >out 2>err
+"$TRIREME" plan $E --machine h100 >out 2>err
+is "the length of train.epochs" "train.epochs 2, $(last_metric epochs step) steps" \
+    "$(sed -n 's/.*10^9 tokens.*; \(train.epochs 2, [0-9]* steps\): [0-9.]* m*s,.*/\1/p' out)"
+"$TRIREME" plan $E data.train=elsewhere.h5 --machine h100 >out 2>err
+is "of data that is not here" 1 "$(grep -c '10^9 tokens.*train.epochs 2: not known, as data.train cannot be read' out)"
 finish
