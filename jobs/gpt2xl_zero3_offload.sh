@@ -69,13 +69,16 @@ share=$((SLURM_CPUS_ON_NODE / ranks))
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}
 export HDF5_USE_FILE_LOCKING=FALSE
 
-# The step of the run's newest checkpoint, and how many starts in a row saved none.
+# When each checkpoint was saved, and how many starts in a row saved none.  The newest step alone does
+# not say whether one was: where that checkpoint is damaged, trireme keeps it, resumes before it, and
+# saves earlier steps.
 run=runs/$SLURM_JOB_NAME-$SLURM_JOB_ID
 for word; do case $word in run.dir=*) run=${word#run.dir=} ;; esac; done
-newest() { ls "$run/checkpoints" 2>/dev/null | sed -n 's/^step-0*\([0-9][0-9]*\)$/\1/p' | sort -n | tail -n 1; }
+saved() { stat -c '%.9Y %n' "$run"/checkpoints/step-*/COMMIT 2>/dev/null; }
+last_step() { sed -n 's|.*/step-0*\([0-9][0-9]*\)/COMMIT$|\1|p' | sort -n | tail -n 1; }
 still=$run/starts-that-saved-nothing
 [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || rm -f "$still"
-before=$(newest)
+before=$(saved)
 
 srun --mpi=pmix --kill-on-bad-exit=1 --wait=60 "${layout[@]}" \
     "$trireme" train "$config" run.dir="runs/$SLURM_JOB_NAME-$SLURM_JOB_ID" "$@"
@@ -92,18 +95,19 @@ if [ $rc = 75 ] || [ $rc = 138 ]; then # 128 + SIGUSR1: before there was anythin
             "later (sbatch --signal=USR1@60)"
 fi
 if [ $rc = 75 ]; then
-    after=$(newest) state="state saved at step"
-    if [ "$after" != "$before" ]; then
+    new=$(saved | grep -vxF "$before" | last_step)
+    if [ -n "$new" ]; then
+        state="state saved at step $new"
         rm -f "$still"
     else
-        state="nothing new to save at step"
+        state="nothing new was saved (newest checkpoint: step $(saved | last_step))"
         echo $(($(cat "$still" 2>/dev/null || echo 0) + 1)) >"$still"
     fi
     if [ "$(cat "$still" 2>/dev/null)" = 2 ]; then
-        echo "$name: $state ${after:-0}, twice in a row: job $SLURM_JOB_ID is not queued again"
+        echo "$name: $state, twice in a row: job $SLURM_JOB_ID is not queued again"
         exit $rc
     fi
-    echo "$name: $state ${after:-0}; job $SLURM_JOB_ID goes back to the queue"
+    echo "$name: $state; job $SLURM_JOB_ID goes back to the queue"
     scontrol requeue "$SLURM_JOB_ID" || echo "requeue refused: submit again to go on" >&2
 fi
 exit $rc

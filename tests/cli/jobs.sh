@@ -1,7 +1,7 @@
 #!/bin/sh
 # jobs.sh - the jobs for two small GPUs as their heads describe them, with tiny models on CPUs: data
-# made with the model's tokenizer, the script under mpirun, and what it has written; and plans of the
-# models that they are for, on the machines that they are for.
+# made with the model's tokenizer, the script under mpirun, and what it has written; plans of the
+# models that they are for, on the machines that they are for; and which jobs queue themselves again.
 . "$(dirname "$0")/../cli/helpers.inc"
 export TRIREME TRIREME_RANKS=2
 mkdir data
@@ -77,4 +77,50 @@ refused "new magnitudes by one rank" 'lora\.use_dora begins with norms.*model\.l
     device=cpu run.dir=never
 refused "Accelerate's name for it" 'cpu_ram_efficient_loading.*model\.loading' \
     "$TRIREME" train model.path=llama3 data.train=data/chats.h5 fsdp.cpu_ram_efficient_loading=true
+
+# Which jobs queue themselves again: srun and scontrol are stand-ins, and each start saves the steps
+# in `saves` and ends with 75.  The run's newest checkpoint is damaged, as it is where a start resumes
+# before it and saves earlier steps.
+mkdir bin
+cat >bin/scontrol <<'END'
+#!/bin/sh
+case $1 in
+show) echo "   Command=$JOB" ;;
+requeue) echo "$2" >>requeued ;;
+esac
+END
+cat >bin/srun <<'END'
+#!/bin/sh
+for step in $(cat saves); do
+    folder=$(printf 'queue/checkpoints/step-%08d' "$step")
+    rm -rf "$folder" && mkdir -p "$folder" && : >"$folder/COMMIT"
+done
+exit 75
+END
+chmod +x bin/*
+start() { # start N STEPS: start N of the job; what it does about the queue in $did, what it says in out
+    echo "$2" >saves
+    : >requeued
+    PATH=$work/bin:$PATH SLURM_JOB_ID=7 SLURM_JOB_NAME=queue SLURM_JOB_NUM_NODES=1 SLURM_NNODES=1 \
+        SLURM_NTASKS=1 SLURM_CPUS_ON_NODE=1 SLURM_RESTART_COUNT="$1" "$JOB" run.dir=queue >out 2>err
+    did="$? $(cat requeued)"
+}
+export JOB
+for name in llama8b_fsdp gpt2xl_zero3_offload; do
+    JOB=$top/jobs/$name.sh
+    rm -rf queue
+    start 0 "50 100"
+    is "$name that has saved is queued again" "75 7 1" "$did $(grep -c 'state saved at step 100; job 7' out)"
+    start 1 80
+    is "$name that saves before a damaged checkpoint" "75 7 1" "$did $(grep -c 'state saved at step 80; job 7' out)"
+    start 2 90
+    is "$name, once more" "75 7 1" "$did $(grep -c 'state saved at step 90; job 7' out)"
+    start 3 100
+    is "$name that replaces it" "75 7 1" "$did $(grep -c 'state saved at step 100; job 7' out)"
+    start 4 ""
+    is "$name that saves nothing is queued once more" "75 7 1" \
+        "$did $(grep -c 'nothing new was saved (newest checkpoint: step 100); job 7' out)"
+    start 5 ""
+    is "$name, not twice" "75  1" "$did $(grep -c 'twice in a row: job 7 is not queued again' out)"
+done
 finish

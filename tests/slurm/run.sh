@@ -201,7 +201,8 @@ fi
 cat >at-once <<'END'
 #!/bin/sh
 for word; do case $word in run.dir=*) run=${word#run.dir=} ;; esac; done
-mkdir -p "$run/checkpoints/step-00000020"
+folder=$run/checkpoints/step-00000020
+[ -e "$folder/COMMIT" ] || { mkdir -p "$folder" && : >"$folder/COMMIT"; }
 exit 75
 END
 chmod +x at-once
@@ -213,7 +214,7 @@ if TRIREME=$work/at-once submit -t 5 "$top/jobs/gpt2xl_zero3_offload.sh"; then
         "$(job_field JobState) $(job_field ExitCode) $(job_field Restarts)"
     is "$name says that its time limit is too short" 3 \
         "$(grep -c 'the time limit is 00:05:00, and #SBATCH --signal' "gpt2xl_zero3_offload-$job.out")"
-    is "$name does not say that state was saved" 2 "$(grep -c 'nothing new to save at step 20' \
+    is "$name does not say that state was saved" 2 "$(grep -c 'nothing new was saved (newest checkpoint: step 20)' \
         "gpt2xl_zero3_offload-$job.out")"
 fi
 
