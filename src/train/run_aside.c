@@ -226,10 +226,8 @@ int run_aside_copies(const struct run_directory *d, struct error *err)
     char *folder = folder_of(d, d->record.branch, "");
     int rc = disk_make_folders(folder, err) || keep_lines(d, "metrics.jsonl", err) ||
              keep_lines(d, "samples.jsonl", err);
-    rc = rc || run_record_write(&d->record, folder, BRANCH_RECORD, WHOLE_FILE_DURABLE, err) ||
-                 disk_sync(folder, err)
-             ? -1
-             : 0;
+    /* The last of them: it syncs the folder. */
+    rc = rc || run_record_write(&d->record, folder, BRANCH_RECORD, WHOLE_FILE_DURABLE, err);
     free(folder);
-    return rc;
+    return rc ? -1 : 0;
 }

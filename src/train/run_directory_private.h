@@ -47,8 +47,7 @@ int run_aside_branch(const struct run_directory *dir, enum run_torn torn, struct
 
 /* Finish beginning the record's branch: move the checkpoints, cut metrics.jsonl and
  * samples.jsonl to the branch's line, and write the record without `moving`. After a start that was
- * killed half way, another call comes to the same end.  Returns 0, or -1 with err set and the
- * record still `moving`. */
+ * killed half way, another call comes to the same end.  Returns 0, or -1 with err set. */
 int run_aside_finish(struct run_directory *dir, struct error *err);
 
 /* Copy metrics.jsonl and samples.jsonl, and the record as branch.json, to the folder of the

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/array.h"
+#include "io/disk.h"
 
 enum { RECORD_FORMAT = 1 };
 
@@ -89,6 +90,8 @@ int run_record_write(const struct run_record *record, const char *dir, const cha
         js_add(js, "start", start);
     }
     int rc = js_write(js, JS_INDENTED, care, path, err);
+    if (!rc && care == WHOLE_FILE_DURABLE)
+        rc = disk_sync(dir, err);
     js_free(js);
     free(path);
     return rc;

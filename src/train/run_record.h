@@ -38,9 +38,10 @@ int run_record_read(struct run_record *record, const char *dir, const char *name
                     struct error *err);
 
 /* Replace the record.  With WHOLE_FILE_DURABLE, if the machine fails meanwhile the file holds the
- * old record or the new one, never a part of it; the new one is durable once dir has been fsynced
- * too (disk_sync()).  With WHOLE_FILE_REPORT, for a run that has saved nothing yet, it may be empty
- * or missing then.  Returns 0, or -1 with err set and the old one in place. */
+ * old record or the new one, never a part of it, and afterwards the new one: file and dir are
+ * fsynced.  With WHOLE_FILE_REPORT, for a run that has saved nothing yet, it may be empty or
+ * missing then.  Returns 0, or -1 with err set and the old one in place, or, where only dir cannot
+ * be fsynced, the new one. */
 int run_record_write(const struct run_record *record, const char *dir, const char *name,
                      enum whole_file_care care, struct error *err);
 

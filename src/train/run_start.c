@@ -17,7 +17,6 @@
 #include "base/array.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "io/disk.h"
 #include "train/checkpoint_space.h"
 #include "train/run_directory_private.h"
 #include "train/run_length.h"
@@ -345,8 +344,7 @@ static int begin_branch(struct run_directory *d, const struct checkpoint *checkp
     d->record.moving = 1;
     run_record_set_job(&d->record);
     set_start(d, checkpoint);
-    if (run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, err) ||
-        disk_sync(d->path, err))
+    if (run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, err))
         return -1;
     log_info(d->s->log, "branch %lld of the run in %s begins at step %lld",
              (long long)d->record.branch, d->path, (long long)d->record.start.step);
@@ -365,7 +363,8 @@ static int begin_run(struct run_directory *d, const struct run_start *start,
     if (checkpoint)
         set_start(d, checkpoint);
     log_info(d->s->log, "a new run begins in %s", d->path);
-    /* Its first save makes the record durable: until then there is nothing to lose. */
+    /* Not synced here: before the first checkpoint a lost run.json costs nothing, and
+     * record_saved() syncs it then. */
     return run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_REPORT, err);
 }
 
