@@ -168,8 +168,8 @@ static int reserve(struct swap *swap, const char *dir, struct error *err)
     if (!errno)
         return 0;
     return error_errno(err,
-                       "offload.path: no room for the %s of %s, of which %s are free; name another "
-                       "folder, or use more ranks",
+                       "offload.path: not enough disk space for the %s of %s: %s are free; name "
+                       "another folder, or use more ranks",
                        amount((double)swap->bytes, asked), swap->path, amount(free_now, left));
 }
 
@@ -181,8 +181,8 @@ static int check_space(const struct swap *swap, const char *dir, int ranks, stru
     if (asked <= free_now)
         return 0;
     return error_set(err,
-                     "offload.path: no room in %s for the %s of a rank, %s for %d of them: %s are "
-                     "free; name another folder",
+                     "offload.path: not enough disk space in %s for the %s of a rank, %s for %d of "
+                     "them: %s are free; name another folder",
                      dir, amount((double)swap->bytes, each), amount(asked, all), ranks,
                      amount(free_now, left));
 }

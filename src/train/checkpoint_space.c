@@ -38,7 +38,7 @@ static int judge(const struct session *s, const char *dir, int64_t done, int64_t
     if (count && free_bytes < each)
         return error_set(err,
                          "%s: a checkpoint of this run takes %s and %s are free, short by %s: its "
-                         "work could not be saved; make room, or name another run.dir",
+                         "work could not be saved; free some disk space, or name another run.dir",
                          dir, disk_size(each, text[0]), disk_size(free_bytes, text[1]),
                          disk_size(each - free_bytes, text[2]));
     if (free_bytes < all)

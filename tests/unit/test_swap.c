@@ -142,7 +142,7 @@ static void room_is_shared(void **state)
     size_t left = (size_t)room.f_bavail * room.f_frsize;
     assert_int_equal(swap_check(folder, 0, left / 4, 3, &err), 0);
     assert_int_equal(swap_check(folder, 0, left / 4, 8, &err), -1);
-    said(&err, "no room", "for 8 of them");
+    said(&err, "not enough disk space", "for 8 of them");
 }
 
 /* Root may do anything but this. */
@@ -154,7 +154,7 @@ static void folders_that_will_not_do(void **state)
     fclose(fopen(path, "w"));
     expect_refused(path, 10, "file", "");
     expect_refused("/proc/trireme", 10, "/proc/trireme", "");
-    expect_refused(folder, (size_t)1 << 60, "no room", "GiB");
+    expect_refused(folder, (size_t)1 << 60, "not enough disk space", "GiB");
     getrlimit(RLIMIT_FSIZE, &before);
     small = before;
     small.rlim_cur = 4096;
