@@ -197,15 +197,25 @@ static int start_threads(struct swap *swap, struct error *err)
     return 0;
 }
 
+/* Waits for `ended` have a limit, which no change of the date may stretch. */
+static void init_lock(struct swap *swap)
+{
+    pthread_condattr_t attr;
+    pthread_mutex_init(&swap->lock, NULL);
+    pthread_cond_init(&swap->work, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&swap->ended, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 /* An empty file in folder dir, which nobody else can open. */
 static struct swap *begin(const char *dir, int rank, size_t bytes, struct error *err)
 {
     struct swap *swap = array_make(1, sizeof *swap);
     swap->fd = -1;
     swap->bytes = bytes;
-    pthread_mutex_init(&swap->lock, NULL);
-    pthread_cond_init(&swap->work, NULL);
-    pthread_cond_init(&swap->ended, NULL);
+    init_lock(swap);
     swap->path = array_format("%s/rank-%05d-of-process-%ld", dir, rank, (long)getpid());
     if (!disk_make_folders(dir, err))
         swap->fd = disk_open(swap->path, O_RDWR | O_CREAT | O_TRUNC, err);
@@ -330,7 +340,7 @@ static int await(struct swap *swap, const struct swap_op *op)
     int rc = 0;
     while (!op->ended && !rc) {
         struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += LOOK_NS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;

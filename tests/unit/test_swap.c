@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +20,17 @@
 #include "base/philox.h"
 #include "io/disk.h"
 #include "io/swap.h"
+
+/* In place of the C library's: the date that it says may be ahead, as it seems to whoever took it
+ * before it was set back. */
+static time_t date_ahead_s;
+
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+    int rc = (int)syscall(SYS_clock_gettime, clock, time);
+    time->tv_sec += clock == CLOCK_REALTIME ? date_ahead_s : 0;
+    return rc;
+}
 
 /* Pieces of any size, several of the threads' own pieces among them. */
 static const size_t sizes[] = {1, 7, 4096, 65537, (4 << 20) - 1, 4 << 20, (9 << 20) + 13};
@@ -202,7 +214,8 @@ static void calls_last(int ms)
     setenv("SLOW_FILE", path, 1);
 }
 
-/* Nothing moves: waiting ends, and what is waited for next need not be waited for. */
+/* Nothing moves: waiting ends, though the date is set back meanwhile, and what is waited for next
+ * need not be waited for. */
 static void a_disk_that_does_not_answer(void **state)
 {
     static const struct timespec nap = {.tv_nsec = 10000000};
@@ -214,7 +227,9 @@ static void a_disk_that_does_not_answer(void **state)
     calls_last(20000);
     swap_submit(swap, &write);
     int64_t begin_ns = clock_ns();
+    date_ahead_s = 15;
     assert_int_equal(swap_wait(swap, &write, &err), -1);
+    date_ahead_s = 0;
     assert_in_range(clock_ns() - begin_ns, 700000000, 5000000000);
     assert_int_equal(err.code, EXIT_HANG);
     said(&err, "nothing was written", folder);
