@@ -7,10 +7,11 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/round.h"
 #include "comm/transport.h"
 
-/* With at most DIRECT_RANKS ranks, or more than ROUNDS_BYTES of all together, each rank sends to
- * every other one. */
+/* With at most DIRECT_RANKS ranks, each sends to every other one.  More gather in rounds, at most
+ * ROUNDS_BYTES of all together at a time. */
 enum { DIRECT_RANKS = 32, ROUNDS_BYTES = 16 << 20 };
 
 static void start(struct world *world, struct comm_op *handle, const struct comm_kind *kind,
@@ -48,21 +49,26 @@ void world_broadcast(struct world *world, void *data, size_t bytes, int root)
 }
 
 /* In rounds, in which a rank exchanges messages with log2(size) others: to send to each of a
- * thousand ranks it would open a thousand connections. */
-static void gather_in_rounds(struct world *world, char *all, const void *mine, size_t bytes)
+ * thousand ranks it would open a thousand connections.  What is too much for the rounds at once
+ * goes in slices of every rank's bytes. */
+static void gather_in_rounds(struct world *world, char *all, const char *mine, size_t bytes)
 {
     size_t size = (size_t)world->size, rank = (size_t)world->rank;
-    char *behind = array_make(size, bytes); /* the own part, and then those of the next ranks */
-    memcpy(behind, mine, bytes);
-    run(world, &kind_all_gather_doubling, NULL, behind, bytes, 0);
-    memcpy(all + rank * bytes, behind, (size - rank) * bytes);
-    memcpy(all, behind + (size - rank) * bytes, rank * bytes);
+    size_t most = min_bytes(bytes, max_bytes(ROUNDS_BYTES / size, 1));
+    char *behind = array_make(size, most); /* the own slice, and then those of the next ranks */
+    for (size_t first = 0; first < bytes; first += most) {
+        size_t slice = min_bytes(bytes - first, most);
+        memcpy(behind, mine + first, slice);
+        run(world, &kind_all_gather_doubling, NULL, behind, slice, 0);
+        for (size_t i = 0; i < size; i++)
+            memcpy(all + (rank + i) % size * bytes + first, behind + i * slice, slice);
+    }
     free(behind);
 }
 
 void world_all_gather(struct world *world, void *all, const void *mine, size_t bytes)
 {
-    if (world->size > DIRECT_RANKS && bytes && bytes <= ROUNDS_BYTES / (size_t)world->size)
+    if (world->size > DIRECT_RANKS && bytes)
         gather_in_rounds(world, all, mine, bytes);
     else
         run(world, &kind_all_gather, mine, all, bytes, 0);

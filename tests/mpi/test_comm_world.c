@@ -67,6 +67,24 @@ static void test_control(struct checks *c)
     free(all);
 }
 
+/* More than goes in one slice, should the ranks be more than 32. */
+static void test_large_parts(struct checks *c)
+{
+    enum { BYTES = 600001 };
+    struct world *w = c->world;
+    int rank = world_rank(w), size = world_size(w), wrong = 0;
+    char *all = malloc((size_t)size * BYTES), *mine = malloc(BYTES);
+    for (int i = 0; i < BYTES; i++)
+        mine[i] = (char)(rank * 5 + i);
+    world_all_gather(w, all, mine, BYTES);
+    for (int r = 0; r < size; r++)
+        for (int i = 0; i < BYTES; i++)
+            wrong += all[(size_t)r * BYTES + (size_t)i] != (char)(r * 5 + i);
+    CHECK(c, !wrong);
+    free(mine);
+    free(all);
+}
+
 /* Rank r contributes r * 1009 bytes, rank 0 none. */
 static void test_gather(struct checks *c, int root)
 {
@@ -175,6 +193,7 @@ int main(void)
     test_places(&c);
     test_agree(&c);
     test_control(&c);
+    test_large_parts(&c);
     for (int root = 0; root < world_size(c.world); root++)
         test_gather(&c, root);
     test_meshes(&c);

@@ -1,4 +1,5 @@
-/* test_exchange.c - lists of transfers between members, carried out here in place of MPI. */
+/* test_exchange.c - lists of transfers between members, carried out here in place of MPI, and how
+ * many ranks gather. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,10 +74,72 @@ static void test_gather_by_doubling(void **state)
     }
 }
 
+/* world_all_gather() of one rank, whose operations are done here for all.  The transport is one
+ * that takes operations whole, so that no thread and no other rank is needed. */
+enum { MOST_BYTES = 16 << 20 };
+
+static struct {
+    size_t first; /* of each rank's bytes, those gathered before */
+    int in_rounds, direct;
+} gathered;
+
+static int gather_for_all(struct operation *op)
+{
+    int size = op->group->size, rank = op->group->rank;
+    size_t bytes = (size_t)op->elems;
+    if (op->kind != &kind_all_gather_doubling) {
+        gathered.direct++;
+        return GIVEN;
+    }
+    gathered.in_rounds++;
+    assert_in_range(bytes * (size_t)size, 1, MOST_BYTES);
+    for (size_t i = 0; i < bytes; i++)
+        assert_int_equal(op->recv[i], value(rank, (int)(gathered.first + i)));
+    for (int m = 1; m < size; m++)
+        for (size_t i = 0; i < bytes; i++)
+            op->recv[(size_t)m * bytes + i] = value((rank + m) % size, (int)(gathered.first + i));
+    gathered.first += bytes;
+    return GIVEN;
+}
+
+static const struct transport transport_for_all = {.name = "one rank for all",
+                                                   .enqueue = {[CALL_ALL_GATHER] = gather_for_all}};
+
+/* However much they gather, many ranks do so in rounds. */
+static void test_gather_of_many_ranks(void **state)
+{
+    static const struct {
+        int size, rank;
+        size_t bytes;
+    } rows[] = {
+        {33, 0, 5}, {33, 32, 600001}, {47, 11, 600001}, {4099, 4098, 208}, {80663, 77, 208}};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        int size = rows[k].size, rank = rows[k].rank, wrong = 0;
+        size_t bytes = rows[k].bytes, total = (size_t)size * bytes;
+        struct group group = {.transport = &transport_for_all, .rank = rank, .size = size};
+        struct world world = {.whole = &group, .rank = rank, .size = size};
+        char *all = calloc(total, 1), *mine = calloc(bytes, 1);
+        memset(&gathered, 0, sizeof gathered);
+        for (size_t i = 0; i < bytes; i++)
+            mine[i] = value(rank, (int)i);
+        world_all_gather(&world, all, mine, bytes);
+        assert_int_equal(gathered.direct, 0);
+        assert_int_equal(gathered.in_rounds, (total + MOST_BYTES - 1) / MOST_BYTES);
+        for (int m = 0; m < size; m++)
+            for (size_t i = 0; i < bytes; i++)
+                wrong += all[(size_t)m * bytes + i] != value(m, (int)i);
+        assert_int_equal(wrong, 0);
+        free(group.newest);
+        free(mine);
+        free(all);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gather_by_doubling),
+        cmocka_unit_test(test_gather_of_many_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
