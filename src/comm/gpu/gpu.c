@@ -14,15 +14,10 @@
 
 #include "base/array.h"
 #include "base/text.h"
+#include "comm/gpu/gpu_choice.h"
 #include "comm/gpu/link.h"
 #include "comm/topology.h"
 #include "comm/transport.h"
-
-/* The GPU of a rank, as it sends it to the others. */
-struct choice {
-    int node, count, index;
-    struct device_gpu gpu;
-};
 
 /* In a job of Slurm's, GPUs may only not have been asked for. */
 static int no_gpu(const struct world *world, const char *why, struct error *err)
@@ -36,7 +31,7 @@ static int no_gpu(const struct world *world, const char *why, struct error *err)
 }
 
 /* Without asking the others. */
-static int choose(const struct world *world, int share, struct choice *mine, struct error *err)
+static int choose(const struct world *world, int share, struct gpu_choice *mine, struct error *err)
 {
     char why[128];
     int local = world->local_rank;
@@ -53,45 +48,33 @@ static int choose(const struct world *world, int share, struct choice *mine, str
     return device_gpu_describe(mine->index, &mine->gpu, err);
 }
 
-/* The first two ranks that have the same GPU; 0 when there are none. */
-static int find_twins(const struct choice *all, int size, int twins[2])
+static int refuse(const struct gpu_choice *all, const int ranks[2], struct error *err)
 {
-    for (int b = 1; b < size; b++)
-        for (int a = 0; a < b; a++)
-            if (all[a].node == all[b].node && !strcmp(all[a].gpu.uuid, all[b].gpu.uuid)) {
-                twins[0] = a;
-                twins[1] = b;
-                return 1;
-            }
-    return 0;
-}
-
-static int refuse(const struct choice *all, const int twins[2], struct error *err)
-{
-    const struct choice *a = &all[twins[0]];
+    const struct gpu_choice *a = &all[ranks[0]];
     if (a->count == 1)
         return error_set(err,
                          "ranks %d and %d would use the same GPU (%s, %s), the only one they see: "
                          "ask for one per rank (--gpus-per-node=N and --gpu-bind=none, or fewer "
                          "ranks); comm.share_gpu=true lets ranks share it, for tests",
-                         twins[0], twins[1], a->gpu.name, a->gpu.bus);
+                         ranks[0], ranks[1], a->gpu.name, a->gpu.bus);
     return error_set(
         err,
         "ranks %d and %d would use the same GPU (%s, %s): CUDA_VISIBLE_DEVICES differs "
         "between the ranks of a node; let all see all GPUs (--gpu-bind=none)",
-        twins[0], twins[1], a->gpu.name, a->gpu.bus);
+        ranks[0], ranks[1], a->gpu.name, a->gpu.bus);
 }
 
 /* What is the same on all ranks needs no agreement: everybody looks at the same list. */
-static int pick(struct world *world, int share, struct choice *mine, int *shared, struct error *err)
+static int pick(struct world *world, int share, struct gpu_choice *mine, int *shared,
+                struct error *err)
 {
-    struct choice *all = array_make((size_t)world->size, sizeof *all);
-    int twins[2], rc = world_agree(world, choose(world, share, mine, err), err);
+    struct gpu_choice *all = array_make((size_t)world->size, sizeof *all);
+    int ranks[2], rc = world_agree(world, choose(world, share, mine, err), err);
     if (!rc) {
         world_all_gather(world, all, mine, sizeof *mine);
-        *shared = find_twins(all, world->size, twins);
+        *shared = gpu_choice_find_shared(all, world->size, ranks);
         if (*shared && !share)
-            rc = refuse(all, twins, err);
+            rc = refuse(all, ranks, err);
     }
     free(all);
     return rc;
@@ -119,7 +102,7 @@ static void count_cores(struct world *world)
 
 int gpu_choose(struct world *world, int share, int *index, struct error *err)
 {
-    struct choice mine = {0};
+    struct gpu_choice mine = {0};
     int shared = 0;
     if (pick(world, share, &mine, &shared, err))
         return -1;
@@ -133,7 +116,7 @@ int gpu_choose(struct world *world, int share, int *index, struct error *err)
 
 int gpu_everywhere(struct world *world)
 {
-    struct choice mine = {0};
+    struct gpu_choice mine = {0};
     int shared = 0;
     return !pick(world, 0, &mine, &shared, NULL);
 }
