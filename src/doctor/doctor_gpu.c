@@ -72,10 +72,10 @@ static void choose(struct doctor *d, int count)
         doctor_problem(d, "not every rank sees a GPU: device=auto computes on CPUs");
         return;
     }
-    if (gpu_choose(world, 0, &d->gpu, &err)) {
+    if (gpu_choose(world, GPU_OWN, &d->gpu, &err)) {
         doctor_problem(d, "%s", err.text);
         d->share_gpu = 1;
-        if (gpu_choose(world, 1, &d->gpu, &err))
+        if (gpu_choose(world, GPU_SHARED, &d->gpu, &err))
             d->gpu = -1;
     }
     if (count == 1 && world_local_size(world) > 1 && !d->share_gpu)

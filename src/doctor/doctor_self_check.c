@@ -19,7 +19,7 @@ static int choose(struct world *world, struct device_request *request, struct er
     if (world_agree(world, none ? error_set(err, "no GPU to check: %s", why) : 0, err))
         return -1;
     *request = (struct device_request){.kind = DEVICE_CUDA, .local_ranks = world_local_size(world)};
-    return gpu_choose(world, 1, &request->index, err);
+    return gpu_choose(world, GPU_SHARED, &request->index, err);
 }
 
 static void print_all(const struct self_check *check, const char *key)

@@ -246,9 +246,9 @@ static int open_device(struct measure *m, struct error *err)
                                      .local_ranks = world_local_size(m->world)};
     int gpus = gpu_everywhere(m->world);
     struct error own = {0};
-    if (gpus && gpu_choose(m->world, 0, &request.index, &own)) {
+    if (gpus && gpu_choose(m->world, GPU_OWN, &request.index, &own)) {
         m->share_gpu = 1;
-        if (gpu_choose(m->world, 1, &request.index, err))
+        if (gpu_choose(m->world, GPU_SHARED, &request.index, err))
             return -1;
     }
     request.kind = gpus ? DEVICE_CUDA : DEVICE_CPU;

@@ -110,7 +110,8 @@ static int choose_device(struct session *s, struct device_request *request, stru
     if (wanted != CONFIG_DEVICE_CUDA)
         return 0;
     request->kind = DEVICE_CUDA;
-    return gpu_choose(s->world, s->config.comm.share_gpu, &request->index, err);
+    return gpu_choose(s->world, s->config.comm.share_gpu ? GPU_SHARED : GPU_OWN, &request->index,
+                      err);
 }
 
 void session_warn_unused_gpus(const struct session *s)

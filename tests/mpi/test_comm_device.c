@@ -462,7 +462,7 @@ static int choose(struct rig *r, int size)
     double fewest = gpus;
     world_all_reduce(r->c.world, &fewest, 1, WORLD_MIN);
     if (fewest < 1) {
-        CHECK(&r->c, gpu_choose(r->c.world, 1, &index, &r->said) == -1 && r->said.text[0]);
+        CHECK(&r->c, gpu_choose(r->c.world, GPU_SHARED, &index, &r->said) == -1 && r->said.text[0]);
         CHECK(&r->c, !gpu_everywhere(r->c.world));
         if (world_rank(r->c.world) == 0)
             printf("# skipped: no GPU: %s\n", why);
@@ -470,10 +470,10 @@ static int choose(struct rig *r, int size)
     }
     int enough = gpus >= size || gpus >= world_local_size(r->c.world);
     CHECK(&r->c, gpu_everywhere(r->c.world) == enough);
-    CHECK(&r->c, (gpu_choose(r->c.world, 0, &index, &r->said) == 0) == enough);
+    CHECK(&r->c, (gpu_choose(r->c.world, GPU_OWN, &index, &r->said) == 0) == enough);
     if (!enough)
         CHECK(&r->c, strstr(r->said.text, gpus == 1 ? "comm.share_gpu" : "GPU"));
-    CHECK(&r->c, !gpu_choose(r->c.world, 1, &index, &r->said));
+    CHECK(&r->c, !gpu_choose(r->c.world, GPU_SHARED, &index, &r->said));
     return index;
 }
 

@@ -169,7 +169,7 @@ static int find_gpu(struct checks *c, struct error *err)
     double fewest = device_gpu_count(why);
     world_all_reduce(c->world, &fewest, 1, WORLD_MIN);
     if (fewest >= 1)
-        CHECK(c, !gpu_choose(c->world, 1, &index, err));
+        CHECK(c, !gpu_choose(c->world, GPU_SHARED, &index, err));
     return index;
 }
 

@@ -301,7 +301,7 @@ int main(void)
     const struct config first = rig_config(settings[0]);
     int gpu = 0;
     if (first.device == CONFIG_DEVICE_CUDA)
-        must(gpu_choose(c.world, first.comm.share_gpu, &gpu, &err), &err);
+        must(gpu_choose(c.world, first.comm.share_gpu ? GPU_SHARED : GPU_OWN, &gpu, &err), &err);
     CHECK(&c, !gpu); /* which divided_open() opens */
     int all = first.device != CONFIG_DEVICE_CUDA || !rig_is_short();
     for (size_t i = all ? 0 : 1; i < sizeof settings / sizeof settings[0]; i += all ? 1 : 4) {

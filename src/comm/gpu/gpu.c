@@ -31,7 +31,8 @@ static int no_gpu(const struct world *world, const char *why, struct error *err)
 }
 
 /* Without asking the others. */
-static int choose(const struct world *world, int share, struct gpu_choice *mine, struct error *err)
+static int choose(const struct world *world, enum gpu_sharing sharing, struct gpu_choice *mine,
+                  struct error *err)
 {
     char why[128];
     int local = world->local_rank;
@@ -39,7 +40,7 @@ static int choose(const struct world *world, int share, struct gpu_choice *mine,
     mine->count = device_gpu_count(why);
     if (!mine->count)
         return no_gpu(world, why, err);
-    if (mine->count > 1 && local >= mine->count && !share)
+    if (mine->count > 1 && local >= mine->count && sharing == GPU_OWN)
         return error_set(err,
                          "%d ranks on this node, but %d GPUs: start one rank per GPU "
                          "(--ntasks-per-node=%d), or ask for more (--gpus-per-node=%d)",
@@ -65,15 +66,15 @@ static int refuse(const struct gpu_choice *all, const int ranks[2], struct error
 }
 
 /* What is the same on all ranks needs no agreement: everybody looks at the same list. */
-static int pick(struct world *world, int share, struct gpu_choice *mine, int *shared,
+static int pick(struct world *world, enum gpu_sharing sharing, struct gpu_choice *mine, int *shared,
                 struct error *err)
 {
     struct gpu_choice *all = array_make((size_t)world->size, sizeof *all);
-    int ranks[2], rc = world_agree(world, choose(world, share, mine, err), err);
+    int ranks[2], rc = world_agree(world, choose(world, sharing, mine, err), err);
     if (!rc) {
         world_all_gather(world, all, mine, sizeof *mine);
         *shared = gpu_choice_find_shared(all, world->size, ranks);
-        if (*shared && !share)
+        if (*shared && sharing == GPU_OWN)
             rc = refuse(all, ranks, err);
     }
     free(all);
@@ -100,11 +101,11 @@ static void count_cores(struct world *world)
     free(all);
 }
 
-int gpu_choose(struct world *world, int share, int *index, struct error *err)
+int gpu_choose(struct world *world, enum gpu_sharing sharing, int *index, struct error *err)
 {
     struct gpu_choice mine = {0};
     int shared = 0;
-    if (pick(world, share, &mine, &shared, err))
+    if (pick(world, sharing, &mine, &shared, err))
         return -1;
     if (shared)
         link_share_gpu(world);
@@ -118,7 +119,7 @@ int gpu_everywhere(struct world *world)
 {
     struct gpu_choice mine = {0};
     int shared = 0;
-    return !pick(world, 0, &mine, &shared, NULL);
+    return !pick(world, GPU_OWN, &mine, &shared, NULL);
 }
 
 const char *gpu_signs(char text[GPU_SIGNS])

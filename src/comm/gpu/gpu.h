@@ -9,11 +9,12 @@
  * rank's number within the node.  Then binds the process to cores near it, where the launcher did
  * not bind it and hwloc is built in.  Collective over world.
  *
- * Fails on all ranks together when a rank sees none, when a node has fewer GPUs than ranks, or
- * when two ranks of a node would use the same GPU; with share set ranks go round the GPUs that are
- * there instead.  Must precede device_open() and, with share, anything of NCCL: it sets the
- * environment NCCL needs for that.  Returns 0 and the index, or -1 with err set. */
-int gpu_choose(struct world *world, int share, int *index, struct error *err);
+ * Fails on all ranks together when a rank sees none, and with GPU_OWN when a node has fewer GPUs
+ * than ranks or two ranks of a node would use the same GPU; with GPU_SHARED ranks go round the GPUs
+ * that are there instead.  Must precede device_open() and, with GPU_SHARED, anything of NCCL: it
+ * sets the environment NCCL needs for that.  Returns 0 and the index, or -1 with err set. */
+enum gpu_sharing { GPU_OWN, GPU_SHARED };
+int gpu_choose(struct world *world, enum gpu_sharing sharing, int *index, struct error *err);
 
 /* Whether every rank of the job could have a GPU: what device=auto asks.  Collective. */
 int gpu_everywhere(struct world *world);
