@@ -81,7 +81,8 @@ static int take_all(const struct product_table *t, struct device *d, struct erro
 }
 
 /* The table of the file, which is empty where that cannot be used. */
-static void read_file(struct product_table *t, struct session *s, const char *library, int timed)
+static void read_file(struct product_table *t, struct session *s, const char *library,
+                      enum product_table_missing missing)
 {
     struct error why = {0};
     char *path = path_of(s);
@@ -97,8 +98,9 @@ static void read_file(struct product_table *t, struct session *s, const char *li
         t->count = 0;
         if (!world_rank(s->world))
             log_warn(s->log, "%s is not used: %s; %s", path, why.text,
-                     timed ? "products are timed again"
-                           : "products are by the library's first suggestions");
+                     missing == PRODUCT_IS_TIMED
+                         ? "products are timed again"
+                         : "products are by the library's first suggestions");
     } else if (t->count && !world_rank(s->world))
         log_info(s->log, "products: %d as chosen in %s", t->count, path);
     free(path);
@@ -236,14 +238,15 @@ static int time_missing(struct product_table *t, struct session *s, struct error
     return rc ? -1 : 0;
 }
 
-int product_table_choose(struct product_table *t, struct session *s, int timed, struct error *err)
+int product_table_choose(struct product_table *t, struct session *s,
+                         enum product_table_missing missing, struct error *err)
 {
     char library[LIBRARY] = "";
     if (!s->config.train.tune_products || !device_products_library(s->device, library)[0] ||
         !is_one_library(s, library))
         return 0;
-    read_file(t, s, library, timed);
-    if (!timed)
+    read_file(t, s, library, missing);
+    if (missing == PRODUCT_IS_LEFT)
         return 0;
     return world_agree(s->world,
                        executor_note_products(s->executor, s->programs, s->program_count, err),

@@ -23,12 +23,16 @@ struct product_table {
     int is_new; /* 1: some of it is not in the file */
 };
 
-/* Choose, by the file or by time, and have the session's device take it; with time_missing 0 by the
- * file alone.  Between executor_allocate() and executor_prepare() of the session.  Does nothing
- * without train.tune_products, and on CPUs.  Collective over the session's world.  Returns 0, or -1
- * on all ranks with err set. */
-int product_table_choose(struct product_table *table, struct session *session, int time_missing,
-                         struct error *err);
+/* What becomes of a product that is not in the file: it has the library's first suggestion, or is
+ * timed. */
+enum product_table_missing { PRODUCT_IS_LEFT, PRODUCT_IS_TIMED };
+
+/* Choose, by the file or by time, and have the session's device take it.  Between
+ * executor_allocate() and executor_prepare() of the session.  Does nothing without
+ * train.tune_products, and on CPUs.  Collective over the session's world.  Returns 0, or -1 on all
+ * ranks with err set. */
+int product_table_choose(struct product_table *table, struct session *session,
+                         enum product_table_missing missing, struct error *err);
 
 /* Write it to the run's directory, where something in it is new.  Not collective: rank 0's.
  * Returns 0, or -1 with err set and the file as it was. */

@@ -216,6 +216,7 @@ int session_open(struct session **out, struct world *world, struct log *log, str
     struct memory_limits least = {0};
     world_watch(world, (int)config->run.hang_seconds);
     int per_node = ranks_per_node(world);
+    enum product_table_missing missing = use == SESSION_TRAIN ? PRODUCT_IS_TIMED : PRODUCT_IS_LEFT;
     int rc = shared_settings_check(world, config, err) || choose_device(s, &request, err) ||
              gpu_check_all(world, &request, config, log, err) ||
              (use == SESSION_TRAIN && layout_auto_set(&s->config, world, log, &request, err)) ||
@@ -225,7 +226,7 @@ int session_open(struct session **out, struct world *world, struct log *log, str
              mesh_attach(s->mesh, world, s->device, mem, &s->comm, err) ||
              memory_budget_check_attached(s, err) || world_agree(world, allocate(s, err), err) ||
              executor_register(s->executor, err) ||
-             product_table_choose(&s->products, s, use == SESSION_TRAIN, err) ||
+             product_table_choose(&s->products, s, missing, err) ||
              world_agree(world, prepare_steps(s, err), err);
     if (limits)
         *limits = least;
