@@ -30,6 +30,7 @@ struct world {
     struct watch *watch;
     char host[256];
     char (*hosts)[HOST_NAME]; /* of every rank, cut short */
+    int *lowest;              /* rank of each node */
     char library[128];
 };
 

@@ -58,9 +58,12 @@ static int number_nodes(struct world *world, MPI_Comm local, struct error *err)
     int rc = MPI_Bcast(&leader, 1, MPI_INT, 0, local);
     if (rc == MPI_SUCCESS)
         rc = MPI_Allgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, world->comm);
+    world->lowest = array_make((size_t)world->size, sizeof *world->lowest);
     for (int r = 0; rc == MPI_SUCCESS && r < world->size; r++) {
-        world->nodes += leaders[r] == r;
-        world->node += leaders[r] == r && r < leader;
+        if (leaders[r] != r)
+            continue;
+        world->node += r < leader;
+        world->lowest[world->nodes++] = r;
     }
     free(leaders);
     return rc == MPI_SUCCESS ? 0 : mpi_failed(err, "MPI_Allgather", rc);
@@ -213,6 +216,7 @@ void world_stop(struct world *world)
     }
     thread_stop(world->thread);
     free(world->hosts);
+    free(world->lowest);
     free(world);
 }
 
@@ -259,6 +263,11 @@ const char *world_host(const struct world *world)
 const char *world_host_of(const struct world *world, int rank)
 {
     return world->hosts[rank];
+}
+
+const char *world_host_of_node(const struct world *world, int node)
+{
+    return world->hosts[world->lowest[node]];
 }
 
 int world_cores(const struct world *world)

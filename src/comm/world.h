@@ -51,13 +51,15 @@ void world_watch(struct world *world, int seconds);
 
 int world_rank(const struct world *world);       /* world may be NULL */
 int world_size(const struct world *world);       /* world may be NULL */
-int world_nodes(const struct world *world);      /* number of nodes */
-int world_node(const struct world *world);       /* this rank's, by its lowest rank; may be NULL */
+int world_nodes(const struct world *world);      /* how many; numbered in order of lowest ranks */
+int world_node(const struct world *world);       /* this rank's, from 0; may be NULL */
 int world_local_rank(const struct world *world); /* within the node */
 int world_local_size(const struct world *world); /* ranks on this node */
 const char *world_host(const struct world *world);
-/* The host of a rank, cut to 63 characters; the world's.  Not collective. */
+/* The host of a rank, or of a node by its number, cut to 63 characters; the world's.  Not
+ * collective. */
 const char *world_host_of(const struct world *world, int rank);
+const char *world_host_of_node(const struct world *world, int node);
 
 /* Cores this rank may keep busy: those it is bound to, shared out evenly among the ranks
  * bound to the same ones, and not more than the container's quota; at least 1. */

@@ -14,14 +14,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "config/defines.h"
 #include "segment/fp8_matrices.h"
-
-enum { SHOWN_HOSTS = 4, HOSTS_TEXT = 320 };
 
 /* "863597", "12.3 M", "1.50 B" */
 static const char *count_text(double count, char text[32])
@@ -35,21 +32,17 @@ static const char *count_text(double count, char text[32])
     return text;
 }
 
-/* "node1" or "2 nodes (node1, node2)" */
-static void hosts_text(const struct world *world, char text[HOSTS_TEXT])
+const char *run_summary_nodes(const struct world *world, char text[RUN_SUMMARY_NODES])
 {
-    int shown = 0;
-    const char *host = world_host_of(world, 0), *before = "";
-    snprintf(text, HOSTS_TEXT, "%s", host);
-    if (world_nodes(world) == 1)
-        return;
-    snprintf(text, HOSTS_TEXT, "%d nodes (", world_nodes(world));
-    for (int r = 0; r < world_size(world) && shown < SHOWN_HOSTS; r++, before = host) {
-        host = world_host_of(world, r);
-        if (strcmp(host, before) != 0)
-            text_append(text, HOSTS_TEXT, "%s%s", shown++ ? ", " : "", host);
-    }
-    text_append(text, HOSTS_TEXT, "%s)", world_nodes(world) > shown ? ", ..." : "");
+    enum { MOST = 4 };
+    int nodes = world_nodes(world);
+    snprintf(text, RUN_SUMMARY_NODES, "%s", world_host_of_node(world, 0));
+    if (nodes == 1)
+        return text;
+    snprintf(text, RUN_SUMMARY_NODES, "%d nodes (", nodes);
+    for (int n = 0; n < nodes && n < MOST; n++)
+        text_append(text, RUN_SUMMARY_NODES, "%s%s", n ? ", " : "", world_host_of_node(world, n));
+    return text_append(text, RUN_SUMMARY_NODES, "%s)", nodes > MOST ? ", ..." : "");
 }
 
 static void device_text(const struct session *s, char *text, size_t size)
@@ -66,14 +59,14 @@ static void device_text(const struct session *s, char *text, size_t size)
 
 static void log_place(const struct session *s)
 {
-    char hosts[HOSTS_TEXT], time[CLOCK_TIME_OF_DAY], job_text[64] = "";
+    char nodes[RUN_SUMMARY_NODES], time[CLOCK_TIME_OF_DAY], job_text[64] = "";
     const char *job = getenv("SLURM_JOB_ID");
     char *dir = realpath(s->config.run.dir, NULL);
-    hosts_text(s->world, hosts);
     if (job)
         snprintf(job_text, sizeof job_text, ", Slurm job %s", job);
     log_info(s->log, "trireme %s at %s on %s%s; run directory %s", PACKAGE_VERSION,
-             clock_time_of_day(time), hosts, job_text, dir ? dir : s->config.run.dir);
+             clock_time_of_day(time), run_summary_nodes(s->world, nodes), job_text,
+             dir ? dir : s->config.run.dir);
     free(dir);
 }
 

@@ -15,4 +15,8 @@ void run_summary(const struct session *session, const struct batches *train,
 void run_summary_done(const struct session *session, const struct batches *train, int64_t done,
                       int64_t samples, const char *dir);
 
+/* "node1", or "2 nodes (node1, node2)", of which four are named at most.  Returns text. */
+enum { RUN_SUMMARY_NODES = 320 };
+const char *run_summary_nodes(const struct world *world, char text[RUN_SUMMARY_NODES]);
+
 #endif

@@ -12,6 +12,8 @@ static void test_places(struct checks *c)
     world_all_reduce(w, &nodes, 1, WORLD_SUM);
     CHECK(c, world_nodes(w) == (int)nodes);
     CHECK(c, world_local_rank(w) < world_local_size(w));
+    CHECK(c, world_node(w) < world_nodes(w));
+    CHECK(c, !strcmp(world_host_of_node(w, world_node(w)), world_host_of(w, world_rank(w))));
     CHECK(c, world_cores(w) >= 1);
     CHECK(c, world_host(w)[0] && world_library(w)[0]);
     world_all_reduce(w, &lowest, 1, WORLD_MIN);

@@ -269,6 +269,13 @@ on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train $M \
     run.dir=by-hand train.warmup_steps=0 train.steps=20 >hand.out 2>hand.err
 is "srun by hand" "0 20" "$? $(last_metric by-hand step)"
 
+for way in block cyclic; do
+    on_cluster 90 srun --mpi=pmix -N2 --ntasks-per-node=2 --distribution=$way "$TRIREME" train $M \
+        run.dir=placed-$way train.warmup_steps=0 train.steps=2 >placed.out 2>placed.err
+    is "nodes are named once, ranks placed in a $way way" "0 1" \
+        "$? $(grep -c ' on 2 nodes (n1, n2)[,;]' placed-$way/log.txt)"
+done
+
 # Weights that one rank of each node reads for it
 "$TRIREME" convert by-hand folder >convert.out 2>&1
 for how in each node; do

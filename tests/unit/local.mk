@@ -6,10 +6,9 @@ TESTS += $(UNIT_TESTS)
 endif
 UNIT_TESTS = tests/unit/test_base tests/unit/test_box tests/unit/test_dtype
 UNIT_TESTS += tests/unit/test_config tests/unit/test_foreign tests/unit/test_metrics tests/unit/test_sources \
-	tests/unit/test_sampling tests/unit/test_product_file tests/unit/test_division tests/unit/test_mesh \
-	tests/unit/test_thread tests/unit/test_run_changes tests/unit/test_run_record tests/unit/test_exchange \
-	tests/unit/test_gpu_choice
-tests_unit_test_exchange_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+	tests/unit/test_sampling tests/unit/test_product_file tests/unit/test_division \
+	tests/unit/test_run_changes tests/unit/test_run_record
+include $(top_srcdir)/tests/unit/comm.mk
 include $(top_srcdir)/tests/unit/ops.mk
 include $(top_srcdir)/tests/unit/attention.mk
 include $(top_srcdir)/tests/unit/io.mk
