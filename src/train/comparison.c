@@ -126,7 +126,7 @@ static double step_ms(const struct comparison *c)
 
 static const char *host_of(void *user, int node)
 {
-    return world_host_of(user, node); /* by the node's lowest rank */
+    return world_host_of_node(user, node);
 }
 
 static int find_report(const struct comparison *c, const struct reported *one)
@@ -232,7 +232,7 @@ static struct js *json(const struct comparison *c, const struct deviation_facts 
     if (d->rank >= 0)
         js_add_int(js, "rank", d->rank);
     if (d->node >= 0)
-        js_add_string(js, "node", world_host_of(c->s->world, d->node));
+        js_add_string(js, "node", world_host_of_node(c->s->world, d->node));
     js_add_real(js, "measured_step_ms", round(1e6 * facts->step_s) / 1e3);
     if (facts->forecast)
         js_add_real(js, "forecast_step_ms", round(1e6 * facts->forecast->step_s) / 1e3);
