@@ -128,8 +128,8 @@ static int hang(const struct executor *x, const struct waited_for *w, struct err
 }
 
 /* Wait, and look from time to time whether the peers are alive, and how far the step is: one that
- * advances does not hang, however long it takes.  If a peer failed, it knows more: it is given time
- * to say so before this rank does. */
+ * advances does not hang, however long it takes.  A rank that failed prints a better message: wait
+ * 3 s so that it is printed first. */
 static int wait_for(struct executor *x, const struct waited_for *w, struct device_event *event,
                     struct error *err)
 {
@@ -137,7 +137,7 @@ static int wait_for(struct executor *x, const struct waited_for *w, struct devic
     struct clock_awake awake = {0}; /* a job that was suspended was not waiting */
     int64_t begin_ns = clock_awake_ns(&awake), looked_ns = clock_ns();
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    const struct timespec courtesy = {.tv_sec = 3};
+    const struct timespec others_first = {.tv_sec = 3};
     int open = 0;
     for (int spins = 0;; spins++) {
         int done = device_event_done(x->device, event, err);
@@ -149,7 +149,7 @@ static int wait_for(struct executor *x, const struct waited_for *w, struct devic
         if (now - looked_ns > LOOK_NS) {
             looked_ns = now;
             if (x->mesh && mesh_poll(x->mesh, err)) {
-                nanosleep(&courtesy, NULL);
+                nanosleep(&others_first, NULL);
                 return -1;
             }
             int64_t waited_ns = clock_awake_ns(&awake);

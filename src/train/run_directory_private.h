@@ -11,8 +11,8 @@ struct run_list {
 
 /* The checkpoints in a directory, sorted by the run and branch that saved them. */
 struct run_survey {
-    struct run_list own;    /* committed, of the line */
-    struct run_list other;  /* committed, of this run, but not of the line */
+    struct run_list own;    /* committed, of the branch, or of another up to the record's base */
+    struct run_list other;  /* committed, of another branch of this run, after the record's base */
     struct run_list torn;   /* step folders without COMMIT */
     char foreign[RUN_PATH]; /* a checkpoint of another run; "": none */
     /* Without a record: the step that metrics.jsonl comes to, where an earlier start must have
