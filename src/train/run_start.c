@@ -364,7 +364,7 @@ static int begin_run(struct run_directory *d, const struct run_start *start,
         set_start(d, checkpoint);
     log_info(d->s->log, "a new run begins in %s", d->path);
     /* Not synced here: before the first checkpoint a lost run.json costs nothing, and
-     * record_saved() syncs it then. */
+     * the first save syncs it. */
     return run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_REPORT, err);
 }
 
