@@ -210,6 +210,33 @@ enum catalog_format catalog_format(const struct catalog *catalog)
     return FORMAT_WHOLE;
 }
 
+/* Count the pieces of each file, then put each piece's number behind those before it. */
+struct catalog_shards catalog_shards_make(const struct catalog *catalog)
+{
+    struct catalog_shards shards = {
+        .first = array_make((size_t)catalog->file_count + 1, sizeof *shards.first),
+        .numbers = array_make((size_t)catalog->piece_count, sizeof *shards.numbers),
+    };
+    int64_t *next = array_make((size_t)catalog->file_count, sizeof *next);
+    for (int64_t i = 0; i < catalog->piece_count; i++)
+        shards.first[catalog->pieces[i].shard + 1]++;
+    for (int64_t s = 0; s < catalog->file_count; s++) {
+        next[s] = shards.first[s];
+        shards.first[s + 1] += shards.first[s];
+    }
+    for (int64_t i = 0; i < catalog->piece_count; i++)
+        shards.numbers[next[catalog->pieces[i].shard]++] = i;
+    free(next);
+    return shards;
+}
+
+void catalog_shards_free(struct catalog_shards *shards)
+{
+    free(shards->first);
+    free(shards->numbers);
+    *shards = (struct catalog_shards){0};
+}
+
 void catalog_free(struct catalog *catalog)
 {
     free(catalog->tensors);

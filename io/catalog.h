@@ -86,6 +86,18 @@ int catalog_write(const struct catalog *catalog, const char *path, struct error 
 int catalog_read(struct catalog *catalog, const char *path, struct error *err);
 void catalog_free(struct catalog *catalog);
 
+/* The pieces by the files they are in: those of shard file s are
+ * pieces[numbers[first[s]]] to pieces[numbers[first[s + 1] - 1]], in the table's order. */
+struct catalog_shards {
+    int64_t *first;   /* [file_count + 1] */
+    int64_t *numbers; /* [piece_count] */
+};
+
+/* Look at every piece of a catalog with files, whose shards are among these.  The caller frees the
+ * lists with catalog_shards_free(). */
+struct catalog_shards catalog_shards_make(const struct catalog *catalog);
+void catalog_shards_free(struct catalog_shards *shards);
+
 /* The tensor of a name, or NULL. */
 const struct catalog_tensor *catalog_find(const struct catalog *catalog, const char *name);
 

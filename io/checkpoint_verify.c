@@ -13,14 +13,16 @@ int checkpoint_verify(struct checkpoint *checkpoint, int part, int parts, struct
 {
     int64_t from = share_of(checkpoint->bytes, part, parts);
     int64_t to = share_of(checkpoint->bytes, part + 1, parts), first = 0;
+    struct catalog_shards shards = catalog_shards_make(checkpoint->catalog);
     int rc = 0;
     for (int64_t i = 0; i < checkpoint->catalog->file_count && !rc; i++) {
         int64_t bytes = checkpoint->catalog->files[i].bytes;
         if (from < first + bytes && to > first)
-            rc = shard_verify(checkpoint->path, checkpoint->catalog, i, from - first, to - first,
-                              err);
+            rc = shard_verify(checkpoint->path, checkpoint->catalog, &shards, i, from - first,
+                              to - first, err);
         first += bytes;
     }
+    catalog_shards_free(&shards);
     return rc;
 }
 

@@ -176,17 +176,16 @@ int shard_write(const char *path, const struct checkpoint_piece *pieces, int cou
 
 /* Verifying */
 
-static int64_t find_spans(const struct catalog *catalog, int64_t shard, struct span *spans)
+/* Where the `count` pieces of these numbers lie. */
+static void fill_spans(struct span *spans, const struct catalog *catalog, const int64_t *numbers,
+                       int64_t count)
 {
-    int64_t used = 0;
-    for (int64_t i = 0; i < catalog->piece_count; i++) {
-        const struct catalog_piece *piece = &catalog->pieces[i];
+    for (int64_t i = 0; i < count; i++) {
+        const struct catalog_piece *piece = &catalog->pieces[numbers[i]];
         int dtype = dtype_find(catalog->tensors[piece->tensor].dtype);
-        if (piece->shard == shard)
-            spans[used++] = (struct span){
-                piece->offset, piece->count * (int64_t)dtype_bytes((enum dtype)dtype), i};
+        spans[i] = (struct span){
+            piece->offset, piece->count * (int64_t)dtype_bytes((enum dtype)dtype), numbers[i]};
     }
-    return used;
 }
 
 static int verify_piece(const struct file *file, const struct catalog *catalog,
@@ -214,13 +213,16 @@ static int lies_in(int64_t offset, int64_t bytes, int64_t from, int64_t to)
 }
 
 /* The pieces whose middle lies in [from, to), and the rest if the file's end does. */
-static int verify_spans(const struct file *file, const struct catalog *catalog, int64_t shard,
-                        int64_t from, int64_t to, struct error *err)
+static int verify_spans(const struct file *file, const struct catalog *catalog,
+                        const struct catalog_shards *shards, int64_t shard, int64_t from,
+                        int64_t to, struct error *err)
 {
-    struct span *spans = array_make((size_t)catalog->piece_count, sizeof *spans);
-    int64_t count = find_spans(catalog, shard, spans), bytes = catalog->files[shard].bytes;
+    int64_t first = shards->first[shard], count = shards->first[shard + 1] - first;
+    int64_t bytes = catalog->files[shard].bytes;
     uint64_t rest = catalog->files[shard].rest;
+    struct span *spans = array_make((size_t)count, sizeof *spans);
     int rc = 0;
+    fill_spans(spans, catalog, shards->numbers + first, count);
     for (int64_t i = 0; i < count && !rc; i++)
         if (lies_in(spans[i].offset, spans[i].bytes, from, to))
             rc = verify_piece(file, catalog, &spans[i], err);
@@ -253,8 +255,9 @@ int shard_check_size(const char *folder, const struct catalog *catalog, int64_t 
     return rc;
 }
 
-int shard_verify(const char *folder, const struct catalog *catalog, int64_t shard, int64_t from,
-                 int64_t to, struct error *err)
+int shard_verify(const char *folder, const struct catalog *catalog,
+                 const struct catalog_shards *shards, int64_t shard, int64_t from, int64_t to,
+                 struct error *err)
 {
     struct file file;
     struct stat info;
@@ -264,7 +267,7 @@ int shard_verify(const char *folder, const struct catalog *catalog, int64_t shar
         rc = fstat(file.fd, &info) ? error_errno(err, "cannot look at %s", path)
                                    : check_size(path, &info, catalog, shard, err);
         if (!rc)
-            rc = verify_spans(&file, catalog, shard, from, to, err);
+            rc = verify_spans(&file, catalog, shards, shard, from, to, err);
         close_file(&file);
     }
     free(path);

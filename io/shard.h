@@ -28,8 +28,9 @@ int shard_check_size(const char *folder, const struct catalog *catalog, int64_t 
                      struct error *err);
 
 /* The same, and recompute its checksums: of the pieces whose middle is among its bytes [from, to),
- * and of the rest if the last byte is. */
-int shard_verify(const char *folder, const struct catalog *catalog, int64_t shard, int64_t from,
-                 int64_t to, struct error *err);
+ * and of the rest if the last byte is.  shards is of catalog_shards_make(). */
+int shard_verify(const char *folder, const struct catalog *catalog,
+                 const struct catalog_shards *shards, int64_t shard, int64_t from, int64_t to,
+                 struct error *err);
 
 #endif
