@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alive.h"
 #include "base/array.h"
 #include "io/h5.h"
 
@@ -237,6 +236,30 @@ void catalog_shards_free(struct catalog_shards *shards)
     *shards = (struct catalog_shards){0};
 }
 
+/* A table of rank 0 on every rank. */
+static void *share_rows(struct world *world, void *rows, int64_t count, size_t row_bytes)
+{
+    if (!count)
+        return rows;
+    if (world_rank(world))
+        rows = array_make((size_t)count, row_bytes);
+    world_broadcast(world, rows, (size_t)count * row_bytes, 0);
+    return rows;
+}
+
+void catalog_broadcast(struct catalog *catalog, struct world *world)
+{
+    struct catalog shared = *catalog;
+    world_broadcast(world, &shared, sizeof shared, 0);
+    if (world_rank(world)) /* rank 0's pointers mean nothing here */
+        shared.tensors = NULL, shared.boxes = NULL, shared.pieces = NULL, shared.files = NULL;
+    shared.tensors = share_rows(world, shared.tensors, shared.tensor_count, sizeof *shared.tensors);
+    shared.boxes = share_rows(world, shared.boxes, shared.box_count, sizeof *shared.boxes);
+    shared.pieces = share_rows(world, shared.pieces, shared.piece_count, sizeof *shared.pieces);
+    shared.files = share_rows(world, shared.files, shared.file_count, sizeof *shared.files);
+    *catalog = shared;
+}
+
 void catalog_free(struct catalog *catalog)
 {
     free(catalog->tensors);
@@ -247,26 +270,6 @@ void catalog_free(struct catalog *catalog)
 }
 
 /* index.h5 */
-
-static int write_view(struct h5 *file, const struct catalog *catalog,
-                      const struct catalog_tensor *tensor, struct error *err)
-{
-    struct h5_source *sources = array_make((size_t)tensor->count, sizeof *sources);
-    for (int64_t i = 0; i < tensor->count; i++) {
-        const struct catalog_piece *piece = &catalog->pieces[tensor->first + i];
-        catalog_shard_name(sources[i].file, piece->shard);
-        sources[i].box = catalog->boxes[piece->box].box;
-        sources[i].start = piece->start;
-        sources[i].count = piece->count;
-        sources[i].dataset = catalog_dataset_name(tensor->name, &sources[i].box, piece->start);
-    }
-    int rc = h5_virtual(file, tensor->name, dtype_find(tensor->dtype), (int)tensor->rank,
-                        tensor->dims, sources, tensor->count, err);
-    for (int64_t i = 0; i < tensor->count; i++)
-        free(sources[i].dataset);
-    free(sources);
-    return rc;
-}
 
 int catalog_write(const struct catalog *catalog, const char *path, struct error *err)
 {
@@ -281,10 +284,7 @@ int catalog_write(const struct catalog *catalog, const char *path, struct error 
               h5_write_rows(file, &box_table, catalog->boxes, catalog->box_count, err)) ||
              h5_write_rows(file, &piece_table, catalog->pieces, catalog->piece_count, err) ||
              h5_write_rows(file, &file_table, catalog->files, catalog->file_count, err);
-    for (int64_t t = 0; t < catalog->tensor_count && !rc; t++) {
-        rc = write_view(file, catalog, &catalog->tensors[t], err);
-        alive_note();
-    }
+    rc = rc || catalog_show_views(catalog, file, err);
     return h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
 }
 

@@ -1,8 +1,9 @@
 /* catalog.h - which tensors a checkpoint holds, and where each stored interval lies.
  *
- * It is gathered when saving and written to index.h5 twice: as virtual datasets for people,
- * and as the tables index/tensors, index/pieces and index/files, which loading uses.  Where tensors
- * are stored in parts, index/boxes says which: the format is FORMAT_BOXES then.
+ * It is gathered when saving and written twice: as virtual datasets for people, in index.h5 and
+ * the shard files, and as the tables index/tensors, index/pieces and index/files of index.h5, which
+ * loading uses.  Where tensors are stored in parts, index/boxes says which: the format is
+ * FORMAT_BOXES then.
  *
  *   tensor attn.o 4 x 6    box [0+4,0+3]    elements 0 to 7     in shard 0
  *                                           elements 8 to 11    in shard 1
@@ -16,7 +17,10 @@
 #include "base/box.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "comm/world.h"
 #include "io/checkpoint.h"
+
+struct h5;
 
 /* CATALOG_BOXES: of one tensor, at most. */
 enum { CATALOG_NAME = 256, CATALOG_BOXES = 4096 };
@@ -82,9 +86,26 @@ int catalog_check(const struct catalog *catalog, struct error *err);
  * hold, then catalog_check(). */
 int catalog_check_tables(struct catalog *catalog, struct error *err);
 
+/* Write index.h5, or read its tables and check them.  Return 0, or -1 with err set. */
 int catalog_write(const struct catalog *catalog, const char *path, struct error *err);
 int catalog_read(struct catalog *catalog, const char *path, struct error *err);
 void catalog_free(struct catalog *catalog);
+
+/* Give every rank a copy of rank 0's catalog, for catalog_free(); what the others' held is not
+ * looked at.  Collective over world (NULL: this process alone). */
+void catalog_broadcast(struct catalog *catalog, struct world *world);
+
+/* The number of the shard file that holds the view of a tensor, a virtual dataset of one mapping
+ * for each piece; -1 for one without pieces.  A file's views map no more pieces than the mean of
+ * all files and those of one tensor. */
+int64_t catalog_view_shard(const struct catalog *catalog, const struct catalog_tensor *tensor);
+
+/* Write the views that are file number `shard`'s into it; then, into index.h5, a virtual dataset of
+ * one mapping for each tensor, which shows its view.  The pieces' offsets are not used.  Return 0,
+ * or -1 with err set. */
+int catalog_write_views(const struct catalog *catalog, struct h5 *file, int64_t shard,
+                        struct error *err);
+int catalog_show_views(const struct catalog *catalog, struct h5 *file, struct error *err);
 
 /* The pieces by the files they are in: those of shard file s are
  * pieces[numbers[first[s]]] to pieces[numbers[first[s + 1] - 1]], in the table's order. */

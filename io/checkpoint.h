@@ -1,7 +1,7 @@
 /* checkpoint.h - logical tensors on disk, written and read by intervals.
  *
  * A checkpoint is a directory step-00001000/ with shard-NNNNN.h5 (one per rank), index.h5
- * (virtual datasets that show every tensor whole), meta.json and, last, COMMIT.
+ * (which shows every tensor whole, by virtual datasets), meta.json and, last, COMMIT.
  * It is written under the name step-00001000.partial, fsynced, renamed, and the parent
  * directory fsynced.  Nothing here knows models or layouts: a rank says which flat intervals
  * of which tensors, or of which boxes of them, it holds or wants.

@@ -1,8 +1,9 @@
 /* checkpoint_save.c - writing a checkpoint; see checkpoint.h.
  *
  *  1. every rank checks its pieces and sends their description to rank 0, which makes the
- *     catalog, proves that it covers every element once, and that the disk has space
- *  2. every rank writes and fsyncs its shard file
+ *     catalog, proves that it covers every element once, and that the disk has space, and gives
+ *     the catalog to all ranks
+ *  2. every rank writes and fsyncs its shard file, with views of some tensors
  *  3. rank 0 gathers where things lie and their checksums, writes index.h5 and meta.json,
  *     then COMMIT with the checksums of both, renames the folder and fsyncs its parent
  * The ranks agree on the outcome after each; a failure removes the partial folder.
@@ -35,8 +36,7 @@ struct save {
     /* the description of this rank's pieces */
     struct catalog_entry *entries;
     struct shard_place *places; /* [1 + count]; the first holds the file's row */
-    /* on rank 0 */
-    struct catalog catalog;
+    struct catalog catalog;     /* offsets and checksums on rank 0 alone */
 };
 
 /* Step 1: the plan */
@@ -154,6 +154,8 @@ static int prepare(struct save *save, const char *entries, struct error *err)
         disk_remove(save->partial, err) || check_space(save, err))
         return -1;
     save->catalog.step = save->step;
+    save->catalog.file_count = world_size(save->world);
+    save->catalog.files = array_make((size_t)save->catalog.file_count, sizeof *save->catalog.files);
     if (mkdir(save->partial, 0777))
         return error_errno(err, "cannot create folder %s", save->partial);
     return 0;
@@ -167,7 +169,10 @@ static int plan(struct save *save, struct error *err)
         return -1;
     int rc = world_rank(save->world) ? 0 : prepare(save, all, err);
     free(all);
-    return world_agree(save->world, rc, err);
+    if (world_agree(save->world, rc, err))
+        return -1;
+    catalog_broadcast(&save->catalog, save->world);
+    return 0;
 }
 
 /* Step 2: the shard */
@@ -175,7 +180,8 @@ static int plan(struct save *save, struct error *err)
 static int write_shard(struct save *save, struct error *err)
 {
     struct catalog_file row;
-    int rc = shard_write(save->shard, save->pieces, save->count, save->places + 1, &row, err);
+    int rc = shard_write(save->shard, &save->catalog, world_rank(save->world), save->pieces,
+                         save->count, save->places + 1, &row, err);
     if (!rc)
         save->places[0] = (struct shard_place){row.bytes, row.rest};
     return world_agree(save->world, rc, err);
@@ -188,10 +194,7 @@ static int write_shard(struct save *save, struct error *err)
 static void fill_catalog(struct save *save, const struct shard_place *all)
 {
     struct catalog *catalog = &save->catalog;
-    int ranks = world_size(save->world);
     int64_t entries = 0;
-    catalog->files = array_make((size_t)ranks, sizeof *catalog->files);
-    catalog->file_count = ranks;
     /* entry i of all ranks is place i + shard + 1: each rank's file row precedes its own */
     for (int64_t i = 0; i < catalog->piece_count; i++) {
         struct catalog_piece *piece = &catalog->pieces[i];
@@ -199,7 +202,7 @@ static void fill_catalog(struct save *save, const struct shard_place *all)
         piece->offset = place->offset;
         piece->checksum = place->checksum;
     }
-    for (int i = 0; i < ranks; i++) {
+    for (int64_t i = 0; i < catalog->file_count; i++) {
         const struct shard_place *row = &all[entries + i];
         catalog->files[i] = (struct catalog_file){row->offset, row->checksum};
         entries += (int64_t)(save->sizes[i] / sizeof *row) - 1;

@@ -116,9 +116,14 @@ struct h5_source {
     struct box box;
 };
 
-/* Make a virtual dataset that shows the sources as one. */
+/* Make a virtual dataset that shows the sources as one, by one mapping for each. */
 int h5_virtual(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
                const struct h5_source *sources, int64_t count, struct error *err);
+
+/* Make a virtual dataset that shows all of another one, of the same type and dimensions, in a file
+ * whose name is relative to the file's folder.  That one may be virtual too. */
+int h5_virtual_whole(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
+                     const char *source_file, const char *source, struct error *err);
 
 /* The boxes that a flat interval of a row-major array falls apart into, in order: at most
  * 2 * rank - 1.  Returns their number; from and size are [][H5_RANK_MAX]. */

@@ -122,29 +122,38 @@ int h5_boxes(int rank, const int64_t *dims, int64_t start, int64_t count,
     return n;
 }
 
-/* Map a source: the boxes that its interval of its box falls apart into, one after another. */
+/* One mapping: a source to all of the boxes that its interval of its box falls apart into. */
 static int map_source(hid_t create, int rank, const int64_t *dims, const struct h5_source *source)
 {
     int64_t from[2 * H5_RANK_MAX][H5_RANK_MAX], size[2 * H5_RANK_MAX][H5_RANK_MAX];
     int boxes = h5_boxes(rank, source->box.count, source->start, source->count, from, size);
     hid_t whole = h5_make_space(rank, dims), flat = h5_make_space(1, &source->count);
-    hsize_t at = 0;
     int rc = 0;
     for (int b = 0; b < boxes && !rc; b++) {
-        hsize_t corner[H5_RANK_MAX], extent[H5_RANK_MAX], elems = 1;
+        hsize_t corner[H5_RANK_MAX], extent[H5_RANK_MAX];
         for (int i = 0; i < rank; i++) {
             corner[i] = (hsize_t)(source->box.start[i] + from[b][i]);
             extent[i] = (hsize_t)size[b][i];
-            elems *= extent[i];
         }
-        H5Sselect_hyperslab(whole, H5S_SELECT_SET, corner, NULL, extent, NULL);
-        H5Sselect_hyperslab(flat, H5S_SELECT_SET, &at, NULL, &elems, NULL);
-        rc = H5Pset_virtual(create, whole, source->file, source->dataset, flat) < 0 ? -1 : 0;
-        at += elems;
+        rc = H5Sselect_hyperslab(whole, b ? H5S_SELECT_OR : H5S_SELECT_SET, corner, NULL, extent,
+                                 NULL) < 0;
     }
+    rc = rc || H5Pset_virtual(create, whole, source->file, source->dataset, flat) < 0;
     H5Sclose(flat);
     H5Sclose(whole);
-    return rc;
+    return rc ? -1 : 0;
+}
+
+/* Make a virtual dataset of these mappings, a property list that is closed here. */
+static int make_virtual(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
+                        hid_t create, struct error *err)
+{
+    hid_t set =
+        h5_make_dataset_and_close_ids(file, "cannot create virtual dataset", name,
+                                      h5_make_type(type), h5_make_space(rank, dims), create, err);
+    if (set >= 0)
+        H5Dclose(set);
+    return set < 0 ? -1 : 0;
 }
 
 int h5_virtual(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
@@ -158,10 +167,19 @@ int h5_virtual(struct h5 *file, const char *name, int type, int rank, const int6
             H5Pclose(create);
             return h5_fail(file, err, "cannot create virtual dataset %s", name);
         }
-    hid_t set =
-        h5_make_dataset_and_close_ids(file, "cannot create virtual dataset", name,
-                                      h5_make_type(type), h5_make_space(rank, dims), create, err);
-    if (set >= 0)
-        H5Dclose(set);
-    return set < 0 ? -1 : 0;
+    return make_virtual(file, name, type, rank, dims, create, err);
+}
+
+int h5_virtual_whole(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
+                     const char *source_file, const char *source, struct error *err)
+{
+    hid_t create = H5Pcreate(H5P_DATASET_CREATE), all = h5_make_space(rank, dims);
+    int rc = 0;
+    if (H5Pset_virtual(create, all, source_file, source, all) < 0)
+        rc = h5_fail(file, err, "cannot create virtual dataset %s", name);
+    H5Sclose(all);
+    if (!rc)
+        return make_virtual(file, name, type, rank, dims, create, err);
+    H5Pclose(create);
+    return rc;
 }

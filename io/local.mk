@@ -1,5 +1,5 @@
 libtrireme_a_SOURCES += \
-	io/catalog.c io/catalog.h io/catalog_check.c \
+	io/catalog.c io/catalog.h io/catalog_check.c io/catalog_view.c \
 	io/checkpoint.c io/checkpoint.h io/checkpoint_private.h \
 	io/checkpoint_find.c io/checkpoint_load.c io/checkpoint_prune.c \
 	io/checkpoint_save.c \

@@ -61,7 +61,8 @@ static int open_file(struct file *file, const char *path, int flags, struct erro
 }
 
 /* The file without its data; where these belong goes to places. */
-static int make_skeleton(const char *path, const struct checkpoint_piece *pieces, int count,
+static int make_skeleton(const char *path, const struct catalog *catalog, int64_t shard,
+                         const struct checkpoint_piece *pieces, int count,
                          struct shard_place *places, struct error *err)
 {
     struct h5 *file;
@@ -80,6 +81,7 @@ static int make_skeleton(const char *path, const struct checkpoint_piece *pieces
         free(name);
         alive_note();
     }
+    rc = rc || catalog_write_views(catalog, file, shard, err);
     rc = h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
     alive_note();
     return rc;
@@ -148,14 +150,16 @@ static int hash_rest(const struct file *file, struct span *spans, int64_t count,
     return rc;
 }
 
-int shard_write(const char *path, const struct checkpoint_piece *pieces, int count,
-                struct shard_place *places, struct catalog_file *row, struct error *err)
+int shard_write(const char *path, const struct catalog *catalog, int64_t shard,
+                const struct checkpoint_piece *pieces, int count, struct shard_place *places,
+                struct catalog_file *row, struct error *err)
 {
     struct file file;
     struct stat info;
     int64_t used = 0;
     int rc = 0;
-    if (make_skeleton(path, pieces, count, places, err) || open_file(&file, path, O_RDWR, err))
+    if (make_skeleton(path, catalog, shard, pieces, count, places, err) ||
+        open_file(&file, path, O_RDWR, err))
         return -1;
     struct span *spans = array_make((size_t)count, sizeof *spans);
     for (int i = 0; i < count && !rc; i++) {

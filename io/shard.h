@@ -1,6 +1,7 @@
 /* shard.h - one rank's file of a checkpoint.
  *
- * Its HDF5 skeleton is made first, with an empty contiguous dataset per piece, and closed; then the
+ * Its HDF5 skeleton is made first, with an empty contiguous dataset per piece and the views of some
+ * tensors (see catalog_view.c), and closed; then the
  * bytes are put at their offsets by plain writes, which need no HDF5 and could be done by any
  * thread.  HDF5 cannot see whether the bytes arrived; checksums show it.
  */
@@ -18,10 +19,11 @@ struct shard_place {
     uint64_t checksum;
 };
 
-/* Make the file at path with datasets for the pieces, write them there and fsync; fills in
- * places[count] and the file's row. */
-int shard_write(const char *path, const struct checkpoint_piece *pieces, int count,
-                struct shard_place *places, struct catalog_file *row, struct error *err);
+/* Make the file at path, number `shard` of the catalog, with datasets for the pieces and with its
+ * views, write the pieces there and fsync; fills in places[count] and the file's row. */
+int shard_write(const char *path, const struct catalog *catalog, int64_t shard,
+                const struct checkpoint_piece *pieces, int count, struct shard_place *places,
+                struct catalog_file *row, struct error *err);
 
 /* Has file number `shard` in the folder the size that the catalog says? */
 int shard_check_size(const char *folder, const struct catalog *catalog, int64_t shard,

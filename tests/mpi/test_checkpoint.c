@@ -9,6 +9,7 @@
 #include "io/checkpoint.h"
 #include "io/disk.h"
 #include "tests/mpi/check.h"
+#include "tests/unit/h5_data.h"
 
 static const struct checkpoint_piece tensors[] = {
     {"model/norm", DTYPE_F32, 1, {7}},       {"model/q", DTYPE_F32, 2, {101, 13}},
@@ -115,6 +116,31 @@ static void check_all_layouts(struct checks *c, struct checkpoint *checkpoint)
             check_layout(c, checkpoint, part, parts);
 }
 
+/* Every tensor is whole to a program that opens index.h5 and knows nothing of ranks. */
+static void check_views(struct checks *c, const struct checkpoint *checkpoint)
+{
+    struct error err = {0};
+    struct h5 *file;
+    char path[256];
+    snprintf(path, sizeof path, "%s/index.h5", checkpoint->path);
+    if (h5_open(&file, path, &err)) {
+        CHECK(c, !"index.h5 cannot be opened");
+        return;
+    }
+    for (int t = 0; t < TENSORS; t++) {
+        struct checkpoint_piece want = share(t, 0, 1, checkpoint->step);
+        struct h5_dataset found;
+        void *read;
+        CHECK(c, h5_mappings(file, want.name) == (want.count > 0));
+        CHECK(c, !h5_read(file, want.name, want.dtype, &read, &found, &err));
+        CHECK(c, found.rank == want.rank && found.elems == want.count);
+        CHECK(c, read && !memcmp(read, want.data, (size_t)want.count * dtype_bytes(want.dtype)));
+        free(read);
+        free(want.data);
+    }
+    h5_close(file, NULL);
+}
+
 /* The step found by all ranks, its content checked; -1 for none, -2 for failure. */
 static int64_t find(struct checks *c, const char *dir)
 {
@@ -129,6 +155,7 @@ static int64_t find(struct checks *c, const char *dir)
         CHECK(c, checkpoint->ranks == world_size(c->world));
         CHECK(c, !strcmp(js_get_string(checkpoint->meta, "note", ""), "here"));
         check_all_layouts(c, checkpoint);
+        check_views(c, checkpoint);
     }
     checkpoint_close(checkpoint);
     least = most = step;

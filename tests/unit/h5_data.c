@@ -45,3 +45,14 @@ int h5_read(struct h5 *file, const char *name, int type, void **data, struct h5_
     H5Dclose(set);
     return rc;
 }
+
+int64_t h5_mappings(struct h5 *file, const char *name)
+{
+    size_t count = 0;
+    hid_t set = H5Dopen2(file->id, name, H5P_DEFAULT), create = H5Dget_create_plist(set);
+    if (H5Pget_layout(create) == H5D_VIRTUAL)
+        H5Pget_virtual_count(create, &count);
+    H5Pclose(create);
+    H5Dclose(set);
+    return (int64_t)count;
+}

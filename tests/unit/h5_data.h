@@ -14,4 +14,7 @@ int h5_write(struct h5 *file, const char *name, int type, int rank, const int64_
 int h5_read(struct h5 *file, const char *name, int type, void **data, struct h5_dataset *dataset,
             struct error *err);
 
+/* The mappings of a virtual dataset; 0 of one that is not virtual. */
+int64_t h5_mappings(struct h5 *file, const char *name);
+
 #endif

@@ -11,6 +11,8 @@
 
 #include "base/array.h"
 #include "io/catalog.h"
+#include "io/disk.h"
+#include "tests/unit/h5_data.h"
 
 /* A catalog of tensors that so many ranks hold in equal parts of SHARE elements; rank r + 1 holds
  * the part behind rank r's. */
@@ -75,10 +77,68 @@ static void every_piece_is_of_one_file(void **state)
     }
 }
 
+/* The mappings of the views in file number s, each of as many pieces as its tensor has. */
+static int64_t count_views(const struct catalog *catalog, int64_t s, const char *path)
+{
+    struct error err = {0};
+    struct h5 *file;
+    int64_t count = 0;
+    if (h5_create(&file, path, &err) || catalog_write_views(catalog, file, s, &err))
+        fail_msg("%s", err.text);
+    for (int64_t t = 0; t < catalog->tensor_count; t++) {
+        char name[CATALOG_NAME + 8];
+        snprintf(name, sizeof name, "views/%s", catalog->tensors[t].name);
+        assert_int_equal(h5_has(file, name),
+                         catalog_view_shard(catalog, &catalog->tensors[t]) == s);
+        if (!h5_has(file, name))
+            continue;
+        assert_int_equal(h5_mappings(file, name), catalog->tensors[t].count);
+        count += catalog->tensors[t].count;
+    }
+    assert_int_equal(h5_close(file, &err), 0);
+    return count;
+}
+
+static void check_index(const struct catalog *catalog, const char *path)
+{
+    struct error err = {0};
+    struct h5 *file;
+    if (catalog_write(catalog, path, &err) || h5_open(&file, path, &err))
+        fail_msg("%s", err.text);
+    for (int64_t t = 0; t < catalog->tensor_count; t++)
+        assert_int_equal(h5_mappings(file, catalog->tensors[t].name), 1);
+    h5_close(file, NULL);
+}
+
+/* What one rank has HDF5 map does not grow with the pieces of all ranks: index.h5 has a mapping for
+ * each tensor, a shard file no more than its share of the pieces and those of one tensor. */
+static void mappings_are_shared_out(void **state)
+{
+    static const int sizes[][2] = {{1, 1}, {1, 7}, {3, 1}, {13, 5}, {2, 31}, {40, 11}};
+    char folder[] = "/tmp/trireme-catalog-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/file.h5", folder);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct catalog catalog = make_catalog(sizes[i][0], sizes[i][1]);
+        int64_t count = 0;
+        for (int64_t s = 0; s < catalog.file_count; s++) {
+            int64_t here = count_views(&catalog, s, path);
+            assert_true(here <= catalog.piece_count / catalog.file_count + sizes[i][1]);
+            count += here;
+        }
+        assert_int_equal(count, catalog.piece_count);
+        check_index(&catalog, path);
+        catalog_free(&catalog);
+    }
+    assert_int_equal(disk_remove(folder, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_piece_is_of_one_file),
+        cmocka_unit_test(mappings_are_shared_out),
     };
+    h5_setup();
     return cmocka_run_group_tests_name("catalog", tests, NULL, NULL);
 }
