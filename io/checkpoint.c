@@ -37,14 +37,17 @@ static int check_digest(const struct js *commit, const char *key, const char *pa
     return 0;
 }
 
+int checkpoint_check_committed(const char *path, struct error *err)
+{
+    if (disk_has(path, "COMMIT"))
+        return 0;
+    return error_set(err, "%s is not a committed checkpoint (it has no file COMMIT)", path);
+}
+
 static struct js *read_commit(const char *path, struct error *err)
 {
     char *file = array_format("%s/COMMIT", path);
-    struct js *commit = NULL;
-    if (access(file, F_OK))
-        error_set(err, "%s is not a committed checkpoint (it has no file COMMIT)", path);
-    else
-        commit = js_read(file, err);
+    struct js *commit = checkpoint_check_committed(path, err) ? NULL : js_read(file, err);
     free(file);
     return commit;
 }
@@ -88,6 +91,25 @@ static int check_name(const struct checkpoint *checkpoint, struct error *err)
                      checkpoint->path, (long long)checkpoint->catalog->step);
 }
 
+struct checkpoint *checkpoint_make(const char *path)
+{
+    struct checkpoint *checkpoint = array_make(1, sizeof *checkpoint);
+    checkpoint->path = array_text(path);
+    checkpoint->catalog = array_make(1, sizeof *checkpoint->catalog);
+    return checkpoint;
+}
+
+void checkpoint_count(struct checkpoint *checkpoint)
+{
+    const struct catalog *catalog = checkpoint->catalog;
+    checkpoint->step = catalog->step;
+    checkpoint->ranks = (int)catalog->file_count;
+    checkpoint->tensors = (int)catalog->tensor_count;
+    checkpoint->bytes = 0;
+    for (int i = 0; i < checkpoint->ranks; i++)
+        checkpoint->bytes += catalog->files[i].bytes;
+}
+
 /* COMMIT holds the checksums of index.h5 and meta.json, and the index those of the shard files. */
 static int read_parts(struct checkpoint *checkpoint, const struct js *commit, struct error *err)
 {
@@ -101,20 +123,14 @@ static int read_parts(struct checkpoint *checkpoint, const struct js *commit, st
     if (js_get_int(commit, "step", -1) != checkpoint->catalog->step ||
         js_get_int(commit, "ranks", -1) != checkpoint->catalog->file_count)
         return error_set(err, "%s: COMMIT and index.h5 disagree about step or ranks", path);
-    checkpoint->step = checkpoint->catalog->step;
-    checkpoint->ranks = (int)checkpoint->catalog->file_count;
-    checkpoint->tensors = (int)checkpoint->catalog->tensor_count;
-    for (int i = 0; i < checkpoint->ranks; i++)
-        checkpoint->bytes += checkpoint->catalog->files[i].bytes;
+    checkpoint_count(checkpoint);
     return check_name(checkpoint, err);
 }
 
 int checkpoint_open(struct checkpoint **out, const char *path, struct error *err)
 {
-    struct checkpoint *checkpoint = array_make(1, sizeof *checkpoint);
+    struct checkpoint *checkpoint = checkpoint_make(path);
     struct js *commit = read_commit(path, err);
-    checkpoint->path = array_text(path);
-    checkpoint->catalog = array_make(1, sizeof *checkpoint->catalog);
     int rc = commit ? read_parts(checkpoint, commit, err) : -1;
     js_free(commit);
     if (rc)

@@ -124,9 +124,9 @@ void checkpoint_checked_set(struct checkpoint_checked *checked, const char *path
                             enum checkpoint_state state);
 void checkpoint_checked_free(struct checkpoint_checked *checked);
 
-/* Open the checkpoint at path (rank 0's counts) and verify it, each rank a part; what was found out
- * is put into checked (NULL allowed).  Collective.  Returns 0, or -1 on every rank with err set and
- * *checkpoint NULL. */
+/* Open the checkpoint at path (rank 0's counts) and verify it, each rank a part; rank 0 alone reads
+ * its index.  What was found out is put into checked (NULL allowed).  Collective.  Returns 0, or -1
+ * on every rank with err set and *checkpoint NULL. */
 int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world, const char *path,
                              struct checkpoint_checked *checked, struct error *err);
 

@@ -103,22 +103,11 @@ void checkpoint_checked_free(struct checkpoint_checked *checked)
 
 /* Finding */
 
-/* Rank 0's path on every rank, for free(). */
-static char *share_path(struct world *world, const char *path)
-{
-    int rank = world_rank(world);
-    size_t bytes = rank ? 0 : strlen(path) + 1;
-    world_broadcast(world, &bytes, sizeof bytes, 0);
-    char *shared = rank ? array_make(bytes, 1) : array_text(path);
-    world_broadcast(world, shared, bytes, 0);
-    return shared;
-}
-
 int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world, const char *path,
                              struct checkpoint_checked *checked, struct error *err)
 {
-    char *shared = share_path(world, path);
-    int rc = world_agree(world, checkpoint_open(checkpoint, shared, err), err);
+    char *shared = checkpoint_share_text(world, path);
+    int rc = checkpoint_open_shared(checkpoint, world, shared, err);
     if (!rc)
         rc = world_agree(
             world, checkpoint_verify(*checkpoint, world_rank(world), world_size(world), err), err);

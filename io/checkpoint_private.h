@@ -5,6 +5,25 @@
 #include "io/catalog.h"
 #include "io/checkpoint.h"
 
+/* A checkpoint that knows its path alone, for checkpoint_close(). */
+struct checkpoint *checkpoint_make(const char *path);
+
+/* Fill in the numbers that follow from its catalog. */
+void checkpoint_count(struct checkpoint *checkpoint);
+
+/* Is there a file COMMIT?  Returns 0, or -1 with err set. */
+int checkpoint_check_committed(const char *path, struct error *err);
+
+/* checkpoint_open() on rank 0, which alone reads files; the others look whether COMMIT is there,
+ * and get what rank 0 read.  path is the same on all ranks.  Collective; world may be NULL.
+ * Returns 0, or -1 on every rank with err set and *checkpoint NULL. */
+int checkpoint_open_shared(struct checkpoint **checkpoint, struct world *world, const char *path,
+                           struct error *err);
+
+/* Rank 0's text on every rank, for free(); the others' is not looked at.  Collective; world may be
+ * NULL. */
+char *checkpoint_share_text(struct world *world, const char *text);
+
 /* What a piece's elements are of. */
 struct box checkpoint_box(const struct checkpoint_piece *piece);
 
