@@ -16,6 +16,19 @@ int jsonl_is_blank(const char *line, size_t bytes)
     return i == bytes;
 }
 
+int jsonl_is_first(const char *text, size_t bytes)
+{
+    size_t front = bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
+    const char *end = memchr(text + front, '\n', bytes - front);
+    size_t length = end ? (size_t)(end - text) - front : bytes - front;
+    if (!length || text[front] != '{')
+        return 0;
+    struct js *json = js_parse_data(text + front, length, NULL);
+    int is_object = !strcmp(js_kind(json), "an object");
+    js_free(json);
+    return is_object;
+}
+
 /* Texts */
 
 static int wrong_type(const struct js *value, const char *what, const char *wanted,

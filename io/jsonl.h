@@ -53,6 +53,10 @@ int jsonl_read(struct jsonl_record *record, const struct jsonl_fields *fields, c
                size_t bytes, struct error *err);
 void jsonl_free(struct jsonl_record *record);
 
+/* Does a text, of which these are the first bytes, begin with a line that is a JSON object?  0
+ * where the line goes on behind them. */
+int jsonl_is_first(const char *text, size_t bytes);
+
 /* Is there nothing but space on the line? */
 int jsonl_is_blank(const char *line, size_t bytes);
 

@@ -7,7 +7,7 @@
  *  - the first bytes of numpy's or llm.c's files, or Megatron's .idx beside it: numbers, if it was
  *    named
  *  - a byte of 0 among the first: left out and counted; refused where it is HDF5 and was named
- *  - compressed, Parquet: refused
+ *  - compressed, Parquet, numpy's .npz: refused
  *  - anything else: text
  */
 #include "cli/inputs.h"
@@ -57,6 +57,21 @@ static int begins_with(const struct probe *probe, const char *front)
     return (size_t)probe->count >= bytes && !memcmp(probe->bytes, front, bytes);
 }
 
+static int is_jsonl(const char *path)
+{
+    return text_ends_with(path, ".jsonl") || text_ends_with(path, ".ndjson");
+}
+
+/* Is it JSON lines, by what its name has before the last dot: "data.jsonl.gz"? */
+static int holds_jsonl(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    char *name = array_format("%.*s", dot ? (int)(dot - path) : 0, path);
+    int holds = is_jsonl(name) || text_ends_with(name, ".json");
+    free(name);
+    return holds;
+}
+
 /* Refuse what is compressed, by its name or its first bytes; probe NULL: by its name alone. */
 static int refuse_packed(const char *path, const struct probe *probe, struct error *err)
 {
@@ -73,8 +88,8 @@ static int refuse_packed(const char *path, const struct probe *probe, struct err
             text_ends_with(path, packed[i].ending))
             return error_set(err,
                              "%s is compressed; unpack it first, or pipe its text to "
-                             "trireme tokenize -",
-                             path);
+                             "trireme tokenize -%s",
+                             path, holds_jsonl(path) ? " --format jsonl" : "");
     if (text_ends_with(path, ".parquet"))
         return error_set(err,
                          "%s is Parquet, which trireme does not read; make JSON lines of it: "
@@ -82,6 +97,15 @@ static int refuse_packed(const char *path, const struct probe *probe, struct err
                          "\"data.jsonl\", orient=\"records\", lines=True)'",
                          path, path);
     return 0;
+}
+
+static int refuse_npz(const char *path, struct error *err)
+{
+    return error_set(err,
+                     "%s holds arrays of numpy; save the one of token ids alone: python3 -c "
+                     "'import numpy; a = numpy.load(\"%s\"); numpy.save(\"data.npy\", "
+                     "a[a.files[0]])', which takes the first",
+                     path, path);
 }
 
 static void add(struct inputs *inputs, const char *path, enum inputs_format format)
@@ -93,8 +117,7 @@ static void add(struct inputs *inputs, const char *path, enum inputs_format form
 /* What the file shows itself to be; INPUT_ANY: not text. */
 static enum inputs_format format_of(const char *path, const struct probe *probe, int is_named)
 {
-    if (text_ends_with(path, ".jsonl") || text_ends_with(path, ".ndjson") ||
-        (is_named && text_ends_with(path, ".json")))
+    if (is_jsonl(path) || (is_named && text_ends_with(path, ".json")))
         return INPUT_JSONL;
     if (is_named && npy_format(probe->bytes, probe->count) != NPY_NONE)
         return INPUT_NPY;
@@ -122,6 +145,8 @@ static int refuse_list(const char *path, const struct probe *probe, struct error
 static int add_file(struct inputs *inputs, const char *path, int is_named, struct error *err)
 {
     struct probe probe;
+    if (is_named && text_ends_with(path, ".npz"))
+        return refuse_npz(path, err);
     if (read_probe(&probe, path, err) ||
         refuse_packed(path, is_named && !inputs->asked ? &probe : NULL, err))
         return -1;

@@ -38,7 +38,7 @@ struct inputs {
 /* List what the arguments name: files, and those of folders in the order of their names.  Hidden
  * files are left out, and unless a format is asked for those that are not text.  Returns 0, or -1
  * with err set: nothing is left, a file that cannot be read, is compressed, is Parquet or a list in
- * JSON, or is a token file and was named.  inputs_free() in any case. */
+ * JSON, or was named and is a token file or numpy's .npz.  inputs_free() in any case. */
 int inputs_list(struct inputs *inputs, char **arguments, int count, struct error *err);
 
 /* How many are of a format? */

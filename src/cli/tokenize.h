@@ -96,6 +96,7 @@ struct tokenize_job {
     struct tokenize_counts counts;
     struct error first_bad;   /* of the lines that were left out */
     const char *first_broken; /* the first text that is not all UTF-8 */
+    const char *first_json;   /* the first text that begins with a line of JSON */
     int64_t texts, others;    /* documents so far: texts, and of other files */
     int64_t line;             /* lines so far of the file that is read */
 };

@@ -115,6 +115,20 @@ static int check_documents(const struct tokenize_job *job, struct error *err)
 
 /* The report */
 
+/* Of a text that looks like JSON lines, unless that it is a text was asked for, or inputs_report()
+ * says the same. */
+static void warn_of_json(const struct tokenize_job *job, struct log *log)
+{
+    const char *path = job->first_json;
+    if (!path || job->options.format == INPUT_TEXT || job->inputs.json.count)
+        return;
+    log_warn(log,
+             "%s begins with a line of JSON, and is taken as one text, names and brackets too; "
+             "--format jsonl makes a document of each line, and --format text is for what is a "
+             "text",
+             strcmp(path, "-") ? path : "standard input");
+}
+
 static void report(const struct tokenize_job *job, struct log *log)
 {
     const struct tokenize_counts *counts = &job->counts;
@@ -146,6 +160,7 @@ static void report(const struct tokenize_job *job, struct log *log)
         log_info(log, "cut %lld documents to %lld tokens", (long long)counts->cut,
                  (long long)job->options.max_tokens);
     inputs_report(&job->inputs, log);
+    warn_of_json(job, log);
 }
 
 static int make(struct tokenize_job *job, struct log *log, char **arguments, int count,

@@ -30,6 +30,7 @@ struct work {
     struct tokenize_counts counts;
     struct error err; /* of bad_line, or of the whole block */
     int failed;
+    int is_json; /* a text that begins with a line of JSON */
 };
 
 /* Threads: tokens of blocks */
@@ -70,6 +71,7 @@ static void encode_text(struct thread *thread, struct work *work)
     int64_t count;
     int flags = (work->is_first ? 0 : TOKENIZER_CONTINUED) |
                 (thread->job->options.specials ? TOKENIZER_SPECIALS : 0);
+    work->is_json = work->is_first && jsonl_is_first(work->block.text, work->block.bytes);
     work->failed = tokenizer_encoder_run(thread->encoder, work->block.text, work->block.bytes,
                                          flags, &ids, &count, &work->err) ||
                    token_list_add(&work->list, ids, count, 1, &work->err);
@@ -159,6 +161,8 @@ static int take_text(struct tokenize_job *job, struct work *work, struct error *
         return -1;
     if (work->counts.broken && !job->counts.broken)
         job->first_broken = work->input->path;
+    if (work->is_json && !job->first_json)
+        job->first_json = work->input->path;
     add_counts(&job->counts, &work->counts);
     if (!work->is_last)
         return 0;

@@ -23,6 +23,17 @@ is "--loss all: the same tokens and no mask" "0 0 97,98,256,113,97,98,256,0,256"
     "$? $(h5dump -n all.h5 | grep -c loss_mask) $(dataset all.h5 tokens)"
 "$TRIREME" tokenize - --format jsonl -o stdin.h5 <few.jsonl >out 2>err
 is "from standard input" "0 97,98,256,113,97,98,256,0,256" "$? $(dataset stdin.h5 tokens)"
+"$TRIREME" tokenize - -o stdin.h5 <few.jsonl >out 2>err
+is "as a text from standard input: a warning" "0 1 1" "$? $(wc -l <err | tr -d ' ') \
+$(grep -c 'warning: standard input begins with a line of JSON.*--format jsonl' err)"
+cp few.jsonl few.txt
+"$TRIREME" tokenize few.txt -o text.h5 >out 2>err
+is "as a file of text, too" "0 1" "$? $(grep -c 'warning: few\.txt begins with a line of JSON' err)"
+"$TRIREME" tokenize few.txt --format text -o text.h5 >out 2>err
+is "unless a text was asked for" "0 0" "$? $(grep -c warning err)"
+printf '{"not": json}\n{ int a; }\n' >code.txt
+"$TRIREME" tokenize code.txt -o text.h5 >out 2>err
+is "a bracket makes no JSON" "0 0" "$? $(grep -c warning err)"
 printf '\357\273\277{"body": "x"}\r\n{"body": "y", "text": 3}' >body.jsonl
 "$TRIREME" tokenize body.jsonl --field body -o body.h5 >out 2>err
 is "another field; byte order mark, other line ends" "0 120,256,121,256" "$? $(dataset body.h5 tokens)"
@@ -100,6 +111,11 @@ echo ' [{"text": "a"}]' >list.json
 refused "a list in JSON" "list\.json is a list in JSON.*jq -c '\.\[\]' list\.json" \
     "$TRIREME" tokenize list.json -o x.h5
 : >table.parquet
+gzip -c few.jsonl >few.jsonl.gz
+refused "compressed lines" 'few\.jsonl\.gz is compressed; unpack it first.* trireme tokenize - --format jsonl$' \
+    "$TRIREME" tokenize few.jsonl.gz -o x.h5
+printf 'PK\003\004\000' >ids.npz
+refused "arrays of numpy" 'ids\.npz holds arrays of numpy; .*numpy\.save' "$TRIREME" tokenize ids.npz -o x.h5
 refused "Parquet" 'table\.parquet is Parquet.*to_json' "$TRIREME" tokenize table.parquet -o x.h5
 refused "an option without a use" '\-\-field is for JSON lines, and there are none' \
     "$TRIREME" tokenize few.jsonl --format text --field a -o x.h5
