@@ -51,7 +51,7 @@ static int read_eos(struct tokenize_job *job, struct error *err)
 
 /* The chat template that was asked for, or the tokenizer's own.  That none is known is an error
  * when a conversation comes. */
-static int open_chat(struct tokenize_job *job, struct log *log, struct error *err)
+static int open_chat(struct tokenize_job *job, struct error *err)
 {
     const char *asked = job->options.chat;
     char names[256];
@@ -66,12 +66,8 @@ static int open_chat(struct tokenize_job *job, struct log *log, struct error *er
     }
     if (chat_of_tokenizer(&job->chat, job->tokenizer->path, &job->no_chat))
         return 0;
-    if (chat_encode_check(job->chat, job->tokenizer, &job->no_chat)) {
+    if (chat_encode_check(job->chat, job->tokenizer, &job->no_chat))
         job->chat = NULL;
-        return 0;
-    }
-    log_info(log, "conversations by chat template %s, as the tokenizer's folder has it",
-             chat_name(job->chat));
     return 0;
 }
 
@@ -129,6 +125,22 @@ static void warn_of_json(const struct tokenize_job *job, struct log *log)
              strcmp(path, "-") ? path : "standard input");
 }
 
+/* What the tokenizer's own chat template was used for; one that was asked for is used for all. */
+static void report_chat(const struct tokenize_job *job, struct log *log)
+{
+    const int64_t *records = job->counts.records;
+    if (!job->chat || job->options.chat)
+        return;
+    if (records[JSONL_CHAT])
+        log_info(log, "conversations by chat template %s, as the tokenizer's folder has it",
+                 chat_name(job->chat));
+    if (records[JSONL_PROMPT] || records[JSONL_INSTRUCTION])
+        log_info(log,
+                 "prompts are plain text, without the chat template of the tokenizer's folder; "
+                 "--chat-template %s makes conversations of them",
+                 chat_name(job->chat));
+}
+
 static void report(const struct tokenize_job *job, struct log *log)
 {
     const struct tokenize_counts *counts = &job->counts;
@@ -139,6 +151,7 @@ static void report(const struct tokenize_job *job, struct log *log)
                       jsonl_kind_fields((enum jsonl_kind)i));
     if (text[0])
         log_info(log, "records: %s", text);
+    report_chat(job, log);
     text[0] = 0;
     if (counts->empty)
         text_join(text, sizeof text, ", ", "%lld empty", (long long)counts->empty);
@@ -172,7 +185,7 @@ static int make(struct tokenize_job *job, struct log *log, char **arguments, int
     job->inputs.asked = job->options.format;
     if (inputs_list(&job->inputs, arguments, count, err) || check_outputs(job, err) ||
         tokenize_options_check(&job->options, &job->inputs, err) || open_tokenizer(job, err) ||
-        read_eos(job, err) || open_chat(job, log, err) ||
+        read_eos(job, err) || open_chat(job, err) ||
         (inputs_of(&job->inputs, INPUT_TEXT) && tokenize_record_check_end(job, err)))
         return -1;
     tokenize_output_sweep(job->train.path, log);

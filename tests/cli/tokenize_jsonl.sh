@@ -106,6 +106,21 @@ refused "an unknown template" 'no chat template "nobody"; there are: llama2' \
 refused "a template of another model" 'chatml has the tokens <\|im_start\|>, <\|im_end\|>, which tokenizer bytes has not' \
     "$TRIREME" tokenize chat.jsonl --chat-template chatml -o x.h5
 
+# A template of the tokenizer's folder is named where it was used, and where it was not.
+mkdir chatml
+cp "$top/tests/golden/tokenizers/qwen2.json" chatml/tokenizer.json
+echo '{"chat_template": "{% for m in messages %}{{'"'<|im_start|>'"' + m.role + '"'\\\\n'"' + m.content + '"'<|im_end|>\\\\n'"'}}{% endfor %}{% if add_generation_prompt %}{{ '"'<|im_start|>assistant\\\\n'"' }}{% endif %}", "eos_token": "<|im_end|>"}' >chatml/tokenizer_config.json
+"$TRIREME" tokenize chat.jsonl --tokenizer chatml -o x.h5 >out 2>err
+is "conversations have the template of the folder" "0 1 0" \
+    "$? $(grep -c 'conversations by chat template chatml' err) $(grep -c 'plain text' err)"
+head -n 3 few.jsonl | tail -n 1 >prompt.jsonl
+"$TRIREME" tokenize prompt.jsonl --tokenizer chatml -o x.h5 >out 2>err
+is "prompts have not, and the option for it is named" "0 0 1" \
+    "$? $(grep -c 'conversations by' err) $(grep -c 'plain text.*--chat-template chatml' err)"
+"$TRIREME" tokenize prompt.jsonl --tokenizer chatml --chat-template chatml -o x.h5 >out 2>err
+is "with it they are conversations" "0 0" "$? $(grep -c 'plain text' err)"
+rm -f x.h5
+
 # What is refused with a way out.
 echo ' [{"text": "a"}]' >list.json
 refused "a list in JSON" "list\.json is a list in JSON.*jq -c '\.\[\]' list\.json" \
