@@ -1,6 +1,7 @@
 /* jsonl.c - see jsonl.h. */
 #include "io/jsonl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -201,15 +202,52 @@ static int read_instruction(struct jsonl_record *record, struct error *err)
                : 0;
 }
 
+/* The first of names that the object has; NULL: none. */
+static const char *first_of(const struct js *json, const char *const *names)
+{
+    while (*names && !js_has(json, *names))
+        names++;
+    return *names;
+}
+
+enum { ADVICE_TEXT = 320 };
+
+/* An answer that is preferred to another. */
+static void advise_chosen(const struct js *json, char advice[ADVICE_TEXT])
+{
+    int has_prompt = js_has(json, "prompt") && is_list(json, "prompt") == is_list(json, "chosen");
+    snprintf(advice, ADVICE_TEXT,
+             "data of preferences, which trireme does not train by; %s trains the chosen answers",
+             has_prompt ? "--prompt-field prompt --completion-field chosen" : "--field chosen");
+}
+
+/* How to read a record by options, for one that has the names other data sets use. */
+static void advise(const struct js *json, char advice[ADVICE_TEXT])
+{
+    static const char *const prompts[] = {"prompt",  "instruction", "question", "query",
+                                          "problem", "input",       "user",     NULL};
+    static const char *const answers[] = {"completion", "response",  "answer", "output",
+                                          "solution",   "assistant", "target", NULL};
+    const char *prompt = first_of(json, prompts), *answer = first_of(json, answers);
+    if (js_has(json, "chosen") && js_has(json, "rejected"))
+        advise_chosen(json, advice);
+    else if (prompt && answer)
+        snprintf(advice, ADVICE_TEXT,
+                 "name the two to take (--prompt-field %s --completion-field %s)", prompt, answer);
+    else
+        snprintf(advice, ADVICE_TEXT, "name the one to take (--field NAME)");
+}
+
 /* No field is known: name those that are there. */
 static int no_field(const struct js *json, const char *advice, struct error *err)
 {
-    char names[200] = "";
+    char names[200] = "", own[ADVICE_TEXT];
+    advise(json, own);
     for (const char *key = js_next_key(json, NULL); key; key = js_next_key(json, key))
         text_join(names, sizeof names, ", ", "%.40s", key);
-    return error_set(
-        err, "no field \"text\", nor messages, or prompt and completion; it has %s: %s",
-        names[0] ? names : "none", advice ? advice : "name the one to take (--field NAME)");
+    return error_set(err,
+                     "no field \"text\", nor messages, or prompt and completion; it has %s: %s",
+                     names[0] ? names : "none", advice ? advice : own);
 }
 
 static int read_fields(struct jsonl_record *record, const struct jsonl_fields *fields,

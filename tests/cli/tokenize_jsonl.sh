@@ -98,6 +98,26 @@ refused "nothing but bad lines" 'no document is left for x\.h5: 0 empty, 1 bad.*
 echo '{"title": "t", "body": "b"}' >other.jsonl
 refused "no known field" 'other\.jsonl:1: no field "text".*it has title, body' \
     "$TRIREME" tokenize other.jsonl -o x.h5
+while IFS='|' read -r prompt answer record; do
+    echo "$record" >advice.jsonl
+    refused "fields by other names: $prompt" "it has .*: name the two .*--prompt-field $prompt --completion-field $answer" \
+        "$TRIREME" tokenize advice.jsonl -o x.h5
+    "$TRIREME" tokenize advice.jsonl --prompt-field $prompt --completion-field $answer -o advice.h5 >out 2>err
+    is "with those the prompt is no target" "0 1" "$? $(h5dump -H advice.h5 | grep -c loss_mask)"
+done <<'END'
+prompt|response|{"prompt": "a", "response": "b"}
+instruction|response|{"instruction": "a", "response": "b", "category": "c"}
+question|answer|{"id": 1, "question": "a", "answer": "b"}
+END
+while IFS='|' read -r options record; do
+    echo "$record" >advice.jsonl
+    refused "preferences: $options" "preferences, which trireme does not train by; $options trains the chosen" \
+        "$TRIREME" tokenize advice.jsonl -o x.h5
+done <<'END'
+--prompt-field prompt --completion-field chosen|{"prompt": "a", "chosen": "b", "rejected": "c"}
+--field chosen|{"chosen": "b", "rejected": "c"}
+--field chosen|{"prompt": "a", "chosen": [], "rejected": []}
+END
 echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >chat.jsonl
 refused "a conversation without a template" 'chat\.jsonl:1: bytes: .*--chat-template NAME, of llama2' \
     "$TRIREME" tokenize chat.jsonl -o x.h5
