@@ -171,6 +171,11 @@ static int is_list(const struct js *object, const char *name)
 
 static int read_plain(struct jsonl_record *record, const char *name, struct error *err)
 {
+    if (js_at_string(js_get(record->json, name), 0, NULL))
+        return error_set(err,
+                         "field \"%.60s\" is a list of texts, not a text or a list of messages; "
+                         "give each text a line of its own",
+                         name);
     if (is_list(record->json, name))
         return read_messages(record, name, 1, err);
     record->kind = JSONL_TEXT;
@@ -270,6 +275,12 @@ static int read_fields(struct jsonl_record *record, const struct jsonl_fields *f
                                 : no_field(json, fields->advice, err);
 }
 
+/* Is the line that with which JSON over several lines begins? */
+static int is_bracket(const char *line, size_t bytes)
+{
+    return bytes && (*line == '{' || *line == '[') && jsonl_is_blank(line + 1, bytes - 1);
+}
+
 static void clear(struct jsonl_record *record)
 {
     js_free(record->json);
@@ -282,6 +293,11 @@ int jsonl_read(struct jsonl_record *record, const struct jsonl_fields *fields, c
                size_t bytes, struct error *err)
 {
     clear(record);
+    if (is_bracket(line, bytes))
+        return error_set(err,
+                         "a line holds a whole JSON object, and this one has nothing but %c: is it "
+                         "JSON over several lines?  jq -c %s FILE >data.jsonl makes lines of it",
+                         *line, *line == '[' ? "'.[]'" : ".");
     record->json = js_parse_data(line, bytes, err);
     if (!record->json)
         return -1;

@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,6 +155,17 @@ static int is_too_big(const json_t *json, const json_error_t *why)
     return !json && json_error_code(why) == json_error_numeric_overflow;
 }
 
+/* A text of Windows programs may begin with U+FEFF, which JSON does not have. */
+static int begins_with_bom(const char *path)
+{
+    char front[3] = "";
+    FILE *in = fopen(path, "rb");
+    size_t got = in ? fread(front, 1, sizeof front, in) : 0;
+    if (in)
+        fclose(in);
+    return got == sizeof front && !memcmp(front, "\xef\xbb\xbf", sizeof front);
+}
+
 struct js *js_read(const char *path, struct error *err)
 {
     json_error_t why;
@@ -162,6 +174,11 @@ struct js *js_read(const char *path, struct error *err)
         json = with_integers(json_load_file(path, BIG, &why));
     if (!json && why.line < 0)
         error_errno(err, "cannot open %s", path);
+    else if (!json && begins_with_bom(path))
+        error_set(err,
+                  "%s begins with a byte order mark (U+FEFF), which JSON does not have; take it "
+                  "out: sed -i '1s/^\\xef\\xbb\\xbf//' %s",
+                  path, path);
     else if (!json)
         error_set(err, "%s:%d:%d: %s", path, why.line, why.column, why.text);
     return out(json);

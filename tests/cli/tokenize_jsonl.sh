@@ -151,6 +151,12 @@ refused "compressed lines" 'few\.jsonl\.gz is compressed; unpack it first.* trir
     "$TRIREME" tokenize few.jsonl.gz -o x.h5
 printf 'PK\003\004\000' >ids.npz
 refused "arrays of numpy" 'ids\.npz holds arrays of numpy; .*numpy\.save' "$TRIREME" tokenize ids.npz -o x.h5
+printf '{\n  "text": "a"\n}\n' >lines.json
+refused "an object over several lines" 'lines\.json:1: a line holds a whole JSON object.*jq -c \. FILE' \
+    "$TRIREME" tokenize lines.json -o x.h5
+echo '{"text": ["a", "b"]}' >texts.jsonl
+refused "a list of texts" 'texts\.jsonl:1: field "text" is a list of texts.*a line of its own' \
+    "$TRIREME" tokenize texts.jsonl -o x.h5
 refused "Parquet" 'table\.parquet is Parquet.*to_json' "$TRIREME" tokenize table.parquet -o x.h5
 refused "an option without a use" '\-\-field is for JSON lines, and there are none' \
     "$TRIREME" tokenize few.jsonl --format text --field a -o x.h5

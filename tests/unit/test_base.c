@@ -224,6 +224,21 @@ static void json_takes_integers_of_any_size(void **state)
     unlink(path);
 }
 
+/* Windows programs put one before JSON. */
+static void json_names_a_byte_order_mark(void **state)
+{
+    const char *text = "\xef\xbb\xbf{\"a\": 1}";
+    char path[] = "/tmp/trireme-json-XXXXXX";
+    struct error err = {0};
+    int fd = mkstemp(path);
+    assert_true(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    assert_null(js_read(path, &err));
+    assert_non_null(strstr(err.text, path));
+    assert_non_null(strstr(err.text, "byte order mark"));
+    unlink(path);
+}
+
 /* What is written to a device goes there, and the device stays; what fails leaves the file as it
  * was. */
 static void files_are_whole(void **state)
@@ -301,6 +316,7 @@ int main(void)
         cmocka_unit_test(memory_is_counted_to_the_byte),
         cmocka_unit_test(json_comes_back),
         cmocka_unit_test(json_takes_integers_of_any_size),
+        cmocka_unit_test(json_names_a_byte_order_mark),
         cmocka_unit_test(start_of_process_is_known),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
