@@ -104,6 +104,8 @@ static int apply_folder(struct config *config, const char *path, const struct co
     const struct config_entry *preset = last_entry(file, "model.preset");
     if (!e || !e->value[0])
         return 0;
+    if (config_set(config, e->key, e->value, err))
+        return prefix_place(err, path, e);
     if (preset && preset->value[0])
         return error_set(err, "model.preset and model.path name two models; give one of them");
     char folder[CONFIG_TEXT];
@@ -134,6 +136,8 @@ static int apply_adapter(struct config *config, const char *path, const struct c
     const struct config_entry *e = last_entry(file, "lora.path");
     if (!e || !e->value[0])
         return 0;
+    if (config_set(config, e->key, e->value, err))
+        return prefix_place(err, path, e);
     if (adapter_has_config(e->value))
         return adapter_read_config(config, e->value, err);
     if (last_entry(file, "lora.r"))

@@ -151,8 +151,27 @@ static int is_file(const struct key *key, const char *value)
     return key->or_file && strcmp(value, key->or_file) != 0 && text_ends_with(value, key->or_file);
 }
 
+/* A path in the home folder, as shells write it: "~/runs".  They expand ~ at the beginning of a
+ * word alone, so that it comes here of run.dir=~/runs and of a file.  No other text begins so. */
+static int refuse_home(const struct key *key, const char *value, struct error *err)
+{
+    for (const char *item = value; item; item = key->list ? strchr(item, ',') : NULL) {
+        item += *item == ',';
+        int length = (int)strcspn(item, key->list ? "," : "");
+        if (*item == '~' && (length == 1 || item[1] == '/'))
+            return error_set(err,
+                             "%s: \"%.*s\": ~ is not expanded here; write the whole path, or "
+                             "$HOME%.*s on a command line (a folder that is named ~ is ./~)",
+                             key->name, length < 80 ? length : 80, item,
+                             length < 80 ? length - 1 : 79, item + 1);
+    }
+    return 0;
+}
+
 static int set_text(const struct key *key, char *field, const char *value, struct error *err)
 {
+    if (refuse_home(key, value, err))
+        return -1;
     if (key->choices && !is_file(key, value)) {
         const struct key_choice *choice = find_choice(key, value, err);
         if (!choice)

@@ -46,6 +46,20 @@ refused "bf16 moments that are none" 'optimizer_dtype' $T model.preset=llama-tin
 refused "no masters to round to" 'bf16_pure' $T model.preset=llama-tiny data.train=train.h5 \
     train.optimizer=sgd precision=bf16_pure
 
+# Paths in the home folder, which no shell has expanded
+for pair in run.dir=~/a/b data.train=~/x.h5 model.path=~/m lora.path=~/m checkpoint.resume=~/a offload.path=~; do
+    key=${pair%%=*} rest=${pair#*\~}
+    refused "$pair" "^trireme: error: $key: .~$rest.: ~ is not expanded here; .*HOME$rest on a command line" \
+        $T model.preset= "$pair"
+done
+refused "the second file of several" 'data\.train: .~/b\.h5:0\.5.: ~ is not expanded' $T "data.train=a.h5,~/b.h5:0.5"
+printf 'run:\n  dir: ~/a\n' >home.yaml
+refused "a path in a file" 'home\.yaml:2: run\.dir: .~/a.: ~ is not' $T home.yaml
+printf 'data:\n  train: [a.h5, ~/b.h5]\n' >home.yaml
+refused "a list of paths in a file" 'home\.yaml:2: data\.train: .~/b\.h5.: ~ is not' $T home.yaml
+"$TRIREME" config model.preset=llama-tiny data.train=a.h5,~b.h5 run.dir=./~/a >out 2>err
+is "~ elsewhere is a letter" "0 1" "$? $(grep -c 'dir: .*\./~/a' out)"
+
 # Files
 refused "missing file" 'nowhere\.yaml' $T nowhere.yaml
 refused "directory for a file" "$work" $T "$work"
