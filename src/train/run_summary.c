@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "config/defines.h"
 #include "segment/fp8_matrices.h"
+#include "train/lr_schedule.h"
 
 /* "863597", "12.3 M", "1.50 B" */
 static const char *count_text(double count, char text[32])
@@ -208,9 +209,29 @@ static void warn_done(const struct session *s, const struct batches *train, int6
                  text.at, text.longer);
 }
 
+/* Warn of a warm-up beyond the last step, an end of a learning rate that stays, and a run whose one
+ * step is the end of the decay, to 0. */
+static void warn_lr(const struct session *s, int64_t done)
+{
+    const struct config_train *c = &s->config.train;
+    if (c->warmup_steps && c->warmup_steps >= c->steps)
+        log_warn(s->log,
+                 "train.warmup_steps is %lld, of %lld steps: the learning rate comes to train.lr "
+                 "at the end or never",
+                 (long long)c->warmup_steps, (long long)c->steps);
+    if (c->min_lr > 0 && c->schedule == SCHEDULE_CONSTANT)
+        log_warn(s->log,
+                 "train.min_lr is %g, and train.schedule is constant: the learning rate stays at "
+                 "train.lr",
+                 c->min_lr);
+    if (c->steps == 1 && !done && c->lr > 0 && lr_schedule_at(c, 1) <= 0)
+        log_warn(s->log, "the run has one step, at which the learning rate has come down to 0: "
+                         "nothing is trained; more steps, train.schedule=constant or train.min_lr "
+                         "train it");
+}
+
 /* Settings that are allowed but wasteful or without effect: ranks and sequences without work, more
- * threads than cores, a warm-up or a trace beyond the last step, an end of a learning rate that
- * stays. */
+ * threads than cores, learning rates, a trace beyond the last step. */
 static void warn(const struct session *s, int64_t done)
 {
     const struct config *c = &s->config;
@@ -225,16 +246,7 @@ static void warn(const struct session *s, int64_t done)
         log_warn(s->log, "%d threads a rank (%s) on %d core%s: they wait for one another",
                  s->device->threads, c->run.threads ? "run.threads" : "OMP_NUM_THREADS", cores,
                  cores > 1 ? "s" : "");
-    if (c->train.warmup_steps && c->train.warmup_steps >= c->train.steps)
-        log_warn(s->log,
-                 "train.warmup_steps is %lld, of %lld steps: the learning rate comes to train.lr "
-                 "at the end or never",
-                 (long long)c->train.warmup_steps, (long long)c->train.steps);
-    if (c->train.min_lr > 0 && c->train.schedule == SCHEDULE_CONSTANT)
-        log_warn(s->log,
-                 "train.min_lr is %g, and train.schedule is constant: the learning rate stays at "
-                 "train.lr",
-                 c->train.min_lr);
+    warn_lr(s, done);
     if (c->run.trace && done < c->train.steps &&
         (c->run.trace <= done || c->run.trace > c->train.steps))
         log_warn(s->log, "run.trace is %lld, and this start runs steps %lld to %lld: no trace",

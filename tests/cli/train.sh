@@ -99,6 +99,12 @@ for n in 1 2; do
 done
 "$TRIREME" train $M train.schedule=constant train.min_lr=1e-5 train.steps=1 run.dir=constant >out 2>err
 is "the end of a rate that stays" "0 1" "$? $(grep -c 'warning: train.min_lr is 1e-05, and train.schedule is constant' err)"
+"$TRIREME" train $M train.steps=1 run.dir=one >out 2>err
+is "one step, at which the rate is 0" "0 1" "$? $(grep -c 'warning: the run has one step.* 0: nothing is trained' err)"
+for keys in train.steps=2 "train.steps=1 train.warmup_steps=1" "train.steps=1 train.schedule=constant"; do
+    "$TRIREME" train $M $keys run.fresh=true run.dir=one >out 2>err
+    is "not with $keys" "0 0" "$? $(grep -c 'nothing is trained' err)"
+done
 refused "the state of another optimizer" 'train\.optimizer sgd, and this run.s is adamw' \
     "$TRIREME" train $M train.steps=9 run.dir=rates-1
 
