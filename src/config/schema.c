@@ -471,7 +471,9 @@ const struct key config_keys[] = {
     {KEY(INT, checkpoint.every, "0"), .min = 0, .max = INT64_C(1000000000000),
      .help = "steps between checkpoints; 0: only at the end and on a signal"},
     {KEY(INT, checkpoint.keep, "2"), .min = 2, .max = INT32_MAX,
-     .help = "newest checkpoints that are not deleted"},
+     .help = "newest checkpoints that are not deleted; the newest after which the training loss "
+             "was about the lowest is spared beside them, so that a run that diverges keeps a good "
+             "one"},
     {KEY(BOOL, checkpoint.keep_best, "false"),
      .help = "true: an evaluation with the lowest loss so far saves a checkpoint, which is kept "
              "until there is a better one; checkpoints/best leads to it, for evaluate, generate "

@@ -1,8 +1,9 @@
 /* checkpoint_space.c - see checkpoint_space.h.
  *
- * With checkpoint.keep=2 three lie there at once, while the third is written:
+ * With checkpoint.keep=2 four may lie there at once, while the newest is written: pruning spares,
+ * beside the two newest, the one after which the training loss was lowest:
  *
- *     step-10   step-20   step-30.partial
+ *     step-10 (lowest loss)   step-30   step-40   step-50.partial
  *
  * Those of earlier starts take their space already. */
 #include "train/checkpoint_space.h"
@@ -32,8 +33,10 @@ static int judge(const struct session *s, const char *dir, int64_t done, int64_t
     int64_t every = c->checkpoint.every, evaluated = c->train.eval_every;
     if (c->checkpoint.keep_best && evaluated && (!every || evaluated < every))
         every = evaluated; /* each evaluation may be the best */
-    int64_t count = checkpoint_space_count(done, c->train.steps, every,
-                                           c->checkpoint.keep + c->checkpoint.keep_best, there);
+    int64_t spared =
+        1 + c->checkpoint.keep_best; /* of the lowest losses, training and data.valid */
+    int64_t count =
+        checkpoint_space_count(done, c->train.steps, every, c->checkpoint.keep + spared, there);
     double all = each * (double)count;
     if (count && free_bytes < each)
         return error_set(err,
@@ -43,8 +46,9 @@ static int judge(const struct session *s, const char *dir, int64_t done, int64_t
                          disk_size(each - free_bytes, text[2]));
     if (free_bytes < all)
         log_warn(s->log,
-                 "%s: %lld more checkpoints of %s will be there at once (checkpoint.keep=%lld, and "
-                 "one that is written), and %s are free: later ones may not be saved",
+                 "%s: %lld more checkpoints of %s may be there at once (checkpoint.keep=%lld, one "
+                 "that is written, and that of the lowest loss), and %s are free: later ones may "
+                 "not be saved",
                  dir, (long long)count, disk_size(each, text[0]), (long long)c->checkpoint.keep,
                  disk_size(free_bytes, text[1]));
     return 0;
