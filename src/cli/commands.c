@@ -3,8 +3,10 @@
 #include "cli/command.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "config/foreign.h"
 #include "config/schema.h"
 
 /* Usage lines leave out how ranks are started (srun, mpirun): that is in the examples. */
@@ -221,32 +223,72 @@ static const char *option_names(const struct command *command, char *text, size_
     return text[0] ? text : "none";
 }
 
+/* An option of another program that says how many ranks there are; 0: it is none. */
+static int answer_ranks(const struct command *command, const char *name, const char *value,
+                        struct error *err)
+{
+    static const char ranks[] = "-n -np --np --nproc --ntasks --gpus --ranks --num_gpus --num-gpus "
+                                "--num_processes --num-processes --nproc_per_node --nproc-per-node";
+    if (!is_word(name, ranks))
+        return 0;
+    if (option_find(command, "--ranks", strlen("--ranks")))
+        return error_set(err, "%s has no option %s; did you mean --ranks?", command->name, name);
+    if (!command->collective)
+        return 0;
+    return error_set(err,
+                     "%s has no option %s: a launcher starts the ranks, as in mpirun -n %s trireme "
+                     "%s ..., or srun --mpi=pmix",
+                     command->name, name, value ? value : "N", command->name);
+}
+
+static int is_number(const char *text)
+{
+    char *end;
+    strtod(text, &end);
+    return *text && !*end;
+}
+
+/* What a command that takes keys is given as an option: a file, or a key.  0: neither.  Of letters,
+ * those of llm.c mean something, with a value. */
+static int answer_key(const struct command *command, const char *name, const char *value,
+                      struct error *err)
+{
+    const char *word = name + strspn(name, "-");
+    int is_letter = !word[0] || !word[1];
+    if (is_word(name, "--config --config-file --config_file --") ||
+        (value && !is_number(value) && is_word(name, "-c -f")))
+        return error_set(err, "%s has no option %s: the file stands alone, as in trireme %s %s",
+                         command->name, name, command->name, value ? value : "FILE");
+    const char *key = is_letter ? NULL : key_meant(word);
+    if (!key && (!is_letter || (value && foreign_find(name))))
+        key = key_meant(name);
+    if (!key)
+        return 0;
+    return error_set(err, "%s has no option %s; it takes keys: %s=%.80s", command->name, name, key,
+                     value ? value : "...");
+}
+
 /* A command that takes keys has few options: "--lr 1e-3" and "--config x.yaml" are habits from
- * other programs. */
+ * other programs.  A letter is near to every other one, so that nothing follows from that. */
 static int not_an_option(const struct command *command, const char *argument, const char *next,
                          struct error *err)
 {
     char name[64], names[256];
-    const char *value = strchr(argument, '='), *key;
+    const char *value = strchr(argument, '=');
     snprintf(name, sizeof name, "%.*s", (int)strcspn(argument, "="), argument);
-    value = value ? value + 1 : next && next[0] != '-' ? next : "...";
+    value = value ? value + 1 : next && next[0] != '-' ? next : NULL;
     struct nearest nearest = {name};
-    for (const struct command_option *o = command->options; o->name; o++)
+    for (const struct command_option *o = command->options; o->name && strlen(name) > 3; o++)
         nearest_try(&nearest, o->name, o->name);
     if (nearest.name)
         return error_set(err, "%s has no option %s; did you mean %s?", command->name, name,
                          nearest.name);
-    if (command->takes_keys && (!strcmp(name, "--config") || !strcmp(name, "--config-file") ||
-                                !strcmp(name, "--config_file")))
-        return error_set(err, "%s has no option %s: the file stands alone, as in trireme %s %s",
-                         command->name, name, command->name, value);
-    key = command->takes_keys ? key_meant(name + strspn(name, "-")) : NULL;
-    key = key || !command->takes_keys ? key : key_meant(name);
-    if (key)
-        return error_set(err, "%s has no option %s; it takes keys: %s=%.80s", command->name, name,
-                         key, value);
-    return error_set(err, "%s has no option %s; it has %s", command->name, name,
-                     option_names(command, names, sizeof names));
+    if (answer_ranks(command, name, value, err) ||
+        (command->takes_keys && answer_key(command, name, value, err)))
+        return -1;
+    return error_set(err, "%s has no option %s; it has %s%s", command->name, name,
+                     option_names(command, names, sizeof names),
+                     command->takes_keys ? ", and takes key=value (trireme config --show)" : "");
 }
 
 int command_check_options(const struct command *command, int argc, char **argv, struct error *err)

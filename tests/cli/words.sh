@@ -20,6 +20,15 @@ said "train --help has an example" 'mpirun -n 2 trireme train' "$T" train --help
 refused "an option for a key" 'train\.lr=1e-3' "$T" train --lr 1e-3
 refused "an option of another trainer" 'train\.clip=1$' "$T" train --max-grad-norm=1
 refused "--config" 'trireme train x\.yaml' "$T" train --config x.yaml
+refused "-c" 'no option -c: the file stands alone, as in trireme train x\.yaml' "$T" train -c x.yaml
+refused "--" 'trireme train x\.yaml' "$T" train -- x.yaml
+refused "a letter of llm.c" 'no option -c; it takes keys: train\.weight_decay=0\.1' "$T" train -c 0.1
+refused "a letter that means nothing" 'no option -v; it has none, and takes key=value' "$T" train -v
+refused "nor to a command with options" 'no option -v; it has --tokenizer' "$T" tokenize -v
+for option in -n -np --gpus --nproc_per_node --num-processes; do
+    refused "ranks by $option" 'a launcher starts the ranks, as in mpirun -n 2 trireme train \.\.\.' "$T" train $option 2
+done
+refused "ranks by -n, of a plan" 'did you mean --ranks' "$T" plan -n 2
 refused "once on two ranks" 'train\.lr=1e-3' mpirun --oversubscribe -n 2 "$T" train --lr 1e-3
 refused "an option that generate lacks" 'no option --beams; it has .*--tokens' \
     "$T" generate x --beams 5
