@@ -32,6 +32,8 @@ struct command {
     const char *words; /* allowed first arguments, "ls verify", or NULL */
     int takes_keys;    /* 1: [CONFIG] [key=value ...] */
     int collective;    /* 1: may run on several ranks; one of them prints errors */
+    const char *alone; /* of a command that a launcher's tasks would each do whole, and is therefore
+                        * refused to several: how to ask for more than one; else NULL */
     /* argv[0] is the command's name.  Returns 0, or -1 with err set: err->code becomes the
      * exit code, err->text is printed once.  A command that started the world returns the
      * same outcome on all ranks.  An empty text prints nothing. */
@@ -48,6 +50,10 @@ const char *command_nearest(const char *name);
 /* Are all arguments that begin with '-' options of the command, with their values?  Returns 0, or
  * -1 with err naming the first that is not, and the option that was probably meant. */
 int command_check_options(const struct command *command, int argc, char **argv, struct error *err);
+
+/* Refuse to be one of several tasks of a launcher.  Returns 0, or -1 with err set; its text is
+ * empty on tasks above 0. */
+int command_check_alone(const struct command *command, struct error *err);
 
 /* Start the world and give the log this process's rank. */
 int app_start_world(struct app *app, struct error *err);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/launch.h"
 #include "config/foreign.h"
 #include "config/schema.h"
 
@@ -99,6 +100,7 @@ const struct command commands[] = {
                  {"--threads", "N"},
                  {"--verify", NULL},
                  {"--seal", NULL}},
+     .alone = "--threads N shares the work",
      .also = "prepare preprocess data",
      .run = command_tokenize},
     {.name = "plan",
@@ -127,6 +129,7 @@ const struct command commands[] = {
                  {"--yaml", "FILE"},
                  {"--fewest", NULL}},
      .takes_keys = 1,
+     .alone = "--ranks N says how many ranks are planned",
      .also = "estimate-memory estimate memory",
      .run = command_plan},
     {.name = "config",
@@ -310,4 +313,16 @@ int command_check_options(const struct command *command, int argc, char **argv, 
         i++;
     }
     return 0;
+}
+
+/* Slurm sets variables for the script of a job, too, where a command is one process. */
+int command_check_alone(const struct command *command, struct error *err)
+{
+    struct launch launch = launch_read();
+    if (!command->alone || launch.tasks < 2 || launch.kind == LAUNCH_BATCH)
+        return 0;
+    if (launch.task > 0)
+        return -1;
+    return error_set(err, "%s is for one process, and %s started %d; start it without: %s",
+                     command->name, launch.name, launch.tasks, command->alone);
 }

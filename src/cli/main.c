@@ -58,7 +58,7 @@ static int run(const struct command *command, int argc, char **argv)
     if (rc && command->collective)
         app_start_world(&app, NULL); /* so that one rank alone prints the error */
     else if (!rc)
-        rc = command->run(&app, argc, argv, &err);
+        rc = command_check_alone(command, &err) || command->run(&app, argc, argv, &err);
     errno = EIO; /* of a write that failed before */
     if (!rc && (fflush(stdout) || ferror(stdout)))
         rc = error_errno(&err, "standard output");

@@ -49,6 +49,14 @@ if h5diff before.h5 out.h5 >changes 2>&1; then ok "the same file again"; else
 "$TRIREME" tokenize one.txt -o new/folder/out.h5 >out 2>err
 is "tokenize into a folder that is made" "0 yes" "$? $([ -s new/folder/out.h5 ] && echo yes)"
 
+refused "tokenize on two ranks" 'tokenize is for one process, and mpirun started 2; .*--threads N' \
+    mpirun --oversubscribe -n 2 "$TRIREME" tokenize one.txt -o ranks.h5
+[ ! -e ranks.h5 ] && ok "and leaves no file" || not_ok "and leaves no file" ranks.h5
+refused "plan on two ranks" 'plan is for one process, and mpirun started 2; .*--ranks N' \
+    mpirun --oversubscribe -n 2 "$TRIREME" plan model.preset=llama-tiny
+SLURM_NTASKS=4 "$TRIREME" tokenize one.txt -o ranks.h5 >out 2>err
+is "in the script of a job it is one process" 0 $?
+
 # generate and checkpoint, on a model of two steps
 make_tokens
 M="model.preset=llama-tiny device=cpu data.train=train.h5 data.seq_len=32 train.steps=2
