@@ -3,6 +3,7 @@
 
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "device/driver.h"
@@ -27,12 +28,28 @@ static int on_cpu(const struct device *d)
     return d->kind == DEVICE_CPU;
 }
 
-/* OMP_NUM_THREADS, if set, is the number of threads of each rank; else the ranks of a node share
- * its cores. */
-static int default_threads(int local_ranks)
+enum { THREADS_MOST = 4096 }; /* as run.threads */
+
+/* OMP_NUM_THREADS may be a list, of which the first number is of the outermost loops.  OpenMP takes
+ * one that is none for not set, and any number of threads. */
+static int check_variable(const char *text, struct error *err)
 {
-    if (getenv("OMP_NUM_THREADS"))
-        return omp_get_max_threads();
+    char *end;
+    long threads = strtol(text, &end, 10);
+    end += strspn(end, " \t");
+    if (end > text && (!*end || *end == ',') && threads > 0 && threads <= THREADS_MOST)
+        return 0;
+    return error_set(err, "OMP_NUM_THREADS is \"%.40s\": a whole number from 1 to %d is wanted",
+                     text, THREADS_MOST);
+}
+
+/* OMP_NUM_THREADS, if set, is the number of threads of each rank; else the ranks of a node share
+ * its cores.  -1 with err set. */
+static int default_threads(int local_ranks, struct error *err)
+{
+    const char *text = getenv("OMP_NUM_THREADS");
+    if (text && *text)
+        return check_variable(text, err) ? -1 : omp_get_max_threads();
     int threads = omp_get_num_procs() / (local_ranks > 0 ? local_ranks : 1);
     return threads > 0 ? threads : 1;
 }
@@ -46,9 +63,10 @@ int device_open(struct device **device, const struct device_request *request, st
     d->any_order = request->any_order;
     d->replaced = request->replaced;
     d->index = request->index;
-    d->threads = request->threads > 0 ? request->threads : default_threads(request->local_ranks);
+    d->threads =
+        request->threads > 0 ? request->threads : default_threads(request->local_ranks, err);
     d->driver = request->planning ? drivers[request->kind].plan : drivers[request->kind].run;
-    if (d->driver->open(d, request, err)) {
+    if (d->threads < 0 || d->driver->open(d, request, err)) {
         free(d);
         return -1;
     }

@@ -99,7 +99,8 @@ struct device_request {
 };
 
 /* Open a device.  Not collective.  Returns 0 and a device for device_close(), or
- * -1 with err set (an instruction set this machine lacks; CUDA: not built in, no GPU). */
+ * -1 with err set (an instruction set this machine lacks, OMP_NUM_THREADS is no number of threads;
+ * CUDA: not built in, no GPU). */
 int device_open(struct device **device, const struct device_request *request, struct error *err);
 
 /* Release everything of the device; NULL is allowed. */

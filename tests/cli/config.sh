@@ -87,6 +87,19 @@ refused "a file of another program that is too large, too" \
 refused "empty file: what is missing" 'model|data\.train' $T empty.yaml
 refused "two files" 'misspelt|twice' $T misspelt.yaml twice.yaml
 
+# Threads
+for threads in 0 -1 abc 2x 4097 100000; do
+    OMP_NUM_THREADS=$threads $T model.preset=llama-tiny device=cpu data.train=train.h5 run.dir=threads >out 2>err
+    is "OMP_NUM_THREADS=$threads is refused" "1 1" \
+        "$? $(grep -c "^trireme: error: OMP_NUM_THREADS is .$threads.: a whole number from 1 to 4096" err)"
+done
+refused "once on two ranks" 'OMP_NUM_THREADS is .0.' mpirun --oversubscribe -n 2 env OMP_NUM_THREADS=0 \
+    $T model.preset=llama-tiny device=cpu data.train=train.h5 run.dir=threads
+for threads in "2,1" " 2 " ""; do
+    OMP_NUM_THREADS=$threads "$TRIREME" plan model.preset=llama-tiny device=cpu >out 2>err
+    is "OMP_NUM_THREADS='$threads' is right" 0 $?
+done
+
 # Data
 M="model.preset=llama-tiny device=cpu run.dir=$work/run"
 refused "no training data" 'data\.train' $T $M
