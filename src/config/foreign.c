@@ -167,8 +167,8 @@ const struct foreign foreign_names[] = {
      .note = "train.global_batch is that of all ranks"},
     {.names = "gradient_accumulation_steps|grad_acc_steps|accumulate_grad_batches|"
               "gradient_accumulation",
-     .here = "train.micro_batch",
-     .note = "what train.global_batch has beyond it is accumulated"},
+     .here = "train.global_batch",
+     .note = "train.micro_batch times these steps times ranks"},
     {.names = "split_batches", .here = "train.split_batches"},
     {.names = "per_device_eval_batch_size|eval_batch_size", .here = "train.eval_micro_batch"},
 
@@ -326,15 +326,24 @@ static const char *program_of(const char *text)
     return NULL;
 }
 
-/* "gradient_clipping is train.clip, ..." of the keys that the text has, as many as fit in. */
+/* "gradient_clipping is train.clip, ..." of the keys that the text has, with their notes, as many
+ * as fit in; of a key without a note only where nothing else is called the same here. */
 static void translate(const char *text, char *answer, size_t size)
 {
-    char word[NAME_CHARS];
+    char word[NAME_CHARS], one[3 * NAME_CHARS], same[NAME_CHARS];
     answer[0] = 0;
-    for (int i = 0; i < foreign_count && strlen(answer) + 2 * NAME_CHARS < size; i++) {
+    for (int i = 0; i < foreign_count; i++) {
         const struct foreign *f = &foreign_names[i];
-        if (f->here && first_key(text, f->names, word))
-            text_join(answer, size, ", ", "%s is %s", word, f->here);
+        snprintf(same, sizeof same, " is %s", f->here ? f->here : "");
+        if (!f->here || !first_key(text, f->names, word) || (!f->note && strstr(answer, same)))
+            continue;
+        snprintf(one, sizeof one, "%s%s%s%s%s", word, same, f->note ? " (" : "",
+                 f->note ? f->note : "", f->note ? ")" : "");
+        if (strlen(answer) + strlen(one) + sizeof ", , ..." > size) {
+            text_append(answer, size, ", ...");
+            return;
+        }
+        text_join(answer, size, ", ", "%s", one);
     }
 }
 

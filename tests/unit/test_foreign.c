@@ -88,10 +88,16 @@ static void files_are_named(void **state)
          "mixed_precision is precision"},
         {"{ \"zero_optimization\": { \"stage\": 3 }, \"betas\": [0.9, 0.95] }", "DeepSpeed",
          "zero_optimization.stage is parallel.strategy"},
+        {"{ \"zero_optimization\": { \"stage\": 3 }, \"gradient_accumulation_steps\": 4 }",
+         "DeepSpeed",
+         "gradient_accumulation_steps is train.global_batch (train.micro_batch times these steps "
+         "times ranks)"},
+        {"per_device_train_batch_size: 4\nwarmup_ratio: 0.1\n", "Trainer",
+         "warmup_ratio is train.warmup_steps (in steps, not a share of them)"},
         {"per_device_train_batch_size: 4\nmax_grad_norm: 1\n", "Trainer",
          "max_grad_norm is train.clip"},
         {"[training]\nlocal_batch_size = 4\n", "torchtitan",
-         "local_batch_size is train.micro_batch"},
+         "local_batch_size is train.micro_batch (train.global_batch is that of all ranks)"},
         {"{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 4096}", "Hugging Face model",
          "hidden_size is model.hidden"},
     };
