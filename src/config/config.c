@@ -169,7 +169,7 @@ static int apply_entry(struct config *config, const struct config_file *file, in
     const struct key *key = key_find(e->key);
     int before = line_before(file, i);
     if (!key && (e->value || !key_is_group(e->key)))
-        return key_unknown(e->key, err);
+        return e->kind == ENTRY_GROUP ? key_group_unknown(e->key, err) : key_unknown(e->key, err);
     if (before)
         return error_set(err, "%s was already %s in line %d", e->key, key ? "set" : "begun",
                          before);

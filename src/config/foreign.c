@@ -17,7 +17,7 @@
 
 const struct foreign foreign_names[] = {
     /* ---- sharding ---- */
-    {.names = "zero_stage|zero_optimization.stage|stage|data_parallel_sharding_strategy|-z",
+    {.names = "zero_stage|zero_optimization.stage|stage|zero|data_parallel_sharding_strategy|-z",
      .here = "parallel.strategy",
      .note = "stage 3 is FULL_SHARD, 2 SHARD_GRAD_OP, 1 SHARD_OPTIM"},
     {.names =
@@ -30,16 +30,22 @@ const struct foreign foreign_names[] = {
     {.names = "data_parallel_shard_degree|dp_shard|mics_shard_size|zero_hpz_partition_size",
      .here = "parallel.shard"},
     {.names = "data_parallel_replicate_degree|dp_replicate", .here = "parallel.replicate"},
-    {.names = "tensor_parallel_degree|tensor_model_parallel_size|tp_size|tensor_parallel_size",
+    {.names = "tensor_parallel_degree|tensor_model_parallel_size|tp_size|tensor_parallel_size|"
+              "tensor_parallel|tp",
      .here = "parallel.tensor"},
     {.names =
-         "pipeline_parallel_degree|pipeline_model_parallel_size|pp_size|pipeline_parallel_size",
+         "pipeline_parallel_degree|pipeline_model_parallel_size|pp_size|pipeline_parallel_size|"
+         "pipeline_parallel|pp",
      .here = "parallel.pipeline"},
-    {.names = "context_parallel_degree|context_parallel_size|cp_size", .here = "parallel.context"},
-    {.names = "sequence_parallel",
+    {.names = "context_parallel_degree|context_parallel_size|cp_size|context_parallel|cp",
+     .here = "parallel.context"},
+    {.names = "sequence_parallel|sp",
      .here = "parallel.tensor",
      .note = "whose ranks always divide the rows that norms work on"},
-    {.names = "expert_parallel_degree|expert_model_parallel_size",
+    {.names = "data_parallel_size|data_parallel|dp_size|dp",
+     .note = "all ranks that the other axes leave share the batch; parallel.strategy says what "
+             "each keeps of the model"},
+    {.names = "expert_parallel_degree|expert_model_parallel_size|expert_parallel|ep_size|ep",
      .note = "expert parallelism is not in this version of trireme"},
     {.names = "fsdp_auto_wrap_policy|auto_wrap_policy|fsdp_transformer_layer_cls_to_wrap|"
               "transformer_layer_cls_to_wrap",
@@ -166,7 +172,8 @@ const struct foreign foreign_names[] = {
      .here = "train.micro_batch",
      .note = "train.global_batch is that of all ranks"},
     {.names = "gradient_accumulation_steps|grad_acc_steps|accumulate_grad_batches|"
-              "gradient_accumulation",
+              "gradient_accumulation|grad_accum|grad_accum_steps|grad_accumulation_steps|"
+              "accumulation_steps",
      .here = "train.global_batch",
      .note = "train.micro_batch times these steps times ranks"},
     {.names = "split_batches", .here = "train.split_batches"},

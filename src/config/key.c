@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "config/schema.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,6 +80,32 @@ int key_unknown(const char *name, struct error *err)
     if (meant)
         return error_set(err, "unknown key \"%.80s\"; did you mean %s?", name, meant);
     return error_set(err, "unknown key \"%.80s\"; trireme config --show lists the keys", name);
+}
+
+/* The key with whose group the name agrees, or nearly does, or begins ("training"); or NULL. */
+static const char *group_meant(const char *name)
+{
+    struct nearest nearest = {name};
+    const char *begun = NULL;
+    for (int i = 0; i < config_key_count; i++) {
+        char group[64];
+        int length = key_opens_group(i);
+        snprintf(group, sizeof group, "%.*s", length, config_keys[i].name);
+        if (length)
+            nearest_try(&nearest, group, config_keys[i].name);
+        if (length && !strncmp(name, group, (size_t)length))
+            begun = config_keys[i].name;
+    }
+    return nearest.name ? nearest.name : begun;
+}
+
+int key_group_unknown(const char *name, struct error *err)
+{
+    const char *meant = foreign_find(name) ? NULL : group_meant(name);
+    if (!meant)
+        return key_unknown(name, err);
+    return error_set(err, "unknown group \"%.80s\"; did you mean %.*s?", name,
+                     (int)strcspn(meant, "."), meant);
 }
 
 void key_choices(const struct key_choice *choices, char *buffer, size_t bytes)

@@ -61,6 +61,9 @@ int key_set(struct config *config, const struct key *key, const char *value, str
 /* err for a name that is no key: absent here, a group, or misspelt.  Returns -1. */
 int key_unknown(const char *name, struct error *err);
 
+/* err for a group of a file, "trian:", that is none.  Returns -1. */
+int key_group_unknown(const char *name, struct error *err);
+
 /* The key that was probably meant by a name that is none, or NULL. */
 const char *key_meant(const char *name);
 

@@ -20,6 +20,11 @@ refused "said once" '^trireme: error: train\.steps: "abc" is not a whole number$
 refused "group for a key" 'model' $T model=llama
 refused "unknown preset" 'llama-tiny' $T model.preset=llama-tiney data.train=train.h5
 refused "override without a value" 'steps' $T model.preset=llama-tiny train.steps data.train=train.h5
+for group in trian training trainer; do
+    printf '%s:\n  lr: 1e-4\n' $group >group.yaml
+    refused "misspelt group $group in a file" "group\.yaml:1: unknown group .$group.; did you mean train\?" \
+        $T group.yaml
+done
 printf 'train:\n  steps: 3\n  stpes: 4\n' >misspelt.yaml
 refused "misspelt key in a file: where and what" 'misspelt\.yaml:3.*train\.steps' $T misspelt.yaml
 long=$(printf 'q%.0s' $(seq 85))

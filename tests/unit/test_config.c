@@ -197,7 +197,7 @@ static void unknown_keys_name_the_nearest(void **state)
     REFUSED(NULL, "optimizer.lr=1", "train.lr?");
     REFUSED(NULL, "qqqqqqqqqqqq=1", "config --show");
     REFUSED("train:\n  lr: 1\n  stesp: 2\n", NULL, path, ":3:", "train.steps?");
-    REFUSED("trian:\n  steps: 2\n", NULL, ":1:", "unknown key \"trian\"");
+    REFUSED("trian:\n  steps: 2\n", NULL, ":1:", "unknown group \"trian\"");
     REFUSED("foo: {}\n", NULL, ":1:", "unknown key \"foo\"");
     REFUSED("foo:\n", NULL, ":1:", "unknown key \"foo\"");
     REFUSED("model.preset: lama3-8b\n", NULL, ":1:", "llama3-8b?");

@@ -56,6 +56,10 @@ static void spelling_does_not_matter(void **state)
         {"--tensor-model-parallel-size", "parallel.tensor"},
         {"bf16.enabled", "precision"},
         {"-b", "train.micro_batch"},
+        {"cp", "parallel.context"},
+        {"parallel.tp", "parallel.tensor"},
+        {"pp", "parallel.pipeline"},
+        {"train.grad_accum", "train.global_batch"},
         {"-z", "parallel.strategy"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
