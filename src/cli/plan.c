@@ -178,6 +178,9 @@ static int take_nodes(struct options *o, int *argc, char **argv, struct error *e
     if (!o->search || o->yaml)
         return error_set(err, "--nodes %.40s: several numbers of nodes go with --search%s", nodes,
                          o->yaml ? ", and --yaml writes one layout: name one number" : " alone");
+    if (!most[1])
+        return error_set(err, "--nodes %.40s: from how many to how many, as in --nodes 2-64",
+                         nodes);
     snprintf(least, sizeof least, "%.*s", (int)(most - nodes), nodes);
     if (count_of("--nodes", least, 1, &o->nodes, err) ||
         count_of("--nodes", most + 1, 1, &o->most_nodes, err))

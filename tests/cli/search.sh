@@ -39,6 +39,7 @@ refused "batches that depend on the layout" 'layouts of the same global batch, a
 refused "several nodes of no search" '--nodes 2-4: .* go with --search' "$TRIREME" plan $M --nodes 2-4
 refused "several nodes as YAML" '--yaml writes one layout' "$TRIREME" plan $M --search --nodes 2-4 --yaml x.yaml
 refused "nodes backward" '--nodes 4-2: the smaller number comes first' "$TRIREME" plan $M --search --nodes 4-2
+refused "nodes without an end" '--nodes 2-: from how many to how many, as in --nodes 2-64' "$TRIREME" plan $M --search --nodes 2-
 refused "no nodes" '--nodes -3: a whole number' "$TRIREME" plan $M --search --nodes -3
 refused "both names" '--gpus is another name of --ranks' "$TRIREME" plan $M --gpus 4 --ranks 4
 refused "nothing to keep" '--keep .* with --search' "$TRIREME" plan $M --search --keep global_batch
