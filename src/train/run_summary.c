@@ -122,14 +122,15 @@ static void log_data(const struct session *s, const struct batches *train,
                  dataset_most_epochs(&train->data, all));
     if (done < c->train.steps)
         snprintf(steps, sizeof steps,
-                 "steps %lld to %lld of %s tokens (%lld sequences), %.3g epochs in all%s",
+                 "steps %lld to %lld of %s tokens (%lld sequence%s), %.3g epochs in all%s",
                  (long long)done + 1, (long long)c->train.steps,
                  count_text(batch * (double)c->data.seq_len, each),
-                 (long long)s->layout.global_batch, all / (double)train->data.windows, most);
-    log_info(s->log, "training on %s (%s tokens, %lld sequences of %lld%s)%s; %s", c->data.train,
+                 (long long)s->layout.global_batch, s->layout.global_batch == 1 ? "" : "s",
+                 all / (double)train->data.windows, most);
+    log_info(s->log, "training on %s (%s tokens, %lld sequence%s of %lld%s)%s; %s", c->data.train,
              count_text((double)train->data.tokens, tokens), (long long)train->data.windows,
-             (long long)c->data.seq_len, packing_text(&train->data, c->data.packing, how), more,
-             steps);
+             train->data.windows == 1 ? "" : "s", (long long)c->data.seq_len,
+             packing_text(&train->data, c->data.packing, how), more, steps);
 }
 
 /* Warn of ranks, and of places in micro-batches, that get no sequence. */
@@ -230,8 +231,17 @@ static void warn_lr(const struct session *s, int64_t done)
                          "train it");
 }
 
+/* Warn of adapters beside a frozen model whose weights are drawn from the seed. */
+static void warn_frozen(const struct session *s, int64_t done)
+{
+    const struct config *c = &s->config;
+    if (c->lora.r && !done && !c->model_path[0])
+        log_warn(s->log, "adapters (lora.r) are trained beside a frozen model of random weights; "
+                         "model.path=FOLDER names a model that has its own");
+}
+
 /* Settings that are allowed but wasteful or without effect: ranks and sequences without work, more
- * threads than cores, learning rates, a trace beyond the last step. */
+ * threads than cores, learning rates, adapters of nothing, a trace beyond the last step. */
 static void warn(const struct session *s, int64_t done)
 {
     const struct config *c = &s->config;
@@ -247,6 +257,7 @@ static void warn(const struct session *s, int64_t done)
                  s->device->threads, c->run.threads ? "run.threads" : "OMP_NUM_THREADS", cores,
                  cores > 1 ? "s" : "");
     warn_lr(s, done);
+    warn_frozen(s, done);
     if (c->run.trace && done < c->train.steps &&
         (c->run.trace <= done || c->run.trace > c->train.steps))
         log_warn(s->log, "run.trace is %lld, and this start runs steps %lld to %lld: no trace",

@@ -81,6 +81,13 @@ bad "true as a list" 'use_dora is an array; true or false is wanted' \
 bad "modules as a number" 'modules_to_save is a number, 5; a list of names is wanted' \
     's/"bias"/"modules_to_save": 5, "bias"/'
 bad "a pattern" 'is the pattern' 's/"task_type"/"modules_to_save": ".*norm", "task_type"/'
+"$TRIREME" train $N $M lora.r=4 train.steps=2 run.dir=random >out 2>err
+is "beside random weights: a warning" "0 1" \
+    "$? $(grep -c 'warning: adapters .lora\.r. are trained beside a frozen model of random weights' err)"
+"$TRIREME" train random train.steps=3 >out 2>err
+is "not again when it goes on" "0 0" "$? $(grep -c 'random weights' err)"
+"$TRIREME" train $T lora.r=4 train.steps=2 run.dir=beside >out 2>err
+is "nor beside a model's own" "0 0" "$? $(grep -c 'random weights' err)"
 refused "a base that is gone" 'model.path' sh -c 'mv hf-llama gone; "$TRIREME" train run-llama train.steps=40; code=$?; mv gone hf-llama; exit $code'
 refused "a base that has changed" 'are others than when it was saved .*; put those back, or name a folder that has them: model\.path=FOLDER' \
     "$TRIREME" train run-llama train.steps=40 model.path=merged-llama

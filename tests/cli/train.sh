@@ -105,6 +105,8 @@ for keys in train.steps=2 "train.steps=1 train.warmup_steps=1" "train.steps=1 tr
     "$TRIREME" train $M $keys run.fresh=true run.dir=one >out 2>err
     is "not with $keys" "0 0" "$? $(grep -c 'nothing is trained' err)"
 done
+"$TRIREME" train $M train.global_batch=1 train.global_batch_tokens=0 train.steps=2 run.dir=single >out 2>err
+is "a single sequence a step" "0 1" "$? $(grep -c ' tokens (1 sequence), ' err)"
 refused "the state of another optimizer" 'train\.optimizer sgd, and this run.s is adamw' \
     "$TRIREME" train $M train.steps=9 run.dir=rates-1
 
