@@ -5,6 +5,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "comm/world.h"
+#include "io/disk.h"
 #include "train/export_folder.h"
 #include "train/run_checkpoint.h"
 
@@ -13,6 +14,16 @@ struct asked {
     double file_gb;
     int is_merged;
 };
+
+/* A run and its checkpoints are no place for a model's files: trireme reads what lies there. */
+static int check_folder(const char *folder, struct error *err)
+{
+    int is_checkpoint = disk_has(folder, "COMMIT");
+    if (!is_checkpoint && !disk_has(folder, "run.json") && !disk_has(folder, "checkpoints"))
+        return 0;
+    return error_set(err, "%s is %s: name another folder, which the model gets to itself", folder,
+                     is_checkpoint ? "a checkpoint" : "the directory of a run");
+}
 
 static int parse(struct asked *asked, int argc, char **argv, struct error *err)
 {
@@ -25,7 +36,7 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
                               "convert runs/default model-hf");
     asked->from = argv[1];
     asked->folder = argv[2];
-    return 0;
+    return check_folder(asked->folder, err);
 }
 
 /* The format of the files: that which is asked for, or that in which the run computed. */

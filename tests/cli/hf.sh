@@ -298,6 +298,12 @@ echo '{"mine": 1}' >mine/config.json
 refused "convert to a folder with another's config.json" 'mine holds a model already, config.json' \
     "$TRIREME" convert llama-true mine
 is "and leaves it as it was" '{"mine": 1}' "$(cat mine/*)"
+ls llama-true llama-true/checkpoints/* >before
+refused "convert to the run itself" 'llama-true is the directory of a run: name another folder' \
+    "$TRIREME" convert llama-true llama-true
+refused "convert to a checkpoint" 'is a checkpoint: name another folder' \
+    "$TRIREME" convert llama-true "$(newest_checkpoint llama-true)"
+is "both stay as they were" "$(xargs <before)" "$(ls llama-true llama-true/checkpoints/* | xargs)"
 refused "convert to a format that is none" 'dtype is fp32' \
     "$TRIREME" convert llama-true other --dtype int8
 
