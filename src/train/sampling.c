@@ -52,8 +52,9 @@ static void penalize(struct sampling *s, float penalty, float *logits, const int
                      int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || ids[i] >= s->vocab || s->seen[ids[i]]++)
+        if (ids[i] < 0 || ids[i] >= s->vocab || s->seen[ids[i]])
             continue;
+        s->seen[ids[i]] = 1;
         float *logit = &logits[ids[i]];
         *logit = *logit > 0 ? *logit / penalty : *logit * penalty;
     }

@@ -127,6 +127,24 @@ static void test_greedy(void **state)
     sampling_destroy(sampling);
 }
 
+/* However often a token is in the text, its logit is divided once. */
+static void test_penalty_of_repeated_tokens(void **state)
+{
+    enum { OFTEN = 1000 };
+    struct sampling *sampling = sampling_create(VOCAB);
+    struct config_generate how = plain;
+    int32_t ids[OFTEN];
+    how.temperature = 0;
+    how.repetition_penalty = 1.4;
+    for (int count = 1; count <= OFTEN; count++) {
+        float logits[VOCAB] = {[40] = 3, [50] = 2};
+        ids[count - 1] = 40;
+        assert_int_equal(sampling_draw(sampling, &how, logits, ids, count, 0.5), 40);
+        assert_true(logits[40] == 3 / (float)how.repetition_penalty);
+    }
+    sampling_destroy(sampling);
+}
+
 /* At the ends of the interval, and with tokens that cannot come at either end. */
 static void test_ends(void **state)
 {
@@ -144,6 +162,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_penalty_of_repeated_tokens),
         cmocka_unit_test(test_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
