@@ -134,11 +134,10 @@ static struct drawn draw(struct generator *g, const struct generator_request *re
                 logits[id] = -INFINITY;
     uint64_t index = (uint64_t)slot->text << 32 | (uint64_t)before;
     uint64_t number = philox_u64(philox_key(request->seed, "generate"), index);
-    for (int64_t i = 0; i < request->vocab; i++)
-        if (isnan(logits[i]))
-            return (struct drawn){.ends = -1};
     int64_t id = sampling_draw(sampling, &request->how, logits, slot->ids, slot->count,
                                (double)(number >> 11) * 0x1p-53);
+    if (id < 0)
+        return (struct drawn){.ends = -1};
     if (request->is_stop(request->user, id))
         return (struct drawn){.id = (int32_t)id, .ends = 1};
     int ends = request->take(request->user, slot->text, id);

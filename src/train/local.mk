@@ -8,7 +8,7 @@ libtrireme_a_SOURCES += \
 	src/train/lr_schedule.c src/train/lr_schedule.h src/train/memory_budget.c src/train/memory_budget.h \
 	src/train/pending_update.c src/train/pending_update.h src/train/metrics.c src/train/metrics.h src/train/metrics_resume.c src/train/metrics_resume.h \
 	src/train/metrics_step.h src/train/product_file.c src/train/product_file.h src/train/product_table.c src/train/product_table.h src/train/progress.c src/train/progress.h src/train/run_checkpoint.c src/train/run_checkpoint.h \
-	src/train/run_summary.c src/train/run_summary.h \
+	src/train/run_summary.c src/train/run_summary.h src/train/sampling_blocks.c src/train/sampling_in_order.c src/train/sampling_private.h src/train/sampling_top_p.c \
 	src/train/scaler.c src/train/scaler.h src/train/session.c src/train/session.h src/train/shared_settings.c src/train/shared_settings.h \
 	src/train/stop.c src/train/stop.h src/train/tokenizer_check.c src/train/tokenizer_check.h \
 	src/train/tracing.c src/train/tracing.h \

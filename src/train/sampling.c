@@ -1,12 +1,21 @@
-/* sampling.c - the steps of sampling.h, in time linear in the vocabulary but for a small sort.
+/* sampling.c - the steps of sampling.h, in time linear in the vocabulary.
  *
- * For top_k only the k-th largest logit has to be known, which selection finds without sorting.
- * Each token then has the weight exp((logit - largest) / temperature), or 0 if it is left out; no
- * weight is divided by their sum.  For top_p candidates are sorted, but only those that can be
- * among the fewest: tokens too light to matter even all together are not looked at.  The token is
- * the one in whose weight the place uniform * sum lies:
+ * Each token has the weight exp((logit - largest) / temperature), or 0 if it is left out; no weight
+ * is divided by their sum.  The token is the one in whose weight the place uniform * sum lies:
  *
  *   weights  3 | 0 | 5 | 2    uniform 0.5: place 5 of 10, which is in the third
+ *
+ * Additions round, so that their order can decide which token that is.  sampling_in_order.c defines
+ * it, by an order in which each addition waits for the one before.  To be faster, sums of blocks of
+ * tokens are made by vectors (sampling_blocks.c), and for top_p sums of tokens of about the same
+ * weight (sampling_top_p.c).  They differ from sums in order by less than a margin.  Where the
+ * numbers compared are further apart than that, the order decides nothing, and the token is found.
+ * Where they are not, as in one draw of 100,000 or where many tokens weigh the same, the token is
+ * drawn again by sums in order.
+ *
+ * For top_k only the k-th largest logit has to be known.  The k-th largest of all blocks' largest
+ * logits bounds it from below, since k blocks have one at least as large.  It is then selected
+ * among the logits that reach the bound, which are few.
  */
 #include "train/sampling.h"
 
@@ -15,24 +24,17 @@
 #include <string.h>
 
 #include "base/array.h"
-
-struct candidate {
-    float weight;
-    int32_t id;
-};
-
-struct sampling {
-    int64_t vocab;
-    float *weight;               /* of each token; before, logits to select among */
-    struct candidate *candidate; /* of those that top_p may keep */
-    char *seen;                  /* of each token: is it in the text?  All 0 between calls */
-};
+#include "train/sampling_private.h"
 
 struct sampling *sampling_create(int64_t vocab)
 {
     struct sampling *s = array_make(1, sizeof *s);
     s->vocab = vocab;
+    s->blocks = (vocab + SAMPLING_BLOCK - 1) / SAMPLING_BLOCK;
+    s->top = array_make((size_t)s->blocks, sizeof *s->top);
     s->weight = array_make((size_t)vocab, sizeof *s->weight);
+    s->sum = array_make((size_t)s->blocks, sizeof *s->sum);
+    s->bucket = array_make(SAMPLING_BUCKETS, sizeof *s->bucket);
     s->candidate = array_make((size_t)vocab, sizeof *s->candidate);
     s->seen = array_make((size_t)vocab, 1);
     return s;
@@ -42,7 +44,10 @@ void sampling_destroy(struct sampling *s)
 {
     if (!s)
         return;
+    free(s->top);
     free(s->weight);
+    free(s->sum);
+    free(s->bucket);
     free(s->candidate);
     free(s->seen);
     free(s);
@@ -63,12 +68,16 @@ static void penalize(struct sampling *s, float penalty, float *logits, const int
             s->seen[ids[i]] = 0;
 }
 
-static int64_t likeliest(const float *logits, int64_t vocab)
+/* The first token whose logit is the largest. */
+static int64_t likeliest(const struct sampling *s, const float *logits, float most)
 {
-    int64_t best = 0;
-    for (int64_t i = 1; i < vocab; i++)
-        best = logits[i] > logits[best] ? i : best;
-    return best;
+    int64_t b = 0;
+    while (s->top[b] != most)
+        b++;
+    int64_t id = b * SAMPLING_BLOCK;
+    while (logits[id] != most)
+        id++;
+    return id;
 }
 
 /* The k-th largest of n numbers, 1 <= k <= n, whose order changes (Hoare's selection). */
@@ -102,37 +111,51 @@ static float kth_largest(float *x, int64_t n, int64_t k)
 /* The logit that the k likeliest tokens have at least. */
 static float threshold(struct sampling *s, const float *logits, int64_t k)
 {
+    float bound = -INFINITY;
+    int64_t n = 0;
     if (k <= 0 || k >= s->vocab)
-        return -INFINITY;
-    memcpy(s->weight, logits, (size_t)s->vocab * sizeof *logits);
-    return kth_largest(s->weight, s->vocab, k);
-}
-
-static int heavier_first(const void *a, const void *b)
-{
-    const struct candidate *x = a, *y = b;
-    if (x->weight != y->weight)
-        return x->weight < y->weight ? 1 : -1;
-    return x->id > y->id ? 1 : -1;
-}
-
-/* Leave out what is behind the fewest tokens that come to top_p of total; returns the sum of those.
- * Tokens lighter than total (1 - top_p) / vocab come to less than 1 - top_p of it together, so that
- * none of them is needed, and only the others are sorted. */
-static double keep_heaviest(struct sampling *s, double top_p, double total)
-{
-    double least = total * (1 - top_p) / (double)s->vocab, sum = 0;
-    int64_t n = 0, kept = 0;
-    for (int64_t i = 0; i < s->vocab; i++)
-        if (s->weight[i] > 0 && s->weight[i] >= least)
-            s->candidate[n++] = (struct candidate){s->weight[i], (int32_t)i};
-    qsort(s->candidate, (size_t)n, sizeof *s->candidate, heavier_first);
-    memset(s->weight, 0, (size_t)s->vocab * sizeof *s->weight);
-    while (kept < n && (kept == 0 || sum < top_p * total)) {
-        s->weight[s->candidate[kept].id] = s->candidate[kept].weight;
-        sum += s->candidate[kept++].weight;
+        return bound;
+    if (k <= s->blocks) {
+        memcpy(s->weight, s->top, (size_t)s->blocks * sizeof *s->top);
+        bound = kth_largest(s->weight, s->blocks, k);
     }
-    return sum;
+    for (int64_t b = 0; b < s->blocks; b++) {
+        const float *x = logits + b * SAMPLING_BLOCK;
+        int64_t count = s->top[b] < bound ? 0 : sampling_block(s, b);
+        for (int64_t i = 0; i < count; i++)
+            if (x[i] >= bound)
+                s->weight[n++] = x[i];
+    }
+    return kth_largest(s->weight, n, k);
+}
+
+/* The token in whose weight the place lies; -1 where that is within margin of an end of it. */
+static int64_t find(const struct sampling *s, double place, double margin)
+{
+    double before = 0;
+    int64_t b = 0;
+    while (b < s->blocks && before + s->sum[b] <= place)
+        before += s->sum[b++];
+    const float *weight = s->weight + b * SAMPLING_BLOCK;
+    int64_t n = b < s->blocks ? sampling_block(s, b) : 0;
+    for (int64_t i = 0; i < n; i++) {
+        double after = before + weight[i];
+        if (after > place)
+            return place - before > margin && after - place > margin ? b * SAMPLING_BLOCK + i : -1;
+        before = after;
+    }
+    return -1;
+}
+
+/* Sums of all weights in two orders, and places and sums on the way to one, differ by less than
+ * 2^-51 of the sum for each token. */
+static int64_t draw(struct sampling *s, const struct sampling_call *call)
+{
+    double total = sampling_weigh(s, call), margin = 0x1p-50 * (double)s->vocab * total;
+    if (call->top_p < 1)
+        total = sampling_keep(s, call, total, margin);
+    int64_t id = total < 0 ? -1 : find(s, call->uniform * total, margin);
+    return id < 0 ? sampling_in_order(s, call) : id;
 }
 
 int64_t sampling_draw(struct sampling *s, const struct config_generate *how, float *logits,
@@ -140,25 +163,18 @@ int64_t sampling_draw(struct sampling *s, const struct config_generate *how, flo
 {
     if (how->repetition_penalty != 1)
         penalize(s, (float)how->repetition_penalty, logits, ids, count);
-    int64_t best = likeliest(logits, s->vocab), last = best;
-    if (how->temperature <= 0)
-        return best;
-    float least = threshold(s, logits, how->top_k);
-    double total = 0;
-    for (int64_t i = 0; i < s->vocab; i++) {
-        s->weight[i] =
-            logits[i] < least ? 0 : (float)exp((logits[i] - logits[best]) / how->temperature);
-        total += s->weight[i];
-    }
-    if (how->top_p < 1)
-        total = keep_heaviest(s, how->top_p, total);
-    double at = uniform * total;
-    for (int64_t i = 0; i < s->vocab; i++) {
-        if (s->weight[i] <= 0)
-            continue;
-        last = i;
-        if ((at -= s->weight[i]) < 0)
-            break;
-    }
-    return last;
+    float most = sampling_tops(s, logits);
+    if (isnan(most))
+        return -1;
+    if (how->temperature <= 0 || isinf(most))
+        return likeliest(s, logits, most);
+    const struct sampling_call call = {
+        .logits = logits,
+        .most = most,
+        .least = threshold(s, logits, how->top_k),
+        .temperature = how->temperature,
+        .top_p = how->top_p,
+        .uniform = uniform,
+    };
+    return draw(s, &call);
 }

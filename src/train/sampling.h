@@ -6,7 +6,7 @@
 
 #include "config/config.h"
 
-/* Memory to draw with: of one vocabulary. */
+/* Memory to draw with: of one vocabulary, for one thread at a time. */
 struct sampling;
 struct sampling *sampling_create(int64_t vocab);
 void sampling_destroy(struct sampling *sampling); /* NULL allowed */
@@ -19,7 +19,8 @@ void sampling_destroy(struct sampling *sampling); /* NULL allowed */
  *  - top_k: tokens with a logit below the k-th largest are left out;
  *  - top_p: the fewest tokens, likeliest first, whose probabilities come to top_p are kept;
  *  - uniform, in [0, 1), is where the token lies in the sum of the probabilities, in order of ids.
- * logits [vocab] are changed; those of minus infinity are never drawn, and one is finite. */
+ * logits [vocab] are changed; those of minus infinity are never drawn, and one is finite.  Returns
+ * -1 where one is NaN. */
 int64_t sampling_draw(struct sampling *sampling, const struct config_generate *how, float *logits,
                       const int32_t *ids, int64_t count, double uniform);
 

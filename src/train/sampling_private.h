@@ -1,0 +1,67 @@
+/* sampling_private.h - what the files of sampling share: see sampling.c. */
+#ifndef TRIREME_TRAIN_SAMPLING_PRIVATE_H
+#define TRIREME_TRAIN_SAMPLING_PRIVATE_H
+
+#include <stdint.h>
+#include <string.h>
+
+/* Tokens of a block, of which the last may have fewer; values of half the bits of a weight. */
+enum { SAMPLING_BLOCK = 128, SAMPLING_BUCKETS = 1 << 15 };
+
+struct sampling_candidate {
+    float weight;
+    int32_t id;
+};
+
+struct sampling {
+    int64_t vocab, blocks;
+    float *top;                           /* of each block: its largest logit */
+    float *weight;                        /* of tokens, in blocks whose sum is above 0 */
+    double *sum;                          /* of each block: of its weights, up to rounding */
+    double *bucket;                       /* of weights whose bits begin, or end, alike */
+    struct sampling_candidate *candidate; /* of those that top_p may keep, where they are sorted */
+    char *seen; /* of each token: is it in the text?  All 0 between calls */
+};
+
+/* What a token is drawn by, once its logits are as they have to be. */
+struct sampling_call {
+    const float *logits;
+    float most, least; /* the largest, which is finite, and the smallest that is not left out */
+    double temperature, top_p, uniform;
+};
+
+/* The tokens of block b: how many, from b * SAMPLING_BLOCK on. */
+static inline int64_t sampling_block(const struct sampling *s, int64_t b)
+{
+    int64_t left = s->vocab - b * SAMPLING_BLOCK;
+    return left < SAMPLING_BLOCK ? left : SAMPLING_BLOCK;
+}
+
+/* The bits of a float, which of floats from 0 on are in the same order. */
+static inline __attribute__((always_inline)) uint32_t sampling_bits(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* Set top; the largest logit of all, NaN if one is NaN. */
+float sampling_tops(struct sampling *s, const float *logits);
+
+/* The weight of a token of this logit. */
+float sampling_weight(const struct sampling_call *call, float logit);
+
+/* Set weight and sum, after top; returns the sum of all weights. */
+double sampling_weigh(struct sampling *s, const struct sampling_call *call);
+
+/* After sampling_weigh(), whose sum was total: leave out what is behind the fewest tokens that come
+ * to top_p of it.  Returns the sum of the weights kept; or a negative number, with weights in any
+ * state, where sums lie within margin of where it would be decided otherwise. */
+double sampling_keep(struct sampling *s, const struct sampling_call *call, double total,
+                     double margin);
+
+/* The token, by sums in a certain order, for which nothing need be set: what all else here is a
+ * faster way to. */
+int64_t sampling_in_order(struct sampling *s, const struct sampling_call *call);
+
+#endif
