@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "device/cpu/run_queue.h"
 #include "device/driver.h"
 
 /* No op is missing in DEVICE_OPS(): with the name, the two of gemm and the forms of attention they
@@ -72,6 +73,11 @@ int device_open(struct device **device, const struct device_request *request, st
     }
     *device = d;
     return 0;
+}
+
+int device_threads(const struct device *d)
+{
+    return run_queue_threads(d);
 }
 
 void device_close(struct device *d)

@@ -103,6 +103,10 @@ struct device_request {
  * CUDA: not built in, no GPU). */
 int device_open(struct device **device, const struct device_request *request, struct error *err);
 
+/* CPU threads that the host's part of the work should use now: `threads`, or fewer where other
+ * processes want the cores.  For the thread that uses the device. */
+int device_threads(const struct device *device);
+
 /* Release everything of the device; NULL is allowed. */
 void device_close(struct device *device);
 

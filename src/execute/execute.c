@@ -199,6 +199,12 @@ void *executor_buffer(const struct executor *x, const struct program_buffer *buf
     return x->slab[buffer->pool] ? x->slab[buffer->pool] + buffer->offset : NULL;
 }
 
+float *executor_logits(struct executor *x, const struct program *program, struct error *err)
+{
+    const struct program_buffer *buffer = &program->buffer[program->logits];
+    return x->mode->logits ? x->mode->logits(x, buffer, err) : executor_buffer(x, buffer);
+}
+
 /* The slab of POOL_DISK; a program has `instrs` instructions at most. */
 static int create_swap(struct executor *x, const struct program *program, int instrs,
                        const char *folder, struct error *err)

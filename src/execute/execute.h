@@ -95,6 +95,11 @@ void executor_measure(const struct executor *executor, struct swap_use *use);
 /* Where a buffer of a program or of the state lies; NULL for one in a file. */
 void *executor_buffer(const struct executor *executor, const struct program_buffer *buffer);
 
+/* After a program of generation was executed by a rank that has its logits (program->logits): they,
+ * fp32 [texts, the model's vocabulary], in memory of the host, where the caller may change them
+ * until a program is executed again.  NULL with err set if they cannot be copied there. */
+float *executor_logits(struct executor *executor, const struct program *program, struct error *err);
+
 /* The device whose ops work on the host's memory: the same on the CPU, else one beside it. */
 struct device *executor_host(const struct executor *executor);
 

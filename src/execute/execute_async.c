@@ -308,6 +308,14 @@ static int finish(struct executor *x, const struct step_pending *pending, struct
     return 0;
 }
 
+static float *fetch_logits(struct executor *x, const struct program_buffer *buffer,
+                           struct error *err)
+{
+    int rc = device_download(x->device, x->async->logits, executor_buffer(x, buffer), buffer->bytes,
+                             err);
+    return rc ? NULL : x->async->logits;
+}
+
 const struct executor_mode executor_async = {
     .action =
         {[INSTR_LOAD] = load, [INSTR_RUN] = run_ops, [INSTR_FETCH] = copy, [INSTR_SPILL] = copy},
@@ -316,6 +324,7 @@ const struct executor_mode executor_async = {
     .begin = begin,
     .end = end,
     .finish = finish,
+    .logits = fetch_logits,
     .create = async_create,
     .note_products = async_note_products,
     .prepare = async_prepare,

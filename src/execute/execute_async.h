@@ -38,7 +38,8 @@ struct async {
     struct async_program *program;
     int programs;
     struct device_event *begin, *end[STREAMS], *done[MEMORY_STEPS];
-    char *host; /* pinned: per slot the sums, then what each micro-batch loads */
+    char *host; /* pinned: per slot the sums, then what each micro-batch loads; then logits */
+    float *logits;
     size_t host_bytes, slot_bytes;
     int slot;                /* of the step last started: 0, 1, 0, 1 ... */
     struct async_span *span; /* of the traced step */

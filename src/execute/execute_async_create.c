@@ -143,9 +143,12 @@ static int make_host(struct executor *x, struct error *err)
 {
     struct async *a = x->async;
     a->slot_bytes = x->need.step_bytes;
-    a->host_bytes = MEMORY_STEPS * a->slot_bytes;
+    a->host_bytes = MEMORY_STEPS * a->slot_bytes + x->need.logits_bytes;
     a->host = device_host_alloc(x->device, x->mem, POOL_HOST, a->host_bytes, err);
-    return a->host ? 0 : -1;
+    if (!a->host)
+        return -1;
+    a->logits = (float *)(a->host + MEMORY_STEPS * a->slot_bytes);
+    return 0;
 }
 
 static int make_common_events(struct executor *x, struct error *err)

@@ -56,6 +56,8 @@ struct executor_mode {
     int (*begin)(struct run_state *run);
     int (*end)(struct run_state *run);
     int (*finish)(struct executor *x, const struct step_pending *pending, struct error *err);
+    /* the logits of generation, in the host's memory, where those of the buffer are not */
+    float *(*logits)(struct executor *x, const struct program_buffer *buffer, struct error *err);
     /* after the slabs are there; then products may be noted; then what the first step needs */
     int (*create)(struct executor *x, int programs, struct error *err);
     int (*note_products)(struct executor *x, const struct program *const *programs, int count,

@@ -120,6 +120,11 @@ static size_t step_bytes(const struct program *program)
     return round_up_bytes(bytes, PLACE_ALIGN);
 }
 
+static size_t logits_bytes(const struct program *program)
+{
+    return program->logits < 0 ? 0 : program->buffer[program->logits].bytes;
+}
+
 void memory_slabs(struct memory_need *need, const struct program *const *programs, int count)
 {
     *need = (struct memory_need){0};
@@ -128,6 +133,7 @@ void memory_slabs(struct memory_need *need, const struct program *const *program
             need->slab_bytes[pool] =
                 max_bytes(need->slab_bytes[pool], programs[i]->pool_bytes[pool]);
         need->step_bytes = max_bytes(need->step_bytes, step_bytes(programs[i]));
+        need->logits_bytes = max_bytes(need->logits_bytes, logits_bytes(programs[i]));
     }
 }
 
@@ -143,13 +149,14 @@ static size_t on_gpu(const struct memory_need *need, int pool)
     }
 }
 
-/* A GPU's transfers have staging on it, and in the host's memory too. */
+/* A GPU's transfers have staging on it, and in the host's memory too, where its steps' inputs and
+ * sums are as well, and logits. */
 static void add_gpu(struct memory_need *need, const struct mesh_shape *shape,
                     const struct mesh_options *options, size_t reserve_bytes)
 {
     need->pool_bytes[POOL_COMM] += mesh_device_staging_bytes(shape, options);
-    need->pool_bytes[POOL_HOST] +=
-        MEMORY_STEPS * need->step_bytes + mesh_host_staging_bytes(shape, options);
+    need->pool_bytes[POOL_HOST] += MEMORY_STEPS * need->step_bytes + need->logits_bytes +
+                                   mesh_host_staging_bytes(shape, options);
     need->nccl_bytes = mesh_reserve_bytes(shape, options);
     need->reserve_bytes = reserve_bytes + need->nccl_bytes;
     for (int pool = 0; pool <= POOL_COUNT; pool++)

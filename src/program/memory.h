@@ -18,8 +18,9 @@ enum { MEMORY_STEPS = 2 };
  * the executor allocates its part of. */
 struct memory_need {
     size_t slab_bytes[POOL_COUNT]; /* shared by the programs, one of which runs at a time */
-    size_t step_bytes; /* on a GPU, of the host: inputs and sums of one step in flight */
-    size_t pool_bytes[POOL_COUNT]; /* all of a pool: slabs, steps in flight, staging */
+    size_t step_bytes;   /* on a GPU, of the host: inputs and sums of one step in flight */
+    size_t logits_bytes; /* on a GPU, of the host: where logits of generation are copied to */
+    size_t pool_bytes[POOL_COUNT]; /* all of a pool: slabs, steps in flight, logits, staging */
     size_t staging_bytes; /* the part of POOL_COMM that is the node's memory, also on a GPU */
     size_t reserve_bytes; /* of a GPU beside the pools: its context and libraries, and NCCL */
     size_t nccl_bytes;    /* of the reserve */
@@ -35,7 +36,8 @@ struct memory_limits {
     int no_disk;         /* 1: nothing can be offloaded to disk */
 };
 
-/* What the executor allocates for count > 0 programs of a rank: slab_bytes and step_bytes. */
+/* What the executor allocates for count > 0 programs of a rank: slab_bytes, step_bytes and
+ * logits_bytes. */
 void memory_slabs(struct memory_need *need, const struct program *const *programs, int count);
 
 /* All of it.  options: how GPUs communicate; reserve_bytes: what the GPU's context and libraries

@@ -14,6 +14,7 @@
 #include "train/generator.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,8 +45,18 @@ struct generator {
     struct slot *slot;
     int64_t context;
     int root;
-    float *logits; /* of the root: [slots, the model's vocabulary] */
+    float *logits; /* of the root, after a pass: [slots, the model's vocabulary] */
     struct drawn *drawn;
+    int64_t *wanting; /* of the root: the slots of which no token waits */
+};
+
+/* What tokens of a run are drawn with, on the root. */
+struct drawing {
+    const struct generator_request *request;
+    struct sampling **sampling; /* of each thread that may have a slot */
+    int64_t samplings;
+    int64_t *stop; /* ids that end a text, where it must not end yet */
+    int stops, stop_capacity;
 };
 
 /* ---- a pass ---- */
@@ -85,13 +96,13 @@ static int load_places(void *user, const struct step_batch *batch, struct error 
     return 0;
 }
 
+/* Where the root draws from. */
 static int fetch_logits(struct generator *g, const struct program *program, struct error *err)
 {
-    size_t bytes = (size_t)(g->slots * g->s->config.model.vocab) * sizeof *g->logits;
     if (world_rank(g->s->world) != g->root)
         return 0;
-    const void *at = executor_buffer(g->s->executor, &program->buffer[program->logits]);
-    return device_download(g->s->device, g->logits, at, bytes, err);
+    g->logits = executor_logits(g->s->executor, program, err);
+    return g->logits ? 0 : -1;
 }
 
 static int run_pass(struct generator *g, struct error *err)
@@ -121,41 +132,70 @@ static void append(struct slot *slot, int32_t id)
     slot->ids[slot->count++] = id;
 }
 
-/* On the root: draw the next token of slot b, and hand it on. */
-static struct drawn draw(struct generator *g, const struct generator_request *request,
-                         struct sampling *sampling, int64_t b)
+/* On the root: draw the next token of slot b, -1 if its logits are no numbers.  It depends on the
+ * text and its length alone, so that threads may draw for slots in any order. */
+static int64_t draw(struct generator *g, const struct drawing *d, struct sampling *sampling,
+                    int64_t b)
 {
+    const struct generator_request *request = d->request;
     const struct slot *slot = &g->slot[b];
     float *logits = g->logits + b * g->s->config.model.vocab;
     int64_t before = slot->count - slot->prompt;
-    if (before < request->how.min_tokens)
-        for (int64_t id = 0; id < request->vocab; id++)
-            if (request->is_stop(request->user, id))
-                logits[id] = -INFINITY;
+    for (int i = 0; i < d->stops && before < request->how.min_tokens; i++)
+        logits[d->stop[i]] = -INFINITY;
     uint64_t index = (uint64_t)slot->text << 32 | (uint64_t)before;
     uint64_t number = philox_u64(philox_key(request->seed, "generate"), index);
-    int64_t id = sampling_draw(sampling, &request->how, logits, slot->ids, slot->count,
-                               (double)(number >> 11) * 0x1p-53);
+    return sampling_draw(sampling, &request->how, logits, slot->ids, slot->count,
+                         (double)(number >> 11) * 0x1p-53);
+}
+
+/* Hand a token of slot b on; as struct drawn has it, whether the text ends with it. */
+static int hand_on(const struct generator *g, const struct generator_request *request, int64_t b)
+{
+    const struct slot *slot = &g->slot[b];
+    int32_t id = g->drawn[b].id;
     if (id < 0)
-        return (struct drawn){.ends = -1};
+        return -1;
     if (request->is_stop(request->user, id))
-        return (struct drawn){.id = (int32_t)id, .ends = 1};
+        return 1;
     int ends = request->take(request->user, slot->text, id);
-    return (struct drawn){.id = (int32_t)id, .ends = ends || before + 1 >= request->how.tokens};
+    return ends || slot->count - slot->prompt + 1 >= request->how.tokens;
+}
+
+static int wants_token(const struct slot *slot)
+{
+    return slot->text >= 0 && !waiting(slot);
+}
+
+/* On the root: each thread draws for some slots, and then tokens are handed on in order.  The team
+ * is as large as a kernel's, or one: OpenMP ends and starts threads where sizes alternate. */
+static void draw_slots(struct generator *g, const struct drawing *d)
+{
+    int64_t count = 0;
+    for (int64_t b = 0; b < g->slots; b++)
+        if (wants_token(&g->slot[b]))
+            g->wanting[count++] = b;
+#pragma omp parallel for num_threads(count > 1 ? device_threads(g->s->device) : 1) \
+    schedule(static, 1)
+    for (int64_t k = 0; k < count; k++) {
+        int64_t b = g->wanting[k];
+        g->drawn[b].id = (int32_t)draw(g, d, d->sampling[omp_get_thread_num()], b);
+    }
+    for (int64_t k = 0; k < count; k++)
+        g->drawn[g->wanting[k]].ends = hand_on(g, d->request, g->wanting[k]);
 }
 
 /* All ranks append what the root draws for the slots of which no token waits. */
-static int draw_all(struct generator *g, const struct generator_request *request,
-                    struct sampling *sampling, struct error *err)
+static int draw_all(struct generator *g, const struct drawing *d, struct error *err)
 {
+    const struct generator_request *request = d->request;
     int is_root = world_rank(g->s->world) == g->root;
-    for (int64_t b = 0; b < g->slots && is_root; b++)
-        if (g->slot[b].text >= 0 && !waiting(&g->slot[b]))
-            g->drawn[b] = draw(g, request, sampling, b);
+    if (is_root)
+        draw_slots(g, d);
     world_broadcast(g->s->world, g->drawn, (size_t)g->slots * sizeof *g->drawn, g->root);
     for (int64_t b = 0; b < g->slots; b++) {
         struct slot *slot = &g->slot[b];
-        if (slot->text < 0 || waiting(slot))
+        if (!wants_token(slot))
             continue;
         if (g->drawn[b].ends < 0)
             return error_set(err,
@@ -210,29 +250,59 @@ static int64_t busy(const struct generator *g)
     return count;
 }
 
+/* Begin texts in free slots.  A pass over a prompt computes rows for all slots, so several begin at
+ * a time. */
+static void begin_texts(const struct generator *g, const struct generator_prompt *prompts,
+                        int64_t count, int64_t *next)
+{
+    int64_t least = min_i64(count - *next, max_i64(g->slots / 2, 1));
+    int begins = *next < count && g->slots - busy(g) >= least;
+    for (int64_t b = 0; b < g->slots; b++) {
+        if (begins && *next < count && g->slot[b].text < 0) {
+            begin(g, &g->slot[b], *next, &prompts[*next]);
+            ++*next;
+        }
+        make_space(g, &g->slot[b]);
+    }
+}
+
+static struct drawing make_drawing(const struct generator *g,
+                                   const struct generator_request *request)
+{
+    struct drawing d = {.request = request};
+    if (world_rank(g->s->world) != g->root)
+        return d;
+    d.samplings = min_i64(g->s->device->threads, g->slots);
+    d.sampling = array_make((size_t)d.samplings, sizeof(struct sampling *));
+    for (int64_t t = 0; t < d.samplings; t++)
+        d.sampling[t] = sampling_create(request->vocab);
+    for (int64_t id = 0; id < request->vocab && request->how.min_tokens; id++)
+        if (request->is_stop(request->user, id)) {
+            d.stop = array_grow(d.stop, d.stops, &d.stop_capacity, sizeof *d.stop);
+            d.stop[d.stops++] = id;
+        }
+    return d;
+}
+
+static void free_drawing(struct drawing *d)
+{
+    for (int64_t t = 0; t < d->samplings; t++)
+        sampling_destroy(d->sampling[t]);
+    free(d->sampling);
+    free(d->stop);
+}
+
 int generator_run(struct generator *g, const struct generator_request *request,
                   const struct generator_prompt *prompts, int64_t count, struct error *err)
 {
-    struct sampling *sampling = sampling_create(request->vocab);
+    struct drawing drawing = make_drawing(g, request);
     int64_t next = 0;
     int rc = 0;
     while (!rc && (next < count || busy(g))) {
-        /* A pass over a prompt computes rows for all slots, so new texts begin several at a time.
-         */
-        int64_t least = min_i64(count - next, max_i64(g->slots / 2, 1));
-        int begins = next < count && g->slots - busy(g) >= least;
-        for (int64_t b = 0; b < g->slots; b++) {
-            if (begins && next < count && g->slot[b].text < 0) {
-                begin(g, &g->slot[b], next, &prompts[next]);
-                next++;
-            }
-            make_space(g, &g->slot[b]);
-        }
-        rc = run_pass(g, err);
-        if (!rc)
-            rc = draw_all(g, request, sampling, err);
+        begin_texts(g, prompts, count, &next);
+        rc = run_pass(g, err) || draw_all(g, &drawing, err);
     }
-    sampling_destroy(sampling);
+    free_drawing(&drawing);
     return rc ? -1 : 0;
 }
 
@@ -256,7 +326,7 @@ struct generator *generator_create(struct session *session)
     g->root = find_root(session);
     g->slot = array_make((size_t)g->slots, sizeof *g->slot);
     g->drawn = array_make((size_t)g->slots, sizeof *g->drawn);
-    g->logits = array_make((size_t)(g->slots * session->config.model.vocab), sizeof *g->logits);
+    g->wanting = array_make((size_t)g->slots, sizeof *g->wanting);
     for (int64_t b = 0; b < g->slots; b++)
         g->slot[b].text = -1;
     return g;
@@ -281,6 +351,6 @@ void generator_destroy(struct generator *g)
         free(g->slot[b].ids);
     free(g->slot);
     free(g->drawn);
-    free(g->logits);
+    free(g->wanting);
     free(g);
 }

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "base/round.h"
 #include "device/ops.h"
 #include "program/compile.h"
 #include "simulate/machine_file.h"
@@ -75,7 +76,8 @@ struct session *rig_open_model(struct mem *mem, const struct config *config, str
     struct error err = {0};
     int ranks = world ? world_size(world) : 1, rank = world ? world_rank(world) : 0;
     struct session *s = array_make(1, sizeof *s);
-    struct device_request device = {.threads = 1, .level = level};
+    struct device_request device = {.threads = (int)max_i64(config->run.threads, 1),
+                                    .level = level};
     device.kind = config->device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
     s->config = *config;
     s->mem = mem;

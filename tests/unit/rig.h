@@ -10,8 +10,9 @@ struct config rig_config(const char *settings);
 
 /* A session that trains, without world and mesh, and evaluates if data.valid is set; generates:
  * texts that it continues at a time, with programs of generation whose context is data.seq_len; 0:
- * none. level NULL: the machine's best.  On the CPU, or the first GPU when config says device=cuda.
- * mem is the caller's.  Ends the program if it cannot. Close with session_close(). */
+ * none. level NULL: the machine's best.  With run.threads threads, 1 if it is not set.  On the CPU,
+ * or the first GPU when config says device=cuda. mem is the caller's.  Ends the program if it
+ * cannot. Close with session_close(). */
 struct session *rig_open(struct mem *mem, const struct config *config, const char *level,
                          int generates);
 

@@ -239,6 +239,26 @@ static void memory_is_what_was_planned(void **state)
         }
 }
 
+/* Logits that tokens are drawn from are in the host's memory, and counted there. */
+static void memory_of_generation_is_planned(void **state)
+{
+    enum { TEXTS = 5 };
+    struct config config = rig_config(MODEL "offload.optimizer=host data.valid=none.h5 "
+                                            "generate.samples=5");
+    struct mem mem = {0};
+    struct error err = {0};
+    struct report report;
+    struct session *s = rig_open(&mem, &config, NULL, TEXTS);
+    if (report_make(&report, &config, 1, 1, 1, NULL, &err))
+        fail_msg("%s", err.text);
+    for (int pool = 0; pool < POOL_COUNT; pool++)
+        assert_int_equal(mem.now_bytes[pool], report.rank[0].need.pool_bytes[pool]);
+    assert_int_equal(report.rank[0].need.logits_bytes,
+                     TEXTS * config.model.vocab * (int64_t)sizeof(float));
+    report_free(&report);
+    session_close(s);
+}
+
 /* ---- files, by slow_file.c ---- */
 
 enum { FIRST_ON_DISK = 3, ON_DISK = 5, NEVER_MS = 60000, PATIENCE_S = 20 };
@@ -426,6 +446,7 @@ int main(void)
         cmocka_unit_test(a_traced_step_is_a_step),
         cmocka_unit_test(a_broken_gradient_updates_nothing),
         cmocka_unit_test(memory_is_what_was_planned),
+        cmocka_unit_test(memory_of_generation_is_planned),
         cmocka_unit_test(a_step_is_issued_while_its_file_waits),
         cmocka_unit_test(a_file_that_was_cut_ends_the_step),
         cmocka_unit_test(a_file_that_does_not_answer_ends_the_step),

@@ -201,6 +201,36 @@ static void test_same_beside_others(void **state)
     }
 }
 
+/* However many threads draw: one, fewer and more than there are texts. */
+static void test_same_with_any_threads(void **state)
+{
+    const struct config_generate how = {.tokens = 60,
+                                        .min_tokens = 20,
+                                        .temperature = 0.9,
+                                        .top_p = 0.9,
+                                        .repetition_penalty = 1.1};
+    struct mem mem = {0};
+    struct text prompts[TEXTS];
+    struct heard one = {.ends_at = -1};
+    setenv("OMP_DYNAMIC", "false", 1); /* all threads, also while others compute */
+    for (int threads = 1; threads <= TEXTS + 2; threads++) {
+        struct heard heard = {.ends_at = -1};
+        char settings[1024];
+        snprintf(settings, sizeof settings, "%s run.threads=%d", models[0], threads);
+        struct session *s = open_model(&mem, settings, TEXTS);
+        struct generator *g = generator_create(s);
+        assert_int_equal(device_threads(s->device), threads);
+        make_prompts(prompts, s->config.data.seq_len);
+        run(g, &how, prompts, TEXTS, threads == 1 ? &one : &heard);
+        for (int t = 0; t < TEXTS && threads > 1; t++)
+            assert_alike(&one.text[t], &heard.text[t]);
+        generator_destroy(g);
+        session_close(s);
+    }
+    unsetenv("OMP_DYNAMIC");
+    assert_int_equal(mem.blocks, 0);
+}
+
 /* A text that goes on, as a conversation does, and one that begins like the last but differs. */
 static void test_what_is_kept_is_used_again(void **state)
 {
@@ -293,6 +323,7 @@ int main(void)
         cmocka_unit_test(test_rows_of_prompts),
         cmocka_unit_test(test_same_as_without_cache),
         cmocka_unit_test(test_same_beside_others),
+        cmocka_unit_test(test_same_with_any_threads),
         cmocka_unit_test(test_what_is_kept_is_used_again),
         cmocka_unit_test(test_ends),
     };
