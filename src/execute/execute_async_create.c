@@ -129,19 +129,22 @@ static int make_program(struct executor *x, struct async_program *own,
                         instr_text(program, 0, name, sizeof name));
 }
 
+/* What segments run on: they only work on memory of the device, so that what is in the host's stays
+ * as make_host() cleared it. */
 static int clear(struct executor *x, struct error *err)
 {
-    if (x->slab[POOL_HOST])
-        memset(x->slab[POOL_HOST], 0, x->need.slab_bytes[POOL_HOST]);
     for (int pool = 0; pool < POOL_COUNT; pool++)
         if (x->slab[pool] && pool != POOL_HOST)
             x->device->ops->fill_zero(x->device, x->slab[pool], x->need.slab_bytes[pool]);
     return device_sync(x->device, err);
 }
 
+/* The slab is cleared here, by all threads: it may be as large as the node's memory. */
 static int make_host(struct executor *x, struct error *err)
 {
     struct async *a = x->async;
+    if (x->slab[POOL_HOST])
+        x->host->ops->fill_zero(x->host, x->slab[POOL_HOST], x->need.slab_bytes[POOL_HOST]);
     a->slot_bytes = x->need.step_bytes;
     a->host_bytes = MEMORY_STEPS * a->slot_bytes + x->need.logits_bytes;
     a->host = device_host_alloc(x->device, x->mem, POOL_HOST, a->host_bytes, err);

@@ -239,6 +239,31 @@ static void memory_is_what_was_planned(void **state)
         }
 }
 
+/* Nothing that is captured before the first step is left behind, on the device or the host. */
+static void state_is_clear_at_first(void **state)
+{
+    for (int place = 0; place < PLACES; place++) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s %s", settings[1].text, places[place]);
+        struct config config = rig_config(text);
+        struct mem mem = {0};
+        struct session *s = rig_open(&mem, &config, NULL, 0);
+        const char *none = calloc(1, 1 << 20);
+        for (int b = 0; b < s->state->buffers; b++) {
+            const struct program_buffer *buffer = &s->state->buffer[b];
+            if (buffer->pool == POOL_DISK || b == s->state->constants)
+                continue;
+            assert_true(buffer->bytes <= 1 << 20);
+            char *held = rig_download(s, b);
+            if (memcmp(held, none, buffer->bytes))
+                fail_msg("%s holds something, with %s", buffer->name, places[place]);
+            free(held);
+        }
+        free((void *)none);
+        session_close(s);
+    }
+}
+
 /* Logits that tokens are drawn from are in the host's memory, and counted there. */
 static void memory_of_generation_is_planned(void **state)
 {
@@ -447,6 +472,7 @@ int main(void)
         cmocka_unit_test(a_broken_gradient_updates_nothing),
         cmocka_unit_test(memory_is_what_was_planned),
         cmocka_unit_test(memory_of_generation_is_planned),
+        cmocka_unit_test(state_is_clear_at_first),
         cmocka_unit_test(a_step_is_issued_while_its_file_waits),
         cmocka_unit_test(a_file_that_was_cut_ends_the_step),
         cmocka_unit_test(a_file_that_does_not_answer_ends_the_step),
