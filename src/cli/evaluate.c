@@ -90,7 +90,7 @@ static int run(struct session *session, struct error *err)
         rc = load(session, &from, err);
     }
     if (!rc && !world_rank(session->world))
-        tokenizer_warn_other(session->log, "data.valid", tokenizer_of_data(&valid.data), from);
+        tokenizer_check_model(session->log, "data.valid", tokenizer_check_name(&valid.data), from);
     if (!rc)
         rc = evaluate(session, &valid, session->config.train.eval_batches, NULL, &loss, &targets,
                       err);

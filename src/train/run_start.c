@@ -525,7 +525,7 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
     log_info(d->s->log, "resumed at step %lld from %s", (long long)position->step,
              (*checkpoint)->path);
     report_changes(d, *checkpoint);
-    tokenizer_warn_other(d->s->log, "data.train", d->data.tokenizer, (*checkpoint)->path);
+    tokenizer_check_model(d->s->log, "data.train", d->data.tokenizer, (*checkpoint)->path);
     if (here)
         report_missing(d, position->step);
     return 0;

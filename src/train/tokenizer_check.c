@@ -12,7 +12,7 @@
 #include "io/tokenizer.h"
 #include "train/run_changes.h"
 
-const char *tokenizer_of_data(const struct dataset *data)
+const char *tokenizer_check_name(const struct dataset *data)
 {
     return data->files ? data->file[0].tokens.tokenizer : "";
 }
@@ -25,7 +25,7 @@ static int is_known(const char *name)
 int tokenizer_check_data(const struct dataset *train, const struct dataset *valid,
                          struct error *err)
 {
-    const char *one = tokenizer_of_data(train), *other = tokenizer_of_data(valid);
+    const char *one = tokenizer_check_name(train), *other = tokenizer_check_name(valid);
     if (!is_known(one) || !is_known(other) || !strcmp(one, other))
         return 0;
     return error_set(err,
@@ -65,7 +65,7 @@ static int has_other(const char *folder, const char *made, char *other, size_t b
     return is_other;
 }
 
-void tokenizer_warn_other(struct log *log, const char *key, const char *made, const char *path)
+void tokenizer_check_model(struct log *log, const char *key, const char *made, const char *path)
 {
     char folder[CONFIG_TEXT], other[128] = "";
     if (!is_known(made) || !path[0])

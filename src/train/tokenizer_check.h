@@ -7,7 +7,7 @@
 #include "io/dataset.h"
 
 /* The tokenizer of a dataset, by the name that token files have it under; "": it has no file. */
-const char *tokenizer_of_data(const struct dataset *data);
+const char *tokenizer_check_name(const struct dataset *data);
 
 /* Were data.train and data.valid made with one tokenizer?  A file whose ids came from elsewhere
  * ("unnamed"), and no file, fit any.  Returns 0, or -1 with err naming both. */
@@ -18,6 +18,6 @@ int tokenizer_check_data(const struct dataset *train, const struct dataset *vali
  * `path` is the model's folder with a tokenizer.json, a name of the hub, a run, or a checkpoint,
  * which knows what it was trained on.  Where that is not known nothing is said.  To be called by
  * rank 0. */
-void tokenizer_warn_other(struct log *log, const char *key, const char *made, const char *path);
+void tokenizer_check_model(struct log *log, const char *key, const char *made, const char *path);
 
 #endif

@@ -129,8 +129,8 @@ static int begin_weights(struct trainer *t, struct error *err)
     if (!has_folders(&s->config))
         return world_agree(s->world, weights_init(s, err), err);
     if (s->config.model_init == INIT_PRETRAINED && !world_rank(s->world))
-        tokenizer_warn_other(s->log, "data.train", tokenizer_of_data(&t->train.data),
-                             s->config.model_path);
+        tokenizer_check_model(s->log, "data.train", tokenizer_check_name(&t->train.data),
+                              s->config.model_path);
     if (world_agree(s->world, world_rank(s->world) ? 0 : weights_import_check(s, err), err))
         return -1;
     return world_agree(s->world, weights_import(s, err), err);
