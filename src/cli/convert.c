@@ -50,7 +50,8 @@ static int find_dtype(const struct asked *asked, const struct config *config,
     return 0;
 }
 
-static int convert(const struct asked *asked, struct checkpoint *checkpoint, struct error *err)
+static int convert(const struct asked *asked, struct checkpoint *checkpoint, struct log *log,
+                   struct error *err)
 {
     struct config config;
     struct weights_export how = {.folder = asked->folder,
@@ -66,6 +67,13 @@ static int convert(const struct asked *asked, struct checkpoint *checkpoint, str
         return -1;
     printf("%s: %d tensors in %s, of step %lld of %s\n", asked->folder, how.tensors,
            dtype_name(how.dtype), (long long)checkpoint->step, checkpoint->path);
+    const char *lacks =
+        how.what == EXPORT_MODEL ? export_folder_lacks(asked->folder, checkpoint) : NULL;
+    if (lacks)
+        log_warn(log,
+                 "%s has no tokenizer: the run's data was made with \"%s\", whose files lie "
+                 "neither in model.path nor beside data.train; copy its tokenizer.json there",
+                 asked->folder, lacks);
     return 0;
 }
 
@@ -79,7 +87,7 @@ int command_convert(struct app *app, int argc, char **argv, struct error *err)
         return error_set(err, "convert is for one process; start it without srun or mpirun");
     if (run_checkpoint_open(&checkpoint, app->world, asked.from, &app->log, err))
         return -1;
-    int rc = convert(&asked, checkpoint, err);
+    int rc = convert(&asked, checkpoint, &app->log, err);
     checkpoint_close(checkpoint);
     return rc;
 }

@@ -130,7 +130,7 @@ static int open_tokenizer(struct generate_model *model, struct log *log, const c
     hub_find(model->config.model_path, folder);
     if (!asked && !model->checkpoint)
         asked = folder;
-    if (tokenizer_open(&model->tokenizer, asked ? asked : "bytes", err)) {
+    if (data_tokenizer_open_named(&model->tokenizer, asked ? asked : "bytes", err)) {
         struct error why = *err;
         if (asked != folder)
             return -1;

@@ -10,6 +10,7 @@
 #include "cli/output_path.h"
 #include "cli/tokenize.h"
 #include "io/tokens.h"
+#include "train/data_tokenizer.h"
 
 enum { SOURCE_TEXT = 1000 };
 
@@ -23,7 +24,7 @@ static int open_tokenizer(struct tokenize_job *job, struct error *err)
     job->name = "unnamed";
     if (o->vocab)
         return 0;
-    if (tokenizer_open(&job->tokenizer, o->tokenizer ? o->tokenizer : "bytes", err))
+    if (data_tokenizer_open_named(&job->tokenizer, o->tokenizer ? o->tokenizer : "bytes", err))
         return -1;
     job->end_of_text = job->tokenizer->end_of_text;
     job->vocab = job->tokenizer->vocab;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "config/hub.h"
 #include "config/saved.h"
 
@@ -49,4 +50,13 @@ int data_tokenizer_open(struct tokenizer **tokenizer, const char *name, const st
             return 0;
     return error_set(err, "this tokenizer lies neither in model.path nor beside data.train%s%.700s",
                      why.text[0] ? ": " : "", why.text);
+}
+
+int data_tokenizer_open_named(struct tokenizer **tokenizer, const char *name, struct error *err)
+{
+    char folder[CONFIG_TEXT];
+    int is_missing = !hub_find(name, folder) && access(name, F_OK);
+    if (is_missing && strchr(name, '/') && hub_is_name(name) && !text_ends_with(name, ".json"))
+        return hub_error_missing(name, "no file or folder", err);
+    return tokenizer_open(tokenizer, folder, err);
 }

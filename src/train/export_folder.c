@@ -156,6 +156,13 @@ int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                                      : weights_export(how, checkpoint, config, err);
 }
 
+const char *export_folder_lacks(const char *folder, const struct checkpoint *checkpoint)
+{
+    const char *name = run_data_tokenizer(checkpoint->meta);
+    int has_files = name && strcmp(name, "bytes") != 0 && strcmp(name, "unnamed") != 0;
+    return has_files && !disk_has(folder, "tokenizer.json") ? name : NULL;
+}
+
 /* What is there is removed when the new folder has its name. */
 static int replace(const char *made, const char *folder, struct error *err)
 {

@@ -15,6 +15,10 @@ enum dtype export_folder_dtype(const struct config *config, enum weights_what wh
 int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err);
 
+/* The name of the tokenizer that a checkpoint's data was made with, if that has files and the
+ * folder of its model has none of them, because they were not found; else NULL. */
+const char *export_folder_lacks(const char *folder, const struct checkpoint *checkpoint);
+
 /* Write a run's checkpoint as run.dir/hf, in place of what is there: under another name until it is
  * whole.  Rank 0 does it.  Collective.  0, or -1 on all ranks with err set, and what was there is
  * still there, and nothing else. */

@@ -350,7 +350,9 @@ other "evaluate with tokens of another" 1 evaluate numbered/checkpoints/step-000
 other "and with its own" 0 evaluate numbered/checkpoints/step-00000001 data.valid=bpe.h5
 other "a run's weights, and tokens of another" 1 train $M data.train=train.h5 train.steps=1 \
     model.path=numbered/checkpoints/step-00000001 model.preset= run.dir=from-run
-$T convert numbered/checkpoints/step-00000001 folder >out 2>err || cat err
+$T convert numbered/checkpoints/step-00000001 folder >out 2>err
+is "a model converted without its tokenizer, which is elsewhere" "0 1" \
+    "$? $(grep -c 'warning: folder has no tokenizer: the run.s data was made with "byte-bpe-' err)"
 cp bpe/tokenizer.json folder/
 other "a folder's weights, and tokens of another" 1 train $M data.train=train.h5 train.steps=1 model.path=folder \
     model.preset= run.dir=from-folder

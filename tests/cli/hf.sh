@@ -386,6 +386,12 @@ is "config.yaml says which snapshot it was" 1 \
 is "a revision of it" "$(first_loss in-qwen2-true)" \
     "$(first_of from-revision model.path=some-org/a.model@0123abcd)"
 # shellcheck disable=SC2086
+"$TRIREME" tokenize "$top/README.md" --train-bpe 300 -o $hub/snapshots/0123abcd/tokenizer.json >out 2>err || cat err
+"$TRIREME" tokenize "$top/README.md" --tokenizer $hub/snapshots/0123abcd -o of-folder.h5 >out 2>err || cat err
+"$TRIREME" tokenize "$top/README.md" --tokenizer some-org/a.model -o of-hub.h5 >out.hub 2>err
+is "its tokenizer by that name" "0 $(sed 's/of-folder/of-hub/' out)" "$? $(cat out.hub)"
+refused "a tokenizer that the cache has not" 'some-org/none is no file or folder.*hf download some-org/none' \
+    "$TRIREME" tokenize "$top/README.md" --tokenizer some-org/none -o x.h5
 refused "a name that the cache has not" 'cache/hub; bring it there: hf download some-org/other' \
     "$TRIREME" train $N model.path=some-org/other run.dir=never
 # shellcheck disable=SC2086
