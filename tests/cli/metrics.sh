@@ -132,7 +132,7 @@ if "$TRIREME" doctor 2>/dev/null | grep -qi 'no CUDA\|without CUDA'; then
     is "warned of, once: GPUs that are not used" 1 "$(grep -c \
         'warning: this runs on the CPU, although there are GPUs (CUDA_VISIBLE_DEVICES=0,1' odd.err)"
 fi
-CUDA_VISIBLE_DEVICES=0,1 "$TRIREME" train $M train.steps=1 run.dir=meant >meant.out 2>meant.err
+CUDA_VISIBLE_DEVICES=0,1 "$TRIREME" train $M train.steps=1 train.schedule=constant run.dir=meant >meant.out 2>meant.err
 is "device=cpu is meant so" "0 0" "$? $(grep -c warning meant.err)"
 
 # The trace names its processes.

@@ -80,7 +80,7 @@ static int maybe_evaluate(struct session *s, const struct training *how, int ste
         return 0;
     int rc = batches_open(&valid, s, s->config.data.valid, LOADER_SEQUENTIAL, err);
     if (!rc)
-        rc = evaluate(s, &valid, 0, &trained->valid_loss, &trained->valid_targets, err);
+        rc = evaluate(s, &valid, 0, NULL, &trained->valid_loss, &trained->valid_targets, err);
     batches_close(&valid);
     return rc;
 }
