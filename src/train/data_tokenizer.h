@@ -12,9 +12,9 @@
 int data_tokenizer_open(struct tokenizer **tokenizer, const char *name, const struct config *config,
                         struct error *err);
 
-/* Open the tokenizer that a user names: "bytes", a file, a model's folder, or a name of the hub whose
- * model is in the cache of this machine.  Returns 0 and a tokenizer for tokenizer_close(), or -1 with
- * err set. */
+/* Open the tokenizer that a user names: "bytes", a file, a model's folder, or a name of the hub
+ * whose model is in the cache of this machine.  Returns 0 and a tokenizer for tokenizer_close(), or
+ * -1 with err set. */
 int data_tokenizer_open_named(struct tokenizer **tokenizer, const char *name, struct error *err);
 
 #endif
