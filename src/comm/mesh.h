@@ -97,6 +97,14 @@ struct device;
 /* How the groups of a GPU communicate. */
 enum comm_inter_node { COMM_INTER_NODE_NCCL, COMM_INTER_NODE_MPI };
 
+/* A rank of the pipeline axis that this one sends messages to, or receives them from, by a stream.
+ */
+struct mesh_peer {
+    enum comm_stream stream; /* COMM_POINT and those after it */
+    int member, sends;       /* sends 0: receives */
+};
+enum { MESH_PEERS = 64 };
+
 struct mesh_options {
     enum comm_inter_node inter_node; /* mpi: sums over replicas go through host memory and MPI */
     int share_gpu;                   /* several ranks on one GPU: for tests */
@@ -106,11 +114,13 @@ struct mesh_options {
     int nvls;                        /* 1: switches of NVLink may add up, in any order */
     unsigned messages; /* bit s: on COMM_REDUCE the ranks along the axes s, all of more than one
                           rank, send one another parts: all-to-alls, and sums of 16 bits */
+    struct mesh_peer peer[MESH_PEERS]; /* of this rank, which are connected at the start; */
+    int peers;                         /* 0: its neighbours */
 };
 
 /* Let the groups work on the memory and streams of a GPU: makes the NCCL communicators (none for
  * groups of one) and sends a few bytes over each.  Collective over world; a CPU device changes
- * nothing.  options may differ between ranks in messages alone.
+ * nothing.  options may differ between ranks in messages and peers.
  * Fails on all ranks together, after run.hang_seconds (world_watch(), else ten minutes)
  * when some do not answer.  Staging of transfers is allocated here.  The device stays open until
  * mesh_destroy().

@@ -173,7 +173,7 @@ void memory_need(struct memory_need *need, const struct program *const *programs
     need->pool_bytes[POOL_COMM] += need->staging_bytes;
     if (layout->host_apart) {
         struct mesh_options with_messages = *options;
-        with_messages.messages = sent_messages(programs, count);
+        sent_describe(&with_messages, programs, count);
         add_gpu(need, &layout->shape, &with_messages, reserve_bytes);
     }
     need->total_bytes = mem_bytes(need->pool_bytes);

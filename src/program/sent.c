@@ -36,13 +36,32 @@ static int is_exchange(const struct instr *instr)
     }
 }
 
-unsigned sent_messages(const struct program *const *programs, int count)
+/* Note the peer of a message; of more than there is memory for, the first message connects. */
+static void add_peer(struct mesh_options *options, const struct instr *instr)
+{
+    const struct mesh_peer peer = {
+        .stream = (enum comm_stream)(COMM_POINT + (int)instr->stream - STREAM_POINT),
+        .member = instr->peer,
+        .sends = instr->kind == INSTR_SEND};
+    for (int i = 0; i < options->peers; i++) {
+        const struct mesh_peer *known = &options->peer[i];
+        if (known->stream == peer.stream && known->member == peer.member &&
+            known->sends == peer.sends)
+            return;
+    }
+    if (options->peers < MESH_PEERS)
+        options->peer[options->peers++] = peer;
+}
+
+void sent_describe(struct mesh_options *options, const struct program *const *programs, int count)
 {
     const struct mesh_shape *shape = &programs[0]->state->layout->shape;
-    unsigned messages = 0;
     for (int p = 0; p < count; p++)
-        for (int i = 0; i < programs[p]->instrs; i++)
-            if (is_exchange(&programs[p]->instr[i]))
-                messages |= 1u << mesh_wide_axes(shape, programs[p]->instr[i].axes);
-    return messages;
+        for (int i = 0; i < programs[p]->instrs; i++) {
+            const struct instr *instr = &programs[p]->instr[i];
+            if (is_exchange(instr))
+                options->messages |= 1u << mesh_wide_axes(shape, instr->axes);
+            if (instr->kind == INSTR_SEND || instr->kind == INSTR_RECV)
+                add_peer(options, instr);
+        }
 }

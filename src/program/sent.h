@@ -11,8 +11,7 @@ int64_t sent_elems(const struct program *program, const struct instr *instr,
 /* Bytes that the program's own rank sends, as comm counts them in a run. */
 int64_t sent_bytes(const struct program *program, const struct instr *instr);
 
-/* The groups, by their axes, in which programs of a rank exchange parts between any two members on
- * the reduce stream: struct mesh_options' messages. */
-unsigned sent_messages(const struct program *const *programs, int count);
+/* Put into options what programs of a rank send from GPU to GPU: messages, and the peers. */
+void sent_describe(struct mesh_options *options, const struct program *const *programs, int count);
 
 #endif

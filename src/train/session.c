@@ -187,7 +187,7 @@ static int prepare(struct session *s, const struct device_request *request, int 
     if (compile(s, use, err))
         return -1;
     s->comm = layout_comm(&s->config);
-    s->comm.messages = sent_messages(s->programs, s->program_count);
+    sent_describe(&s->comm, s->programs, s->program_count);
     memory_need(&s->need, s->programs, s->program_count, &s->comm,
                 memory_budget_reserve(s->device));
     return 0;

@@ -67,12 +67,19 @@ train short comm.reduce_dtype=bf16
 asked "sums of 16 bits are messages" short 4 'reduce.*: rank [01] of 2 (sends to|receives from) rank'
 asked "of 16 thread blocks" short 1 'CTAs - to 16, policy 0'
 TRIREME_EMULATE_GPUS=4 TRIREME_EMULATE_RECORD=$work/stages.asked timeout -k 5 300 mpirun --oversubscribe \
-    -n 4 "$TRIREME_CUDA" train $M parallel.pipeline=4 model.layers=4 run.dir=stages >stages.out \
+    -n 4 "$TRIREME_CUDA" train $M parallel.pipeline=4 model.layers=4 model.tie_embeddings=true run.dir=stages >stages.out \
     2>stages.err </dev/null
 is "four stages train" 0 $?
 asked "messages between stages have four thread blocks" stages 4 'point.*CTAs - to 4, policy 0'
 asked "a stage sends to the next one" stages 1 'rank 1 of 4 sends to rank 2'
 asked "and to none behind that" stages 0 'rank (0 of 4.* rank 2|1 of 4.* rank 3|2 of 4.* rank 0|3 of 4.* rank 1)'
+TRIREME_EMULATE_GPUS=4 TRIREME_EMULATE_RECORD=$work/start.asked timeout -k 5 300 mpirun --oversubscribe \
+    -n 4 "$TRIREME_CUDA" train $M parallel.pipeline=4 model.layers=4 model.tie_embeddings=true run.dir=start train.steps=0 >start.out \
+    2>start.err </dev/null
+is "what stages send one another is connected before the first step" \
+    "0 $(grep 'sends to\|receives from' stages.asked | sort -u | tr '\n' ' ')" \
+    "$? $(grep 'sends to\|receives from' start.asked | sort -u | tr '\n' ' ')"
+asked "also from end to end, where embeddings are tied" start 2 'rank (0 of 4 sends to rank 3|3 of 4 sends to rank 0)'
 
 # NCCL takes 12 MiB for a thread block, as is planned: a GPU with room for that and no more is enough.
 # Where it takes 13 the run is refused before it allocates.  CUDA's context takes nothing here, of

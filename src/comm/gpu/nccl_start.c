@@ -146,17 +146,10 @@ static int split(struct channel *c, struct error *err)
 
 /* The first transfers, of a few bytes: connections are made now, and a network that does not work
  * is found now. */
-enum greeting {
-    GREET_GATHER,
-    GREET_REDUCE,
-    GREET_SUM,
-    GREET_MESSAGES,
-    GREET_NEIGHBOURS,
-    GREETINGS
-};
+enum greeting { GREET_GATHER, GREET_REDUCE, GREET_SUM, GREET_MESSAGES, GREET_PEERS, GREETINGS };
 enum { GREETING_BYTES = 64 };
 
-/* Do messages from one member to another have this stream? */
+/* Do messages from one neighbour to another have this stream? */
 static int is_way(const struct channel *c, int from, int to)
 {
     int ranks = c->group->size, apart = from < to ? to - from : from - to;
@@ -165,14 +158,27 @@ static int is_way(const struct channel *c, int from, int to)
                                                   mesh_point(ranks, from, to, WAY_DOWN) == point);
 }
 
-/* NCCL keeps memory for each peer of a message: only those that will be ones are greeted. */
-static ncclResult_t greet_neighbours(const struct channel *c, char *in, const char *out)
+/* Will this rank send to a member by this stream, or receive from it? */
+static int is_peer(const struct channel *c, int member, int sends)
+{
+    const struct mesh_options *options = &c->link->options;
+    int me = c->group->rank;
+    for (int i = 0; i < options->peers; i++)
+        if (options->peer[i].stream == c->stream && options->peer[i].member == member &&
+            options->peer[i].sends == sends)
+            return 1;
+    return !options->peers && (sends ? is_way(c, me, member) : is_way(c, member, me));
+}
+
+/* NCCL keeps memory for each peer of a message: only those that will be ones are greeted.  All that
+ * will be are, as the first message waits for its peer to connect, too, which may be sending. */
+static ncclResult_t greet_peers(const struct channel *c, char *in, const char *out)
 {
     ncclResult_t code = ncclGroupStart();
     for (int m = 0; m < c->group->size && code == ncclSuccess; m++) {
-        if (is_way(c, c->group->rank, m))
+        if (is_peer(c, m, 1))
             code = ncclSend(out, GREETING_BYTES, ncclInt8, m, comm_of(c), nccl_stream(c));
-        if (is_way(c, m, c->group->rank) && code == ncclSuccess)
+        if (is_peer(c, m, 0) && code == ncclSuccess)
             code = ncclRecv(in + m * GREETING_BYTES, GREETING_BYTES, ncclInt8, m, comm_of(c),
                             nccl_stream(c));
     }
@@ -199,7 +205,7 @@ static int greet(struct channel *c, enum greeting greeting, struct error *err)
         code = ncclAllReduce(out, out, FLOATS, ncclFloat32, ncclSum, comm_of(c), stream);
         break;
     case GREET_MESSAGES: code = nccl_swap(c, &swap, SWAP_OUT); break;
-    default: code = greet_neighbours(c, in, out); break;
+    default: code = greet_peers(c, in, out); break;
     }
     return together(l, &step, code, err);
 }
