@@ -104,8 +104,6 @@ static int apply_folder(struct config *config, const char *path, const struct co
     const struct config_entry *preset = last_entry(file, "model.preset");
     if (!e || !e->value[0])
         return 0;
-    if (config_set(config, e->key, e->value, err))
-        return prefix_place(err, path, e);
     if (preset && preset->value[0])
         return error_set(err, "model.preset and model.path name two models; give one of them");
     char folder[CONFIG_TEXT];
@@ -136,8 +134,6 @@ static int apply_adapter(struct config *config, const char *path, const struct c
     const struct config_entry *e = last_entry(file, "lora.path");
     if (!e || !e->value[0])
         return 0;
-    if (config_set(config, e->key, e->value, err))
-        return prefix_place(err, path, e);
     if (adapter_has_config(e->value))
         return adapter_read_config(config, e->value, err);
     if (last_entry(file, "lora.r"))
@@ -199,6 +195,22 @@ static int apply_entries(struct config *config, const char *path, const struct c
     return 0;
 }
 
+/* Of entries from `from` on, which a user wrote. */
+static int refuse_home(const char *path, const struct config_file *file, int from,
+                       struct error *err)
+{
+    for (int i = from; i < file->count; i++) {
+        const struct config_entry *e = &file->entries[i];
+        const struct key *key = e->value ? key_find(e->key) : NULL;
+        if (key && key_refuse_home(key, e->value, err))
+            return prefix_place(err, path, e);
+    }
+    return 0;
+}
+
+/* Who wrote the text: a user, or trireme, as what a run or a checkpoint was given. */
+enum writer { BY_USER, BY_TRIREME };
+
 static int finish(struct config *config, struct error *err)
 {
     resolve_folder(config);
@@ -206,12 +218,13 @@ static int finish(struct config *config, struct error *err)
 }
 
 static int load(struct config *config, const char *name, const char *text, size_t bytes,
-                const char *const *overrides, int count, struct error *err)
+                enum writer writer, const char *const *overrides, int count, struct error *err)
 {
     struct config_file file = {0};
     int rc = set_defaults(config, err) || config_text_read(&file, name, text, bytes, err);
     int in_file = file.count;
-    rc = rc || add_arguments(&file, overrides, count, err);
+    rc = rc || add_arguments(&file, overrides, count, err) ||
+         refuse_home(name, &file, writer == BY_USER ? 0 : in_file, err);
     in_file -= rc ? 0 : config_file_drop_rivals(&file);
     rc = rc || apply_preset(config, name, &file, err) || apply_folder(config, name, &file, err) ||
          apply_adapter(config, name, &file, err) ||
@@ -230,7 +243,8 @@ int config_load(struct config *config, const char *path, const char *const *over
     size_t bytes = 0;
     int rc = path ? config_file_text(path, &text, &bytes, err) : 0;
     if (!rc)
-        rc = load(config, path, text ? text : "", bytes, overrides, count, err);
+        rc = load(config, path, text ? text : "", bytes,
+                  path && config_is_written(path) ? BY_TRIREME : BY_USER, overrides, count, err);
     free(text);
     return rc;
 }
@@ -238,5 +252,5 @@ int config_load(struct config *config, const char *path, const char *const *over
 int config_load_text(struct config *config, const char *name, const char *text,
                      const char *const *overrides, int count, struct error *err)
 {
-    return load(config, name, text, strlen(text), overrides, count, err);
+    return load(config, name, text, strlen(text), BY_TRIREME, overrides, count, err);
 }

@@ -55,6 +55,10 @@ int key_is_group(const char *name);
  * none. */
 int key_opens_group(int i);
 
+/* Is value a path in the home folder, as shells write it: "~/runs"?  Of what a user writes it is
+ * refused; what a run has kept stands.  Returns 0, or -1 with err set. */
+int key_refuse_home(const struct key *key, const char *value, struct error *err);
+
 /* Put value into the field of key, checked.  Returns 0, or -1 with err set. */
 int key_set(struct config *config, const struct key *key, const char *value, struct error *err);
 

@@ -151,10 +151,12 @@ static int is_file(const struct key *key, const char *value)
     return key->or_file && strcmp(value, key->or_file) != 0 && text_ends_with(value, key->or_file);
 }
 
-/* A path in the home folder, as shells write it: "~/runs".  They expand ~ at the beginning of a
- * word alone, so that it comes here of run.dir=~/runs and of a file.  No other text begins so. */
-static int refuse_home(const struct key *key, const char *value, struct error *err)
+/* Shells expand ~ at the beginning of a word alone, so that it comes here of run.dir=~/runs and of
+ * a file.  No text but a path begins so. */
+int key_refuse_home(const struct key *key, const char *value, struct error *err)
 {
+    if (key->type != KEY_TEXT)
+        return 0;
     for (const char *item = value; item; item = key->list ? strchr(item, ',') : NULL) {
         item += *item == ',';
         int length = (int)strcspn(item, key->list ? "," : "");
@@ -170,8 +172,6 @@ static int refuse_home(const struct key *key, const char *value, struct error *e
 
 static int set_text(const struct key *key, char *field, const char *value, struct error *err)
 {
-    if (refuse_home(key, value, err))
-        return -1;
     if (key->choices && !is_file(key, value)) {
         const struct key_choice *choice = find_choice(key, value, err);
         if (!choice)

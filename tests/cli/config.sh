@@ -62,6 +62,10 @@ printf 'run:\n  dir: ~/a\n' >home.yaml
 refused "a path in a file" 'home\.yaml:2: run\.dir: .~/a.: ~ is not' $T home.yaml
 printf 'data:\n  train: [a.h5, ~/b.h5]\n' >home.yaml
 refused "a list of paths in a file" 'home\.yaml:2: data\.train: .~/b\.h5.: ~ is not' $T home.yaml
+"$TRIREME" config model.preset=llama-tiny run.dir=./~/a >kept.yaml 2>err
+sed -i -e 's|"./~/a"|"~/a"|' -e '1i # The configuration this run was given, complete.' kept.yaml
+"$TRIREME" config kept.yaml >out 2>err
+is "what a run has kept stands" "0 1" "$? $(grep -c 'dir: .*~/a' out)"
 "$TRIREME" config model.preset=llama-tiny data.train=a.h5,~b.h5 run.dir=./~/a >out 2>err
 is "~ elsewhere is a letter" "0 1" "$? $(grep -c 'dir: .*\./~/a' out)"
 
