@@ -456,19 +456,22 @@ static int open_start(struct run_directory *d, const struct run_survey *survey,
     return 0;
 }
 
-/* Is the loss of the best evaluation one that evaluations from now on can be compared with? */
-static const char *why_not_comparable(const struct run_directory *d, const struct run_start *start,
-                                      const struct checkpoint *checkpoint)
+/* Can the loss of the best evaluation be compared with those from now on? */
+enum comparable { COMPARABLE, OF_OTHER_RUN, OF_OTHER_DATA };
+
+static enum comparable compare_evaluations(const struct run_directory *d,
+                                           const struct run_start *start,
+                                           const struct checkpoint *checkpoint)
 {
     struct config saved;
     struct run_point point = run_point_of(checkpoint->meta, checkpoint->step);
     if (start->begins || (point.run[0] && d->record.run[0] && strcmp(point.run, d->record.run)))
-        return "they are of another run";
+        return OF_OTHER_RUN;
     if (!run_checkpoint_config(checkpoint, &saved, NULL, 0, NULL) &&
         run_changes_evaluation(&saved, &d->s->config, d->s->layout.global_batch, checkpoint->meta,
                                &d->data))
-        return "they were of other data, or of more or less of it";
-    return NULL;
+        return OF_OTHER_DATA;
+    return COMPARABLE;
 }
 
 /* Evaluations that cannot be compared with those to come count for nothing: neither early_stop nor
@@ -476,20 +479,23 @@ static const char *why_not_comparable(const struct run_directory *d, const struc
 static void forget_evaluations(const struct run_directory *d, const struct run_start *start,
                                const struct checkpoint *checkpoint, struct run_position *position)
 {
+    static const char *const why[] = {[OF_OTHER_RUN] = "they are of another run",
+                                      [OF_OTHER_DATA] =
+                                          "they were of other data, or of more or less of it"};
     struct world *world = d->s->world;
     const struct config *c = &d->s->config;
-    const char *why = world_rank(world) ? NULL : why_not_comparable(d, start, checkpoint);
-    if (why && position->best.step && (c->train.early_stop || c->checkpoint.keep_best))
+    int found = world_rank(world) ? COMPARABLE : compare_evaluations(d, start, checkpoint);
+    world_broadcast(world, &found, sizeof found, 0);
+    if (found == COMPARABLE)
+        return;
+    if (position->best.step && (c->train.early_stop || c->checkpoint.keep_best))
         log_info(d->s->log,
                  "evaluations up to step %lld do not count for train.early_stop and "
                  "checkpoint.keep_best: %s",
-                 (long long)checkpoint->step, why);
-    int forgets = why != NULL;
-    world_broadcast(world, &forgets, sizeof forgets, 0);
-    if (!forgets)
-        return;
+                 (long long)checkpoint->step, why[found]);
     position->best = (struct run_best){0};
-    position->evaluation_due = 0;
+    if (found == OF_OTHER_RUN)
+        position->evaluation_due = 0;
 }
 
 static int start_at(struct run_directory *d, const struct run_survey *survey,

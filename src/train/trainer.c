@@ -312,6 +312,7 @@ static int make_up_evaluation(struct trainer *t, struct error *err)
         return -1;
     if (report.evaluated)
         metrics_write_evaluation(&t->metrics, &report);
+    t->save_due |= report.evaluated; /* else a start after this one would make it once more */
     return save_if_due(t, err);
 }
 

@@ -91,12 +91,12 @@ ended
 is "but SIGTERM saves" 75 $code
 
 # In an evaluation, which may be long, the state is saved at once, and the next start evaluates it.
-V="$D data.valid=$work/train.h5 train.eval_every=5"
+# This one takes seconds; a signal that comes before it, in step 5, has the same end.
+V="$D data.valid=$work/train.h5,$work/train.h5 train.eval_every=5 train.eval_micro_batch=1"
 for end in 5 7; do
     "$TRIREME" train $M $V train.steps=$end run.dir=whole-$end >whole.out 2>whole.err
     alone evaluates $V train.steps=$end
     wait_for 60 has_steps evaluates 4
-    sleep 0.3
     kill -USR1 $job
     ended
     is "a signal in the evaluation of step 5 of $end saves" "75 0" \
@@ -112,6 +112,13 @@ for end in 5 7; do
         "$? $(grep -c 'nothing to do' err) $(grep -c 'evaluation of step' err)"
     rm -r evaluates
 done
+alone evaluates $V train.steps=5 checkpoint.keep_best=true
+wait_for 60 has_steps evaluates 4
+kill -USR1 $job
+ended
+"$TRIREME" train $M $V train.steps=5 run.dir=evaluates checkpoint.keep_best=true train.eval_batches=3 >out 2>err
+is "one that became shorter is made up for, too" "0 1 step-00000005" \
+    "$? $(grep -c eval_loss evaluates/metrics.jsonl) $(readlink evaluates/checkpoints/best)"
 
 # The last line says how to go on: the same command would set the run aside, or be refused.
 stopped() { # NAME WORDS KEY=VALUE...: a run that is stopped says WORDS after "saved at step N, "
