@@ -447,7 +447,7 @@ static int64_t threads_of(const struct config *config, const struct options *o)
     return getenv("OMP_NUM_THREADS") || per_node < 1 ? 0 : topology_cores_for(per_node, per_node);
 }
 
-/* Count the steps of train.epochs; 0, not known, where data.train cannot be read here. */
+/* Count the steps of train.epochs; 0, not known, where data.train cannot be opened here. */
 static int set_steps(struct report *report, struct error *err)
 {
     struct config *config = &report->config;
@@ -460,7 +460,9 @@ static int set_steps(struct report *report, struct error *err)
     if (!(config->train.epochs > 0))
         return 0;
     config->train.steps = 0;
-    if (config->data.train[0] && !dataset_open(&data, config->data.train, &loading, NULL))
+    if (!config->data.train[0])
+        error_set(&report->no_data, "data.train names no file");
+    else if (!dataset_open(&data, config->data.train, &loading, &report->no_data))
         rc = run_length_set(&config->train, 0, 0, data.windows, report->layout.global_batch, err);
     dataset_close(&data);
     return rc;

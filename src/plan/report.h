@@ -70,7 +70,8 @@ struct report {
     struct exposed_row exposed[EXPOSED_ROWS]; /* of the rank of the forecast that waits least; not
                                                  of report_measure() */
     int exposed_rows;
-    int verified; /* 1: the programs passed; 0: see verdict */
+    struct error no_data; /* why the steps of train.epochs are not known */
+    int verified;         /* 1: the programs passed; 0: see verdict */
     struct error verdict;
 };
 

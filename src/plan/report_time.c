@@ -101,8 +101,7 @@ static void print_run(const struct report *report, FILE *out)
         fprintf(out, "; %s: %s, %.4g rank-hours", length, report_time_text(seconds, time),
                 seconds / 3600 * report->ranks);
     else if (train->epochs > 0)
-        fprintf(out, "; train.epochs %g: not known, as data.train cannot be read here",
-                train->epochs);
+        fprintf(out, "; train.epochs %g: not known: %s", train->epochs, report->no_data.text);
 }
 
 static double hours_of(const struct report *report, double tokens)
