@@ -18,8 +18,8 @@
 #include "io/disk.h"
 #include "train/run_checkpoint.h"
 
-/* Is path the directory of a run?  An older version kept no run.json. */
-static int is_run(const char *path)
+/* An older version kept no run.json. */
+int arguments_is_run(const char *path)
 {
     struct checkpoint_entry *entries;
     if (disk_has(path, "run.json"))
@@ -108,7 +108,7 @@ static char *run_of_file(const char *path)
     if (strcmp(slash ? slash + 1 : path, "config.yaml") != 0)
         return NULL;
     char *dir = slash ? array_format("%.*s", (int)(slash - path), path) : array_text(".");
-    if (is_run(dir))
+    if (arguments_is_run(dir))
         return dir;
     free(dir);
     return NULL;
@@ -158,7 +158,7 @@ static int split(enum arguments_use use, int argc, char **argv, const char **lis
             return error_set(err, "argument \"%s\" is not key=value; a config file comes first",
                              argv[i]);
         if (use == ARGUMENTS_EVALUATE && !*path && !strncmp(argv[i], "run.dir=", 8) &&
-            is_run(argv[i] + 8))
+            arguments_is_run(argv[i] + 8))
             *path = argv[i] + 8;
     }
     return count;

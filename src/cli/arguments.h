@@ -15,6 +15,9 @@ enum arguments_use { ARGUMENTS_TRAIN, ARGUMENTS_PLAN, ARGUMENTS_EVALUATE };
 int arguments_config(struct config *config, enum arguments_use use, int argc, char **argv,
                      struct error *err);
 
+/* Is path the directory of a run? */
+int arguments_is_run(const char *path);
+
 /* The value of an option "--name VALUE" or "--name=VALUE", the last where it is given more than
  * once; NULL if absent.  All of it is removed from argv (argc shrinks). */
 const char *arguments_option(const char *name, int *argc, char **argv);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "comm/launch.h"
 #include "config/foreign.h"
@@ -315,11 +316,13 @@ int command_check_options(const struct command *command, int argc, char **argv, 
     return 0;
 }
 
-/* Slurm sets variables for the script of a job, too, where a command is one process. */
+/* Slurm sets variables for the script of a job, too, and in a shell on a node (srun --pty bash),
+ * where a command is one process. */
 int command_check_alone(const struct command *command, struct error *err)
 {
     struct launch launch = launch_read();
-    if (!command->alone || launch.tasks < 2 || launch.kind == LAUNCH_BATCH)
+    int in_shell = launch.kind == LAUNCH_SRUN && isatty(STDIN_FILENO);
+    if (!command->alone || launch.tasks < 2 || launch.kind == LAUNCH_BATCH || in_shell)
         return 0;
     if (launch.task > 0)
         return -1;

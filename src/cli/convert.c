@@ -19,7 +19,7 @@ struct asked {
 static int check_folder(const char *folder, struct error *err)
 {
     int is_checkpoint = disk_has(folder, "COMMIT");
-    if (!is_checkpoint && !disk_has(folder, "run.json") && !disk_has(folder, "checkpoints"))
+    if (!is_checkpoint && !arguments_is_run(folder))
         return 0;
     return error_set(err, "%s is %s: name another folder, which the model gets to itself", folder,
                      is_checkpoint ? "a checkpoint" : "the directory of a run");
