@@ -95,7 +95,7 @@ if [ $rc = 75 ] || [ $rc = 138 ]; then # 128 + SIGUSR1: before there was anythin
             "later (sbatch --signal=USR1@60)"
 fi
 if [ $rc = 75 ]; then
-    new=$(saved | grep -vxF "$before" | last_step)
+    new=$(saved | grep -vxFf <(echo "$before") | last_step)
     if [ -n "$new" ]; then
         state="state saved at step $new"
         rm -f "$still"

@@ -20,8 +20,8 @@ int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
 const char *export_folder_lacks(const char *folder, const struct checkpoint *checkpoint);
 
 /* Write a run's checkpoint as run.dir/hf, in place of what is there: under another name until it is
- * whole.  Rank 0 does it.  Collective.  0, or -1 on all ranks with err set, and what was there is
- * still there, and nothing else. */
+ * whole.  Rank 0 does it.  Collective.  0, or -1 on all ranks with err set: what was there is still
+ * there, or, where that could not be removed, is beside the new folder, as hf.old. */
 int export_folder_of_run(struct world *world, const char *checkpoint, const struct config *config,
                          struct error *err);
 

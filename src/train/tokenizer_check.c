@@ -78,8 +78,8 @@ void tokenizer_check_model(struct log *log, const char *key, const char *made, c
     if (is_other)
         log_warn(log,
                  "%s was made with tokenizer \"%s\", and the tokenizer of %s is \"%s\": the same "
-                 "numbers are other tokens to the model; trireme tokenize --tokenizer numbers them "
-                 "as it does",
+                 "numbers may be other tokens to the model; trireme tokenize --tokenizer numbers "
+                 "them as it does",
                  key, made, path, meta ? trained : other);
     js_free(meta);
 }
