@@ -22,8 +22,8 @@ static const size_t windows_bytes = (size_t)16 << 20;
 enum { USUAL_CTAS = 24, USUAL_MESSAGE_CTAS = 32, NODE_RANKS = 8 };
 
 /* Where nothing else is asked for: of messages between stages, whose kernels wait for the peer
- * beside products, and move 64 MiB in a millisecond by four; of parts between any two ranks, whose
- * connections take memory by the channel. */
+ * beside products, and which need little speed (four should move 64 MiB in a millisecond, not
+ * measured); of parts between any two ranks, whose connections take memory by the channel. */
 enum { POINT_CTAS = 4, MESSAGE_CTAS = 16 };
 
 /* The sets of axes of more than one rank each, whose groups a shape has, each once: of one axis, of

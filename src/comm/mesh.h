@@ -120,10 +120,9 @@ struct mesh_options {
 
 /* Let the groups work on the memory and streams of a GPU: makes the NCCL communicators (none for
  * groups of one) and sends a few bytes over each.  Collective over world; a CPU device changes
- * nothing.  options may differ between ranks in messages and peers.
- * Fails on all ranks together, after run.hang_seconds (world_watch(), else ten minutes)
- * when some do not answer.  Staging of transfers is allocated here.  The device stays open until
- * mesh_destroy().
+ * nothing.  options may differ between ranks in messages and peers.  Fails on all ranks together,
+ * after run.hang_seconds (world_watch(), else ten minutes) when some do not answer.  Staging of
+ * transfers is allocated here.  The device stays open until mesh_destroy().
  *
  * Communicators, in the order they are made, one for each group over 1 and stream of group.h:
  * MESH_SHARDS on COMM_GATHER and on COMM_REDUCE, replicate and MESH_DATA on COMM_REDUCE, pipeline
@@ -140,7 +139,9 @@ size_t mesh_device_staging_bytes(const struct mesh_shape *shape,
                                  const struct mesh_options *options);
 
 /* Bytes to keep free beside them for the buffers of NCCL, which has one communicator for each group
- * and stream; pure.  An estimate: `trireme doctor` measures what a machine takes. */
+ * and stream; pure.  An estimate, by logs of nodes of eight H100, and for nodes of eight ranks:
+ * NCCL says nothing of what it will take, so that callers look at what is left once the mesh is
+ * attached. */
 size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_options *options);
 
 /* Bytes of pinned host memory (POOL_HOST) it allocates; pure. */

@@ -14,8 +14,9 @@ size_t memory_budget_reserve(const struct device *device);
 int memory_budget_check(const struct session *session, struct memory_limits *limits,
                         struct error *err);
 
-/* The same of the GPU alone, for a session whose mesh is attached: NCCL has taken what it takes,
- * and that may be more than was planned. */
+/* Compare what a session whose mesh is attached still needs of its GPU with what is free: NCCL may
+ * have taken more than was planned.  Collective over the session's world.  Returns 0, or -1 on all
+ * ranks with err saying what is short. */
 int memory_budget_check_attached(const struct session *session, struct error *err);
 
 #endif

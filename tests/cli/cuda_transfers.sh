@@ -83,7 +83,7 @@ asked "also from end to end, where embeddings are tied" start 2 'rank (0 of 4 se
 
 # NCCL takes 12 MiB for a thread block, as is planned: a GPU with room for that and no more is enough.
 # Where it takes 13 the run is refused before it allocates.  CUDA's context takes nothing here, of
-# the 3/4 GiB that it has by then, but for 33 MiB of scratch.
+# the 3/4 GiB that it has by then, but for 36 MiB, of scratch.
 "$TRIREME_CUDA" plan $M comm.reduce_dtype=bf16 device=cuda --ranks 2 --json short.json >/dev/null 2>err
 room=$(sed -n 's/.*"device_bytes": *\([0-9]*\).*/\1/p' short.json | head -n 1)
 export TRIREME_EMULATE_CONNECTION=12582912 TRIREME_EMULATE_BYTES=$((room - 767557632))
