@@ -58,7 +58,7 @@ unpack_packages() {
 add_needed() {
     for round in 1 2 3 4 5 6; do
         added=
-        for name in $(find "$bundle" -name '*.so*' -type f -exec objdump -p {} + 2>/dev/null |
+        for name in libgomp.so.1 $(find "$bundle" -name '*.so*' -type f -exec objdump -p {} + 2>/dev/null |
             awk '/NEEDED/ {print $2}' | sort -u); do
             case $name in
             libc.so* | libm.so* | libpthread* | libdl.so* | librt.so* | libresolv* | libutil*) continue ;;
@@ -91,10 +91,23 @@ write_env() {
     cat >"$bundle/env.sh" <<'ENV'
 bundle=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 libs=$bundle/usr/lib/x86_64-linux-gnu
+# What a program that has nothing to do with the bundle is to see, such as PyTorch.
+export TRIREME_PLAIN_LIBRARY_PATH=${TRIREME_PLAIN_LIBRARY_PATH-${LD_LIBRARY_PATH-}}
+LD_LIBRARY_PATH=$TRIREME_PLAIN_LIBRARY_PATH
 # cuDNN's kernels are compiled at run time by NVRTC, which looks for a part of itself by name alone.
+cudnn=
 for cuda in "${CUDA_HOME:-/usr/local/cuda}"/lib64 "${CUDA_HOME:-/usr/local/cuda}"/lib; do
     [ ! -d "$cuda" ] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$cuda
+    [ ! -e "$cuda/libcudnn.so.9" ] || cudnn=$cuda
 done
+if [ -z "$cudnn" ]; then # a toolkit without it: Python's packages
+    for cuda in $(python3 -c 'import importlib.util as i; print(*i.find_spec("nvidia").submodule_search_locations)' \
+        2>/dev/null); do
+        for folder in "$cuda"/*/lib; do
+            [ ! -d "$folder" ] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
+        done
+    done
+fi
 export PATH=$bundle/usr/bin:$PATH
 export LD_LIBRARY_PATH=$libs:$libs/openmpi/lib:$libs/hdf5/openmpi${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LIBRARY_PATH=$libs:$libs/openmpi/lib:$libs/hdf5/openmpi${LIBRARY_PATH:+:$LIBRARY_PATH}
@@ -199,7 +212,8 @@ say "sources" && make_tarball
 say "programs" && build_programs
 say "packing"
 XZ_OPT=-6 tar -C "$work" -cJf "$dest/bundle.tar.xz" bundle
-XZ_OPT=-6 tar -C "$work" -cJf "$dest/programs.tar.xz" programs
+# Every program holds the same kernels, packed: a dictionary that reaches the last of them.
+XZ_OPT=--lzma2=preset=6,dict=64MiB tar -C "$work" -cJf "$dest/programs.tar.xz" programs
 write_readme
 say "done"
 (cd "$dest" && du -ch --apparent-size trireme-*.tar.xz bundle.tar.xz programs.tar.xz README)
