@@ -131,13 +131,17 @@ void check_product(const struct gemm *g, const struct matrix *a, const struct ma
 {
     for (int64_t e = 0; e < g->m * g->n; e++) {
         const double *of_a = a->x + e / g->n * g->k, *of_b = b->x + e % g->n * g->k;
-        double want = addend ? tensor_get(addend, e) : 0, square = 0, got = tensor_get(c, e);
+        double product = 0, square = 0, got = tensor_get(c, e);
         for (int64_t l = 0; l < g->k; l++) {
             double term = of_a[l] * of_b[l];
-            want += term;
+            product += term;
             square += term * term;
         }
-        if (!(fabs(got - want) <= tolerance * (fabs(want) + sqrt(square))))
+        double want = product + (addend ? tensor_get(addend, e) : 0);
+        double size = fabs(want) + sqrt(square);
+        if (addend && c->dt != DTYPE_F32)
+            size += fabs(product);
+        if (!(fabs(got - want) <= tolerance * size))
             fail_msg("element %lld of %lld x %lld x %lld, trans %d%d, %s: got %.9g, want %.9g",
                      (long long)e, (long long)g->m, (long long)g->n, (long long)g->k, g->trans_a,
                      g->trans_b, b->squares ? "squares" : "vectors", got, want);

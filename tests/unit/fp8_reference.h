@@ -40,7 +40,8 @@ int64_t place_of(const struct matrix *m, const struct lie *lie, int64_t row, int
 struct tensor tensor_of(const struct matrix *m, const struct lie *lie);
 
 /* Is c, dense, the product of a and b, which are rounded, and an addend (NULL: none)?  Off by at
- * most so much of its size and of the root of its terms' squares. */
+ * most so much of its size and of the root of its terms' squares; with an addend in 16 bits of the
+ * product's size too, which cuBLASLt may round before it adds. */
 void check_product(const struct gemm *g, const struct matrix *a, const struct matrix *b,
                    const struct tensor *addend, const struct tensor *c, double tolerance);
 
