@@ -156,7 +156,7 @@ static cudnnStatus_t run_plan(struct cuda_sdpas *s, const struct sdpa_plan *plan
     int64_t uid[SDPA_TENSORS], count = 0;
     void *pointer[SDPA_TENSORS];
     for (int64_t i = SDPA_NONE + 1; i < SDPA_TENSORS; i++)
-        if (tensor[i]) {
+        if (plan->tensors >> i & 1) {
             uid[count] = i;
             pointer[count++] = tensor[i];
         }

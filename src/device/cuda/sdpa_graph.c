@@ -94,6 +94,7 @@ static sdpa_node make_tensor(struct sdpa_graph *g, int64_t uid, cudnnDataType_t 
     if (in_host)
         SET(g, t, TENSOR_IS_BY_VALUE, BOOLEAN, 1, &yes);
     finalize(g, t, "a tensor");
+    g->tensors |= uid == SDPA_NONE ? 0 : 1U << uid;
     return t;
 }
 
@@ -255,6 +256,7 @@ static int make_plan(struct sdpa_graph *g, sdpa_node config, struct sdpa_plan *p
         status = cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                           CUDNN_TYPE_INT64, 1, &count, &bytes);
     plan->workspace_bytes = (size_t)bytes;
+    plan->tensors = g->tensors;
     if (status == CUDNN_STATUS_SUCCESS)
         return 0;
     sdpa_plan_drop(plan);

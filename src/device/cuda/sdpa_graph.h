@@ -42,6 +42,7 @@ struct sdpa_plan {
     cudnnBackendDescriptor_t plan;
     size_t workspace_bytes;
     int64_t engine;
+    uint32_t tensors; /* the bit of each enum sdpa_tensor it is run with; cuDNN refuses others */
 };
 
 /* What a query sees: keys up to its own, or, in tiles below the diagonal, all. */
@@ -65,6 +66,7 @@ struct sdpa_graph {
     sdpa_node made[SDPA_DESCRIPTORS]; /* all of it, to be destroyed */
     sdpa_node op[SDPA_OPS];
     int made_count, op_count;
+    uint32_t tensors;  /* as of a plan */
     struct error *err; /* of the first failure */
     int failed;
 };
