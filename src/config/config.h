@@ -182,6 +182,7 @@ struct config_train {
     int64_t early_stop; /* evaluations without a better loss after which training ends; 0: never */
     double early_stop_delta; /* by how much a better loss is lower */
     int reproducible;        /* 0: sums of GPUs may be added in any order where that is faster */
+    int64_t attention_bytes; /* of scratch for a reproducible backward on GPUs; 0: as chosen */
     enum dtype logits_dtype; /* fp32 or bf16 */
     int64_t logits_chunk;    /* rows at once; 0: as the device likes it */
     int overlap_update;      /* 1: the update of a step is in the next one, beside forward */

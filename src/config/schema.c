@@ -285,9 +285,14 @@ const struct key config_keys[] = {
      .help =
          "true: a run repeated on the same layout gives the same bits, and so does a resumed one; "
          "false: on GPUs attention's backward adds up in the order in which blocks end, which "
-         "takes "
-         "no memory that grows with the square of the sequence and should be faster (not measured "
-         "yet); on CPUs nothing changes"},
+         "takes no memory that grows with the square of the sequence, and is faster where that is "
+         "short (train.attention_bytes); on CPUs nothing changes"},
+    {KEY(INT, train.attention_bytes, "0"), .min = 0, .max = INT64_C(1) << 40,
+     .help =
+         "bytes of scratch that attention's backward may take on GPUs where it is reproducible: it "
+         "keeps the gradients of all scores, and does as many heads at a time as that allows, or "
+         "tiles of a long sequence; with more of it it is faster, up to 2 bytes x micro-batch x "
+         "heads x sequence squared for all at once; 0: 1200 MiB"},
     {KEY(CHOICE, train.logits_dtype, "fp32"), .choices = state_dtypes,
      .help =
          "number format of the logits that the loss is computed from; bf16, for precision bf16, "

@@ -62,6 +62,7 @@ int device_open(struct device **device, const struct device_request *request, st
     d->kind = request->kind;
     d->planning = request->planning;
     d->any_order = request->any_order;
+    d->attention_bytes = request->attention_bytes;
     d->replaced = request->replaced;
     d->index = request->index;
     d->threads =

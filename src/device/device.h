@@ -68,15 +68,17 @@ struct device {
     const struct device_ops *ops; /* the functions of ops.h for this machine */
     const struct device_driver *driver;
     enum device_kind kind;
-    int asynchronous;  /* 1: calls only enqueue */
-    int planning;      /* 1: only for planning: computes sizes, runs nothing */
-    const char *name;  /* of the GPU, as its driver gives it; "CPU" */
-    int index;         /* of the GPU among those visible */
-    int threads;       /* CPU threads that a kernel, or the host's part of the work, may use */
-    int any_order;     /* 1: a GPU may add up in the order in which its parts end, where that is
-                          faster; the same inputs then give other last bits at each run */
-    unsigned replaced; /* GPU: bits of enum device_part, of implementations not to be used */
-    const char *level; /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */
+    int asynchronous; /* 1: calls only enqueue */
+    int planning;     /* 1: only for planning: computes sizes, runs nothing */
+    const char *name; /* of the GPU, as its driver gives it; "CPU" */
+    int index;        /* of the GPU among those visible */
+    int threads;      /* CPU threads that a kernel, or the host's part of the work, may use */
+    int any_order;    /* 1: a GPU may add up in the order in which its parts end, where that is
+                         faster; the same inputs then give other last bits at each run */
+    size_t attention_bytes; /* of scratch, for the parts in which a GPU does a reproducible backward
+                               of attention; 0: as it likes */
+    unsigned replaced;      /* GPU: bits of enum device_part, of implementations not to be used */
+    const char *level;      /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */
     /* The loss makes logits in chunks of rows (graph/op_loss.c): of logits_bytes, which fit a CPU's
      * caches or fill a GPU; where that is few rows of a large vocabulary, of up to logits_most. */
     size_t logits_bytes, logits_most;
@@ -88,12 +90,13 @@ struct device {
 
 struct device_request {
     enum device_kind kind;
-    int threads;       /* 0: as many as this process may use, divided by local_ranks */
-    int local_ranks;   /* ranks that share this node (for the default above); 0 is 1 */
-    const char *level; /* NULL: the best this machine runs; tests name another */
-    int index;         /* the GPU, as CUDA numbers those visible */
-    int planning;      /* 1: only for planning: needs no GPU, runs nothing */
-    int any_order;     /* as in struct device */
+    int threads;            /* 0: as many as this process may use, divided by local_ranks */
+    int local_ranks;        /* ranks that share this node (for the default above); 0 is 1 */
+    const char *level;      /* NULL: the best this machine runs; tests name another */
+    int index;              /* the GPU, as CUDA numbers those visible */
+    int planning;           /* 1: only for planning: needs no GPU, runs nothing */
+    int any_order;          /* as in struct device */
+    size_t attention_bytes; /* the same */
     int spare_sms;     /* multiprocessors of a GPU that products leave to what is beside them */
     unsigned replaced; /* as in struct device */
 };

@@ -158,7 +158,9 @@ struct attention {
      * queries, columns those of keys, and planes heads, of which `first_head` are before the own */
     struct dropout_mask dropout;
     int64_t first_head;
-    int any_order; /* backward, and its scratch: as struct device has it */
+    /* Backward, and its scratch: as struct device has them. */
+    int any_order;
+    size_t scratch_bytes;
 };
 
 /* The keys of a sequence. */

@@ -194,6 +194,7 @@ static size_t attention_scratch(struct device *d, const struct graph *graph,
 {
     struct attention a = attention_of(graph, node);
     a.any_order = d->any_order;
+    a.scratch_bytes = d->attention_bytes;
     return d->ops->attention_scratch(d, &a, is_backward(node) ? DEVICE_BACKWARD : DEVICE_FORWARD);
 }
 
@@ -260,6 +261,7 @@ static int backward_run(const struct op_call *call, struct error *err)
     a.documents = call->in[BACK + DOCUMENTS];
     a.dropout = op_dropout_mask(call, BACK + SAMPLES);
     a.any_order = call->device->any_order;
+    a.scratch_bytes = call->device->attention_bytes;
     call->device->ops->attention_backward(call->device, &a, call->out[Q_GRAD], call->in[DOUT],
                                           call->in[O], call->in[LSE], call->in[BACK + Q],
                                           call->scratch);

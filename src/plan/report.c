@@ -56,7 +56,8 @@ static int open_model(struct making *m, const struct config *config, int threads
     struct device_request request = {.kind = on_gpu ? DEVICE_CUDA : DEVICE_CPU,
                                      .threads = threads,
                                      .planning = 1,
-                                     .any_order = !config->train.reproducible};
+                                     .any_order = !config->train.reproducible,
+                                     .attention_bytes = (size_t)config->train.attention_bytes};
     if (device_open(&m->device, &request, err) || layout_model(&m->model, config, err))
         return -1;
     struct units_request units = layout_units(&m->report->layout, config);

@@ -103,6 +103,7 @@ static int choose_device(struct session *s, struct device_request *request, stru
                                        .threads = threads_of(s),
                                        .local_ranks = world_local_size(s->world),
                                        .any_order = !s->config.train.reproducible,
+                                       .attention_bytes = (size_t)s->config.train.attention_bytes,
                                        .spare_sms = (int)s->config.comm.gpu.spare_sms};
     enum config_device wanted = s->config.device;
     if (wanted == CONFIG_DEVICE_AUTO && gpu_everywhere(s->world))

@@ -5,7 +5,8 @@
  *
  * Without a shape: those of tests/bench/gpu_vs_torch.  Operations are those of the causal half, two
  * products forward and five backward; the limit is the rate of a large matrix product in the same
- * run.  Backward runs twice into different memory: "repeats" says whether the bits are the same.
+ * run.  Backward runs twice into different memory: "repeats" says whether the bits are the same,
+ * "bits_of_the_first" whether they are those of other parts.
  * Times are of events, the median of several runs.  A row that cannot run says why.
  *
  * Exit code 77 without a GPU.
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/philox.h"
 #include "device/cuda/sdpa.h"
@@ -21,9 +23,7 @@
 
 enum { RUNS = 9, WARM_UP = 2, SKIPPED = 77, CUBE = 8192, SMALL_CUBE = 256 };
 
-static const size_t chosen = 0, mib = (size_t)1 << 20;
-
-/* The ways to do it; of cuDNN with the limit of a part, 0 as trireme plans it. */
+/* The ways to do it; of cuDNN with train.attention_bytes in MiB, 0 as trireme chooses. */
 static const struct way {
     const char *name;
     int by_cudnn, backward;
@@ -35,7 +35,7 @@ static const struct way {
     {"cudnn backward", 1, 1, 0, 0},
     {"cudnn backward, any order", 1, 1, 0, 1},
     {"cudnn backward, parts of 320 MiB", 1, 1, 320, 0},
-    {"cudnn backward, 1200 MiB", 1, 1, 1200, 0},
+    {"cudnn backward, 640 MiB", 1, 1, 640, 0},
     {"cudnn backward, 2300 MiB", 1, 1, 2300, 0},
     {"cudnn backward, 4600 MiB", 1, 1, 4600, 0},
     {"own backward", 0, 1, 0, 0},
@@ -55,7 +55,8 @@ struct bench {
     struct device_event *from, *to;
     void *qkv, *dout, *o, *lse, *dqkv[2], *scratch;
     size_t qkv_bytes, o_bytes, lse_bytes, scratch_bytes;
-    double limit; /* operations a second of a large product */
+    double limit;  /* operations a second of a large product */
+    uint64_t bits; /* of a shape's first reproducible backward by cuDNN; 0: none yet */
     struct error err;
 };
 
@@ -121,16 +122,6 @@ static void give_memory_back(struct bench *s)
 
 /* ---- one way ---- */
 
-static size_t scratch_of(struct bench *s, const struct attention *a, const struct way *way)
-{
-    size_t planned = s->d->ops->attention_scratch(s->d, a, way->backward);
-    if (!way->part_mib)
-        return planned;
-    struct sdpa_part part = sdpa_part_within(a, DEVICE_BACKWARD, way->part_mib * mib);
-    size_t bytes = sdpa_part_bytes(a, part) + SDPA_ALIGN;
-    return bytes > planned ? bytes : planned;
-}
-
 /* Enqueue it once; 0 where cuDNN does not do it. */
 static int enqueue(struct bench *s, const struct attention *a, const struct way *way, void *dqkv)
 {
@@ -168,8 +159,9 @@ static double measure(struct bench *s, const struct attention *a, const struct w
     return took[RUNS / 2];
 }
 
-/* 1 when backward gives the same bits in other memory, -1 when that is not known. */
-static int repeats(struct bench *s, const struct attention *a, const struct way *way)
+/* 1 when backward gives the same bits in other memory, -1 when that is not known; their hash. */
+static int repeats(struct bench *s, const struct attention *a, const struct way *way,
+                   uint64_t *bits)
 {
     char *host[2] = {malloc(s->qkv_bytes), malloc(s->qkv_bytes)};
     int same = -1;
@@ -177,20 +169,33 @@ static int repeats(struct bench *s, const struct attention *a, const struct way 
         !device_download(s->d, host[0], s->dqkv[0], s->qkv_bytes, &s->err) &&
         !device_download(s->d, host[1], s->dqkv[1], s->qkv_bytes, &s->err))
         same = !memcmp(host[0], host[1], s->qkv_bytes);
+    if (same >= 0)
+        *bits = hash_bytes(host[0], s->qkv_bytes);
     free(host[0]);
     free(host[1]);
     return same;
+}
+
+/* Whether parts of another size, which are of whole heads, give the bits of the first. */
+static void compare_parts(struct bench *s, uint64_t bits, struct js *row)
+{
+    if (s->bits && s->bits != bits)
+        printf("; other bits than in parts of the size chosen");
+    if (s->bits)
+        js_add_bool(row, "bits_of_the_first", s->bits == bits);
+    else
+        s->bits = bits;
 }
 
 static int run(struct bench *s, const struct attention *shape, const struct way *way,
                struct js *rows)
 {
     struct js *row = js_object();
-    struct attention with_order = *shape;
-    const struct attention *a = &with_order;
-    with_order.any_order = way->any_order;
-    cuda_sdpa_set_part_bytes(s->d, way->part_mib ? way->part_mib * mib : chosen);
-    s->scratch_bytes = scratch_of(s, a, way);
+    struct attention so_done = *shape;
+    const struct attention *a = &so_done;
+    so_done.any_order = way->any_order;
+    so_done.scratch_bytes = way->part_mib << 20;
+    s->scratch_bytes = s->d->ops->attention_scratch(s->d, a, way->backward);
     s->scratch = alloc(s, s->scratch_bytes + 1);
     double took = s->scratch ? measure(s, a, way) : 0;
     js_add_string(row, "way", way->name);
@@ -202,13 +207,17 @@ static int run(struct bench *s, const struct attention *shape, const struct way 
         js_add_int(row, "scratch_bytes", (int64_t)s->scratch_bytes);
         printf("  %-34s %9.3f ms %8.1f TFLOP/s %6.1f %%", way->name, took * 1e3, rate * 1e-12,
                s->limit > 0 ? 100 * rate / s->limit : 0);
-        int same = way->backward ? repeats(s, a, way) : -1;
+        uint64_t bits = 0;
+        int same = way->backward ? repeats(s, a, way, &bits) : -1;
         if (same >= 0)
             js_add_bool(row, "repeats", same);
-        printf("%s\n", same < 0         ? ""
-                       : same           ? "  the same bits again"
-                       : way->any_order ? "  other bits, as it may"
-                                        : "  OTHER BITS");
+        printf("%s", same < 0         ? ""
+                     : same           ? "  the same bits again"
+                     : way->any_order ? "  other bits, as it may"
+                                      : "  OTHER BITS");
+        if (same >= 0 && way->by_cudnn && !way->any_order)
+            compare_parts(s, bits, row);
+        printf("\n");
     } else {
         struct device_attention met;
         device_attention(s->d, &met);
@@ -269,6 +278,7 @@ static int run_shape(struct bench *s, const struct attention *a, struct js *all,
              (long long)a->head_dim);
     printf("%s\n", name);
     js_add_string(one, "shape", name);
+    s->bits = 0;
     int rc = take_memory(s, a);
     for (int i = 0; i < WAYS && !rc; i++)
         rc = run(s, a, &ways[i], rows);

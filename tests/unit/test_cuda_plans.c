@@ -101,12 +101,12 @@ static void the_benchmark_has_plans(void **state)
  * head and those that read it are within the usual limit of a part at any length. */
 static void long_sequences_have_plans_in_any_order(void **state)
 {
-    static const int64_t seq[] = {8192, 32768, 131072}, heads_of_a_part[] = {8, 4, 1};
+    static const int64_t seq[] = {8192, 32768, 131072}, heads_of_a_part[] = {8, 8, 2};
     for (int i = 0; i < 3; i++) {
         struct attention a = attention_of(preset_find("llama3-8b"), seq[i], 1, DTYPE_BF16);
         a.any_order = 1;
         assert_int_equal(sdpa_part_of(&a, DEVICE_BACKWARD).kv_heads, heads_of_a_part[i]);
-        assert_true(cuda_sdpa_scratch(&a, DEVICE_BACKWARD) <= (size_t)641 << 20);
+        assert_true(cuda_sdpa_scratch(&a, DEVICE_BACKWARD) <= (size_t)1201 << 20);
         has_a_plan("llama3-8b", &a, DEVICE_FORWARD);
         has_a_plan("llama3-8b", &a, DEVICE_BACKWARD);
     }
@@ -115,13 +115,13 @@ static void long_sequences_have_plans_in_any_order(void **state)
 /* Reproducible ones too: in tiles, whose plans are the same at any length. */
 static void long_sequences_have_reproducible_plans(void **state)
 {
-    static const int64_t seq[] = {32768, 65536, 131072};
+    static const int64_t seq[] = {32768, 65536, 131072}, heads_of_a_part[] = {2, 1, 1};
     for (int i = 0; i < 3; i++) {
         struct attention a = attention_of(preset_find("llama3-8b"), seq[i], 1, DTYPE_BF16);
         struct sdpa_part part = sdpa_part_of(&a, DEVICE_BACKWARD);
         assert_int_equal(part.tokens, 8192);
-        assert_int_equal(part.kv_heads, 1);
-        assert_true(cuda_sdpa_scratch(&a, DEVICE_BACKWARD) <= (size_t)800 << 20);
+        assert_int_equal(part.kv_heads, heads_of_a_part[i]);
+        assert_true(cuda_sdpa_scratch(&a, DEVICE_BACKWARD) <= (size_t)1201 << 20);
         has_a_plan("llama3-8b", &a, DEVICE_BACKWARD);
     }
 }

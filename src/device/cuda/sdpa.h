@@ -4,10 +4,6 @@
 
 #include "device/ops.h"
 
-/* To measure: backward runs in parts of at most so many bytes from now on, whatever was planned;
- * scratch has to have sdpa_part_bytes() and SDPA_ALIGN.  0: as planned. */
-void cuda_sdpa_set_part_bytes(struct device *d, size_t bytes);
-
 /* To test: backward that is reproducible runs in tiles of so many tokens from now on, which divide
  * the sequence, of one key/value head at a time; 0: as planned. */
 void cuda_sdpa_set_tile_tokens(struct device *d, int64_t tokens);
@@ -32,13 +28,12 @@ struct sdpa_part {
 /* 1 where type and shape are for cuDNN at all. */
 int sdpa_suits(const struct attention *a);
 
-/* The largest part whose scratch stays within a limit, at least one head of one sequence; of a
- * sequence so long that this takes too much, where backward is reproducible, tiles.  All numbers
- * are divisors of what there is. */
+/* The largest part whose scratch stays within a->scratch_bytes, at least one head of one sequence;
+ * of a sequence so long that this takes too much, where backward is reproducible, tiles.  All
+ * numbers are divisors of what there is. */
 struct sdpa_part sdpa_part_of(const struct attention *a, enum device_pass pass);
 
-/* The same with backward's limit given; what such a part takes. */
-struct sdpa_part sdpa_part_within(const struct attention *a, enum device_pass pass, size_t bytes);
+/* What backward by such parts takes. */
 size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part);
 
 /* Up to the alignment of what lies in scratch. */

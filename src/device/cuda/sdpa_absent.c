@@ -45,7 +45,3 @@ void cuda_sdpa_report(const struct device *d, struct device_attention *a)
 {
     *a = (struct device_attention){.by_own = 1};
 }
-
-void cuda_sdpa_set_part_bytes(struct device *d, size_t bytes)
-{
-}

@@ -39,7 +39,6 @@ struct entry {
 struct cuda_sdpas {
     cudnnHandle_t handle; /* NULL: not to be used */
     struct entry *entries;
-    size_t part_bytes;   /* of backward, 0: as planned */
     int64_t tile_tokens; /* of a reproducible backward, 0: as planned */
     struct error why;    /* it could not be opened */
 };
@@ -73,7 +72,7 @@ static int same(const struct attention *a, const struct attention *b)
 {
     return a->dt == b->dt && a->batch == b->batch && a->seq == b->seq && a->heads == b->heads &&
            a->kv_heads == b->kv_heads && a->head_dim == b->head_dim && a->forms == b->forms &&
-           a->any_order == b->any_order;
+           a->any_order == b->any_order && a->scratch_bytes == b->scratch_bytes;
 }
 
 static int is_tiled(const struct entry *e)
@@ -104,7 +103,7 @@ static void prepare_entry(struct cuda_sdpas *s, struct entry *e)
 {
     const char *refusal = cuda_sdpa_refusal(&e->a, e->pass, cudnnGetVersion());
     size_t most = cuda_sdpa_scratch(&e->a, e->pass);
-    if ((s->part_bytes || s->tile_tokens) && e->pass == DEVICE_BACKWARD)
+    if (s->tile_tokens && e->pass == DEVICE_BACKWARD)
         most = sdpa_part_bytes(&e->a, e->part) + SDPA_ALIGN;
     if (refusal)
         error_set(&e->why, "%s", refusal);
@@ -125,7 +124,7 @@ static struct sdpa_part part_for(const struct cuda_sdpas *s, const struct attent
 {
     if (s->tile_tokens && pass == DEVICE_BACKWARD && !a->any_order)
         return (struct sdpa_part){1, 1, s->tile_tokens};
-    return s->part_bytes ? sdpa_part_within(a, pass, s->part_bytes) : sdpa_part_of(a, pass);
+    return sdpa_part_of(a, pass);
 }
 
 /* The plan of a shape, made if need be; NULL where cuDNN is not to be used. */
@@ -332,13 +331,6 @@ static void forget_plans(struct cuda_sdpas *s)
         free(e);
     }
     s->entries = NULL;
-}
-
-void cuda_sdpa_set_part_bytes(struct device *d, size_t bytes)
-{
-    struct cuda_sdpas *s = cuda_state(d)->sdpas;
-    forget_plans(s);
-    s->part_bytes = bytes;
 }
 
 void cuda_sdpa_set_tile_tokens(struct device *d, int64_t tokens)
