@@ -124,9 +124,13 @@ static void adamw(struct device *d, struct mem *mem, void *const *at, const void
     d->ops->adamw(d, &adamw_rule, at[ADAM_FACTOR], &s, &r, low->elems);
 }
 
+/* check_call() or check_bits_anywhere(). */
+typedef void check_function(struct check *c, const char *what, op_call *call, const void *args,
+                            struct operand *operands, int count);
+
 /* role: EXACT where nothing may be written. */
-static void adamw_case(struct check *c, const struct step *t, const int64_t offset[3],
-                       double factor)
+static void adamw_case(struct check *c, check_function *check, const struct step *t,
+                       const int64_t offset[3], double factor)
 {
     const int64_t elems = t->elems;
     enum role role = isnan(factor) ? EXACT : WRITTEN;
@@ -146,7 +150,7 @@ static void adamw_case(struct check *c, const struct step *t, const int64_t offs
     for (int i = 0; i < ADAM_OPERANDS; i++)
         o[i].offset = offset[i % 3];
     const struct low all = {DTYPE_F32, DTYPE_F32, t->dt_copy, elems, 0, t->dt_g};
-    check_call(c, "adamw", adamw, &all, o, ADAM_OPERANDS);
+    check(c, "adamw", adamw, &all, o, ADAM_OPERANDS);
 }
 
 static void adamw_bf16_operands(struct operand o[ADAM_OPERANDS], struct check *c,
@@ -275,7 +279,8 @@ static void sgd(struct device *d, struct mem *mem, void *const *at, const void *
                 at[SGD_COPY], t->elems);
 }
 
-static void sgd_case(struct check *c, const struct step *t, const int64_t offset[3], double factor)
+static void sgd_case(struct check *c, check_function *check, const struct step *t,
+                     const int64_t offset[3], double factor)
 {
     const int64_t elems = t->elems;
     enum role role = isnan(factor) ? EXACT : WRITTEN;
@@ -292,7 +297,7 @@ static void sgd_case(struct check *c, const struct step *t, const int64_t offset
     for (int i = 0; i < SGD_FACTOR; i++)
         o[i].offset = offset[i % 3];
     o[SGD_COPY].offset = offset[0];
-    check_call(c, "sgd", sgd, t, o, SGD_OPERANDS);
+    check(c, "sgd", sgd, t, o, SGD_OPERANDS);
 }
 
 enum { MUON_P, MUON_M, MUON_G, MUON_FACTOR, MUON_COPY, MUON_OPERANDS };
@@ -308,7 +313,8 @@ static void muon(struct device *d, struct mem *mem, void *const *at, const void 
                  t->elems);
 }
 
-static void muon_case(struct check *c, const struct step *t, const int64_t offset[3], double factor)
+static void muon_case(struct check *c, check_function *check, const struct step *t,
+                      const int64_t offset[3], double factor)
 {
     const int64_t elems = t->elems;
     enum role role = isnan(factor) ? EXACT : WRITTEN;
@@ -325,7 +331,7 @@ static void muon_case(struct check *c, const struct step *t, const int64_t offse
     for (int i = 0; i < MUON_FACTOR; i++)
         o[i].offset = offset[i % 3];
     o[MUON_COPY].offset = offset[0];
-    check_call(c, "muon", muon, t, o, MUON_OPERANDS);
+    check(c, "muon", muon, t, o, MUON_OPERANDS);
 }
 
 struct square {
@@ -378,9 +384,24 @@ static void steps_of_the_optimizer(void **state)
                                   i % 3 ? DTYPE_F32 : DTYPE_BF16};
         const int64_t *offset = flat_offsets[i / FLAT_LENGTHS % 4];
         double factor = i % 5 == 2 ? NAN : 0.37;
-        adamw_case(&c, &step, offset, factor);
-        sgd_case(&c, &step, offset, factor);
-        muon_case(&c, &step, offset, factor);
+        adamw_case(&c, check_call, &step, offset, factor);
+        sgd_case(&c, check_call, &step, offset, factor);
+        muon_case(&c, check_call, &step, offset, factor);
+    }
+    check_close_devices(&c);
+}
+
+/* An element has the same bits alone, at an end and in a group of four: ranks that divide a flat
+ * parameter otherwise come to the same numbers. */
+static void bits_of_a_step_are_of_the_element(void **state)
+{
+    struct check c = check_open();
+    for (int i = 0; i < 3 * TYPES * 2; i++) {
+        const struct step step = {8195, op_types[i / 2 % TYPES], i % 2 ? DTYPE_F32 : DTYPE_BF16};
+        const int64_t *offset = flat_offsets[1 + i / (2 * TYPES)];
+        adamw_case(&c, check_bits_anywhere, &step, offset, 0.37);
+        sgd_case(&c, check_bits_anywhere, &step, offset, 0.37);
+        muon_case(&c, check_bits_anywhere, &step, offset, 0.37);
     }
     check_close_devices(&c);
 }
@@ -392,6 +413,7 @@ int main(void)
         cmocka_unit_test(sums_of_squares),
         cmocka_unit_test(factors_of_the_update),
         cmocka_unit_test(steps_of_the_optimizer),
+        cmocka_unit_test(bits_of_a_step_are_of_the_element),
         cmocka_unit_test(matrices_between_products),
         cmocka_unit_test(adamw_on_bf16_state),
         cmocka_unit_test(columns_are_rounded_as_row_by_row),

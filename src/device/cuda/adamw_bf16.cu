@@ -5,6 +5,7 @@
  * elements.  A thread takes four elements by one access to each tensor, where all are aligned alike
  * and the first is the first of a pair, in every row; else one by one.
  */
+#include "device/cuda/adamw.cuh"
 #include "device/cuda/flat.cuh"
 #include "device/cuda/philox.cuh"
 
@@ -92,11 +93,10 @@ template <typename P, typename M, typename G, typename C> struct low_op {
         return {};
     }
 
-    /* The operations and their order are those of cpu/optimizer.c. */
     template <int n> __device__ __forceinline__ void write(flat_nothing, int64_t at) const
     {
-        const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
-        const float root_bias2 = sqrtf(a.bias2), by = (float)*factor;
+        const adamw_constants constants = adamw_constants_of(a);
+        const float by = (float)*factor;
         float next[n], mean[n], square[n], grad[n];
         uint32_t words[2 * n];
         if (isnan(by))
@@ -107,13 +107,8 @@ template <typename P, typename M, typename G, typename C> struct low_op {
         get(grad, g + at);
         noise_of<n>(words, r, number_of(r, at));
 #pragma unroll
-        for (int i = 0; i < n; i++) {
-            grad[i] *= by;
-            mean[i] = mean[i] + (grad[i] - mean[i]) * a.one_minus_beta1;
-            square[i] = square[i] * a.beta2 + grad[i] * grad[i] * a.one_minus_beta2;
-            next[i] =
-                next[i] * keep - step_size * (mean[i] / (sqrtf(square[i]) / root_bias2 + a.eps));
-        }
+        for (int i = 0; i < n; i++)
+            adamw_element(next[i], mean[i], square[i], grad[i], by, a, constants);
         put(p + at, next, words, 0, 0);
         put(m + at, mean, words, 0, 16);
         put(v + at, square, words, 1, 0);

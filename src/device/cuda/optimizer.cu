@@ -8,6 +8,7 @@
  * deals tiles to CUDA_PARTIALS blocks, tile i to block i % CUDA_PARTIALS whatever the GPU: eight
  * blocks of 256 threads on each multiprocessor of the largest.
  */
+#include "device/cuda/adamw.cuh"
 #include "device/cuda/flat.cuh"
 #include "device/cuda/reduce.cuh"
 
@@ -230,16 +231,10 @@ struct adamw_step {
     __device__ __forceinline__ void step(float (&own)[3][n], const float (&g)[n],
                                          float factor) const
     {
-        const float keep = 1.0f - a.lr * a.weight_decay, step_size = a.lr / a.bias1;
-        const float root_bias2 = sqrtf(a.bias2);
-        float(&p)[n] = own[0], (&m)[n] = own[1], (&v)[n] = own[2];
+        const adamw_constants constants = adamw_constants_of(a);
 #pragma unroll
-        for (int i = 0; i < n; i++) {
-            float grad = g[i] * factor;
-            m[i] = m[i] + (grad - m[i]) * a.one_minus_beta1;
-            v[i] = v[i] * a.beta2 + grad * grad * a.one_minus_beta2;
-            p[i] = p[i] * keep - step_size * (m[i] / (sqrtf(v[i]) / root_bias2 + a.eps));
-        }
+        for (int i = 0; i < n; i++)
+            adamw_element(own[0][i], own[1][i], own[2][i], g[i], factor, a, constants);
     }
 };
 
