@@ -6,14 +6,16 @@ EXTRA_DIST += $(patsubst $(srcdir)/%,%,$(emulate_sources) $(wildcard $(srcdir)/t
 	$(wildcard $(srcdir)/tests/emulate/device/cuda/*) $(wildcard $(srcdir)/tests/*/*_kernels.cu))
 EMULATE_COMPILE = $(CXX) -std=gnu++17 $(CXXFLAGS) -pthread -Wall -Wextra -Wno-unused-parameter \
 	-Wno-unknown-pragmas -I$(top_srcdir)/tests/emulate $(NVIDIA_CFLAGS) $(AM_CPPFLAGS) -MMD -MP
+# As nvcc is told to, see src/m4/nvcc.mk.
+EMULATE_KERNEL = $(EMULATE_COMPILE) -ffp-contract=off -x c++
 tests/emulate/libemulate.a: $(emulate_objects)
 	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $(emulate_objects) && $(RANLIB) $@
 tests/emulate/kernels/%.o: $(srcdir)/src/device/cuda/%.cu
-	$(AM_V_EMULATE)$(MKDIR_P) $(@D) && $(EMULATE_COMPILE) -x c++ -c -o $@ $<
+	$(AM_V_EMULATE)$(MKDIR_P) $(@D) && $(EMULATE_KERNEL) -c -o $@ $<
 tests/emulate/kernels/%.o: $(srcdir)/tests/emulate/%.cu
-	$(AM_V_EMULATE)$(MKDIR_P) $(@D) && $(EMULATE_COMPILE) -x c++ -c -o $@ $<
+	$(AM_V_EMULATE)$(MKDIR_P) $(@D) && $(EMULATE_KERNEL) -c -o $@ $<
 tests/emulate/kernels/%.o: $(srcdir)/tests/unit/%.cu
-	$(AM_V_EMULATE)$(MKDIR_P) $(@D) && $(EMULATE_COMPILE) -x c++ -c -o $@ $<
+	$(AM_V_EMULATE)$(MKDIR_P) $(@D) && $(EMULATE_KERNEL) -c -o $@ $<
 tests/emulate/%.o: $(srcdir)/tests/emulate/%.cc
 	$(AM_V_EMULATE)$(MKDIR_P) $(@D) && $(EMULATE_COMPILE) -c -o $@ $<
 -include $(emulate_objects:.o=.d) $(wildcard tests/emulate/kernels/*_kernels.d tests/unit/*_kernels.d)

@@ -97,6 +97,13 @@ static __device__ __forceinline__ float lse_base2(float lse)
     return fmaf(fabsf(lse), 0x1p-21f, lse * LOG2_E);
 }
 
+/* dS of a weight, of which `by` is left where weights are dropped. */
+template <bool drops>
+static __device__ __forceinline__ float score_gradient(float p, float dp, float by, float delta)
+{
+    return p * (drops ? fmaf(dp, by, -delta) : dp - delta);
+}
+
 /* This thread's share of lse to base 2 and D of a tile's queries, 0 after the last. */
 template <class T>
 static __device__ __forceinline__ float load_statistic(const struct query_place &at)
@@ -130,7 +137,8 @@ static __device__ __forceinline__ void key_gradients(struct warp_sums<T::tall, T
                 if (key + 16 * m + e / 2 * 8 > query + 8 * i + e % 2)
                     p = 0;
                 s.v[m][i][e] = p * by[e];
-                dp.v[m][i][e] = p * (dp.v[m][i][e] * by[e] - delta[8 * i + e % 2]);
+                dp.v[m][i][e] =
+                    score_gradient<drops>(p, dp.v[m][i][e], by[e], delta[8 * i + e % 2]);
             }
         }
 }
@@ -287,7 +295,7 @@ static __device__ __forceinline__ void query_gradients(struct warp_sums<T::tall,
                 float p = exp2_fast(fmaf(s.v[m][i][e], scale, -of.lse[m][e / 2]));
                 if (key + 8 * i + e % 2 > row + 16 * m + e / 2 * 8)
                     p = 0;
-                dp.v[m][i][e] = p * (dp.v[m][i][e] * by[e] - of.delta[m][e / 2]);
+                dp.v[m][i][e] = score_gradient<drops>(p, dp.v[m][i][e], by[e], of.delta[m][e / 2]);
             }
         }
 }

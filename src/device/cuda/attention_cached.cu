@@ -101,7 +101,7 @@ static __device__ __forceinline__ float score_of(const float (&q)[C::accesses][C
         widen(x, k[i]);
 #pragma unroll
         for (int e = 0; e < C::n; e++)
-            sum += q[i][e] * x[e];
+            sum = fmaf(q[i][e], x[e], sum);
     }
 #pragma unroll
     for (int distance = C::lanes / 2; distance; distance /= 2)
@@ -135,7 +135,6 @@ static __device__ __forceinline__ void see(cached_part<C> &p, const float (&q)[C
     const float base = top == -INFINITY ? 0 : top; /* a team that has seen nothing yet */
     const float shrink = exp2_fast(p.top - base);
     p.top = top;
-    p.sum *= shrink;
 #pragma unroll
     for (int i = 0; i < C::accesses; i++)
 #pragma unroll
@@ -144,13 +143,13 @@ static __device__ __forceinline__ void see(cached_part<C> &p, const float (&q)[C
 #pragma unroll
     for (int j = 0; j < C::seen; j++) {
         float weight = exp2_fast(score[j] - base);
-        p.sum += weight;
+        p.sum = j ? p.sum + weight : fmaf(p.sum, shrink, weight);
 #pragma unroll
         for (int i = 0; i < C::accesses; i++) {
             widen(x, v[j][i]);
 #pragma unroll
             for (int e = 0; e < C::n; e++)
-                p.o[i][e] += weight * x[e];
+                p.o[i][e] = fmaf(weight, x[e], p.o[i][e]);
         }
     }
 }
@@ -186,7 +185,7 @@ static __device__ __forceinline__ void put_together(typename C::T *o, float *par
     for (int t = 0; t < parts; t++)
         top = fmaxf(top, all.top[t]);
     for (int t = 0; t < parts; t++) /* 0 of one that saw nothing */
-        sum += all.sum[t] * exp2_fast(all.top[t] - top);
+        sum = fmaf(all.sum[t], exp2_fast(all.top[t] - top), sum);
     if (part && threadIdx.x == 0) {
         part[CUDA_PART_TOP] = top;
         part[CUDA_PART_SUM] = sum;
@@ -194,7 +193,7 @@ static __device__ __forceinline__ void put_together(typename C::T *o, float *par
     for (int i = (int)threadIdx.x; i < dim; i += (int)blockDim.x) {
         float value = 0;
         for (int t = 0; t < parts; t++)
-            value += all.o[t][i] * exp2_fast(all.top[t] - top);
+            value = fmaf(all.o[t][i], exp2_fast(all.top[t] - top), value);
         if (part)
             part[CUDA_PART_O + i] = value;
         else
@@ -216,12 +215,13 @@ __global__ void __launch_bounds__(128)
     for (int t = 0; t < spans; t++)
         top = fmaxf(top, parts[t * each + CUDA_PART_TOP]);
     for (int t = 0; t < spans; t++)
-        sum += parts[t * each + CUDA_PART_SUM] * exp2_fast(parts[t * each + CUDA_PART_TOP] - top);
+        sum = fmaf(parts[t * each + CUDA_PART_SUM],
+                   exp2_fast(parts[t * each + CUDA_PART_TOP] - top), sum);
     for (int i = (int)threadIdx.x; i < a.dim; i += (int)blockDim.x) {
         float value = 0;
         for (int t = 0; t < spans; t++)
-            value += parts[t * each + CUDA_PART_O + i] *
-                     exp2_fast(parts[t * each + CUDA_PART_TOP] - top);
+            value = fmaf(parts[t * each + CUDA_PART_O + i],
+                         exp2_fast(parts[t * each + CUDA_PART_TOP] - top), value);
         write_one(o, i, value / sum);
     }
 }

@@ -301,7 +301,7 @@ static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
             float by = a.dropout.limit ? attention_kept(a, sample, key + past, key) : 1;
             p = past < 0 || key < low ? 0 : p;
             s[i][j] = p * by;
-            dp[i][j] = p * (dp[i][j] * by - (valid ? delta[query] : 0));
+            dp[i][j] = p * fmaf(dp[i][j], by, -(valid ? delta[query] : 0));
         }
 }
 

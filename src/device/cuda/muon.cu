@@ -31,10 +31,9 @@ static __global__ void __launch_bounds__(THREADS)
         int64_t i = element(j);
         if (i >= elems)
             return;
-        float grad = g[i] * scale;
-        float mean = m[i] + (grad - m[i]) * fresh;
+        float mean = fmaf(fmaf(g[i], scale, -m[i]), fresh, m[i]);
         m[i] = mean;
-        g[i] = mean - (mean - grad) * ahead;
+        g[i] = fmaf(-fmaf(-g[i], scale, mean), ahead, mean);
     }
 }
 
@@ -73,7 +72,7 @@ static __global__ void __launch_bounds__(THREADS)
     for (int j = 0; j < EACH; j++) {
         int64_t i = element(j);
         if (i < rows * rows)
-            y[i] = p.b * x[i] + p.c * y[i] + (i % (rows + 1) == 0 ? p.a : 0.0f);
+            y[i] = fmaf(p.b, x[i], p.c * y[i]) + (i % (rows + 1) == 0 ? p.a : 0.0f);
     }
 }
 

@@ -138,7 +138,7 @@ static __global__ void find_factor(double *factor, const double *targets, const 
                                    const double *loss_scale, double nominal, double clip)
 {
     double mean = *targets > 0 ? nominal / *targets / *loss_scale : 0;
-    double norm = sqrt(*squares) * mean + 1e-6;
+    double norm = fma(sqrt(*squares), mean, 1e-6);
     double clipped = clip > 0 && norm > clip ? clip / norm : 1;
     *factor = isfinite(*squares) ? mean * clipped : (double)NAN;
 }
@@ -262,8 +262,8 @@ struct sgd_step {
         float(&p)[n] = own[0], (&v)[n] = own[1];
 #pragma unroll
         for (int i = 0; i < n; i++) {
-            v[i] = v[i] * s.momentum + (g[i] * factor + p[i] * s.weight_decay);
-            p[i] = p[i] - s.lr * v[i];
+            v[i] = fmaf(v[i], s.momentum, fmaf(g[i], factor, p[i] * s.weight_decay));
+            p[i] = fmaf(-s.lr, v[i], p[i]);
         }
     }
 };
@@ -283,10 +283,10 @@ struct muon_step {
     template <int n>
     __device__ __forceinline__ void step(float (&own)[1][n], const float (&u)[n], float) const
     {
-        const float keep = 1.0f - rule.lr * rule.weight_decay;
+        const float keep = fmaf(-rule.lr, rule.weight_decay, 1.0f);
 #pragma unroll
         for (int i = 0; i < n; i++)
-            own[0][i] = own[0][i] * keep - rule.adjusted_lr * u[i];
+            own[0][i] = fmaf(own[0][i], keep, -(rule.adjusted_lr * u[i]));
     }
 };
 

@@ -28,8 +28,8 @@ static __device__ __forceinline__ void rotate(raw<T, n> &low, raw<T, n> &high,
     widen(b, high);
 #pragma unroll
     for (int i = 0; i < n; i++) {
-        float first = a[i] * cosine[i] - b[i] * sine[i];
-        b[i] = b[i] * cosine[i] + a[i] * sine[i];
+        float first = fmaf(a[i], cosine[i], -(b[i] * sine[i]));
+        b[i] = fmaf(b[i], cosine[i], a[i] * sine[i]);
         a[i] = first;
     }
     narrow(low, a);

@@ -8,6 +8,11 @@
  * fmaxf fminf sqrtf rsqrtf expf exp2f logf fabsf isfinite isnan and the double versions; templates
  * and C++17.  Kernels are started by LAUNCH().
  *
+ * A product that is a term of a sum is written as fmaf(a, b, c).  Written as a * b + c, nvcc may
+ * fuse it in one inlined copy and not in another, or fuse the other product of a * b + c * d: an
+ * element then has other bits where it is alone than where it is one of four.  src/m4/nvcc.mk has
+ * nvcc fuse nothing by itself; fmaf() costs what a sum costs.
+ *
  * tests/emulate has a header of the same name that gives all of it a meaning on the host, one
  * fiber per thread, so that every kernel runs in tests on machines without a GPU.
  */
