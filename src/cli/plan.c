@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "comm/topology.h"
 #include "io/dataset.h"
+#include "plan/attention_room.h"
 #include "plan/choices.h"
 #include "plan/compare.h"
 #include "plan/fewest.h"
@@ -83,6 +84,18 @@ static void judge(struct report *report, const struct options *options)
     else if (report->on_gpu && device_gpu_count(why) && !device_gpu_describe(0, &gpu, NULL))
         report_judge(report, gpu.name, gpu.total_bytes);
     report_judge_node(report, node_bytes);
+}
+
+/* As training does it: attention's backward may have what is left of a rank's GPU. */
+static void give_room(struct config *config, const struct options *o)
+{
+    struct report limits = {.ranks = (int)o->ranks,
+                            .nodes = (int)o->nodes,
+                            .on_gpu = config->device == CONFIG_DEVICE_CUDA};
+    judge(&limits, o);
+    if (limits.on_gpu && !config->comm.share_gpu)
+        config->train.attention_bytes = (int64_t)attention_room(
+            config, (int)o->ranks, (int)o->nodes, (int)o->threads, limits.limits.device_bytes);
 }
 
 /* A plan that does not fit the machine or the node's memory is an error. */
@@ -488,6 +501,7 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
         return find_fewest(&config, options, err);
     if (config.parallel.layout == PARALLEL_LAYOUT_AUTO && set_layout(&config, options, err))
         return -1;
+    give_room(&config, options);
     const struct machine *speeds = options->as_machine ? &options->machine : NULL;
     struct record record = {0};
     int records = options->trace || options->timeline;

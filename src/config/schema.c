@@ -291,8 +291,9 @@ const struct key config_keys[] = {
      .help =
          "bytes of scratch that attention's backward may take on GPUs where it is reproducible: it "
          "keeps the gradients of all scores, and does as many heads at a time as that allows, or "
-         "tiles of a long sequence; with more of it it is faster, up to 2 bytes x micro-batch x "
-         "heads x sequence squared for all at once; 0: 1200 MiB"},
+         "tiles of a long sequence, to the same bits; with more it is faster, up to 2 bytes x "
+         "micro-batch x heads x sequence squared for all at once; 0: what the plan leaves of the "
+         "GPU but for a sixteenth, at least 1200 MiB"},
     {KEY(CHOICE, train.logits_dtype, "fp32"), .choices = state_dtypes,
      .help =
          "number format of the logits that the loss is computed from; bf16, for precision bf16, "

@@ -44,8 +44,7 @@ enum { GEMM_FP8_SIZES = 16 };
  *   trans_b 0: b is [k,n] (row stride ldb);  1: b is [n,k]
  * addend: NULL for none; == c to accumulate into c; else another [m,n] tensor of type
  * dt_c and row stride ldc.  a and b are dt; c is dt_c (dt, or fp32 from 16-bit inputs).
- * An addend in 16 bits: cuBLASLt may round the product to them before it adds, and then again (seen
- * on an H100, as when PyTorch adds a residual); CPUs round once.
+ * An addend in 16 bits: cuBLASLt may round the product to them before it adds (seen on an H100).
  * fp8: only of bf16, and on a GPU only of sizes that are multiples of GEMM_FP8_SIZES. */
 struct gemm {
     enum dtype dt, dt_c;
@@ -158,9 +157,8 @@ struct attention {
      * queries, columns those of keys, and planes heads, of which `first_head` are before the own */
     struct dropout_mask dropout;
     int64_t first_head;
-    /* Backward, and its scratch: as struct device has them. */
-    int any_order;
-    size_t scratch_bytes;
+    int any_order;        /* backward, and its scratch: as struct device has it */
+    size_t scratch_bytes; /* the same, as attention_bytes */
 };
 
 /* The keys of a sequence. */

@@ -1,0 +1,24 @@
+/* attention_room.c - see attention_room.h. */
+#include "plan/attention_room.h"
+
+#include "plan/report.h"
+
+enum { LEFT_FREE = 16 }; /* of so many parts one: for what no plan knows */
+
+static const size_t least_bytes = (size_t)1200 << 20; /* parts have that without room */
+
+size_t attention_room(const struct config *config, int ranks, int nodes, int threads,
+                      size_t device_bytes)
+{
+    struct config planned = *config;
+    struct report report;
+    if (config->train.attention_bytes || !device_bytes || !config->train.reproducible ||
+        config->precision == PRECISION_FP32)
+        return (size_t)config->train.attention_bytes;
+    planned.device = CONFIG_DEVICE_CUDA;
+    if (report_probe(&report, &planned, ranks, nodes, threads, NULL))
+        return 0;
+    size_t taken = report_most(&report).device_bytes + device_bytes / LEFT_FREE;
+    report_free(&report);
+    return taken + least_bytes < device_bytes ? device_bytes - taken : 0;
+}
