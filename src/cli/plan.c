@@ -86,18 +86,6 @@ static void judge(struct report *report, const struct options *options)
     report_judge_node(report, node_bytes);
 }
 
-/* As training does it: attention's backward may have what is left of a rank's GPU. */
-static void give_room(struct config *config, const struct options *o)
-{
-    struct report limits = {.ranks = (int)o->ranks,
-                            .nodes = (int)o->nodes,
-                            .on_gpu = config->device == CONFIG_DEVICE_CUDA};
-    judge(&limits, o);
-    if (limits.on_gpu && !config->comm.share_gpu)
-        config->train.attention_bytes = (int64_t)attention_room(
-            config, (int)o->ranks, (int)o->nodes, (int)o->threads, limits.limits.device_bytes);
-}
-
 /* A plan that does not fit the machine or the node's memory is an error. */
 static int outcome(const struct report *report, const struct options *options, struct error *err)
 {
@@ -501,7 +489,6 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
         return find_fewest(&config, options, err);
     if (config.parallel.layout == PARALLEL_LAYOUT_AUTO && set_layout(&config, options, err))
         return -1;
-    give_room(&config, options);
     const struct machine *speeds = options->as_machine ? &options->machine : NULL;
     struct record record = {0};
     int records = options->trace || options->timeline;
@@ -511,6 +498,7 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
                               (int)options->threads, speeds, err))
         return -1;
     judge(&report, options);
+    attention_room_note(&report, (int)options->threads);
     int rc = set_steps(&report, err);
     if (!rc)
         rc = show(&report, options, err);

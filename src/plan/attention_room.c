@@ -1,8 +1,6 @@
 /* attention_room.c - see attention_room.h. */
 #include "plan/attention_room.h"
 
-#include "plan/report.h"
-
 enum { LEFT_FREE = 16 }; /* of so many parts one: for what no plan knows */
 
 static const size_t least_bytes = (size_t)1200 << 20; /* parts have that without room */
@@ -21,4 +19,19 @@ size_t attention_room(const struct config *config, int ranks, int nodes, int thr
     size_t taken = report_most(&report).device_bytes + device_bytes / LEFT_FREE;
     report_free(&report);
     return taken + least_bytes < device_bytes ? device_bytes - taken : 0;
+}
+
+void attention_room_note(struct report *report, int threads)
+{
+    struct config config = report->config;
+    struct report with;
+    size_t room =
+        attention_room(&config, report->ranks, report->nodes, threads, report->limits.device_bytes);
+    if (!report->on_gpu || config.comm.share_gpu || config.train.attention_bytes || !room)
+        return;
+    config.train.attention_bytes = (int64_t)room;
+    if (report_probe(&with, &config, report->ranks, report->nodes, threads, NULL))
+        return;
+    report->attention_bytes = report_most(&with).device_bytes - report_most(report).device_bytes;
+    report_free(&with);
 }

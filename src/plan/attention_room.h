@@ -7,7 +7,7 @@
 #ifndef TRIREME_PLAN_ATTENTION_ROOM_H
 #define TRIREME_PLAN_ATTENTION_ROOM_H
 
-#include "config/config.h"
+#include "plan/report.h"
 
 /* Bytes for struct device's attention_bytes on a GPU of device_bytes in all: what a rank's plan
  * leaves of them but for a sixteenth; train.attention_bytes where that is set; 0 where that room is
@@ -15,5 +15,8 @@
  * wrong with the configuration will be said by who plans it). Not collective. */
 size_t attention_room(const struct config *config, int ranks, int nodes, int threads,
                       size_t device_bytes);
+
+/* Note in a report that was judged by a GPU's memory what training takes of it besides, by that. */
+void attention_room_note(struct report *report, int threads);
 
 #endif

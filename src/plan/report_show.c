@@ -131,9 +131,14 @@ void report_verdicts(const struct report *report, FILE *out)
 {
     struct memory_limits lack = report_lack(report, &report->limits);
     struct memory_limits most = report_most(report);
+    char text[32];
     if (report->limits.device_bytes)
         print_verdict(report->machine, report->limits.device_bytes, most.device_bytes,
                       lack.device_bytes, out);
+    if (report->attention_bytes)
+        fprintf(out,
+                "  of which training gives %s to attention's backward (train.attention_bytes)\n",
+                show_bytes((double)report->attention_bytes, text, sizeof text));
     if (report->limits.host_bytes)
         print_verdict("a rank's share of the node", report->limits.host_bytes, most.host_bytes,
                       lack.host_bytes, out);
