@@ -371,7 +371,7 @@ static void need_own_products(struct device *d)
 {
     if (device_has_own_products())
         return;
-    print_message("no bf16 kernels: the library does not promise this\n");
+    print_message("skipped: no bf16 kernels of our own here: the library does not promise this\n");
     device_close(d);
     skip();
 }
