@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "comm/topology.h"
 #include "io/dataset.h"
-#include "plan/attention_room.h"
+#include "plan/attention_memory.h"
 #include "plan/choices.h"
 #include "plan/compare.h"
 #include "plan/fewest.h"
@@ -498,7 +498,7 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
                               (int)options->threads, speeds, err))
         return -1;
     judge(&report, options);
-    attention_room_note(&report, (int)options->threads);
+    attention_memory_note(&report, (int)options->threads);
     int rc = set_steps(&report, err);
     if (!rc)
         rc = show(&report, options, err);

@@ -279,7 +279,7 @@ const struct key config_keys[] = {
      .help = "true: each layer's weights are updated at the start of the next step, before their "
              "first use and beside the forward pass of the layers before it, with the same bits: "
              "reads and writes of offloaded state take place beside computing, and on GPUs the "
-             "update runs on a stream of its own (not measured yet; comm.spare_sms leaves it "
+             "update runs on a stream of its own (no faster on one H100; comm.spare_sms leaves it "
              "multiprocessors). Before a checkpoint or an evaluation the update is made at once"},
     {KEY(BOOL, train.reproducible, "true"),
      .help =
@@ -290,10 +290,10 @@ const struct key config_keys[] = {
     {KEY(INT, train.attention_bytes, "0"), .min = 0, .max = INT64_C(1) << 40,
      .help =
          "bytes of scratch that attention's backward may take on GPUs where it is reproducible: it "
-         "keeps the gradients of all scores, and does as many heads at a time as that allows, or "
-         "tiles of a long sequence, to the same bits; with more it is faster, up to 2 bytes x "
-         "micro-batch x heads x sequence squared for all at once; 0: what the plan leaves of the "
-         "GPU but for a sixteenth, at least 1200 MiB"},
+         "keeps the gradients of all scores, and does as many heads at a time as that allows, to "
+         "the same bits; with more it is faster, up to 2 bytes x micro-batch x heads x sequence "
+         "squared for all at once; 0: what the plan leaves of the GPU but for a sixteenth, at "
+         "least 1200 MiB"},
     {KEY(CHOICE, train.logits_dtype, "fp32"), .choices = state_dtypes,
      .help =
          "number format of the logits that the loss is computed from; bf16, for precision bf16, "
@@ -310,8 +310,8 @@ const struct key config_keys[] = {
          "true: before the first step each matrix product of the run is timed on its GPU by up to "
          "8 algorithms of cuBLASLt that give the same bits in every run, and done by the fastest; "
          "run.dir/products.json keeps the choice, so that a resumed run has the same bits; false: "
-         "by the first that the library suggests, as long as the gain has not been measured; on "
-         "CPUs nothing changes"},
+         "by the first that the library suggests, which was as fast on an H100; on CPUs nothing "
+         "changes"},
     {KEY(TEXT, train.freeze, ""), .list = 1,
      .help = "tensors that are not trained: a list of names, in which * stands for any text, such "
              "as \"embed,layers.0.*\"; they have no gradient, no optimizer state and no fp32 "

@@ -3,7 +3,7 @@ libtrireme_a_SOURCES += src/plan/report.c src/plan/report.h src/plan/report_show
 	src/plan/report_pipeline.c src/plan/report_pipeline.h src/plan/schedule_svg.c src/plan/schedule_svg.h \
 	src/plan/svg.c src/plan/svg.h src/plan/exposed.c src/plan/exposed.h \
 	src/plan/step_svg.c src/plan/step_svg.h \
-	src/plan/largest.c src/plan/largest.h src/plan/attention_room.c src/plan/attention_room.h \
+	src/plan/largest.c src/plan/largest.h src/plan/attention_memory.c src/plan/attention_memory.h \
 	src/plan/search.c src/plan/search.h src/plan/search_candidates.c \
 	src/plan/search_candidates.h src/plan/search_bounds.c src/plan/search_bounds.h \
 	src/plan/search_plan.c src/plan/search_plan.h src/plan/search_show.c \

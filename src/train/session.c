@@ -15,7 +15,7 @@
 #include "program/sent.h"
 #include "verify/verify.h"
 #include "train/gpu_check.h"
-#include "plan/attention_room.h"
+#include "plan/attention_memory.h"
 #include "train/layout_auto.h"
 #include "train/memory_budget.h"
 #include "train/shared_settings.h"
@@ -174,15 +174,16 @@ static int check_fp8(const struct session *s, struct error *err)
     return error_set(err, "precision fp8 needs %s; use precision bf16", lacking.text);
 }
 
-/* In training attention's backward may have what is left of a rank's own GPU. */
-static size_t room_of(const struct session *s, const struct device_request *request,
-                      enum session_use use)
+/* In training attention's backward may have what is free of a rank's own GPU. */
+static int give_attention_memory(const struct session *s, enum session_use use, struct error *err)
 {
-    struct device_gpu gpu;
-    int own = use == SESSION_TRAIN && request->kind == DEVICE_CUDA && !s->config.comm.share_gpu &&
-              !device_gpu_describe(request->index, &gpu, NULL);
-    return attention_room(&s->config, world_size(s->world), world_nodes(s->world), request->threads,
-                          own ? gpu.total_bytes : 0);
+    size_t total, left = 0;
+    int own = use == SESSION_TRAIN && s->device->kind == DEVICE_CUDA && !s->config.comm.share_gpu;
+    if (own && device_memory(s->device, &total, &left, err))
+        return -1;
+    s->device->attention_bytes = attention_memory(&s->config, world_size(s->world),
+                                                  world_nodes(s->world), s->device->threads, left);
+    return 0;
 }
 
 /* The part of opening that needs no other rank: all that comes before the mesh. */
@@ -190,12 +191,10 @@ static int prepare(struct session *s, const struct device_request *request, int 
                    enum session_use use, struct error *err)
 {
     int ranks = world_size(s->world);
-    struct device_request device = *request;
     if (layout_resolve(&s->layout, &s->config, ranks, per_node, request->kind, err))
         return layout_advise(&s->config, ranks, per_node, request->kind, err);
-    device.attention_bytes = room_of(s, request, use);
-    if (device_open(&s->device, &device, err) || check_fp8(s, err) ||
-        layout_model(&s->model, &s->config, err))
+    if (device_open(&s->device, request, err) || check_fp8(s, err) ||
+        give_attention_memory(s, use, err) || layout_model(&s->model, &s->config, err))
         return -1;
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
     if (compile(s, use, err))

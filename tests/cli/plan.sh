@@ -116,9 +116,9 @@ done >workspaces
 is "attention that adds up in any order takes less workspace" "2 1" \
     "$(awk '{ w[NR] = $1 } END { print NR, (w[2] < w[1]) }' workspaces)"
 # It runs in parts of some heads in 1200 MiB; what a plan leaves of a GPU, but for a sixteenth, training adds.
-for room in "" "--machine h100" "--machine h100 train.attention_bytes=700000000" "--machine rtx4090"; do
+for where in "" "--machine h100" "--machine h100 train.attention_bytes=700000000" "--machine rtx4090"; do
     "$TRIREME" plan model.preset=llama3-8b model.layers=4 model.vocab=512 data.seq_len=8192 device=cuda \
-        train.micro_batch=1 train.global_batch=1 precision=bf16 $room >out 2>&1
+        train.micro_batch=1 train.global_batch=1 precision=bf16 $where >out 2>&1
     sed -n 's/^ *workspace .* \([0-9]*\) bytes$/\1/p' out | head -n 1
     grep 'to attention' out
 done >workspaces

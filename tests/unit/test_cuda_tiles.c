@@ -343,6 +343,16 @@ static void tiles_of_long_sequences(void **state)
         assert_true(cuda_sdpa_scratch(&a, DEVICE_BACKWARD) > p.workspace);
         assert_true(cuda_sdpa_scratch(&a, DEVICE_BACKWARD) < (size_t)9 << 28);
     }
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        struct attention a = {DTYPE_BF16, 1, lengths[i], 32, 8, 128, 0.1f}, more = a, less = a;
+        more.scratch_bytes = (size_t)40 << 30;
+        less.scratch_bytes = (size_t)100 << 20;
+        int64_t tokens = sdpa_part_of(&a, DEVICE_BACKWARD).tokens; /* else the bits would differ */
+        assert_int_equal(sdpa_part_of(&more, DEVICE_BACKWARD).tokens, tokens);
+        assert_int_equal(sdpa_part_of(&less, DEVICE_BACKWARD).tokens, tokens);
+        assert_int_equal(sdpa_part_of(&more, DEVICE_BACKWARD).kv_heads, 8);
+        assert_int_equal(sdpa_part_of(&less, DEVICE_BACKWARD).kv_heads, 1);
+    }
     const struct attention prime = {DTYPE_BF16, 1, 65537, 32, 8, 128, 0.1f};
     assert_int_equal(cuda_sdpa_scratch(&prime, DEVICE_BACKWARD), 0);
 }

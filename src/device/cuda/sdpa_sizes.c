@@ -97,15 +97,16 @@ size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part)
     return sdpa_places_of(a, part).workspace + workspace_bytes(a, part);
 }
 
-/* Tiles of one head, the largest whose workspace stays within the limit, then of as many heads as
- * that allows with their sums.  A tile is not so small that nothing but its sums takes time. */
+/* Tiles of one head, the largest whose workspace stays within part_bytes, whatever the limit, which
+ * would change the bits; then of as many heads as that allows with their sums.  A tile is not so
+ * small that nothing but its sums takes time. */
 static struct sdpa_part tile_of(const struct attention *a)
 {
     enum { LEAST = 1024 };
     struct sdpa_part tile = {1, 1, a->seq}, more = tile;
     for (int64_t n = 2; a->seq / n >= LEAST; n++) {
         tile.tokens = more.tokens = a->seq / n;
-        if (a->seq % n || workspace_bytes(a, tile) > part_limit(a))
+        if (a->seq % n || workspace_bytes(a, tile) > part_bytes)
             continue;
         for (more.kv_heads = 2; more.kv_heads <= a->kv_heads; more.kv_heads++)
             if (a->kv_heads % more.kv_heads == 0 && sdpa_part_bytes(a, more) <= part_limit(a))
@@ -133,8 +134,8 @@ static struct sdpa_part part_within(const struct attention *a, enum device_pass 
 
 struct sdpa_part sdpa_part_of(const struct attention *a, enum device_pass pass)
 {
-    struct sdpa_part part = part_within(a, pass);
-    int is_long = pass == DEVICE_BACKWARD && sdpa_part_bytes(a, part) > most_of(a);
+    const struct sdpa_part part = part_within(a, pass), least = {1, 1, a->seq};
+    int is_long = pass == DEVICE_BACKWARD && sdpa_part_bytes(a, least) > most_bytes;
     return is_long && !a->any_order ? tile_of(a) : part;
 }
 
