@@ -125,7 +125,7 @@ done >workspaces
 is "attention's backward has what the plan leaves of a GPU" \
     "  of which training gives 3.09 GiB to attention's backward (train.attention_bytes)" "$(grep of workspaces)"
 is "and as much as it may have" "4 1 1 1 1" "$(grep -v of workspaces |
-    awk '{ w[NR] = $1 } END { print NR, w[1] > 1.2e9 && w[1] < 1.4e9, w[2] == w[1], w[3] < 8e8, w[4] == w[1] }')"
+    awk '{ w[NR] = $1 } END { print NR, (w[1] > 1.2e9 && w[1] < 1.4e9), (w[2] == w[1]), (w[3] < 8e8), (w[4] == w[1]) }')"
 "$TRIREME" plan $M --machine machines.yaml:mine --fewest --json fewest.json >out 2>err
 is "the fewest ranks: a line for each place of state, and the same as JSON" "0 4 4 1" "$? $(grep -cE '^(nothing|optimizer state|and gradients|and parameters)  *1 ' out) \
 $(grep -c '"ranks": 1,' fewest.json) $(grep -c 'was not limited: --node-memory' out)"
