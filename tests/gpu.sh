@@ -175,7 +175,7 @@ run_build() {
 # run_program LOG-FOLDER PROGRAM: one of cmocka's in TAP; its exit code is kept beside its log
 run_program() {
     log=$1/${2##*/}.log
-    CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 10 300 "./$2" >"$log" 2>&1
+    CMOCKA_MESSAGE_OUTPUT=TAP timeout --foreground -k 10 300 "./$2" >"$log" 2>&1
     echo $? >"$log.code"
 }
 export -f run_program
@@ -183,7 +183,7 @@ export -f run_program
 # Most of a test's time goes to the CPU it is compared with, so some of them share the GPU.  A line
 # for each test of a program, and as many as it planned.
 run_unit() {
-    rm -f "$out"/test_cuda_*.code
+    rm -f "$out"/test_cuda_*.log "$out"/test_cuda_*.code
     device_programs >"$out/unit-programs"
     limited "$limit" "$out/unit.log" xargs -a "$out/unit-programs" -P "$(((jobs + 1) / 2))" \
         -I PROGRAM bash -c 'run_program "$1" PROGRAM' run_program "$out"

@@ -289,11 +289,10 @@ const struct key config_keys[] = {
          "short (train.attention_bytes); on CPUs nothing changes"},
     {KEY(INT, train.attention_bytes, "0"), .min = 0, .max = INT64_C(1) << 40,
      .help =
-         "bytes of scratch that attention's backward may take on GPUs where it is reproducible: it "
-         "keeps the gradients of all scores, and does as many heads at a time as that allows, to "
-         "the same bits; with more it is faster, up to 2 bytes x micro-batch x heads x sequence "
-         "squared for all at once; 0: what the plan leaves of the GPU but for a sixteenth, at "
-         "least 1200 MiB"},
+         "bytes of scratch for attention's backward on GPUs, as many heads at a time as they hold, "
+         "at least one head of keys and values; where it is reproducible it keeps the gradients of "
+         "all scores, 2 bytes each, and with more memory it is faster, up to 4 GiB of them, in the "
+         "same bits; 0: what is left of the GPU but for a sixteenth, at least 1200 MiB"},
     {KEY(CHOICE, train.logits_dtype, "fp32"), .choices = state_dtypes,
      .help =
          "number format of the logits that the loss is computed from; bf16, for precision bf16, "

@@ -5,33 +5,37 @@ enum { LEFT_FREE = 16 }; /* of so many parts one: for what no plan knows */
 
 static const size_t least_bytes = (size_t)1200 << 20; /* parts have that in any case */
 
-size_t attention_memory(const struct config *config, int ranks, int nodes, int threads,
-                        size_t device_bytes)
+size_t attention_memory(const struct config *config, size_t need_bytes, size_t free_bytes)
 {
-    struct config planned = *config;
-    struct report report;
-    if (config->train.attention_bytes || !device_bytes || !config->train.reproducible ||
+    size_t taken = need_bytes + free_bytes / LEFT_FREE;
+    if (config->train.attention_bytes || !config->train.reproducible ||
         config->precision == PRECISION_FP32)
-        return (size_t)config->train.attention_bytes;
-    planned.device = CONFIG_DEVICE_CUDA;
-    if (report_probe(&report, &planned, ranks, nodes, threads, NULL))
         return 0;
-    size_t taken = report_most(&report).device_bytes + device_bytes / LEFT_FREE;
-    report_free(&report);
-    return taken + least_bytes < device_bytes ? device_bytes - taken : 0;
+    return taken + least_bytes < free_bytes ? free_bytes - taken : 0;
+}
+
+/* Device memory of the rank that needs most among those that are probed; 0: it cannot be planned.
+ */
+static size_t probe(const struct report *report, size_t attention_bytes, int threads)
+{
+    struct config config = report->config;
+    struct report probed;
+    config.train.attention_bytes = (int64_t)attention_bytes;
+    if (report_probe(&probed, &config, report->ranks, report->nodes, threads, NULL))
+        return 0;
+    size_t bytes = report_most(&probed).device_bytes;
+    report_free(&probed);
+    return bytes;
 }
 
 void attention_memory_note(struct report *report, int threads)
 {
-    struct config config = report->config;
-    struct report with;
-    size_t bytes = attention_memory(&config, report->ranks, report->nodes, threads,
+    if (!report->on_gpu || !report->limits.device_bytes || report->config.comm.share_gpu)
+        return;
+    size_t bytes = attention_memory(&report->config, report_most(report).device_bytes,
                                     report->limits.device_bytes);
-    if (!report->on_gpu || config.comm.share_gpu || config.train.attention_bytes || !bytes)
+    if (!bytes)
         return;
-    config.train.attention_bytes = (int64_t)bytes;
-    if (report_probe(&with, &config, report->ranks, report->nodes, threads, NULL))
-        return;
-    report->attention_bytes = report_most(&with).device_bytes - report_most(report).device_bytes;
-    report_free(&with);
+    size_t least = probe(report, 0, threads), with = probe(report, bytes, threads);
+    report->attention_bytes = least && with > least ? with - least : 0;
 }

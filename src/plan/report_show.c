@@ -220,6 +220,7 @@ static void judgement_json(const struct report *report, struct js *to)
         js_add_string(to, "machine", report->machine);
         js_add_int(to, "machine_bytes", (int64_t)report->limits.device_bytes);
         js_add_int(to, "short_bytes", (int64_t)lack.device_bytes);
+        js_add_int(to, "attention_bytes", (int64_t)report->attention_bytes);
     }
     if (report->limits.host_bytes) {
         js_add_int(to, "host_bytes", (int64_t)report->limits.host_bytes);

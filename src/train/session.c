@@ -174,16 +174,49 @@ static int check_fp8(const struct session *s, struct error *err)
     return error_set(err, "precision fp8 needs %s; use precision bf16", lacking.text);
 }
 
-/* In training attention's backward may have what is free of a rank's own GPU. */
-static int give_attention_memory(const struct session *s, enum session_use use, struct error *err)
+/* All programs, and what they need. */
+static int compile_all(struct session *s, enum session_use use, struct error *err)
+{
+    if (compile(s, use, err))
+        return -1;
+    s->comm = layout_comm(&s->config);
+    sent_describe(&s->comm, s->programs, s->program_count);
+    memory_need(&s->need, s->programs, s->program_count, &s->comm,
+                memory_budget_reserve(s->device));
+    return 0;
+}
+
+static void drop_programs(struct session *s)
+{
+    struct program **all[] = {&s->train, &s->update, &s->evaluate, &s->prompt, &s->token};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        program_destroy(*all[i]);
+        *all[i] = NULL;
+    }
+    s->program_count = 0;
+    state_destroy(s->state);
+    s->state = NULL;
+    units_destroy(s->units);
+    s->units = NULL;
+}
+
+/* Compile; and again where attention's backward may have what is free of a rank's own GPU. */
+static int compile_into_memory(struct session *s, enum session_use use, struct error *err)
 {
     size_t total, left = 0;
-    int own = use == SESSION_TRAIN && s->device->kind == DEVICE_CUDA && !s->config.comm.share_gpu;
-    if (own && device_memory(s->device, &total, &left, err))
+    s->device->attention_bytes = (size_t)s->config.train.attention_bytes;
+    if (compile_all(s, use, err))
         return -1;
-    s->device->attention_bytes = attention_memory(&s->config, world_size(s->world),
-                                                  world_nodes(s->world), s->device->threads, left);
-    return 0;
+    if (use != SESSION_TRAIN || s->device->kind != DEVICE_CUDA || s->config.comm.share_gpu)
+        return 0;
+    if (device_memory(s->device, &total, &left, err))
+        return -1;
+    size_t bytes = attention_memory(&s->config, s->need.device_bytes, left);
+    if (!bytes)
+        return 0;
+    s->device->attention_bytes = bytes;
+    drop_programs(s);
+    return compile_all(s, use, err);
 }
 
 /* The part of opening that needs no other rank: all that comes before the mesh. */
@@ -194,16 +227,10 @@ static int prepare(struct session *s, const struct device_request *request, int 
     if (layout_resolve(&s->layout, &s->config, ranks, per_node, request->kind, err))
         return layout_advise(&s->config, ranks, per_node, request->kind, err);
     if (device_open(&s->device, request, err) || check_fp8(s, err) ||
-        give_attention_memory(s, use, err) || layout_model(&s->model, &s->config, err))
+        layout_model(&s->model, &s->config, err))
         return -1;
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
-    if (compile(s, use, err))
-        return -1;
-    s->comm = layout_comm(&s->config);
-    sent_describe(&s->comm, s->programs, s->program_count);
-    memory_need(&s->need, s->programs, s->program_count, &s->comm,
-                memory_budget_reserve(s->device));
-    return 0;
+    return compile_into_memory(s, use, err);
 }
 
 /* Warn where cuDNN does not do attention; the executor has met all shapes while it prepared its
@@ -258,13 +285,7 @@ void session_close(struct session *s)
         return;
     executor_destroy(s->executor);
     product_table_free(&s->products);
-    program_destroy(s->train);
-    program_destroy(s->update);
-    program_destroy(s->evaluate);
-    program_destroy(s->prompt);
-    program_destroy(s->token);
-    state_destroy(s->state);
-    units_destroy(s->units);
+    drop_programs(s);
     mesh_destroy(s->mesh);
     model_destroy(s->model);
     device_close(s->device);

@@ -28,11 +28,6 @@ static size_t part_limit(const struct attention *a)
     return a->scratch_bytes ? a->scratch_bytes : part_bytes;
 }
 
-static size_t most_of(const struct attention *a)
-{
-    return part_limit(a) > most_bytes ? part_limit(a) : most_bytes;
-}
-
 size_t sdpa_align(size_t bytes)
 {
     return round_up_bytes(bytes, SDPA_ALIGN);
@@ -97,6 +92,15 @@ size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part)
     return sdpa_places_of(a, part).workspace + workspace_bytes(a, part);
 }
 
+/* A part keeps no more scores than this: none with more was ever run. */
+static const int64_t most_scores = INT64_C(1) << 31;
+
+static int is_within(const struct attention *a, struct sdpa_part part)
+{
+    int64_t scores = part.batch * heads_of(a, part) * part.tokens * part.tokens;
+    return sdpa_part_bytes(a, part) <= part_limit(a) && (a->any_order || scores <= most_scores);
+}
+
 /* Tiles of one head, the largest whose workspace stays within part_bytes, whatever the limit, which
  * would change the bits; then of as many heads as that allows with their sums.  A tile is not so
  * small that nothing but its sums takes time. */
@@ -109,7 +113,7 @@ static struct sdpa_part tile_of(const struct attention *a)
         if (a->seq % n || workspace_bytes(a, tile) > part_bytes)
             continue;
         for (more.kv_heads = 2; more.kv_heads <= a->kv_heads; more.kv_heads++)
-            if (a->kv_heads % more.kv_heads == 0 && sdpa_part_bytes(a, more) <= part_limit(a))
+            if (a->kv_heads % more.kv_heads == 0 && is_within(a, more))
                 tile.kv_heads = more.kv_heads;
         return tile;
     }
@@ -121,13 +125,12 @@ static struct sdpa_part tile_of(const struct attention *a)
 static struct sdpa_part part_within(const struct attention *a, enum device_pass pass)
 {
     struct sdpa_part part = {a->batch, a->kv_heads, a->seq};
-    const size_t bytes = part_limit(a);
     if (pass == DEVICE_FORWARD)
         return part;
-    while (part.batch > 1 && (a->batch % part.batch || sdpa_part_bytes(a, part) > bytes))
+    while (part.batch > 1 && (a->batch % part.batch || !is_within(a, part)))
         part.batch--;
     while (part.batch == 1 && part.kv_heads > 1 &&
-           (a->kv_heads % part.kv_heads || sdpa_part_bytes(a, part) > bytes))
+           (a->kv_heads % part.kv_heads || !is_within(a, part)))
         part.kv_heads--;
     return part;
 }
@@ -149,7 +152,11 @@ size_t cuda_sdpa_scratch(const struct attention *a, enum device_pass pass)
 {
     if (!sdpa_suits(a))
         return 0;
-    size_t bytes =
-        pass == DEVICE_FORWARD ? FORWARD_BYTES : sdpa_part_bytes(a, sdpa_part_of(a, pass));
-    return bytes <= most_of(a) ? bytes + SDPA_ALIGN : 0;
+    if (pass == DEVICE_FORWARD)
+        return FORWARD_BYTES + SDPA_ALIGN;
+    struct attention usual = *a; /* other kernels, other bits: not by the memory that there is */
+    usual.scratch_bytes = 0;
+    return sdpa_part_bytes(a, sdpa_part_of(&usual, pass)) <= most_bytes
+               ? sdpa_part_bytes(a, sdpa_part_of(a, pass)) + SDPA_ALIGN
+               : 0;
 }
