@@ -64,6 +64,9 @@ static inline unsigned device_attention_part(enum dtype dt, int backward) /* 0 o
     return dt == DTYPE_F32 ? 0 : 1u << (DEVICE_PRODUCT_PARTS + 2 * (dt == DTYPE_F16) + !!backward);
 }
 
+/* Scratch of a part of attention's backward on a GPU, where no other is asked for. */
+enum { DEVICE_ATTENTION_BYTES = 1200 << 20 };
+
 struct device {
     const struct device_ops *ops; /* the functions of ops.h for this machine */
     const struct device_driver *driver;
@@ -76,7 +79,7 @@ struct device {
     int any_order;    /* 1: a GPU may add up in the order in which its parts end, where that is
                          faster; the same inputs then give other last bits at each run */
     size_t attention_bytes; /* of scratch, for the parts in which a GPU does a reproducible backward
-                               of attention; 0: as it likes */
+                               of attention; 0: DEVICE_ATTENTION_BYTES */
     unsigned replaced;      /* GPU: bits of enum device_part, of implementations not to be used */
     const char *level;      /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */
     /* The loss makes logits in chunks of rows (graph/op_loss.c): of logits_bytes, which fit a CPU's

@@ -1,9 +1,9 @@
 /* attention_memory.c - see attention_memory.h. */
 #include "plan/attention_memory.h"
 
-enum { LEFT_FREE = 16 }; /* of so many parts one: for what no plan knows */
+#include "device/device.h"
 
-static const size_t least_bytes = (size_t)1200 << 20; /* parts have that in any case */
+enum { LEFT_FREE = 16 }; /* of so many parts one: for what no plan knows */
 
 size_t attention_memory(const struct config *config, size_t need_bytes, size_t free_bytes)
 {
@@ -11,7 +11,7 @@ size_t attention_memory(const struct config *config, size_t need_bytes, size_t f
     if (config->train.attention_bytes || !config->train.reproducible ||
         config->precision == PRECISION_FP32)
         return 0;
-    return taken + least_bytes < free_bytes ? free_bytes - taken : 0;
+    return taken + DEVICE_ATTENTION_BYTES < free_bytes ? free_bytes - taken : 0;
 }
 
 /* Device memory of the rank that needs most among those that are probed; 0: it cannot be planned.

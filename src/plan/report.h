@@ -56,9 +56,8 @@ struct report {
     char fp8_note[FP8_NOTE]; /* what of precision fp8 is not in fp8 */
     char machine[96];        /* the GPU's name given to report_judge(), or "" */
     struct memory_limits limits;
-    size_t
-        attention_bytes; /* of what a GPU has left: training takes so much (attention_memory.h) */
-    int compiled;        /* of the ranks: these were checked, and the others repeat them */
+    size_t attention_bytes; /* that training takes of what is left (attention_memory.h) */
+    int compiled;           /* of the ranks: these were checked, and the others repeat them */
     int measured; /* ranks that `rank` has: all, or the first at each place of the pipeline axis */
     struct report_rank *rank;
     struct report_pipeline *pipeline; /* per rank of the pipeline axis */

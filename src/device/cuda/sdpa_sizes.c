@@ -10,6 +10,7 @@
  */
 #include "base/round.h"
 #include "device/cuda/sdpa.h"
+#include "device/device.h"
 
 enum {
     MAX_HEAD_DIM = 256,
@@ -19,7 +20,7 @@ enum {
 /* A part takes at most this, if it can and nothing else is asked for: on an H100 a backward of
  * 8192 tokens and 32 heads takes 4.8 ms in parts of half of it, 3.9 in such, 3.1 as one of 4.2 GiB.
  */
-static const size_t part_bytes = (size_t)1200 << 20;
+static const size_t part_bytes = DEVICE_ATTENTION_BYTES;
 /* And the least part at most this: enough for four query heads of a key head over 16384 tokens. */
 static const size_t most_bytes = (size_t)9 << 28;
 
