@@ -3,7 +3,7 @@
 
 #include "device/device.h"
 
-enum { LEFT_FREE = 16 }; /* of so many parts one: for what no plan knows */
+enum { LEFT_FREE = 16 }; /* a sixteenth stays free, for what no plan knows */
 
 size_t attention_memory(const struct config *config, size_t need_bytes, size_t free_bytes)
 {
