@@ -88,6 +88,7 @@ struct device {
     int64_t head_dim_most;   /* of attention; 0: any */
     size_t reserve_bytes;    /* device memory beside what is planned: context, library handles */
     void *state;             /* of the device itself (primitive caches, handles) */
+    int packs_products;      /* CPU: large products are trireme's, not the library's */
     struct run_queue *queue; /* CPU: how many of the threads find cores; NULL: all */
 };
 
@@ -122,8 +123,9 @@ const char *const *device_cpu_levels(void);
 /* Name of the library that multiplies matrices, with version ("oneDNN 2.6.3"). */
 const char *device_gemm_library(void);
 
-/* Does the best level of this machine make large products of bf16 by kernels of its own? */
-int device_has_own_products(void);
+/* Which large products the best level of this machine makes by kernels of its own, "of bf16" or "of
+ * bf16 and fp16"; NULL: none. */
+const char *device_own_products(void);
 
 /* ---- GPUs that are there, before one is opened: cuda/discover.c, or cuda/absent.c in a build
  * without CUDA ---- */

@@ -94,8 +94,11 @@ static void check_processor(struct doctor *d)
     topology_read(&t);
     doctor_fact(d, "processor", "%s", model);
     doctor_fact(d, "kernels", "%s", levels);
-    doctor_fact(d, "matrix products", "%s%s", device_gemm_library(),
-                device_has_own_products() ? "; large ones of bf16 by trireme's kernels" : "");
+    if (device_own_products())
+        doctor_fact(d, "matrix products", "%s; large ones %s by trireme's kernels",
+                    device_gemm_library(), device_own_products());
+    else
+        doctor_fact(d, "matrix products", "%s", device_gemm_library());
     doctor_fact(d, "cores", "%d (hardware threads %d, packages %d, NUMA nodes %d)", t.cores,
                 t.units, t.packages, t.numa_nodes);
     doctor_fact(d, "bound to", "%d core%s (%s)%s%s", t.own_cores, t.own_cores > 1 ? "s" : "",

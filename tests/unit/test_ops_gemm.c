@@ -313,14 +313,15 @@ static int guard_holds(const struct tensor *scratch)
     return 1;
 }
 
-/* One large product of bf16; returns the hash of c. */
-static uint64_t large_product(const char *level, int threads, enum dtype dt_c, int kind,
-                              const int64_t mnk[3])
+/* One large product, by the level's own kernels if it has any; returns the hash of c. */
+static uint64_t large_product(const char *level, int threads, enum dtype dt, enum dtype dt_c,
+                              int kind, const int64_t mnk[3])
 {
     struct error err = {0};
     struct device *d = open_device(level, threads);
     enum addend addend = (enum addend)(kind / 4 % 3);
-    struct problem p = make_problem(DTYPE_BF16, dt_c, kind % 4, addend, mnk, kind / 12);
+    struct problem p = make_problem(dt, dt_c, kind % 4, addend, mnk, kind / 12);
+    d->packs_products = strcmp(d->level, "generic") != 0; /* AVX2's where there is more too */
     struct tensor scratch = guarded_scratch(d, &p.g);
     assert_int_equal(d->ops->gemm(d, &p.g, scratch.data, &err), 0);
     check_some(&p);
@@ -333,25 +334,36 @@ static uint64_t large_product(const char *level, int threads, enum dtype dt_c, i
     return hash;
 }
 
+/* The 24 kinds, or every fifth of them: each transposition and addend once at least. */
+static void large_products_of(const char *level, enum dtype dt, int is_packed, int kind_step)
+{
+    static const int64_t sizes[][3] = {{64, 64, 64},    {97, 70, 65},     {512, 96, 513},
+                                       {65, 1100, 600}, {300, 67, 1026},  {64, 2100, 500},
+                                       {384, 64, 64},   {397, 1100, 600}, {415, 67, 2114}};
+    const int64_t least_m = strcmp(level, "avx512") ? 64 : 384; /* of gemm_format.h */
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int kind = 0; kind < 24; kind += kind_step)
+            for (int f32 = 0; f32 < 2; f32++) {
+                enum dtype dt_c = f32 ? DTYPE_F32 : dt;
+                uint64_t one = large_product(level, 1, dt, dt_c, kind, sizes[i]);
+                for (int n = 2; n <= 5 && is_packed && sizes[i][0] >= least_m; n += 3)
+                    assert_true(large_product(level, n, dt, dt_c, kind, sizes[i]) == one);
+            }
+}
+
 /* Products that a level with kernels for them makes from packed operands: sides and k with and
  * without rests, k in one part and in several, columns at once and one group behind the other, more
  * threads than blocks of rows.  They have the same bits with any number of threads. */
 static void large_products(void **state)
 {
-    static const int64_t sizes[][3] = {{64, 64, 64},    {97, 70, 65},     {512, 96, 513},
-                                       {65, 1100, 600}, {300, 67, 1026},  {64, 2100, 500},
-                                       {384, 64, 64},   {397, 1100, 600}, {415, 67, 2114}};
-    const char *level = device_cpu_levels()[0];
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        const int64_t least_m = strcmp(level, "amx") ? 384 : 64; /* LEAST_M of gemm_packed.c */
-        int is_own = device_has_own_products() && sizes[i][0] >= least_m;
-        for (int kind = 0; kind < 24; kind++)
-            for (int f32 = 0; f32 < 2; f32++) {
-                enum dtype dt_c = f32 ? DTYPE_F32 : DTYPE_BF16;
-                uint64_t one = large_product(level, 1, dt_c, kind, sizes[i]);
-                for (int threads = 2; threads <= 5 && is_own; threads += 3)
-                    assert_true(large_product(level, threads, dt_c, kind, sizes[i]) == one);
-            }
+    for (const char *const *level = device_cpu_levels(); *level; level++) {
+        int is_avx2 = !strcmp(*level, "avx2");
+        if (!strcmp(*level, "generic") && level != device_cpu_levels())
+            continue; /* as the library's on the level before */
+        large_products_of(*level, DTYPE_BF16, strcmp(*level, "generic") != 0,
+                          level == device_cpu_levels() ? 1 : 5);
+        if (is_avx2)
+            large_products_of(*level, DTYPE_F16, 1, 5);
     }
 }
 
@@ -361,15 +373,15 @@ static void sums_longer_than_a_piece(void **state)
 {
     static const int64_t mnk[] = {397, 66, 16384 + 77}, equal_pieces[] = {400, 1024, 16384 + 4096};
     for (int kind = 0; kind < 24; kind++)
-        large_product(NULL, 2, kind < 12 ? DTYPE_F32 : DTYPE_BF16, kind % 12, mnk);
-    large_product(NULL, 1, DTYPE_F32, 2, equal_pieces);
-    large_product(NULL, 1, DTYPE_BF16, 10, equal_pieces);
+        large_product(NULL, 2, DTYPE_BF16, kind < 12 ? DTYPE_F32 : DTYPE_BF16, kind % 12, mnk);
+    large_product(NULL, 1, DTYPE_BF16, DTYPE_F32, 2, equal_pieces);
+    large_product(NULL, 1, DTYPE_BF16, DTYPE_BF16, 10, equal_pieces);
 }
 
 /* On other levels the library makes all products, as it likes. */
 static void need_own_products(struct device *d)
 {
-    if (device_has_own_products())
+    if (device_own_products())
         return;
     print_message("skipped: no bf16 kernels of our own here: the library does not promise this\n");
     device_close(d);

@@ -21,6 +21,11 @@ static int always(void)
     return 1;
 }
 
+static int never(void)
+{
+    return 0;
+}
+
 #ifdef CPU_X86_LEVELS
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -60,15 +65,28 @@ static int has_amx(void)
     return has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & needed) == needed &&
            !syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA);
 }
-#define AMX_LEVEL {.ops = &cpu_ops_amx, .runs_here = has_amx, .has_products = 1},
-#define AMX_NAME  "amx",
+#define AMX_LEVEL \
+    {.ops = &cpu_ops_amx, .runs_here = has_amx, .packs_products = always, .packed = "of bf16"},
+#define AMX_NAME "amx",
 #else
 #define AMX_LEVEL
 #define AMX_NAME
 #endif
-#define X86_LEVELS                                                                 \
-    AMX_LEVEL{.ops = &cpu_ops_avx512, .runs_here = has_avx512, .has_products = 1}, \
-        {.ops = &cpu_ops_avx2, .runs_here = has_avx2},
+/* Where the library has wider vectors than the level, its products are faster. */
+static int has_avx2_only(void)
+{
+    return !__builtin_cpu_supports("avx512f");
+}
+
+#define X86_LEVELS                        \
+    AMX_LEVEL{.ops = &cpu_ops_avx512,     \
+              .runs_here = has_avx512,    \
+              .packs_products = always,   \
+              .packed = "of bf16"},       \
+        {.ops = &cpu_ops_avx2,            \
+         .runs_here = has_avx2,           \
+         .packs_products = has_avx2_only, \
+         .packed = "of bf16 and fp16"},
 #define X86_NAMES AMX_NAME "avx512", "avx2",
 #else
 #define X86_LEVELS
@@ -79,8 +97,9 @@ static int has_amx(void)
 static const struct {
     const struct device_ops *ops;
     int (*runs_here)(void);
-    int has_products; /* of bf16, made by gemm_packed.c */
-} levels[] = {X86_LEVELS{.ops = &cpu_ops_generic, .runs_here = always}};
+    int (*packs_products)(void); /* are large products made by gemm_packed.c? */
+    const char *packed;          /* of which operands */
+} levels[] = {X86_LEVELS{.ops = &cpu_ops_generic, .runs_here = always, .packs_products = never}};
 
 enum { LEVELS = sizeof levels / sizeof levels[0] };
 
@@ -100,9 +119,10 @@ const char *const *device_cpu_levels(void)
     return level_names + best_level();
 }
 
-int device_has_own_products(void)
+const char *device_own_products(void)
 {
-    return levels[best_level()].has_products;
+    int level = best_level();
+    return levels[level].packs_products() ? levels[level].packed : NULL;
 }
 
 static int find_level(const char *name, struct error *err)
@@ -129,6 +149,7 @@ static int open_cpu(struct device *d, const struct device_request *request, stru
     d->ops = levels[level].ops;
     d->name = "CPU";
     d->level = level_names[level];
+    d->packs_products = levels[level].packs_products();
     d->logits_bytes = LOGITS_BYTES;
     d->logits_most = LOGITS_MOST;
     if (!request->planning)

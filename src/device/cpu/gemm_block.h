@@ -17,23 +17,6 @@
 #include "device/cpu/gemm_pack.h"
 #include "device/cpu/tile.h"
 
-/* Vectors: without tiles, where a level has the instruction for products of bf16. */
-enum { HAS_BLOCKS = HAS_TILES || HAS_DOT_BF16, BY_VECTORS = !HAS_TILES };
-
-/* Rows of op(a): packed, or where they lie, their units along k, `ld` units from row to row. */
-struct gemm_block_rows {
-    const unit *first;
-    int64_t ld; /* 0: packed */
-};
-
-/* Where a block's sums go, rows ld elements apart.  AMX stores fp32 only, without an addend. */
-struct gemm_block_target {
-    void *first;
-    int64_t ld;
-    enum dtype dt;      /* fp32 or bf16 */
-    const bf16 *addend; /* laid out as the target, added before rounding; NULL: none */
-};
-
 /* Prefetch REGISTER_ROWS rows of 32 elements, to be written. */
 SIMD_INLINE void prefetch_rows(const enum dtype dt, const void *first, int64_t ld)
 {
@@ -103,7 +86,7 @@ SIMD_INLINE void multiply_rows_of(const enum dtype dt, const struct gemm_block_r
             multiply_rows(a->first + r / 16 * TILE + r % 16, 1, 16, 2 * TILE, b, &f, dt, &t, units);
         f.first = f.first ? f.first + REGISTER_ROWS * f.ld : NULL;
         t.first = (char *)t.first + REGISTER_ROWS * t.ld * (int64_t)dtype_bytes(dt);
-        t.addend = t.addend ? t.addend + REGISTER_ROWS * t.ld : NULL;
+        t.addend = t.addend ? (const bf16 *)t.addend + REGISTER_ROWS * t.ld : NULL;
     }
 }
 

@@ -11,7 +11,7 @@ int CPU(gemm)(struct device *d, const struct gemm *g, void *scratch, struct erro
         const struct gemm rounded = CPU(gemm_rounded)(d, g, scratch);
         return CPU(gemm)(d, &rounded, (char *)scratch + CPU(gemm_rounded_bytes)(g), err);
     }
-    if (CPU(gemm_is_packed)(g))
+    if (d->packs_products && CPU(gemm_is_packed)(g))
         CPU(gemm_packed)(d, g, scratch);
     else if (CPU(gemm_has_few_rows)(g))
         CPU(gemm_of_few_rows)(d, g, scratch);
@@ -26,7 +26,7 @@ size_t CPU(gemm_scratch)(struct device *d, const struct gemm *g)
         const struct gemm rounded = CPU(gemm_rounded)(d, g, NULL);
         return CPU(gemm_rounded_bytes)(g) + CPU(gemm_scratch)(d, &rounded);
     }
-    return CPU(gemm_is_packed)(g)      ? CPU(gemm_packed_scratch)(d, g)
-           : CPU(gemm_has_few_rows)(g) ? CPU(gemm_few_rows_scratch)(g)
-                                       : gemm_scratch(d, g);
+    if (d->packs_products && CPU(gemm_is_packed)(g))
+        return CPU(gemm_packed_scratch)(d, g);
+    return CPU(gemm_has_few_rows)(g) ? CPU(gemm_few_rows_scratch)(g) : gemm_scratch(d, g);
 }

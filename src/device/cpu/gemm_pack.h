@@ -14,6 +14,7 @@
 #define TRIREME_DEVICE_CPU_GEMM_PACK_H
 
 #include "base/round.h"
+#include "device/cpu/gemm_operand.h"
 #include "device/cpu/unit.h"
 
 enum {
@@ -21,18 +22,11 @@ enum {
     TILE_ELEMS = 16 * 32, /* bf16 of a tile */
 };
 
-/* An operand in memory: element (i, k), i being a row of op(a) or a column of op(b). */
-struct gemm_source {
-    const bf16 *base;
-    int64_t ld, count, k; /* i < count */
-    int is_along;         /* 1: (i, k) is at i * ld + k; 0: at k * ld + i */
-};
-
 SIMD_INLINE uint32_t element_of(const struct gemm_source *s, int64_t i, int64_t k)
 {
     if (i >= s->count || k >= s->k)
         return 0;
-    return s->base[s->is_along ? i * s->ld + k : k * s->ld + i];
+    return ((const bf16 *)s->base)[s->is_along ? i * s->ld + k : k * s->ld + i];
 }
 
 /* A tile over the edge of its operand, zeros outside, with i along rows or lanes. */
@@ -59,7 +53,7 @@ SIMD_INLINE vu interleave(const bf16 *even, const bf16 *odd)
 SIMD_INLINE void pack_tile(bf16 *to, const struct gemm_source *s, int64_t i, int64_t k,
                            const int i_is_lane)
 {
-    const bf16 *from = s->base + (s->is_along ? i * s->ld + k : k * s->ld + i);
+    const bf16 *from = (const bf16 *)s->base + (s->is_along ? i * s->ld + k : k * s->ld + i);
     vu v[16];
     if (i + 16 > s->count || k + 32 > s->k) {
         edge_tile(v, s, i, k, i_is_lane);
@@ -88,7 +82,7 @@ typedef uint16_t two_vh __attribute__((vector_size(4 * CPU_LANES)));
  * are interleaved at a time. */
 SIMD_INLINE void pack_two_across(bf16 *to, const struct gemm_source *s, int64_t i, int64_t k)
 {
-    const bf16 *from = s->base + k * s->ld + i;
+    const bf16 *from = (const bf16 *)s->base + k * s->ld + i;
     two_vh first, second;
     for (int l = 0; l < 2 * CPU_LANES; l++) {
         first[l] = (uint16_t)(l / 2 + l % 2 * 2 * CPU_LANES);
@@ -115,11 +109,6 @@ SIMD_INLINE void pack_two(bf16 *to, const struct gemm_source *s, int64_t i, int6
     pack_tile(to, s, i, k, i_is_lane);
     pack_tile(to + TILE_ELEMS, s, i + 16, k, i_is_lane);
 }
-
-/* i in [first, last) and k in [begin, end) of an operand. */
-struct gemm_range {
-    int64_t first, last, begin, end;
-};
 
 /* Tiles of a range, in the order of memory; `stride` elements are between panels of 32 of i. */
 SIMD_INLINE void pack(bf16 *to, int64_t stride, const struct gemm_source *s,

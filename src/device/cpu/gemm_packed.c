@@ -1,12 +1,14 @@
-/* gemm_packed.c - large products of bf16 from packed operands: c = op(a) op(b) (+ addend).
+/* gemm_packed.c - large products from packed operands: c = op(a) op(b) (+ addend).
  *
  * Goto's scheme (Goto and van de Geijn 2008): operands are packed into blocks that fit the caches,
  * and the innermost loops read those alone.
  *
- *   for columns jc, N of them                  all threads pack op(b)[:, jc] into panels of 32
+ *   for columns jc, N of them                  all threads pack op(b)[:, jc] into panels
  *     for rows ic, M of them                   a thread's task
  *       for kc, K of them                      it packs op(a)[ic, kc], unless it is read in place
- *         for groups of panels, for 32 rows, for panels:  32 x 32 sums (gemm_block.h)
+ *         for groups of panels, for blocks of rows, for panels:  a block of sums
+ *
+ * How operands are packed, and blocks multiplied, depends on the level (gemm_format.h).
  *
  * Tasks are divided evenly and always in the same way, because what a thread's core wrote, it finds
  * in its cache; a thread that is done takes what the others have not begun.
@@ -18,22 +20,15 @@
  */
 #include <omp.h>
 
-#include "device/cpu/gemm_block.h"
+#include "device/cpu/gemm_format.h"
 #include "device/cpu/gemm_own.h"
 #include "device/cpu/run_queue.h"
 
 enum {
-    MOST_M = BY_VECTORS ? 128 : 256, /* M: M by K elements are a part of the second cache; */
-    MOST_M_ACROSS = 2 * MOST_M,      /* where op(a) lies across k: its rows are read along M */
-    ENOUGH_N = 1024,             /* N: packing op(a) once for so many takes an eighth of the time */
-    GROUP = BY_VECTORS ? 8 : 16, /* panels of op(b) that stay in the second cache */
-    MOST_K_ACROSS = 512,         /* K, where op(a) lies across k; */
-    MOST_K = BY_VECTORS ? 1024 : 512, /* and along: for tiles, 32 rows of it fit the first cache */
-    PANELS_BYTES = 2 << 20,           /* of op(b)[:, jc]; for ENOUGH_N columns more, up to */
+    ENOUGH_N = 1024,        /* N: packing op(a) once for so many takes an eighth of the time */
+    PANELS_BYTES = 2 << 20, /* of op(b)[:, jc]; for ENOUGH_N columns more, up to */
     MOST_BYTES = 8 << 20,
-    LEAST_SIDE = 64, /* of m, n and k: smaller products are the library's; */
-    LEAST_M = BY_VECTORS ? 384 : LEAST_SIDE, /* and of m: packing op(b) has to pay */
-    PIECE_K = 4096,       /* of k in a piece: ENOUGH_N columns of it are MOST_BYTES */
+    LEAST_SIDE = 64,      /* of m, n and k: smaller products are the library's */
     MOST_SUMS = 64 << 20, /* bytes of sums beside c; a product with more is done in one piece, */
     LONGEST_K = 16384,    /* up to this k, and beyond by the library */
 };
@@ -42,18 +37,18 @@ enum {
 struct blocking {
     const struct gemm *g;
     struct gemm_source a, b;
-    int64_t k;                    /* rounded up to whole tiles */
+    int64_t k;                    /* rounded up to whole steps */
     int64_t parts;                /* of k, each of about K */
     int64_t rows, columns, depth; /* M, N, and the longest K */
     int64_t splits;      /* of the columns of a task's rows: with few rows all threads have some */
-    bf16 *panels;        /* of op(b): [columns / 32][k / 32][2] tiles */
+    unit *panels;        /* of op(b): [columns][k] elements, in panels */
     struct begun *begun; /* [threads] */
 };
 
 /* What a thread has for itself. */
 struct thread_scratch {
-    bf16 *block; /* of op(a): [rows / 32][K / 32][2] tiles */
-    float *sums; /* [SIDE][SIDE] of the block at hand, or of all blocks of the task */
+    unit *block; /* of op(a): [rows][K] elements */
+    float *sums; /* of the block at hand, or of all blocks of the task */
 };
 
 /* How many of a thread's tasks are begun, by it or by others; a line of the cache each. */
@@ -65,20 +60,20 @@ struct begun {
 /* Is k done in pieces?  Their sums need memory in fp32. */
 static int has_pieces(const struct gemm *g)
 {
-    return g->k > PIECE_K &&
+    return g->k > level_format->piece_k &&
            (g->dt_c == DTYPE_F32 || g->m * g->n <= MOST_SUMS / (int64_t)sizeof(float));
 }
 
-/* Where part p of k begins; all are about as long, and but for the last of whole tiles. */
+/* Where part p of k begins; all are about as long, and but for the last of whole steps. */
 static int64_t part_start(int64_t k, int64_t parts, int64_t p)
 {
-    int64_t start = ceil_div(k, 32) * p / parts * 32;
+    int64_t start = ceil_div(k, level_format->step_k) * p / parts * level_format->step_k;
     return min_i64(start, k);
 }
 
 static int64_t pieces_of(const struct gemm *g)
 {
-    return has_pieces(g) ? ceil_div(g->k, PIECE_K) : 1;
+    return has_pieces(g) ? ceil_div(g->k, level_format->piece_k) : 1;
 }
 
 /* Bytes of the sums beside c. */
@@ -102,7 +97,7 @@ static struct gemm product_of_sums(const struct gemm *g, float *sums)
 
 int CPU(gemm_is_packed)(const struct gemm *g)
 {
-    return HAS_BLOCKS && g->dt == DTYPE_BF16 && g->m >= LEAST_M && g->n >= LEAST_SIDE &&
+    return format_takes(g->dt) && g->m >= level_format->least_m && g->n >= LEAST_SIDE &&
            g->k >= LEAST_SIDE && (has_pieces(g) || g->k <= LONGEST_K);
 }
 
@@ -115,18 +110,19 @@ static int keeps_sums(const struct blocking *by)
 static struct blocking blocking_of(const struct gemm *g, int threads)
 {
     struct blocking by = {.g = g,
-                          .a = {(const bf16 *)g->a, g->lda, g->m, g->k, !g->trans_a},
-                          .b = {(const bf16 *)g->b, g->ldb, g->n, g->k, g->trans_b},
-                          .k = round_up(g->k, 32)};
-    const int64_t column_bytes = by.k * (int64_t)sizeof(bf16);
+                          .a = {g->a, g->lda, g->m, g->k, !g->trans_a},
+                          .b = {g->b, g->ldb, g->n, g->k, g->trans_b},
+                          .k = round_up(g->k, level_format->step_k)};
+    const int64_t column_bytes = by.k / level_format->unit_elems * (int64_t)sizeof(unit);
     int64_t fit = PANELS_BYTES / column_bytes, most = MOST_BYTES / column_bytes;
-    int64_t most_m = g->trans_a ? MOST_M_ACROSS : MOST_M;
+    int64_t most_m = g->trans_a ? level_format->most_m_across : level_format->most_m;
     int64_t tasks = ceil_div(g->m, (int64_t)threads * most_m) * threads;
-    by.parts = ceil_div(by.k, g->trans_a ? MOST_K_ACROSS : MOST_K);
-    by.depth = round_up(ceil_div(by.k, by.parts), 32);
+    by.parts = ceil_div(by.k, g->trans_a ? level_format->most_k_across : level_format->most_k);
+    by.depth = round_up(ceil_div(by.k, by.parts), level_format->step_k);
     fit = keeps_sums(&by) ? min_i64(ENOUGH_N, most) : fit;
-    by.columns = min_i64(fit / SIDE * SIDE, round_up(g->n, SIDE));
-    by.rows = round_up(ceil_div(g->m, tasks), SIDE);
+    by.columns = min_i64(fit / level_format->block_n * level_format->block_n,
+                         round_up(g->n, level_format->block_n));
+    by.rows = round_up(ceil_div(g->m, tasks), level_format->step_m);
     by.splits = ceil_div(threads, ceil_div(g->m, by.rows));
     return by;
 }
@@ -143,27 +139,34 @@ static struct gemm piece_of(const struct gemm *g, int64_t p)
 {
     struct gemm piece = piece_size(g, p);
     int64_t k = part_start(g->k, pieces_of(g), p);
-    piece.a = (const bf16 *)g->a + (g->trans_a ? k * g->lda : k);
-    piece.b = (const bf16 *)g->b + (g->trans_b ? k : k * g->ldb);
+    const int64_t bytes = (int64_t)dtype_bytes(g->dt);
+    piece.a = (const char *)g->a + (g->trans_a ? k * g->lda : k) * bytes;
+    piece.b = (const char *)g->b + (g->trans_b ? k : k * g->ldb) * bytes;
     piece.addend = p ? g->c : g->addend;
     return piece;
+}
+
+/* Sums of a task's block. */
+static int64_t block_elems(const struct blocking *by)
+{
+    return min_i64(level_format->block_m, by->rows) * level_format->block_n;
 }
 
 /* Bytes of the panels, and of a thread's two blocks; multiples of 64. */
 static size_t panels_bytes(const struct blocking *by)
 {
-    return (size_t)(by->columns * by->k) * sizeof(bf16);
+    return round_up_bytes((size_t)packed_units(by->columns, by->k) * sizeof(unit), 64);
 }
 
 static size_t block_bytes(const struct blocking *by)
 {
-    return (size_t)(by->rows * by->depth) * sizeof(bf16);
+    return round_up_bytes((size_t)packed_units(by->rows, by->depth) * sizeof(unit), 64);
 }
 
 static size_t sums_bytes(const struct blocking *by)
 {
-    int64_t elems = keeps_sums(by) ? by->rows * by->columns : SIDE * SIDE;
-    return (size_t)elems * sizeof(float);
+    int64_t elems = keeps_sums(by) ? by->rows * by->columns : block_elems(by);
+    return round_up_bytes((size_t)elems * sizeof(float), 64);
 }
 
 size_t CPU(gemm_packed_scratch)(struct device *d, const struct gemm *g)
@@ -183,24 +186,37 @@ size_t CPU(gemm_packed_scratch)(struct device *d, const struct gemm *g)
 /* Thread t's share of packing columns [jc, end): some panels, or of all panels some steps of k. */
 static void pack_panels(const struct blocking *by, int64_t jc, int64_t end, int t, int threads)
 {
-    int64_t all = by->b.is_along ? ceil_div(end - jc, SIDE) : by->k / 32;
+    const int64_t width = level_format->block_n, step = level_format->step_k;
+    int64_t all = by->b.is_along ? ceil_div(end - jc, width) : by->k / step;
     int64_t from = all * t / threads, to = all * (t + 1) / threads;
-    struct gemm_range r = {jc, end, from * 32, to * 32};
-    bf16 *at = by->panels + from * 2 * TILE_ELEMS;
+    struct gemm_range r = {jc, end, from * step, to * step};
+    unit *at = by->panels + packed_units(width, from * step);
     if (by->b.is_along) {
-        r = (struct gemm_range){jc + from * SIDE, min_i64(jc + to * SIDE, end), 0, by->k};
-        at = by->panels + from * SIDE * by->k;
+        r = (struct gemm_range){jc + from * width, min_i64(jc + to * width, end), 0, by->k};
+        at = by->panels + from * packed_units(width, by->k);
     }
-    pack(at, SIDE * by->k, &by->b, &r, 1);
+    pack_b(at, packed_units(width, by->k), by->g->dt, &by->b, &r);
 }
 
-/* The block of an fp32 addend at (row, col), zeros outside. */
-static void get_block(float *sums, const struct gemm *g, int64_t row, int64_t col)
+/* A block of c: where it begins, and its rows, a multiple of step_m. */
+struct block {
+    int64_t row, col, rows;
+};
+
+/* Does all of it lie in c? */
+static int is_whole(const struct gemm *g, const struct block *b)
 {
-    int64_t rows = min_i64(SIDE, g->m - row), columns = min_i64(SIDE, g->n - col);
-    memset(sums, 0, SIDE * SIDE * sizeof *sums);
+    return b->row + b->rows <= g->m && b->col + level_format->block_n <= g->n;
+}
+
+/* A block of an fp32 addend, zeros outside. */
+static void get_block(float *sums, const struct gemm *g, const struct block *b)
+{
+    const int64_t width = level_format->block_n;
+    int64_t rows = min_i64(b->rows, g->m - b->row), columns = min_i64(width, g->n - b->col);
+    memset(sums, 0, (size_t)(b->rows * width) * sizeof *sums);
     for (int64_t r = 0; r < rows; r++)
-        memcpy(sums + r * SIDE, (const float *)g->addend + (row + r) * g->ldc + col,
+        memcpy(sums + r * width, (const float *)g->addend + (b->row + r) * g->ldc + b->col,
                (size_t)columns * sizeof *sums);
 }
 
@@ -218,59 +234,62 @@ SIMD_INLINE void put_rows(const enum dtype dt, const struct gemm *g, const float
         }
 }
 
-/* Write a block of sums to c from (row, col) on. */
+/* Write a block of sums to c. */
 SIMD_INLINE void put_block(const enum dtype dt, const struct gemm *g, const float *sums,
-                           int64_t row, int64_t col)
+                           const struct block *b)
 {
-    int64_t rows = min_i64(SIDE, g->m - row), columns = min_i64(SIDE, g->n - col);
-    put_rows(dt, g, sums, SIDE, row, col, rows, columns);
+    int64_t rows = min_i64(b->rows, g->m - b->row);
+    int64_t columns = min_i64(level_format->block_n, g->n - b->col);
+    put_rows(dt, g, sums, level_format->block_n, b->row, b->col, rows, columns);
 }
 
-/* Where the sums of the block at (row, col) begin: what an fp32 addend has, or zeros. */
-static struct tile_sums first_sums(const struct gemm *g, float *sums, int64_t row, int64_t col)
+/* Where the sums of a block begin: what an fp32 addend has, or zeros. */
+static struct tile_sums first_sums(const struct gemm *g, float *sums, const struct block *b)
 {
     if (g->dt_c != DTYPE_F32 || !g->addend)
         return (struct tile_sums){NULL, 0};
-    if (row + SIDE <= g->m && col + SIDE <= g->n)
-        return (struct tile_sums){(float *)g->addend + row * g->ldc + col, g->ldc};
-    get_block(sums, g, row, col);
-    return (struct tile_sums){sums, SIDE};
+    if (is_whole(g, b))
+        return (struct tile_sums){(float *)g->addend + b->row * g->ldc + b->col, g->ldc};
+    get_block(sums, g, b);
+    return (struct tile_sums){sums, level_format->block_n};
 }
 
 /* Where the last part of k leaves a block's sums: in c, or in `sums` on their way to it. */
-static struct gemm_block_target last_target(const struct gemm *g, float *sums, int64_t row,
-                                            int64_t col)
+static struct gemm_block_target last_target(const struct gemm *g, float *sums,
+                                            const struct block *b)
 {
-    int64_t at = row * g->ldc + col;
-    int is_whole = row + SIDE <= g->m && col + SIDE <= g->n;
-    if (is_whole && g->dt_c == DTYPE_F32)
-        return (struct gemm_block_target){(float *)g->c + at, g->ldc, DTYPE_F32, NULL};
-    if (is_whole && BY_VECTORS)
-        return (struct gemm_block_target){(bf16 *)g->c + at, g->ldc, DTYPE_BF16,
-                                          g->addend ? (const bf16 *)g->addend + at : NULL};
-    return (struct gemm_block_target){sums, SIDE, DTYPE_F32, NULL};
+    const int64_t at = (b->row * g->ldc + b->col) * (int64_t)dtype_bytes(g->dt_c);
+    int is_fp32 = g->dt_c == DTYPE_F32;
+    if (!is_whole(g, b) || (FORMAT == TILES && !is_fp32))
+        return (struct gemm_block_target){sums, level_format->block_n, DTYPE_F32, NULL};
+    return (struct gemm_block_target){(char *)g->c + at, g->ldc, g->dt_c,
+                                      g->addend && !is_fp32 ? (const char *)g->addend + at : NULL};
 }
 
-/* The block at (row, col) for k in [kc, end); its sums are in `sums` before the last part of k.  In
- * c rows of sums are often a power of two apart, and push each other out of the first cache. */
+/* What is prefetched during a block: the same part of k of the next panel, or the next block's
+ * sums. */
+static const float *next_of(const struct blocking *by, const float *sums, const unit *panel)
+{
+    if (FORMAT == STRIPS)
+        return (const float *)(panel + packed_units(level_format->block_n, by->k));
+    return keeps_sums(by) ? sums + block_elems(by) : NULL;
+}
+
+/* A block for k in [kc, end); its sums are in `sums` before the last part of k.  In c rows of sums
+ * are often a power of two apart, and push each other out of the first cache. */
 static void run_block(const struct blocking *by, float *sums, const struct gemm_block_rows *a,
-                      const bf16 *b, int64_t row, int64_t col, int64_t kc, int64_t end)
+                      const unit *panel, const struct block *b, int64_t kc, int64_t end)
 {
     const struct gemm *g = by->g;
-    struct tile_sums from = {sums, SIDE};
-    struct gemm_block_target to = {sums, SIDE, DTYPE_F32, NULL};
+    struct tile_sums from = {sums, level_format->block_n};
+    struct gemm_block_target to = {sums, level_format->block_n, DTYPE_F32, NULL};
     if (kc == 0)
-        from = first_sums(g, sums, row, col);
+        from = first_sums(g, sums, b);
     if (end == by->k)
-        to = last_target(g, sums, row, col);
-    multiply_block(a, (const unit *)b, &from, &to, (end - kc) / 2,
-                   keeps_sums(by) ? sums + SIDE * SIDE : NULL);
-    if (to.first != sums || end < by->k)
-        return;
-    if (g->dt_c == DTYPE_F32)
-        put_block(DTYPE_F32, g, sums, row, col);
-    else
-        put_block(DTYPE_BF16, g, sums, row, col);
+        to = last_target(g, sums, b);
+    multiply_packed(a, panel, &from, &to, b->rows, end - kc, next_of(by, sums, panel));
+    if (to.first == sums && end == by->k)
+        WITH_DTYPE(put_block, g->dt_c, g, sums, b);
 }
 
 /* The first row from ic on that has to be packed: those before are read in place. */
@@ -278,42 +297,67 @@ static int64_t first_packed(const struct blocking *by, int64_t ic, int64_t last)
 {
     const struct gemm_source *a = &by->a;
     int fits_units = a->ld % 2 == 0 && (uintptr_t)a->base % sizeof(unit) == 0;
-    if (!BY_VECTORS || !a->is_along || !fits_units || a->k != by->k)
+    if (FORMAT != VECTORS || !a->is_along || !fits_units || a->k != by->k)
         return ic;
     return ic + (last - ic) / SIDE * SIDE;
 }
 
-/* The block of op(a) at (row, kc), of which rows from `packed` on are in tiles, `stride` elements
- * for each SIDE of them. */
-static struct gemm_block_rows rows_at(const struct blocking *by, const bf16 *tiles, int64_t stride,
+/* The rows of op(a) at (row, kc), of which those from `packed` on are packed, `stride` units for
+ * each step_m of them. */
+static struct gemm_block_rows rows_at(const struct blocking *by, const unit *block, int64_t stride,
                                       int64_t packed, int64_t row, int64_t kc)
 {
     if (row >= packed)
-        return (struct gemm_block_rows){(const unit *)(tiles + (row - packed) / SIDE * stride), 0};
-    return (struct gemm_block_rows){(const unit *)(by->a.base + row * by->a.ld + kc), by->a.ld / 2};
+        return (struct gemm_block_rows){block + (row - packed) / level_format->step_m * stride, 0};
+    return (struct gemm_block_rows){(const unit *)((const bf16 *)by->a.base + row * by->a.ld + kc),
+                                    by->a.ld / 2};
 }
 
-/* Rows [ic, last) of c by panels [first, end) of the columns from jc on. */
+/* What a task does with one K: rows [ic, last), panels [first, end) of the columns from jc on, k in
+ * [kc, end_k). */
+struct part {
+    int64_t ic, last, jc, first, end, kc, end_k;
+};
+
+/* Multiply blocks of op(a), packed from row `packed` on, by all panels, a group of panels at a
+ * time. */
+static void multiply_part(const struct blocking *by, const struct thread_scratch *own,
+                          const struct part *p, int64_t packed)
+{
+    const int64_t stride = packed_units(level_format->step_m, p->end_k - p->kc);
+    const int64_t kept = keeps_sums(by) ? block_elems(by) : 0, height = level_format->block_m;
+    for (int64_t group = p->first; group < p->end; group += level_format->group)
+        for (int64_t row = p->ic; row < p->last; row += height) {
+            const struct gemm_block_rows a = rows_at(by, own->block, stride, packed, row, p->kc);
+            const int64_t rows = round_up(min_i64(height, p->last - row), level_format->step_m);
+            for (int64_t panel = group; panel < min_i64(group + level_format->group, p->end);
+                 panel++) {
+                const struct block b = {row, p->jc + panel * level_format->block_n, rows};
+                int64_t number = (row - p->ic) / height * (p->end - p->first) + panel - p->first;
+                run_block(by, own->sums + number * kept, &a,
+                          by->panels + packed_units(level_format->block_n, panel * by->k + p->kc),
+                          &b, p->kc, p->end_k);
+            }
+        }
+}
+
+/* Rows [ic, ...) of c by panels [first, end) of the columns from jc on. */
 static void run_task(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
                      int64_t ic, int64_t first, int64_t end)
 {
-    int64_t last = min_i64(ic + by->rows, by->g->m), kept = keeps_sums(by) ? SIDE * SIDE : 0;
-    int64_t packed = first_packed(by, ic, last);
-    for (int64_t p = 0; p < by->parts && first < end; p++) {
-        int64_t kc = part_start(by->k, by->parts, p);
-        const struct gemm_range r = {packed, last, kc, part_start(by->k, by->parts, p + 1)};
-        int64_t stride = (r.end - kc) * SIDE;
-        pack(own->block, stride, &by->a, &r, BY_VECTORS);
-        for (int64_t group = first; group < end; group += GROUP)
-            for (int64_t row = ic; row < last; row += SIDE) {
-                const struct gemm_block_rows a = rows_at(by, own->block, stride, packed, row, kc);
-                for (int64_t panel = group; panel < min_i64(group + GROUP, end); panel++) {
-                    int64_t block = (row - ic) / SIDE * (end - first) + panel - first;
-                    run_block(by, own->sums + block * kept, &a,
-                              by->panels + (panel * by->k + kc) * SIDE, row, jc + panel * SIDE, kc,
-                              r.end);
-                }
-            }
+    int64_t last = min_i64(ic + by->rows, by->g->m), packed = first_packed(by, ic, last);
+    for (int64_t n = 0; n < by->parts && first < end; n++) {
+        const struct part p = {ic,
+                               last,
+                               jc,
+                               first,
+                               end,
+                               part_start(by->k, by->parts, n),
+                               part_start(by->k, by->parts, n + 1)};
+        const struct gemm_range r = {packed, last, p.kc, p.end_k};
+        pack_a(own->block, packed_units(level_format->step_m, p.end_k - p.kc), by->g->dt, &by->a,
+               &r);
+        multiply_part(by, own, &p, packed);
     }
 }
 
@@ -321,7 +365,7 @@ static void run_task(const struct blocking *by, const struct thread_scratch *own
 static void run_task_number(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
                             int64_t end, int64_t t)
 {
-    int64_t split = t % by->splits, panels = ceil_div(end - jc, SIDE);
+    int64_t split = t % by->splits, panels = ceil_div(end - jc, level_format->block_n);
     run_task(by, own, jc, t / by->splits * by->rows, panels * split / by->splits,
              panels * (split + 1) / by->splits);
 }
@@ -346,12 +390,12 @@ static void multiply(struct device *d, const struct gemm *g, void *scratch)
     struct blocking by = blocking_of(g, threads);
     size_t each = block_bytes(&by) + sums_bytes(&by);
     by.begun = scratch;
-    by.panels = (bf16 *)(by.begun + threads);
+    by.panels = (unit *)(by.begun + threads);
 #pragma omp parallel num_threads(threads)
     {
         int t = omp_get_thread_num(), all = omp_get_num_threads();
         char *at = (char *)by.panels + panels_bytes(&by) + (size_t)t * each;
-        struct thread_scratch own = {(bf16 *)at, (float *)(at + block_bytes(&by))};
+        struct thread_scratch own = {(unit *)at, (float *)(at + block_bytes(&by))};
         tiles_open();
         for (int64_t jc = 0; jc < g->n; jc += by.columns) {
             int64_t end = min_i64(jc + by.columns, g->n);
@@ -385,5 +429,5 @@ void CPU(gemm_packed)(struct device *d, const struct gemm *g, void *scratch)
     multiply_pieces(d, &p, (char *)scratch + bytes);
 #pragma omp parallel for num_threads(cpu_threads(d, g->m * g->n * 4))
     for (int64_t row = 0; row < g->m; row++)
-        put_rows(DTYPE_BF16, g, sums + row * g->n, g->n, row, 0, 1, g->n);
+        WITH_DTYPE(put_rows, g->dt_c, g, sums + row * g->n, g->n, row, 0, 1, g->n);
 }
