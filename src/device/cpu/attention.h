@@ -4,8 +4,8 @@
  * BLOCK x BLOCK: a query is then a lane of a vector, so its running maximum, its sum and its
  * mask are vectors too, and no operation runs across lanes.
  *
- * Operands are held in units (unit.h).  fp16 is widened to fp32 on the way into operands: its
- * products would pass its range.
+ * Operands are held in units (unit.h).  fp16 is widened to fp32 on the way into operands, since its
+ * products would pass its range, and so is bf16 where no instruction multiplies it.
  */
 #ifndef TRIREME_DEVICE_CPU_ATTENTION_H
 #define TRIREME_DEVICE_CPU_ATTENTION_H
@@ -20,7 +20,7 @@ enum { BLOCK = HAS_TILES ? 128 : 64 };
 
 /* A head's dimensions in the terms of the packed operands. */
 struct attention_shape {
-    enum dtype dt;       /* of operands: fp16 is multiplied as fp32 */
+    enum dtype dt;       /* of operands: bf16 or fp32 */
     enum dtype dt_rows;  /* of the tensors */
     int64_t dim;         /* elements of a head */
     int64_t row_units;   /* units of these */

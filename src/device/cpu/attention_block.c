@@ -7,14 +7,15 @@
 
 struct attention_shape CPU(attention_shape)(const struct attention *a)
 {
-    int64_t per_unit = a->dt == DTYPE_BF16 ? 2 : 1;
+    int is_bf16 = (HAS_TILES || HAS_DOT_BF16) && a->dt == DTYPE_BF16;
+    int64_t per_unit = is_bf16 ? 2 : 1;
     int64_t row_units = a->head_dim / per_unit;
     return (struct attention_shape){
-        .dt = a->dt == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32,
+        .dt = is_bf16 ? DTYPE_BF16 : DTYPE_F32,
         .dt_rows = a->dt,
         .dim = a->head_dim,
         .row_units = row_units,
-        .dim_units = a->dt == DTYPE_BF16 ? round_up(row_units, TILE_UNITS) : row_units,
+        .dim_units = is_bf16 ? round_up(row_units, TILE_UNITS) : row_units,
         .dim_rows = round_up(a->head_dim, TILE_ROWS),
         .dim_cols = round_up(a->head_dim, TILE_COLS),
         .block_units = BLOCK / per_unit,
@@ -104,14 +105,15 @@ void CPU(attention_product)(const struct attention_product *p)
         vector_blocks(DTYPE_F32, 0, p);
 }
 
-/* to [n][dim] = n rows of fp16 */
-static void widen_rows(float *to, int64_t dim, const struct attention_rows *from, int64_t n)
+/* to [n][dim] = n rows of dt */
+SIMD_INLINE void widen_rows(const enum dtype dt, float *to, int64_t dim,
+                            const struct attention_rows *from, int64_t n)
 {
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < dim; i += CPU_LANES) {
             int64_t at = from->first + r * from->stride + i;
             vf_put_some(DTYPE_F32, to, r * dim + i, dim - i,
-                        vf_get_some(DTYPE_F16, from->base, at, dim - i));
+                        vf_get_some(dt, from->base, at, dim - i));
         }
 }
 
@@ -132,9 +134,10 @@ void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
     enum { AHEAD = 8 };
     const int64_t size = (int64_t)dtype_bytes(s->dt_rows), stride = from->stride * size;
     const char *first = (const char *)from->base + from->first * size;
-    if (s->dt_rows == DTYPE_F16)
-        widen_rows((float *)to, s->dim, from, n);
-    for (int64_t r = 0; r < n && s->dt_rows != DTYPE_F16; r++) {
+    int is_widened = s->dt != s->dt_rows;
+    if (is_widened)
+        WITH_DTYPE(widen_rows, s->dt_rows, (float *)to, s->dim, from, n);
+    for (int64_t r = 0; r < n && !is_widened; r++) {
         unit *row = to + r * s->dim_units;
         copy_row(row, first + r * stride, s->row_units, AHEAD * stride);
         memset(row + s->row_units, 0, (size_t)(s->dim_units - s->row_units) * sizeof *row);
