@@ -313,15 +313,55 @@ static int guard_holds(const struct tensor *scratch)
     return 1;
 }
 
-/* One large product, by the level's own kernels if it has any; returns the hash of c. */
-static uint64_t large_product(const char *level, int threads, enum dtype dt, enum dtype dt_c,
-                              int kind, const int64_t mnk[3])
+/* Levels that have kernels of their own for large products, and the operands these take. */
+static const struct packed {
+    const char *level;
+    enum dtype dt;
+    int64_t least_m; /* of gemm_format.h: products with fewer rows are the library's */
+} packed[] = {
+    {.level = "amx", .dt = DTYPE_BF16, .least_m = 64},
+    {.level = "avx512", .dt = DTYPE_BF16, .least_m = 384},
+    {.level = "avx2", .dt = DTYPE_BF16, .least_m = 64},
+    {.level = "avx2", .dt = DTYPE_F16, .least_m = 64},
+};
+
+enum { PACKED = sizeof packed / sizeof packed[0] };
+
+static int level_runs_here(const char *name)
+{
+    for (const char *const *level = device_cpu_levels(); *level; level++)
+        if (!strcmp(*level, name))
+            return 1;
+    return 0;
+}
+
+/* A device that makes large products itself.  AVX2's kernels are tested on machines with AVX-512
+ * too, where a run leaves these products to the library. */
+static struct device *open_packed(const struct packed *p, int threads)
+{
+    struct device *d = open_device(p->level, threads);
+    d->packs_products = 1;
+    return d;
+}
+
+/* Where no level has such kernels, the library makes all products, as it likes. */
+static void need_packed(void)
+{
+    for (int i = 0; i < PACKED; i++)
+        if (level_runs_here(packed[i].level))
+            return;
+    print_message("skipped: no kernels of our own here: the library does not promise this\n");
+    skip();
+}
+
+/* One large product; returns the hash of c. */
+static uint64_t large_product(const struct packed *own, int threads, enum dtype dt_c, int kind,
+                              const int64_t mnk[3])
 {
     struct error err = {0};
-    struct device *d = open_device(level, threads);
+    struct device *d = open_packed(own, threads);
     enum addend addend = (enum addend)(kind / 4 % 3);
-    struct problem p = make_problem(dt, dt_c, kind % 4, addend, mnk, kind / 12);
-    d->packs_products = strcmp(d->level, "generic") != 0; /* AVX2's where there is more too */
+    struct problem p = make_problem(own->dt, dt_c, kind % 4, addend, mnk, kind / 12);
     struct tensor scratch = guarded_scratch(d, &p.g);
     assert_int_equal(d->ops->gemm(d, &p.g, scratch.data, &err), 0);
     check_some(&p);
@@ -334,20 +374,25 @@ static uint64_t large_product(const char *level, int threads, enum dtype dt, enu
     return hash;
 }
 
-/* The 24 kinds, or every fifth of them: each transposition and addend once at least. */
-static void large_products_of(const char *level, enum dtype dt, int is_packed, int kind_step)
+/* Of the 24 kinds all are tested for bf16 on the best level, and else every fifth: each
+ * transposition and addend once at least. */
+static int kind_step_of(const struct packed *own)
+{
+    return own->dt == DTYPE_BF16 && !strcmp(own->level, device_cpu_levels()[0]) ? 1 : 5;
+}
+
+static void large_products_of(const struct packed *own)
 {
     static const int64_t sizes[][3] = {{64, 64, 64},    {97, 70, 65},     {512, 96, 513},
                                        {65, 1100, 600}, {300, 67, 1026},  {64, 2100, 500},
                                        {384, 64, 64},   {397, 1100, 600}, {415, 67, 2114}};
-    const int64_t least_m = strcmp(level, "avx512") ? 64 : 384; /* of gemm_format.h */
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        for (int kind = 0; kind < 24; kind += kind_step)
+        for (int kind = 0; kind < 24; kind += kind_step_of(own))
             for (int f32 = 0; f32 < 2; f32++) {
-                enum dtype dt_c = f32 ? DTYPE_F32 : dt;
-                uint64_t one = large_product(level, 1, dt, dt_c, kind, sizes[i]);
-                for (int n = 2; n <= 5 && is_packed && sizes[i][0] >= least_m; n += 3)
-                    assert_true(large_product(level, n, dt, dt_c, kind, sizes[i]) == one);
+                enum dtype dt_c = f32 ? DTYPE_F32 : own->dt;
+                uint64_t one = large_product(own, 1, dt_c, kind, sizes[i]);
+                for (int n = 2; n <= 5 && sizes[i][0] >= own->least_m; n += 3)
+                    assert_true(large_product(own, n, dt_c, kind, sizes[i]) == one);
             }
 }
 
@@ -356,15 +401,10 @@ static void large_products_of(const char *level, enum dtype dt, int is_packed, i
  * threads than blocks of rows.  They have the same bits with any number of threads. */
 static void large_products(void **state)
 {
-    for (const char *const *level = device_cpu_levels(); *level; level++) {
-        int is_avx2 = !strcmp(*level, "avx2");
-        if (!strcmp(*level, "generic") && level != device_cpu_levels())
-            continue; /* as the library's on the level before */
-        large_products_of(*level, DTYPE_BF16, strcmp(*level, "generic") != 0,
-                          level == device_cpu_levels() ? 1 : 5);
-        if (is_avx2)
-            large_products_of(*level, DTYPE_F16, 1, 5);
-    }
+    need_packed();
+    for (int i = 0; i < PACKED; i++)
+        if (level_runs_here(packed[i].level))
+            large_products_of(&packed[i]);
 }
 
 /* A sum so long that it is made in pieces, also where c, in 16 bits, cannot hold it in between. The
@@ -372,45 +412,60 @@ static void large_products(void **state)
 static void sums_longer_than_a_piece(void **state)
 {
     static const int64_t mnk[] = {397, 66, 16384 + 77}, equal_pieces[] = {400, 1024, 16384 + 4096};
-    for (int kind = 0; kind < 24; kind++)
-        large_product(NULL, 2, DTYPE_BF16, kind < 12 ? DTYPE_F32 : DTYPE_BF16, kind % 12, mnk);
-    large_product(NULL, 1, DTYPE_BF16, DTYPE_F32, 2, equal_pieces);
-    large_product(NULL, 1, DTYPE_BF16, DTYPE_BF16, 10, equal_pieces);
+    need_packed();
+    for (int i = 0; i < PACKED; i++) {
+        const struct packed *own = &packed[i];
+        if (!level_runs_here(own->level))
+            continue;
+        for (int kind = 0; kind < 24; kind += kind_step_of(own))
+            large_product(own, 2, kind < 12 ? DTYPE_F32 : own->dt, kind % 12, mnk);
+        large_product(own, 1, DTYPE_F32, 2, equal_pieces);
+        large_product(own, 1, own->dt, 10, equal_pieces);
+    }
 }
 
-/* On other levels the library makes all products, as it likes. */
-static void need_own_products(struct device *d)
+/* A run's device makes the products that doctor says, and those alone. */
+static void a_run_has_the_products_that_are_named(void **state)
 {
-    if (device_own_products())
-        return;
-    print_message("skipped: no bf16 kernels of our own here: the library does not promise this\n");
+    struct device *d = open_device(NULL, 2);
+    const struct gemm g = gemm_dense(
+        (struct gemm){.dt = DTYPE_BF16, .dt_c = DTYPE_BF16, .m = 512, .n = 512, .k = 512});
+    const size_t bytes = d->ops->gemm_scratch(d, &g);
+    int is_own = d->packs_products;
+    assert_int_equal(is_own, device_own_products() != NULL);
+    d->packs_products = 0;
+    assert_int_equal(d->ops->gemm_scratch(d, &g) != bytes, is_own);
     device_close(d);
-    skip();
 }
 
 /* Sums beside c get 64 MiB of scratch at most. */
 static void sums_beside_c_are_bounded(void **state)
 {
     enum { SIDE = 4096, K = 8192, SUMS = 64 << 20 };
-    struct device *d = open_device(NULL, 2);
-    need_own_products(d);
-    struct gemm g = gemm_dense(
-        (struct gemm){.dt = DTYPE_BF16, .dt_c = DTYPE_BF16, .m = SIDE, .n = SIDE, .k = K});
-    size_t most = d->ops->gemm_scratch(d, &g);
-    g.m++;
-    assert_true(most > SUMS && d->ops->gemm_scratch(d, &g) < SUMS);
-    device_close(d);
+    need_packed();
+    for (int i = 0; i < PACKED; i++) {
+        if (!level_runs_here(packed[i].level))
+            continue;
+        struct device *d = open_packed(&packed[i], 2);
+        struct gemm g = gemm_dense(
+            (struct gemm){.dt = packed[i].dt, .dt_c = packed[i].dt, .m = SIDE, .n = SIDE, .k = K});
+        size_t most = d->ops->gemm_scratch(d, &g);
+        g.m++;
+        assert_true(most > SUMS && d->ops->gemm_scratch(d, &g) < SUMS);
+        device_close(d);
+    }
 }
 
 /* The first rows and columns of a product by themselves. */
-static void check_few_of(struct device *d, enum dtype dt_c, enum addend addend)
+static void check_few_of(const struct packed *own, enum dtype dt_c, enum addend addend)
 {
     enum { M = 420, N = 128, K = 16384 + 600, FEW_M = 390, FEW_N = 67 };
     static const int64_t mnk[] = {M, N, K};
     const size_t size = dtype_bytes(dt_c);
     struct error err = {0};
-    struct problem all = make_problem(DTYPE_BF16, dt_c, 2, addend, mnk, 0);
-    struct problem few = make_problem(DTYPE_BF16, dt_c, 2, addend, mnk, 0);
+    struct device *d = open_packed(own, 2);
+    struct problem all = make_problem(own->dt, dt_c, 2, addend, mnk, 0);
+    struct problem few = make_problem(own->dt, dt_c, 2, addend, mnk, 0);
     few.g.m = FEW_M;
     few.g.n = FEW_N;
     struct tensor scratch = scratch_for(d, &all.g), less = scratch_for(d, &few.g);
@@ -423,19 +478,19 @@ static void check_few_of(struct device *d, enum dtype dt_c, enum addend addend)
     tensor_free(&less);
     free_problem(&all);
     free_problem(&few);
+    device_close(d);
 }
 
 /* From packed operands an element comes to the same bits whatever rows and columns are beside it.
  */
 static void elements_do_not_depend_on_others(void **state)
 {
-    struct device *d = open_device(NULL, 2);
-    need_own_products(d);
-    for (int addend = NONE; addend <= OTHER; addend++) {
-        check_few_of(d, DTYPE_F32, (enum addend)addend);
-        check_few_of(d, DTYPE_BF16, (enum addend)addend);
-    }
-    device_close(d);
+    need_packed();
+    for (int i = 0; i < PACKED; i++)
+        for (int addend = NONE; addend <= OTHER && level_runs_here(packed[i].level); addend++) {
+            check_few_of(&packed[i], DTYPE_F32, (enum addend)addend);
+            check_few_of(&packed[i], packed[i].dt, (enum addend)addend);
+        }
 }
 
 int main(void)
@@ -449,6 +504,7 @@ int main(void)
         cmocka_unit_test(products_through_fp32_blocks),
         cmocka_unit_test(large_products),
         cmocka_unit_test(sums_longer_than_a_piece),
+        cmocka_unit_test(a_run_has_the_products_that_are_named),
         cmocka_unit_test(sums_beside_c_are_bounded),
         cmocka_unit_test(elements_do_not_depend_on_others),
         cmocka_unit_test(fp16_products_are_rounded_once),

@@ -16,6 +16,8 @@
 
 enum { TILES, VECTORS, STRIPS, FORMAT = HAS_TILES ? TILES : HAS_DOT_BF16 ? VECTORS : STRIPS };
 
+_Static_assert(FORMAT != STRIPS || CPU_LANES <= 2 * STRIP_ROWS, "pack_strip_step()");
+
 /* What the formats differ in. */
 static const struct format {
     int64_t unit_elems;            /* elements of k in a unit */
@@ -80,7 +82,7 @@ static const struct format *const level_format = &formats[FORMAT];
 /* Does this level pack operands of this type? */
 static int format_takes(enum dtype dt)
 {
-    return FORMAT == STRIPS ? dt != DTYPE_F32 : dt == DTYPE_BF16;
+    return dt == DTYPE_BF16 || (FORMAT == STRIPS && dt == DTYPE_F16);
 }
 
 /* Units that so many rows or columns over k elements take when they are packed. */

@@ -4,8 +4,8 @@
 
 #include "device/cpu/kernels.h"
 
-/* Is g a large product of bf16, on a level that has instructions for them?  Types, transpositions
- * and sizes decide. */
+/* Does gemm_packed() take g on this level?  Types, transpositions and sizes decide.  Whether a
+ * device leaves such products to it or to the library, packs_products of struct device says. */
 int CPU(gemm_is_packed)(const struct gemm *g);
 
 /* Such a product; scratch is the caller's, of the bytes below.  It cannot fail, and its bits do not

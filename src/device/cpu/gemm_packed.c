@@ -266,7 +266,7 @@ static struct gemm_block_target last_target(const struct gemm *g, float *sums,
                                       g->addend && !is_fp32 ? (const char *)g->addend + at : NULL};
 }
 
-/* What is prefetched during a block: the same part of k of the next panel, or the next block's
+/* What is prefetched during a block: the next panel, for the same part of k, or the next block's
  * sums. */
 static const float *next_of(const struct blocking *by, const float *sums, const unit *panel)
 {

@@ -5,8 +5,8 @@
  * op(a) is packed in strips of STRIP_ROWS rows, op(b) in panels of STRIP_COLUMNS columns; k is the
  * outer index of both, so that the inner loop reads either from its first element to its last:
  *
- *   strip  [k][STRIP_ROWS]         sums of STRIP_ROWS x STRIP_COLUMNS: of AVX2's 16 registers 12
- * have panel  [k][STRIP_COLUMNS]      sums, 2 a row of the panel and 1 an element of the strip
+ *   strip  [k][STRIP_ROWS]       sums [STRIP_ROWS][STRIP_COLUMNS]; of the 16 registers of AVX2
+ *   panel  [k][STRIP_COLUMNS]    they take 12, two a row of the panel, one an element of the strip
  *
  * Two multiplications a cycle, each of which is done four cycles later, need eight sums at least;
  * for 12 of them there are 8 loads, of which a processor makes two or three a cycle.  A panel of
@@ -22,7 +22,7 @@
 #include "device/cpu/gemm_pack.h"
 #include "device/cpu/tile.h"
 
-/* Strips are for AVX2; vectors of 4 lanes only compile them. */
+/* Strips are for AVX2's vectors of 8 lanes; with 4 or 16 they are compiled, but not used. */
 enum {
     STRIP_ROWS = CPU_LANES < 6 ? CPU_LANES : 6,
     STRIP_COLUMNS = 2 * CPU_LANES,
@@ -78,8 +78,8 @@ SIMD_INLINE void pack_panel_step(const enum dtype dt, float *to, const struct ge
     }
 }
 
-/* One step of a strip: whole vectors, of which the next overwrites what is not the strip's; of the
- * last only that. */
+/* One step of a strip.  A row is stored as a whole vector, and the next row overwrites the lanes
+ * that are too many; of the last row only STRIP_ROWS lanes are stored. */
 SIMD_INLINE void pack_strip_step(const enum dtype dt, float *to, const struct gemm_source *s,
                                  int64_t i, int64_t k)
 {
@@ -152,6 +152,7 @@ SIMD_INLINE void multiply_strip(const float *strip, const float *panel,
 }
 
 /* `rows` of a block, a multiple of STRIP_ROWS, by one panel: those of `from` + the products over k.
+ * next: the panel for which the next call is; it is prefetched, each part of it during one strip.
  */
 SIMD_INLINE void multiply_strips(const enum dtype dt, const float *strip, const float *panel,
                                  const struct tile_sums *from, const struct gemm_block_target *to,
@@ -160,9 +161,11 @@ SIMD_INLINE void multiply_strips(const enum dtype dt, const float *strip, const 
     struct tile_sums f = *from;
     struct gemm_block_target t = *to;
     const int64_t bytes = STRIP_ROWS * t.ld * (dt == DTYPE_F32 ? 4 : 2);
+    const int64_t part = k / STRIP_STEP * LINE;
+    const float *last = next + k * STRIP_COLUMNS - part;
     for (; rows > 0; rows -= STRIP_ROWS, strip += STRIP_ROWS * k) {
         multiply_strip(strip, panel, &f, dt, &t, k, next);
-        next += k / STRIP_STEP * LINE;
+        next = next < last ? next + part : next;
         f.first = f.first ? f.first + STRIP_ROWS * f.ld : NULL;
         t.first = (char *)t.first + bytes;
         t.addend = t.addend ? (const char *)t.addend + bytes : NULL;
