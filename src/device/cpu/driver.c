@@ -72,7 +72,8 @@ static int has_amx(void)
 #define AMX_LEVEL
 #define AMX_NAME
 #endif
-/* Where the library has wider vectors than the level, its products are faster. */
+/* On processors with AVX-512, but without its bf16, the library makes all products: its vectors are
+ * twice as wide as this level's.  Which is faster there was not measured. */
 static int has_avx2_only(void)
 {
     return !__builtin_cpu_supports("avx512f");

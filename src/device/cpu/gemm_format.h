@@ -16,7 +16,8 @@
 
 enum { TILES, VECTORS, STRIPS, FORMAT = HAS_TILES ? TILES : HAS_DOT_BF16 ? VECTORS : STRIPS };
 
-_Static_assert(FORMAT != STRIPS || CPU_LANES <= 2 * STRIP_ROWS, "pack_strip_step()");
+_Static_assert(FORMAT != STRIPS || CPU_LANES <= 2 * STRIP_ROWS,
+               "pack_strip_step() would write past the next row of a strip");
 
 /* What the formats differ in. */
 static const struct format {
@@ -91,28 +92,17 @@ static int64_t packed_units(int64_t count, int64_t k)
     return count * (k / level_format->unit_elems);
 }
 
-/* Rows of op(a), in steps of step_m: `stride` units are between one step and the next. */
-static void pack_a(unit *to, int64_t stride, enum dtype dt, const struct gemm_source *a,
-                   const struct gemm_range *r)
+/* A range of an operand: rows of op(a) or columns of op(b), `width` at a time, `stride` units from
+ * one width to the next.  i_is_lane: as for pack(), which strips do not use. */
+static void pack_operand(unit *to, int64_t stride, enum dtype dt, const struct gemm_source *s,
+                         const struct gemm_range *r, const int64_t width, const int i_is_lane)
 {
     if (FORMAT == STRIPS && dt == DTYPE_BF16)
-        pack_steps(DTYPE_BF16, (float *)to, stride, a, r, STRIP_ROWS);
+        pack_steps(DTYPE_BF16, (float *)to, stride, s, r, width);
     else if (FORMAT == STRIPS)
-        pack_steps(DTYPE_F16, (float *)to, stride, a, r, STRIP_ROWS);
+        pack_steps(DTYPE_F16, (float *)to, stride, s, r, width);
     else
-        pack((bf16 *)to, 2 * stride, a, r, FORMAT == VECTORS);
-}
-
-/* Columns of op(b) in panels, `stride` units apart. */
-static void pack_b(unit *to, int64_t stride, enum dtype dt, const struct gemm_source *b,
-                   const struct gemm_range *r)
-{
-    if (FORMAT == STRIPS && dt == DTYPE_BF16)
-        pack_steps(DTYPE_BF16, (float *)to, stride, b, r, STRIP_COLUMNS);
-    else if (FORMAT == STRIPS)
-        pack_steps(DTYPE_F16, (float *)to, stride, b, r, STRIP_COLUMNS);
-    else
-        pack((bf16 *)to, 2 * stride, b, r, 1);
+        pack((bf16 *)to, 2 * stride, s, r, i_is_lane);
 }
 
 /* The block `to` = that of `from` + products over k elements.  next is prefetched: for strips the

@@ -195,7 +195,7 @@ static void pack_panels(const struct blocking *by, int64_t jc, int64_t end, int 
         r = (struct gemm_range){jc + from * width, min_i64(jc + to * width, end), 0, by->k};
         at = by->panels + from * packed_units(width, by->k);
     }
-    pack_b(at, packed_units(width, by->k), by->g->dt, &by->b, &r);
+    pack_operand(at, packed_units(width, by->k), by->g->dt, &by->b, &r, width, 1);
 }
 
 /* A block of c: where it begins, and its rows, a multiple of step_m. */
@@ -355,8 +355,8 @@ static void run_task(const struct blocking *by, const struct thread_scratch *own
                                part_start(by->k, by->parts, n),
                                part_start(by->k, by->parts, n + 1)};
         const struct gemm_range r = {packed, last, p.kc, p.end_k};
-        pack_a(own->block, packed_units(level_format->step_m, p.end_k - p.kc), by->g->dt, &by->a,
-               &r);
+        pack_operand(own->block, packed_units(level_format->step_m, p.end_k - p.kc), by->g->dt,
+                     &by->a, &r, level_format->step_m, FORMAT == VECTORS);
         multiply_part(by, own, &p, packed);
     }
 }

@@ -5,8 +5,11 @@
  * op(a) is packed in strips of STRIP_ROWS rows, op(b) in panels of STRIP_COLUMNS columns; k is the
  * outer index of both, so that the inner loop reads either from its first element to its last:
  *
- *   strip  [k][STRIP_ROWS]       sums [STRIP_ROWS][STRIP_COLUMNS]; of the 16 registers of AVX2
- *   panel  [k][STRIP_COLUMNS]    they take 12, two a row of the panel, one an element of the strip
+ *   strip  [k][STRIP_ROWS]
+ *   panel  [k][STRIP_COLUMNS]
+ *   sums   [STRIP_ROWS][STRIP_COLUMNS]
+ *
+ * Of AVX2's 16 registers sums take 12, a row of the panel takes 2, and an element of the strip 1.
  *
  * Two multiplications a cycle, each of which is done four cycles later, need eight sums at least;
  * for 12 of them there are 8 loads, of which a processor makes two or three a cycle.  A panel of
