@@ -14,8 +14,8 @@
  * process opens one run, and leaves starting and ending MPI to trireme.
  *
  * Return value: 0, or -1 on all ranks with *error set.  What goes wrong on one rank in the middle
- * of a step (a file that cannot be read, memory that is out) cannot be returned to ranks that wait
- * for it: that rank prints one line and ends the job.
+ * of a step (memory that is out) cannot be returned to ranks that wait for it: that rank prints one
+ * line and ends the job.
  *
  * Signals, the environment and HDF5's settings stay the program's.  Where a file system has no
  * locks, set HDF5_USE_FILE_LOCKING=FALSE.
@@ -58,7 +58,8 @@ struct trireme_progress {
 };
 
 /* Train `steps` more steps, but not beyond train.steps, with evaluation, metrics and checkpoints as
- * the settings ask.  progress (NULL: not wanted) is set on success, to the same on all ranks. */
+ * the settings ask.  progress (NULL: not wanted) is set on success, to the same on all ranks.
+ * Where a token file cannot be read any more the state is saved before -1 is returned. */
 int trireme_train(struct trireme *run, int64_t steps, struct trireme_progress *progress,
                   struct trireme_error *error);
 

@@ -93,7 +93,9 @@ static int run(struct session *session, struct error *err)
         tokenizer_check_model(session->log, "data.valid", tokenizer_check_name(&valid.data), from);
     if (!rc)
         rc = evaluate(session, &valid, session->config.train.eval_batches, NULL, &loss, &targets,
-                      err);
+                      err)
+                 ? -1
+                 : 0;
     if (!rc && targets <= 0)
         rc = error_set(err,
                        "%s: no targets: all that was read is masked (loss_mask), so that there "

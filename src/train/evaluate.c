@@ -4,31 +4,54 @@
 #include <math.h>
 
 #include "base/round.h"
+#include "train/read_ahead.h"
 
-int evaluate(struct session *s, struct batches *valid, int64_t batches, const struct stop *stop,
-             double *loss, double *targets, struct error *err)
+/* The sums of an evaluation. */
+struct sums {
+    double loss, targets;
+};
+
+/* All steps, by what is read ahead. */
+static int run_steps(struct session *s, struct batches *valid, struct read_ahead *ahead,
+                     struct read_ahead_range range, const struct stop *stop, struct sums *sums,
+                     struct error *err)
 {
-    int64_t each = valid->micro_batch * valid->data_ranks, samples = valid->data.windows;
-    if (batches && batches * s->layout.global_batch < samples)
-        samples = batches * s->layout.global_batch;
     struct step_input input = {
-        .load = batches_load, .load_places = batches_load_places, .user = valid};
-    double sum = 0;
-    *targets = 0;
-    for (valid->sample = 0; valid->sample < samples; valid->sample += each) {
+        .load = read_ahead_load, .load_places = read_ahead_load_places, .user = ahead};
+    for (valid->sample = 0; valid->sample < range.end; valid->sample += range.each) {
         struct step_output output;
-        int64_t left = samples - valid->sample;
-        valid->batch = min_i64(left, each);
-        input.stop_vote = stop_asked(stop) != 0;
+        valid->batch = min_i64(range.end - valid->sample, range.each);
+        input.stop_vote = stop_asked(stop) != 0 || read_ahead_check(ahead, NULL);
         if (world_must(s->world, execute(s->executor, s->evaluate, &input, &output, NULL, err),
                        err))
             return -1;
         if (output.votes > 0)
             return EVALUATE_STOPPED;
         if (output.targets > 0)
-            sum += output.loss * output.targets;
-        *targets += output.targets;
+            sums->loss += output.loss * output.targets;
+        sums->targets += output.targets;
     }
-    *loss = *targets > 0 ? sum / *targets : NAN;
     return 0;
+}
+
+int evaluate(struct session *s, struct batches *valid, int64_t batches, const struct stop *stop,
+             double *loss, double *targets, struct error *err)
+{
+    struct read_ahead_range range = {.each = valid->micro_batch * valid->data_ranks,
+                                     .end = valid->data.windows};
+    struct read_ahead *ahead = NULL;
+    struct sums sums = {0};
+    if (batches && batches * s->layout.global_batch < range.end)
+        range.end = batches * s->layout.global_batch;
+    int unread = read_ahead_open(&ahead, valid, s->evaluate, range, err);
+    int rc = EVALUATE_UNREADABLE;
+    if (!world_agree(s->world, unread, err)) {
+        rc = run_steps(s, valid, ahead, range, stop, &sums, err);
+        if (rc == EVALUATE_STOPPED && world_agree(s->world, read_ahead_check(ahead, err), err))
+            rc = EVALUATE_UNREADABLE;
+    }
+    read_ahead_close(ahead);
+    *targets = sums.targets;
+    *loss = sums.targets > 0 ? sums.loss / sums.targets : NAN;
+    return rc;
 }

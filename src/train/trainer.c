@@ -23,7 +23,6 @@
 #include "base/round.h"
 #include "io/disk.h"
 #include "program/memory.h"
-#include "train/batches.h"
 #include "train/comparison.h"
 #include "train/core_wait.h"
 #include "train/disk_rate.h"
@@ -39,6 +38,7 @@
 #include "train/shared_settings.h"
 #include "train/tokenizer_check.h"
 #include "train/tracing.h"
+#include "train/training_data.h"
 #include "train/weights.h"
 
 enum { SKIPS_IN_A_ROW = 10 }; /* steps without an update before the run gives up */
@@ -60,7 +60,7 @@ struct trainer {
     struct session *s;
     struct stop *asked; /* signals that ask the run to stop; NULL: none */
     struct run_directory dir;
-    struct batches train, valid;
+    struct training_data data;
     struct metrics metrics;
     struct samples *samples; /* NULL: none are asked for */
     struct disk_rate disk_rate;
@@ -80,19 +80,6 @@ struct trainer {
     double epoch_ms; /* of the epoch's steps so far, where they were all in this start; else
                         negative */
 };
-
-static int open_data(struct trainer *t, struct error *err)
-{
-    const struct config_data *data = &t->s->config.data;
-    if (!data->train[0])
-        return error_set(err, "data.train names no token file; make one: trireme tokenize TEXT "
-                              "-o FILE.h5");
-    if (batches_open(&t->train, t->s, data->train, LOADER_SHUFFLED, err))
-        return error_prefix(err, "data.train");
-    if (data->valid[0] && batches_open(&t->valid, t->s, data->valid, LOADER_SEQUENTIAL, err))
-        return error_prefix(err, "data.valid");
-    return tokenizer_check_data(&t->train.data, &t->valid.data, err);
-}
 
 /* Rank 0 writes config.yaml and products.json, and opens metrics.jsonl. */
 static int open_records(struct trainer *t, struct error *err)
@@ -129,7 +116,7 @@ static int begin_weights(struct trainer *t, struct error *err)
     if (!has_folders(&s->config))
         return world_agree(s->world, weights_init(s, err), err);
     if (s->config.model_init == INIT_PRETRAINED && !world_rank(s->world))
-        tokenizer_check_model(s->log, "data.train", tokenizer_check_name(&t->train.data),
+        tokenizer_check_model(s->log, "data.train", tokenizer_check_name(&t->data.train.data),
                               s->config.model_path);
     if (world_agree(s->world, world_rank(s->world) ? 0 : weights_import_check(s, err), err))
         return -1;
@@ -141,21 +128,27 @@ static int begin(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
     int found = 0;
-    if (world_agree(s->world, open_data(t, err) || check_weights(s, err) ? -1 : 0, err))
+    if (world_agree(s->world,
+                    training_data_open(&t->data, s, err) || check_weights(s, err) ? -1 : 0, err))
         return -1;
-    struct run_data data = run_data_of(&t->train.data, &t->valid.data);
+    struct run_data data = run_data_of(&t->data.train.data, &t->data.valid.data);
     if (shared_settings_check_data(s->world, &s->config.data, &data, err) ||
         run_forecast_open(&t->forecast, s, err) || run_directory_open(&t->dir, s, data, err) ||
         stop_early(t->asked, s->log, err) || run_directory_begin(&t->dir, &found, &t->at, err))
         return -1;
     run_directory_keep_best(&t->dir, &t->at.best);
     t->at.evaluation_due &= s->evaluate != NULL;
-    t->epoch_ms = t->at.samples % t->train.data.windows < s->layout.global_batch ? 0 : -1;
+    t->epoch_ms = t->at.samples % t->data.train.data.windows < s->layout.global_batch ? 0 : -1;
     if (!found && begin_weights(t, err))
         return -1;
     if (s->config.sync_module_states && weights_compare_ranks(s, err))
         return -1;
-    if (stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err) ||
+    if (stop_early(t->asked, s->log, err) ||
+        world_agree(s->world,
+                    training_data_begin(&t->data, s, t->at.samples,
+                                        s->config.train.steps - t->at.step, err),
+                    err) ||
+        world_agree(s->world, open_records(t, err), err) ||
         run_forecast_make(&t->forecast, s, err) || samples_open(&t->samples, s, t->at.step, err))
         return -1;
     t->comparison = comparison_open(s, &t->forecast, t->at.step + 1);
@@ -184,8 +177,7 @@ void trainer_close(struct trainer *t)
     samples_close(t->samples);
     comparison_close(t->comparison);
     run_forecast_close(&t->forecast);
-    batches_close(&t->train);
-    batches_close(&t->valid);
+    training_data_close(&t->data);
     run_directory_close(&t->dir);
     breakdown_free(&t->breakdown[0]);
     breakdown_free(&t->breakdown[1]);
@@ -242,9 +234,9 @@ static struct step_input input_of(struct trainer *t, int64_t step)
 {
     const struct config_train *c = &t->s->config.train;
     return (struct step_input){
-        .load = batches_load,
-        .load_places = batches_load_places,
-        .user = &t->train,
+        .load = read_ahead_load,
+        .load_places = read_ahead_load_places,
+        .user = t->data.ahead,
         .rule = lr_schedule_rule(c, step - t->at.scaler.skipped),
         .seed = (uint64_t)t->s->config.seed,
         .step = step,
@@ -252,7 +244,7 @@ static struct step_input input_of(struct trainer *t, int64_t step)
         .clip = c->clip,
         .nominal_targets = (double)layout_step_tokens(&t->s->layout, &t->s->config),
         .loss_scale = t->at.scaler.scale,
-        .stop_vote = stop_asked(t->asked) != 0,
+        .stop_vote = stop_asked(t->asked) != 0 || read_ahead_check(t->data.ahead, NULL),
     };
 }
 
@@ -277,18 +269,23 @@ static int is_over(const struct trainer *t)
     return most && t->at.best.without >= most;
 }
 
-/* Evaluate the state after the step last ended.  A stop interrupts it, or comes before it: the next
- * start then makes up for it. */
+/* Evaluate the state after the step last ended.  A stop interrupts it, or comes before it, or its
+ * file cannot be read, which stops the run: the next start then makes up for it. */
 static int run_evaluation(struct trainer *t, struct metrics_step *report, struct error *err)
 {
     int rc = EVALUATE_STOPPED;
     if (settle(t, err))
         return -1;
     if (!t->stop)
-        rc = evaluate(t->s, &t->valid, t->s->config.train.eval_batches, t->asked,
+        rc = evaluate(t->s, &t->data.valid, t->s->config.train.eval_batches, t->asked,
                       &report->eval_loss, &report->eval_tokens, err);
-    t->at.evaluation_due = rc == EVALUATE_STOPPED;
-    t->stop |= rc == EVALUATE_STOPPED;
+    if (rc == EVALUATE_UNREADABLE) {
+        error_prefix(err, "data.valid");
+        t->data.unread = *err;
+        *err = (struct error){0};
+    }
+    t->at.evaluation_due = rc > 0;
+    t->stop |= rc > 0;
     report->evaluated = !rc;
     if (rc)
         return rc < 0 ? -1 : 0;
@@ -345,7 +342,7 @@ static int check_skips(const struct trainer *t, int64_t step, struct error *err)
 static void time_epoch(struct trainer *t, struct metrics_step *report)
 {
     double before = report->samples - (double)t->s->layout.global_batch;
-    double windows = (double)t->train.data.windows;
+    double windows = (double)t->data.train.data.windows;
     if (t->epoch_ms >= 0)
         t->epoch_ms += report->step_ms;
     if (floor(report->samples / windows) <= floor(before / windows))
@@ -369,13 +366,13 @@ static int start(struct trainer *t, struct error *err)
         .step = step,
         .lr = lr_schedule_at(&s->config.train, step - t->at.scaler.skipped),
         .loss_scale = t->at.scaler.active ? t->at.scaler.scale : 0,
-        .data = &t->train.data,
+        .data = &t->data.train.data,
         .samples = (double)(t->at.samples + s->layout.global_batch),
     };
-    flight->report.epoch = dataset_most_epochs(&t->train.data, flight->report.samples);
+    flight->report.epoch = dataset_most_epochs(&t->data.train.data, flight->report.samples);
     if (metrics_want_breakdown(&t->metrics, step))
         flight->report.breakdown = input.breakdown = &t->breakdown[step % 2];
-    t->train.sample = t->at.samples;
+    t->data.train.sample = t->at.samples;
     if (flight->measured)
         core_wait_begin(&flight->core_wait);
     struct trace *trace = flight->traced || flight->measured ? &flight->trace : NULL;
@@ -469,6 +466,22 @@ static int one_step(struct trainer *t, struct error *err)
     return must_end(t) ? end_step(t, t->at.step, err) : 0;
 }
 
+/* A run that was asked to stop because data cannot be read is saved, and has failed. */
+static int save_if_unread(struct trainer *t, struct error *err)
+{
+    struct error unread = {0};
+    if (!t->stop || !training_data_check(&t->data, t->s->world, &unread))
+        return 0;
+    if (trainer_save(t, err)) {
+        if (!world_rank(t->s->world))
+            log_error(t->s->log, "%s", unread.text);
+        return -1;
+    }
+    *err = unread;
+    return error_prefix(err, "training ends, and its state is saved, at step %lld",
+                        (long long)t->at.step);
+}
+
 int trainer_advance(struct trainer *t, int64_t steps, struct error *err)
 {
     int64_t left = t->s->config.train.steps - t->at.step;
@@ -479,7 +492,7 @@ int trainer_advance(struct trainer *t, int64_t steps, struct error *err)
         if (one_step(t, err) || save_if_due(t, err))
             return -1;
     }
-    return 0;
+    return save_if_unread(t, err);
 }
 
 struct run_position trainer_position(const struct trainer *t)
@@ -571,10 +584,11 @@ int trainer_run(struct trainer *t, struct error *err)
         return export_at_end(t, err);
     }
     if (done < last || t->dir.saved_step < 0 || t->at.evaluation_due) {
-        run_summary(t->s, &t->train, t->s->evaluate ? &t->valid : NULL, t->at.step, t->at.samples);
+        run_summary(t->s, &t->data.train, t->s->evaluate ? &t->data.valid : NULL, t->at.step,
+                    t->at.samples);
         run_forecast_print(&t->forecast, t->s);
         return steps(t, err);
     }
-    run_summary_done(t->s, &t->train, t->at.step, t->at.samples, t->dir.path);
+    run_summary_done(t->s, &t->data.train, t->at.step, t->at.samples, t->dir.path);
     return export_at_end(t, err);
 }

@@ -24,7 +24,8 @@ int trainer_run(struct trainer *trainer, struct error *err);
 
 /* The parts of trainer_run(), for a program that has a loop of its own.  Train `steps` more steps,
  * up to the config's last, and save as it asks; save the state, unless it is saved; where it
- * stands.  Collective.  Return 0, or -1 on all ranks with err set. */
+ * stands.  Collective.  Return 0, or -1 on all ranks with err set; trainer_advance() has saved the
+ * state where that says that data cannot be read (training_data.h). */
 int trainer_advance(struct trainer *trainer, int64_t steps, struct error *err);
 int trainer_save(struct trainer *trainer, struct error *err);
 struct run_position trainer_position(const struct trainer *trainer);

@@ -101,18 +101,54 @@ else
     not_ok "and named" "$(tail -n 3 torn.err)"
 fi
 
-# Damaged data, met in a step: first what is wrong, and where in the program behind it.
+# Damaged data: the run ends before a step needs them, with its state saved; mended, it goes on as if
+# nothing had happened.  Of two ranks one reads the damaged block, and is named.
 cp train.h5 damaged.h5
 printf '\377\377' | dd of=damaged.h5 bs=1 seek=$(($(wc -c <damaged.h5) / 2)) conv=notrunc 2>/dev/null
-said='damaged.h5 is damaged: .*make it again \[in step [0-9]*: LOAD micro [0-9]*\]$'
-"$TRIREME" train $M run.dir=damaged data.train=damaged.h5 >damaged.out 2>damaged.err
+said='training ends, and its state is saved, at step [0-9]*: data.train: damaged.h5 is damaged: .*make it again$'
+"$TRIREME" train $M run.dir=damaged data.train=damaged.h5 checkpoint.every=0 >damaged.out 2>damaged.err
 is "damaged data" "1 1" "$? $(grep -a -c "^trireme: error: $said" damaged.err)"
+ranks 2 "$TRIREME" train $M run.dir=damaged-2 data.train=damaged.h5 checkpoint.every=0 >damaged.out \
+    2>damaged.err
+code=$? at=$(newest_checkpoint damaged-2)
+is "damaged data of one rank of two" "1 1 1" "$code $(grep -a -c '^trireme: error' damaged.err) $(
+    grep -a -c "^trireme: error: .*at step [0-9]*: data.train: rank [01] ([^)]*): damaged.h5 is" damaged.err)"
+is "the last step is saved" "$(last_metric damaged-2 step)" "$(basename "$at" | sed 's/step-0*//')"
+cp train.h5 damaged.h5
 ranks 2 "$TRIREME" train $M run.dir=damaged-2 data.train=damaged.h5 >damaged.out 2>damaged.err
-if grep -a '^trireme: error' damaged.err | head -n 1 |
-    grep -a -q "^trireme: error: rank [01] ([^)]*): $said"; then
-    ok "damaged data of one rank of two"
+is "mended, the run goes on as if nothing had happened" "0 $steps $(last_metric whole loss)" \
+    "$? $(last_metric damaged-2 step) $(last_metric damaged-2 loss)"
+
+# A disk that fails on one node only, while data are read for training or for evaluation: all ranks
+# save.  Files are read until they have the name that preload.c looks for.
+if ${CC:-cc} -std=gnu11 -O1 -D_GNU_SOURCE -shared -fPIC -o preload.so "$top/tests/chaos/preload.c" \
+    2>cc.log; then
+    cat >one_disk.sh <<'END'
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] && export LD_PRELOAD=$PWD/preload.so
+exec "$@"
+END
+    for data in train valid; do
+        cp train.h5 valid_of_$data.h5 # of several blocks: one is read once
+        cp train.h5 train_of_$data.h5
+        Y="$M data.train=train_of_$data.h5 data.valid=valid_of_$data.h5 train.eval_every=10 run.dir=disk_$data"
+        CHAOS_CALL=pread CHAOS_PATH=$work/unreadable CHAOS_P=1 CHAOS_ERRNO=5 mpirun --oversubscribe -n 2 \
+            sh one_disk.sh "$TRIREME" train $Y checkpoint.every=0 train.steps=100000 >disk.out 2>disk.err &
+        job=$!
+        wait_for 60 has_steps disk_$data 12
+        mv ${data}_of_$data.h5 unreadable
+        ended
+        is "a disk of one rank fails under data.$data" "95 1 1" "$code $(grep -a -c '^trireme: error' disk.err) $(
+            grep -a -c "^trireme: error: .*saved, at step [0-9]*: data.$data: rank 1 ([^)]*): cannot read ${data}_of_$data.h5 at byte [0-9]*: Input/output error" disk.err)"
+        at=$(last_metric disk_$data step)
+        is "and the last step is saved, data.$data" "$at" "$(basename "$(newest_checkpoint disk_$data)" | sed 's/step-0*//')"
+        mv unreadable ${data}_of_$data.h5
+        ranks 2 "$TRIREME" train $Y train.steps=$((at + 3)) >disk.out 2>disk.err
+        is "mended, it goes on, data.$data" "0 $((at + 3))" "$? $(last_metric disk_$data step)"
+        [ $data = train ] || is "with the evaluation that failed" 1 \
+            "$(grep -c "\"step\": $at,.*\"eval_loss\"" disk_valid/metrics.jsonl)"
+    done
 else
-    not_ok "damaged data of one rank of two" "$(grep -a '^trireme: error' damaged.err)"
+    skip "a disk of one rank fails" "no compiler: $(head -n 1 cc.log)"
 fi
 
 # A full disk: a small file system of our own, in a mount namespace of our own.

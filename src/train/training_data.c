@@ -1,0 +1,45 @@
+/* training_data.c - see training_data.h. */
+#include "train/training_data.h"
+
+#include "train/tokenizer_check.h"
+
+int training_data_open(struct training_data *data, const struct session *s, struct error *err)
+{
+    const struct config_data *names = &s->config.data;
+    if (!names->train[0])
+        return error_set(err, "data.train names no token file; make one: trireme tokenize TEXT "
+                              "-o FILE.h5");
+    if (batches_open(&data->train, s, names->train, LOADER_SHUFFLED, err))
+        return error_prefix(err, "data.train");
+    if (names->valid[0] && batches_open(&data->valid, s, names->valid, LOADER_SEQUENTIAL, err))
+        return error_prefix(err, "data.valid");
+    return tokenizer_check_data(&data->train.data, &data->valid.data, err);
+}
+
+void training_data_close(struct training_data *data)
+{
+    read_ahead_close(data->ahead);
+    batches_close(&data->train);
+    batches_close(&data->valid);
+    data->ahead = NULL;
+}
+
+int training_data_begin(struct training_data *data, const struct session *s, int64_t sample,
+                        int64_t steps, struct error *err)
+{
+    const int64_t each = s->layout.global_batch;
+    const struct read_ahead_range range = {sample, each, sample + steps * each};
+    return read_ahead_open(&data->ahead, &data->train, s->train, range, err)
+               ? error_prefix(err, "data.train")
+               : 0;
+}
+
+int training_data_check(const struct training_data *data, struct world *world, struct error *err)
+{
+    *err = data->unread;
+    if (err->text[0])
+        return -1;
+    return world_agree(world, read_ahead_check(data->ahead, err), err)
+               ? error_prefix(err, "data.train")
+               : 0;
+}
