@@ -51,6 +51,8 @@ int evaluate(struct session *s, struct batches *valid, int64_t batches, const st
             rc = EVALUATE_UNREADABLE;
     }
     read_ahead_close(ahead);
+    if (rc == EVALUATE_UNREADABLE)
+        error_prefix(err, "data.valid");
     *targets = sums.targets;
     *loss = sums.targets > 0 ? sums.loss / sums.targets : NAN;
     return rc;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alive.h"
 #include "base/array.h"
 #include "base/round.h"
 
@@ -65,13 +66,13 @@ static int read_micro(struct read_ahead *a, int64_t sample, int micro, struct er
     if (batches_load(&of_step, &batch, err) || batches_load_places(&of_step, &batch, err))
         return -1;
     a->held[number] = sample;
+    alive_note();
     return 0;
 }
 
 /* How many micro-batches a step loads on this rank, and which kinds of values. */
-static void find_loads(struct read_ahead *a, const struct program *program)
+static void find_loads(struct read_ahead *a, const struct program *program, int is_loaded[KINDS])
 {
-    int is_loaded[KINDS] = {0};
     for (int i = 0; i < program->instrs; i++) {
         const struct instr *instr = &program->instr[i];
         if (instr->kind != INSTR_LOAD)
@@ -80,22 +81,34 @@ static void find_loads(struct read_ahead *a, const struct program *program)
         for (int k = 0; k < KINDS; k++)
             is_loaded[k] |= instr->buffer[load_slot[k]] >= 0;
     }
+}
+
+static int allocate(struct read_ahead *a, const int is_loaded[KINDS], struct error *err)
+{
+    int64_t all = PLACES * a->micros;
     a->values = a->batches->micro_batch * loader_rows(&a->batches->data.file[0].loader);
-    size_t all = (size_t)(PLACES * a->micros * a->values);
-    for (int k = 0; k < KINDS; k++)
-        if (is_loaded[k])
-            a->kind[k] = array_make(all, sizeof *a->kind[k]);
-    a->held = array_make((size_t)(PLACES * a->micros + 1), sizeof *a->held);
-    for (int i = 0; i < PLACES * a->micros; i++)
+    a->held = array_make((size_t)all + 1, sizeof *a->held);
+    for (int64_t i = 0; i < all; i++)
         a->held[i] = -1;
+    size_t bytes = (size_t)(all * a->values) * sizeof(int32_t);
+    for (int k = 0; k < KINDS; k++) {
+        a->kind[k] = is_loaded[k] ? malloc(bytes) : NULL;
+        if (is_loaded[k] && !a->kind[k])
+            return error_set(err, "out of memory: %zu bytes for the tokens of %d steps", bytes,
+                             PLACES);
+    }
+    return 0;
 }
 
 int read_ahead_open(struct read_ahead **ahead, struct batches *batches,
                     const struct program *program, struct read_ahead_range range, struct error *err)
 {
     struct read_ahead *a = *ahead = array_make(1, sizeof *a);
+    int is_loaded[KINDS] = {0};
     *a = (struct read_ahead){.batches = batches, .range = range};
-    find_loads(a, program);
+    find_loads(a, program, is_loaded);
+    if (allocate(a, is_loaded, err))
+        return -1;
     for (int64_t step = 0; step < READ_AHEAD; step++)
         for (int micro = 0; micro < a->micros; micro++) {
             int64_t sample = range.first + step * range.each;

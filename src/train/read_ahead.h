@@ -31,8 +31,8 @@ struct read_ahead_range {
 /* Read what the program's LOAD instructions on this rank load in the first READ_AHEAD steps.  Keeps
  * READ_AHEAD + 1 steps: 4 bytes for each value that is loaded, not counted in the memory plan.
  * batches stays the caller's, who sets batches->sample to a step's first sample before each step.
- * Not collective.  Returns 0, or -1 with err set, as batches_load(); read_ahead_close() in either
- * case. */
+ * Not collective.  Returns 0, or -1 with err set, as batches_load(), or without memory;
+ * read_ahead_close() in either case. */
 int read_ahead_open(struct read_ahead **ahead, struct batches *batches,
                     const struct program *program, struct read_ahead_range range,
                     struct error *err);

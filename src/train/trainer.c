@@ -123,7 +123,15 @@ static int begin_weights(struct trainer *t, struct error *err)
     return world_agree(s->world, weights_import(s, err), err);
 }
 
-/* All that can be refused is checked before anything is written into the run. */
+/* Have so many evaluations in a row had no better loss that training ends? */
+static int is_over(const struct trainer *t)
+{
+    int64_t most = t->s->config.train.early_stop;
+    return most && t->at.best.without >= most;
+}
+
+/* All that can be refused is checked before anything is written into the run, but for what the
+ * first steps read: which samples these are the run says. */
 static int begin(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
@@ -139,16 +147,14 @@ static int begin(struct trainer *t, struct error *err)
     run_directory_keep_best(&t->dir, &t->at.best);
     t->at.evaluation_due &= s->evaluate != NULL;
     t->epoch_ms = t->at.samples % t->data.train.data.windows < s->layout.global_batch ? 0 : -1;
+    int64_t steps = is_over(t) ? 0 : s->config.train.steps - t->at.step;
+    if (training_data_begin(&t->data, s, t->at.samples, steps, err))
+        return -1;
     if (!found && begin_weights(t, err))
         return -1;
     if (s->config.sync_module_states && weights_compare_ranks(s, err))
         return -1;
-    if (stop_early(t->asked, s->log, err) ||
-        world_agree(s->world,
-                    training_data_begin(&t->data, s, t->at.samples,
-                                        s->config.train.steps - t->at.step, err),
-                    err) ||
-        world_agree(s->world, open_records(t, err), err) ||
+    if (stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err) ||
         run_forecast_make(&t->forecast, s, err) || samples_open(&t->samples, s, t->at.step, err))
         return -1;
     t->comparison = comparison_open(s, &t->forecast, t->at.step + 1);
@@ -262,13 +268,6 @@ static void judge_evaluation(struct trainer *t, double loss)
     t->save_due |= t->s->config.checkpoint.keep_best;
 }
 
-/* Have so many evaluations in a row had no better loss that training ends? */
-static int is_over(const struct trainer *t)
-{
-    int64_t most = t->s->config.train.early_stop;
-    return most && t->at.best.without >= most;
-}
-
 /* Evaluate the state after the step last ended.  A stop interrupts it, or comes before it, or its
  * file cannot be read, which stops the run: the next start then makes up for it. */
 static int run_evaluation(struct trainer *t, struct metrics_step *report, struct error *err)
@@ -280,7 +279,6 @@ static int run_evaluation(struct trainer *t, struct metrics_step *report, struct
         rc = evaluate(t->s, &t->data.valid, t->s->config.train.eval_batches, t->asked,
                       &report->eval_loss, &report->eval_tokens, err);
     if (rc == EVALUATE_UNREADABLE) {
-        error_prefix(err, "data.valid");
         t->data.unread = *err;
         *err = (struct error){0};
     }

@@ -1,6 +1,7 @@
 /* training_data.c - see training_data.h. */
 #include "train/training_data.h"
 
+#include "base/round.h"
 #include "train/tokenizer_check.h"
 
 int training_data_open(struct training_data *data, const struct session *s, struct error *err)
@@ -28,8 +29,11 @@ int training_data_begin(struct training_data *data, const struct session *s, int
                         int64_t steps, struct error *err)
 {
     const int64_t each = s->layout.global_batch;
-    const struct read_ahead_range range = {sample, each, sample + steps * each};
-    return read_ahead_open(&data->ahead, &data->train, s->train, range, err)
+    const int64_t most =
+        (INT64_MAX - sample) / each - READ_AHEAD; /* no sample has a number above */
+    const struct read_ahead_range range = {sample, each, sample + min_i64(steps, most) * each};
+    return world_agree(s->world, read_ahead_open(&data->ahead, &data->train, s->train, range, err),
+                       err)
                ? error_prefix(err, "data.train")
                : 0;
 }

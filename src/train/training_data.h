@@ -20,7 +20,7 @@ int training_data_open(struct training_data *data, const struct session *session
 void training_data_close(struct training_data *data); /* one of zeros allowed */
 
 /* Before the first step: begin to read ahead, `steps` steps from sample number `sample` on.  data
- * stays where it is from now on.  Not collective.  Returns 0, or -1 with err set. */
+ * stays where it is from now on.  Collective.  Returns 0, or -1 on all ranks with err set. */
 int training_data_begin(struct training_data *data, const struct session *session, int64_t sample,
                         int64_t steps, struct error *err);
 

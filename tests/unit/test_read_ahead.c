@@ -81,8 +81,7 @@ static int load(struct values *v, void *user, int micro,
     return tokens(user, &batch, &err) || places(user, &batch, &err) ? -1 : 0;
 }
 
-/* Does a step load the same, micro-batch by micro-batch, in the order of a pipeline that loads its
- * first one twice? */
+/* Does a step load the same, micro-batch by micro-batch, also when one is loaded twice? */
 static void compare_step(struct batches *b, struct read_ahead *ahead)
 {
     static struct values values[2];
