@@ -127,9 +127,19 @@ static int hang(const struct executor *x, const struct waited_for *w, struct err
                      x->patience_s);
 }
 
+/* Has a transfer failed?  A rank that failed prints a better message: wait 3 s so that it is
+ * printed first. */
+static int poll_transfers(struct executor *x, struct error *err)
+{
+    const struct timespec others_first = {.tv_sec = 3};
+    if (!x->mesh || !mesh_poll(x->mesh, err))
+        return 0;
+    nanosleep(&others_first, NULL);
+    return -1;
+}
+
 /* Wait, and look from time to time whether the peers are alive, and how far the step is: one that
- * advances does not hang, however long it takes.  A rank that failed prints a better message: wait
- * 3 s so that it is printed first. */
+ * advances does not hang, however long it takes. */
 static int wait_for(struct executor *x, const struct waited_for *w, struct device_event *event,
                     struct error *err)
 {
@@ -137,7 +147,6 @@ static int wait_for(struct executor *x, const struct waited_for *w, struct devic
     struct clock_awake awake = {0}; /* a job that was suspended was not waiting */
     int64_t begin_ns = clock_awake_ns(&awake), looked_ns = clock_ns();
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    const struct timespec others_first = {.tv_sec = 3};
     int open = 0;
     for (int spins = 0;; spins++) {
         int done = device_event_done(x->device, event, err);
@@ -148,10 +157,8 @@ static int wait_for(struct executor *x, const struct waited_for *w, struct devic
         int64_t now = clock_ns();
         if (now - looked_ns > LOOK_NS) {
             looked_ns = now;
-            if (x->mesh && mesh_poll(x->mesh, err)) {
-                nanosleep(&others_first, NULL);
+            if (poll_transfers(x, err))
                 return -1;
-            }
             int64_t waited_ns = clock_awake_ns(&awake);
             int before = open;
             open = first_open(x, w, before);
@@ -183,11 +190,46 @@ static int is_traced(const struct run_state *run, const struct instr *instr)
     return run->trace && instr->kind != INSTR_RELEASE && instr->stream < STREAM_HOST;
 }
 
-/* The host waits for what its own instruction i needs of the device. */
+/* The step before this one, as far as it is under way; its program is NULL if it is finished. */
+static struct waited_for step_before(const struct run_state *run)
+{
+    const struct async *a = run->x->async;
+    int slot = (a->slot + MEMORY_STEPS - 1) % MEMORY_STEPS;
+    const struct program *program = a->under_way[slot];
+    return (struct waited_for){program, slot, program ? program->instrs : 0};
+}
+
+/* A device that is given more and more has its calls wait by themselves, and in them nobody looks
+ * after the peers.  So the host keeps no more than MOST_AHEAD instructions ahead of the device; it
+ * looks at every LOOK_EVERY'th. */
+static int limit_ahead(struct run_state *run, int i)
+{
+    enum { MOST_AHEAD = 256, LOOK_EVERY = 16 };
+    struct executor *x = run->x;
+    struct waited_for w = {run->program, x->async->slot, i};
+    int at = i - MOST_AHEAD;
+    if (i % LOOK_EVERY)
+        return 0;
+    if (at < 0) {
+        w = step_before(run);
+        at += w.end;
+    }
+    if (!w.program)
+        return 0;
+    struct device_event *const *event = async_program(x, w.program)->event[w.slot];
+    while (at >= 0 && !event[at])
+        at--;
+    return at < 0 ? 0 : wait_done(x, &w, event[at], run->err);
+}
+
+/* The host waits for what its own instruction i needs of the device, which comes behind all of the
+ * step before. */
 static int wait_for_device(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    const struct waited_for w = {run->program, run->x->async->slot, i};
+    const struct waited_for w = {run->program, run->x->async->slot, i}, first = step_before(run);
+    if (first.program && wait_done(run->x, &first, run->x->async->done[first.slot], run->err))
+        return -1;
     for (int s = 0; s < STREAM_HOST; s++)
         if (instr->wait[s] >= 0 && (run_enters_wait(run, s) ||
                                     wait_done(run->x, &w, event_of(run, instr->wait[s]), run->err)))
@@ -222,6 +264,8 @@ static int before(struct run_state *run, int i)
     const struct instr *instr = &run->program->instr[i];
     enum device_stream stream = run_streams[instr->stream].device;
     char name[TRACE_NAME];
+    if (limit_ahead(run, i))
+        return -1;
     if (instr->stream == STREAM_HOST) /* UPDATE is done when the call returns */
         return wait_for_device(run, i);
     for (int s = 0; s < STREAM_HOST; s++)
@@ -293,9 +337,12 @@ static int end(struct run_state *run)
     pending->done = a->done[pending->slot];
     void *sums = executor_buffer(x, &run->program->buffer[run->program->state->sums]);
     if (device_copy_async(x->device, DEVICE_COMPUTE, slot_host(a, pending->slot), sums,
-                          SUM_COUNT * sizeof(double), run->err))
+                          SUM_COUNT * sizeof(double), run->err) ||
+        breakdown_end(run->input->breakdown, run->err) ||
+        device_event_record(x->device, pending->done, DEVICE_COMPUTE, run->err))
         return -1;
-    return device_event_record(x->device, pending->done, DEVICE_COMPUTE, run->err);
+    a->under_way[pending->slot] = run->program;
+    return 0;
 }
 
 static int finish(struct executor *x, const struct step_pending *pending, struct error *err)
@@ -303,6 +350,11 @@ static int finish(struct executor *x, const struct step_pending *pending, struct
     const struct waited_for w = {pending->program, pending->slot, pending->program->instrs};
     if (wait_done(x, &w, pending->done, err))
         return -1;
+    x->async->under_way[pending->slot] = NULL;
+    if (poll_transfers(x, err)) { /* what failed meanwhile was not summed */
+        mesh_abandon(x->mesh);
+        return -1;
+    }
     if (pending->trace)
         async_trace_end(x, pending->trace);
     return 0;

@@ -41,8 +41,10 @@ struct async {
     char *host; /* pinned: per slot the sums, then what each micro-batch loads; then logits */
     float *logits;
     size_t host_bytes, slot_bytes;
-    int slot;                /* of the step last started: 0, 1, 0, 1 ... */
-    struct async_span *span; /* of the traced step */
+    int slot;                                      /* of the step last started: 0, 1, 0, 1 ... */
+    const struct program *under_way[MEMORY_STEPS]; /* by slot: of a step that was started whole, and
+                                                      not finished; else NULL */
+    struct async_span *span;                       /* of the traced step */
     int spans, span_capacity;
     struct device_event *origin;
 };

@@ -54,7 +54,7 @@ struct executor_mode {
     run_action *before;
     int (*after)(struct run_state *run, int index, int64_t start_ns);
     int (*begin)(struct run_state *run);
-    int (*end)(struct run_state *run);
+    int (*end)(struct run_state *run); /* and of its breakdown */
     int (*finish)(struct executor *x, const struct step_pending *pending, struct error *err);
     /* the logits of generation, in the host's memory, where those of the buffer are not */
     float *(*logits)(struct executor *x, const struct program_buffer *buffer, struct error *err);

@@ -97,7 +97,7 @@ static int end(struct run_state *run)
     memcpy(x->sums, executor_buffer(x, &run->program->buffer[run->program->state->sums]),
            sizeof x->sums);
     run->pending->sums = x->sums;
-    return 0;
+    return breakdown_end(run->input->breakdown, run->err);
 }
 
 const struct executor_mode executor_sync = {
