@@ -23,6 +23,7 @@ AC_DEFUN([TRIREME_CUDA], [
   AS_CASE([$have_cuda:$with_cudnn:$with_nccl], [yes:*|no::|no::no|no:no:|no:no:no], [],
     [AC_MSG_ERROR([--with-cudnn and --with-nccl need CUDA: $cuda_why])])
   CUDA_summary="no ($cuda_why)"; CUDNN_summary=no; NCCL_summary=no
+  AC_DEFINE_UNQUOTED([CUDA_ARCHS], ["$CUDA_ARCHS"], [Compute capabilities of the kernels.])
   AS_IF([test $have_cuda = yes], [
     TRIREME_CUDNN
     TRIREME_NCCL
@@ -53,6 +54,8 @@ AC_DEFUN([TRIREME_NVCC], [
   for cuda_arch in $CUDA_ARCHS; do
     CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$cuda_arch,code=sm_$cuda_arch"
   done
+  dnl The kernels of 90a run on nothing newer; those of 90 do, and trireme has no others.
+  AS_CASE([$cuda_arch], [*[[a-z]]], [cuda_arch=`AS_ECHO(["$cuda_arch"]) | $SED 's/[[a-z]]*$//'`])
   CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$cuda_arch,code=compute_$cuda_arch"
   NVCC_WARNINGS="-Xcompiler -Wall,-Wextra,-Wno-unused-parameter"
   AS_IF([test "x$enable_werror" = xyes], [NVCC_WARNINGS="$NVCC_WARNINGS -Werror all-warnings"])

@@ -99,6 +99,17 @@ static void the_benchmark_has_plans(void **state)
 
 /* With train.reproducible=false a part's memory grows with the sequence, not with its square: a key
  * head and those that read it are within the usual limit of a part at any length. */
+/* No tensor that cuDNN is given has more than 2^31 elements. */
+static void large_batches_are_divided(void **state)
+{
+    static const int64_t batch[] = {512, 910, 911, 1024}, of_a_part[] = {512, 910, 1, 512};
+    for (int i = 0; i < 4; i++) { /* a sequence has 1024 x 2304 elements of qkv */
+        struct attention a = attention_of(preset_find("gpt2"), 1024, batch[i], DTYPE_BF16);
+        assert_int_equal(sdpa_part_of(&a, DEVICE_FORWARD).batch, of_a_part[i]);
+        assert_true(sdpa_part_of(&a, DEVICE_BACKWARD).batch <= of_a_part[i]);
+    }
+}
+
 static void long_sequences_have_plans_in_any_order(void **state)
 {
     static const int64_t seq[] = {8192, 32768, 131072}, heads_of_a_part[] = {8, 8, 2};
@@ -212,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_benchmark_has_plans),
+        cmocka_unit_test(large_batches_are_divided),
         cmocka_unit_test(long_sequences_have_plans_in_any_order),
         cmocka_unit_test(long_sequences_have_reproducible_plans),
         cmocka_unit_test(every_preset_has_plans),

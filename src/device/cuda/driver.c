@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "config/defines.h"
 #include "device/cuda/sizes.h"
 #include "device/cuda/state.h"
 
@@ -64,6 +65,23 @@ static int take_gpu(struct device *d, int spare_sms, struct error *err)
     return CUDA_CHECK(cudaSetDevice(d->index), err);
 }
 
+/* Start a kernel: a GPU for which none is compiled looks like any other until then. */
+static int check_code(struct device *d, struct error *err)
+{
+    struct cuda_state *state = d->state;
+    const double none = 0;
+    d->ops->set(d, state->partial, &none, 1);
+    cudaError_t failed = cudaGetLastError();
+    if (failed != cudaErrorNoKernelImageForDevice && failed != cudaErrorUnsupportedPtxVersion)
+        return cuda_checked(failed, "the first kernel could not be started", err);
+    return error_set(err,
+                     "trireme has no kernels for GPU %d (%s, %s): %s; they are compiled for "
+                     "CUDA_ARCHS=\"%s\", and for newer ones where the driver is as new as CUDA "
+                     "%d.%d; add %s to CUDA_ARCHS of ./configure, or use a newer driver",
+                     d->index, state->name, state->level, cudaGetErrorString(failed), CUDA_ARCHS,
+                     CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, state->level + 3);
+}
+
 static void close_cuda(struct device *d)
 {
     struct cuda_state *state = d->state;
@@ -92,7 +110,7 @@ static int open_cuda(struct device *d, const struct device_request *request, str
     d->reserve_bytes = CUDA_RESERVE_BYTES;
     if (!take_gpu(d, request->spare_sms, err) && !make_streams(state, err) &&
         !CUDA_CHECK(cudaMalloc((void **)&state->partial, CUDA_PARTIALS * sizeof(double)), err) &&
-        !cuda_gemm_open(d, err) && !cuda_sdpa_open(d, err))
+        !check_code(d, err) && !cuda_gemm_open(d, err) && !cuda_sdpa_open(d, err))
         return 0;
     close_cuda(d);
     return -1;

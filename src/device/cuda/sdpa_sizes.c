@@ -93,13 +93,20 @@ size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part)
     return sdpa_places_of(a, part).workspace + workspace_bytes(a, part);
 }
 
-/* A part keeps no more scores than this: none with more was ever run. */
-static const int64_t most_scores = INT64_C(1) << 31;
+/* A part keeps no more scores, and a tensor that cuDNN is given no more elements, than this: none
+ * with more was ever run. */
+static const int64_t most_elems = INT64_C(1) << 31;
+
+/* Are the tensors of a part that small?  qkv is one, of whole sequences. */
+static int has_few_elems(const struct attention *a, struct sdpa_part part)
+{
+    return part.batch * a->seq * (a->heads + 2 * a->kv_heads) * a->head_dim <= most_elems;
+}
 
 static int is_within(const struct attention *a, struct sdpa_part part)
 {
     int64_t scores = part.batch * heads_of(a, part) * part.tokens * part.tokens;
-    return sdpa_part_bytes(a, part) <= part_limit(a) && (a->any_order || scores <= most_scores);
+    return sdpa_part_bytes(a, part) <= part_limit(a) && (a->any_order || scores <= most_elems);
 }
 
 /* Tiles of one head, the largest whose workspace stays within part_bytes, whatever the limit, which
@@ -126,10 +133,11 @@ static struct sdpa_part tile_of(const struct attention *a)
 static struct sdpa_part part_within(const struct attention *a, enum device_pass pass)
 {
     struct sdpa_part part = {a->batch, a->kv_heads, a->seq};
+    while (part.batch > 1 && (a->batch % part.batch || !has_few_elems(a, part) ||
+                              (pass == DEVICE_BACKWARD && !is_within(a, part))))
+        part.batch--;
     if (pass == DEVICE_FORWARD)
         return part;
-    while (part.batch > 1 && (a->batch % part.batch || !is_within(a, part)))
-        part.batch--;
     while (part.batch == 1 && part.kv_heads > 1 &&
            (a->kv_heads % part.kv_heads || !is_within(a, part)))
         part.kv_heads--;
