@@ -199,27 +199,24 @@ static struct waited_for step_before(const struct run_state *run)
     return (struct waited_for){program, slot, program ? program->instrs : 0};
 }
 
-/* A device that is given more and more has its calls wait by themselves, and in them nobody looks
- * after the peers.  So the host keeps no more than MOST_AHEAD instructions ahead of the device; it
- * looks at every LOOK_EVERY'th. */
+/* A device with much to do lets further calls wait, and in them nobody looks after the peers.  So
+ * the host starts the first instructions of a step only as the step before comes to its end: it
+ * stays at most MOST_AHEAD instructions ahead of that one, and looks at every LOOK_EVERY'th.
+ *
+ * It does not wait for earlier instructions of the same step: a RECV may be issued long before the
+ * SEND without which the peer has nothing to send.  Of the step before, all ranks that wait here
+ * have issued everything, so that it ends. */
 static int limit_ahead(struct run_state *run, int i)
 {
     enum { MOST_AHEAD = 256, LOOK_EVERY = 16 };
-    struct executor *x = run->x;
-    struct waited_for w = {run->program, x->async->slot, i};
-    int at = i - MOST_AHEAD;
-    if (i % LOOK_EVERY)
+    const struct waited_for w = step_before(run);
+    if (!w.program || i % LOOK_EVERY || i > MOST_AHEAD)
         return 0;
-    if (at < 0) {
-        w = step_before(run);
-        at += w.end;
-    }
-    if (!w.program)
-        return 0;
-    struct device_event *const *event = async_program(x, w.program)->event[w.slot];
+    struct device_event *const *event = async_program(run->x, w.program)->event[w.slot];
+    int at = w.end - 1 + i - MOST_AHEAD;
     while (at >= 0 && !event[at])
         at--;
-    return at < 0 ? 0 : wait_done(x, &w, event[at], run->err);
+    return at < 0 ? 0 : wait_done(run->x, &w, event[at], run->err);
 }
 
 /* The host waits for what its own instruction i needs of the device, which comes behind all of the
