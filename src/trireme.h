@@ -59,8 +59,8 @@ struct trireme_progress {
 
 /* Train `steps` more steps, but not beyond train.steps, with evaluation, metrics and checkpoints as
  * the settings ask.  progress (NULL: not wanted) is set on success, to the same on all ranks.
- * Where a token file cannot be read any more the state is saved before -1 is returned, as it is
- * from then on; a run that is opened anew goes on from there. */
+ * Where a token file cannot be read any more, the state is saved and -1 is returned, by later calls
+ * too: once the file is mended, close the run and open it again. */
 int trireme_train(struct trireme *run, int64_t steps, struct trireme_progress *progress,
                   struct trireme_error *error);
 

@@ -54,7 +54,7 @@ AC_DEFUN([TRIREME_NVCC], [
   for cuda_arch in $CUDA_ARCHS; do
     CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$cuda_arch,code=sm_$cuda_arch"
   done
-  dnl The kernels of 90a run on nothing newer; those of 90 do, and trireme has no others.
+  dnl PTX of 90a runs on no newer GPU, that of 90 does, and no kernel needs more than that.
   AS_CASE([$cuda_arch], [*[[a-z]]], [cuda_arch=`AS_ECHO(["$cuda_arch"]) | $SED 's/[[a-z]]*$//'`])
   CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$cuda_arch,code=compute_$cuda_arch"
   NVCC_WARNINGS="-Xcompiler -Wall,-Wextra,-Wno-unused-parameter"

@@ -9,8 +9,7 @@
 struct training_data {
     struct batches train, valid;
     struct read_ahead *ahead; /* of train */
-    struct error
-        unread; /* what of valid could not be read; the same on all ranks; no text: nothing */
+    struct error unread; /* why valid could not be read, the same on all ranks; no text: it could */
 };
 
 /* Open what data.train and data.valid name.  Not collective.  Returns 0, or -1 with err set;

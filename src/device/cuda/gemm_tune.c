@@ -169,7 +169,7 @@ static int try_all(struct device *d, struct gemm_product *p, const struct gemm_n
             continue;
         p->algo = found[i].algo;
         p->workspace_bytes = found[i].workspaceSize;
-        if (gemm_multiply(d, p, &n->g, &of, &refused)) /* what cuBLASLt suggested itself */
+        if (gemm_multiply(d, p, &n->g, &of, &refused)) /* it may refuse its own suggestion */
             continue;
         if (measure(d, p, &n->g, &of, event, &ns, err))
             return -1;
