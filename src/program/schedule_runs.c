@@ -191,9 +191,6 @@ static void place_arrivals(struct runs *runs, const int64_t *start)
         int can_be_ahead = !(sent_on >> arrival[i].stream & 1) && ahead < step;
         arrival[i].before = can_be_ahead ? ahead : step;
     }
-    for (int i = runs->arrivals - 2; i >= 0; i--)
-        if (arrival[i].before > arrival[i + 1].before && !(sent_on >> arrival[i].stream & 1))
-            arrival[i].before = arrival[i + 1].before;
     for (int i = 1; i < runs->arrivals; i++)
         if (arrival[i].before < arrival[i - 1].before)
             arrival[i].before = arrival[i - 1].before;

@@ -6,6 +6,7 @@
  *   the first that is not issued             one that it names, or the compute instruction before
  *   behind that                              the first that is not issued
  *   issued, but not the next of its stream   the one at which the stream stands
+ *   a transfer that has not started          the first transfer that has not
  *   a message                                its other end
  *   a collective                             the same one of a member that has not come to it
  *
@@ -32,7 +33,8 @@ struct place {
 };
 
 /* Why one waits for another: words for the message. */
-static const char waits_for[] = "waits for", comes_after[] = "comes after";
+static const char waits_for[] = "waits for", comes_after[] = "comes after",
+                  starts_after[] = "starts after";
 
 static int same_place(struct place a, struct place b)
 {
@@ -100,6 +102,10 @@ static const char *follow(const struct ranks *g, struct place from, struct place
     *to = (struct place){from.rank, head};
     if (from.at > head)
         return comes_after;
+    if (!ranks_ready(p, instr->stream)) {
+        to->at = p->unstarted;
+        return starts_after;
+    }
     to->rank = awaited_rank(g, from.rank, instr);
     to->at = to->rank < 0 ? -1 : find_partner(g, from.rank, to->rank, instr);
     return to->at < 0 ? NULL : waits_for;

@@ -13,6 +13,7 @@ struct ranks_progress {
     int at[STREAMS];   /* the instruction each stream stands at; instrs when it is done */
     int done[STREAMS]; /* the last completed one, or -1 */
     int issued;        /* how many of the list are */
+    int unstarted;     /* the first transfer that has not started; all before it have */
 };
 
 struct ranks {
@@ -24,12 +25,14 @@ struct ranks {
 
 enum { RANK_TEXT = 112 }; /* of an instruction */
 
-/* The instruction at which a stream stands, if it was issued; else NULL. */
+/* The instruction at which a stream stands, if it was issued and, being a transfer, has started;
+ * else NULL. */
 static inline const struct instr *ranks_ready(const struct ranks_progress *p,
                                               enum program_stream stream)
 {
     int i = p->at[stream];
-    return i < p->issued ? &p->program->instr[i] : NULL;
+    const struct instr *instr = i < p->issued ? &p->program->instr[i] : NULL;
+    return instr && instr_is_transfer(instr) && i >= p->unstarted ? NULL : instr;
 }
 
 /* The k-th rank of a group, of those that differ from `rank` in the coordinates of its axes alone;

@@ -51,8 +51,8 @@ int verify_program(const struct program *program, struct error *err);
 int verify_values(const struct program *program, struct error *err);
 
 /* The programs of all ranks (rank i at programs[i]) together: plays them with every transfer as
- * a rendezvous.  Collectives must match in kind, operator, formats, group, size and order, an
- * all-to-all in the size of each part ("collective mismatch");
+ * a rendezvous, started in the order of the list.  Collectives must match in kind, operator,
+ * formats, group, size and order, an all-to-all in the size of each part ("collective mismatch");
  * every message has its other end, and every collective all its members ("missing RECV", "missing
  * SEND", "missing GATHER", ...); nobody waits for ever ("deadlock": with the instructions and ranks
  * that wait for one another in a circle).  Each program is one that verify_program() accepts.

@@ -3,8 +3,10 @@
  * Every rank has a place in each of its streams, and one in its list: instructions are issued in
  * order, each when its waits and the compute instructions before it are complete, so that one
  * that has to wait holds up what follows on every stream (the strictest way in which an executor
- * may work).  A collective completes when all members of its group stand at it, a message when
- * sender and receiver do.
+ * may work).  Transfers start in the order of the list too, as NCCL's kernels do where several
+ * communicators share a GPU (NCCL_LAUNCH_ORDER_IMPLICIT): one that is behind another on its stream
+ * holds up those that follow on other streams.  A collective completes when all members of its
+ * group stand at it, a message when sender and receiver do.
  */
 #include "verify/verify.h"
 
@@ -24,11 +26,22 @@ static void issue(struct ranks_progress *p)
                 return;
 }
 
+/* Start what transfers can be: those at which their streams stand. */
+static void start(struct ranks_progress *p)
+{
+    for (; p->unstarted < p->issued; p->unstarted++) {
+        const struct instr *instr = &p->program->instr[p->unstarted];
+        if (instr_is_transfer(instr) && p->at[instr->stream] < p->unstarted)
+            return;
+    }
+}
+
 static void advance(struct ranks_progress *p, enum program_stream stream)
 {
     p->done[stream] = p->at[stream];
     p->at[stream] = p->next[p->at[stream]];
     issue(p);
+    start(p);
 }
 
 static void place(struct ranks_progress *p, const struct program *program)
@@ -45,6 +58,7 @@ static void place(struct ranks_progress *p, const struct program *program)
         *at = i;
     }
     issue(p);
+    start(p);
 }
 
 /* Instruction i of rank a does not go with instruction k of rank b. */

@@ -94,6 +94,34 @@ static void test_issued_in_order(void **state)
     hand_close(&hand);
 }
 
+/* A transfer behind another one on its stream has not started, and so does not what comes later in
+ * the list on a stream that is free. */
+static void test_started_in_order(void **state)
+{
+    for (int receives = 1; receives <= 2; receives++) {
+        struct hand hand;
+        hand_open(&hand, 2, MESH_PIPELINE);
+        struct program *first = hand.program[0], *second = hand.program[1];
+        for (int i = 0; i < receives; i++)
+            hand_add(first, INSTR_RECV, STREAM_POINT, -1);
+        hand_add(first, INSTR_SEND, STREAM_REDUCE, -1);
+        int got = hand_add(second, INSTR_RECV, STREAM_REDUCE, -1);
+        for (int i = 0; i < receives; i++)
+            hand_add(second, INSTR_SEND, STREAM_POINT, i ? -1 : got);
+        if (receives == 1)
+            hand_fit(hand.program, 2);
+        else
+            hand_refused_as(
+                hand.program, 2,
+                "verify: deadlock: rank 0 RECV (instruction 0, stream point) waits for rank 1 SEND "
+                "(instruction 1, stream point), which waits for rank 1 RECV (instruction 0, stream "
+                "reduce), which waits for rank 0 SEND (instruction 2, stream reduce), which starts "
+                "after rank 0 RECV (instruction 1, stream point), which comes after rank 0 RECV "
+                "again");
+        hand_close(&hand);
+    }
+}
+
 /* Each of eight stages receives of the one before it, then sends to the next, the last one to the
  * first: a long circle, of which the beginning and the end are shown. */
 static void test_long_circle(void **state)
@@ -292,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_send_before_receive),
         cmocka_unit_test(test_collectives),
         cmocka_unit_test(test_issued_in_order),
+        cmocka_unit_test(test_started_in_order),
         cmocka_unit_test(test_long_circle),
         cmocka_unit_test(test_who_waits_for_the_circle),
         cmocka_unit_test(test_missing),
