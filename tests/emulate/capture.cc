@@ -214,6 +214,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t)
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle)
 {
+    stream_wait_for_place(handle);
     cudaError_t failure = schedule_failure();
     std::lock_guard<std::mutex> locked(schedule_lock());
     struct CUstream_st *stream = stream_find(handle);
@@ -225,8 +226,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle)
         return emulate_last(
             capture_spoil(stream->capture.get(), cudaErrorStreamCaptureUnsupported));
     cudaError_t code = stream_append(stream, "a graph", nullptr, false, nullptr);
-    if (code == cudaSuccess)
+    if (code == cudaSuccess) {
         exec->last = stream->tail = spread(exec->nodes, {stream->tail, exec->last});
+        stream->queued.back() = stream->tail;
+    }
     return emulate_last(code);
 }
 

@@ -5,10 +5,12 @@
  * receiver reads it and says so.  What is received is filled with NaN first, and memory that was
  * sent must not have changed at the end, so that somebody who does not wait is found out.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include <array>
+#include <map>
 
 #include "nccl_reduce.h"
 #include "nccl_state.h"
@@ -441,8 +443,29 @@ ncclResult_t check_operation(const communicator &c, const operation &o, cudaStre
     return o.count ? check_memory(c, o) : ncclSuccess;
 }
 
+/* As NCCL_LAUNCH_ORDER_IMPLICIT asks: launches of all communicators of a GPU start in the order of
+ * the calls.  The event of a GPU is where its last launch starts. */
+static ncclResult_t start_in_order(const launch &l)
+{
+    static std::mutex lock;
+    static std::map<int, cudaEvent_t> last;
+    const char *asked = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+
+    if (!asked || strcmp(asked, "1") != 0)
+        return ncclSuccess;
+    std::lock_guard<std::mutex> hold(lock);
+    cudaEvent_t &event = last[l.comm->device];
+    if ((event ? cudaStreamWaitEvent(l.stream, event, 0)
+               : cudaEventCreateWithFlags(&event, cudaEventDisableTiming)) != cudaSuccess ||
+        cudaEventRecord(event, l.stream) != cudaSuccess)
+        return note(ncclUnhandledCudaError, "the stream took no event");
+    return ncclSuccess;
+}
+
 ncclResult_t issue(const std::shared_ptr<launch> &l)
 {
+    if (ncclResult_t bad = start_in_order(*l))
+        return bad;
     l->number = l->comm->issued++;
     auto step = [l] { return turn(*l); };
     if (emulate_enqueue_external(l->stream, step, "NCCL") == cudaSuccess)

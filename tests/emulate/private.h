@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@ enum { MAX_SHARED = 227 * 1024, USUAL_SHARED = 48 * 1024 };
 uint64_t emulate_seed(void);
 int emulate_gpus(void);
 size_t emulate_gpu_bytes(void);
+size_t emulate_queue(void);
 bool emulate_strict_loading(void);
 int emulate_fastest_algorithm(void);
 int emulate_level(void);
@@ -91,6 +93,7 @@ struct CUstream_st {
     bool legacy;   /* the NULL stream of its GPU */
     int priority;
     operation_ptr tail;
+    std::deque<operation_ptr> queued; /* what calls gave it; those done are dropped now and then */
     std::shared_ptr<struct capture> capture;
     std::vector<int> nodes; /* of the capture: what the next one follows */
 };
@@ -121,6 +124,10 @@ struct CUgraphExec_st {
 
 /* The stream behind a handle: NULL is the device's own; NULL when it is none.  Locked. */
 struct CUstream_st *stream_find(cudaStream_t handle);
+
+/* A stream holds so many operations that are not done (TRIREME_EMULATE_QUEUE); a call that would
+ * give it one more waits here until one is.  Not locked; before what appends. */
+void stream_wait_for_place(cudaStream_t handle);
 
 /* Append to a stream, or its capture.  Locked. */
 cudaError_t stream_append(struct CUstream_st *stream, const char *name, operation_step step,

@@ -64,6 +64,7 @@ static bool right_kind(enum cudaMemcpyKind kind, struct side to, struct side fro
 static cudaError_t append(cudaStream_t handle, const char *name, operation_step step, bool pageable,
                           operation_ptr *made)
 {
+    stream_wait_for_place(handle);
     cudaError_t failure = schedule_failure();
     std::lock_guard<std::mutex> locked(schedule_lock());
     struct CUstream_st *stream = stream_find(handle);

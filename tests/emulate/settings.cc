@@ -21,6 +21,12 @@ int emulate_gpus(void)
     return (int)number("TRIREME_EMULATE_GPUS", 1);
 }
 
+/* Operations that a stream holds: CUDA lets a launch wait behind about as many. */
+size_t emulate_queue(void)
+{
+    return number("TRIREME_EMULATE_QUEUE", 1024);
+}
+
 /* Must a product have run before it may be captured? */
 bool emulate_strict_loading(void)
 {

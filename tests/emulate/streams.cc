@@ -64,6 +64,24 @@ operation_ptr stream_all(int device)
     return schedule_add("", nullptr, false, before);
 }
 
+void stream_wait_for_place(cudaStream_t handle)
+{
+    operation_ptr oldest;
+    {
+        std::lock_guard<std::mutex> locked(schedule_lock());
+        struct CUstream_st *stream = stream_find(handle);
+        if (!stream || stream->capture)
+            return;
+        std::deque<operation_ptr> &queued = stream->queued;
+        while (!queued.empty() && queued.front()->done)
+            queued.pop_front();
+        if (queued.size() < emulate_queue())
+            return;
+        oldest = queued.front();
+    }
+    schedule_wait(oldest);
+}
+
 cudaError_t stream_append(struct CUstream_st *stream, const char *name, operation_step step,
                           bool external, operation_ptr *made)
 {
@@ -73,6 +91,7 @@ cudaError_t stream_append(struct CUstream_st *stream, const char *name, operatio
     if (stream->capture)
         return capture_append(stream, name, std::move(step), external);
     stream->tail = schedule_add(name, std::move(step), external, tails(stream));
+    stream->queued.push_back(stream->tail);
     if (made)
         *made = stream->tail;
     return cudaSuccess;
@@ -106,6 +125,7 @@ void stream_each_captured(const struct capture *capture,
 static cudaError_t enqueue(cudaStream_t handle, operation_step step, bool external,
                            const char *name)
 {
+    stream_wait_for_place(handle);
     cudaError_t failure = schedule_failure();
     std::lock_guard<std::mutex> locked(schedule_lock());
     if (failure != cudaSuccess)
@@ -296,6 +316,7 @@ static cudaError_t record(cudaEvent_t handle, cudaStream_t stream_handle)
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    stream_wait_for_place(stream);
     cudaError_t failure = schedule_failure();
     return emulate_last(failure != cudaSuccess ? failure : record(event, stream));
 }

@@ -295,6 +295,24 @@ static void test_what_spoils_a_capture(void **state)
     assert_int_equal(cudaDeviceReset(), cudaSuccess);
 }
 
+/* As much as a stream holds: the call after that waits for the first of it. */
+static void test_a_stream_that_is_full(void **state)
+{
+    enum { HELD = 1024 };
+    float *x = make(COUNT * sizeof *x);
+    cudaStream_t s = make_stream();
+    cudaEvent_t first;
+    assert_int_equal(cudaEventCreateWithFlags(&first, cudaEventDisableTiming), cudaSuccess);
+    assert_int_equal(cudaEventRecord(first, s), cudaSuccess);
+    for (int i = 1; i < HELD + 1; i++)
+        fault_set(s, x, COUNT, (float)i);
+    assert_int_equal(cudaEventQuery(first), cudaSuccess);
+    assert_int_equal(cudaStreamQuery(s), cudaErrorNotReady);
+    assert_int_equal(cudaStreamSynchronize(s), cudaSuccess);
+    assert_true(is(x, COUNT, (float)HELD));
+    assert_int_equal(cudaDeviceReset(), cudaSuccess);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +327,7 @@ int main(void)
         cmocka_unit_test(test_events_are_those_of_the_call),
         cmocka_unit_test(test_captures),
         cmocka_unit_test(test_what_spoils_a_capture),
+        cmocka_unit_test(test_a_stream_that_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -284,6 +284,39 @@ static void splits(struct rank *r)
     finish(r);
 }
 
+/* Rank 0 receives twice on one stream, and sends on another one.  In the order of the calls what it
+ * sends does not start before the second receive does, which is after the end of the first. */
+static void starts(struct rank *r)
+{
+    enum { NAPS = 300, NAP_US = 1000 };
+    const int is_ordered = getenv("NCCL_LAUNCH_ORDER_IMPLICIT") != NULL;
+    cudaStream_t other;
+    ncclComm_t child = NULL;
+    float *data = floats(r, 3, (float)r->rank, 0);
+    start(r);
+    CHECK(r, !cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    CHECK(r, !ncclCommSplit(r->comm, 0, r->rank, &child, NULL));
+    if (r->rank == 0) {
+        CHECK(r, !ncclRecv(data, 1, ncclFloat, 1, r->comm, r->stream));
+        CHECK(r, !ncclRecv(data + 1, 1, ncclFloat, 1, r->comm, r->stream));
+        CHECK(r, !ncclSend(data + 2, 1, ncclFloat, 1, child, other));
+    } else {
+        CHECK(r, !ncclRecv(data + 2, 1, ncclFloat, 0, child, other));
+        for (int i = 0; (is_ordered ? i < NAPS : 1) && cudaStreamQuery(other); i++)
+            usleep(NAP_US);
+        CHECK(r, cudaStreamQuery(other) == (is_ordered ? cudaErrorNotReady : cudaSuccess));
+        CHECK(r, !ncclSend(data, 1, ncclFloat, 0, r->comm, r->stream));
+        CHECK(r, !ncclSend(data + 1, 1, ncclFloat, 0, r->comm, r->stream));
+    }
+    CHECK(r, !cudaStreamSynchronize(other));
+    CHECK(r, are(r, data, 2, 1, 0));
+    CHECK(r, are(r, data + 2, 1, 0, 0));
+    CHECK(r, !ncclCommDestroy(child));
+    CHECK(r, !cudaStreamDestroy(other));
+    cudaFree(data);
+    finish(r);
+}
+
 /* Ranks that differ all learn it; what waits ends when the communicator is aborted. */
 static void disagreement(struct rank *r)
 {
@@ -463,6 +496,14 @@ static void test_splits(void **state)
     at_ranks(2, splits);
 }
 
+static void test_starts(void **state)
+{
+    assert_int_equal(run(2, starts), 0);
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+    assert_int_equal(run(2, starts), 0);
+    unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+}
+
 static void test_disagreement(void **state)
 {
     assert_int_equal(run(3, disagreement), 0);
@@ -504,7 +545,7 @@ int main(void)
         cmocka_unit_test(test_splits),      cmocka_unit_test(test_disagreement),
         cmocka_unit_test(test_death),       cmocka_unit_test(test_desertion),
         cmocka_unit_test(test_duplicate),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_windows),     cmocka_unit_test(test_starts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
