@@ -199,24 +199,40 @@ static struct waited_for step_before(const struct run_state *run)
     return (struct waited_for){program, slot, program ? program->instrs : 0};
 }
 
+static int wait_for_step_before(struct run_state *run)
+{
+    const struct waited_for w = step_before(run);
+    return w.program ? wait_done(run->x, &w, run->x->async->done[w.slot], run->err) : 0;
+}
+
+/* Wait for the last instruction up to number `at` that has an event: of the compute stream, or of
+ * any. */
+static int wait_for_last(struct run_state *run, const struct waited_for *w, int at, int of_compute)
+{
+    struct device_event *const *event = async_program(run->x, w->program)->event[w->slot];
+    while (at >= 0 &&
+           (!event[at] || (of_compute && w->program->instr[at].stream != STREAM_COMPUTE)))
+        at--;
+    return at < 0 ? 0 : wait_done(run->x, w, event[at], run->err);
+}
+
 /* A device with much to do lets further calls wait, and in them nobody looks after the peers.  So
- * the host starts the first instructions of a step only as the step before comes to its end: it
- * stays at most MOST_AHEAD instructions ahead of that one, and looks at every LOOK_EVERY'th.
+ * the host stays at most MOST_AHEAD instructions ahead of it; it looks at every LOOK_EVERY'th.
  *
- * It does not wait for earlier instructions of the same step: a RECV may be issued long before the
- * SEND without which the peer has nothing to send.  Of the step before, all ranks that wait here
- * have issued everything, so that it ends. */
+ * Of the step before, it waits for any instruction: all ranks that wait here have issued all of
+ * that.  Of the same step, for those that compute, not for transfers: a RECV may be issued long
+ * before the SEND without which the peer has nothing to send.  verify_ranks() has found that no
+ * ranks wait for one another if each instruction is issued when all before it have computed. */
 static int limit_ahead(struct run_state *run, int i)
 {
     enum { MOST_AHEAD = 256, LOOK_EVERY = 16 };
-    const struct waited_for w = step_before(run);
-    if (!w.program || i % LOOK_EVERY || i > MOST_AHEAD)
+    const struct waited_for own = {run->program, run->x->async->slot, i}, first = step_before(run);
+    int behind = i - MOST_AHEAD;
+    if (i % LOOK_EVERY)
         return 0;
-    struct device_event *const *event = async_program(run->x, w.program)->event[w.slot];
-    int at = w.end - 1 + i - MOST_AHEAD;
-    while (at >= 0 && !event[at])
-        at--;
-    return at < 0 ? 0 : wait_done(run->x, &w, event[at], run->err);
+    if (behind <= 0)
+        return first.program ? wait_for_last(run, &first, first.end - 1 + behind, 0) : 0;
+    return wait_for_step_before(run) || wait_for_last(run, &own, behind, 1) ? -1 : 0;
 }
 
 /* The host waits for what its own instruction i needs of the device, which comes behind all of the
@@ -224,8 +240,8 @@ static int limit_ahead(struct run_state *run, int i)
 static int wait_for_device(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    const struct waited_for w = {run->program, run->x->async->slot, i}, first = step_before(run);
-    if (first.program && wait_done(run->x, &first, run->x->async->done[first.slot], run->err))
+    const struct waited_for w = {run->program, run->x->async->slot, i};
+    if (wait_for_step_before(run))
         return -1;
     for (int s = 0; s < STREAM_HOST; s++)
         if (instr->wait[s] >= 0 && (run_enters_wait(run, s) ||

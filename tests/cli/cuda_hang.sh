@@ -1,0 +1,37 @@
+#!/bin/sh
+# cuda_hang.sh - one of two GPUs' ranks is stopped in the middle of a step that is longer than what
+# a stream holds, while calls of CUDA wait for a place there: the other rank names the transfer.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+: "${TRIREME_CUDA:=$(dirname "$TRIREME")/trireme-emulated}"
+if [ ! -x "$TRIREME_CUDA" ]; then
+    echo "no $TRIREME_CUDA: configured without CUDA, or not built yet (make check)"
+    exit 77
+fi
+make_tokens
+export TRIREME_EMULATE_GPUS=2 TRIREME_EMULATE_QUEUE=512
+
+# stop_one NAME KEY...: rank 1 of a run is stopped; what rank 0 says
+stop_one() {
+    name=$1
+    shift
+    mpirun --oversubscribe -n 2 "$TRIREME_CUDA" train model.preset=llama-tiny data.train=train.h5 \
+        data.seq_len=32 train.global_batch=128 train.micro_batch=1 run.threads=1 device=cuda \
+        run.dir="$name" run.hang_seconds=6 train.steps=1000 "$@" >"$name.out" 2>"$name.err" &
+    job=$!
+    wait_for 60 has_steps "$name" 1
+    sleep 2
+    kill -STOP "$(rank_pids $job | sed -n 2p)"
+    ended
+    is "$name: the job ends" 94 $code
+    what='nothing has moved for 6 s: instruction [0-9]* ([A-Z]* .*) waits in group'
+    line=$(grep -a -m 1 'trireme: error' "$name.err")
+    case $(printf '%s\n' "$line" | grep -c "rank 0 (.*): $what") in
+    1) ok "$name: the transfer is named" ;;
+    *) not_ok "$name: the transfer is named" "$line" ;;
+    esac
+}
+
+stop_one shards precision=fp32
+stop_one stages precision=fp32 parallel.pipeline=2
+finish
