@@ -307,6 +307,21 @@ static int issue(struct play_engine *e, int rank)
     return r->issued > before;
 }
 
+/* Have all transfers before instruction i started, where that is an order?  Those of a GPU are
+ * kernels of NCCL, which starts them in the order of the list, on whatever streams. */
+static int is_next_transfer(struct play_engine *e, int rank, int i)
+{
+    struct play_progress *r = &e->rank[rank];
+    if (e->request->host_is_compute || !instr_is_transfer(instr_of(e, rank, i)))
+        return 1;
+    for (; r->unstarted < i; r->unstarted++) {
+        const struct instr *before = instr_of(e, rank, r->unstarted);
+        if (instr_is_transfer(before) && r->stream[before->stream].next <= r->unstarted)
+            return 0;
+    }
+    return 1;
+}
+
 /* Start what the streams can; 1: something was started. */
 static int start_streams(struct play_engine *e, int rank)
 {
@@ -315,7 +330,8 @@ static int start_streams(struct play_engine *e, int rank)
     for (int s = 0; s < STREAMS; s++) {
         struct play_stream *stream = &r->stream[s];
         while (!is_hosts(e, s) && !stream->open && stream->next < r->issued &&
-               may_start(e, rank, instr_of(e, rank, stream->next))) {
+               may_start(e, rank, instr_of(e, rank, stream->next)) &&
+               is_next_transfer(e, rank, stream->next)) {
             start(e, rank, stream->next);
             started = 1;
         }

@@ -4,7 +4,8 @@
  *
  *   - An instruction starts when its stream has ended what came before, when what it waits for has
  *     ended, and when the host has issued it.  On processors the host is the compute stream, as in
- *     execute_sync.c; a GPU's host runs ahead, but for its own work (STREAM_HOST).
+ *     execute_sync.c; a GPU's host runs ahead, but for its own work (STREAM_HOST), and its
+ *     transfers start in the order of the list, as NCCL's kernels do.
  *   - A collective starts when all members have come to it, a message when both ends have.
  *   - What takes 10 ms by itself takes longer beside others: compute keeps a share of its speed
  *     beside a transfer and a transfer beside compute, and transfers of a rank that go through one

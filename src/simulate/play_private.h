@@ -43,6 +43,7 @@ struct play_progress {
     int global;          /* its number in the job */
     int issued;          /* the host has issued what is before this */
     int host_runs;       /* 1: the host is at work on instruction `issued` */
+    int unstarted;       /* the transfers before this one have started */
     struct play_stream stream[STREAMS];
     struct play_activity *active[BESIDE];
     int actives;

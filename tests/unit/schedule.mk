@@ -9,5 +9,5 @@ UNIT_TESTS += tests/unit/test_timeline tests/unit/test_schedule_memory
 tests_unit_test_timeline_SOURCES = tests/unit/test_timeline.c
 tests_unit_test_schedule_memory_SOURCES = tests/unit/test_schedule_memory.c $(rig)
 UNIT_TESTS += tests/unit/test_play
-tests_unit_test_play_SOURCES = tests/unit/test_play.c $(rig)
+tests_unit_test_play_SOURCES = tests/unit/test_play.c $(by_hand) $(rig)
 tests_unit_test_play_CPPFLAGS = $(AM_CPPFLAGS) -DTEST_FILES='"$(abs_top_srcdir)/tests"'

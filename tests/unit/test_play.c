@@ -18,6 +18,7 @@
 #include "program/compile.h"
 #include "program/schedule.h"
 #include "simulate/play.h"
+#include "tests/unit/by_hand.h"
 #include "tests/unit/rig.h"
 
 /* A step of all ranks of a fleet, on processors, with nothing slowed by what is beside it. */
@@ -431,6 +432,42 @@ static void test_waiting_for_ever_is_an_error(void **state)
     fleet_close(&fleet);
 }
 
+static struct play_cost a_second(void *user, int rank, int i)
+{
+    return (struct play_cost){.seconds = 1};
+}
+
+/* Rank 0 receives two messages on one stream, and sends three on another one:
+ *
+ *   processors   RECV RECV           GPU   RECV RECV
+ *                SEND SEND SEND                 SEND SEND SEND
+ *
+ * because the second RECV, which NCCL starts before the first SEND, is behind the first one. */
+static void test_transfers_of_gpus_start_in_order(void **state)
+{
+    struct hand hand;
+    struct play play;
+    hand_open(&hand, 2, MESH_PIPELINE);
+    for (int r = 0; r < 2; r++) {
+        for (int i = 0; i < 2; i++)
+            hand_add(hand.program[r], r ? INSTR_SEND : INSTR_RECV, STREAM_POINT, -1);
+        for (int i = 0; i < 3; i++)
+            hand_add(hand.program[r], r ? INSTR_RECV : INSTR_SEND, STREAM_REDUCE, -1);
+    }
+    for (int host_is_compute = 0; host_is_compute < 2; host_is_compute++) {
+        struct play_request request = {.ranks = 2,
+                                       .program = (const struct program *const *)hand.program,
+                                       .beside_compute = 1,
+                                       .beside_transfer = 1,
+                                       .host_is_compute = host_is_compute,
+                                       .cost = a_second};
+        must_play(&play, &request);
+        assert_true(fabs(play.step_s - (host_is_compute ? 3 : 4)) < 1e-9);
+        play_free(&play);
+    }
+    hand_close(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_beside_each_other_both_are_slower),
         cmocka_unit_test(test_what_only_waits_slows_nothing_down),
         cmocka_unit_test(test_copies_of_files_beside_compute),
+        cmocka_unit_test(test_transfers_of_gpus_start_in_order),
         cmocka_unit_test(test_waiting_for_ever_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
