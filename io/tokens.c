@@ -26,17 +26,6 @@ static int names_several(const char *path)
     return strpbrk(path, ";*?") || (first && strstr(first + 1, ".h5"));
 }
 
-static int error_absent(const char *path, struct error *err)
-{
-    char *here = getcwd(NULL, 0);
-    error_set(err,
-              "cannot open token file %s: there is none; a relative path begins at the working "
-              "directory, %s",
-              path, here ? here : "which is not there any more");
-    free(here);
-    return -1;
-}
-
 /* O_NONBLOCK, because opening a pipe that nobody writes to would wait for ever. */
 static int open_file(const char *path, struct error *err)
 {
@@ -47,10 +36,8 @@ static int open_file(const char *path, struct error *err)
                          "no token file %s: patterns are not expanded here; name each file, with "
                          "commas between: a.h5,b.h5",
                          path);
-    if (fd < 0 && errno == ENOENT && path[0] != '/')
-        return error_absent(path, err);
     if (fd < 0)
-        return error_errno(err, "cannot open token file %s", path);
+        return error_file(err, "cannot open token file", path);
     if (!fstat(fd, &info) && S_ISREG(info.st_mode))
         return fd;
     close(fd);

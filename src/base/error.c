@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 
@@ -45,6 +47,20 @@ int error_errno(struct error *err, const char *fmt, ...)
     va_start(args, fmt);
     set_text(err, fmt, args, strerror(saved));
     va_end(args);
+    errno = saved;
+    return -1;
+}
+
+int error_file(struct error *err, const char *what, const char *path)
+{
+    int saved = errno;
+    char *here = saved == ENOENT && path[0] != '/' ? getcwd(NULL, 0) : NULL;
+    errno = saved;
+    error_errno(err, "%s %s", what, path);
+    if (err && here)
+        text_append(err->text, sizeof err->text,
+                    "; a relative path begins at the working directory, %s", here);
+    free(here);
     errno = saved;
     return -1;
 }

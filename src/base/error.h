@@ -27,6 +27,10 @@ int error_set(struct error *err, const char *fmt, ...) __attribute__((format(pri
 /* Like error_set(), with ": " and the text of the current errno appended. */
 int error_errno(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same of a file, whose path comes last in the text: of a relative path that is not there, also
+ * the working directory, where it begins. */
+int error_file(struct error *err, const char *what, const char *path);
+
 /* Put "text: " before the text of err.  Always returns -1. */
 int error_prefix(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

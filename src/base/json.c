@@ -173,7 +173,7 @@ struct js *js_read(const char *path, struct error *err)
     if (is_too_big(json, &why))
         json = with_integers(json_load_file(path, BIG, &why));
     if (!json && why.line < 0)
-        error_errno(err, "cannot open %s", path);
+        error_file(err, "cannot open", path);
     else if (!json && begins_with_bom(path))
         error_set(err,
                   "%s begins with a byte order mark (U+FEFF), which JSON does not have; take it "

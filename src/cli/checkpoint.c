@@ -23,7 +23,7 @@ static int select_checkpoints(struct checkpoint_selection *selection, const char
                               struct error *err)
 {
     if (access(path, R_OK))
-        return error_errno(err, "cannot read %s", path);
+        return error_file(err, "cannot read", path);
     if (disk_has(path, "COMMIT") || disk_has(path, "index.h5")) {
         select_one(selection, path);
         return 0;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/text.h"
@@ -97,12 +98,15 @@ int hub_find(const char *name, char folder[CONFIG_TEXT])
 
 int hub_error_missing(const char *name, const char *what, struct error *err)
 {
-    char cache[CONFIG_TEXT];
+    char cache[CONFIG_TEXT], *here = getcwd(NULL, 0);
     int model = (int)strcspn(name, "@");
     const char *revision = name[model] && name[model + 1] ? name + model + 1 : NULL;
-    return error_set(err,
-                     "%.200s is %s, and not in the cache of Hugging Face's hub, %.200s; bring it "
-                     "there: hf download %.*s%s%.100s",
-                     name, what, hub_cache(cache), model < 200 ? model : 200, name,
-                     revision ? " --revision " : "", revision ? revision : "");
+    error_set(err,
+              "%.200s is %s below the working directory, %.200s, and not in the cache of Hugging "
+              "Face's hub, %.200s; bring it there: hf download %.*s%s%.100s",
+              name, what, here ? here : "which is not there any more", hub_cache(cache),
+              model < 200 ? model : 200, name, revision ? " --revision " : "",
+              revision ? revision : "");
+    free(here);
+    return -1;
 }

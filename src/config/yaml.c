@@ -49,7 +49,7 @@ int config_file_text(const char *path, char **text, size_t *bytes, struct error 
     *bytes = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &info))
-        rc = error_errno(err, "cannot open %s", path);
+        rc = error_file(err, "cannot open", path);
     else if (!S_ISREG(info.st_mode))
         rc = error_set(err, "%s is not a file", path);
     while (!rc && got > 0) {
@@ -277,12 +277,18 @@ static int take(void *reader, const yaml_event_t *event, int line, struct error 
 static int syntax_error(const yaml_parser_t *parser, const char *path, struct error *err)
 {
     const char *problem = parser->problem ? parser->problem : "out of memory";
+    const unsigned char *at = parser->buffer.pointer;
     if (parser->error == YAML_READER_ERROR)
         return error_set(err, "%s is not a text file: %s at offset %zu", path, problem,
                          parser->problem_offset);
-    return error_set(err, "%s:%zu:%zu: %s%s%s", path, parser->problem_mark.line + 1,
+    if (parser->error == YAML_SCANNER_ERROR && at < parser->buffer.last && *at == '\t')
+        return error_set(err, "%s:%zu:%zu: a tab; YAML is indented by spaces", path,
+                         parser->problem_mark.line + 1, parser->problem_mark.column + 1);
+    return error_set(err, "%s:%zu:%zu: %s%s%s%s", path, parser->problem_mark.line + 1,
                      parser->problem_mark.column + 1, problem, parser->context ? " " : "",
-                     parser->context ? parser->context : "");
+                     parser->context ? parser->context : "",
+                     parser->error == YAML_PARSER_ERROR ? "; is it indented as the lines before?"
+                                                        : "");
 }
 
 /* What takes the events of a file, each with its line. */

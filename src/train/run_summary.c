@@ -147,9 +147,9 @@ static void warn_idle(const struct session *s)
                  (long long)l->micro_batch);
     if (l->micro_batch > each)
         log_warn(s->log,
-                 "train.micro_batch is %lld, and a rank's share of a step %lld sequences: the "
-                 "other %lld are masked and computed all the same",
-                 (long long)l->micro_batch, (long long)each, (long long)(l->micro_batch - each));
+                 "of train.micro_batch (%lld) a rank's share of a step fills %lld: what is left is "
+                 "masked, and computed all the same",
+                 (long long)l->micro_batch, (long long)each);
 }
 
 /* Warn of steps that read the same sequences several times. */

@@ -63,6 +63,10 @@ M="model.preset=llama-tiny device=cpu data.train=train.h5 data.seq_len=32 train.
    train.global_batch=2 run.dir=run"
 refused "generate without a checkpoint" 'checkpoint' "$TRIREME" generate --prompt x
 refused "generate from a missing checkpoint" 'nowhere' "$TRIREME" generate nowhere --prompt x
+refused "a run that is not there: where its path begins" "runs/none: No such file.*directory, $work" \
+    "$TRIREME" evaluate runs/none
+refused "a checkpoint that is not there" "runs/none: No such file.*directory, $work" \
+    "$TRIREME" checkpoint ls runs/none
 refused "generate from a model that nobody has brought" 'not in the cache of .*; bring it there: hf download meta/none$' \
     "$TRIREME" generate meta/none --prompt x
 if timeout 60 "$TRIREME" train $M >out 2>err; then

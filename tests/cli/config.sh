@@ -77,7 +77,7 @@ refused "duplicate key: both places" 'twice\.yaml:4.*steps' $T twice.yaml
 printf 'train:\n  steps: [3\nmodel: x\n' >syntax.yaml
 refused "YAML syntax: line" 'syntax\.yaml:[23]' $T syntax.yaml
 printf 'train:\n\tsteps: 3\n' >tab.yaml
-refused "tab for indentation: line" 'tab\.yaml:2' $T tab.yaml
+refused "tab for indentation: line" 'tab\.yaml:2:1: a tab; YAML is indented by spaces' $T tab.yaml
 printf 'a: &a [x]\nb: *a\n' >alias.yaml
 refused "anchors and lists" 'alias\.yaml' $T alias.yaml
 printf 'train:\n  steps: \000\377\001\200\n' >binary.yaml

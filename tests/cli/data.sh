@@ -49,7 +49,7 @@ refused "a pipe" 'pipe\.h5 is a pipe' $T train $M data.train=pipe.h5
 refused "a folder" 'run is a folder' $T train $M data.train=run
 refused "a device" 'null is a device' $T train $M data.train=/dev/null
 refused "a text: how to make tokens of it" 'trireme tokenize text -o' $T train $M data.train=text
-refused "several files, one of which is not there" "data\.train: cannot open token file none\.h5: there is none; .*the working directory, $work" \
+refused "several files, one of which is not there" "data\.train: cannot open token file none\.h5: No such file or directory; .*the working directory, $work" \
     $T train $M data.train=train.h5,none.h5
 refused "a pattern" 'patterns are not expanded' $T train $M "data.train=*.h5"
 refused "a weight for one of two files" 'data\.train: 1 of 2 files have a weight' $T train $M \
