@@ -27,8 +27,8 @@ int error_set(struct error *err, const char *fmt, ...) __attribute__((format(pri
 /* Like error_set(), with ": " and the text of the current errno appended. */
 int error_errno(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same of a file, whose path comes last in the text: of a relative path that is not there, also
- * the working directory, where it begins. */
+/* Like error_errno() with the text "WHAT PATH"; for a relative path that does not exist, the
+ * working directory is added. */
 int error_file(struct error *err, const char *what, const char *path);
 
 /* Put "text: " before the text of err.  Always returns -1. */

@@ -102,8 +102,8 @@ int hub_error_missing(const char *name, const char *what, struct error *err)
     int model = (int)strcspn(name, "@");
     const char *revision = name[model] && name[model + 1] ? name + model + 1 : NULL;
     error_set(err,
-              "%.200s is %s below the working directory, %.200s, and not in the cache of Hugging "
-              "Face's hub, %.200s; bring it there: hf download %.*s%s%.100s",
+              "%.200s is %s below the working directory, %.150s, and not in the cache of Hugging "
+              "Face's hub, %.150s; bring it there: hf download %.*s%s%.100s",
               name, what, here ? here : "which is not there any more", hub_cache(cache),
               model < 200 ? model : 200, name, revision ? " --revision " : "",
               revision ? revision : "");

@@ -281,14 +281,14 @@ static int syntax_error(const yaml_parser_t *parser, const char *path, struct er
     if (parser->error == YAML_READER_ERROR)
         return error_set(err, "%s is not a text file: %s at offset %zu", path, problem,
                          parser->problem_offset);
-    if (parser->error == YAML_SCANNER_ERROR && at < parser->buffer.last && *at == '\t')
+    int is_of_block = parser->context && strstr(parser->context, "block");
+    if (strstr(problem, "cannot start any token") && at < parser->buffer.last && *at == '\t')
         return error_set(err, "%s:%zu:%zu: a tab; YAML is indented by spaces", path,
                          parser->problem_mark.line + 1, parser->problem_mark.column + 1);
     return error_set(err, "%s:%zu:%zu: %s%s%s%s", path, parser->problem_mark.line + 1,
                      parser->problem_mark.column + 1, problem, parser->context ? " " : "",
                      parser->context ? parser->context : "",
-                     parser->error == YAML_PARSER_ERROR ? "; is it indented as the lines before?"
-                                                        : "");
+                     is_of_block ? "; is it indented as the lines before?" : "");
 }
 
 /* What takes the events of a file, each with its line. */

@@ -7,9 +7,9 @@
  *   gather   | GATHER unit 1 |event   | GATHER unit 2 |event
  *   compute         RUN unit 0 |wait event| RUN unit 1 |wait event| RUN unit 2
  *
- * A file is read and written by functions of the host that streams call.  Nothing in a step waits
- * for the device or a file on the host, unless the program has work for the host itself
- * (STREAM_HOST: the update of offloaded state).
+ * A file is read and written by functions of the host that streams call.  The host waits for the
+ * device in a step so as to stay within a few hundred instructions of it (limit_ahead()), and where
+ * the program has work for the host itself (STREAM_HOST: the update of offloaded state).
  *
  * A step begins on all streams when the one before has ended on the compute stream.  Its last act
  * is to copy its sums to pinned memory of the host, where they are read a step later: inputs and
@@ -217,12 +217,13 @@ static int wait_for_last(struct run_state *run, const struct waited_for *w, int 
 }
 
 /* A device with much to do lets further calls wait, and in them nobody looks after the peers.  So
- * the host stays at most MOST_AHEAD instructions ahead of it; it looks at every LOOK_EVERY'th.
+ * the host stays about MOST_AHEAD instructions ahead of the device; it looks at every LOOK_EVERY'th.
  *
  * Of the step before, it waits for any instruction: all ranks that wait here have issued all of
  * that.  Of the same step, for those that compute, not for transfers: a RECV may be issued long
- * before the SEND without which the peer has nothing to send.  verify_ranks() has found that no
- * ranks wait for one another if each instruction is issued when all before it have computed. */
+ * before the SEND without which the peer has nothing to send.  That no ranks wait for one another
+ * where each instruction is issued when those before it have computed, verify_some_ranks() has
+ * found of training; other programs receive only just before they compute. */
 static int limit_ahead(struct run_state *run, int i)
 {
     enum { MOST_AHEAD = 256, LOOK_EVERY = 16 };

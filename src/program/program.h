@@ -213,6 +213,15 @@ static inline int instr_is_transfer(const struct instr *instr)
     return instr->axes != 0;
 }
 
+/* Does it go to NCCL as several transfers, one after another?  Sums of 16 bits do (comm/gpu/nccl.c):
+ * what comes behind in NCCL's order starts when the last of them does. */
+static inline int instr_is_in_pieces(const struct instr *instr)
+{
+    int sums = instr->kind == INSTR_REDUCE ||
+               (instr->kind == INSTR_ALLREDUCE && instr->reduction == GROUP_SUM);
+    return sums && (instr->dtype == DTYPE_BF16 || instr->dtype == DTYPE_F16);
+}
+
 static inline int instr_is_message(const struct instr *instr)
 {
     return instr->kind == INSTR_SEND || instr->kind == INSTR_RECV;

@@ -93,7 +93,7 @@ static int host_work(const struct play_engine *e, int rank)
 /* From the end of its last work to now it had none: because of the instruction it waited for, from
  * when that moved on; before, because of the ranks that it waited for; and before it had come
  * itself, because of what held it on its own rank, as a FETCH holds a GATHER of offloaded
- * parameters.  Copies wait for copies before them, not for ranks. */
+ * parameters, or a transfer that NCCL starts first.  Copies wait for copies before them, not for ranks. */
 static void account_wait(struct play_engine *e, int rank)
 {
     struct play_progress *r = &e->rank[rank];
@@ -259,6 +259,9 @@ static void start(struct play_engine *e, int rank, int i)
     int is_compute = takes_compute(e, instr->stream);
     s->current_came = e->now;
     s->current_held_by = held_by(e, rank, instr);
+    if (s->current_held_by < 0)
+        s->current_held_by = s->behind;
+    s->behind = -1;
     s->open = 1;
     s->current = i;
     s->next = r->next_on_stream[i];
@@ -307,18 +310,27 @@ static int issue(struct play_engine *e, int rank)
     return r->issued > before;
 }
 
-/* Have all transfers before instruction i started, where that is an order?  Those of a GPU are
- * kernels of NCCL, which starts them in the order of the list, on whatever streams. */
-static int is_next_transfer(struct play_engine *e, int rank, int i)
+/* Has transfer i started, to its last kernel? */
+static int has_started(const struct play_engine *e, int rank, int i)
+{
+    const struct instr *instr = instr_of(e, rank, i);
+    const struct play_stream *s = &e->rank[rank].stream[instr->stream];
+    return instr_is_in_pieces(instr) ? s->done >= i : s->next > i;
+}
+
+/* May instruction i start, as to the order of transfers?  Those of a GPU are kernels of NCCL, which
+ * starts them in the order of the list, on whatever streams. */
+static int is_in_order(struct play_engine *e, int rank, int i)
 {
     struct play_progress *r = &e->rank[rank];
     if (e->request->host_is_compute || !instr_is_transfer(instr_of(e, rank, i)))
         return 1;
-    for (; r->unstarted < i; r->unstarted++) {
-        const struct instr *before = instr_of(e, rank, r->unstarted);
-        if (instr_is_transfer(before) && r->stream[before->stream].next <= r->unstarted)
+    for (; r->unstarted < i; r->unstarted++)
+        if (instr_is_transfer(instr_of(e, rank, r->unstarted)) &&
+            !has_started(e, rank, r->unstarted)) {
+            r->stream[instr_of(e, rank, i)->stream].behind = r->unstarted;
             return 0;
-    }
+        }
     return 1;
 }
 
@@ -331,7 +343,7 @@ static int start_streams(struct play_engine *e, int rank)
         struct play_stream *stream = &r->stream[s];
         while (!is_hosts(e, s) && !stream->open && stream->next < r->issued &&
                may_start(e, rank, instr_of(e, rank, stream->next)) &&
-               is_next_transfer(e, rank, stream->next)) {
+               is_in_order(e, rank, stream->next)) {
             start(e, rank, stream->next);
             started = 1;
         }
@@ -389,7 +401,7 @@ static void make_rank(struct play_engine *e, int rank)
     }
     for (int s = 0; s < STREAMS; s++)
         r->stream[s] = (struct play_stream){
-            .next = behind[s], .awaits = -1, .done = -1, .held_by = -1, .took = -1};
+            .next = behind[s], .awaits = -1, .done = -1, .held_by = -1, .took = -1, .behind = -1};
     r->waits_for = -1;
     for (int i = 0; i < program->instrs; i++)
         if (program->instr[i].axes)

@@ -33,6 +33,7 @@ struct play_stream {
     double came;    /* when it had what it waited for on its own rank */
     int held_by; /* and for what it waited last there; -1: nothing of another stream or before it */
     int took;    /* what last took time of `done` and what held that; -1 */
+    int behind;  /* the transfer of another stream that `next` waited for to start; -1 */
     double current_came; /* of `current` */
     int current_held_by;
 };
@@ -43,7 +44,7 @@ struct play_progress {
     int global;          /* its number in the job */
     int issued;          /* the host has issued what is before this */
     int host_runs;       /* 1: the host is at work on instruction `issued` */
-    int unstarted;       /* the transfers before this one have started */
+    int unstarted;       /* transfers before this have started, to their last kernel */
     struct play_stream stream[STREAMS];
     struct play_activity *active[BESIDE];
     int actives;

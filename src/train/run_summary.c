@@ -147,8 +147,8 @@ static void warn_idle(const struct session *s)
                  (long long)l->micro_batch);
     if (l->micro_batch > each)
         log_warn(s->log,
-                 "of train.micro_batch (%lld) a rank's share of a step fills %lld: what is left is "
-                 "masked, and computed all the same",
+                 "train.micro_batch is %lld sequences, and a rank's share of a step %lld: the other "
+                 "places are masked, and computed all the same",
                  (long long)l->micro_batch, (long long)each);
 }
 

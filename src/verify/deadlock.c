@@ -6,7 +6,8 @@
  *   the first that is not issued             one that it names, or the compute instruction before
  *   behind that                              the first that is not issued
  *   issued, but not the next of its stream   the one at which the stream stands
- *   a transfer that has not started          the first transfer that has not
+ *   a transfer that has not started          the first transfer before it that has not, to its last
+ *                                            kernel
  *   a message                                its other end
  *   a collective                             the same one of a member that has not come to it
  *

@@ -13,7 +13,7 @@ struct ranks_progress {
     int at[STREAMS];   /* the instruction each stream stands at; instrs when it is done */
     int done[STREAMS]; /* the last completed one, or -1 */
     int issued;        /* how many of the list are */
-    int unstarted;     /* the first transfer that has not started; all before it have */
+    int unstarted;     /* transfers before this instruction have started, to their last kernel */
 };
 
 struct ranks {
@@ -32,7 +32,7 @@ static inline const struct instr *ranks_ready(const struct ranks_progress *p,
 {
     int i = p->at[stream];
     const struct instr *instr = i < p->issued ? &p->program->instr[i] : NULL;
-    return instr && instr_is_transfer(instr) && i >= p->unstarted ? NULL : instr;
+    return instr && instr_is_transfer(instr) && i > p->unstarted ? NULL : instr;
 }
 
 /* The k-th rank of a group, of those that differ from `rank` in the coordinates of its axes alone;

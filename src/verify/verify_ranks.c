@@ -5,7 +5,8 @@
  * that has to wait holds up what follows on every stream (the strictest way in which an executor
  * may work).  Transfers start in the order of the list too, as NCCL's kernels do where several
  * communicators share a GPU (NCCL_LAUNCH_ORDER_IMPLICIT): one that is behind another on its stream
- * holds up those that follow on other streams.  A collective completes when all members of its
+ * holds up those that follow on other streams, and one that is several kernels (a sum of 16 bits)
+ * until it is complete.  A collective completes when all members of its
  * group stand at it, a message when sender and receiver do.
  */
 #include "verify/verify.h"
@@ -31,7 +32,9 @@ static void start(struct ranks_progress *p)
 {
     for (; p->unstarted < p->issued; p->unstarted++) {
         const struct instr *instr = &p->program->instr[p->unstarted];
-        if (instr_is_transfer(instr) && p->at[instr->stream] < p->unstarted)
+        int at = p->at[instr->stream];
+        if (instr_is_transfer(instr) &&
+            (at < p->unstarted || (at == p->unstarted && instr_is_in_pieces(instr))))
             return;
     }
 }

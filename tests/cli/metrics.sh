@@ -123,7 +123,7 @@ while read -r pattern; do
     is "warned of, once: $pattern" 1 "$(grep -c "^trireme: warning: .*$pattern" odd.err)"
 done <<'END'
 ranks without a sequence to compute: 2 of 3
-the other 2 are masked
+the other places are masked
 64 threads a rank (run.threads) on
 train.warmup_steps is 2, of 2 steps
 run.trace is 7, and this start runs steps 1 to 2

@@ -453,6 +453,7 @@ static ncclResult_t start_in_order(const launch &l)
 
     if (!asked || strcmp(asked, "1") != 0)
         return ncclSuccess;
+    stream_wait_for_place(l.stream); /* not with the lock held */
     std::lock_guard<std::mutex> hold(lock);
     cudaEvent_t &event = last[l.comm->device];
     if ((event ? cudaStreamWaitEvent(l.stream, event, 0)

@@ -125,10 +125,6 @@ struct CUgraphExec_st {
 /* The stream behind a handle: NULL is the device's own; NULL when it is none.  Locked. */
 struct CUstream_st *stream_find(cudaStream_t handle);
 
-/* A stream holds so many operations that are not done (TRIREME_EMULATE_QUEUE); a call that would
- * give it one more waits here until one is.  Not locked; before what appends. */
-void stream_wait_for_place(cudaStream_t handle);
-
 /* Append to a stream, or its capture.  Locked. */
 cudaError_t stream_append(struct CUstream_st *stream, const char *name, operation_step step,
                           bool external, operation_ptr *made);

@@ -30,6 +30,10 @@ cudaError_t emulate_enqueue(cudaStream_t stream, std::function<enum emulate_stat
 cudaError_t emulate_enqueue_external(cudaStream_t stream, std::function<enum emulate_status()> step,
                                      const char *name);
 
+/* A stream holds so many operations that are not done (TRIREME_EMULATE_QUEUE); a call that would
+ * give it one more waits here until one is.  Without a lock held, before each call that appends. */
+void stream_wait_for_place(cudaStream_t stream);
+
 /* The GPU a stream belongs to. */
 int emulate_stream_device(cudaStream_t stream);
 

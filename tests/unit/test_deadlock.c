@@ -122,6 +122,33 @@ static void test_started_in_order(void **state)
     }
 }
 
+/* A sum of 16 bits is several kernels: what comes later starts when the last of them does. */
+static void test_sums_in_pieces(void **state)
+{
+    for (int of_16_bits = 0; of_16_bits < 2; of_16_bits++) {
+        struct hand hand;
+        hand_open(&hand, 2, MESH_PIPELINE);
+        hand_add(hand.program[0], INSTR_REDUCE, STREAM_REDUCE, -1);
+        hand_add(hand.program[0], INSTR_SEND, STREAM_POINT, -1);
+        int got = hand_add(hand.program[1], INSTR_RECV, STREAM_POINT, -1);
+        hand_add(hand.program[1], INSTR_REDUCE, STREAM_REDUCE, got);
+        for (int r = 0; r < 2; r++) {
+            hand.program[r]->instr[r].axes = 1u << MESH_PIPELINE;
+            hand.program[r]->instr[r].dtype = of_16_bits ? DTYPE_BF16 : DTYPE_F32;
+        }
+        if (of_16_bits)
+            hand_refused_as(
+                hand.program, 2,
+                "verify: deadlock: rank 0 REDUCE (instruction 0, stream reduce) waits for rank 1 "
+                "REDUCE (instruction 1, stream reduce), which waits for rank 1 RECV (instruction "
+                "0, stream point), which waits for rank 0 SEND (instruction 1, stream point), "
+                "which starts after rank 0 REDUCE again");
+        else
+            hand_fit(hand.program, 2);
+        hand_close(&hand);
+    }
+}
+
 /* Each of eight stages receives of the one before it, then sends to the next, the last one to the
  * first: a long circle, of which the beginning and the end are shown. */
 static void test_long_circle(void **state)
@@ -321,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_collectives),
         cmocka_unit_test(test_issued_in_order),
         cmocka_unit_test(test_started_in_order),
+        cmocka_unit_test(test_sums_in_pieces),
         cmocka_unit_test(test_long_circle),
         cmocka_unit_test(test_who_waits_for_the_circle),
         cmocka_unit_test(test_missing),
