@@ -217,7 +217,8 @@ static int wait_for_last(struct run_state *run, const struct waited_for *w, int 
 }
 
 /* A device with much to do lets further calls wait, and in them nobody looks after the peers.  So
- * the host stays about MOST_AHEAD instructions ahead of the device; it looks at every LOOK_EVERY'th.
+ * the host stays about MOST_AHEAD instructions ahead of the device; it looks at every
+ * LOOK_EVERY'th.
  *
  * Of the step before, it waits for any instruction: all ranks that wait here have issued all of
  * that.  Of the same step, for those that compute, not for transfers: a RECV may be issued long

@@ -93,7 +93,8 @@ static int host_work(const struct play_engine *e, int rank)
 /* From the end of its last work to now it had none: because of the instruction it waited for, from
  * when that moved on; before, because of the ranks that it waited for; and before it had come
  * itself, because of what held it on its own rank, as a FETCH holds a GATHER of offloaded
- * parameters, or a transfer that NCCL starts first.  Copies wait for copies before them, not for ranks. */
+ * parameters, or a transfer that NCCL starts first.  Copies wait for copies before them, not for
+ * ranks. */
 static void account_wait(struct play_engine *e, int rank)
 {
     struct play_progress *r = &e->rank[rank];

@@ -146,10 +146,11 @@ static void warn_idle(const struct session *s)
                  (long long)(l->data_ranks - busy), l->data_ranks, (long long)l->global_batch,
                  (long long)l->micro_batch);
     if (l->micro_batch > each)
-        log_warn(s->log,
-                 "train.micro_batch is %lld sequences, and a rank's share of a step %lld: the other "
-                 "places are masked, and computed all the same",
-                 (long long)l->micro_batch, (long long)each);
+        log_warn(
+            s->log,
+            "train.micro_batch is %lld sequences, and a rank's share of a step %lld: the other "
+            "places are masked, and computed all the same",
+            (long long)l->micro_batch, (long long)each);
 }
 
 /* Warn of steps that read the same sequences several times. */
