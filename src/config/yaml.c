@@ -281,7 +281,7 @@ static int syntax_error(const yaml_parser_t *parser, const char *path, struct er
     if (parser->error == YAML_READER_ERROR)
         return error_set(err, "%s is not a text file: %s at offset %zu", path, problem,
                          parser->problem_offset);
-    int is_of_block = parser->context && strstr(parser->context, "block");
+    int is_of_block = parser->context && strstr(parser->context, "parsing a block");
     if (strstr(problem, "cannot start any token") && at < parser->buffer.last && *at == '\t')
         return error_set(err, "%s:%zu:%zu: a tab; YAML is indented by spaces", path,
                          parser->problem_mark.line + 1, parser->problem_mark.column + 1);

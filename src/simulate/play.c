@@ -261,8 +261,8 @@ static void start(struct play_engine *e, int rank, int i)
     s->current_came = e->now;
     s->current_held_by = held_by(e, rank, instr);
     if (s->current_held_by < 0)
-        s->current_held_by = s->behind;
-    s->behind = -1;
+        s->current_held_by = s->starts_after;
+    s->starts_after = -1;
     s->open = 1;
     s->current = i;
     s->next = r->next_on_stream[i];
@@ -329,7 +329,7 @@ static int is_in_order(struct play_engine *e, int rank, int i)
     for (; r->unstarted < i; r->unstarted++)
         if (instr_is_transfer(instr_of(e, rank, r->unstarted)) &&
             !has_started(e, rank, r->unstarted)) {
-            r->stream[instr_of(e, rank, i)->stream].behind = r->unstarted;
+            r->stream[instr_of(e, rank, i)->stream].starts_after = r->unstarted;
             return 0;
         }
     return 1;
@@ -401,8 +401,12 @@ static void make_rank(struct play_engine *e, int rank)
         behind[stream] = i;
     }
     for (int s = 0; s < STREAMS; s++)
-        r->stream[s] = (struct play_stream){
-            .next = behind[s], .awaits = -1, .done = -1, .held_by = -1, .took = -1, .behind = -1};
+        r->stream[s] = (struct play_stream){.next = behind[s],
+                                            .awaits = -1,
+                                            .done = -1,
+                                            .held_by = -1,
+                                            .took = -1,
+                                            .starts_after = -1};
     r->waits_for = -1;
     for (int i = 0; i < program->instrs; i++)
         if (program->instr[i].axes)

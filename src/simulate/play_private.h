@@ -33,7 +33,7 @@ struct play_stream {
     double came;    /* when it had what it waited for on its own rank */
     int held_by; /* and for what it waited last there; -1: nothing of another stream or before it */
     int took;    /* what last took time of `done` and what held that; -1 */
-    int behind;  /* the transfer of another stream that `next` waited for to start; -1 */
+    int starts_after;    /* the transfer of another stream that `next` waited for to start; -1 */
     double current_came; /* of `current` */
     int current_held_by;
 };

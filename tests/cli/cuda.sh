@@ -6,11 +6,8 @@
 # of its own; tests/gpu.sh gives the real one.  CUDA_STEPS is the length of the comparison.
 . "$(dirname "$0")/../cli/helpers.inc"
 
-: "${TRIREME_CUDA:=$(dirname "$TRIREME")/trireme-emulated}" "${CUDA_STEPS:=100}"
-if [ ! -x "$TRIREME_CUDA" ]; then
-    echo "no $TRIREME_CUDA: configured without CUDA, or not built yet (make check)"
-    exit 77
-fi
+: "${CUDA_STEPS:=100}"
+need_cuda_program
 make_tokens
 export XDG_CACHE_HOME="$PWD/cache" # where the first start keeps what the self-check found
 steps=$CUDA_STEPS

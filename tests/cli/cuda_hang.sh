@@ -3,11 +3,7 @@
 # a stream holds, while calls of CUDA wait for a place there: the other rank names the transfer.
 . "$(dirname "$0")/../cli/helpers.inc"
 
-: "${TRIREME_CUDA:=$(dirname "$TRIREME")/trireme-emulated}"
-if [ ! -x "$TRIREME_CUDA" ]; then
-    echo "no $TRIREME_CUDA: configured without CUDA, or not built yet (make check)"
-    exit 77
-fi
+need_cuda_program
 make_tokens
 export TRIREME_EMULATE_GPUS=2 TRIREME_EMULATE_QUEUE=512
 

@@ -5,11 +5,7 @@
 # On two emulated GPUs, whose libraries write down what they were asked for.
 . "$(dirname "$0")/../cli/helpers.inc"
 
-: "${TRIREME_CUDA:=$(dirname "$TRIREME")/trireme-emulated}"
-if [ ! -x "$TRIREME_CUDA" ]; then
-    echo "no $TRIREME_CUDA: configured without CUDA, or not built yet (make check)"
-    exit 77
-fi
+need_cuda_program
 make_tokens
 M="model.preset=llama-tiny data.train=train.h5 data.seq_len=32 train.global_batch=4 train.lr=1e-3
    train.micro_batch=1 train.schedule=constant run.threads=1 checkpoint.resume=auto device=cuda

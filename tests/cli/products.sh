@@ -7,11 +7,7 @@
 # adds up in an order of its own, so that another choice is seen in the bits.
 . "$(dirname "$0")/../cli/helpers.inc"
 
-: "${TRIREME_CUDA:=$(dirname "$TRIREME")/trireme-emulated}"
-if [ ! -x "$TRIREME_CUDA" ]; then
-    echo "no $TRIREME_CUDA: configured without CUDA, or not built yet (make check)"
-    exit 77
-fi
+need_cuda_program
 make_tokens
 M="model.preset=llama-tiny model.layers=1 model.hidden=32 model.heads=2 model.kv_heads=1 model.head_dim=16
    model.ffn=40 precision=fp32 data.train=train.h5 data.seq_len=16 train.global_batch=2 train.micro_batch=2
