@@ -129,8 +129,8 @@ static int check_space(const struct save *save, struct error *err)
         return -1;
     if (free_bytes < need)
         return error_set(err,
-                         "%s: the checkpoint needs %s and %s are free, short by %s; free some disk "
-                         "space, or lower checkpoint.keep",
+                         "%s: the checkpoint needs %s and %s are free, short by %s: free some disk "
+                         "space",
                          save->dir, disk_size(need, text[0]), disk_size(free_bytes, text[1]),
                          disk_size(need - free_bytes, text[2]));
     return 0;
