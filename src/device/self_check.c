@@ -88,6 +88,7 @@ unsigned self_check_part(const struct self_check_family *family)
 static void check_family(struct trial *t, const struct self_check_family *family,
                          struct self_check_row *row)
 {
+    int64_t start = clock_ns();
     *row = (struct self_check_row){.family = family->name, .part = self_check_part(family)};
     t->row = row;
     t->drawn = 0; /* each family has the same inputs, whatever was checked before */
@@ -98,6 +99,7 @@ static void check_family(struct trial *t, const struct self_check_family *family
     row->part = self_check_part(family);
     if (row->verdict != SELF_CHECK_UNUSED && (row->why[0] || !(row->error <= row->bound)))
         row->verdict = row->part ? SELF_CHECK_REPLACED : SELF_CHECK_WRONG;
+    row->seconds = (double)(clock_ns() - start) * 1e-9;
 }
 
 int self_check_family(struct self_check_row *row, int i, struct device *gpu, struct device *cpu,
@@ -137,8 +139,9 @@ int self_check_run(struct self_check *check, const struct device_request *reques
     for_cpu.kind = DEVICE_CPU;
     for_gpu.replaced = for_cpu.replaced = 0;
     *check = (struct self_check){0};
-    int rc = device_open(&cpu, &for_cpu, err) || device_open(&gpu, &for_gpu, err) ||
-             check_all(check, gpu, cpu, mem, err);
+    int rc = device_open(&cpu, &for_cpu, err) || device_open(&gpu, &for_gpu, err);
+    check->open_seconds = (double)(clock_ns() - start) * 1e-9;
+    rc = rc || check_all(check, gpu, cpu, mem, err);
     device_close(gpu);
     device_close(cpu);
     check->seconds = (double)(clock_ns() - start) * 1e-9;

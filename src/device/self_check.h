@@ -32,16 +32,18 @@ struct self_check_row {
      * much is allowed.  Both 0 where all bits agree. */
     char of[48];
     double error, bound;
-    char why[160]; /* what else is wrong; "": nothing else */
+    char why[160];  /* what else is wrong; "": nothing else */
+    double seconds; /* the family took, with what a library loads and compiles for it */
 };
 
 struct self_check {
     int rows;
     struct self_check_row row[SELF_CHECK_MOST];
-    double seconds;    /* it took */
-    int was_kept;      /* 1: read from the file, where only verdicts are */
-    unsigned replaced; /* bits of enum device_part, for struct device_request */
-    int wrong;         /* rows of verdict SELF_CHECK_WRONG */
+    double seconds;      /* it took */
+    double open_seconds; /* of these to open both devices */
+    int was_kept;        /* 1: read from the file, where only verdicts are */
+    unsigned replaced;   /* bits of enum device_part, for struct device_request */
+    int wrong;           /* rows of verdict SELF_CHECK_WRONG */
 };
 
 /* Check a GPU with devices of its own, closed again afterwards; request as for device_open(), whose

@@ -27,10 +27,11 @@ static void print_all(const struct self_check *check, const char *key)
     char text[400];
     printf("%s\n", key);
     for (int i = 0; i < check->rows; i++)
-        printf("  %s\n", self_check_line(&check->row[i], text));
-    printf("%d families in %.1f s; an error is a share of the number and of the root mean square "
-           "of all\n",
-           check->rows, check->seconds);
+        printf("%9.1f ms  %s\n", check->row[i].seconds * 1e3,
+               self_check_line(&check->row[i], text));
+    printf("%d families in %.1f s, of which %.1f s to open the GPU; an error is a share of the "
+           "number and of the root mean square of all\n",
+           check->rows, check->seconds, check->open_seconds);
 }
 
 /* What is wrong on the other ranks, a line each.  Collective. */

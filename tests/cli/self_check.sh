@@ -61,7 +61,7 @@ is "and gives the same losses" "$(losses wrong)" "$(losses wrong2)"
 run "run.self_check=off" off "$bad" run.self_check=off
 is "trains with wrong products" 1 "$(apart right off)"
 "$bad" doctor --gpu >doctor.out 2>doctor.err
-is "doctor --gpu: all 13 are replaced" "0 13" "$? $(grep -c '^  products .*own kernels do it' doctor.out)"
+is "doctor --gpu: all 13 are replaced" "0 13" "$? $(grep -c ' ms  products .*own kernels do it' doctor.out)"
 is "and nothing else is wrong" 13 "$(grep -c WRONG doctor.out)"
 "$bad" doctor >doctor.out 2>doctor.err
 is "doctor lists it as a problem" 1 "$(grep -c '  - the self-check found.*products bf16' doctor.out)"
@@ -75,7 +75,7 @@ is "that is not kept" 0 "$(kept)"
 refused "on two ranks" 'wrong numbers.*in swiglu;' mpirun --oversubscribe -n 2 "$bad" train $M \
     run.dir=none comm.share_gpu=true train.micro_batch=1
 refused "doctor --gpu" 'wrong numbers.*in swiglu;' "$bad" doctor --gpu
-is "shows it" 1 "$(grep -c '^  swiglu .*WRONG: nothing' stdout)"
+is "shows it" 1 "$(grep -c ' ms  swiglu .*WRONG: nothing' stdout)"
 run "run.self_check=off" off2 "$bad" run.self_check=off
 is "trains with a wrong kernel" 1 "$(apart right off2)"
 
