@@ -66,14 +66,32 @@ const char *key_meant(const char *name)
     return whole.name ? whole.name : part.name;
 }
 
+/* Some of a group's keys, in the order of the table. */
+static const char *keys_of_group(const char *name, char *text, size_t size)
+{
+    size_t length = strlen(name);
+    int left = 5;
+    text[0] = 0;
+    for (int i = 0; i < config_key_count && left; i++)
+        if (!strncmp(config_keys[i].name, name, length) && config_keys[i].name[length] == '.') {
+            text_join(text, size, ", ", "%s", config_keys[i].name);
+            left--;
+        }
+    return text;
+}
+
 int key_unknown(const char *name, struct error *err)
 {
+    char keys[256];
     for (int i = 0; i < config_absent_count; i++)
         if (!strcmp(config_absent_keys[i].name, name))
             return error_set(err, "%s: %s is not in this version of trireme; leave the key out",
                              name, config_absent_keys[i].what);
     if (key_is_group(name))
-        return error_set(err, "%s is a group of keys and takes no value of its own", name);
+        return error_set(err,
+                         "%s is a group of keys and takes no value of its own: name one of them "
+                         "(%s; trireme config --show %s explains all)",
+                         name, keys_of_group(name, keys, sizeof keys), name);
     if (answer_foreign(name, err))
         return -1;
     const char *meant = key_meant(name);

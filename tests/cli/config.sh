@@ -29,6 +29,7 @@ printf 'train:\n  steps: 3\n  stpes: 4\n' >misspelt.yaml
 refused "misspelt key in a file: where and what" 'misspelt\.yaml:3.*train\.steps' $T misspelt.yaml
 long=$(printf 'q%.0s' $(seq 85))
 refused "an argument whose key is cut: the whole of it" "argument $long=value: unknown key" $T $long=value
+refused "a value for a group of keys: some of its keys" 'model is a group of keys .*model[.]preset' $T model=llama-tiny
 
 # Values
 refused "text for a number" 'train\.lr.*fast' $T model.preset=llama-tiny train.lr=fast
