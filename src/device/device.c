@@ -83,10 +83,15 @@ int device_threads(const struct device *d)
 
 void device_close(struct device *d)
 {
-    if (!d)
+    if (!d || d->given_up)
         return;
     d->driver->close(d);
     free(d);
+}
+
+void device_give_up(struct device *d)
+{
+    d->given_up = 1;
 }
 
 void *device_alloc(struct device *d, struct mem *mem, enum mem_pool pool, size_t bytes,
@@ -111,7 +116,8 @@ void device_free(struct device *d, struct mem *mem, enum mem_pool pool, size_t b
 {
     if (!block)
         return;
-    d->driver->free(d, block);
+    if (!d->given_up)
+        d->driver->free(d, block);
     mem_uncount(mem, pool, bytes);
 }
 
@@ -132,7 +138,8 @@ void device_host_free(struct device *d, struct mem *mem, enum mem_pool pool, siz
 {
     if (!block)
         return;
-    d->driver->host_free(d, block);
+    if (!d->given_up)
+        d->driver->host_free(d, block);
     mem_uncount(mem, pool, bytes);
 }
 
@@ -193,6 +200,8 @@ void device_cast(struct device *d, enum device_stream stream, enum dtype to, voi
 
 int device_sync(struct device *d, struct error *err)
 {
+    if (d->given_up)
+        return error_set(err, "GPU %d has work that does not end", d->index);
     return on_cpu(d) ? 0 : d->driver->sync(d, err);
 }
 

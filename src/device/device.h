@@ -88,6 +88,7 @@ struct device {
     int64_t head_dim_most;   /* of attention; 0: any */
     size_t reserve_bytes;    /* device memory beside what is planned: context, library handles */
     void *state;             /* of the device itself (primitive caches, handles) */
+    int given_up;            /* 1: device_give_up() */
     int packs_products;      /* CPU: large products are trireme's, not the library's */
     struct run_queue *queue; /* CPU: how many of the threads find cores; NULL: all */
 };
@@ -116,6 +117,10 @@ int device_threads(const struct device *device);
 
 /* Release everything of the device; NULL is allowed. */
 void device_close(struct device *device);
+
+/* Work that will never end is on a GPU, and freeing anything there would wait for it: from now on
+ * what is freed or closed stays as it is until the process ends, and device_sync() fails. */
+void device_give_up(struct device *device);
 
 /* The instruction sets compiled in that this machine runs, best first, NULL at the end. */
 const char *const *device_cpu_levels(void);

@@ -1,6 +1,9 @@
 #!/bin/sh
-# cuda_hang.sh - one of two GPUs' ranks is stopped in the middle of a step that is longer than what
-# a stream holds, while calls of CUDA wait for a place there: the other rank names the transfer.
+# cuda_hang.sh - transfers between two GPUs that do not end: the job does, and names the transfer.
+#
+# One rank is stopped in the middle of a step that is longer than what a stream holds, while calls
+# of CUDA wait for a place there; or the network carries nothing from the start, also where NCCL
+# hangs in ending that, and freeing memory of the GPU would wait for it.
 . "$(dirname "$0")/../cli/helpers.inc"
 
 need_cuda_program
@@ -28,6 +31,20 @@ stop_one() {
     esac
 }
 
+# no_network NAME SETTING...: how a run ends whose first transfer does not
+no_network() {
+    name=$1
+    shift
+    timeout -k 5 60 env TRIREME_EMULATE_NETWORK=0 "$@" mpirun --oversubscribe -n 2 "$TRIREME_CUDA" \
+        train model.preset=llama-tiny data.train=train.h5 data.seq_len=32 train.global_batch=4 \
+        run.threads=1 device=cuda run.dir="$name" run.hang_seconds=3 >"$name.out" 2>"$name.err"
+    is "$name: the job ends" 94 $?
+    is "$name: the transfer is named" 1 "$(grep -ac \
+        'error: first transfer in group shard .*: no answer from the other members for 3 s' "$name.err")"
+}
+
 stop_one shards precision=fp32
 stop_one stages precision=fp32 parallel.pipeline=2
+no_network silent
+no_network silent_abort TRIREME_EMULATE_ABORT=0
 finish

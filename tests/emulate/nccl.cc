@@ -11,6 +11,7 @@
 #include <set>
 
 #include "nccl_group.h"
+#include "stream.h"
 
 namespace emulate
 {
@@ -292,6 +293,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     std::shared_ptr<communicator> c = communicator_of(comm);
     if (!c)
         return note(ncclInvalidArgument, "not a communicator");
+    while (!emulate_abort_returns())
+        pause();
     c->aborted = true;
     leave(comm, *c, ABORTED);
     return ncclSuccess;

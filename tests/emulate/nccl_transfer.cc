@@ -125,6 +125,8 @@ void connect(communicator &c, const operation &o)
 /* First turn of an operation: false when it is not due yet. */
 bool begin(communicator &c, operation &o)
 {
+    if (c.ranks > 1 && !emulate_network())
+        return false;
     if (o.idle == 0)
         o.idle = 1 + (int)emulate_random(3);
     if (--o.idle > 0)

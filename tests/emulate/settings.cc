@@ -27,6 +27,16 @@ size_t emulate_queue(void)
     return number("TRIREME_EMULATE_QUEUE", 1024);
 }
 
+bool emulate_network(void)
+{
+    return number("TRIREME_EMULATE_NETWORK", 1) != 0;
+}
+
+bool emulate_abort_returns(void)
+{
+    return number("TRIREME_EMULATE_ABORT", 1) != 0;
+}
+
 /* Must a product have run before it may be captured? */
 bool emulate_strict_loading(void)
 {

@@ -34,6 +34,11 @@ cudaError_t emulate_enqueue_external(cudaStream_t stream, std::function<enum emu
  * give it one more waits here until one is.  Without a lock held, before each call that appends. */
 void stream_wait_for_place(cudaStream_t stream);
 
+/* Does the network carry what ranks send to one another (else their transfers wait for ever), and
+ * does ncclCommAbort() return?  TRIREME_EMULATE_NETWORK=0 and TRIREME_EMULATE_ABORT=0: no. */
+bool emulate_network(void);
+bool emulate_abort_returns(void);
+
 /* The GPU a stream belongs to. */
 int emulate_stream_device(cudaStream_t stream);
 

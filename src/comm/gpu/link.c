@@ -113,8 +113,12 @@ int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, s
     };
     pthread_mutex_init(&l->lock, NULL);
     share_messages(l);
-    if (world_agree(world, prepare(l, err), err) || (l->channels && nccl_start(l, err)))
+    if (world_agree(world, prepare(l, err), err))
         goto fail;
+    if (l->channels && nccl_start(l, err)) {
+        link_abandon(l); /* peers may never do their part of what was issued */
+        goto fail;
+    }
     attach(l);
     mesh->link = l;
     return 0;
@@ -146,7 +150,8 @@ void mesh_free(struct mesh *mesh, struct device *device, struct mem *mem, enum m
     }
     if (!block)
         return;
-    nccl_free(block);
+    if (!device->given_up)
+        nccl_free(block);
     mem_uncount(mem, pool, bytes);
 }
 

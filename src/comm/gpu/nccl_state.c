@@ -198,8 +198,10 @@ void nccl_abandon(struct link *l)
 {
     l->hung = 1;
     /* These versions may crash in it; the process is about to end anyway. */
-    if (nccl_version() >= NCCL_VERSION(2, 28, 3) && nccl_version() <= NCCL_VERSION(2, 28, 8))
+    if (nccl_version() >= NCCL_VERSION(2, 28, 3) && nccl_version() <= NCCL_VERSION(2, 28, 8)) {
+        device_give_up(l->device);
         return;
+    }
     struct ending *e = array_make(1, sizeof *e);
     e->gpu = l->device->index;
     pthread_mutex_lock(&l->lock);
@@ -208,6 +210,8 @@ void nccl_abandon(struct link *l)
         take_over(e, &l->channel[i]);
     pthread_mutex_unlock(&l->lock);
     l->hung = end_by_thread(e) != 0;
-    if (!l->hung)
+    if (l->hung)
+        device_give_up(l->device);
+    else
         free(e);
 }
