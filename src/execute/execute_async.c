@@ -217,8 +217,8 @@ static int wait_for_last(struct run_state *run, const struct waited_for *w, int 
 }
 
 /* A device with much to do lets further calls wait, and in them nobody looks after the peers.  So
- * the host stays about MOST_AHEAD instructions ahead of the device; it looks at every
- * LOOK_EVERY'th.
+ * the host stays about 256 instructions ahead of the device and looks at every 16th.  In a traced
+ * step, where an instruction is up to a hundred calls (an op or an event each), these are 8 and 4.
  *
  * Of the step before, it waits for any instruction: all ranks that wait here have issued all of
  * that.  Of the same step, for those that compute, not for transfers: a RECV may be issued long
@@ -227,10 +227,10 @@ static int wait_for_last(struct run_state *run, const struct waited_for *w, int 
  * found of training; other programs receive only just before they compute. */
 static int limit_ahead(struct run_state *run, int i)
 {
-    enum { MOST_AHEAD = 256, LOOK_EVERY = 16 };
     const struct waited_for own = {run->program, run->x->async->slot, i}, first = step_before(run);
-    int behind = i - MOST_AHEAD;
-    if (i % LOOK_EVERY)
+    const int most_ahead = run->trace ? 8 : 256, look_every = run->trace ? 4 : 16;
+    int behind = i - most_ahead;
+    if (i % look_every)
         return 0;
     if (behind <= 0)
         return first.program ? wait_for_last(run, &first, first.end - 1 + behind, 0) : 0;

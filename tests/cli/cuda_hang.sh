@@ -1,9 +1,9 @@
 #!/bin/sh
 # cuda_hang.sh - transfers between two GPUs that do not end: the job does, and names the transfer.
 #
-# One rank is stopped in the middle of a step that is longer than what a stream holds, while calls
-# of CUDA wait for a place there; or the network carries nothing from the start, also where NCCL
-# hangs in ending that, and freeing memory of the GPU would wait for it.
+# One rank is stopped in the middle of a step, traced or not, that is longer than what a stream
+# holds, while calls of CUDA wait for a place there; or the network carries nothing from the start,
+# also where NCCL hangs in ending that, and freeing memory of the GPU would wait for it.
 . "$(dirname "$0")/../cli/helpers.inc"
 
 need_cuda_program
@@ -45,6 +45,7 @@ no_network() {
 
 stop_one shards precision=fp32
 stop_one stages precision=fp32 parallel.pipeline=2
+stop_one traced precision=fp32 train.global_batch=256 run.trace=3
 no_network silent
 no_network silent_abort TRIREME_EMULATE_ABORT=0
 finish
