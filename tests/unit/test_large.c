@@ -42,11 +42,11 @@ static void test_70b(void **state)
     }
 }
 
-/* 16 stages x 4 x 32 x 8 tensor ranks, 128 micro-batches, in at most so many seconds of CPU time;
- * where it should be short, 16 micro-batches. */
+/* 16 stages x 4 x 32 x 8 tensor ranks, 128 micro-batches; where it should be short, 16.  The CPU
+ * time is printed, and no condition: it says more of a shared machine than of the program. */
 static void test_405b(void **state)
 {
-    enum { ALL = 16384, MOST_CPU_S = 60 };
+    enum { ALL = 16384 };
     struct config config =
         rig_config("model.preset=llama3.1-405b precision=bf16 device=cuda data.seq_len=8192 "
                    "recompute=full train.micro_batch=1 train.global_batch=16384 parallel.tensor=8 "
@@ -71,7 +71,6 @@ static void test_405b(void **state)
     assert_int_equal(report.measured, ALL);
     for (int r = 0; r < ALL; r++)
         assert_true(report.rank[r].instrs > 0 && report.rank[r].need.device_bytes > 0);
-    assert_true(cpu_s < MOST_CPU_S);
     assert_int_equal(report.forecast.ranks, 16);
     assert_true(report_mfu(&report, 0) > 0.1 && report_mfu(&report, 0) < 0.9);
     machine_free(&h100);
