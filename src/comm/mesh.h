@@ -121,8 +121,9 @@ struct mesh_options {
 /* Let the groups work on the memory and streams of a GPU: makes the NCCL communicators (none for
  * groups of one) and sends a few bytes over each.  Collective over world; a CPU device changes
  * nothing.  options may differ between ranks in messages and peers.  Fails on all ranks together,
- * after run.hang_seconds (world_watch(), else ten minutes) when some do not answer.  Staging of
- * transfers is allocated here.  The device stays open until mesh_destroy().
+ * after run.hang_seconds (world_watch(), else ten minutes) when some do not answer; what was begun
+ * is then abandoned, as mesh_abandon() says.  Staging of transfers is allocated here.  The device
+ * stays open until mesh_destroy().
  *
  * Communicators, in the order they are made, one for each group over 1 and stream of group.h:
  * MESH_SHARDS on COMM_GATHER and on COMM_REDUCE, replicate and MESH_DATA on COMM_REDUCE, pipeline
@@ -175,8 +176,8 @@ void mesh_unregister(struct mesh *mesh, void *memory);
 int mesh_poll(struct mesh *mesh, struct error *err);
 
 /* End what an attached mesh has under way, after a failure: does not wait for peers longer than
- * a few seconds.  Nothing works on it afterwards but mesh_poll() and mesh_destroy().  Any thread.
- */
+ * a few seconds.  Where NCCL does not end it, the GPU is given up (device_give_up()).  Nothing
+ * works on the mesh afterwards but mesh_poll() and mesh_destroy().  Any thread. */
 void mesh_abandon(struct mesh *mesh);
 
 /* "NCCL 2.28.9" with what it was built for where that differs, or "no NCCL", into text; returns

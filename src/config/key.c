@@ -16,11 +16,16 @@ const struct key *key_find(const char *name)
     return NULL;
 }
 
+static int is_in_group(const char *key, const char *group)
+{
+    size_t length = strlen(group);
+    return !strncmp(key, group, length) && key[length] == '.';
+}
+
 int key_is_group(const char *name)
 {
-    size_t length = strlen(name);
     for (int i = 0; i < config_key_count; i++)
-        if (!strncmp(config_keys[i].name, name, length) && config_keys[i].name[length] == '.')
+        if (is_in_group(config_keys[i].name, name))
             return 1;
     return 0;
 }
@@ -66,16 +71,15 @@ const char *key_meant(const char *name)
     return whole.name ? whole.name : part.name;
 }
 
-/* Some of a group's keys, in the order of the table. */
-static const char *keys_of_group(const char *name, char *text, size_t size)
+/* The first keys of a group, in the order of the table: of model up to model.preset. */
+static const char *first_of_group(const char *group, char *text, size_t size)
 {
-    size_t length = strlen(name);
-    int left = 5;
+    enum { SHOWN = 5 };
     text[0] = 0;
-    for (int i = 0; i < config_key_count && left; i++)
-        if (!strncmp(config_keys[i].name, name, length) && config_keys[i].name[length] == '.') {
+    for (int i = 0, shown = 0; i < config_key_count && shown < SHOWN; i++)
+        if (is_in_group(config_keys[i].name, group)) {
             text_join(text, size, ", ", "%s", config_keys[i].name);
-            left--;
+            shown++;
         }
     return text;
 }
@@ -89,9 +93,9 @@ int key_unknown(const char *name, struct error *err)
                              name, config_absent_keys[i].what);
     if (key_is_group(name))
         return error_set(err,
-                         "%s is a group of keys and takes no value of its own: name one of them "
-                         "(%s; trireme config --show %s explains all)",
-                         name, keys_of_group(name, keys, sizeof keys), name);
+                         "%s is a group of keys and takes no value of its own: set one of its "
+                         "keys, such as %s (trireme config --show %s lists all)",
+                         name, first_of_group(name, keys, sizeof keys), name);
     if (answer_foreign(name, err))
         return -1;
     const char *meant = key_meant(name);

@@ -118,8 +118,9 @@ int device_threads(const struct device *device);
 /* Release everything of the device; NULL is allowed. */
 void device_close(struct device *device);
 
-/* Work that will never end is on a GPU, and freeing anything there would wait for it: from now on
- * what is freed or closed stays as it is until the process ends, and device_sync() fails. */
+/* For a GPU with work that never ends, for which cudaFree() and the like would wait.  From then on
+ * device_free(), device_host_free() and device_close() release nothing, which the end of the
+ * process does, and device_sync() fails. */
 void device_give_up(struct device *device);
 
 /* The instruction sets compiled in that this machine runs, best first, NULL at the end. */

@@ -29,7 +29,7 @@ static void print_all(const struct self_check *check, const char *key)
     for (int i = 0; i < check->rows; i++)
         printf("%9.1f ms  %s\n", check->row[i].seconds * 1e3,
                self_check_line(&check->row[i], text));
-    printf("%d families in %.1f s, of which %.1f s to open the GPU; an error is a share of the "
+    printf("%d families in %.1f s, of which %.1f s to open the devices; an error is a share of the "
            "number and of the root mean square of all\n",
            check->rows, check->seconds, check->open_seconds);
 }

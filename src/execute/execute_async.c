@@ -79,10 +79,16 @@ static int load(struct run_state *run, int i)
     return 0;
 }
 
+/* Does a trace show each op of a RUN?  Then ops are enqueued one by one. */
+static int traces_ops(const struct run_state *run)
+{
+    return run->trace && !run->trace->whole_runs;
+}
+
 static int run_ops(struct run_state *run, int i)
 {
     const struct async_program *own = async_program(run->x, run->program);
-    if (run->trace && !run->trace->whole_runs)
+    if (traces_ops(run))
         return async_run_traced(run, i);
     return device_replay(run->x->device, own->capture[own->capture_of[i]].graph, run->err);
 }
@@ -216,9 +222,10 @@ static int wait_for_last(struct run_state *run, const struct waited_for *w, int 
     return at < 0 ? 0 : wait_done(run->x, w, event[at], run->err);
 }
 
-/* A device with much to do lets further calls wait, and in them nobody looks after the peers.  So
- * the host stays about 256 instructions ahead of the device and looks at every 16th.  In a traced
- * step, where an instruction is up to a hundred calls (an op or an event each), these are 8 and 4.
+/* A stream of CUDA holds about a thousand calls.  One more waits inside CUDA, where this rank
+ * cannot notice that a peer is gone.  So the host stays about 256 instructions ahead of the device,
+ * and looks how far it is at every 16th; 8 and 4 where each op of an instruction is traced, which
+ * makes up to a hundred calls of it.
  *
  * Of the step before, it waits for any instruction: all ranks that wait here have issued all of
  * that.  Of the same step, for those that compute, not for transfers: a RECV may be issued long
@@ -228,7 +235,7 @@ static int wait_for_last(struct run_state *run, const struct waited_for *w, int 
 static int limit_ahead(struct run_state *run, int i)
 {
     const struct waited_for own = {run->program, run->x->async->slot, i}, first = step_before(run);
-    const int most_ahead = run->trace ? 8 : 256, look_every = run->trace ? 4 : 16;
+    const int most_ahead = traces_ops(run) ? 8 : 256, look_every = traces_ops(run) ? 4 : 16;
     int behind = i - most_ahead;
     if (i % look_every)
         return 0;

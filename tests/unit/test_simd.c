@@ -185,7 +185,8 @@ static void denormals_come_back(void **state)
 #define TEXT2(level) #level
 #define TEXT(level)  TEXT2(level)
 
-/* Not in main(), which would fill it by instructions that the machine may lack before it looks. */
+/* Not in main(): there a compiler may fill it by instructions of this level before main() has
+ * looked whether the machine has them. */
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(exp_is_accurate),
     cmocka_unit_test(exp_has_the_right_ends),
