@@ -448,10 +448,12 @@ static int64_t threads_of(const struct config *config, const struct options *o)
     return getenv("OMP_NUM_THREADS") || per_node < 1 ? 0 : topology_cores_for(per_node, per_node);
 }
 
-/* Count the steps of train.epochs; 0, not known, where data.train cannot be opened here. */
+/* Count the steps of train.epochs; not known where data.train cannot be opened here.  The
+ * configuration stays as it was given: variants of it are checked for train.steps beside epochs. */
 static int set_steps(struct report *report, struct error *err)
 {
-    struct config *config = &report->config;
+    const struct config *config = &report->config;
+    struct config_train train = config->train;
     const struct loader_options loading = {.seq_len = config->data.seq_len,
                                            .vocab = config->model.vocab,
                                            .order = LOADER_SHUFFLED,
@@ -460,11 +462,12 @@ static int set_steps(struct report *report, struct error *err)
     int rc = 0;
     if (!(config->train.epochs > 0))
         return 0;
-    config->train.steps = 0;
     if (!config->data.train[0])
         error_set(&report->no_data, "data.train names no file");
-    else if (!dataset_open(&data, config->data.train, &loading, &report->no_data))
-        rc = run_length_set(&config->train, 0, 0, data.windows, report->layout.global_batch, err);
+    else if (!dataset_open(&data, config->data.train, &loading, &report->no_data)) {
+        rc = run_length_set(&train, 0, 0, data.windows, report->layout.global_batch, err);
+        report->steps = train.steps;
+    }
     dataset_close(&data);
     return rc;
 }

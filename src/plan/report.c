@@ -456,6 +456,7 @@ static int make_some(struct report *report, enum extent extent, int threads, str
 {
     struct making m = {.report = report, .extent = extent, .record = record};
     report->on_gpu = report->config.device == CONFIG_DEVICE_CUDA;
+    report->steps = report->config.train.epochs > 0 ? 0 : report->config.train.steps;
     int rc = make(&m, threads, err);
     if (!rc && extent == EXTENT_WORLD)
         verify(&m);

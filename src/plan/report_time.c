@@ -91,7 +91,7 @@ static void print_ranks(const struct report *report, FILE *out)
 static void print_run(const struct report *report, FILE *out)
 {
     const struct config_train *train = &report->config.train;
-    double steps = (double)train->steps, seconds = steps * report->forecast.step_s;
+    double steps = (double)report->steps, seconds = steps * report->forecast.step_s;
     char time[32], length[64];
     if (train->epochs > 0 && steps > 0)
         snprintf(length, sizeof length, "train.epochs %g, %.0f steps", train->epochs, steps);

@@ -292,6 +292,10 @@ E="model.preset=llama-tiny data.train=text.h5 data.seq_len=64 train.epochs=2 tra
 "$TRIREME" plan $E --machine h100 >out 2>err
 is "the length of train.epochs" "train.epochs 2, $(last_metric epochs step) steps" \
     "$(sed -n 's/.*10^9 tokens.*; \(train.epochs 2, [0-9]* steps\): [0-9.]* m*s,.*/\1/p' out)"
+"$TRIREME" plan $E --ranks 2 --machine h100 >epochs.out 2>err
+"$TRIREME" plan $E --ranks 2 --machine h100 train.epochs=0 train.steps=7 >steps.out 2>err
+is "and all else is as with train.steps" "1 train.steps 7: " "$(diff epochs.out steps.out | grep -c '^>') \
+$(diff epochs.out steps.out | sed -n 's/^> .*10^9 tokens.*; \(train.steps 7: \).*/\1/p')"
 "$TRIREME" plan $E data.train=elsewhere.h5 --machine h100 >out 2>err
 is "of data that is not here" 1 "$(grep -c '10^9 tokens.*train.epochs 2: not known: .*elsewhere.h5' out)"
 finish
