@@ -499,7 +499,9 @@ const struct key config_keys[] = {
          "what checkpoints of a run with adapters (lora.r) hold of the frozen tensors: full all "
          "of them, reference only where they are, model.path, and a hash of their names, shapes "
          "and a sample of their numbers (three times 512 bytes of each); auto is reference "
-         "where model.path is a folder with safetensors, else full, so also where it is a run"},
+         "where model.path is a folder with safetensors, else full, so also where it is a run; "
+         "full, too, once the files of that folder are no longer those that the run began with, "
+         "and in a run that goes on from a checkpoint that is"},
 
     {KEY(INT, generate.samples, "0"), .min = 0, .max = 10000,
      .help = "while training, at each evaluation: how many texts of data.valid the model is given "

@@ -71,7 +71,7 @@ struct report {
     struct exposed_row exposed[EXPOSED_ROWS]; /* of the rank of the forecast that waits least; not
                                                  of report_measure() */
     int exposed_rows;
-    int64_t steps;        /* of the whole run; 0: not known, as those of train.epochs are not here */
+    int64_t steps; /* of the whole run; 0: not known, as those of train.epochs are not here */
     struct error no_data; /* why they are not known: whoever knows the data sets both */
     int verified;         /* 1: the programs passed; 0: see verdict */
     struct error verdict;

@@ -74,15 +74,12 @@ static void add_origin(struct js *meta, const struct run_origin *origin)
 }
 
 /* Where the frozen tensors are that it does not hold. */
-static int add_base(struct js *meta, const struct session *s, struct error *err)
+static void add_base(struct js *meta, const struct session *s)
 {
-    char hash[WEIGHTS_HASH];
     struct js *base = js_object();
-    int rc = weights_base_hash(s, hash, err);
     js_add_string(base, "path", s->config.model_path);
-    js_add_string(base, "hash", hash);
+    js_add_string(base, "hash", s->base_hash);
     js_add(meta, "base", base);
-    return rc;
 }
 
 static struct js *meta_of(const struct session *s, struct run_position position,
@@ -126,12 +123,9 @@ int run_checkpoint_write(struct session *s, const char *dir, struct run_position
     enum weights_saved saved = weights_saved(s);
     int count = weights_pieces(s, saved, &pieces);
     struct js *meta = meta_of(s, position, origin);
-    int rc = 0;
-    if (saved == WEIGHTS_TRAINED && !world_rank(s->world))
-        rc = add_base(meta, s, err);
-    rc = world_agree(s->world, rc, err);
-    if (!rc)
-        rc = checkpoint_save(s->world, dir, position.step, pieces, count, meta, err);
+    if (saved == WEIGHTS_TRAINED)
+        add_base(meta, s);
+    int rc = checkpoint_save(s->world, dir, position.step, pieces, count, meta, err);
     js_free(meta);
     weights_free(pieces, count);
     return rc;

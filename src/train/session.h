@@ -17,6 +17,8 @@ enum session_use { SESSION_TRAIN, SESSION_EVALUATE, SESSION_GENERATE };
 
 enum { SESSION_PROGRAMS = 5 };
 
+enum { WEIGHTS_HASH = 24 }; /* characters of a hash of a model's files (weights.h) */
+
 struct session {
     struct world *world; /* the caller's */
     struct log *log;
@@ -36,6 +38,10 @@ struct session {
     struct mesh_options comm; /* how its GPU communicates */
     struct executor *executor;
     struct product_table products; /* the algorithms that its GPU was given */
+    /* On rank 0, beside adapters: of the files from which the frozen tensors were read, "" before;
+     * and whether checkpoints hold these tensors because no files do. */
+    char base_hash[WEIGHTS_HASH];
+    int holds_frozen;
     int data_rank;
 };
 

@@ -6,6 +6,7 @@
 #define TRIREME_TRAIN_WEIGHTS_H
 
 #include "io/checkpoint.h"
+#include "io/safetensors.h"
 #include "train/session.h"
 
 /* Fill parameters from the seed and clear the optimizer's state.  Not collective.  Returns 0, or
@@ -24,15 +25,16 @@ int weights_import(struct session *session, struct error *err);
 int weights_import_check(struct session *session, struct error *err);
 
 /* What a checkpoint of the session holds: all tensors; or, beside adapters, those that are trained,
- * and of the others where they are (config checkpoint.frozen).  Rank 0 decides.  Collective. */
+ * and of the others where they are (config checkpoint.frozen), which are the files of
+ * config.model_path as long as these have the session's base_hash.  Rank 0 decides, and warns where
+ * they no longer have it.  Collective. */
 enum weights_saved { WEIGHTS_ALL, WEIGHTS_TRAINED };
 enum weights_saved weights_saved(struct session *session);
 
-/* A hash of the files of config.model_path, as text, "" where there are none; 0, or -1 with err
- * set.
- */
-enum { WEIGHTS_HASH = 24 };
-int weights_base_hash(const struct session *session, char hash[WEIGHTS_HASH], struct error *err);
+/* A hash of open files, or of those of a folder, as text, "" where there are none; 0, or -1 with
+ * err set. */
+int weights_files_hash(const struct safetensors *st, char hash[WEIGHTS_HASH], struct error *err);
+int weights_folder_hash(const char *folder, char hash[WEIGHTS_HASH], struct error *err);
 
 /* The pieces this rank saves: its share of parameters (fp32 masters) and optimizer state, as
  * "model/NAME" and, for each of the optimizer's slots, "optimizer/SLOT/NAME", such as
@@ -44,10 +46,10 @@ void weights_free(struct checkpoint_piece *pieces, int count);
 
 /* Load the rank's shard from a checkpoint: parameters, and the optimizer's state if the session
  * trains.  Frozen tensors that it only refers to are read from config.model_path, whose files must
- * have the hash that it names.  frozen: the patterns by which tensors were frozen when it was
- * written, or NULL: their optimizer state, which it does not hold, is zero.  Collective where
- * frozen tensors are read and config.model_loading is node; what it returns is the rank's own.
- * Returns 0, or -1 with err set. */
+ * have the hash that it names; that is the session's base_hash then.  frozen: the patterns by which
+ * tensors were frozen when it was written, or NULL: their optimizer state, which it does not hold,
+ * is zero.  Collective where frozen tensors are read and config.model_loading is node; what it
+ * returns is the rank's own. Returns 0, or -1 with err set. */
 int weights_load(struct session *session, struct checkpoint *checkpoint, const char *frozen,
                  struct error *err);
 

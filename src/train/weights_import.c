@@ -515,6 +515,8 @@ int weights_import(struct session *s, struct error *err)
     int64_t start = clock_ns();
     int rc = check_loading(&import, err) || fill(&import, NULL, open_files, err) ? -1 : 0;
     double seconds = (double)(clock_ns() - start) / 1e9;
+    if (!rc && import.st && s->config.lora.r && !world_rank(s->world))
+        rc = weights_files_hash(import.st, s->base_hash, err);
     if (!rc && import.saved)
         log_info(s->log, "weights begin with those of %s, of step %lld, loaded in %.2f s",
                  import.saved->path, (long long)import.saved->step, seconds);
@@ -543,29 +545,4 @@ int weights_import_flats(struct session *s, const char *flats, struct error *err
     int rc = fill(&import, flats, open_base, err);
     close_files(&import);
     return rc;
-}
-
-int weights_base_hash(const struct session *s, char hash[WEIGHTS_HASH], struct error *err)
-{
-    const char *folder = s->config.model_path;
-    struct safetensors *st;
-    uint64_t value = 0;
-    hash[0] = 0;
-    if (!folder[0] || safetensors_look(folder) == SAFETENSORS_NONE)
-        return 0;
-    if (safetensors_open(&st, folder, err))
-        return -1;
-    int rc = safetensors_hash(st, &value, err);
-    safetensors_close(st);
-    snprintf(hash, WEIGHTS_HASH, "%016llx", (unsigned long long)value);
-    return rc;
-}
-
-enum weights_saved weights_saved(struct session *s)
-{
-    const struct config *c = &s->config;
-    int refers = c->lora.r && c->checkpoint.frozen != FROZEN_FULL && c->model_path[0] &&
-                 safetensors_look(c->model_path) != SAFETENSORS_NONE;
-    world_broadcast(s->world, &refers, sizeof refers, 0);
-    return refers ? WEIGHTS_TRAINED : WEIGHTS_ALL;
 }

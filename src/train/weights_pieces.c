@@ -148,7 +148,7 @@ static int check_base(const struct loading *l, struct error *err)
     const struct js *base = js_get(l->checkpoint->meta, "base");
     const char *wanted = js_get_string(base, "hash", ""), *path = js_get_string(base, "path", "");
     char hash[WEIGHTS_HASH];
-    if (weights_base_hash(l->s, hash, err))
+    if (weights_folder_hash(l->s->config.model_path, hash, err))
         return -1;
     if (!hash[0])
         return error_set(err,
@@ -245,7 +245,15 @@ int weights_load(struct session *s, struct checkpoint *checkpoint, const char *f
                               .checkpoint = checkpoint,
                               .frozen = frozen,
                               .refers = array_make((size_t)s->units->flats, 1)};
+    const struct js *base = js_get(checkpoint->meta, "base");
     int rc = 0, refers = 0;
+    snprintf(s->base_hash, sizeof s->base_hash, "%s", js_get_string(base, "hash", ""));
+    s->holds_frozen = !base;
+    if (!base && s->train && s->config.checkpoint.frozen == FROZEN_REFERENCE)
+        log_warn(s->log,
+                 "checkpoint.frozen is reference, but %s holds the frozen tensors; so do the "
+                 "checkpoints of this run",
+                 checkpoint->path);
     for (int f = 0; f < s->units->flats; f++)
         refers |= l.refers[f] = (char)only_refers(&l, f);
     for (int f = 0; !rc && f < s->units->flats; f++)

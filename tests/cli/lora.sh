@@ -88,6 +88,37 @@ is "beside random weights: a warning" "0 1" \
 is "not again when it goes on" "0 0" "$? $(grep -c 'random weights' err)"
 "$TRIREME" train $T lora.r=4 train.steps=2 run.dir=beside >out 2>err
 is "nor beside a model's own" "0 0" "$? $(grep -c 'random weights' err)"
+
+# Other files in the place of the model while adapters are trained beside it: what is saved then
+# has the model that it was trained on.
+cp -r hf-llama moving
+"$TRIREME" train $N $M model.kv_heads=3 seed=9 train.steps=1 run.dir=random-llama >out 2>err || cat err
+"$TRIREME" convert random-llama other-llama >out 2>err || cat err
+"$TRIREME" train $N model.path=moving lora.r=4 train.steps=1000000 checkpoint.every=2 checkpoint.keep=1000 \
+    run.dir=moving-run >out 2>err &
+waited=0
+while [ ! -e moving-run/checkpoints/step-00000002/COMMIT ] && [ $((waited += 1)) -lt 600 ]; do sleep 0.1; done
+cp other-llama/model.safetensors moving/model.safetensors.new
+mv moving/model.safetensors.new moving/model.safetensors
+sleep 0.5
+kill -USR1 $!
+wait $!
+is "a model's files that change below a run: one warning" "75 1" \
+    "$? $(grep -c 'moving, are no longer those that this run began with; checkpoints hold the frozen' err)"
+last=$(find moving-run/checkpoints -name 'step-*' | sort | tail -n 1)
+"$TRIREME" checkpoint show "$last" >show 2>err
+is "the last checkpoint holds the frozen tensors" 1 "$(grep -c 'model/layers.0.attn.q$' show)"
+"$TRIREME" checkpoint show moving-run/checkpoints/step-00000002 >show 2>err
+is "the first does not" 0 "$(grep -c 'model/layers.0.attn.q$' show)"
+end=$(last_metric moving-run step)
+more=$((end + 1))
+"$TRIREME" train moving-run train.steps=$more >out 2>err
+is "it goes on, and goes on to hold them" "0 0 1" "$? $(grep -c warning err) \
+$("$TRIREME" checkpoint show moving-run/checkpoints/step-"$(printf %08d $more)" | grep -c 'model/layers.0.attn.q$')"
+is "with the model that it began with" 1 "$(echo "$(loss moving-run $end) $(loss moving-run $more)" |
+    awk '{ print $2 < $1 + 0.01 }')"
+refused "from the first, which refers to the files that were there" 'are others than when it was saved' \
+    "$TRIREME" train moving-run checkpoint.resume=2 train.steps=$more
 refused "a base that is gone" 'model.path' sh -c 'mv hf-llama gone; "$TRIREME" train run-llama train.steps=40; code=$?; mv gone hf-llama; exit $code'
 refused "a base that has changed" 'are others than when it was saved .*; put those back, or name a folder that has them: model\.path=FOLDER' \
     "$TRIREME" train run-llama train.steps=40 model.path=merged-llama
