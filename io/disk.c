@@ -82,7 +82,9 @@ int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path
     return 0;
 }
 
-int disk_flush(int fd, int64_t from, int64_t bytes, const char *path, struct error *err)
+enum { FLUSH_BYTES = 64 << 20 };
+
+static int flush_piece(int fd, int64_t from, int64_t bytes, const char *path, struct error *err)
 {
     const unsigned whole =
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
@@ -91,6 +93,24 @@ int disk_flush(int fd, int64_t from, int64_t bytes, const char *path, struct err
         return error_errno(err, "cannot write %s", path);
     alive_note();
     return 0;
+}
+
+int disk_flush(int fd, int64_t from, int64_t bytes, const char *path, struct error *err)
+{
+    for (int64_t done = 0; done < bytes; done += FLUSH_BYTES)
+        if (flush_piece(fd, from + done, min_i64(FLUSH_BYTES, bytes - done), path, err))
+            return -1;
+    return 0;
+}
+
+int disk_flush_behind(int fd, int64_t *flushed, int64_t end, const char *path, struct error *err)
+{
+    int64_t bytes = end - *flushed;
+    if (bytes < FLUSH_BYTES)
+        return 0;
+    int rc = disk_flush(fd, *flushed, bytes, path, err);
+    *flushed = end;
+    return rc;
 }
 
 int disk_finish(int fd, const char *path, struct error *err)

@@ -23,10 +23,14 @@ int disk_write(int fd, const void *data, size_t bytes, int64_t offset, const cha
 int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path,
               struct error *err);
 
-/* Write these bytes, which are in the page cache, to the disk and wait for that.  A long file is so
- * flushed in pieces, each of which is a sign of life (base/alive.h), and not by one long fsync().
- * Does nothing on a file system that does not support it. */
+/* Write these bytes, which are in the page cache, to the disk and wait for that, in pieces of 64
+ * MiB, each of which is a sign of life (base/alive.h), as one long fsync() is not.  Does nothing on
+ * a file system that does not support it.  0, or -1 with err set. */
 int disk_flush(int fd, int64_t from, int64_t bytes, const char *path, struct error *err);
+
+/* The same while a file is written: flush from *flushed to `end`, and move *flushed there, once 64
+ * MiB lie between. */
+int disk_flush_behind(int fd, int64_t *flushed, int64_t end, const char *path, struct error *err);
 
 /* fsync and close; closes in any case. */
 int disk_finish(int fd, const char *path, struct error *err);

@@ -95,7 +95,7 @@ static int write_header(const struct writer *w, int fd, const char *path, int fi
 }
 
 static int write_tensor(const struct writer *w, int fd, const char *path, int i, int64_t at,
-                        struct error *err)
+                        int64_t *flushed, struct error *err)
 {
     const struct safetensors_source *source = &w->source[i];
     size_t width = dtype_bytes(w->dtype);
@@ -107,6 +107,8 @@ static int write_tensor(const struct writer *w, int fd, const char *path, int i,
         if (disk_write(fd, w->narrow, (size_t)part * width, at + done * (int64_t)width, path, err))
             return -1;
         done += part;
+        if (disk_flush_behind(fd, flushed, at + done * (int64_t)width, path, err))
+            return -1;
     }
     return 0;
 }
@@ -116,11 +118,11 @@ static int write_file(const struct writer *w, int file, int first, int end, stru
 {
     char *name = file_name(w, file), *path = array_format("%s/%s", w->folder, name);
     char *partial = array_format("%s.partial", path);
-    int64_t at = 0;
+    int64_t at = 0, flushed = 0;
     int fd = disk_open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, err);
     int rc = fd < 0 ? -1 : write_header(w, fd, partial, first, end, &at, err);
     for (int i = first; !rc && i < end; i++) {
-        rc = write_tensor(w, fd, partial, i, at, err);
+        rc = write_tensor(w, fd, partial, i, at, &flushed, err);
         at += bytes_of(w, i);
     }
     if (fd >= 0 && disk_finish(fd, partial, rc ? NULL : err) && !rc)

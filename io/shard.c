@@ -25,13 +25,14 @@
 #include "io/h5.h"
 
 /* Bytes hashed and then written while they are still in the caches. */
-enum { BLOCK_BYTES = 4 << 20, FLUSH_BYTES = 64 << 20 };
+enum { BLOCK_BYTES = 4 << 20 };
 
 /* An open file, with memory for a block. */
 struct file {
     const char *path;
     int fd;
     char *block;
+    int64_t flushed; /* while it is written: from there on nothing was flushed */
 };
 
 static void close_file(struct file *file)
@@ -87,7 +88,7 @@ static int make_skeleton(const char *path, const struct catalog *catalog, int64_
     return rc;
 }
 
-static int write_piece(const struct file *file, const struct checkpoint_piece *piece, int64_t bytes,
+static int write_piece(struct file *file, const struct checkpoint_piece *piece, int64_t bytes,
                        struct shard_place *place, struct error *err)
 {
     struct hash *sum = hash_create();
@@ -99,13 +100,12 @@ static int write_piece(const struct file *file, const struct checkpoint_piece *p
         if (rc)
             break;
         hash_add(sum, block, part);
-        rc = disk_write(file->fd, block, part, place->offset + at, file->path, err);
-        if (!rc && (at + BLOCK_BYTES) % FLUSH_BYTES == 0)
-            rc = disk_flush(file->fd, place->offset + at + BLOCK_BYTES - FLUSH_BYTES, FLUSH_BYTES,
-                            file->path, err);
+        rc = disk_write(file->fd, block, part, place->offset + at, file->path, err) ||
+             disk_flush_behind(file->fd, &file->flushed, place->offset + at + (int64_t)part,
+                               file->path, err);
     }
     place->checksum = hash_finish(sum);
-    return rc;
+    return rc ? -1 : 0;
 }
 
 /* Walking a file: the pieces by offset, and what lies between them. */

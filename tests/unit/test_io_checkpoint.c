@@ -1,6 +1,74 @@
 /* test_io_checkpoint.c - properties of checkpoints in a world of one; tests/mpi/test_checkpoint.c
  * has those of several ranks, test_io_faults.c what may happen to them. */
+#include <sys/syscall.h>
+
+#include "io/safetensors.h"
 #include "tests/unit/test_io_checkpoint.h"
+
+/* ---- what an fsync() is left to do ---- */
+
+static int64_t flushed_to, most_left; /* of the file that is written; of any at its fsync() */
+
+/* In place of libc's. */
+int sync_file_range(int fd, off64_t from, off64_t bytes, unsigned flags)
+{
+    if (from <= flushed_to && from + bytes > flushed_to)
+        flushed_to = from + bytes;
+    return (int)syscall(SYS_sync_file_range, fd, from, bytes, flags);
+}
+
+int fsync(int fd)
+{
+    struct stat info;
+    if (!fstat(fd, &info) && S_ISREG(info.st_mode) && info.st_size - flushed_to > most_left)
+        most_left = info.st_size - flushed_to;
+    flushed_to = 0;
+    return (int)syscall(SYS_fsync, fd);
+}
+
+enum { LONG_PARTS = 10, LONG_ELEMS = 5 << 20 }; /* of 20 MiB */
+
+static int fetch_zeros(const struct checkpoint_piece *piece, void *to, int64_t from, size_t bytes,
+                       struct error *err)
+{
+    memset(to, 0, bytes);
+    return 0;
+}
+
+static int read_zeros(void *user, int source, int64_t start, int64_t count, float *to,
+                      struct error *err)
+{
+    memset(to, 0, (size_t)count * sizeof *to);
+    return 0;
+}
+
+/* One that takes longer than run.hang_seconds would be taken for a hang: files of many small pieces
+ * are flushed while they are written, too. */
+static void long_files_are_flushed_in_pieces(void **state)
+{
+    struct error err = {0};
+    struct checkpoint_piece pieces[LONG_PARTS];
+    struct safetensors_source sources[LONG_PARTS];
+    char names[LONG_PARTS][8];
+    for (int i = 0; i < LONG_PARTS; i++) {
+        snprintf(names[i], sizeof names[i], "t%d", i);
+        pieces[i] = (struct checkpoint_piece){names[i],   DTYPE_F32,           1, {LONG_ELEMS}, 0,
+                                              LONG_ELEMS, .fetch = fetch_zeros};
+        sources[i] = (struct safetensors_source){
+            .dims = 1, .dim = {LONG_ELEMS}, .elems = LONG_ELEMS, .read = read_zeros};
+        strcpy(sources[i].name, names[i]);
+    }
+    flushed_to = most_left = 0;
+    if (checkpoint_save(NULL, folder, 300, pieces, LONG_PARTS, NULL, &err))
+        fail_msg("%s", err.text);
+    assert_in_range(most_left, 1, 84 << 20);
+    most_left = 0;
+    if (safetensors_write(folder, "model", sources, LONG_PARTS, DTYPE_F32, INT64_MAX, &err))
+        fail_msg("%s", err.text);
+    assert_in_range(most_left, 1, 84 << 20);
+}
+
+/* ---- properties ---- */
 
 static void any_split_comes_back(void **state)
 {
@@ -219,10 +287,15 @@ static void h5py_reads_the_index(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_split_comes_back), cmocka_unit_test(many_pieces_load_at_once),
-        cmocka_unit_test(loading_converts),     cmocka_unit_test(wrong_wishes_are_refused),
-        cmocka_unit_test(coverage_is_proven),   cmocka_unit_test(saving_again_replaces),
-        cmocka_unit_test(h5dump_reads_shards),  cmocka_unit_test(h5py_reads_the_index),
+        cmocka_unit_test(any_split_comes_back),
+        cmocka_unit_test(many_pieces_load_at_once),
+        cmocka_unit_test(loading_converts),
+        cmocka_unit_test(wrong_wishes_are_refused),
+        cmocka_unit_test(coverage_is_proven),
+        cmocka_unit_test(saving_again_replaces),
+        cmocka_unit_test(h5dump_reads_shards),
+        cmocka_unit_test(h5py_reads_the_index),
+        cmocka_unit_test(long_files_are_flushed_in_pieces),
     };
     h5_setup();
     return cmocka_run_group_tests_name("checkpoint", tests, make_folder, remove_folder);
