@@ -19,6 +19,28 @@
 
 enum { PIECE_BYTES = 64 << 20, HASH_BYTES = 1 << 20, OPEN_FOLDERS = 16 };
 
+char *disk_free_name(const char *path)
+{
+    struct stat info;
+    for (int n = 1;; n++) {
+        char *name = array_format("%s.%d", path, n);
+        if (lstat(name, &info))
+            return name;
+        free(name);
+    }
+}
+
+int disk_is_inside(const char *path, const char *folder)
+{
+    char *one = realpath(path, NULL), *other = realpath(folder, NULL);
+    size_t length = other ? strlen(other) : 0;
+    int inside =
+        one && other && !strncmp(one, other, length) && (!one[length] || one[length] == '/');
+    free(one);
+    free(other);
+    return inside;
+}
+
 int disk_has(const char *folder, const char *name)
 {
     char *path = array_format("%s/%s", folder, name);

@@ -11,6 +11,12 @@
 enum { DISK_SIZE = 16 };
 const char *disk_size(double bytes, char text[DISK_SIZE]);
 
+/* The first of PATH.1, PATH.2 ... that is free; for free(). */
+char *disk_free_name(const char *path);
+
+/* Does a path lead to a folder, or into it?  Not where either is absent. */
+int disk_is_inside(const char *path, const char *folder);
+
 /* Does the folder have a file or folder of that name? */
 int disk_has(const char *folder, const char *name);
 

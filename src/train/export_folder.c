@@ -163,26 +163,49 @@ const char *export_folder_lacks(const char *folder, const struct checkpoint *che
     return has_files && !disk_has(folder, "tokenizer.json") ? name : NULL;
 }
 
-/* What is there is removed when the new folder has its name. */
-static int replace(const char *made, const char *folder, struct error *err)
+/* Where what is there goes: a run's own export to a name that the next export may take again. */
+static char *aside_of(const char *folder, int is_own)
 {
     char *old = array_format("%s.old", folder);
-    int rc = disk_remove(old, err), is_aside = !rc && !rename(folder, old);
-    if (!rc && !is_aside && errno != ENOENT)
+    if (is_own && !disk_remove(old, NULL))
+        return old;
+    free(old);
+    return disk_free_name(folder);
+}
+
+/* The new folder has its name: what had it before is removed, or named. */
+static void settle_aside(const char *aside, const char *folder, int is_own, struct log *log)
+{
+    struct error why = {0};
+    if (!is_own)
+        log_warn(log, "%s was there before, and not written by this run: it is %s now", folder,
+                 aside);
+    else if (disk_remove(aside, &why))
+        log_warn(log, "the export before, %s, could not be removed: %s", aside, why.text);
+}
+
+static int replace(const char *made, const char *folder, int is_own, struct log *log,
+                   struct error *err)
+{
+    char *aside = aside_of(folder, is_own);
+    int rc = 0, is_aside = !rename(folder, aside);
+    if (!is_aside && errno != ENOENT)
         rc = error_errno(err, "cannot rename %s", folder);
     if (!rc && rename(made, folder)) {
         rc = error_errno(err, "cannot rename %s", made);
-        if (is_aside && rename(old, folder))
-            error_prefix(err, "%s is now %s", folder, old);
+        if (is_aside && rename(aside, folder))
+            error_prefix(err, "%s is now %s", folder, aside);
         is_aside = 0;
     }
-    if (!rc)
-        rc = disk_sync_parent(folder, err) || (is_aside && disk_remove(old, err)) ? -1 : 0;
-    free(old);
+    rc = rc || disk_sync_parent(folder, err) ? -1 : 0;
+    if (!rc && is_aside)
+        settle_aside(aside, folder, is_own, log);
+    free(aside);
     return rc;
 }
 
-static int write_run(const char *path, const struct config *config, struct error *err)
+static int write_run(const char *path, const struct config *config, int is_own, struct log *log,
+                     struct error *err)
 {
     struct checkpoint *checkpoint;
     char *folder = array_format("%s/hf", config->run.dir);
@@ -193,7 +216,8 @@ static int write_run(const char *path, const struct config *config, struct error
     how.dtype = export_folder_dtype(config, how.what);
     int rc = disk_remove(made, err) || checkpoint_open(&checkpoint, path, err);
     if (!rc) {
-        rc = export_folder(&how, checkpoint, config, err) || replace(made, folder, err);
+        rc =
+            export_folder(&how, checkpoint, config, err) || replace(made, folder, is_own, log, err);
         checkpoint_close(checkpoint);
     }
     if (rc)
@@ -203,9 +227,9 @@ static int write_run(const char *path, const struct config *config, struct error
     return rc ? -1 : 0;
 }
 
-int export_folder_of_run(struct world *world, const char *checkpoint, const struct config *config,
-                         struct error *err)
+int export_folder_of_run(struct world *world, struct log *log, const char *checkpoint,
+                         const struct config *config, int is_own, struct error *err)
 {
-    int rc = world_rank(world) ? 0 : write_run(checkpoint, config, err);
+    int rc = world_rank(world) ? 0 : write_run(checkpoint, config, is_own, log, err);
     return world_agree(world, rc ? error_prefix(err, "checkpoint.export_hf") : 0, err);
 }

@@ -2,6 +2,7 @@
 #ifndef TRIREME_TRAIN_EXPORT_FOLDER_H
 #define TRIREME_TRAIN_EXPORT_FOLDER_H
 
+#include "base/log.h"
 #include "comm/world.h"
 #include "train/weights_export.h"
 
@@ -19,10 +20,11 @@ int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
  * folder of its model has none of them, because they were not found; else NULL. */
 const char *export_folder_lacks(const char *folder, const struct checkpoint *checkpoint);
 
-/* Write a run's checkpoint as run.dir/hf, in place of what is there: under another name until it is
- * whole.  Rank 0 does it.  Collective.  0, or -1 on all ranks with err set: what was there is still
- * there, or, where that could not be removed, is beside the new folder, as hf.old. */
-int export_folder_of_run(struct world *world, const char *checkpoint, const struct config *config,
-                         struct error *err);
+/* Write a run's checkpoint as run.dir/hf, under another name until it is whole, in place of what is
+ * there: that is removed where it is the run's own, else it is renamed to hf.1, hf.2 ...  What
+ * cannot be removed stays beside it, with a warning.  Rank 0 does it.  Collective.  0, or -1 on all
+ * ranks with err set: what was there is still there. */
+int export_folder_of_run(struct world *world, struct log *log, const char *checkpoint,
+                         const struct config *config, int is_own, struct error *err);
 
 #endif

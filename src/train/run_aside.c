@@ -23,54 +23,45 @@
 #include "train/metrics_resume.h"
 #include "train/run_directory_private.h"
 
-/* The first of PATH.1, PATH.2 ... that is free. */
-static char *free_name(const char *path)
+/* Metrics and samples of no checkpoint */
+
+/* Rename a file, if it is there, to a free name: *aside, for free(), NULL where it is not. */
+static int move_file(const char *path, char **aside, struct error *err)
 {
-    for (int n = 1;; n++) {
-        char *aside = array_format("%s.%d", path, n);
-        if (access(aside, F_OK))
-            return aside;
-        free(aside);
-    }
+    *aside = access(path, F_OK) ? NULL : disk_free_name(path);
+    if (*aside && rename(path, *aside))
+        return error_errno(err, "cannot move %s to %s", path, *aside);
+    return 0;
 }
 
-/* Metrics of no checkpoint */
-
+/* Metrics last: without them the next start would not look for samples. */
 int run_aside_metrics(const struct run_directory *d, int64_t step, struct error *err)
 {
-    char *aside = free_name(d->metrics);
-    int rc = rename(d->metrics, aside) ? error_errno(err, "cannot move %s to %s", d->metrics, aside)
-                                       : disk_sync_parent(aside, err);
+    char *path = array_format("%s/samples.jsonl", d->path), *samples, *metrics = NULL;
+    int rc = move_file(path, &samples, err) || move_file(d->metrics, &metrics, err) ||
+             disk_sync_parent(path, err);
     if (!rc)
         log_warn(d->s->log,
                  "%s: an earlier start came to step %lld and left no checkpoint; its metrics are "
-                 "in %s now",
-                 d->path, (long long)step, aside);
-    free(aside);
-    return rc;
+                 "in %s now%s%s",
+                 d->path, (long long)step, metrics, samples ? ", its samples in " : "",
+                 samples ? samples : "");
+    free(metrics);
+    free(samples);
+    free(path);
+    return rc ? -1 : 0;
 }
 
 /* All of it */
 
-int run_aside_is_inside(const char *path, const char *dir)
-{
-    char *one = realpath(path, NULL), *other = realpath(dir, NULL);
-    size_t length = other ? strlen(other) : 0;
-    int inside =
-        one && other && !strncmp(one, other, length) && (!one[length] || one[length] == '/');
-    free(one);
-    free(other);
-    return inside;
-}
-
 static int move_all(const char *real, const char *dir, struct log *log, struct error *err)
 {
-    if (run_aside_is_inside(".", real)) /* this process would move with it */
+    if (disk_is_inside(".", real)) /* this process would move with it */
         return error_set(err,
                          "run.fresh cannot move %s aside from within it; start from elsewhere, or "
                          "name another run.dir",
                          dir);
-    char *aside = free_name(real);
+    char *aside = disk_free_name(real);
     int rc = 0;
     if (rename(real, aside))
         rc = error_errno(err, "cannot move %s to %s; name another run.dir", real, aside);

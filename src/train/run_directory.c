@@ -63,24 +63,43 @@ static int has_metrics(const char *path)
     return !bytes || !strcmp(begin, "{\"step\"");
 }
 
-/* A run replaces files of these names.  A directory that is no run yet may have others of its
- * user's. */
-static int check_names(const struct run_directory *d, struct error *err)
+/* A file of a name that a run uses, in a directory that is no run yet: its user's own?  NULL: there
+ * is none. */
+static const char *find_foreign(const struct run_directory *d)
 {
     char *config = array_format("%s/config.yaml", d->path);
-    int is_run = disk_has(d->path, RUN_RECORD);
-    const char *foreign = is_run                                                           ? NULL
-                          : disk_has(d->path, "config.yaml") && !config_is_written(config) ? config
-                          : !has_metrics(d->metrics) ? d->metrics
-                                                     : NULL;
-    int rc = 0;
-    if (foreign)
-        rc = error_set(err,
-                       "run.dir is %s, where a run keeps a file %s of its own, and that there is "
-                       "not a run's; name another run.dir, such as run.dir=runs/first, or give "
-                       "that file another name",
-                       d->path, strrchr(foreign, '/') + 1);
+    char *samples = array_format("%s/samples.jsonl", d->path);
+    const char *foreign = NULL;
+    if (disk_has(d->path, "config.yaml") && !config_is_written(config))
+        foreign = "config.yaml";
+    else if (!has_metrics(d->metrics))
+        foreign = "metrics.jsonl";
+    else if (d->s->config.generate.samples && !has_metrics(samples))
+        foreign = "samples.jsonl";
+    free(samples);
     free(config);
+    return foreign;
+}
+
+/* A run replaces files of its names, and hf/ as a whole. */
+static int check_names(const struct run_directory *d, struct error *err)
+{
+    const struct config *c = &d->s->config;
+    const char *foreign = disk_has(d->path, RUN_RECORD) ? NULL : find_foreign(d);
+    if (foreign)
+        return error_set(err,
+                         "run.dir is %s, where a run keeps a file %s of its own, and that there is "
+                         "not a run's; name another run.dir, such as run.dir=runs/first, or give "
+                         "that file another name",
+                         d->path, foreign);
+    char *export = array_format("%s/hf", d->path);
+    int rc = 0;
+    if (c->checkpoint.export_hf && c->model_path[0] && disk_is_inside(c->model_path, export))
+        rc = error_set(err,
+                       "checkpoint.export_hf writes to %s, from which this run's weights come "
+                       "(model.path); move that model elsewhere, or name another run.dir",
+                       export);
+    free(export);
     return rc;
 }
 
@@ -216,6 +235,11 @@ int run_directory_save(struct run_directory *d, struct run_position position, st
     log_info(d->s->log, "saved %s/step-%08lld in %.2f s", d->checkpoints, (long long)position.step,
              (double)(clock_ns() - start) / 1e9);
     return 0;
+}
+
+int run_directory_owns_export(const struct run_directory *d)
+{
+    return d->record.exported >= 0;
 }
 
 int run_directory_has_export(const struct run_directory *d, int64_t step)

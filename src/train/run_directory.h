@@ -7,7 +7,8 @@
  *     run.dir/branches/B/             checkpoints/ of branch B from where it was left, its
  *                                     metrics.jsonl, and where it began (branch.json)
  *     run.dir/hf/                     the model for Hugging Face's programs (checkpoint.export_hf)
- *     run.dir/metrics.jsonl.1         of a start that left no checkpoint
+ *     run.dir/hf.1/                   what had that name before and is not the run's
+ *     run.dir/metrics.jsonl.1         of a start that left no checkpoint; samples.jsonl.1 likewise
  *     run.dir.1/                      what run.fresh=true set aside, whole
  *
  * Rank 0 reads, decides and renames; what it decides is broadcast, what fails is agreed on.
@@ -64,6 +65,9 @@ int run_directory_save(struct run_directory *dir, struct run_position position, 
  * best evaluation, and keep that checkpoint from now on; until there is one, those that the link
  * led to before.  Rank 0 does it. */
 void run_directory_keep_best(struct run_directory *dir, const struct run_best *best);
+
+/* Did this run write run.dir/hf?  Known on rank 0. */
+int run_directory_owns_export(const struct run_directory *dir);
 
 /* Does run.dir/hf hold the model of that step (checkpoint.export_hf)?  Collective. */
 int run_directory_has_export(const struct run_directory *dir, int64_t step);

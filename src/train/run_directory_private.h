@@ -32,11 +32,8 @@ int run_directory_lock(struct run_directory *dir, struct error *err);
  * an empty one, locked too.  One rename: it happens or does not.  Returns 0, or -1 with err set. */
 int run_aside_all(struct run_directory *dir, struct error *err);
 
-/* Whether a path leads into a directory. */
-int run_aside_is_inside(const char *path, const char *dir);
-
 /* Rename metrics.jsonl, which came to that step, to the first of metrics.jsonl.1, .2 ... that is
- * free, and warn of it.  Returns 0, or -1 with err set. */
+ * free, and samples.jsonl, if it is there, likewise; warn of it.  Returns 0, or -1 with err set. */
 int run_aside_metrics(const struct run_directory *dir, int64_t step, struct error *err);
 
 /* Move the checkpoints of this run that are not of the record's line, and with TORN_MOVES damaged

@@ -17,6 +17,7 @@
 #include "base/array.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "io/disk.h"
 #include "train/checkpoint_space.h"
 #include "train/run_directory_private.h"
 #include "train/run_length.h"
@@ -194,7 +195,7 @@ static int decide_asked(const struct run_directory *d, const struct run_survey *
     if (strlen(resume) >= sizeof start->path)
         return error_set(err, "checkpoint.resume: the path is too long");
     snprintf(start->path, sizeof start->path, "%s", resume);
-    start->aside = fresh && !run_aside_is_inside(resume, d->path);
+    start->aside = fresh && !disk_is_inside(resume, d->path);
     return 0;
 }
 
@@ -242,8 +243,7 @@ static int judge(const struct run_directory *d, const struct run_survey *survey,
 {
     const char *path = checkpoint->path;
     struct run_point point = run_point_of(checkpoint->meta, checkpoint->step);
-    int same =
-        point.run[0] ? !strcmp(point.run, d->record.run) : run_aside_is_inside(path, d->path);
+    int same = point.run[0] ? !strcmp(point.run, d->record.run) : disk_is_inside(path, d->path);
     int fresh = begins_fresh(d);
     if (start->aside) {
         start->begins = 1;
@@ -252,7 +252,7 @@ static int judge(const struct run_directory *d, const struct run_survey *survey,
         return go_on(d, survey, start, err);
     } else if (!is_used(d, survey)) {
         start->begins = 1;
-    } else if (same || (!d->record.run[0] && run_aside_is_inside(path, d->path))) {
+    } else if (same || (!d->record.run[0] && disk_is_inside(path, d->path))) {
         start->branch = 1;
     } else {
         char what[RUN_PATH + 80];
@@ -274,7 +274,7 @@ static int64_t count_staying(const struct run_directory *d, const struct run_sur
     if (start->begins)
         return 0;
     if (start->branch)
-        last = run_aside_is_inside(checkpoint->path, d->checkpoints) ? checkpoint->step : -1;
+        last = disk_is_inside(checkpoint->path, d->checkpoints) ? checkpoint->step : -1;
     for (int i = 0; i < survey->own.count; i++)
         count += survey->own.entry[i].step <= last;
     return count;
@@ -312,7 +312,7 @@ static void keep_path(struct run_record *record, const char *path, const char *d
 {
     char *real = realpath(path, NULL), *base = realpath(dir, NULL);
     const char *from = real ? real : path;
-    if (real && base && run_aside_is_inside(path, dir) && strlen(real) > strlen(base))
+    if (real && base && disk_is_inside(path, dir) && strlen(real) > strlen(base))
         from = real + strlen(base) + 1;
     snprintf(record->start_path, sizeof record->start_path, "%s", from);
     free(base);
@@ -323,10 +323,10 @@ static void set_start(struct run_directory *d, const struct checkpoint *checkpoi
 {
     struct run_record *record = &d->record;
     const char *path = checkpoint->path;
-    int here = run_aside_is_inside(path, d->checkpoints);
+    int here = disk_is_inside(path, d->checkpoints);
     record->has_start = 1;
     record->start = run_point_of(checkpoint->meta, checkpoint->step);
-    if (!record->start.run[0] && run_aside_is_inside(path, d->path))
+    if (!record->start.run[0] && disk_is_inside(path, d->path))
         memcpy(record->start.run, record->run, sizeof record->run);
     record->base = here ? record->start.step : -1;
     snprintf(record->asked, sizeof record->asked, "%s", d->s->config.checkpoint.resume);
@@ -517,7 +517,7 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         return -1;
     if (!*checkpoint)
         return 0;
-    int here = rank ? 0 : run_aside_is_inside((*checkpoint)->path, d->checkpoints);
+    int here = rank ? 0 : disk_is_inside((*checkpoint)->path, d->checkpoints);
     world_broadcast(world, &here, sizeof here, 0);
     if (here) {
         d->saved_step = position->step;

@@ -534,10 +534,13 @@ static int export_at_end(struct trainer *t, struct error *err)
     if (run_directory_has_export(&t->dir, step))
         return 0;
     char *path = array_format("%s/step-%08lld", t->dir.checkpoints, (long long)step);
-    int rc = export_folder_of_run(t->s->world, path, &t->s->config, err);
+    int rc = export_folder_of_run(t->s->world, t->s->log, path, &t->s->config,
+                                  run_directory_owns_export(&t->dir), err);
     free(path);
-    if (rc)
+    if (rc) {
+        err->code = EXIT_NODE; /* as where saving fails: the run is trained and saved */
         return -1;
+    }
     run_directory_exported(&t->dir, step);
     log_info(t->s->log, "the model of step %lld is in %s/hf", (long long)step, t->dir.path);
     return 0;

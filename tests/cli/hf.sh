@@ -91,6 +91,43 @@ is "it is made up for, once" "1 0" "$(grep -c 'the model of step 3 is in' err.mi
 cmp -s at-end/hf/model.safetensors hf-more/model.safetensors && ok "and is the same" ||
     not_ok "and is the same" "$(ls at-end at-end/hf | xargs)"
 rm hf-llama-true/generation_config.json
+# An export that cannot be removed stays beside the next one; training has not failed.
+if touch at-end/hf/kept && chattr +i at-end/hf/kept 2>/dev/null; then
+    G="$N model.path=hf-llama-true train.steps=4 run.dir=at-end checkpoint.export_hf=true"
+    for start in first second; do
+        # shellcheck disable=SC2086
+        "$TRIREME" train $G >out 2>err.$start
+        is "beside an export that cannot be removed, $start start" 0 $?
+    done
+    is "it is made once, with a warning" "1 0 1 kept" "$(grep -c 'the model of step 4 is in' err.first) $(
+        grep -c 'the model of step 4 is in' err.second) $(
+        grep -c 'warning: the export before, at-end/hf.old, could not be removed' err.first) $(cd at-end/hf.old && ls kept)"
+    G="$N model.path=hf-llama-true train.steps=5 run.dir=at-end checkpoint.export_hf=true"
+    # shellcheck disable=SC2086
+    "$TRIREME" train $G >out 2>err
+    is "and another one then" "0 1 0" "$? $(ls -d at-end/hf.old | wc -l) $(ls -d at-end/hf.1 2>/dev/null | wc -l)"
+    chattr -i at-end/hf.old/kept
+else
+    skip "an export that cannot be removed" "chattr +i does not work here"
+fi
+# A folder of that name that no run wrote is kept.
+mkdir -p own/hf
+echo note >own/hf/note
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=hf-llama-true train.steps=1 run.dir=own checkpoint.export_hf=true >out 2>err
+is "what was in hf and is not the run's is kept" "0 note 1 1" "$? $(cat own/hf.1/note) $(
+    grep -c 'warning: own/hf was there before, and not written by this run: it is own/hf.1 now' err) $(
+    find own/hf -name model.safetensors | wc -l)"
+cp -r hf-llama-true own/hf.2 && rm -r own/hf && mv own/hf.2 own/hf
+# shellcheck disable=SC2086
+refused "the model that a run begins with in the place of its export" \
+    'checkpoint.export_hf writes to own/hf, from which this run.s weights come' \
+    "$TRIREME" train $N model.path=own/hf run.dir=own run.fresh=true checkpoint.export_hf=true
+mkdir lines
+echo '{"text": "mine"}' >lines/samples.jsonl
+# shellcheck disable=SC2086
+refused "a user's samples.jsonl" 'where a run keeps a file samples.jsonl of its own' "$TRIREME" train $N \
+    run.dir=lines model.path=hf-llama-true data.valid=train.h5 generate.samples=1 train.eval_every=1 train.steps=1
 
 # The ids of tokens are the tokenizer's, of a model from scratch, and then those of the folder.
 ids_of() { tr -d ' \n' <"$1/config.json" | sed 's/.*\("bos_token_id.*\)"torch_dtype.*/\1/'; }

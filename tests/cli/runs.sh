@@ -282,10 +282,13 @@ train run.dir=ended train.steps=2
 said "no record, and no checkpoint was due in the epoch" "an earlier start came to step $last and left no checkpoint"
 # With a record it knows; the names of metrics that are aside are not taken again.
 sed -i 's/"saved": 2/"saved": -1/' older/run.json && rm -r older/checkpoints
+echo '{"step": 2, "sample": 0}' >older/samples.jsonl
 train run.dir=older train.steps=3
-said "a record, and nothing was saved" 'came to step 2 and left no checkpoint; .*metrics.jsonl.2 now'
-is "the metrics of both are aside" "1-3 6 2" \
-    "$(steps_of older) $(wc -l <older/metrics.jsonl.1) $(wc -l <older/metrics.jsonl.2)"
+said "a record, and nothing was saved" \
+    'came to step 2 and left no checkpoint; .*metrics.jsonl.2 now, its samples in older/samples.jsonl.1'
+is "the metrics of both are aside, and samples" "1-3 6 2 1 gone" "$(steps_of older) $(
+    wc -l <older/metrics.jsonl.1) $(wc -l <older/metrics.jsonl.2) $(wc -l <older/samples.jsonl.1) $(
+    [ -e older/samples.jsonl ] || echo gone)"
 cp -r one old && rm old/run.json
 train run.dir=old train.steps=19
 is "a directory without a record is taken over" "0 18 19" "$code $(kept old)"
