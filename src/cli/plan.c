@@ -70,20 +70,27 @@ static void resolve_device(struct config *config, struct options *options)
 
 /* A machine without GPUs has its memory_bytes for each of its ranks; of others the host's memory
  * may be known. */
+static size_t node_bytes_of(const struct options *options)
+{
+    const struct machine *machine = &options->machine;
+    size_t given = (size_t)(options->node_gib * (1 << 30));
+    if (given || !options->as_machine)
+        return given;
+    return machine_has_gpu(options) ? machine->host_memory
+                                    : machine->memory_bytes * (size_t)machine->per_node;
+}
+
 static void judge(struct report *report, const struct options *options)
 {
     const struct machine *machine = &options->machine;
-    size_t node_bytes = (size_t)(options->node_gib * (1 << 30));
     struct device_gpu gpu;
     char why[128];
-    if (machine_has_gpu(options)) {
+    if (machine_has_gpu(options))
         report_judge(report, machine->name, machine->memory_bytes);
-        node_bytes = node_bytes ? node_bytes : machine->host_memory;
-    } else if (options->as_machine)
-        node_bytes = node_bytes ? node_bytes : machine->memory_bytes * (size_t)machine->per_node;
-    else if (report->on_gpu && device_gpu_count(why) && !device_gpu_describe(0, &gpu, NULL))
+    else if (!options->as_machine && report->on_gpu && device_gpu_count(why) &&
+             !device_gpu_describe(0, &gpu, NULL))
         report_judge(report, gpu.name, gpu.total_bytes);
-    report_judge_node(report, node_bytes);
+    report_judge_node(report, node_bytes_of(options));
 }
 
 /* A plan that does not fit the machine or the node's memory is an error. */
@@ -390,9 +397,7 @@ static int find_layout(const struct config *config, const struct options *o, str
 /* --search --nodes N-M: the fastest layout of each of several numbers of nodes. */
 static int find_layouts(const struct config *config, const struct options *o, struct error *err)
 {
-    int per_node = o->machine.per_node;
-    struct report limits = {.ranks = o->ranks ? (int)o->ranks : (int)o->nodes * per_node,
-                            .nodes = (int)o->nodes};
+    struct report limits = {.ranks = 1, .nodes = 1}; /* those of a node are shared out by row */
     struct search_nodes found;
     judge(&limits, o);
     const struct search_request request = {.config = config,

@@ -55,6 +55,12 @@ static int set_offload(struct variant *v, const char *key, enum config_offload_t
     return has == wanted ? 0 : set(v, key, wanted == OFFLOAD_HOST ? "host" : "none");
 }
 
+/* Gradients in bf16 are those of one micro-batch, which is all that a rank has. */
+static int is_one_micro(const struct config *config)
+{
+    return config->train.grad_dtype != DTYPE_F32;
+}
+
 /* Fully sharded over the data ranks, its state at a place.  -1 where keys do not go together. */
 static int vary(struct variant *v, const struct config *config, const struct place *place,
                 int tensor)
@@ -70,7 +76,8 @@ static int vary(struct variant *v, const struct config *config, const struct pla
         set_offload(v, "offload.optimizer", own.optimizer, place->optimizer) ||
         set_offload(v, "offload.gradients", own.gradients, place->gradients) ||
         set_offload(v, "offload.params", own.params, place->params) ||
-        (own.path[0] && set(v, "offload.path", "")))
+        (own.path[0] && set(v, "offload.path", "")) ||
+        (is_one_micro(config) && config->train.micro_batch && set(v, "train.micro_batch", "0")))
         return -1;
     return config_finish(&v->config, NULL);
 }
@@ -117,14 +124,15 @@ static struct memory_limits limits_of(const struct fewest_request *r, int ranks)
                                   .no_disk = 1};
 }
 
-/* With everything computed again and micro-batches of one sequence. */
+/* With everything computed again and micro-batches of one sequence, where a step may have several.
+ */
 static int holds(const struct fewest_request *r, const struct config *config, int ranks)
 {
     struct memory_limits limits = limits_of(r, ranks);
     struct config least = *config;
     struct report report;
     least.recompute = RECOMPUTE_FULL;
-    least.train.micro_batch = 1;
+    least.train.micro_batch = is_one_micro(config) ? 0 : 1;
     if (report_measure(&report, &least, ranks, nodes_of(r, ranks), r->threads, NULL, NULL))
         return 0;
     struct memory_limits lack = report_lack(&report, &limits);

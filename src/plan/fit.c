@@ -74,11 +74,11 @@ static int64_t halved(int64_t batch, int times)
     return batch;
 }
 
-/* The level-th divisor of ranks above the configuration's shards; 0 when there is none. */
+/* The level-th divisor of the data ranks above the configuration's shards; 0 when there is none. */
 static int shards_at(const struct search *s, int level)
 {
-    for (int n = s->layout.shape.degree[MESH_SHARD] + 1; n <= s->ranks; n++)
-        if (s->ranks % n == 0 && !--level)
+    for (int n = s->layout.shape.degree[MESH_SHARD] + 1; n <= s->layout.data_ranks; n++)
+        if (s->layout.data_ranks % n == 0 && !--level)
             return n;
     return 0;
 }
@@ -222,7 +222,8 @@ static void find_levels(struct search *s)
     s->levels[SCHEDULE] += !strcmp(schedule, "gpipe") || !strcmp(schedule, "zb_h1");
     s->levels[STRATEGY] = STAGE_MOST - own.stage + 1;
     s->levels[RECOMPUTE] = RECOMPUTE_FULL - (int)s->config->recompute + 1;
-    while (halved(s->layout.micro_batch, s->levels[MICRO_BATCH] - 1) > 1)
+    while (s->config->train.grad_dtype == DTYPE_F32 && /* others are of one micro-batch */
+           halved(s->layout.micro_batch, s->levels[MICRO_BATCH] - 1) > 1)
         s->levels[MICRO_BATCH]++;
     if (own.hybrid)
         while (shards_at(s, s->levels[SHARDS]))

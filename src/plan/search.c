@@ -296,8 +296,12 @@ int search_find(struct search *search, const struct search_request *request, str
     static const char *const offloads[] = {
         "", "offload.optimizer=host",
         "offload.optimizer=host offload.params=host offload.gradients=host"};
-    struct finding f = {.request = request, .search = search};
+    struct config config = *request->config;
+    struct search_request own = *request;
+    struct finding f = {.request = &own, .search = search};
     int rc = 0;
+    own.config = &config;
+    config.train.global_batch_tokens = 0; /* bounds and plans are of other batches, too */
     *search = (struct search){0};
     if (!request->config->train.split_batches)
         return error_set(err, "a search compares layouts of the same global batch, and with "
@@ -310,6 +314,7 @@ int search_find(struct search *search, const struct search_request *request, str
     }
     if (!rc)
         rc = fill(&f, err);
+    search->best.train.global_batch_tokens = request->config->train.global_batch_tokens;
     search_candidates_free(&f.list);
     free(f.by_bound);
     free(f.too_large);

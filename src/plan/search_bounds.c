@@ -44,7 +44,29 @@ static int is_place_of(const struct search_candidate *a, const struct search_can
            a->recompute == b->recompute;
 }
 
-enum { MICROS = 4, FEW_UNITS = 4 }; /* of the plans of places */
+enum { MICROS = 4, FEW_UNITS = 4 }; /* of the plans of places, the first at most */
+
+/* Of the plans of places: gradients in 16 bits, which make backward faster, are of one. */
+static int micros_of(const struct bounds *b)
+{
+    return b->request->config->train.grad_dtype == DTYPE_F32 ? MICROS : 1;
+}
+
+/* Without what is of several data ranks, or of state: it does not change the units' own times, and
+ * is refused where nothing is sharded. */
+static struct config place_config(const struct bounds *b, int64_t batch)
+{
+    struct config config = *b->request->config;
+    config.train.global_batch = batch;
+    config.train.overlap_update = 0;
+    config.parallel.persist_below = 0;
+    config.comm.reduce_dtype = DTYPE_F32;
+    config.comm.gpu = (struct config_comm_gpu){0};
+    config.offload = (struct config_offload){0};
+    if (b->few_layers)
+        config.model.layers = b->few_layers;
+    return config;
+}
 
 /* Plan a place, with so many micro-batches.  0 and a report, or -1. */
 static int plan_place(const struct bounds *b, const struct search_candidate *like, int micros,
@@ -52,15 +74,13 @@ static int plan_place(const struct bounds *b, const struct search_candidate *lik
 {
     const struct search_request *request = b->request;
     struct search_candidate alone = *like;
-    struct config config, base = *request->config;
+    struct config config, base = place_config(b, micros * like->micro);
     int ranks = alone.tensor * alone.context;
     int per_node = (request->ranks + request->nodes - 1) / request->nodes;
     alone.pipeline = alone.chunks = 1;
     alone.shard = alone.schedule = 0;
     alone.strategy = STRATEGY_NO_SHARD;
-    base.train.global_batch = micros * alone.micro;
-    base.parallel.persist_below = 0;
-    base.model.layers = b->few_layers ? b->few_layers : base.model.layers;
+    alone.offload = "";
     if (search_candidate_config(&alone, &base, &config) ||
         report_measure(report, &config, ranks, (ranks + per_node - 1) / per_node, request->threads,
                        request->machine, NULL))
@@ -94,12 +114,12 @@ static double waited_share(const struct waits *waits)
 }
 
 /* The times of one micro-batch: operations, and that part of the exchanges. */
-static void add_waits(struct report *report, double share)
+static void add_waits(struct report *report, double share, int micros)
 {
     for (int u = 0; u < report->units; u++) {
         struct report_unit *unit = &report->unit[u];
-        unit->forward_s = (unit->forward_s + share * unit->forward_exchange_s) / MICROS;
-        unit->backward_s = (unit->backward_s + share * unit->backward_exchange_s) / MICROS;
+        unit->forward_s = (unit->forward_s + share * unit->forward_exchange_s) / micros;
+        unit->backward_s = (unit->backward_s + share * unit->backward_exchange_s) / micros;
     }
 }
 
@@ -114,11 +134,14 @@ static struct report_unit *repeat_layers(const struct report *few, int units)
 }
 
 /* The part of exchanges that a rank waits for in each further micro-batch: what it waits for at the
- * end of a step, such as sums of gradients over context ranks, is in fewer, too. */
+ * end of a step, such as sums of gradients over context ranks, is in fewer, too.  Of one it is not
+ * known: none. */
 static double share_of_micros(const struct bounds *b, const struct search_candidate *like,
                               const struct waits *all)
 {
     struct report report;
+    if (micros_of(b) == 1)
+        return 0;
     if (all->exchanges_s <= 0 || plan_place(b, like, MICROS / 2, &report))
         return waited_share(all);
     struct waits fewer = waits_of(&report), more = *all;
@@ -134,10 +157,10 @@ static struct report_unit *plan_units(const struct bounds *b, const struct searc
 {
     struct report report;
     struct report_unit *unit = NULL;
-    if (plan_place(b, like, MICROS, &report))
+    if (plan_place(b, like, micros_of(b), &report))
         return NULL;
     struct waits waits = waits_of(&report);
-    add_waits(&report, share_of_micros(b, like, &waits));
+    add_waits(&report, share_of_micros(b, like, &waits), micros_of(b));
     if (!b->few_layers) {
         *count = report.units;
         unit = report.unit;
@@ -252,8 +275,9 @@ static void add_unit(struct exchange *e, const struct bounds *b, const struct se
     int stage = config_sharding[c->strategy].stage;
     int shards = shards_of(r, c);
     double whole_bytes = (double)unit->trained * (double)dtype_bytes(b->layout.dtype);
-    double sum_bytes = (double)unit->trained * (double)dtype_bytes(b->layout.reduce_dtype);
     double grad_bytes = (double)dtype_bytes(r->config->train.grad_dtype);
+    double sum_bytes =
+        (double)unit->trained * fmin(grad_bytes, (double)dtype_bytes(b->layout.reduce_dtype));
     int at_each_use = stage == 3 && c->pipeline == 1;
     int at_each_micro = stage >= 2 && r->config->parallel.accumulate != ACCUMULATE_LOCAL;
     if (shards > 1) {
@@ -323,7 +347,7 @@ static double state_bytes(const struct bounds *b, const struct search_candidate 
     const struct config *config = b->request->config;
     const struct optimizer *rule = optimizer_row(config->train.optimizer);
     int stage = config_sharding[c->strategy].stage, shards = shards_of(b->request, c);
-    int keeps_whole = stage < 3 || c->pipeline > 1;
+    int keeps_whole = stage < 3 || (c->pipeline > 1 && !config->parallel.pipeline_reshard);
     double master = (double)dtype_bytes(b->layout.pure ? b->layout.dtype : DTYPE_F32);
     double slots = rule->of_matrices ? 1 : rule->slots; /* muon's matrices have one */
     double copy =
@@ -332,11 +356,13 @@ static double state_bytes(const struct bounds *b, const struct search_candidate 
     if (!c->offload[0] && config->offload.optimizer == OFFLOAD_NONE)
         bytes += (master + slots * (double)dtype_bytes(b->layout.optimizer_dtype)) * rank->trained /
                  shards;
+    /* Those in 16 bits are of one micro-batch, and leave as they are made. */
+    int are_whole = stage < 2 && config->train.grad_dtype == DTYPE_F32;
     if (!c->offload[0] && config->offload.gradients == OFFLOAD_NONE)
         bytes += (double)dtype_bytes(config->train.grad_dtype) * rank->trained /
-                 (stage < 2 ? 1 : shards);
-    if (!c->offload[0] && config->offload.params == OFFLOAD_NONE)
-        bytes += copy * rank->trained / (keeps_whole ? 1 : shards);
+                 (are_whole ? 1 : shards);
+    if (!c->offload[0] && config->offload.params == OFFLOAD_NONE && keeps_whole)
+        bytes += copy * rank->trained; /* shards are made of masters at each gather */
     return bytes;
 }
 
@@ -370,8 +396,8 @@ static void set_bound(struct bounds *b, struct search_candidate *c, struct rank_
     const struct place *place = &b->place[c->place];
     const struct machine *machine = b->request->machine;
     double micros = (double)search_micros(b->request, c);
-    c->least_s = INFINITY;
-    if (!place->unit || c->pipeline * c->chunks > b->units)
+    c->least_s = b->units && c->pipeline * c->chunks > b->units ? INFINITY : 0;
+    if (!place->unit || c->least_s > 0) /* without a plan of its place it has no bound */
         return;
     sum_ranks(b, c, place, micros, rank);
     c->least_s = c->micro_s = c->least_bytes = 0;

@@ -124,17 +124,29 @@ static void add_micros(struct search_candidates *list, const struct search_reque
         add(list, &c);
 }
 
-/* Of one data rank all strategies are the same; a hybrid's copies are of a node's ranks each. */
+/* Of one data and context rank all strategies are the same: NO_SHARD, or where other keys need
+ * parameters or gradients in shards, FULL_SHARD. */
+static int strategy_of_one(const struct search_request *request, struct search_candidate c)
+{
+    struct config config;
+    c.strategy = STRATEGY_NO_SHARD;
+    c.micro = 1;
+    return search_candidate_config(&c, request->config, &config) ? STRATEGY_FULL_SHARD
+                                                                 : STRATEGY_NO_SHARD;
+}
+
+/* A hybrid's copies are of a node's ranks each. */
 static void add_strategies(struct search_candidates *list, const struct search_request *request,
                            struct search_candidate c)
 {
     int64_t data_ranks = search_data_ranks(request, &c);
     int per_node = (request->ranks + request->nodes - 1) / request->nodes;
     int of_node = per_node / (c.tensor * c.context);
+    int only = data_ranks * c.context == 1 ? strategy_of_one(request, c) : -1;
     for (int s = 0; s < CONFIG_STRATEGIES; s++) {
         int hybrid = config_sharding[s].hybrid;
-        if ((data_ranks == 1 && s != STRATEGY_NO_SHARD) ||
-            (hybrid && (of_node < 2 || of_node >= data_ranks || data_ranks % of_node)))
+        if ((only >= 0 && s != only) || (hybrid && (of_node < 1 || of_node * c.context < 2 ||
+                                                    of_node >= data_ranks || data_ranks % of_node)))
             continue;
         c.strategy = s;
         c.shard = hybrid ? of_node : 0;

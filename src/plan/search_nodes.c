@@ -9,10 +9,15 @@ static void find(struct search_nodes_row *row, const struct search_request *requ
 {
     struct config config = *request->config;
     struct search_request one = *request;
+    struct memory_limits limits = *request->limits;
+    int per_node = (row->ranks + row->nodes - 1) / row->nodes;
+    limits.host_bytes /= (size_t)per_node;
+    config.train.global_batch_tokens = 0;
     if (keeps == SEARCH_KEEPS_BATCH_PER_RANK)
         config.train.global_batch = config.train.global_batch * row->ranks / first_ranks;
     row->global_batch = config.train.global_batch;
     one.config = &config;
+    one.limits = &limits;
     one.ranks = row->ranks;
     one.nodes = row->nodes;
     if (row->ranks < row->nodes)

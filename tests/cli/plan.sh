@@ -286,6 +286,18 @@ is "unequal parts: the table is of the largest" "0 3 1" "$? $(awk '$1 == "total"
     n++; size = $2 " " $3; if (!most || $4 + 0 > bytes) { most = size; bytes = $4 + 0 } }
     $1 == "total" && NF > 5 { print n, ($(NF - 1) " " $NF) == most }' out)"
 
+# What is nearest has a layout on the ranks that there are.
+refused "shards of a hybrid, beside tensor ranks" 'nearest that fits: parallel.shard=8 .a rank' "$TRIREME" plan \
+    model.preset=llama3-70b precision=bf16 data.seq_len=2048 train.global_batch=16 train.micro_batch=1 \
+    parallel.strategy=HYBRID_SHARD parallel.tensor=2 recompute=full --machine h100 --gpus 32 --nodes 4
+G="model.preset=llama3-8b precision=bf16 train.grad_dtype=bf16 train.global_batch=64 --machine h100"
+# shellcheck disable=SC2086
+refused "gradients in bf16 stay of one micro-batch" 'nearest that fits: recompute=full .a rank' \
+    "$TRIREME" plan $G data.seq_len=8192 --gpus 8 train.micro_batch=8 parallel.strategy=FULL_SHARD
+# shellcheck disable=SC2086
+"$TRIREME" plan $G data.seq_len=2048 --fewest train.micro_batch=16 >out 2>err
+is "and the fewest ranks are as few" "0 nothing 3" "$? $(awk '$1 == "nothing" { print $1, $2 }' out)"
+
 # Epochs are as many steps as training makes of them, where the data is here.
 E="model.preset=llama-tiny data.train=text.h5 data.seq_len=64 train.epochs=2 train.global_batch=3"
 "$TRIREME" train $E device=cpu run.dir=epochs >out 2>err

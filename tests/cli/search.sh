@@ -36,6 +36,23 @@ refused "a layout of no machine" 'parallel.layout auto: .* Name it with --machin
     "$TRIREME" plan model.preset=llama-tiny parallel.layout=auto
 refused "batches that depend on the layout" 'layouts of the same global batch, and with train.split_batches=false' \
     "$TRIREME" plan $M --search --ranks 2 --machine h100 train.split_batches=false
+# A batch in tokens is the same batch.
+for batch in train.global_batch=512 train.global_batch_tokens=1048576; do
+    "$TRIREME" plan model.preset=llama3-8b precision=bf16 data.seq_len=2048 --machine h100 --gpus 8 \
+        $batch --search >"$batch.out" 2>err
+done
+is "a batch in tokens is searched as one in sequences" "0 1" "$(cmp -s train.global_batch=512.out \
+    train.global_batch_tokens=1048576.out; echo $?) $(grep -c '^ 1 ' train.global_batch=512.out)"
+# A node's memory is shared by the ranks that a row has on it.
+W="model.preset=llama3-8b model.layers=80 precision=bf16 data.seq_len=512 train.global_batch=8
+   --node-memory 128 --ranks 8 --machine rtx4090 --search"
+# shellcheck disable=SC2086
+{
+    "$TRIREME" plan $W --nodes 1-8 --json rows.json >out 2>err
+    "$TRIREME" plan $W --nodes 8 >one 2>err
+}
+is "with fewer ranks on a node each has more of its memory" "1 1" "$(grep -c '^ *8  *8  *8  *[0-9.]* s' out) $(
+    grep -c "^ 1 *$(awk '$1 == 8 && $2 == 8 { print $4, $5 }' out) a step" one)"
 refused "several nodes of no search" '--nodes 2-4: .* go with --search' "$TRIREME" plan $M --nodes 2-4
 refused "several nodes as YAML" '--yaml writes one layout' "$TRIREME" plan $M --search --nodes 2-4 --yaml x.yaml
 refused "nodes backward" '--nodes 4-2: the smaller number comes first' "$TRIREME" plan $M --search --nodes 4-2
