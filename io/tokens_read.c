@@ -1,5 +1,7 @@
 /* tokens_read.c - reading parts of token files, and checking each value that is read. */
 
+#include <string.h>
+
 #include "base/hash.h"
 #include "base/round.h"
 #include "io/tokens.h"
@@ -17,35 +19,44 @@ static int check_range(const struct tokens *tokens, int64_t first, int64_t count
 }
 
 /* Elements of a dataset that begins at byte `at` of the file: the address of those from first on;
- * *count is how many are wanted, and becomes how many there are. */
+ * *count is how many are wanted, and becomes how many there are.  Other programs' files have
+ * datasets at any byte: addresses are not aligned, and an element may lie across the end of what
+ * the seal holds at a time. */
 static const void *view(struct tokens *tokens, int64_t at, int64_t width, int64_t first,
                         int64_t *count, struct error *err)
 {
     int64_t got;
     const char *from = seal_view(&tokens->seal, at + first * width, *count * width, &got, err);
-    *count = got / width;
-    return from;
+    *count = from ? got / width : 0;
+    if (!from || *count)
+        return from;
+    *count = 1;
+    return seal_read(&tokens->seal, tokens->across, width, at + first * width, err)
+               ? NULL
+               : tokens->across;
 }
 
 /* Tokens */
 
 /* Widen, and find the largest: the loops that every token of a training passes through. */
-static uint32_t widen_u16(int32_t *ids, const uint16_t *stored, int64_t count)
+static uint32_t widen_u16(int32_t *ids, const char *stored, int64_t count)
 {
-    uint16_t largest = 0;
+    uint16_t largest = 0, one;
     for (int64_t i = 0; i < count; i++) {
-        ids[i] = stored[i];
-        largest = stored[i] > largest ? stored[i] : largest;
+        memcpy(&one, stored + i * (int64_t)sizeof one, sizeof one);
+        ids[i] = one;
+        largest = one > largest ? one : largest;
     }
     return largest;
 }
 
-static uint32_t widen_u32(int32_t *ids, const uint32_t *stored, int64_t count)
+static uint32_t widen_u32(int32_t *ids, const char *stored, int64_t count)
 {
-    uint32_t largest = 0;
+    uint32_t largest = 0, one;
     for (int64_t i = 0; i < count; i++) {
-        ids[i] = (int32_t)stored[i];
-        largest = stored[i] > largest ? stored[i] : largest;
+        memcpy(&one, stored + i * (int64_t)sizeof one, sizeof one);
+        ids[i] = (int32_t)one;
+        largest = one > largest ? one : largest;
     }
     return largest;
 }

@@ -3,8 +3,18 @@
 
 #include <hdf5.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "io/h5_private.h"
+
+int h5_create_unaligned(struct h5 **out, const char *path)
+{
+    struct h5 *file = calloc(1, sizeof *file);
+    file->path = strdup(path);
+    file->id = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    *out = file;
+    return file->id < 0 ? -1 : 0;
+}
 
 int h5_write(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
              const void *data, struct error *err)

@@ -5,6 +5,10 @@
 
 #include "io/h5.h"
 
+/* Make a file as other programs do: datasets begin at any byte.  0 and a file for h5_close(), or
+ * -1. */
+int h5_create_unaligned(struct h5 **file, const char *path);
+
 /* Make a contiguous dataset and write it. */
 int h5_write(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
              const void *data, struct error *err);

@@ -252,6 +252,51 @@ static void write_plain(const char *path, int64_t largest, int64_t format, int w
     assert_string_equal(err.text, "");
 }
 
+/* HDF5 puts datasets one behind the other, at any byte.  In a forged file tokens may even begin
+ * inside of what was read before, and then one lies across the end of that. */
+static void tokens_may_lie_at_odd_bytes(void **state)
+{
+    enum { COUNT = 200003 };
+    struct error err = {0};
+    struct h5 *file;
+    struct tokens tokens;
+    uint64_t starts[] = {0, COUNT};
+    int64_t count = COUNT, two = 2, vocab = COUNT, format = 1;
+    uint8_t *mask = malloc(COUNT);
+    uint32_t *stored = malloc(COUNT * sizeof *stored);
+    int32_t *ids = malloc(COUNT * sizeof *ids);
+    const char *path = in_folder("odd.h5");
+    for (uint32_t i = 0; i < COUNT; i++) {
+        mask[i] = 1;
+        stored[i] = i;
+    }
+    assert_int_equal(h5_create_unaligned(&file, path), 0);
+    h5_write(file, "loss_mask", DTYPE_U8, 1, &count, mask, &err);
+    h5_write(file, "tokens", DTYPE_U32, 1, &count, stored, &err);
+    h5_write(file, "documents", H5_TYPE_U64, 1, &two, starts, &err);
+    h5_set_value(file, "/", "format", H5_TYPE_I64, &format, &err);
+    h5_set_value(file, "/", "vocab", H5_TYPE_I64, &vocab, &err);
+    h5_set_text(file, "/", "tokenizer", "bytes", &err);
+    assert_int_equal(h5_close(file, &err), 0);
+    assert_string_equal(err.text, "");
+    if (tokens_open(&tokens, path, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(tokens.tokens_at % 2, 1);
+    assert_int_equal(tokens_read(&tokens, 0, COUNT, ids, &err), 0);
+    assert_memory_equal(ids, stored, COUNT * sizeof *ids);
+    assert_int_equal(tokens_starts(&tokens, 0, 2, starts, &err), 0);
+    tokens.tokens_at = tokens.documents_at + 1;
+    tokens.vocab = INT32_MAX;
+    alarm(10);
+    assert_int_equal(tokens_read(&tokens, 0, 4, ids, &err), 0);
+    alarm(0);
+    assert_int_equal(ids[1], (COUNT & 0xff) << 24);
+    tokens_close(&tokens);
+    free(ids);
+    free(stored);
+    free(mask);
+}
+
 /* Replace a token that is there once. */
 static void set_token(const char *path, uint16_t old, uint16_t new)
 {
@@ -482,6 +527,7 @@ int main(void)
         cmocka_unit_test(nothing_is_left_behind),
         cmocka_unit_test(bad_files_are_refused),
         cmocka_unit_test(a_damaged_beginning_is_not_taken_for_an_unsealed_file),
+        cmocka_unit_test(tokens_may_lie_at_odd_bytes),
         cmocka_unit_test(windows_share_a_token),
         cmocka_unit_test(chunks_are_those_of_whole_sequences),
         cmocka_unit_test(epochs_are_permutations),
