@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/product_file.h"
+#include "train/run_record.h"
 #include "train/session.h"
 
 enum { LIBRARY = 192 };
@@ -80,6 +81,15 @@ static int take_all(const struct product_table *t, struct device *d, struct erro
     return 0;
 }
 
+/* Does a new run begin (run.fresh), which has no file yet?  A requeued job goes on with the one
+ * that it began. */
+static int begins_fresh(const struct session *s)
+{
+    struct run_record record = {0};
+    return s->config.run.fresh && (run_record_read(&record, s->config.run.dir, RUN_RECORD, NULL) ||
+                                   !run_record_requeued(&record));
+}
+
 /* The table of the file, which is empty where that cannot be used. */
 static void read_file(struct product_table *t, struct session *s, const char *library,
                       enum product_table_missing missing)
@@ -87,7 +97,7 @@ static void read_file(struct product_table *t, struct session *s, const char *li
     struct error why = {0};
     char *path = path_of(s);
     int rc = 0;
-    if (!world_rank(s->world) && !s->config.run.fresh)
+    if (!world_rank(s->world) && !begins_fresh(s))
         rc = product_file_read(t, library, path, &why);
     rc = world_agree(s->world, rc, &why);
     if (!rc) {
