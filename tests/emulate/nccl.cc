@@ -125,15 +125,18 @@ ncclResult_t note(ncclResult_t code, const std::string &why)
     return code;
 }
 
+/* The reason is there before the state says that there is one; only the first failure counts. */
 void fail(communicator &c, ncclResult_t code, const std::string &why)
 {
+    std::lock_guard<std::mutex> hold(last_error_lock);
     int before = c.state;
 
+    if (before != ncclSuccess && before != ncclInProgress)
+        return;
+    snprintf(last_error, sizeof(last_error), "%s", why.c_str());
     while (before == ncclSuccess || before == ncclInProgress)
-        if (c.state.compare_exchange_weak(before, code)) {
-            note(code, why);
+        if (c.state.compare_exchange_weak(before, code))
             return;
-        }
 }
 
 void settle(communicator &c, ncclResult_t result)
@@ -141,7 +144,7 @@ void settle(communicator &c, ncclResult_t result)
     int before = ncclInProgress;
 
     if (result)
-        fail(c, result, last_error);
+        fail(c, result, std::string(last_error));
     else
         c.state.compare_exchange_strong(before, ncclSuccess);
 }
