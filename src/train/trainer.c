@@ -118,7 +118,8 @@ static int begin_weights(struct trainer *t, struct error *err)
     if (s->config.model_init == INIT_PRETRAINED && !world_rank(s->world))
         tokenizer_check_model(s->log, "data.train", tokenizer_check_name(&t->data.train.data),
                               s->config.model_path);
-    if (world_agree(s->world, world_rank(s->world) ? 0 : weights_import_check(s, err), err))
+    int rc = world_rank(s->world) ? 0 : weights_import_check(s, err) || weights_note_base(s, err);
+    if (world_agree(s->world, rc ? -1 : 0, err))
         return -1;
     return world_agree(s->world, weights_import(s, err), err);
 }

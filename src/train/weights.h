@@ -6,7 +6,6 @@
 #define TRIREME_TRAIN_WEIGHTS_H
 
 #include "io/checkpoint.h"
-#include "io/safetensors.h"
 #include "train/session.h"
 
 /* Fill parameters from the seed and clear the optimizer's state.  Not collective.  Returns 0, or
@@ -31,9 +30,11 @@ int weights_import_check(struct session *session, struct error *err);
 enum weights_saved { WEIGHTS_ALL, WEIGHTS_TRAINED };
 enum weights_saved weights_saved(struct session *session);
 
-/* A hash of open files, or of those of a folder, as text, "" where there are none; 0, or -1 with
- * err set. */
-int weights_files_hash(const struct safetensors *st, char hash[WEIGHTS_HASH], struct error *err);
+/* Beside adapters set the session's base_hash to that of the files of config.model_path, before
+ * they are read: what is replaced meanwhile then has another.  Rank 0's.  0, or -1 with err set. */
+int weights_note_base(struct session *session, struct error *err);
+
+/* A hash of the files of a folder, as text, "" where there are none; 0, or -1 with err set. */
 int weights_folder_hash(const char *folder, char hash[WEIGHTS_HASH], struct error *err);
 
 /* The pieces this rank saves: its share of parameters (fp32 masters) and optimizer state, as

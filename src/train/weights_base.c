@@ -2,23 +2,16 @@
  *
  * The frozen tensors of most runs with adapters are those of the files of model.path, and a
  * checkpoint then names that folder and a hash of its files instead of holding them.  The hash is
- * that of the files when the run read them, or of the checkpoint that it goes on from.  When a
- * checkpoint is to be written and the files are others by then, or gone, it holds the frozen
+ * that of the files right before the run read them, or of the checkpoint that it goes on from. When
+ * a checkpoint is to be written and the files are others by then, or gone, it holds the frozen
  * tensors themselves, and so does every later one: adapters never refer to a model beside which
  * they were not trained.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "io/safetensors.h"
 #include "train/weights.h"
-
-int weights_files_hash(const struct safetensors *st, char hash[WEIGHTS_HASH], struct error *err)
-{
-    uint64_t value = 0;
-    int rc = safetensors_hash(st, &value, err);
-    snprintf(hash, WEIGHTS_HASH, "%016llx", (unsigned long long)value);
-    return rc;
-}
 
 int weights_folder_hash(const char *folder, char hash[WEIGHTS_HASH], struct error *err)
 {
@@ -28,9 +21,16 @@ int weights_folder_hash(const char *folder, char hash[WEIGHTS_HASH], struct erro
         return 0;
     if (safetensors_open(&st, folder, err))
         return -1;
-    int rc = weights_files_hash(st, hash, err);
+    uint64_t value = 0;
+    int rc = safetensors_hash(st, &value, err);
     safetensors_close(st);
+    snprintf(hash, WEIGHTS_HASH, "%016llx", (unsigned long long)value);
     return rc;
+}
+
+int weights_note_base(struct session *s, struct error *err)
+{
+    return s->config.lora.r ? weights_folder_hash(s->config.model_path, s->base_hash, err) : 0;
 }
 
 /* Are the files of model.path still those that were read?  Before any are read they are. */

@@ -515,8 +515,6 @@ int weights_import(struct session *s, struct error *err)
     int64_t start = clock_ns();
     int rc = check_loading(&import, err) || fill(&import, NULL, open_files, err) ? -1 : 0;
     double seconds = (double)(clock_ns() - start) / 1e9;
-    if (!rc && import.st && s->config.lora.r && !world_rank(s->world))
-        rc = weights_files_hash(import.st, s->base_hash, err);
     if (!rc && import.saved)
         log_info(s->log, "weights begin with those of %s, of step %lld, loaded in %.2f s",
                  import.saved->path, (long long)import.saved->step, seconds);
