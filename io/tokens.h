@@ -34,7 +34,7 @@ struct tokens {
     /* private to io/tokens*.c */
     struct seal seal;
     int64_t tokens_at, documents_at, mask_at; /* offsets in the file */
-    char across[8];                           /* one element, of two buffers of the seal */
+    char across[8];                           /* an element across the end of the seal's buffer */
 };
 
 /* Open a token file; one thread uses it.  Not collective.  Returns 0 and tokens for

@@ -43,7 +43,7 @@ const struct command commands[] = {
               "NAME] [--system TEXT]",
      .summary = "continue texts, or talk; without --prompt, the text of standard input",
      .example = "  trireme generate runs/default --prompt \"Once upon a time\" --tokens 200\n"
-                "  trireme generate Llama-3.2-1B-Instruct --chat\n"
+                "  trireme generate Llama-3.2-1B-Instruct --chat --chat-template llama3.1\n"
                 "  trireme generate runs/default --prompts questions.jsonl --temperature 0 "
                 ">answers.jsonl\n"
                 "  mpirun -n 2 trireme generate meta-llama/Meta-Llama-3-8B --prompt \"The sea\"\n",

@@ -397,7 +397,7 @@ static int find_layout(const struct config *config, const struct options *o, str
 /* --search --nodes N-M: the fastest layout of each of several numbers of nodes. */
 static int find_layouts(const struct config *config, const struct options *o, struct error *err)
 {
-    struct report limits = {.ranks = 1, .nodes = 1}; /* those of a node are shared out by row */
+    struct report limits = {.ranks = 1, .nodes = 1}; /* of a node: its ranks share it, by row */
     struct search_nodes found;
     judge(&limits, o);
     const struct search_request request = {.config = config,

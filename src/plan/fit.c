@@ -222,7 +222,7 @@ static void find_levels(struct search *s)
     s->levels[SCHEDULE] += !strcmp(schedule, "gpipe") || !strcmp(schedule, "zb_h1");
     s->levels[STRATEGY] = STAGE_MOST - own.stage + 1;
     s->levels[RECOMPUTE] = RECOMPUTE_FULL - (int)s->config->recompute + 1;
-    while (s->config->train.grad_dtype == DTYPE_F32 && /* others are of one micro-batch */
+    while (s->config->train.grad_dtype == DTYPE_F32 && /* those in bf16 are of one micro-batch */
            halved(s->layout.micro_batch, s->levels[MICRO_BATCH] - 1) > 1)
         s->levels[MICRO_BATCH]++;
     if (own.hybrid)

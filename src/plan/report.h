@@ -71,8 +71,9 @@ struct report {
     struct exposed_row exposed[EXPOSED_ROWS]; /* of the rank of the forecast that waits least; not
                                                  of report_measure() */
     int exposed_rows;
-    int64_t steps; /* of the whole run; 0: not known, as those of train.epochs are not here */
-    struct error no_data; /* why they are not known: whoever knows the data sets both */
+    int64_t steps; /* of the whole run; 0: not known, as those of train.epochs until the caller
+                      counts them */
+    struct error no_data; /* why they are not known, set by the caller */
     int verified;         /* 1: the programs passed; 0: see verdict */
     struct error verdict;
 };

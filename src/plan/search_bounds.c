@@ -356,13 +356,13 @@ static double state_bytes(const struct bounds *b, const struct search_candidate 
     if (!c->offload[0] && config->offload.optimizer == OFFLOAD_NONE)
         bytes += (master + slots * (double)dtype_bytes(b->layout.optimizer_dtype)) * rank->trained /
                  shards;
-    /* Those in 16 bits are of one micro-batch, and leave as they are made. */
+    /* Gradients in 16 bits are of one micro-batch, and may be sent to their shards one by one. */
     int are_whole = stage < 2 && config->train.grad_dtype == DTYPE_F32;
     if (!c->offload[0] && config->offload.gradients == OFFLOAD_NONE)
         bytes += (double)dtype_bytes(config->train.grad_dtype) * rank->trained /
                  (are_whole ? 1 : shards);
     if (!c->offload[0] && config->offload.params == OFFLOAD_NONE && keeps_whole)
-        bytes += copy * rank->trained; /* shards are made of masters at each gather */
+        bytes += copy * rank->trained; /* FULL_SHARD gathers it from the masters */
     return bytes;
 }
 

@@ -25,8 +25,8 @@ struct search_nodes {
 };
 
 /* Search with `least`, twice as many, four times as many nodes and so on, and with `most`.
- * request->ranks: of all these, or 0: as many as the machine has on each node; its limits
- * are of a rank's GPU and of a whole node. */
+ * request->ranks: of all these, or 0: as many as the machine has on each node; its limits are
+ * of a rank's GPU and of a whole node, whose memory the ranks of a row on it share. */
 void search_nodes_find(struct search_nodes *found, const struct search_request *request, int least,
                        int most, enum search_keeps keeps);
 

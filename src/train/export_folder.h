@@ -21,9 +21,10 @@ int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
 const char *export_folder_lacks(const char *folder, const struct checkpoint *checkpoint);
 
 /* Write a run's checkpoint as run.dir/hf, under another name until it is whole, in place of what is
- * there: that is removed where it is the run's own, else it is renamed to hf.1, hf.2 ...  What
- * cannot be removed stays beside it, with a warning.  Rank 0 does it.  Collective.  0, or -1 on all
- * ranks with err set: what was there is still there. */
+ * there: that is removed where the run wrote it (is_own, looked at on rank 0), else it is renamed
+ * to hf.1, hf.2 ...  What cannot be removed stays beside it, with a warning.  Rank 0 does it.
+ * Collective.  0, or -1 on all ranks with err set: what was there is still there, or err says under
+ * which name. */
 int export_folder_of_run(struct world *world, struct log *log, const char *checkpoint,
                          const struct config *config, int is_own, struct error *err);
 
