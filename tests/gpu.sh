@@ -8,7 +8,7 @@
 #   build     configure and make; kept and continued in DIR (default build-gpu)
 #   unit      tests/unit/test_cuda_* on the GPU
 #   bench     tests/bench/attention_rate; layers of Llama-3-8B against PyTorch, kernel by kernel
-#   train     doctor; tests/cli/cuda.sh with the real program; what `trireme plan` needs of the machine
+#   train     doctor; tests/cli/cuda*.sh with the real program; what `trireme plan` needs of the machine
 #   8b        Llama-3-8B on one GPU: what the driver counts against what the plan says
 #   mpi       tests/mpi/test_comm_device at 1, 2 and 4 ranks, which share a GPU where there is one
 #   small     smaller models against PyTorch
@@ -133,13 +133,10 @@ device_programs() {
     done
 }
 
-# script NAME MOST COMMAND...: one that prints outcomes itself; its exit code counts where no line
-# says why.
-script() {
-    name=$1 log=$out/${1//[ \/]/-}.log most=$2 failed_before=$failed lines=0
-    shift 2
-    limited "$most" "$log" "$@"
-    code=$?
+# outcomes NAME LOG CODE: of a script that prints them itself; its exit code counts where no line says
+# why.
+outcomes() {
+    name=$1 log=$2 code=$3 failed_before=$failed lines=0
     while read -r line; do
         lines=$((lines + 1))
         case $line in
@@ -155,6 +152,14 @@ script() {
     *) [ $failed -gt $failed_before ] && [ $code = 1 ] ||
         not_ok "$name" "$(why_ended $code)" "$log" ;;
     esac
+}
+
+# script NAME MOST COMMAND...: one that prints outcomes itself
+script() {
+    script=$1 most=$2
+    shift 2
+    limited "$most" "$out/${script//[ \/]/-}.log" "$@"
+    outcomes "$script" "$out/${script//[ \/]/-}.log" $?
 }
 
 run_build() {
@@ -215,12 +220,33 @@ run_mpi() {
         tests/mpi/test_comm_device
 }
 
+# run_script LOG-FOLDER SCRIPT: its exit code is kept beside its log
+run_script() {
+    log=$1/${2##*/}.log
+    timeout --foreground -k 10 580 "$2" >"$log" 2>&1
+    echo $? >"$log.code"
+}
+export -f run_script
+
+# What trains on a GPU: most of its time goes to programs that start, so that all share the GPU.
 run_train() {
     step doctor 120 ./trireme doctor && sed 's/^/# /' "$out/doctor.log"
     step "doctor gpu" 120 ./trireme doctor --gpu && sed "s/^/# /" "$out/doctor-gpu.log"
     step "doctor 2 ranks" 120 mpirun --oversubscribe -n 2 ./trireme doctor
-    TRIREME=$build/trireme TRIREME_CUDA=$build/trireme script cuda.sh "$limit" \
-        "$top/tests/cli/cuda.sh"
+    rm -f "$out"/cuda*.sh.log "$out"/cuda*.sh.log.code
+    printf '%s\n' cuda.sh cuda_precision.sh cuda_ranks.sh >"$out/train-scripts"
+    most=$limit
+    TRIREME=$build/trireme TRIREME_CUDA=$build/trireme limited "$limit" "$out/train.log" \
+        xargs -a "$out/train-scripts" -P 3 -I SCRIPT \
+        bash -c 'run_script "$@"' run_script "$out" "$top/tests/cli/SCRIPT"
+    while read -r name; do
+        log=$out/$name.log
+        if [ -e "$log" ]; then
+            outcomes "$name" "$log" "$(cat "$log.code" 2>/dev/null || echo 124)"
+        else
+            skip "$name" "no time left"
+        fi
+    done <"$out/train-scripts"
     step measure 240 ./trireme doctor --measure "$out/machine.yaml" &&
         sed 's/^/# /' "$out/measure.log"
 }
