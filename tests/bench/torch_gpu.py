@@ -141,6 +141,13 @@ def read_npy(path):
     return torch.frombuffer(data, dtype=torch.int32, offset=10 + int.from_bytes(data[8:10], "little"))
 
 
+def seconds_since_exec():
+    """Of this process, by Linux, whose counts are ticks since the machine started."""
+    begun = int(pathlib.Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
+    up = float(pathlib.Path("/proc/uptime").read_text().split()[0])
+    return round(up - begun / os.sysconf("SC_CLK_TCK"), 2)
+
+
 def measure(c):
     torch.use_deterministic_algorithms(c.reproducible)
     torch.utils.deterministic.fill_uninitialized_memory = False
@@ -166,6 +173,9 @@ def measure(c):
         step()
         optimizer.zero_grad()
         points.append(now(c))
+        if len(points) == 2:
+            wait(c)
+            c.first_step_s = seconds_since_exec()
     wait(c)
     seconds = [between(c, a, b) for a, b in zip(points, points[1:])]
     return seconds[c.warmup:], loss.item(), attention
@@ -192,7 +202,7 @@ def main():
     print(json.dumps({
         "torch": torch.__version__, "precision": c.precision, "compiled": c.compile,
         "compiled_step": c.compile_step, "reproducible": c.reproducible,
-        "attention": attention, "loss": loss,
+        "attention": attention, "loss": loss, "first_step_s": c.first_step_s,
         "peak_bytes": torch.cuda.max_memory_allocated() if c.device == "cuda" else None,
         "steps": [round(c.batch * c.seq / s, 1) for s in seconds],
     }), flush=True)
