@@ -88,6 +88,17 @@ FP8_INLINE float fp8_round(float x)
     return (x + large) - large;
 }
 
+/* The 8 bits of that number; 0x7f of a NaN.  Divided by 2^120 it is an fp32 with the exponent bits
+ * of E4M3, subnormal where that is; of its mantissa the last 20 bits are rounded away. */
+FP8_INLINE uint32_t fp8_code(float x)
+{
+    uint32_t bits = fp8_bits(x * fp8_power(-120));
+    if (x != x)
+        return 0x7f;
+    bits += 0x7ffff + (bits >> 20 & 1);
+    return (bits >> 20 & 0x7f) | (bits >> 24 & 0x80);
+}
+
 /* The number that 8 bits stand for. */
 FP8_INLINE float fp8_value(uint8_t code)
 {

@@ -37,7 +37,7 @@ static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
 /* The larger magnitudes of the first and of the second elements. */
 static __device__ __forceinline__ uint32_t larger_pair(uint32_t a, uint32_t b)
 {
-    return larger(a & 0x7fff, b & 0x7fff) | larger(a & 0x7fff0000, b & 0x7fff0000);
+    return larger_halves(a & 0x7fff7fff, b & 0x7fff7fff);
 }
 
 static __device__ __forceinline__ uint32_t largest_of_pair(uint32_t pair)
@@ -83,28 +83,25 @@ static __device__ __forceinline__ struct lines read_lines(const bf16 *x, int64_t
     return got;
 }
 
-/* The code of an element, the lower one of a pair or the upper one: that of fp8_round(), by integer
- * operations.  Divided by 2^120 it is an fp32 with the exponent bits of E4M3,
- * subnormal where that is; of its mantissa the last 20 bits are rounded away, ties to even. */
-static __device__ __forceinline__ uint32_t code_of(uint32_t pair, int upper, float inverse)
-{
-    const float x = float_of(bf16(), (uint16_t)(pair >> 16 * upper)) * inverse;
-    uint32_t bits = __float_as_uint(x * 0x1p-120f);
-    bits += 0x7ffff + (bits >> 20 & 1);
-    return (bits >> 20 & 0x7f) | (bits >> 24 & 0x80);
-}
-
-/* NaN in each of four codes, where the scale is none; else 0. */
-static __device__ __forceinline__ uint32_t nans_of(float inverse)
-{
-    return inverse > 0 ? 0 : 0x7f7f7f7f;
-}
-
+/* The codes of four elements of a line.  Where the scale is a NaN, inverse is one, and so are they.
+ */
 static __device__ __forceinline__ uint32_t codes_of(const uint32_t *pairs, float inverse)
 {
-    return code_of(pairs[0], 0, inverse) | code_of(pairs[0], 1, inverse) << 8 |
-           code_of(pairs[1], 0, inverse) << 16 | code_of(pairs[1], 1, inverse) << 24 |
-           nans_of(inverse);
+    float x[4];
+    widen_pair(bf16(), x, pairs[0]);
+    widen_pair(bf16(), x + 2, pairs[1]);
+    return e4m3_pair_of(x[0] * inverse, x[1] * inverse) |
+           e4m3_pair_of(x[2] * inverse, x[3] * inverse) << 16;
+}
+
+/* The codes at place j of two lines, one below the other. */
+static __device__ __forceinline__ uint32_t codes_at(const struct lines &x, int line, int j,
+                                                    float inverse)
+{
+    float of_line[2], of_next[2];
+    widen_pair(bf16(), of_line, x.of[line][j / 2]);
+    widen_pair(bf16(), of_next, x.of[line + 1][j / 2]);
+    return e4m3_pair_of(of_line[j % 2] * inverse, of_next[j % 2] * inverse);
 }
 
 /* The largest at every place, over a thread's lines. */
@@ -236,10 +233,10 @@ static __device__ __forceinline__ void round_columns(const struct cuda_fp8 &to,
     for (int j = 0; j < EACH; j++) {
         const int row = at * EACH + j;
         const float inverse = fp8_inverse(squares ? largest : of_row[row]);
-        uint32_t code[2] = {nans_of(inverse), nans_of(inverse)};
+        uint32_t code[2] = {0, 0};
 #pragma unroll
-        for (int i = 0; i < EACH; i++)
-            code[i / 4] |= code_of(x.of[i][j / 2], j % 2, inverse) << 8 * (i % 4);
+        for (int i = 0; i < EACH; i += 2)
+            code[i / 4] |= codes_at(x, i, j, inverse) << 8 * (i % 4);
         codes[row][group_of(group, row)] = make_uint2(code[0], code[1]);
     }
     __syncthreads();

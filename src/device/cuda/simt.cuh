@@ -22,6 +22,7 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include "base/fp8.h"
 #include "device/cuda/state.h"
 
 /* kernel may be in parentheses where its template arguments have commas. */
@@ -85,6 +86,31 @@ static __device__ __forceinline__ uint32_t pair_of(fp16, float low, float high)
     uint32_t pair;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
+}
+
+/* The larger of the lower halves and of the upper halves, as unsigned integers. */
+static __device__ __forceinline__ uint32_t larger_halves(uint32_t a, uint32_t b)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    uint32_t larger;
+    asm("max.u16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+    return larger;
+#else
+    const uint32_t low = (a & 0xffff) > (b & 0xffff) ? a : b, high = a > b ? a : b;
+    return (low & 0xffff) | (high & 0xffff0000);
+#endif
+}
+
+/* The codes of two numbers in E4M3 (base/fp8.h), of magnitudes up to 448, low in the lower byte. */
+static __device__ __forceinline__ uint32_t e4m3_pair_of(float low, float high)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+    uint16_t pair;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
+    return pair;
+#else
+    return fp8_code(high) << 8 | fp8_code(low);
+#endif
 }
 
 /* A first argument of another type, which would be converted to bf16, is a mistake. */

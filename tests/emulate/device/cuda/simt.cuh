@@ -19,6 +19,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "base/fp8.h"
 #include "device/cuda/state.h"
 
 #undef __global__
@@ -247,6 +248,17 @@ static inline uint32_t rounded16(fp16, float x)
 template <typename T> static inline uint32_t pair_of(T, float low, float high)
 {
     return rounded16(T(), high) << 16 | rounded16(T(), low);
+}
+
+static inline uint32_t larger_halves(uint32_t a, uint32_t b)
+{
+    const uint32_t low = (a & 0xffff) > (b & 0xffff) ? a : b, high = a > b ? a : b;
+    return (low & 0xffff) | (high & 0xffff0000);
+}
+
+static inline uint32_t e4m3_pair_of(float low, float high)
+{
+    return fp8_code(high) << 8 | fp8_code(low);
 }
 
 /* ---- fast functions ---- */
