@@ -266,6 +266,13 @@ struct device_attention {
 };
 void device_attention(const struct device *d, struct device_attention *a);
 
+struct attention;
+/* Attention of this shape and direction is about to be run: what a library compiles for it, for a
+ * second or so, is begun by a thread of its own, and the first call waits until it is there.  a
+ * (ops.h): as that call has it, but for pointers.  Before the shape is first run, and not while
+ * calls are recorded; nothing happens on CPUs, and where it was begun before. */
+void device_attention_prepare(struct device *d, const struct attention *a, int backward);
+
 /* "cudnn", "own" or "cudnn+own"; "" where none was met. */
 const char *device_attention_name(const struct device *d);
 

@@ -50,6 +50,7 @@ struct device_driver {
     __typeof__(device_recording_destroy) *recording_destroy;
     __typeof__(device_replay) *replay;
     __typeof__(device_attention) *attention;
+    __typeof__(device_attention_prepare) *attention_prepare;
     __typeof__(device_check_fp8) *check_fp8;
     __typeof__(device_products_library) *products_library;
     __typeof__(device_products_note) *products_note;

@@ -119,6 +119,9 @@ static int check_all(struct self_check *check, struct device *gpu, struct device
     struct trial t;
     if (trial_open(&t, gpu, cpu, mem, err))
         return -1;
+    for (const struct self_check_family *f = self_check_families; f->name; f++)
+        if (f->kind == KIND_ATTENTION) /* compiled while other families are checked */
+            self_check_cudnn_begin(gpu, f);
     for (const struct self_check_family *f = self_check_families; f->name; f++) {
         struct self_check_row *row = &check->row[check->rows++];
         check_family(&t, f, row);

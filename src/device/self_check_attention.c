@@ -146,17 +146,35 @@ static void attention_case(struct trial *t, const struct attention *shape, unsig
     free(lse);
 }
 
-/* Whole tiles, because older versions are asked for no others.  Other bits each time are right
- * where sums are asked for in any order. */
+/* Whole tiles, because older versions are asked for no others. */
+static struct attention cudnn_shape(const struct self_check_family *family)
+{
+    return (struct attention){.dt = family->dt,
+                              .batch = 2,
+                              .seq = 128,
+                              .heads = 2,
+                              .kv_heads = 1,
+                              .head_dim = family->dt == DTYPE_BF16 ? 128 : 64};
+}
+
+/* Backward in bf16 is checked in any order, too. */
+static int has_any_order(const struct self_check_family *family)
+{
+    return family->pass == DEVICE_BACKWARD && family->dt == DTYPE_BF16;
+}
+
+void self_check_cudnn_begin(struct device *gpu, const struct self_check_family *family)
+{
+    struct attention a = cudnn_shape(family);
+    for (; a.any_order <= has_any_order(family); a.any_order++)
+        device_attention_prepare(gpu, &a, family->pass == DEVICE_BACKWARD);
+}
+
+/* Other bits each time are right where sums are asked for in any order. */
 void self_check_cudnn(struct trial *t, const struct self_check_family *family)
 {
     struct device_attention before, after;
-    struct attention a = {.dt = family->dt,
-                          .batch = 2,
-                          .seq = 128,
-                          .heads = 2,
-                          .kv_heads = 1,
-                          .head_dim = family->dt == DTYPE_BF16 ? 128 : 64};
+    struct attention a = cudnn_shape(family);
     device_attention(t->gpu.d, &before);
     attention_case(t, &a, 1u << family->pass);
     device_attention(t->gpu.d, &after);
@@ -164,7 +182,7 @@ void self_check_cudnn(struct trial *t, const struct self_check_family *family)
         *t->row = (struct self_check_row){.family = family->name, .verdict = SELF_CHECK_UNUSED};
         return;
     }
-    if (family->pass != DEVICE_BACKWARD || family->dt != DTYPE_BF16)
+    if (!has_any_order(family))
         return;
     a.any_order = t->any_order = 1;
     attention_case(t, &a, 1u << family->pass);

@@ -15,6 +15,9 @@ struct self_check_family {
     enum device_pass pass;
 };
 
+/* Begin to compile what a family of cuDNN will run. */
+void self_check_cudnn_begin(struct device *gpu, const struct self_check_family *family);
+
 __typeof__(void(struct trial *, const struct self_check_family *)) self_check_products,
     self_check_fp8, self_check_own_products, self_check_cudnn, self_check_attention,
     self_check_attention_cached, self_check_rmsnorm, self_check_layernorm, self_check_qk_norm,

@@ -64,6 +64,9 @@ struct op {
     size_t (*scratch)(struct device *device, const struct graph *graph,
                       const struct graph_node *node);
     int (*run)(const struct op_call *call, struct error *err);
+    /* It will be run: begin what takes long before the first time.  NULL: nothing does. */
+    void (*prepare)(struct device *device, const struct graph *graph,
+                    const struct graph_node *node);
     /* Does the device offer what this node asks of the op?  0, or -1 with err saying what it lacks;
      * NULL: always. */
     int (*offered)(struct device *device, const struct graph *graph, const struct graph_node *node,

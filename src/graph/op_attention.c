@@ -189,13 +189,35 @@ static int64_t attention_positions(const struct graph *graph, const struct graph
     return attention_keys(&a);
 }
 
+/* With how backward adds up on a device. */
+static struct attention attention_on(const struct device *d, const struct graph *graph,
+                                     const struct graph_node *node)
+{
+    struct attention a = attention_of(graph, node);
+    if (is_backward(node)) {
+        a.any_order = d->any_order;
+        a.scratch_bytes = d->attention_bytes;
+    }
+    return a;
+}
+
+static enum device_pass pass_of(const struct graph_node *node)
+{
+    return is_backward(node) ? DEVICE_BACKWARD : DEVICE_FORWARD;
+}
+
 static size_t attention_scratch(struct device *d, const struct graph *graph,
                                 const struct graph_node *node)
 {
-    struct attention a = attention_of(graph, node);
-    a.any_order = d->any_order;
-    a.scratch_bytes = d->attention_bytes;
-    return d->ops->attention_scratch(d, &a, is_backward(node) ? DEVICE_BACKWARD : DEVICE_FORWARD);
+    struct attention a = attention_on(d, graph, node);
+    return d->ops->attention_scratch(d, &a, pass_of(node));
+}
+
+static void attention_prepare(struct device *d, const struct graph *graph,
+                              const struct graph_node *node)
+{
+    struct attention a = attention_on(d, graph, node);
+    device_attention_prepare(d, &a, is_backward(node));
 }
 
 static int attention_run(const struct op_call *call, struct error *err)
@@ -239,6 +261,7 @@ const struct op op_attention = {
     .positions = attention_positions,
     .scratch = attention_scratch,
     .run = attention_run,
+    .prepare = attention_prepare,
     .offered = attention_offered,
     .in_format = 1u << 0 | 1u << 1,
 };
@@ -255,13 +278,11 @@ static void backward_shapes(struct graph *graph, struct graph_node *node)
 
 static int backward_run(const struct op_call *call, struct error *err)
 {
-    struct attention a = attention_of(call->graph, call->node);
+    struct attention a = attention_on(call->device, call->graph, call->node);
     a.kv = call->in[BACK + KV];
     a.dkv = call->out[KV_GRAD];
     a.documents = call->in[BACK + DOCUMENTS];
     a.dropout = op_dropout_mask(call, BACK + SAMPLES);
-    a.any_order = call->device->any_order;
-    a.scratch_bytes = call->device->attention_bytes;
     call->device->ops->attention_backward(call->device, &a, call->out[Q_GRAD], call->in[DOUT],
                                           call->in[O], call->in[LSE], call->in[BACK + Q],
                                           call->scratch);
@@ -275,6 +296,7 @@ const struct op op_attention_backward = {
     .positions = attention_positions,
     .scratch = attention_scratch,
     .run = backward_run,
+    .prepare = attention_prepare,
     .offered = attention_offered,
     .in_format = 1u << 0 | 1u << 1 | 1u << 3 | 1u << 4,
 };

@@ -219,6 +219,23 @@ static int compile_into_memory(struct session *s, enum session_use use, struct e
     return compile_all(s, use, err);
 }
 
+/* Begin what ops need before they first run: libraries compile while the rank gets its memory and
+ * finds the others. */
+static void begin_ops(const struct session *s)
+{
+    for (int p = 0; p < s->program_count; p++)
+        for (int u = 0; u < s->units->count; u++) {
+            const struct graph *graph = program_graph(s->programs[p], u);
+            for (int n = 0; n < graph->node_count && program_owns(s->programs[p], u); n++) {
+                const struct graph_node *node = &graph->nodes[n];
+                int is_run = !node->replaced && !node->unused &&
+                             (!node->backward || s->programs[p] == s->train);
+                if (is_run && node->op->prepare)
+                    node->op->prepare(s->device, graph, node);
+            }
+        }
+}
+
 /* The part of opening that needs no other rank: all that comes before the mesh. */
 static int prepare(struct session *s, const struct device_request *request, int per_node,
                    enum session_use use, struct error *err)
@@ -230,7 +247,10 @@ static int prepare(struct session *s, const struct device_request *request, int 
         layout_model(&s->model, &s->config, err))
         return -1;
     s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
-    return compile_into_memory(s, use, err);
+    if (compile_into_memory(s, use, err))
+        return -1;
+    begin_ops(s);
+    return 0;
 }
 
 /* Warn where cuDNN does not do attention; the executor has met all shapes while it prepared its

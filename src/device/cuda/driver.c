@@ -327,6 +327,7 @@ const struct device_driver cuda_driver = {
     .recording_destroy = recording_destroy,
     .replay = replay,
     .attention = cuda_report_attention,
+    .attention_prepare = cuda_prepare_attention,
     .products_library = cuda_products_library,
     .products_note = cuda_products_note,
     .products_noted = cuda_products_noted,

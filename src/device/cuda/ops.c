@@ -41,6 +41,12 @@ void cuda_attention_backward(struct device *d, const struct attention *a, void *
         cuda_own_attention_backward(d, a, dqkv, dout, o, lse, qkv, scratch);
 }
 
+void cuda_prepare_attention(struct device *d, const struct attention *a, int backward)
+{
+    if (!(d->replaced & device_attention_part(a->dt, backward)))
+        cuda_sdpa_prepare(d, a, backward ? DEVICE_BACKWARD : DEVICE_FORWARD);
+}
+
 void cuda_report_attention(const struct device *d, struct device_attention *a)
 {
     const unsigned met = cuda_state(d)->replaced_met;

@@ -26,6 +26,10 @@ int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, 
     return 0;
 }
 
+void cuda_sdpa_prepare(struct device *d, const struct attention *a, enum device_pass pass)
+{
+}
+
 void cuda_sdpa_set_tile_tokens(struct device *d, int64_t tokens)
 {
 }

@@ -2,11 +2,14 @@
  * for a backward with any_order.
  *
  * A plan is made once for a shape and direction and kept; what fails on the way leaves the shape to
- * the own kernels, for good, and the reason is kept for device_attention().  The packed projections
- * are described by strides, nothing is copied.  It runs in the parts of sdpa_sizes.c, or in the
- * tiles of sdpa_tiles.c.
+ * the own kernels, for good, and the reason is kept for device_attention().  Making one compiles
+ * for a second, so that cuda_sdpa_prepare() has a thread do it, with a handle of cuDNN of its own,
+ * since no two threads may use one; the first call of the shape waits for it.  The packed
+ * projections are described by strides, nothing is copied.  It runs in the parts of sdpa_sizes.c,
+ * or in the tiles of sdpa_tiles.c.
  */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +36,12 @@ struct entry {
     struct sdpa_plan plan[2]; /* by enum sdpa_mask; tiles below the diagonal have the second */
     size_t workspace_bytes;   /* of the one that wants more */
     struct error why;         /* it is not usable */
+    int met;                  /* it was asked for */
+    int is_being_made;        /* by this thread, which may change all of it until it is joined */
+    pthread_t maker;
+    struct cuda_sdpas *of;
+    cudnnHandle_t handle; /* the maker's, which its plans may refer to */
+    int gpu;
     struct entry *next;
 };
 
@@ -86,9 +95,9 @@ static size_t own_bytes(const struct entry *e)
     return e->pass == DEVICE_FORWARD ? 0 : sdpa_places_of(&e->a, e->part).workspace;
 }
 
-static int make_plans(struct cuda_sdpas *s, struct entry *e)
+static int make_plans(struct entry *e, cudnnHandle_t handle)
 {
-    const struct sdpa_target target = {.handle = s->handle};
+    const struct sdpa_target target = {.handle = handle};
     for (enum sdpa_mask mask = SDPA_CAUSAL; mask <= (is_tiled(e) ? SDPA_ALL : SDPA_CAUSAL);
          mask++) {
         if (sdpa_plan_make(&e->plan[mask], &e->a, e->part, e->pass, mask, &target, &e->why))
@@ -99,17 +108,19 @@ static int make_plans(struct cuda_sdpas *s, struct entry *e)
     return 0;
 }
 
-static void prepare_entry(struct cuda_sdpas *s, struct entry *e)
+/* Whether it is usable, and its plans; handle: NULL where cuDNN could not be opened, for why. */
+static void prepare_entry(struct entry *e, cudnnHandle_t handle, const struct error *why)
 {
+    const struct cuda_sdpas *s = e->of;
     const char *refusal = cuda_sdpa_refusal(&e->a, e->pass, cudnnGetVersion());
     size_t most = cuda_sdpa_scratch(&e->a, e->pass);
     if (s->tile_tokens && e->pass == DEVICE_BACKWARD)
         most = sdpa_part_bytes(&e->a, e->part) + SDPA_ALIGN;
     if (refusal)
         error_set(&e->why, "%s", refusal);
-    else if (!s->handle)
-        e->why = s->why; /* of opening it */
-    else if (!make_plans(s, e)) {
+    else if (!handle)
+        e->why = *why;
+    else if (!make_plans(e, handle)) {
         e->usable = e->workspace_bytes + own_bytes(e) + SDPA_ALIGN <= most;
         if (!e->usable)
             error_set(
@@ -127,23 +138,98 @@ static struct sdpa_part part_for(const struct cuda_sdpas *s, const struct attent
     return sdpa_part_of(a, pass);
 }
 
+static struct entry *entry_of(const struct cuda_sdpas *s, const struct attention *a,
+                              enum device_pass pass)
+{
+    struct entry *e = s->entries;
+    while (e && !(e->pass == pass && same(&e->a, a)))
+        e = e->next;
+    return e;
+}
+
+/* Without plans. */
+static struct entry *add_entry(struct device *d, const struct attention *a, enum device_pass pass)
+{
+    struct cuda_sdpas *s = cuda_state(d)->sdpas;
+    struct entry *e = array_make(1, sizeof *e);
+    e->a = *a;
+    e->pass = pass;
+    e->part = part_for(s, a, pass);
+    e->of = s;
+    e->gpu = d->index;
+    e->next = s->entries;
+    s->entries = e;
+    return e;
+}
+
+static int open_handle(cudnnHandle_t *handle, cudaStream_t stream, struct error *why)
+{
+    cudnnStatus_t status = cudnnCreate(handle);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnSetStream(*handle, stream);
+    if (status == CUDNN_STATUS_SUCCESS)
+        return 0;
+    error_set(why, "cuDNN: open: %s", cudnnGetErrorString(status));
+    if (*handle)
+        cudnnDestroy(*handle);
+    *handle = NULL;
+    return -1;
+}
+
+/* A thread; the current GPU is one of each thread. */
+static void *make_entry(void *entry)
+{
+    struct entry *e = entry;
+    struct error why = {0};
+    if (!CUDA_CHECK(cudaSetDevice(e->gpu), &why))
+        open_handle(&e->handle, NULL, &why);
+    prepare_entry(e, e->handle, &why);
+    return NULL;
+}
+
+static void wait_for_maker(struct entry *e)
+{
+    if (e->is_being_made)
+        pthread_join(e->maker, NULL);
+    e->is_being_made = 0;
+}
+
+/* Where its maker could not open cuDNN, this thread makes them. */
+static void finish_entry(struct entry *e)
+{
+    const int was_being_made = e->is_being_made;
+    wait_for_maker(e);
+    if (was_being_made && !e->handle)
+        prepare_entry(e, e->of->handle, &e->of->why);
+}
+
 /* The plan of a shape, made if need be; NULL where cuDNN is not to be used. */
 static struct entry *find(struct device *d, const struct attention *a, enum device_pass pass)
 {
     struct cuda_sdpas *s = cuda_state(d)->sdpas;
-    struct entry *e = s->entries;
-    while (e && !(e->pass == pass && same(&e->a, a)))
-        e = e->next;
-    if (!e) {
-        e = array_make(1, sizeof *e);
-        e->a = *a;
-        e->pass = pass;
-        e->part = part_for(s, a, pass);
-        e->next = s->entries;
-        s->entries = e;
-        prepare_entry(s, e);
+    struct entry *e = entry_of(s, a, pass);
+    if (e)
+        finish_entry(e);
+    else {
+        e = add_entry(d, a, pass);
+        prepare_entry(e, s->handle, &s->why);
     }
+    e->met = 1;
     return e->usable ? e : NULL;
+}
+
+/* Where no thread can be started, the first call makes the plans. */
+void cuda_sdpa_prepare(struct device *d, const struct attention *a, enum device_pass pass)
+{
+    struct cuda_sdpas *s = cuda_state(d)->sdpas;
+    if (!s->handle || cuda_sdpa_refusal(a, pass, cudnnGetVersion()) || entry_of(s, a, pass))
+        return;
+    struct entry *e = add_entry(d, a, pass);
+    e->is_being_made = !pthread_create(&e->maker, NULL, make_entry, e);
+    if (e->is_being_made)
+        return;
+    s->entries = e->next;
+    free(e);
 }
 
 /* ---- running them ---- */
@@ -310,15 +396,7 @@ int cuda_sdpa_open(struct device *d, struct error *err)
     cuda_state(d)->sdpas = s;
     if (cudnnGetVersion() < LEAST_VERSION)
         return 0; /* every shape is refused */
-    cudnnStatus_t status = cudnnCreate(&s->handle);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnSetStream(s->handle, cuda_compute(d));
-    if (status == CUDNN_STATUS_SUCCESS)
-        return 0;
-    error_set(&s->why, "cuDNN: open: %s", cudnnGetErrorString(status));
-    if (s->handle)
-        cudnnDestroy(s->handle);
-    s->handle = NULL;
+    open_handle(&s->handle, cuda_compute(d), &s->why);
     return 0;
 }
 
@@ -326,8 +404,11 @@ static void forget_plans(struct cuda_sdpas *s)
 {
     for (struct entry *e = s->entries, *next; e; e = next) {
         next = e->next;
+        wait_for_maker(e);
         sdpa_plan_drop(&e->plan[SDPA_CAUSAL]);
         sdpa_plan_drop(&e->plan[SDPA_ALL]);
+        if (e->handle)
+            cudnnDestroy(e->handle);
         free(e);
     }
     s->entries = NULL;
@@ -356,6 +437,8 @@ void cuda_sdpa_report(const struct device *d, struct device_attention *a)
 {
     *a = (struct device_attention){.has_library = 1};
     for (const struct entry *e = cuda_state(d)->sdpas->entries; e; e = e->next) {
+        if (!e->met)
+            continue;
         a->by_library += e->usable;
         a->by_own += !e->usable;
         if (!e->usable && e->a.dt != DTYPE_F32)

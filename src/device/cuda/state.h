@@ -78,11 +78,14 @@ int cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, floa
 int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, const void *dout,
                        const void *o, const float *lse, const void *qkv, void *scratch,
                        size_t scratch_bytes);
+void cuda_sdpa_prepare(struct device *d, const struct attention *a, enum device_pass pass);
 const char *cuda_sdpa_library(char text[64]);
 void cuda_sdpa_report(const struct device *d, struct device_attention *a);
 
 /* device_attention(): what cuDNN met, and what it was not asked. */
 void cuda_report_attention(const struct device *d, struct device_attention *a);
+/* device_attention_prepare(): of what cuDNN will be asked. */
+void cuda_prepare_attention(struct device *d, const struct attention *a, int backward);
 
 #ifdef __cplusplus
 }
