@@ -251,7 +251,8 @@ run_train() {
         sed 's/^/# /' "$out/measure.log"
 }
 
-# Kernels of libraries are slow under these tools and not ours: racecheck and synccheck see the
+# Kernels of libraries are slow under these tools and not ours, and cuDNN's do with barriers what
+# synccheck takes for an error: of cuDNN none is looked at, and racecheck and synccheck see the
 # programs of our own kernels alone.
 run_sanitize() {
     sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
@@ -266,7 +267,8 @@ run_sanitize() {
             *ops* | *attention | *simt | memcheckgemm | memcheckstreams) ;;
             *) continue ;;
             esac
-            step "$tool $name" 240 "$sanitizer" --tool $tool --error-exitcode 99 "./$program"
+            step "$tool $name" 240 "$sanitizer" --tool $tool --error-exitcode 99 \
+                --kernel-name-exclude kernel_substring=cudnn "./$program"
         done
     done
 }
@@ -289,6 +291,8 @@ some_steps() {
 }
 export -f some_steps
 
+SAVED_8B_GB=97 # a checkpoint of all of it, for which a run looks before it trains
+
 run_8b() {
     folder=$(mktemp -d "${TMPDIR:-/tmp}/trireme-8b.XXXXXX") || return
     cat "$top"/src/*/*.c >"$folder/text"
@@ -297,7 +301,10 @@ run_8b() {
         data.train=$folder/train.h5 checkpoint.every=0 checkpoint.resume=none"
     ./trireme tokenize "$folder/text" -o "$folder/train.h5" >"$out/8b-plan.log" 2>&1 &&
         ./trireme plan $keys --ranks 1 >>"$out/8b-plan.log" 2>&1
-    if grep -q '^fits' "$out/8b-plan.log"; then
+    free_gb=$(($(df --output=avail -B1 "$folder" | tail -n 1) / 1000000000))
+    if [ $free_gb -lt $SAVED_8B_GB ]; then
+        skip "Llama-3-8B on one GPU" "a run needs $SAVED_8B_GB GB to save in, and $free_gb are free"
+    elif grep -q '^fits' "$out/8b-plan.log"; then
         nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -lms 200 \
             >"$out/8b-used.log" 2>/dev/null &
         watcher=$!
