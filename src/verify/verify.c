@@ -199,6 +199,28 @@ static int lies_in(const struct program *program, int buffer, enum dtype dtype, 
     return from >= 0 && elems >= 0 && elems <= space && from <= space - elems;
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const struct comm_part *one = a, *other = b;
+    return (one->recv_from > other->recv_from) - (one->recv_from < other->recv_from);
+}
+
+/* Do any two of the parts that are received overlap?  They are put in order, as there is one of
+ * every rank. */
+static int parts_overlap(const struct comm_part *part, int size)
+{
+    struct comm_part *sorted = array_make((size_t)size, sizeof *sorted);
+    int count = 0, overlap = 0;
+    for (int k = 0; k < size; k++)
+        if (part[k].recv_elems)
+            sorted[count++] = part[k];
+    qsort(sorted, (size_t)count, sizeof *sorted, by_place);
+    for (int k = 1; k < count; k++)
+        overlap |= sorted[k].recv_from < sorted[k - 1].recv_from + sorted[k - 1].recv_elems;
+    free(sorted);
+    return overlap;
+}
+
 /* The parts of an ALLTOALL lie in its buffers, and those it receives do not overlap. */
 static int check_parts(struct verify *v, int i)
 {
@@ -214,12 +236,8 @@ static int check_parts(struct verify *v, int i)
             return wrong(v, "wrong size", i, from, -1);
         if (!lies_in(p, to, instr->dtype, part[k].recv_from, part[k].recv_elems))
             return wrong(v, "wrong size", i, to, -1);
-        for (int m = 0; m < k; m++)
-            if (part[m].recv_from < part[k].recv_from + part[k].recv_elems &&
-                part[k].recv_from < part[m].recv_from + part[m].recv_elems)
-                return wrong(v, "parts overlap", i, to, -1);
     }
-    return 0;
+    return parts_overlap(part, size) ? wrong(v, "parts overlap", i, to, -1) : 0;
 }
 
 static int check_instr(struct verify *v, int i)

@@ -434,6 +434,47 @@ static void test_kept_and_work_have_their_sizes(void **state)
     programs_everywhere(check_sizes);
 }
 
+/* Move what is received from each member onto what comes from each other one. */
+static int check_parts_of(struct program *program, int i)
+{
+    const struct instr *instr = &program->instr[i];
+    const int size = mesh_members(&program->layout->shape, instr->axes);
+    struct comm_part *part = &program->part[instr->parts];
+    const int64_t space =
+        (int64_t)(program->buffer[instr->buffer[SLOT_TO]].bytes / dtype_bytes(instr->dtype));
+    int moved = 0;
+    for (int k = 0; k < size; k++)
+        for (int m = 0; m < size; m++) {
+            const struct comm_part was = part[k];
+            if (m == k || !part[m].recv_elems || part[m].recv_from + was.recv_elems > space)
+                continue;
+            part[k].recv_from = part[m].recv_from;
+            if (was.recv_elems)
+                assert_wrong(program, "parts overlap", "two parts at one place", i);
+            else
+                assert_right(program);
+            moved += was.recv_elems > 0;
+            part[k] = was;
+        }
+    return moved;
+}
+
+/* Ranks that send each other rows of the matrices that they own. */
+static void test_received_parts_are_apart(void **state)
+{
+    const struct config config =
+        programs_config(0, "parallel.strategy=FULL_SHARD train.optimizer=muon");
+    struct fleet fleet;
+    int moved = 0;
+    fleet_open(&fleet, &config, 4, PROGRAM_TRAIN);
+    for (int r = 0; r < 4; r++)
+        for (int i = 0; i < fleet.program[r]->instrs; i++)
+            if (fleet.program[r]->instr[i].kind == INSTR_ALLTOALL)
+                moved += check_parts_of(fleet.program[r], i);
+    assert_true(moved > 0);
+    fleet_close(&fleet);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -450,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_not_used_after_release),
         cmocka_unit_test(test_nothing_lives_longer_than_needed),
         cmocka_unit_test(test_nothing_is_read_unwritten),
+        cmocka_unit_test(test_received_parts_are_apart),
         cmocka_unit_test(test_kept_and_work_have_their_sizes),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);
