@@ -105,13 +105,14 @@ const struct command commands[] = {
      .also = "prepare preprocess data",
      .run = command_tokenize},
     {.name = "plan",
-     .usage = "[CONFIG | RUN | CHECKPOINT] [key=value ...] [--ranks|--gpus N] [--nodes N] "
-              "[--threads N] [--machine NAME|FILE[:NAME]] [--network PORTSxRATE]"
-              " [--node-memory GIB] [--json FILE] [--schedule-svg FILE] [--schedule-csv FILE.csv] "
-              "[--trace FILE.json] [--timeline-svg FILE] [--search [--yaml FILE | --nodes N-M "
-              "[--keep global_batch|batch_per_rank]] | --fewest]",
-     .summary = "memory, communication and time of every rank, checked, and of every strategy, "
-                "without running; or the fastest layout, or the fewest ranks",
+     .usage = "[CONFIG | RUN | CHECKPOINT] [key=value ...] [--ranks|--gpus N] [--nodes N]\n"
+              "      [--threads N] [--machine NAME|FILE[:NAME]] [--network PORTSxRATE]\n"
+              "      [--node-memory GIB] [--json FILE] [--schedule-svg FILE]\n"
+              "      [--schedule-csv FILE.csv] [--trace FILE.json] [--timeline-svg FILE]\n"
+              "      [--search [--yaml FILE | --nodes N-M [--keep global_batch|batch_per_rank]]\n"
+              "      | --fewest]",
+     .summary = "memory, communication and time of every rank, checked, and of every strategy,\n"
+                "      without running; or the fastest layout, or the fewest ranks",
      .example = "  trireme plan my.yaml --ranks 16 --nodes 2 --machine h100\n",
      .options = {{"--ranks", "N"},
                  {"--gpus", "N"},
