@@ -21,7 +21,9 @@ is "--help: usage on stdout, code 0" "0 0 yes" \
     "$? $(wc -c <err | tr -d ' ') $(grep -q usage out && echo yes)"
 "$TRIREME" plan --help >out 2>err
 is "plan --help: its usage" "0 0 1" \
-    "$? $(wc -c <err | tr -d ' ') $(grep -c '^  trireme plan \[.*--machine' out)"
+    "$? $(wc -c <err | tr -d ' ') $(tr -d '\n' <out | grep -c '^  trireme plan \[.*--machine')"
+"$TRIREME" --help >out 2>err
+is "--help: no long lines" "none" "$(awk 'length > 112 { print; found = 1 } END { if (!found) print "none" }' out)"
 "$TRIREME" --version >out 2>err
 is "--version" "0 trireme" "$? $(cut -d' ' -f1 out)"
 
