@@ -59,7 +59,7 @@ if [ -n "$defaults" ]; then
     done
     is "SIGINT: it is said what comes" 1 "$(grep -c 'SIGINT: the state will be saved' one-INT.err)"
     # A step of seconds is not waited for.
-    alone twice $D train.global_batch=16000
+    alone twice $D train.global_batch=4000
     wait_for 60 has_steps twice 1
     kill -INT $job
     wait_for 10 grep -q 'SIGINT: the state will be saved' twice.err

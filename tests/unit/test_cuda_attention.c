@@ -26,6 +26,32 @@ static void the_op_agrees_with_the_cpu(void **state)
             check(*state, &shapes[i], types[j], OP);
 }
 
+/* A device may be closed while threads still make what was begun; what was not run was not met. */
+static void what_is_begun_beside_agrees(void **state)
+{
+    struct device *d;
+    struct error err = {0};
+    struct device_attention met;
+    struct attention a = {
+        .dt = DTYPE_BF16, .batch = 1, .seq = 128, .heads = 4, .kv_heads = 2, .head_dim = 64};
+    for (int runs = 0; runs < 2; runs++) {
+        if (device_open(&d, &(struct device_request){.kind = DEVICE_CUDA}, &err))
+            fail_msg("%s", err.text);
+        device_attention_prepare(d, &a, 0);
+        device_attention_prepare(d, &a, 1);
+        device_attention(d, &met);
+        assert_int_equal(met.by_library + met.by_own, 0);
+        if (runs) {
+            struct rig *rig = *state, other = *rig;
+            other.gpu = d;
+            check(&other, &a, DTYPE_BF16, OP);
+            device_attention(d, &met);
+            assert_true(met.by_library + met.by_own > 0);
+        }
+        device_close(d);
+    }
+}
+
 static void agrees_on_drawn_shapes(void **state)
 {
     struct rig *rig = *state;
@@ -205,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_cpu),
         cmocka_unit_test(the_op_agrees_with_the_cpu),
+        cmocka_unit_test(what_is_begun_beside_agrees),
         cmocka_unit_test(agrees_on_drawn_shapes),
         cmocka_unit_test(parts_agree_with_the_cpu),
         cmocka_unit_test(large_problems_agree_with_the_cpu),

@@ -181,7 +181,7 @@ static void *make_entry(void *entry)
 {
     struct entry *e = entry;
     struct error why = {0};
-    if (!CUDA_CHECK(cudaSetDevice(e->gpu), &why))
+    if (cudaSetDevice(e->gpu) == cudaSuccess)
         open_handle(&e->handle, NULL, &why);
     prepare_entry(e, e->handle, &why);
     return NULL;
