@@ -99,6 +99,13 @@ FP8_INLINE uint32_t fp8_code(float x)
     return (bits >> 20 & 0x7f) | (bits >> 24 & 0x80);
 }
 
+/* The larger of the lower halves and of the upper halves of two words, as unsigned integers. */
+FP8_INLINE uint32_t fp8_larger_halves(uint32_t a, uint32_t b)
+{
+    const uint32_t low = (a & 0xffff) > (b & 0xffff) ? a : b, high = a > b ? a : b;
+    return (low & 0xffff) | (high & 0xffff0000);
+}
+
 /* The number that 8 bits stand for. */
 FP8_INLINE float fp8_value(uint8_t code)
 {

@@ -267,10 +267,11 @@ struct device_attention {
 void device_attention(const struct device *d, struct device_attention *a);
 
 struct attention;
-/* Attention of this shape and direction is about to be run: what a library compiles for it, for a
- * second or so, is begun by a thread of its own, and the first call waits until it is there.  a
- * (ops.h): as that call has it, but for pointers.  Before the shape is first run, and not while
- * calls are recorded; nothing happens on CPUs, and where it was begun before. */
+/* Attention of this shape and direction will be run: begin to compile what a library needs for it,
+ * which takes about a second, in a thread of its own; the first call waits for that thread.  a
+ * (ops.h): as that call will have it, but its pointers are not looked at.  Not while calls are
+ * recorded.  It cannot fail: what could not be begun is compiled by the first call.  Does nothing
+ * on CPUs, and for what was begun or run before. */
 void device_attention_prepare(struct device *d, const struct attention *a, int backward);
 
 /* "cudnn", "own" or "cudnn+own"; "" where none was met. */

@@ -219,21 +219,26 @@ static int compile_into_memory(struct session *s, enum session_use use, struct e
     return compile_all(s, use, err);
 }
 
+/* Those of a unit that a program runs. */
+static void prepare_ops(const struct session *s, const struct program *program, int unit)
+{
+    const struct graph *graph = program_graph(program, unit);
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct graph_node *node = &graph->nodes[n];
+        int is_run = !node->replaced && !node->unused && (!node->backward || program == s->train);
+        if (is_run && node->op->prepare)
+            node->op->prepare(s->device, graph, node);
+    }
+}
+
 /* Begin what ops need before they first run: libraries compile while the rank gets its memory and
  * finds the others. */
 static void begin_ops(const struct session *s)
 {
     for (int p = 0; p < s->program_count; p++)
-        for (int u = 0; u < s->units->count; u++) {
-            const struct graph *graph = program_graph(s->programs[p], u);
-            for (int n = 0; n < graph->node_count && program_owns(s->programs[p], u); n++) {
-                const struct graph_node *node = &graph->nodes[n];
-                int is_run = !node->replaced && !node->unused &&
-                             (!node->backward || s->programs[p] == s->train);
-                if (is_run && node->op->prepare)
-                    node->op->prepare(s->device, graph, node);
-            }
-        }
+        for (int u = 0; u < s->units->count; u++)
+            if (program_owns(s->programs[p], u))
+                prepare_ops(s, s->programs[p], u);
 }
 
 /* The part of opening that needs no other rank: all that comes before the mesh. */

@@ -19,11 +19,10 @@ is "no command: usage on stderr, code 1" "1 0 yes" \
 "$TRIREME" --help >out 2>err
 is "--help: usage on stdout, code 0" "0 0 yes" \
     "$? $(wc -c <err | tr -d ' ') $(grep -q usage out && echo yes)"
+is "--help: no long lines" "none" "$(awk 'length > 112 { print; found = 1 } END { if (!found) print "none" }' out)"
 "$TRIREME" plan --help >out 2>err
 is "plan --help: its usage" "0 0 1" \
     "$? $(wc -c <err | tr -d ' ') $(tr -d '\n' <out | grep -c '^  trireme plan \[.*--machine')"
-"$TRIREME" --help >out 2>err
-is "--help: no long lines" "none" "$(awk 'length > 112 { print; found = 1 } END { if (!found) print "none" }' out)"
 "$TRIREME" --version >out 2>err
 is "--version" "0 trireme" "$? $(cut -d' ' -f1 out)"
 

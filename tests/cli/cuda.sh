@@ -18,7 +18,6 @@ for how in full selective; do
     train "recompute=$how" "$TRIREME_CUDA" 1 $how device=cuda train.steps=$some recompute=$how
     same "recompute=$how gives the same bits" short $how
 done
-late="train.overlap_update=true checkpoint.every=5"
 train "updates beside forward" "$TRIREME_CUDA" 1 late device=cuda train.steps=$some $late run.trace=4
 same "updates beside forward give the same bits" short late
 lane=$(grep -o '"tid": *[0-9]*, "args": *{"name": "update"}' late/trace.json | grep -o '[0-9][0-9]*' | head -n 1)

@@ -2,7 +2,6 @@
 # cuda_precision.sh - a GPU trains in 8 and 16 bits as the CPU does.
 . "$(dirname "$0")/../cli/helpers.inc"
 . "$top/tests/cli/cuda.inc"
-late="train.overlap_update=true checkpoint.every=5"
 
 train "bf16" "$TRIREME_CUDA" 1 bf16 device=cuda train.steps=$some precision=bf16
 train "bf16 on the CPU" "$TRIREME" 1 bf16_cpu device=cpu train.steps=$some precision=bf16

@@ -2,7 +2,6 @@
 # cuda_ranks.sh - ranks that share a GPU come to the losses of one, however their parameters are kept.
 . "$(dirname "$0")/../cli/helpers.inc"
 . "$top/tests/cli/cuda.inc"
-late="train.overlap_update=true checkpoint.every=5"
 
 train "one rank" "$TRIREME_CUDA" 1 short device=cuda train.steps=$some
 train "one rank in bf16" "$TRIREME_CUDA" 1 bf16 device=cuda train.steps=$some precision=bf16

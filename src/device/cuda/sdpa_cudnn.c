@@ -37,11 +37,10 @@ struct entry {
     size_t workspace_bytes;   /* of the one that wants more */
     struct error why;         /* it is not usable */
     int met;                  /* it was asked for */
+    struct device *d;         /* on which it runs */
     int is_being_made;        /* by this thread, which may change all of it until it is joined */
     pthread_t maker;
-    struct cuda_sdpas *of;
     cudnnHandle_t handle; /* the maker's, which its plans may refer to */
-    int gpu;
     struct entry *next;
 };
 
@@ -111,7 +110,7 @@ static int make_plans(struct entry *e, cudnnHandle_t handle)
 /* Whether it is usable, and its plans; handle: NULL where cuDNN could not be opened, for why. */
 static void prepare_entry(struct entry *e, cudnnHandle_t handle, const struct error *why)
 {
-    const struct cuda_sdpas *s = e->of;
+    const struct cuda_sdpas *s = cuda_state(e->d)->sdpas;
     const char *refusal = cuda_sdpa_refusal(&e->a, e->pass, cudnnGetVersion());
     size_t most = cuda_sdpa_scratch(&e->a, e->pass);
     if (s->tile_tokens && e->pass == DEVICE_BACKWARD)
@@ -155,8 +154,7 @@ static struct entry *add_entry(struct device *d, const struct attention *a, enum
     e->a = *a;
     e->pass = pass;
     e->part = part_for(s, a, pass);
-    e->of = s;
-    e->gpu = d->index;
+    e->d = d;
     e->next = s->entries;
     s->entries = e;
     return e;
@@ -181,7 +179,7 @@ static void *make_entry(void *entry)
 {
     struct entry *e = entry;
     struct error why = {0};
-    if (cudaSetDevice(e->gpu) == cudaSuccess)
+    if (cudaSetDevice(e->d->index) == cudaSuccess)
         open_handle(&e->handle, NULL, &why);
     prepare_entry(e, e->handle, &why);
     return NULL;
@@ -194,13 +192,14 @@ static void wait_for_maker(struct entry *e)
     e->is_being_made = 0;
 }
 
-/* Where its maker could not open cuDNN, this thread makes them. */
+/* Where its maker could not open cuDNN, this thread makes the plans. */
 static void finish_entry(struct entry *e)
 {
+    const struct cuda_sdpas *s = cuda_state(e->d)->sdpas;
     const int was_being_made = e->is_being_made;
     wait_for_maker(e);
     if (was_being_made && !e->handle)
-        prepare_entry(e, e->of->handle, &e->of->why);
+        prepare_entry(e, s->handle, &s->why);
 }
 
 /* The plan of a shape, made if need be; NULL where cuDNN is not to be used. */

@@ -252,8 +252,7 @@ template <typename T> static inline uint32_t pair_of(T, float low, float high)
 
 static inline uint32_t larger_halves(uint32_t a, uint32_t b)
 {
-    const uint32_t low = (a & 0xffff) > (b & 0xffff) ? a : b, high = a > b ? a : b;
-    return (low & 0xffff) | (high & 0xffff0000);
+    return fp8_larger_halves(a, b);
 }
 
 static inline uint32_t e4m3_pair_of(float low, float high)
