@@ -117,7 +117,7 @@ SIMD_INLINE void widen_rows(const enum dtype dt, float *to, int64_t dim,
         }
 }
 
-/* The units of one row; memory is asked for some rows ahead, which are far apart. */
+/* The units of one row; prefetched is the one so many bytes ahead, as rows are far apart. */
 SIMD_INLINE void copy_row(unit *to, const char *from, int64_t units, int64_t ahead_bytes)
 {
     int64_t i = 0;
@@ -131,7 +131,6 @@ SIMD_INLINE void copy_row(unit *to, const char *from, int64_t units, int64_t ahe
 void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
                               const struct attention_rows *from, int64_t n)
 {
-    enum { AHEAD = 8 };
     const int64_t size = (int64_t)dtype_bytes(s->dt_rows), stride = from->stride * size;
     const char *first = (const char *)from->base + from->first * size;
     int is_widened = s->dt != s->dt_rows;
@@ -139,7 +138,7 @@ void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
         WITH_DTYPE(widen_rows, s->dt_rows, (float *)to, s->dim, from, n);
     for (int64_t r = 0; r < n && !is_widened; r++) {
         unit *row = to + r * s->dim_units;
-        copy_row(row, first + r * stride, s->row_units, AHEAD * stride);
+        copy_row(row, first + r * stride, s->row_units, BLOCK * stride);
         memset(row + s->row_units, 0, (size_t)(s->dim_units - s->row_units) * sizeof *row);
     }
     memset(to + n * s->dim_units, 0, (size_t)((BLOCK - n) * s->dim_units) * sizeof *to);

@@ -30,14 +30,28 @@ SIMD_INLINE void prefetch_rows(const enum dtype dt, const void *first, int64_t l
     }
 }
 
+/* Prefetch the next piece to the second cache. */
+SIMD_INLINE void fetch_ahead(struct gemm_ahead *ahead)
+{
+    enum { LINE = 64 };
+    if (ahead->pieces <= 0)
+        return;
+#pragma GCC unroll 8
+    for (int i = 0; i < AHEAD_LINES; i++)
+        __builtin_prefetch(ahead->at + i * LINE, 0, 2);
+    ahead->at += ahead->stride;
+    ahead->pieces--;
+}
+
 /* REGISTER_ROWS rows of sums: those of `from`, or zeros, + products over `units` of k.  In a the
  * units of neighbouring rows are `row` apart, those of neighbours along k `pair`, and 16 of them
  * `step`.  Prefetched are the sums that follow in `from`, which are probably needed next, and the
- * rows of c that will be written; sums in scratch, SIDE apart, are in the cache already. */
+ * rows of c that will be written; sums in scratch, SIDE apart, are in the cache already; and what
+ * is ahead, unless it is NULL. */
 SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t pair,
                                const int64_t step, const unit *b, const struct tile_sums *from,
                                const enum dtype dt, const struct gemm_block_target *to,
-                               int64_t units)
+                               int64_t units, struct gemm_ahead *ahead)
 {
     enum { UNITS = 16, TILE = TILE_ELEMS / 2 };
     vf sum[REGISTER_ROWS][2];
@@ -50,7 +64,9 @@ SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t p
         prefetch_rows(DTYPE_F32, from->first + REGISTER_ROWS * from->ld, from->ld);
     if (to->ld != SIDE)
         prefetch_rows(dt, to->first, to->ld);
-    for (int64_t k = 0; k < units; k += UNITS, a += step, b += 2 * TILE)
+    for (int64_t k = 0; k < units; k += UNITS, a += step, b += 2 * TILE) {
+        if (ahead)
+            fetch_ahead(ahead);
 #pragma GCC unroll 4
         for (int p = 0; p < UNITS; p++) {
             vu left = unit_load(b + p * 16), right = unit_load(b + TILE + p * 16);
@@ -61,6 +77,7 @@ SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t p
                 sum[r][1] = unit_dot(DTYPE_BF16, sum[r][1], x, right);
             }
         }
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < REGISTER_ROWS; r++)
 #pragma GCC unroll 2
@@ -71,38 +88,40 @@ SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t p
         }
 }
 
-/* All rows of a block. */
+/* All rows of a block.  Rows of a that are read in place have nothing ahead. */
 SIMD_INLINE void multiply_rows_of(const enum dtype dt, const struct gemm_block_rows *a,
                                   const unit *b, const struct tile_sums *from,
-                                  const struct gemm_block_target *to, int64_t units)
+                                  const struct gemm_block_target *to, int64_t units,
+                                  struct gemm_ahead *ahead)
 {
     enum { TILE = TILE_ELEMS / 2 };
     struct tile_sums f = *from;
     struct gemm_block_target t = *to;
     for (int64_t r = 0; r < SIDE; r += REGISTER_ROWS) {
         if (a->ld)
-            multiply_rows(a->first + r * a->ld, a->ld, 1, 16, b, &f, dt, &t, units);
+            multiply_rows(a->first + r * a->ld, a->ld, 1, 16, b, &f, dt, &t, units, NULL);
         else
-            multiply_rows(a->first + r / 16 * TILE + r % 16, 1, 16, 2 * TILE, b, &f, dt, &t, units);
+            multiply_rows(a->first + r / 16 * TILE + r % 16, 1, 16, 2 * TILE, b, &f, dt, &t, units,
+                          ahead);
         f.first = f.first ? f.first + REGISTER_ROWS * f.ld : NULL;
         t.first = (char *)t.first + REGISTER_ROWS * t.ld * (int64_t)dtype_bytes(dt);
         t.addend = t.addend ? (const bf16 *)t.addend + REGISTER_ROWS * t.ld : NULL;
     }
 }
 
-/* The block `to` = that of `from` + the products of a and b over a multiple of 16 units.  next: as
- * for tile_block_packed(). */
+/* The block `to` = that of `from` + the products of a and b over a multiple of 16 units.  With
+ * tiles `ahead` is what tile_block_packed() has as `next`. */
 SIMD_INLINE void multiply_block(const struct gemm_block_rows *a, const unit *b,
                                 const struct tile_sums *from, const struct gemm_block_target *to,
-                                int64_t units, const float *next)
+                                int64_t units, struct gemm_ahead *ahead)
 {
     if (HAS_TILES) {
         const struct tile_sums sums = {to->first, to->ld};
-        tile_block_packed(a->first, b, from, &sums, units, next);
+        tile_block_packed(a->first, b, from, &sums, units, (const float *)ahead->at);
     } else if (to->dt == DTYPE_F32) {
-        multiply_rows_of(DTYPE_F32, a, b, from, to, units);
+        multiply_rows_of(DTYPE_F32, a, b, from, to, units, ahead);
     } else {
-        multiply_rows_of(DTYPE_BF16, a, b, from, to, units);
+        multiply_rows_of(DTYPE_BF16, a, b, from, to, units, ahead);
     }
 }
 

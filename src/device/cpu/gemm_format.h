@@ -105,17 +105,17 @@ static void pack_operand(unit *to, int64_t stride, enum dtype dt, const struct g
         pack((bf16 *)to, 2 * stride, s, r, i_is_lane);
 }
 
-/* The block `to` = that of `from` + products over k elements.  next is prefetched: for strips the
- * next panel, else as multiply_block() has it. */
+/* The block `to` = that of `from` + products over k elements.  For strips the next panel is
+ * ahead. */
 static void multiply_packed(const struct gemm_block_rows *a, const unit *b,
                             const struct tile_sums *from, const struct gemm_block_target *to,
-                            int64_t rows, int64_t k, const float *next)
+                            int64_t rows, int64_t k, struct gemm_ahead *ahead)
 {
     if (FORMAT == STRIPS)
         WITH_DTYPE(multiply_strips, to->dt, (const float *)a->first, (const float *)b, from, to,
-                   rows, k, next);
+                   rows, k, (const float *)ahead->at);
     else
-        multiply_block(a, b, from, to, k / 2, next);
+        multiply_block(a, b, from, to, k / 2, ahead);
 }
 
 #endif

@@ -26,6 +26,16 @@ struct gemm_block_rows {
     int64_t ld; /* 0: packed */
 };
 
+/* What is prefetched while a block is made.  Vectors do so piece by piece, AHEAD_LINES lines for
+ * each 16 units of k; from one piece to the next are `stride` bytes.  Tiles and strips take what
+ * follows `at`, as they say. */
+enum { AHEAD_LINES = 8 };
+
+struct gemm_ahead {
+    const char *at; /* NULL: nothing */
+    int64_t stride, pieces;
+};
+
 /* Where a block's sums go, rows ld elements apart.  AMX stores fp32 only, without an addend. */
 struct gemm_block_target {
     void *first;

@@ -266,28 +266,34 @@ static struct gemm_block_target last_target(const struct gemm *g, float *sums,
                                       g->addend && !is_fp32 ? (const char *)g->addend + at : NULL};
 }
 
-/* What is prefetched during a block: the next panel, for the same part of k, or the next block's
- * sums. */
-static const float *next_of(const struct blocking *by, const float *sums, const unit *panel)
+/* What strips and tiles prefetch during a block: the next panel, for the same part of k, or the
+ * next block's sums. */
+static struct gemm_ahead after_block(const struct blocking *by, const float *sums,
+                                     const unit *panel)
 {
+    const void *next = keeps_sums(by) ? sums + block_elems(by) : NULL;
     if (FORMAT == STRIPS)
-        return (const float *)(panel + packed_units(level_format->block_n, by->k));
-    return keeps_sums(by) ? sums + block_elems(by) : NULL;
+        next = panel + packed_units(level_format->block_n, by->k);
+    return (struct gemm_ahead){.at = next};
 }
 
 /* A block for k in [kc, end); its sums are in `sums` before the last part of k.  In c rows of sums
- * are often a power of two apart, and push each other out of the first cache. */
+ * are often a power of two apart, and push each other out of the first cache.  after_part is what
+ * vectors prefetch. */
 static void run_block(const struct blocking *by, float *sums, const struct gemm_block_rows *a,
-                      const unit *panel, const struct block *b, int64_t kc, int64_t end)
+                      const unit *panel, const struct block *b, int64_t kc, int64_t end,
+                      struct gemm_ahead *after_part)
 {
     const struct gemm *g = by->g;
     struct tile_sums from = {sums, level_format->block_n};
     struct gemm_block_target to = {sums, level_format->block_n, DTYPE_F32, NULL};
+    struct gemm_ahead next = after_block(by, sums, panel);
     if (kc == 0)
         from = first_sums(g, sums, b);
     if (end == by->k)
         to = last_target(g, sums, b);
-    multiply_packed(a, panel, &from, &to, b->rows, end - kc, next_of(by, sums, panel));
+    multiply_packed(a, panel, &from, &to, b->rows, end - kc,
+                    FORMAT == VECTORS ? after_part : &next);
     if (to.first == sums && end == by->k)
         WITH_DTYPE(put_block, g->dt_c, g, sums, b);
 }
@@ -319,6 +325,19 @@ struct part {
     int64_t ic, last, jc, first, end, kc, end_k;
 };
 
+/* What is packed after this part where op(a) lies across k: the same rows for the next K, or after
+ * the last the rows of the next task.  What they have of one k is a piece. */
+static struct gemm_ahead after_part(const struct blocking *by, const struct part *p)
+{
+    const struct gemm_source *a = &by->a;
+    int64_t k = p->end_k < by->k ? p->end_k : 0, row = k ? p->ic : p->last;
+    if (a->is_along || row >= a->count)
+        return (struct gemm_ahead){NULL, 0, 0};
+    return (struct gemm_ahead){.at = (const char *)((const bf16 *)a->base + k * a->ld + row),
+                               .stride = a->ld * (int64_t)sizeof(bf16),
+                               .pieces = min_i64(p->end_k - p->kc, a->k - k)};
+}
+
 /* Multiply blocks of op(a), packed from row `packed` on, by all panels, a group of panels at a
  * time. */
 static void multiply_part(const struct blocking *by, const struct thread_scratch *own,
@@ -326,6 +345,7 @@ static void multiply_part(const struct blocking *by, const struct thread_scratch
 {
     const int64_t stride = packed_units(level_format->step_m, p->end_k - p->kc);
     const int64_t kept = keeps_sums(by) ? block_elems(by) : 0, height = level_format->block_m;
+    struct gemm_ahead ahead = after_part(by, p);
     for (int64_t group = p->first; group < p->end; group += level_format->group)
         for (int64_t row = p->ic; row < p->last; row += height) {
             const struct gemm_block_rows a = rows_at(by, own->block, stride, packed, row, p->kc);
@@ -336,7 +356,7 @@ static void multiply_part(const struct blocking *by, const struct thread_scratch
                 int64_t number = (row - p->ic) / height * (p->end - p->first) + panel - p->first;
                 run_block(by, own->sums + number * kept, &a,
                           by->panels + packed_units(level_format->block_n, panel * by->k + p->kc),
-                          &b, p->kc, p->end_k);
+                          &b, p->kc, p->end_k, &ahead);
             }
         }
 }

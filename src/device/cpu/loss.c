@@ -27,7 +27,8 @@ static float row_max(enum dtype dt, const void *x, int64_t n)
     return top;
 }
 
-/* Sum of e^(x - top), in fp32 over short blocks and in fp64 over the blocks. */
+/* Sum of e^(x - top), in fp32 over short blocks and in fp64 over the blocks.  Prefetched is what
+ * follows the row, as a rule the next one. */
 SIMD_INLINE void find_sum(enum dtype dt, const void *x, int64_t n, float top, double *result)
 {
     enum { BLOCK = 1024 };
@@ -35,8 +36,10 @@ SIMD_INLINE void find_sum(enum dtype dt, const void *x, int64_t n, float top, do
     for (int64_t begin = 0; begin < n; begin += BLOCK) {
         int64_t i = begin, end = min_i64(begin + BLOCK, n);
         vf part = {0};
-        for (; i + CPU_LANES <= end; i += CPU_LANES)
+        for (; i + CPU_LANES <= end; i += CPU_LANES) {
+            vf_prefetch(dt, x, n + i);
             part += vf_exp(vf_get(dt, x, i) - top);
+        }
         if (i < end)
             part += vf_exp(get_tail(dt, x, i, end - i) - top);
         sum += vf_sum(part);
