@@ -33,7 +33,7 @@ def kendall_tau(rows):
     return (order / counted if counted else 0), counted, wrong
 
 
-def interval(ratios):
+def interval(ratios, digits=2):
     """Their median and an interval of at least 95 %, as interval.awk has it."""
     ratios, n, below, k = sorted(ratios), len(ratios), 0.0, 0
     while k <= n and 2 * (below + math.comb(n, k) * 0.5**n) <= 0.05:
@@ -41,5 +41,7 @@ def interval(ratios):
         k += 1
     middle = statistics.median(ratios)
     if k == 0:
-        return f"{middle:.2f}  [{ratios[0]:.2f}, {ratios[-1]:.2f}] (all {n}: too few for 95 %)"
-    return f"{middle:.2f}  [{ratios[k - 1]:.2f}, {ratios[n - k]:.2f}]"
+        low, high, note = ratios[0], ratios[-1], f" (all {n}: too few for 95 %)"
+    else:
+        low, high, note = ratios[k - 1], ratios[n - k], ""
+    return f"{middle:.{digits}f}  [{low:.{digits}f}, {high:.{digits}f}]{note}"
