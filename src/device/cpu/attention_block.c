@@ -117,7 +117,7 @@ SIMD_INLINE void widen_rows(const enum dtype dt, float *to, int64_t dim,
         }
 }
 
-/* The units of one row; prefetched is the one so many bytes ahead, as rows are far apart. */
+/* Copy the units of one row, and prefetch the row that lies ahead_bytes further. */
 SIMD_INLINE void copy_row(unit *to, const char *from, int64_t units, int64_t ahead_bytes)
 {
     int64_t i = 0;

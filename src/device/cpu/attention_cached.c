@@ -41,7 +41,7 @@ struct token_task {
 SIMD_INLINE void prefetch(const enum dtype dt, const void *base, int64_t index, int64_t elems)
 {
     enum { LINE = 64 };
-    const int64_t bytes = dt == DTYPE_F32 ? 4 : 2;
+    const int64_t bytes = value_bytes(dt);
     const char *from = (const char *)base + index * bytes;
     for (int64_t at = 0; at < elems * bytes; at += LINE)
         __builtin_prefetch(from + at);

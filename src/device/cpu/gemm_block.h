@@ -23,7 +23,7 @@ SIMD_INLINE void prefetch_rows(const enum dtype dt, const void *first, int64_t l
     enum { LINE = 64 };
 #pragma GCC unroll 8
     for (int r = 0; r < REGISTER_ROWS; r++) {
-        const char *row = (const char *)first + r * ld * (int64_t)dtype_bytes(dt);
+        const char *row = (const char *)first + r * ld * value_bytes(dt);
         __builtin_prefetch(row, 1);
         if (dt == DTYPE_F32)
             __builtin_prefetch(row + LINE, 1);
@@ -31,7 +31,7 @@ SIMD_INLINE void prefetch_rows(const enum dtype dt, const void *first, int64_t l
 }
 
 /* Prefetch the next piece to the second cache. */
-SIMD_INLINE void fetch_ahead(struct gemm_ahead *ahead)
+SIMD_INLINE void prefetch_piece(struct gemm_ahead *ahead)
 {
     enum { LINE = 64 };
     if (ahead->pieces <= 0)
@@ -46,8 +46,8 @@ SIMD_INLINE void fetch_ahead(struct gemm_ahead *ahead)
 /* REGISTER_ROWS rows of sums: those of `from`, or zeros, + products over `units` of k.  In a the
  * units of neighbouring rows are `row` apart, those of neighbours along k `pair`, and 16 of them
  * `step`.  Prefetched are the sums that follow in `from`, which are probably needed next, and the
- * rows of c that will be written; sums in scratch, SIDE apart, are in the cache already; and what
- * is ahead, unless it is NULL. */
+ * rows of c that will be written; sums in scratch, SIDE apart, are in the cache already.  So are,
+ * unless ahead is NULL, pieces of it. */
 SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t pair,
                                const int64_t step, const unit *b, const struct tile_sums *from,
                                const enum dtype dt, const struct gemm_block_target *to,
@@ -66,7 +66,7 @@ SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t p
         prefetch_rows(dt, to->first, to->ld);
     for (int64_t k = 0; k < units; k += UNITS, a += step, b += 2 * TILE) {
         if (ahead)
-            fetch_ahead(ahead);
+            prefetch_piece(ahead);
 #pragma GCC unroll 4
         for (int p = 0; p < UNITS; p++) {
             vu left = unit_load(b + p * 16), right = unit_load(b + TILE + p * 16);
@@ -88,7 +88,8 @@ SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t p
         }
 }
 
-/* All rows of a block.  Rows of a that are read in place have nothing ahead. */
+/* All rows of a block.  Where a is read in place nothing of it is packed later, so nothing is
+ * ahead. */
 SIMD_INLINE void multiply_rows_of(const enum dtype dt, const struct gemm_block_rows *a,
                                   const unit *b, const struct tile_sums *from,
                                   const struct gemm_block_target *to, int64_t units,
@@ -104,13 +105,13 @@ SIMD_INLINE void multiply_rows_of(const enum dtype dt, const struct gemm_block_r
             multiply_rows(a->first + r / 16 * TILE + r % 16, 1, 16, 2 * TILE, b, &f, dt, &t, units,
                           ahead);
         f.first = f.first ? f.first + REGISTER_ROWS * f.ld : NULL;
-        t.first = (char *)t.first + REGISTER_ROWS * t.ld * (int64_t)dtype_bytes(dt);
+        t.first = (char *)t.first + REGISTER_ROWS * t.ld * value_bytes(dt);
         t.addend = t.addend ? (const bf16 *)t.addend + REGISTER_ROWS * t.ld : NULL;
     }
 }
 
 /* The block `to` = that of `from` + the products of a and b over a multiple of 16 units.  With
- * tiles `ahead` is what tile_block_packed() has as `next`. */
+ * tiles tile_block_packed() has ahead->at as `next`. */
 SIMD_INLINE void multiply_block(const struct gemm_block_rows *a, const unit *b,
                                 const struct tile_sums *from, const struct gemm_block_target *to,
                                 int64_t units, struct gemm_ahead *ahead)

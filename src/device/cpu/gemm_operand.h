@@ -26,13 +26,14 @@ struct gemm_block_rows {
     int64_t ld; /* 0: packed */
 };
 
-/* What is prefetched while a block is made.  Vectors do so piece by piece, AHEAD_LINES lines for
- * each 16 units of k; from one piece to the next are `stride` bytes.  Tiles and strips take what
- * follows `at`, as they say. */
+/* Memory that is needed later, prefetched while a block is multiplied.  With vectors it is so many
+ * pieces, `stride` bytes apart, and one of them is prefetched for each 16 units of k: AHEAD_LINES
+ * cache lines, what the most rows of op(a) (most_m_across) have of one k.  Tiles and strips look at
+ * `at` alone, and say how much they prefetch. */
 enum { AHEAD_LINES = 8 };
 
 struct gemm_ahead {
-    const char *at; /* NULL: nothing */
+    const char *at; /* the next piece; NULL: nothing */
     int64_t stride, pieces;
 };
 

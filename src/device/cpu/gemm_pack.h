@@ -98,13 +98,15 @@ SIMD_INLINE void pack_two_across(bf16 *to, const struct gemm_source *s, int64_t 
     }
 }
 
-/* Prefetch what follows the panel's two tiles in each row of memory further down: along k two tiles
- * of the next panel, across it those of the next step.  Rows are too far apart for the processor to
- * foresee them.  With AMX products are slower for it. */
-SIMD_INLINE void fetch_next_two(const struct gemm_source *s, int64_t i, int64_t k)
+/* Prefetch what the next SIDE rows of memory have in the columns of the two tiles from (i, k) on:
+ * along k the same k of the next panel, across k the panel's next step.  Rows are too far apart for
+ * the processor to load them early itself.  Not with AMX: its products were slower with it. */
+SIMD_INLINE void prefetch_next_two(const struct gemm_source *s, int64_t i, int64_t k)
 {
     const int64_t row = s->is_along ? i : k, column = s->is_along ? k : i;
-    for (int64_t r = row + SIDE; r < row + 2 * SIDE && !HAS_TILES; r++)
+    if (HAS_TILES)
+        return;
+    for (int64_t r = row + SIDE; r < row + 2 * SIDE; r++)
         __builtin_prefetch((const bf16 *)s->base + r * s->ld + column);
 }
 
@@ -112,7 +114,7 @@ SIMD_INLINE void fetch_next_two(const struct gemm_source *s, int64_t i, int64_t 
 SIMD_INLINE void pack_two(bf16 *to, const struct gemm_source *s, int64_t i, int64_t k,
                           const int i_is_lane)
 {
-    fetch_next_two(s, i, k);
+    prefetch_next_two(s, i, k);
     if (i_is_lane && !s->is_along && i + SIDE <= s->count && k + 32 <= s->k) {
         pack_two_across(to, s, i, k);
         return;

@@ -10,6 +10,9 @@
  *
  * How operands are packed, and blocks multiplied, depends on the level (gemm_format.h).
  *
+ * Packing waits for memory, as its rows are far apart, and multiplying does not: what a task packs
+ * next is prefetched while it multiplies.
+ *
  * Tasks are divided evenly and always in the same way, because what a thread's core wrote, it finds
  * in its cache; a thread that is done takes what the others have not begun.
  *
@@ -278,22 +281,22 @@ static struct gemm_ahead after_block(const struct blocking *by, const float *sum
 }
 
 /* A block for k in [kc, end); its sums are in `sums` before the last part of k.  In c rows of sums
- * are often a power of two apart, and push each other out of the first cache.  after_part is what
- * vectors prefetch. */
+ * are often a power of two apart, and push each other out of the first cache.  `ahead`: with
+ * vectors what they prefetch; tiles and strips write to it. */
 static void run_block(const struct blocking *by, float *sums, const struct gemm_block_rows *a,
                       const unit *panel, const struct block *b, int64_t kc, int64_t end,
-                      struct gemm_ahead *after_part)
+                      struct gemm_ahead *ahead)
 {
     const struct gemm *g = by->g;
     struct tile_sums from = {sums, level_format->block_n};
     struct gemm_block_target to = {sums, level_format->block_n, DTYPE_F32, NULL};
-    struct gemm_ahead next = after_block(by, sums, panel);
+    if (FORMAT != VECTORS)
+        *ahead = after_block(by, sums, panel);
     if (kc == 0)
         from = first_sums(g, sums, b);
     if (end == by->k)
         to = last_target(g, sums, b);
-    multiply_packed(a, panel, &from, &to, b->rows, end - kc,
-                    FORMAT == VECTORS ? after_part : &next);
+    multiply_packed(a, panel, &from, &to, b->rows, end - kc, ahead);
     if (to.first == sums && end == by->k)
         WITH_DTYPE(put_block, g->dt_c, g, sums, b);
 }
@@ -326,7 +329,8 @@ struct part {
 };
 
 /* What is packed after this part where op(a) lies across k: the same rows for the next K, or after
- * the last the rows of the next task.  What they have of one k is a piece. */
+ * the last K as many of the following rows, which are as a rule the next task's.  A piece is what
+ * they have of one k. */
 static struct gemm_ahead after_part(const struct blocking *by, const struct part *p)
 {
     const struct gemm_source *a = &by->a;

@@ -120,7 +120,7 @@ SIMD_INLINE void multiply_strip(const float *strip, const float *panel,
                                 const struct tile_sums *from, const enum dtype dt,
                                 const struct gemm_block_target *to, int64_t k, const float *next)
 {
-    const int64_t bytes = dt == DTYPE_F32 ? sizeof(float) : sizeof(bf16);
+    const int64_t bytes = value_bytes(dt);
     vf sum[STRIP_ROWS][2];
 #pragma GCC unroll 8
     for (int r = 0; r < STRIP_ROWS; r++) {
@@ -163,7 +163,7 @@ SIMD_INLINE void multiply_strips(const enum dtype dt, const float *strip, const 
 {
     struct tile_sums f = *from;
     struct gemm_block_target t = *to;
-    const int64_t bytes = STRIP_ROWS * t.ld * (dt == DTYPE_F32 ? 4 : 2);
+    const int64_t bytes = STRIP_ROWS * t.ld * value_bytes(dt);
     const int64_t part = k / STRIP_STEP * LINE;
     const float *last = next + k * STRIP_COLUMNS - part;
     for (; rows > 0; rows -= STRIP_ROWS, strip += STRIP_ROWS * k) {

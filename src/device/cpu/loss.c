@@ -27,8 +27,8 @@ static float row_max(enum dtype dt, const void *x, int64_t n)
     return top;
 }
 
-/* Sum of e^(x - top), in fp32 over short blocks and in fp64 over the blocks.  Prefetched is what
- * follows the row, as a rule the next one. */
+/* Sum of e^(x - top), in fp32 over short blocks and in fp64 over the blocks.  As many
+ * elements behind the row are prefetched: most of the next row. */
 SIMD_INLINE void find_sum(enum dtype dt, const void *x, int64_t n, float top, double *result)
 {
     enum { BLOCK = 1024 };

@@ -80,6 +80,13 @@ SIMD_INLINE vh vf_to_bf16_flushed(vf v);
 SIMD_INLINE vf vf_from_f16(vh h);
 SIMD_INLINE vh vf_to_f16(vf v);
 
+/* Bytes of an element, fp32, bf16 or fp16: dtype_bytes() as a constant where dt is one, as a call
+ * in an inner loop takes time. */
+SIMD_INLINE int64_t value_bytes(enum dtype dt)
+{
+    return dt == DTYPE_F32 ? sizeof(float) : sizeof(bf16);
+}
+
 /* What follows takes a tensor of type dt (fp32, bf16 or fp16) and an element index into it; bf16
  * denormals may be stored as 0, fp16's are kept.  With dt a constant where they are inlined, the
  * branches are gone. */
@@ -112,12 +119,11 @@ SIMD_INLINE void vf_put(enum dtype dt, void *base, int64_t index, vf v)
     }
 }
 
-/* Prefetch the line of an element to the second cache; the element need not exist.  Where there is
- * much arithmetic for each element, a core does not look far enough ahead by itself. */
+/* Prefetch the cache line of an element to the second cache; the element need not exist.  Kernels
+ * with much arithmetic for each element need this: their core does not load early enough itself. */
 SIMD_INLINE void vf_prefetch(enum dtype dt, const void *base, int64_t index)
 {
-    const int64_t bytes = dt == DTYPE_F32 ? sizeof(float) : sizeof(bf16);
-    __builtin_prefetch((const char *)base + index * bytes, 0, 2);
+    __builtin_prefetch((const char *)base + index * value_bytes(dt), 0, 2);
 }
 
 /* One element. */
