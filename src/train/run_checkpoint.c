@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "train/weights.h"
 
-/* Load the scaler, where the checkpoint or this run has one. */
+/* Add the scaler's state, where the run has one or steps were skipped. */
 static void add_scaler(struct js *meta, const struct scaler *scaler)
 {
     if (!scaler->active && !scaler->skipped)
@@ -30,6 +30,7 @@ static void add_scaler(struct js *meta, const struct scaler *scaler)
     js_add(meta, "loss_scale", js);
 }
 
+/* Restore the scaler, where meta has one. */
 static void resume_scaler(const struct js *meta, struct scaler *scaler)
 {
     const struct js *js = js_get(meta, "loss_scale");
