@@ -147,11 +147,11 @@ static void end_start(struct stop *s)
 static void *watch(void *arg)
 {
     struct stop *s = arg;
-    const struct timespec second = {.tv_nsec = 200000000};
+    const struct timespec look_every = {.tv_nsec = 200000000};
     for (;;) {
         int early = s->asked && !s->training;
         int signal =
-            early ? sigtimedwait(&s->signals, NULL, &second) : sigwaitinfo(&s->signals, NULL);
+            early ? sigtimedwait(&s->signals, NULL, &look_every) : sigwaitinfo(&s->signals, NULL);
         if (signal > 0)
             note(s, signal);
         else if (early && clock_ns() > s->deadline_ns && !s->training)
