@@ -66,8 +66,9 @@ int blocks_next(struct blocks *blocks, struct blocks_buffer *block, struct error
             wanted *= 2;
         if (wanted > BLOCKS_MOST_BYTES)
             return error_set(err,
-                             "%s: %d MiB without a place to cut the text: a line as long, or %s",
-                             blocks->path, BLOCKS_MOST_BYTES >> 20, "no text at all");
+                             "%s: %d MiB without a place to cut the text: a line as long, or no "
+                             "text at all",
+                             blocks->path, BLOCKS_MOST_BYTES >> 20);
         if (fill(blocks, block, wanted, err))
             return -1;
         cut = blocks->at_end ? block->bytes : blocks->cut(blocks->arg, block->text, block->bytes);
