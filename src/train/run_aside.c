@@ -177,36 +177,12 @@ int run_aside_finish(struct run_directory *d, struct error *err)
     return run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, err);
 }
 
-static int copy_file(const char *from, const char *to, struct error *err)
-{
-    char buffer[1 << 16];
-    size_t got;
-    int rc = 0;
-    FILE *in = fopen(from, "r");
-    if (!in)
-        return error_errno(err, "cannot open %s", from);
-    FILE *out = fopen(to, "w");
-    if (!out) {
-        error_errno(err, "cannot create %s", to);
-        fclose(in);
-        return -1;
-    }
-    while ((got = fread(buffer, 1, sizeof buffer, in)) > 0)
-        fwrite(buffer, 1, got, out);
-    if (ferror(in) || ferror(out) || fflush(out) || fsync(fileno(out)))
-        rc = error_errno(err, "cannot copy %s to %s", from, to);
-    if (fclose(out) && !rc)
-        rc = error_errno(err, "cannot write %s", to);
-    fclose(in);
-    return rc;
-}
-
 /* A file of the run, which the next branch cuts, into the folder of the one that ends. */
 static int keep_lines(const struct run_directory *d, const char *name, struct error *err)
 {
     char *from = array_format("%s/%s", d->path, name);
     char *to = folder_of(d, d->record.branch, name);
-    int rc = access(from, F_OK) ? 0 : copy_file(from, to, err);
+    int rc = access(from, F_OK) ? 0 : disk_copy(from, to, err);
     free(from);
     free(to);
     return rc;
