@@ -3,11 +3,6 @@
 #include "plan/report_time.h"
 #include "plan/show.h"
 
-static int ranks_on_node(const struct fewest_row *row)
-{
-    return (row->ranks + row->nodes - 1) / row->nodes;
-}
-
 static void print_row(const struct fewest_row *row, int on_gpu, FILE *out)
 {
     enum { INDENT = 4 };
@@ -18,7 +13,8 @@ static void print_row(const struct fewest_row *row, int on_gpu, FILE *out)
     }
     if (on_gpu)
         show_bytes((double)row->takes.device_bytes, device, sizeof device);
-    show_bytes((double)row->takes.host_bytes * ranks_on_node(row), node, sizeof node);
+    show_bytes((double)row->takes.host_bytes * machine_ranks_per_node(row->ranks, row->nodes), node,
+               sizeof node);
     fprintf(out, "%-16s %6d %6d %12s %12s %10s %10.0f %12s\n", row->kept, row->ranks, row->nodes,
             device, node, report_time_text(row->step_s, step), row->tokens_per_s,
             report_time_text(1e9 / row->tokens_per_s, billion));

@@ -306,7 +306,7 @@ static void play(struct making *m, struct forecast_request *request)
 static struct machine_files files_of(const struct making *m)
 {
     struct machine_files files = {.ranks =
-                                      (m->report->ranks + m->report->nodes - 1) / m->report->nodes};
+                                      machine_ranks_per_node(m->report->ranks, m->report->nodes)};
     size_t memory = 0, disk = 0;
     for (int i = 0; i < m->ranks; i++) {
         memory = max_bytes(memory, m->need[i].host_bytes);
@@ -334,7 +334,7 @@ static void forecast(struct making *m)
         .device = m->device,
         .ranks = count,
         .program = program,
-        .per_node = (report->ranks + report->nodes - 1) / report->nodes,
+        .per_node = machine_ranks_per_node(report->ranks, report->nodes),
         .ns_steps = (int)report->config.train.muon.ns_steps,
         .files = &files,
     };
@@ -527,7 +527,7 @@ void report_judge(struct report *report, const char *name, size_t memory_bytes)
 
 void report_judge_node(struct report *report, size_t memory_bytes)
 {
-    size_t per_node = (size_t)((report->ranks + report->nodes - 1) / report->nodes);
+    size_t per_node = (size_t)machine_ranks_per_node(report->ranks, report->nodes);
     report->limits.host_bytes = memory_bytes / per_node;
 }
 

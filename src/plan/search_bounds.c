@@ -76,7 +76,7 @@ static int plan_place(const struct bounds *b, const struct search_candidate *lik
     struct search_candidate alone = *like;
     struct config config, base = place_config(b, micros * like->micro);
     int ranks = alone.tensor * alone.context;
-    int per_node = (request->ranks + request->nodes - 1) / request->nodes;
+    int per_node = machine_ranks_per_node(request->ranks, request->nodes);
     alone.pipeline = alone.chunks = 1;
     alone.shard = alone.schedule = 0;
     alone.strategy = STRATEGY_NO_SHARD;
@@ -237,7 +237,7 @@ struct span {
 
 static struct span span_of(const struct search_request *request, int ranks, int step)
 {
-    int per_node = (request->ranks + request->nodes - 1) / request->nodes;
+    int per_node = machine_ranks_per_node(request->ranks, request->nodes);
     int on_node = per_node / step < 1 ? 1 : per_node / step;
     on_node = on_node < ranks ? on_node : ranks;
     int nodes = ceil_div(ranks, on_node);

@@ -140,7 +140,7 @@ static void add_strategies(struct search_candidates *list, const struct search_r
                            struct search_candidate c)
 {
     int64_t data_ranks = search_data_ranks(request, &c);
-    int per_node = (request->ranks + request->nodes - 1) / request->nodes;
+    int per_node = machine_ranks_per_node(request->ranks, request->nodes);
     int of_node = per_node / (c.tensor * c.context);
     int only = data_ranks * c.context == 1 ? strategy_of_one(request, c) : -1;
     for (int s = 0; s < CONFIG_STRATEGIES; s++) {
@@ -168,7 +168,7 @@ static void add_schedules(struct search_candidates *list, const struct search_re
 static void list_degrees(struct search_candidates *list, const struct search_request *request,
                          const char *offload)
 {
-    int ranks = request->ranks, per_node = (ranks + request->nodes - 1) / request->nodes;
+    int ranks = request->ranks, per_node = machine_ranks_per_node(ranks, request->nodes);
     for (int p = 1; p <= ranks; p++)
         for (int t = 1; ranks % p == 0 && t <= per_node; t++)
             for (int c = 1; ranks / p % t == 0 && c <= ranks / p / t; c++)

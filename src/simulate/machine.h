@@ -134,6 +134,12 @@ struct machine {
     int products, ops, transfers;
 };
 
+/* Ranks of the node that has most, where ranks are spread evenly over nodes. */
+static inline int machine_ranks_per_node(int ranks, int nodes)
+{
+    return (ranks + nodes - 1) / nodes;
+}
+
 void machine_free(struct machine *machine); /* its tables */
 
 /* Is it what a run computes on, a GPU or processors, and has it products in the run's format?

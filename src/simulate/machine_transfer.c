@@ -43,7 +43,7 @@ static double between_s(const struct machine *machine, enum machine_transfer_kin
                         int nodes, int sharing, double bytes)
 {
     const struct machine_link *node = &machine->node, *network = &machine->network;
-    int per_node = (ranks + nodes - 1) / nodes;
+    int per_node = machine_ranks_per_node(ranks, nodes);
     double part = bytes * (ranks - 1) / ranks, steps = ranks - nodes, hops = nodes - 1;
     double out = kind == MACHINE_ALL_TO_ALL ? bytes * (ranks - per_node) / ranks * per_node : part;
     double slowest = fmax(per_node > 1 ? part / (node->bytes_per_s * node->efficiency) : 0,
