@@ -27,20 +27,16 @@ static const struct {
 };
 enum { SCHEDULES = sizeof schedules / sizeof schedules[0], MICROS = 16, DEGREES = 24 };
 
-static const char *recompute_name(enum config_recompute recompute)
+/* The name that the configuration has for it, into text; returns text. */
+static const char *recompute_name(enum config_recompute recompute, char text[CONFIG_TEXT])
 {
-    static const char *const names[] = {
-        [RECOMPUTE_NONE] = "none",
-        [RECOMPUTE_GATHERED] = "gathered",
-        [RECOMPUTE_SELECTIVE] = "selective",
-        [RECOMPUTE_FULL] = "full",
-    };
-    return names[recompute];
+    struct config config = {.recompute = recompute};
+    return config_value(&config, "recompute", text);
 }
 
 void search_candidate_text(const struct search_candidate *c, char text[SEARCH_SETTINGS])
 {
-    char strategy[CONFIG_TEXT];
+    char strategy[CONFIG_TEXT], recompute[CONFIG_TEXT];
     text[0] = 0;
     text_append(text, SEARCH_SETTINGS,
                 "parallel.pipeline=%d parallel.tensor=%d parallel.context=%d parallel.strategy=%s",
@@ -52,7 +48,7 @@ void search_candidate_text(const struct search_candidate *c, char text[SEARCH_SE
     if (c->pipeline > 1 && c->chunks > 1)
         text_append(text, SEARCH_SETTINGS, " parallel.virtual_stages=%d", c->chunks);
     text_append(text, SEARCH_SETTINGS, " train.micro_batch=%lld recompute=%s", (long long)c->micro,
-                recompute_name(c->recompute));
+                recompute_name(c->recompute, recompute));
     if (c->offload[0])
         text_append(text, SEARCH_SETTINGS, " %s", c->offload);
 }
