@@ -14,18 +14,21 @@
 #include "config/schema.h"
 #include "plan/variant.h"
 
-/* least_chunks to most_chunks stages of a rank.  in_rounds: micro-batches pass in rounds of as many
- * as there are ranks. */
+/* The schedules that are tried.  in_rounds: micro-batches pass in rounds of as many as there are
+ * ranks. */
 static const struct {
     const char *name;
-    int least_chunks, most_chunks, is_v, splits_backward, in_rounds;
+    int in_rounds;
 } schedules[] = {
-    {.name = "1f1b", .least_chunks = 1, .most_chunks = 1},
-    {.name = "interleaved_1f1b", .least_chunks = 2, .most_chunks = 8, .in_rounds = 1},
-    {.name = "zb_h1", .least_chunks = 1, .most_chunks = 1, .splits_backward = 1},
-    {.name = "zb_v", .least_chunks = 2, .most_chunks = 2, .is_v = 1, .splits_backward = 1},
+    {.name = "1f1b"},
+    {.name = "interleaved_1f1b", .in_rounds = 1},
+    {.name = "zb_h1"},
+    {.name = "zb_v"},
 };
-enum { SCHEDULES = sizeof schedules / sizeof schedules[0], MICROS = 16, DEGREES = 24 };
+enum {
+    SCHEDULES = sizeof schedules / sizeof schedules[0],
+    CHUNKS_MOST = 8 /* stages of a rank that are tried where the schedule has no limit */
+};
 
 /* The name that the configuration has for it, into text; returns text. */
 static const char *recompute_name(enum config_recompute recompute, char text[CONFIG_TEXT])
@@ -77,13 +80,12 @@ int search_candidate_config(const struct search_candidate *c, const struct confi
 
 int search_rank_of_stage(const struct search_candidate *c, int stage)
 {
-    int round = stage / c->pipeline, at = stage % c->pipeline;
-    return schedules[c->schedule].is_v && round % 2 ? c->pipeline - 1 - at : at;
+    return schedule_rank_of(c->row, c->pipeline, stage);
 }
 
 int search_splits_backward(const struct search_candidate *c)
 {
-    return c->pipeline > 1 && schedules[c->schedule].splits_backward;
+    return c->pipeline > 1 && schedule_facts(c->row).splits_backward;
 }
 
 int search_period(const struct search_candidate *c, int64_t micros)
@@ -153,12 +155,15 @@ static void add_strategies(struct search_candidates *list, const struct search_r
 static void add_schedules(struct search_candidates *list, const struct search_request *request,
                           struct search_candidate c)
 {
-    for (c.schedule = 0; c.schedule < (c.pipeline > 1 ? SCHEDULES : 1); c.schedule++)
-        for (c.chunks = schedules[c.schedule].least_chunks;
-             c.chunks <= schedules[c.schedule].most_chunks; c.chunks *= 2)
+    for (c.schedule = 0; c.schedule < (c.pipeline > 1 ? SCHEDULES : 1); c.schedule++) {
+        c.row = schedule_row(schedules[c.schedule].name);
+        struct schedule_facts facts = schedule_facts(c.row);
+        int most = facts.chunks_most ? facts.chunks_most : CHUNKS_MOST;
+        for (c.chunks = facts.chunks; c.chunks <= most; c.chunks *= 2)
             for (c.recompute = RECOMPUTE_NONE; c.recompute <= RECOMPUTE_FULL; c.recompute++)
                 if (c.recompute != RECOMPUTE_GATHERED || c.tensor > 1 || c.context > 1)
                     add_strategies(list, request, c);
+    }
 }
 
 static void list_degrees(struct search_candidates *list, const struct search_request *request,

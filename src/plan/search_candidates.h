@@ -7,8 +7,9 @@
 struct search_candidate {
     int pipeline, tensor, context, shard; /* shard 0: as the strategy has by itself */
     enum config_strategy strategy;
-    int schedule; /* a row of the table in search_candidates.c */
-    int chunks;   /* stages of a rank */
+    int schedule;                   /* its place in the table of search_candidates.c */
+    const struct schedule_row *row; /* its row in the table of all schedules */
+    int chunks;                     /* stages of a rank */
     int64_t micro;
     enum config_recompute recompute; /* in this order less and less is kept */
     const char *offload;             /* settings */

@@ -33,6 +33,19 @@ static int check_chunks(const struct schedule_row *row, int chunks, struct error
     return 0;
 }
 
+struct schedule_facts schedule_facts(const struct schedule_row *row)
+{
+    return (struct schedule_facts){.chunks = row->chunks,
+                                   .chunks_most = row->chunks_most,
+                                   .splits_backward = row->splits_backward};
+}
+
+int schedule_rank_of(const struct schedule_row *row, int ranks, int stage)
+{
+    int at = stage % ranks, is_back = stage / ranks % 2;
+    return row->placement == PLACED_V && is_back ? ranks - 1 - at : at;
+}
+
 static int from_row(struct schedule *s, const struct schedule_request *request,
                     struct schedule_list *list, struct error *err)
 {
@@ -47,10 +60,8 @@ static int from_row(struct schedule *s, const struct schedule_request *request,
     s->stages = s->ranks * chunks;
     s->splits_backward = row->splits_backward;
     s->rank_of = array_make((size_t)s->stages, sizeof *s->rank_of);
-    for (int stage = 0; stage < s->stages; stage++) {
-        int at = stage % s->ranks, is_back = stage / s->ranks % 2;
-        s->rank_of[stage] = row->placement == PLACED_V && is_back ? s->ranks - 1 - at : at;
-    }
+    for (int stage = 0; stage < s->stages; stage++)
+        s->rank_of[stage] = schedule_rank_of(row, s->ranks, stage);
     for (int rank = 0; rank < s->ranks; rank++) {
         s->first[rank] = list->count;
         row->list(s, rank, list);

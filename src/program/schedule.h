@@ -71,6 +71,23 @@ static inline const struct schedule_action *schedule_actions(const struct schedu
 /* Is a text the name of a file, not of a row? */
 int schedule_is_file(const char *name);
 
+/* ---- a row of the table, without a schedule ---- */
+
+struct schedule_row;
+
+/* The row of a name; NULL: there is none. */
+const struct schedule_row *schedule_row(const char *name);
+
+struct schedule_facts {
+    int chunks;          /* stages of each rank, where none are asked for */
+    int chunks_most;     /* that may be asked for; 0: as many as there are units */
+    int splits_backward; /* 1: backward is two actions everywhere */
+};
+struct schedule_facts schedule_facts(const struct schedule_row *row);
+
+/* Which of the ranks a row gives a stage to. */
+int schedule_rank_of(const struct schedule_row *row, int ranks, int stage);
+
 /* Write it as text: a line for each rank, actions as "0F1" (stage 0, forward, micro-batch 1; B
  * backward, I and W its parts) with commas between. */
 void schedule_write(const struct schedule *schedule, FILE *out);

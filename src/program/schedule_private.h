@@ -25,9 +25,6 @@ struct schedule_row {
     void (*list)(const struct schedule *schedule, int rank, struct schedule_list *list);
 };
 
-/* The row of a name; NULL: none. */
-const struct schedule_row *schedule_row(const char *name);
-
 /* Fill a schedule of which ranks and micros are set from a file.  0, or -1 with err set. */
 int schedule_read(struct schedule *schedule, const char *path, struct schedule_list *list,
                   struct error *err);
