@@ -307,9 +307,10 @@ int search_find(struct search *search, const struct search_request *request, str
         return error_set(err, "a search compares layouts of the same global batch, and with "
                               "train.split_batches=false that depends on the layout; set "
                               "train.global_batch to the sequences of all ranks together");
-    for (int i = 0; i < 3 && !rc && !f.bests; i++) {
+    for (size_t i = 0; i < sizeof offloads / sizeof offloads[0] && !rc && !f.bests; i++) {
         search_candidates_free(&f.list);
         f.too_larges = 0;
+        /* Only without offload must the search itself succeed. */
         rc = search_with(&f, offloads[i], i ? NULL : err) && !i ? -1 : 0;
     }
     if (!rc)
