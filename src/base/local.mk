@@ -10,5 +10,6 @@ libtrireme_a_SOURCES += \
 	src/base/levels.h src/base/line_file.c src/base/line_file.h src/base/log.c src/base/log.h \
 	src/base/median.c src/base/median.h src/base/mem.c src/base/mem.h \
 	src/base/philox.c src/base/philox.h src/base/round.h \
+	src/base/schedstat.c src/base/schedstat.h \
 	src/base/text.c src/base/text.h \
 	src/base/whole_file.c src/base/whole_file.h

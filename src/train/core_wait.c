@@ -1,21 +1,21 @@
-/* core_wait.c - see core_wait.h.  /proc/PID/task/TID/schedstat: nanoseconds on a core, nanoseconds
- * in which the thread was ready and waited for one, times it was given one. */
+/* core_wait.c - see core_wait.h. */
 #include "train/core_wait.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/schedstat.h"
 #include "base/text.h"
 
+/* How long a thread has waited for a core; -1: it has ended. */
 static int64_t waited_ns(int id)
 {
-    char path[64], text[96], *rest;
+    char path[64], text[96];
     snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", id);
     if (text_from_file(path, NULL, text, sizeof text))
         return -1;
-    strtoll(text, &rest, 10);
-    return strtoll(rest, NULL, 10);
+    return schedstat_waited_ns(text);
 }
 
 void core_wait_begin(struct core_wait *w)

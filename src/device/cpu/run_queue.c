@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/schedstat.h"
 #include "device/device.h"
 
 static const int64_t SAMPLE_NS = 50000000, LEAST_HOLD_NS = 400000000, MOST_HOLD_NS = 8000000000;
@@ -50,15 +51,13 @@ static int open_schedstat(void)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* The line holds time on cores, time waiting for a core, and times run; the second is returned, 0
- * where the file could not be opened. */
+/* 0 where the file could not be opened. */
 static int64_t waited_ns(int file)
 {
     char text[96];
-    long long waited = 0;
     ssize_t bytes = pread(file, text, sizeof text - 1, 0);
     text[bytes > 0 ? bytes : 0] = 0;
-    return sscanf(text, "%*s %lld", &waited) == 1 ? waited : 0;
+    return schedstat_waited_ns(text);
 }
 
 struct run_queue *run_queue_open(int threads)
