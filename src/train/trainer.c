@@ -1,4 +1,5 @@
-/* trainer.c - a training run from start to end; see trainer.h.
+/* trainer.c - the steps of a training run; see trainer.h.  trainer_evaluate.c evaluates between
+ * them, trainer_run.c is the whole run and its end.
  *
  * A GPU computes a step while the host reports the one before.  So up to two steps are under way,
  * in flight[step % 2]:
@@ -11,75 +12,24 @@
  * ranks take the same decisions, because what they depend on (loss, votes to stop, skipped) is the
  * same on all.
  */
-#include "train/trainer.h"
+#include "train/trainer_private.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/round.h"
 #include "io/disk.h"
 #include "program/memory.h"
-#include "train/comparison.h"
-#include "train/core_wait.h"
-#include "train/disk_rate.h"
-#include "train/evaluate.h"
-#include "train/export_folder.h"
 #include "train/lr_schedule.h"
-#include "train/metrics.h"
-#include "train/pending_update.h"
-#include "train/run_directory.h"
-#include "train/run_forecast.h"
-#include "train/run_summary.h"
-#include "train/samples.h"
 #include "train/shared_settings.h"
 #include "train/tokenizer_check.h"
 #include "train/tracing.h"
-#include "train/training_data.h"
 #include "train/weights.h"
 
 enum { SKIPS_IN_A_ROW = 10 }; /* steps without an update before the run gives up */
-
-/* A step between its start and its end. */
-struct flight {
-    int under_way;
-    struct step_pending pending;
-    struct metrics_step report; /* its metrics, as far as known */
-    struct trace trace;
-    int traced, measured;       /* to trace.json; for the comparison with the forecast */
-    struct core_wait core_wait; /* of one that is measured */
-    int64_t start_ns, core_ns;  /* core_ns: that this thread had a core while it ran the step */
-};
-
-_Static_assert(MEMORY_STEPS == 2, "memory is planned for the steps of flight[]");
-
-struct trainer {
-    struct session *s;
-    struct stop *asked; /* signals that ask the run to stop; NULL: none */
-    struct run_directory dir;
-    struct training_data data;
-    struct metrics metrics;
-    struct samples *samples; /* NULL: none are asked for */
-    struct disk_rate disk_rate;
-    struct run_forecast forecast;
-    struct comparison *comparison;
-    struct run_position at;  /* after the step last started */
-    struct flight flight[2]; /* [step % 2] */
-    struct breakdown breakdown[2];
-    int64_t until;                 /* the last step of this call; the one after it is not started */
-    int64_t finished_ns;           /* when the last step ended */
-    int64_t settled_ns;            /* of updates that were made by themselves after it */
-    int stop;                      /* a rank asked for it */
-    int save_due;                  /* a checkpoint, at the next step that updates something */
-    struct pending_update pending; /* of the step last started */
-    int skips;       /* steps in a row that updated nothing, and will not be repeated */
-    int64_t begun;   /* the step before the first of this start */
-    double epoch_ms; /* of the epoch's steps so far, where they were all in this start; else
-                        negative */
-};
 
 /* Rank 0 writes config.yaml and products.json, and opens metrics.jsonl. */
 static int open_records(struct trainer *t, struct error *err)
@@ -124,13 +74,6 @@ static int begin_weights(struct trainer *t, struct error *err)
     return world_agree(s->world, weights_import(s, err), err);
 }
 
-/* Have so many evaluations in a row had no better loss that training ends? */
-static int is_over(const struct trainer *t)
-{
-    int64_t most = t->s->config.train.early_stop;
-    return most && t->at.best.without >= most;
-}
-
 /* All that can be refused is checked before anything is written into the run, but for what the
  * first steps read: which samples these are the run says. */
 static int begin(struct trainer *t, struct error *err)
@@ -148,7 +91,7 @@ static int begin(struct trainer *t, struct error *err)
     run_directory_keep_best(&t->dir, &t->at.best);
     t->at.evaluation_due &= s->evaluate != NULL;
     t->epoch_ms = t->at.samples % t->data.train.data.windows < s->layout.global_batch ? 0 : -1;
-    int64_t steps = is_over(t) ? 0 : s->config.train.steps - t->at.step;
+    int64_t steps = trainer_is_over(t) ? 0 : s->config.train.steps - t->at.step;
     if (training_data_begin(&t->data, s, t->at.samples, steps, err))
         return -1;
     if (!found && begin_weights(t, err))
@@ -191,14 +134,7 @@ void trainer_close(struct trainer *t)
     free(t);
 }
 
-static int due(int64_t every, int64_t step)
-{
-    return every && step % every == 0;
-}
-
-/* Make the update that the last step has left, before anything but the next step reads the state.
- * Its time counts in the next step. */
-static int settle(struct trainer *t, struct error *err)
+int trainer_settle(struct trainer *t, struct error *err)
 {
     int64_t begin = clock_ns();
     int rc = pending_update_make(&t->pending, t->s, err);
@@ -220,11 +156,11 @@ static int save_if_due(struct trainer *t, struct error *err)
 {
     struct error why = {0};
     const struct config *c = &t->s->config;
-    t->save_due |= due(c->checkpoint.every, t->at.step);
+    t->save_due |= trainer_is_due(c->checkpoint.every, t->at.step);
     if (!t->save_due || t->at.step >= c->train.steps || t->stop || (t->skips && !is_best(t)))
         return 0;
     t->save_due = 0;
-    if (settle(t, err))
+    if (trainer_settle(t, err))
         return -1;
     int rc = run_directory_save(&t->dir, t->at, &why);
     if (rc && t->dir.lost) {
@@ -253,63 +189,6 @@ static struct step_input input_of(struct trainer *t, int64_t step)
         .loss_scale = t->at.scaler.scale,
         .stop_vote = stop_asked(t->asked) != 0 || read_ahead_check(t->data.ahead, NULL),
     };
-}
-
-/* Compare the loss of an evaluation with the lowest before it; one that is not finite is not below
- * any. */
-static void judge_evaluation(struct trainer *t, double loss)
-{
-    struct run_best *best = &t->at.best;
-    double delta = t->s->config.train.early_stop_delta;
-    if (!isfinite(loss) || (best->step && !(loss < best->loss - delta))) {
-        best->without++;
-        return;
-    }
-    *best = (struct run_best){.step = t->at.step, .loss = loss};
-    t->save_due |= t->s->config.checkpoint.keep_best;
-}
-
-/* Evaluate the state after the step last ended.  A stop interrupts it, or comes before it, or its
- * file cannot be read, which stops the run: the next start then makes up for it. */
-static int run_evaluation(struct trainer *t, struct metrics_step *report, struct error *err)
-{
-    int rc = EVALUATE_STOPPED;
-    if (settle(t, err))
-        return -1;
-    if (!t->stop)
-        rc = evaluate(t->s, &t->data.valid, t->s->config.train.eval_batches, t->asked,
-                      &report->eval_loss, &report->eval_tokens, err);
-    if (rc == EVALUATE_UNREADABLE) {
-        t->data.unread = *err;
-        *err = (struct error){0};
-    }
-    t->at.evaluation_due = rc > 0;
-    t->stop |= rc > 0;
-    report->evaluated = !rc;
-    if (rc)
-        return rc < 0 ? -1 : 0;
-    judge_evaluation(t, report->eval_loss);
-    return t->samples ? samples_write(t->samples, t->at.step, err) : 0;
-}
-
-static int maybe_evaluate(struct trainer *t, struct metrics_step *report, struct error *err)
-{
-    const struct config_train *c = &t->s->config.train;
-    if (!t->s->evaluate || !(due(c->eval_every, t->at.step) || t->at.step == c->steps))
-        return 0;
-    return run_evaluation(t, report, err);
-}
-
-/* Make the evaluation that a stop interrupted, of the state that this start resumed. */
-static int make_up_evaluation(struct trainer *t, struct error *err)
-{
-    struct metrics_step report = {.step = t->at.step};
-    if (run_evaluation(t, &report, err))
-        return -1;
-    if (report.evaluated)
-        metrics_write_evaluation(&t->metrics, &report);
-    t->save_due |= report.evaluated; /* else a start after this one would make it once more */
-    return save_if_due(t, err);
 }
 
 /* Count the steps in a row that updated nothing; while the loss scale can still become smaller,
@@ -425,7 +304,7 @@ static int report_step(struct trainer *t, int64_t step, struct error *err)
                             flight->measured ? &flight->trace : NULL, (double)flight->core_ns / 1e9,
                             core_wait_end(&flight->core_wait), &flight->report.compared, err);
     trace_free(&flight->trace);
-    if (rc || (step == t->at.step && maybe_evaluate(t, &flight->report, err)))
+    if (rc || (step == t->at.step && trainer_evaluate_if_due(t, &flight->report, err)))
         return -1;
     metrics_write(&t->metrics, &flight->report);
     disk_rate_step(&t->disk_rate, t->s, flight->report.step_ms);
@@ -452,8 +331,8 @@ static int must_end(const struct trainer *t)
     int64_t step = t->at.step;
     return !t->s->device->asynchronous || t->at.scaler.active || t->stop ||
            t->flight[step % 2].traced || t->flight[step % 2].measured || step == t->until ||
-           t->save_due || due(c->checkpoint.every, step) ||
-           (t->s->evaluate && due(c->train.eval_every, step));
+           t->save_due || trainer_is_due(c->checkpoint.every, step) ||
+           (t->s->evaluate && trainer_is_due(c->train.eval_every, step));
 }
 
 /* Start a step, and end the one before; the device computes the one while the host reports the
@@ -485,9 +364,9 @@ int trainer_advance(struct trainer *t, int64_t steps, struct error *err)
 {
     int64_t left = t->s->config.train.steps - t->at.step;
     t->until = t->at.step + min_i64(left, steps);
-    if (t->at.evaluation_due && make_up_evaluation(t, err))
+    if (t->at.evaluation_due && (trainer_make_up_evaluation(t, err) || save_if_due(t, err)))
         return -1;
-    while (t->at.step < t->until && !t->stop && !is_over(t)) {
+    while (t->at.step < t->until && !t->stop && !trainer_is_over(t)) {
         if (one_step(t, err) || save_if_due(t, err))
             return -1;
     }
@@ -501,7 +380,7 @@ struct run_position trainer_position(const struct trainer *t)
 
 int trainer_save(struct trainer *t, struct error *err)
 {
-    if (settle(t, err))
+    if (trainer_settle(t, err))
         return -1;
     if (run_directory_save(&t->dir, t->at, err)) {
         err->code = EXIT_NODE; /* once its cause is mended, the same command goes on */
@@ -511,86 +390,4 @@ int trainer_save(struct trainer *t, struct error *err)
     if (!t->skips)
         run_directory_prune(&t->dir);
     return 0;
-}
-
-static void report_over(const struct trainer *t)
-{
-    const struct run_best *best = &t->at.best;
-    log_info(t->s->log,
-             "train.early_stop: training ends at step %lld, as %lld evaluations in a row were not "
-             "better than that of step %lld (loss %.4f)%s%s",
-             (long long)t->at.step, (long long)best->without, (long long)best->step, best->loss,
-             t->dir.kept_step == best->step ? "; checkpoints/best has it" : "",
-             t->at.step == t->begun ? "; a larger train.early_stop, or 0, trains it longer" : "");
-}
-
-/* Of a run that was ended by then, too, unless it is there: the start that trained the last step
- * may have been killed, or not have been asked for it. */
-static int export_at_end(struct trainer *t, struct error *err)
-{
-    if (!t->s->config.checkpoint.export_hf)
-        return 0;
-    int64_t step = t->dir.kept_step ? t->dir.kept_step : t->at.step;
-    world_broadcast(t->s->world, &step, sizeof step, 0);
-    if (run_directory_has_export(&t->dir, step))
-        return 0;
-    char *path = array_format("%s/step-%08lld", t->dir.checkpoints, (long long)step);
-    int rc = export_folder_of_run(t->s->world, t->s->log, path, &t->s->config,
-                                  run_directory_owns_export(&t->dir), err);
-    free(path);
-    if (rc) {
-        err->code = EXIT_NODE; /* as where saving fails: the run is trained and saved */
-        return -1;
-    }
-    run_directory_exported(&t->dir, step);
-    log_info(t->s->log, "the model of step %lld is in %s/hf", (long long)step, t->dir.path);
-    return 0;
-}
-
-/* A run that ends has updated something, or it has failed. */
-static int check_updates(const struct trainer *t, struct error *err)
-{
-    int64_t steps = t->at.step - t->begun;
-    if (t->stop || !steps || t->skips < steps)
-        return 0;
-    return error_set(err,
-                     "the gradient was not finite in any step, %lld to %lld: nothing was trained; "
-                     "look at %s",
-                     (long long)t->begun + 1, (long long)t->at.step,
-                     t->at.scaler.active ? "train.loss_scale, and at the weights that it began with"
-                                         : "the weights that it began with");
-}
-
-static int steps(struct trainer *t, struct error *err)
-{
-    int64_t last = t->s->config.train.steps;
-    if (trainer_advance(t, last, err) || check_updates(t, err) || trainer_save(t, err))
-        return -1;
-    if (is_over(t))
-        report_over(t);
-    if ((t->at.step >= last && !t->at.evaluation_due) || is_over(t))
-        return export_at_end(t, err);
-    log_info(t->s->log, "asked to stop: state saved at step %lld, %srun me again%s",
-             (long long)t->at.step,
-             t->dir.again[0] && t->dir.record.job[0] ? "requeue this job, or " : "", t->dir.again);
-    err->code = EXIT_SAVED;
-    return -1;
-}
-
-int trainer_run(struct trainer *t, struct error *err)
-{
-    long long last = t->s->config.train.steps, done = t->at.step;
-    t->begun = t->at.step;
-    if (is_over(t) && t->dir.saved_step >= 0) {
-        report_over(t);
-        return export_at_end(t, err);
-    }
-    if (done < last || t->dir.saved_step < 0 || t->at.evaluation_due) {
-        run_summary(t->s, &t->data.train, t->s->evaluate ? &t->data.valid : NULL, t->at.step,
-                    t->at.samples);
-        run_forecast_print(&t->forecast, t->s);
-        return steps(t, err);
-    }
-    run_summary_done(t->s, &t->data.train, t->at.step, t->at.samples, t->dir.path);
-    return export_at_end(t, err);
 }

@@ -1,0 +1,82 @@
+/* trainer_private.h - a trainer, and what trainer.c, trainer_evaluate.c and trainer_run.c share. */
+#ifndef TRIREME_TRAIN_TRAINER_PRIVATE_H
+#define TRIREME_TRAIN_TRAINER_PRIVATE_H
+
+#include "program/memory.h"
+#include "train/comparison.h"
+#include "train/core_wait.h"
+#include "train/disk_rate.h"
+#include "train/metrics.h"
+#include "train/pending_update.h"
+#include "train/run_directory.h"
+#include "train/run_forecast.h"
+#include "train/samples.h"
+#include "train/trainer.h"
+#include "train/training_data.h"
+
+/* A step between its start and its end. */
+struct flight {
+    int under_way;
+    struct step_pending pending;
+    struct metrics_step report; /* its metrics, as far as known */
+    struct trace trace;
+    int traced, measured;       /* to trace.json; for the comparison with the forecast */
+    struct core_wait core_wait; /* of one that is measured */
+    int64_t start_ns, core_ns;  /* core_ns: that this thread had a core while it ran the step */
+};
+
+_Static_assert(MEMORY_STEPS == 2, "memory is planned for the steps of flight[]");
+
+struct trainer {
+    struct session *s;
+    struct stop *asked; /* signals that ask the run to stop; NULL: none */
+    struct run_directory dir;
+    struct training_data data;
+    struct metrics metrics;
+    struct samples *samples; /* NULL: none are asked for */
+    struct disk_rate disk_rate;
+    struct run_forecast forecast;
+    struct comparison *comparison;
+    struct run_position at;  /* after the step last started */
+    struct flight flight[2]; /* [step % 2] */
+    struct breakdown breakdown[2];
+    int64_t until;                 /* the last step of this call; the one after it is not started */
+    int64_t finished_ns;           /* when the last step ended */
+    int64_t settled_ns;            /* of updates that were made by themselves after it */
+    int stop;                      /* a rank asked for it */
+    int save_due;                  /* a checkpoint, at the next step that updates something */
+    struct pending_update pending; /* of the step last started */
+    int skips;       /* steps in a row that updated nothing, and will not be repeated */
+    int64_t begun;   /* the step before the first of this start */
+    double epoch_ms; /* of the epoch's steps so far, where they were all in this start; else
+                        negative */
+};
+
+/* Does what happens every so many steps, 0: never, happen after this one? */
+static inline int trainer_is_due(int64_t every, int64_t step)
+{
+    return every && step % every == 0;
+}
+
+/* Have so many evaluations in a row had no better loss that training ends? */
+static inline int trainer_is_over(const struct trainer *t)
+{
+    int64_t most = t->s->config.train.early_stop;
+    return most && t->at.best.without >= most;
+}
+
+/* Make the update that the last step has left, before anything but the next step reads the state.
+ * Its time counts in the next step.  Returns 0, or -1 with err set; a failure on one of several
+ * ranks ends the job. */
+int trainer_settle(struct trainer *t, struct error *err);
+
+/* Evaluate the state after the step last ended, where that is due, into its report.  Collective.
+ * Returns 0, or -1 on all ranks with err set. */
+int trainer_evaluate_if_due(struct trainer *t, struct metrics_step *report, struct error *err);
+
+/* Make the evaluation that a stop interrupted, of the state that this start resumed, and write its
+ * line of metrics; a checkpoint is due then.  Collective.  Returns 0, or -1 on all ranks with err
+ * set. */
+int trainer_make_up_evaluation(struct trainer *t, struct error *err);
+
+#endif

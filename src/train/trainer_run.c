@@ -1,0 +1,89 @@
+/* trainer_run.c - a whole training run: its steps, and what is done when they have ended. */
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "train/export_folder.h"
+#include "train/run_summary.h"
+#include "train/trainer_private.h"
+
+static void report_over(const struct trainer *t)
+{
+    const struct run_best *best = &t->at.best;
+    log_info(t->s->log,
+             "train.early_stop: training ends at step %lld, as %lld evaluations in a row were not "
+             "better than that of step %lld (loss %.4f)%s%s",
+             (long long)t->at.step, (long long)best->without, (long long)best->step, best->loss,
+             t->dir.kept_step == best->step ? "; checkpoints/best has it" : "",
+             t->at.step == t->begun ? "; a larger train.early_stop, or 0, trains it longer" : "");
+}
+
+/* Of a run that was ended by then, too, unless it is there: the start that trained the last step
+ * may have been killed, or not have been asked for it. */
+static int export_at_end(struct trainer *t, struct error *err)
+{
+    if (!t->s->config.checkpoint.export_hf)
+        return 0;
+    int64_t step = t->dir.kept_step ? t->dir.kept_step : t->at.step;
+    world_broadcast(t->s->world, &step, sizeof step, 0);
+    if (run_directory_has_export(&t->dir, step))
+        return 0;
+    char *path = array_format("%s/step-%08lld", t->dir.checkpoints, (long long)step);
+    int rc = export_folder_of_run(t->s->world, t->s->log, path, &t->s->config,
+                                  run_directory_owns_export(&t->dir), err);
+    free(path);
+    if (rc) {
+        err->code = EXIT_NODE; /* as where saving fails: the run is trained and saved */
+        return -1;
+    }
+    run_directory_exported(&t->dir, step);
+    log_info(t->s->log, "the model of step %lld is in %s/hf", (long long)step, t->dir.path);
+    return 0;
+}
+
+/* A run that ends has updated something, or it has failed. */
+static int check_updates(const struct trainer *t, struct error *err)
+{
+    int64_t steps = t->at.step - t->begun;
+    if (t->stop || !steps || t->skips < steps)
+        return 0;
+    return error_set(err,
+                     "the gradient was not finite in any step, %lld to %lld: nothing was trained; "
+                     "look at %s",
+                     (long long)t->begun + 1, (long long)t->at.step,
+                     t->at.scaler.active ? "train.loss_scale, and at the weights that it began with"
+                                         : "the weights that it began with");
+}
+
+static int train_to_end(struct trainer *t, struct error *err)
+{
+    int64_t last = t->s->config.train.steps;
+    if (trainer_advance(t, last, err) || check_updates(t, err) || trainer_save(t, err))
+        return -1;
+    if (trainer_is_over(t))
+        report_over(t);
+    if ((t->at.step >= last && !t->at.evaluation_due) || trainer_is_over(t))
+        return export_at_end(t, err);
+    log_info(t->s->log, "asked to stop: state saved at step %lld, %srun me again%s",
+             (long long)t->at.step,
+             t->dir.again[0] && t->dir.record.job[0] ? "requeue this job, or " : "", t->dir.again);
+    err->code = EXIT_SAVED;
+    return -1;
+}
+
+int trainer_run(struct trainer *t, struct error *err)
+{
+    long long last = t->s->config.train.steps, done = t->at.step;
+    t->begun = t->at.step;
+    if (trainer_is_over(t) && t->dir.saved_step >= 0) {
+        report_over(t);
+        return export_at_end(t, err);
+    }
+    if (done < last || t->dir.saved_step < 0 || t->at.evaluation_due) {
+        run_summary(t->s, &t->data.train, t->s->evaluate ? &t->data.valid : NULL, t->at.step,
+                    t->at.samples);
+        run_forecast_print(&t->forecast, t->s);
+        return train_to_end(t, err);
+    }
+    run_summary_done(t->s, &t->data.train, t->at.step, t->at.samples, t->dir.path);
+    return export_at_end(t, err);
+}
