@@ -4,11 +4,10 @@
  * A GPU computes a step while the host reports the one before.  So up to two steps are under way,
  * in flight[step % 2]:
  *
- * start 7 | end 6: numbers, metrics | start 8 | end 7 | ... | start 10 | end 9 | end 10 |
- * checkpoint
+ *   start 7 | end 6: numbers, metrics | start 8 | end 7 | ... | start 10 | end 9 | end 10 | save
  *
  * must_end() says after which steps nothing may be under way: before a checkpoint, an evaluation or
- * a trace, with a dynamic loss scale (the next step depends on it), and always on the CPU. All
+ * a trace, with a dynamic loss scale (the next step depends on it), and always on the CPU.  All
  * ranks take the same decisions, because what they depend on (loss, votes to stop, skipped) is the
  * same on all.
  */
@@ -43,13 +42,14 @@ static int open_records(struct trainer *t, struct error *err)
     return metrics_open(&t->metrics, t->s, t->dir.metrics, t->at.step, err);
 }
 
-/* Do weights begin with what a folder has? */
+/* Do the weights begin with those of a folder, model.path or lora.path? */
 static int has_folders(const struct config *c)
 {
     return (c->model_path[0] && c->model_init == INIT_PRETRAINED) || c->lora.path[0];
 }
 
-/* Are they there, and this model's?  Of a run that has checkpoints they may be gone. */
+/* Check that these folders hold this model's weights, unless the run has checkpoints: then they may
+ * be gone. */
 static int check_weights(struct session *s, struct error *err)
 {
     const struct config *c = &s->config;
@@ -59,7 +59,8 @@ static int check_weights(struct session *s, struct error *err)
     return weights_import_check(s, err);
 }
 
-/* A run that was taken to go on may have no checkpoint: then they have not been checked. */
+/* Fill the weights of a run that resumes no checkpoint.  Where it was taken to have one, the
+ * folders have not been checked yet. */
 static int begin_weights(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
