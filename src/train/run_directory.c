@@ -138,10 +138,10 @@ static void add(struct run_list *list, struct checkpoint_entry *entry)
     *entry = (struct checkpoint_entry){0};
 }
 
-/* A checkpoint whose meta.json cannot be read counts as the run's own; verifying it will refuse it.
- */
-static void sort(struct run_survey *survey, const struct run_record *record,
-                 struct checkpoint_entry *entry)
+/* Add a checkpoint to the survey's list that it belongs to.  One whose meta.json cannot be read
+ * counts as the run's own; verifying it will refuse it. */
+static void classify(struct run_survey *survey, const struct run_record *record,
+                     struct checkpoint_entry *entry)
 {
     struct js *meta = entry->committed ? checkpoint_read_meta(entry->path, NULL) : NULL;
     struct run_point point = run_point_of(meta, entry->step);
@@ -163,7 +163,7 @@ int run_survey_make(struct run_survey *survey, const struct run_directory *d, st
     *survey = (struct run_survey){0};
     int count = checkpoint_list(&entries, d->checkpoints, err);
     for (int i = 0; i < count; i++)
-        sort(survey, &d->record, &entries[i]);
+        classify(survey, &d->record, &entries[i]);
     checkpoint_list_free(entries, count);
     return count < 0 ? -1 : 0;
 }
