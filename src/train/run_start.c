@@ -498,6 +498,23 @@ static void forget_evaluations(const struct run_directory *d, const struct run_s
         position->evaluation_due = 0;
 }
 
+/* Say on rank 0 from what a run resumed; here: from a checkpoint in its own directory. */
+static void report_resumed(const struct run_directory *d, const struct run_survey *survey,
+                           const struct run_start *start, const struct checkpoint *checkpoint,
+                           int here)
+{
+    int64_t step = checkpoint->step;
+    if (start->from == FROM_OWN && survey->torn.count && survey->torn.entry[0].step > step)
+        log_warn(d->s->log, "%s is not committed and was passed over", survey->torn.entry[0].path);
+    log_info(d->s->log, "resumed at step %lld from %s", (long long)step, checkpoint->path);
+    report_changes(d, checkpoint);
+    tokenizer_check_model(d->s->log, "data.train", d->data.tokenizer, checkpoint->path);
+    if (here)
+        report_missing(d, step);
+}
+
+/* Load the state that was decided on, check that a checkpoint of it has space, write the run's
+ * record, and report; *checkpoint is NULL where there is none. */
 static int start_at(struct run_directory *d, const struct run_survey *survey,
                     struct run_start *start, struct checkpoint **checkpoint,
                     struct run_position *position, struct error *err)
@@ -523,17 +540,8 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         d->saved_step = position->step;
         d->saved_due = position->evaluation_due;
     }
-    if (rank)
-        return 0;
-    if (start->from == FROM_OWN && survey->torn.count &&
-        survey->torn.entry[0].step > position->step)
-        log_warn(d->s->log, "%s is not committed and was passed over", survey->torn.entry[0].path);
-    log_info(d->s->log, "resumed at step %lld from %s", (long long)position->step,
-             (*checkpoint)->path);
-    report_changes(d, *checkpoint);
-    tokenizer_check_model(d->s->log, "data.train", d->data.tokenizer, (*checkpoint)->path);
-    if (here)
-        report_missing(d, position->step);
+    if (!rank)
+        report_resumed(d, survey, start, *checkpoint, here);
     return 0;
 }
 
