@@ -40,14 +40,13 @@ struct checkpoint_piece {
 };
 
 /* Save the pieces of all ranks as dir/step-NNNNNNNN; dir is made, the folders above it are there.
- * Collective over world.  meta (rank 0's
- * counts; others may pass NULL) becomes meta.json, with the writer's own keys "format",
- * "step", "ranks" added.  Every element of every named tensor must be held by exactly one
- * piece of one rank, or it is an error that names tensor and element; all pieces of a tensor are of
- * boxes that do not overlap, or of the same.  Free space is checked
- * first.  On failure (disk full, unwritable) nothing committed is touched, the partial
- * directory is removed, and -1 is returned on every rank with err set.  A checkpoint of the
- * same step that exists already is replaced once the new one is whole. */
+ * Collective over world.  meta (rank 0's counts; others may pass NULL) becomes meta.json, with the
+ * writer's own keys "format", "step", "ranks" added.  Every element of every named tensor must be
+ * held by exactly one piece of one rank, or it is an error that names tensor and element; all
+ * pieces of a tensor are of boxes that do not overlap, or of the same.  Free space is checked
+ * first.  A checkpoint of the same step that exists already is replaced once the new one is whole.
+ * Returns 0; on failure (disk full, unwritable) nothing committed is touched, the partial directory
+ * is removed, and -1 is returned on every rank with err set. */
 int checkpoint_save(struct world *world, const char *dir, int64_t step,
                     const struct checkpoint_piece *pieces, int count, struct js *meta,
                     struct error *err);
@@ -62,9 +61,9 @@ struct checkpoint {
     struct catalog *catalog;
 };
 
-/* Open one by its own path (".../step-00001000").  Not collective: every rank opens.
- * Fails if it is not committed, its index does not match COMMIT's digest, or a folder named
- * step-N holds another step. */
+/* Open one by its own path (".../step-00001000").  Not collective: every rank opens.  Returns 0 and
+ * a checkpoint for checkpoint_close(), or -1 with err set: it is not committed, its index does not
+ * match COMMIT's digest, or a folder named step-N holds another step. */
 int checkpoint_open(struct checkpoint **checkpoint, const char *path, struct error *err);
 void checkpoint_close(struct checkpoint *checkpoint); /* NULL allowed */
 
@@ -80,8 +79,9 @@ int checkpoint_find_tensor(const struct checkpoint *checkpoint, const char *name
 struct js *checkpoint_read_meta(const char *path, struct error *err);
 
 /* Fill the wanted pieces from whatever boxes and intervals are stored (any layout), converting
- * between fp32, bf16 and fp16 where dtypes differ.  Not collective.  A tensor that is absent, has
- * other dims, or an element not stored exactly once is an error. */
+ * between fp32, bf16 and fp16 where dtypes differ.  Not collective.  Returns 0, or -1 with err set:
+ * a tensor is absent or has other dims, an element is not stored exactly once, or bytes cannot be
+ * read. */
 int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece *wanted, int count,
                     struct error *err);
 
@@ -130,10 +130,10 @@ void checkpoint_checked_free(struct checkpoint_checked *checked);
 int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world, const char *path,
                              struct checkpoint_checked *checked, struct error *err);
 
-/* The newest committed checkpoint under dir that opens and whose checksums hold, each rank
+/* Open the newest committed checkpoint under dir that opens and whose checksums hold, each rank
  * verifying its part.  Collective.  Those that fail are reported to log and the one before is
- * tried.  Returns 0 with *checkpoint NULL when dir has none at all; -1 when there were some
- * but none verifies. */
+ * tried.  Returns 0 and a checkpoint for checkpoint_close(), NULL where dir has none at all; or -1
+ * on every rank with err set: dir cannot be read, or there are some and none verifies. */
 int checkpoint_find(struct checkpoint **checkpoint, struct world *world, const char *dir,
                     struct log *log, struct error *err);
 

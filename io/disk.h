@@ -1,4 +1,8 @@
-/* disk.h - files that must be whole or absent: exact reads and writes, durable names, trees. */
+/* disk.h - files that must be whole or absent: exact reads and writes, durable names, trees.
+ *
+ * Functions that take err return 0 (disk_open() a descriptor), or -1 with err set and the path
+ * named.
+ */
 #ifndef TRIREME_IO_DISK_H
 #define TRIREME_IO_DISK_H
 
@@ -20,10 +24,10 @@ int disk_is_inside(const char *path, const char *folder);
 /* Does the folder have a file or folder of that name? */
 int disk_has(const char *folder, const char *name);
 
-/* Open (open()'s flags and mode 0666), or -1 with err set. */
+/* Open with open()'s flags and mode 0666.  Returns a descriptor for disk_finish() or close(). */
 int disk_open(const char *path, int flags, struct error *err);
 
-/* All bytes or -1 with err set, path named.  Reading past the end is an error. */
+/* Write or read all bytes at an offset.  Reading past the end is an error. */
 int disk_write(int fd, const void *data, size_t bytes, int64_t offset, const char *path,
                struct error *err);
 int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path,
@@ -31,7 +35,7 @@ int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path
 
 /* Write these bytes, which are in the page cache, to the disk and wait for that, in pieces of 64
  * MiB, each of which is a sign of life (base/alive.h), as one long fsync() is not.  Does nothing on
- * a file system that does not support it.  0, or -1 with err set. */
+ * a file system that does not support it. */
 int disk_flush(int fd, int64_t from, int64_t bytes, const char *path, struct error *err);
 
 /* The same while a file is written: flush from *flushed to `end`, and move *flushed there, once 64
@@ -50,13 +54,13 @@ int disk_sync_parent(const char *path, struct error *err);
 /* Make a folder and those above it; existing ones are fine. */
 int disk_make_folders(const char *path, struct error *err);
 
-/* Copy a file, on the disk when this returns 0; else -1 with err set. */
+/* Copy a file, in place of what is at `to`; it is on the disk when this returns 0. */
 int disk_copy(const char *from, const char *to, struct error *err);
 
 /* Remove a file or a folder with all below it; what is absent is fine. */
 int disk_remove(const char *path, struct error *err);
 
-/* Bytes that are free for this user on the file system that path is on. */
+/* Set *bytes to what is free for this user on the file system that path is on. */
 int disk_free(const char *path, double *bytes, struct error *err);
 
 /* Checksum of a whole file, as hexadecimal digits. */

@@ -100,9 +100,10 @@ struct h5_table {
     size_t row_bytes;
 };
 
+/* Write count rows as a new table; read all rows of one.  Return 0, or -1 with err set.  The caller
+ * frees *rows, which is NULL where the table has none, or on failure. */
 int h5_write_rows(struct h5 *file, const struct h5_table *table, const void *rows, int64_t count,
                   struct error *err);
-/* *rows is free()d by the caller; NULL for a table of none. */
 int h5_read_rows(struct h5 *file, const struct h5_table *table, void **rows, int64_t *count,
                  struct error *err);
 

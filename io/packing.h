@@ -28,6 +28,7 @@ int packing_create(struct packing **packing, struct tokens *tokens, enum packing
                    int64_t seq_len, int64_t documents, uint64_t key, struct error *err);
 void packing_destroy(struct packing *packing); /* NULL allowed */
 
+/* How many sequences there are. */
 int64_t packing_sequences(const struct packing *packing);
 
 /* The rows that PACK_SINGLY leaves away, behind the first seq_len of documents. */

@@ -18,8 +18,10 @@ struct tokenizer_trainer;
 /* The fewest tokens: "<|endoftext|>", of id 0, and one for each byte. */
 enum { TOKENIZER_FEWEST = 257 };
 
+/* Make a trainer that has seen no text, for tokenizer_trainer_destroy(). */
 void tokenizer_trainer_create(struct tokenizer_trainer **trainer);
 void tokenizer_trainer_destroy(struct tokenizer_trainer *trainer);
+
 /* Count the words of a text, which begins and ends at ends of words.  Returns 0, or -1 with err
  * set: there are more than 2^24 - 1 different words. */
 int tokenizer_trainer_add(struct tokenizer_trainer *trainer, const char *text, size_t bytes,

@@ -75,19 +75,25 @@ int tokens_seal(const char *path, struct error *err);
 
 /* Writing: create, append documents, finish (which publishes by rename).  What is written has a
  * name of its own, beside path, until it is whole; so two writers of one path end with the file of
- * one.  tokens_abandon() removes what was written. */
+ * one.  These functions return 0, or -1 with err set. */
 struct tokens_writer;
+/* Returns 0 and a writer, which tokens_finish() or tokens_abandon() frees; also after an append has
+ * failed it has to be abandoned. */
 int tokens_create(struct tokens_writer **writer, const char *path, const char *tokenizer,
                   int64_t vocab, const char *source, struct error *err);
+/* Add a document; one of its tokens that is not below vocab is an error. */
 int tokens_append(struct tokens_writer *writer, const uint32_t *document, int64_t count,
                   struct error *err);
-/* Add to the document begun last: long ones need not be held in memory. */
+/* Add to the document begun last: long ones need not be held in memory.  Errors as above. */
 int tokens_extend(struct tokens_writer *writer, const uint32_t *ids, int64_t count,
                   struct error *err);
 /* The loss mask, 0 or 1 for each token, in pieces of any length: for all tokens or for none. */
 int tokens_extend_mask(struct tokens_writer *writer, const uint8_t *mask, int64_t count,
                        struct error *err);
+/* Make the file whole and give it its name.  Frees the writer in any case; on failure what was
+ * written is removed. */
 int tokens_finish(struct tokens_writer *writer, struct error *err);
+/* Remove what was written, and free the writer; NULL allowed. */
 void tokens_abandon(struct tokens_writer *writer);
 
 #endif
