@@ -1,11 +1,10 @@
 /* jsonl.h - records of JSON lines: one object a line, as data sets have them.
  *
- *     {"text": "..."}                                              a text
- *     {"prompt": "...", "completion": "..."}                       what is learned, behind what is
- * not
- *     {"instruction": "...", "input": "...", "output": "..."}      the same as Alpaca has it
- *     {"messages": [{"role": "user", "content": "..."}, ...]}      a conversation
- *     {"conversations": [{"from": "human", "value": "..."}, ...]}  the same as ShareGPT has it
+ *   {"text": "..."}                                              a text
+ *   {"prompt": "...", "completion": "..."}                       only the completion is learned
+ *   {"instruction": "...", "input": "...", "output": "..."}      the same as Alpaca has it
+ *   {"messages": [{"role": "user", "content": "..."}, ...]}      a conversation
+ *   {"conversations": [{"from": "human", "value": "..."}, ...]}  the same as ShareGPT has it
  *
  * The kind of a record follows from the names of its fields; of several the lowest in this list is
  * taken, so that a text beside a conversation is passed over.  Fields by other names are asked for.
