@@ -31,9 +31,9 @@ enum {
     SLEEP_UNAWAITED_MAX_NS = 1000000,
     TICK_FIRST_NS = 500000, /* nothing in flight: how often the tick is called */
     TICK_LAST_NS = 5000000,
-    WAIT_SPIN_NS = 4000,
-    WATCH_NS = 20000000,
-    MESSAGES_MAX = 16, /* messages of a queue in flight at a time */
+    WAIT_SPIN_NS = 4000, /* thread_wait() polls before it sleeps, when a core is free for it */
+    WATCH_NS = 20000000, /* how often the watch is called at most */
+    MESSAGES_MAX = 16,   /* messages of a queue in flight at a time */
 };
 
 struct queue {

@@ -18,6 +18,8 @@ enum { QUEUE_CONTROL = COMM_STREAMS, QUEUES };
 /* What one step of an operation did. */
 enum { STEP_WAITS, STEP_MOVED, STEP_DONE };
 
+/* Start the thread.  Returns 0 and a thread for thread_stop(), or -1 with err set and *thread NULL.
+ */
 int thread_start(struct thread **thread, struct error *err);
 
 /* Finish what was submitted, end the thread, free it; NULL allowed. */

@@ -116,19 +116,20 @@ void measure_progress(const struct measure *m, const char *fmt, ...)
 
 /* ---- the parts, which fill the machine; collective, 0 or -1 on every rank with err set ---- */
 
-int measure_products(struct measure *m, struct error *err);
-int measure_units(struct measure *m, struct error *err);   /* ops of models, as they follow */
-int measure_kernels(struct measure *m, struct error *err); /* ops of instructions */
-int measure_transfers(struct measure *m, struct error *err);
-int measure_beside(struct measure *m, struct error *err); /* products and transfers */
-int measure_copies(struct measure *m, struct error *err); /* memory, launches, host */
-int measure_disk(struct measure *m, struct error *err);
+int measure_products(struct measure *m, struct error *err);  /* by shape and format */
+int measure_units(struct measure *m, struct error *err);     /* ops of models, as they follow */
+int measure_kernels(struct measure *m, struct error *err);   /* ops of instructions */
+int measure_transfers(struct measure *m, struct error *err); /* collectives and messages */
+int measure_beside(struct measure *m, struct error *err);    /* products and transfers */
+int measure_copies(struct measure *m, struct error *err);    /* memory, launches, host */
+int measure_disk(struct measure *m, struct error *err);      /* where offloaded state would be */
 int measure_files(struct measure *m, struct error *err); /* copies in the page cache and updates */
 
 /* An op of a size did so much work (bytes, or operations) in so many seconds.  What is added to one
  * name, format and size becomes one row: all work by all seconds. */
 void measure_add_op(struct measure *m, const char *name, enum dtype dtype, double size, double work,
                     double seconds);
+/* Make machine->op of what was added. */
 void measure_set_ops(struct measure *m);
 
 /* The shares of their speed that two works keep while both are under way.  Alone they take

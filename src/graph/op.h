@@ -94,9 +94,13 @@ void op_shaped_as_second(struct graph *graph, struct graph_node *node);
  * sequences of attrs.seq. */
 void op_check_sequences(struct graph *graph, const struct graph_node *node);
 
+/* Floating-point operations of a node, a multiplication and an addition counting as two. */
 double op_flops(const struct graph *graph, const struct graph_node *node);
+/* Fill the first of product with the products that the node runs; returns how many, 0: none. */
 int op_products(const struct device *device, const struct graph *graph,
                 const struct graph_node *node, struct op_product product[OP_PRODUCTS]);
+/* Bytes that the node reads and writes, beside its products' operands; 0 where it has products and
+ * says nothing else. */
 double op_bytes(const struct graph *graph, const struct graph_node *node);
 
 /* All ops, a row each: node->op == &op_linear.  One file each group. */

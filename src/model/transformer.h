@@ -17,7 +17,8 @@ struct transformer_part {
     int64_t rows;
 };
 
-/* Declare a matrix [sum of rows, in] of normal deviates; returns its value. */
+/* Declare a matrix [sum of rows, in] of normal deviates; returns its value.  For tests: models
+ * divide all of their matrices. */
 int transformer_matrix(struct graph *graph, const struct transformer_part *parts, int count,
                        int64_t in, double std);
 
@@ -77,6 +78,9 @@ int transformer_positions(struct graph *graph);
 int transformer_attention(struct graph *graph, const struct config_model *config, int h,
                           const struct transformer_qkv *qkv, int table);
 
+/* A vector of ones or zeros of which a rank has the part that division says, as of a divided
+ * matrix.
+ */
 int transformer_divided_vector(struct graph *graph, const struct transformer_part *parts, int count,
                                enum graph_param_init init, struct graph_division division);
 
