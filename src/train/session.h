@@ -48,8 +48,8 @@ struct session {
 /* Compile, verify and allocate.  Collective over world; fails on all ranks together.
  * A session for SESSION_GENERATE, and one that trains with generate.samples above 0, has the
  * programs of generation (generator.h), and one for SESSION_GENERATE no others.  Returns 0 and a
- * session for session_close(), or -1 with err set; limits (NULL allowed) is then what a rank has
- * where that is short, else all 0.
+ * session for session_close(), or -1 with err set.  limits (NULL allowed): where it failed for lack
+ * of memory, what the rank that has least of it has; else all 0.
  */
 int session_open(struct session **session, struct world *world, struct log *log, struct mem *mem,
                  const struct config *config, enum session_use use, struct memory_limits *limits,
@@ -58,7 +58,8 @@ void session_close(struct session *session); /* NULL allowed; collective */
 
 /* Rank 0 warns where layers are divided among ranks of several nodes. */
 void session_warn_far_tensors(const struct session *session);
-/* The overlap that parallel.tensor_overlap asks for, and that does not happen. */
+/* Rank 0 warns where parallel.tensor_overlap asks for an overlap into whose parts the rows cannot
+ * be cut. */
 void session_warn_lost_overlap(const struct session *session);
 
 /* Rank 0 warns where device=auto chose the CPU on a machine, or in a job, that has GPUs. */
