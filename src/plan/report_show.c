@@ -70,6 +70,7 @@ static void print_legend(const struct report *report, FILE *out)
                 "  %-16s CUDA's context, kernels and libraries, estimated\n"
                 "  %-16s all but host, with the reserve\n",
                 "reserve", "device memory");
+    /* As measured beside the predictions of doc/performance.md, "Loading a model". */
     fprintf(out, "  %-16s program, libraries and MPI take 28 to 43 MiB of the node besides%s\n",
             "each process", report->on_gpu ? ", CUDA more" : "");
 }

@@ -44,9 +44,10 @@ static int is_place_of(const struct search_candidate *a, const struct search_can
            a->recompute == b->recompute;
 }
 
-enum { MICROS = 4, FEW_UNITS = 4 }; /* of the plans of places, the first at most */
+/* Of the plan of a place: micro-batches at most; units where a model of few layers is planned. */
+enum { MICROS = 4, FEW_UNITS = 4 };
 
-/* Of the plans of places: gradients in 16 bits, which make backward faster, are of one. */
+/* Micro-batches of a place's plan: MICROS; with 16-bit gradients one, as they allow no more. */
 static int micros_of(const struct bounds *b)
 {
     return b->request->config->train.grad_dtype == DTYPE_F32 ? MICROS : 1;

@@ -18,8 +18,8 @@ struct search_candidate {
     double least_s;     /* no step of it is shorter */
     double micro_s;     /* by which one more micro-batch lengthens it at least */
     double least_bytes; /* that a rank needs at least */
-    int is_probed;      /* the search's: its memory was looked at, */
-    int is_planned;     /* the search's */
+    int is_probed;      /* by the search: its memory was looked at */
+    int is_planned;     /* by the search, or ruled out */
 };
 
 struct search_candidates {

@@ -14,7 +14,7 @@
 enum search_fate {
     SEARCH_REFUSED, /* there is no such layout, or no time of it */
     SEARCH_TOO_LARGE,
-    SEARCH_SLOW, /* its step is longer than what was asked for, or its time was not */
+    SEARCH_SLOW, /* its step is longer than most_s, or only its memory was looked at */
     SEARCH_FITS
 };
 
