@@ -60,8 +60,9 @@ struct step_output {
 /* Allocate slabs for programs that run one at a time (same units, same state), counted in mem and
  * cleared; swap_folder is where the file of POOL_DISK is made, NULL where programs have none; on a
  * device that only enqueues, also capture its segments, which runs each kind once on what is there.
- * mesh may be NULL for one rank.  device, mesh, mem and programs stay the caller's. Not collective.
- * Returns 0, or -1 with err set. */
+ * mesh may be NULL for one rank.  device, mesh, mem and programs stay the caller's.  Not
+ * collective. Returns 0, or -1 with err set.  For tests: a session calls executor_allocate() and
+ * executor_prepare() itself. */
 int executor_create(struct executor **executor, struct device *device, struct mesh *mesh,
                     struct mem *mem, const struct program *const *programs, int count,
                     const char *swap_folder, struct error *err);
@@ -138,10 +139,10 @@ int execute(struct executor *executor, const struct program *program,
             const struct step_input *input, struct step_output *output, struct trace *trace,
             struct error *err);
 
-/* Payload bytes sent to other ranks by the step last started. */
+/* Payload bytes sent to other ranks by the step last started; for tests. */
 int64_t executor_sent_bytes(const struct executor *executor);
 
-/* Bytes of offloaded state that it moves: on STREAM_FETCH, _SPILL, _READ or _WRITE. */
+/* Bytes of offloaded state that it moves: on STREAM_FETCH, _SPILL, _READ or _WRITE; for tests. */
 int64_t executor_moved_bytes(const struct executor *executor, enum program_stream stream);
 
 #endif

@@ -29,7 +29,7 @@ struct access {
  * that differ, and a step for each that the access covers; what lies behind them moves. */
 void access_map_add(struct access_map *map, struct access access, int after[STREAMS]);
 
-/* How many such intervals there are. */
+/* How many such intervals there are; for tests. */
 int access_map_intervals(const struct access_map *map);
 
 #endif
