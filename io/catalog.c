@@ -21,9 +21,10 @@
         .name = label, .kind = field_kind, .offset = offsetof(struct type, member), \
         .bytes = sizeof(((struct type *)0)->member)                                 \
     }
-#define TABLE(path, type, fields)                                           \
-    {                                                                       \
-        path, fields, sizeof fields / sizeof fields[0], sizeof(struct type) \
+#define TABLE(path, type, columns)                                                    \
+    {                                                                                 \
+        .name = path, .fields = columns, .count = sizeof columns / sizeof columns[0], \
+        .row_bytes = sizeof(struct type)                                              \
     }
 
 static const struct h5_field tensor_fields[] = {
