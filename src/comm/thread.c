@@ -32,7 +32,7 @@ enum {
     TICK_FIRST_NS = 500000, /* nothing in flight: how often the tick is called */
     TICK_LAST_NS = 5000000,
     WAIT_SPIN_NS = 4000, /* thread_wait() polls before it sleeps, when a core is free for it */
-    WATCH_NS = 20000000, /* how often the watch is called at most */
+    WATCH_NS = 20000000, /* the least time between two calls of the watch */
     MESSAGES_MAX = 16,   /* messages of a queue in flight at a time */
 };
 

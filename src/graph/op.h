@@ -99,8 +99,8 @@ double op_flops(const struct graph *graph, const struct graph_node *node);
 /* Fill the first of product with the products that the node runs; returns how many, 0: none. */
 int op_products(const struct device *device, const struct graph *graph,
                 const struct graph_node *node, struct op_product product[OP_PRODUCTS]);
-/* Bytes that the node reads and writes, beside its products' operands; 0 where it has products and
- * says nothing else. */
+/* Bytes that the node reads and writes, beside its products' operands: those of all its operands
+ * where it has no products, unless the op says otherwise. */
 double op_bytes(const struct graph *graph, const struct graph_node *node);
 
 /* All ops, a row each: node->op == &op_linear.  One file each group. */

@@ -78,9 +78,7 @@ int transformer_positions(struct graph *graph);
 int transformer_attention(struct graph *graph, const struct config_model *config, int h,
                           const struct transformer_qkv *qkv, int table);
 
-/* A vector of ones or zeros of which a rank has the part that division says, as of a divided
- * matrix.
- */
+/* A vector of ones or zeros of which a rank has the part that division says. */
 int transformer_divided_vector(struct graph *graph, const struct transformer_part *parts, int count,
                                enum graph_param_init init, struct graph_division division);
 
