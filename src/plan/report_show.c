@@ -145,7 +145,7 @@ void report_verdicts(const struct report *report, FILE *out)
                       lack.host_bytes, out);
 }
 
-void report_print(const struct report *report, FILE *out)
+static void print_head(const struct report *report, FILE *out)
 {
     const int *degree = report->layout.shape.degree;
     char precision[CONFIG_TEXT];
@@ -174,23 +174,40 @@ void report_print(const struct report *report, FILE *out)
                 : "");
     fprintf(out, "%.3f TFLOP a step (6 per weight and token%s, causal attention)\n",
             report->flops / 1e12, report->config.lora.r ? ", 4 beside adapters" : "");
+}
+
+/* Ranks that are alike are printed once. */
+static void print_ranks(const struct report *report, FILE *out)
+{
     for (int first = 0, last; first < report->measured; first = last + 1) {
         for (last = first;
              last + 1 < report->measured && alike(&report->rank[first], &report->rank[last + 1]);)
             last++;
         print_rank(report, first, last, out);
     }
+}
+
+static void print_verification(const struct report *report, FILE *out)
+{
+    if (!report->verified) {
+        fprintf(out, "\nNOT VERIFIED: %s\n", report->verdict.text);
+        return;
+    }
+    fprintf(out,
+            "\nverified: every gradient summed over each micro-batch and rank once, no race, "
+            "no early reuse,\nevery transfer matched on all %d rank%s, no deadlock\n",
+            report->compiled, report->compiled > 1 ? "s" : "");
+    if (report->compiled < report->ranks)
+        fprintf(out, "of %d; each of the others does what one of these does\n", report->ranks);
+}
+
+void report_print(const struct report *report, FILE *out)
+{
+    print_head(report, out);
+    print_ranks(report, out);
     report_pipeline_print(report, out);
     print_legend(report, out);
-    if (report->verified) {
-        fprintf(out,
-                "\nverified: every gradient summed over each micro-batch and rank once, no race, "
-                "no early reuse,\nevery transfer matched on all %d rank%s, no deadlock\n",
-                report->compiled, report->compiled > 1 ? "s" : "");
-        if (report->compiled < report->ranks)
-            fprintf(out, "of %d; each of the others does what one of these does\n", report->ranks);
-    } else
-        fprintf(out, "\nNOT VERIFIED: %s\n", report->verdict.text);
+    print_verification(report, out);
     report_time_print(report, out);
 }
 
