@@ -500,10 +500,13 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
     const struct machine *speeds = options->as_machine ? &options->machine : NULL;
     struct record record = {0};
     int records = options->trace || options->timeline;
-    if (records ? report_make_recorded(&report, &record, &config, (int)options->ranks,
-                                       (int)options->nodes, (int)options->threads, speeds, err)
-                : report_make(&report, &config, (int)options->ranks, (int)options->nodes,
-                              (int)options->threads, speeds, err))
+    struct report_request request = {.config = &config,
+                                     .ranks = (int)options->ranks,
+                                     .nodes = (int)options->nodes,
+                                     .threads = (int)options->threads,
+                                     .speeds = speeds};
+    if (records ? report_make_recorded(&report, &record, &request, err)
+                : report_make(&report, &request, err))
         return -1;
     judge(&report, options);
     attention_memory_note(&report, (int)options->threads);

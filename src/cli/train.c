@@ -21,8 +21,11 @@ static int write_plan(struct app *app, const struct session *session, struct err
     if (world_rank(app->world))
         return 0;
     config.device = session->device->kind == DEVICE_CUDA ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
-    if (report_make(&report, &config, world_size(app->world), world_nodes(app->world),
-                    session->device->threads, NULL, err))
+    struct report_request request = {.config = &config,
+                                     .ranks = world_size(app->world),
+                                     .nodes = world_nodes(app->world),
+                                     .threads = session->device->threads};
+    if (report_make(&report, &request, err))
         return -1;
     snprintf(path, sizeof path, "%s/plan.json", session->config.run.dir);
     struct js *js = report_json(&report);

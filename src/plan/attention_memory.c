@@ -21,7 +21,9 @@ static size_t probe(const struct report *report, size_t attention_bytes, int thr
     struct config config = report->config;
     struct report probed;
     config.train.attention_bytes = (int64_t)attention_bytes;
-    if (report_probe(&probed, &config, report->ranks, report->nodes, threads, NULL))
+    struct report_request request = {
+        .config = &config, .ranks = report->ranks, .nodes = report->nodes, .threads = threads};
+    if (report_probe(&probed, &request, NULL))
         return 0;
     size_t bytes = report_most(&probed).device_bytes;
     report_free(&probed);

@@ -20,8 +20,13 @@ static int make(struct compare_row *row, const struct report *of, enum config_st
 {
     struct config config = of->config;
     config.device = of->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
+    struct report_request request = {.config = &config,
+                                     .ranks = of->ranks,
+                                     .nodes = of->nodes,
+                                     .threads = threads,
+                                     .speeds = of->speeds};
     if (variant_strategy(&config, strategy, &row->why) ||
-        report_measure(&row->report, &config, of->ranks, of->nodes, threads, of->speeds, &row->why))
+        report_measure(&row->report, &request, &row->why))
         return 0;
     snprintf(row->report.machine, sizeof row->report.machine, "%s", of->machine);
     row->report.limits = of->limits;

@@ -133,7 +133,9 @@ static int holds(const struct fewest_request *r, const struct config *config, in
     struct report report;
     least.recompute = RECOMPUTE_FULL;
     least.train.micro_batch = is_one_micro(config) ? 0 : 1;
-    if (report_measure(&report, &least, ranks, nodes_of(r, ranks), r->threads, NULL, NULL))
+    struct report_request request = {
+        .config = &least, .ranks = ranks, .nodes = nodes_of(r, ranks), .threads = r->threads};
+    if (report_measure(&report, &request, NULL))
         return 0;
     struct memory_limits lack = report_lack(&report, &limits);
     report_free(&report);
@@ -176,8 +178,13 @@ static void settle(const struct fewest_request *r, struct variant *v, int ranks,
     struct report report;
     struct fit fit;
     fit_find_here(&fit, &v->config, ranks, nodes, r->threads, &limits);
+    struct report_request request = {.config = &v->config,
+                                     .ranks = ranks,
+                                     .nodes = nodes,
+                                     .threads = r->threads,
+                                     .speeds = r->machine};
     if (!fit.found || variant_set(&v->config, fit.settings) ||
-        report_measure(&report, &v->config, ranks, nodes, r->threads, r->machine, NULL))
+        report_measure(&report, &request, NULL))
         return;
     *row = (struct fewest_row){.kept = row->kept,
                                .found = 1,
@@ -219,8 +226,11 @@ int fewest_find(struct fewest *fewest, const struct fewest_request *request, str
     *fewest = (struct fewest){.rows = request->machine->gpu[0] ? FEWEST_ROWS : 1};
     if (vary(&v, request->config, &places[0], (int)request->config->parallel.tensor))
         v.config = *request->config;
-    if (report_measure(&report, &v.config, unit, nodes_of(request, unit), request->threads, NULL,
-                       err))
+    struct report_request wanted = {.config = &v.config,
+                                    .ranks = unit,
+                                    .nodes = nodes_of(request, unit),
+                                    .threads = request->threads};
+    if (report_measure(&report, &wanted, err))
         return -1;
     fewest->params = report.params;
     report_free(&report);

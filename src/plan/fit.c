@@ -163,8 +163,11 @@ static int fits(const struct search *s, const int level[AXES], struct fit *fit)
 {
     struct candidate c;
     struct report report;
-    if (candidate_at(s, level, &c) ||
-        report_measure(&report, &c.config, c.ranks, c.nodes, s->threads, NULL, NULL))
+    if (candidate_at(s, level, &c))
+        return 0;
+    struct report_request request = {
+        .config = &c.config, .ranks = c.ranks, .nodes = c.nodes, .threads = s->threads};
+    if (report_measure(&report, &request, NULL))
         return 0;
     struct memory_limits lack = report_lack(&report, s->limits);
     fit->ranks = c.ranks;
@@ -196,9 +199,11 @@ static int offloads_to(const struct search *s, int row)
 {
     struct report report;
     struct candidate c = {.config = *s->config};
+    struct report_request request = {
+        .config = &c.config, .ranks = s->ranks, .nodes = s->nodes, .threads = s->threads};
     if (variant_strategy(&c.config, STRATEGY_FULL_SHARD, NULL) || set_offload(&c, row) ||
         (s->limits->no_disk && leave_disk(&c)) || config_finish(&c.config, NULL) ||
-        report_measure(&report, &c.config, s->ranks, s->nodes, s->threads, NULL, NULL))
+        report_measure(&report, &request, NULL))
         return 0;
     report_free(&report);
     return 1;

@@ -41,13 +41,15 @@ static double share(const struct search *s, int64_t sequences)
 {
     struct config config = with(s, sequences);
     struct report report;
-    if (report_measure(&report, &config, s->ranks, s->nodes, s->threads, NULL, NULL))
+    struct report_request request = {
+        .config = &config, .ranks = s->ranks, .nodes = s->nodes, .threads = s->threads};
+    if (report_measure(&report, &request, NULL))
         return INFINITY;
     int64_t least = sequences * report.layout.data_ranks;
     if (!s->evaluates && report.layout.global_batch < least) {
         report_free(&report);
         config.train.global_batch = config.train.split_batches ? least : sequences;
-        if (report_measure(&report, &config, s->ranks, s->nodes, s->threads, NULL, NULL))
+        if (report_measure(&report, &request, NULL))
             return INFINITY;
     }
     struct memory_limits most = report_most(&report), limit = *s->limits;

@@ -451,13 +451,17 @@ static int make(struct making *m, int threads, struct error *err)
 }
 
 /* Measure and check all ranks, or measure some. */
-static int make_some(struct report *report, enum extent extent, int threads, struct record *record,
-                     struct error *err)
+static int make_some(struct report *report, const struct report_request *request,
+                     enum extent extent, struct record *record, struct error *err)
 {
     struct making m = {.report = report, .extent = extent, .record = record};
+    *report = (struct report){.config = *request->config,
+                              .ranks = request->ranks,
+                              .nodes = request->nodes,
+                              .speeds = extent == EXTENT_ENDS ? NULL : request->speeds};
     report->on_gpu = report->config.device == CONFIG_DEVICE_CUDA;
     report->steps = report->config.train.epochs > 0 ? 0 : report->config.train.steps;
-    int rc = make(&m, threads, err);
+    int rc = make(&m, request->threads, err);
     if (!rc && extent == EXTENT_WORLD)
         verify(&m);
     for (int i = 0; m.program && i < m.ranks; i++) {
@@ -477,34 +481,26 @@ static int make_some(struct report *report, enum extent extent, int threads, str
     return rc;
 }
 
-int report_make(struct report *report, const struct config *config, int ranks, int nodes,
-                int threads, const struct machine *speeds, struct error *err)
+int report_make(struct report *report, const struct report_request *request, struct error *err)
 {
-    *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes, .speeds = speeds};
-    return make_some(report, EXTENT_WORLD, threads, NULL, err);
+    return make_some(report, request, EXTENT_WORLD, NULL, err);
 }
 
-int report_make_recorded(struct report *report, struct record *record, const struct config *config,
-                         int ranks, int nodes, int threads, const struct machine *speeds,
-                         struct error *err)
+int report_make_recorded(struct report *report, struct record *record,
+                         const struct report_request *request, struct error *err)
 {
-    *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes, .speeds = speeds};
     *record = (struct record){0};
-    return make_some(report, EXTENT_WORLD, threads, record, err);
+    return make_some(report, request, EXTENT_WORLD, record, err);
 }
 
-int report_measure(struct report *report, const struct config *config, int ranks, int nodes,
-                   int threads, const struct machine *speeds, struct error *err)
+int report_measure(struct report *report, const struct report_request *request, struct error *err)
 {
-    *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes, .speeds = speeds};
-    return make_some(report, EXTENT_PIPELINE, threads, NULL, err);
+    return make_some(report, request, EXTENT_PIPELINE, NULL, err);
 }
 
-int report_probe(struct report *report, const struct config *config, int ranks, int nodes,
-                 int threads, struct error *err)
+int report_probe(struct report *report, const struct report_request *request, struct error *err)
 {
-    *report = (struct report){.config = *config, .ranks = ranks, .nodes = nodes};
-    return make_some(report, EXTENT_ENDS, threads, NULL, err);
+    return make_some(report, request, EXTENT_ENDS, NULL, err);
 }
 
 const struct report_rank *report_largest(const struct report *report)

@@ -78,33 +78,36 @@ struct report {
     struct error verdict;
 };
 
-/* Compile and check the programs of `ranks` ranks on `nodes` nodes; threads is what a rank would
- * have (it sizes scratch); speeds, NULL or the caller's while the report is used, say how long a
- * step takes.  config->device cuda is planned without a GPU; auto is taken for cpu.
+/* What is planned. */
+struct report_request {
+    const struct config *config; /* device cuda is planned without a GPU; auto is taken for cpu */
+    int ranks, nodes;
+    int threads;                  /* that a rank would have: they size scratch */
+    const struct machine *speeds; /* how long a step takes, the caller's while the report is used;
+                                     NULL: no times are forecast */
+};
+
+/* Compile and check the programs of all ranks.
  * Of more than 1,024 ranks two along replicate and two along shard are compiled and checked, and
  * two along context and tensor where the units of the others are alike: the others repeat these,
- * unless an optimizer's matrices have owners: then all are, 4,096 at most. Not collective.  A
- * program that does not pass is a report, not a failure. Returns 0 and a report for report_free(),
+ * unless an optimizer's matrices have owners: then all are, 4,096 at most.  Not collective.  A
+ * program that does not pass is a report, not a failure.  Returns 0 and a report for report_free(),
  * or -1 with err set. */
-int report_make(struct report *report, const struct config *config, int ranks, int nodes,
-                int threads, const struct machine *speeds, struct error *err);
+int report_make(struct report *report, const struct report_request *request, struct error *err);
 
 /* The same, recording the forecast's step of its ranks in record, for record_free(); no ranks are
  * in it where there is no forecast. */
-int report_make_recorded(struct report *report, struct record *record, const struct config *config,
-                         int ranks, int nodes, int threads, const struct machine *speeds,
-                         struct error *err);
+int report_make_recorded(struct report *report, struct record *record,
+                         const struct report_request *request, struct error *err);
 
 /* The same, but faster: of each place of the pipeline axis only the first rank is measured, which
  * has the largest parts of all that is divided (others send a rounding less or more), and nothing
  * is checked. */
-int report_measure(struct report *report, const struct config *config, int ranks, int nodes,
-                   int threads, const struct machine *speeds, struct error *err);
+int report_measure(struct report *report, const struct report_request *request, struct error *err);
 
 /* Faster again, for memory alone: only the first two ranks of the pipeline axis and the last one
- * are measured and no time is forecast. */
-int report_probe(struct report *report, const struct config *config, int ranks, int nodes,
-                 int threads, struct error *err);
+ * are measured, and no time is forecast: request->speeds is not read. */
+int report_probe(struct report *report, const struct report_request *request, struct error *err);
 
 /* Tokens of a step, masked ones too, per second; and the share of the machine's peak in products
  * that the model's operations are, counted as attention's causal half is computed, or as if all of

@@ -82,9 +82,12 @@ static int plan_place(const struct bounds *b, const struct search_candidate *lik
     alone.shard = alone.schedule = 0;
     alone.strategy = STRATEGY_NO_SHARD;
     alone.offload = "";
-    if (search_candidate_config(&alone, &base, &config) ||
-        report_measure(report, &config, ranks, (ranks + per_node - 1) / per_node, request->threads,
-                       request->machine, NULL))
+    struct report_request wanted = {.config = &config,
+                                    .ranks = ranks,
+                                    .nodes = (ranks + per_node - 1) / per_node,
+                                    .threads = request->threads,
+                                    .speeds = request->machine};
+    if (search_candidate_config(&alone, &base, &config) || report_measure(report, &wanted, NULL))
         return -1;
     if (report->forecast.ranks)
         return 0;

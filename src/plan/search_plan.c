@@ -37,8 +37,11 @@ static int ends_are_too_large(struct search_outcome *o, const struct search_requ
 {
     struct config config;
     struct report report;
-    if (with_micros(o->candidate, request, micros, &config) ||
-        report_probe(&report, &config, request->ranks, request->nodes, request->threads, NULL))
+    struct report_request wanted = {.config = &config,
+                                    .ranks = request->ranks,
+                                    .nodes = request->nodes,
+                                    .threads = request->threads};
+    if (with_micros(o->candidate, request, micros, &config) || report_probe(&report, &wanted, NULL))
         return 0;
     int too_large = is_too_large(o, &report, request->limits);
     report_free(&report);
@@ -52,9 +55,13 @@ static int plan_micros(struct search_outcome *o, const struct search_request *re
     struct config config;
     struct report report;
     o->fate = SEARCH_REFUSED;
+    struct report_request wanted = {.config = &config,
+                                    .ranks = request->ranks,
+                                    .nodes = request->nodes,
+                                    .threads = request->threads,
+                                    .speeds = request->machine};
     if (with_micros(o->candidate, request, micros, &config) ||
-        report_measure(&report, &config, request->ranks, request->nodes, request->threads,
-                       request->machine, NULL))
+        report_measure(&report, &wanted, NULL))
         return -1;
     o->takes = report_most(&report);
     if (!is_too_large(o, &report, request->limits) && report.forecast.ranks) {

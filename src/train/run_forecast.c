@@ -144,8 +144,12 @@ static int make(struct run_forecast *f, const struct session *s, struct error *e
         return 0;
     }
     config.device = s->device->kind == DEVICE_CUDA ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
-    if (report_measure(&f->report, &config, world_size(s->world), world_nodes(s->world),
-                       s->device->threads, &f->on.machine, err))
+    struct report_request request = {.config = &config,
+                                     .ranks = world_size(s->world),
+                                     .nodes = world_nodes(s->world),
+                                     .threads = s->device->threads,
+                                     .speeds = &f->on.machine};
+    if (report_measure(&f->report, &request, err))
         return -1;
     f->is_there = f->report.forecast.ranks > 0;
     if (!f->is_there)

@@ -103,8 +103,13 @@ static double forecast_of(const struct row *row, struct error *err)
     struct config config;
     struct report report;
     double step_s = -1;
+    struct report_request request = {.config = &config,
+                                     .ranks = row->ranks,
+                                     .nodes = row->nodes,
+                                     .threads = 1,
+                                     .speeds = &machine};
     if (!open_machine(&machine, row, err) && !load(&config, row, err) &&
-        !report_measure(&report, &config, row->ranks, row->nodes, 1, &machine, err)) {
+        !report_measure(&report, &request, err)) {
         step_s = report.forecast.step_s;
         report_free(&report);
     }
@@ -120,8 +125,9 @@ static int memory_of(const struct row *row, double *act, double *state, struct e
     struct report report;
     size_t used = strlen(whole.settings);
     snprintf(whole.settings + used, sizeof whole.settings - used, " parallel.strategy=NO_SHARD");
-    if (load(&config, &whole, err) ||
-        report_measure(&report, &config, row->ranks, row->nodes, 1, NULL, err))
+    struct report_request request = {
+        .config = &config, .ranks = row->ranks, .nodes = row->nodes, .threads = 1};
+    if (load(&config, &whole, err) || report_measure(&report, &request, err))
         return -1;
     *act = *state = 0;
     for (int r = 0; r < report.measured; r++) {

@@ -94,7 +94,9 @@ static void train(struct anything *a, const char *settings, double loss[STEPS])
     struct config config = rig_config(settings);
     struct session *s = NULL;
     struct log log = {.level = LOG_ERROR, .rank = world_rank(a->c.world)};
-    CHECK(&a->c, !report_make(&report, &config, world_size(a->c.world), 1, 1, NULL, &err));
+    struct report_request request = {
+        .config = &config, .ranks = world_size(a->c.world), .nodes = 1, .threads = 1};
+    CHECK(&a->c, !report_make(&report, &request, &err));
     CHECK(&a->c, report.verified);
     CHECK(&a->c,
           !session_open(&s, a->c.world, &log, &a->c.mem, &config, SESSION_TRAIN, NULL, &err));

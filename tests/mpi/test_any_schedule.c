@@ -143,7 +143,9 @@ static void run(struct test *t, const struct config *config, const struct number
     struct session *s = NULL;
     struct numbers numbers = {0};
     struct log log = {.level = LOG_ERROR, .rank = world_rank(t->c.world)};
-    int made = !report_make(&report, config, world_size(t->c.world), 1, 1, NULL, &err);
+    struct report_request request = {
+        .config = config, .ranks = world_size(t->c.world), .nodes = 1, .threads = 1};
+    int made = !report_make(&report, &request, &err);
     CHECK(&t->c, made);
     CHECK(&t->c, made && report.verified);
     if (made && !report.verified)

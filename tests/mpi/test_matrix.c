@@ -316,7 +316,9 @@ static void train(struct matrix *m, const struct cell *cell, struct outcome *out
     struct log log = {.level = LOG_ERROR, .rank = world_rank(m->c.world)};
     struct config config = config_of(m, cell);
     *outcome = (struct outcome){0};
-    CHECK(&m->c, !report_make(&report, &config, world_size(m->c.world), 1, 1, NULL, &err));
+    struct report_request request = {
+        .config = &config, .ranks = world_size(m->c.world), .nodes = 1, .threads = 1};
+    CHECK(&m->c, !report_make(&report, &request, &err));
     CHECK(&m->c, report.verified);
     CHECK(&m->c,
           !session_open(&s, m->c.world, &log, &m->c.mem, &config, SESSION_TRAIN, NULL, &err));

@@ -208,7 +208,9 @@ static size_t check_plan(struct offloading *o, const struct config *config,
     struct session *s = NULL;
     struct mem idle = o->c.mem;
     struct log log = {.level = LOG_ERROR, .rank = world_rank(o->c.world)};
-    CHECK(&o->c, !report_make(&report, config, world_size(o->c.world), 1, 1, NULL, &err));
+    struct report_request request = {
+        .config = config, .ranks = world_size(o->c.world), .nodes = 1, .threads = 1};
+    CHECK(&o->c, !report_make(&report, &request, &err));
     CHECK(&o->c, report.verified);
     if (!report.verified)
         fprintf(stderr, "%s\n", report.verdict.text);
@@ -274,7 +276,9 @@ static void test_volume(struct offloading *o)
         struct log log = {.level = LOG_ERROR, .rank = world_rank(o->c.world)};
         int rank = world_rank(o->c.world), ranks = world_size(o->c.world);
         struct config config = config_of(o, 0, "train.global_batch=12 train.micro_batch=1 ", place);
-        CHECK(&o->c, !report_make(&report, &config, ranks, 1, 1, NULL, &err));
+        struct report_request request = {
+            .config = &config, .ranks = ranks, .nodes = 1, .threads = 1};
+        CHECK(&o->c, !report_make(&report, &request, &err));
         CHECK(&o->c,
               !session_open(&s, o->c.world, &log, &o->c.mem, &config, SESSION_TRAIN, NULL, &err));
         CHECK(&o->c, !batches_open(&batches, s, o->tokens, LOADER_SHUFFLED, &err));

@@ -410,7 +410,9 @@ static void run_cell(struct test *t, const char *settings, const struct referenc
     struct config config = rig_config(settings);
     double loss[STEPS], norm[STEPS];
     int failed = t->c.failed;
-    CHECK(&t->c, !report_make(&report, &config, world_size(t->c.world), 1, 1, NULL, &err));
+    struct report_request request = {
+        .config = &config, .ranks = world_size(t->c.world), .nodes = 1, .threads = 1};
+    CHECK(&t->c, !report_make(&report, &request, &err));
     CHECK(&t->c, report.verified);
     CHECK(&t->c,
           !session_open(&s, t->c.world, &log, &t->c.mem, &config, SESSION_TRAIN, NULL, &err));

@@ -116,7 +116,8 @@ static void check_config(struct planning *p, const char *settings)
     struct log log = {.level = LOG_ERROR, .rank = world_rank(p->c.world)};
     struct config config = rig_config(settings);
     int ranks = world_size(p->c.world);
-    CHECK(&p->c, !report_make(&report, &config, ranks, 1, 1, NULL, &err));
+    struct report_request request = {.config = &config, .ranks = ranks, .nodes = 1, .threads = 1};
+    CHECK(&p->c, !report_make(&report, &request, &err));
     CHECK(&p->c, report.verified);
     CHECK(&p->c,
           !session_open(&s, p->c.world, &log, &p->c.mem, &config, SESSION_TRAIN, NULL, &err));
@@ -156,7 +157,9 @@ static void check_halved(struct planning *p)
         snprintf(text, sizeof text, "%s parallel.strategy=SHARD_GRAD_OP comm.reduce_dtype=%s",
                  models[0], k ? "bf16" : "fp32");
         struct config config = rig_config(text);
-        CHECK(&p->c, !report_make(&in[k], &config, ranks, 1, 1, NULL, &err));
+        struct report_request request = {
+            .config = &config, .ranks = ranks, .nodes = 1, .threads = 1};
+        CHECK(&p->c, !report_make(&in[k], &request, &err));
     }
     int64_t saved = in[0].rank[0].sent_bytes - in[1].rank[0].sent_bytes;
     double least = 2.0 * (double)in[0].params * (ranks - 1) / ranks;

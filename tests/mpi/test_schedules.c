@@ -72,7 +72,9 @@ static size_t check_memory(struct trial *t, const struct config *config)
     struct report report;
     struct session *s = NULL;
     struct log log = {.level = LOG_ERROR, .rank = world_rank(t->c.world)};
-    CHECK(&t->c, !report_make(&report, config, world_size(t->c.world), 1, 1, NULL, &err));
+    struct report_request request = {
+        .config = config, .ranks = world_size(t->c.world), .nodes = 1, .threads = 1};
+    CHECK(&t->c, !report_make(&report, &request, &err));
     CHECK(&t->c, report.verified);
     CHECK(&t->c, !session_open(&s, t->c.world, &log, &t->c.mem, config, SESSION_TRAIN, NULL, &err));
     const struct memory_need *need = &report.rank[world_rank(t->c.world)].need;

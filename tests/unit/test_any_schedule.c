@@ -101,7 +101,9 @@ static void test_programs_are_verified(void **state)
                  "parallel.schedule=%s",
                  drawn.micros, drawn.ranks, path);
         struct config config = rig_config(text);
-        if (report_make(&report, &config, drawn.ranks, 1, 1, NULL, &err))
+        struct report_request request = {
+            .config = &config, .ranks = drawn.ranks, .nodes = 1, .threads = 1};
+        if (report_make(&report, &request, &err))
             fail_msg("case %d: %s", i, err.text);
         if (!report.verified)
             fail_msg("case %d: %s", i, report.verdict.text);

@@ -19,7 +19,8 @@ static void choices_of(struct choices *choices, const char *settings, int ranks)
     struct error err = {0};
     struct report report;
     struct config config = rig_config(settings);
-    if (report_measure(&report, &config, ranks, 1, 1, NULL, &err))
+    struct report_request request = {.config = &config, .ranks = ranks, .nodes = 1, .threads = 1};
+    if (report_measure(&report, &request, &err))
         fail_msg("%s", err.text);
     choices_make(choices, &report, 1);
     assert_int_equal(choices->as_is.memory_bytes, report.rank[0].need.total_bytes);
@@ -61,7 +62,9 @@ static void rows_are_plans(void **state)
             char text[512];
             snprintf(text, sizeof text, "%s %s", runs[i], row->settings);
             struct config config = rig_config(text);
-            assert_int_equal(report_make(&report, &config, 3, 1, 1, NULL, &err), 0);
+            struct report_request request = {
+                .config = &config, .ranks = 3, .nodes = 1, .threads = 1};
+            assert_int_equal(report_make(&report, &request, &err), 0);
             assert_true(report.verified);
             assert_int_equal(row->memory_bytes, report.rank[0].need.total_bytes);
             assert_int_equal(row->disk_bytes, report.rank[0].need.pool_bytes[POOL_DISK]);
@@ -130,7 +133,9 @@ static void the_largest_fits_and_one_more_does_not(void **state)
                 config.train.global_batch = 2 * config.train.micro_batch;
                 if (evaluates)
                     strcpy(config.data.valid, "v.h5");
-                if (report_make(&report, &config, 2, 1, 1, NULL, &err))
+                struct report_request request = {
+                    .config = &config, .ranks = 2, .nodes = 1, .threads = 1};
+                if (report_make(&report, &request, &err))
                     fail_msg("%s", err.text);
                 size_t needs = report_most(&report).device_bytes;
                 assert_int_equal(needs > limits.device_bytes, more);

@@ -224,7 +224,9 @@ static void memory_is_what_was_planned(void **state)
             struct error err = {0};
             struct report report;
             struct session *s = open_session(&mem, i, place);
-            if (report_make(&report, &s->config, 1, 1, 1, NULL, &err))
+            struct report_request request = {
+                .config = &s->config, .ranks = 1, .nodes = 1, .threads = 1};
+            if (report_make(&report, &request, &err))
                 fail_msg("%s", err.text);
             if (!report.verified)
                 fail_msg("%s", report.verdict.text);
@@ -274,7 +276,8 @@ static void memory_of_generation_is_planned(void **state)
     struct error err = {0};
     struct report report;
     struct session *s = rig_open(&mem, &config, NULL, TEXTS);
-    if (report_make(&report, &config, 1, 1, 1, NULL, &err))
+    struct report_request request = {.config = &config, .ranks = 1, .nodes = 1, .threads = 1};
+    if (report_make(&report, &request, &err))
         fail_msg("%s", err.text);
     for (int pool = 0; pool < POOL_COUNT; pool++)
         assert_int_equal(mem.now_bytes[pool], report.rank[0].need.pool_bytes[pool]);

@@ -74,7 +74,9 @@ static struct compare compare_of(const struct config *config, int ranks, int nod
     struct error err = {0};
     struct report report;
     struct compare compare;
-    if (report_measure(&report, config, ranks, nodes, 1, NULL, &err))
+    struct report_request request = {
+        .config = config, .ranks = ranks, .nodes = nodes, .threads = 1};
+    if (report_measure(&report, &request, &err))
         fail_msg("%s", err.text);
     compare_make(&compare, &report, 1);
     report_free(&report);
@@ -157,7 +159,8 @@ static void test_columns(void **state)
                  "model.preset=llama-tiny device=cpu data.seq_len=32 train.global_batch=13 %s",
                  layouts[i]);
         struct config config = rig_config(text);
-        assert_int_equal(report_make(&report, &config, 6, 3, 1, NULL, NULL), 0);
+        struct report_request request = {.config = &config, .ranks = 6, .nodes = 3, .threads = 1};
+        assert_int_equal(report_make(&report, &request, NULL), 0);
         struct compare compare;
         compare_make(&compare, &report, 1);
         for (int s = 0; s < CONFIG_STRATEGIES; s++) {

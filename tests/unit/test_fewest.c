@@ -37,7 +37,9 @@ static struct memory_limits takes(const char *base, const char *settings, int ra
     struct report report;
     snprintf(text, sizeof text, "%s %s", base, settings);
     struct config config = rig_config(text);
-    if (report_measure(&report, &config, ranks, nodes_of(ranks), 1, NULL, NULL))
+    struct report_request request = {
+        .config = &config, .ranks = ranks, .nodes = nodes_of(ranks), .threads = 1};
+    if (report_measure(&report, &request, NULL))
         return (struct memory_limits){0};
     struct memory_limits most = report_most(&report);
     report_free(&report);

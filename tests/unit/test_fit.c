@@ -27,7 +27,8 @@ static size_t bytes_with(const char *base, const char *settings, int ranks)
     struct report report;
     snprintf(text, sizeof text, "%s %s", base, settings);
     struct config config = rig_config(text);
-    assert_int_equal(report_measure(&report, &config, ranks, 1, 1, NULL, NULL), 0);
+    struct report_request request = {.config = &config, .ranks = ranks, .nodes = 1, .threads = 1};
+    assert_int_equal(report_measure(&report, &request, NULL), 0);
     size_t bytes = report.rank[0].need.host_bytes;
     report_free(&report);
     return bytes;
@@ -164,7 +165,8 @@ static int fits_somehow(const struct config *config, int ranks, const struct mem
     struct report report;
     struct compare compare;
     int any = 0;
-    assert_int_equal(report_measure(&report, config, ranks, 1, 1, NULL, NULL), 0);
+    struct report_request request = {.config = config, .ranks = ranks, .nodes = 1, .threads = 1};
+    assert_int_equal(report_measure(&report, &request, NULL), 0);
     report.limits = *room;
     compare_make(&compare, &report, 1);
     for (int s = 0; s < CONFIG_STRATEGIES; s++) {
@@ -261,7 +263,8 @@ static void test_8b_on_the_host(void **state)
     struct report report;
     struct fit fit;
     offloaded.offload.optimizer = offloaded.offload.params = OFFLOAD_HOST;
-    if (config_finish(&offloaded, &err) || report_measure(&report, &offloaded, 2, 1, 1, NULL, &err))
+    struct report_request request = {.config = &offloaded, .ranks = 2, .nodes = 1, .threads = 1};
+    if (config_finish(&offloaded, &err) || report_measure(&report, &request, &err))
         fail_msg("%s", err.text);
     report_free(&report);
     room.host_bytes = (size_t)72 << 30;
@@ -278,7 +281,8 @@ static int fits(const struct config *config, int ranks, struct memory_limits roo
 {
     struct error err = {0};
     struct report report;
-    if (report_measure(&report, config, ranks, 1, 1, NULL, &err))
+    struct report_request request = {.config = config, .ranks = ranks, .nodes = 1, .threads = 1};
+    if (report_measure(&report, &request, &err))
         fail_msg("%s", err.text);
     struct memory_limits lack = report_lack(&report, &room);
     report_free(&report);
@@ -302,7 +306,8 @@ static void test_gpt2_xl(void **state)
     room.host_bytes = (size_t)60e9 / 2;
     two.offload.optimizer = two.offload.params = OFFLOAD_HOST;
     struct report report;
-    if (report_measure(&report, &two, 2, 1, 1, NULL, NULL))
+    struct report_request request = {.config = &two, .ranks = 2, .nodes = 1, .threads = 1};
+    if (report_measure(&report, &request, NULL))
         return; /* said by the test before */
     report_free(&report);
     assert_true(fits(&two, 2, room));

@@ -30,7 +30,9 @@ static void test_70b(void **state)
         struct report report;
         assert_int_equal(variant_strategy(&config, s, &err), 0);
         int64_t start = clock_ns();
-        if (report_make(&report, &config, RANKS, NODES, 1, NULL, &err))
+        struct report_request request = {
+            .config = &config, .ranks = RANKS, .nodes = NODES, .threads = 1};
+        if (report_make(&report, &request, &err))
             fail_msg("%s", err.text);
         print_message("# %s: %d instructions on %d ranks compiled and verified in %.1f s\n",
                       variant_name(s, name), report.rank[0].instrs, RANKS,
@@ -59,7 +61,9 @@ static void test_405b(void **state)
     clock_t start = clock();
     if (rig_is_short())
         config.train.global_batch /= 8;
-    if (report_make(&report, &config, ALL, ALL / 8, 1, &h100, &err))
+    struct report_request request = {
+        .config = &config, .ranks = ALL, .nodes = ALL / 8, .threads = 1, .speeds = &h100};
+    if (report_make(&report, &request, &err))
         fail_msg("%s", err.text);
     double cpu_s = (double)(clock() - start) / CLOCKS_PER_SEC;
     print_message("# 405b: %d instructions on %d ranks compiled, verified and played in %.1f s: a "

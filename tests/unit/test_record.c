@@ -45,8 +45,12 @@ static void plan(struct planned *p, const struct layout_row *row)
     if (machine_find(&p->machine, "h100", &err))
         fail_msg("%s", err.text);
     p->on_gpu = config.device == CONFIG_DEVICE_CUDA;
-    if (report_make_recorded(&p->report, &p->record, &config, row->ranks, row->nodes, 1,
-                             &p->machine, &err))
+    struct report_request request = {.config = &config,
+                                     .ranks = row->ranks,
+                                     .nodes = row->nodes,
+                                     .threads = 1,
+                                     .speeds = &p->machine};
+    if (report_make_recorded(&p->report, &p->record, &request, &err))
         fail_msg("%s: %s", row->settings, err.text);
     assert_true(p->report.forecast.ranks > 0);
     assert_int_equal(p->record.ranks, row->recorded);

@@ -72,7 +72,8 @@ static void test_need(void **state)
                  "device=%s data.valid=none.h5",
                  k & 2 ? "host" : "disk", k & 1 ? "cuda" : "cpu");
         struct config config = rig_config(text);
-        if (report_make(&report, &config, 4, 2, 1, NULL, &err) || !report.verified)
+        struct report_request request = {.config = &config, .ranks = 4, .nodes = 2, .threads = 1};
+        if (report_make(&report, &request, &err) || !report.verified)
             fail_msg("%s%s", err.text, report.verdict.text);
         assert_int_equal(report.on_gpu, k & 1);
         for (int r = 0; r < 4; r++)
@@ -90,7 +91,8 @@ static struct report plan_8b(const char *settings)
     snprintf(text, sizeof text,
              "model.preset=llama3-8b precision=bf16 train.global_batch=1 device=cuda %s", settings);
     struct config config = rig_config(text);
-    if (report_make(&report, &config, 1, 1, 1, NULL, &err))
+    struct report_request request = {.config = &config, .ranks = 1, .nodes = 1, .threads = 1};
+    if (report_make(&report, &request, &err))
         fail_msg("%s", err.text);
     assert_true(report.verified);
     assert_int_equal(report.on_gpu, 1);

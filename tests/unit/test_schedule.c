@@ -284,7 +284,8 @@ static void test_stages_may_be_on_any_ranks(void **state)
         struct report report;
         struct error err = {0};
         write_file(path, files[i].text);
-        assert_int_equal(report_make(&report, &config, 4, 1, 1, NULL, &err), 0);
+        struct report_request request = {.config = &config, .ranks = 4, .nodes = 1, .threads = 1};
+        assert_int_equal(report_make(&report, &request, &err), 0);
         if (!report.verified)
             fail_msg("file %zu: %s", i, report.verdict.text);
         report_free(&report);

@@ -161,7 +161,8 @@ static double check_cell(const char *row, int ranks, int micros)
     struct error err = {0};
     double worst = 1;
     fleet_open(&fleet, &config, ranks, PROGRAM_TRAIN);
-    if (report_make(&report, &config, ranks, 1, 1, NULL, &err) || !report.verified)
+    struct report_request request = {.config = &config, .ranks = ranks, .nodes = 1, .threads = 1};
+    if (report_make(&report, &request, &err) || !report.verified)
         fail_msg("%s%s", err.text, report.verdict.text);
     for (int rank = 0; rank < ranks; rank++) {
         double ratio = check_rank(&fleet, rank);
