@@ -25,6 +25,31 @@ struct run_survey {
 int run_survey_make(struct run_survey *survey, const struct run_directory *dir, struct error *err);
 void run_survey_free(struct run_survey *survey);
 
+/* Where a start goes on from. */
+enum run_from {
+    FROM_NOTHING,
+    FROM_OWN,   /* the newest of the run's checkpoints */
+    FROM_START, /* what the branch began from, which has no checkpoint yet */
+    FROM_ASKED  /* the checkpoint that was asked for; whose it is has to be found out */
+};
+
+/* What a start has decided to do (run_start.c). */
+struct run_start {
+    enum run_from from;
+    char path[2 * RUN_PATH]; /* of the checkpoint, for the last two */
+    int aside;               /* the whole directory is moved aside first */
+    int branch;              /* a new branch begins */
+    int begins;              /* a new run begins */
+};
+
+/* Set *step to the last one in metrics.jsonl; 0: none.  Returns 0, or -1 with err set. */
+int run_start_last_step(const struct run_directory *dir, int64_t *step, struct error *err);
+
+/* Set aside what is in the way of what was decided, and write the record.  checkpoint: the one that
+ * the start resumes, or NULL.  Returns 0, or -1 with err set. */
+int run_start_commit(struct run_directory *dir, const struct run_start *start,
+                     const struct checkpoint *checkpoint, struct error *err);
+
 /* Lock the directory and open its log.  Returns 0, or -1 with err set. */
 int run_directory_lock(struct run_directory *dir, struct error *err);
 

@@ -5,7 +5,7 @@
  *  2. where that is a checkpoint not known yet, all open it, and rank 0 judges whose it is
  *  3. all load, and count the steps of train.epochs
  *  4. the disk has to hold a checkpoint
- *  5. rank 0 commits: sets aside what has to be, and writes the record
+ *  5. rank 0 commits (run_start_commit.c): sets aside what has to be, and writes the record
  *
  * What may be refused is refused before 5, where the directory is as it was after 0.
  */
@@ -23,23 +23,7 @@
 #include "train/run_length.h"
 #include "train/tokenizer_check.h"
 
-enum run_from {
-    FROM_NOTHING,
-    FROM_OWN,   /* the newest of the run's checkpoints */
-    FROM_START, /* what the branch began from, which has no checkpoint yet */
-    FROM_ASKED  /* the checkpoint that was asked for; whose it is has to be found out */
-};
-
-struct run_start {
-    enum run_from from;
-    char path[2 * RUN_PATH]; /* of the checkpoint, for the last two */
-    int aside;               /* the whole directory is moved aside first */
-    int branch;              /* a new branch begins */
-    int begins;              /* a new run begins */
-};
-
-/* The last step in metrics.jsonl; 0: none. */
-static int find_last_step(const struct run_directory *d, int64_t *step, struct error *err)
+int run_start_last_step(const struct run_directory *d, int64_t *step, struct error *err)
 {
     char *line = NULL;
     FILE *file = fopen(d->metrics, "r");
@@ -67,7 +51,7 @@ static int find_step_beyond_saves(const struct run_directory *d, int64_t *lost, 
 {
     struct config was;
     int64_t step;
-    if (find_last_step(d, &step, err))
+    if (run_start_last_step(d, &step, err))
         return -1;
     char *path = array_format("%s/config.yaml", d->path);
     if (config_load(&was, path, NULL, 0, NULL))
@@ -100,7 +84,7 @@ static int find_left(const struct run_directory *d, const struct run_survey *sur
                      struct error *err)
 {
     int64_t step;
-    if (find_last_step(d, &step, err))
+    if (run_start_last_step(d, &step, err))
         return -1;
     *left = is_used(d, survey) || survey->foreign[0] || step;
     return 0;
@@ -280,118 +264,6 @@ static int64_t count_staying(const struct run_directory *d, const struct run_sur
     return count;
 }
 
-/* 5: the record */
-
-/* An older version's directory, or one that checkpoints were copied into, becomes a run. */
-static int adopt(struct run_directory *d, const struct checkpoint *checkpoint, struct error *err)
-{
-    struct run_point point = run_point_of(checkpoint->meta, checkpoint->step);
-    if (d->record.run[0])
-        return 0;
-    if (d->record.empty)
-        return error_set(err,
-                         "%s/run.json is empty, although checkpoints are there; put it back, or "
-                         "remove it: the newest checkpoint is taken for the run's then",
-                         d->path);
-    if (run_record_new(&d->record, err))
-        return -1;
-    if (point.run[0])
-        memcpy(d->record.run, point.run, sizeof point.run);
-    d->record.branch = point.branch;
-    if (run_aside_last(d) >= point.branch)
-        d->record.branch = run_aside_last(d) + 1;
-    d->record.base = point.step;
-    log_info(d->s->log, "%s has no run.json: its checkpoints are taken for a run of its own",
-             d->path);
-    return 0;
-}
-
-/* The path of the checkpoint, relative where it is inside the directory, so that it stays valid
- * when the directory is moved or copied. */
-static void keep_path(struct run_record *record, const char *path, const char *dir)
-{
-    char *real = realpath(path, NULL), *base = realpath(dir, NULL);
-    const char *from = real ? real : path;
-    if (real && base && disk_is_inside(path, dir) && strlen(real) > strlen(base))
-        from = real + strlen(base) + 1;
-    snprintf(record->start_path, sizeof record->start_path, "%s", from);
-    free(base);
-    free(real);
-}
-
-static void set_start(struct run_directory *d, const struct checkpoint *checkpoint)
-{
-    struct run_record *record = &d->record;
-    const char *path = checkpoint->path;
-    int here = disk_is_inside(path, d->checkpoints);
-    record->has_start = 1;
-    record->start = run_point_of(checkpoint->meta, checkpoint->step);
-    if (!record->start.run[0] && disk_is_inside(path, d->path))
-        memcpy(record->start.run, record->run, sizeof record->run);
-    record->base = here ? record->start.step : -1;
-    snprintf(record->asked, sizeof record->asked, "%s", d->s->config.checkpoint.resume);
-    keep_path(record, path, d->path);
-}
-
-static int begin_branch(struct run_directory *d, const struct checkpoint *checkpoint,
-                        struct error *err)
-{
-    if (adopt(d, checkpoint, err) || run_aside_copies(d, err))
-        return -1;
-    int64_t last = run_aside_last(d);
-    d->record.branch = (last > d->record.branch ? last : d->record.branch) + 1;
-    d->record.saved = d->record.exported = -1;
-    d->record.moving = 1;
-    run_record_set_job(&d->record);
-    set_start(d, checkpoint);
-    if (run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, err))
-        return -1;
-    log_info(d->s->log, "branch %lld of the run in %s begins at step %lld",
-             (long long)d->record.branch, d->path, (long long)d->record.start.step);
-    return run_aside_finish(d, err);
-}
-
-static int begin_run(struct run_directory *d, const struct run_start *start,
-                     const struct checkpoint *checkpoint, struct error *err)
-{
-    if (start->aside && run_aside_all(d, err))
-        return -1;
-    int64_t step;
-    if (find_last_step(d, &step, err) || (step && run_aside_metrics(d, step, err)) ||
-        run_record_new(&d->record, err))
-        return -1;
-    if (checkpoint)
-        set_start(d, checkpoint);
-    log_info(d->s->log, "a new run begins in %s", d->path);
-    /* Not synced here: before the first checkpoint a lost run.json costs nothing, and
-     * the first save syncs it. */
-    return run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_REPORT, err);
-}
-
-static int commit(struct run_directory *d, const struct run_start *start,
-                  const struct checkpoint *checkpoint, struct error *err)
-{
-    if (start->begins)
-        return begin_run(d, start, checkpoint, err);
-    if (start->branch)
-        return begin_branch(d, checkpoint, err);
-    if (start->from == FROM_OWN && strcmp(d->s->config.checkpoint.resume, "auto") &&
-        d->record.has_start)
-        log_info(
-            d->s->log,
-            "checkpoint.resume=%s is where branch %lld in %s began; it goes on (to begin there "
-            "once more: the path of that checkpoint, and run.dir=OTHER)",
-            d->s->config.checkpoint.resume, (long long)d->record.branch, d->path);
-    if (adopt(d, checkpoint, err))
-        return -1;
-    if (d->record.saved < 0 && start->from == FROM_OWN && checkpoint->step > d->record.base)
-        d->record.saved = checkpoint->step;
-    return run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, err) ||
-                   run_aside_branch(d, TORN_STAYS, err)
-               ? -1
-               : 0;
-}
-
 /* All ranks */
 
 static void report_changes(const struct run_directory *d, const struct checkpoint *checkpoint)
@@ -415,7 +287,7 @@ static void report_changes(const struct run_directory *d, const struct checkpoin
 static void report_missing(const struct run_directory *d, int64_t step)
 {
     int64_t last;
-    if (!find_last_step(d, &last, NULL) && last < step)
+    if (!run_start_last_step(d, &last, NULL) && last < step)
         log_warn(
             d->s->log,
             "%s comes to step %lld, and the checkpoint is of step %lld: the lines of the steps "
@@ -530,7 +402,7 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         forget_evaluations(d, start, *checkpoint, position);
     int64_t staying = rank ? 0 : count_staying(d, survey, start, *checkpoint);
     if (checkpoint_space_check(d->s, d->checkpoints, position->step, staying, err) ||
-        world_agree(world, rank ? 0 : commit(d, start, *checkpoint, err), err))
+        world_agree(world, rank ? 0 : run_start_commit(d, start, *checkpoint, err), err))
         return -1;
     if (!*checkpoint)
         return 0;
