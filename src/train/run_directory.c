@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "io/disk.h"
 #include "train/run_directory_private.h"
 #include "train/shared_settings.h"
@@ -127,6 +128,25 @@ void run_directory_close(struct run_directory *d)
     if (d->s && d->lock >= 0)
         close(d->lock);
     *d = (struct run_directory){.lock = -1};
+}
+
+int run_directory_last_step(const struct run_directory *d, int64_t *step, struct error *err)
+{
+    char *line = NULL;
+    FILE *file = fopen(d->metrics, "r");
+    size_t size = 0;
+    *step = 0;
+    if (!file)
+        return errno == ENOENT ? 0 : error_errno(err, "cannot open %s", d->metrics);
+    while (getline(&line, &size, file) > 0) {
+        struct js *js = js_parse(line, NULL);
+        *step = js ? js_get_int(js, "step", *step) : *step;
+        js_free(js);
+    }
+    int rc = feof(file) ? 0 : error_errno(err, "cannot read %s", d->metrics);
+    fclose(file);
+    free(line);
+    return rc;
 }
 
 /* Whose checkpoints */

@@ -43,7 +43,7 @@ struct run_start {
 };
 
 /* Set *step to the last one in metrics.jsonl; 0: none.  Returns 0, or -1 with err set. */
-int run_start_last_step(const struct run_directory *dir, int64_t *step, struct error *err);
+int run_directory_last_step(const struct run_directory *dir, int64_t *step, struct error *err);
 
 /* Set aside what is in the way of what was decided, and write the record.  checkpoint: the one that
  * the start resumes, or NULL.  Returns 0, or -1 with err set. */

@@ -9,38 +9,17 @@
  *
  * What may be refused is refused before 5, where the directory is as it was after 0.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "io/disk.h"
 #include "train/checkpoint_space.h"
 #include "train/run_directory_private.h"
 #include "train/run_length.h"
 #include "train/tokenizer_check.h"
-
-int run_start_last_step(const struct run_directory *d, int64_t *step, struct error *err)
-{
-    char *line = NULL;
-    FILE *file = fopen(d->metrics, "r");
-    size_t size = 0;
-    *step = 0;
-    if (!file)
-        return errno == ENOENT ? 0 : error_errno(err, "cannot open %s", d->metrics);
-    while (getline(&line, &size, file) > 0) {
-        struct js *js = js_parse(line, NULL);
-        *step = js ? js_get_int(js, "step", *step) : *step;
-        js_free(js);
-    }
-    int rc = feof(file) ? 0 : error_errno(err, "cannot read %s", d->metrics);
-    fclose(file);
-    free(line);
-    return rc;
-}
 
 /* 1: what the directory says */
 
@@ -51,7 +30,7 @@ static int find_step_beyond_saves(const struct run_directory *d, int64_t *lost, 
 {
     struct config was;
     int64_t step;
-    if (run_start_last_step(d, &step, err))
+    if (run_directory_last_step(d, &step, err))
         return -1;
     char *path = array_format("%s/config.yaml", d->path);
     if (config_load(&was, path, NULL, 0, NULL))
@@ -84,7 +63,7 @@ static int find_left(const struct run_directory *d, const struct run_survey *sur
                      struct error *err)
 {
     int64_t step;
-    if (run_start_last_step(d, &step, err))
+    if (run_directory_last_step(d, &step, err))
         return -1;
     *left = is_used(d, survey) || survey->foreign[0] || step;
     return 0;
@@ -287,7 +266,7 @@ static void report_changes(const struct run_directory *d, const struct checkpoin
 static void report_missing(const struct run_directory *d, int64_t step)
 {
     int64_t last;
-    if (!run_start_last_step(d, &last, NULL) && last < step)
+    if (!run_directory_last_step(d, &last, NULL) && last < step)
         log_warn(
             d->s->log,
             "%s comes to step %lld, and the checkpoint is of step %lld: the lines of the steps "

@@ -81,7 +81,7 @@ static int begin_run(struct run_directory *d, const struct run_start *start,
     if (start->aside && run_aside_all(d, err))
         return -1;
     int64_t step;
-    if (run_start_last_step(d, &step, err) || (step && run_aside_metrics(d, step, err)) ||
+    if (run_directory_last_step(d, &step, err) || (step && run_aside_metrics(d, step, err)) ||
         run_record_new(&d->record, err))
         return -1;
     if (checkpoint)

@@ -135,14 +135,6 @@ void trainer_close(struct trainer *t)
     free(t);
 }
 
-int trainer_settle(struct trainer *t, struct error *err)
-{
-    int64_t begin = clock_ns();
-    int rc = pending_update_make(&t->pending, t->s, err);
-    t->settled_ns += t->s->update ? clock_ns() - begin : 0;
-    return world_must(t->s->world, rc, err);
-}
-
 /* Is this the state of the lowest loss so far, of which checkpoint.keep_best wants a checkpoint? */
 static int is_best(const struct trainer *t)
 {
@@ -235,11 +227,12 @@ static int start(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
     int64_t step = t->at.step + 1;
-    struct flight *flight = &t->flight[step % 2];
+    struct trainer_flight *flight = &t->flight[step % 2];
     struct step_input input = input_of(t, step);
     if (pending_update_pass(&t->pending, s, &input, err))
         return world_must(s->world, -1, err);
-    *flight = (struct flight){.traced = s->config.run.trace == step, .start_ns = clock_ns()};
+    *flight =
+        (struct trainer_flight){.traced = s->config.run.trace == step, .start_ns = clock_ns()};
     flight->measured = !flight->traced && comparison_measures(t->comparison, step);
     flight->report = (struct metrics_step){
         .step = step,
@@ -273,7 +266,7 @@ static int start(struct trainer *t, struct error *err)
 /* The end of a step: its numbers. */
 static int finish(struct trainer *t, int64_t step, struct error *err)
 {
-    struct flight *flight = &t->flight[step % 2];
+    struct trainer_flight *flight = &t->flight[step % 2];
     struct metrics_step *report = &flight->report;
     struct step_output *output = &report->output;
     flight->under_way = 0;
@@ -297,7 +290,7 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
  * metrics. */
 static int report_step(struct trainer *t, int64_t step, struct error *err)
 {
-    struct flight *flight = &t->flight[step % 2];
+    struct trainer_flight *flight = &t->flight[step % 2];
     int rc = flight->traced ? tracing_write(t->s, &flight->trace, err) : 0;
     if (!rc)
         rc =

@@ -2,6 +2,7 @@
 #ifndef TRIREME_TRAIN_TRAINER_PRIVATE_H
 #define TRIREME_TRAIN_TRAINER_PRIVATE_H
 
+#include "base/clock.h"
 #include "program/memory.h"
 #include "train/comparison.h"
 #include "train/core_wait.h"
@@ -15,7 +16,7 @@
 #include "train/training_data.h"
 
 /* A step between its start and its end. */
-struct flight {
+struct trainer_flight {
     int under_way;
     struct step_pending pending;
     struct metrics_step report; /* its metrics, as far as known */
@@ -37,8 +38,8 @@ struct trainer {
     struct disk_rate disk_rate;
     struct run_forecast forecast;
     struct comparison *comparison;
-    struct run_position at;  /* after the step last started */
-    struct flight flight[2]; /* [step % 2] */
+    struct run_position at;          /* after the step last started */
+    struct trainer_flight flight[2]; /* [step % 2] */
     struct breakdown breakdown[2];
     int64_t until;                 /* the last step of this call; the one after it is not started */
     int64_t finished_ns;           /* when the last step ended */
@@ -68,7 +69,13 @@ static inline int trainer_is_over(const struct trainer *t)
 /* Make the update that the last step has left, before anything but the next step reads the state.
  * Its time counts in the next step.  Returns 0, or -1 with err set; a failure on one of several
  * ranks ends the job. */
-int trainer_settle(struct trainer *t, struct error *err);
+static inline int trainer_settle(struct trainer *t, struct error *err)
+{
+    int64_t begin = clock_ns();
+    int rc = pending_update_make(&t->pending, t->s, err);
+    t->settled_ns += t->s->update ? clock_ns() - begin : 0;
+    return world_must(t->s->world, rc, err);
+}
 
 /* Evaluate the state after the step last ended, where that is due, into its report.  Collective.
  * Returns 0, or -1 on all ranks with err set. */
