@@ -149,7 +149,8 @@ static int transfer(struct run_state *run, int i)
         group_all_reduce(group, stream, op, to, elems, dtype, instr->reduction);
         break;
     case INSTR_ALLTOALL:
-        group_all_to_all(group, stream, op, to, from, &run->program->part[instr->parts], dtype);
+        group_all_to_all(group, stream, op, to, from, &run->program->part[instr->first_part],
+                         dtype);
         break;
     case INSTR_SEND: group_send(group, stream, op, from, elems, dtype, instr->peer); break;
     case INSTR_RECV: group_recv(group, stream, op, to, elems, dtype, instr->peer); break;

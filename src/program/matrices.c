@@ -87,7 +87,7 @@ static void all_to_all(struct program *program, const struct owners *owners, int
             part = (struct comm_part){0};
         last = program_part(program, part);
     }
-    instr->parts = last - count + 1;
+    instr->first_part = last - count + 1;
 }
 
 /* Memory for what a rank owns of a sharded flat; of a rank that owns nothing, an element. */

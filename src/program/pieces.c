@@ -70,7 +70,7 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
     if (transfer == TRANSFER_SCATTER)
         instr->result = graph->values[y].dtype;
     instr->reduction = kinds[transfer].reduction;
-    instr->parts = parts;
+    instr->first_part = parts;
     if (from >= 0)
         instr_bind(instr, SLOT_FROM, from, ACCESS_READ);
     instr_bind(instr, SLOT_TO, to, from >= 0 ? ACCESS_WRITE : ACCESS_BOTH);

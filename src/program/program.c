@@ -70,7 +70,7 @@ struct instr *program_instr(struct program *program, enum instr_kind kind,
                             .piece = -1,
                             .flat = -1,
                             .peer = -1,
-                            .parts = -1};
+                            .first_part = -1};
     memset(instr->buffer, -1, sizeof instr->buffer);
     memset(instr->wait, -1, sizeof instr->wait);
     return instr;

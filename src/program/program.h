@@ -62,7 +62,7 @@ enum instr_kind {
 /* Operand slots; RUN uses one per segment space instead. */
 enum {
     SLOT_FROM = 0,
-    SLOT_TO = 1, /* transfers, CAST */
+    SLOT_TO = 1, /* transfers, copies, ADD, CAST */
     SLOT_LOAD_TOKENS =
         0, /* LOAD: what a segment reads of each; SLOT_LOAD_TOKENS + k of sequence k */
     SLOT_LOAD_TARGETS = SLOT_LOAD_TOKENS + SEQUENCES,
@@ -83,19 +83,22 @@ enum {
 struct instr {
     enum instr_kind kind;
     enum program_stream stream;
-    enum segment_phase phase; /* RUN, and what is exchanged after a piece */
-    int unit, micro;          /* the same: the unit; -1 where they have no meaning */
-    int piece;                /* the same: of the segment; else -1 */
+    enum segment_phase phase; /* RUN, exchanges, messages */
+    int unit;                 /* whose segment is run, whose output or its gradient is sent; -1 */
+    int micro;                /* of which micro-batch; -1: of no single one */
+    int piece;                /* RUN, exchanges: of the segment; else -1 */
     int flat;                 /* whose parameters, gradient or state it works on, or -1 */
     unsigned axes;            /* transfers: of their group (mesh.h); else 0 */
     int peer;                 /* SEND and RECV: the member at the other end */
-    int64_t elems;            /* transfers: per rank for GATHER and REDUCE; CAST */
-    int parts;                /* ALLTOALL: its first in the program's; one for each rank */
+    int64_t elems;            /* that it works on; of GATHER and REDUCE, and of ALLTOALL after a
+                                 piece, one member's */
+    int first_part;           /* ALLTOALL: index into program->part, where its parts begin, one for
+                                 each member; else -1 */
     int64_t from;             /* ORTHOGONALIZE: elements [from, from + elems) of the flat */
     int64_t place[2];         /* ALLTOALL of a flat, ORTHOGONALIZE: by slot, where in the flat a
                                  buffer begins */
-    enum dtype dtype;
-    enum dtype result;              /* REDUCE: of the sum: fp32, or dtype; else fp32 */
+    enum dtype dtype;         /* transfers: as it is sent; CAST: as it is cast to; ADD: of both */
+    enum dtype result;        /* REDUCE: of the sum: fp32, or dtype; else fp32 */
     enum group_reduction reduction; /* ALLREDUCE; else GROUP_SUM */
     uint64_t accumulate; /* RUN: bits of segment_adds() and segment_adds_input(); REDUCE: 0 or 1 */
     int buffer[SLOTS];   /* -1 where unused */
@@ -154,8 +157,7 @@ static inline int program_generates(const struct program *program)
                                             : -1;
 }
 
-/* Sequences of a micro-batch of this kind of program, the tokens that it has of each, and bytes of
- * what a unit hands on of one micro-batch. */
+/* Sequences of a micro-batch in this kind of program. */
 static inline int64_t program_batch(const struct program *program)
 {
     const struct units_request *r = &program->units->request;
@@ -164,6 +166,7 @@ static inline int64_t program_batch(const struct program *program)
     return program->kind == PROGRAM_EVALUATE && r->eval_batch ? r->eval_batch : r->batch;
 }
 
+/* Tokens that a micro-batch has of each of its sequences. */
 static inline int64_t program_seq(const struct program *program, int sequence)
 {
     const struct units_request *r = &program->units->request;
@@ -172,6 +175,7 @@ static inline int64_t program_seq(const struct program *program, int sequence)
     return sequence ? 0 : program->kind == PROGRAM_PROMPT ? r->generate.prompt : 1;
 }
 
+/* Bytes of a unit's output for one micro-batch. */
 static inline size_t program_boundary_bytes(const struct program *program, int unit)
 {
     const struct unit_boundaries *own = &program->units->boundary[unit];

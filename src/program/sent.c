@@ -14,7 +14,8 @@ int64_t sent_elems(const struct program *program, const struct instr *instr,
     case INSTR_ALLREDUCE:
         return group_all_reduce_sent(size, rank, instr->elems, instr->dtype) /
                (int64_t)dtype_bytes(instr->dtype);
-    case INSTR_ALLTOALL: return group_all_to_all_sent(size, rank, &program->part[instr->parts]);
+    case INSTR_ALLTOALL:
+        return group_all_to_all_sent(size, rank, &program->part[instr->first_part]);
     default: return 0;
     }
 }

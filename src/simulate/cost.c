@@ -170,7 +170,7 @@ static double swapped_elems(const struct program *program, const struct instr *i
 {
     double elems = 0;
     for (int r = 0; r < ranks; r++)
-        elems += (double)program->part[instr->parts + r].send_elems;
+        elems += (double)program->part[instr->first_part + r].send_elems;
     return elems;
 }
 

@@ -374,7 +374,7 @@ static int check_exchange(const struct values *v, int i)
 static int check_equal_parts(const struct values *v, int i, int members)
 {
     const struct instr *instr = &v->program->instr[i];
-    const struct comm_part *part = &v->program->part[instr->parts];
+    const struct comm_part *part = &v->program->part[instr->first_part];
     for (int m = 0; m < members; m++)
         if (part[m].send_elems != instr->elems || part[m].recv_elems != instr->elems ||
             part[m].send_from != m * instr->elems || part[m].recv_from != m * instr->elems)

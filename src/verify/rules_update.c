@@ -197,7 +197,7 @@ static struct flat_range held(const struct values *v, int i, int slot)
 static int to_owner(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    const struct comm_part *part = &v->program->part[instr->parts];
+    const struct comm_part *part = &v->program->part[instr->first_part];
     const struct flat *flat = flat_of(v, instr->flat);
     int to = instr->buffer[SLOT_TO], owns = 0;
     struct flat_range own = held(v, i, SLOT_TO);
@@ -219,7 +219,7 @@ static int to_owner(struct values *v, int i)
 static int holders(const struct values *v, int i, struct flat_range tensor, struct flat_range stays)
 {
     const struct instr *instr = &v->program->instr[i];
-    const struct comm_part *part = &v->program->part[instr->parts];
+    const struct comm_part *part = &v->program->part[instr->first_part];
     int count = common(tensor, stays).count == tensor.count, some = 0;
     for (int m = 0; m < members_of(v, instr); m++) {
         struct flat_range got = {instr->place[SLOT_TO] + part[m].recv_from, part[m].recv_elems};
@@ -234,7 +234,7 @@ static int holders(const struct values *v, int i, struct flat_range tensor, stru
 static int from_owners(struct values *v, int i, const struct value *has)
 {
     const struct instr *instr = &v->program->instr[i];
-    const struct comm_part *part = &v->program->part[instr->parts];
+    const struct comm_part *part = &v->program->part[instr->first_part];
     const struct flat *flat = flat_of(v, instr->flat);
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     int is_own = value_is(has, STEP, instr->flat, STEP_OWN);

@@ -228,9 +228,10 @@ static int check_parts(struct verify *v, int i)
     const struct instr *instr = &p->instr[i];
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     int size = instr->axes ? mesh_members(&p->layout->shape, instr->axes) : 0;
-    if (from < 0 || to < 0 || size < 1 || instr->parts < 0 || instr->parts > p->parts - size)
+    if (from < 0 || to < 0 || size < 1 || instr->first_part < 0 ||
+        instr->first_part > p->parts - size)
         return wrong(v, "wrong operand", i, from, -1);
-    const struct comm_part *part = &p->part[instr->parts];
+    const struct comm_part *part = &p->part[instr->first_part];
     for (int k = 0; k < size; k++) {
         if (!lies_in(p, from, instr->dtype, part[k].send_from, part[k].send_elems))
             return wrong(v, "wrong size", i, from, -1);

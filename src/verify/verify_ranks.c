@@ -79,8 +79,8 @@ static const struct comm_part *part_of(const struct ranks *g, int r, const struc
                                        int k)
 {
     const struct program *program = g->rank[r].program;
-    int at = instr->parts + k;
-    return instr->parts >= 0 && at < program->parts ? &program->part[at] : NULL;
+    int at = instr->first_part + k;
+    return instr->first_part >= 0 && at < program->parts ? &program->part[at] : NULL;
 }
 
 /* Do members `at` and k of an ALLTOALL, ranks r and m, each get from the other what that gives? */

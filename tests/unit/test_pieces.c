@@ -118,7 +118,7 @@ static void spoil_fields(struct divided *d, int i)
         SPOIL(instr->phase = was.phase == PHASE_FORWARD ? PHASE_BACKWARD : PHASE_FORWARD);
     }
     if (instr->kind == INSTR_ALLTOALL)
-        SPOIL(instr->parts = -1);
+        SPOIL(instr->first_part = -1);
 #undef SPOIL
     make_idle(instr);
     assert_refused(d, i, "left out");
@@ -151,7 +151,7 @@ static void spoil_places(struct divided *d, int i)
         *buffer = was;
     }
     for (int m = 0; instr->kind == INSTR_ALLTOALL && m < d->ranks; m++) {
-        struct comm_part *part = &program->part[instr->parts + m], was = *part;
+        struct comm_part *part = &program->part[instr->first_part + m], was = *part;
         part->send_elems--;
         assert_refused(d, i, "a shorter part");
         *part = was;

@@ -439,7 +439,7 @@ static int check_parts_of(struct program *program, int i)
 {
     const struct instr *instr = &program->instr[i];
     const int size = mesh_members(&program->layout->shape, instr->axes);
-    struct comm_part *part = &program->part[instr->parts];
+    struct comm_part *part = &program->part[instr->first_part];
     const int64_t space =
         (int64_t)(program->buffer[instr->buffer[SLOT_TO]].bytes / dtype_bytes(instr->dtype));
     int moved = 0;

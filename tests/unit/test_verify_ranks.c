@@ -275,7 +275,7 @@ static void test_streams_in_a_circle(void **state)
 static void add_parts(struct program *program, int64_t to, int64_t from)
 {
     int index = hand_add(program, INSTR_ALLTOALL, STREAM_REDUCE, -1);
-    program->instr[index].parts = program_part(program, (struct comm_part){0, to, 0, from});
+    program->instr[index].first_part = program_part(program, (struct comm_part){0, to, 0, from});
     program_part(program, (struct comm_part){to, from, from, to});
 }
 
@@ -290,8 +290,8 @@ static void test_parts(void **state)
         struct program *one = pair.program[1];
         one->part[0].send_elems += spoilt == 1;
         one->part[0].recv_elems += spoilt == 2;
-        one->instr[0].parts += spoilt == 3;
-        one->instr[0].parts -= spoilt == 4;
+        one->instr[0].first_part += spoilt == 3;
+        one->instr[0].first_part -= spoilt == 4;
         if (spoilt)
             hand_refused(pair.program, 2, "collective mismatch");
         else
