@@ -80,9 +80,15 @@ static void all_to_all(struct program *program, const struct owners *owners, int
         struct flat_range m_owns = common(shard, owners_range(owners, flat, m));
         struct flat_range rank_owns = common(own, shard_of(program, flat, m));
         int64_t in_grad = m_owns.start - shard.start, in_matrices = rank_owns.start - place;
-        struct comm_part part = {in_matrices, rank_owns.count, in_grad, m_owns.count};
+        struct comm_part part = {.send_from = in_matrices,
+                                 .send_elems = rank_owns.count,
+                                 .recv_from = in_grad,
+                                 .recv_elems = m_owns.count};
         if (direction == TO_OWNERS)
-            part = (struct comm_part){in_grad, m_owns.count, in_matrices, rank_owns.count};
+            part = (struct comm_part){.send_from = in_grad,
+                                      .send_elems = m_owns.count,
+                                      .recv_from = in_matrices,
+                                      .recv_elems = rank_owns.count};
         else if (m == rank && matrices == grad)
             part = (struct comm_part){0};
         last = program_part(program, part);

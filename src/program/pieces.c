@@ -32,7 +32,10 @@ static int equal_parts(struct program *program, int members, int64_t elems)
 {
     int last = 0;
     for (int m = 0; m < members; m++)
-        last = program_part(program, (struct comm_part){m * elems, elems, m * elems, elems});
+        last = program_part(program, (struct comm_part){.send_from = m * elems,
+                                                        .send_elems = elems,
+                                                        .recv_from = m * elems,
+                                                        .recv_elems = elems});
     return last - members + 1;
 }
 
@@ -43,11 +46,13 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
         enum program_stream stream;
         enum group_reduction reduction;
     } kinds[] = {
-        [TRANSFER_SUM] = {INSTR_ALLREDUCE, STREAM_REDUCE},
-        [TRANSFER_MAXIMUM] = {INSTR_ALLREDUCE, STREAM_REDUCE, GROUP_MAX},
-        [TRANSFER_GATHER] = {INSTR_GATHER, STREAM_GATHER},
-        [TRANSFER_SCATTER] = {INSTR_REDUCE, STREAM_REDUCE},
-        [TRANSFER_SWAP] = {INSTR_ALLTOALL, STREAM_REDUCE},
+        [TRANSFER_SUM] = {.kind = INSTR_ALLREDUCE, .stream = STREAM_REDUCE},
+        [TRANSFER_MAXIMUM] = {.kind = INSTR_ALLREDUCE,
+                              .stream = STREAM_REDUCE,
+                              .reduction = GROUP_MAX},
+        [TRANSFER_GATHER] = {.kind = INSTR_GATHER, .stream = STREAM_GATHER},
+        [TRANSFER_SCATTER] = {.kind = INSTR_REDUCE, .stream = STREAM_REDUCE},
+        [TRANSFER_SWAP] = {.kind = INSTR_ALLTOALL, .stream = STREAM_REDUCE},
     };
     const struct segment_step *step = segment_exchange(run->segment, piece);
     const struct graph_node *node = segment_node(run->segment, step);

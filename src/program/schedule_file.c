@@ -61,10 +61,10 @@ static int take_action(struct reader *r, const char *cell)
     static const struct {
         char letter;
         enum segment_phase phase;
-    } letters[] = {{'F', PHASE_FORWARD},
-                   {'B', PHASE_BACKWARD},
-                   {'I', PHASE_BACKWARD_INPUT},
-                   {'W', PHASE_BACKWARD_WEIGHT}};
+    } letters[] = {{.letter = 'F', .phase = PHASE_FORWARD},
+                   {.letter = 'B', .phase = PHASE_BACKWARD},
+                   {.letter = 'I', .phase = PHASE_BACKWARD_INPUT},
+                   {.letter = 'W', .phase = PHASE_BACKWARD_WEIGHT}};
     const char *at = cell;
     int stage = take_number(&at), known = -1;
     if (stage >= 0 && is_transfer(at))
