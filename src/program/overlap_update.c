@@ -1,9 +1,10 @@
 /* overlap_update.c - updates in front of the first use of each flat; see overlap_update.h.
  *
  * While pass_schedule() writes the runs, it calls overlap_update_before() in front of whatever
- * reads a flat.  Flats have numbers in the order of these reads, so that number n means: write the
- * updates of all flats up to n that are not written yet, and the FETCHes of the state of flat n
- * + 1. */
+ * reads a flat.  Flats are numbered in the order of their first reads, behind those that nothing
+ * reads.  In front of a read of the flat with number n it writes the updates of all flats up to n
+ * that are not written yet, and the FETCHes of the state of the flat after it.
+ */
 #include "program/overlap_update.h"
 
 #include <stdlib.h>
@@ -13,13 +14,13 @@
 #include "program/update_flat.h"
 
 struct overlap_update {
-    int *flat, count; /* that are updated, in this order */
-    int *number;      /* per flat: of which number it is there; -1: it is not updated */
-    int done;         /* so many are written, */
-    int fetched;      /* and of so many the state is fetched */
-    int sums;         /* the step's sums where UPDATE works; -1: not fetched yet */
-    int has_zero;     /* 1: ZERO is written */
-    struct update_operands *here;
+    int *flat, count;             /* the flats that are updated, in order */
+    int *number;                  /* per flat: its index in that list; -1: it is not updated */
+    int done;                     /* how many of the list have their UPDATE */
+    int fetched;                  /* and how many their state where UPDATE works, in `here` */
+    int sums;                     /* the step's sums where UPDATE works; -1: not fetched yet */
+    int has_zero;                 /* 1: ZERO is written */
+    struct update_operands *here; /* per index in that list */
 };
 
 static void append(struct overlap_update *o, int flat)
@@ -89,8 +90,11 @@ void overlap_update_before(struct program *program, int flat)
 
 void overlap_update_before_sums(struct program *program)
 {
-    if (program->overlap && !program->overlap->has_zero++)
-        program_zero(program);
+    struct overlap_update *o = program->overlap;
+    if (!o || o->has_zero)
+        return;
+    o->has_zero = 1;
+    program_zero(program);
 }
 
 void overlap_update_before_run(struct program *program, const struct run *run)

@@ -1,8 +1,11 @@
 /* update.c - the end of a training step: gradient norm, sums over ranks, and the optimizer, unless
  * that is left to the next step (overlap_update.h).
  *
- *   NORM of each flat (behind SEND, RECV and ADD of those in copies.h), ALLREDUCE of the sums,
- * among them each flat's squares, which SCALE adds, then for each flat FETCH, UPDATE, SPILL
+ *   SEND, RECV, ADD      of flats with a copy on another rank (copies.h)
+ *   NORM                 of each flat
+ *   ALLREDUCE            of the sums, among them the squares of each flat
+ *   SCALE                adds these
+ *   FETCH, UPDATE, SPILL of each flat
  *
  * with FETCH and SPILL only of what lives on another side than the optimizer works on.  Before
  * UPDATE of a flat whose rule is of matrices come MOMENTUM and ORTHOGONALIZE (matrices.h): MOMENTUM
