@@ -13,8 +13,8 @@ static enum state_side side_of(const struct program *program, int buffer)
 
 void offload_copy(struct program *program, int from, int to, int flat, int micro)
 {
-    enum state_side above = side_of(program, to), below = side_of(program, from);
-    int fetches = above > below, disk = above == SIDE_DISK || below == SIDE_DISK;
+    enum state_side to_side = side_of(program, to), from_side = side_of(program, from);
+    int fetches = to_side > from_side, disk = to_side == SIDE_DISK || from_side == SIDE_DISK;
     enum program_stream stream =
         disk ? (fetches ? STREAM_READ : STREAM_WRITE) : (fetches ? STREAM_FETCH : STREAM_SPILL);
     struct instr *instr = program_instr(program, fetches ? INSTR_FETCH : INSTR_SPILL, stream);
