@@ -21,7 +21,7 @@ static int reduces_each(const struct program *program, int flat)
            !strategy->accumulate_local;
 }
 
-/* Does the buffer runs write it to end with every micro-batch? */
+/* Is the buffer of the whole gradient given up after every micro-batch, reduced or spilled? */
 static int leaves_each(const struct program *program, int flat)
 {
     return reduces_each(program, flat) ||
@@ -35,8 +35,9 @@ struct progress {
     unsigned written;    /* sections that hold a sum already */
 };
 
-/* Windows nearer than this many runs are one: copies to and fro have no time in between. */
-enum { AT_ONCE = 2 };
+/* Windows at most this many runs apart are one: a copy out and back would have no time in between.
+ */
+enum { RUNS_APART_MOST = 2 };
 
 static void plan_use(const struct program *program, struct progress *progress, struct run *run,
                      int r, int k)
@@ -47,7 +48,7 @@ static void plan_use(const struct program *program, struct progress *progress, s
     struct progress *p = &progress[use->flat * program->micros + micro];
     unsigned sections = segment_sections(run[r].segment, k, flat);
     int goes_on = p->use && (!leaves_each(program, use->flat) || p->micro == run[r].micro ||
-                             r - p->run <= AT_ONCE);
+                             r - p->run <= RUNS_APART_MOST);
     if (goes_on) {
         use->follows = p->run;
         p->use->finishes = 0;
@@ -206,7 +207,8 @@ static unsigned lacking_axes(const struct program *program, int flat)
     return of->sum_axes & ~of->shard_axes;
 }
 
-/* Over the ranks that divide layers, axis by axis, then over those that have rows of their own. */
+/* Sum a gradient over the axes it lacks: axes whose ranks divide layers one by one, then those of
+ * MESH_DATA at once: replicate alone for a gradient in shards, all of them for a whole one. */
 static void sum_axes(struct program *program, int flat, int micro, int buffer, int64_t elems)
 {
     unsigned axes = lacking_axes(program, flat);

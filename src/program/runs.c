@@ -49,11 +49,10 @@ struct runs_buffers {
     struct unit_buffers *unit;         /* by set and unit */
     struct received_buffers *received; /* by set and unit */
     int (*loaded)[LOAD_SLOTS];         /* by set */
-    /* By unit: it dies with its run, in whatever set, or, where a transfer reads it last, with the
-     * run behind that.  Where that is the same unit's, it has the other one of two places. */
-    int (*carried)[PHASES][2];
-    int place, last; /* and unit of the run before */
-    uint64_t slots;  /* of LOAD, that are read: a bit each */
+    int (*carried)[PHASES][2]; /* per unit and phase, two buffers: a transfer may still read that of
+                                  the last run, so the next run of the same unit takes the other */
+    int place, last;           /* of the run before: which of the two it took; its unit, or -1 */
+    uint64_t slots;            /* of LOAD, that are read: a bit each */
 };
 
 static void *make_table(int count, size_t size)

@@ -4,11 +4,13 @@
 
 #include "program/schedule.h"
 
-/* Append an action to a list that grows; the last rank with actions is the one that is written. */
+/* Actions of all ranks, rank after rank. */
 struct schedule_list {
     struct schedule_action *action;
     int count, capacity;
 };
+
+/* Append an action of the rank that is being listed. */
 void schedule_add(struct schedule_list *list, int stage, int micro, enum segment_phase phase);
 
 /* How a row gives stages to ranks. */

@@ -34,14 +34,14 @@ int state_make_view(struct program_buffer *list, int b, int whole, size_t from);
 
 /* Persistent buffers of a flat: shard_elems elements each, but for the whole ones. */
 struct state_flat { /* all -1: no unit of the rank uses it */
-    int master; /* what is updated: fp32, or as param; -1 when not trained, unless it is param */
+    int master; /* what UPDATE writes, fp32 or in the format of param; == param where one buffer is
+                   both; -1: the flat has none */
     int slot[OPTIMIZER_SLOTS]; /* of the optimizer; -1 when not trained, and past its last */
-    int param; /* what is computed with or gathered from; == master in its format; -1: each GATHER
-                  casts it from master */
-    int grad;  /* in the flat's format, summed over micro-batches; -1 when not trained */
-    int whole_param,
-        whole_grad; /* that param and grad are views of, or they themselves; -1: none */
-    int bucket;     /* gradients summed over replicas together; -1: none */
+    int param;       /* what RUN reads, or GATHER or FETCH; -1: each GATHER casts the master */
+    int grad;        /* sum over micro-batches, in the flat's format; -1: not trained */
+    int whole_param; /* the whole buffer of which param is a view, or param itself; -1: none */
+    int whole_grad;  /* the same of grad */
+    int bucket;      /* in which the gradient is summed over replicas; -1: none */
 };
 
 /* Flats whose whole gradients lie end to end and are summed, over the same axes and in one format,
