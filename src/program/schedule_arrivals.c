@@ -1,0 +1,128 @@
+/* schedule_arrivals.c - when a rank receives what other ranks make for it.
+ *
+ * What an action makes for another rank is sent behind it; when it is received there is chosen so
+ * that no ranks wait for one another, whatever the schedule.  All ranks were played together
+ * (schedule->start): each message is there at the end of the action that sends it.  All a rank
+ * receives, it receives in the order of these times, as every sender sends.  A message is received
+ * before the first action that begins no earlier than it is there, or before the one that precedes
+ * the action which needs it, so that it travels beside that one's runs.  The latter is not so on a
+ * stream on which the rank also sends: what it sends before would wait behind what it gets later.
+ *
+ *   time     0   1   2       4
+ *   rank 0   0F0 0F1         0B0 ...    sends 0F0 at 1, 0F1 at 2
+ *   rank 1       1F0 1B0     1F1 ...    receives 0F0 before 1F0, 0F1 before 1B0
+ *
+ * A message of time t then never waits for what comes later than t, on any rank.
+ */
+#include "program/schedule_runs.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+
+/* The stage whose action ends with what an action needs; -1: none, or it is the rank's own. */
+static int needed_stage(const struct schedule *schedule, const struct schedule_action *action)
+{
+    int stage = action->phase == PHASE_FORWARD           ? action->stage - 1
+                : action->phase == PHASE_BACKWARD_WEIGHT ? -1
+                                                         : action->stage + 1;
+    if (stage < 0 || stage == schedule->stages ||
+        schedule->rank_of[stage] == schedule->rank_of[action->stage])
+        return -1;
+    return stage;
+}
+
+/* When the actions end that others wait for, by stage, forward or not, and micro-batch.  For
+ * free(). */
+static int64_t *find_ends(const struct schedule *s)
+{
+    static const struct schedule_costs costs = {
+        .forward = 1, .input = 1, .weight = 1}; /* as in s->start */
+    int64_t *end = array_make((size_t)s->stages * 2 * (size_t)s->micros, sizeof *end);
+    for (int a = 0; a < s->first[s->ranks]; a++) {
+        const struct schedule_action *action = &s->action[a];
+        int is_forward = action->phase == PHASE_FORWARD;
+        if (action->phase != PHASE_BACKWARD_WEIGHT)
+            end[(action->stage * 2 + is_forward) * s->micros + action->micro] =
+                s->start[a] + schedule_cost(&costs, action->phase);
+    }
+    return end;
+}
+
+static int in_time(const void *a, const void *b)
+{
+    const struct arrival *one = a, *other = b;
+    if (one->time != other->time)
+        return one->time < other->time ? -1 : 1;
+    return one->from != other->from ? one->from - other->from : one->needs - other->needs;
+}
+
+/* The streams on which the rank sends what its steps make, a bit each. */
+static unsigned streams_sent_on(const struct runs *runs)
+{
+    const struct schedule *s = runs->program->layout->schedule;
+    int own = runs->program->state->coord.at[MESH_PIPELINE];
+    unsigned streams = 0;
+    for (int stage = 0; stage + 1 < s->stages; stage++) {
+        int lower = s->rank_of[stage], upper = s->rank_of[stage + 1];
+        if (lower == own && upper != own)
+            streams |= 1u << program_point(runs->program, own, upper, WAY_UP);
+        if (upper == own && lower != own)
+            streams |= 1u << program_point(runs->program, own, lower, WAY_DOWN);
+    }
+    return streams;
+}
+
+/* Each before the first step that begins no earlier than it is there, or, on a stream on which the
+ * rank does not send, a step ahead of what needs it if that is earlier; and none before one of an
+ * earlier time. */
+static void place_arrivals(struct runs *runs, const int64_t *start)
+{
+    struct arrival *arrival = runs->arrival;
+    unsigned sent_on = streams_sent_on(runs);
+    qsort(arrival, (size_t)runs->arrivals, sizeof *arrival, in_time);
+    for (int i = 0, step = 0; i < runs->arrivals; i++) {
+        while (start[step] < arrival[i].time)
+            step++;
+        int ahead = arrival[i].needs ? arrival[i].needs - 1 : 0;
+        int can_be_ahead = !(sent_on >> arrival[i].stream & 1) && ahead < step;
+        arrival[i].before = can_be_ahead ? ahead : step;
+    }
+    for (int i = 1; i < runs->arrivals; i++)
+        if (arrival[i].before < arrival[i - 1].before)
+            arrival[i].before = arrival[i - 1].before;
+}
+
+/* What the rank receives in training. */
+static void find_arrivals(struct runs *runs)
+{
+    const struct schedule *s = runs->program->layout->schedule;
+    int rank = runs->program->state->coord.at[MESH_PIPELINE];
+    int64_t *end = find_ends(s);
+    for (int k = 0; k < runs->steps; k++) {
+        const struct schedule_action *action = &runs->step[k].action;
+        int stage = needed_stage(s, action), is_forward = action->phase == PHASE_FORWARD;
+        if (stage >= 0)
+            runs->arrival[runs->arrivals++] =
+                (struct arrival){.needs = k,
+                                 .from = s->rank_of[stage],
+                                 .stream = program_point(runs->program, s->rank_of[stage], rank,
+                                                         is_forward ? WAY_UP : WAY_DOWN),
+                                 .time = end[(stage * 2 + is_forward) * s->micros + action->micro]};
+    }
+    place_arrivals(runs, &s->start[s->first[rank]]);
+    free(end);
+}
+
+void schedule_list_arrivals(struct runs *runs)
+{
+    runs->arrival = array_make((size_t)runs->steps, sizeof *runs->arrival);
+    if (runs->program->units->stages == 1)
+        return;
+    if (runs->program->kind == PROGRAM_TRAIN) {
+        find_arrivals(runs);
+        return;
+    }
+    for (int k = 0; k < runs->steps; k++)
+        runs->arrival[runs->arrivals++] = (struct arrival){.before = k, .needs = k};
+}

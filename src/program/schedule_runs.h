@@ -1,0 +1,45 @@
+/* schedule_runs.h - what the files that make a rank's runs from its schedule share.
+ *
+ * schedule_runs.c lists the runs and writes them, schedule_arrivals.c decides before which step
+ * each message is received, schedule_sets.c in which buffers a micro-batch's values lie.
+ */
+#ifndef TRIREME_PROGRAM_SCHEDULE_RUNS_H
+#define TRIREME_PROGRAM_SCHEDULE_RUNS_H
+
+#include "program/runs.h"
+#include "program/schedule.h"
+
+/* An action of the rank, and its runs: those from `first` on. */
+struct step {
+    struct schedule_action action;
+    int first, count;
+};
+
+/* What a step reads of another rank. */
+struct arrival {
+    int needs;  /* the step */
+    int before; /* the step before which it is received */
+    int from;   /* the rank */
+    enum program_stream stream;
+    int64_t time; /* when that rank has it */
+};
+
+struct runs {
+    const struct program *program;
+    struct run *run;
+    int count;
+    struct step *step;
+    int steps;
+    struct arrival *arrival; /* in the order in which they are received */
+    int arrivals;
+};
+
+/* schedule_arrivals.c: make runs->arrival, for free(): all that the rank receives. */
+void schedule_list_arrivals(struct runs *runs);
+
+/* schedule_sets.c: which set of places each micro-batch has in each stage; for
+ * schedule_free_sets(). */
+void schedule_find_sets(const struct runs *runs, struct runs_sets *sets);
+void schedule_free_sets(struct runs_sets *sets);
+
+#endif

@@ -1,0 +1,149 @@
+/* schedule_sets.c - which micro-batches' values lie in the same buffers.
+ *
+ * What a stage makes for a micro-batch lies in one set of places, from the first run of the stage
+ * for it to the last run that reads anything of it; what it receives, in one of its own, because
+ * that begins earlier, when another micro-batch still has what the stage made:
+ *
+ *   1f1b, rank 0 of 2, micro-batch    0F0 0F1 0B0 0F2 0B1 0F3 0B2
+ *     0                               [ set 0   ]
+ *     1                                   [ set 1       ]
+ *     2                                           [ set 0       ]
+ *
+ * The stages of a rank share the sets.  A set of what is received goes with one of what is made:
+ * the numbers of both repeat together.
+ */
+#include "program/schedule_runs.h"
+
+#include <stdlib.h>
+
+#include "base/array.h"
+
+/* From which run on nothing else may have the places of a micro-batch in a stage, and the last run
+ * that does. */
+struct span {
+    int at, begin, end; /* at: stage * micro-batches + micro-batch */
+};
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct span *one = a, *other = b;
+    return one->begin != other->begin ? one->begin - other->begin : one->at - other->at;
+}
+
+static void span_run(struct span *span, int begin, int end)
+{
+    span->begin = begin < span->begin ? begin : span->begin;
+    span->end = end > span->end ? end : span->end;
+}
+
+static int is_elsewhere(const struct runs *runs, int stage)
+{
+    const struct schedule *s = runs->program->layout->schedule;
+    return stage >= 0 && stage < s->stages &&
+           s->rank_of[stage] != runs->program->state->coord.at[MESH_PIPELINE];
+}
+
+static int is_here(const struct runs *runs, int stage)
+{
+    return stage >= 0 && stage < runs->program->units->stages && !is_elsewhere(runs, stage);
+}
+
+/* The last run that has places of what a step sends up, or down (way), or uses: what is sent is
+ * gone one run later. */
+static int end_of(const struct runs *runs, const struct step *step, enum mesh_way way)
+{
+    int is_up = step->action.phase == PHASE_FORWARD, stage = step->action.stage;
+    int sends = is_up == (way == WAY_UP) && is_elsewhere(runs, is_up ? stage + 1 : stage - 1);
+    return step->first + step->count - 1 + sends;
+}
+
+/* Of what stages make for each micro-batch, and of what they receive, with the gradient that they
+ * send down.  A stage reads what the one below makes, and that its gradient, where both are here.
+ */
+static void find_spans(const struct runs *runs, struct span *own, struct span *received)
+{
+    int micros = runs->program->micros, count = runs->program->units->stages * micros;
+    for (int at = 0; at < count; at++)
+        own[at] = received[at] = (struct span){.at = at, .begin = runs->count};
+    for (int k = 0; k < runs->steps; k++) {
+        const struct step *step = &runs->step[k];
+        int at = step->action.stage * micros + step->action.micro;
+        if (!step->count)
+            continue;
+        span_run(&received[at], step->first, end_of(runs, step, WAY_DOWN));
+        span_run(&own[at], step->first, end_of(runs, step, WAY_UP));
+        if (is_here(runs, step->action.stage - 1))
+            span_run(&own[at - micros], step->first, end_of(runs, step, WAY_UP));
+    }
+    for (int i = 0; i < runs->arrivals; i++) {
+        const struct arrival *arrival = &runs->arrival[i];
+        const struct schedule_action *needs = &runs->step[arrival->needs].action;
+        span_run(&received[needs->stage * micros + needs->micro], runs->step[arrival->before].first,
+                 0);
+    }
+}
+
+/* The set of each span that has runs: of those whose span is over when this one begins the one that
+ * has been free for the longest time, or a new one.  Returns how many sets there are. */
+static int give_sets(struct span *span, int count, int runs, int *set)
+{
+    int sets = 0, *done = array_make((size_t)count, sizeof *done); /* per set: its last run */
+    qsort(span, (size_t)count, sizeof *span, by_begin);
+    for (int i = 0; i < count && span[i].begin < runs; i++) {
+        int first = 0;
+        for (int k = 1; k < sets; k++)
+            first = done[k] < done[first] ? k : first;
+        if (sets == 0 || done[first] >= span[i].begin)
+            first = sets++;
+        set[span[i].at] = first;
+        done[first] = span[i].end;
+    }
+    free(done);
+    return sets;
+}
+
+/* The same of what is received: received set s goes with own set s % owns. */
+static int give_received(struct span *span, int count, int runs, const int *own, int owns, int *set)
+{
+    int *free_from = NULL, sets = 0, capacity = 0; /* per set: the run behind its last */
+    qsort(span, (size_t)count, sizeof *span, by_begin);
+    for (int i = 0; i < count && span[i].begin < runs; i++) {
+        int k = own[span[i].at];
+        while (k < sets && free_from[k] > span[i].begin)
+            k += owns;
+        while (sets <= k)
+            free_from = array_grow(free_from, sets++, &capacity, sizeof *free_from);
+        set[span[i].at] = k;
+        free_from[k] = span[i].end + 1;
+    }
+    free(free_from);
+    return sets;
+}
+
+void schedule_find_sets(const struct runs *runs, struct runs_sets *sets)
+{
+    int micros = runs->program->micros, count = runs->program->units->stages * micros;
+    struct span *own = array_make((size_t)count, sizeof *own);
+    struct span *received = array_make((size_t)count, sizeof *received);
+    *sets = (struct runs_sets){.own = array_make((size_t)count, sizeof(int)),
+                               .received = array_make((size_t)count, sizeof(int)),
+                               .loaded = array_make((size_t)micros, sizeof(int))};
+    find_spans(runs, own, received);
+    sets->owns = give_sets(own, count, runs->count, sets->own);
+    sets->receipts =
+        give_received(received, count, runs->count, sets->own, sets->owns, sets->received);
+    for (int m = 0; m < micros; m++)
+        own[m] = (struct span){.at = m, .begin = runs->count};
+    for (int r = 0; r < runs->count; r++)
+        span_run(&own[runs->run[r].micro], r, r);
+    sets->loads = give_sets(own, micros, runs->count, sets->loaded);
+    free(received);
+    free(own);
+}
+
+void schedule_free_sets(struct runs_sets *sets)
+{
+    free(sets->own);
+    free(sets->received);
+    free(sets->loaded);
+}
