@@ -69,7 +69,7 @@ static int hybrid_shard(const struct config_parallel *p, int ranks, int per_node
                      of_stage, stages > 1 ? " of a stage" : "");
 }
 
-/* What ranks that divide layers each need at least one of. */
+/* Refuse more tensor ranks than heads, ffn columns, tokens of the vocabulary or positions. */
 static int check_tensor(int tensors, const struct config_model *m, struct error *err)
 {
     const struct {
@@ -108,8 +108,9 @@ static int check_context(int contexts, const struct config *config, struct error
         contexts, (long long)parts, (long long)seq, (long long)nearest);
 }
 
-static int wanted(struct mesh_shape *shape, const struct config_parallel *p, int ranks,
-                  int per_node, struct error *err)
+/* The degrees that the configuration names; 0: what is left. */
+static int fill_degrees(struct mesh_shape *shape, const struct config_parallel *p, int ranks,
+                        int per_node, struct error *err)
 {
     *shape = (struct mesh_shape){{1, 1, 1, 1, 1}};
     int hybrid = config_sharding[p->strategy].hybrid;
@@ -239,6 +240,28 @@ static int check_transfers(const struct layout *layout, const struct config *con
     return 0;
 }
 
+/* Batches and micro-batches, once the shape is known. */
+static int resolve_batches(struct layout *layout, const struct config *config, struct error *err)
+{
+    layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
+    layout->global_batch =
+        config->train.global_batch * (config->train.split_batches ? 1 : layout->data_ranks);
+    int64_t each = ceil_div(layout->global_batch, layout->data_ranks);
+    layout->micro_batch = config->train.micro_batch ? config->train.micro_batch : each;
+    layout->eval_batch =
+        config->train.eval_micro_batch ? config->train.eval_micro_batch : layout->micro_batch;
+    int64_t micros = ceil_div(each, layout->micro_batch);
+    if (micros > MOST_MICROS)
+        return error_set(
+            err,
+            "train.global_batch of %lld sequences is %lld micro-batches a step on each "
+            "rank, and at most %d are possible: set a larger train.micro_batch, or, if a number of "
+            "tokens was meant, train.global_batch_tokens",
+            (long long)layout->global_batch, (long long)micros, MOST_MICROS);
+    layout->micros = (int)micros;
+    return 0;
+}
+
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    enum device_kind device, struct error *err)
 {
@@ -263,28 +286,13 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         config->offload.optimizer != OFFLOAD_NONE)
         return error_set(err, "offload.optimizer updates on the host, and train.optimizer muon has "
                               "products that are the GPU's; leave it at none, or use adamw");
-    if (wanted(&layout->shape, p, ranks, per_node, err) ||
+    if (fill_degrees(&layout->shape, p, ranks, per_node, err) ||
         mesh_resolve(&layout->shape, ranks, err) || check_transfers(layout, config, ranks, err) ||
         check_context(layout->shape.degree[MESH_CONTEXT], config, err) ||
         check_fp8(layout, config, err) ||
-        check_tensor(layout->shape.degree[MESH_TENSOR], &config->model, err))
+        check_tensor(layout->shape.degree[MESH_TENSOR], &config->model, err) ||
+        resolve_batches(layout, config, err))
         return -1;
-    layout->data_ranks = layout->shape.degree[MESH_REPLICATE] * layout->shape.degree[MESH_SHARD];
-    layout->global_batch =
-        config->train.global_batch * (config->train.split_batches ? 1 : layout->data_ranks);
-    int64_t each = ceil_div(layout->global_batch, layout->data_ranks);
-    layout->micro_batch = config->train.micro_batch ? config->train.micro_batch : each;
-    layout->eval_batch =
-        config->train.eval_micro_batch ? config->train.eval_micro_batch : layout->micro_batch;
-    int64_t micros = ceil_div(each, layout->micro_batch);
-    if (micros > MOST_MICROS)
-        return error_set(
-            err,
-            "train.global_batch of %lld sequences is %lld micro-batches a step on each "
-            "rank, and at most %d are possible: set a larger train.micro_batch, or, if a number of "
-            "tokens was meant, train.global_batch_tokens",
-            (long long)layout->global_batch, (long long)micros, MOST_MICROS);
-    layout->micros = (int)micros;
     layout->tensor_parts = tensor_parts(layout, config);
     if (check_grad_dtype(layout, config, err))
         return -1;
@@ -357,7 +365,8 @@ int layout_model(struct model **model, const struct config *config, struct error
 
 struct units_generate layout_generate(const struct config *config, int64_t texts)
 {
-    /* Rows of all texts in a pass over prompts: enough for products at full speed. */
+    /* Rows of all texts in a pass over prompts: enough for products at full speed; and the least
+     * and the most rows of one text.  Estimates. */
     const int64_t rows = 512, least = 16, most = 128;
     int64_t longest = config->generate.longest, context = config->data.seq_len;
     int64_t batch = min_i64(config->generate.batch, texts);

@@ -90,10 +90,9 @@ void layout_wrap(struct model *model, const struct config *config);
 /* The model, wrapped.  0, or -1 with err set. */
 int layout_model(struct model **model, const struct config *config, struct error *err);
 
-/* What generation of so many texts needs: texts at a time, tokens of a prompt at once, of which no
- * more than generate.longest asks for, and of each
- * as many positions as the context has, data.seq_len, and behind it those of a prompt's rows that
- * are padding. */
+/* Sizes for generating so many texts: texts at a time, tokens of a prompt in one pass (no more than
+ * generate.longest needs), and cached positions of each text: the context, data.seq_len, and behind
+ * it one pass, for the rows of a prompt that are padding. */
 struct units_generate layout_generate(const struct config *config, int64_t texts);
 
 /* What to compile for it, at the first place; of a model with two sequences the caller sets seq[1].

@@ -108,7 +108,7 @@ static int own_shard(struct state *state, int whole, int flat, const char *what,
                            (size_t)state_shard_start(state, flat) * dtype_bytes(dtype));
 }
 
-static void params(struct state *state, int flat)
+static void make_param_buffers(struct state *state, int flat)
 {
     const struct config_offload *offload = &state->layout->offload;
     enum mem_pool pool = state_pool(offload->params, POOL_PARAMS);
@@ -197,7 +197,7 @@ static void fill_buckets(struct state *state, enum dtype dtype)
 
 /* A shard, into which whole ones are reduced or where what passes is kept; or the whole.  Of one in
  * 16 bits a sum does not go into the whole itself (group.h). */
-static void grads(struct state *state, int flat)
+static void make_grad_buffers(struct state *state, int flat)
 {
     struct state_flat *own = &state->flat[flat];
     const struct flat *of = flat_of(state, flat);
@@ -224,11 +224,11 @@ static void make_flat(struct state *state, int flat)
         own->slot[k] = -1;
     if (!state->has[flat])
         return;
-    params(state, flat);
+    make_param_buffers(state, flat);
     if (!state_trains(state, flat))
         return;
     if (!has_buckets(state))
-        grads(state, flat);
+        make_grad_buffers(state, flat);
     for (int k = 0; k < optimizer->slots; k++)
         own->slot[k] = flat_buffer(state, pool, flat, of->shard_elems, optimizer->slot[k],
                                    state->layout->optimizer_dtype);
