@@ -55,14 +55,17 @@ void CPU(set)(struct device *d, double *y, const double *values, int count)
         y[i] = values[i];
 }
 
+/* Added to the norm before it divides, as PyTorch's clip_grad_norm_() does. */
+static const double CLIP_EPSILON = 1e-6;
+
 void CPU(update_factor)(struct device *d, double *factor, const double *targets,
                         const double *squares, const double *loss_scale, double nominal,
                         double clip)
 {
     double mean = *targets > 0 ? nominal / *targets / *loss_scale : 0, norm = sqrt(*squares) * mean;
     *factor = isfinite(*squares) ? mean : NAN;
-    if (clip > 0 && norm + 1e-6 > clip)
-        *factor *= clip / (norm + 1e-6);
+    if (clip > 0 && norm + CLIP_EPSILON > clip)
+        *factor *= clip / (norm + CLIP_EPSILON);
 }
 
 /* A rule on the elements from begin to end.  sgd has no v, and its velocity in m. */

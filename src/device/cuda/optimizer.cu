@@ -134,11 +134,14 @@ void cuda_sum_from_last(struct device *d, double *sum, const double *x, int coun
     LAUNCH(add_from_last, 1, SUM_THREADS, 0, cuda_compute(d), sum, x, count);
 }
 
+/* Added to the norm before it divides, as PyTorch's clip_grad_norm_() does. */
+static constexpr double CLIP_EPSILON = 1e-6;
+
 static __global__ void find_factor(double *factor, const double *targets, const double *squares,
                                    const double *loss_scale, double nominal, double clip)
 {
     double mean = *targets > 0 ? nominal / *targets / *loss_scale : 0;
-    double norm = fma(sqrt(*squares), mean, 1e-6);
+    double norm = fma(sqrt(*squares), mean, CLIP_EPSILON);
     double clipped = clip > 0 && norm > clip ? clip / norm : 1;
     *factor = isfinite(*squares) ? mean * clipped : (double)NAN;
 }
