@@ -19,8 +19,14 @@
 /* Staging of one queue: two batches of slots, large enough to be worth a message and small
  * enough for the caches, and for a group of hundreds. */
 enum { SLOTS_BYTES = 4 << 20, SLOT_MAX = 512 << 10, SLOT_MIN = 4 << 10, ALIGN = 64 };
-enum { SMALL_BYTES = SLOT_MIN, SMALL_SIZE = 16, WINDOW_MIN = 8 };
 
+/* An all-reduce of so few bytes, among so few members, is done in one exchange of all terms, as its
+ * time is that of the messages' way, not of their bytes. */
+enum { SMALL_BYTES = SLOT_MIN, SMALL_SIZE = 16 };
+
+/* Transfers in flight on a queue: two stages of an all-reduce (exchange.c), each with a transfer of
+ * terms and one of sums for every other member; and where these are few, still several. */
+enum { WINDOW_MIN = 8 };
 static int window_of(int size)
 {
     return 4 * (size - 1) < WINDOW_MIN ? WINDOW_MIN : 4 * (size - 1);

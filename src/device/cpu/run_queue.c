@@ -14,8 +14,13 @@
 #include "base/schedstat.h"
 #include "device/device.h"
 
-static const int64_t SAMPLE_NS = 50000000, LEAST_HOLD_NS = 400000000, MOST_HOLD_NS = 8000000000;
-static const double TOLERATED = 0.15; /* of a thread */
+/* Chosen, not measured, so that with the longest hold trials that fail take about a hundredth of
+ * the time: one takes a sample, or a few. */
+static const int64_t SAMPLE_NS = 50000000;      /* how often threads' waiting is looked at */
+static const int64_t LEAST_HOLD_NS = 400000000; /* how long threads are left out at first, */
+static const int64_t MOST_HOLD_NS = 8000000000; /* and at most, after trials that failed */
+static const int64_t TRIAL_NS = 4 * SAMPLE_NS;  /* waiting within this time: the trial failed */
+static const double TOLERATED = 0.15;           /* waiting of so much of a thread is noise */
 
 int run_queue_choice_sample(struct run_queue_choice *c, int64_t now_ns, int64_t waited_ns)
 {
@@ -27,7 +32,7 @@ int run_queue_choice_sample(struct run_queue_choice *c, int64_t now_ns, int64_t 
     if (first)
         return c->now;
     if (fit < c->now && c->now > 1) {
-        int failed = c->raised_ns && now_ns - c->raised_ns < 4 * SAMPLE_NS;
+        int failed = c->raised_ns && now_ns - c->raised_ns < TRIAL_NS;
         c->hold_ns = failed ? 2 * c->hold_ns : LEAST_HOLD_NS;
         c->hold_ns = c->hold_ns < MOST_HOLD_NS ? c->hold_ns : MOST_HOLD_NS;
         c->until_ns = now_ns + c->hold_ns;
