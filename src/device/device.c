@@ -217,10 +217,10 @@ void device_attention(const struct device *d, struct device_attention *a)
         d->driver->attention(d, a);
 }
 
-void device_attention_prepare(struct device *d, const struct attention *a, int backward)
+void device_attention_prepare(struct device *d, const struct attention *a, enum device_pass pass)
 {
     if (d->driver->attention_prepare)
-        d->driver->attention_prepare(d, a, backward);
+        d->driver->attention_prepare(d, a, pass);
 }
 
 const char *device_attention_name(const struct device *d)

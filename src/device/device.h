@@ -42,16 +42,18 @@ enum device_stream {
     DEVICE_STREAMS
 };
 
-/* What a library does on a GPU and own kernels can do as well, bits: matrix products (cuBLASLt),
- * of each format and both transpositions, and in fp8; and attention (cuDNN), of each format and
- * direction.
- * Where the self-check found a part wrong, its bit is in struct device's `replaced`, and the own
- * kernels take its place; that of products in fp8, products in bf16 of what own kernels rounded. */
-enum device_part {
-    DEVICE_PRODUCT_PARTS = 13,  /* << 4 * (fp32 0, bf16 1, fp16 2) + 2 * trans_a + trans_b */
-    DEVICE_FP8_PART = 1 << 12,  /* of products in fp8, however their operands lie */
-    DEVICE_ATTENTION_PARTS = 4, /* << DEVICE_PRODUCT_PARTS + 2 * (bf16 0, fp16 1) + backward */
-};
+enum device_pass { DEVICE_FORWARD, DEVICE_BACKWARD };
+
+/* Implementations of libraries on a GPU that own kernels can replace ("parts"), one bit each:
+ *
+ *   0 to 11    products by cuBLASLt: 4 * (fp32 0, bf16 1, fp16 2) + 2 * trans_a + trans_b
+ *   12         products by cuBLASLt in fp8, however their operands lie
+ *   13 to 16   attention by cuDNN: 13 + 2 * (bf16 0, fp16 1) + (backward 1)
+ *
+ * Where the self-check found a part wrong, its bit is in struct device's `replaced`.  In place of
+ * products in fp8 come products in bf16 of what own kernels rounded to fp8. */
+enum device_part { DEVICE_FP8_PART = 1 << 12 }; /* the others by the functions below */
+enum { DEVICE_PRODUCT_PARTS = 13, DEVICE_ATTENTION_PARTS = 4 }; /* how many there are */
 
 static inline unsigned device_product_part(enum dtype dt, int trans_a, int trans_b)
 {
@@ -59,9 +61,10 @@ static inline unsigned device_product_part(enum dtype dt, int trans_a, int trans
     return 1u << (4 * format + 2 * !!trans_a + !!trans_b);
 }
 
-static inline unsigned device_attention_part(enum dtype dt, int backward) /* 0 of fp32 */
+static inline unsigned device_attention_part(enum dtype dt, enum device_pass pass) /* 0 of fp32 */
 {
-    return dt == DTYPE_F32 ? 0 : 1u << (DEVICE_PRODUCT_PARTS + 2 * (dt == DTYPE_F16) + !!backward);
+    int is_backward = pass == DEVICE_BACKWARD;
+    return dt == DTYPE_F32 ? 0 : 1u << (DEVICE_PRODUCT_PARTS + 2 * (dt == DTYPE_F16) + is_backward);
 }
 
 /* Scratch of a part of attention's backward on a GPU, where no other is asked for. */
@@ -267,12 +270,12 @@ struct device_attention {
 void device_attention(const struct device *d, struct device_attention *a);
 
 struct attention;
-/* Attention of this shape and direction will be run: begin to compile what a library needs for it,
+/* Attention of this shape and pass will be run: begin to compile what a library needs for it,
  * which takes about a second, in a thread of its own; the first call waits for that thread.  a
  * (ops.h): as that call will have it, but its pointers are not looked at.  Not while calls are
  * recorded.  It cannot fail: what could not be begun is compiled by the first call.  Does nothing
  * on CPUs, and for what was begun or run before. */
-void device_attention_prepare(struct device *d, const struct attention *a, int backward);
+void device_attention_prepare(struct device *d, const struct attention *a, enum device_pass pass);
 
 /* "cudnn", "own" or "cudnn+own"; "" where none was met. */
 const char *device_attention_name(const struct device *d);

@@ -339,8 +339,6 @@ struct polynomial {
     float a, b, c;
 };
 
-enum device_pass { DEVICE_FORWARD, DEVICE_BACKWARD };
-
 struct device_ops {
     const char *name; /* of the instruction set or chip */
 

@@ -78,7 +78,7 @@ unsigned self_check_part(const struct self_check_family *family)
     switch (family->kind) {
     case KIND_PRODUCT: return device_product_part(family->dt, family->trans_a, family->trans_b);
     case KIND_FP8: return DEVICE_FP8_PART;
-    case KIND_ATTENTION: return device_attention_part(family->dt, family->pass == DEVICE_BACKWARD);
+    case KIND_ATTENTION: return device_attention_part(family->dt, family->pass);
     default: return 0;
     }
 }

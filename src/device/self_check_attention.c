@@ -167,7 +167,7 @@ void self_check_cudnn_begin(struct device *gpu, const struct self_check_family *
 {
     struct attention a = cudnn_shape(family);
     for (; a.any_order <= has_any_order(family); a.any_order++)
-        device_attention_prepare(gpu, &a, family->pass == DEVICE_BACKWARD);
+        device_attention_prepare(gpu, &a, family->pass);
 }
 
 /* Other bits each time are right where sums are asked for in any order. */
@@ -221,8 +221,8 @@ static const struct attention own_shapes[] = {
 void self_check_attention(struct trial *t, const struct self_check_family *family)
 {
     const unsigned before = t->gpu.d->replaced;
-    t->gpu.d->replaced =
-        device_attention_part(family->dt, 0) | device_attention_part(family->dt, 1);
+    t->gpu.d->replaced = device_attention_part(family->dt, DEVICE_FORWARD) |
+                         device_attention_part(family->dt, DEVICE_BACKWARD);
     for (size_t i = 0; i < sizeof own_shapes / sizeof own_shapes[0]; i++) {
         struct attention a = own_shapes[i];
         a.dt = family->dt;

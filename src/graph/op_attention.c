@@ -217,7 +217,7 @@ static void attention_prepare(struct device *d, const struct graph *graph,
                               const struct graph_node *node)
 {
     struct attention a = attention_on(d, graph, node);
-    device_attention_prepare(d, &a, is_backward(node));
+    device_attention_prepare(d, &a, pass_of(node));
 }
 
 static int attention_run(const struct op_call *call, struct error *err)

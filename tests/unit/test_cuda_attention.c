@@ -37,8 +37,8 @@ static void what_is_begun_beside_agrees(void **state)
     for (int runs = 0; runs < 2; runs++) {
         if (device_open(&d, &(struct device_request){.kind = DEVICE_CUDA}, &err))
             fail_msg("%s", err.text);
-        device_attention_prepare(d, &a, 0);
-        device_attention_prepare(d, &a, 1);
+        device_attention_prepare(d, &a, DEVICE_FORWARD);
+        device_attention_prepare(d, &a, DEVICE_BACKWARD);
         device_attention(d, &met);
         assert_int_equal(met.by_library + met.by_own, 0);
         if (runs) {

@@ -283,9 +283,9 @@ static void own_kernels_and_the_cpu_agree(void **state)
 static void begin_plans(struct gpu *gpu, const struct attention *a)
 {
     struct device_attention met;
-    device_attention_prepare(gpu->d, a, 0);
-    device_attention_prepare(gpu->d, a, 1);
-    device_attention_prepare(gpu->d, a, 1); /* it was begun */
+    device_attention_prepare(gpu->d, a, DEVICE_FORWARD);
+    device_attention_prepare(gpu->d, a, DEVICE_BACKWARD);
+    device_attention_prepare(gpu->d, a, DEVICE_BACKWARD); /* it was begun */
     device_attention(gpu->d, &met);
     assert_int_equal(met.by_library + met.by_own, 0);
 }

@@ -411,8 +411,8 @@ static unsigned wrong_of_cudnn(struct check *c)
 
 static void a_wrong_cudnn_is_replaced(void **state)
 {
-    const unsigned forward =
-        device_attention_part(DTYPE_BF16, 0) | device_attention_part(DTYPE_F16, 0);
+    const unsigned forward = device_attention_part(DTYPE_BF16, DEVICE_FORWARD) |
+                             device_attention_part(DTYPE_F16, DEVICE_FORWARD);
     struct check c = check_open();
     library.is_there = 1;
     assert_int_equal(wrong_of_cudnn(&c), 0);
@@ -432,7 +432,7 @@ static void what_is_replaced_is_not_asked(void **state)
     struct error err = {0};
     struct device_attention met;
     struct check c = check_open();
-    const unsigned replaced = device_attention_part(DTYPE_BF16, 0);
+    const unsigned replaced = device_attention_part(DTYPE_BF16, DEVICE_FORWARD);
     device_close(c.gpu);
     if (device_open(&c.gpu, &(struct device_request){.kind = DEVICE_CUDA, .replaced = replaced},
                     &err))

@@ -15,7 +15,7 @@ static int too_wide(struct device *d, const struct attention *a)
 /* Did the self-check find cuDNN's attention wrong?  It is then not asked, and that is noted. */
 static int is_replaced(struct device *d, const struct attention *a, enum device_pass pass)
 {
-    unsigned part = d->replaced & device_attention_part(a->dt, pass == DEVICE_BACKWARD);
+    unsigned part = d->replaced & device_attention_part(a->dt, pass);
     cuda_state(d)->replaced_met |= part;
     return part != 0;
 }
@@ -41,10 +41,10 @@ void cuda_attention_backward(struct device *d, const struct attention *a, void *
         cuda_own_attention_backward(d, a, dqkv, dout, o, lse, qkv, scratch);
 }
 
-void cuda_prepare_attention(struct device *d, const struct attention *a, int backward)
+void cuda_prepare_attention(struct device *d, const struct attention *a, enum device_pass pass)
 {
-    if (!(d->replaced & device_attention_part(a->dt, backward)))
-        cuda_sdpa_prepare(d, a, backward ? DEVICE_BACKWARD : DEVICE_FORWARD);
+    if (!(d->replaced & device_attention_part(a->dt, pass)))
+        cuda_sdpa_prepare(d, a, pass);
 }
 
 void cuda_report_attention(const struct device *d, struct device_attention *a)

@@ -85,7 +85,7 @@ void cuda_sdpa_report(const struct device *d, struct device_attention *a);
 /* device_attention(): what cuDNN met, and what it was not asked. */
 void cuda_report_attention(const struct device *d, struct device_attention *a);
 /* device_attention_prepare(): of what cuDNN will be asked. */
-void cuda_prepare_attention(struct device *d, const struct attention *a, int backward);
+void cuda_prepare_attention(struct device *d, const struct attention *a, enum device_pass pass);
 
 #ifdef __cplusplus
 }
