@@ -59,12 +59,21 @@ static int check_environment(const struct mesh_options *options, struct error *e
         const char *key, *variable, *good; /* good: a value that asks for the same, or NULL */
         int is_set;
     } rivals[] = {
-        {"comm.min_ctas", "NCCL_MIN_CTAS", NULL, options->min_ctas > 0},
-        {"comm.max_ctas", "NCCL_MAX_CTAS", NULL, options->max_ctas > 0},
-        {"comm.copy_engines", "NCCL_CTA_POLICY", "2", options->copy_engines},
-        {"comm.copy_engines", "NCCL_CUMEM_ENABLE", "1", options->copy_engines},
-        {"comm.copy_engines", "NCCL_P2P_DISABLE", "0", options->copy_engines},
-        {"comm.nvls", "NCCL_NVLS_ENABLE", "2", options->nvls},
+        {.key = "comm.min_ctas", .variable = "NCCL_MIN_CTAS", .is_set = options->min_ctas > 0},
+        {.key = "comm.max_ctas", .variable = "NCCL_MAX_CTAS", .is_set = options->max_ctas > 0},
+        {.key = "comm.copy_engines",
+         .variable = "NCCL_CTA_POLICY",
+         .good = "2",
+         .is_set = options->copy_engines},
+        {.key = "comm.copy_engines",
+         .variable = "NCCL_CUMEM_ENABLE",
+         .good = "1",
+         .is_set = options->copy_engines},
+        {.key = "comm.copy_engines",
+         .variable = "NCCL_P2P_DISABLE",
+         .good = "0",
+         .is_set = options->copy_engines},
+        {.key = "comm.nvls", .variable = "NCCL_NVLS_ENABLE", .good = "2", .is_set = options->nvls},
     };
     for (size_t i = 0; i < sizeof rivals / sizeof rivals[0]; i++) {
         const char *value = rivals[i].is_set ? getenv(rivals[i].variable) : NULL;
