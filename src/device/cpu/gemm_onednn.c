@@ -57,8 +57,18 @@ static int checked(dnnl_status_t status, const char *call, struct error *err)
 
 static struct key key_of(const struct gemm *g, enum addend addend, int threads)
 {
-    return (struct key){g->dt, g->dt_c, g->trans_a, g->trans_b, addend, g->m,
-                        g->n,  g->k,    g->lda,     g->ldb,     g->ldc, threads};
+    return (struct key){.dt = g->dt,
+                        .dt_c = g->dt_c,
+                        .trans_a = g->trans_a,
+                        .trans_b = g->trans_b,
+                        .addend = addend,
+                        .m = g->m,
+                        .n = g->n,
+                        .k = g->k,
+                        .lda = g->lda,
+                        .ldb = g->ldb,
+                        .ldc = g->ldc,
+                        .threads = threads};
 }
 
 static dnnl_data_type_t type_of(int64_t dt)
@@ -236,8 +246,8 @@ static int execute(const struct state *s, const struct product *p, void *const d
                : 0;
 }
 
-/* Elements that are not 0: sums of zeros have the same bits in any order. */
-static size_t filled(const unsigned char *c, size_t bytes)
+/* Bytes that are not 0: sums of zeros have the same bits in any order. */
+static size_t count_nonzero_bytes(const unsigned char *c, size_t bytes)
 {
     size_t count = 0;
     for (size_t i = 0; i < bytes; i++)
@@ -270,7 +280,7 @@ static int compare(const struct state *s, struct product *few, const struct prod
         rc = execute(s, p, to, err);
     }
     if (!rc && copy[0] && copy[1] && !memcmp(copy[0], copy[1], bytes))
-        few->same = filled(copy[0], bytes) < telling_bytes ? NOT_KNOWN : SAME_BITS;
+        few->same = count_nonzero_bytes(copy[0], bytes) < telling_bytes ? NOT_KNOWN : SAME_BITS;
     free(copy[0]);
     free(copy[1]);
     return rc;

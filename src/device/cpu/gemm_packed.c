@@ -16,10 +16,16 @@
  * Tasks are divided evenly and always in the same way, because what a thread's core wrote, it finds
  * in its cache; a thread that is done takes what the others have not begun.
  *
- * Sums over more than K elements stay in fp32 in the thread's scratch between one K and the next. A
- * long k is done in pieces, each a product that adds to c, or where c has 16 bits to sums in fp32
- * beside it.  The order of an element's sum depends on k and on whether there is an addend, with
- * which a sum in fp32 begins; so its bits depend neither on threads nor on the other elements.
+ * k is cut twice.  A long k is cut into pieces: each is a product of its own, all of the above,
+ * that adds to c, or where c has 16 bits to sums in fp32 beside it.  The k of a piece is cut into
+ * parts of about K elements: between one part and the next its sums stay in fp32 in the thread's
+ * scratch.
+ *
+ *   k        |---------------- piece 0 ---------------|---------------- piece 1 ---------------|
+ *            |-- part 0 --|-- part 1 --|-- part 2 ----|-- part 0 --|-- part 1 --|-- part 2 ----|
+ *
+ * The order of an element's sum depends on k and on whether there is an addend, with which a sum in
+ * fp32 begins; so its bits depend neither on threads nor on the other elements.
  */
 #include <omp.h>
 
@@ -29,11 +35,11 @@
 
 enum {
     ENOUGH_N = 1024,        /* N: packing op(a) once for so many takes an eighth of the time */
-    PANELS_BYTES = 2 << 20, /* of op(b)[:, jc]; for ENOUGH_N columns more, up to */
-    MOST_BYTES = 8 << 20,
-    LEAST_SIDE = 64,      /* of m, n and k: smaller products are the library's */
-    MOST_SUMS = 64 << 20, /* bytes of sums beside c; a product with more is done in one piece, */
-    LONGEST_K = 16384,    /* up to this k, and beyond by the library */
+    PANELS_BYTES = 2 << 20, /* of op(b)[:, jc], where k is one part, */
+    MOST_BYTES = 8 << 20,   /* and where it is several, if ENOUGH_N columns need as much */
+    LEAST_SIDE = 64,        /* of m, n and k: smaller products are the library's */
+    MOST_SUMS = 64 << 20,   /* bytes of sums beside c; a larger product has one piece */
+    LONGEST_K = 16384,      /* of one piece that must not be cut; longer ones are the library's */
 };
 
 /* A product and the sizes of its blocks. */
@@ -67,10 +73,11 @@ static int has_pieces(const struct gemm *g)
            (g->dt_c == DTYPE_F32 || g->m * g->n <= MOST_SUMS / (int64_t)sizeof(float));
 }
 
-/* Where part p of k begins; all are about as long, and but for the last of whole steps. */
-static int64_t part_start(int64_t k, int64_t parts, int64_t p)
+/* Where number n of `count` pieces or parts of k begins; all are about as long, and but for the
+ * last of whole steps. */
+static int64_t cut_start(int64_t k, int64_t count, int64_t n)
 {
-    int64_t start = ceil_div(k, level_format->step_k) * p / parts * level_format->step_k;
+    int64_t start = ceil_div(k, level_format->step_k) * n / count * level_format->step_k;
     return min_i64(start, k);
 }
 
@@ -104,7 +111,7 @@ int CPU(gemm_is_packed)(const struct gemm *g)
            g->k >= LEAST_SIDE && (has_pieces(g) || g->k <= LONGEST_K);
 }
 
-/* Are there several K? */
+/* Are there several parts? */
 static int keeps_sums(const struct blocking *by)
 {
     return by->parts > 1;
@@ -112,10 +119,11 @@ static int keeps_sums(const struct blocking *by)
 
 static struct blocking blocking_of(const struct gemm *g, int threads)
 {
-    struct blocking by = {.g = g,
-                          .a = {g->a, g->lda, g->m, g->k, !g->trans_a},
-                          .b = {g->b, g->ldb, g->n, g->k, g->trans_b},
-                          .k = round_up(g->k, level_format->step_k)};
+    struct blocking by = {
+        .g = g,
+        .a = {.base = g->a, .ld = g->lda, .count = g->m, .k = g->k, .is_along = !g->trans_a},
+        .b = {.base = g->b, .ld = g->ldb, .count = g->n, .k = g->k, .is_along = g->trans_b},
+        .k = round_up(g->k, level_format->step_k)};
     const int64_t column_bytes = by.k / level_format->unit_elems * (int64_t)sizeof(unit);
     int64_t fit = PANELS_BYTES / column_bytes, most = MOST_BYTES / column_bytes;
     int64_t most_m = g->trans_a ? level_format->most_m_across : level_format->most_m;
@@ -134,14 +142,14 @@ static struct blocking blocking_of(const struct gemm *g, int threads)
 static struct gemm piece_size(const struct gemm *g, int64_t p)
 {
     struct gemm piece = *g;
-    piece.k = part_start(g->k, pieces_of(g), p + 1) - part_start(g->k, pieces_of(g), p);
+    piece.k = cut_start(g->k, pieces_of(g), p + 1) - cut_start(g->k, pieces_of(g), p);
     return piece;
 }
 
 static struct gemm piece_of(const struct gemm *g, int64_t p)
 {
     struct gemm piece = piece_size(g, p);
-    int64_t k = part_start(g->k, pieces_of(g), p);
+    int64_t k = cut_start(g->k, pieces_of(g), p);
     const int64_t bytes = (int64_t)dtype_bytes(g->dt);
     piece.a = (const char *)g->a + (g->trans_a ? k * g->lda : k) * bytes;
     piece.b = (const char *)g->b + (g->trans_b ? k : k * g->ldb) * bytes;
@@ -280,9 +288,11 @@ static struct gemm_ahead after_block(const struct blocking *by, const float *sum
     return (struct gemm_ahead){.at = next};
 }
 
-/* A block for k in [kc, end); its sums are in `sums` before the last part of k.  In c rows of sums
- * are often a power of two apart, and push each other out of the first cache.  `ahead`: with
- * vectors what they prefetch; tiles and strips write to it. */
+/* A block for k in [kc, end).  Up to the last part of k its sums are in `sums`, not in c, where
+ * rows are often a power of two apart and push each other out of the first cache.  `ahead` says
+ * what is prefetched meanwhile: with vectors the caller has set it, for tiles and strips this
+ * function does.
+ */
 static void run_block(const struct blocking *by, float *sums, const struct gemm_block_rows *a,
                       const unit *panel, const struct block *b, int64_t kc, int64_t end,
                       struct gemm_ahead *ahead)
@@ -371,13 +381,13 @@ static void run_task(const struct blocking *by, const struct thread_scratch *own
 {
     int64_t last = min_i64(ic + by->rows, by->g->m), packed = first_packed(by, ic, last);
     for (int64_t n = 0; n < by->parts && first < end; n++) {
-        const struct part p = {ic,
-                               last,
-                               jc,
-                               first,
-                               end,
-                               part_start(by->k, by->parts, n),
-                               part_start(by->k, by->parts, n + 1)};
+        const struct part p = {.ic = ic,
+                               .last = last,
+                               .jc = jc,
+                               .first = first,
+                               .end = end,
+                               .kc = cut_start(by->k, by->parts, n),
+                               .end_k = cut_start(by->k, by->parts, n + 1)};
         const struct gemm_range r = {packed, last, p.kc, p.end_k};
         pack_operand(own->block, packed_units(level_format->step_m, p.end_k - p.kc), by->g->dt,
                      &by->a, &r, level_format->step_m, FORMAT == VECTORS);
