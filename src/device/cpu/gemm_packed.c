@@ -39,7 +39,7 @@ enum {
     MOST_BYTES = 8 << 20,   /* and where it is several, if ENOUGH_N columns need as much */
     LEAST_SIDE = 64,        /* of m, n and k: smaller products are the library's */
     MOST_SUMS = 64 << 20,   /* bytes of sums beside c; a larger product has one piece */
-    LONGEST_K = 16384,      /* of one piece that must not be cut; longer ones are the library's */
+    LONGEST_K = 16384,      /* of a product in one piece; with a longer k it is the library's */
 };
 
 /* A product and the sizes of its blocks. */
