@@ -126,8 +126,9 @@ void device_close(struct device *device);
  * process does, and device_sync() fails. */
 void device_give_up(struct device *device);
 
-/* The instruction sets compiled in that this machine runs, best first, NULL at the end. */
-const char *const *device_cpu_levels(void);
+/* Instruction set i, from 0, of those compiled in that this machine runs, best first; NULL behind
+ * the last. */
+const char *device_cpu_level(int i);
 
 /* Name of the library that multiplies matrices, with version ("oneDNN 2.6.3"). */
 const char *device_gemm_library(void);

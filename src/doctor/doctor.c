@@ -89,8 +89,8 @@ static void check_processor(struct doctor *d)
     const char *threads = getenv("OMP_NUM_THREADS");
     struct topology t;
     text_from_file("/proc/cpuinfo", "model name", model, sizeof model);
-    for (const char *const *level = device_cpu_levels(); *level; level++)
-        text_join(levels, sizeof levels, ", ", "%s", *level);
+    for (int level = 0; device_cpu_level(level); level++)
+        text_join(levels, sizeof levels, ", ", "%s", device_cpu_level(level));
     topology_read(&t);
     doctor_fact(d, "processor", "%s", model);
     doctor_fact(d, "kernels", "%s", levels);

@@ -122,16 +122,16 @@ struct device *open_device(const char *level, int threads)
 
 void for_each_setting(setting_test *test)
 {
-    for (const char *const *level = device_cpu_levels(); *level; level++)
+    for (int level = 0; device_cpu_level(level); level++)
         for (int type = 0; type < TYPES; type++) {
             uint64_t hash[4] = {0};
             for (int threads = 1; threads <= 3; threads++) {
-                struct device *d = open_device(*level, threads);
+                struct device *d = open_device(device_cpu_level(level), threads);
                 hash[threads] = test(d, op_types[type]);
                 device_close(d);
                 if (hash[threads] != hash[1])
-                    fail_msg("level %s, %s: %d threads give other bits than one", *level,
-                             dtype_name(op_types[type]), threads);
+                    fail_msg("level %s, %s: %d threads give other bits than one",
+                             device_cpu_level(level), dtype_name(op_types[type]), threads);
             }
         }
 }

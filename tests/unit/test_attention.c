@@ -12,8 +12,8 @@ static void agrees_with_double(void **state)
             struct problem p;
             problem_make(&p, &shapes[i], dt);
             reference(&p);
-            for (const char *const *level = device_cpu_levels(); *level; level++) {
-                run(&p, *level, 2);
+            for (int level = 0; device_cpu_level(level); level++) {
+                run(&p, device_cpu_level(level), 2);
                 assert_close("o", &p, dt, p.o, p.ref_o, p.out_elems, tolerance);
                 assert_lse(&p);
                 assert_close("dqkv", &p, dt, p.dqkv, p.ref_dx, p.qkv_elems, tolerance);
@@ -65,15 +65,15 @@ static void threads_do_not_change_a_bit(void **state)
 {
     for (int i = 0; i < SHAPES; i++)
         for (int type = 0; type < TYPES; type++)
-            for (const char *const *level = device_cpu_levels(); *level; level++) {
+            for (int level = 0; device_cpu_level(level); level++) {
                 enum dtype dt = types[type].dt;
                 struct problem one, many;
                 size_t size = dtype_bytes(dt);
                 problem_make(&one, &shapes[i], dt);
                 problem_make(&many, &shapes[i], dt);
-                run(&one, *level, 1);
+                run(&one, device_cpu_level(level), 1);
                 for (int threads = 2; threads <= 3; threads++) {
-                    run(&many, *level, threads);
+                    run(&many, device_cpu_level(level), threads);
                     assert_memory_equal(one.o, many.o, one.out_elems * size);
                     assert_memory_equal(one.lse, many.lse, one.lse_elems * sizeof(float));
                     assert_memory_equal(one.dqkv, many.dqkv, one.qkv_elems * size);
@@ -90,7 +90,7 @@ static void the_future_is_not_seen(void **state)
 {
     for (int i = 2; i < PLAIN; i++)
         for (int type = 0; type < TYPES; type++)
-            for (const char *const *level = device_cpu_levels(); *level; level++) {
+            for (int level = 0; device_cpu_level(level); level++) {
                 enum dtype dt = types[type].dt;
                 int64_t cut = shapes[i].seq * 2 / 3, n = shapes[i].heads * shapes[i].head_dim;
                 struct problem before, after;
@@ -98,8 +98,8 @@ static void the_future_is_not_seen(void **state)
                 problem_make(&after, &shapes[i], dt);
                 for (int64_t e = (cut + 1) * after.row; e < after.a.seq * after.row; e++)
                     put(dt, after.qkv, e, 30 * philox_normal(13, e));
-                run(&before, *level, 1);
-                run(&after, *level, 1);
+                run(&before, device_cpu_level(level), 1);
+                run(&after, device_cpu_level(level), 1);
                 assert_memory_equal(before.o, after.o, (cut + 1) * n * dtype_bytes(dt));
                 assert_memory_equal(before.lse, after.lse, (cut + 1) * sizeof(float));
                 problem_free(&before);
@@ -111,13 +111,13 @@ static void the_future_is_not_seen(void **state)
 static void large_scores_stay_finite(void **state)
 {
     for (int type = 0; type < TYPES; type++)
-        for (const char *const *level = device_cpu_levels(); *level; level++) {
+        for (int level = 0; device_cpu_level(level); level++) {
             enum dtype dt = types[type].dt;
             struct problem p;
             problem_make(&p, &shapes[6], dt);
             p.a.scale = 1000;
             reference(&p);
-            run(&p, *level, 1);
+            run(&p, device_cpu_level(level), 1);
             assert_close("o", &p, dt, p.o, p.ref_o, p.out_elems, 3e-2);
             assert_lse(&p);
             for (int64_t e = 0; e < p.qkv_elems; e++)
@@ -133,14 +133,14 @@ static void huge_scores_leave_gradients_exact(void **state)
     static const float scales[] = {9e8f, 7e9f, 1e12f, 1e30f};
     for (int i = 0; i < 4; i++)
         for (int type = 0; type < TYPES; type++)
-            for (const char *const *level = device_cpu_levels(); *level; level++) {
+            for (int level = 0; device_cpu_level(level); level++) {
                 enum dtype dt = types[type].dt;
                 double tolerance = types[type].tolerance;
                 struct problem p;
                 problem_make(&p, &shapes[6], dt);
                 p.a.scale = scales[i];
                 reference(&p);
-                run(&p, *level, 1);
+                run(&p, device_cpu_level(level), 1);
                 assert_close("o", &p, dt, p.o, p.ref_o, p.out_elems, tolerance);
                 assert_lse(&p);
                 assert_close("dqkv", &p, dt, p.dqkv, p.ref_dx, p.qkv_elems, tolerance);
@@ -152,12 +152,12 @@ static void huge_scores_leave_gradients_exact(void **state)
 static void nan_is_not_hidden(void **state)
 {
     for (int type = 0; type < TYPES; type++)
-        for (const char *const *level = device_cpu_levels(); *level; level++) {
+        for (int level = 0; device_cpu_level(level); level++) {
             enum dtype dt = types[type].dt;
             struct problem p;
             problem_make(&p, &shapes[5], dt);
             put(dt, p.qkv, at_head(&p, 0, 40, 1), NAN);
-            run(&p, *level, 1);
+            run(&p, device_cpu_level(level), 1);
             assert_true(isnan(value(dt, p.o, at_out(&p, 0, 40, 1))));
             assert_true(isnan(p.lse[p.a.seq + 40]));
             assert_true(isnan(value(dt, p.dqkv, at_head(&p, 0, 40, 1))));
@@ -169,7 +169,7 @@ static void nan_is_not_hidden(void **state)
 /* Values as large as fp16 has: an average of them is finite, gradients of them are not. */
 static void fp16_overflows_to_infinity_only(void **state)
 {
-    for (const char *const *level = device_cpu_levels(); *level; level++) {
+    for (int level = 0; device_cpu_level(level); level++) {
         struct problem p;
         problem_make(&p, &shapes[5], DTYPE_F16);
         for (int64_t t = 0; t < p.a.seq; t++)
@@ -178,7 +178,7 @@ static void fp16_overflows_to_infinity_only(void **state)
                 put(DTYPE_F16, p.dout, at_out(&p, 0, t, 0) + i, 20000);
                 put(DTYPE_F16, p.dout, at_out(&p, 0, t, 1) + i, 20000);
             }
-        run(&p, *level, 1);
+        run(&p, device_cpu_level(level), 1);
         for (int64_t e = 0; e < p.out_elems; e++)
             assert_true(value(DTYPE_F16, p.o, e) == 65504);
         for (int64_t i = 0; i < p.a.head_dim; i++)

@@ -45,7 +45,7 @@ static void documents_are_apart(void **state)
     static const int64_t cuts[] = {1, 40, 64, 100, 128, 130};
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++)
         for (int type = 0; type < TYPES; type++)
-            for (const char *const *level = device_cpu_levels(); *level; level++) {
+            for (int level = 0; device_cpu_level(level); level++) {
                 struct attention shape = shapes[6];
                 struct problem whole, part[2];
                 int64_t from[2] = {0, cuts[i]}, rows[2] = {cuts[i], shape.seq - cuts[i]};
@@ -54,13 +54,13 @@ static void documents_are_apart(void **state)
                 problem_make(&whole, &shape, types[type].dt);
                 for (int64_t r = 0; r < shape.seq; r++)
                     whole.documents[r] = (int32_t)(r < cuts[i] ? 0 : cuts[i]);
-                run(&whole, *level, 1);
+                run(&whole, device_cpu_level(level), 1);
                 for (int k = 0; k < 2; k++) {
-                    int is_apart = from[k] % block_of(*level) == 0;
+                    int is_apart = from[k] % block_of(device_cpu_level(level)) == 0;
                     double tolerance = is_apart ? 0 : types[type].tolerance;
                     int64_t row = whole.row, out = shape.heads * shape.head_dim;
                     cut_out(&part[k], &whole, from[k], rows[k]);
-                    run(&part[k], *level, 1);
+                    run(&part[k], device_cpu_level(level), 1);
                     compare_part(&whole, "o", whole.o, from[k] * out, part[k].o, rows[k] * out,
                                  tolerance);
                     compare_part(&whole, "dqkv", whole.dqkv, from[k] * row, part[k].dqkv,
@@ -76,7 +76,7 @@ static void forms_that_change_nothing(void **state)
 {
     for (int i = 0; i < PLAIN; i++)
         for (int type = 0; type < TYPES; type++)
-            for (const char *const *level = device_cpu_levels(); *level; level++) {
+            for (int level = 0; device_cpu_level(level); level++) {
                 enum dtype dt = types[type].dt;
                 size_t size = dtype_bytes(dt);
                 struct problem plain, one, apart;
@@ -94,9 +94,9 @@ static void forms_that_change_nothing(void **state)
                     memcpy((char *)apart.kv + r * apart.kv_row * size, from + apart.row * size,
                            apart.kv_row * size);
                 }
-                run(&plain, *level, 1);
-                run(&one, *level, 1);
-                run(&apart, *level, 1);
+                run(&plain, device_cpu_level(level), 1);
+                run(&one, device_cpu_level(level), 1);
+                run(&apart, device_cpu_level(level), 1);
                 assert_memory_equal(plain.o, one.o, plain.out_elems * size);
                 assert_memory_equal(plain.dqkv, one.dqkv, plain.qkv_elems * size);
                 assert_memory_equal(plain.o, apart.o, plain.out_elems * size);

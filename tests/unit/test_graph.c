@@ -180,13 +180,12 @@ static void check_model(const char *settings, const char *level, int directions,
  * to 1e-9. */
 static void test_gradients_are_slopes(void **state)
 {
-    const char *const *levels = device_cpu_levels();
-    for (int level = 0; levels[level]; level++) {
+    for (int level = 0; device_cpu_level(level); level++) {
         double grad_off = 0, loss_off = 0;
         for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-            check_model(models[i], levels[level], 4, &grad_off, &loss_off);
-        print_message("%-8s gradients off by %.2g of their length, losses by %.2g\n", levels[level],
-                      grad_off, loss_off);
+            check_model(models[i], device_cpu_level(level), 4, &grad_off, &loss_off);
+        print_message("%-8s gradients off by %.2g of their length, losses by %.2g\n",
+                      device_cpu_level(level), grad_off, loss_off);
         assert_true(loss_off <= 1e-6);
     }
 }
@@ -205,18 +204,17 @@ static void test_head_in_chunks(void **state)
 /* bf16 keeps 8 bits: the loss is near that of the reference, and so is the gradient's norm. */
 static void test_bf16_is_near(void **state)
 {
-    const char *const *levels = device_cpu_levels();
-    for (int level = 0; levels[level]; level++)
+    for (int level = 0; device_cpu_level(level); level++)
         for (size_t i = 1; i < sizeof models / sizeof models[0]; i++) {
             struct trial exact, rounded;
             char text[512];
             snprintf(text, sizeof text, "%s precision=bf16", models[i]);
-            trial_open(&exact, models[i], levels[level]);
-            trial_open(&rounded, text, levels[level]);
+            trial_open(&exact, models[i], device_cpu_level(level));
+            trial_open(&rounded, text, device_cpu_level(level));
             double loss_off = rounded.output.loss / exact.output.loss - 1;
             double norm_off = rounded.output.grad_norm / exact.output.grad_norm - 1;
-            print_message("%-8s bf16: loss off by %.2g, norm by %.2g\n", levels[level], loss_off,
-                          norm_off);
+            print_message("%-8s bf16: loss off by %.2g, norm by %.2g\n", device_cpu_level(level),
+                          loss_off, norm_off);
             assert_true(loss_off != 0 && fabs(loss_off) <= 0x1p-7);
             assert_true(norm_off != 0 && fabs(norm_off) <= 0x1p-5);
             trial_close(&exact);

@@ -533,17 +533,16 @@ static void a_device_is_what_was_asked_for(void **state)
 {
     struct error err = {0};
     struct device *d;
-    const char *const *level = device_cpu_levels();
-    assert_non_null(level[0]);
-    for (; *level; level++) {
-        d = open_device(*level, 2);
-        assert_string_equal(d->level, *level);
-        assert_string_equal(d->ops->name, *level);
+    assert_non_null(device_cpu_level(0));
+    for (int level = 0; device_cpu_level(level); level++) {
+        d = open_device(device_cpu_level(level), 2);
+        assert_string_equal(d->level, device_cpu_level(level));
+        assert_string_equal(d->ops->name, device_cpu_level(level));
         assert_int_equal(d->threads, 2);
         device_close(d);
     }
     d = open_device(NULL, 0);
-    assert_string_equal(d->level, device_cpu_levels()[0]);
+    assert_string_equal(d->level, device_cpu_level(0));
     assert_true(d->threads >= 1);
     device_close(d);
     device_close(NULL);

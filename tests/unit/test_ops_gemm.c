@@ -129,8 +129,8 @@ static void every_kind_of_product(void **state)
 /* Few rows by a matrix that is large enough for the kernel of their own, on every level. */
 static void few_rows_by_a_matrix(void **state)
 {
-    for (const char *const *level = device_cpu_levels(); *level; level++) {
-        struct device *d = open_device(*level, 2);
+    for (int level = 0; device_cpu_level(level); level++) {
+        struct device *d = open_device(device_cpu_level(level), 2);
         for (int64_t m = 1; m <= 17; m++)
             for (int kind = 0; kind < KINDS * 3; kind++) {
                 const int64_t mnk[3] = {m, kind % 2 ? 259 : 128,
@@ -170,8 +170,8 @@ static void check_rows(struct device *d, int kind, const int64_t most[3])
 static void rows_do_not_depend_on_others(void **state)
 {
     static const int64_t most[][3] = {{16, 300, 77}, {16, 50, 4500}};
-    for (const char *const *level = device_cpu_levels(); *level; level++) {
-        struct device *d = open_device(*level, 2);
+    for (int level = 0; device_cpu_level(level); level++) {
+        struct device *d = open_device(device_cpu_level(level), 2);
         for (int kind = 0; kind < KINDS; kind++)
             for (size_t i = 0; i < sizeof most / sizeof most[0]; i++)
                 check_rows(d, kind, most[i]);
@@ -329,8 +329,8 @@ enum { PACKED = sizeof packed / sizeof packed[0] };
 
 static int level_runs_here(const char *name)
 {
-    for (const char *const *level = device_cpu_levels(); *level; level++)
-        if (!strcmp(*level, name))
+    for (int level = 0; device_cpu_level(level); level++)
+        if (!strcmp(device_cpu_level(level), name))
             return 1;
     return 0;
 }
@@ -378,7 +378,7 @@ static uint64_t large_product(const struct packed *own, int threads, enum dtype 
  * transposition and addend once at least. */
 static int kind_step_of(const struct packed *own)
 {
-    return own->dt == DTYPE_BF16 && !strcmp(own->level, device_cpu_levels()[0]) ? 1 : 5;
+    return own->dt == DTYPE_BF16 && !strcmp(own->level, device_cpu_level(0)) ? 1 : 5;
 }
 
 static void large_products_of(const struct packed *own)

@@ -306,8 +306,8 @@ static void a_loss_scale_multiplies_gradients_alone(void **state)
 /* Too large a scale is seen: the gradient at the target becomes infinite, the loss does not. */
 static void too_large_a_scale_overflows(void **state)
 {
-    for (const char *const *level = device_cpu_levels(); *level; level++) {
-        struct device *d = open_device(*level, 1);
+    for (int level = 0; device_cpu_level(level); level++) {
+        struct device *d = open_device(device_cpu_level(level), 1);
         struct tensor logits = tensor_random(DTYPE_F32, 37, 4, 1);
         struct tensor dlogits = tensor_poisoned(DTYPE_F16, 37);
         const double large = 0x1p20;

@@ -200,10 +200,10 @@ static const struct CMUnitTest tests[] = {
 
 int main(void)
 {
-    const char *const *level = device_cpu_levels();
-    while (*level && strcmp(*level, TEXT(CPU_LEVEL)))
+    int level = 0;
+    while (device_cpu_level(level) && strcmp(device_cpu_level(level), TEXT(CPU_LEVEL)))
         level++;
-    if (!*level) {
+    if (!device_cpu_level(level)) {
         printf("skipped: this machine has no %s instructions\n", TEXT(CPU_LEVEL));
         return 77;
     }

@@ -67,10 +67,8 @@ static int has_amx(void)
 }
 #define AMX_LEVEL \
     {.ops = &cpu_ops_amx, .runs_here = has_amx, .packs_products = always, .packed = "of bf16"},
-#define AMX_NAME "amx",
 #else
 #define AMX_LEVEL
-#define AMX_NAME
 #endif
 /* On processors with AVX-512, but without its bf16, the library makes all products: its vectors are
  * twice as wide as this level's.  Which is faster there was not measured. */
@@ -88,10 +86,8 @@ static int has_avx2_only(void)
          .runs_here = has_avx2,           \
          .packs_products = has_avx2_only, \
          .packed = "of bf16 and fp16"},
-#define X86_NAMES AMX_NAME "avx512", "avx2",
 #else
 #define X86_LEVELS
-#define X86_NAMES
 #endif
 
 /* Best first; a machine that runs a level runs all levels after it. */
@@ -104,9 +100,6 @@ static const struct {
 
 enum { LEVELS = sizeof levels / sizeof levels[0] };
 
-/* The names in the rows above, as device_cpu_levels() gives them. */
-static const char *const level_names[LEVELS + 1] = {X86_NAMES "generic"};
-
 static int best_level(void)
 {
     int level = 0;
@@ -115,9 +108,10 @@ static int best_level(void)
     return level;
 }
 
-const char *const *device_cpu_levels(void)
+const char *device_cpu_level(int i)
 {
-    return level_names + best_level();
+    int level = best_level() + i;
+    return level < LEVELS ? levels[level].ops->name : NULL;
 }
 
 const char *device_own_products(void)
@@ -131,15 +125,15 @@ static int find_level(const char *name, struct error *err)
     if (!name)
         return best_level();
     for (int i = 0; i < LEVELS; i++) {
-        if (strcmp(level_names[i], name))
+        if (strcmp(levels[i].ops->name, name))
             continue;
         if (levels[i].runs_here())
             return i;
         return error_set(err, "this machine has no %s instructions: use level %s", name,
-                         level_names[best_level()]);
+                         device_cpu_level(0));
     }
     return error_set(err, "no CPU level %s was built: the best here is %s", name,
-                     level_names[best_level()]);
+                     device_cpu_level(0));
 }
 
 static int open_cpu(struct device *d, const struct device_request *request, struct error *err)
@@ -149,7 +143,7 @@ static int open_cpu(struct device *d, const struct device_request *request, stru
         return -1;
     d->ops = levels[level].ops;
     d->name = "CPU";
-    d->level = level_names[level];
+    d->level = d->ops->name;
     d->packs_products = levels[level].packs_products();
     d->logits_bytes = LOGITS_BYTES;
     d->logits_most = LOGITS_MOST;
