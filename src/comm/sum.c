@@ -87,7 +87,9 @@ static void block_f32(float *out, const struct sum_terms *terms, const float *ol
                       int64_t n, enum dtype dtype, enum group_reduction reduction)
 {
     const int64_t from = first * (int64_t)dtype_bytes(dtype);
-    const int last = terms->count - !old; /* the join that writes out; count: that of old */
+    /* Number of the addition that writes out: that of the last term or, where old is added behind
+     * it, none of the loop. */
+    const int last = terms->count - !old;
     float sum[BLOCK], wide[BLOCK];
     const float *all = widen(sum, term_at(terms, 0) + from, n, dtype);
     if (!last)

@@ -20,7 +20,8 @@ struct world;
 
 /* Start MPI and the communication thread.  Collective over the job.  Works under srun
  * --mpi=pmix, mpirun, and alone (a world of one).  mem counts the transport's staging
- * (POOL_COMM) and outlives the world.
+ * (POOL_COMM) and outlives the world.  Returns 0 and a world for world_stop(), or -1 with err set;
+ * once MPI runs with several ranks, a rank that fails ends the job instead.
  *
  * Fails with EXIT_USAGE if a launcher started several tasks but MPI sees one: under srun
  * without --mpi=pmix, and also in a batch script or allocation of several tasks without
@@ -74,8 +75,8 @@ const char *world_library(const struct world *world);
  * ranks failed, that rank's number and host are put before the text.  world may be NULL. */
 int world_agree(struct world *world, int rc, struct error *err);
 
-/* Small host-side collectives for control; values of every rank, the same bits on all.  For
- * world_broadcast() and world_gather(), world may be NULL. */
+/* Small host-side collectives for control; values of every rank, the same bits on all.  A failure
+ * of MPI itself ends the job.  For world_broadcast() and world_gather(), world may be NULL. */
 void world_broadcast(struct world *world, void *data, size_t bytes, int root);
 enum world_reduction { WORLD_SUM, WORLD_MIN, WORLD_MAX };
 void world_all_reduce(struct world *world, double *values, int count, enum world_reduction how);
@@ -88,9 +89,10 @@ int world_gather(struct world *world, char **all, size_t *sizes, const void *min
                  int root, struct error *err);
 void world_barrier(struct world *world);
 
-/* Messages of host memory to other ranks; those from one rank to another are received in order, in
- * the sizes in which they were sent.  world_send() sends all of a list side by side and returns
- * when the memory of each may be changed.  A rank sends none to itself. */
+/* Messages of host memory to other ranks.  Not collective; a failure of MPI ends the job.  Those
+ * from one rank to another are received in order, in the sizes in which they were sent.
+ * world_send() sends all of a list side by side and returns when the memory of each may be changed.
+ * A rank sends none to itself. */
 struct world_message {
     int rank;
     const void *data;

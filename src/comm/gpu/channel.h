@@ -72,6 +72,7 @@ static inline enum device_stream op_stream(const struct operation *op)
  * or FAILED. */
 int channel_copy(struct operation *op, void *to, const void *from, int64_t bytes, const char *what);
 
+/* "gather", "reduce", ... as messages name a stream. */
 const char *comm_stream_name(enum comm_stream stream);
 
 /* End what is under way, as mesh_abandon() says. */
@@ -86,7 +87,9 @@ int link_check(struct link *l, struct error *err);
 /* Fail where anything was noted or the link was abandoned; else 0. */
 int link_failed(struct link *l, struct error *err);
 
-/* staged.c: sums over replicas by MPI.  Not collective. */
+/* staged.c: sums over replicas by MPI.  Not collective.  staged_open() returns 0, or -1 with err
+ * set; in either case *staged is for staged_close().  After staged_abandon() nothing more is
+ * started, and staged_close() leaves the memory to what may still be under way in it. */
 int staged_open(struct staged **staged, struct link *link, struct error *err);
 void staged_close(struct staged *staged); /* NULL allowed */
 void staged_abandon(struct staged *staged);
