@@ -11,34 +11,40 @@
 /* On a GPU: large enough to be worth a launch, small beside everything else. */
 static const int64_t piece_bytes = 16 << 20, host_piece_bytes = 8 << 20;
 
-/* What NCCL takes beside what is planned, by logs of nodes of eight H100: of a communicator's
- * channel (a thread block) 10 MiB to receive from a rank and 2 to send to one, which a ring has one
- * of each of, and messages for every other rank of the node; and how many channels it has by itself
- * there, for collectives and for messages.  Estimates: of a communicator that switches add up for,
- * a slot of 1 MiB for each of 16 channels, 8 GPUs and both ways; and of windows, whose memory comes
- * in pages of 2 MiB, and what ranks signal by. */
-static const size_t connection_bytes = (size_t)12 << 20, nvls_bytes = (size_t)256 << 20;
+/* What NCCL takes of a GPU's memory beside what is planned.  From its logs on nodes of eight H100:
+ * each channel (thread block) of a communicator takes 10 MiB for a rank that it receives from and 2
+ * for one that it sends to.  A ring has one of each; messages have them for every other rank of the
+ * node. */
+static const size_t connection_bytes = (size_t)12 << 20;
+/* Estimate: of a communicator whose sums are made by switches, a slot of 1 MiB for each of 16
+ * channels, 8 GPUs and both directions. */
+static const size_t nvls_bytes = (size_t)256 << 20;
+/* Estimate: of the windows of copy engines, whose memory comes in pages of 2 MiB, and of what ranks
+ * signal by. */
 static const size_t windows_bytes = (size_t)16 << 20;
-enum { USUAL_CTAS = 24, USUAL_MESSAGE_CTAS = 32, NODE_RANKS = 8 };
+enum {
+    NODE_RANKS = 8,
+    USUAL_CTAS = 24,         /* channels that NCCL chooses for collectives there, by its logs */
+    USUAL_MESSAGE_CTAS = 32, /* and for messages */
+};
 
-/* Where nothing else is asked for: of messages between stages, whose kernels wait for the peer
- * beside products, and which need little speed (four should move 64 MiB in a millisecond, not
- * measured); of parts between any two ranks, whose connections take memory by the channel. */
-enum { POINT_CTAS = 4, MESSAGE_CTAS = 16 };
+/* Thread blocks where the configuration asks for no number. */
+enum {
+    POINT_CTAS = 4,   /* of messages between stages, whose kernels wait for the peer beside products
+                         and need little speed: four should move 64 MiB in a millisecond, which was
+                         not measured */
+    MESSAGE_CTAS = 16 /* of parts between any two ranks, whose connections take memory by the
+                         channel */
+};
 
 /* The sets of axes of more than one rank each, whose groups a shape has, each once: of one axis, of
- * MESH_SHARDS, of MESH_DATA, further ones.  Returns how many. */
+ * MESH_SHARDS, of MESH_DATA.  Returns how many. */
 static int list_sets(const struct mesh_shape *shape, unsigned set[MESH_SETS])
 {
     unsigned listed = 1; /* bit s: set s; that of no axis is none */
     int count = 0;
-    for (int k = 0; k < MESH_AXES + 2 + MESH_SETS; k++) {
-        unsigned further = (unsigned)(k - MESH_AXES - 2);
-        unsigned asked = k < MESH_AXES                   ? 1u << k
-                         : k == MESH_AXES                ? MESH_SHARDS
-                         : k == MESH_AXES + 1            ? MESH_DATA
-                         : shape->further >> further & 1 ? further
-                                                         : 0;
+    for (int k = 0; k < MESH_AXES + 2; k++) {
+        unsigned asked = k < MESH_AXES ? 1u << k : k == MESH_AXES ? MESH_SHARDS : MESH_DATA;
         unsigned wide = mesh_wide_axes(shape, asked);
         if (listed >> wide & 1)
             continue;
@@ -79,7 +85,7 @@ static int resolve(struct mesh_shape *shape, struct world *world, struct error *
     struct mesh_shape first = *shape;
     world_broadcast(world, &first, sizeof first, 0);
     if (!rc && (memcmp(first.degree, shape->degree, sizeof first.degree) != 0 ||
-                first.further != shape->further || first.points != shape->points))
+                first.points != shape->points))
         rc = error_set(err,
                        "rank %d has another parallel layout than rank 0; are their configurations "
                        "the same?",
@@ -154,12 +160,11 @@ static int add_channel(const struct mesh_shape *shape, const struct mesh_options
     return count + 1;
 }
 
-/* What programs use of the groups of one axis, of shards and of data; of the others, sums and
- * gathers. */
+/* What programs use of the groups: collectives, and messages along the pipeline. */
 int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *options,
                   struct mesh_channel list[MESH_CHANNELS])
 {
-    static const struct mesh_channel own[] = {
+    static const struct mesh_channel own[MESH_COLLECTIVES] = {
         {.axes = MESH_SHARDS, .stream = COMM_GATHER},
         {.axes = MESH_SHARDS, .stream = COMM_REDUCE},
         {.axes = 1 << MESH_REPLICATE, .stream = COMM_REDUCE},
@@ -170,21 +175,13 @@ int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *opt
         {.axes = 1 << MESH_TENSOR, .stream = COMM_GATHER},
         {.axes = 1 << MESH_TENSOR, .stream = COMM_REDUCE},
     };
-    unsigned set[MESH_SETS], shards = mesh_wide_axes(shape, MESH_SHARDS);
-    int count = 0, sets = list_sets(shape, set);
-    for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
+    int count = 0;
+    for (int k = 0; k < MESH_COLLECTIVES; k++)
         count = add_channel(shape, options, list, count, own[k]);
     for (int k = 0; k < COMM_POINTS; k++)
         if (shape->points >> k & 1)
             count = add_channel(shape, options, list, count,
                                 (struct mesh_channel){1u << MESH_PIPELINE, COMM_POINT + k});
-    for (int k = 0; k < sets; k++) {
-        int is_axis = !(set[k] & (set[k] - 1));
-        if (is_axis || set[k] == shards || set[k] == mesh_wide_axes(shape, MESH_DATA))
-            continue;
-        for (enum comm_stream stream = COMM_GATHER; stream <= COMM_REDUCE; stream++)
-            count = add_channel(shape, options, list, count, (struct mesh_channel){set[k], stream});
-    }
     return count;
 }
 

@@ -29,20 +29,27 @@ enum {
 
 struct mesh_shape {
     int degree[MESH_AXES];
-    unsigned further; /* bit s: the ranks along the axes s form a group too, beside those of each
-                          axis, of MESH_SHARDS and of MESH_DATA.  No layout needs one yet */
-    unsigned points;  /* bit k: stream COMM_POINT + k carries messages along the pipeline axis */
+    unsigned points; /* bit k: stream COMM_POINT + k carries messages along the pipeline axis */
 };
 
-/* Messages between ranks of the pipeline axis: which of the COMM_POINTS streams those from one rank
- * to another have, the same at both ends, from 0.  A rank that exchanges with the one below it and
- * the one above it, or with the other end where the axis is a ring, has one for each of them,
- * direction and way. */
 enum mesh_way { WAY_UP, WAY_DOWN }; /* an activation to the next stage; its gradient back */
+
+/* Which of the COMM_POINTS streams, from 0, messages have from one rank of the pipeline axis to
+ * another; the same at both ends.  Link k connects ranks k and k + 1, and where the axis is a ring
+ * link ranks - 1 its two ends.
+ *
+ *   link    to the upper rank        to the lower rank
+ *           activation  gradient     activation  gradient
+ *   even         0          1             2          3
+ *   odd          4          5             6          7
+ *
+ * So the messages of a rank's two links, of which one is even and one odd, do not wait for one
+ * another.  In a ring of an odd number of ranks both links of rank 0 are even; but there
+ * activations go to the upper rank on the one and to the lower on the other. */
 static inline int mesh_point(int ranks, int from, int to, enum mesh_way way)
 {
     int lower = from < to ? from : to, is_ring = from + to == ranks - 1 && lower == 0 && ranks > 2;
-    int link = is_ring ? ranks - 1 : lower; /* between ranks link and link + 1 */
+    int link = is_ring ? ranks - 1 : lower;
     return link % 2 * 4 + (from > to) * 2 + (int)way;
 }
 
@@ -127,8 +134,8 @@ struct mesh_options {
  *
  * Communicators, in the order they are made, one for each group over 1 and stream of group.h:
  * MESH_SHARDS on COMM_GATHER and on COMM_REDUCE, replicate and MESH_DATA on COMM_REDUCE, pipeline
- * on COMM_REDUCE and on the streams of shape.points, context, tensor and the further groups on
- * COMM_GATHER and on COMM_REDUCE; groups of the same ranks share them.  Shard alone has none where
+ * on COMM_REDUCE and on the streams of shape.points, context and tensor on COMM_GATHER and on
+ * COMM_REDUCE; groups of the same ranks share them.  Shard alone has none where
  * context exceeds 1.  With COMM_INTER_NODE_MPI groups along replicate have none where that exceeds
  * 1: they offer all-reduce, by MPI. */
 int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,

@@ -129,11 +129,6 @@ int mesh_has(const struct mesh_shape *shape, unsigned axes)
 {
     unsigned wide = mesh_wide_axes(shape, axes);
     int is_axis = !(wide & (wide - 1)); /* or none, a group of one rank */
-    if (is_axis || wide == mesh_wide_axes(shape, MESH_SHARDS) ||
-        wide == mesh_wide_axes(shape, MESH_DATA))
-        return 1;
-    for (unsigned further = 0; further < MESH_SETS; further++)
-        if (shape->further >> further & 1 && mesh_wide_axes(shape, further) == wide)
-            return 1;
-    return 0;
+    return is_axis || wide == mesh_wide_axes(shape, MESH_SHARDS) ||
+           wide == mesh_wide_axes(shape, MESH_DATA);
 }

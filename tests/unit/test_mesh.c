@@ -123,27 +123,21 @@ static void connections_are_counted(void **state)
     assert_int_equal(mesh_reserve_bytes(&stages, &plain), (RING + 2 * 2 * POINT) * one);
 }
 
-/* Groups that are asked for, of the same ranks as others or not, are counted once each. */
-static void further_groups_are_counted(void **state)
+/* There are groups of one axis, of shards and of data; axes of one rank make no difference. */
+static void groups_are_of_an_axis_of_shards_or_of_data(void **state)
 {
-    enum { SHARD = 1 << MESH_SHARD, TENSOR = 1 << MESH_TENSOR, ALL = MESH_SETS - 1 };
+    enum { SHARD = 1 << MESH_SHARD, TENSOR = 1 << MESH_TENSOR, PIPELINE = 1 << MESH_PIPELINE };
     const struct mesh_options by_nccl = {0}, by_mpi = {.inter_node = COMM_INTER_NODE_MPI};
-    struct mesh_shape plain = shape_of(1, 2, 3, 5), shape = plain;
-    size_t one = mesh_reserve_bytes(&plain, &by_nccl) / 6; /* shard 2, replicate, data, tensor 2 */
-    assert_int_equal(mesh_has(&plain, SHARD | TENSOR), 0);
-    assert_int_equal(mesh_has(&plain, MESH_DATA | 1 << MESH_PIPELINE), 1);
-    shape.further = 1u << (SHARD | TENSOR) | 1u << SHARD | 1u << MESH_DATA | 1u << 0;
-    assert_int_equal(mesh_has(&shape, SHARD | TENSOR), 1);
-    assert_int_equal(mesh_has(&shape, SHARD | TENSOR | 1 << MESH_PIPELINE), 1);
-    assert_int_equal(mesh_has(&shape, ALL), 0);
+    struct mesh_shape shape = shape_of(1, 2, 3, 5);
+    size_t one = mesh_reserve_bytes(&shape, &by_nccl) / 6; /* shard 2, replicate, data, tensor 2 */
+    assert_int_equal(mesh_has(&shape, SHARD | TENSOR), 0);
+    assert_int_equal(mesh_has(&shape, MESH_SETS - 1), 0);
+    assert_int_equal(mesh_has(&shape, TENSOR | PIPELINE), 1);
+    assert_int_equal(mesh_has(&shape, MESH_DATA | PIPELINE), 1);
     assert_int_equal(mesh_members(&shape, SHARD | TENSOR), 15);
-    assert_int_equal(mesh_staging_bytes(&shape),
-                     mesh_staging_bytes(&plain) + group_staging_bytes(15));
-    assert_int_equal(mesh_reserve_bytes(&shape, &by_nccl), 8 * one);
-    assert_int_equal(mesh_reserve_bytes(&shape, &by_mpi), 6 * one);
-    shape.further = 1u << ALL | 1u << (MESH_DATA | TENSOR); /* the same ranks */
-    assert_int_equal(mesh_staging_bytes(&shape),
-                     mesh_staging_bytes(&plain) + group_staging_bytes(30));
+    assert_int_equal(mesh_staging_bytes(&shape), group_staging_bytes(2) + group_staging_bytes(3) +
+                                                     group_staging_bytes(5) +
+                                                     group_staging_bytes(6));
     assert_int_equal(mesh_reserve_bytes(&shape, &by_mpi), 4 * one);
 }
 
@@ -268,7 +262,7 @@ int main(void)
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(staging_is_modest),
         cmocka_unit_test(connections_are_counted),
-        cmocka_unit_test(further_groups_are_counted),
+        cmocka_unit_test(groups_are_of_an_axis_of_shards_or_of_data),
         cmocka_unit_test(groups_have_names),
         cmocka_unit_test(a_group_of_one_needs_no_world),
         cmocka_unit_test(silent_singletons_are_refused),

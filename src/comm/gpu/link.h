@@ -17,9 +17,9 @@ struct mesh {
     struct link *link;              /* to a GPU, or NULL */
 };
 
-/* What has a communicator: a group by its axes, and a stream.  MESH_CHANNELS: of the axes, shards
- * and data, and two of each further set. */
-enum { MESH_CHANNELS = 9 + COMM_POINTS + 2 * (MESH_SETS - 8) };
+/* What has a communicator: a group by its axes, and a stream.  MESH_CHANNELS: at most so many, of
+ * collectives and of messages (mesh_channels()). */
+enum { MESH_COLLECTIVES = 9, MESH_CHANNELS = MESH_COLLECTIVES + COMM_POINTS };
 struct mesh_channel {
     unsigned axes;
     enum comm_stream stream;
