@@ -6,7 +6,6 @@
  */
 #include "comm/topology.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +52,17 @@ static int first_of_core(int unit, const cpu_set_t *set)
                 return 0;
     }
     return 1;
+}
+
+int topology_count_sharers(const cpu_set_t *mine, const cpu_set_t *all, int count)
+{
+    int sharers = 0;
+    for (int r = 0; r < count; r++) {
+        cpu_set_t both;
+        CPU_AND(&both, mine, &all[r]);
+        sharers += CPU_COUNT(&both) > 0;
+    }
+    return sharers;
 }
 
 static int cores_in(const cpu_set_t *set)

@@ -2,6 +2,11 @@
 #ifndef TRIREME_COMM_TOPOLOGY_H
 #define TRIREME_COMM_TOPOLOGY_H
 
+#include <sched.h>
+
+/* How many of `count` sets of cores, which ranks are bound to, have a core in common with mine. */
+int topology_count_sharers(const cpu_set_t *mine, const cpu_set_t *all, int count);
+
 /* Cores for one of `local_size` ranks of this node, `sharers` of which (itself included)
  * are bound to cores of this process: its cores divided by the sharers, the container's
  * quota divided by all; at least 1.  Cheap: reads a few files. */

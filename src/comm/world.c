@@ -83,17 +83,14 @@ static int gather_hosts(struct world *world, struct error *err)
 /* Ranks bound to the same cores share them; ranks bound apart do not. */
 static int share_cores(struct world *world, MPI_Comm local, struct error *err)
 {
-    cpu_set_t mine, both, *all = array_make((size_t)world->local_size, sizeof *all);
-    int sharers = 0;
+    cpu_set_t mine, *all = array_make((size_t)world->local_size, sizeof *all);
     CPU_ZERO(&mine);
     sched_getaffinity(0, sizeof mine, &mine);
     int rc = MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, local);
-    for (int r = 0; rc == MPI_SUCCESS && r < world->local_size; r++) {
-        CPU_AND(&both, &mine, &all[r]);
-        sharers += CPU_COUNT(&both) > 0;
-    }
+    if (rc == MPI_SUCCESS)
+        world->cores = topology_cores_for(topology_count_sharers(&mine, all, world->local_size),
+                                          world->local_size);
     free(all);
-    world->cores = topology_cores_for(sharers, world->local_size);
     return rc == MPI_SUCCESS ? 0 : mpi_failed(err, "MPI_Allgather", rc);
 }
 

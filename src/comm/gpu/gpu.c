@@ -88,16 +88,17 @@ static void count_cores(struct world *world)
         int node;
         cpu_set_t set;
     } mine = {.node = world->node}, *all = array_make((size_t)world->size, sizeof *all);
-    cpu_set_t both;
-    int sharers = 0;
+    cpu_set_t *local = array_make((size_t)world->size, sizeof *local);
+    int locals = 0;
     CPU_ZERO(&mine.set);
     sched_getaffinity(0, sizeof mine.set, &mine.set);
     world_all_gather(world, all, &mine, sizeof mine);
-    for (int r = 0; r < world->size; r++) {
-        CPU_AND(&both, &mine.set, &all[r].set);
-        sharers += all[r].node == mine.node && CPU_COUNT(&both) > 0;
-    }
-    world->cores = topology_cores_for(sharers, world->local_size);
+    for (int r = 0; r < world->size; r++)
+        if (all[r].node == mine.node)
+            local[locals++] = all[r].set;
+    world->cores =
+        topology_cores_for(topology_count_sharers(&mine.set, local, locals), world->local_size);
+    free(local);
     free(all);
 }
 
