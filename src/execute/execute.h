@@ -38,13 +38,14 @@ struct step_input {
     /* Of the update that the program makes: by the gradients of this step or, in PROGRAM_TRAIN that
      * updates first (program_updates_first()), of the step before. */
     struct optimizer_rule rule;
-    uint64_t seed;               /* with the number of that step, of stochastic rounding */
-    int64_t step;                /* from 1 on; of PROGRAM_UPDATE, whose gradients it updates by */
-    int decay_all;               /* 1: weight decay on every tensor; 0: on matrices only */
-    double clip;                 /* of the gradient's norm; 0: none */
-    double nominal_targets;      /* the count gradients assume: they are summed over it */
-    double loss_scale;           /* gradients are those of the loss times this; 0 stands for 1 */
-    int stop_vote;               /* 1: this rank asks all to stop after the step */
+    uint64_t seed;          /* of stochastic rounding, which also takes the number of the step
+                               whose gradients are used */
+    int64_t step;           /* this one, from 1; of PROGRAM_UPDATE that whose gradients it uses */
+    int decay_all;          /* 1: weight decay on every tensor; 0: on matrices only */
+    double clip;            /* of the gradient's norm; 0: none */
+    double nominal_targets; /* the count gradients assume: they are summed over it */
+    double loss_scale;      /* gradients are those of the loss times this; 0 stands for 1 */
+    int stop_vote;          /* 1: this rank asks all to stop after the step */
     struct breakdown *breakdown; /* filled by step_finish(); the caller's; NULL: not wanted */
 };
 

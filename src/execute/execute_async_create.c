@@ -70,7 +70,9 @@ static int find_capture(struct run_state *run, struct async_program *own, int i)
     return own->captures++;
 }
 
-/* Captures that begin a gradient and captures that add to it use other kernels of the libraries. */
+/* Is this the first capture of its segment, piece and accumulate bits?  Then kernels of the
+ * libraries that it uses may not be loaded yet: those that begin a gradient are not those that add
+ * to it. */
 static int has_new_kernels(const struct async_program *own, int index)
 {
     const struct async_capture *c = own->capture;
@@ -158,14 +160,19 @@ static int make_common_events(struct executor *x, struct error *err)
 {
     struct async *a = x->async;
     a->begin = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
-    for (int s = 0; s < STREAM_HOST; s++)
+    if (!a->begin)
+        return -1;
+    for (int s = 0; s < STREAM_HOST; s++) {
         a->end[s] = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
-    for (int k = 0; k < MEMORY_STEPS; k++)
-        a->done[k] = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
-    for (int s = 0; s < STREAM_HOST; s++)
         if (!a->end[s])
             return -1;
-    return a->begin && a->done[0] && a->done[1] ? 0 : -1;
+    }
+    for (int k = 0; k < MEMORY_STEPS; k++) {
+        a->done[k] = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
+        if (!a->done[k])
+            return -1;
+    }
+    return 0;
 }
 
 int async_create(struct executor *x, int programs, struct error *err)
