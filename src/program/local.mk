@@ -10,8 +10,7 @@ libtrireme_a_SOURCES += \
 	src/program/program.c src/program/program.h src/program/ranges.c src/program/ranges.h \
 	src/program/pieces.c src/program/pieces.h src/program/release.c src/program/run.h \
 	src/program/runs.c src/program/runs.h \
-	src/program/schedule_arrivals.c \
-	src/program/schedule.c src/program/schedule.h src/program/schedule_file.c \
+	src/program/schedule.c src/program/schedule.h src/program/schedule_arrivals.c src/program/schedule_file.c \
 	src/program/schedule_list.c src/program/schedule_play.c src/program/schedule_private.h src/program/schedule_rows.c \
 	src/program/schedule_runs.c src/program/schedule_runs.h src/program/schedule_sets.c \
 	src/program/shard.c src/program/shard.h \

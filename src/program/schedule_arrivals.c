@@ -51,7 +51,7 @@ static int64_t *find_ends(const struct schedule *s)
 
 static int in_time(const void *a, const void *b)
 {
-    const struct arrival *one = a, *other = b;
+    const struct schedule_arrival *one = a, *other = b;
     if (one->time != other->time)
         return one->time < other->time ? -1 : 1;
     return one->from != other->from ? one->from - other->from : one->needs - other->needs;
@@ -78,7 +78,7 @@ static unsigned streams_sent_on(const struct runs *runs)
  * earlier time. */
 static void place_arrivals(struct runs *runs, const int64_t *start)
 {
-    struct arrival *arrival = runs->arrival;
+    struct schedule_arrival *arrival = runs->arrival;
     unsigned sent_on = streams_sent_on(runs);
     qsort(arrival, (size_t)runs->arrivals, sizeof *arrival, in_time);
     for (int i = 0, step = 0; i < runs->arrivals; i++) {
@@ -103,12 +103,12 @@ static void find_arrivals(struct runs *runs)
         const struct schedule_action *action = &runs->step[k].action;
         int stage = needed_stage(s, action), is_forward = action->phase == PHASE_FORWARD;
         if (stage >= 0)
-            runs->arrival[runs->arrivals++] =
-                (struct arrival){.needs = k,
-                                 .from = s->rank_of[stage],
-                                 .stream = program_point(runs->program, s->rank_of[stage], rank,
-                                                         is_forward ? WAY_UP : WAY_DOWN),
-                                 .time = end[(stage * 2 + is_forward) * s->micros + action->micro]};
+            runs->arrival[runs->arrivals++] = (struct schedule_arrival){
+                .needs = k,
+                .from = s->rank_of[stage],
+                .stream = program_point(runs->program, s->rank_of[stage], rank,
+                                        is_forward ? WAY_UP : WAY_DOWN),
+                .time = end[(stage * 2 + is_forward) * s->micros + action->micro]};
     }
     place_arrivals(runs, &s->start[s->first[rank]]);
     free(end);
@@ -124,5 +124,5 @@ void schedule_list_arrivals(struct runs *runs)
         return;
     }
     for (int k = 0; k < runs->steps; k++)
-        runs->arrival[runs->arrivals++] = (struct arrival){.before = k, .needs = k};
+        runs->arrival[runs->arrivals++] = (struct schedule_arrival){.before = k, .needs = k};
 }

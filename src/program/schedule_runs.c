@@ -45,7 +45,7 @@ static void add_step(struct runs *runs, const struct schedule_action *action)
     else
         for (int u = last; u >= own.first; u--)
             add_run(runs, u, action);
-    runs->step[runs->steps++] = (struct step){*action, first, runs->count - first};
+    runs->step[runs->steps++] = (struct schedule_step){*action, first, runs->count - first};
 }
 
 /* Forward of one micro-batch, stage by stage. */
@@ -79,7 +79,7 @@ static void list_runs(struct runs *runs)
 
 static int left_in_step(const struct runs *runs, int r)
 {
-    const struct step *step = &runs->step[runs->run[r].action];
+    const struct schedule_step *step = &runs->step[runs->run[r].action];
     return step->first + step->count - r;
 }
 
@@ -87,9 +87,9 @@ static int left_in_step(const struct runs *runs, int r)
 
 /* The step whose runs read what is received for step k: k itself, or, where forward has no runs
  * because the unit of the loss does all in backward, that backward. */
-static const struct step *reader_of(const struct runs *runs, int k)
+static const struct schedule_step *reader_of(const struct runs *runs, int k)
 {
-    const struct step *step = &runs->step[k];
+    const struct schedule_step *step = &runs->step[k];
     for (int i = k; i < runs->steps && !step->count; i++)
         if (runs->step[i].action.stage == runs->step[k].action.stage &&
             runs->step[i].action.micro == runs->step[k].action.micro)
@@ -104,7 +104,7 @@ static void receive(struct program *program, struct runs_buffers *buffers, const
 {
     int step = runs->run[r].action;
     for (; *next < runs->arrivals && runs->arrival[*next].before <= step; (*next)++) {
-        const struct step *reader = reader_of(runs, runs->arrival[*next].needs);
+        const struct schedule_step *reader = reader_of(runs, runs->arrival[*next].needs);
         if (reader->count)
             runs_receive(program, buffers, &runs->run[reader->first], reader->count);
     }
@@ -114,7 +114,7 @@ static void receive(struct program *program, struct runs_buffers *buffers, const
 static void send(struct program *program, struct runs_buffers *buffers, const struct runs *runs,
                  int r)
 {
-    const struct step *step = &runs->step[runs->run[r].action];
+    const struct schedule_step *step = &runs->step[runs->run[r].action];
     if (program->units->stages > 1 && left_in_step(runs, r) == 1)
         runs_send(program, buffers, &runs->run[step->first], step->count);
 }

@@ -10,13 +10,13 @@
 #include "program/schedule.h"
 
 /* An action of the rank, and its runs: those from `first` on. */
-struct step {
+struct schedule_step {
     struct schedule_action action;
     int first, count;
 };
 
 /* What a step reads of another rank. */
-struct arrival {
+struct schedule_arrival {
     int needs;  /* the step */
     int before; /* the step before which it is received */
     int from;   /* the rank */
@@ -28,9 +28,9 @@ struct runs {
     const struct program *program;
     struct run *run;
     int count;
-    struct step *step;
+    struct schedule_step *step;
     int steps;
-    struct arrival *arrival; /* in the order in which they are received */
+    struct schedule_arrival *arrival; /* in the order in which they are received */
     int arrivals;
 };
 

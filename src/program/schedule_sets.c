@@ -50,7 +50,7 @@ static int is_here(const struct runs *runs, int stage)
 
 /* The last run that has places of what a step sends up, or down (way), or uses: what is sent is
  * gone one run later. */
-static int end_of(const struct runs *runs, const struct step *step, enum mesh_way way)
+static int end_of(const struct runs *runs, const struct schedule_step *step, enum mesh_way way)
 {
     int is_up = step->action.phase == PHASE_FORWARD, stage = step->action.stage;
     int sends = is_up == (way == WAY_UP) && is_elsewhere(runs, is_up ? stage + 1 : stage - 1);
@@ -66,7 +66,7 @@ static void find_spans(const struct runs *runs, struct span *own, struct span *r
     for (int at = 0; at < count; at++)
         own[at] = received[at] = (struct span){.at = at, .begin = runs->count};
     for (int k = 0; k < runs->steps; k++) {
-        const struct step *step = &runs->step[k];
+        const struct schedule_step *step = &runs->step[k];
         int at = step->action.stage * micros + step->action.micro;
         if (!step->count)
             continue;
@@ -76,7 +76,7 @@ static void find_spans(const struct runs *runs, struct span *own, struct span *r
             span_run(&own[at - micros], step->first, end_of(runs, step, WAY_UP));
     }
     for (int i = 0; i < runs->arrivals; i++) {
-        const struct arrival *arrival = &runs->arrival[i];
+        const struct schedule_arrival *arrival = &runs->arrival[i];
         const struct schedule_action *needs = &runs->step[arrival->needs].action;
         span_run(&received[needs->stage * micros + needs->micro], runs->step[arrival->before].first,
                  0);
