@@ -24,16 +24,16 @@
 #include "comm/transport.h"
 
 enum {
-    SPIN_NS = 30000,      /* poll without pause, when a core is free for it */
-    YIELD_NS = 150000,    /* then give way to whoever is ready */
-    SLEEP_MIN_NS = 15000, /* then sleep between polls */
-    SLEEP_MAX_NS = 50000, /* the longest sleep while somebody waits */
-    SLEEP_UNAWAITED_MAX_NS = 1000000,
-    TICK_FIRST_NS = 500000, /* nothing in flight: how often the tick is called */
-    TICK_LAST_NS = 5000000,
-    WAIT_SPIN_NS = 4000, /* thread_wait() polls before it sleeps, when a core is free for it */
-    WATCH_NS = 20000000, /* the least time between two calls of the watch */
-    MESSAGES_MAX = 16,   /* messages of a queue in flight at a time */
+    SPIN_NS = 30000,                  /* poll without pause, when a core is free for it */
+    YIELD_NS = 150000,                /* then give way to whoever is ready */
+    SLEEP_MIN_NS = 15000,             /* then sleep between polls */
+    SLEEP_MAX_NS = 50000,             /* the longest sleep while somebody waits */
+    SLEEP_UNAWAITED_MAX_NS = 1000000, /* and while nobody does */
+    TICK_FIRST_NS = 500000,           /* nothing in flight: between ticks, the first 20, */
+    TICK_LAST_NS = 5000000,           /* and those behind them */
+    WAIT_SPIN_NS = 4000,              /* thread_wait() looks without pause before it sleeps */
+    WATCH_NS = 20000000,              /* between calls of the watch */
+    MESSAGES_MAX = 16,                /* messages of a queue in flight at a time */
 };
 
 struct queue {
