@@ -85,7 +85,7 @@ static void make_idle(struct instr *instr)
                             .piece = -1,
                             .flat = -1,
                             .peer = -1,
-                            .parts = -1};
+                            .first_part = -1};
     memset(instr->buffer, -1, sizeof instr->buffer);
     memcpy(instr->wait, wait, sizeof wait);
 }
