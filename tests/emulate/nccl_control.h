@@ -30,6 +30,7 @@ struct message {
     uint64_t count;
     struct emulate_place send;
     uint64_t window_bytes, window_offset; /* of a gather by copy engines; 0 */
+    int32_t registered;                   /* is the memory of a message? */
 };
 
 struct member {

@@ -3,6 +3,7 @@
 #define TRIREME_EMULATE_NCCL_STATE_H
 
 #include <atomic>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -14,12 +15,20 @@
 namespace emulate
 {
 
+/* Memory of this rank that a communicator was given, as often as it was. */
+struct registration {
+    const char *at;
+    size_t bytes;
+    int times;
+};
+
 /* Memory that all ranks of a communicator have alike. */
 struct window {
     const char *at;
     size_t bytes;
     int flags;
     uintptr_t number;
+    const struct registration *own;
 };
 
 /* Lives as long as its handle, its operations and its helper threads. */
@@ -31,6 +40,7 @@ struct communicator {
     std::string bus, name;
     std::mutex windows_lock;
     std::vector<struct window> windows;
+    std::list<struct registration> registrations; /* their addresses are handles */
     uintptr_t windows_made = 0;
     std::atomic<bool> ready{false};   /* control is there */
     std::atomic<bool> aborted{false}; /* by this rank */
@@ -78,6 +88,9 @@ void look(communicator &c);
 
 /* Is it a gather that takes no thread blocks?  Then m says where in its window it writes. */
 bool by_copy_engines(communicator &c, const operation &o, struct message *m);
+
+/* Is all of this memory registered with the communicator? */
+bool is_registered(communicator &c, const char *at, size_t bytes);
 
 /* Check an operation's arguments. */
 ncclResult_t check_operation(const communicator &c, const operation &o, cudaStream_t stream);

@@ -3,7 +3,9 @@
  * A collective: (0) show the others what is asked and where the data is; (1) when all have, read
  * their memory and say so; (2) when all have read, end.  A message: the sender shows it, the
  * receiver reads it and says so.  What is received is filled with NaN first, and memory that was
- * sent must not have changed at the end, so that somebody who does not wait is found out.
+ * sent must not have changed at the end, so that somebody who does not wait is found out.  Memory of
+ * all sides of an operation must be registered, or of none: with one side's alone NCCL 2.28 waits for
+ * ever.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -75,12 +77,28 @@ uint64_t checksum(const char *at, uint64_t bytes)
     return (sum ^ word) * 0x9e3779b97f4a7c15u;
 }
 
-struct message describe(const communicator &c, const operation &o)
+/* Whether memory that others read, or that the operation writes, is registered. */
+int sent_is_registered(communicator &c, const operation &o)
 {
-    struct message m = {o.kind, o.type, o.op, o.root, o.count, {}, 0, 0};
+    return o.count && sends(c, o) && is_registered(c, o.send, send_bytes(c, o));
+}
+
+int received_is_registered(communicator &c, const operation &o)
+{
+    return o.count && receives(c, o) && is_registered(c, o.recv, recv_bytes(c, o));
+}
+
+struct message describe(communicator &c, const operation &o)
+{
+    struct message m = {o.kind, o.type, o.op, o.root, o.count, {}, 0, 0, 0};
 
     if (sends(c, o) && o.count)
         emulate_locate(o.send, &m.send);
+    m.registered = sent_is_registered(c, o);
+    if (collective(o))
+        m.registered |= received_is_registered(c, o) << 1;
+    if (o.kind == BROADCAST || o.kind == REDUCE)
+        m.registered = 0; /* not every rank has both */
     return m;
 }
 
@@ -156,12 +174,13 @@ bool agree(communicator &c, const operation &o)
         const struct message &its = c.control->member[r].collective;
         if (its.kind == mine.kind && its.type == mine.type && its.op == mine.op &&
             its.root == mine.root && its.count == mine.count &&
-            its.window_bytes == mine.window_bytes && its.window_offset == mine.window_offset)
+            its.window_bytes == mine.window_bytes && its.window_offset == mine.window_offset &&
+            its.registered == mine.registered)
             continue;
-        snprintf(
-            c.control->why, sizeof(c.control->why),
-            "collective %llu: ranks %d and %d differ in operation, count, type, root or window",
-            (unsigned long long)o.number, c.rank, r);
+        snprintf(c.control->why, sizeof(c.control->why),
+                 "collective %llu: ranks %d and %d differ in operation, count, type, root, window "
+                 "or in whether memory is registered",
+                 (unsigned long long)o.number, c.rank, r);
         c.control->failure = ncclInvalidUsage;
         return false;
     }
@@ -299,6 +318,13 @@ bool step_receive(communicator &c, operation &o)
         snprintf(c.control->why, sizeof(c.control->why),
                  "message from rank %d to rank %d: sent and received differ in count or type",
                  o.root, c.rank);
+        c.control->failure = ncclInvalidUsage;
+        return false;
+    }
+    if (o.root != c.rank && m.registered != received_is_registered(c, o)) {
+        snprintf(c.control->why, sizeof(c.control->why),
+                 "message from rank %d to rank %d: memory of one of them is registered", o.root,
+                 c.rank);
         c.control->failure = ncclInvalidUsage;
         return false;
     }

@@ -2,8 +2,8 @@
  * copy engines gather.
  *
  * A window is one only in memory of ncclMemAlloc(), and where the GPUs of all ranks reach each
- * other: on one machine, with NCCL_P2P_DISABLE not set.  Elsewhere the handle stays NULL, as in the
- * library.
+ * other: on one machine, with NCCL_P2P_DISABLE not set.  Where they do not, the "window" is the
+ * handle of a registration, as in NCCL 2.28.  Memory that is registered again is one registration.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,41 @@ const struct window *window_of(const communicator &c, const char *at)
     return NULL;
 }
 
+/* The registration of this memory, made if there is none. */
+struct registration *register_memory(communicator &c, const char *at, size_t bytes)
+{
+    std::lock_guard<std::mutex> hold(c.windows_lock);
+    for (struct registration &r : c.registrations)
+        if (r.at == at && r.bytes == bytes) {
+            r.times++;
+            return &r;
+        }
+    c.registrations.push_back({at, bytes, 1});
+    return &c.registrations.back();
+}
+
+bool deregister_memory(communicator &c, const void *handle)
+{
+    std::lock_guard<std::mutex> hold(c.windows_lock);
+    for (auto r = c.registrations.begin(); r != c.registrations.end(); ++r)
+        if (&*r == handle) {
+            if (!--r->times)
+                c.registrations.erase(r);
+            return true;
+        }
+    return false;
+}
+
 } // namespace
+
+bool is_registered(communicator &c, const char *at, size_t bytes)
+{
+    std::lock_guard<std::mutex> hold(c.windows_lock);
+    for (const struct registration &r : c.registrations)
+        if (at >= r.at && at + bytes <= r.at + r.bytes)
+            return true;
+    return false;
+}
 
 bool by_copy_engines(communicator &c, const operation &o, struct message *m)
 {
@@ -97,17 +131,16 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *at, size_t bytes, voi
         return bad;
     if (!handle || !emulate_is_device(at, bytes))
         return note(ncclInvalidArgument, "not within an allocation of the device");
-    *handle = new std::shared_ptr<communicator>(c);
+    *handle = register_memory(*c, (const char *)at, bytes);
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
-    std::shared_ptr<communicator> *owner = (std::shared_ptr<communicator> *)handle;
+    std::shared_ptr<communicator> c = communicator_of(comm);
 
-    if (!owner || *owner != communicator_of(comm))
+    if (!c || !deregister_memory(*c, handle))
         return note(ncclInvalidArgument, "not registered with this communicator");
-    delete owner;
     return ncclSuccess;
 }
 
@@ -121,10 +154,15 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *at, size_t bytes, ncc
     if (!win || !emulate_is_device(at, bytes))
         return note(ncclInvalidArgument, "not within an allocation of the device");
     *win = NULL;
-    if (!is_own(at, bytes) || !all_reach(*c))
+    if (!all_reach(*c)) {
+        *win = (ncclWindow_t)register_memory(*c, (const char *)at, bytes);
         return ncclSuccess;
+    }
+    if (!is_own(at, bytes))
+        return ncclSuccess;
+    struct registration *own = register_memory(*c, (const char *)at, bytes);
     std::lock_guard<std::mutex> hold(c->windows_lock);
-    c->windows.push_back({(const char *)at, bytes, flags, ++c->windows_made});
+    c->windows.push_back({(const char *)at, bytes, flags, ++c->windows_made, own});
     *win = (ncclWindow_t)(uintptr_t)c->windows_made;
     record("NCCL: %s: a window", c->name.c_str());
     return ncclSuccess;
@@ -136,12 +174,18 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t win)
 
     if (!c)
         return note(ncclInvalidArgument, "not a communicator");
-    std::lock_guard<std::mutex> hold(c->windows_lock);
-    for (size_t i = 0; i < c->windows.size(); i++)
-        if (c->windows[i].number == (uintptr_t)win) {
-            c->windows.erase(c->windows.begin() + (long)i);
-            return ncclSuccess;
-        }
+    const struct registration *own = NULL;
+    {
+        std::lock_guard<std::mutex> hold(c->windows_lock);
+        for (size_t i = 0; i < c->windows.size(); i++)
+            if (c->windows[i].number == (uintptr_t)win) {
+                own = c->windows[i].own;
+                c->windows.erase(c->windows.begin() + (long)i);
+                break;
+            }
+    }
+    if (deregister_memory(*c, own ? (const void *)own : (const void *)win))
+        return ncclSuccess;
     return note(ncclInvalidArgument, "not a window of this communicator");
 }
 

@@ -441,6 +441,43 @@ static void windows(struct rank *r)
     finish(r);
 }
 
+/* Without GPUs that reach each other a window is a registration.  Memory of one side of a message
+ * alone, or of one rank of a collective, must not be registered. */
+static void registered(struct rank *r)
+{
+    enum { N = 16, PARTS = MAX_RANKS + 1 };
+    ncclResult_t state = ncclSuccess;
+    ncclWindow_t window = NULL;
+    void *handle = NULL;
+    float *data = NULL;
+    size_t bytes = PARTS * N * sizeof *data;
+    int next = (r->rank + 1) % r->ranks, before = (r->rank + r->ranks - 1) % r->ranks;
+    start(r);
+    setenv("NCCL_P2P_DISABLE", "1", 1);
+    CHECK(r, !cudaMalloc((void **)&data, bytes));
+    CHECK(r, !ncclCommWindowRegister(r->comm, data, bytes, &window, NCCL_WIN_COLL_SYMMETRIC));
+    CHECK(r, !ncclCommRegister(r->comm, data, bytes, &handle));
+    CHECK(r, handle && handle == (void *)window);
+    CHECK(r, !ncclCommDeregister(r->comm, handle));
+    CHECK(r, !ncclAllGather(data, data + N, N, ncclFloat, r->comm, r->stream));
+    CHECK(r, !cudaStreamSynchronize(r->stream)); /* all have it registered */
+    CHECK(r, !ncclCommWindowDeregister(r->comm, window));
+    CHECK(r, ncclCommDeregister(r->comm, handle));
+    CHECK(r, !ncclAllGather(data, data + N, N, ncclFloat, r->comm, r->stream));
+    CHECK(r, !cudaStreamSynchronize(r->stream));                           /* none */
+    CHECK(r, !ncclCommRegister(r->comm, data, N * sizeof *data, &handle)); /* what is sent alone */
+    CHECK(r, !ncclGroupStart());
+    CHECK(r, !ncclSend(data, N, ncclFloat, next, r->comm, r->stream));
+    CHECK(r, !ncclRecv(data + N, N, ncclFloat, before, r->comm, r->stream));
+    CHECK(r, !ncclGroupEnd());
+    while (state == ncclSuccess && cudaStreamQuery(r->stream) == cudaErrorNotReady)
+        CHECK(r, !ncclCommGetAsyncError(r->comm, &state));
+    CHECK(r, state == ncclInvalidUsage && strstr(ncclGetLastError(NULL), "registered"));
+    meet(r);
+    CHECK(r, !ncclCommAbort(r->comm));
+    CHECK(r, !cudaStreamSynchronize(r->stream));
+}
+
 /* Symmetric means that all write at the same place of their windows. */
 static void asymmetric(struct rank *r)
 {
@@ -529,6 +566,11 @@ static void test_refused(void **state)
     assert_int_equal(run(2, refused), 0);
 }
 
+static void test_registered(void **state)
+{
+    assert_int_equal(run(3, registered), 0);
+}
+
 static void test_windows(void **state)
 {
     setenv("TRIREME_EMULATE_GPUS", "4", 1); /* of the processes that are forked */
@@ -546,6 +588,7 @@ int main(void)
         cmocka_unit_test(test_death),       cmocka_unit_test(test_desertion),
         cmocka_unit_test(test_duplicate),   cmocka_unit_test(test_refused),
         cmocka_unit_test(test_windows),     cmocka_unit_test(test_starts),
+        cmocka_unit_test(test_registered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ int nccl_gathers_by_copies(const struct channel *c);
 
 /* nccl_newer.c, for versions that have it: the rest of a configuration, copies: of one whose
  * gathers go by copy engines; a window of all members of c, to be followed by nccl_settle(), after
- * which it is NULL where GPUs do not reach each other. */
+ * which it may be NULL, or the handle of a registration, where GPUs do not reach each other. */
 void nccl_config_newer(ncclConfig_t *config, const struct channel *c, int copies);
 ncclResult_t nccl_window_open(const struct channel *c, void *memory, size_t bytes, void **window);
 void nccl_window_close(const struct channel *c, void *window);

@@ -1,9 +1,13 @@
 /* nccl_register.c - memory that transfers read and write, as NCCL knows it.
  *
  * Where parameters are gathered by copy engines, it is memory of NCCL's own, and a window of the
- * communicators that gather: every rank of such a communicator has one of the same size.  All else
- * is registered, so that networks can reach it directly; where that fails transfers work all the
- * same.
+ * communicators that gather: every rank of such a communicator has one of the same size.  With
+ * other communicators it is registered, so that networks can reach it directly; where that fails
+ * transfers work all the same.
+ *
+ * NCCL requires that the memory of all ranks of a transfer is registered, or of none: a sender that
+ * may write to its peer directly waits for an address that a receiver without one never gives.  So
+ * communicators whose ranks send parts of gradients into one another's staging have none.
  */
 #include <stdlib.h>
 
@@ -52,6 +56,20 @@ void mesh_unregister(struct mesh *mesh, void *memory)
     l->registered[at] = NULL;
 }
 
+/* Did NCCL make a window?  Where GPUs do not reach each other's memory it has none to give, or, in
+ * 2.28, the handle of a registration, which the same memory gets once more. */
+static int is_window(struct channel *c, void *memory, size_t bytes, const void *window)
+{
+    void *handle = NULL;
+    if (!window)
+        return 0;
+    ncclResult_t code = ncclCommRegister(comm_of(c), memory, bytes, &handle);
+    if (nccl_settle(c, "registering memory", code, NULL) || !handle)
+        return 1;
+    ncclCommDeregister(comm_of(c), handle);
+    return handle != window;
+}
+
 /* 0, or -1 where memory of the ranks of c is not alike, or NCCL has no window here.  Collective
  * over c. */
 static int open_window(struct channel *c, int at, size_t bytes, const double *all,
@@ -71,7 +89,7 @@ static int open_window(struct channel *c, int at, size_t bytes, const double *al
         nccl_window_open(c, l->registered[at], bytes, &l->window[at][c - l->channel]);
     if (nccl_settle(c, "a window for copy engines", code, err))
         return -1;
-    if (l->window[at][c - l->channel])
+    if (is_window(c, l->registered[at], bytes, l->window[at][c - l->channel]))
         return 0;
     return error_set(err,
                      "comm.copy_engines: NCCL has no windows for %s: its GPUs do not all reach "
@@ -91,13 +109,13 @@ static int open_windows(struct link *l, int at, size_t bytes, struct error *err)
     return world_agree(l->world, rc, err);
 }
 
-/* 1 if every channel that has no window took it. */
+/* 1 if every channel that has no window and exchanges no terms took it. */
 static int register_with_all(struct link *l, int at, size_t bytes)
 {
     int taken = 1;
     for (int i = 0; i < l->channels && taken; i++) {
         struct channel *c = &l->channel[i];
-        if (!l->window[at][i])
+        if (!l->window[at][i] && !c->messages)
             taken = !nccl_settle(
                 c, "registering memory",
                 ncclCommRegister(comm_of(c), l->registered[at], bytes, &l->handle[at][i]), NULL);
