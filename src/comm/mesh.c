@@ -198,14 +198,22 @@ int mesh_has_messages(const struct mesh_options *options, const struct mesh_chan
     return channel->stream == COMM_REDUCE && options->messages >> channel->axes & 1;
 }
 
+/* Messages between stages keep to POINT_CTAS: their kernels wait for peers, several at a time, and
+ * what the peers need meanwhile must find multiprocessors too. */
 int mesh_most_ctas(const struct mesh_options *options, const struct mesh_channel *channel)
 {
-    int most = channel->stream >= COMM_POINT         ? POINT_CTAS
-               : mesh_has_messages(options, channel) ? MESSAGE_CTAS
-                                                     : 0;
-    if (options->max_ctas)
-        return options->max_ctas;
-    return most && most < options->min_ctas ? options->min_ctas : most;
+    int most = options->max_ctas;
+    if (channel->stream >= COMM_POINT)
+        return most && most < POINT_CTAS ? most : POINT_CTAS;
+    if (!most && mesh_has_messages(options, channel))
+        return options->min_ctas > MESSAGE_CTAS ? options->min_ctas : MESSAGE_CTAS;
+    return most;
+}
+
+int mesh_least_ctas(const struct mesh_options *options, const struct mesh_channel *channel)
+{
+    int most = mesh_most_ctas(options, channel);
+    return most && most < options->min_ctas ? most : options->min_ctas;
 }
 
 /* The others of a group that are in the node of its first rank, where a node has NODE_RANKS. */
@@ -221,13 +229,14 @@ static size_t communicator_bytes(const struct mesh_shape *shape, const struct me
                                  const struct mesh_channel *channel)
 {
     int most = mesh_most_ctas(options, channel), rings = USUAL_CTAS, to_each = 0;
+    int least = mesh_least_ctas(options, channel);
     int is_point = channel->stream >= COMM_POINT; /* to and from two neighbours, as in a ring */
     if (mesh_has_messages(options, channel))
         to_each = most && most < USUAL_MESSAGE_CTAS ? most : USUAL_MESSAGE_CTAS;
     if (most && most < rings)
         rings = most;
-    if (options->min_ctas > rings)
-        rings = options->min_ctas;
+    if (least > rings)
+        rings = least;
     if (is_point && mesh_members(shape, channel->axes) > 2)
         rings *= 2;
     int connections = rings + to_each * node_peers(shape, channel->axes);

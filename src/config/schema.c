@@ -450,12 +450,13 @@ const struct key config_keys[] = {
              "otherwise fewer GPUs than ranks are an error"},
     {NAMED_KEY("comm.min_ctas", INT, comm.gpu.min_ctas, "0"), .min = 0, .max = 64,
      .help = "thread blocks (CTAs, NCCL's channels), and so multiprocessors, that a transfer "
-             "between GPUs takes at least; 0: as NCCL chooses"},
+             "between GPUs takes at least, but 4 between stages; 0: as NCCL chooses"},
     {NAMED_KEY("comm.max_ctas", INT, comm.gpu.max_ctas, "0"), .min = 0, .max = 64,
      .help = "thread blocks that a transfer between GPUs takes at most: fewer leave more of the "
              "GPU to what is computed meanwhile, take less of its memory for connections, and "
-             "transfers may take longer; 0: as NCCL chooses, but 4 between stages, and 16 where "
-             "ranks exchange 16-bit terms of sums. What suits was not measured yet"},
+             "transfers may take longer; 0: as NCCL chooses, but 16 where ranks exchange 16-bit "
+             "terms of sums. Between stages never more than 4, as several of these wait for "
+             "peers at a time. What suits was not measured yet"},
     {NAMED_KEY("comm.spare_sms", INT, comm.gpu.spare_sms, "0"), .min = 0, .max = 1024,
      .help = "multiprocessors of a GPU that matrix products leave to transfers between ranks, as "
              "many as transfers at a time have thread blocks, and to updates beside forward "

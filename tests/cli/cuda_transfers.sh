@@ -54,6 +54,8 @@ asked "reductions and the start do not" copies 2 'policy 0'
 asked "the shards' gathers go by copy engines" copies 1 'shard \(gather\): all-gather by copy engines'
 asked "and nothing else" copies 1 'by copy engines'
 same "gathered by copy engines: the same bits" plain copies
+train copies_short comm.copy_engines=true comm.reduce_dtype=bf16
+asked "also beside sums of 16 bits" copies_short 1 'by copy engines'
 train copies_once comm.copy_engines=true parallel.strategy=SHARD_GRAD_OP
 asked "parameters kept whole are gathered so too" copies_once 1 'by copy engines'
 
@@ -67,6 +69,10 @@ TRIREME_EMULATE_GPUS=4 TRIREME_EMULATE_RECORD=$work/stages.asked timeout -k 5 30
     2>stages.err </dev/null
 is "four stages train" 0 $?
 asked "messages between stages have four thread blocks" stages 4 'point.*CTAs - to 4, policy 0'
+TRIREME_EMULATE_GPUS=4 TRIREME_EMULATE_RECORD=$work/many.asked timeout -k 5 300 mpirun --oversubscribe \
+    -n 4 "$TRIREME_CUDA" train $M parallel.pipeline=4 model.layers=4 run.dir=many train.steps=0 comm.min_ctas=16 \
+    comm.max_ctas=32 >many.out 2>many.err </dev/null
+asked "however many others have" many 4 'point.*CTAs 4 to 4, policy 0'
 asked "a stage sends to the next one" stages 1 'rank 1 of 4 sends to rank 2'
 asked "and to none behind that" stages 0 'rank (0 of 4.* rank 2|1 of 4.* rank 3|2 of 4.* rank 0|3 of 4.* rank 1)'
 TRIREME_EMULATE_GPUS=4 TRIREME_EMULATE_RECORD=$work/start.asked timeout -k 5 300 mpirun --oversubscribe \

@@ -121,6 +121,9 @@ static void connections_are_counted(void **state)
     assert_int_equal(mesh_reserve_bytes(&hybrid, &between), (3 * RING + PARTS) * one);
     stages.points = 3;
     assert_int_equal(mesh_reserve_bytes(&stages, &plain), (RING + 2 * 2 * POINT) * one);
+    const struct mesh_options many = {.min_ctas = 32, .max_ctas = 32}, two = {.max_ctas = 2};
+    assert_int_equal(mesh_reserve_bytes(&stages, &many), (32 + 2 * 2 * POINT) * one);
+    assert_int_equal(mesh_reserve_bytes(&stages, &two), (2 + 2 * 2 * 2) * one);
 }
 
 /* There are groups of one axis, of shards and of data; axes of one rank make no difference. */

@@ -15,10 +15,10 @@ struct channel {
     struct link *link;
     struct group *group; /* NULL: all ranks it was split from */
     enum comm_stream stream;
-    int messages;  /* 1: on the reduce stream, its members send one another parts */
-    int most_ctas; /* thread blocks; 0: as NCCL chooses */
-    char name[64]; /* "group shard (reduce)" */
-    void *comm;    /* ncclComm_t; under the lock, and of the thread that enqueues */
+    int messages;              /* 1: on the reduce stream, its members send one another parts */
+    int least_ctas, most_ctas; /* thread blocks; 0: as NCCL chooses */
+    char name[64];             /* "group shard (reduce)" */
+    void *comm;                /* ncclComm_t; under the lock, and of the thread that enqueues */
 };
 
 struct staged;

@@ -35,11 +35,15 @@ static void list_channels(struct link *l)
                               .group = l->mesh->group[list[i].axes],
                               .stream = list[i].stream,
                               .messages = mesh_has_messages(&l->options, &list[i]),
+                              .least_ctas = mesh_least_ctas(&l->options, &list[i]),
                               .most_ctas = mesh_most_ctas(&l->options, &list[i])};
         snprintf(c->name, sizeof c->name, "group %.40s (%s)", c->group->name,
                  comm_stream_name(c->stream));
     }
-    l->root = (struct channel){.link = l, .name = "group world", .most_ctas = l->options.max_ctas};
+    l->root = (struct channel){.link = l,
+                               .name = "group world",
+                               .least_ctas = l->options.min_ctas,
+                               .most_ctas = l->options.max_ctas};
 }
 
 /* The messages of all ranks: those of other stages have groups of their own, and all make the first
@@ -59,6 +63,11 @@ static void share_messages(struct link *l)
 static int prepare(struct link *l, struct error *err)
 {
     list_channels(l);
+    if (l->options.peers > MESH_PEERS)
+        return error_set(err,
+                         "by its schedule this rank exchanges messages with others in more than "
+                         "%d ways; place stages so that fewer ranks are neighbours",
+                         MESH_PEERS);
     if (l->device_staging_bytes) {
         l->staging = device_alloc(l->device, l->mem, POOL_COMM, l->device_staging_bytes, err);
         if (!l->staging)

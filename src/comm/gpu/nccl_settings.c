@@ -126,11 +126,10 @@ int nccl_prepare(struct link *l, struct error *err)
 
 ncclConfig_t nccl_config(const struct channel *c)
 {
-    const struct mesh_options *options = &c->link->options;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    if (options->min_ctas)
-        config.minCTAs = options->min_ctas;
+    if (c->least_ctas)
+        config.minCTAs = c->least_ctas;
     if (c->most_ctas)
         config.maxCTAs = c->most_ctas;
     nccl_config_newer(&config, c, nccl_gathers_by_copies(c));
