@@ -21,6 +21,8 @@
 #include "device/device.h"
 #include "io/h5.h"
 
+enum { HANG_S = 600 }; /* more than any work takes */
+
 /* Output of a command, as one line.  Returns its exit status, -1 if it could not run. */
 static int command_output(const char *command, char *text, size_t bytes)
 {
@@ -233,8 +235,10 @@ int doctor_run(struct world **world, struct mem *mem, struct error *err)
         check_slurm(&d);
     if (!world_start(world, mem, &start))
         d.world = *world;
-    if (d.world)
+    if (d.world) {
         d.prints = world_rank(d.world) == 0;
+        world_watch(d.world, HANG_S);
+    }
     check_mpi(&d, &start);
     doctor_fact(&d, "HDF5", "%s", h5_version());
     check_processor(&d);
