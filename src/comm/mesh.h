@@ -110,7 +110,7 @@ struct mesh_peer {
     enum comm_stream stream; /* COMM_POINT and those after it */
     int member, sends;       /* sends 0: receives */
 };
-enum { MESH_PEERS = 64 };
+enum { MESH_PEERS = 128 };
 
 struct mesh_options {
     enum comm_inter_node inter_node; /* mpi: sums over replicas go through host memory and MPI */
@@ -122,7 +122,7 @@ struct mesh_options {
     unsigned messages; /* bit s: on COMM_REDUCE the ranks along the axes s, all of more than one
                           rank, send one another parts: all-to-alls, and sums of 16 bits */
     struct mesh_peer peer[MESH_PEERS]; /* of this rank, which are connected at the start; */
-    int peers;                         /* 0: its neighbours */
+    int peers;                         /* 0: its neighbours; above MESH_PEERS: refused */
 };
 
 /* Let the groups work on the memory and streams of a GPU: makes the NCCL communicators (none for

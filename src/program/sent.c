@@ -37,13 +37,15 @@ static int is_exchange(const struct instr *instr)
     }
 }
 
-/* Note the peer of a message; of more than there is memory for, the first message connects. */
+/* Note the peer of a message; of more than there is memory for only that they are more. */
 static void add_peer(struct mesh_options *options, const struct instr *instr)
 {
     const struct mesh_peer peer = {
         .stream = (enum comm_stream)(COMM_POINT + (int)instr->stream - STREAM_POINT),
         .member = instr->peer,
         .sends = instr->kind == INSTR_SEND};
+    if (options->peers > MESH_PEERS)
+        return;
     for (int i = 0; i < options->peers; i++) {
         const struct mesh_peer *known = &options->peer[i];
         if (known->stream == peer.stream && known->member == peer.member &&
@@ -51,7 +53,8 @@ static void add_peer(struct mesh_options *options, const struct instr *instr)
             return;
     }
     if (options->peers < MESH_PEERS)
-        options->peer[options->peers++] = peer;
+        options->peer[options->peers] = peer;
+    options->peers++;
 }
 
 void sent_describe(struct mesh_options *options, const struct program *const *programs, int count)
