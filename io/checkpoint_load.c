@@ -1,7 +1,7 @@
 /* checkpoint_load.c - reading any intervals out of those that are stored; see checkpoint.h.
  *
  * The wanted pieces are cut at the borders of the stored boxes (box_run()), then of the pieces in
- * these, those that are converted also at the length of a buffer.  The segments so found are sorted
+ * these, those that are converted also at the length of a buffer.  The extents so found are sorted
  * by file and offset and read in that order: large ones straight to where they belong, neighbouring
  * small ones and those that are converted by one read into the buffer.
  */
@@ -16,14 +16,14 @@
 #include "io/disk.h"
 #include "io/h5.h"
 
-/* Segments up to RUN_BYTES are read together when no more than GAP_BYTES lie between them. */
+/* Extents up to RUN_BYTES are read together when no more than GAP_BYTES lie between them. */
 enum { RUN_BYTES = 4 << 20, GAP_BYTES = 64 << 10 };
 
-/* Segments that are gathered before they are read: the columns of a matrix have one for each row.
+/* Extents that are gathered before they are read: the columns of a matrix have one for each row.
  */
-enum { SEGMENTS = 1 << 20 };
+enum { EXTENTS = 1 << 20 };
 
-struct segment {
+struct extent {
     int64_t shard, offset, elems;
     enum dtype from, into;
     char *to;
@@ -31,23 +31,23 @@ struct segment {
 
 struct reader {
     const struct checkpoint *checkpoint;
-    struct segment *segments;
+    struct extent *extents;
     int count, capacity;
     char *buffer; /* [RUN_BYTES] */
     char *path;   /* of the file being read */
     int fd;
 };
 
-static int64_t end_of(const struct segment *segment)
+static int64_t end_of(const struct extent *extent)
 {
-    return segment->offset + segment->elems * (int64_t)dtype_bytes(segment->from);
+    return extent->offset + extent->elems * (int64_t)dtype_bytes(extent->from);
 }
 
 /* Reading */
 
 static int by_place(const void *a, const void *b)
 {
-    const struct segment *x = a, *y = b;
+    const struct extent *x = a, *y = b;
     if (x->shard != y->shard)
         return x->shard < y->shard ? -1 : 1;
     return (x->offset > y->offset) - (x->offset < y->offset);
@@ -80,14 +80,14 @@ static void convert(char *to, enum dtype into, const char *from, enum dtype stor
     }
 }
 
-/* The segments from `first` on that one read serves; returns the index after the last. */
+/* The extents from `first` on that one read serves; returns the index after the last. */
 static int64_t find_run(const struct reader *reader, int64_t first, int64_t *end)
 {
-    const struct segment *head = &reader->segments[first];
+    const struct extent *head = &reader->extents[first];
     int64_t i = first + 1;
     *end = end_of(head);
     for (; i < reader->count; i++) {
-        const struct segment *next = &reader->segments[i];
+        const struct extent *next = &reader->extents[i];
         int64_t reach = end_of(next) > *end ? end_of(next) : *end;
         if (next->shard != head->shard || next->offset > *end + GAP_BYTES ||
             reach - head->offset > RUN_BYTES)
@@ -97,12 +97,12 @@ static int64_t find_run(const struct reader *reader, int64_t first, int64_t *end
     return i;
 }
 
-/* Read the run that begins with segment *next, and move *next behind it: a segment of any size
+/* Read the run that begins with extent *next, and move *next behind it: an extent of any size
  * straight where it is alone and not converted. */
 static int read_run(struct reader *reader, int64_t *next, struct error *err)
 {
     int64_t first = *next, end;
-    const struct segment *head = &reader->segments[first];
+    const struct extent *head = &reader->extents[first];
     int64_t begin = head->offset;
     *next = find_run(reader, first, &end);
     int straight = *next == first + 1 && head->from == head->into;
@@ -110,21 +110,21 @@ static int read_run(struct reader *reader, int64_t *next, struct error *err)
                   reader->path, err))
         return -1;
     for (int64_t i = first; i < *next && !straight; i++) {
-        const struct segment *segment = &reader->segments[i];
-        convert(segment->to, segment->into, reader->buffer + (segment->offset - begin),
-                segment->from, segment->elems);
+        const struct extent *extent = &reader->extents[i];
+        convert(extent->to, extent->into, reader->buffer + (extent->offset - begin), extent->from,
+                extent->elems);
     }
     return 0;
 }
 
-/* Read all segments of one file, from *next on. */
+/* Read all extents of one file, from *next on. */
 static int read_shard(struct reader *reader, int64_t *next, struct error *err)
 {
-    int64_t shard = reader->segments[*next].shard;
+    int64_t shard = reader->extents[*next].shard;
     reader->path = catalog_shard_path(reader->checkpoint->path, shard);
     reader->fd = disk_open(reader->path, O_RDONLY, err);
     int rc = reader->fd < 0 ? -1 : 0;
-    while (!rc && *next < reader->count && reader->segments[*next].shard == shard)
+    while (!rc && *next < reader->count && reader->extents[*next].shard == shard)
         rc = read_run(reader, next, err);
     if (reader->fd >= 0)
         close(reader->fd);
@@ -132,12 +132,12 @@ static int read_shard(struct reader *reader, int64_t *next, struct error *err)
     return rc;
 }
 
-/* Read all segments that were gathered, and forget them. */
-static int read_segments(struct reader *reader, struct error *err)
+/* Read all extents that were gathered, and forget them. */
+static int read_extents(struct reader *reader, struct error *err)
 {
     int rc = 0;
     if (reader->count)
-        qsort(reader->segments, (size_t)reader->count, sizeof *reader->segments, by_place);
+        qsort(reader->extents, (size_t)reader->count, sizeof *reader->extents, by_place);
     for (int64_t next = 0; !rc && next < reader->count;)
         rc = read_shard(reader, &next, err);
     reader->count = 0;
@@ -204,9 +204,9 @@ static void cut_run(struct reader *reader, const struct catalog_box *box, int64_
     const struct catalog_piece *piece = first_piece(catalog, box, at);
     while (at < end) {
         int64_t stop = min_i64(min_i64(piece->start + piece->count, end), at + most);
-        reader->segments = array_grow(reader->segments, reader->count, &reader->capacity,
-                                      sizeof *reader->segments);
-        reader->segments[reader->count++] = (struct segment){
+        reader->extents =
+            array_grow(reader->extents, reader->count, &reader->capacity, sizeof *reader->extents);
+        reader->extents[reader->count++] = (struct extent){
             .shard = piece->shard,
             .offset = piece->offset + (at - piece->start) * width,
             .elems = stop - at,
@@ -237,7 +237,7 @@ static int cut_box(struct reader *reader, const struct checkpoint_piece *wanted,
             continue;
         int64_t done = (at - wanted->start) * (int64_t)dtype_bytes(wanted->dtype);
         cut_run(reader, stored, place, place + run, wanted->dtype, (char *)wanted->data + done);
-        if (reader->count >= SEGMENTS && read_segments(reader, err))
+        if (reader->count >= EXTENTS && read_extents(reader, err))
             return -1;
     }
     return 0;
@@ -265,8 +265,8 @@ int checkpoint_load(struct checkpoint *checkpoint, const struct checkpoint_piece
     for (int i = 0; i < count && !rc; i++)
         rc = cut(&reader, &wanted[i], err);
     if (!rc)
-        rc = read_segments(&reader, err);
-    free(reader.segments);
+        rc = read_extents(&reader, err);
+    free(reader.extents);
     free(reader.buffer);
     return rc;
 }

@@ -123,7 +123,7 @@ static struct dataset_place mixed_place(const struct dataset *d, int64_t sample)
     return (struct dataset_place){f, block * d->file[f].slots + place - d->file[f].first};
 }
 
-struct dataset_place dataset_place(const struct dataset *d, int64_t sample)
+struct dataset_place dataset_locate(const struct dataset *d, int64_t sample)
 {
     char stream[48];
     if (d->files == 1)
@@ -168,19 +168,19 @@ int64_t dataset_cut_tokens(const struct dataset *d)
 int dataset_read(const struct dataset *d, int64_t sample, int32_t *inputs, int32_t *targets,
                  struct error *err)
 {
-    const struct dataset_place at = dataset_place(d, sample);
+    const struct dataset_place at = dataset_locate(d, sample);
     if (at.file >= 0)
         return loader_read(&d->file[at.file].loader, at.sample, inputs, targets, err);
     loader_fill(inputs, targets, loader_rows(&d->file[0].loader));
     return 0;
 }
 
-int dataset_places(const struct dataset *d, int64_t sample, int32_t *positions, int32_t *documents,
-                   struct error *err)
+int dataset_positions(const struct dataset *d, int64_t sample, int32_t *positions,
+                      int32_t *documents, struct error *err)
 {
-    const struct dataset_place at = dataset_place(d, sample);
+    const struct dataset_place at = dataset_locate(d, sample);
     if (at.file >= 0)
-        return loader_places(&d->file[at.file].loader, at.sample, positions, documents, err);
-    loader_fill_places(&d->file[0].loader, positions, documents);
+        return loader_positions(&d->file[at.file].loader, at.sample, positions, documents, err);
+    loader_fill_positions(&d->file[0].loader, positions, documents);
     return 0;
 }

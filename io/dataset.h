@@ -39,12 +39,13 @@ void dataset_close(struct dataset *dataset); /* one of zeros allowed */
 /* loader_set_part() of all. */
 void dataset_set_part(struct dataset *dataset, int64_t chunk, const int64_t first[2]);
 
-/* Whose sample is sample number i, and which; file -1: of none, behind the end. */
+/* The file that sample number i is read from, and its number there; file -1: behind the end of all.
+ */
 struct dataset_place {
     int file;
     int64_t sample;
 };
-struct dataset_place dataset_place(const struct dataset *dataset, int64_t sample);
+struct dataset_place dataset_locate(const struct dataset *dataset, int64_t sample);
 
 /* How often a file has been read in so many samples; where mixed, by its share of them. */
 double dataset_epochs(const struct dataset *dataset, int file, double samples);
@@ -55,10 +56,10 @@ double dataset_most_epochs(const struct dataset *dataset, double samples);
 /* Tokens that data.packing padded leaves away; 0 with others. */
 int64_t dataset_cut_tokens(const struct dataset *dataset);
 
-/* loader_read() and loader_places(). */
+/* loader_read() and loader_positions(). */
 int dataset_read(const struct dataset *dataset, int64_t sample, int32_t *inputs, int32_t *targets,
                  struct error *err);
-int dataset_places(const struct dataset *dataset, int64_t sample, int32_t *positions,
-                   int32_t *documents, struct error *err);
+int dataset_positions(const struct dataset *dataset, int64_t sample, int32_t *positions,
+                      int32_t *documents, struct error *err);
 
 #endif

@@ -219,13 +219,13 @@ static void put_padding(const struct loader *loader, int64_t row, int32_t *posit
         put_places(loader, row, 1, positions, documents);
 }
 
-void loader_fill_places(const struct loader *loader, int32_t *positions, int32_t *documents)
+void loader_fill_positions(const struct loader *loader, int32_t *positions, int32_t *documents)
 {
     put_padding(loader, 0, positions, documents);
 }
 
-int loader_places(const struct loader *loader, int64_t sample, int32_t *positions,
-                  int32_t *documents, struct error *err)
+int loader_positions(const struct loader *loader, int64_t sample, int32_t *positions,
+                     int32_t *documents, struct error *err)
 {
     int64_t window = loader_window(loader, sample), row = 0;
     struct packing_part part;

@@ -73,10 +73,10 @@ int loader_read(const struct loader *loader, int64_t sample, int32_t *inputs, in
  * first row of the sequence; either may be NULL.  A row behind the last document is one by itself:
  * attention then does nothing for it.  Without packing a sequence is one document.  Returns as
  * loader_read(). */
-int loader_places(const struct loader *loader, int64_t sample, int32_t *positions,
-                  int32_t *documents, struct error *err);
+int loader_positions(const struct loader *loader, int64_t sample, int32_t *positions,
+                     int32_t *documents, struct error *err);
 
 /* The same for rows that no sample has. */
-void loader_fill_places(const struct loader *loader, int32_t *positions, int32_t *documents);
+void loader_fill_positions(const struct loader *loader, int32_t *positions, int32_t *documents);
 
 #endif

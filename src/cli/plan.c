@@ -86,11 +86,11 @@ static void judge(struct report *report, const struct options *options)
     struct device_gpu gpu;
     char why[128];
     if (machine_has_gpu(options))
-        report_judge(report, machine->name, machine->memory_bytes);
+        report_set_gpu_memory(report, machine->name, machine->memory_bytes);
     else if (!options->as_machine && report->on_gpu && device_gpu_count(why) &&
              !device_gpu_describe(0, &gpu, NULL))
-        report_judge(report, gpu.name, gpu.total_bytes);
-    report_judge_node(report, node_bytes_of(options));
+        report_set_gpu_memory(report, gpu.name, gpu.total_bytes);
+    report_set_node_memory(report, node_bytes_of(options));
 }
 
 /* A plan that does not fit the machine or the node's memory is an error. */

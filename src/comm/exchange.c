@@ -246,20 +246,20 @@ int64_t transport_share(int64_t elems, int size, int64_t slot_elems)
     return min_i64(ceil_div(elems, (int64_t)size * GRAIN) * GRAIN, slot_elems);
 }
 
-static void both_plan(struct operation *op)
+static void all_reduce_plan(struct operation *op)
 {
     int64_t size = op->group->size, slot = (int64_t)op->group->slot_bytes / size_of(op);
     op->piece = transport_share(op->elems, (int)size, slot);
     op->total = op->elems ? (ceil_div(op->elems, size * op->piece) + 1) * 2 * others(op) : 0;
 }
 
-static int64_t both_limit(const struct operation *op)
+static int64_t all_reduce_limit(const struct operation *op)
 {
     int64_t stage = 2 * others(op), summed = (op->retired + others(op)) / stage;
     return stage * (summed + 1) + others(op);
 }
 
-static void both_transfer(const struct operation *op, int64_t index, struct transfer *x)
+static void all_reduce_transfer(const struct operation *op, int64_t index, struct transfer *x)
 {
     int64_t stage = index / (2 * others(op)), within = index % (2 * others(op));
     int rank = op->group->rank;
@@ -277,7 +277,7 @@ static void both_transfer(const struct operation *op, int64_t index, struct tran
     }
 }
 
-static void both_retired(struct operation *op, int64_t index)
+static void all_reduce_retired(struct operation *op, int64_t index)
 {
     int64_t stage = index / (2 * others(op)), rank = op->group->rank;
     int64_t bytes = part_bytes(op, stage, (int)rank);
@@ -290,10 +290,10 @@ static void both_retired(struct operation *op, int64_t index)
 
 const struct comm_kind kind_all_reduce = {.name = "all-reduce",
                                           .call = CALL_ALL_REDUCE,
-                                          .plan = both_plan,
-                                          .limit = both_limit,
-                                          .transfer = both_transfer,
-                                          .retired = both_retired};
+                                          .plan = all_reduce_plan,
+                                          .limit = all_reduce_limit,
+                                          .transfer = all_reduce_transfer,
+                                          .retired = all_reduce_retired};
 
 /* --- small all-reduce: all terms to every member --- */
 

@@ -70,7 +70,7 @@ static int create_group(struct mesh *mesh, struct world *world, unsigned axes, s
     int *ranks = array_make((size_t)mesh_members(shape, axes), sizeof *ranks);
     char name[MESH_AXES_TEXT];
     for (int rank = first; rank < world_size(world); rank++)
-        if (first_of(shape, mesh_place(shape, rank), axes) == first)
+        if (first_of(shape, mesh_coord_of_rank(shape, rank), axes) == first)
             ranks[size++] = rank;
     int rc = group_create(&mesh->group[axes], world, ranks, size, mesh_axes_name(axes, name), err);
     free(ranks);
@@ -103,7 +103,7 @@ int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape
         return -1;
     m = array_make(1, sizeof *m);
     m->shape = shape;
-    m->coord = mesh_place(&shape, world_rank(world));
+    m->coord = mesh_coord_of_rank(&shape, world_rank(world));
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (shape.degree[axis] == 1)
             m->group[1u << axis] = group_self(world, mesh_axis_name(axis));
@@ -221,7 +221,7 @@ static int node_peers(const struct mesh_shape *shape, unsigned axes)
 {
     int ranks = mesh_members(shape, MESH_SETS - 1), peers = 0;
     for (int rank = 1; rank < ranks && rank < NODE_RANKS; rank++)
-        peers += first_of(shape, mesh_place(shape, rank), axes) == 0;
+        peers += first_of(shape, mesh_coord_of_rank(shape, rank), axes) == 0;
     return peers;
 }
 

@@ -67,8 +67,8 @@ const char *mesh_axes_name(unsigned axes, char text[MESH_AXES_TEXT]);
  * product is ranks.  Returns 0, or -1 with err saying which product does not fit. */
 int mesh_resolve(struct mesh_shape *shape, int ranks, struct error *err);
 
-/* Pure arithmetic: the place of a rank, and the rank at a place. */
-struct mesh_coord mesh_place(const struct mesh_shape *shape, int rank);
+/* Pure arithmetic: the coordinates of a rank, and the rank that has them. */
+struct mesh_coord mesh_coord_of_rank(const struct mesh_shape *shape, int rank);
 int mesh_rank(const struct mesh_shape *shape, struct mesh_coord coord);
 
 /* Pure, of a resolved shape and a set of axes: those of them along which there is more than one

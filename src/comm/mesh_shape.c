@@ -71,7 +71,7 @@ int mesh_resolve(struct mesh_shape *shape, int ranks, struct error *err)
     return 0;
 }
 
-struct mesh_coord mesh_place(const struct mesh_shape *shape, int rank)
+struct mesh_coord mesh_coord_of_rank(const struct mesh_shape *shape, int rank)
 {
     struct mesh_coord coord;
     for (int axis = MESH_AXES - 1; axis >= 0; axis--) {

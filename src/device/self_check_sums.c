@@ -229,7 +229,7 @@ void self_check_sums(struct trial *t, const struct self_check_family *family)
 
 /* ---- optimizers ---- */
 
-struct step {
+struct update_trial {
     enum dtype dt_p, dt_m, dt_copy; /* dt_copy DTYPE_F32: no copy */
     int64_t elems;
     enum dtype dt_g; /* of the gradient: fp32 or bf16 */
@@ -248,7 +248,7 @@ static void adamw(struct trial_side *side, void *const *at, const void *args)
                                       .bias1 = 0.271f,
                                       .bias2 = 0.142625f};
     static const struct rounding rounding = {0x1234567890abcdefu, 3, 6};
-    const struct step *s = args;
+    const struct update_trial *s = args;
     const struct adamw_state state = {.dt_p = s->dt_p,
                                       .dt_m = s->dt_m,
                                       .p = at[0],
@@ -262,7 +262,7 @@ static void adamw(struct trial_side *side, void *const *at, const void *args)
 }
 
 /* p, a mean of gradients, or two, a copy of p, the gradient and its factor. */
-static void add_state(struct trial *t, const struct step *s, int means)
+static void add_state(struct trial *t, const struct update_trial *s, int means)
 {
     trial_changed(t, s->dt_p, s->elems, 1)->size = 1;
     trial_changed(t, s->dt_m, s->elems, 0.1)->size = 0.1;
@@ -277,7 +277,7 @@ static void add_state(struct trial *t, const struct step *s, int means)
     trial_near(t, s->dt_copy, s->dt_copy == DTYPE_F32 ? 0 : s->elems);
 }
 
-static void adamw_cases(struct trial *t, const struct step *steps, int count)
+static void adamw_cases(struct trial *t, const struct update_trial *steps, int count)
 {
     for (int i = 0; i < count; i++) {
         trial_begin(t, "adamw", steps[i].dt_m);
@@ -290,7 +290,7 @@ static void adamw_cases(struct trial *t, const struct step *steps, int count)
 
 void self_check_adamw(struct trial *t, const struct self_check_family *family)
 {
-    static const struct step steps[] = {
+    static const struct update_trial steps[] = {
         {STEP(F32, F32, F32, 521)},
         {STEP(F32, F32, BF16, 4104)},
         {STEP(F32, F32, F16, 1031)},
@@ -302,7 +302,7 @@ void self_check_adamw(struct trial *t, const struct self_check_family *family)
 
 void self_check_adamw_bf16(struct trial *t, const struct self_check_family *family)
 {
-    static const struct step steps[] = {
+    static const struct update_trial steps[] = {
         {STEP(F32, BF16, BF16, 4104)},
         {STEP(BF16, F32, F32, 521)},
         {STEP(BF16, BF16, F32, 1031)},
@@ -313,16 +313,16 @@ void self_check_adamw_bf16(struct trial *t, const struct self_check_family *fami
 
 static void sgd(struct trial_side *side, void *const *at, const void *args)
 {
-    const struct step *s = args;
+    const struct update_trial *s = args;
     const struct sgd rule = {3e-3f, 0.9f, 0.1f};
     side->d->ops->sgd(side->d, &rule, at[4], at[0], at[1], s->dt_g, at[3], s->dt_copy, at[2],
                       s->elems);
 }
 
-static const struct step flat_steps[] = {{STEP(F32, F32, F32, 521)},
-                                         {STEP(F32, F32, BF16, 4104)},
-                                         {STEP(F32, F32, F16, 1031)},
-                                         {STEP(F32, F32, BF16, 521), .dt_g = DTYPE_BF16}};
+static const struct update_trial flat_steps[] = {{STEP(F32, F32, F32, 521)},
+                                                 {STEP(F32, F32, BF16, 4104)},
+                                                 {STEP(F32, F32, F16, 1031)},
+                                                 {STEP(F32, F32, BF16, 521), .dt_g = DTYPE_BF16}};
 
 void self_check_sgd(struct trial *t, const struct self_check_family *family)
 {
@@ -337,14 +337,14 @@ void self_check_sgd(struct trial *t, const struct self_check_family *family)
 
 static void momentum(struct trial_side *side, void *const *at, const void *args)
 {
-    const struct step *s = args;
+    const struct update_trial *s = args;
     const struct momentum rule = {.one_minus_momentum = 0.05f, .nesterov = s->elems % 2};
     side->d->ops->momentum(side->d, &rule, at[2], at[0], at[1], s->elems);
 }
 
 static void muon(struct trial_side *side, void *const *at, const void *args)
 {
-    const struct step *s = args;
+    const struct update_trial *s = args;
     const struct muon rule = {.lr = 3e-3f, .weight_decay = 0.1f, .adjusted_lr = 5e-3f};
     side->d->ops->muon(side->d, &rule, at[3], at[0], at[1], s->dt_copy, at[2], s->elems);
 }
@@ -365,7 +365,7 @@ void self_check_muon(struct trial *t, const struct self_check_family *family)
 {
     static const int64_t rows[] = {31, 64};
     for (int i = 0; i < 3; i++) {
-        const struct step *s = &flat_steps[i];
+        const struct update_trial *s = &flat_steps[i];
         trial_begin(t, "momentum", DTYPE_F32);
         trial_changed(t, DTYPE_F32, s->elems, 0.1)->size = 0.1;
         trial_changed(t, DTYPE_F32, s->elems, 0.1)->size = 0.1;

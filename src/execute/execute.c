@@ -35,7 +35,7 @@ static enum breakdown_kind kind_of_work(const struct instr *instr)
     }
 }
 
-int run_enters_work(struct run_state *run, const struct instr *instr)
+int run_time_work(struct run_state *run, const struct instr *instr)
 {
     if (instr->stream != STREAM_COMPUTE && instr->stream != STREAM_HOST)
         return 0;
@@ -64,7 +64,7 @@ const struct run_stream run_streams[STREAMS] = {
     [STREAM_HOST] = {.device = DEVICE_COMPUTE},
 };
 
-int run_enters_wait(struct run_state *run, enum program_stream stream)
+int run_time_wait(struct run_state *run, enum program_stream stream)
 {
     if (run_streams[stream].wait == BREAKDOWN_OTHER)
         return 0;
@@ -84,7 +84,7 @@ void run_trace(struct run_state *run, int i, int64_t start_ns, int64_t end_ns, i
     event->is_exchange = instr_is_exchange(instr);
 }
 
-int run_failed(struct run_state *run, int i)
+int run_name_failure(struct run_state *run, int i)
 {
     char name[TRACE_NAME];
     if (run->is_named)
@@ -102,13 +102,13 @@ static int step(struct run_state *run, int i)
     enum instr_kind kind = run->program->instr[i].kind;
     run_action *action = mode->action[kind] ? mode->action[kind] : run_actions[kind];
     if (mode->before(run, i))
-        return run_failed(run, i);
+        return run_name_failure(run, i);
     int64_t start = run->trace ? clock_ns() : 0;
     if (!action(run, i) && !mode->after(run, i, start)) {
         alive_note();
         return 0;
     }
-    return run_failed(run, i);
+    return run_name_failure(run, i);
 }
 
 int step_start(struct executor *x, const struct program *program, const struct step_input *input,
@@ -157,8 +157,9 @@ int step_finish(struct executor *x, const struct step_pending *pending, struct s
     return 0;
 }
 
-int execute(struct executor *x, const struct program *program, const struct step_input *input,
-            struct step_output *output, struct trace *trace, struct error *err)
+int executor_run_step(struct executor *x, const struct program *program,
+                      const struct step_input *input, struct step_output *output,
+                      struct trace *trace, struct error *err)
 {
     struct step_pending pending;
     if (step_start(x, program, input, trace, &pending, err))

@@ -33,7 +33,7 @@ struct step_input {
     int (*load)(void *user, const struct step_batch *batch, struct error *err);
     /* Of programs whose segments read positions, documents or samples: fill these.  NULL where
      * programs read none.  Returns as load. */
-    int (*load_places)(void *user, const struct step_batch *batch, struct error *err);
+    int (*load_positions)(void *user, const struct step_batch *batch, struct error *err);
     void *user; /* of both */
     /* Of the update that the program makes: by the gradients of this step or, in PROGRAM_TRAIN that
      * updates first (program_updates_first()), of the step before. */
@@ -136,9 +136,9 @@ int step_finish(struct executor *executor, const struct step_pending *pending,
                 struct step_output *output, struct error *err);
 
 /* Both at once; output may be NULL. */
-int execute(struct executor *executor, const struct program *program,
-            const struct step_input *input, struct step_output *output, struct trace *trace,
-            struct error *err);
+int executor_run_step(struct executor *executor, const struct program *program,
+                      const struct step_input *input, struct step_output *output,
+                      struct trace *trace, struct error *err);
 
 /* Payload bytes sent to other ranks by the step last started; for tests. */
 int64_t executor_sent_bytes(const struct executor *executor);

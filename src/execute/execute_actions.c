@@ -48,7 +48,7 @@ static int check_rows(const struct run_state *run, const struct step_batch *batc
     return 0;
 }
 
-static int load_places(const struct run_state *run, const struct step_batch *batch)
+static int load_positions(const struct run_state *run, const struct step_batch *batch)
 {
     const struct step_input *input = run->input;
     const char *what = batch->positions[0] || batch->positions[1]   ? "positions of rows"
@@ -57,9 +57,9 @@ static int load_places(const struct run_state *run, const struct step_batch *bat
                                                                     : NULL;
     if (!what)
         return 0;
-    if (!input->load_places)
+    if (!input->load_positions)
         return error_set(run->err, "the model reads %s, which this data does not have", what);
-    if (input->load_places(input->user, batch, run->err))
+    if (input->load_positions(input->user, batch, run->err))
         return -1;
     const struct units *units = run->program->units;
     int64_t limit =
@@ -84,7 +84,7 @@ int run_load(struct run_state *run, const struct instr *instr, int32_t *const to
     }
     if (run->input->load(run->input->user, &batch, run->err))
         return -1;
-    return load_places(run, &batch);
+    return load_positions(run, &batch);
 }
 
 void run_bases(const struct run_state *run, const struct instr *instr, void *base[SPACE_COUNT])
@@ -93,7 +93,7 @@ void run_bases(const struct run_state *run, const struct instr *instr, void *bas
         base[s] = run_operand(run, instr, s);
 }
 
-size_t run_moves(struct run_state *run, const struct instr *instr)
+size_t run_count_moved(struct run_state *run, const struct instr *instr)
 {
     size_t bytes = run->program->buffer[instr->buffer[SLOT_FROM]].bytes;
     run->x->moved_bytes[instr->stream] += (int64_t)bytes;

@@ -253,10 +253,10 @@ static int wait_for_device(struct run_state *run, int i)
     if (wait_for_step_before(run))
         return -1;
     for (int s = 0; s < STREAM_HOST; s++)
-        if (instr->wait[s] >= 0 && (run_enters_wait(run, s) ||
+        if (instr->wait[s] >= 0 && (run_time_wait(run, s) ||
                                     wait_done(run->x, &w, event_of(run, instr->wait[s]), run->err)))
             return -1;
-    return run_enters_work(run, instr);
+    return run_time_work(run, instr);
 }
 
 /* CUDA may call the functions of all streams on one thread.  So one of them begins the copy and
@@ -274,7 +274,7 @@ static int copy(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     enum device_stream stream = run_streams[instr->stream].device;
-    size_t bytes = run_moves(run, instr);
+    size_t bytes = run_count_moved(run, instr);
     if (instr_is_file(instr))
         return call_copy(run, i, stream);
     return device_copy_async(run->x->device, stream, run_operand(run, instr, SLOT_TO),
@@ -292,10 +292,10 @@ static int before(struct run_state *run, int i)
         return wait_for_device(run, i);
     for (int s = 0; s < STREAM_HOST; s++)
         if (instr->wait[s] >= 0 &&
-            ((instr->stream == STREAM_COMPUTE && run_enters_wait(run, s)) ||
+            ((instr->stream == STREAM_COMPUTE && run_time_wait(run, s)) ||
              device_event_wait(run->x->device, stream, event_of(run, instr->wait[s]), run->err)))
             return -1;
-    if (run_enters_work(run, instr))
+    if (run_time_work(run, instr))
         return -1;
     if (!is_traced(run, instr))
         return 0;
@@ -351,7 +351,7 @@ static int end(struct run_state *run)
         if (s == STREAM_COMPUTE)
             continue;
         if (device_event_record(x->device, a->end[s], run_streams[s].device, run->err) ||
-            run_enters_wait(run, s) ||
+            run_time_wait(run, s) ||
             device_event_wait(x->device, DEVICE_COMPUTE, a->end[s], run->err))
             return -1;
     }

@@ -21,7 +21,7 @@ static struct swap_op operation(const struct executor *x, const struct program *
 int copy_begin(struct run_state *run, int i)
 {
     struct executor *x = run->x;
-    run_moves(run, &run->program->instr[i]);
+    run_count_moved(run, &run->program->instr[i]);
     x->copy[i] = operation(x, run->program, i);
     swap_submit(x->swap, &x->copy[i]);
     return 0;
@@ -31,7 +31,7 @@ int copy_end(struct run_state *run, int i)
 {
     struct swap_op *op = &run->x->copy[i];
     if (swap_wait(run->x->swap, op, run->err))
-        return run_failed(run, i);
+        return run_name_failure(run, i);
     run_trace(run, i, op->start_ns, op->end_ns, (int64_t)op->bytes);
     return 0;
 }

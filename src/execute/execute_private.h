@@ -89,7 +89,7 @@ struct run_stream {
 extern const struct run_stream run_streams[STREAMS];
 
 /* Count what a FETCH or SPILL moves; returns its bytes. */
-size_t run_moves(struct run_state *run, const struct instr *instr);
+size_t run_count_moved(struct run_state *run, const struct instr *instr);
 
 /* Begin a FETCH or SPILL between memory and POOL_DISK; wait for it. */
 run_action copy_begin, copy_end;
@@ -109,15 +109,15 @@ int copy_check(struct executor *x, struct error *err);
 
 /* What follows on the compute stream is an instruction's work, or a wait for another stream: for
  * the step's breakdown, if one is wanted.  0, or -1 with err set. */
-int run_enters_work(struct run_state *run, const struct instr *instr);
-int run_enters_wait(struct run_state *run, enum program_stream stream);
+int run_time_work(struct run_state *run, const struct instr *instr);
+int run_time_wait(struct run_state *run, enum program_stream stream);
 
 /* Add an instruction to the trace, if there is one. */
 void run_trace(struct run_state *run, int index, int64_t start_ns, int64_t end_ns, int64_t bytes);
 
 /* Add to the text of run->err the step and instruction in which it happened, unless they are there.
  * Returns -1. */
-int run_failed(struct run_state *run, int index);
+int run_name_failure(struct run_state *run, int index);
 
 /* Have the caller fill what a LOAD loads, in memory of the host: by slot, NULL where it has none.
  * Positions and documents that ops cannot take are refused: 0, or -1 with run->err set. */

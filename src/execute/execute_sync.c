@@ -48,7 +48,7 @@ static int finish_transfer(struct run_state *run, int i)
 {
     struct comm_op *op = &run->x->op[i];
     if (comm_wait(op, run->err))
-        return run_failed(run, i);
+        return run_name_failure(run, i);
     run->x->sent_bytes += op->sent_bytes;
     run_trace(run, i, op->start_ns, op->end_ns, op->sent_bytes);
     return 0;
@@ -58,7 +58,7 @@ static int wait_for(struct run_state *run, enum program_stream stream, int until
 {
     if (stream == STREAM_COMPUTE || run->waited[stream] >= until)
         return 0; /* this thread: done in order; or waited for before */
-    if (run_enters_wait(run, stream))
+    if (run_time_wait(run, stream))
         return -1;
     for (int i = run->waited[stream] + 1; i <= until; i++) {
         const struct instr *instr = &run->program->instr[i];
@@ -76,7 +76,7 @@ static int before(struct run_state *run, int i)
     for (int s = 0; s < STREAMS; s++)
         if (instr->wait[s] >= 0 && wait_for(run, s, instr->wait[s]))
             return -1;
-    return run_enters_work(run, instr);
+    return run_time_work(run, instr);
 }
 
 static int after(struct run_state *run, int i, int64_t start_ns)

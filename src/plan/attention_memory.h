@@ -14,9 +14,9 @@
  * more than DEVICE_ATTENTION_BYTES, and where no such backward is made.  Not collective. */
 size_t attention_memory(const struct config *config, size_t need_bytes, size_t free_bytes);
 
-/* Note in a report that was judged by a GPU's memory (report_judge()) what training takes of it
- * besides, by that; 0 where it takes nothing, or where that cannot be planned.  threads: as given
- * to report_make().  Not collective. */
+/* Note in a report that was judged by a GPU's memory (report_set_gpu_memory()) what training takes
+ * of it besides, by that; 0 where it takes nothing, or where that cannot be planned.  threads: as
+ * given to report_make().  Not collective. */
 void attention_memory_note(struct report *report, int threads);
 
 #endif

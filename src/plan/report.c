@@ -32,15 +32,18 @@
 #include "verify/division.h"
 #include "verify/verify.h"
 
-/* Which ranks are compiled: as many as say what all do; the first at each place of the pipeline
- * axis; of these the first two and the last. */
-enum extent { EXTENT_WORLD, EXTENT_PIPELINE, EXTENT_ENDS };
+/* Which ranks are compiled. */
+enum extent {
+    EXTENT_WORLD,    /* as many as say what all do */
+    EXTENT_PIPELINE, /* the first of each coordinate along the pipeline axis */
+    EXTENT_ENDS      /* of these the first two and the last */
+};
 
 struct making {
     struct report *report;
     struct device *device;
     struct model *model;
-    struct units **units;    /* per place: layout_places() */
+    struct units **units;    /* per variant: layout_variants() */
     struct mesh_shape shape; /* of the ranks that are compiled: see choose_ranks() */
     int ranks;               /* that are */
     struct record *record;   /* or NULL */
@@ -63,11 +66,12 @@ static int open_model(struct making *m, const struct config *config, int threads
     struct units_request units = layout_units(&m->report->layout, config);
     if (config->generate.samples)
         units.generate = layout_generate(config, config->generate.samples);
-    int places = layout_places(&m->report->layout), made = m->extent == EXTENT_WORLD ? places : 1;
-    m->units = array_make((size_t)places, sizeof(struct units *));
-    for (int place = 0; place < made; place++) {
-        layout_set_place(&units, place);
-        if (units_create(&m->units[place], m->model, &units, m->device, err))
+    int variants = layout_variants(&m->report->layout),
+        made = m->extent == EXTENT_WORLD ? variants : 1;
+    m->units = array_make((size_t)variants, sizeof(struct units *));
+    for (int variant = 0; variant < made; variant++) {
+        layout_set_variant(&units, variant);
+        if (units_create(&m->units[variant], m->model, &units, m->device, err))
             return -1;
     }
     fp8_matrices_note(m->units[0], m->report->fp8_note);
@@ -109,14 +113,14 @@ static void measure(struct report_rank *r, const struct program *train, struct m
     }
 }
 
-/* Are the units of places that differ along an axis alike from the second on? */
-static int repeats_places(const struct making *m, enum mesh_axis axis)
+/* Are the units of variants that differ along an axis alike from the second on? */
+static int repeats_variants(const struct making *m, enum mesh_axis axis)
 {
     const struct mesh_shape *shape = &m->report->layout.shape;
     int tensors = shape->degree[MESH_TENSOR], step = axis == MESH_TENSOR ? 1 : tensors;
-    for (int place = 0; place < layout_places(&m->report->layout); place++) {
-        int at = place / step % shape->degree[axis];
-        if (at > 1 && !units_are_alike(m->units[place], m->units[place - (at - 1) * step]))
+    for (int variant = 0; variant < layout_variants(&m->report->layout); variant++) {
+        int at = variant / step % shape->degree[axis];
+        if (at > 1 && !units_are_alike(m->units[variant], m->units[variant - (at - 1) * step]))
             return 0;
     }
     return 1;
@@ -126,7 +130,7 @@ static int repeats_places(const struct making *m, enum mesh_axis axis)
 static int repeats(const struct making *m, enum mesh_axis axis)
 {
     if (axis == MESH_CONTEXT || axis == MESH_TENSOR)
-        return repeats_places(m, axis);
+        return repeats_variants(m, axis);
     return axis == MESH_REPLICATE || axis == MESH_SHARD;
 }
 
@@ -161,16 +165,16 @@ static int choose_ranks(struct making *m, struct error *err)
 /* The rank of the job that the i-th compiled one is. */
 static int rank_of(const struct making *m, int i)
 {
-    struct mesh_coord coord = mesh_place(&m->shape, i);
+    struct mesh_coord coord = mesh_coord_of_rank(&m->shape, i);
     if (m->extent == EXTENT_ENDS && coord.at[MESH_PIPELINE] == 2)
         coord.at[MESH_PIPELINE] = m->report->layout.shape.degree[MESH_PIPELINE] - 1;
     return mesh_rank(&m->report->layout.shape, coord);
 }
 
 /* Which compiled one does what a rank of the job does. */
-static int model_of(const struct making *m, int rank)
+static int compiled_for_rank(const struct making *m, int rank)
 {
-    struct mesh_coord coord = mesh_place(&m->report->layout.shape, rank);
+    struct mesh_coord coord = mesh_coord_of_rank(&m->report->layout.shape, rank);
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (coord.at[axis] >= m->shape.degree[axis])
             coord.at[axis] = m->shape.degree[axis] - 1;
@@ -188,9 +192,9 @@ static void compile_rank(struct making *m, int i)
 {
     struct report *report = m->report;
     struct mesh_options options = layout_comm(&report->config);
-    int places = layout_places(&report->layout);
+    int variants = layout_variants(&report->layout);
     int rank = rank_of(m, i);
-    m->state[i] = state_create(m->units[rank % places], &report->layout, 1, rank);
+    m->state[i] = state_create(m->units[rank % variants], &report->layout, 1, rank);
     m->program[i] = needs_waits(m) ? program_create(m->state[i], PROGRAM_TRAIN)
                                    : program_create_without_waits(m->state[i], PROGRAM_TRAIN);
     struct program *other[4];
@@ -252,8 +256,8 @@ static void compile(struct making *m)
     report->rank = array_make((size_t)report->measured, sizeof *report->rank);
     for (int r = 0; r < report->measured; r++) {
         int all = m->extent == EXTENT_WORLD;
-        int i = all ? model_of(m, r) : r, rank = all ? r : rank_of(m, r);
-        report->rank[r].coord = mesh_place(&report->layout.shape, rank);
+        int i = all ? compiled_for_rank(m, r) : r, rank = all ? r : rank_of(m, r);
+        report->rank[r].coord = mesh_coord_of_rank(&report->layout.shape, rank);
         report->rank[r].need = m->need[i];
         measure(&report->rank[r], m->program[i], report->rank[r].coord,
                 (int)report->config.train.muon.ns_steps);
@@ -343,14 +347,14 @@ static void forecast(struct making *m)
     free(program);
 }
 
-/* The graphs of all places, those too at which no rank is compiled. */
-static int check_places(const struct making *m, struct error *err)
+/* The graphs of all variants, those too of which no rank is compiled. */
+static int check_variants(const struct making *m, struct error *err)
 {
     unsigned mesh = mesh_wide_axes(&m->report->layout.shape, MESH_SETS - 1);
     char name[MODEL_PREFIX];
-    for (int place = 0; place < layout_places(&m->report->layout); place++)
+    for (int variant = 0; variant < layout_variants(&m->report->layout); variant++)
         for (int u = 0; u < m->model->units; u++) {
-            const struct units *units = m->units[place];
+            const struct units *units = m->units[variant];
             const struct unit_kind *kind = units_kind(units, u);
             int seen = u > 0 && units->kind_of[u - 1] == units->kind_of[u];
             if (!seen &&
@@ -379,7 +383,7 @@ static void verify(struct making *m)
         }
     }
     report->verified =
-        wrong == m->ranks && !check_places(m, &report->verdict) &&
+        wrong == m->ranks && !check_variants(m, &report->verdict) &&
         !verify_some_ranks((const struct program *const *)m->program, &m->shape, &report->verdict);
 }
 
@@ -451,8 +455,8 @@ static int make(struct making *m, int threads, struct error *err)
 }
 
 /* Measure and check all ranks, or measure some. */
-static int make_some(struct report *report, const struct report_request *request,
-                     enum extent extent, struct record *record, struct error *err)
+static int make_extent(struct report *report, const struct report_request *request,
+                       enum extent extent, struct record *record, struct error *err)
 {
     struct making m = {.report = report, .extent = extent, .record = record};
     *report = (struct report){.config = *request->config,
@@ -471,7 +475,7 @@ static int make_some(struct report *report, const struct report_request *request
     free(m.need);
     free(m.program);
     free(m.state);
-    for (int r = 0; m.units && r < layout_places(&report->layout); r++)
+    for (int r = 0; m.units && r < layout_variants(&report->layout); r++)
         units_destroy(m.units[r]);
     free(m.units);
     model_destroy(m.model);
@@ -483,24 +487,24 @@ static int make_some(struct report *report, const struct report_request *request
 
 int report_make(struct report *report, const struct report_request *request, struct error *err)
 {
-    return make_some(report, request, EXTENT_WORLD, NULL, err);
+    return make_extent(report, request, EXTENT_WORLD, NULL, err);
 }
 
 int report_make_recorded(struct report *report, struct record *record,
                          const struct report_request *request, struct error *err)
 {
     *record = (struct record){0};
-    return make_some(report, request, EXTENT_WORLD, record, err);
+    return make_extent(report, request, EXTENT_WORLD, record, err);
 }
 
 int report_measure(struct report *report, const struct report_request *request, struct error *err)
 {
-    return make_some(report, request, EXTENT_PIPELINE, NULL, err);
+    return make_extent(report, request, EXTENT_PIPELINE, NULL, err);
 }
 
 int report_probe(struct report *report, const struct report_request *request, struct error *err)
 {
-    return make_some(report, request, EXTENT_ENDS, NULL, err);
+    return make_extent(report, request, EXTENT_ENDS, NULL, err);
 }
 
 const struct report_rank *report_largest(const struct report *report)
@@ -515,13 +519,13 @@ const struct report_rank *report_largest(const struct report *report)
     return largest;
 }
 
-void report_judge(struct report *report, const char *name, size_t memory_bytes)
+void report_set_gpu_memory(struct report *report, const char *name, size_t memory_bytes)
 {
     snprintf(report->machine, sizeof report->machine, "%s", name);
     report->limits.device_bytes = memory_bytes;
 }
 
-void report_judge_node(struct report *report, size_t memory_bytes)
+void report_set_node_memory(struct report *report, size_t memory_bytes)
 {
     size_t per_node = (size_t)machine_ranks_per_node(report->ranks, report->nodes);
     report->limits.host_bytes = memory_bytes / per_node;

@@ -54,7 +54,7 @@ struct report {
     double whole_flops;      /* the same with all of attention */
     int on_gpu;              /* planned for one GPU a rank */
     char fp8_note[FP8_NOTE]; /* what of precision fp8 is not in fp8 */
-    char machine[96];        /* the GPU's name given to report_judge(), or "" */
+    char machine[96];        /* the GPU's name given to report_set_gpu_memory(), or "" */
     struct memory_limits limits;
     size_t attention_bytes; /* that training takes of what is left (attention_memory.h) */
     int compiled;           /* of the ranks: these were checked, and the others repeat them */
@@ -117,8 +117,8 @@ double report_mfu(const struct report *report, int whole_attention);
 
 /* Set the memory of a GPU, with its name for messages, and of a node, that the plan is compared
  * with. */
-void report_judge(struct report *report, const char *name, size_t memory_bytes);
-void report_judge_node(struct report *report, size_t memory_bytes);
+void report_set_gpu_memory(struct report *report, const char *name, size_t memory_bytes);
+void report_set_node_memory(struct report *report, size_t memory_bytes);
 
 /* The measured rank that stands for a run where one is shown: with several pipeline ranks the one
  * that needs most memory, else the first. */

@@ -412,15 +412,15 @@ struct units_request layout_units(const struct layout *layout, const struct conf
     };
 }
 
-int layout_places(const struct layout *layout)
+int layout_variants(const struct layout *layout)
 {
     return mesh_members(&layout->shape, 1u << MESH_CONTEXT | 1u << MESH_TENSOR);
 }
 
-void layout_set_place(struct units_request *request, int place)
+void layout_set_variant(struct units_request *request, int variant)
 {
-    request->context.rank = place / request->tensor.size;
-    request->tensor.rank = place % request->tensor.size;
+    request->context.rank = variant / request->tensor.size;
+    request->tensor.rank = variant % request->tensor.size;
 }
 
 void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 16])

@@ -95,15 +95,17 @@ int layout_model(struct model **model, const struct config *config, struct error
  * it one pass, for the rows of a prompt that are padding. */
 struct units_generate layout_generate(const struct config *config, int64_t texts);
 
-/* What to compile for it, at the first place; of a model with two sequences the caller sets seq[1].
+/* What to compile for it, the first variant; of a model with two sequences the caller sets seq[1].
  */
 struct units_request layout_units(const struct layout *layout, const struct config *config);
 
-/* Ranks that have other parts of layers or of sequences compile other units: how many such places
- * there are, along context and tensor; rank r is at place r % layout_places().  And a request for
- * units of another place than the first. */
-int layout_places(const struct layout *layout);
-void layout_set_place(struct units_request *request, int place);
+/* Variants of units: ranks that differ in their coordinates along context and tensor have other
+ * parts of sequences or of layers, and so compile other units.  Rank r uses variant r %
+ * layout_variants(). */
+int layout_variants(const struct layout *layout);
+
+/* Have a request for the first variant ask for another one. */
+void layout_set_variant(struct units_request *request, int variant);
 
 /* The folder of files that stand in for memory. */
 void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 16]);

@@ -29,7 +29,8 @@ struct memory_need {
     size_t host_bytes;    /* of the node's memory: all pools, or what a GPU leaves there */
 };
 
-/* Memory there is for one rank, where 0 is "nobody said"; or what it wants beyond that. */
+/* Amounts of memory of one rank: what there is for it, 0 where nobody said; or, as a result, what
+ * it needs, or lacks, of each kind. */
 struct memory_limits {
     size_t device_bytes; /* of its GPU */
     size_t host_bytes;   /* its share of the node's */

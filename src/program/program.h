@@ -219,7 +219,7 @@ static inline int instr_is_transfer(const struct instr *instr)
 
 /* Does it go to NCCL as several transfers, one after another?  Sums of 16 bits do
  * (comm/gpu/nccl.c): what comes behind in NCCL's order starts when the last of them does. */
-static inline int instr_is_in_pieces(const struct instr *instr)
+static inline int instr_is_several_transfers(const struct instr *instr)
 {
     int sums = instr->kind == INSTR_REDUCE ||
                (instr->kind == INSTR_ALLREDUCE && instr->reduction == GROUP_SUM);

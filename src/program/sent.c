@@ -25,8 +25,9 @@ int64_t sent_bytes(const struct program *program, const struct instr *instr)
     return sent_elems(program, instr, program->state->coord) * (int64_t)dtype_bytes(instr->dtype);
 }
 
-/* On GPUs sums of 16 bits are an exchange of terms. */
-static int is_exchange(const struct instr *instr)
+/* Does every member of the group send something to every other one?  On GPUs that is so for sums in
+ * 16 bits too: members exchange their terms. */
+static int sends_to_every_member(const struct instr *instr)
 {
     int is_short = dtype_bytes(instr->dtype) == 2;
     switch (instr->kind) {
@@ -63,7 +64,7 @@ void sent_describe(struct mesh_options *options, const struct program *const *pr
     for (int p = 0; p < count; p++)
         for (int i = 0; i < programs[p]->instrs; i++) {
             const struct instr *instr = &programs[p]->instr[i];
-            if (is_exchange(instr))
+            if (sends_to_every_member(instr))
                 options->messages |= 1u << mesh_wide_axes(shape, instr->axes);
             if (instr->kind == INSTR_SEND || instr->kind == INSTR_RECV)
                 add_peer(options, instr);

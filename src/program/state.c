@@ -46,7 +46,7 @@ int state_fetches_grads(const struct state *state)
     return state_side(state, state_grad_pool(state)) != SIDE_DEVICE;
 }
 
-int state_splits_params(const struct state *state)
+int state_has_own_masters(const struct state *state)
 {
     return state_update_side(state) == SIDE_HOST && !state_fetches_params(state);
 }
@@ -126,7 +126,7 @@ static void make_param_buffers(struct state *state, int flat)
         own->param = own_shard(state, own->whole_param, flat, "param shard", dtype);
         state->buffer[own->whole_param].partial = own->param != own->whole_param;
     }
-    if (dtype == wide && !(state_trains(state, flat) && state_splits_params(state)))
+    if (dtype == wide && !(state_trains(state, flat) && state_has_own_masters(state)))
         own->master = own->param;
     else if (state_trains(state, flat))
         own->master = flat_buffer(state, masters, flat, shard, "master", wide);
@@ -274,7 +274,7 @@ struct state *state_create(const struct units *units, const struct layout *layou
     struct state *state = array_make(1, sizeof *state);
     state->units = units;
     state->layout = layout;
-    state->coord = mesh_place(&layout->shape, rank);
+    state->coord = mesh_coord_of_rank(&layout->shape, rank);
     state->training = training;
     state->flat = array_make((size_t)units->flats, sizeof *state->flat);
     state->has = array_make((size_t)units->flats, 1);

@@ -316,7 +316,7 @@ static int has_started(const struct play_engine *e, int rank, int i)
 {
     const struct instr *instr = instr_of(e, rank, i);
     const struct play_stream *s = &e->rank[rank].stream[instr->stream];
-    return instr_is_in_pieces(instr) ? s->done >= i : s->next > i;
+    return instr_is_several_transfers(instr) ? s->done >= i : s->next > i;
 }
 
 /* May instruction i start, as to the order of transfers?  Those of a GPU are kernels of NCCL, which

@@ -96,8 +96,8 @@ int batches_load_places(void *user, const struct step_batch *batch, struct error
         int32_t *positions = from_row(batch->positions[0], i * rows);
         int32_t *documents = from_row(batch->documents[0], i * rows);
         if (i >= count)
-            loader_fill_places(loader, positions, documents);
-        else if (dataset_places(&b->data, b->sample + first + i, positions, documents, err))
+            loader_fill_positions(loader, positions, documents);
+        else if (dataset_positions(&b->data, b->sample + first + i, positions, documents, err))
             return -1;
     }
     return 0;

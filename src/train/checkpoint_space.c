@@ -58,9 +58,9 @@ int checkpoint_space_check(struct session *s, const char *dir, int64_t done, int
                            struct error *err)
 {
     struct checkpoint_piece *pieces;
-    int count = weights_pieces(s, weights_saved(s), &pieces);
+    int count = weights_pieces(s, weights_choose_saved(s), &pieces);
     double each = checkpoint_disk_bytes(pieces, count);
-    weights_free(pieces, count);
+    weights_pieces_free(pieces, count);
     world_all_reduce(s->world, &each, 1, WORLD_SUM);
     int rc = world_rank(s->world) ? 0 : judge(s, dir, done, there, each, err);
     return world_agree(s->world, rc, err);

@@ -17,12 +17,13 @@ static int run_steps(struct session *s, struct batches *valid, struct read_ahead
                      struct error *err)
 {
     struct step_input input = {
-        .load = read_ahead_load, .load_places = read_ahead_load_places, .user = ahead};
+        .load = read_ahead_load, .load_positions = read_ahead_load_places, .user = ahead};
     for (valid->sample = 0; valid->sample < range.end; valid->sample += range.each) {
         struct step_output output;
         valid->batch = min_i64(range.end - valid->sample, range.each);
         input.stop_vote = stop_asked(stop) != 0 || read_ahead_check(ahead, NULL);
-        if (world_must(s->world, execute(s->executor, s->evaluate, &input, &output, NULL, err),
+        if (world_must(s->world,
+                       executor_run_step(s->executor, s->evaluate, &input, &output, NULL, err),
                        err))
             return -1;
         if (output.votes > 0)

@@ -86,7 +86,7 @@ static int load(void *user, const struct step_batch *batch, struct error *err)
 
 /* Attention reads the first position of a slot alone; those behind the last that the model knows,
  * which are of rows that nobody needs, count as that. */
-static int load_places(void *user, const struct step_batch *batch, struct error *err)
+static int load_positions(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct generator *g = user;
     int64_t last = g->s->units->generate_positions - 1;
@@ -107,7 +107,7 @@ static int fetch_logits(struct generator *g, const struct program *program, stru
 
 static int run_pass(struct generator *g, struct error *err)
 {
-    const struct step_input input = {.load = load, .load_places = load_places, .user = g};
+    const struct step_input input = {.load = load, .load_positions = load_positions, .user = g};
     int64_t most = 1;
     for (int64_t b = 0; b < g->slots; b++)
         most = max_i64(most, waiting(&g->slot[b]));
@@ -115,8 +115,8 @@ static int run_pass(struct generator *g, struct error *err)
     g->chunk = program_seq(program, 0);
     for (int64_t b = 0; b < g->slots; b++)
         g->slot[b].taken = min_i64(waiting(&g->slot[b]), g->chunk);
-    int rc =
-        execute(g->s->executor, program, &input, NULL, NULL, err) || fetch_logits(g, program, err);
+    int rc = executor_run_step(g->s->executor, program, &input, NULL, NULL, err) ||
+             fetch_logits(g, program, err);
     if (world_must(g->s->world, rc, err))
         return -1;
     for (int64_t b = 0; b < g->slots; b++)

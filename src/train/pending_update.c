@@ -40,6 +40,6 @@ int pending_update_make(struct pending_update *pending, struct session *s, struc
     if (!pending->last.step)
         return 0;
     pending->last.step = 0;
-    pending->is_broken = execute(s->executor, s->update, &input, NULL, NULL, err) != 0;
+    pending->is_broken = executor_run_step(s->executor, s->update, &input, NULL, NULL, err) != 0;
     return pending->is_broken ? -1 : 0;
 }

@@ -121,14 +121,14 @@ int run_checkpoint_write(struct session *s, const char *dir, struct run_position
                          const struct run_origin *origin, struct error *err)
 {
     struct checkpoint_piece *pieces;
-    enum weights_saved saved = weights_saved(s);
+    enum weights_saved saved = weights_choose_saved(s);
     int count = weights_pieces(s, saved, &pieces);
     struct js *meta = meta_of(s, position, origin);
     if (saved == WEIGHTS_TRAINED)
         add_base(meta, s);
     int rc = checkpoint_save(s->world, dir, position.step, pieces, count, meta, err);
     js_free(meta);
-    weights_free(pieces, count);
+    weights_pieces_free(pieces, count);
     return rc;
 }
 

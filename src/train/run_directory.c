@@ -325,7 +325,7 @@ void run_directory_keep_best(struct run_directory *d, const struct run_best *bes
 }
 
 /* Losses differ by up to a tenth from batch to batch. */
-void run_directory_judge(struct run_directory *d, double loss)
+void run_directory_note_loss(struct run_directory *d, double loss)
 {
     if (d->saved_step < 0 || isnan(loss) || (d->best_step >= 0 && !(loss < 1.1 * d->best_loss)))
         return;

@@ -76,7 +76,7 @@ int run_directory_has_export(const struct run_directory *dir, int64_t step);
 void run_directory_exported(struct run_directory *dir, int64_t step);
 
 /* Note the loss that a step computed with the state of the newest checkpoint. */
-void run_directory_judge(struct run_directory *dir, double loss);
+void run_directory_note_loss(struct run_directory *dir, double loss);
 
 /* Delete the checkpoints that the newest one replaces, if there are any; a failure is a warning.
  * An older checkpoint with a much lower loss is kept beside the newest ones, for a run that

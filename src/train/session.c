@@ -31,7 +31,7 @@ static int add_program(struct session *s, struct program **program, enum program
 static int compile(struct session *s, enum session_use use, struct error *err)
 {
     struct units_request request = layout_units(&s->layout, &s->config);
-    layout_set_place(&request, world_rank(s->world) % layout_places(&s->layout));
+    layout_set_variant(&request, world_rank(s->world) % layout_variants(&s->layout));
     int generates = use == SESSION_GENERATE || (use == SESSION_TRAIN && s->config.generate.samples);
     if (generates)
         request.generate =
@@ -251,7 +251,8 @@ static int prepare(struct session *s, const struct device_request *request, int 
     if (device_open(&s->device, request, err) || check_fp8(s, err) ||
         layout_model(&s->model, &s->config, err))
         return -1;
-    s->data_rank = layout_data_rank(&s->layout, mesh_place(&s->layout.shape, world_rank(s->world)));
+    s->data_rank =
+        layout_data_rank(&s->layout, mesh_coord_of_rank(&s->layout.shape, world_rank(s->world)));
     if (compile_into_memory(s, use, err))
         return -1;
     begin_ops(s);

@@ -20,13 +20,13 @@
 #include "simulate/cost.h"
 
 /* One step. */
-struct step {
+struct step_time {
     double step_s, run_s, update_s, data_s, wait_s, copy_s, core_share, queue_s, sent_bytes;
 };
 
 struct step_times {
     const struct program *program;
-    struct step step[STEP_TIMES];
+    struct step_time step[STEP_TIMES];
     int steps;
     int transfers;
     int *transfer_of;             /* per instruction: its number among transfers, or -1 */
@@ -89,7 +89,7 @@ static double alone_s(const struct trace *trace, const struct trace_event *updat
     return (double)max_i64(alone_ns, 0) / 1e9;
 }
 
-static void add_event(struct step_times *t, struct step *step, const struct trace *trace,
+static void add_event(struct step_times *t, struct step_time *step, const struct trace *trace,
                       const struct trace_event *event)
 {
     const struct instr *instr = &t->program->instr[event->instr];
@@ -111,7 +111,7 @@ static void add_event(struct step_times *t, struct step *step, const struct trac
 void step_times_add(struct step_times *t, const struct trace *trace, double step_s, double core_s,
                     double queue_s)
 {
-    struct step step = {.step_s = step_s, .queue_s = fmin(queue_s, step_s)};
+    struct step_time step = {.step_s = step_s, .queue_s = fmin(queue_s, step_s)};
     int64_t begin_ns = INT64_MAX, end_ns = 0;
     if (t->steps == STEP_TIMES)
         return;
@@ -141,7 +141,7 @@ static double median_of(const struct step_times *t, size_t offset)
 
 double step_times_step_s(const struct step_times *t)
 {
-    return median_of(t, offsetof(struct step, step_s));
+    return median_of(t, offsetof(struct step_time, step_s));
 }
 
 struct deviation_rank step_times_rank(const struct step_times *t)
@@ -149,14 +149,14 @@ struct deviation_rank step_times_rank(const struct step_times *t)
     const struct program *p = t->program;
     struct deviation_rank rank = {
         .place = p->state->coord.at[MESH_PIPELINE],
-        .run_s = median_of(t, offsetof(struct step, run_s)),
-        .update_s = median_of(t, offsetof(struct step, update_s)),
-        .data_s = median_of(t, offsetof(struct step, data_s)),
-        .wait_s = median_of(t, offsetof(struct step, wait_s)),
-        .copy_s = median_of(t, offsetof(struct step, copy_s)),
-        .core_share = median_of(t, offsetof(struct step, core_share)),
-        .queue_s = median_of(t, offsetof(struct step, queue_s)),
-        .sent_bytes = median_of(t, offsetof(struct step, sent_bytes)),
+        .run_s = median_of(t, offsetof(struct step_time, run_s)),
+        .update_s = median_of(t, offsetof(struct step_time, update_s)),
+        .data_s = median_of(t, offsetof(struct step_time, data_s)),
+        .wait_s = median_of(t, offsetof(struct step_time, wait_s)),
+        .copy_s = median_of(t, offsetof(struct step_time, copy_s)),
+        .core_share = median_of(t, offsetof(struct step_time, core_share)),
+        .queue_s = median_of(t, offsetof(struct step_time, queue_s)),
+        .sent_bytes = median_of(t, offsetof(struct step_time, sent_bytes)),
     };
     for (int i = 0; i < p->instrs; i++) {
         const struct instr *instr = &p->instr[i];
@@ -264,7 +264,7 @@ static struct deviation_link place_link(const struct step_times_transfer *of,
     struct deviation_link link = {.kind = (enum machine_transfer_kind)of->kind,
                                   .first_node = node[of->first]};
     int before = -1;
-    struct mesh_coord first = mesh_place(shape, of->first);
+    struct mesh_coord first = mesh_coord_of_rank(shape, of->first);
     link.members = of->last >= 0 ? 2 : mesh_members(shape, of->axes);
     for (int m = 0; m < link.members; m++) {
         int rank = of->last < 0 ? mesh_rank(shape, mesh_coord_of_member(shape, first, of->axes, m))

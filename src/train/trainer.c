@@ -171,7 +171,7 @@ static struct step_input input_of(struct trainer *t, int64_t step)
     const struct config_train *c = &t->s->config.train;
     return (struct step_input){
         .load = read_ahead_load,
-        .load_places = read_ahead_load_places,
+        .load_positions = read_ahead_load_places,
         .user = t->data.ahead,
         .rule = lr_schedule_rule(c, step - t->at.scaler.skipped),
         .seed = (uint64_t)t->s->config.seed,
@@ -312,7 +312,7 @@ static int end_step(struct trainer *t, int64_t step, struct error *err)
     if (finish(t, step, err) || report_step(t, step, err))
         return -1;
     if (step == t->dir.saved_step + 1)
-        run_directory_judge(&t->dir, t->skips ? NAN : t->at.loss);
+        run_directory_note_loss(&t->dir, t->skips ? NAN : t->at.loss);
     if (step > t->dir.saved_step && !t->skips)
         run_directory_prune(&t->dir);
     return check_skips(t, step, err);

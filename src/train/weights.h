@@ -28,7 +28,7 @@ int weights_import_check(struct session *session, struct error *err);
  * config.model_path as long as these have the session's base_hash.  Rank 0 decides, and warns where
  * they no longer have it.  Collective. */
 enum weights_saved { WEIGHTS_ALL, WEIGHTS_TRAINED };
-enum weights_saved weights_saved(struct session *session);
+enum weights_saved weights_choose_saved(struct session *session);
 
 /* Beside adapters set the session's base_hash to that of the files of config.model_path, before
  * they are read: what is replaced meanwhile then has another.  Rank 0's.  0, or -1 with err set. */
@@ -40,10 +40,10 @@ int weights_folder_hash(const char *folder, char hash[WEIGHTS_HASH], struct erro
 /* The pieces this rank saves: its share of parameters (fp32 masters) and optimizer state, as
  * "model/NAME" and, for each of the optimizer's slots, "optimizer/SLOT/NAME", such as
  * "optimizer/exp_avg/layers.0.attn.q".  Replicas divide a shard among them.  *pieces is free()d
- * with weights_free(); data points into the session; on a GPU it is fetched while saving. */
+ * with weights_pieces_free(); data points into the session; on a GPU it is fetched while saving. */
 int weights_pieces(struct session *session, enum weights_saved saved,
                    struct checkpoint_piece **pieces);
-void weights_free(struct checkpoint_piece *pieces, int count);
+void weights_pieces_free(struct checkpoint_piece *pieces, int count);
 
 /* Load the rank's shard from a checkpoint: parameters, and the optimizer's state if the session
  * trains.  Frozen tensors that it only refers to are read from config.model_path, whose files must

@@ -50,7 +50,7 @@ static int is_base_there(const struct session *s)
     return 0;
 }
 
-enum weights_saved weights_saved(struct session *s)
+enum weights_saved weights_choose_saved(struct session *s)
 {
     const struct config *c = &s->config;
     int refers =

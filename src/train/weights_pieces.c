@@ -112,7 +112,7 @@ int weights_pieces(struct session *s, enum weights_saved saved, struct checkpoin
     return pieces.count;
 }
 
-void weights_free(struct checkpoint_piece *pieces, int count)
+void weights_pieces_free(struct checkpoint_piece *pieces, int count)
 {
     for (int i = 0; i < count; i++) {
         free((char *)pieces[i].name);
@@ -193,7 +193,7 @@ static void want_slot(const struct loading *l, struct pieces *pieces, int f,
 static int load(const struct loading *l, struct pieces *pieces, struct error *err)
 {
     int rc = checkpoint_load(l->checkpoint, pieces->piece, pieces->count, err);
-    weights_free(pieces->piece, pieces->count);
+    weights_pieces_free(pieces->piece, pieces->count);
     return rc;
 }
 
@@ -234,7 +234,7 @@ static int load_all(const struct loading *l, struct error *err)
     free(host);
     if (!rc)
         return load(l, &plain, err);
-    weights_free(plain.piece, plain.count);
+    weights_pieces_free(plain.piece, plain.count);
     return rc;
 }
 

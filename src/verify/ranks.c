@@ -4,7 +4,7 @@
 int ranks_member(const struct ranks *g, int rank, unsigned axes, int k)
 {
     const struct mesh_shape *shape = g->shape;
-    struct mesh_coord coord = mesh_place(shape, rank);
+    struct mesh_coord coord = mesh_coord_of_rank(shape, rank);
     if (k < 0 || k >= mesh_members(shape, axes))
         return -1;
     for (int axis = MESH_AXES - 1; axis >= 0; axis--) {

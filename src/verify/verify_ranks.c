@@ -34,7 +34,7 @@ static void start(struct ranks_progress *p)
         const struct instr *instr = &p->program->instr[p->unstarted];
         int at = p->at[instr->stream];
         if (instr_is_transfer(instr) &&
-            (at < p->unstarted || (at == p->unstarted && instr_is_in_pieces(instr))))
+            (at < p->unstarted || (at == p->unstarted && instr_is_several_transfers(instr))))
             return;
     }
 }
@@ -102,7 +102,7 @@ static int check_members(struct ranks *g, int rank, enum program_stream stream,
                          const struct instr *mine)
 {
     const struct mesh_shape *shape = g->shape;
-    int at = mesh_member(shape, mesh_place(shape, rank), mine->axes);
+    int at = mesh_member(shape, mesh_coord_of_rank(shape, rank), mine->axes);
     for (int k = 0, m; (m = ranks_member(g, rank, mine->axes, k)) >= 0; k++) {
         const struct instr *theirs = ranks_met_by(g, m, stream, mine->axes);
         if (theirs &&

@@ -49,7 +49,7 @@ static int64_t read_epoch(const struct loader *loader, int32_t *rows, struct err
     for (int64_t sample = 0; sample < loader->windows; sample++) {
         int32_t *at = rows + sample % BATCH * 4 * seq;
         if (loader_read(loader, sample, at, at + seq, err) ||
-            (loader->packing && loader_places(loader, sample, at + 2 * seq, at + 3 * seq, err)))
+            (loader->packing && loader_positions(loader, sample, at + 2 * seq, at + 3 * seq, err)))
             return -1;
     }
     return clock_ns() - start;

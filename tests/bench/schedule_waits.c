@@ -159,7 +159,8 @@ static void measure_step(struct bench *b, const struct session *s, int number, s
     input.user = (void *)s;
     waiting.products = 0;
     world_barrier(b->c.world);
-    world_must(b->c.world, execute(s->executor, s->train, &input, NULL, &trace, &err), &err);
+    world_must(b->c.world, executor_run_step(s->executor, s->train, &input, NULL, &trace, &err),
+               &err);
     add_runs(s, &trace, part, edge);
     world_all_reduce(b->c.world, edge, 2, WORLD_MAX);
     world_all_reduce(b->c.world, part[0], 3 * (int)stages, WORLD_SUM);

@@ -4,8 +4,8 @@
  * their memory and say so; (2) when all have read, end.  A message: the sender shows it, the
  * receiver reads it and says so.  What is received is filled with NaN first, and memory that was
  * sent must not have changed at the end, so that somebody who does not wait is found out.  Memory of
- * all sides of an operation must be registered, or of none: with one side's alone NCCL 2.28 waits for
- * ever.
+ * all sides of an operation must be registered, or of none: NCCL 2.28 waits for ever where only one
+ * side's is.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -50,7 +50,7 @@ static int read_samples(uint64_t *sum, struct tokens *tokens, enum config_packin
     int rc = loader_open(&loader, tokens, &options, err);
     for (int64_t i = 0; !rc && i < loader.windows && i < MOST / SEQ_LEN; i++) {
         rc = loader_read(&loader, i, row[0], row[1], err) ||
-             loader_places(&loader, i, row[2], row[3], err);
+             loader_positions(&loader, i, row[2], row[3], err);
         for (int k = 0; !rc && k < SEQ_LEN; k++)
             if (row[0][k] < 0 || row[0][k] >= VOCAB || row[1][k] < -1 || row[1][k] >= VOCAB ||
                 row[2][k] < 0 || row[2][k] > k || row[3][k] != k - row[2][k])

@@ -50,11 +50,11 @@ static void steps(struct anything *a, struct session *s, const struct report_ran
         struct step_input input = rig_input(s, step);
         struct step_output output = {0};
         input.load = batches_load;
-        input.load_places = batches_load_places;
+        input.load_positions = batches_load_places;
         input.user = &batches;
         batches.sample = (step - 1) * s->layout.global_batch;
         int rc = pending_update_pass(&pending, s, &input, &err) ||
-                 execute(s->executor, s->train, &input, &output, NULL, &err);
+                 executor_run_step(s->executor, s->train, &input, &output, NULL, &err);
         pending_update_started(&pending, s, rc);
         CHECK(&a->c, !rc);
         if (plan)

@@ -84,7 +84,7 @@ static void steps(struct test *t, struct session *s, struct numbers *numbers)
         struct step_output output = {0};
         input.load = load;
         input.user = &input;
-        CHECK(&t->c, !execute(s->executor, s->train, &input, &output, NULL, &err));
+        CHECK(&t->c, !executor_run_step(s->executor, s->train, &input, &output, NULL, &err));
         numbers->loss[step] = output.loss;
         numbers->norm[step] = output.grad_norm;
     }

@@ -116,7 +116,7 @@ static int shape_product(const struct mesh_shape *s)
 /* Do two ranks agree in all axes but these? */
 static int are_members(const struct mesh_shape *shape, int a, int b, unsigned axes)
 {
-    struct mesh_coord one = mesh_place(shape, a), other = mesh_place(shape, b);
+    struct mesh_coord one = mesh_coord_of_rank(shape, a), other = mesh_coord_of_rank(shape, b);
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (!(axes >> axis & 1) && one.at[axis] != other.at[axis])
             return 0;

@@ -238,7 +238,7 @@ static void steps(struct matrix *m, struct session *s, const struct report_rank 
         input.user = &batches;
         input.loss_scale = scaler.scale;
         batches.sample = (step - 1) * s->layout.global_batch;
-        CHECK(&m->c, !execute(s->executor, s->train, &input, &output, NULL, &err));
+        CHECK(&m->c, !executor_run_step(s->executor, s->train, &input, &output, NULL, &err));
         if (plan)
             training_check_volume(&m->c, s, plan);
         CHECK(&m->c, !output.skipped);

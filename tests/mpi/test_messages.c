@@ -45,8 +45,8 @@ static void write_program(struct ring *ring, int rank)
     p->micros = 1;
     p->layout = ring->layout;
     p->state = state;
-    *state =
-        (struct state){.layout = ring->layout, .coord = mesh_place(&ring->layout->shape, rank)};
+    *state = (struct state){.layout = ring->layout,
+                            .coord = mesh_coord_of_rank(&ring->layout->shape, rank)};
     state->sums = program_buffer(p, POOL_GRADS, SUM_COUNT * sizeof(double), 1, "sums");
     ring->out = program_buffer(p, POOL_PARAMS, bytes, 1, "out");
     ring->in = program_buffer(p, POOL_PARAMS, bytes, 1, "in");
@@ -118,7 +118,7 @@ static void step(struct checks *c, const struct ring *ring, struct executor *x, 
     for (int i = 0; i < ELEMS; i++)
         data[i] = value(rank, i);
     CHECK(c, !executor_write(x, &p->buffer[ring->out], 0, data, ELEMS * sizeof *data, &err));
-    CHECK(c, !execute(x, p, &input, NULL, trace, &err));
+    CHECK(c, !executor_run_step(x, p, &input, NULL, trace, &err));
     if (err.text[0])
         fprintf(stderr, "rank %d: %s\n", rank, err.text);
     for (int hops = 1; hops <= 2 && ring->ranks > 1; hops++) {

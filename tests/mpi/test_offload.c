@@ -288,7 +288,7 @@ static void test_volume(struct offloading *o)
             struct step_input input = rig_input(s, step);
             input.load = batches_load;
             input.user = &batches;
-            CHECK(&o->c, !execute(s->executor, s->train, &input, NULL, NULL, &err));
+            CHECK(&o->c, !executor_run_step(s->executor, s->train, &input, NULL, NULL, &err));
             training_check_volume(&o->c, s, &report.rank[rank]);
         }
         executor_measure(s->executor, &after);

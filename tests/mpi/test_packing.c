@@ -152,7 +152,7 @@ static int load_spoilt(void *user, const struct step_batch *batch, struct error 
     return rc;
 }
 
-static int load_places(void *user, const struct step_batch *batch, struct error *err)
+static int load_positions(void *user, const struct step_batch *batch, struct error *err)
 {
     struct spoilt *s = user;
     return batches_load_places(&s->batches, batch, err);
@@ -175,10 +175,10 @@ static void spoilt_step(struct packing_test *t, const struct config *config, enu
     CHECK(&t->c, !batches_open(&data.batches, s, t->tokens, LOADER_SHUFFLED, &err));
     struct step_input input = rig_input(s, 1);
     input.load = load_spoilt;
-    input.load_places = load_places;
+    input.load_positions = load_positions;
     input.user = &data;
     input.decay_all = 0;
-    CHECK(&t->c, !execute(s->executor, s->train, &input, &output, NULL, &err));
+    CHECK(&t->c, !executor_run_step(s->executor, s->train, &input, &output, NULL, &err));
     outcome[0] = output.loss;
     outcome[1] = output.grad_norm;
     *hash = rig_hash(s);

@@ -218,10 +218,10 @@ static void steps(struct test *t, struct session *s, const struct report_rank *p
         struct step_input input = rig_input(s, step);
         struct step_output output = {0};
         input.load = batches_load;
-        input.load_places = batches_load_places;
+        input.load_positions = batches_load_places;
         input.user = &batches;
         batches.sample = (step - 1) * s->layout.global_batch;
-        CHECK(&t->c, !execute(s->executor, s->train, &input, &output, NULL, &err));
+        CHECK(&t->c, !executor_run_step(s->executor, s->train, &input, &output, NULL, &err));
         if (plan)
             training_check_volume(&t->c, s, plan);
         loss[step - 1] = output.loss;

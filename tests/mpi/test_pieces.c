@@ -157,7 +157,7 @@ static int steps(struct training *t, int from, int to, struct error *err)
                                    .step = step,
                                    .clip = t->train.clip,
                                    .nominal_targets = 96};
-        if (execute(t->x, t->d.program[t->rank], &input, &output, NULL, err))
+        if (executor_run_step(t->x, t->d.program[t->rank], &input, &output, NULL, err))
             return -1;
         t->loss[step - 1] = output.loss;
         t->norm[step - 1] = output.grad_norm;

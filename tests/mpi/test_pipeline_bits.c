@@ -115,7 +115,7 @@ static void run_steps(struct test *t, struct session *s, struct outcome *outcome
         input.load = batches_load;
         input.user = &data;
         data.sample = (step - 1) * s->layout.global_batch;
-        CHECK(&t->c, !execute(s->executor, s->train, &input, &output, NULL, &err));
+        CHECK(&t->c, !executor_run_step(s->executor, s->train, &input, &output, NULL, &err));
         outcome->loss[step - 1] = output.loss;
         outcome->norm[step - 1] = output.grad_norm;
     }

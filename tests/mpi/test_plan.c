@@ -54,7 +54,7 @@ static void check_steps(struct planning *p, struct session *s, const struct repo
         input.load = batches_load;
         input.user = &batches;
         batches.sample = (step - 1) * s->layout.global_batch;
-        CHECK(&p->c, !execute(s->executor, s->train, &input, NULL, NULL, &err));
+        CHECK(&p->c, !executor_run_step(s->executor, s->train, &input, NULL, NULL, &err));
         training_check_volume(&p->c, s, plan);
     }
     batches_close(&batches);

@@ -98,13 +98,13 @@ static int steps(struct session *s, const struct training *how, struct scaler *s
         struct step_input input = rig_input(s, step);
         struct step_output output;
         input.load = how->masked ? load_masked : batches_load;
-        input.load_places = batches_load_places;
+        input.load_positions = batches_load_places;
         input.user = &batches;
         input.loss_scale = scaler->scale;
         input.rule = lr_schedule_rule(&s->config.train, step - scaler->skipped);
         batches.sample = (step - 1) * s->layout.global_batch;
         rc = pending_update_pass(&pending, s, &input, err) ||
-             execute(s->executor, s->train, &input, &output, NULL, err);
+             executor_run_step(s->executor, s->train, &input, &output, NULL, err);
         pending_update_started(&pending, s, rc);
         trained->loss[step - 1] = output.loss;
         trained->norm[step - 1] = output.grad_norm;

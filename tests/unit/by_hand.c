@@ -16,8 +16,8 @@ void hand_open(struct hand *hand, int ranks, enum mesh_axis axis)
     hand->layout.shape = (struct mesh_shape){{1, 1, 1, 1, 1}};
     hand->layout.shape.degree[axis] = ranks;
     for (int r = 0; r < ranks; r++) {
-        hand->state[r] =
-            (struct state){.layout = &hand->layout, .coord = mesh_place(&hand->layout.shape, r)};
+        hand->state[r] = (struct state){.layout = &hand->layout,
+                                        .coord = mesh_coord_of_rank(&hand->layout.shape, r)};
         hand->rank[r].state = &hand->state[r];
         hand->rank[r].layout = &hand->layout;
         hand->program[r] = &hand->rank[r];

@@ -86,7 +86,7 @@ struct session *rig_open_model(struct mem *mem, const struct config *config, str
     must(device_open(&s->device, &device, &err), &err);
     must(layout_resolve(&s->layout, config, ranks, ranks, device.kind, &err), &err);
     struct units_request units = rig_units(&s->layout, config, model);
-    layout_set_place(&units, rank % layout_places(&s->layout));
+    layout_set_variant(&units, rank % layout_variants(&s->layout));
     s->config.generate.batch = generates;
     if (generates)
         units.generate = layout_generate(&s->config, generates);
@@ -144,9 +144,9 @@ const float *rig_logits(const struct session *s, const int32_t *tokens, int64_t 
     struct error err = {0};
     struct prompt p = {tokens, count, row, s->units->request.generate.prompt, 0};
     const struct step_input input = {
-        .load = load_prompt, .load_places = load_prompt_places, .user = &p};
+        .load = load_prompt, .load_positions = load_prompt_places, .user = &p};
     for (p.first = 0; p.first <= row; p.first += p.chunk)
-        must(execute(s->executor, s->prompt, &input, NULL, NULL, &err), &err);
+        must(executor_run_step(s->executor, s->prompt, &input, NULL, NULL, &err), &err);
     return executor_buffer(s->executor, &s->prompt->buffer[s->prompt->logits]);
 }
 
@@ -276,13 +276,13 @@ static void open_ranks(struct fleet *fleet, const struct config *config, struct 
         fleet->layout.shape.degree[MESH_TENSOR] = tensors;
     must(device_open(&fleet->device, &device, &err), &err);
     struct units_request units = rig_units(&fleet->layout, config, model);
-    int places = layout_places(&fleet->layout);
+    int places = layout_variants(&fleet->layout);
     fleet->place = array_make((size_t)places, sizeof(struct units *));
     fleet->state = array_make((size_t)ranks, sizeof *fleet->state);
     fleet->program = array_make((size_t)ranks, sizeof *fleet->program);
     for (int r = 0; r < ranks; r++) {
         struct units **place = &fleet->place[(first + r) % places];
-        layout_set_place(&units, (first + r) % places);
+        layout_set_variant(&units, (first + r) % places);
         if (!*place)
             must(units_create(place, fleet->model, &units, fleet->device, &err), &err);
         fleet->state[r] = state_create(*place, &fleet->layout, 1, first + r);
@@ -311,7 +311,7 @@ void fleet_close(struct fleet *fleet)
     }
     free(fleet->program);
     free(fleet->state);
-    for (int p = 0; p < layout_places(&fleet->layout); p++)
+    for (int p = 0; p < layout_variants(&fleet->layout); p++)
         units_destroy(fleet->place[p]);
     free(fleet->place);
     model_destroy(fleet->model);

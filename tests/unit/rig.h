@@ -65,7 +65,7 @@ struct fleet {
     struct layout layout;
     struct device *device;
     struct model *model;
-    struct units *units, **place; /* of the first rank; of each place: layout_places() */
+    struct units *units, **place; /* of the first rank; of each place: layout_variants() */
     int ranks;
     struct state **state;
     struct program **program;

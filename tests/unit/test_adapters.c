@@ -75,7 +75,7 @@ static double step(struct session *s)
     struct step_output output;
     input.load = rig_load;
     input.user = &data;
-    if (execute(s->executor, s->train, &input, &output, NULL, &err))
+    if (executor_run_step(s->executor, s->train, &input, &output, NULL, &err))
         fail_msg("%s", err.text);
     return output.loss;
 }

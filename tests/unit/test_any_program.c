@@ -28,7 +28,7 @@ static void check_programs(const struct layout *layout, struct units *const *uni
     struct program *program[RANKS] = {NULL};
     struct error err = {0};
     for (int r = 0; r < ranks; r++) {
-        state[r] = state_create(units[r % layout_places(layout)], layout, 1, r);
+        state[r] = state_create(units[r % layout_variants(layout)], layout, 1, r);
         program[r] = program_create(state[r], kind);
         if (verify_program(program[r], &err))
             fail_msg("%d ranks, rank %d, %s: %s", ranks, r, settings, err.text);
@@ -58,8 +58,8 @@ static int check_layout(const struct config *config, int ranks, int per_node, en
         fail_msg("%s: %s", settings, err->text);
     struct units_request request = rig_units(&layout, config, model);
     int fits = layout.schedule->stages <= model->units;
-    for (int place = 0; place < layout_places(&layout); place++) {
-        layout_set_place(&request, place);
+    for (int place = 0; place < layout_variants(&layout); place++) {
+        layout_set_variant(&request, place);
         int rc = units_create(&units[place], model, &request, device, err);
         if (rc && strstr(err->text, "stages send to the next one only"))
             fits = 0;

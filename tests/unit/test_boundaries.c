@@ -139,7 +139,7 @@ static double loss_of(struct session *s)
     struct translator_data data = {s->units, 1, 0};
     struct step_input input = {.load = translator_load, .user = &data};
     struct step_output output;
-    must(execute(s->executor, s->evaluate, &input, &output, NULL, &err), &err);
+    must(executor_run_step(s->executor, s->evaluate, &input, &output, NULL, &err), &err);
     return output.loss;
 }
 

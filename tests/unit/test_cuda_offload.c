@@ -172,7 +172,7 @@ static void a_traced_step_is_a_step(void **state)
         input.user = s;
         if (traced)
             trace_begin(&trace);
-        if (execute(s->executor, s->train, &input, &output, traced ? &trace : NULL, &err))
+        if (executor_run_step(s->executor, s->train, &input, &output, traced ? &trace : NULL, &err))
             fail_msg("%s", err.text);
         hash[traced] = rig_hash(s);
         session_close(s);
@@ -208,7 +208,7 @@ static void a_broken_gradient_updates_nothing(void **state)
                                &err))
                 fail_msg("%s", err.text);
             uint64_t before = rig_hash(s);
-            if (execute(s->executor, s->train, &input, &output, NULL, &err))
+            if (executor_run_step(s->executor, s->train, &input, &output, NULL, &err))
                 fail_msg("%s", err.text);
             assert_true(output.skipped);
             assert_true(rig_hash(s) == before);
@@ -335,7 +335,7 @@ static void a_step_is_issued_while_its_file_waits(void **state)
         struct step_input input = rig_input(s, 1);
         input.load = load;
         input.user = s;
-        assert_int_equal(execute(s->executor, s->train, &input, &here, NULL, &err), 0);
+        assert_int_equal(executor_run_step(s->executor, s->train, &input, &here, NULL, &err), 0);
         session_close(s);
         s = open_session(&mem, i, ON_DISK);
         input.user = s;
@@ -367,7 +367,7 @@ static void expect_failure(struct session *s, int code, const char *first, const
     struct step_input input = rig_input(s, 1);
     input.load = load;
     input.user = s;
-    assert_int_equal(execute(s->executor, s->train, &input, &output, NULL, &err), -1);
+    assert_int_equal(executor_run_step(s->executor, s->train, &input, &output, NULL, &err), -1);
     assert_int_equal(err.code, code);
     if (!strstr(err.text, first) || !strstr(err.text, second) ||
         !strstr(err.text, "offload.path: /tmp/rank-00000"))
@@ -414,7 +414,7 @@ static void a_slow_file_is_waited_for(void **state)
     executor_watch(s->executor, 2);
     calls_last(250);
     int64_t begin_ns = clock_ns();
-    if (execute(s->executor, s->train, &input, &output, NULL, &err))
+    if (executor_run_step(s->executor, s->train, &input, &output, NULL, &err))
         fail_msg("%s", err.text);
     assert_true(clock_ns() - begin_ns > 2000000000);
     calls_last(0);
@@ -438,7 +438,7 @@ static void reads_and_writes_go_on_together(void **state)
         struct step_input input = rig_input(s, step);
         input.load = load;
         input.user = s;
-        if (execute(s->executor, s->train, &input, &output, NULL, &err))
+        if (executor_run_step(s->executor, s->train, &input, &output, NULL, &err))
             fail_msg("%s", err.text);
     }
     calls_last(0);

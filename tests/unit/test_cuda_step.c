@@ -235,7 +235,7 @@ static void a_traced_step_is_a_step(void **state)
         input.user = s;
         if (traced)
             trace_begin(&trace);
-        if (execute(s->executor, s->train, &input, &output, traced ? &trace : NULL, &err))
+        if (executor_run_step(s->executor, s->train, &input, &output, traced ? &trace : NULL, &err))
             fail_msg("%s", err.text);
         hash[traced] = rig_hash(s);
         session_close(s);
@@ -272,7 +272,7 @@ static void a_broken_gradient_updates_nothing(void **state)
     if (device_upload(s->device, master + tensor->offset, &nan, sizeof nan, &err))
         fail_msg("%s", err.text);
     uint64_t before = rig_hash(s);
-    if (execute(s->executor, s->train, &input, &output, NULL, &err))
+    if (executor_run_step(s->executor, s->train, &input, &output, NULL, &err))
         fail_msg("%s", err.text);
     assert_true(output.skipped);
     assert_true(rig_hash(s) == before);
@@ -294,7 +294,7 @@ static void too_large_a_loss_scale_updates_nothing(void **state)
         input.load = load;
         input.user = s;
         input.loss_scale = scales[i];
-        if (execute(s->executor, s->train, &input, &output, NULL, &err))
+        if (executor_run_step(s->executor, s->train, &input, &output, NULL, &err))
             fail_msg("%s", err.text);
         assert_int_equal(output.skipped, i == 0);
         assert_int_equal(rig_hash(s) == before, i == 0);
@@ -337,7 +337,7 @@ static void rows_of_products_begin_at_16_bytes(void **state)
     ops.gemm = look_and_multiply;
     s->device->ops = &ops;
     trace_begin(&trace); /* op by op, not replayed */
-    if (execute(s->executor, s->train, &input, &output, &trace, &err))
+    if (executor_run_step(s->executor, s->train, &input, &output, &trace, &err))
         fail_msg("%s", err.text);
     assert_int_equal(products, 3 * 12 + 3);
     assert_int_equal(misaligned, 0);

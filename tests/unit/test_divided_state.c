@@ -193,7 +193,7 @@ static void save(struct divided_fleet *fleet, int64_t step)
     }
     must(checkpoint_save(NULL, folder, step, all, count, NULL, &err), &err);
     for (int r = 0; r < fleet->d.ranks; r++)
-        weights_free(pieces[r], counts[r]);
+        weights_pieces_free(pieces[r], counts[r]);
     free(all);
 }
 

@@ -145,7 +145,7 @@ static void check_family(struct family *f, const char *level)
     struct step_output output;
     input.load = rig_load;
     input.user = &data;
-    if (execute(f->s->executor, f->s->train, &input, &output, NULL, &err))
+    if (executor_run_step(f->s->executor, f->s->train, &input, &output, NULL, &err))
         fail_msg("%s", err.text);
     import(f, "/grads");
     for (int u = 0; u < f->s->units->flats; u++)

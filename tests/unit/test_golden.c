@@ -145,7 +145,7 @@ static void golden_weights(struct golden *g)
         }
 }
 
-static int load_places(void *user, const struct step_batch *batch, struct error *why)
+static int load_positions(void *user, const struct step_batch *batch, struct error *why)
 {
     const struct golden *g = user;
     int64_t rows = g->s->layout.micro_batch * g->seq;
@@ -171,9 +171,9 @@ static struct step_output run(struct golden *g, int64_t step)
     struct step_input input = rig_input(g->s, step);
     struct step_output output;
     input.load = load;
-    input.load_places = load_places;
+    input.load_positions = load_positions;
     input.user = g;
-    if (execute(g->s->executor, g->s->train, &input, &output, NULL, &err))
+    if (executor_run_step(g->s->executor, g->s->train, &input, &output, NULL, &err))
         fail_msg("%s", err.text);
     return output;
 }

@@ -73,7 +73,7 @@ static void trial_open(struct trial *t, const char *settings, const char *level)
     struct step_input input = rig_input(t->s, 1);
     input.load = rig_load;
     input.user = &data;
-    if (execute(t->s->executor, t->s->train, &input, &t->output, NULL, &err))
+    if (executor_run_step(t->s->executor, t->s->train, &input, &t->output, NULL, &err))
         fail_msg("%s", err.text);
     assert_true(t->output.targets == t->count);
 }

@@ -103,7 +103,7 @@ static void test_ranks_repeat_others(void **state)
         const struct mesh_shape *shape = &fleet.layout.shape;
         assert_int_equal(mesh_members(shape, MESH_DATA), 9);
         for (int r = 0; r < fleet.ranks; r++) {
-            struct mesh_coord coord = mesh_place(shape, r);
+            struct mesh_coord coord = mesh_coord_of_rank(shape, r);
             for (int axis = MESH_REPLICATE; axis <= MESH_SHARD; axis++)
                 coord.at[axis] = coord.at[axis] > 1 ? 1 : coord.at[axis];
             const struct program *own = fleet.program[r],

@@ -102,7 +102,7 @@ static struct outcome one_step(const char *precision, const char *more)
     struct step_input input = rig_input(s, 1);
     input.load = rig_load;
     input.user = &data;
-    if (execute(s->executor, s->train, &input, &output, NULL, &err))
+    if (executor_run_step(s->executor, s->train, &input, &output, NULL, &err))
         fail_msg("%s: %s", text, err.text);
     o.loss = output.loss;
     o.dw = copy_of(state_of(s, "head", RIG_GRAD));

@@ -24,7 +24,7 @@ static void places_and_ranks_are_inverse(void **state)
 {
     struct mesh_shape shape = {{2, 3, 5, 2, 7}};
     for (int rank = 0; rank < 2 * 3 * 5 * 2 * 7; rank++) {
-        struct mesh_coord at = mesh_place(&shape, rank);
+        struct mesh_coord at = mesh_coord_of_rank(&shape, rank);
         for (int axis = 0; axis < MESH_AXES; axis++)
             assert_in_range(at.at[axis], 0, shape.degree[axis] - 1);
         assert_int_equal(mesh_rank(&shape, at), rank);

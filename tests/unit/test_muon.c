@@ -148,7 +148,7 @@ static void take_step(struct session *s, int64_t step)
     struct step_input input = rig_input(s, step);
     input.load = load;
     input.user = s;
-    if (execute(s->executor, s->train, &input, NULL, NULL, &err))
+    if (executor_run_step(s->executor, s->train, &input, NULL, NULL, &err))
         fail_msg("%s", err.text);
 }
 
@@ -390,11 +390,11 @@ static void a_skipped_step_writes_nothing(void **state)
     input.user = s;
     input.loss_scale = 1e30;
     uint64_t hash = rig_hash(s);
-    assert_int_equal(execute(s->executor, s->train, &input, &output, NULL, &err), 0);
+    assert_int_equal(executor_run_step(s->executor, s->train, &input, &output, NULL, &err), 0);
     assert_true(output.skipped);
     assert_true(rig_hash(s) == hash);
     input.loss_scale = 1;
-    assert_int_equal(execute(s->executor, s->train, &input, &output, NULL, &err), 0);
+    assert_int_equal(executor_run_step(s->executor, s->train, &input, &output, NULL, &err), 0);
     assert_false(output.skipped);
     assert_false(rig_hash(s) == hash);
     session_close(s);

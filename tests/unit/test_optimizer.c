@@ -124,7 +124,7 @@ static void take_step(struct session *s, int64_t step)
     struct step_input input = rig_input(s, step);
     input.load = load;
     input.user = s;
-    if (execute(s->executor, s->train, &input, NULL, NULL, &err))
+    if (executor_run_step(s->executor, s->train, &input, NULL, NULL, &err))
         fail_msg("%s", err.text);
 }
 

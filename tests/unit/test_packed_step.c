@@ -93,9 +93,9 @@ static struct outcome take_step(const char *text, const char *packing)
         windows = batches.data.windows;
         struct step_input input = rig_input(s, 1);
         input.load = batches_load;
-        input.load_places = batches_load_places;
+        input.load_positions = batches_load_places;
         input.user = &batches;
-        if (pass && execute(s->executor, s->train, &input, &outcome.output, NULL, &err))
+        if (pass && executor_run_step(s->executor, s->train, &input, &outcome.output, NULL, &err))
             fail_msg("%s", err.text);
         outcome.sequences = windows;
         outcome.flats = s->units->flats;

@@ -89,7 +89,7 @@ static struct rows read_sample(const struct loader *loader, int64_t sample)
     struct rows r;
     memset(&r, 0x7f, sizeof r);
     if (loader_read(loader, sample, r.in, r.out, &err) ||
-        loader_places(loader, sample, r.position, r.document, &err))
+        loader_positions(loader, sample, r.position, r.document, &err))
         fail_msg("%s", err.text);
     return r;
 }
@@ -289,7 +289,7 @@ static void weights_are_exact(void **state)
         int64_t count[3] = {0}, runs = 0;
         int last = -1;
         for (int64_t i = 0; i < DATASET_SLOTS; i++) {
-            const struct dataset_place at = dataset_place(&d, block * DATASET_SLOTS + i);
+            const struct dataset_place at = dataset_locate(&d, block * DATASET_SLOTS + i);
             int64_t sample = at.sample - block * share[at.file];
             assert_true(sample >= 0 && sample < share[at.file]);
             assert_int_equal(seen[d.file[at.file].first + sample]++, 0);
@@ -322,7 +322,7 @@ static void files_without_weights(void **state)
     for (int64_t epoch = 0; epoch < 3; epoch++) {
         char *seen = calloc((size_t)d.windows, 1);
         for (int64_t i = 0; i < d.windows; i++) {
-            const struct dataset_place at = dataset_place(&d, epoch * d.windows + i);
+            const struct dataset_place at = dataset_locate(&d, epoch * d.windows + i);
             int64_t window = loader_window(&d.file[at.file].loader, at.sample);
             assert_int_equal(seen[d.file[at.file].first + window]++, 0);
         }
@@ -331,7 +331,7 @@ static void files_without_weights(void **state)
     dataset_close(&d);
     open_dataset(&d, text, LOADER_SEQUENTIAL);
     for (int64_t i = 0; i < d.windows + 3; i++) {
-        const struct dataset_place at = dataset_place(&d, i);
+        const struct dataset_place at = dataset_locate(&d, i);
         assert_int_equal(at.file, i >= d.windows ? -1 : i >= d.windows - 5);
         assert_int_equal(at.sample, i >= d.windows ? 0 : i - d.file[at.file].first);
     }

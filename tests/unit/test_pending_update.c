@@ -54,7 +54,7 @@ static int take_step(struct fixture *f, int64_t step, int is_lost, struct error 
     input.user = &f->data;
     if (pending_update_pass(&f->pending, f->s, &input, err))
         return -1;
-    int rc = execute(f->s->executor, f->s->train, &input, NULL, NULL, err);
+    int rc = executor_run_step(f->s->executor, f->s->train, &input, NULL, NULL, err);
     pending_update_started(&f->pending, f->s, rc);
     return rc;
 }

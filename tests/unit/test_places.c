@@ -93,7 +93,7 @@ static int load(void *user, const struct step_batch *batch, struct error *err)
     return 0;
 }
 
-static int load_places(void *user, const struct step_batch *batch, struct error *err)
+static int load_positions(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct rows *r = user;
     size_t bytes = (size_t)(r->batch * r->seq) * sizeof(int32_t);
@@ -181,12 +181,12 @@ static int step(struct run *r, const struct rows *rows, struct error *err)
 {
     struct step_output output = {0};
     struct step_input input = {.load = load,
-                               .load_places = load_places,
+                               .load_positions = load_positions,
                                .user = (void *)rows,
                                .rule = lr_schedule_rule(&r->config.train, 1),
                                .step = 1,
                                .nominal_targets = 10};
-    int rc = execute(r->x, r->program, &input, &output, NULL, err);
+    int rc = executor_run_step(r->x, r->program, &input, &output, NULL, err);
     r->loss = output.loss;
     return rc;
 }
@@ -324,7 +324,7 @@ static void wrong_places(void **state)
     struct rows rows;
     fill(&rows, 2, 12, lengths);
     input.user = &rows;
-    assert_int_equal(execute(r.x, r.program, &input, NULL, NULL, &err), -1);
+    assert_int_equal(executor_run_step(r.x, r.program, &input, NULL, NULL, &err), -1);
     assert_non_null(strstr(err.text, "the model reads positions of rows"));
     close_run(&r);
 }

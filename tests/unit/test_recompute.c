@@ -84,7 +84,7 @@ static struct outcome train(const char *text, enum config_recompute recompute)
         struct step_output output;
         input.load = load;
         input.user = s;
-        if (execute(s->executor, s->train, &input, &output, NULL, &err))
+        if (executor_run_step(s->executor, s->train, &input, &output, NULL, &err))
             fail_msg("%s", err.text);
         assert_true(isfinite(output.loss) && !output.skipped);
         outcome.loss[step - 1] = output.loss;

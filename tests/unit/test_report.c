@@ -115,15 +115,15 @@ static void test_the_whole_of_8b(void **state)
         /* one activation per layer, and gradients on their way */
         assert_true(bytes[POOL_ACTIVATIONS] >= 33 * boundary);
         assert_true(bytes[POOL_ACTIVATIONS] <= 35 * boundary);
-        report_judge(&report, "h200", h200);
+        report_set_gpu_memory(&report, "h200", h200);
         assert_int_equal(report_lack(&report, &report.limits).device_bytes, 0);
-        report_judge(&report, "h100", h100);
+        report_set_gpu_memory(&report, "h100", h100);
         assert_int_equal(report_lack(&report, &report.limits).device_bytes,
                          report.rank[0].need.device_bytes - h100);
         report_free(&report);
     }
     struct report kept = plan_8b("data.seq_len=8192");
-    report_judge(&kept, "h200", h200);
+    report_set_gpu_memory(&kept, "h200", h200);
     assert_true(report_lack(&kept, &kept.limits).device_bytes > (size_t)25 << 30);
     report_free(&kept);
 }

@@ -269,7 +269,7 @@ static uint64_t step_hash(struct session *s, int poison)
     input.user = s;
     rig_init(s);
     fill_passing(s, poison);
-    if (execute(s->executor, s->train, &input, &output, NULL, &err))
+    if (executor_run_step(s->executor, s->train, &input, &output, NULL, &err))
         fail_msg("%s", err.text);
     assert_true(isfinite(output.grad_norm)); /* the smallest has no target, and so no loss */
     assert_true(output.targets > 0 ? isfinite(output.loss) : isnan(output.loss));
@@ -331,7 +331,7 @@ static void test_without_targets_there_is_no_loss(void **state)
     input.load = load_masked;
     input.user = s;
     rig_init(s);
-    assert_int_equal(execute(s->executor, s->train, &input, &output, NULL, &err), 0);
+    assert_int_equal(executor_run_step(s->executor, s->train, &input, &output, NULL, &err), 0);
     assert_true(isnan(output.loss) && output.targets == 0 && output.grad_norm == 0);
     assert_false(output.skipped);
     session_close(s);
@@ -354,7 +354,7 @@ static void test_time_of_a_step_is_divided(void **state)
         input.user = s;
         input.breakdown = &parts;
         int64_t begin_ns = clock_ns();
-        assert_int_equal(execute(s->executor, s->train, &input, &output, NULL, &err), 0);
+        assert_int_equal(executor_run_step(s->executor, s->train, &input, &output, NULL, &err), 0);
         double all_ms = (double)(clock_ns() - begin_ns) / 1e6;
         for (int kind = 0; kind < BREAKDOWN_KINDS; kind++)
             sum += parts.ms[kind];
@@ -386,7 +386,7 @@ static void test_loss_scale_is_taken_out(void **state)
         input.loss_scale = scales[i];
         rig_init(s);
         before = rig_hash(s);
-        assert_int_equal(execute(s->executor, s->train, &input, &output, NULL, &err), 0);
+        assert_int_equal(executor_run_step(s->executor, s->train, &input, &output, NULL, &err), 0);
         hash[i] = rig_hash(s);
         norm[i] = output.grad_norm;
         loss[i] = output.loss;

@@ -333,7 +333,7 @@ static int verify_some(struct fleet *fleet, struct error *err)
     const struct program *program[SOME];
     *err = (struct error){0};
     for (int i = 0; i < SOME; i++)
-        program[i] = fleet->program[mesh_rank(&fleet->layout.shape, mesh_place(&some, i))];
+        program[i] = fleet->program[mesh_rank(&fleet->layout.shape, mesh_coord_of_rank(&some, i))];
     return verify_some_ranks(program, &some, err);
 }
 
@@ -361,7 +361,8 @@ static void test_some_ranks(void **state)
         fail_msg("%s", err.text);
     hand_fit(fleet.program, ALL);
     for (int i = 0; i < SOME; i += SOME - 1) {
-        struct program *p = fleet.program[mesh_rank(&fleet.layout.shape, mesh_place(&some, i))];
+        struct program *p =
+            fleet.program[mesh_rank(&fleet.layout.shape, mesh_coord_of_rank(&some, i))];
         for (int k = 0; k < p->instrs; k++) {
             struct instr was = p->instr[k];
             if (!was.axes)

@@ -68,7 +68,7 @@ static struct outcome train(const char *text, const char *more)
         struct step_output output;
         input.load = load;
         input.user = s;
-        if (execute(s->executor, s->train, &input, &output, NULL, &err))
+        if (executor_run_step(s->executor, s->train, &input, &output, NULL, &err))
             fail_msg("%s", err.text);
         outcome.loss[step - 1] = output.loss;
     }

@@ -390,7 +390,7 @@ int translator_train(struct session *s, int steps, struct translator_outcome *ou
         struct step_input input = rig_input(s, step + 1);
         input.load = translator_load;
         input.user = &data;
-        if (execute(s->executor, s->train, &input, &output, NULL, err))
+        if (executor_run_step(s->executor, s->train, &input, &output, NULL, err))
             return -1;
         outcome->loss[step] = output.loss;
         outcome->norm[step] = output.grad_norm;
@@ -399,7 +399,7 @@ int translator_train(struct session *s, int steps, struct translator_outcome *ou
     if (!s->evaluate)
         return 0;
     struct step_input input = {.load = translator_load, .user = &data};
-    int rc = execute(s->executor, s->evaluate, &input, &output, NULL, err);
+    int rc = executor_run_step(s->executor, s->evaluate, &input, &output, NULL, err);
     outcome->valid = output.loss;
     return rc;
 }

@@ -19,13 +19,13 @@ enum { ROUND_NS = 50000000 };
 /* --- together: every rank takes part, and all go on or all fail --- */
 
 /* Something all ranks wait for. */
-struct step {
+struct nccl_wait {
     const char *what;
     struct channel *first, *second; /* to be ready; second may be NULL */
     int stream_of_first;            /* 1: and the stream of first is to be idle */
 };
 
-static enum nccl_state state_of_step(const struct step *s, struct error *err)
+static enum nccl_state state_of_step(const struct nccl_wait *s, struct error *err)
 {
     enum nccl_state state = nccl_state_of(s->first, s->what, err);
     if (state == NCCL_READY && s->second)
@@ -38,7 +38,7 @@ static enum nccl_state state_of_step(const struct step *s, struct error *err)
     return idle < 0 ? NCCL_BROKEN : idle ? NCCL_READY : NCCL_WAITS;
 }
 
-static enum nccl_state watch(const struct step *s, int64_t ns, struct error *err)
+static enum nccl_state watch(const struct nccl_wait *s, int64_t ns, struct error *err)
 {
     int64_t begin_ns = clock_ns();
     enum nccl_state state;
@@ -52,7 +52,7 @@ static enum nccl_state watch(const struct step *s, int64_t ns, struct error *err
 
 /* code is this rank's own outcome of the call before.  In rounds, so that a failure of one rank
  * ends the waiting of all. */
-static int together(struct link *l, const struct step *s, ncclResult_t code, struct error *err)
+static int together(struct link *l, const struct nccl_wait *s, ncclResult_t code, struct error *err)
 {
     int64_t begin_ns = clock_ns(), patience_ns = nccl_patience_ns(l);
     enum nccl_state state = NCCL_WAITS;
@@ -88,7 +88,7 @@ static struct root root_of(const struct link *l)
     const struct mesh *mesh = l->mesh;
     struct root root = {.leader = -1};
     for (int rank = 0; rank < l->world->size; rank++) {
-        struct mesh_coord coord = mesh_place(&mesh->shape, rank);
+        struct mesh_coord coord = mesh_coord_of_rank(&mesh->shape, rank);
         if (l->host_staging_bytes && coord.at[MESH_REPLICATE] != mesh->coord.at[MESH_REPLICATE])
             continue;
         if (root.leader < 0)
@@ -123,7 +123,7 @@ static int share_id(struct link *l, const struct root *root, ncclUniqueId *id, s
 static int make_root(struct link *l, struct error *err)
 {
     struct root root = root_of(l);
-    struct step step = {.what = "NCCL's start", .first = &l->root};
+    struct nccl_wait step = {.what = "NCCL's start", .first = &l->root};
     ncclConfig_t config = nccl_config(&l->root);
     ncclUniqueId id;
     if (share_id(l, &root, &id, err))
@@ -137,7 +137,7 @@ static int make_root(struct link *l, struct error *err)
 static int split(struct channel *c, struct error *err)
 {
     struct link *l = c->link;
-    struct step step = {.what = "making communicators", .first = &l->root, .second = c};
+    struct nccl_wait step = {.what = "making communicators", .first = &l->root, .second = c};
     ncclConfig_t config = nccl_config(c);
     ncclResult_t code = ncclCommSplit(comm_of(&l->root), c->group->ranks[0], c->group->rank,
                                       (ncclComm_t *)&c->comm, &config);
@@ -192,7 +192,7 @@ static int greet(struct channel *c, enum greeting greeting, struct error *err)
     struct link *l = c->link;
     cudaStream_t stream = nccl_stream(c);
     char *in = link_staging(l, 0), *out = link_staging(l, 1);
-    struct step step = {.what = "first transfer", .first = c, .stream_of_first = 1};
+    struct nccl_wait step = {.what = "first transfer", .first = c, .stream_of_first = 1};
     struct nccl_swap swap = {
         .from = out, .into = in, .into_step = PART, .part = PART, .total = c->group->size * PART};
     ncclResult_t code = ncclSuccess;

@@ -9,17 +9,17 @@
 #include "device/ops.h"
 
 /* As in struct device_ops. */
-DEVICE_FUNCTION(device_ops, gemm) gemm;
-DEVICE_FUNCTION(device_ops, gemm_scratch) gemm_scratch;
+DEVICE_FUNCTION(device_ops, gemm) gemm_library;
+DEVICE_FUNCTION(device_ops, gemm_scratch) gemm_library_scratch;
 
 /* What the library needs to keep (engine, primitives), in d->state; the op set, kind and
  * threads of d are already there.  Returns 0, or -1 with err set. */
 int gemm_open(struct device *d, struct error *err);
 void gemm_close(struct device *d);
 
-/* gemm() of 16-bit inputs for a library that has no such product here: blocks of a and b are
- * converted to fp32, multiplied by gemm() and summed in fp32.  The scratch has a bound that
- * does not depend on the shapes. */
+/* gemm_library() of 16-bit inputs for a library that has no such product here: blocks of a and b
+ * are converted to fp32, multiplied by gemm_library() and summed in fp32.  The scratch has a bound
+ * that does not depend on the shapes. */
 DEVICE_FUNCTION(device_ops, gemm) gemm_by_blocks;
 DEVICE_FUNCTION(device_ops, gemm_scratch) gemm_by_blocks_scratch;
 

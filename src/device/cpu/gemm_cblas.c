@@ -26,7 +26,7 @@ static void copy_addend(struct device *d, const struct gemm *g)
                      (size_t)g->n * sizeof(float));
 }
 
-int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err)
+int gemm_library(struct device *d, const struct gemm *g, void *scratch, struct error *err)
 {
     if (g->m == 0 || g->n == 0)
         return 0;
@@ -42,7 +42,7 @@ int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *er
     return 0;
 }
 
-size_t gemm_scratch(struct device *d, const struct gemm *g)
+size_t gemm_library_scratch(struct device *d, const struct gemm *g)
 {
     return g->dt != DTYPE_F32 ? gemm_by_blocks_scratch(d, g) : 0;
 }

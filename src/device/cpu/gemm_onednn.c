@@ -318,7 +318,7 @@ static int run(struct device *d, const struct gemm *g, void *scratch, struct err
 }
 
 /* oneDNN cuts a product for the threads OpenMP would give this thread. */
-int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err)
+int gemm_library(struct device *d, const struct gemm *g, void *scratch, struct error *err)
 {
     int saved = omp_get_max_threads();
     if (g->m == 0 || g->n == 0)
@@ -342,7 +342,7 @@ static size_t scratch_of(struct device *d, const struct gemm *g, enum addend add
 }
 
 /* The scratch has to be enough for every kind of addend, because the call's is not known yet. */
-size_t gemm_scratch(struct device *d, const struct gemm *g)
+size_t gemm_library_scratch(struct device *d, const struct gemm *g)
 {
     int saved = omp_get_max_threads();
     size_t most = 0;

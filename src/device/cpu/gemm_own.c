@@ -16,7 +16,7 @@ int CPU(gemm)(struct device *d, const struct gemm *g, void *scratch, struct erro
     else if (CPU(gemm_has_few_rows)(g))
         CPU(gemm_of_few_rows)(d, g, scratch);
     else
-        return gemm(d, g, scratch, err);
+        return gemm_library(d, g, scratch, err);
     return 0;
 }
 
@@ -28,5 +28,5 @@ size_t CPU(gemm_scratch)(struct device *d, const struct gemm *g)
     }
     if (d->packs_products && CPU(gemm_is_packed)(g))
         return CPU(gemm_packed_scratch)(d, g);
-    return CPU(gemm_has_few_rows)(g) ? CPU(gemm_few_rows_scratch)(g) : gemm_scratch(d, g);
+    return CPU(gemm_has_few_rows)(g) ? CPU(gemm_few_rows_scratch)(g) : gemm_library_scratch(d, g);
 }

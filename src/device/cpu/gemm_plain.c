@@ -48,7 +48,7 @@ static void add_row(float *restrict c, const float *a, int64_t step, const float
     }
 }
 
-int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err)
+int gemm_library(struct device *d, const struct gemm *g, void *scratch, struct error *err)
 {
     const float *a = g->a;
     int64_t down = g->trans_a ? 1 : g->lda, across = g->trans_a ? g->lda : 1;
@@ -69,7 +69,7 @@ int gemm(struct device *d, const struct gemm *g, void *scratch, struct error *er
     return 0;
 }
 
-size_t gemm_scratch(struct device *d, const struct gemm *g)
+size_t gemm_library_scratch(struct device *d, const struct gemm *g)
 {
     if (g->dt != DTYPE_F32)
         return gemm_by_blocks_scratch(d, g);
