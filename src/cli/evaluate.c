@@ -16,12 +16,34 @@
 #include "train/tokenizer_check.h"
 #include "train/weights.h"
 
-/* Is there no run, but a model's folder? */
-static int is_of_folder(struct session *session)
+/* What the command line names beside settings of other kinds. */
+struct named {
+    int folder; /* model.path= */
+    int run;    /* a configuration, a run or a checkpoint, also by run.dir= or checkpoint.resume= */
+};
+
+static int begins(const char *text, const char *with)
+{
+    return !strncmp(text, with, strlen(with));
+}
+
+static struct named find_named(int argc, char **argv)
+{
+    struct named named = {.run = argc > 1 && !strchr(argv[1], '=')};
+    for (int i = 1; i < argc; i++) {
+        named.folder |= begins(argv[i], "model.path=");
+        named.run |= begins(argv[i], "run.dir=") || begins(argv[i], "checkpoint.resume=");
+    }
+    return named;
+}
+
+/* Are the weights those of a model's folder: one that is named and no run, or, of a configuration
+ * whose run does not exist yet, what it would begin from? */
+static int is_of_folder(struct session *session, const struct named *named)
 {
     const struct config *config = &session->config;
     int is_folder = config->model_path[0] && !strcmp(config->checkpoint.resume, "auto") &&
-                    !disk_has(config->run.dir, "checkpoints");
+                    (!named->run || !disk_has(config->run.dir, "checkpoints"));
     world_broadcast(session->world, &is_folder, sizeof is_folder, 0);
     return is_folder;
 }
@@ -60,16 +82,22 @@ static int load_checkpoint(struct session *session, char **from, struct error *e
     return rc;
 }
 
-static int load(struct session *session, char **from, struct error *err)
+static int load(struct session *session, const struct named *named, char **from, struct error *err)
 {
-    if (is_of_folder(session) ? load_folder(session, from, err)
-                              : load_checkpoint(session, from, err))
+    const struct config *config = &session->config;
+    int of_folder = is_of_folder(session, named);
+    if (!of_folder && named->folder && !config->lora.r)
+        return error_set(err,
+                         "model.path=%.400s has no effect here: the weights are those of the run's "
+                         "checkpoint; leave out one or the other",
+                         config->model_path);
+    if (of_folder ? load_folder(session, from, err) : load_checkpoint(session, from, err))
         return -1;
     log_info(session->log, "evaluating %s", *from);
     return 0;
 }
 
-static int run(struct session *session, struct error *err)
+static int run(struct session *session, const struct named *named, struct error *err)
 {
     struct batches valid = {0};
     double loss, targets;
@@ -87,7 +115,7 @@ static int run(struct session *session, struct error *err)
         session_warn_unused_gpus(session);
         session_warn_far_tensors(session);
         session_warn_lost_overlap(session);
-        rc = load(session, &from, err);
+        rc = load(session, named, &from, err);
     }
     if (!rc && !world_rank(session->world))
         tokenizer_check_model(session->log, "data.valid", tokenizer_check_name(&valid.data), from);
@@ -127,7 +155,8 @@ int command_evaluate(struct app *app, int argc, char **argv, struct error *err)
     if (session_open(&session, app->world, &app->log, &app->mem, &config, SESSION_EVALUATE, NULL,
                      err))
         return -1;
-    int rc = run(session, err);
+    const struct named named = find_named(argc, argv);
+    int rc = run(session, &named, err);
     session_close(session);
     return rc;
 }

@@ -160,6 +160,22 @@ if near "$folder" "$said" 1e-5; then ok "and evaluate takes the folder"; else
     not_ok "and evaluate takes the folder" "'$folder', not '$said': $(tail -n 2 err)"
 fi
 
+# Also where the directory of runs that have no name is in use, by one that began from it.
+F="data.train=other.h5 data.seq_len=96 data.packing=documents train.lr=0.01 device=cpu"
+"$TRIREME" train model.path=folder $F train.steps=3 >out 2>err
+is "a run begins from the folder" "0 3" "$? $(last_step runs/default)"
+again=$("$TRIREME" evaluate model.path=folder data.valid=held.h5 data.seq_len=96 \
+    data.packing=documents device=cpu 2>err | cut -d' ' -f2)
+is "and evaluate of the folder alone is of the folder" "$folder" "$again"
+refused "evaluate of a run, beside the folder" 'model.path=folder has no effect here' \
+    "$TRIREME" evaluate runs/default model.path=folder data.valid=held.h5
+"$TRIREME" convert runs/default other >out 2>err
+"$TRIREME" train model.path=other $F train.steps=4 >out 2>err
+is "a run that goes on reads no other folder, and says so" "0 4 1" \
+    "$? $(last_step runs/default) $(grep -c 'warning: model.path folder -> other: not read, as the run goes on' err)"
+"$TRIREME" train model.path=other $F train.steps=4 >out 2>err
+is "not where it is the same" "0 0" "$? $(grep -c 'not read' err)"
+
 # Ended early, by a count that goes on when the run is resumed.
 E="$B train.early_stop=4 train.steps=200"
 "$TRIREME" train $E run.dir=early >out 2>err
