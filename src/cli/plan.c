@@ -215,6 +215,14 @@ static int take_fewest(struct options *o, int *argc, char **argv, struct error *
                : 0;
 }
 
+/* As many nodes as the ranks need on the machine, where it says how nodes are connected. */
+static int64_t usual_nodes(const struct options *o)
+{
+    const struct machine *machine = &o->machine;
+    int is_connected = o->as_machine && machine->per_node && machine->network.bytes_per_s > 0;
+    return is_connected ? ceil_div(o->ranks, machine->per_node) : 1;
+}
+
 static int take_options(struct options *o, int *argc, char **argv, struct error *err)
 {
     o->json = arguments_option("--json", argc, argv);
@@ -235,7 +243,7 @@ static int take_options(struct options *o, int *argc, char **argv, struct error 
     if (o->most_nodes)
         return arguments_number("--node-memory", argc, argv, 0.001, 1e6, &o->node_gib, 0, err);
     o->ranks = o->ranks ? o->ranks : 1;
-    o->nodes = o->nodes ? o->nodes : 1;
+    o->nodes = o->nodes ? o->nodes : usual_nodes(o);
     if (o->ranks < o->nodes)
         return error_set(err,
                          "--ranks %lld is less than --nodes %lld: a node has at least one rank",

@@ -157,7 +157,10 @@ static void print_head(const struct report *report, FILE *out)
     if (report->frozen)
         fprintf(out, "%lld of them are frozen: no gradients, no masters, no optimizer state\n",
                 (long long)report->frozen);
-    fprintf(out, "%d rank%s:", report->ranks, report->ranks == 1 ? "" : "s");
+    fprintf(out, "%d rank%s", report->ranks, report->ranks == 1 ? "" : "s");
+    if (report->nodes > 1)
+        fprintf(out, " on %d nodes", report->nodes);
+    fputc(':', out);
     for (int axis = 0; axis < MESH_AXES; axis++)
         fprintf(out, "%s %s %d", axis ? " x" : "", mesh_axis_name(axis), degree[axis]);
     fprintf(out, "\n");

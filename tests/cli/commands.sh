@@ -233,7 +233,7 @@ for case in "1 4 2 2" "2 8 2 4" "1 4 1 4" "2 8 4 2" "2 8 1 4"; do
     set -- $case
     is "HYBRID_SHARD, a copy per node: $2 ranks on $1 node(s), pipeline $3" "$4" \
         "$("$TRIREME" plan $M --ranks "$2" --nodes "$1" parallel.strategy=HYBRID_SHARD \
-            parallel.pipeline="$3" train.global_batch=24 2>err | sed -n 's/.* ranks: .* x shard \([0-9]*\) x .*/\1/p')"
+            parallel.pipeline="$3" train.global_batch=24 2>err | sed -n 's/.* ranks.*: .* x shard \([0-9]*\) x .*/\1/p')"
 done
 refused "stages of parts of several nodes, with a copy of the model per node" \
     'whole stages on a node; name parallel.shard, a divisor of the 8 ranks of a stage' \

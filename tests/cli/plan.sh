@@ -51,7 +51,14 @@ fi
 
 "$TRIREME" plan "$top/jobs/llama70b_3d.yaml" --ranks 64 --nodes 8 --machine h100 >out 2>err
 is "70 B in three dimensions fits 64 H100, and is verified" "0 1 1 1" "$? $(grep -c '^fits on h100' out) \
-$(grep -c '^64 ranks: pipeline 4 x replicate 1 x shard 2 x context 1 x tensor 8$' out) $(grep -c '^verified' out)"
+$(grep -c '^64 ranks on 8 nodes: pipeline 4 x replicate 1 x shard 2 x context 1 x tensor 8$' out) $(grep -c '^verified' out)"
+
+"$TRIREME" plan "$job" --ranks 16 --nodes 2 --machine h100 >whole 2>err
+"$TRIREME" plan "$job" --ranks 16 --machine h100 >out 2>err
+if cmp -s whole out; then ok "ranks are on as many nodes of the machine as they need"; else
+    not_ok "ranks are on as many nodes of the machine as they need" "$(diff whole out | head -n 3)"; fi
+is "which is said" 1 "$(grep -c '^16 ranks on 2 nodes: ' out)"
+is "unless --nodes says another number" 1 "$("$TRIREME" plan "$job" --ranks 16 --nodes 1 --machine h100 2>err | grep -c '^16 ranks: ')"
 
 "$TRIREME" plan "$job" --ranks 16 device=cuda >out 2>err
 is "plan for GPUs nobody named" "0 1" "$? $(grep -c 'on one GPU a rank' out)"
