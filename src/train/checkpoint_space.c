@@ -38,12 +38,15 @@ static int judge(const struct session *s, const char *dir, int64_t done, int64_t
     int64_t count =
         checkpoint_space_count(done, c->train.steps, every, c->checkpoint.keep + spared, there);
     double all = each * (double)count;
-    if (count && free_bytes < each)
-        return error_set(err,
-                         "%s: a checkpoint of this run takes %s and %s are free, short by %s: its "
-                         "work could not be saved; free some disk space, or name another run.dir",
-                         dir, disk_size(each, text[0]), disk_size(free_bytes, text[1]),
-                         disk_size(each - free_bytes, text[2]));
+    if (count && free_bytes < each) {
+        error_set(err,
+                  "%s: a checkpoint of this run takes %s and %s are free, short by %s: its work "
+                  "could not be saved; free some disk space, or name another run.dir",
+                  dir, disk_size(each, text[0]), disk_size(free_bytes, text[1]),
+                  disk_size(each - free_bytes, text[2]));
+        err->code = EXIT_NODE;
+        return -1;
+    }
     if (free_bytes < all)
         log_warn(s->log,
                  "%s: %lld more checkpoints of %s may be there at once (checkpoint.keep=%lld, one "
