@@ -34,6 +34,9 @@ static const char *const without_effect[] = {
 };
 enum { WITHOUT_EFFECT = sizeof without_effect / sizeof without_effect[0] };
 
+/* Where the weights of a run that begins come from. */
+static const char *const of_source[] = {"model.path", "model.init", "lora.path"};
+
 /* Begins what is known by a sample. */
 static const char sample[] = "sample ";
 
@@ -231,6 +234,25 @@ int run_changes_text(const struct config *saved, const struct config *asked, int
             strcmp(key, "train.freeze") ? ""
                                         : " (optimizer state that was not kept begins at zero)");
         count += strcmp(key, "train.steps") != 0 && strcmp(key, "train.epochs") != 0;
+    }
+    return count;
+}
+
+int run_changes_source(const struct config *saved, const struct config *asked, char *text,
+                       size_t bytes)
+{
+    struct listing list = {.saved = saved, .asked = asked, .text = text, .bytes = bytes};
+    int count = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < sizeof of_source / sizeof of_source[0]; i++) {
+        const char *key = of_source[i];
+        char asks[CONFIG_TEXT];
+        int is_read =
+            asked->lora.r && !strcmp(key, "model.path"); /* what the adapters are beside */
+        if (is_read || !config_value(asked, key, asks)[0] || !differs(saved, asked, key))
+            continue;
+        add(&list, key, "");
+        count++;
     }
     return count;
 }

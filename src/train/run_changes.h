@@ -36,6 +36,11 @@ int run_changes_model(const struct config *saved, const struct config *asked, st
 int run_changes_text(const struct config *saved, const struct config *asked, int64_t batch,
                      const struct js *meta, const struct run_data *data, char *text, size_t bytes);
 
+/* "model.path a -> b": settings that name other weights to begin from than those of the saved run;
+ * a run that resumes keeps its own.  Returns how many. */
+int run_changes_source(const struct config *saved, const struct config *asked, char *text,
+                       size_t bytes);
+
 /* Do evaluations now look at other sequences than those of the checkpoint's run did, so that their
  * losses cannot be compared?  The arguments are those above.  Returns 1, or 0. */
 int run_changes_evaluation(const struct config *saved, const struct config *asked, int64_t batch,

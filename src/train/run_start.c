@@ -259,6 +259,11 @@ static void report_changes(const struct run_directory *d, const struct checkpoin
     if (text[0])
         log_print(d->s->log, changes ? LOG_WARN : LOG_INFO, "settings changed since step %lld: %s",
                   (long long)checkpoint->step, text);
+    if (run_changes_source(&saved, &d->s->config, text, sizeof text))
+        log_warn(d->s->log,
+                 "%s: not read, as the run goes on with the weights of its checkpoint; another "
+                 "run.dir begins from there",
+                 text);
 }
 
 /* A run writes a line of metrics for every step before it saves.  A file of metrics that cannot be
