@@ -3,9 +3,9 @@
  * A collective: (0) show the others what is asked and where the data is; (1) when all have, read
  * their memory and say so; (2) when all have read, end.  A message: the sender shows it, the
  * receiver reads it and says so.  What is received is filled with NaN first, and memory that was
- * sent must not have changed at the end, so that somebody who does not wait is found out.  Memory of
- * all sides of an operation must be registered, or of none: NCCL 2.28 waits for ever where only one
- * side's is.
+ * sent must not have changed at the end, so that somebody who does not wait is found out.  Memory
+ * of all sides of an operation must be registered, or of none: NCCL 2.28 waits for ever where only
+ * one side's is.
  */
 #include <stdlib.h>
 #include <string.h>
