@@ -76,10 +76,16 @@ static dnnl_data_type_t type_of(int64_t dt)
     return dt == DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* Descriptor of a [rows, cols] operand whose transpose is stored where trans is 1. */
+/* Descriptor of a [rows, cols] operand whose transpose is stored where trans is 1.  Where only one
+ * row is stored the distance between rows means nothing: it is that of a dense operand, as oneDNN's
+ * cache of primitives takes such operands as equal, and two that differ in it would get one
+ * primitive, which may want more scratch than was asked for the other. */
 static dnnl_status_t describe(dnnl_memory_desc_t *md, int64_t dt, int64_t rows, int64_t cols,
                               int64_t ld, int64_t trans)
 {
+    int64_t stored = trans ? cols : rows, length = trans ? rows : cols;
+    if (stored == 1)
+        ld = length;
     const dnnl_dims_t dims = {rows, cols}, strides = {trans ? 1 : ld, trans ? ld : 1};
     return onednn_md_create(md, type_of(dt), dims, strides);
 }
