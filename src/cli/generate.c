@@ -72,6 +72,12 @@ static int check(const struct generate_options *o, int argc, int has_other, stru
                          o->template ? "--chat-template" : "--system");
     if (o->system && o->prompts)
         return error_set(err, "--system: the conversations of --prompts have their own");
+    for (int i = 0; i < o->setting_count; i++)
+        if (!strncmp(o->settings[i], "parallel.", strlen("parallel.")))
+            return error_set(err,
+                             "%.60s has no effect: generate divides every layer among all of its "
+                             "ranks",
+                             o->settings[i]);
     if (!o->prompt && !o->prompts && !o->is_chat && isatty(STDIN_FILENO))
         return error_set(err,
                          "generate wants a text to continue: --prompt TEXT, or standard input");
@@ -133,7 +139,8 @@ static int run(struct generate_model *model, struct app *app,
     struct generator *generator = generator_create(session);
     struct generate_output *output = NULL;
     int rc;
-    generate_texts_warn(texts, &model->config, &app->log);
+    if (!world_rank(app->world))
+        generate_texts_warn(texts, &model->config, &app->log);
     if (options->is_chat && !options->prompts) {
         rc = generate_chat(model, app, generator, &request, options, err);
     } else {

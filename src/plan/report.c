@@ -51,6 +51,8 @@ struct making {
     struct state **state;     /* per one of these */
     struct program **program; /* the same */
     struct memory_need *need; /* the same */
+    int wrong_rank;           /* the first one of which a program beside training's is wrong */
+    struct error wrong;       /* how; no text: of none */
 };
 
 static int open_model(struct making *m, const struct config *config, int threads, struct error *err)
@@ -187,6 +189,23 @@ static int needs_waits(const struct making *m)
     return m->extent == EXTENT_WORLD || m->report->speeds;
 }
 
+/* Do programs beside training's compute what they mean?  Their hazards and transfers are checked
+ * where a run starts. */
+static void verify_beside(struct making *m, int i, struct program *const *other, int count)
+{
+    for (int k = 0; k < count && m->extent == EXTENT_WORLD; k++) {
+        struct error err = {0};
+        if (!verify_values(other[k], &err))
+            continue;
+#pragma omp critical
+        if (!m->wrong.text[0] || i < m->wrong_rank) {
+            m->wrong_rank = i;
+            m->wrong = err;
+        }
+        return;
+    }
+}
+
 /* Training, evaluation and generation share slabs, so all programs are compiled. */
 static void compile_rank(struct making *m, int i)
 {
@@ -210,6 +229,7 @@ static void compile_rank(struct making *m, int i)
     for (int k = 0; k < count; k++)
         programs[1 + k] = other[k];
     memory_need(&m->need[i], programs, 1 + count, &options, m->device->reserve_bytes);
+    verify_beside(m, i, other, count);
     for (int k = 0; k < count; k++)
         program_destroy(other[k]);
 }
@@ -382,8 +402,10 @@ static void verify(struct making *m)
             report->verdict = err;
         }
     }
+    if (wrong == m->ranks && m->wrong.text[0])
+        report->verdict = m->wrong;
     report->verified =
-        wrong == m->ranks && !check_variants(m, &report->verdict) &&
+        wrong == m->ranks && !m->wrong.text[0] && !check_variants(m, &report->verdict) &&
         !verify_some_ranks((const struct program *const *)m->program, &m->shape, &report->verdict);
 }
 
@@ -505,52 +527,6 @@ int report_measure(struct report *report, const struct report_request *request, 
 int report_probe(struct report *report, const struct report_request *request, struct error *err)
 {
     return make_extent(report, request, EXTENT_ENDS, NULL, err);
-}
-
-const struct report_rank *report_largest(const struct report *report)
-{
-    const struct report_rank *largest = &report->rank[0];
-    for (int r = 1; r < report->measured && report->layout.shape.degree[MESH_PIPELINE] > 1; r++) {
-        const struct report_rank *rank = &report->rank[r];
-        if (report->on_gpu ? rank->need.device_bytes > largest->need.device_bytes
-                           : rank->need.total_bytes > largest->need.total_bytes)
-            largest = rank;
-    }
-    return largest;
-}
-
-void report_set_gpu_memory(struct report *report, const char *name, size_t memory_bytes)
-{
-    snprintf(report->machine, sizeof report->machine, "%s", name);
-    report->limits.device_bytes = memory_bytes;
-}
-
-void report_set_node_memory(struct report *report, size_t memory_bytes)
-{
-    size_t per_node = (size_t)machine_ranks_per_node(report->ranks, report->nodes);
-    report->limits.host_bytes = memory_bytes / per_node;
-}
-
-static size_t beyond(size_t wanted, size_t limit)
-{
-    return limit && wanted > limit ? wanted - limit : 0;
-}
-
-struct memory_limits report_most(const struct report *report)
-{
-    struct memory_limits most = {0};
-    for (int r = 0; r < report->measured; r++) {
-        most.device_bytes = max_bytes(most.device_bytes, report->rank[r].need.device_bytes);
-        most.host_bytes = max_bytes(most.host_bytes, report->rank[r].need.host_bytes);
-    }
-    return most;
-}
-
-struct memory_limits report_lack(const struct report *report, const struct memory_limits *limits)
-{
-    struct memory_limits most = report_most(report);
-    return (struct memory_limits){.device_bytes = beyond(most.device_bytes, limits->device_bytes),
-                                  .host_bytes = beyond(most.host_bytes, limits->host_bytes)};
 }
 
 double report_tokens_per_s(const struct report *report)

@@ -42,7 +42,7 @@ static struct graph *generate_graph(const struct units *units, int unit, enum un
                                     struct error *err)
 {
     const struct units_request *r = &units->request;
-    const struct model_graph form = {
+    struct model_graph form = {
         .purpose = MODEL_LOGITS,
         .batch = r->generate.batch,
         .seq = {pass == GENERATE_PROMPT ? r->generate.prompt : 1},
@@ -50,6 +50,7 @@ static struct graph *generate_graph(const struct units *units, int unit, enum un
         .dtype = r->dtype,
         .tensor = r->tensor,
     };
+    form.tensor.parts = 1; /* training's are of its rows */
     return model_unit_graph(units->model, unit, &form, err);
 }
 

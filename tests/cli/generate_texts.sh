@@ -131,5 +131,25 @@ for to in host disk; do
         "$($G run --chat --prompt salt --temperature 0 offload.params=$to device=cpu 2>err)"
 done
 is "which leaves nothing in the run, nor here" "0 0" "$(ls -d run/offload runs 2>/dev/null | wc -l) $(ls -d rank-* 2>/dev/null | wc -l)"
+# ---- on several ranks ----
+ranks() { timeout -k 5 200 mpirun --oversubscribe --bind-to none -n "$@" </dev/null; }
+refused "a layout, which generate makes itself" 'parallel.context=2 has no effect: generate divides' \
+    $G run parallel.context=2 --prompt x --tokens 1
+ranks 2 "$TRIREME" generate run device=cpu --prompt "$(head -c 300 chats.jsonl)" --tokens 1 >out 2>err
+is "a prompt that is too long: one warning of all ranks" "0 1" "$? $(grep -c 'the longest prompt has' err)"
+S="device=cpu data.train=tok/chats.h5 data.valid=tok/chats.h5 data.seq_len=48 data.packing=documents
+   model.preset=llama-tiny model.vocab=390 train.steps=4 generate.samples=2 generate.temperature=0 generate.tokens=3
+   run.threads=1 model.init_std=0.1"
+"$TRIREME" train $S run.dir=whole >out 2>err
+for parts in off 2; do
+    ranks 2 "$TRIREME" train $S parallel.tensor=2 parallel.tensor_overlap=$parts run.dir=parts-$parts >out 2>err
+    is "samples of tensor ranks, parallel.tensor_overlap=$parts" "0 2" "$? $(cat parts-$parts/samples.jsonl 2>/dev/null | wc -l | tr -d ' ')"
+done
+is "are those of one rank" "$(cat whole/samples.jsonl)" "$(cat parts-2/samples.jsonl)"
+ranks 2 "$TRIREME" train $S generate.samples=0 parallel.tensor=2 recompute=gathered run.dir=gathered >out 2>err
+is "a run that computes gathered rows again" 0 $?
+"$TRIREME" evaluate gathered >out 2>err
+is "is evaluated by one rank" 0 $?
+
 refused "an adapter's folder, which is no model" 'nosuch' $G nosuch/model --prompt x
 finish
