@@ -118,8 +118,10 @@ static void add_micros(struct search_candidates *list, const struct search_reque
                        struct search_candidate c)
 {
     int64_t each = ceil_div(request->config->train.global_batch, search_data_ranks(request, &c));
-    for (c.micro = 1; c.micro <= each; c.micro *= 2)
+    for (c.micro = 1; c.micro < each; c.micro *= 2)
         add(list, &c);
+    c.micro = each; /* all at once, which masks none */
+    add(list, &c);
 }
 
 /* Of one data and context rank all strategies are the same: NO_SHARD, or where other keys need

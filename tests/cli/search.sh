@@ -53,6 +53,12 @@ W="model.preset=llama3-8b model.layers=80 precision=bf16 data.seq_len=512 train.
 }
 is "with fewer ranks on a node each has more of its memory" "1 1" "$(grep -c '^ *8  *8  *8  *[0-9.]* s' out) $(
     grep -c "^ 1 *$(awk '$1 == 8 && $2 == 8 { print $4, $5 }' out) a step" one)"
+# Gradients in 16 bits need all of a rank's share in one micro-batch, of whatever size.
+for batch in 24 56; do
+    "$TRIREME" plan model.preset=llama3-8b precision=bf16 train.grad_dtype=bf16 data.seq_len=2048 train.global_batch=$batch \
+        --ranks 8 --machine h200 --search >out 2>err
+    is "gradients in 16 bits, $batch sequences of 8 ranks" "0 10" "$? $(grep -cE '^ *[0-9]+  [0-9.]+ m?s a step' out)"
+done
 refused "several nodes of no search" '--nodes 2-4: .* go with --search' "$TRIREME" plan $M --nodes 2-4
 refused "several nodes as YAML" '--yaml writes one layout' "$TRIREME" plan $M --search --nodes 2-4 --yaml x.yaml
 refused "nodes backward" '--nodes 4-2: the smaller number comes first' "$TRIREME" plan $M --search --nodes 4-2
