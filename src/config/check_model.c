@@ -182,7 +182,15 @@ static int check_lora(const struct config *config, struct error *err)
 /* Of Hugging Face's classes that trireme knows none has both. */
 static int check_export(const struct config *config, struct error *err)
 {
-    if (!config->checkpoint.export_hf || !config->model.qkv_bias || !config->model.qk_norm)
+    const struct config_model *m = &config->model;
+    if (!config->checkpoint.export_hf)
+        return 0;
+    if (!strcmp(m->family, "gpt2") && m->heads * m->head_dim != m->hidden)
+        return error_set(err,
+                         "checkpoint.export_hf is set, and a GPT-2 of Hugging Face's has "
+                         "model.head_dim %lld, model.hidden / model.heads; leave one out",
+                         (long long)(m->hidden / m->heads));
+    if (!m->qkv_bias || !m->qk_norm)
         return 0;
     return error_set(err,
                      "checkpoint.export_hf is set, and no model of Hugging Face's that trireme "

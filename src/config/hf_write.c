@@ -21,6 +21,14 @@ static const struct hf_type *type_of(const struct config_model *model, struct er
                        "models that trireme knows has both");
         return NULL;
     }
+    if (kind == HF_GPT2 && model->heads * model->head_dim != model->hidden) {
+        error_set(
+            err,
+            "a GPT-2 of Hugging Face's has heads as wide as model.hidden / model.heads, which "
+            "is not %lld, this model's model.head_dim",
+            (long long)model->head_dim);
+        return NULL;
+    }
     const struct hf_type *type = hf_types;
     while (type->kind != kind)
         type++;

@@ -490,4 +490,13 @@ assert sorted(a) == sorted(b) and all((a[k] == b[k]).all() for k in a)' made-$ki
 else
     skip "transformers loads what convert writes" "no Python with transformers and h5py (TRIREME_PYTHON)"
 fi
+
+# Of a GPT-2 config.json says no width of heads.
+W="$N model.family=gpt2 model.layers=1 model.hidden=32 model.heads=4 model.head_dim=4 model.ffn=64 model.vocab=257
+   data.train=train.h5 train.steps=1 run.dir=wide"
+"$TRIREME" train $W >out 2>err
+is "a GPT-2 with narrow heads trains" 0 $?
+refused "but is no GPT-2 of Hugging Face's" 'a GPT-2 of Hugging Face.s has heads as wide as .* not 4' "$TRIREME" convert wide wide-hf
+refused "which is said before it is trained for that" 'checkpoint.export_hf is set, .* has model.head_dim 8' \
+    "$TRIREME" train $W checkpoint.export_hf=true run.dir=wide-too
 finish
