@@ -91,8 +91,6 @@ if grep -q -w -e avx512_bf16 -e amx_bf16 /proc/cpuinfo; then precision=bf16; fi
 
 say "training: 2 ranks, FULL_SHARD, $precision (one to three minutes on two idle cores; $run)"
 [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# After Ctrl-C mpirun leaves the ranks this long to save, in place of one second.
-export OMPI_MCA_odls_base_sigkill_timeout="${OMPI_MCA_odls_base_sigkill_timeout:-60}"
 mpirun --oversubscribe --bind-to none -n 2 "$trireme" train model.preset=llama-10m \
     model.vocab=1024 precision=$precision parallel.strategy=FULL_SHARD \
     data.train="$data/train.h5" data.valid="$data/valid.h5" data.seq_len=256 \

@@ -94,7 +94,7 @@ static int rank_of(const struct world *world)
  * kill them before a long step is over; SIGUSR1 it only passes on. */
 static void print_answer(const struct stop *s, int signal)
 {
-    char more[240] = "";
+    char more[320] = "";
     if (signal == SIGINT)
         snprintf(more, sizeof more, "; once more ends at once");
     else if (signal == SIGTERM && s->kill_s >= 0)
@@ -102,8 +102,8 @@ static void print_answer(const struct stop *s, int signal)
                  "; if mpirun was stopped (Ctrl-C), it kills the ranks after %d s%s", s->kill_s,
                  getenv(LAUNCH_KILL_VARIABLE)
                      ? " (" LAUNCH_KILL_VARIABLE ")"
-                     : ": where steps are longer, set " LAUNCH_KILL_VARIABLE
-                       "=60, or send mpirun SIGUSR1, which leaves time");
+                     : ": where a step and saving take longer, set " LAUNCH_KILL_VARIABLE
+                       " to their seconds, or send mpirun SIGUSR1, which leaves time");
     fprintf(stderr, "trireme: %s: the state will be saved after this step%s\n", name_of(signal),
             more);
 }

@@ -238,8 +238,8 @@ ended
 state_saved "SIGHUP to mpirun" two
 V=OMPI_MCA_odls_base_sigkill_timeout
 is "it is said when mpirun kills, and what to do" \
-    "; if mpirun was stopped (Ctrl-C), it kills the ranks after 1 s: where steps are longer, set \
-$V=60, or send mpirun SIGUSR1, which leaves time" "$(answer SIGTERM)"
+    "; if mpirun was stopped (Ctrl-C), it kills the ranks after 1 s: where a step and saving \
+take longer, set $V to their seconds, or send mpirun SIGUSR1, which leaves time" "$(answer SIGTERM)"
 mpirun --oversubscribe --mca odls_base_sigkill_timeout 3 -n 2 "$TRIREME" train $M $D run.dir=two \
     >two.out 2>two.err &
 job=$!
