@@ -7,7 +7,7 @@
  *  - the first bytes of numpy's or llm.c's files, or Megatron's .idx beside it: numbers, if it was
  *    named
  *  - a byte of 0 among the first: left out and counted; refused where it is HDF5 and was named
- *  - compressed, Parquet, numpy's .npz: refused
+ *  - compressed, Parquet, numpy's .npz, and .csv and .tsv that were named: refused
  *  - anything else: text
  */
 #include "cli/inputs.h"
@@ -99,6 +99,24 @@ static int refuse_packed(const char *path, const struct probe *probe, struct err
     return 0;
 }
 
+static int is_table(const char *path)
+{
+    return text_ends_with(path, ".csv") || text_ends_with(path, ".tsv");
+}
+
+/* A table of text would be one document, with names of columns and quotes in it. */
+static int refuse_table(const char *path, struct error *err)
+{
+    int has_tabs = text_ends_with(path, ".tsv");
+    if (!is_table(path))
+        return 0;
+    return error_set(err,
+                     "%s is a table, which trireme does not read; make JSON lines of it: python3 "
+                     "-c 'import pandas; pandas.read_csv(\"%s\"%s).to_json(\"data.jsonl\", "
+                     "orient=\"records\", lines=True)'; or take it as one text: --format text",
+                     path, path, has_tabs ? ", sep=\"\\t\"" : "");
+}
+
 static int refuse_npz(const char *path, struct error *err)
 {
     return error_set(err,
@@ -148,13 +166,16 @@ static int add_file(struct inputs *inputs, const char *path, int is_named, struc
     if (is_named && text_ends_with(path, ".npz"))
         return refuse_npz(path, err);
     if (read_probe(&probe, path, err) ||
-        refuse_packed(path, is_named && !inputs->asked ? &probe : NULL, err))
+        refuse_packed(path, is_named && !inputs->asked ? &probe : NULL, err) ||
+        (is_named && !inputs->asked && refuse_table(path, err)))
         return -1;
     enum inputs_format format = inputs->asked ? inputs->asked : format_of(path, &probe, is_named);
     if (format == INPUT_JSONL && refuse_list(path, &probe, err))
         return -1;
     if (format == INPUT_TEXT && !inputs->asked && text_ends_with(path, ".json"))
         skip(&inputs->json, path);
+    if (format == INPUT_TEXT && !inputs->asked && is_table(path))
+        skip(&inputs->table, path);
     if (format != INPUT_ANY) {
         add(inputs, path, format);
         return 0;
@@ -276,6 +297,11 @@ void inputs_report(const struct inputs *inputs, struct log *log)
             "%s: JSON in a folder is taken as it is, names and brackets too; documents as JSON "
             "lines have names that end in .jsonl, or are named themselves",
             inputs->json.first);
+    if (inputs->table.count)
+        log_warn(log,
+                 "%s: a table in a folder is taken as it is, as one document; name it, and the "
+                 "message says how to make JSON lines of it",
+                 inputs->table.first);
 }
 
 void inputs_free(struct inputs *inputs)
@@ -286,5 +312,6 @@ void inputs_free(struct inputs *inputs)
     free(inputs->not_text.first);
     free(inputs->hidden.first);
     free(inputs->json.first);
+    free(inputs->table.first);
     *inputs = (struct inputs){0};
 }

@@ -33,12 +33,14 @@ struct inputs {
     struct inputs_skipped not_text; /* a byte of 0 among the first ones */
     struct inputs_skipped hidden;   /* a name with a dot in front, in a folder */
     struct inputs_skipped json;     /* in folders: read as text, although JSON is more */
+    struct inputs_skipped table;    /* .csv and .tsv in folders, the same */
 };
 
 /* List what the arguments name: files, and those of folders in the order of their names.  Hidden
  * files are left out, and unless a format is asked for those that are not text.  Returns 0, or -1
  * with err set: nothing is left, a file that cannot be read, is compressed, is Parquet or a list in
- * JSON, or was named and is a token file or numpy's .npz.  inputs_free() in any case. */
+ * JSON, or was named and is a token file, a table (.csv, .tsv) or numpy's .npz.  inputs_free() in
+ * any case. */
 int inputs_list(struct inputs *inputs, char **arguments, int count, struct error *err);
 
 /* How many are of a format? */

@@ -157,6 +157,17 @@ refused "an object over several lines" 'lines\.json:1: a line holds a whole JSON
 echo '{"text": ["a", "b"]}' >texts.jsonl
 refused "a list of texts" 'texts\.jsonl:1: field "text" is a list of texts.*a line of its own' \
     "$TRIREME" tokenize texts.jsonl -o x.h5
+printf 'text\na,b\n' >table.csv
+cp table.csv table.tsv
+refused "a table" 'table\.csv is a table.*read_csv\("table\.csv"\)\.to_json.*--format text$' \
+    "$TRIREME" tokenize table.csv -o x.h5
+refused "a table with tabs" 'read_csv\("table\.tsv", sep="\\t"\)' "$TRIREME" tokenize table.tsv -o x.h5
+is "as text it is taken" 0 "$("$TRIREME" tokenize table.csv --format text -o x.h5 >out 2>err; echo $?)"
+mkdir -p tables
+mv table.csv tables/
+"$TRIREME" tokenize tables -o x.h5 >out 2>err
+is "in a folder too, with a warning" "0 1" "$? $(grep -c 'tables/table.csv: a table in a folder' err)"
+rm -f x.h5
 refused "Parquet" 'table\.parquet is Parquet.*to_json' "$TRIREME" tokenize table.parquet -o x.h5
 refused "an option without a use" '\-\-field is for JSON lines, and there are none' \
     "$TRIREME" tokenize few.jsonl --format text --field a -o x.h5
