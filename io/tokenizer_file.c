@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "io/tokenizer_bpe.h"
 #include "io/tokenizer_file.h"
 #include "io/tokenizer_normalize.h"
@@ -295,12 +297,33 @@ static char *find_file(const char *path)
                                                        : array_text(path);
 }
 
+/* err says why path is no tokenizer.json; say more where the file is of another kind, or where the
+ * folder path has only such a file.  Returns -1. */
+static int refuse_other_kinds(const char *path, struct error *err)
+{
+    static const char *const endings[] = {".model", ".tiktoken"};
+    char *inside = array_format("%s/tokenizer.model", path);
+    int is_other = !access(inside, F_OK);
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
+        is_other |= text_ends_with(path, endings[i]) && !access(path, F_OK);
+    if (is_other)
+        error_set(err,
+                  "%s is SentencePiece's or tiktoken's, which is not read; take the tokenizer.json "
+                  "that the hub has beside it, or convert it with transformers: "
+                  "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
+                  !access(inside, F_OK) ? inside : path);
+    free(inside);
+    return -1;
+}
+
 int tokenizer_file_open(struct tokenizer *tokenizer, const char *path, struct error *err)
 {
     tokenizer->path = find_file(path);
     struct js *file = js_read(tokenizer->path, err);
     if (!file)
-        return -1;
+        return access(tokenizer->path, F_OK) || !strcmp(path, tokenizer->path)
+                   ? refuse_other_kinds(path, err)
+                   : -1;
     tokenizer->data->classes = tokenizer_unicode_classes();
     int rc = read_pipeline(tokenizer, file, err);
     if (rc) {

@@ -20,6 +20,15 @@ refused "a vocabulary and a token file at once" '\-\-valid is not for it' \
     "$TRIREME" tokenize corpus.txt --train-bpe 300 --valid v.h5 -o x.json
 refused "a vocabulary without an output" 'no output' "$TRIREME" tokenize corpus.txt --train-bpe 300
 
+# Vocabularies of other kinds.
+mkdir -p other
+echo x >other/tokenizer.model
+for path in other other/tokenizer.model; do
+    refused "SentencePiece's vocabulary, named $path" \
+        "^trireme: error: other/tokenizer\\.model is SentencePiece's or tiktoken's, which is not read; take the tokenizer\\.json" \
+        "$TRIREME" tokenize corpus.txt --tokenizer $path -o x.h5
+done
+
 # It makes a token file, whose name of it is a hash, and generate finds it beside the data.
 "$TRIREME" tokenize corpus.txt --tokenizer data/tokenizer.json -o data/train.h5 >out 2>err
 is "a token file by it" "0 1" "$? $(grep -c 'tokenizer byte-bpe-[0-9a-f]*, vocabulary 600' out)"
