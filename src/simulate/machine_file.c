@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -38,20 +39,36 @@ const char *machine_names(char *text, size_t size, const char *separator)
     return text;
 }
 
+/* The machine that was meant, or NULL: one whose name goes on behind the whole of this one with '-'
+ * ("a100": a100-80), or one that is nearly so spelt and begins with the same letter: v100 is not
+ * h100. */
+static const char *nearest_machine(const struct machine_list *list, const char *name)
+{
+    struct nearest nearest = {.wanted = name};
+    size_t length = strlen(name);
+    for (int i = 0; i < list->count; i++) {
+        const char *known = list->machine[i].name;
+        if (length && !strncasecmp(known, name, length) && known[length] == '-')
+            return known;
+    }
+    for (int i = 0; i < list->count; i++)
+        if (!strncasecmp(list->machine[i].name, name, 1))
+            nearest_try(&nearest, list->machine[i].name, list->machine[i].name);
+    return nearest.name;
+}
+
 int machine_find(struct machine *machine, const char *name, struct error *err)
 {
     struct machine_list list = known_machines(err);
     struct machine *found = machine_list_find(&list, name);
-    struct nearest nearest = {.wanted = name};
     char known[512];
     if (found) {
         take(machine, &list, found);
         return 0;
     }
-    for (int i = 0; i < list.count; i++)
-        nearest_try(&nearest, list.machine[i].name, list.machine[i].name);
+    const char *nearest = nearest_machine(&list, name);
     error_set(err, "there is no machine \"%.80s\"%s%s; known are %s", name,
-              nearest.name ? ", did you mean " : "", nearest.name ? nearest.name : "",
+              nearest ? ", did you mean " : "", nearest ? nearest : "",
               machine_list_names(&list, known, sizeof known, ", "));
     machine_list_free(&list);
     return -1;

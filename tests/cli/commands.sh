@@ -267,6 +267,8 @@ for wrong in "4 parallel.shard=2" "4 parallel.shard=3" "6 parallel.strategy=SHAR
     done
 done
 refused "plan for a machine nobody knows" 'h2000.*h200' "$TRIREME" plan $M --machine h2000
+refused "plan for a machine by half its name" '"a100", did you mean a100-80;' "$TRIREME" plan $M --machine a100
+refused "plan for another machine than any" '"v100"; known' "$TRIREME" plan $M --machine v100
 printf 'mine:\n  like: h100\n  memory: 60 GiB\ncores:\n  like: h100\n  gpu: ""\n  memory: 1 GiB\n' >machines.yaml
 printf 'mine:\n  like: h100\n  memry: 60 GiB\n' >wrong.yaml
 refused "plan for a machine of a file that is not there" 'there is no machine "none.yaml".*no file' \
