@@ -57,6 +57,28 @@ static void try_near(struct advice *a, const char *key, int degree)
         try_degree(a, key, above);
 }
 
+/* One rank, and degrees of more: name the ranks that they make, if the configuration works there.
+ * Returns 1 if it does. */
+static int advise_ranks(const struct config *config, enum device_kind device, struct error *err)
+{
+    enum { MOST = 1 << 20 };
+    const struct config_parallel *p = &config->parallel;
+    const int64_t degrees[] = {p->pipeline, p->replicate, p->shard, p->context, p->tensor};
+    struct layout layout;
+    int64_t ranks = 1;
+    size_t used = strlen(err->text);
+    for (size_t i = 0; i < sizeof degrees / sizeof degrees[0] && ranks <= MOST; i++)
+        ranks *= degrees[i] > 0 ? degrees[i] : 1;
+    if (ranks < 2 || ranks > MOST ||
+        layout_resolve(&layout, config, (int)ranks, (int)ranks, device, NULL))
+        return 0;
+    layout_release(&layout);
+    snprintf(err->text + used, sizeof err->text - used,
+             "; start %d ranks: mpirun -n %d trireme ..., or plan with --ranks %d", (int)ranks,
+             (int)ranks, (int)ranks);
+    return 1;
+}
+
 int layout_advise(const struct config *config, int ranks, int per_node, enum device_kind device,
                   struct error *err)
 {
@@ -65,7 +87,7 @@ int layout_advise(const struct config *config, int ranks, int per_node, enum dev
     int tensor = (int)config->parallel.tensor, pipeline = (int)config->parallel.pipeline;
     int context = (int)config->parallel.context;
     size_t used = err ? strlen(err->text) : 0;
-    if (!err)
+    if (!err || (ranks == 1 && advise_ranks(config, device, err)))
         return -1;
     while (below > 1 && ranks % below)
         below--;

@@ -269,6 +269,10 @@ done
 refused "plan for a machine nobody knows" 'h2000.*h200' "$TRIREME" plan $M --machine h2000
 refused "plan for a machine by half its name" '"a100", did you mean a100-80;' "$TRIREME" plan $M --machine a100
 refused "plan for another machine than any" '"v100"; known' "$TRIREME" plan $M --machine v100
+refused "two tensor ranks on one" '; start 2 ranks: mpirun -n 2 trireme \.\.\., or plan with --ranks 2$' \
+    "$TRIREME" train $M parallel.tensor=2 run.dir=never
+refused "two by three ranks on one" '; start 6 ranks: mpirun -n 6 ' \
+    "$TRIREME" train $M parallel.strategy=HYBRID_SHARD parallel.shard=2 parallel.replicate=3 run.dir=never
 printf 'mine:\n  like: h100\n  memory: 60 GiB\ncores:\n  like: h100\n  gpu: ""\n  memory: 1 GiB\n' >machines.yaml
 printf 'mine:\n  like: h100\n  memry: 60 GiB\n' >wrong.yaml
 refused "plan for a machine of a file that is not there" 'there is no machine "none.yaml".*no file' \
