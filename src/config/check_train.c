@@ -162,6 +162,9 @@ static int check_evaluation(const struct config *config, struct error *err)
     if (t->eval_micro_batch && !config->data.valid[0])
         return error_set(err, "train.eval_micro_batch is %lld, but data.valid names no file",
                          (long long)t->eval_micro_batch);
+    if (t->eval_batches && !config->data.valid[0])
+        return error_set(err, "train.eval_batches is %lld, but data.valid names no file",
+                         (long long)t->eval_batches);
     return 0;
 }
 

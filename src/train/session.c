@@ -248,6 +248,9 @@ static int prepare(struct session *s, const struct device_request *request, int 
     int ranks = world_size(s->world);
     if (layout_resolve(&s->layout, &s->config, ranks, per_node, request->kind, err))
         return layout_advise(&s->config, ranks, per_node, request->kind, err);
+    if (use == SESSION_TRAIN && s->config.comm.share_gpu && request->kind == DEVICE_CPU)
+        return error_set(err, "comm.share_gpu is of ranks on GPUs, and this runs on CPUs; leave it "
+                              "out");
     if (device_open(&s->device, request, err) || check_fp8(s, err) ||
         layout_model(&s->model, &s->config, err))
         return -1;

@@ -159,7 +159,8 @@ for config in "$top"/jobs/*.yaml; do
     [ "$name" != llama70b_3d ] || nodes=16
     preset= # of a job whose model is a folder that is not here
     ! grep -q '^  path: ' "$config" || preset=model.preset=llama3-8b
-    if "$TRIREME" plan "$config" $preset device=cpu data.valid= train.eval_every=0 train.eval_micro_batch=0 --ranks $((2 * nodes)) --nodes $nodes \
+    if "$TRIREME" plan "$config" $preset device=cpu data.valid= train.eval_every=0 train.eval_batches=0 \
+        train.eval_micro_batch=0 --ranks $((2 * nodes)) --nodes $nodes \
         >out 2>err && grep -q '^verified' out; then ok "plan of the job $name"; else
         not_ok "plan of the job $name" "$(tail -n 1 err)"; fi
     mkdir -p stand-in data
@@ -273,6 +274,7 @@ refused "two tensor ranks on one" '; start 2 ranks: mpirun -n 2 trireme \.\.\., 
     "$TRIREME" train $M parallel.tensor=2 run.dir=never
 refused "two by three ranks on one" '; start 6 ranks: mpirun -n 6 ' \
     "$TRIREME" train $M parallel.strategy=HYBRID_SHARD parallel.shard=2 parallel.replicate=3 run.dir=never
+refused "shared GPUs on CPUs" 'comm.share_gpu is of ranks on GPUs' "$TRIREME" train $M run.dir=never comm.share_gpu=true
 printf 'mine:\n  like: h100\n  memory: 60 GiB\ncores:\n  like: h100\n  gpu: ""\n  memory: 1 GiB\n' >machines.yaml
 printf 'mine:\n  like: h100\n  memry: 60 GiB\n' >wrong.yaml
 refused "plan for a machine of a file that is not there" 'there is no machine "none.yaml".*no file' \
