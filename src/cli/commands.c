@@ -148,6 +148,7 @@ const struct command commands[] = {
      .summary = "look at checkpoints; ls of a run lists those in its branches/, too",
      .example = "  trireme checkpoint ls runs/default\n",
      .words = "ls verify show",
+     .alone = "it reads what all ranks saved",
      .also = "ls verify checkpoints ckpt",
      .run = command_checkpoint},
     {.name = "convert",

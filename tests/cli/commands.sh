@@ -83,6 +83,8 @@ if timeout 60 "$TRIREME" train $M >out 2>err; then
         not_ok "generate: same seed, same text" "$(head -c 60 a) / $(head -c 60 b)"; fi
     "$TRIREME" checkpoint ls run/checkpoints >out 2>err
     is "checkpoint ls names it" "0 1" "$? $(grep -c step-00000002 out)"
+    refused "checkpoint on two ranks" 'checkpoint is for one process, and mpirun started 2' \
+        mpirun --oversubscribe -n 2 "$TRIREME" checkpoint ls run
     "$TRIREME" checkpoint verify "$checkpoint" >out 2>err
     is "checkpoint verify: whole" 0 $?
     "$TRIREME" checkpoint show "$checkpoint" >out 2>err
