@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "config/hf.h"
+#include "config/hub.h"
 #include "io/disk.h"
 #include "train/run_checkpoint.h"
 
@@ -116,6 +118,37 @@ static char *run_of_file(const char *path)
     return NULL;
 }
 
+/* From a file, or from settings alone where path is NULL.  A model of the hub is no file with keys:
+ * say how it is named. */
+static int load_file(struct config *config, const char *path, const char *const *list, int count,
+                     struct error *err)
+{
+    char folder[CONFIG_TEXT];
+    int is_missing = path && access(path, F_OK);
+    if (is_missing && hub_find(path, folder))
+        return error_set(err,
+                         "%s is a model in the cache of Hugging Face's hub; it is named by a key: "
+                         "model.path=%s",
+                         path, path);
+    int rc = config_load(config, path, list, count, err);
+    if (rc && is_missing && strchr(path, '/') && hub_is_name(path) && !strstr(path, ".yaml"))
+        text_append(err->text, sizeof err->text, "; a model of the hub is model.path=%s", path);
+    return rc;
+}
+
+/* How a run starts from a checkpoint: with the keys of the run that saved it. */
+static int refuse_checkpoint(const char *path, struct error *err)
+{
+    const char *inside = strstr(path, "/checkpoints/");
+    char *run = array_format("%.*s", inside ? (int)(inside - path) : 0, path);
+    int rc = error_set(err,
+                       "%s is a checkpoint; a new run starts from it by: trireme train %s "
+                       "checkpoint.resume=%s run.dir=NEW",
+                       path, inside && arguments_is_run(run) ? run : "CONFIG.yaml", path);
+    free(run);
+    return rc;
+}
+
 /* run.dir is where the run lies now, whatever its config.yaml says. */
 static int load_from(struct config *config, enum arguments_use use, const char *path,
                      const char **list, int first, int count, struct error *err)
@@ -124,12 +157,11 @@ static int load_from(struct config *config, enum arguments_use use, const char *
     int is_folder = path && !stat(path, &info) && S_ISDIR(info.st_mode);
     char *run = !path ? NULL : is_folder ? array_text(path) : run_of_file(path), *place;
     if (!run)
-        return config_load(config, path, list + first, count, err);
+        return load_file(config, path, list + first, count, err);
     int is_checkpoint = disk_has(run, "COMMIT"), used = 0, rc;
     if (is_checkpoint && use == ARGUMENTS_TRAIN) {
         free(run);
-        return error_set(err, "%s is a checkpoint; a run starts from it by checkpoint.resume=%s",
-                         path, path);
+        return refuse_checkpoint(path, err);
     }
     place = array_format(is_checkpoint ? "checkpoint.resume=%s" : "run.dir=%s", run);
     list[used++] = place;

@@ -101,12 +101,17 @@ int hub_error_missing(const char *name, const char *what, struct error *err)
     char cache[CONFIG_TEXT], *here = getcwd(NULL, 0);
     int model = (int)strcspn(name, "@");
     const char *revision = name[model] && name[model + 1] ? name + model + 1 : NULL;
+    int has_owner = memchr(name, '/', (size_t)model) != NULL;
+    const char *model_name = has_owner ? name : "ORG/NAME";
+    model = !has_owner ? 8 : model < 200 ? model : 200;
     error_set(err,
               "%.200s is %s below the working directory, %.150s, and not in the cache of Hugging "
-              "Face's hub, %.150s; bring it there: hf download %.*s%s%.100s",
+              "Face's hub, %.150s; %s: hf download %.*s%s%.100s",
               name, what, here ? here : "which is not there any more", hub_cache(cache),
-              model < 200 ? model : 200, name, revision ? " --revision " : "",
-              revision ? revision : "");
+              has_owner ? "bring it there" : "bring it here", model, model_name,
+              revision ? " --revision " : "", revision ? revision : "");
+    if (!has_owner && err) /* a folder here then has the name */
+        text_append(err->text, sizeof err->text, " --local-dir %.200s", name);
     free(here);
     return -1;
 }

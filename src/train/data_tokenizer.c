@@ -56,7 +56,9 @@ int data_tokenizer_open_named(struct tokenizer **tokenizer, const char *name, st
 {
     char folder[CONFIG_TEXT];
     int is_missing = !hub_find(name, folder) && access(name, F_OK);
-    if (is_missing && strchr(name, '/') && hub_is_name(name) && !text_ends_with(name, ".json"))
-        return hub_error_missing(name, "no file or folder", err);
+    if (is_missing && strcmp(name, "bytes") && hub_is_name(name) && !text_ends_with(name, ".json"))
+        return hub_error_missing(
+            name, strchr(name, '/') ? "no file or folder" : "not \"bytes\", and no file or folder",
+            err);
     return tokenizer_open(tokenizer, folder, err);
 }

@@ -1,8 +1,19 @@
 /* run_checkpoint_open.c - which checkpoint a path names. */
 #include <stdio.h>
+#include <string.h>
 
 #include "io/disk.h"
 #include "train/run_checkpoint.h"
+
+/* Words for the newest checkpoint that other programs have. */
+static int means_newest(const char *path)
+{
+    static const char *const words[] = {"latest", "last", "newest", "true", "True", "yes"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (!strcmp(path, words[i]))
+            return 1;
+    return 0;
+}
 
 int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, const char *path,
                         struct log *log, struct error *err)
@@ -18,9 +29,10 @@ int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, con
     if (checkpoint_find(checkpoint, world, inside, log, err))
         return -1;
     if (!*checkpoint)
-        return error_set(err,
-                         "%s: no checkpoint there; name a run, its folder checkpoints, or a folder "
-                         "step-NNNNNNNN that has a file COMMIT",
-                         path);
+        return error_set(
+            err,
+            "%s: no checkpoint there; name a run, its folder checkpoints, or a folder "
+            "step-NNNNNNNN that has a file COMMIT%s",
+            path, means_newest(path) ? "; checkpoint.resume=auto is the newest of run.dir" : "");
     return 0;
 }

@@ -85,6 +85,13 @@ if timeout 60 "$TRIREME" train $M >out 2>err; then
     is "checkpoint ls names it" "0 1" "$? $(grep -c step-00000002 out)"
     refused "checkpoint on two ranks" 'checkpoint is for one process, and mpirun started 2' \
         mpirun --oversubscribe -n 2 "$TRIREME" checkpoint ls run
+    refused "train from a checkpoint, by its path alone" \
+        "; a new run starts from it by: trireme train run checkpoint.resume=$checkpoint run.dir=NEW$" \
+        "$TRIREME" train "$checkpoint"
+    timeout 60 "$TRIREME" train run checkpoint.resume="$checkpoint" run.dir=from train.steps=3 >out 2>err
+    is "what it says works" "0 step-00000003" "$? $(basename "$(newest_checkpoint from)")"
+    refused "the newest checkpoint, by another program's word" 'latest: no checkpoint.*; checkpoint.resume=auto is the newest' \
+        "$TRIREME" train $M run.dir=never checkpoint.resume=latest
     "$TRIREME" checkpoint verify "$checkpoint" >out 2>err
     is "checkpoint verify: whole" 0 $?
     "$TRIREME" checkpoint show "$checkpoint" >out 2>err

@@ -429,6 +429,18 @@ is "a revision of it" "$(first_loss in-qwen2-true)" \
 is "its tokenizer by that name" "0 $(sed 's/of-folder/of-hub/' out)" "$? $(cat out.hub)"
 refused "a tokenizer that the cache has not" 'some-org/none is no file or folder.*hf download some-org/none' \
     "$TRIREME" tokenize "$top/README.md" --tokenizer some-org/none -o x.h5
+refused "a tokenizer without an owner" \
+    'gpt2 is not "bytes".* in the cache of.*; bring it here: hf download ORG/NAME --local-dir gpt2$' \
+    "$TRIREME" tokenize "$top/README.md" --tokenizer gpt2 -o x.h5
+# shellcheck disable=SC2086
+refused "a model without an owner" 'bring it here: hf download ORG/NAME --local-dir llama3$' \
+    "$TRIREME" train $N model.path=llama3 run.dir=never
+for command in evaluate plan; do
+    refused "$command: a model where a file is wanted" "some-org/a.model is a model.*: model.path=some-org/a.model$" \
+        "$TRIREME" $command some-org/a.model
+    refused "$command: a model that the cache has not" "cannot open some-org/other: .*; .* model.path=some-org/other$" \
+        "$TRIREME" $command some-org/other
+done
 refused "a name that the cache has not" 'cache/hub; bring it there: hf download some-org/other' \
     "$TRIREME" train $N model.path=some-org/other run.dir=never
 # shellcheck disable=SC2086
