@@ -34,7 +34,7 @@ const char *trireme_version(void);
 
 struct trireme_error {
     int code;        /* the exit code of `trireme train` for this failure, see trireme(1) */
-    char text[1024]; /* one line, for rank 0 to print; "" on all others */
+    char text[2028]; /* one line, for rank 0 to print; "" on all others */
 };
 
 /* A rank's part of a run. */

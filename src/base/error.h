@@ -18,7 +18,7 @@ enum exit_code {
 
 struct error {
     int code;        /* enum exit_code this failure asks for; EXIT_USAGE unless said otherwise */
-    char text[1020]; /* "" means no error */
+    char text[2028]; /* "" means no error; log_print() prints all of it */
 };
 
 /* Replace the text of err (NULL allowed: the text is dropped).  Always returns -1. */

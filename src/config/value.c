@@ -207,7 +207,7 @@ static int unknown_repository(const char *value, const char *model, struct error
 static int set_preset(struct config *config, const char *value, struct error *err)
 {
     struct nearest nearest = {value};
-    char names[400] = "";
+    char names[1024] = "";
     const struct config_model *preset = preset_find(value);
     if (preset) {
         config->model = *preset;

@@ -16,6 +16,7 @@ refused "a model of Hugging Face's hub" \
 printf 'compute_environment: LOCAL_MACHINE\nmixed_precision: bf16\n' >accelerate.yaml
 refused "a file of another tool" 'accelerate\.yaml is a configuration of Accelerate.*is precision' \
     $T accelerate.yaml
+refused "all presets are named" 'gpt2-large, gpt2-xl$' $T model.preset=d12
 refused "said once" '^trireme: error: train\.steps: "abc" is not a whole number$' $T train.steps=abc
 refused "group for a key" 'model' $T model=llama
 refused "unknown preset" 'llama-tiny' $T model.preset=llama-tiney data.train=train.h5
