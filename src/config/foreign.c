@@ -16,14 +16,36 @@
 #include "base/text.h"
 
 const struct foreign foreign_names[] = {
+    /* ---- numbers ---- */
+    {.names = "mixed_precision|torch_dtype|params_dtype|mixed_precision_param|dtype",
+     .here = "precision"},
+    {.names = "bf16.enabled|fp16.enabled|bf16|fp16",
+     .here = "precision",
+     .note = "bf16 or fp16; without it fp32"},
+    {.names = "fp8|fp8_format|fp8_recipe|fp8_hybrid|fp8_recipe_handler|float8|float8.recipe_name|"
+              "quantize.linear.float8.recipe_name",
+     .here = "precision",
+     .note = "fp8 is E4M3 with a scale for each block of 128 numbers, DeepSeek-V3's"},
+    {.names = "tf32|allow_tf32", .here = "precision", .note = "fp32 is computed in fp32"},
+    {.names = "mixed_precision_reduce|communication_data_type|reduce_dtype|fsdp_reduce_dtype",
+     .here = "comm.reduce_dtype"},
+    {.names = "grad_reduce_in_bf16", .here = "comm.reduce_dtype", .note = "fp32 or bf16"},
+    {.names = "exp_avg_dtype|state_dtype", .here = "train.optimizer_dtype"},
+
     /* ---- sharding ---- */
-    {.names = "zero_stage|zero_optimization.stage|stage|zero|data_parallel_sharding_strategy|-z",
+    {.names = "zero_stage|zero_optimization.stage|zero|data_parallel_sharding_strategy|-z",
      .here = "parallel.strategy",
      .note = "stage 3 is FULL_SHARD, 2 SHARD_GRAD_OP, 1 SHARD_OPTIM"},
-    {.names =
-         "fsdp_sharding_strategy|sharding_strategy|distributed_type|fsdp|deepspeed|"
-         "use_distributed_optimizer|fsdp_version|zero_optimization|fsdp_config|deepspeed_config",
+    {.names = "stage",
+     .note = "ZeRO's is parallel.strategy, FULL_SHARD for 3, SHARD_GRAD_OP for 2, SHARD_OPTIM for "
+             "1; leave LLaMA-Factory's sft or pt out: the data says what is learned"},
+    {.names = "fsdp_sharding_strategy|sharding_strategy|zero_optimization",
      .here = "parallel.strategy"},
+    {.names = "distributed_type|fsdp|deepspeed|use_distributed_optimizer|fsdp_version|fsdp_config|"
+              "deepspeed_config",
+     .here = "parallel.strategy",
+     .note = "FSDP and ZeRO-3 are FULL_SHARD, ZeRO-2 SHARD_GRAD_OP, ZeRO-1 and Megatron's "
+             "distributed optimizer SHARD_OPTIM, DDP NO_SHARD"},
     {.names = "fsdp_reshard_after_forward|reshard_after_forward",
      .here = "parallel.strategy",
      .note = "FULL_SHARD does, SHARD_GRAD_OP does not"},
@@ -55,7 +77,8 @@ const struct foreign foreign_names[] = {
      .here = "parallel.backward_prefetch"},
     {.names = "fsdp_forward_prefetch", .here = "parallel.forward_prefetch"},
     {.names = "limit_all_gathers|stage3_prefetch_bucket_size|stage3_max_live_parameters",
-     .here = "parallel.prefetch_units"},
+     .here = "parallel.prefetch_units",
+     .note = "in units, such as blocks"},
     {.names = "stage3_param_persistence_threshold", .here = "parallel.persist_below"},
     {.names = "reduce_bucket_size|allgather_bucket_size|bucket_cap_mb|ddp_bucket_cap_mb",
      .here = "parallel.reduce_bucket_bytes",
@@ -71,11 +94,17 @@ const struct foreign foreign_names[] = {
      .here = "model.loading",
      .note = "node has one rank of each node read and send; with each, ranks read no more than "
              "their own parts"},
-    {.names =
-         "gradient_checkpointing|activation_checkpointing|fsdp_activation_checkpointing|"
-         "activation_checkpoint.mode|recompute_granularity|partition_activations|use_recompute|-r",
-     .here = "recompute"},
-    {.names = "recompute_num_layers|selective_ac_option", .here = "recompute_every"},
+    {.names = "activation_checkpoint.mode|recompute_granularity", .here = "recompute"},
+    {.names = "gradient_checkpointing|activation_checkpointing|fsdp_activation_checkpointing|"
+              "partition_activations|use_recompute|-r",
+     .here = "recompute",
+     .note = "none, selective or full"},
+    {.names = "selective_ac_option",
+     .here = "recompute",
+     .note = "op is selective; a number N is full with recompute_every=N"},
+    {.names = "recompute_num_layers",
+     .here = "recompute_every",
+     .note = "one unit in so many recomputes"},
     {.names = "offload_optimizer_device|offload_optimizer.device|offload_optimizer|"
               "cpu_offload|optimizer_cpu_offload",
      .here = "offload.optimizer",
@@ -94,8 +123,11 @@ const struct foreign foreign_names[] = {
     {.names = "train_samples",
      .here = "train.steps",
      .note = "steps times global_batch sequences are read"},
-    {.names = "max_train_samples|max_eval_samples",
+    {.names = "max_train_samples",
      .here = "data.train",
+     .note = "FILE.h5:samples=N uses the first N"},
+    {.names = "max_eval_samples",
+     .here = "data.valid",
      .note = "FILE.h5:samples=N uses the first N"},
     {.names = "packing|sample_packing|packed|eval_packing|multipack", .here = "data.packing"},
     {.names = "load_best_model_at_end|save_best_model", .here = "checkpoint.keep_best"},
@@ -109,11 +141,12 @@ const struct foreign foreign_names[] = {
      .here = "run.log_every"},
     {.names = "report_to|tensorboard_dir|wandb_project|enable_tensorboard|enable_wandb|log_with",
      .note = "metrics.jsonl in run.dir has a line for each step"},
-    {.names = "ddp_timeout|train_timeout_seconds|init_timeout_seconds|distributed_timeout_minutes",
-     .here = "run.hang_seconds"},
+    {.names = "ddp_timeout|train_timeout_seconds|init_timeout_seconds", .here = "run.hang_seconds"},
+    {.names = "distributed_timeout_minutes", .here = "run.hang_seconds", .note = "in seconds"},
     {.names =
          "wall_clock_breakdown|profile_freq|enable_profiling|profile|profiling.enable_profiling",
-     .here = "run.trace"},
+     .here = "run.trace",
+     .note = "the number of the step that is traced"},
     {.names = "dataloader_num_workers|num_workers|dataloader_pin_memory",
      .note = "token files are mapped: there are no loader processes"},
     {.names = "data_seed|random_seed|training.seed", .here = "seed"},
@@ -122,7 +155,7 @@ const struct foreign foreign_names[] = {
      .note = "the launcher starts the ranks: mpirun -n N, or srun --mpi=pmix --ntasks=N"},
     {.names = "gpu_ids",
      .note = "each rank takes a GPU by itself; CUDA_VISIBLE_DEVICES hides some"},
-    {.names = "use_cpu|no_cuda|accelerator", .here = "device"},
+    {.names = "use_cpu|no_cuda|accelerator", .here = "device", .note = "cpu or cuda"},
     {.names = "torch_compile|compile|dynamo_backend|training.compile|compile.enable",
      .note = "nothing has to be compiled: the kernels are built in"},
 
@@ -138,31 +171,47 @@ const struct foreign foreign_names[] = {
     {.names = "num_layers|num_hidden_layers|n_layer|n_layers", .here = "model.layers"},
     {.names = "hidden_size|n_embd|d_model|dim", .here = "model.hidden"},
     {.names = "num_attention_heads|n_head|n_heads", .here = "model.heads"},
-    {.names = "num_key_value_heads|num_query_groups|n_kv_heads|group_query_attention",
-     .here = "model.kv_heads"},
+    {.names = "num_key_value_heads|num_query_groups|n_kv_heads", .here = "model.kv_heads"},
+    {.names = "group_query_attention",
+     .here = "model.kv_heads",
+     .note = "how many heads keys and values have"},
     {.names = "kv_channels", .here = "model.head_dim"},
     {.names = "intermediate_size|ffn_hidden_size|n_inner|d_ff", .here = "model.ffn"},
     {.names = "vocab_size|padded_vocab_size", .here = "model.vocab"},
     {.names = "max_position_embeddings|n_positions|n_ctx", .here = "model.max_seq_len"},
-    {.names = "rms_norm_eps|layer_norm_epsilon|norm_epsilon", .here = "model.norm_eps"},
+    {.names = "rms_norm_eps|layer_norm_epsilon|layernorm_epsilon|norm_epsilon",
+     .here = "model.norm_eps"},
     {.names = "rotary_base", .here = "model.rope_theta"},
     {.names = "initializer_range|init_method_std", .here = "model.init_std"},
     {.names = "embd_pdrop", .here = "model.embed_dropout"},
     {.names = "resid_pdrop|hidden_dropout", .here = "model.residual_dropout"},
     {.names = "attn_pdrop", .here = "model.attention_dropout"},
     {.names = "lora_dropout", .here = "lora.dropout"},
-    {.names = "tie_word_embeddings|untie_embeddings_and_output_weights",
-     .here = "model.tie_embeddings"},
+    {.names = "lora_rank|lora.rank|lora_r", .here = "lora.r"},
+    {.names = "lora_target|lora_target_modules", .here = "lora.target_modules"},
+    {.names = "tie_word_embeddings", .here = "model.tie_embeddings"},
+    {.names = "untie_embeddings_and_output_weights",
+     .here = "model.tie_embeddings",
+     .note = "the opposite: true there is false here"},
+    {.names = "add_qkv_bias", .here = "model.qkv_bias"},
+    {.names = "normalization|position_embedding_type|swiglu|gated_linear_unit|activation_func|"
+              "add_bias_linear",
+     .here = "model.family",
+     .note = "llama has RMSNorm, rotary positions and SwiGLU, gpt2 LayerNorm, learned positions, "
+             "GELU and biases"},
 
     /* ---- data ---- */
     {.names = "train_file|dataset|dataset_name|dataset_path|data_path|train_data_path|"
-              "train_dataset|-i",
+              "train_dataset|train_data|data|-i",
      .here = "data.train",
      .note = "a token file of trireme tokenize"},
     {.names = "validation_file|valid_data_path|eval_dataset|-j", .here = "data.valid"},
     {.names = "block_size|max_seq_length|max_length|seq_length|sequence_length|context_length|"
-              "sequence_len|model_max_length|-t",
+              "sequence_len|model_max_length|cutoff_len|-t",
      .here = "data.seq_len"},
+    {.names = "tokenizer_type|tokenizer_model|tokenizer_name",
+     .note = "trireme tokenize TEXT --tokenizer FOLDER -o FILE.h5 makes the token files that "
+             "data.train names"},
 
     /* ---- batches ---- */
     {.names = "train_batch_size|global_batch_size|batch_size", .here = "train.global_batch"},
@@ -176,6 +225,8 @@ const struct foreign foreign_names[] = {
               "accumulation_steps",
      .here = "train.global_batch",
      .note = "train.micro_batch times these steps times ranks"},
+    {.names = "rampup_batch_size",
+     .note = "the batch has one size from the first step to the last"},
     {.names = "split_batches", .here = "train.split_batches"},
     {.names = "per_device_eval_batch_size|eval_batch_size", .here = "train.eval_micro_batch"},
 
@@ -187,13 +238,16 @@ const struct foreign foreign_names[] = {
      .note = "a learning rate, not a share of one"},
     {.names = "lr_scheduler_type|lr_scheduler|lr_decay_style|decay_type|scheduler.type|scheduler",
      .here = "train.schedule"},
-    {.names = "warmup_ratio",
+    {.names = "warmup_ratio|lr_warmup_fraction",
      .here = "train.warmup_steps",
      .note = "in steps, not a share of them"},
+    {.names = "lr_warmup_samples",
+     .here = "train.warmup_steps",
+     .note = "in steps of global_batch samples"},
     {.names = "warmup_num_steps|num_warmup_steps|lr_warmup_iters|warmup_iters|warmup|"
               "lr_scheduler.warmup_steps|-u",
      .here = "train.warmup_steps"},
-    {.names = "lr_decay_steps|decay_ratio|lr_decay_iters",
+    {.names = "lr_decay_steps|decay_ratio|lr_decay_iters|lr_decay_samples",
      .here = "train.steps",
      .note = "linear and cosine end at the last step"},
     {.names = "optim|optimizer_type|optimizer_name|optimizer.type|optimizer.name|optimizer",
@@ -208,24 +262,11 @@ const struct foreign foreign_names[] = {
     {.names = "gradient_clipping|max_grad_norm|clip_grad|grad_clip|gradient_clip_val|max_norm|"
               "grad_norm_clip|clip_grad_norm",
      .here = "train.clip"},
-    {.names =
-         "eval_steps|eval_interval|evaluation_strategy|eval_strategy|do_eval|validation.freq|-v",
-     .here = "train.eval_every"},
+    {.names = "eval_steps|eval_interval|validation.freq|-v", .here = "train.eval_every"},
+    {.names = "evaluation_strategy|eval_strategy|do_eval",
+     .here = "train.eval_every",
+     .note = "in steps"},
     {.names = "eval_iters|max_eval_steps|-m", .here = "train.eval_batches"},
-
-    /* ---- numbers ---- */
-    {.names = "mixed_precision|bf16.enabled|fp16.enabled|bf16|fp16|torch_dtype|params_dtype|"
-              "mixed_precision_param|dtype",
-     .here = "precision"},
-    {.names = "fp8|fp8_format|fp8_recipe|fp8_hybrid|fp8_recipe_handler|float8|float8.recipe_name|"
-              "quantize.linear.float8.recipe_name",
-     .here = "precision",
-     .note = "fp8 is E4M3 with a scale for each block of 128 numbers, DeepSeek-V3's"},
-    {.names = "tf32|allow_tf32", .here = "precision", .note = "fp32 is computed in fp32"},
-    {.names = "mixed_precision_reduce|communication_data_type|grad_reduce_in_bf16|"
-              "reduce_dtype|fsdp_reduce_dtype",
-     .here = "comm.reduce_dtype"},
-    {.names = "exp_avg_dtype|state_dtype", .here = "train.optimizer_dtype"},
 
     /* ---- checkpoints ---- */
     {.names = "save_steps|save_interval|checkpoint.interval|checkpointing_steps|save_freq|-n",
@@ -248,12 +289,16 @@ static const struct {
      .program = "Accelerate"},
     {.words = "zero_optimization|train_micro_batch_size_per_gpu|zero_allow_untested_optimizer",
      .program = "DeepSpeed"},
+    {.words = "finetuning_type|cutoff_len", .program = "LLaMA-Factory"},
     {.words = "per_device_train_batch_size|num_train_epochs", .program = "Hugging Face's Trainer"},
     {.words = "data_parallel_shard_degree|local_batch_size|dump_folder", .program = "torchtitan"},
+    {.words = "tensor_model_parallel_size|pipeline_model_parallel_size|train_iters|language_model",
+     .program = "Megatron-LM"},
     {.words = "architectures|transformers_version", .program = "a Hugging Face model"},
 };
 
-enum { NAME_CHARS = 128 };
+/* Of a name in lower case; of a path that is shown; of ", and 100 more, ...". */
+enum { NAME_CHARS = 128, NAME_SHOWN = 900, MORE_CHARS = 70 };
 
 /* "--Learning-Rate" to "learning_rate". */
 static void normalize(const char *name, char text[NAME_CHARS])
@@ -290,7 +335,13 @@ const struct foreign *foreign_find(const char *name)
     return NULL;
 }
 
-/* 1 where text has word as a key: "word: ", "word = " or a quoted one. */
+/* Does a line of TOML begin at: "[word]"?  at: behind its bracket. */
+static int begins_table(const char *text, const char *at)
+{
+    return at > text && at[-1] == '[' && (at - 1 == text || at[-2] == '\n');
+}
+
+/* 1 where text has word as a key with a value: "word: ", "word = " or a quoted one, or "[word]". */
 static int has_key(const char *text, const char *word)
 {
     size_t length = strlen(word);
@@ -298,9 +349,14 @@ static int has_key(const char *text, const char *word)
         const char *end = at + length;
         if (at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_'))
             continue;
+        if (*end == ']' && begins_table(text, at))
+            return 1;
         end += *end == '"' || *end == '\'';
         end += strspn(end, " \t");
-        if (*end == ':' || *end == '=')
+        if (*end != ':' && *end != '=')
+            continue;
+        end += 1 + strspn(end + 1, " \t");
+        if (strncmp(end, "null", strlen("null")) != 0)
             return 1;
     }
     return 0;
@@ -334,10 +390,12 @@ static const char *program_of(const char *text)
 }
 
 /* "gradient_clipping is train.clip, ..." of the keys that the text has, with their notes, as many
- * as fit in; of a key without a note only where nothing else is called the same here. */
+ * as fit in, and how many do not; of a key without a note only where nothing else is called the
+ * same here. */
 static void translate(const char *text, char *answer, size_t size)
 {
     char word[NAME_CHARS], one[3 * NAME_CHARS], same[NAME_CHARS];
+    int left_out = 0;
     answer[0] = 0;
     for (int i = 0; i < foreign_count; i++) {
         const struct foreign *f = &foreign_names[i];
@@ -346,23 +404,27 @@ static void translate(const char *text, char *answer, size_t size)
             continue;
         snprintf(one, sizeof one, "%s%s%s%s%s", word, same, f->note ? " (" : "",
                  f->note ? f->note : "", f->note ? ")" : "");
-        if (strlen(answer) + strlen(one) + sizeof ", , ..." > size) {
-            text_append(answer, size, ", ...");
-            return;
-        }
-        text_join(answer, size, ", ", "%s", one);
+        if (left_out || strlen(answer) + strlen(one) + MORE_CHARS > size)
+            left_out++;
+        else
+            text_join(answer, size, ", ", "%s", one);
     }
+    if (left_out)
+        text_append(answer, size, ", and %d more, which trireme config KEY=VALUE answers",
+                    left_out);
 }
 
 int foreign_text(const char *name, const char *text, struct error *err)
 {
-    char answer[900];
+    static const char format[] = "%.*s is a configuration of %s, not of trireme%s%s; trireme "
+                                 "config --show lists the keys";
+    char answer[sizeof err->text];
     const char *program = program_of(text);
     if (!program)
         return -1;
-    translate(text, answer, sizeof answer);
-    return error_set(err,
-                     "%s is a configuration of %s, not of trireme%s%s; trireme config --show "
-                     "lists the keys",
-                     name, program, answer[0] ? ". Here " : "", answer);
+    size_t name_bytes = strlen(name) < NAME_SHOWN ? strlen(name) : NAME_SHOWN;
+    size_t around = sizeof format + sizeof ". Here " + name_bytes + strlen(program);
+    translate(text, answer, sizeof answer - around);
+    return error_set(err, format, (int)name_bytes, name, program, answer[0] ? ". Here " : "",
+                     answer);
 }

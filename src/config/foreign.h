@@ -1,7 +1,8 @@
 /* foreign.h - names of other trainers' settings, and trireme's names for them.
  *
- * Users come from Accelerate, DeepSpeed, Hugging Face's Trainer, torchtitan, Megatron and llm.c.  A
- * key, an option or a whole file of theirs is an error that names trireme's key.
+ * Users come from Accelerate, DeepSpeed, Hugging Face's Trainer, LLaMA-Factory, torchtitan,
+ * Megatron-LM and llm.c.  A key, an option or a whole file of theirs is an error that names
+ * trireme's key.
  */
 #ifndef TRIREME_CONFIG_FOREIGN_H
 #define TRIREME_CONFIG_FOREIGN_H
@@ -11,7 +12,7 @@
 struct foreign {
     const char *names; /* "a|b", lower case with '_'; a dotted one must match from some dot on */
     const char *here;  /* the key that does it, or NULL */
-    const char *note;  /* a remark for the user, or NULL */
+    const char *note;  /* a remark for the user, above all where values differ, or NULL */
 };
 
 extern const struct foreign foreign_names[];

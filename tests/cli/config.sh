@@ -9,6 +9,9 @@ make_tokens
 refused "misspelt key, nearest named" 'train\.stpes.*train\.steps' $T train.stpes=3
 refused "key of another tool" 'here: train\.micro_batch' $T per_device_train_batch_size=3
 refused "a key for weights of elsewhere" 'here: model\.path ' $T model_name_or_path=gpt2
+refused "a key of the opposite sense" 'here: model\.tie_embeddings \(the opposite' \
+    $T untie_embeddings_and_output_weights=true
+for key in lora.rank lora_rank; do refused "$key" 'here: lora\.r$' $T $key=4; done
 refused "what the launcher does" 'mpirun -n N' $T num_processes=4
 refused "a model of Hugging Face's hub" \
     'begin with them: model\.path=meta-llama/Meta-Llama-3-8B;.*model\.preset=llama3-8b$' \
@@ -16,6 +19,24 @@ refused "a model of Hugging Face's hub" \
 printf 'compute_environment: LOCAL_MACHINE\nmixed_precision: bf16\n' >accelerate.yaml
 refused "a file of another tool" 'accelerate\.yaml is a configuration of Accelerate.*is precision' \
     $T accelerate.yaml
+cat >deepspeed.json <<'END'
+{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"},
+  "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"},
+ "optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto"}},
+ "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": 1, "total_num_steps": 9}},
+ "gradient_accumulation_steps": 1, "gradient_clipping": "auto", "steps_per_print": 2000, "train_batch_size": "auto",
+ "train_micro_batch_size_per_gpu": "auto", "wall_clock_breakdown": false, "fp16": {"enabled": true}}
+END
+refused "all keys of a long file" \
+    'fp16\.enabled is precision.*gradient_clipping is train\.clip; trireme config --show lists the keys$' $T deepspeed.json
+long=$PWD/$(printf 'd%.0s' $(seq 200))/$(printf 'd%.0s' $(seq 200))/$(printf 'd%.0s' $(seq 200))
+mkdir -p "$long"
+{ cat deepspeed.json && printf '# "fp8": 1, "bf16_": 1, "gpu_ids": 1, "lora_rank": 1, "lora_target": 1, "swiglu": 1, "fsdp": 1,
+# "tf32": 1, "max_train_samples": 1, "max_eval_samples": 1, "gradient_checkpointing": 1, "selective_ac_option": 1\n'; } >"$long/x"
+refused "of a longer one as many as fit" 'and [0-9]+ more, which trireme config KEY=VALUE answers; .* lists the keys$' $T "$long/x"
+printf 'language_model:\n  num_layers: 24\n  num_query_groups: null\nrampup_batch_size: [32, 32]\n' >megatron.yaml
+refused "a file of Megatron-LM" \
+    'is a configuration of Megatron-LM, not of trireme\. Here num_layers is model\.layers; ' $T megatron.yaml
 refused "all presets are named" 'gpt2-large, gpt2-xl$' $T model.preset=d12
 refused "said once" '^trireme: error: train\.steps: "abc" is not a whole number$' $T train.steps=abc
 refused "group for a key" 'model' $T model=llama

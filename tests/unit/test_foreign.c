@@ -61,6 +61,10 @@ static void spelling_does_not_matter(void **state)
         {"pp", "parallel.pipeline"},
         {"train.grad_accum", "train.global_batch"},
         {"-z", "parallel.strategy"},
+        {"lora.rank", "lora.r"},
+        {"--lora-rank", "lora.r"},
+        {"--data", "data.train"},
+        {"activation_checkpoint.selective_ac_option", "recompute"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct foreign *f = foreign_find(cases[i].typed);
@@ -102,6 +106,17 @@ static void files_are_named(void **state)
          "max_grad_norm is train.clip"},
         {"[training]\nlocal_batch_size = 4\n", "torchtitan",
          "local_batch_size is train.micro_batch (train.global_batch is that of all ranks)"},
+        {"[training]\nlocal_batch_size = 4\n[activation_checkpoint]\nmode = \"selective\"\n",
+         "torchtitan", "activation_checkpoint.mode is recompute"},
+        {"[training]\nlocal_batch_size = 4\nselective_ac_option = 'op'\n", "torchtitan",
+         "selective_ac_option is recompute (op is selective; "},
+        {"stage: sft\nfinetuning_type: lora\nlora_rank: 8\n", "LLaMA-Factory",
+         ". Here lora_rank is lora.r; "},
+        {"language_model:\n  num_layers: 24\n  kv_channels: null\n  hidden_size: 1024\n",
+         "Megatron-LM", ". Here num_layers is model.layers, hidden_size is model.hidden; "},
+        {"tensor_model_parallel_size: 2\nrampup_batch_size: [32, 32, 1000]\ntrain_iters: 9\n",
+         "Megatron-LM",
+         ". Here tensor_model_parallel_size is parallel.tensor, train_iters is train.steps; "},
         {"{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 4096}", "Hugging Face model",
          "hidden_size is model.hidden"},
     };
