@@ -254,6 +254,19 @@ static int is_number(const char *text)
     return *text && !*end;
 }
 
+/* An option of another program: what it is here.  With a note the value may mean another thing. */
+static int answer_foreign(const struct command *command, const char *name, const char *value,
+                          const struct foreign *f, struct error *err)
+{
+    if (!f->here)
+        return error_set(err, "%s has no option %s: %s", command->name, name, f->note);
+    if (f->note)
+        return error_set(err, "%s has no option %s; it takes keys: %s=... (%s)", command->name,
+                         name, f->here, f->note);
+    return error_set(err, "%s has no option %s; it takes keys: %s=%.80s", command->name, name,
+                     f->here, value ? value : "...");
+}
+
 /* What a command that takes keys is given as an option: a file, or a key.  0: neither.  Of letters,
  * those of llm.c mean something, with a value. */
 static int answer_key(const struct command *command, const char *name, const char *value,
@@ -265,9 +278,10 @@ static int answer_key(const struct command *command, const char *name, const cha
         (value && !is_number(value) && is_word(name, "-c -f")))
         return error_set(err, "%s has no option %s: the file stands alone, as in trireme %s %s",
                          command->name, name, command->name, value ? value : "FILE");
+    const struct foreign *f = is_letter && !value ? NULL : foreign_find(name);
+    if (f)
+        return answer_foreign(command, name, value, f, err);
     const char *key = is_letter ? NULL : key_meant(word);
-    if (!key && (!is_letter || (value && foreign_find(name))))
-        key = key_meant(name);
     if (!key)
         return 0;
     return error_set(err, "%s has no option %s; it takes keys: %s=%.80s", command->name, name, key,
@@ -279,7 +293,7 @@ static int answer_key(const struct command *command, const char *name, const cha
 static int not_an_option(const struct command *command, const char *argument, const char *next,
                          struct error *err)
 {
-    char name[64], names[256];
+    char name[64], names[512];
     const char *value = strchr(argument, '=');
     snprintf(name, sizeof name, "%.*s", (int)strcspn(argument, "="), argument);
     value = value ? value + 1 : next && next[0] != '-' ? next : NULL;

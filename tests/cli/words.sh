@@ -22,6 +22,17 @@ refused "an option of another trainer" 'train\.clip=1$' "$T" train --max-grad-no
 refused "--config" 'trireme train x\.yaml' "$T" train --config x.yaml
 refused "-c" 'no option -c: the file stands alone, as in trireme train x\.yaml' "$T" train -c x.yaml
 refused "--" 'trireme train x\.yaml' "$T" train -- x.yaml
+refused "its value, where it means another thing" \
+    'train\.global_batch=\.\.\. \(train\.micro_batch times these steps times ranks\)$' \
+    "$T" train --gradient_accumulation_steps 8
+refused "a share for steps" 'train\.warmup_steps=\.\.\. \(in steps, not a share of them\)$' "$T" train --warmup_ratio 0.03
+refused "a file for a strategy" 'parallel\.strategy=\.\.\. \(.*ZeRO-3 are FULL_SHARD' "$T" train --deepspeed ds.json
+refused "a switch for a number format" 'precision=\.\.\. \(bf16 or fp16' "$T" train --bf16 true
+refused "--data" 'data\.train=\.\.\. \(a token file' "$T" train --data x.h5
+refused "an option that nothing does here" 'no option --compile: nothing has to be compiled' "$T" train --compile
+refused "nor anything, with a value" 'no option --report_to: metrics\.jsonl' "$T" train --report_to wandb
+refused "what this version lacks" 'no option --expert-model-parallel-size: expert parallelism is not' \
+    "$T" train --expert-model-parallel-size 2
 refused "a letter of llm.c" 'no option -c; it takes keys: train\.weight_decay=0\.1' "$T" train -c 0.1
 refused "a letter that means nothing" 'no option -v; it has none, and takes key=value' "$T" train -v
 refused "nor to a command with options" 'no option -v; it has --tokenizer' "$T" tokenize -v
