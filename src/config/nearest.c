@@ -34,13 +34,13 @@ int nearest_distance(const char *a, const char *b)
     return rows[na % 3][nb] + surplus;
 }
 
-/* A name counts as near if it takes at most a third of its letters as edits, or two.  Of names that
- * are equally near the first is kept. */
+/* A name counts as near if it takes at most a third of its letters as edits, or two, or of up to
+ * four letters one.  Of names that are equally near the first is kept. */
 void nearest_try(struct nearest *nearest, const char *compared, const char *name)
 {
     int distance = nearest_distance(nearest->wanted, compared);
     int longest = (int)strlen(compared);
-    int bound = longest / 3 > 2 ? longest / 3 : longest > 3 ? 2 : 1;
+    int bound = longest / 3 > 2 ? longest / 3 : longest > 4 ? 2 : 1;
     if (distance > bound || (nearest->name && distance >= nearest->distance))
         return;
     nearest->name = name;

@@ -85,6 +85,7 @@ static void keys_of_trireme_are_not_shadowed(void **state)
     assert_string_equal(key_meant("optimizer.lr"), "train.lr");
     assert_string_equal(key_meant("train.stpes"), "train.steps");
     assert_null(key_meant("zzzzzzzzzzzz"));
+    assert_null(key_meant("pabc")); /* two of four letters of "path" are no likeness */
 }
 
 static void files_are_named(void **state)
