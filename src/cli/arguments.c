@@ -49,6 +49,7 @@ static const char *const here[] = {
     "parallel.stages=",
     "parallel.virtual_stages=0",
     "parallel.schedule=1f1b",
+    "generate.samples=0",
     "recompute=none",
     "recompute_every=1",
     "comm.min_ctas=0",

@@ -127,11 +127,12 @@ static int check_count(const struct units *units, int ranks, struct error *err)
                          "head), of which each stage has one at least; %d is the most that fits",
                          ranks, units->count, units->count);
     const int fits = units->count / ranks > 1; /* with fewer stages of a rank: several still */
+    const char *one = "parallel.schedule=1f1b has one stage a rank, or ";
     return error_set(err,
                      "parallel.pipeline is %d with %d stages in all, but the model has %d units "
                      "(embedding, layers, head), of which each stage has one at least; "
-                     "%s=%d is the most that fits",
-                     ranks, units->stages, units->count,
+                     "%s%s=%d is the most that fits",
+                     ranks, units->stages, units->count, !fits && units->count >= ranks ? one : "",
                      fits ? "parallel.virtual_stages" : "parallel.pipeline",
                      fits ? units->count / ranks : units->count / each);
 }

@@ -101,7 +101,8 @@ static double one_call(struct bench *s, struct gemm g, int is_cold, void *scratc
     g.c = is_cold ? rotated(s, 2, (size_t)(g.m * g.n) * dtype_bytes(g.dt_c)) : s->data[2];
     s->calls += is_cold;
     int64_t start = clock_ns();
-    if (s->in_run ? s->d->ops->gemm(s->d, &g, scratch, &s->err) : gemm(s->d, &g, scratch, &s->err))
+    if (s->in_run ? s->d->ops->gemm(s->d, &g, scratch, &s->err)
+                  : gemm_library(s->d, &g, scratch, &s->err))
         return 0;
     return (double)(clock_ns() - start) * 1e-9;
 }
@@ -109,7 +110,7 @@ static double one_call(struct bench *s, struct gemm g, int is_cold, void *scratc
 /* Seconds of a product: hot the best, cold the median. */
 static int host_seconds(struct bench *s, struct gemm g, double took[WAYS])
 {
-    size_t bytes = s->in_run ? s->d->ops->gemm_scratch(s->d, &g) : gemm_scratch(s->d, &g);
+    size_t bytes = s->in_run ? s->d->ops->gemm_scratch(s->d, &g) : gemm_library_scratch(s->d, &g);
     void *scratch = bytes ? aligned_alloc(64, (bytes + 63) / 64 * 64) : NULL;
     double all[WAYS][CALLS];
     for (int way = 0; way < WAYS; way++)

@@ -213,7 +213,7 @@ refused "more stages on each rank than units" \
     'pipeline is 2 with 6 stages in all, but the model has 4 units .*virtual_stages=2 is the most' \
     "$TRIREME" plan $M --ranks 2 parallel.pipeline=2 parallel.schedule=interleaved_1f1b parallel.virtual_stages=3
 refused "more pairs of stages than units" \
-    'pipeline is 3 with 6 stages in all, but the model has 4 units .*parallel.pipeline=2 is the most' \
+    'pipeline is 3 with 6 stages in all, but the model has 4 units .*1f1b has one stage a rank, or parallel.pipeline=2 is the most' \
     "$TRIREME" plan $M --ranks 3 parallel.pipeline=3 parallel.schedule=zb_v
 refused "several stages on a rank, for 1f1b" 'leave it at 1, or set parallel.schedule=interleaved_1f1b' \
     "$TRIREME" plan $M --ranks 2 parallel.pipeline=2 parallel.virtual_stages=2

@@ -150,6 +150,8 @@ ranks 2 "$TRIREME" train $S generate.samples=0 parallel.tensor=2 recompute=gathe
 is "a run that computes gathered rows again" 0 $?
 "$TRIREME" evaluate gathered >out 2>err
 is "is evaluated by one rank" 0 $?
+ranks 2 "$TRIREME" evaluate whole parallel.context=2 >out 2>err
+is "parts of sequences, too, of a run with samples" 0 $?
 
 refused "an adapter's folder, which is no model" 'nosuch' $G nosuch/model --prompt x
 finish
