@@ -107,6 +107,6 @@ is "evaluate" 0 $?
 silent "evaluate times nothing" "$timed" evaluate
 if cmp -s before tuned/products.json; then ok "and leaves the file"; else not_ok "and leaves the file" ""; fi
 
-train "on a CPU it changes nothing" 3 cpu device=cpu train.tune_products=true
+train "on a CPU it changes nothing" 3 cpu device=cpu comm.share_gpu=false train.tune_products=true
 is "and writes no file" "no" "$([ -e cpu/products.json ] && echo yes || echo no)"
 finish
