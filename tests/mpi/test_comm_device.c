@@ -355,12 +355,11 @@ static void test_pipeline(struct rig *r, int stages)
 }
 
 /* What ranks exchange within a unit, over one axis or two. */
-static void test_tensor(struct rig *r, int shards, int tensors)
+static void test_exchanges(struct rig *r, struct mesh_shape shape, unsigned axes)
 {
-    const unsigned axes = 1u << MESH_SHARD | 1u << MESH_TENSOR;
-    attach_shape(r, (struct mesh_shape){{1, 1, shards, 1, tensors}, 1u << axes});
+    attach_shape(r, shape);
     struct group *g = mesh_group_of(r->mesh, axes);
-    CHECK(&r->c, group_size(g) == shards * tensors);
+    CHECK(&r->c, group_size(g) == mesh_members(&shape, axes));
     for (int i = 0; i < COUNTS; i++) {
         test_all_gather(r, g, counts[i], DTYPE_BF16, 0);
         test_all_reduce(r, g, counts[i], DTYPE_F32);
@@ -484,9 +483,11 @@ static void test_all(struct rig *r, int size)
     r->options.inter_node = COMM_INTER_NODE_MPI;
     test_options(r, size);
     test_pipeline(r, size);
-    test_tensor(r, 1, size);
-    if (size == 4)
-        test_tensor(r, 2, 2);
+    test_exchanges(r, (struct mesh_shape){{1, 1, 1, 1, size}}, 1u << MESH_TENSOR);
+    if (size == 4) {
+        test_exchanges(r, (struct mesh_shape){{1, 1, 2, 1, 2}}, 1u << MESH_TENSOR);
+        test_exchanges(r, (struct mesh_shape){{1, 1, 2, 2, 1}}, MESH_SHARDS);
+    }
     test_wrong_use(r, size);
     if (size > 1)
         test_failure(r, size);
