@@ -189,8 +189,8 @@ static int needs_waits(const struct making *m)
     return m->extent == EXTENT_WORLD || m->report->speeds;
 }
 
-/* Do programs beside training's compute what they mean?  Their hazards and transfers are checked
- * where a run starts. */
+/* Check the values of a rank's programs beside training's: evaluation, generation.  Races and
+ * transfers of these are checked when a run starts. */
 static void verify_beside(struct making *m, int i, struct program *const *other, int count)
 {
     for (int k = 0; k < count && m->extent == EXTENT_WORLD; k++) {

@@ -65,8 +65,9 @@ static int prepare(struct link *l, struct error *err)
     list_channels(l);
     if (l->options.peers > MESH_PEERS)
         return error_set(err,
-                         "by its schedule this rank exchanges messages with others in more than "
-                         "%d ways; place stages so that fewer ranks are neighbours",
+                         "the schedule has this rank send messages to other stages' ranks, or "
+                         "receive them, over more than %d connections; place stages so that they "
+                         "have fewer ranks as neighbours",
                          MESH_PEERS);
     if (l->device_staging_bytes) {
         l->staging = device_alloc(l->device, l->mem, POOL_COMM, l->device_staging_bytes, err);

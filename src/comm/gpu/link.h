@@ -32,7 +32,7 @@ int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *opt
 /* Does a channel carry messages between any two of its ranks, on the reduce stream? */
 int mesh_has_messages(const struct mesh_options *options, const struct mesh_channel *channel);
 
-/* Thread blocks that a channel's communicator has at most, and at least; 0: as NCCL chooses.  Pure.
+/* Thread blocks that a channel's communicator has at least, and at most; 0: as NCCL chooses.  Pure.
  */
 int mesh_least_ctas(const struct mesh_options *options, const struct mesh_channel *channel);
 int mesh_most_ctas(const struct mesh_options *options, const struct mesh_channel *channel);

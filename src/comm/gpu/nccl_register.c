@@ -56,8 +56,9 @@ void mesh_unregister(struct mesh *mesh, void *memory)
     l->registered[at] = NULL;
 }
 
-/* Did NCCL make a window?  Where GPUs do not reach each other's memory it has none to give, or, in
- * 2.28, the handle of a registration, which the same memory gets once more. */
+/* Did NCCL make a window?  Where GPUs do not reach each other's memory it returns NULL, or,
+ * in 2.28, the handle of an ordinary registration: registering the same memory once more then
+ * returns the same handle. */
 static int is_window(struct channel *c, void *memory, size_t bytes, const void *window)
 {
     void *handle = NULL;
@@ -109,7 +110,8 @@ static int open_windows(struct link *l, int at, size_t bytes, struct error *err)
     return world_agree(l->world, rc, err);
 }
 
-/* 1 if every channel that has no window and exchanges no terms took it. */
+/* Returns 1 if every channel took the memory that is to have it: not those that have a window of
+ * it, nor those whose ranks exchange terms of sums. */
 static int register_with_all(struct link *l, int at, size_t bytes)
 {
     int taken = 1;
