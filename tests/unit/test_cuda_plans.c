@@ -8,7 +8,10 @@
 #include "ops_check.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "config/schema.h"
@@ -32,6 +35,16 @@ static const char h200[] =
 
 static struct sdpa_target target;
 static struct device *gpu; /* NULL: the H200 on paper */
+
+static void gpu_text(struct sdpa_text *text)
+{
+    if (gpu)
+        assert_int_equal(sdpa_gpu_write(text, 0), 0);
+    else {
+        *text = (struct sdpa_text){.text = malloc(sizeof h200 - 1), .bytes = sizeof h200 - 1};
+        memcpy(text->text, h200, sizeof h200 - 1);
+    }
+}
 
 /* Its bytes with what lies before cuDNN's are no more than was planned, and little less: what is
  * reproducible takes what it needs. */
@@ -97,8 +110,64 @@ static void the_benchmark_has_plans(void **state)
     both_ways(preset_find("llama-124m"), 2048, 16, DTYPE_BF16);
 }
 
-/* With train.reproducible=false a part's memory grows with the sequence, not with its square: a key
- * head and those that read it are within the usual limit of a part at any length. */
+/* What a thread makes and leaves as text, all of it its own. */
+struct left {
+    struct sdpa_text gpu, text;
+    struct attention a;
+    enum device_pass pass;
+    size_t workspace_bytes;
+    int made, written;
+    pthread_t thread;
+};
+
+static void *leave_text(void *context)
+{
+    struct left *l = context;
+    struct error err = {0};
+    struct sdpa_plan plan;
+    struct sdpa_target own = {0};
+    if (sdpa_gpu_read(&own.properties, &l->gpu))
+        return NULL;
+    l->made = !sdpa_plan_make(&plan, &l->a, sdpa_part_of(&l->a, l->pass), l->pass, SDPA_CAUSAL,
+                              &own, &err);
+    if (l->made) {
+        l->workspace_bytes = plan.workspace_bytes;
+        l->written = !sdpa_plan_write(&l->text, &plan);
+        sdpa_plan_drop(&plan);
+    }
+    cudnnBackendDestroyDescriptor(own.properties);
+    return NULL;
+}
+
+/* Of several threads at a time, and the same plans when they are read. */
+static void plans_of_threads_are_read(void **state)
+{
+    enum { THREADS = 4, ROUNDS = 3 };
+    static const int64_t seq[ROUNDS] = {128, 257, 1024};
+    for (int round = 0; round < ROUNDS; round++) {
+        struct left l[THREADS] = {0};
+        for (int i = 0; i < THREADS; i++) {
+            l[i].a = attention_of(preset_find("llama3-8b"), seq[round], 1 + i / 2, DTYPE_BF16);
+            l[i].pass = i % 2 ? DEVICE_BACKWARD : DEVICE_FORWARD;
+            gpu_text(&l[i].gpu);
+            assert_int_equal(pthread_create(&l[i].thread, NULL, leave_text, &l[i]), 0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            struct sdpa_plan plan;
+            assert_int_equal(pthread_join(l[i].thread, NULL), 0);
+            assert_true(l[i].made && l[i].written);
+            assert_int_equal(sdpa_plan_read(&plan, &l[i].text, &target), 0);
+            assert_int_equal(plan.workspace_bytes, l[i].workspace_bytes);
+            sdpa_plan_drop(&plan);
+            l[i].text.bytes /= 2;
+            assert_int_equal(sdpa_plan_read(&plan, &l[i].text, &target), -1);
+            assert_null(plan.plan);
+            sdpa_text_free(&l[i].text);
+            sdpa_text_free(&l[i].gpu);
+        }
+    }
+}
+
 /* No tensor that cuDNN is given has more than 2^31 elements. */
 static void large_batches_are_divided(void **state)
 {
@@ -110,6 +179,8 @@ static void large_batches_are_divided(void **state)
     }
 }
 
+/* With train.reproducible=false a part's memory grows with the sequence, not with its square: a key
+ * head and those that read it are within the usual limit of a part at any length. */
 static void long_sequences_have_plans_in_any_order(void **state)
 {
     static const int64_t seq[] = {8192, 32768, 131072}, heads_of_a_part[] = {8, 8, 2};
@@ -224,6 +295,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_benchmark_has_plans),
         cmocka_unit_test(large_batches_are_divided),
+        cmocka_unit_test(plans_of_threads_are_read),
         cmocka_unit_test(long_sequences_have_plans_in_any_order),
         cmocka_unit_test(long_sequences_have_reproducible_plans),
         cmocka_unit_test(every_preset_has_plans),

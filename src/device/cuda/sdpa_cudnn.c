@@ -3,10 +3,11 @@
  *
  * A plan is made once for a shape and direction and kept; what fails on the way leaves the shape to
  * the own kernels, for good, and the reason is kept for device_attention().  Making one compiles
- * for a second, so that cuda_sdpa_prepare() has a thread do it, with a handle of cuDNN of its own,
- * since no two threads may use one; the first call of the shape waits for it.  The packed
- * projections are described by strides, nothing is copied.  It runs in the parts of sdpa_sizes.c,
- * or in the tiles of sdpa_tiles.c.
+ * for a second, so that cuda_sdpa_prepare() has a thread do it: the thread makes the plan for the
+ * GPU's properties, without a handle of cuDNN, and leaves it as text; the first call of the shape
+ * waits for the thread and reads the text, which takes milliseconds.  The packed projections are
+ * described by strides, nothing is copied.  It runs in the parts of sdpa_sizes.c, or in the tiles
+ * of sdpa_tiles.c.
  */
 #include <math.h>
 #include <pthread.h>
@@ -40,12 +41,13 @@ struct entry {
     struct device *d;         /* on which it runs */
     int is_being_made;        /* by this thread, which may change all of it until it is joined */
     pthread_t maker;
-    cudnnHandle_t handle; /* the maker's, which its plans may refer to */
+    struct sdpa_text text[2]; /* what the maker leaves of its plans, as plan[]; or nothing */
     struct entry *next;
 };
 
 struct cuda_sdpas {
     cudnnHandle_t handle; /* NULL: not to be used */
+    struct sdpa_text gpu; /* its properties, for threads; nothing before the first is started */
     struct entry *entries;
     int64_t tile_tokens; /* of a reproducible backward, 0: as planned */
     struct error why;    /* it could not be opened */
@@ -94,32 +96,51 @@ static size_t own_bytes(const struct entry *e)
     return e->pass == DEVICE_FORWARD ? 0 : sdpa_places_of(&e->a, e->part).workspace;
 }
 
-static int make_plans(struct entry *e, cudnnHandle_t handle)
+/* From the text that a thread left, or anew. */
+static int make_plan(struct entry *e, enum sdpa_mask mask, const struct sdpa_target *target)
 {
-    const struct sdpa_target target = {.handle = handle};
-    for (enum sdpa_mask mask = SDPA_CAUSAL; mask <= (is_tiled(e) ? SDPA_ALL : SDPA_CAUSAL);
-         mask++) {
-        if (sdpa_plan_make(&e->plan[mask], &e->a, e->part, e->pass, mask, &target, &e->why))
+    if (e->text[mask].text && !sdpa_plan_read(&e->plan[mask], &e->text[mask], target))
+        return 0;
+    return sdpa_plan_make(&e->plan[mask], &e->a, e->part, e->pass, mask, target, &e->why);
+}
+
+static int make_plans(struct entry *e, const struct sdpa_target *target)
+{
+    for (enum sdpa_mask mask = SDPA_CAUSAL; mask <= (is_tiled(e) ? SDPA_ALL : SDPA_CAUSAL); mask++)
+        if (make_plan(e, mask, target))
             return -1;
-        if (e->plan[mask].workspace_bytes > e->workspace_bytes)
-            e->workspace_bytes = e->plan[mask].workspace_bytes;
-    }
     return 0;
 }
 
-/* Whether it is usable, and its plans; handle: NULL where cuDNN could not be opened, for why. */
-static void prepare_entry(struct entry *e, cudnnHandle_t handle, const struct error *why)
+static void drop_plans(struct entry *e)
+{
+    sdpa_plan_drop(&e->plan[SDPA_CAUSAL]);
+    sdpa_plan_drop(&e->plan[SDPA_ALL]);
+}
+
+static void free_texts(struct entry *e)
+{
+    sdpa_text_free(&e->text[SDPA_CAUSAL]);
+    sdpa_text_free(&e->text[SDPA_ALL]);
+}
+
+/* Whether it is usable, and its plans. */
+static void prepare_entry(struct entry *e)
 {
     const struct cuda_sdpas *s = cuda_state(e->d)->sdpas;
+    const struct sdpa_target target = {.handle = s->handle};
     const char *refusal = cuda_sdpa_refusal(&e->a, e->pass, cudnnGetVersion());
     size_t most = cuda_sdpa_scratch(&e->a, e->pass);
     if (s->tile_tokens && e->pass == DEVICE_BACKWARD)
         most = sdpa_part_bytes(&e->a, e->part) + SDPA_ALIGN;
     if (refusal)
         error_set(&e->why, "%s", refusal);
-    else if (!handle)
-        e->why = *why;
-    else if (!make_plans(e, handle)) {
+    else if (!s->handle)
+        e->why = s->why;
+    else if (!make_plans(e, &target)) {
+        for (int mask = SDPA_CAUSAL; mask <= SDPA_ALL; mask++)
+            if (e->plan[mask].workspace_bytes > e->workspace_bytes)
+                e->workspace_bytes = e->plan[mask].workspace_bytes;
         e->usable = e->workspace_bytes + own_bytes(e) + SDPA_ALIGN <= most;
         if (!e->usable)
             error_set(
@@ -160,28 +181,20 @@ static struct entry *add_entry(struct device *d, const struct attention *a, enum
     return e;
 }
 
-static int open_handle(cudnnHandle_t *handle, cudaStream_t stream, struct error *why)
-{
-    cudnnStatus_t status = cudnnCreate(handle);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnSetStream(*handle, stream);
-    if (status == CUDNN_STATUS_SUCCESS)
-        return 0;
-    error_set(why, "cuDNN: open: %s", cudnnGetErrorString(status));
-    if (*handle)
-        cudnnDestroy(*handle);
-    *handle = NULL;
-    return -1;
-}
-
 /* A thread; the current GPU is one of each thread. */
-static void *make_entry(void *entry)
+static void *make_texts(void *entry)
 {
     struct entry *e = entry;
-    struct error why = {0};
-    if (cudaSetDevice(e->d->index) == cudaSuccess)
-        open_handle(&e->handle, NULL, &why);
-    prepare_entry(e, e->handle, &why);
+    struct sdpa_target target = {0};
+    if (cudaSetDevice(e->d->index) != cudaSuccess ||
+        sdpa_gpu_read(&target.properties, &cuda_state(e->d)->sdpas->gpu))
+        return NULL;
+    if (!make_plans(e, &target))
+        for (int mask = SDPA_CAUSAL; mask <= SDPA_ALL; mask++)
+            if (e->plan[mask].plan)
+                sdpa_plan_write(&e->text[mask], &e->plan[mask]);
+    drop_plans(e);
+    cudnnBackendDestroyDescriptor(target.properties);
     return NULL;
 }
 
@@ -192,39 +205,29 @@ static void wait_for_maker(struct entry *e)
     e->is_being_made = 0;
 }
 
-/* Where its maker could not open cuDNN, this thread makes the plans. */
-static void finish_entry(struct entry *e)
-{
-    const struct cuda_sdpas *s = cuda_state(e->d)->sdpas;
-    const int was_being_made = e->is_being_made;
-    wait_for_maker(e);
-    if (was_being_made && !e->handle)
-        prepare_entry(e, s->handle, &s->why);
-}
-
 /* The plan of a shape, made if need be; NULL where cuDNN is not to be used. */
 static struct entry *find(struct device *d, const struct attention *a, enum device_pass pass)
 {
-    struct cuda_sdpas *s = cuda_state(d)->sdpas;
-    struct entry *e = entry_of(s, a, pass);
-    if (e)
-        finish_entry(e);
-    else {
-        e = add_entry(d, a, pass);
-        prepare_entry(e, s->handle, &s->why);
+    struct entry *e = entry_of(cuda_state(d)->sdpas, a, pass);
+    if (!e || e->is_being_made) {
+        e = e ? e : add_entry(d, a, pass);
+        wait_for_maker(e);
+        prepare_entry(e);
+        free_texts(e);
     }
     e->met = 1;
     return e->usable ? e : NULL;
 }
 
-/* Where no thread can be started, the first call makes the plans. */
+/* Where no thread can be started, or leaves no text, the first call makes the plans. */
 void cuda_sdpa_prepare(struct device *d, const struct attention *a, enum device_pass pass)
 {
     struct cuda_sdpas *s = cuda_state(d)->sdpas;
-    if (!s->handle || cuda_sdpa_refusal(a, pass, cudnnGetVersion()) || entry_of(s, a, pass))
+    if (!s->handle || cuda_sdpa_refusal(a, pass, cudnnGetVersion()) || entry_of(s, a, pass) ||
+        (!s->gpu.text && sdpa_gpu_write(&s->gpu, d->index)))
         return;
     struct entry *e = add_entry(d, a, pass);
-    e->is_being_made = !pthread_create(&e->maker, NULL, make_entry, e);
+    e->is_being_made = !pthread_create(&e->maker, NULL, make_texts, e);
     if (e->is_being_made)
         return;
     s->entries = e->next;
@@ -395,7 +398,15 @@ int cuda_sdpa_open(struct device *d, struct error *err)
     cuda_state(d)->sdpas = s;
     if (cudnnGetVersion() < LEAST_VERSION)
         return 0; /* every shape is refused */
-    open_handle(&s->handle, cuda_compute(d), &s->why);
+    cudnnStatus_t status = cudnnCreate(&s->handle);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnSetStream(s->handle, cuda_compute(d));
+    if (status == CUDNN_STATUS_SUCCESS)
+        return 0;
+    error_set(&s->why, "cuDNN: open: %s", cudnnGetErrorString(status));
+    if (s->handle)
+        cudnnDestroy(s->handle);
+    s->handle = NULL;
     return 0;
 }
 
@@ -404,10 +415,8 @@ static void forget_plans(struct cuda_sdpas *s)
     for (struct entry *e = s->entries, *next; e; e = next) {
         next = e->next;
         wait_for_maker(e);
-        sdpa_plan_drop(&e->plan[SDPA_CAUSAL]);
-        sdpa_plan_drop(&e->plan[SDPA_ALL]);
-        if (e->handle)
-            cudnnDestroy(e->handle);
+        free_texts(e);
+        drop_plans(e);
         free(e);
     }
     s->entries = NULL;
@@ -428,6 +437,7 @@ void cuda_sdpa_close(struct device *d)
     forget_plans(s);
     if (s->handle)
         cudnnDestroy(s->handle);
+    sdpa_text_free(&s->gpu);
     free(s);
     cuda_state(d)->sdpas = NULL;
 }

@@ -56,6 +56,31 @@ int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdp
                    struct error *err);
 void sdpa_plan_drop(struct sdpa_plan *plan);
 
+/* ---- plans and GPUs as text, by which one thread has what another made (sdpa_text.c) ---- */
+
+/* bytes of the library's own text, not a string; NULL: none. */
+struct sdpa_text {
+    char *text;
+    int64_t bytes;
+    int64_t engine;   /* as of a plan */
+    uint32_t tensors; /* as of a plan */
+};
+
+/* A plan with its compiled kernels, and the same plan again, for the same GPU and the same version
+ * of the library, in milliseconds.  Return 0; -1: not by this engine, or not for this target; then
+ * there is no text, and no plan.  The text is for sdpa_text_free(), the plan for sdpa_plan_drop().
+ */
+int sdpa_plan_write(struct sdpa_text *text, const struct sdpa_plan *plan);
+int sdpa_plan_read(struct sdpa_plan *plan, const struct sdpa_text *text,
+                   const struct sdpa_target *target);
+
+/* What cuDNN asks GPU `index` of this process for, and the descriptor that this makes, to be
+ * destroyed.  Return 0; -1: cuDNN fails. */
+int sdpa_gpu_write(struct sdpa_text *text, int index);
+int sdpa_gpu_read(cudnnBackendDescriptor_t *properties, const struct sdpa_text *text);
+
+void sdpa_text_free(struct sdpa_text *text);
+
 /* ---- building a graph; tensors have four dimensions ---- */
 
 enum { SDPA_DESCRIPTORS = 128, SDPA_OPS = 32 };
