@@ -352,6 +352,13 @@ run_bench() {
 
 run_small() { against_torch small-vs-torch 1 llama-1.3b llama-124m; }
 
+# A folder of programs that was cut short would fail program by program.
+if [ -r programs ]; then
+    for program in trireme $(cat programs) tests/mpi/test_comm_device tests/bench/gemm_rate \
+        tests/bench/attention_rate; do
+        [ -x "$program" ] || { echo "gpu.sh: $build lacks $program: unpack it again" >&2 && exit 1; }
+    done
+fi
 for group in $groups; do
     declare -F "run_$group" >/dev/null || { echo "gpu.sh: no group \"$group\"" >&2 && exit 1; }
 done
