@@ -218,6 +218,9 @@ static void gradients_of_norms(void **state)
         rmsnorm_backward_case(
             &c, (struct sizes){.dt = op_types[i % TYPES], .rows = 2, .cols = long_rows[i / TYPES]},
             0);
+    /* blocks with several short rows at a time, more than once, and not all of them at last */
+    rmsnorm_backward_case(&c, (struct sizes){.dt = DTYPE_BF16, .rows = 1400, .cols = 768}, 0);
+    rmsnorm_backward_case(&c, (struct sizes){.dt = DTYPE_F32, .rows = 1060, .cols = 1000}, 0);
     /* a block with several long rows */
     rmsnorm_backward_case(&c, (struct sizes){.dt = DTYPE_BF16, .rows = 266, .cols = 8192}, 0);
     check_close_devices(&c);

@@ -129,6 +129,9 @@ static void gradients_of_norms(void **state)
         layernorm_backward_case(
             &c, (struct sizes){.dt = op_types[i % TYPES], .rows = 2, .cols = long_rows[i / TYPES]},
             0);
+    /* blocks with several short rows at a time, more than once, and not all of them at last */
+    layernorm_backward_case(&c, (struct sizes){.dt = DTYPE_BF16, .rows = 1400, .cols = 768}, 0);
+    layernorm_backward_case(&c, (struct sizes){.dt = DTYPE_F32, .rows = 1060, .cols = 1000}, 0);
     /* a block with several rows of two accesses per thread */
     layernorm_backward_case(&c, (struct sizes){.dt = DTYPE_BF16, .rows = 266, .cols = 4160}, 0);
     check_close_devices(&c);

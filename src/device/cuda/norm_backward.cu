@@ -9,7 +9,8 @@
  * (for each twice CUDA_NORM_GROUPS * hidden floats, mostly within the L2).  Of RMSNorm two blocks
  * of 512 threads per multiprocessor hold a row of 4096 bf16 in one 16-byte access per thread and
  * tensor; the next row is loaded before the reduction of this one, so that about 48 KB per
- * multiprocessor are always under way.
+ * multiprocessor are always under way.  Of shorter rows a block takes several at a time, each by a
+ * team of its threads, whose sums are added in the order of the teams when all rows are done.
  */
 #include "device/cuda/add_parts.cuh"
 #include "device/cuda/pack.cuh"
@@ -20,7 +21,7 @@ template <typename T> struct norm_gradient {
     const T *dy, *dsum, *x, *w;
     const float *stats; /* a row's rstd; of LayerNorm (centered) mean and rstd */
     float *parts;       /* [groups, hidden] of dw; of LayerNorm [groups, 2, hidden]: of dw, of db */
-    int64_t rows;
+    int64_t rows;       /* of a micro-batch: far from 2^31 */
     int hidden;
     bool w_aligned;
 };
@@ -42,15 +43,14 @@ static __device__ __forceinline__ norm_stats stats_of(const norm_gradient<T> &t,
     return {0, t.stats[row]};
 }
 
-/* The sums over the block, as means; partial as in team_sum(). */
+/* The sums over a team of so many warps, as means; partial as in team_sum(). */
 template <bool centered>
 static __device__ __forceinline__ norm_sums means_of(norm_sums p, norm_stats s, int hidden,
-                                                     float (&partial)[2][32])
+                                                     int warps, float (&partial)[2][32])
 {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    const int warps = (int)blockDim.x / 32;
     if (!centered)
-        return {0, block_sum(p.product, partial[0]) / (float)hidden * s.rstd * s.rstd};
+        return {0, team_sum(p.product, warps, partial[0]) / (float)hidden * s.rstd * s.rstd};
     p.plain = warp_sum(p.plain);
     p.product = warp_sum(p.product);
     if (warps > 1) {
@@ -59,8 +59,9 @@ static __device__ __forceinline__ norm_sums means_of(norm_sums p, norm_stats s, 
             partial[1][warp] = p.product;
         }
         __syncthreads();
-        p.plain = warp_sum(lane < warps ? partial[0][lane] : 0.0f);
-        p.product = warp_sum(lane < warps ? partial[1][lane] : 0.0f);
+        const int first = warp / warps * warps;
+        p.plain = warp_sum(lane < warps ? partial[0][first + lane] : 0.0f);
+        p.product = warp_sum(lane < warps ? partial[1][first + lane] : 0.0f);
     }
     return {p.plain / (float)hidden, p.product / (float)hidden};
 }
@@ -102,31 +103,36 @@ static __device__ __forceinline__ void add_gradient(float (&dsum)[n], const floa
     }
 }
 
-template <typename T> static __device__ __forceinline__ int column_of(int j)
+/* The threads of a block that take a row together, and this thread's place among them. */
+struct norm_team {
+    int threads, place;
+};
+
+template <typename T> static __device__ __forceinline__ int column_of(norm_team team, int j)
 {
-    return ((int)threadIdx.x + j * (int)blockDim.x) * LANES<T>;
+    return (team.place + j * team.threads) * LANES<T>;
 }
 
 /* w of a piece: read once where registers allow, else where it is used (it stays in cache). */
 template <typename T, int count, bool held_w> struct norm_weights {
     raw<T, LANES<T>> bits[held_w ? count : 1] = {};
-    __device__ __forceinline__ void begin(const norm_gradient<T> &t)
+    __device__ __forceinline__ void begin(const norm_gradient<T> &t, norm_team team)
     {
         float w[LANES<T>];
 #pragma unroll
         for (int j = 0; held_w && j < count; j++) {
-            if (column_of<T>(j) < t.hidden) {
-                load_param(w, t.w + column_of<T>(j), t.w_aligned);
+            if (column_of<T>(team, j) < t.hidden) {
+                load_param(w, t.w + column_of<T>(team, j), t.w_aligned);
                 narrow(bits[j], w);
             }
         }
     }
     __device__ __forceinline__ void get(float (&w)[LANES<T>], const norm_gradient<T> &t,
-                                        int j) const
+                                        norm_team team, int j) const
     {
         widen(w, held_w ? bits[held_w ? j : 0] : raw<T, LANES<T>>{});
-        if (!held_w && column_of<T>(j) < t.hidden)
-            load_param(w, t.w + column_of<T>(j), t.w_aligned);
+        if (!held_w && column_of<T>(team, j) < t.hidden)
+            load_param(w, t.w + column_of<T>(team, j), t.w_aligned);
     }
 };
 
@@ -138,7 +144,7 @@ template <typename T, int count> struct norm_held {
 
 template <bool centered, typename T, int count>
 static __device__ __forceinline__ void hold(norm_held<T, count> &h, const norm_gradient<T> &t,
-                                            int64_t row)
+                                            norm_team team, int64_t row)
 {
     using R = raw<T, LANES<T>>;
     if (row >= t.rows)
@@ -146,7 +152,7 @@ static __device__ __forceinline__ void hold(norm_held<T, count> &h, const norm_g
     h.stats = stats_of<centered>(t, row);
 #pragma unroll
     for (int j = 0; j < count; j++) {
-        int at = column_of<T>(j);
+        int at = column_of<T>(team, j);
         int64_t from = row * t.hidden + at;
         if (at < t.hidden) {
             h.dy[j] = load_once<R>(t.dy + from);
@@ -157,54 +163,87 @@ static __device__ __forceinline__ void hold(norm_held<T, count> &h, const norm_g
     }
 }
 
-/* Rows of at most `count` pieces a thread; with up to two the next row is loaded ahead. */
+enum { NORM_THREADS = 512 }; /* the most of a block */
+
+/* A thread's sums + those of the other teams for its columns, for the threads of the first team;
+ * others: of all threads.  All of the block call. */
+template <int n>
+static __device__ __forceinline__ void add_teams(float (&sum)[n], float (*others)[n], int threads)
+{
+    store_floats(others[threadIdx.x], sum);
+    __syncthreads();
+    for (int at = (int)threadIdx.x + threads; (int)threadIdx.x < threads && at < (int)blockDim.x;
+         at += threads) {
+        float more[n];
+        load_floats(more, others[at]);
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            sum[i] += more[i];
+    }
+    __syncthreads();
+}
+
+/* Rows of at most `count` pieces a thread, several at a time where a thread has one; with up to two
+ * pieces the next row is loaded ahead. */
 template <bool centered, typename T, int count>
-__global__ void __launch_bounds__(512, count == 1 && !centered ? 2 : 1)
-    norm_backward_kept(norm_gradient<T> t)
+__global__ void __launch_bounds__(NORM_THREADS, count == 1 && !centered ? 2 : 1)
+    norm_backward_kept(norm_gradient<T> t, int threads)
 {
     constexpr int n = LANES<T>;
     constexpr bool ahead = count <= 2;
     __shared__ float partial[2][2][32];
+    __shared__ __align__(16) float others[count == 1 ? NORM_THREADS : 1][n];
+    const norm_team team = {threads, (int)threadIdx.x % threads};
+    const int step = (int)gridDim.x * ((int)blockDim.x / threads);
+    int left = (int)((t.rows - blockIdx.x + step - 1) / step); /* the first team has no fewer */
     float dw[count][n] = {}, db[centered ? count : 1][n] = {}, dy[n], x[n], w[n], dsum[n];
     norm_weights<T, count, ahead && !centered> all_w;
     norm_held<T, count> now = {}, next = {};
-    hold<centered>(now, t, blockIdx.x);
-    all_w.begin(t);
+    int row = (int)(blockIdx.x + gridDim.x * (threadIdx.x / threads));
+    hold<centered>(now, t, team, row);
+    all_w.begin(t, team);
     int slot = 0;
-    for (int64_t row = blockIdx.x; row < t.rows; row += gridDim.x, slot ^= 1) {
+    for (; left > 0; left--, row += step, slot ^= 1) {
+        const bool live = row < (int)t.rows;
         norm_sums p = {0, 0};
 #pragma unroll
         for (int j = 0; j < count; j++) {
             widen(dy, now.dy[j]);
-            all_w.get(w, t, j);
+            all_w.get(w, t, team, j);
             widen(x, now.x[j]);
-            collect<centered>(p, dw[j], db[centered ? j : 0], dy, w, x, now.stats);
+            if (live)
+                collect<centered>(p, dw[j], db[centered ? j : 0], dy, w, x, now.stats);
         }
         if (ahead)
-            hold<centered>(next, t, row + gridDim.x);
-        p = means_of<centered>(p, now.stats, t.hidden, partial[slot]);
+            hold<centered>(next, t, team, row + step);
+        p = means_of<centered>(p, now.stats, t.hidden, threads / 32, partial[slot]);
 #pragma unroll
         for (int j = 0; j < count; j++) {
             widen(dy, now.dy[j]);
-            all_w.get(w, t, j);
+            all_w.get(w, t, team, j);
             widen(x, now.x[j]);
             widen(dsum, now.dsum[j]); /* zero where there is none */
             add_gradient<centered>(dsum, dy, w, x, p, now.stats);
             raw<T, n> bits;
             narrow(bits, dsum);
-            if (column_of<T>(j) < t.hidden)
-                store(t.dx + row * t.hidden + column_of<T>(j), bits);
+            if (live && column_of<T>(team, j) < t.hidden)
+                store(t.dx + (int64_t)row * t.hidden + column_of<T>(team, j), bits);
         }
         if (ahead)
             now = next;
         else
-            hold<centered>(now, t, row + gridDim.x);
+            hold<centered>(now, t, team, row + step);
+    }
+    if (count == 1 && (int)blockDim.x > threads) {
+        add_teams(dw[0], others, threads);
+        if (centered)
+            add_teams(db[0], others, threads);
     }
     float *part = t.parts + (int64_t)blockIdx.x * (centered ? 2 : 1) * t.hidden;
 #pragma unroll
     for (int j = 0; j < count; j++) {
-        int at = column_of<T>(j);
-        if (at < t.hidden) {
+        int at = column_of<T>(team, j);
+        if ((int)threadIdx.x < threads && at < t.hidden) {
             store_floats(part + at, dw[j]);
             if (centered)
                 store_floats(part + t.hidden + at, db[centered ? j : 0]);
@@ -248,7 +287,7 @@ __global__ void __launch_bounds__(1024) norm_backward_reread(norm_gradient<T> t)
             if (centered)
                 store_floats(part + t.hidden + at, db);
         }
-        p = means_of<centered>(p, stats, t.hidden, partial[slot]);
+        p = means_of<centered>(p, stats, t.hidden, (int)blockDim.x / 32, partial[slot]);
         for (int at = begin; at < t.hidden; at += step) {
             get(dy, t.dy + first + at);
             get(x, t.x + first + at);
@@ -265,6 +304,15 @@ __global__ void __launch_bounds__(1024) norm_backward_reread(norm_gradient<T> t)
     }
 }
 
+/* As many teams in a block as there is room for, where a thread has one piece. */
+template <bool centered, typename T, int count>
+static void launch_kept(cudaStream_t s, const norm_gradient<T> &t, int groups, int accesses)
+{
+    const int threads = whole_warps(ceil_div(accesses, count));
+    const int teams = count == 1 ? NORM_THREADS / threads : 1;
+    LAUNCH((norm_backward_kept<centered, T, count>), groups, threads * teams, 0, s, t, threads);
+}
+
 template <bool centered, typename T> static void launch(cudaStream_t s, norm_gradient<T> t)
 {
     constexpr int n = LANES<T>;
@@ -275,14 +323,12 @@ template <bool centered, typename T> static void launch(cudaStream_t s, norm_gra
     if (!whole)
         LAUNCH((norm_backward_reread<centered, T, 1>), groups,
                (int)min_i64(1024, whole_warps(t.hidden)), 0, s, t);
-    else if (accesses <= 512)
-        LAUNCH((norm_backward_kept<centered, T, 1>), groups, whole_warps(accesses), 0, s, t);
-    else if (accesses <= 1024)
-        LAUNCH((norm_backward_kept<centered, T, 2>), groups, whole_warps(ceil_div(accesses, 2)), 0,
-               s, t);
-    else if (accesses <= 2048 && !centered)
-        LAUNCH((norm_backward_kept<false, T, 4>), groups, whole_warps(ceil_div(accesses, 4)), 0, s,
-               t);
+    else if (accesses <= NORM_THREADS)
+        launch_kept<centered, T, 1>(s, t, groups, accesses);
+    else if (accesses <= 2 * NORM_THREADS)
+        launch_kept<centered, T, 2>(s, t, groups, accesses);
+    else if (accesses <= 4 * NORM_THREADS && !centered)
+        launch_kept<false, T, 4>(s, t, groups, accesses);
     else
         LAUNCH((norm_backward_reread<centered, T, n>), groups, 1024, 0, s, t);
 }
