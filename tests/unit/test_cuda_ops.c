@@ -96,14 +96,15 @@ static void rows_of_the_embedding(void **state)
     check_close_devices(&c);
 }
 
-/* A token in many rows, further apart than a block looks at a time. */
+/* A token in many rows, further apart than a block looks at a time; and many tokens in a block. */
 static void gradients_of_frequent_tokens(void **state)
 {
+    static const int64_t vocab[] = {5, 1, 1500};
     struct check c = check_open();
-    for (int i = 0; i < 4 * TYPES; i++) {
-        struct sizes s = {.dt = op_types[i / 4], .rows = 4500, .cols = i & 2 ? 8 : 3};
+    for (int i = 0; i < 6 * TYPES; i++) {
+        struct sizes s = {.dt = op_types[i / 6], .rows = 4500, .cols = i / 3 % 2 ? 8 : 3};
         s.accumulate = i & 1;
-        s.vocab = s.own = i & 1 ? 1 : 5;
+        s.vocab = s.own = vocab[i % 3];
         embedding_backward_case(&c, s, 0, 0);
         embedding_backward_case(&c, s, 0, 1);
     }

@@ -2,13 +2,13 @@
  *
  * Must move, forward: each row in and out once.  A block copies a row with four 16-byte loads per
  * thread under way.
- * Backward: dy in once; the rows of the table that occur in and out (out only without accumulate,
- * but then the whole table is cleared first, which dominates).  The block of row r owns the token
- * if no earlier row has it, else it leaves; it then looks through the later rows, 512 of them per
- * warp at a time, lists those with its token in ascending order, and adds them.  Every element is
- * summed by one thread in the order of the rows, as the CPU does, without scratch and atomics.
- * Of tokens whose rows are not in the table forward makes zeros, and backward leaves.
- * The search costs rows^2 comparisons in cache: 15 us at 8192 rows, beside 80 us of moving.
+ * Backward: dy in once; the rows of the table that occur in and out (without accumulate the whole
+ * table is cleared first, which dominates).  Tokens are dealt to blocks by a hash.  A block looks
+ * through all rows, 2048 at a time, lists those with its tokens in ascending order, links the
+ * rows of each token, and adds each token's by a team of its threads.  Every element is summed in
+ * the order of the rows, as the CPU does, without scratch and atomics.  Of tokens whose rows are
+ * not in the table forward makes zeros, and backward adds nothing.
+ * The search reads 4 bytes of each row in each block, up to 1024 of them, from the L2.
  */
 #include "device/cuda/pack.cuh"
 
@@ -62,121 +62,151 @@ void cuda_embedding(struct device *d, enum dtype dt, void *y, const void *table,
 enum {
     WARPS = 8,
     THREADS = WARPS * 32,
-    PER_WARP = 512,           /* rows a warp looks at in one round */
-    ROUND = WARPS * PER_WARP, /* rows of a block in one round */
+    LOOKS = 8,               /* rows a thread looks at in one round, 32 apart */
+    ROUND = THREADS * LOOKS, /* rows of a block in one round */
+    MOST_BLOCKS = 1024,      /* all of them fit on a large GPU at once */
+    ROWS_OF_A_BLOCK = 8,     /* of few rows, on average */
 };
 
-/* Rows of a round that have the token, as offsets in the round: each warp's in ascending order. */
+/* Rows of a round whose tokens are the block's, in ascending order. */
 struct matches {
-    uint16_t offset[WARPS][PER_WARP];
-    int count[WARPS];
+    int32_t token[ROUND]; /* from the first of the table */
+    uint16_t offset[ROUND];
+    int16_t next[ROUND]; /* the place here of the next row with the same token; -1: none */
+    bool follows[ROUND]; /* an earlier row here has the same token */
+    int count[2][WARPS]; /* of this round, and of the one before, which a warp may yet read */
 };
 
-/* Is the token in tokens[0..end)?  All threads get the same answer; flags are 0 before. */
-static __device__ __forceinline__ bool occurs(const int32_t *tokens, int64_t end, int32_t token,
-                                              int (&flags)[2])
+/* Multiplicative hashing (Knuth): neighbours go to different blocks. */
+static __device__ __forceinline__ bool is_mine(uint32_t token)
 {
-    enum { AHEAD = 8 };
-    int slot = 0; /* a flag is not written again before all have read it */
-    for (int64_t begin = 0; begin < end; begin += AHEAD * THREADS, slot ^= 1) {
-        bool found = false;
-#pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            int64_t row = begin + j * THREADS + threadIdx.x;
-            if (row < end && tokens[row] == token)
-                found = true;
-        }
-        if (found)
-            flags[slot] = 1;
-        __syncthreads();
-        if (flags[slot])
-            return true;
-    }
-    return false;
+    return (uint64_t)(token * 2654435761u) * gridDim.x >> 32 == blockIdx.x;
 }
 
-/* One warp: the matches among its rows of the round that begins at row `round`. */
-static __device__ __forceinline__ void find(matches &m, const int32_t *tokens, int64_t round,
-                                            int64_t rows, int32_t token)
+/* All of the block: list the matches of the round that begins at row `round`; how many. */
+static __device__ __forceinline__ int find(matches &m, const int32_t *tokens, int64_t round,
+                                           int64_t rows, int first, int vocab)
 {
-    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, count = 0;
-    unsigned before = (1u << lane) - 1;
-#pragma unroll 8
-    for (int i = 0; i < PER_WARP && round + warp * PER_WARP + i < rows; i += 32) {
-        int offset = warp * PER_WARP + i + lane;
-        bool same = round + offset < rows && tokens[round + offset] == token;
-        unsigned all = __ballot_sync(ALL_LANES, same);
-        if (same)
-            m.offset[warp][count + __popc(all & before)] = (uint16_t)offset;
-        count += __popc(all);
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+    const unsigned before = (1u << lane) - 1;
+    int32_t token[LOOKS];
+    unsigned all[LOOKS];
+    const int slot = (int)(round / ROUND % 2);
+    int count = 0, at = 0, total = 0;
+#pragma unroll
+    for (int i = 0; i < LOOKS; i++) {
+        const int64_t row = round + (warp * LOOKS + i) * 32 + lane;
+        token[i] = row < rows ? tokens[row] - first : -1;
+    }
+#pragma unroll
+    for (int i = 0; i < LOOKS; i++) {
+        all[i] = __ballot_sync(ALL_LANES,
+                               (unsigned)token[i] < (unsigned)vocab && is_mine((uint32_t)token[i]));
+        count += __popc(all[i]);
     }
     if (lane == 0)
-        m.count[warp] = count;
+        m.count[slot][warp] = count;
+    __syncthreads();
+    for (int i = 0; i < WARPS; i++) {
+        at += i < warp ? m.count[slot][i] : 0;
+        total += m.count[slot][i];
+    }
+#pragma unroll
+    for (int i = 0; i < LOOKS; i++) {
+        const int place = at + __popc(all[i] & before);
+        if (all[i] >> lane & 1) {
+            m.token[place] = token[i];
+            m.offset[place] = (uint16_t)((warp * LOOKS + i) * 32 + lane);
+            m.follows[place] = false;
+        }
+        at += __popc(all[i]);
+    }
+    return total;
 }
 
-/* sum += dy of the matches, in order, at n columns; AHEAD rows are loaded before the first is
+/* All of the block: link the matches of each token. */
+static __device__ __forceinline__ void link(matches &m, int total)
+{
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < total; i += THREADS) {
+        int next = i + 1;
+        while (next < total && m.token[next] != m.token[i])
+            next++;
+        m.next[i] = (int16_t)(next < total ? next : -1);
+        if (next < total)
+            m.follows[next] = true;
+    }
+    __syncthreads();
+}
+
+/* sum += dy of a token's matches, in order, at n columns; AHEAD rows are loaded before the first is
  * added. */
 template <typename T, int n>
-static __device__ __forceinline__ void add_matches(float (&sum)[n], const matches &m, const T *dy,
-                                                   int hidden)
+static __device__ __forceinline__ void add_matches(float (&sum)[n], const matches &m, int at,
+                                                   const T *dy, int hidden)
 {
     using R = raw<T, n>;
     enum { AHEAD = 8 };
-    for (int warp = 0; warp < WARPS; warp++) {
-        const int count = m.count[warp];
-        for (int begin = 0; begin < count; begin += AHEAD) {
-            R bits[AHEAD];
+    while (at >= 0) {
+        R bits[AHEAD];
+        int count = 0;
 #pragma unroll
-            for (int j = 0; j < AHEAD; j++)
-                if (begin + j < count)
-                    bits[j] = load_once<R>(dy + (int64_t)m.offset[warp][begin + j] * hidden);
+        for (int j = 0; j < AHEAD; j++)
+            if (at >= 0) {
+                bits[j] = load_once<R>(dy + (int64_t)m.offset[at] * hidden);
+                at = m.next[at];
+                count = j + 1;
+            }
 #pragma unroll
-            for (int j = 0; j < AHEAD; j++) {
-                float v[n];
-                if (begin + j >= count)
-                    break;
-                widen(v, bits[j]);
+        for (int j = 0; j < AHEAD; j++) {
+            float v[n];
+            if (j >= count)
+                break;
+            widen(v, bits[j]);
 #pragma unroll
-                for (int i = 0; i < n; i++)
-                    sum[i] += v[i];
+            for (int i = 0; i < n; i++)
+                sum[i] += v[i];
+        }
+    }
+}
+
+/* A token's sums are in memory between rounds. */
+template <typename T, int n>
+__global__ void __launch_bounds__(THREADS, 3)
+    scatter_rows(float *dtable, const T *dy, const int32_t *tokens, int64_t rows, int hidden,
+                 int first, int vocab, int width)
+{
+    __shared__ matches m;
+    const int teams = THREADS / width, team = (int)threadIdx.x / width;
+    const int begin = (int)threadIdx.x % width * n;
+    for (int64_t round = 0; round < rows; round += ROUND) {
+        const int total = find(m, tokens, round, rows, first, vocab);
+        int tokens_met = 0;
+        if (total > 0) /* alike for all of the block */
+            link(m, total);
+        for (int i = 0; i < total; i++) {
+            if (m.follows[i] || tokens_met++ % teams != team)
+                continue;
+            float *to = dtable + (int64_t)m.token[i] * hidden;
+            for (int at = begin; at < hidden; at += width * n) {
+                float sum[n];
+                load_floats(sum, to + at);
+                add_matches<T, n>(sum, m, i, dy + round * hidden + at, hidden);
+                store_floats(to + at, sum);
             }
         }
     }
 }
 
+/* n elements per access */
 template <typename T, int n>
-__global__ void __launch_bounds__(THREADS, 3)
-    scatter_rows(float *dtable, const T *dy, const int32_t *tokens, int64_t rows, int hidden,
-                 int first, int vocab, int accumulate)
+static void scatter(cudaStream_t s, float *dtable, const T *dy, const int32_t *tokens, int64_t rows,
+                    int64_t hidden, int64_t first, int64_t vocab)
 {
-    __shared__ matches m;
-    __shared__ int earlier[2];
-    const int64_t mine = blockIdx.x;
-    const int32_t token = tokens[mine];
-    float *to = dtable + (int64_t)(token - first) * hidden;
-    if ((unsigned)(token - first) >= (unsigned)vocab)
-        return;
-    if (threadIdx.x < 2)
-        earlier[threadIdx.x] = 0;
-    __syncthreads();
-    if (occurs(tokens, mine, token, earlier))
-        return;
-    for (int64_t round = mine; round < rows; round += ROUND) {
-        find(m, tokens, round, rows, token);
-        __syncthreads();
-        int total = 0;
-        for (int warp = 0; warp < WARPS; warp++)
-            total += m.count[warp];
-        bool from_memory = accumulate || round > mine;
-        for (int at = (int)threadIdx.x * n; total && at < hidden; at += THREADS * n) {
-            float sum[n] = {};
-            if (from_memory)
-                load_floats(sum, to + at);
-            add_matches<T, n>(sum, m, dy + round * hidden + at, hidden);
-            store_floats(to + at, sum);
-        }
-        __syncthreads();
-    }
+    const int width = (int)min_i64(THREADS, whole_warps(ceil_div(hidden, n)));
+    const int64_t blocks = min_i64(MOST_BLOCKS, ceil_div(rows, ROWS_OF_A_BLOCK));
+    LAUNCH((scatter_rows<T, n>), (unsigned)blocks, THREADS, 0, s, dtable, dy, tokens, rows,
+           (int)hidden, (int)first, (int)vocab, width);
 }
 
 void cuda_embedding_backward(struct device *d, enum dtype dt, float *dtable, const void *dy,
@@ -192,10 +222,8 @@ void cuda_embedding_backward(struct device *d, enum dtype dt, float *dtable, con
         using T = decltype(type);
         const T *from = (const T *)dy;
         if (hidden % LANES<T> == 0 && aligned16(dtable) && aligned16(dy))
-            LAUNCH((scatter_rows<T, LANES<T>>), (unsigned)rows, THREADS, 0, s, dtable, from, tokens,
-                   rows, (int)hidden, (int)first, (int)vocab, accumulate);
+            scatter<T, LANES<T>>(s, dtable, from, tokens, rows, hidden, first, vocab);
         else
-            LAUNCH((scatter_rows<T, 1>), (unsigned)rows, THREADS, 0, s, dtable, from, tokens, rows,
-                   (int)hidden, (int)first, (int)vocab, accumulate);
+            scatter<T, 1>(s, dtable, from, tokens, rows, hidden, first, vocab);
     });
 }

@@ -304,12 +304,13 @@ __global__ void __launch_bounds__(1024) norm_backward_reread(norm_gradient<T> t)
     }
 }
 
-/* As many teams in a block as there is room for, where a thread has one piece. */
+/* As many teams in a block as there is room and are rows for, where a thread has one piece. */
 template <bool centered, typename T, int count>
 static void launch_kept(cudaStream_t s, const norm_gradient<T> &t, int groups, int accesses)
 {
     const int threads = whole_warps(ceil_div(accesses, count));
-    const int teams = count == 1 ? NORM_THREADS / threads : 1;
+    const int teams =
+        count == 1 ? (int)min_i64(NORM_THREADS / threads, ceil_div(t.rows, groups)) : 1;
     LAUNCH((norm_backward_kept<centered, T, count>), groups, threads * teams, 0, s, t, threads);
 }
 
