@@ -12,6 +12,7 @@
 #   8b        Llama-3-8B on one GPU: what the driver counts against what the plan says
 #   mpi       tests/mpi/test_comm_device at 1, 2 and 4 ranks, which share a GPU where there is one
 #   small     smaller models against PyTorch
+#   generate  Llama-3-8B and a smaller model continue texts, against transformers
 #   sanitize  the op tests under compute-sanitizer: memcheck, synccheck, racecheck
 #
 # MPI, HDF5 and the small libraries come from the environment, or from a folder TRIREME_BUNDLE with
@@ -28,7 +29,7 @@
 set -u
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
-build=build-gpu out= groups="build unit bench train 8b mpi small sanitize" limit=540 resume=
+build=build-gpu out= groups="build unit bench train 8b mpi small generate sanitize" limit=540 resume=
 while [ $# -gt 0 ]; do
     case $1 in
     --build) build=$2 ;;
@@ -351,6 +352,22 @@ run_bench() {
 }
 
 run_small() { against_torch small-vs-torch 1 llama-1.3b llama-124m; }
+
+# against_transformers NAME MOST OPTION...
+against_transformers() {
+    log_name=$1 most_seconds=$2
+    shift 2
+    step "$log_name" "$most_seconds" env -u OMP_NUM_THREADS PYTHONUNBUFFERED=1 \
+        "${TRIREME_PYTHON:-python3}" "$top/tests/bench/generate_vs_transformers" --build "$build" \
+        --device cuda --precision bf16 --rounds 1 --threads "$(((jobs + 1) / 2))" "$@"
+    sed 's/^/# /' "$out/$log_name.log"
+}
+
+run_generate() {
+    against_transformers generate-short 200 --model llama-1.3b --batch 1 --batch 8 --batch 64
+    against_transformers generate-long 200 --model llama-1.3b --batch 1 --batch 8 --prompt 2000
+    against_transformers generate-8b 300 --model llama3-8b --batch 1 --batch 8 --batch 64
+}
 
 # A folder of programs that was cut short would fail program by program.
 if [ -r programs ]; then

@@ -196,8 +196,8 @@ Forty-five minutes, in five calls:
   timeout 580 tests/gpu.sh --out $OUT/results --only train,8b --limit 285
 4. Ranks that share the GPU; smaller models against PyTorch  (10 minutes)
   timeout 580 tests/gpu.sh --out $OUT/results --only mpi,small --limit 285
-5. With what is left: every kernel under the sanitizer
-  timeout 280 tests/gpu.sh --out $OUT/results --only sanitize --limit 270
+5. With what is left: generation, and every kernel under the sanitizer
+  timeout 580 tests/gpu.sh --out $OUT/results --only generate,sanitize --limit 285
 
 Where nothing can be built, or on a second machine: the same commands with `--build /t/programs`, and
 without `build` in the first.
