@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "config/schema.h"
 #include "device/cuda/sdpa.h"
 #include "device/cuda/sdpa_graph.h"
@@ -41,7 +42,7 @@ static void gpu_text(struct sdpa_text *text)
     if (gpu)
         assert_int_equal(sdpa_gpu_write(text, 0), 0);
     else {
-        *text = (struct sdpa_text){.text = malloc(sizeof h200 - 1), .bytes = sizeof h200 - 1};
+        *text = (struct sdpa_text){.text = array_make(1, sizeof h200), .bytes = sizeof h200 - 1};
         memcpy(text->text, h200, sizeof h200 - 1);
     }
 }
@@ -139,7 +140,8 @@ static void *leave_text(void *context)
     return NULL;
 }
 
-/* Of several threads at a time, and the same plans when they are read. */
+/* Several threads make plans at the same time; what is read of them afterwards is the same plans,
+ * and of half a text none. */
 static void plans_of_threads_are_read(void **state)
 {
     enum { THREADS = 4, ROUNDS = 3 };
@@ -152,9 +154,10 @@ static void plans_of_threads_are_read(void **state)
             gpu_text(&l[i].gpu);
             assert_int_equal(pthread_create(&l[i].thread, NULL, leave_text, &l[i]), 0);
         }
+        for (int i = 0; i < THREADS; i++)
+            assert_int_equal(pthread_join(l[i].thread, NULL), 0);
         for (int i = 0; i < THREADS; i++) {
             struct sdpa_plan plan;
-            assert_int_equal(pthread_join(l[i].thread, NULL), 0);
             assert_true(l[i].made && l[i].written);
             assert_int_equal(sdpa_plan_read(&plan, &l[i].text, &target), 0);
             assert_int_equal(plan.workspace_bytes, l[i].workspace_bytes);

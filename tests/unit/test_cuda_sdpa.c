@@ -297,6 +297,7 @@ static void repeated_and_recorded_are_bitwise_equal(void **state)
         struct tensors first = make_tensors(&shapes[i]);
         for (int round = 0; round < 4; round++) {
             struct gpu gpu = open_gpu();
+            struct device_attention met;
             struct tensors again = make_tensors(&shapes[i]);
             enum way way = round % 2 ? BY_CUDNN_RECORDED : BY_CUDNN;
             if (round >= 2)
@@ -304,6 +305,8 @@ static void repeated_and_recorded_are_bitwise_equal(void **state)
             int used = run(&gpu, &shapes[i], way, round ? &again : &first);
             if (used && round && !equal(&first, &again))
                 fail_msg("shape %d, round %d: other bits", i, round);
+            device_attention(gpu.d, &met);
+            assert_int_equal(met.from_text, met.by_library);
             free_tensors(&again);
             close_gpu(&gpu);
         }

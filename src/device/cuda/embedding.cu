@@ -2,13 +2,13 @@
  *
  * Must move, forward: each row in and out once.  A block copies a row with four 16-byte loads per
  * thread under way.
- * Backward: dy in once; the rows of the table that occur in and out (without accumulate the whole
- * table is cleared first, which dominates).  Tokens are dealt to blocks by a hash.  A block looks
- * through all rows, 2048 at a time, lists those with its tokens in ascending order, links the
- * rows of each token, and adds each token's by a team of its threads.  Every element is summed in
- * the order of the rows, as the CPU does, without scratch and atomics.  Of tokens whose rows are
- * not in the table forward makes zeros, and backward adds nothing.
- * The search reads 4 bytes of each row in each block, up to 1024 of them, from the L2.
+ * Backward: dy in once; the rows of the table that occur in and out, once for each 2048 rows of dy
+ * in which they do (without accumulate the whole table is cleared first, which dominates).  Tokens
+ * are dealt to blocks by a hash.  A block looks through all rows, 2048 at a time, lists those with
+ * its tokens in ascending order, links the rows of each token, and adds each token's by a team of
+ * its threads.  Every element is summed in the order of the rows, as the CPU does, without scratch
+ * and atomics.  Of tokens whose rows are not in the table forward makes zeros, and backward adds
+ * nothing. The search reads 4 bytes of each row in each block, up to 396 of them, from the L2.
  */
 #include "device/cuda/pack.cuh"
 
@@ -64,8 +64,8 @@ enum {
     THREADS = WARPS * 32,
     LOOKS = 8,               /* rows a thread looks at in one round, 32 apart */
     ROUND = THREADS * LOOKS, /* rows of a block in one round */
-    MOST_BLOCKS = 1024,      /* all of them fit on a large GPU at once */
-    ROWS_OF_A_BLOCK = 8,     /* of few rows, on average */
+    MOST_BLOCKS = 396,       /* three on each multiprocessor of the largest GPUs: all at once */
+    ROWS_OF_A_BLOCK = 8,     /* with few rows: so many per block, on average */
 };
 
 /* Rows of a round whose tokens are the block's, in ascending order. */

@@ -163,7 +163,10 @@ static __device__ __forceinline__ void hold(norm_held<T, count> &h, const norm_g
     }
 }
 
-enum { NORM_THREADS = 512 }; /* the most of a block */
+enum {
+    NORM_THREADS = 512,     /* the most of a block */
+    CENTERED_THREADS = 320, /* of LayerNorm, so that two blocks have 96 registers a thread */
+};
 
 /* A thread's sums + those of the other teams for its columns, for the threads of the first team;
  * others: of all threads.  All of the block call. */
@@ -195,7 +198,8 @@ __global__ void __launch_bounds__(NORM_THREADS, count == 1 && !centered ? 2 : 1)
     __shared__ __align__(16) float others[count == 1 ? NORM_THREADS : 1][n];
     const norm_team team = {threads, (int)threadIdx.x % threads};
     const int step = (int)gridDim.x * ((int)blockDim.x / threads);
-    int left = (int)((t.rows - blockIdx.x + step - 1) / step); /* the first team has no fewer */
+    int left = (int)((t.rows - blockIdx.x + step - 1) /
+                     step); /* rows of the first team; no other has more */
     float dw[count][n] = {}, db[centered ? count : 1][n] = {}, dy[n], x[n], w[n], dsum[n];
     norm_weights<T, count, ahead && !centered> all_w;
     norm_held<T, count> now = {}, next = {};
@@ -304,13 +308,14 @@ __global__ void __launch_bounds__(1024) norm_backward_reread(norm_gradient<T> t)
     }
 }
 
-/* As many teams in a block as there is room and are rows for, where a thread has one piece. */
+/* Where a thread has one piece, as many teams in a block as there are rows for, while two blocks
+ * fit on a multiprocessor. */
 template <bool centered, typename T, int count>
 static void launch_kept(cudaStream_t s, const norm_gradient<T> &t, int groups, int accesses)
 {
     const int threads = whole_warps(ceil_div(accesses, count));
-    const int teams =
-        count == 1 ? (int)min_i64(NORM_THREADS / threads, ceil_div(t.rows, groups)) : 1;
+    const int fit = (centered ? CENTERED_THREADS : NORM_THREADS) / threads;
+    const int teams = count > 1 || fit < 1 ? 1 : (int)min_i64(fit, ceil_div(t.rows, groups));
     LAUNCH((norm_backward_kept<centered, T, count>), groups, threads * teams, 0, s, t, threads);
 }
 

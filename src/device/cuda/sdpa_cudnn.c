@@ -3,11 +3,12 @@
  *
  * A plan is made once for a shape and direction and kept; what fails on the way leaves the shape to
  * the own kernels, for good, and the reason is kept for device_attention().  Making one compiles
- * for a second, so that cuda_sdpa_prepare() has a thread do it: the thread makes the plan for the
- * GPU's properties, without a handle of cuDNN, and leaves it as text; the first call of the shape
- * waits for the thread and reads the text, which takes milliseconds.  The packed projections are
- * described by strides, nothing is copied.  It runs in the parts of sdpa_sizes.c, or in the tiles
- * of sdpa_tiles.c.
+ * for a second, so that cuda_sdpa_prepare() has a thread do it: a plan is made for the GPU's
+ * properties, without a handle of cuDNN, and left as text; the first call of the shape waits for
+ * the thread and reads the text, which takes milliseconds.  Where no thread was asked, the first
+ * call itself does both, so that the plan is the same.  The packed projections are described by
+ * strides, nothing is copied.  It runs in the parts of sdpa_sizes.c, or in the tiles of
+ * sdpa_tiles.c.
  */
 #include <math.h>
 #include <pthread.h>
@@ -39,9 +40,11 @@ struct entry {
     struct error why;         /* it is not usable */
     int met;                  /* it was asked for */
     struct device *d;         /* on which it runs */
-    int is_being_made;        /* by this thread, which may change all of it until it is joined */
+    int is_ready;             /* it was prepared, for its first call */
+    int is_being_made;        /* by this thread, which alone uses plan, text and why until then */
     pthread_t maker;
-    struct sdpa_text text[2]; /* what the maker leaves of its plans, as plan[]; or nothing */
+    struct sdpa_text text[2]; /* of plans that were made and dropped, as plan[]; or nothing */
+    int was_read;             /* the plans are those of the texts */
     struct entry *next;
 };
 
@@ -96,11 +99,15 @@ static size_t own_bytes(const struct entry *e)
     return e->pass == DEVICE_FORWARD ? 0 : sdpa_places_of(&e->a, e->part).workspace;
 }
 
-/* From the text that a thread left, or anew. */
+/* From its text, or anew. */
 static int make_plan(struct entry *e, enum sdpa_mask mask, const struct sdpa_target *target)
 {
-    if (e->text[mask].text && !sdpa_plan_read(&e->plan[mask], &e->text[mask], target))
+    const struct sdpa_text *text = &e->text[mask];
+    e->was_read = text->text && !sdpa_plan_read(&e->plan[mask], text, target);
+    if (e->was_read)
         return 0;
+    if (text->text)
+        log_warn(NULL, "cuDNN does not read a plan of attention that it wrote; it makes it again");
     return sdpa_plan_make(&e->plan[mask], &e->a, e->part, e->pass, mask, target, &e->why);
 }
 
@@ -181,7 +188,15 @@ static struct entry *add_entry(struct device *d, const struct attention *a, enum
     return e;
 }
 
-/* A thread; the current GPU is one of each thread. */
+/* May cuDNN be asked?  If so, the GPU's properties are there. */
+static int may_ask(struct device *d, const struct attention *a, enum device_pass pass)
+{
+    struct cuda_sdpas *s = cuda_state(d)->sdpas;
+    return s->handle && !cuda_sdpa_refusal(a, pass, cudnnGetVersion()) &&
+           (s->gpu.text || !sdpa_gpu_write(&s->gpu, d->index));
+}
+
+/* A thread, or the first call's; the current GPU is one of each thread. */
 static void *make_texts(void *entry)
 {
     struct entry *e = entry;
@@ -209,22 +224,25 @@ static void wait_for_maker(struct entry *e)
 static struct entry *find(struct device *d, const struct attention *a, enum device_pass pass)
 {
     struct entry *e = entry_of(cuda_state(d)->sdpas, a, pass);
-    if (!e || e->is_being_made) {
-        e = e ? e : add_entry(d, a, pass);
-        wait_for_maker(e);
+    e = e ? e : add_entry(d, a, pass);
+    if (!e->is_ready) {
+        if (e->is_being_made)
+            wait_for_maker(e);
+        else if (may_ask(d, a, pass))
+            make_texts(e);
         prepare_entry(e);
         free_texts(e);
+        e->is_ready = 1;
     }
     e->met = 1;
     return e->usable ? e : NULL;
 }
 
-/* Where no thread can be started, or leaves no text, the first call makes the plans. */
+/* Where no thread can be started, the first call makes the plans. */
 void cuda_sdpa_prepare(struct device *d, const struct attention *a, enum device_pass pass)
 {
     struct cuda_sdpas *s = cuda_state(d)->sdpas;
-    if (!s->handle || cuda_sdpa_refusal(a, pass, cudnnGetVersion()) || entry_of(s, a, pass) ||
-        (!s->gpu.text && sdpa_gpu_write(&s->gpu, d->index)))
+    if (entry_of(s, a, pass) || !may_ask(d, a, pass))
         return;
     struct entry *e = add_entry(d, a, pass);
     e->is_being_made = !pthread_create(&e->maker, NULL, make_texts, e);
@@ -449,6 +467,7 @@ void cuda_sdpa_report(const struct device *d, struct device_attention *a)
         if (!e->met)
             continue;
         a->by_library += e->usable;
+        a->from_text += e->usable && e->was_read;
         a->by_own += !e->usable;
         if (!e->usable && e->a.dt != DTYPE_F32)
             text_join(a->why, sizeof a->why, "; ", "%s of %lld heads of %lld over %lld tokens: %s",

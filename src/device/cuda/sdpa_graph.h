@@ -31,8 +31,8 @@ enum sdpa_tensor {
     SDPA_TENSORS
 };
 
-/* For whom plans are made: an opened cuDNN, or, where no GPU is, a finalized descriptor of one's
- * properties; such plans have sizes and cannot be run. */
+/* For whom plans are made: an opened cuDNN, or a finalized descriptor of a GPU's properties, which
+ * needs no GPU; such a plan cannot be run, but its text can be read for an opened cuDNN. */
 struct sdpa_target {
     cudnnHandle_t handle;
     cudnnBackendDescriptor_t properties;
@@ -58,7 +58,7 @@ void sdpa_plan_drop(struct sdpa_plan *plan);
 
 /* ---- plans and GPUs as text, by which one thread has what another made (sdpa_text.c) ---- */
 
-/* bytes of the library's own text, not a string; NULL: none. */
+/* So many bytes in cuDNN's own form, no string; NULL: none. */
 struct sdpa_text {
     char *text;
     int64_t bytes;
@@ -74,8 +74,8 @@ int sdpa_plan_write(struct sdpa_text *text, const struct sdpa_plan *plan);
 int sdpa_plan_read(struct sdpa_plan *plan, const struct sdpa_text *text,
                    const struct sdpa_target *target);
 
-/* What cuDNN asks GPU `index` of this process for, and the descriptor that this makes, to be
- * destroyed.  Return 0; -1: cuDNN fails. */
+/* The properties of GPU `index` of this process as text, for sdpa_text_free(), and as a descriptor,
+ * to be destroyed.  Return 0; -1: cuDNN fails, or memory is out; then there is nothing. */
 int sdpa_gpu_write(struct sdpa_text *text, int index);
 int sdpa_gpu_read(cudnnBackendDescriptor_t *properties, const struct sdpa_text *text);
 

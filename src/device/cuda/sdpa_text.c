@@ -1,12 +1,11 @@
 /* sdpa_text.c - cuDNN's plans and properties of GPUs as text.
  *
  * An object of cuDNN is used by one thread alone, from when it is made to when it is destroyed: the
- * library does not say that a plan of one thread and handle may be run by another.  A text may go
- * anywhere.  Of a plan it holds the compiled kernels, so that reading it compiles nothing.
+ * library does not say that a plan of one thread and handle may be run by another.  Any thread may
+ * read a text.  That of a plan holds the compiled kernels, so that reading it compiles nothing.
  */
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "device/cuda/sdpa_graph.h"
 
 /* An attribute that is text. */
@@ -18,8 +17,9 @@ static int write_text(struct sdpa_text *to, cudnnBackendDescriptor_t from,
             CUDNN_STATUS_SUCCESS ||
         bytes <= 0)
         return -1;
-    to->text = array_make(bytes, 1);
-    if (cudnnBackendGetAttribute(from, name, CUDNN_TYPE_CHAR, bytes, &to->bytes, to->text) ==
+    to->text = malloc((size_t)bytes);
+    if (to->text &&
+        cudnnBackendGetAttribute(from, name, CUDNN_TYPE_CHAR, bytes, &to->bytes, to->text) ==
             CUDNN_STATUS_SUCCESS &&
         to->bytes == bytes)
         return 0;
