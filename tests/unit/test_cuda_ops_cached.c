@@ -5,6 +5,7 @@
 #include "cuda_check.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Heads of all widths, windows, one row and several, positions that differ between sequences; few
  * positions, more than all warps of a block look at together, and more than a block's span. */
@@ -38,6 +39,16 @@ static const struct attention_cached shapes[] = {
      .head_dim = 128,
      .window = 700},
     {.batch = 2, .seq = 1, .capacity = 9000, .heads = 1, .kv_heads = 1, .head_dim = 8},
+    {.batch = 2, .seq = 70, .capacity = 300, .heads = 4, .kv_heads = 2, .head_dim = 64},
+    {.batch = 1,
+     .seq = 150,
+     .capacity = 400,
+     .heads = 2,
+     .kv_heads = 1,
+     .head_dim = 128,
+     .window = 100},
+    {.batch = 3, .seq = 16, .capacity = 90, .heads = 3, .kv_heads = 1, .head_dim = 80},
+    {.batch = 1, .seq = 34, .capacity = 34, .heads = 2, .kv_heads = 2, .head_dim = 256},
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
@@ -75,6 +86,12 @@ static void one_case(struct check *c, const struct attention_cached *a, int64_t 
     };
     for (int64_t row = 0; row < rows; row++)
         ((int32_t *)o[POSITIONS].before)[row] = row % a->seq ? -1 : position_of(c, a, row / a->seq);
+    for (int64_t b = 0; b < a->batch; b++) { /* no numbers behind the last row's position */
+        const int64_t end = ((int32_t *)o[POSITIONS].before)[b * a->seq] + a->seq;
+        const size_t bytes = (size_t)kept * dtype_bytes(a->dt);
+        memset((char *)o[CACHE].before + (size_t)(b * a->capacity + end) * bytes, 0xff,
+               (size_t)(a->capacity - end) * bytes);
+    }
     o[QKV].offset = offset;
     snprintf(text, sizeof text,
              "attention_cached %s %lld x %lld of %lld, %lld + 2 x %lld heads of %lld",
@@ -91,7 +108,8 @@ static void rows_agree_with_the_cpu(void **state)
             struct attention_cached a = shapes[i];
             a.dt = op_types[j];
             a.scale = 1.0f / sqrtf((float)a.head_dim);
-            one_case(&c, &a, i % 2);
+            for (int offset = a.seq > 1 ? 0 : i % 2; offset <= (a.seq > 1 || i % 2); offset++)
+                one_case(&c, &a, offset);
         }
     check_close_devices(&c);
 }

@@ -7,7 +7,9 @@
  * The copy of V runs beside Q K^T, and that of the next K beside the rest.  Blocks with most keys
  * start first.  Of packed documents and with a sliding window, a thread block begins with the first
  * key that its first query sees, and hides from later queries those that they do not see.  Weights
- * are dropped behind l.
+ * are dropped behind l.  Prompts of generation are queries of the same kind, whose keys lie in a
+ * cache and whose positions begin where the cache says; nothing behind the last key that a block
+ * sees is read, as it may be anything there.
  */
 #include "device/cuda/attention.cuh"
 
@@ -140,7 +142,8 @@ static __device__ __forceinline__ void drop(struct warp_sums<T::tall, T::keys> &
         }
 }
 
-/* O = O / l, and lse at `lse` for the rows of the block below `valid`; row is the lane's first. */
+/* O = O / l, and lse at `lse`, unless that is NULL, for the rows of the block below `valid`; row is
+ * the lane's first. */
 template <class T>
 static __device__ __forceinline__ void finish(struct forward_sums<T> &w, float *lse, int row,
                                               int valid, float scale)
@@ -153,7 +156,7 @@ static __device__ __forceinline__ void finish(struct forward_sums<T> &w, float *
             sum += __shfl_xor_sync(ALL_LANES, sum, 1);
             sum += __shfl_xor_sync(ALL_LANES, sum, 2);
             int r = row + 16 * m + 8 * half;
-            if (lane_id() % 4 == 0 && r < valid)
+            if (lse && lane_id() % 4 == 0 && r < valid)
                 lse[r] = fmaf(w.top[m][half], scale, logf(sum));
             float inverse = 1.0f / sum;
 #pragma unroll
@@ -173,8 +176,10 @@ __global__ void __launch_bounds__(T::threads)
     DYNAMIC_SHARED(uint16_t, q);
     uint16_t *k = q + T::rows * T::dim, *v = k + T::keys * T::dim;
     struct attention_place at = attention_place_of(a, blockIdx.x);
-    const struct attention_queries tile = attention_query_tile(a, a.blocks - 1 - at.rank, T::rows);
+    struct attention_queries tile = attention_query_tile(a, a.blocks - 1 - at.rank, T::rows);
     int batch = at.head / a.heads, head = at.head % a.heads;
+    if (a.positions)
+        tile.position += a.positions[(int64_t)batch * a.seq];
     int end = tile.position + (T::rows < tile.valid ? T::rows : tile.valid);
     int64_t query = (int64_t)batch * a.seq + tile.row;
     const struct attention_limit limit = attention_limit_of(a, query, tile.position, tile.valid);
@@ -194,7 +199,7 @@ __global__ void __launch_bounds__(T::threads)
                                            a.q_row, tile.valid, a.head_dim);
     const uint16_t *next = tile_source<T::dim, T::threads>(keys, a.kv_row);
     int64_t to_values = (int64_t)a.kv_heads * a.head_dim;
-    tile_load<T::dim, T::keys, T::threads>(k, next, a.kv_row, a.keys - begin, a.head_dim);
+    tile_load<T::dim, T::keys, T::threads>(k, next, a.kv_row, end - begin, a.head_dim);
     async_commit();
     for (int key = begin; key < end; key += T::keys) {
         bool work = warp_has_rows && key <= last;
@@ -202,7 +207,7 @@ __global__ void __launch_bounds__(T::threads)
         async_wait<0>();
         __syncthreads(); /* K is there, and nobody reads V any more */
         next += to_values;
-        tile_load<T::dim, T::keys, T::threads>(v, next, a.kv_row, a.keys - key, a.head_dim);
+        tile_load<T::dim, T::keys, T::threads>(v, next, a.kv_row, end - key, a.head_dim);
         async_commit();
         if (work) {
             s.clear();
@@ -212,7 +217,7 @@ __global__ void __launch_bounds__(T::threads)
         __syncthreads(); /* V is there, and nobody reads K any more */
         next += (int64_t)T::keys * a.kv_row - to_values;
         if (key + T::keys < end)
-            tile_load<T::dim, T::keys, T::threads>(k, next, a.kv_row, a.keys - key - T::keys,
+            tile_load<T::dim, T::keys, T::threads>(k, next, a.kv_row, end - key - T::keys,
                                                    a.head_dim);
         async_commit();
         if (work) {
@@ -229,15 +234,22 @@ __global__ void __launch_bounds__(T::threads)
         }
     }
     int64_t o_first = query * a.o_row + (int64_t)head * a.head_dim;
-    finish<T>(sums, lse + (int64_t)at.head * a.seq + tile.row, row + lane / 4, tile.valid, a.scale);
+    if (lse)
+        lse += (int64_t)at.head * a.seq + tile.row;
+    finish<T>(sums, lse, row + lane / 4, tile.valid, a.scale);
     tile_store<typename T::E, T::dim>(o + o_first, a.o_row, sums.o, 1.0f, q, row, tile.valid,
                                       a.head_dim);
 }
 
+/* positions: over a cache, of rows of packed projections whose keys lie apart. */
 template <class T, enum attention_kind kind>
-static void launch(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv)
+static void launch(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv,
+                   const int32_t *positions)
 {
     struct attention_args args = attention_query_args(a, T::rows);
+    args.positions = positions;
+    if (positions)
+        args.q_row = (args.heads + 2 * args.kv_heads) * args.head_dim;
     ALLOW_SHARED((attention_forward<T, kind>), T::shared_bytes);
     LAUNCH((attention_forward<T, kind>), attention_grid(&args), T::threads, T::shared_bytes, s,
            args, (uint16_t *)o, lse, (const uint16_t *)qkv,
@@ -245,27 +257,52 @@ static void launch(cudaStream_t s, const struct attention *a, void *o, float *ls
 }
 
 template <class T>
-static void run(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv)
+static void run(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv,
+                const int32_t *positions)
 {
     switch (attention_kind_of(a)) {
-    case ATTENTION_ALL: launch<T, ATTENTION_ALL>(s, a, o, lse, qkv); break;
-    case ATTENTION_LIMITED: launch<T, ATTENTION_LIMITED>(s, a, o, lse, qkv); break;
-    case ATTENTION_DROPPED: launch<T, ATTENTION_DROPPED>(s, a, o, lse, qkv); break;
+    case ATTENTION_ALL: launch<T, ATTENTION_ALL>(s, a, o, lse, qkv, positions); break;
+    case ATTENTION_LIMITED: launch<T, ATTENTION_LIMITED>(s, a, o, lse, qkv, positions); break;
+    case ATTENTION_DROPPED: launch<T, ATTENTION_DROPPED>(s, a, o, lse, qkv, positions); break;
     }
 }
 
 template <class E>
 static void run_type(cudaStream_t s, const struct attention *a, void *o, float *lse,
-                     const void *qkv)
+                     const void *qkv, const int32_t *positions)
 {
     if (a->head_dim <= 64)
-        run<forward_tiles<E, 64, 4, 2, 64>>(s, a, o, lse, qkv);
+        run<forward_tiles<E, 64, 4, 2, 64>>(s, a, o, lse, qkv, positions);
     else if (a->head_dim <= 96)
-        run<forward_tiles<E, 96, 4, 2, 64>>(s, a, o, lse, qkv);
+        run<forward_tiles<E, 96, 4, 2, 64>>(s, a, o, lse, qkv, positions);
     else if (a->head_dim <= 128)
-        run<forward_tiles<E, 128, 4, 2, 64>>(s, a, o, lse, qkv);
+        run<forward_tiles<E, 128, 4, 2, 64>>(s, a, o, lse, qkv, positions);
     else
-        run<forward_tiles<E, 256, 8, 1, 32>>(s, a, o, lse, qkv);
+        run<forward_tiles<E, 256, 8, 1, 32>>(s, a, o, lse, qkv, positions);
+}
+
+bool attention_of_prompts(cudaStream_t s, const struct attention_cached *c, void *o,
+                          const void *cache, const void *qkv, const int32_t *positions)
+{
+    struct attention a = {};
+    a.dt = c->dt;
+    a.batch = c->batch;
+    a.seq = c->seq;
+    a.heads = c->heads;
+    a.kv_heads = c->kv_heads;
+    a.head_dim = c->head_dim;
+    a.scale = c->scale;
+    a.forms = ATTENTION_SEPARATE | (c->window > 0 ? ATTENTION_WINDOW : 0);
+    a.window = c->window;
+    a.kv = (void *)cache;
+    a.kv_seq = c->capacity;
+    if (!attention_on_tensor_cores(&a) || !aligned16(o) || !aligned16(cache) || !aligned16(qkv))
+        return false;
+    if (a.dt == DTYPE_F16)
+        run_type<fp16>(s, &a, o, NULL, qkv, positions);
+    else
+        run_type<bf16>(s, &a, o, NULL, qkv, positions);
+    return true;
 }
 
 void cuda_own_attention(struct device *d, const struct attention *a, void *o, float *lse,
@@ -276,7 +313,7 @@ void cuda_own_attention(struct device *d, const struct attention *a, void *o, fl
     if (!attention_on_tensor_cores(a))
         attention_simt(s, a, o, lse, qkv);
     else if (a->dt == DTYPE_F16)
-        run_type<fp16>(s, a, o, lse, qkv);
+        run_type<fp16>(s, a, o, lse, qkv, NULL);
     else
-        run_type<bf16>(s, a, o, lse, qkv);
+        run_type<bf16>(s, a, o, lse, qkv, NULL);
 }

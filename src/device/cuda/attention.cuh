@@ -22,6 +22,7 @@ struct attention_args {
     int q_row, kv_row, o_row;    /* elements from one row to the next */
     int chunks, chunk, first[2]; /* of the queries' rows, and the positions where they begin */
     float scale;                 /* positive */
+    const int32_t *positions;    /* over a cache: of each row, first[] being 0; else NULL */
     const int32_t *documents;    /* as in struct attention; NULL: each sequence is one */
     int window;                  /* the same, or ATTENTION_NO_WINDOW */
     struct dropout_mask dropout; /* limit 0: none are dropped */
@@ -237,6 +238,11 @@ void attention_simt_backward(cudaStream_t s, const struct attention *a, void *dq
 /* delta[batch, heads, seq] = the sum of dout * o over a head; all types */
 void attention_delta(cudaStream_t s, const struct attention *a, float *delta, const void *dout,
                      const void *o);
+
+/* Rows of prompts over a cache, in which theirs are kept already (attention_cached.cu); false, and
+ * nothing is done, where tensor cores cannot. */
+bool attention_of_prompts(cudaStream_t s, const struct attention_cached *a, void *o,
+                          const void *cache, const void *qkv, const int32_t *positions);
 
 static inline bool attention_on_tensor_cores(const struct attention *a)
 {

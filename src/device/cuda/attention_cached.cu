@@ -16,10 +16,10 @@
  * head of a row has several blocks, each for a span of the positions.  The blocks leave their parts
  * in scratch, and another kernel puts the parts together as above (flash decoding, Dao 2023).  The
  * length of a span follows from the size of the cache alone (cuda_spans_of()), not from how many
- * positions are seen so far.  In a prompt each row is a block for each head; tensor cores are left
- * idle there.
+ * positions are seen so far.  Rows of prompts in 16 bits are queries for tensor cores
+ * (attention.cu); in fp32 each row is a block for each head here.
  */
-#include "device/cuda/pack.cuh"
+#include "device/cuda/attention.cuh"
 #include "device/cuda/sizes.h"
 
 enum { MOST_WARPS = 16, PROMPT_WARPS = 4 };
@@ -325,6 +325,8 @@ void cuda_attention_cached(struct device *d, const struct attention_cached *a, v
     by_type(a->dt, [&](auto type) {
         using T = decltype(type);
         LAUNCH(keep_rows<T>, rows, 256, 0, s, (T *)cache, (const T *)qkv, positions, args);
+        if (a->seq > 1 && attention_of_prompts(s, a, o, cache, qkv, positions))
+            return;
         float *spans = args.spans > 1 ? (float *)scratch : NULL;
         const cached_tensors<T> t = {(T *)o, spans, (const T *)cache, (const T *)qkv, positions};
         launch_widest(s, t, rows, args);
