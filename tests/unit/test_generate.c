@@ -301,13 +301,18 @@ static void test_rows_of_prompts(void **state)
         {.context = 200, .texts = 1, .longest = 1, .prompt = 16},
         {.context = 200, .texts = 1, .longest = 64, .prompt = 64},
         {.context = 200, .texts = 1, .longest = 65, .prompt = 80},
-        {.context = 200, .texts = 1, .longest = 190, .prompt = 128},
-        {.context = 200, .texts = 8, .longest = 190, .prompt = 64},
+        {.context = 200, .texts = 1, .longest = 190, .prompt = 192},
+        {.context = 200, .texts = 8, .longest = 190, .prompt = 192},
+        {.context = 2000, .texts = 1, .longest = 1030, .prompt = 528},
+        {.context = 4200, .texts = 1, .longest = 4000, .prompt = 1008},
+        {.context = 4200, .texts = 3, .longest = 4000, .prompt = 672},
+        {.context = 4200, .texts = 64, .longest = 4000, .prompt = 32},
+        {.context = 4200, .texts = 8, .longest = 0, .prompt = 64},
         {.context = 200, .texts = 8, .longest = 20, .prompt = 32},
         {.context = 13, .texts = 1, .longest = 13, .prompt = 14},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct config config = rig_config(SIZES "data.seq_len=8 generate.batch=8");
+        struct config config = rig_config(SIZES "data.seq_len=8 generate.batch=64");
         config.data.seq_len = rows[i].context;
         config.generate.longest = rows[i].longest;
         struct units_generate sizes = layout_generate(&config, rows[i].texts);
