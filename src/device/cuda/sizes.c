@@ -9,11 +9,10 @@
 
 size_t cuda_workspace_bytes(int64_t m, int64_t n)
 {
-    const size_t least = (size_t)64 << 10, most = (size_t)32 << 20;
+    const size_t step = (size_t)64 << 10, least = (size_t)4 << 20, most = (size_t)32 << 20;
     if (m >= (int64_t)most || n >= (int64_t)most)
         return most;
-    size_t bytes = (size_t)m * (size_t)n * 8 * sizeof(float);
-    bytes = round_up_bytes(bytes, least);
+    size_t bytes = round_up_bytes((size_t)m * (size_t)n * 8 * sizeof(float), step);
     return bytes < least ? least : bytes > most ? most : bytes;
 }
 

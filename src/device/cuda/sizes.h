@@ -67,8 +67,8 @@ enum { CUDA_HEAD_DIM_MOST = 256 };
 #define CUDA_RESERVE_BYTES ((size_t)1 << 30)
 
 /* The alignment cuBLASLt asks of its workspace, and its bytes for a result of [m, n]: enough for
- * eight partial results of splitting k, which is where workspace pays; the library's advice for
- * Hopper is 32 MiB in all. */
+ * eight partial results of splitting k, which is where workspace pays, and at least 4 MiB, as those
+ * of few rows may be padded to whole tiles; the library's advice for Hopper is 32 MiB in all. */
 enum { CUDA_WORKSPACE_ALIGN = 256 };
 size_t cuda_workspace_bytes(int64_t m, int64_t n);
 
