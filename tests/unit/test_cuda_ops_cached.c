@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/philox.h"
+
 /* Heads of all widths, windows, one row and several, positions that differ between sequences; few
  * positions, more than all warps of a block look at together, and more than a block's span. */
 static const struct attention_cached shapes[] = {
@@ -39,6 +41,9 @@ static const struct attention_cached shapes[] = {
      .head_dim = 128,
      .window = 700},
     {.batch = 2, .seq = 1, .capacity = 9000, .heads = 1, .kv_heads = 1, .head_dim = 8},
+    {.batch = 16, .seq = 1, .capacity = 60, .heads = 16, .kv_heads = 2, .head_dim = 64},
+    {.batch = 16, .seq = 1, .capacity = 40, .heads = 18, .kv_heads = 3, .head_dim = 80},
+    {.batch = 5, .seq = 1, .capacity = 1100, .heads = 36, .kv_heads = 9, .head_dim = 32},
     {.batch = 2, .seq = 70, .capacity = 300, .heads = 4, .kv_heads = 2, .head_dim = 64},
     {.batch = 1,
      .seq = 150,
@@ -114,8 +119,60 @@ static void rows_agree_with_the_cpu(void **state)
     check_close_devices(&c);
 }
 
+/* The first of so many texts, each of which has the same numbers: what comes out. */
+static void first_text(struct check *c, struct attention_cached a, int64_t texts, void *o)
+{
+    const size_t row = (size_t)((a.heads + 2 * a.kv_heads) * a.head_dim) * dtype_bytes(a.dt);
+    const size_t kept = (size_t)(a.capacity * 2 * a.kv_heads * a.head_dim) * dtype_bytes(a.dt);
+    const size_t out = (size_t)(a.heads * a.head_dim) * dtype_bytes(a.dt);
+    const size_t bytes[OPERANDS] = {[O] = out, [CACHE] = kept, [QKV] = row, [POSITIONS] = 4};
+    struct error err = {0};
+    void *at[OPERANDS], *numbers = malloc(kept);
+    a.batch = texts;
+    for (size_t i = 0; i < kept / 2; i++) /* 16 bits each, below 2 in size */
+        ((uint16_t *)numbers)[i] = (uint16_t)(philox_u64(7, i) & 0xbfff);
+    for (int i = 0; i < OPERANDS; i++) {
+        const int32_t position = (int32_t)a.capacity - 1;
+        at[i] = device_alloc(c->gpu, &c->mem, POOL_WORKSPACE, bytes[i] * (size_t)texts, &err);
+        assert_non_null(at[i]);
+        for (int64_t b = 0; b < texts; b++)
+            assert_int_equal(device_upload(c->gpu, (char *)at[i] + (size_t)b * bytes[i],
+                                           i == POSITIONS ? &position : numbers, bytes[i], &err),
+                             0);
+    }
+    call_op(c->gpu, &c->mem, at, &a);
+    assert_int_equal(device_download(c->gpu, o, at[O], out, &err), 0);
+    for (int i = 0; i < OPERANDS; i++)
+        device_free(c->gpu, &c->mem, POOL_WORKSPACE, bytes[i] * (size_t)texts, at[i]);
+    free(numbers);
+}
+
+/* Of few texts a block has one head, of more two, and of many four that read the same keys. */
+static void a_text_has_the_same_bits_beside_others(void **state)
+{
+    static const int64_t texts[] = {35, 70};
+    struct check c = check_open();
+    for (int i = 0; i < 4; i++) {
+        const struct attention_cached a = {.dt = i % 2 ? DTYPE_F16 : DTYPE_BF16,
+                                           .seq = 1,
+                                           .capacity = i < 2 ? 90 : 70,
+                                           .heads = 8,
+                                           .kv_heads = 2,
+                                           .head_dim = i < 2 ? 64 : 128,
+                                           .scale = 0.1f};
+        uint16_t alone[8 * 128], beside[8 * 128];
+        first_text(&c, a, 1, alone);
+        for (int j = 0; j < 2; j++) {
+            first_text(&c, a, texts[j], beside);
+            assert_memory_equal(alone, beside, (size_t)(a.heads * a.head_dim) * sizeof *alone);
+        }
+    }
+    check_close_devices(&c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_agree_with_the_cpu)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_agree_with_the_cpu),
+                                       cmocka_unit_test(a_text_has_the_same_bits_beside_others)};
     return check_main("cuda ops: attention over a cache", tests);
 }

@@ -1,28 +1,34 @@
 /* attention_cached.cu - attention of rows that continue sequences, over a cache of keys and values.
  *
- * Must move: the keys and values that a row sees, once for each key head; they come from the second
- * level of cache for the other query heads of a group.  One kernel puts the rows' keys and values
- * into the cache.  In the next a block takes a query head of a row.  A team of lanes reads a
- * position by one access of each lane, where memory allows; the teams of all warps share the
- * positions, and take four each before the first is used, so that a lane has eight accesses under
- * way:
+ * Must move: the keys and values that a row sees, once for each key head.  One kernel puts the
+ * rows' keys and values into the cache.  In the next a block takes a query head of a row, or, where
+ * that leaves blocks enough for a GPU, two or four that read the same keys; others of a group find
+ * them in the second level of cache.  A team of lanes reads a position by one access of each lane,
+ * where memory allows; the teams of all warps share the positions, and take four each before the
+ * first is used, so that a lane has eight accesses under way:
  *
  *   heads of 128 in 16 bits:   lanes 0 to 15   positions low, low + 2, low + 4, low + 6
  *   (two teams in a warp)      lanes 16 to 31  positions low + 1, low + 3, low + 5, low + 7
  *
  * Softmax is online (Milakov and Gimelshein 2018) and the teams' parts are put together at the end:
  *   m = max m_t;  l = sum l_t e^(m_t - m);  o = sum o_t e^(m_t - m) / l
- * Where sequences have one row each, blocks are few and large.  If the cache has many positions, a
- * head of a row has several blocks, each for a span of the positions.  The blocks leave their parts
- * in scratch, and another kernel puts the parts together as above (flash decoding, Dao 2023).  The
- * length of a span follows from the size of the cache alone (cuda_spans_of()), not from how many
- * positions are seen so far.  Rows of prompts in 16 bits are queries for tensor cores
- * (attention.cu); in fp32 each row is a block for each head here.
+ * How many heads a block has changes no bit.  Where sequences have one row each, blocks are few and
+ * large.  If the cache has many positions, a head of a row has several blocks, each for a span of
+ * the positions.  The blocks leave their parts in scratch, and another kernel puts the parts
+ * together as above (flash decoding, Dao 2023).  The length of a span follows from the size of the
+ * cache alone (cuda_spans_of()), not from how many positions are seen so far.  Rows of prompts in
+ * 16 bits are queries for tensor cores (attention.cu); in fp32 each row is a block for each head
+ * here.
  */
 #include "device/cuda/attention.cuh"
 #include "device/cuda/sizes.h"
 
-enum { MOST_WARPS = 16, PROMPT_WARPS = 4 };
+enum {
+    MOST_WARPS = 16,
+    PROMPT_WARPS = 4,
+    MOST_HEADS = 4,      /* of a block */
+    ENOUGH_BLOCKS = 128, /* about one for each multiprocessor of a large GPU */
+};
 
 struct cached_args {
     int seq, heads, kv_heads, dim;
@@ -92,16 +98,17 @@ template <class C> struct cached_part {
 
 /* The sum over the team of q k, times scale. */
 template <class C>
-static __device__ __forceinline__ float score_of(const float (&q)[C::accesses][C::n],
+static __device__ __forceinline__ float score_of(const typename C::R (&q)[C::accesses],
                                                  const typename C::R (&k)[C::accesses], float scale)
 {
-    float sum = 0, x[C::n];
+    float sum = 0, x[C::n], y[C::n];
 #pragma unroll
     for (int i = 0; i < C::accesses; i++) {
         widen(x, k[i]);
+        widen(y, q[i]);
 #pragma unroll
         for (int e = 0; e < C::n; e++)
-            sum = fmaf(q[i][e], x[e], sum);
+            sum = fmaf(y[e], x[e], sum);
     }
 #pragma unroll
     for (int distance = C::lanes / 2; distance; distance /= 2)
@@ -109,29 +116,16 @@ static __device__ __forceinline__ float score_of(const float (&q)[C::accesses][C
     return sum * scale;
 }
 
-/* Positions `first`, first + teams, ... of the team, C::seen of them, as far as they lie before
- * `end`, where none may be left; a whole warp calls. */
+/* What the positions of k and v with these scores add to a part. */
 template <class C>
-static __device__ __forceinline__ void see(cached_part<C> &p, const float (&q)[C::accesses][C::n],
-                                           const typename C::T *keys, const typename C::T *values,
-                                           int64_t first, int64_t end, int64_t stride,
-                                           const cached_args &a)
+static __device__ __forceinline__ void add_positions(cached_part<C> &p,
+                                                     const float (&score)[C::seen],
+                                                     const typename C::R (&v)[C::seen][C::accesses])
 {
-    typename C::R k[C::seen][C::accesses], v[C::seen][C::accesses];
-    float score[C::seen], x[C::n], top = p.top;
+    float x[C::n], top = p.top;
 #pragma unroll
-    for (int j = 0; j < C::seen; j++) {
-        int64_t at = first + j * C::teams < end ? first + j * C::teams : end - 1;
-        load_head<C>(k[j], keys + at * stride, a.dim);
-        load_head<C>(v[j], values + at * stride, a.dim);
-    }
-#pragma unroll
-    for (int j = 0; j < C::seen; j++) {
-        score[j] = score_of<C>(q, k[j], a.scale);
-        if (first + j * C::teams >= end)
-            score[j] = -INFINITY;
+    for (int j = 0; j < C::seen; j++)
         top = fmaxf(top, score[j]);
-    }
     const float base = top == -INFINITY ? 0 : top; /* a team that has seen nothing yet */
     const float shrink = exp2_fast(p.top - base);
     p.top = top;
@@ -151,6 +145,54 @@ static __device__ __forceinline__ void see(cached_part<C> &p, const float (&q)[C
             for (int e = 0; e < C::n; e++)
                 p.o[i][e] = fmaf(weight, x[e], p.o[i][e]);
         }
+    }
+}
+
+/* Have the compiler widen q where it is used, not once for all positions: as floats the queries of
+ * four heads do not fit into registers. */
+template <typename R, int accesses>
+static __device__ __forceinline__ void keep_narrow(R (&q)[accesses])
+{
+    constexpr int words = sizeof(R) / sizeof(uint32_t);
+#pragma unroll
+    for (int i = 0; i < accesses; i++) {
+        uint32_t word[words];
+        memcpy(word, &q[i], sizeof word);
+#pragma unroll
+        for (int w = 0; w < words; w++)
+            asm volatile("" : "+r"(word[w]));
+        memcpy(&q[i], word, sizeof word);
+    }
+}
+
+/* Positions `first`, first + teams, ... of the team, C::seen of them, as far as they lie before
+ * `end`, where none may be left, for each head; a whole warp calls. */
+template <class C, int heads>
+static __device__ __forceinline__ void see(cached_part<C> (&p)[heads],
+                                           typename C::R (&q)[heads][C::accesses],
+                                           const typename C::T *keys, const typename C::T *values,
+                                           int64_t first, int64_t end, int64_t stride,
+                                           const cached_args &a)
+{
+    typename C::R k[C::seen][C::accesses], v[C::seen][C::accesses];
+#pragma unroll
+    for (int j = 0; j < C::seen; j++) {
+        int64_t at = first + j * C::teams < end ? first + j * C::teams : end - 1;
+        load_head<C>(k[j], keys + at * stride, a.dim);
+        load_head<C>(v[j], values + at * stride, a.dim);
+    }
+#pragma unroll
+    for (int h = 0; h < heads; h++) {
+        float score[C::seen];
+        if constexpr (heads > 2)
+            keep_narrow(q[h]);
+#pragma unroll
+        for (int j = 0; j < C::seen; j++) {
+            score[j] = score_of<C>(q[h], k[j], a.scale);
+            if (first + j * C::teams >= end)
+                score[j] = -INFINITY;
+        }
+        add_positions<C>(p[h], score, v);
     }
 }
 
@@ -175,29 +217,28 @@ template <typename T> static __device__ __forceinline__ void write_one(T *o, int
     store(o + i, bits);
 }
 
-/* Put the parts of the block's teams together: undivided into part, or where that is NULL into o.
- */
+/* Put the parts of the block's teams together, element i of a head: undivided into part, or where
+ * that is NULL into o. */
 template <class C>
 static __device__ __forceinline__ void put_together(typename C::T *o, float *part,
-                                                    const cached_parts<C> &all, int parts, int dim)
+                                                    const cached_parts<C> &all, int parts, int i)
 {
-    float top = -INFINITY, sum = 0;
+    float top = -INFINITY, sum = 0, value = 0;
     for (int t = 0; t < parts; t++)
         top = fmaxf(top, all.top[t]);
-    for (int t = 0; t < parts; t++) /* 0 of one that saw nothing */
-        sum = fmaf(all.sum[t], exp2_fast(all.top[t] - top), sum);
-    if (part && threadIdx.x == 0) {
+    for (int t = 0; t < parts; t++) { /* 0 of one that saw nothing */
+        const float factor = exp2_fast(all.top[t] - top);
+        sum = fmaf(all.sum[t], factor, sum);
+        value = fmaf(all.o[t][i], factor, value);
+    }
+    if (!part) {
+        write_one(o, i, value / sum);
+        return;
+    }
+    part[CUDA_PART_O + i] = value;
+    if (i == 0) {
         part[CUDA_PART_TOP] = top;
         part[CUDA_PART_SUM] = sum;
-    }
-    for (int i = (int)threadIdx.x; i < dim; i += (int)blockDim.x) {
-        float value = 0;
-        for (int t = 0; t < parts; t++)
-            value = fmaf(all.o[t][i], exp2_fast(all.top[t] - top), value);
-        if (part)
-            part[CUDA_PART_O + i] = value;
-        else
-            write_one(o, i, value / sum);
     }
 }
 
@@ -226,14 +267,15 @@ __global__ void __launch_bounds__(128)
     }
 }
 
-template <class C>
+/* Block y has heads y * heads, y * heads + 1, ..., which read the same keys. */
+template <class C, int heads>
 __global__ void __launch_bounds__(32 * MOST_WARPS)
     cached_rows(typename C::T *o, float *spans, const typename C::T *cache,
                 const typename C::T *qkv, const int32_t *positions, cached_args a)
 {
-    __shared__ cached_parts<C> all;
-    const int64_t row = blockIdx.x, h = blockIdx.y, b = row / a.seq;
-    const int64_t stride = 2 * (int64_t)a.kv_heads * a.dim, kv = h / (a.heads / a.kv_heads);
+    DYNAMIC_SHARED(cached_parts<C>, all);
+    const int64_t row = blockIdx.x, first = (int64_t)blockIdx.y * heads, b = row / a.seq;
+    const int64_t stride = 2 * (int64_t)a.kv_heads * a.dim, kv = first / (a.heads / a.kv_heads);
     const cached_range seen = range_of(a, positions, row);
     const int64_t low = seen.low + blockIdx.z * a.span;
     const int64_t end = low + a.span < seen.end ? low + a.span : seen.end;
@@ -242,28 +284,36 @@ __global__ void __launch_bounds__(32 * MOST_WARPS)
     const int team = (int)threadIdx.x / C::lanes, parts = (int)blockDim.x / C::lanes;
     const typename C::T *keys = cache + b * a.capacity * stride + kv * a.dim;
     const typename C::T *values = keys + (int64_t)a.kv_heads * a.dim;
-    cached_part<C> p = {-INFINITY, 0, {}};
-    typename C::R bits[C::accesses];
-    float q[C::accesses][C::n];
-    load_head<C>(bits, qkv + row * ((int64_t)a.heads * a.dim + stride) + h * a.dim, a.dim);
+    cached_part<C> p[heads];
+    typename C::R q[heads][C::accesses];
+    qkv += row * ((int64_t)a.heads * a.dim + stride) + first * a.dim;
 #pragma unroll
-    for (int i = 0; i < C::accesses; i++)
-        widen(q[i], bits[i]);
+    for (int h = 0; h < heads; h++) {
+        p[h] = {-INFINITY, 0, {}};
+        load_head<C>(q[h], qkv + h * a.dim, a.dim);
+    }
     const int64_t of_warp = low + team / C::teams * C::teams * C::seen;
     for (int64_t at = of_warp; at < end; at += parts * C::seen)
-        see<C>(p, q, keys, values, at + team % C::teams, end, stride, a);
-    if (threadIdx.x % C::lanes == 0) {
-        all.top[team] = p.top;
-        all.sum[team] = p.sum;
+        see<C, heads>(p, q, keys, values, at + team % C::teams, end, stride, a);
+#pragma unroll
+    for (int h = 0; h < heads; h++) {
+        if (threadIdx.x % C::lanes == 0) {
+            all[h].top[team] = p[h].top;
+            all[h].sum[team] = p[h].sum;
+        }
+#pragma unroll
+        for (int i = 0; i < C::accesses; i++)
+#pragma unroll
+            for (int e = 0; e < C::n; e++)
+                all[h].o[team][place_of<C>(i) + e] = p[h].o[i][e];
     }
-#pragma unroll
-    for (int i = 0; i < C::accesses; i++)
-#pragma unroll
-        for (int e = 0; e < C::n; e++)
-            all.o[team][place_of<C>(i) + e] = p.o[i][e];
     __syncthreads();
-    put_together<C>(o + (row * a.heads + h) * a.dim,
-                    spans ? spans + part_at(a, row, h, (int)blockIdx.z) : NULL, all, parts, a.dim);
+    for (int i = (int)threadIdx.x; i < heads * a.dim; i += (int)blockDim.x) {
+        const int64_t h = first + i / a.dim;
+        put_together<C>(o + (row * a.heads + h) * a.dim,
+                        spans ? spans + part_at(a, row, h, (int)blockIdx.z) : NULL, all[i / a.dim],
+                        parts, i % a.dim);
+    }
 }
 
 /* What cached_rows() works on. */
@@ -274,13 +324,36 @@ template <typename T> struct cached_tensors {
     const int32_t *positions;
 };
 
+template <class C, int heads>
+static void launch_heads(cudaStream_t s, const cached_tensors<typename C::T> &t, int64_t rows,
+                         const cached_args &a)
+{
+    const int warps = a.seq == 1 ? MOST_WARPS : PROMPT_WARPS;
+    const size_t bytes = heads * sizeof(cached_parts<C>);
+    const dim3 blocks((unsigned)rows, (unsigned)(a.heads / heads), (unsigned)a.spans);
+    ALLOW_SHARED((cached_rows<C, heads>), bytes);
+    LAUNCH((cached_rows<C, heads>), blocks, 32 * warps, bytes, s, t.o, t.spans, t.cache, t.qkv,
+           t.positions, a);
+}
+
+/* May a block have so many heads? */
+static bool suits(int64_t rows, const cached_args &a, int heads)
+{
+    return a.seq == 1 && a.heads / a.kv_heads % heads == 0 &&
+           rows * (a.heads / heads) * a.spans >= ENOUGH_BLOCKS;
+}
+
 template <class C>
 static void launch(cudaStream_t s, const cached_tensors<typename C::T> &t, int64_t rows,
                    const cached_args &a)
 {
-    const int warps = a.seq == 1 ? MOST_WARPS : PROMPT_WARPS;
-    const dim3 blocks((unsigned)rows, (unsigned)a.heads, (unsigned)a.spans);
-    LAUNCH(cached_rows<C>, blocks, 32 * warps, 0, s, t.o, t.spans, t.cache, t.qkv, t.positions, a);
+    constexpr bool wide = C::accesses > 1; /* too many registers */
+    if (!wide && suits(rows, a, MOST_HEADS))
+        launch_heads<C, wide ? 1 : MOST_HEADS>(s, t, rows, a);
+    else if (!wide && suits(rows, a, 2))
+        launch_heads<C, wide ? 1 : 2>(s, t, rows, a);
+    else
+        launch_heads<C, 1>(s, t, rows, a);
 }
 
 /* The fewest lanes that have a head in one access, or two. */
