@@ -126,6 +126,15 @@ static __device__ __forceinline__ float exp2_fast(float x) /* 2^x, two ulp; -inf
     return y;
 }
 
+/* ---- what the compiler is to know ---- */
+
+/* From here on the word is another one to the compiler: what follows from it is not computed
+ * earlier. */
+static __device__ __forceinline__ void made_anew(uint32_t &word)
+{
+    asm volatile("" : "+r"(word));
+}
+
 /* ---- global memory; addresses are multiples of the size of an access ---- */
 
 template <typename R, typename V> static __device__ __forceinline__ R *aligned(V *address)

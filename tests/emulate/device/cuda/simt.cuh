@@ -268,6 +268,10 @@ static inline float exp2_fast(float x)
     return y < FLT_MIN ? 0.0f : y; /* subnormal results are flushed; NaN stays */
 }
 
+static __device__ __forceinline__ void made_anew(uint32_t &)
+{
+}
+
 /* ---- 16 bytes at a time, and fewer ---- */
 
 template <typename R, typename V> static inline R *aligned(V *address)
