@@ -243,7 +243,8 @@ static void cached(struct trial_side *side, void *const *at, const void *args)
         d->ops->attention_cached(d, args, at[0], at[1], at[2], at[3], scratch);
 }
 
-/* A token of each of three sequences, four that follow one another, and a token behind many. */
+/* A token of each of three sequences, four that follow one another, a token behind many, so many
+ * sequences that heads share a block, and prompts. */
 void self_check_attention_cached(struct trial *t, const struct self_check_family *family)
 {
     static const struct attention_cached shapes[] = {
@@ -256,6 +257,8 @@ void self_check_attention_cached(struct trial *t, const struct self_check_family
          .head_dim = 128,
          .window = 17},
         {.batch = 2, .seq = 1, .capacity = 1100, .heads = 2, .kv_heads = 1, .head_dim = 16},
+        {.batch = 128, .seq = 1, .capacity = 9, .heads = 16, .kv_heads = 4, .head_dim = 16},
+        {.batch = 1, .seq = 130, .capacity = 300, .heads = 2, .kv_heads = 1, .head_dim = 64},
     };
     enum { SHAPES = sizeof shapes / sizeof shapes[0] };
     for (int i = 0; i < SHAPES * TRIAL_FORMATS; i++) {

@@ -365,12 +365,13 @@ int layout_model(struct model **model, const struct config *config, struct error
 
 struct units_generate layout_generate(const struct config *config, int64_t texts)
 {
-    /* Rows of all texts in a pass over prompts, and the least and the most rows of one text: so
-     * many that weights are read seldom for a long prompt, and fewer where prompts are not known,
-     * as a short one then fills as many.  Estimates. */
-    int64_t longest = config->generate.longest, context = config->data.seq_len;
-    const int64_t rows = longest > 0 ? 2048 : 512, most = longest > 0 ? 1024 : 128, least = 16;
+    /* Rows of all texts in a pass over prompts: enough for products at full speed; and the least
+     * and the most rows of one text.  A pass computes all of them, however short its prompts are;
+     * so only a single text, of which the length is known, has more.  Estimates. */
+    int64_t context = config->data.seq_len, longest = min_i64(config->generate.longest, context);
     int64_t batch = min_i64(config->generate.batch, texts);
+    const int is_known = batch == 1 && longest > 0;
+    const int64_t rows = is_known ? 1024 : 512, most = is_known ? 1024 : 128, least = 16;
     int64_t prompt = min_i64(max_i64(rows / batch / 2 * 2, least), most);
     prompt = min_i64(prompt, context + context % 2);
     if (longest > 0) /* passes of about the same length */

@@ -97,7 +97,7 @@ static int load_positions(void *user, const struct step_batch *batch, struct err
 }
 
 /* Does any text want a token behind the pass under way? */
-static int ends_a_text(const struct generator *g)
+static int any_will_want_token(const struct generator *g)
 {
     for (int64_t b = 0; b < g->slots; b++)
         if (g->slot[b].text >= 0 && waiting(&g->slot[b]) == g->slot[b].taken)
@@ -125,7 +125,7 @@ static int run_pass(struct generator *g, struct error *err)
     for (int64_t b = 0; b < g->slots; b++)
         g->slot[b].taken = min_i64(waiting(&g->slot[b]), g->chunk);
     int rc = executor_run_step(g->s->executor, program, &input, NULL, NULL, err) ||
-             (ends_a_text(g) && fetch_logits(g, program, err));
+             (any_will_want_token(g) && fetch_logits(g, program, err));
     if (world_must(g->s->world, rc, err))
         return -1;
     for (int64_t b = 0; b < g->slots; b++)

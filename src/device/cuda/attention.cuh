@@ -22,7 +22,7 @@ struct attention_args {
     int q_row, kv_row, o_row;    /* elements from one row to the next */
     int chunks, chunk, first[2]; /* of the queries' rows, and the positions where they begin */
     float scale;                 /* positive */
-    const int32_t *positions;    /* over a cache: of each row, first[] being 0; else NULL */
+    const int32_t *positions;    /* over a cache: a sequence's first row has its own; else NULL */
     const int32_t *documents;    /* as in struct attention; NULL: each sequence is one */
     int window;                  /* the same, or ATTENTION_NO_WINDOW */
     struct dropout_mask dropout; /* limit 0: none are dropped */

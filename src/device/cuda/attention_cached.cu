@@ -2,7 +2,7 @@
  *
  * Must move: the keys and values that a row sees, once for each key head.  One kernel puts the
  * rows' keys and values into the cache.  In the next a block takes a query head of a row, or, where
- * that leaves blocks enough for a GPU, two or four that read the same keys; others of a group find
+ * that leaves enough blocks for a GPU, two or four that read the same keys; others of a group find
  * them in the second level of cache.  A team of lanes reads a position by one access of each lane,
  * where memory allows; the teams of all warps share the positions, and take four each before the
  * first is used, so that a lane has eight accesses under way:
@@ -16,9 +16,9 @@
  * large.  If the cache has many positions, a head of a row has several blocks, each for a span of
  * the positions.  The blocks leave their parts in scratch, and another kernel puts the parts
  * together as above (flash decoding, Dao 2023).  The length of a span follows from the size of the
- * cache alone (cuda_spans_of()), not from how many positions are seen so far.  Rows of prompts in
- * 16 bits are queries for tensor cores (attention.cu); in fp32 each row is a block for each head
- * here.
+ * cache alone (cuda_spans_of()), not from how many positions are seen so far.  Rows of prompts are
+ * queries for tensor cores (attention.cu); where those cannot, as in fp32, each row is a block for
+ * each head here.
  */
 #include "device/cuda/attention.cuh"
 #include "device/cuda/sizes.h"
@@ -27,7 +27,7 @@ enum {
     MOST_WARPS = 16,
     PROMPT_WARPS = 4,
     MOST_HEADS = 4,      /* of a block */
-    ENOUGH_BLOCKS = 128, /* about one for each multiprocessor of a large GPU */
+    ENOUGH_BLOCKS = 512, /* about four for each multiprocessor of a large GPU, one at a time */
 };
 
 struct cached_args {
@@ -149,7 +149,7 @@ static __device__ __forceinline__ void add_positions(cached_part<C> &p,
 }
 
 /* Have the compiler widen q where it is used, not once for all positions: as floats the queries of
- * four heads do not fit into registers. */
+ * four heads leave far too few registers (a dozen words are spilled as it is). */
 template <typename R, int accesses>
 static __device__ __forceinline__ void keep_narrow(R (&q)[accesses])
 {
@@ -336,11 +336,11 @@ static void launch_heads(cudaStream_t s, const cached_tensors<typename C::T> &t,
            t.positions, a);
 }
 
-/* May a block have so many heads? */
+/* May a block have so many heads?  Spans do not count: those behind a row's position do nothing. */
 static bool suits(int64_t rows, const cached_args &a, int heads)
 {
     return a.seq == 1 && a.heads / a.kv_heads % heads == 0 &&
-           rows * (a.heads / heads) * a.spans >= ENOUGH_BLOCKS;
+           rows * (a.heads / heads) >= ENOUGH_BLOCKS;
 }
 
 template <class C>
