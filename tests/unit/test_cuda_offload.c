@@ -244,18 +244,19 @@ static void memory_is_what_was_planned(void **state)
 /* Nothing that is captured before the first step is left behind, on the device or the host. */
 static void state_is_clear_at_first(void **state)
 {
+    enum { MOST_BYTES = 8 << 20 }; /* of a buffer: a product's workspace has 4 MiB */
     for (int place = 0; place < PLACES; place++) {
         char text[1024];
         snprintf(text, sizeof text, "%s %s", settings[1].text, places[place]);
         struct config config = rig_config(text);
         struct mem mem = {0};
         struct session *s = rig_open(&mem, &config, NULL, 0);
-        const char *none = calloc(1, 1 << 20);
+        const char *none = calloc(1, MOST_BYTES);
         for (int b = 0; b < s->state->buffers; b++) {
             const struct program_buffer *buffer = &s->state->buffer[b];
             if (buffer->pool == POOL_DISK || b == s->state->constants)
                 continue;
-            assert_true(buffer->bytes <= 1 << 20);
+            assert_true(buffer->bytes <= MOST_BYTES);
             char *held = rig_download(s, b);
             if (memcmp(held, none, buffer->bytes))
                 fail_msg("%s holds something, with %s", buffer->name, places[place]);
