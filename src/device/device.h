@@ -266,7 +266,7 @@ int64_t device_event_ns(struct device *d, struct device_event *from, struct devi
 struct device_attention {
     int by_library, by_own;
     int has_library; /* the build has one */
-    int from_text;   /* of by_library: those compiled ahead as text, as all of cuDNN's should be */
+    int from_text;   /* of by_library: those whose plan was read from text, as all should be */
     char why[1024];  /* what the library does not do though its type is one it takes, and why */
 };
 void device_attention(const struct device *d, struct device_attention *a);

@@ -167,6 +167,27 @@ static __device__ __forceinline__ void finish(struct forward_sums<T> &w, float *
         }
 }
 
+/* O += P V of a tile of keys. */
+template <class T>
+static __device__ __forceinline__ void add_values(struct forward_sums<T> &w,
+                                                  const struct warp_sums<T::tall, T::keys> &weights,
+                                                  const uint16_t *v)
+{
+    struct warp_operand<typename T::E, T::tall, T::keys> p;
+    p.round(weights);
+    sum_of_rows<T::dim>(w.o, p, v);
+}
+
+/* The n-th tile of a sequence's queries; over a cache they begin where its first row does. */
+static __device__ __forceinline__ struct attention_queries queries_of(
+    const struct attention_args &a, int batch, int n, int rows)
+{
+    struct attention_queries tile = attention_query_tile(a, n, rows);
+    if (a.positions)
+        tile.position += a.positions[(int64_t)batch * a.seq];
+    return tile;
+}
+
 template <class T, enum attention_kind kind>
 __global__ void __launch_bounds__(T::threads)
     attention_forward(struct attention_args a, uint16_t *o, float *lse, const uint16_t *q_all,
@@ -176,10 +197,8 @@ __global__ void __launch_bounds__(T::threads)
     DYNAMIC_SHARED(uint16_t, q);
     uint16_t *k = q + T::rows * T::dim, *v = k + T::keys * T::dim;
     struct attention_place at = attention_place_of(a, blockIdx.x);
-    struct attention_queries tile = attention_query_tile(a, a.blocks - 1 - at.rank, T::rows);
     int batch = at.head / a.heads, head = at.head % a.heads;
-    if (a.positions)
-        tile.position += a.positions[(int64_t)batch * a.seq];
+    const struct attention_queries tile = queries_of(a, batch, a.blocks - 1 - at.rank, T::rows);
     int end = tile.position + (T::rows < tile.valid ? T::rows : tile.valid);
     int64_t query = (int64_t)batch * a.seq + tile.row;
     const struct attention_limit limit = attention_limit_of(a, query, tile.position, tile.valid);
@@ -221,7 +240,6 @@ __global__ void __launch_bounds__(T::threads)
                                                    a.head_dim);
         async_commit();
         if (work) {
-            struct warp_operand<typename T::E, T::tall, T::keys> p;
             if (key + T::keys - 1 > position)
                 mask<T>(s, position + lane / 4, key + lane % 4 * 2);
             if (limited && key < last_low)
@@ -229,14 +247,12 @@ __global__ void __launch_bounds__(T::threads)
             softmax<T, limited>(sums, s, a.scale * LOG2_E);
             if (drops)
                 drop<T>(s, a, sample, position + lane / 4, key + lane % 4 * 2);
-            p.round(s);
-            sum_of_rows<T::dim>(sums.o, p, v);
+            add_values<T>(sums, s, v);
         }
     }
     int64_t o_first = query * a.o_row + (int64_t)head * a.head_dim;
-    if (lse)
-        lse += (int64_t)at.head * a.seq + tile.row;
-    finish<T>(sums, lse, row + lane / 4, tile.valid, a.scale);
+    finish<T>(sums, lse ? lse + (int64_t)at.head * a.seq + tile.row : NULL, row + lane / 4,
+              tile.valid, a.scale);
     tile_store<typename T::E, T::dim>(o + o_first, a.o_row, sums.o, 1.0f, q, row, tile.valid,
                                       a.head_dim);
 }

@@ -160,7 +160,7 @@ static __device__ __forceinline__ void keep_narrow(R (&q)[accesses])
         memcpy(word, &q[i], sizeof word);
 #pragma unroll
         for (int w = 0; w < words; w++)
-            made_anew(word[w]);
+            hide_value(word[w]);
         memcpy(&q[i], word, sizeof word);
     }
 }

@@ -165,7 +165,7 @@ static __device__ __forceinline__ void hold(norm_held<T, count> &h, const norm_g
 
 enum {
     NORM_THREADS = 512,     /* the most of a block */
-    CENTERED_THREADS = 320, /* of LayerNorm, so that two blocks have 96 registers a thread */
+    CENTERED_THREADS = 320, /* the most of LayerNorm's teams together: two blocks fit */
 };
 
 /* A thread's sums + those of the other teams for its columns, for the threads of the first team;
@@ -186,6 +186,24 @@ static __device__ __forceinline__ void add_teams(float (&sum)[n], float (*others
     __syncthreads();
 }
 
+/* The first team stores the block's parts. */
+template <bool centered, typename T, int count>
+static __device__ __forceinline__ void put_parts(const norm_gradient<T> &t, norm_team team,
+                                                 const float (&dw)[count][LANES<T>],
+                                                 const float (&db)[centered ? count : 1][LANES<T>])
+{
+    float *part = t.parts + (int64_t)blockIdx.x * (centered ? 2 : 1) * t.hidden;
+#pragma unroll
+    for (int j = 0; j < count; j++) {
+        int at = column_of<T>(team, j);
+        if ((int)threadIdx.x < team.threads && at < t.hidden) {
+            store_floats(part + at, dw[j]);
+            if (centered)
+                store_floats(part + t.hidden + at, db[centered ? j : 0]);
+        }
+    }
+}
+
 /* Rows of at most `count` pieces a thread, several at a time where a thread has one; with up to two
  * pieces the next row is loaded ahead. */
 template <bool centered, typename T, int count>
@@ -198,8 +216,8 @@ __global__ void __launch_bounds__(NORM_THREADS, count == 1 && !centered ? 2 : 1)
     __shared__ __align__(16) float others[count == 1 ? NORM_THREADS : 1][n];
     const norm_team team = {threads, (int)threadIdx.x % threads};
     const int step = (int)gridDim.x * ((int)blockDim.x / threads);
-    int left = (int)((t.rows - blockIdx.x + step - 1) /
-                     step); /* rows of the first team; no other has more */
+    /* rows of the first team; no other has more */
+    int left = (int)((t.rows - blockIdx.x + step - 1) / step);
     float dw[count][n] = {}, db[centered ? count : 1][n] = {}, dy[n], x[n], w[n], dsum[n];
     norm_weights<T, count, ahead && !centered> all_w;
     norm_held<T, count> now = {}, next = {};
@@ -243,16 +261,7 @@ __global__ void __launch_bounds__(NORM_THREADS, count == 1 && !centered ? 2 : 1)
         if (centered)
             add_teams(db[0], others, threads);
     }
-    float *part = t.parts + (int64_t)blockIdx.x * (centered ? 2 : 1) * t.hidden;
-#pragma unroll
-    for (int j = 0; j < count; j++) {
-        int at = column_of<T>(team, j);
-        if ((int)threadIdx.x < threads && at < t.hidden) {
-            store_floats(part + at, dw[j]);
-            if (centered)
-                store_floats(part + t.hidden + at, db[centered ? j : 0]);
-        }
-    }
+    put_parts<centered, T, count>(t, team, dw, db);
 }
 
 /* The n floats at from, or zeros. */

@@ -41,7 +41,7 @@ struct entry {
     int met;                  /* it was asked for */
     struct device *d;         /* on which it runs */
     int is_ready;             /* it was prepared, for its first call */
-    int is_being_made;        /* by this thread, which alone uses plan, text and why until then */
+    int is_being_made; /* by this thread; until it is joined, plan, text and why are its own */
     pthread_t maker;
     struct sdpa_text text[2]; /* of plans that were made and dropped, as plan[]; or nothing */
     int was_read;             /* the plans are those of the texts */
@@ -50,7 +50,7 @@ struct entry {
 
 struct cuda_sdpas {
     cudnnHandle_t handle; /* NULL: not to be used */
-    struct sdpa_text gpu; /* its properties, for threads; nothing before the first is started */
+    struct sdpa_text gpu; /* its properties; nothing before the first plan is asked for */
     struct entry *entries;
     int64_t tile_tokens; /* of a reproducible backward, 0: as planned */
     struct error why;    /* it could not be opened */
@@ -93,6 +93,11 @@ static int is_tiled(const struct entry *e)
     return e->part.tokens < e->a.seq;
 }
 
+static const char *pass_name(const struct entry *e)
+{
+    return e->pass == DEVICE_BACKWARD ? "backward" : "forward";
+}
+
 /* What of backward's scratch comes before cuDNN's. */
 static size_t own_bytes(const struct entry *e)
 {
@@ -103,16 +108,15 @@ static size_t own_bytes(const struct entry *e)
 static int make_plan(struct entry *e, enum sdpa_mask mask, const struct sdpa_target *target)
 {
     const struct sdpa_text *text = &e->text[mask];
-    e->was_read = text->text && !sdpa_plan_read(&e->plan[mask], text, target);
-    if (e->was_read)
+    if (text->text && !sdpa_plan_read(&e->plan[mask], text, target))
         return 0;
-    if (text->text)
-        log_warn(NULL, "cuDNN does not read a plan of attention that it wrote; it makes it again");
+    e->was_read = 0;
     return sdpa_plan_make(&e->plan[mask], &e->a, e->part, e->pass, mask, target, &e->why);
 }
 
 static int make_plans(struct entry *e, const struct sdpa_target *target)
 {
+    e->was_read = 1;
     for (enum sdpa_mask mask = SDPA_CAUSAL; mask <= (is_tiled(e) ? SDPA_ALL : SDPA_CAUSAL); mask++)
         if (make_plan(e, mask, target))
             return -1;
@@ -154,6 +158,12 @@ static void prepare_entry(struct entry *e)
                 &e->why,
                 "cuDNN wants %zu bytes, %zu were planned; another version of it may want less",
                 e->workspace_bytes, most);
+        if (!e->was_read)
+            log_warn(
+                NULL,
+                "attention, %s, %lld tokens, heads of %lld: cuDNN's plan could not be read from "
+                "text, so it was compiled where it was needed; the first step takes longer",
+                pass_name(e), (long long)e->a.seq, (long long)e->a.head_dim);
     }
 }
 
@@ -331,8 +341,7 @@ static int run_part(struct running *r, enum sdpa_mask mask)
     error_set(&r->e->why, "cuDNN: run: %s", cudnnGetErrorString(status));
     log_warn(NULL,
              "attention, %s, %lld tokens, heads of %lld: by trireme's own kernels from now on: %s",
-             r->e->pass == DEVICE_BACKWARD ? "backward" : "forward", (long long)r->e->a.seq,
-             (long long)r->e->a.head_dim, r->e->why.text);
+             pass_name(r->e), (long long)r->e->a.seq, (long long)r->e->a.head_dim, r->e->why.text);
     return 0;
 }
 
@@ -471,7 +480,7 @@ void cuda_sdpa_report(const struct device *d, struct device_attention *a)
         a->by_own += !e->usable;
         if (!e->usable && e->a.dt != DTYPE_F32)
             text_join(a->why, sizeof a->why, "; ", "%s of %lld heads of %lld over %lld tokens: %s",
-                      e->pass == DEVICE_BACKWARD ? "backward" : "forward", (long long)e->a.heads,
-                      (long long)e->a.head_dim, (long long)e->a.seq, e->why.text);
+                      pass_name(e), (long long)e->a.heads, (long long)e->a.head_dim,
+                      (long long)e->a.seq, e->why.text);
     }
 }

@@ -241,26 +241,31 @@ static int is_not_noted_random(struct sdpa_graph *g, sdpa_node config, int64_t *
     return 1;
 }
 
-/* A plan of one configuration, outliving the graph; 0, or -1 where the engine refuses. */
-static int make_plan(struct sdpa_graph *g, sdpa_node config, struct sdpa_plan *plan)
+int sdpa_plan_finalize(struct sdpa_plan *plan, cudnnStatus_t status)
 {
     int64_t bytes = 0, count = 0;
-    cudnnStatus_t status =
-        cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan->plan);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config);
     if (status == CUDNN_STATUS_SUCCESS)
         status = cudnnBackendFinalize(plan->plan);
     if (status == CUDNN_STATUS_SUCCESS)
         status = cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                           CUDNN_TYPE_INT64, 1, &count, &bytes);
     plan->workspace_bytes = (size_t)bytes;
-    plan->tensors = g->tensors;
     if (status == CUDNN_STATUS_SUCCESS)
         return 0;
     sdpa_plan_drop(plan);
     return -1;
+}
+
+/* A plan of one configuration, outliving the graph; 0, or -1 where the engine refuses. */
+static int make_plan(struct sdpa_graph *g, sdpa_node config, struct sdpa_plan *plan)
+{
+    cudnnStatus_t status =
+        cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan->plan);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendSetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config);
+    plan->tensors = g->tensors;
+    return sdpa_plan_finalize(plan, status);
 }
 
 int sdpa_finish(struct sdpa_graph *g, struct sdpa_plan *plan, const struct sdpa_target *target)

@@ -121,6 +121,10 @@ void sdpa_reduce(struct sdpa_graph *g, cudnnReduceTensorOp_t op, sdpa_node y, sd
 /* y = x seen with the dimensions and strides of y */
 void sdpa_reshape(struct sdpa_graph *g, sdpa_node y, sdpa_node x);
 
+/* Finalize plan->plan, for which cuDNN's status so far is this, and note its workspace.  Returns 0;
+ * -1: it failed now or before; then there is no plan. */
+int sdpa_plan_finalize(struct sdpa_plan *plan, cudnnStatus_t status);
+
 /* Find the first engine for the graph that is not noted to be random and make its plan. */
 int sdpa_finish(struct sdpa_graph *g, struct sdpa_plan *plan, const struct sdpa_target *target);
 void sdpa_drop(struct sdpa_graph *g);

@@ -52,7 +52,6 @@ static cudnnStatus_t set_target(cudnnBackendDescriptor_t plan, const struct sdpa
 int sdpa_plan_read(struct sdpa_plan *plan, const struct sdpa_text *text,
                    const struct sdpa_target *target)
 {
-    int64_t bytes = 0, count = 0;
     *plan = (struct sdpa_plan){.engine = text->engine, .tensors = text->tensors};
     cudnnStatus_t status =
         cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan->plan);
@@ -61,16 +60,7 @@ int sdpa_plan_read(struct sdpa_plan *plan, const struct sdpa_text *text,
                                           CUDNN_TYPE_CHAR, text->bytes, text->text);
     if (status == CUDNN_STATUS_SUCCESS)
         status = set_target(plan->plan, target);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendFinalize(plan->plan);
-    if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                          CUDNN_TYPE_INT64, 1, &count, &bytes);
-    plan->workspace_bytes = (size_t)bytes;
-    if (status == CUDNN_STATUS_SUCCESS)
-        return 0;
-    sdpa_plan_drop(plan);
-    return -1;
+    return sdpa_plan_finalize(plan, status);
 }
 
 /* With one attribute set. */

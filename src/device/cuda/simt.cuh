@@ -128,9 +128,9 @@ static __device__ __forceinline__ float exp2_fast(float x) /* 2^x, two ulp; -inf
 
 /* ---- what the compiler is to know ---- */
 
-/* From here on the word is another one to the compiler: what follows from it is not computed
- * earlier. */
-static __device__ __forceinline__ void made_anew(uint32_t &word)
+/* The compiler takes the word for a new value here, so it cannot compute earlier what depends on
+ * it. */
+static __device__ __forceinline__ void hide_value(uint32_t &word)
 {
     asm volatile("" : "+r"(word));
 }

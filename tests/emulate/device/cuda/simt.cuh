@@ -268,7 +268,7 @@ static inline float exp2_fast(float x)
     return y < FLT_MIN ? 0.0f : y; /* subnormal results are flushed; NaN stays */
 }
 
-static __device__ __forceinline__ void made_anew(uint32_t &)
+static __device__ __forceinline__ void hide_value(uint32_t &)
 {
 }
 
