@@ -14,7 +14,7 @@
 #include "base/median.h"
 
 /* A step, or what a rank computes, may differ by so much: forecasts are within a tenth of most
- * steps (doc/performance.md), and steps of one rank within a few percent of one another. */
+ * steps (doc/forecasts.md), and steps of one rank within a few percent of one another. */
 static const double tolerance = 1.2;
 
 /* Ranks at different places of a pipeline have different work, which is not known as well. */
