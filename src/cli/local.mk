@@ -8,7 +8,8 @@ trireme_SOURCES += src/cli/generate.c src/cli/generate.h src/cli/generate_chat.c
 trireme_SOURCES += src/cli/tokenize.c src/cli/tokenize.h src/cli/tokenize_make.c src/cli/tokenize_numbers.c \
 	src/cli/tokenize_options.c src/cli/tokenize_output.c src/cli/tokenize_record.c src/cli/tokenize_work.c
 trireme_SOURCES += src/cli/tokenize_train.c src/cli/tokenize_train.h src/cli/checkpoint.c src/cli/checkpoint_list.c src/cli/checkpoint_list.h
-trireme_SOURCES += src/cli/inputs.c src/cli/inputs.h src/cli/output_path.c src/cli/output_path.h
+trireme_SOURCES += src/cli/inputs.c src/cli/inputs.h src/cli/last_start.c src/cli/last_start.h \
+	src/cli/output_path.c src/cli/output_path.h
 # bash's completion is printed by the program itself, from its tables.
 if !CROSS_COMPILING
 completionsdir = $(datadir)/bash-completion/completions

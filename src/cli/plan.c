@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/last_start.h"
 #include "comm/topology.h"
 #include "io/dataset.h"
 #include "plan/attention_memory.h"
@@ -240,15 +241,27 @@ static int take_options(struct options *o, int *argc, char **argv, struct error 
     if ((o->trace || o->timeline) && !o->as_machine)
         return error_set(err, "%s: how long a step takes on which machine?  Name it with --machine",
                          o->trace ? "--trace" : "--timeline-svg");
+    return arguments_number("--node-memory", argc, argv, 0.001, 1e6, &o->node_gib, 0, err);
+}
+
+/* The ranks and nodes that no option names: of a run those of its last start, else one rank. */
+static int set_ranks(struct options *o, int argc, char **argv, struct error *err)
+{
+    struct last_start last = {0};
     if (o->most_nodes)
-        return arguments_number("--node-memory", argc, argv, 0.001, 1e6, &o->node_gib, 0, err);
+        return 0;
+    if (!o->ranks && !o->fewest && argc > 1 && !last_start_read(&last, argv[1])) {
+        printf("planned for the ranks with which %s last started, %d; for others say --ranks N\n\n",
+               last.run, last.ranks);
+        o->ranks = last.ranks;
+        o->nodes = o->nodes || o->as_machine ? o->nodes : last.nodes;
+    }
     o->ranks = o->ranks ? o->ranks : 1;
     o->nodes = o->nodes ? o->nodes : usual_nodes(o);
-    if (o->ranks < o->nodes)
-        return error_set(err,
-                         "--ranks %lld is less than --nodes %lld: a node has at least one rank",
-                         (long long)o->ranks, (long long)o->nodes);
-    return arguments_number("--node-memory", argc, argv, 0.001, 1e6, &o->node_gib, 0, err);
+    if (o->ranks >= o->nodes)
+        return 0;
+    return error_set(err, "--ranks %lld is less than --nodes %lld: a node has at least one rank",
+                     (long long)o->ranks, (long long)o->nodes);
 }
 
 static void show_only_planned(const struct options *options)
@@ -490,7 +503,8 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
     struct config config;
     struct report report;
     if (take_options(options, &argc, argv, err) ||
-        arguments_config(&config, ARGUMENTS_PLAN, argc, argv, err))
+        arguments_config(&config, ARGUMENTS_PLAN, argc, argv, err) ||
+        set_ranks(options, argc, argv, err))
         return -1;
     resolve_device(&config, options);
     options->threads = threads_of(&config, options);

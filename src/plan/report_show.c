@@ -255,6 +255,7 @@ struct js *report_json(const struct report *report)
     js_add_int(js, "parameters", report->params);
     js_add_int(js, "frozen", report->frozen);
     js_add_int(js, "ranks", report->ranks);
+    js_add_int(js, "nodes", report->nodes);
     js_add_int(js, "micro_batch", report->layout.micro_batch);
     js_add_int(js, "micro_batches", report->layout.micros);
     js_add_real(js, "flops_per_step", report->flops);

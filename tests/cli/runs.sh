@@ -342,6 +342,17 @@ for what in looked looked/config.yaml looked/checkpoints/step-00000006; do
     "$TRIREME" plan $what >out 2>err
     is "plan $what" 0 $?
 done
+cp -r looked on_two
+ranks 2 "$TRIREME" train on_two train.steps=8 >out 2>err
+for what in on_two on_two/config.yaml on_two/checkpoints/step-00000006 ./on_two/; do
+    "$TRIREME" plan $what >out 2>err
+    is "plan $what: the ranks of its last start" 2 "$(sed -n 's/^\([0-9]*\) ranks*: .*/\1/p' out)"
+done
+said "which it says" '^planned for the ranks with which ./on_two/ last started, 2;' out
+"$TRIREME" plan on_two --ranks 4 >out 2>err
+is "plan on_two --ranks 4" 4 "$(sed -n 's/^\([0-9]*\) ranks*: .*/\1/p' out)"
+"$TRIREME" plan looked >out 2>err
+is "plan looked: one rank" 1 "$(sed -n 's/^\([0-9]*\) ranks*: .*/\1/p' out)"
 timeout 60 "$TRIREME" train copied train.steps=7 >out 2>err
 is "training a copy goes on there" "0 3 6 6 7" "$? $(kept looked) $(kept copied)"
 refused "training a checkpoint" 'checkpoint.resume=looked' "$TRIREME" train \
