@@ -288,24 +288,50 @@ static int answer_key(const struct command *command, const char *name, const cha
                      value ? value : "...");
 }
 
+/* The name of an option, up to '=' or the end, and its value, which may be the next argument. */
+static const char *option_given(char **argv, char *name, size_t size)
+{
+    const char *value = strchr(argv[0], '=');
+    snprintf(name, size, "%.*s", (int)strcspn(argv[0], "="), argv[0]);
+    return value ? value + 1 : argv[1] && argv[1][0] != '-' ? argv[1] : NULL;
+}
+
+/* Behind the answer to an option of another program: what those are that follow it. */
+static void answer_others(const struct command *command, char **argv, struct error *err)
+{
+    char name[64];
+    for (; *argv; argv++) {
+        const char *value = option_given(argv, name, sizeof name);
+        if (strncmp(name, "--", 2) != 0 || option_find(command, name, strlen(name)))
+            continue;
+        const struct foreign *f = foreign_find(name);
+        const char *key = f ? f->here : key_meant(name + 2);
+        if (key && f && f->note)
+            text_append(err->text, sizeof err->text, "; %s is %s (%s)", name, key, f->note);
+        else if (key)
+            text_append(err->text, sizeof err->text, "; %s is %s=%.80s", name, key,
+                        value ? value : "...");
+    }
+}
+
 /* A command that takes keys has few options: "--lr 1e-3" and "--config x.yaml" are habits from
  * other programs.  A letter is near to every other one, so that nothing follows from that. */
-static int not_an_option(const struct command *command, const char *argument, const char *next,
-                         struct error *err)
+static int not_an_option(const struct command *command, char **argv, struct error *err)
 {
     char name[64], names[512];
-    const char *value = strchr(argument, '=');
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(argument, "="), argument);
-    value = value ? value + 1 : next && next[0] != '-' ? next : NULL;
+    const char *value = option_given(argv, name, sizeof name);
     struct nearest nearest = {name};
     for (const struct command_option *o = command->options; o->name && strlen(name) > 3; o++)
         nearest_try(&nearest, o->name, o->name);
     if (nearest.name)
         return error_set(err, "%s has no option %s; did you mean %s?", command->name, name,
                          nearest.name);
-    if (answer_ranks(command, name, value, err) ||
-        (command->takes_keys && answer_key(command, name, value, err)))
+    if (answer_ranks(command, name, value, err))
         return -1;
+    if (command->takes_keys && answer_key(command, name, value, err)) {
+        answer_others(command, argv + 1, err);
+        return -1;
+    }
     return error_set(err, "%s has no option %s; it has %s%s", command->name, name,
                      option_names(command, names, sizeof names),
                      command->takes_keys ? ", and takes key=value (trireme config --show)" : "");
@@ -319,7 +345,7 @@ int command_check_options(const struct command *command, int argc, char **argv, 
             continue;
         const struct command_option *option = option_find(command, argv[i], length);
         if (!option)
-            return not_an_option(command, argv[i], argv[i + 1], err);
+            return not_an_option(command, argv + i, err);
         if (!option->value && argv[i][length])
             return error_set(err, "%s takes no value", option->name);
         if (!option->value || argv[i][length])

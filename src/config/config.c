@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "config/adapter.h"
 #include "config/foreign.h"
 #include "config/hf.h"
@@ -151,6 +152,11 @@ static int line_before(const struct config_file *file, int i)
     return 0;
 }
 
+static int is_unknown(const struct config_entry *e)
+{
+    return !key_find(e->key) && (e->value || !key_is_group(e->key));
+}
+
 /* Apply an entry of the file:
  *     "lr: 1"       sets its key, refused where a line before it does
  *     "train:"      a group sets nothing, but its name must be valid and new
@@ -164,7 +170,7 @@ static int apply_entry(struct config *config, const struct config_file *file, in
     const struct config_entry *e = &file->entries[i];
     const struct key *key = key_find(e->key);
     int before = line_before(file, i);
-    if (!key && (e->value || !key_is_group(e->key)))
+    if (is_unknown(e))
         return e->kind == ENTRY_GROUP ? key_group_unknown(e->key, err) : key_unknown(e->key, err);
     if (before)
         return error_set(err, "%s was already %s in line %d", e->key, key ? "set" : "begun",
@@ -178,6 +184,32 @@ static int apply_entry(struct config *config, const struct config_file *file, in
     return key_set(names_preset(e) ? &unused : config, key, e->value ? e->value : "", err);
 }
 
+/* Behind the answer to an unknown key: those to the next ones, so that keys brought from another
+ * program are answered at once. */
+static void answer_others(const char *path, const struct config_file *file, int from, int to,
+                          struct error *err)
+{
+    enum { ANSWERED = 8 };
+    int others = 0;
+    for (int i = from; i < to; i++) {
+        const struct config_entry *e = &file->entries[i];
+        struct error other = {0};
+        if (!is_unknown(e) || ++others > ANSWERED)
+            continue;
+        if (e->kind == ENTRY_GROUP)
+            key_group_unknown(e->key, &other);
+        else
+            key_unknown(e->key, &other);
+        prefix_place(&other, path, e);
+        char *advice = strstr(other.text, "; trireme config"); /* which the first answer has */
+        if (advice)
+            *advice = 0;
+        text_append(err->text, sizeof err->text, "; %s", other.text);
+    }
+    if (others > ANSWERED)
+        text_append(err->text, sizeof err->text, "; and %d more unknown keys", others - ANSWERED);
+}
+
 /* Of several arguments of a key the last counts. */
 static int apply_entries(struct config *config, const char *path, const struct config_file *file,
                          int from, int to, struct error *err)
@@ -189,8 +221,12 @@ static int apply_entries(struct config *config, const char *path, const struct c
             rc = apply_entry(config, file, i, err);
         else if (!names_preset(e))
             rc = config_set(config, e->key, e->value, err);
-        if (rc)
-            return prefix_place(err, path, e);
+        if (!rc)
+            continue;
+        prefix_place(err, path, e);
+        if (is_unknown(e))
+            answer_others(path, file, i + 1, to, err);
+        return -1;
     }
     return 0;
 }

@@ -27,6 +27,10 @@ refused "its value, where it means another thing" \
     "$T" train --gradient_accumulation_steps 8
 refused "a share for steps" 'train\.warmup_steps=\.\.\. \(in steps, not a share of them\)$' "$T" train --warmup_ratio 0.03
 refused "a file for a strategy" 'parallel\.strategy=\.\.\. \(.*ZeRO-3 are FULL_SHARD' "$T" train --deepspeed ds.json
+refused "several options of another trainer, at once" 'no option --tensor-model-parallel-size; it takes keys: parallel\.tensor=2; --num-layers is model\.layers=32; --bf16 is precision \(.*\); --lr is train\.lr=3e-4$' \
+    "$T" train --tensor-model-parallel-size 2 --num-layers=32 --bf16 --unheard-of 3 --lr 3e-4
+refused "several keys" 'key "num_layers"; here: model\.layers; unknown key "lrr"; did you mean train\.lr\?$' \
+    "$T" train num_layers=2 train.lr=1 lrr=3
 refused "a switch for a number format" 'precision=\.\.\. \(bf16 or fp16' "$T" train --bf16 true
 refused "--data" 'data\.train=\.\.\. \(a token file' "$T" train --data x.h5
 refused "an option that nothing does here" 'no option --compile: nothing has to be compiled' "$T" train --compile

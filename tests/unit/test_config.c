@@ -200,6 +200,12 @@ static void unknown_keys_name_the_nearest(void **state)
     REFUSED("trian:\n  steps: 2\n", NULL, ":1:", "unknown group \"trian\"");
     REFUSED("foo: {}\n", NULL, ":1:", "unknown key \"foo\"");
     REFUSED("foo:\n", NULL, ":1:", "unknown key \"foo\"");
+    REFUSED("train:\n  stesp: 2\n  lr: 1\n  clpi: 1\nfoo: 1\nmodle:\n  layers: 2\n", NULL,
+            ":2: unknown key \"train.stesp\"; did you mean train.steps?; ",
+            ":4: unknown key \"train.clpi\"; did you mean train.clip?; ",
+            ":5: unknown key \"foo\"; ", ":6: unknown group \"modle\"");
+    REFUSED("k1: 1\nk2: 1\nk3: 1\nk4: 1\nk5: 1\nk6: 1\nk7: 1\nk8: 1\nk9: 1\nk10: 1\nk11: 1\n", NULL,
+            "\"k9\"; and 2 more unknown keys");
     REFUSED("model.preset: lama3-8b\n", NULL, ":1:", "llama3-8b?");
     REFUSED(NULL, "parallel.strategy=FULL_SHRD", "FULL_SHARD?", "NO_SHARD");
     REFUSED(NULL, "=3", "key=value");
