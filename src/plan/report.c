@@ -24,6 +24,7 @@
 
 #include "base/array.h"
 #include "base/round.h"
+#include "plan/checkpoint_size.h"
 #include "plan/report_units.h"
 #include "program/compile.h"
 #include "program/sent.h"
@@ -409,16 +410,6 @@ static void verify(struct making *m)
         !verify_some_ranks((const struct program *const *)m->program, &m->shape, &report->verdict);
 }
 
-static int64_t whole_elems(const struct flat *flat)
-{
-    int64_t elems = 0;
-    for (int t = 0; t < flat->tensors; t++) {
-        struct box whole = box_whole(flat->tensor[t].box.dims, flat->tensor[t].box.whole);
-        elems += box_elems(&whole);
-    }
-    return elems;
-}
-
 /* What the ranks of the pipeline axis have, once all that are asked for are measured. */
 static void fill_pipeline(struct report *report, const struct units *units)
 {
@@ -429,7 +420,7 @@ static void fill_pipeline(struct report *report, const struct units *units)
     for (int at = 0; at < shape->degree[MESH_PIPELINE]; at++)
         for (int f = 0; f < units->flats; f++)
             if (units_rank_uses(units, at, f))
-                report->pipeline[at].params += whole_elems(&units->flat[f]);
+                report->pipeline[at].params += flat_whole_elems(&units->flat[f]);
     for (int r = 0; r < report->measured; r++) {
         const struct memory_need *need = &report->rank[r].need;
         struct report_pipeline *p = &report->pipeline[report->rank[r].coord.at[MESH_PIPELINE]];
@@ -466,7 +457,8 @@ static int make(struct making *m, int threads, struct error *err)
     report->params = model_params(m->model);
     for (int f = 0; f < m->units[0]->flats; f++)
         if (!m->units[0]->flat[f].trained)
-            report->frozen += whole_elems(&m->units[0]->flat[f]);
+            report->frozen += flat_whole_elems(&m->units[0]->flat[f]);
+    report->checkpoint_bytes = checkpoint_size_bytes(config, &report->layout, m->units[0]);
     fill_pipeline(report, m->units[0]);
     fill_costs(report, m->units[0]);
     report->flops = flops.causal * (double)layout_step_tokens(&report->layout, config);

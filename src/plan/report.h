@@ -49,12 +49,13 @@ struct report {
     struct config config;
     struct layout layout;
     int ranks, nodes;
-    int64_t params, frozen;  /* all of the model, and those that are not trained */
-    double flops;            /* of a step, all ranks (attention's causal half) */
-    double whole_flops;      /* the same with all of attention */
-    int on_gpu;              /* planned for one GPU a rank */
-    char fp8_note[FP8_NOTE]; /* what of precision fp8 is not in fp8 */
-    char machine[96];        /* the GPU's name given to report_set_gpu_memory(), or "" */
+    int64_t params, frozen;   /* all of the model, and those that are not trained */
+    int64_t checkpoint_bytes; /* of one on disk (checkpoint_size.h) */
+    double flops;             /* of a step, all ranks (attention's causal half) */
+    double whole_flops;       /* the same with all of attention */
+    int on_gpu;               /* planned for one GPU a rank */
+    char fp8_note[FP8_NOTE];  /* what of precision fp8 is not in fp8 */
+    char machine[96];         /* the GPU's name given to report_set_gpu_memory(), or "" */
     struct memory_limits limits;
     size_t attention_bytes; /* that training takes of what is left (attention_memory.h) */
     int compiled;           /* of the ranks: these were checked, and the others repeat them */

@@ -4,6 +4,7 @@
 
 #include "base/round.h"
 #include "base/text.h"
+#include "plan/checkpoint_size.h"
 #include "plan/report.h"
 #include "plan/report_pipeline.h"
 #include "plan/report_time.h"
@@ -204,12 +205,38 @@ static void print_verification(const struct report *report, FILE *out)
         fprintf(out, "of %d; each of the others does what one of these does\n", report->ranks);
 }
 
+static int64_t checkpoints_at_once(const struct report *report)
+{
+    int64_t steps = report->steps ? report->steps : INT64_MAX;
+    return checkpoint_count_of_run(&report->config, 0, steps, 0);
+}
+
+static void print_checkpoints(const struct report *report, FILE *out)
+{
+    char one[32], all[32], text[256];
+    double bytes = (double)report->checkpoint_bytes;
+    int64_t count = checkpoints_at_once(report);
+    if (!count)
+        return;
+    snprintf(text, sizeof text, "a checkpoint takes %s on disk, all ranks together",
+             show_bytes(bytes, one, sizeof one));
+    if (count > 1)
+        text_append(text, sizeof text,
+                    "; %lld may be there at once (checkpoint.keep=%lld, one being written, and "
+                    "the best): %s",
+                    (long long)count, (long long)report->config.checkpoint.keep,
+                    show_bytes(bytes * (double)count, all, sizeof all));
+    fputc('\n', out);
+    show_wrapped(out, 0, 2, text);
+}
+
 void report_print(const struct report *report, FILE *out)
 {
     print_head(report, out);
     print_ranks(report, out);
     report_pipeline_print(report, out);
     print_legend(report, out);
+    print_checkpoints(report, out);
     print_verification(report, out);
     report_time_print(report, out);
 }
@@ -254,6 +281,8 @@ struct js *report_json(const struct report *report)
     struct js *js = js_object(), *ranks = js_array();
     js_add_int(js, "parameters", report->params);
     js_add_int(js, "frozen", report->frozen);
+    js_add_int(js, "checkpoint_bytes", report->checkpoint_bytes);
+    js_add_int(js, "checkpoints_at_once", checkpoints_at_once(report));
     js_add_int(js, "ranks", report->ranks);
     js_add_int(js, "nodes", report->nodes);
     js_add_int(js, "micro_batch", report->layout.micro_batch);

@@ -61,6 +61,16 @@ void flat_destroy(struct flat *flat)
     *flat = (struct flat){0};
 }
 
+int64_t flat_whole_elems(const struct flat *flat)
+{
+    int64_t elems = 0;
+    for (int t = 0; t < flat->tensors; t++) {
+        struct box whole = box_whole(flat->tensor[t].box.dims, flat->tensor[t].box.whole);
+        elems += box_elems(&whole);
+    }
+    return elems;
+}
+
 int flat_find(const struct flat *flat, const char *name)
 {
     for (int t = 0; t < flat->tensors; t++)

@@ -69,6 +69,9 @@ void flat_destroy(struct flat *flat);
 /* The number of the tensor of that name, or -1. */
 int flat_find(const struct flat *flat, const char *name);
 
+/* Elements of its tensors, with the parts that other tensor ranks have. */
+int64_t flat_whole_elems(const struct flat *flat);
+
 /* Is it split into shards? */
 static inline int flat_is_sharded(const struct flat *flat)
 {

@@ -1,26 +1,11 @@
-/* checkpoint_space.c - see checkpoint_space.h.
- *
- * With checkpoint.keep=2 four may lie there at once, while the newest is written: pruning spares,
- * beside the two newest, the one after which the training loss was lowest:
- *
- *     step-10 (lowest loss)   step-30   step-40   step-50.partial
- *
- * Those of earlier starts take their space already. */
+/* checkpoint_space.c - see checkpoint_space.h; how many there will be is in
+ * plan/checkpoint_size.c. */
 #include "train/checkpoint_space.h"
 
-#include "base/round.h"
 #include "io/checkpoint.h"
 #include "io/disk.h"
+#include "plan/checkpoint_size.h"
 #include "train/weights.h"
-
-int64_t checkpoint_space_count(int64_t done, int64_t steps, int64_t every, int64_t keep,
-                               int64_t there)
-{
-    if (done >= steps)
-        return 0;
-    int64_t saves = every ? (steps - 1) / every - done / every + 1 : 1;
-    return there > keep ? 1 : min_i64(saves, keep + 1 - there);
-}
 
 static int judge(const struct session *s, const char *dir, int64_t done, int64_t there, double each,
                  struct error *err)
@@ -30,13 +15,7 @@ static int judge(const struct session *s, const char *dir, int64_t done, int64_t
     double free_bytes;
     if (disk_free(dir, &free_bytes, err))
         return -1;
-    int64_t every = c->checkpoint.every, evaluated = c->train.eval_every;
-    if (c->checkpoint.keep_best && evaluated && (!every || evaluated < every))
-        every = evaluated; /* each evaluation may be the best */
-    int64_t spared =
-        1 + c->checkpoint.keep_best; /* of the lowest losses, training and data.valid */
-    int64_t count =
-        checkpoint_space_count(done, c->train.steps, every, c->checkpoint.keep + spared, there);
+    int64_t count = checkpoint_count_of_run(c, done, c->train.steps, there);
     double all = each * (double)count;
     if (count && free_bytes < each) {
         error_set(err,

@@ -108,6 +108,22 @@ static void check_share(struct planning *p, struct session *s)
     js_free(js);
 }
 
+/* The numbers that all ranks would save are those of the plan. */
+static void check_checkpoint(struct planning *p, struct session *s, const struct report *report)
+{
+    struct checkpoint_piece *pieces;
+    int count = weights_pieces(s, weights_choose_saved(s), &pieces);
+    double bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += (double)pieces[i].count * (double)dtype_bytes(pieces[i].dtype);
+    weights_pieces_free(pieces, count);
+    world_all_reduce(p->c.world, &bytes, 1, WORLD_SUM);
+    if ((int64_t)bytes != report->checkpoint_bytes)
+        fprintf(stderr, "checkpoint: planned %lld, saved %.0f\n",
+                (long long)report->checkpoint_bytes, bytes);
+    CHECK(&p->c, (int64_t)bytes == report->checkpoint_bytes);
+}
+
 static void check_config(struct planning *p, const char *settings)
 {
     struct error err = {0};
@@ -129,6 +145,7 @@ static void check_config(struct planning *p, const char *settings)
         CHECK(&p->c, !memcmp(&s->need, &plan->need, sizeof plan->need));
         check_steps(p, s, plan);
         check_resident(p, plan);
+        check_checkpoint(p, s, &report);
         check_share(p, s);
     }
     session_close(s);
@@ -241,6 +258,17 @@ static void check_all(struct planning *p)
                  "train.freeze=%s",
                  models[k % 2], strategies[k % 3], k & 1, k & 2 ? "bf16" : "fp32",
                  k / 3 ? "embed" : "layers.0.*");
+        check_config(p, text);
+    }
+    for (int k = 0; k < 4 && world_size(p->c.world) % 2 == 0; k++) {
+        static const char *const divided[] = {"parallel.tensor=2 train.optimizer=sgd",
+                                              "parallel.tensor=2 lora.r=2",
+                                              "parallel.pipeline=2 train.micro_batch=1",
+                                              "parallel.pipeline=2 precision=bf16 lora.r=3"};
+        snprintf(text, sizeof text,
+                 "model.layers=2 model.hidden=32 model.heads=4 model.kv_heads=2 model.ffn=48 "
+                 "model.vocab=104 data.seq_len=16 train.global_batch=8 run.threads=1 %s",
+                 divided[k]);
         check_config(p, text);
     }
     check_halved(p);

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "base/line_file.h"
-#include "train/checkpoint_space.h"
+#include "plan/checkpoint_size.h"
 #include "train/metrics_resume.h"
 #include "train/progress.h"
 
@@ -355,7 +355,7 @@ static void checkpoints_to_come_are_counted(void **state)
                             most = now > most ? now : most;
                             now = now > keep ? keep : now;
                         }
-                        assert_int_equal(checkpoint_space_count(done, steps, every, keep, there),
+                        assert_int_equal(checkpoint_count_added(done, steps, every, keep, there),
                                          most - there);
                     }
 }
