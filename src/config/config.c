@@ -1,5 +1,6 @@
 /* config.c - defaults, then the preset or the model's folder, then the file, then the overrides,
- * then the checks. */
+ * then the checks.  Where an argument names a model, what the file says of its own one yields
+ * (named_model.c). */
 #include "config/config.h"
 
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "config/foreign.h"
 #include "config/hf.h"
 #include "config/hub.h"
+#include "config/named_model.h"
 #include "config/saved.h"
 #include "config/schema.h"
 
@@ -257,14 +259,19 @@ static int load(struct config *config, const char *name, const char *text, size_
                 enum writer writer, const char *const *overrides, int count, struct error *err)
 {
     struct config_file file = {0};
+    struct file_model own;
     int rc = set_defaults(config, err) || config_text_read(&file, name, text, bytes, err);
-    int in_file = file.count;
+    int in_file = file.count, yielded;
     rc = rc || add_arguments(&file, overrides, count, err) ||
          refuse_home(name, &file, writer == BY_USER ? 0 : in_file, err);
-    in_file -= rc ? 0 : config_file_drop_rivals(&file);
+    if (!rc) {
+        file_model_read(&own, &file, config);
+        in_file -= config_file_drop_rivals(&file);
+    }
     rc = rc || apply_preset(config, name, &file, err) || apply_folder(config, name, &file, err) ||
          apply_adapter(config, name, &file, err) ||
-         apply_entries(config, name, &file, 0, in_file, err);
+         (yielded = file_model_yield(&file, &own, config, name, err)) < 0 ||
+         apply_entries(config, name, &file, 0, in_file -= yielded, err);
     if (rc)
         foreign_text(name, text, err);
     rc = rc || apply_entries(config, name, &file, in_file, file.count, err) || finish(config, err);

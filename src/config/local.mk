@@ -9,7 +9,7 @@ libtrireme_a_SOURCES += \
 	src/config/hub.c src/config/hub.h \
 	src/config/key.c src/config/nearest.c \
 	src/config/presets.c \
-	src/config/rivals.c \
+	src/config/named_model.c src/config/named_model.h src/config/rivals.c \
 	src/config/saved.c src/config/saved.h \
 	src/config/schema.c src/config/schema_choices.h src/config/schema.h \
 	src/config/show.c \

@@ -2,7 +2,6 @@
  *
  * A job's file names a preset and a number of steps; its user gives a folder and epochs.  In one
  * file, or both as arguments, two of them are a mistake, which check.c and config.c refuse. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "config/schema.h"
@@ -27,18 +26,11 @@ static int is_argument(const struct config_file *file, const char *key)
 /* Take a key out of the file's own entries; returns how many were. */
 static int drop(struct config_file *file, const char *key)
 {
-    int kept = 0, count = file->count;
-    for (int i = 0; i < file->count; i++) {
-        struct config_entry e = file->entries[i];
-        if (e.kind == ENTRY_ARGUMENT || strcmp(e.key, key) != 0) {
-            file->entries[kept++] = e;
-            continue;
-        }
-        free(e.key);
-        free(e.value);
-    }
-    file->count = kept;
-    return count - kept;
+    int count = file->count;
+    for (int i = count - 1; i >= 0; i--)
+        if (file->entries[i].kind != ENTRY_ARGUMENT && !strcmp(file->entries[i].key, key))
+            config_file_remove(file, i);
+    return count - file->count;
 }
 
 int config_file_drop_rivals(struct config_file *file)

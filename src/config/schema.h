@@ -129,6 +129,9 @@ struct config_file {
 void config_file_add(struct config_file *file, const char *key, const char *value, int line,
                      enum config_entry_kind kind);
 
+/* Take the i-th entry out. */
+void config_file_remove(struct config_file *file, int i);
+
 /* Read a configuration file, with a 0 behind its bytes.  Of one that is too large for
  * config_text_read() the text has only the first MiB, and bytes are those of the file.  Returns 0
  * and a text to free(), also after a failure, or -1 with err set. */

@@ -325,6 +325,14 @@ int config_text_read(struct config_file *file, const char *name, const char *tex
                                                                                               : 0;
 }
 
+void config_file_remove(struct config_file *file, int i)
+{
+    struct config_entry *e = &file->entries[i];
+    free(e->key);
+    free(e->value);
+    memmove(e, e + 1, (size_t)(--file->count - i) * sizeof *e);
+}
+
 void config_file_free(struct config_file *file)
 {
     for (int i = 0; i < file->count; i++) {

@@ -172,6 +172,33 @@ if "$TRIREME" config right.yaml train.lr=0.25 >out 2>err; then
 else
     not_ok "a right config is accepted" "$(cat err)"
 fi
+# A file with every key, made for one model, beside an argument that names another: the argument's.
+model='"model_type": "llama", "hidden_size": 64, "intermediate_size": 176, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 128'
+mkdir -p hf one two
+echo "{$model, \"rms_norm_eps\": 0.001, \"rope_theta\": 500000, \"rope_scaling\": {\"rope_type\": \"llama3\",
+  \"factor\": 8.0, \"low_freq_factor\": 1, \"high_freq_factor\": 4, \"original_max_position_embeddings\": 64}}" >hf/config.json
+for adapter in one:16 two:4; do
+    echo "{\"peft_type\": \"LORA\", \"r\": 4, \"lora_alpha\": ${adapter#*:}, \"target_modules\": [\"q_proj\"]}" \
+        >${adapter%:*}/adapter_config.json
+done
+D="data.train=a.h5 model.preset=llama-tiny"
+"$TRIREME" config $D >whole.yaml
+"$TRIREME" config data.train=a.h5 model.path=hf >want
+is "a whole file and another model: the model that is named" "$(cat want)" \
+    "$("$TRIREME" config whole.yaml model.path=hf 2>&1)"
+"$TRIREME" config data.train=a.h5 model.path=hf >whole_hf.yaml
+"$TRIREME" config $D >want
+is "by its preset, too" "$(cat want)" "$("$TRIREME" config whole_hf.yaml model.preset=llama-tiny 2>&1)"
+"$TRIREME" config $D model.rope_theta=77 >own.yaml
+refused "but not what the file changes itself" 'own.yaml:[0-9]+: model.rope_theta is 77 here, and 500000 in' \
+    "$TRIREME" config own.yaml model.path=hf
+"$TRIREME" config $D lora.path=one >whole.yaml
+"$TRIREME" config $D lora.path=two >want
+is "and another adapter: that adapter" "$(cat want)" "$("$TRIREME" config whole.yaml lora.path=two 2>&1)"
+"$TRIREME" config $D lora.r=4 lora.alpha=64 >own.yaml
+refused "but not another alpha" 'own.yaml:[0-9]+: lora.alpha is 64 here, and 4 in what the argument lora.path=two' \
+    "$TRIREME" config own.yaml lora.path=two
 "$TRIREME" config --show >shown 2>err
 for key in train.steps parallel.strategy checkpoint.resume recompute comm.inter_node; do
     if grep -q "$key" shown; then ok "--show has $key"; else not_ok "--show has $key" "absent"; fi
