@@ -405,7 +405,7 @@ static int find_layout(const struct config *config, const struct options *o, str
     search_print(&search, &request, stdout);
     if (fflush(stdout) || ferror(stdout))
         return error_errno(err, "the layouts cannot be written");
-    if (o->yaml && config_write(&search.best, o->yaml, err))
+    if (o->yaml && config_write(&search.best, CONFIG_FOR_USER, o->yaml, err))
         return -1;
     if (!o->json)
         return 0;

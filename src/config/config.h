@@ -329,10 +329,15 @@ int config_show(FILE *out, enum config_format format, const char *only);
  * does not count as asked for. */
 const char *config_first_set(const struct config *config, const void *part, size_t bytes);
 
-/* Write the effective configuration as YAML that config_load() reads back to the same struct. */
-int config_write(const struct config *config, const char *path, struct error *err);
+/* What a written configuration is, by its first line: what a run was given, which stands as it is,
+ * or one for a user to change, which is read as if the user had written it. */
+enum config_writing { CONFIG_OF_RUN, CONFIG_FOR_USER };
 
-/* Is this a file that config_write() wrote?  0 where there is none, too. */
+/* Write the effective configuration as YAML that config_load() reads back to the same struct. */
+int config_write(const struct config *config, enum config_writing what, const char *path,
+                 struct error *err);
+
+/* Is this a file that config_write() wrote as CONFIG_OF_RUN?  0 where there is none, too. */
 int config_is_written(const char *path);
 
 /* The configuration with train.steps as it was given, where a session has put there what

@@ -76,8 +76,9 @@ struct config config_given(const struct config *config)
     return given;
 }
 
-/* The first line. */
+/* The first lines. */
 static const char heading[] = "# The configuration this run was given, complete.\n";
+static const char heading_for_user[] = "# A configuration, complete: every key has its value.\n";
 
 int config_is_written(const char *path)
 {
@@ -89,12 +90,13 @@ int config_is_written(const char *path)
     return is_ours;
 }
 
-int config_write(const struct config *config, const char *path, struct error *err)
+int config_write(const struct config *config, enum config_writing what, const char *path,
+                 struct error *err)
 {
     struct whole_file file;
     if (whole_file_begin(&file, path, err))
         return -1;
-    fputs(heading, file.out);
+    fputs(what == CONFIG_OF_RUN ? heading : heading_for_user, file.out);
     struct config given = config_given(config);
     config_print(file.out, &given);
     return whole_file_end(&file, WHOLE_FILE_REPORT, err);

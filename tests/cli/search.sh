@@ -29,6 +29,8 @@ is "a plan of parallel.layout=auto is of the best" "0 $(sed -n 's/ *"step_ms": \
     "$? $(sed -n 's/ *"step_ms": \([0-9.]*\).*/\1/p' auto.json | head -n 1)"
 "$TRIREME" plan $M --gpus 16 --nodes 2 parallel.layout=auto --search --yaml given.yaml >out2 2>err
 is "the layout that is written is given" "0 1" "$? $(grep -c 'layout: given' given.yaml)"
+sed 's|^  dir: .*|  dir: "~/runs/x"|' given.yaml >home.yaml
+refused "a written layout that is edited is the user's: ~ is not expanded" 'home.yaml:[0-9]+: .*~' "$TRIREME" config home.yaml
 "$TRIREME" plan $M --gpus 16 --nodes 2 --search parallel.pipeline=2 parallel.pipeline_reshard=true >out2 2>err
 is "a key of stages hides no layout of one" "0 parallel.pipeline=1" \
     "$? $(grep -o 'parallel.pipeline=[0-9]*' out2 | head -n 1)"

@@ -506,7 +506,7 @@ static void written_configuration_reads_back(void **state)
         while (count < 8 && sets[i][count])
             count++;
         assert_int_equal(config_load(&c, NULL, sets[i], count, &err), 0);
-        assert_int_equal(config_write(&c, path, &err), 0);
+        assert_int_equal(config_write(&c, CONFIG_OF_RUN, path, &err), 0);
         LOAD(&back, path, "seed=5");
         assert_int_equal(back.seed, 5);
         back.seed = c.seed;
@@ -516,7 +516,7 @@ static void written_configuration_reads_back(void **state)
     struct config c;
     struct error err = {0};
     LOAD(&c, NULL, "model.preset=llama-tiny");
-    assert_int_equal(config_write(&c, "/nonexistent/config.yaml", &err), -1);
+    assert_int_equal(config_write(&c, CONFIG_OF_RUN, "/nonexistent/config.yaml", &err), -1);
     assert_non_null(strstr(err.text, "/nonexistent/config.yaml"));
 }
 
