@@ -150,6 +150,23 @@ static int refuse_checkpoint(const char *path, struct error *err)
     return rc;
 }
 
+/* A folder of checkpoints is no run, and a run that began in it would lie inside of another. */
+static int refuse_checkpoints(const char *path, struct error *err)
+{
+    struct checkpoint_entry *entries;
+    int count = arguments_is_run(path) ? 0 : checkpoint_list(&entries, path, NULL);
+    if (count <= 0)
+        return 0;
+    checkpoint_list_free(entries, count);
+    int length = (int)strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    return error_set(err,
+                     "%.*s holds checkpoints, and is no run: training goes on by the folder above "
+                     "it, trireme train %.*s/..",
+                     length, path, length, path);
+}
+
 /* run.dir is where the run lies now, whatever its config.yaml says. */
 static int load_from(struct config *config, enum arguments_use use, const char *path,
                      const char **list, int first, int count, struct error *err)
@@ -163,6 +180,10 @@ static int load_from(struct config *config, enum arguments_use use, const char *
     if (is_checkpoint && use == ARGUMENTS_TRAIN) {
         free(run);
         return refuse_checkpoint(path, err);
+    }
+    if (use == ARGUMENTS_TRAIN && is_folder && refuse_checkpoints(run, err)) {
+        free(run);
+        return -1;
     }
     place = array_format(is_checkpoint ? "checkpoint.resume=%s" : "run.dir=%s", run);
     list[used++] = place;

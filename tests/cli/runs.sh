@@ -357,6 +357,14 @@ timeout 60 "$TRIREME" train copied train.steps=7 >out 2>err
 is "training a copy goes on there" "0 3 6 6 7" "$? $(kept looked) $(kept copied)"
 refused "training a checkpoint" 'checkpoint.resume=looked' "$TRIREME" train \
     looked/checkpoints/step-00000003
+before=$(find looked | sort | cksum)
+for folder in looked/checkpoints looked/checkpoints/; do
+    refused "training $folder" 'looked/checkpoints holds checkpoints.*trireme train looked/checkpoints/\.\.$' \
+        "$TRIREME" train $folder train.steps=9
+done
+is "leaves the run as it was" "$before" "$(find looked | sort | cksum)"
+"$TRIREME" train looked/checkpoints/.. train.steps=7 >out 2>err
+is "and its advice works" "0 7" "$? $(kept looked | tail -c 2)"
 "$TRIREME" checkpoint ls copied >out 2>err
 said "checkpoint ls tells date, run, and loss" \
     '^step-00000007 .*20[0-9]+-[0-9]+-[0-9]+ [0-9:]+ +[0-9a-f]+/0 +[0-9.]+ +committed' out
