@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/round.h"
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/generate.h"
 #include "comm/world.h"
@@ -84,6 +85,37 @@ static int check(const struct generate_options *o, int argc, int has_other, stru
     return 0;
 }
 
+/* Beside a run, a checkpoint or a folder no setting names another one.  A model.path beside a
+ * checkpoint of adapters says where their frozen tensors are (generate_model.c). */
+static int refuse_names(const struct generate_options *o, struct error *err)
+{
+    static const char *const names[] = {"run.dir=", "checkpoint.resume=", "model.preset="};
+    for (int i = 0; i < o->setting_count; i++)
+        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
+            if (!strncmp(o->settings[i], names[k], strlen(names[k])))
+                return error_set(err,
+                                 "%.400s has no effect here: the weights are those of %.400s; "
+                                 "leave out one or the other",
+                                 o->settings[i], o->from);
+    return 0;
+}
+
+/* A configuration, with the settings beside it: of the run, or checkpoint, that they name. */
+static int follow_config(struct generate_options *o, int argc, char **argv, struct config *config,
+                         struct error *err)
+{
+    if (arguments_config(config, ARGUMENTS_EVALUATE, argc, argv, err))
+        return -1;
+    const char *asked = config->checkpoint.resume;
+    if (!strcmp(asked, "none"))
+        return error_set(err, "checkpoint.resume is none: there is nothing to generate with");
+    if (text_is_digits(asked))
+        snprintf(o->of_step, sizeof o->of_step, "%s/checkpoints/step-%08lld", config->run.dir,
+                 atoll(asked));
+    o->from = o->of_step[0] ? o->of_step : strcmp(asked, "auto") ? asked : config->run.dir;
+    return 0;
+}
+
 static int parse(struct generate_options *o, struct sampling_options *sampling, int argc,
                  char **argv, struct config *config, struct error *err)
 {
@@ -104,12 +136,8 @@ static int parse(struct generate_options *o, struct sampling_options *sampling, 
     if (check(o, argc, has_other, err))
         return -1;
     o->from = argv[1];
-    if (strstr(argv[1], ".yaml")) { /* a configuration: of the run it names */
-        if (arguments_config(config, ARGUMENTS_EVALUATE, 2, argv, err))
-            return -1;
-        o->from = config->run.dir;
-    }
-    return 0;
+    return strstr(argv[1], ".yaml") ? follow_config(o, argc, argv, config, err)
+                                    : refuse_names(o, err);
 }
 
 /* All ranks have the prompts, and know how many texts are worth having at a time. */

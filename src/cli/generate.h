@@ -29,6 +29,7 @@ struct generate_options {
     int64_t seed;
     const char *const *settings; /* "key=value" */
     int setting_count;
+    char of_step[CONFIG_TEXT + 48]; /* the checkpoint that checkpoint.resume=STEP names; "": none */
 };
 
 /* ---- the model ---- */

@@ -90,6 +90,11 @@ static int read_checkpoint(struct generate_model *model, struct app *app, const 
         return -1;
     int rc = run_checkpoint_config(model->checkpoint, config, options->settings,
                                    options->setting_count, err);
+    if (!rc && has_setting(options, "model.path") && !config->lora.r)
+        rc = error_set(err,
+                       "model.path=%.400s has no effect here: the weights are those of %.400s; "
+                       "leave out one or the other",
+                       config->model_path, model->checkpoint->path);
     if (world_agree(app->world, rc, err))
         return -1;
     if (!has_setting(options, "device"))
@@ -251,5 +256,9 @@ int generate_model_load(struct generate_model *model, struct app *app, int64_t t
     if (session_open(session, app->world, &app->log, &app->mem, config, SESSION_GENERATE, NULL,
                      err))
         return -1;
-    return world_agree(app->world, load(model, *session, err), err);
+    if (world_agree(app->world, load(model, *session, err), err))
+        return -1;
+    log_info(&app->log, "generating with %s",
+             model->checkpoint ? model->checkpoint->path : config->model_path);
+    return 0;
 }

@@ -56,4 +56,25 @@ for family in llama gpt2; do
     refused "$family: on more ranks than heads" '3 ranks, and model.heads is 2; start it on 2 at most' \
         mpirun --oversubscribe -n 3 "$TRIREME" generate $family --prompt x
 done
+
+# Which run, checkpoint or folder it is, however that is said.
+printf 'model: {preset: llama-tiny}\nrun: {dir: one}\n' >my.yaml
+for run in one:0.3 two:0.4; do
+    timeout 60 "$TRIREME" train model.preset=llama-tiny device=cpu data.train=train.h5 data.seq_len=16 train.steps=2 \
+        checkpoint.every=1 train.lr=0.01 model.init_std=${run#*:} run.dir=${run%:*} >out 2>err || cat err
+done
+two=$(text two 24)
+is "two runs that write other texts" "2" "$(printf '%s\n%s\n' "$two" "$(text one 24)" | sort -u | wc -l)"
+is "a configuration: its run" "$(text one 24)" "$(text my.yaml 24)"
+is "and what was read is said" "trireme: generating with one/checkpoints/step-00000002" "$(grep generating err)"
+is "with run.dir: that run" "$two" "$(text my.yaml 24 run.dir=two)"
+is "with checkpoint.resume, a run's path" "$two" "$(text my.yaml 24 checkpoint.resume=two)"
+is "a checkpoint's" "$two" "$(text my.yaml 24 checkpoint.resume=two/checkpoints/step-00000002)"
+is "or a step" "$(text one/checkpoints/step-00000001 24)" "$(text my.yaml 24 checkpoint.resume=1)"
+for setting in run.dir=two checkpoint.resume=two model.preset=gpt2; do
+    refused "beside a run no $setting" "$setting has no effect here: the weights are those of one;" \
+        "$TRIREME" generate one --prompt x device=cpu $setting
+done
+refused "nor another model's folder" 'model.path=.* has no effect here' "$TRIREME" generate one --prompt x device=cpu \
+    model.path=two
 finish
