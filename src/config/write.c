@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/build_id.h"
 #include "base/whole_file.h"
 #include "config/defines.h"
 #include "config/schema.h"
@@ -54,8 +55,8 @@ void config_print(FILE *out, const struct config *config)
 
 char *config_shared(const struct config *config)
 {
-    char buffer[CONFIG_TEXT];
-    char *text = array_format("version=%s\n", PACKAGE_VERSION);
+    char buffer[CONFIG_TEXT], build[BUILD_ID];
+    char *text = array_format("version=%s, build %s\n", PACKAGE_VERSION, build_id(build));
     for (int i = 0; i < config_key_count; i++) {
         const struct key *key = &config_keys[i];
         if (key->by_rank)

@@ -5,7 +5,6 @@
  * that start side by side may write the same file: each writes one of its own name, and renames it.
  */
 #include <errno.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/build_id.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -28,35 +28,12 @@ enum { VERDICTS = sizeof verdicts / sizeof verdicts[0] };
 
 /* ---- the key ---- */
 
-/* The build id that the linker put into one object, in hexadecimal; 1 ends the search: the program
- * itself is the first. */
-static int find_build_id(struct dl_phdr_info *object, size_t size, void *data)
-{
-    char *text = data;
-    for (int i = 0; i < object->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &object->dlpi_phdr[i];
-        const char *at = (const char *)(object->dlpi_addr + header->p_vaddr);
-        const char *end = at + header->p_memsz;
-        while (header->p_type == PT_NOTE && at + sizeof(ElfW(Nhdr)) <= end) {
-            const ElfW(Nhdr) *note = (const void *)at;
-            const char *name = at + sizeof *note, *id = name + (note->n_namesz + 3u) / 4 * 4;
-            if (note->n_type == NT_GNU_BUILD_ID && !strncmp(name, "GNU", note->n_namesz))
-                for (unsigned byte = 0; byte < note->n_descsz; byte++)
-                    text_append(text, 64, "%02x", (unsigned char)id[byte]);
-            at = id + (note->n_descsz + 3u) / 4 * 4;
-        }
-    }
-    return 1;
-}
-
 /* Where the linker puts no build id: size and time of the program's file. */
-static const char *build_of(char text[64])
+static const char *build_of(char text[BUILD_ID])
 {
     struct stat program;
-    text[0] = 0;
-    dl_iterate_phdr(find_build_id, text);
-    if (!text[0] && !stat("/proc/self/exe", &program))
-        snprintf(text, 64, "%lld bytes of %lld.%09ld", (long long)program.st_size,
+    if (!build_id(text)[0] && !stat("/proc/self/exe", &program))
+        snprintf(text, BUILD_ID, "%lld bytes of %lld.%09ld", (long long)program.st_size,
                  (long long)program.st_mtim.tv_sec, program.st_mtim.tv_nsec);
     return text;
 }
@@ -64,7 +41,7 @@ static const char *build_of(char text[64])
 int self_check_key(char key[1024], int gpu, struct error *err)
 {
     struct device_gpu g;
-    char libraries[256], build[64], driver[256] = "";
+    char libraries[256], build[BUILD_ID], driver[256] = "";
     if (device_gpu_describe(gpu, &g, err))
         return -1;
     text_from_file("/proc/driver/nvidia/version", NULL, driver, sizeof driver);

@@ -18,10 +18,25 @@
 
 /* ---- settings ---- */
 
-/* Compare line by line.  The first line is the version; of the same version both have the same keys
- * in the same order. */
+/* The first lines: ranks of two programs may compute different numbers. */
+static int compare_programs(const char *own, const char *first, struct error *err)
+{
+    const int a = (int)strcspn(own, "\n"), b = (int)strcspn(first, "\n");
+    const int key = (int)strcspn(own, "=") + 1;
+    if (a == b && !memcmp(own, first, (size_t)a))
+        return 0;
+    return error_set(err,
+                     "this is trireme %.*s, and rank 0 is %.*s: all ranks of a run need the same "
+                     "program; do all nodes start the same file, and is it new on all of them?",
+                     a - key, own + key, b - key, first + key);
+}
+
+/* Compare line by line.  The first line is version and build; of the same build both have the same
+ * keys in the same order. */
 static int compare(const char *own, const char *first, struct error *err)
 {
+    if (compare_programs(own, first, err))
+        return -1;
     for (;;) {
         size_t a = strcspn(own, "\n"), b = strcspn(first, "\n"), key = strcspn(own, "=");
         if (a != b || memcmp(own, first, a) != 0)

@@ -26,6 +26,20 @@ mpirun --oversubscribe -n 1 "$TRIREME" train $M $here run.dir=threads : \
     -n 1 "$TRIREME" train $M $here run.dir=threads run.threads=2 >out 2>err
 is "another number of threads is a rank's own" 0 $?
 
+# Another build: this one, but for the last byte of its build id.
+set -- $(objdump -h "$TRIREME" 2>err | awk '$2 == ".note.gnu.build-id" { print $3, $6 }')
+if [ $# = 2 ]; then
+    cp "$TRIREME" rebuilt
+    at=$((0x$2 + 0x$1 - 1))
+    byte=$(od -An -tu1 -j$at -N1 rebuilt)
+    printf "\\$(printf %o $((255 - byte)))" | dd of=rebuilt bs=1 seek=$at conv=notrunc status=none
+    refused "another build of the same version" \
+        'rank 1 .*: this is trireme [0-9.]*, build [0-9a-f]*, and rank 0 is [0-9.]*, build [0-9a-f]*: all ranks' \
+        mpirun --oversubscribe -n 1 "$TRIREME" train $M $here run.dir=none : -n 1 ./rebuilt train $M $here run.dir=none
+else
+    skip "another build of the same version" "objdump finds no build id: $(head -n 1 err)"
+fi
+
 mkdir other
 cp "$work/valid.h5" other/train.h5
 refused "other data under the same name" 'rank 1 .*: data.train: train.h5 is not what rank 0 has .* samples' \
