@@ -81,6 +81,18 @@ static void own_set(cpu_set_t *set)
         CPU_SET(0, set);
 }
 
+int topology_own_cores(void)
+{
+    return topology_cores_for(1, 1);
+}
+
+int topology_parent_cores(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(getppid(), sizeof set, &set) ? 0 : cores_in(&set);
+}
+
 int topology_cores_for(int sharers, int local_size)
 {
     cpu_set_t set;

@@ -12,6 +12,13 @@ int topology_count_sharers(const cpu_set_t *mine, const cpu_set_t *all, int coun
  * quota divided by all; at least 1.  Cheap: reads a few files. */
 int topology_cores_for(int sharers, int local_size);
 
+/* Cores that this process is bound to, and not more than the container's quota; at least 1. */
+int topology_own_cores(void);
+
+/* Cores that the process which started this one is bound to, as a launcher that binds what it
+ * starts; 0: not known. */
+int topology_parent_cores(void);
+
 struct topology {
     int packages, numa_nodes, cores, units; /* of the node; a unit is a hardware thread */
     int own_cores, own_units;               /* that this process is bound to */

@@ -23,7 +23,8 @@ struct world {
     struct thread *thread;
     MPI_Comm comm;       /* of every message */
     struct group *whole; /* all ranks, for QUEUE_CONTROL only */
-    int rank, size, node, nodes, local_rank, local_size, cores;
+    int rank, size, node, nodes, local_rank, local_size;
+    int cores, core_sharers; /* world_cores(), world_core_sharers() */
     int splits;     /* the number of groups made so far, from which each gets its own tags */
     int tag_max;    /* of the MPI library */
     int patience_s; /* atomic: the main thread sets it, the communication thread reads it */

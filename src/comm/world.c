@@ -87,9 +87,10 @@ static int share_cores(struct world *world, MPI_Comm local, struct error *err)
     CPU_ZERO(&mine);
     sched_getaffinity(0, sizeof mine, &mine);
     int rc = MPI_Allgather(&mine, sizeof mine, MPI_BYTE, all, sizeof mine, MPI_BYTE, local);
-    if (rc == MPI_SUCCESS)
-        world->cores = topology_cores_for(topology_count_sharers(&mine, all, world->local_size),
-                                          world->local_size);
+    if (rc == MPI_SUCCESS) {
+        world->core_sharers = topology_count_sharers(&mine, all, world->local_size);
+        world->cores = topology_cores_for(world->core_sharers, world->local_size);
+    }
     free(all);
     return rc == MPI_SUCCESS ? 0 : mpi_failed(err, "MPI_Allgather", rc);
 }
@@ -265,6 +266,11 @@ const char *world_host_of(const struct world *world, int rank)
 const char *world_host_of_node(const struct world *world, int node)
 {
     return world->hosts[world->lowest[node]];
+}
+
+int world_core_sharers(const struct world *world)
+{
+    return world->core_sharers;
 }
 
 int world_cores(const struct world *world)

@@ -66,6 +66,9 @@ const char *world_host_of_node(const struct world *world, int node);
  * bound to the same ones, and not more than the container's quota; at least 1. */
 int world_cores(const struct world *world);
 
+/* Ranks of this node, itself included, that are bound to a core which this rank is bound to. */
+int world_core_sharers(const struct world *world);
+
 /* Name and version of the MPI library, one line. */
 const char *world_library(const struct world *world);
 

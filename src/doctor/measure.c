@@ -240,10 +240,7 @@ static char *head_of(const struct measure *m, char *text, size_t size)
 /* The device that training would choose. */
 static int open_device(struct measure *m, struct error *err)
 {
-    struct device_request request = {.kind = DEVICE_CPU,
-                                     .threads =
-                                         getenv("OMP_NUM_THREADS") ? 0 : world_cores(m->world),
-                                     .local_ranks = world_local_size(m->world)};
+    struct device_request request = {.kind = DEVICE_CPU, .local_ranks = world_local_size(m->world)};
     int gpus = gpu_everywhere(m->world);
     struct error own = {0};
     if (gpus && gpu_choose(m->world, GPU_OWN, &request.index, &own)) {
@@ -252,6 +249,7 @@ static int open_device(struct measure *m, struct error *err)
             return -1;
     }
     request.kind = gpus ? DEVICE_CUDA : DEVICE_CPU;
+    request.threads = getenv("OMP_NUM_THREADS") ? 0 : world_cores(m->world);
     m->limits = m->options->quick ? &quick : &whole[request.kind];
     m->deadline_ns = clock_ns() + (int64_t)(m->limits->all_s * 1e9);
     int rc = device_open(&m->device, &request, err);

@@ -12,6 +12,7 @@
 #include "base/median.h"
 #include "comm/network.h"
 #include "simulate/machine_fields.h"
+#include "train/core_use.h"
 #include "train/step_times.h"
 
 enum {
@@ -89,6 +90,7 @@ static int gather(const struct comparison *c, int stride, struct gathered *all, 
     struct step_times_transfer *mine = step_times_transfers(c->times, stride, &count);
     char *ranks = NULL, *transfers = NULL;
     own.node = world_node(world);
+    own.is_crowded = core_use_is_crowded(world);
     int rc = world_gather(world, &ranks, sizes, &own, sizeof own, 0, err) ||
              world_gather(world, &transfers, sizes, mine, (size_t)count * sizeof *mine, 0, err);
     for (int r = 0; r < world_size(world) && is_first && !rc; r++)

@@ -37,6 +37,7 @@ const char *deviation_cause_name(enum deviation_cause cause);
 /* What a rank measured of a step; seconds. */
 struct deviation_rank {
     int node, place;               /* place: along the pipeline axis */
+    int is_crowded;                /* 1: more ranks than cores share its cores (core_use.h) */
     double run_s, update_s;        /* segments; all other work */
     double data_s;                 /* putting tokens where they are computed with */
     double wait_s;                 /* in which it did nothing of these */

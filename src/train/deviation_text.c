@@ -31,18 +31,25 @@ static const char *host_of(const struct deviation_names *names, int node)
     return names->host(names->user, node);
 }
 
+static const char crowd[] = "there are more ranks than cores";
+
 /* Why a rank, or with rank below 0 all of them, may be slow. */
 static void add_reason(const struct deviation_facts *facts, int rank,
                        const struct deviation_names *names, char *text)
 {
     double share = 0;
-    for (int r = 0; r < facts->ranks; r++)
+    int is_crowded = 0;
+    for (int r = 0; r < facts->ranks; r++) {
         if (r == rank || (rank < 0 && facts->rank[r].core_share > share))
             share = facts->rank[r].core_share;
+        is_crowded |= (r == rank || rank < 0) && facts->rank[r].is_crowded;
+    }
     if (names->on_gpu)
         text_append(text, PART,
                     "; likely clocks, heat or another program on the GPU "
                     "(nvidia-smi -q -d PERFORMANCE there)");
+    else if (is_crowded)
+        text_append(text, PART, "; %s", crowd);
     else if (share > 0 && share < whole_core)
         text_append(text, PART, "; likely other programs: %s a core for %.0f %% of that time",
                     rank < 0 ? "none had" : "it had", 100 * share);
@@ -107,10 +114,13 @@ static void describe_transfer(const struct deviation_facts *facts, const struct 
         text_append(text, PART, "; nvidia-smi topo -m there shows how its GPUs are connected");
 }
 
-static void describe_cores(const struct deviation *d, const struct deviation_names *names,
-                           char *text)
+static void describe_cores(const struct deviation_facts *facts, const struct deviation *d,
+                           const struct deviation_names *names, char *text)
 {
     char own[32], other[32];
+    int is_crowded = 0;
+    for (int r = 0; r < facts->ranks; r++)
+        is_crowded |= (d->node < 0 || facts->rank[r].node == d->node) && facts->rank[r].is_crowded;
     report_time_text(d->measured, own);
     if (d->rank >= 0)
         text_append(text, PART, "rank %d on node %s waits", d->rank, host_of(names, d->node));
@@ -121,8 +131,11 @@ static void describe_cores(const struct deviation *d, const struct deviation_nam
     text_append(text, PART, " %s of it for a core", own);
     if (d->node >= 0)
         text_append(text, PART, " (the others %s)", report_time_text(d->expected, other));
-    text_append(text, PART, "; likely other programs there%s",
-                d->node < 0 ? ", or more threads than cores" : "");
+    if (is_crowded)
+        text_append(text, PART, "; %s", crowd);
+    else
+        text_append(text, PART, "; likely other programs there%s",
+                    d->node < 0 ? ", or more threads than cores" : "");
 }
 
 /* Means of the ranks. */
@@ -149,7 +162,7 @@ static void describe_others(const struct deviation_facts *facts, const struct de
 {
     char own[32], other[32];
     switch (d->cause) {
-    case DEVIATION_CORES: describe_cores(d, names, text); break;
+    case DEVIATION_CORES: describe_cores(facts, d, names, text); break;
     case DEVIATION_BYTES:
         text_append(
             text, PART,

@@ -1,5 +1,5 @@
 libtrireme_a_SOURCES += \
-	src/train/batches.c src/train/batches.h src/train/checkpoint_space.c src/train/checkpoint_space.h src/train/disk_rate.c src/train/disk_rate.h \
+	src/train/batches.c src/train/batches.h src/train/checkpoint_space.c src/train/checkpoint_space.h src/train/core_use.c src/train/core_use.h src/train/disk_rate.c src/train/disk_rate.h \
 	src/train/data_tokenizer.c src/train/data_tokenizer.h \
 	src/train/evaluate.c src/train/evaluate.h src/train/gpu_check.c src/train/gpu_check.h src/train/generator.c src/train/generator.h \
 	src/train/samples.c src/train/samples.h src/train/sampling.c src/train/sampling.h \

@@ -7,7 +7,8 @@
  *   warn_repeats steps that have more sequences than the data
  *   warn         what is allowed, but wastes ranks, threads or time, or has no effect
  *
- * All ranks call them; the log prints rank 0's alone, and the last three return on the others.
+ * All ranks call them; the log prints rank 0's alone, and of the last three the others only take
+ * part in what warn() gathers.
  */
 #include "train/run_summary.h"
 
@@ -19,6 +20,7 @@
 #include "base/text.h"
 #include "config/defines.h"
 #include "segment/fp8_matrices.h"
+#include "train/core_use.h"
 #include "train/lr_schedule.h"
 
 /* "863597", "12.3 M", "1.50 B" */
@@ -246,17 +248,13 @@ static void warn_frozen(const struct session *s, int64_t done)
 static void warn(const struct session *s, int64_t done)
 {
     const struct config *c = &s->config;
-    int cores = world_cores(s->world);
+    core_use_warn(s);
     if (world_rank(s->world))
         return;
     session_warn_unused_gpus(s);
     session_warn_far_tensors(s);
     session_warn_lost_overlap(s);
     warn_idle(s);
-    if (s->device->kind == DEVICE_CPU && s->device->threads > cores)
-        log_warn(s->log, "%d threads a rank (%s) on %d core%s: they wait for one another",
-                 s->device->threads, c->run.threads ? "run.threads" : "OMP_NUM_THREADS", cores,
-                 cores > 1 ? "s" : "");
     warn_lr(s, done);
     warn_frozen(s, done);
     if (c->run.trace && done < c->train.steps &&

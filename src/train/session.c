@@ -101,18 +101,20 @@ static int threads_of(const struct session *s)
 static int choose_device(struct session *s, struct device_request *request, struct error *err)
 {
     *request = (struct device_request){.kind = DEVICE_CPU,
-                                       .threads = threads_of(s),
                                        .local_ranks = world_local_size(s->world),
                                        .any_order = !s->config.train.reproducible,
                                        .spare_sms = (int)s->config.comm.gpu.spare_sms};
     enum config_device wanted = s->config.device;
     if (wanted == CONFIG_DEVICE_AUTO && gpu_everywhere(s->world))
         wanted = CONFIG_DEVICE_CUDA;
-    if (wanted != CONFIG_DEVICE_CUDA)
-        return 0;
-    request->kind = DEVICE_CUDA;
-    return gpu_choose(s->world, s->config.comm.share_gpu ? GPU_SHARED : GPU_OWN, &request->index,
-                      err);
+    enum gpu_sharing sharing = s->config.comm.share_gpu ? GPU_SHARED : GPU_OWN;
+    if (wanted == CONFIG_DEVICE_CUDA) {
+        request->kind = DEVICE_CUDA;
+        if (gpu_choose(s->world, sharing, &request->index, err))
+            return -1;
+    }
+    request->threads = threads_of(s); /* a rank is bound near its GPU by now */
+    return 0;
 }
 
 void session_warn_unused_gpus(const struct session *s)

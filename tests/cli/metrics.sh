@@ -124,7 +124,7 @@ while read -r pattern; do
 done <<'END'
 ranks without a sequence to compute: 2 of 3
 the other places are masked
-64 threads a rank (run.threads) on
+64 threads of rank 0 (run.threads) on
 train.warmup_steps is 2, of 2 steps
 run.trace is 7, and this start runs steps 1 to 2
 END

@@ -148,6 +148,26 @@ ended
 is "slow removing by one rank is no hang" "0 step-00000002 step-00000003" \
     "$code $(ls pruned/checkpoints | xargs)"
 
+# Ranks that share cores, and a rank with more threads than cores, are told at the start.
+threads=$(OMP_NUM_THREADS= nproc) cores=$(lscpu -p=core,socket | grep -v '^#' | sort -u | wc -l)
+mpirun --oversubscribe --bind-to none -n $((threads + 1)) "$TRIREME" train $M train.steps=1 run.dir=crowd >out 2>err
+is "more ranks than cores are one warning" 1 \
+    "$(grep -c "^trireme: warning: $((threads + 1)) ranks on [0-9]* cores* of node $(uname -n): they wait" err)"
+mpirun --oversubscribe --bind-to none -n 1 "$TRIREME" train $M train.steps=1 run.dir=threads : \
+    -n 1 "$TRIREME" train $M train.steps=1 run.dir=threads run.threads=$((threads + 5)) >out 2>err
+is "threads of rank 1 on too few cores are one warning" 1 \
+    "$(grep -c "^trireme: warning: $((threads + 5)) threads of rank 1 (run.threads) on .*they wait" err)"
+if [ "$cores" -gt 1 ]; then
+    for binding in core:1 none:0; do
+        (unset OMP_NUM_THREADS && mpirun --oversubscribe --bind-to ${binding%:*} -n 1 "$TRIREME" train $M run.threads=0 \
+            train.steps=1 run.dir=${binding%:*}) >out 2>err
+        is "--bind-to ${binding%:*}: warnings" "${binding#*:}" \
+            "$(grep -c "^trireme: warning: mpirun binds ranks to 1 of [0-9]* cores of node $(uname -n); with" err)"
+    done
+else
+    skip "a launcher that binds ranks" "one core"
+fi
+
 # A call that never comes back is one.
 export BAD_FILE=/shard- BAD_MS=1000000
 with_bad 2 dead train.steps=2 run.hang_seconds=4

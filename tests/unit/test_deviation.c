@@ -136,6 +136,9 @@ static void test_slow_rank(void **state)
                           "median 70|likely other programs: it had a core for 52 % of that time");
             assert_int_equal(d.rank, r);
             assert_true(fabs(d.excess_s - 0.7) < 0.01);
+            run.rank[r].is_crowded = 1; /* it needs no other programs for that */
+            must_find(&run, DEVIATION_RANK, " ms); there are more ranks than cores");
+            run.rank[r].is_crowded = 0;
         }
     must_find(&run, DEVIATION_RANK, "forecast 1.00 s (+70 %)|rank 7 on node n3 computes");
     run.rank[7].core_share = 0.97;
@@ -203,6 +206,9 @@ static void test_lack_of_cores(void **state)
                                    "50.0 ms); likely other programs there")
                              .rank,
                          2);
+        run.rank[2].is_crowded = 1;
+        must_find(&run, DEVIATION_CORES, "50.0 ms); there are more ranks than cores");
+        run.rank[2].is_crowded = 0;
         run.rank[3].queue_s = 0.6;
         must_find(&run, DEVIATION_CORES, "ranks on node n1 wait 600 ms of it for a core");
         for (int r = 0; r < RANKS; r++)

@@ -96,8 +96,8 @@ static void count_cores(struct world *world)
     for (int r = 0; r < world->size; r++)
         if (all[r].node == mine.node)
             local[locals++] = all[r].set;
-    world->cores =
-        topology_cores_for(topology_count_sharers(&mine.set, local, locals), world->local_size);
+    world->core_sharers = topology_count_sharers(&mine.set, local, locals);
+    world->cores = topology_cores_for(world->core_sharers, world->local_size);
     free(local);
     free(all);
 }
