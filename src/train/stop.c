@@ -23,6 +23,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "comm/launch.h"
 
 /* Seconds after which a start that has not noticed the signal is ended.  Rank 0 comes first, so
@@ -90,20 +91,37 @@ static int rank_of(const struct world *world)
     return world ? world_rank(world) : 0;
 }
 
-/* Rank 0's line in training.  Ctrl-C at mpirun reaches the ranks as SIGTERM, and mpirun may then
- * kill them before a long step is over; SIGUSR1 it only passes on. */
+static int is_one_of_several(const struct stop *s)
+{
+    return s->world && world_size(s->world) > 1;
+}
+
+/* What may follow a SIGTERM: mpirun passes Ctrl-C on as that, and may kill the ranks before a long
+ * step is over; SIGUSR1 it only passes on.  It, or srun, also sends SIGTERM where a rank has ended,
+ * and the others then wait for that one's part of the step until they are killed. */
+static void describe_sigterm(const struct stop *s, char *text, size_t bytes)
+{
+    if (is_one_of_several(s))
+        text_append(text, bytes,
+                    "; where another rank has ended, nothing is saved, and the last line of that "
+                    "rank or the launcher's says why");
+    if (s->kill_s >= 0)
+        text_append(text, bytes,
+                    "; if mpirun was stopped (Ctrl-C), it kills the ranks after %d s%s", s->kill_s,
+                    getenv(LAUNCH_KILL_VARIABLE)
+                        ? " (" LAUNCH_KILL_VARIABLE ")"
+                        : ": where a step and saving take longer, set " LAUNCH_KILL_VARIABLE
+                          " to their seconds, or send mpirun SIGUSR1, which leaves time");
+}
+
+/* Rank 0's line in training. */
 static void print_answer(const struct stop *s, int signal)
 {
-    char more[320] = "";
+    char more[480] = "";
     if (signal == SIGINT)
-        snprintf(more, sizeof more, "; once more ends at once");
-    else if (signal == SIGTERM && s->kill_s >= 0)
-        snprintf(more, sizeof more,
-                 "; if mpirun was stopped (Ctrl-C), it kills the ranks after %d s%s", s->kill_s,
-                 getenv(LAUNCH_KILL_VARIABLE)
-                     ? " (" LAUNCH_KILL_VARIABLE ")"
-                     : ": where a step and saving take longer, set " LAUNCH_KILL_VARIABLE
-                       " to their seconds, or send mpirun SIGUSR1, which leaves time");
+        text_append(more, sizeof more, "; once more ends at once");
+    else if (signal == SIGTERM)
+        describe_sigterm(s, more, sizeof more);
     fprintf(stderr, "trireme: %s: the state will be saved after this step%s\n", name_of(signal),
             more);
 }
@@ -131,7 +149,7 @@ static int early_code(const struct stop *s, int signal)
 /* Where one rank ends, launchers stop the others: nobody need have asked for it. */
 static const char *sender(const struct stop *s)
 {
-    return s->world && world_size(s->world) > 1
+    return is_one_of_several(s)
                ? " (mpirun or srun also sends signals where another rank has ended)"
                : "";
 }

@@ -28,6 +28,9 @@ if wait_for 30 has_steps killed 25; then
     else
         not_ok "a killed rank ends the job" "code $code after $seconds s"
     fi
+    is "and where SIGTERM promises a save, it is said when there is none" \
+        "; where another rank has ended, nothing is saved, and the last line of that rank or the launcher's says why" \
+        "$(sed -n 's/^trireme: SIGTERM: the state will be saved after this step\(; where[^;]*\).*/\1/p' killed.err)"
 else
     not_ok "a killed rank ends the job" "no checkpoint: $(tail -n 3 killed.err)"
     kill -KILL $job

@@ -237,8 +237,9 @@ kill -HUP $job
 ended
 state_saved "SIGHUP to mpirun" two
 V=OMPI_MCA_odls_base_sigkill_timeout
+gone="; where another rank has ended, nothing is saved, and the last line of that rank or the launcher's says why"
 is "it is said when mpirun kills, and what to do" \
-    "; if mpirun was stopped (Ctrl-C), it kills the ranks after 1 s: where a step and saving \
+    "$gone; if mpirun was stopped (Ctrl-C), it kills the ranks after 1 s: where a step and saving \
 take longer, set $V to their seconds, or send mpirun SIGUSR1, which leaves time" "$(answer SIGTERM)"
 mpirun --oversubscribe --mca odls_base_sigkill_timeout 3 -n 2 "$TRIREME" train $M $D run.dir=two \
     >two.out 2>two.err &
@@ -248,7 +249,7 @@ kill -TERM $job
 ended
 state_saved "SIGTERM to mpirun" two
 is "where the time is set, it is said" \
-    "; if mpirun was stopped (Ctrl-C), it kills the ranks after 3 s ($V)" "$(answer SIGTERM)"
+    "$gone; if mpirun was stopped (Ctrl-C), it kills the ranks after 3 s ($V)" "$(answer SIGTERM)"
 mpirun --oversubscribe -n 2 "$TRIREME" train $M $D run.dir=two >two.out 2>two.err &
 job=$!
 wait_for 60 has_steps two "$(($(last_metric two step) + 5))"
