@@ -301,6 +301,22 @@ static void free_drawing(struct drawing *d)
     free(d->stop);
 }
 
+/* Has any rank been asked to stop?  Every pass asks, as one with large parameters takes seconds. */
+static int is_stopped(const struct generator *g, const struct generator_request *request)
+{
+    double asked = stop_asked(request->stop) != 0;
+    if (!request->stop)
+        return 0;
+    world_all_reduce(g->s->world, &asked, 1, WORLD_MAX);
+    return asked > 0;
+}
+
+static void forget_texts(struct generator *g)
+{
+    for (int64_t b = 0; b < g->slots; b++)
+        g->slot[b].text = -1;
+}
+
 int generator_run(struct generator *g, const struct generator_request *request,
                   const struct generator_prompt *prompts, int64_t count, struct error *err)
 {
@@ -308,11 +324,16 @@ int generator_run(struct generator *g, const struct generator_request *request,
     int64_t next = 0;
     int rc = 0;
     while (!rc && (next < count || busy(g))) {
+        rc = is_stopped(g, request) ? GENERATOR_STOPPED : 0;
+        if (rc)
+            break;
         begin_texts(g, prompts, count, &next);
-        rc = run_pass(g, err) || draw_all(g, &drawing, err);
+        rc = run_pass(g, err) || draw_all(g, &drawing, err) ? -1 : 0;
     }
+    if (rc == GENERATOR_STOPPED)
+        forget_texts(g);
     free_drawing(&drawing);
-    return rc ? -1 : 0;
+    return rc;
 }
 
 /* ---- making one ---- */

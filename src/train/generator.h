@@ -9,6 +9,7 @@
 #define TRIREME_TRAIN_GENERATOR_H
 
 #include "train/session.h"
+#include "train/stop.h"
 
 struct generator;
 
@@ -40,13 +41,16 @@ struct generator_request {
     int (*take)(void *user, int64_t text, int64_t id);
     /* A text has ended, by either or with how.tokens; NULL allowed. */
     void (*ended)(void *user, int64_t text);
-    void *user; /* of all three */
+    void *user;              /* of all three */
+    const struct stop *stop; /* signals that end it early; NULL, on all ranks: none */
 };
 
 /* Continue count texts, as many at a time as there are slots; of each the tokens come in order, of
  * several in any.  A prompt that begins as what a slot held last is computed from where they
  * differ, as a conversation that goes on is.  Collective over the session's world; prompts and
- * request are the same on all ranks, but for the functions.  Returns 0, or -1 with err set. */
+ * request are the same on all ranks, but for the functions.  Returns 0; GENERATOR_STOPPED, on all
+ * ranks, when a rank was asked to stop, with some texts not ended; or -1 with err set. */
+enum { GENERATOR_STOPPED = 1 };
 int generator_run(struct generator *generator, const struct generator_request *request,
                   const struct generator_prompt *prompts, int64_t count, struct error *err);
 

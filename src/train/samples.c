@@ -284,7 +284,7 @@ static void share_written(struct samples *samples)
     }
 }
 
-int samples_write(struct samples *samples, int64_t step, struct error *err)
+int samples_write(struct samples *samples, int64_t step, const struct stop *stop, struct error *err)
 {
     const struct config *config = &samples->s->config;
     struct generator_prompt *prompts = array_make((size_t)samples->count, sizeof *prompts);
@@ -293,7 +293,8 @@ int samples_write(struct samples *samples, int64_t step, struct error *err)
                                               .vocab = config->model.vocab,
                                               .is_stop = is_stop,
                                               .take = take,
-                                              .user = samples};
+                                              .user = samples,
+                                              .stop = stop};
     for (int i = 0; i < samples->count; i++) {
         prompts[i] = (struct generator_prompt){samples->sample[i].ids, samples->sample[i].given};
         samples->sample[i].written_count = 0;
@@ -302,7 +303,7 @@ int samples_write(struct samples *samples, int64_t step, struct error *err)
     int rc = generator_run(samples->generator, &request, prompts, samples->count, err);
     free(prompts);
     if (rc)
-        return -1;
+        return rc == GENERATOR_STOPPED ? SAMPLES_STOPPED : -1;
     share_written(samples);
     if (world_rank(samples->s->world) == 0)
         write_lines(samples, step);

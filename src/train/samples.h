@@ -9,6 +9,7 @@
 #define TRIREME_TRAIN_SAMPLES_H
 
 #include "train/session.h"
+#include "train/stop.h"
 
 struct samples;
 
@@ -20,7 +21,11 @@ int samples_open(struct samples **samples, struct session *session, int64_t step
 void samples_close(struct samples *samples);
 
 /* Continue them all with the present parameters, always with the same random numbers: a line of
- * samples.jsonl each, and the first in the log.  Collective.  Returns 0, or -1 with err set. */
-int samples_write(struct samples *samples, int64_t step, struct error *err);
+ * samples.jsonl each, and the first in the log.  stop: signals that end it early; NULL: none.
+ * Collective.  Returns 0; SAMPLES_STOPPED, with nothing written, when a rank was asked to stop; or
+ * -1 with err set. */
+enum { SAMPLES_STOPPED = 1 };
+int samples_write(struct samples *samples, int64_t step, const struct stop *stop,
+                  struct error *err);
 
 #endif

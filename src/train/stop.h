@@ -5,10 +5,10 @@
  * from ending the program.  A signal that was ignored when the program began, as SIGHUP is under
  * nohup, stays ignored.  SIGPIPE is ignored.
  *
- * While training, each rank sends with every step, and every batch of an evaluation, whether it got
- * a signal; when one did, all ranks save after that step, or leave the evaluation and save.  Before
- * training there is nothing to save: the ranks end together at the next call of stop_early(), and
- * the thread ends a rank that makes no such call for some seconds.
+ * While training, each rank sends with every step, every batch of an evaluation and every pass over
+ * its samples, whether it got a signal; when one did, all ranks save after that step, or leave the
+ * evaluation and save.  Before training there is nothing to save: the ranks end together at the
+ * next call of stop_early(), and the thread ends a rank that makes no such call for some seconds.
  */
 #ifndef TRIREME_TRAIN_STOP_H
 #define TRIREME_TRAIN_STOP_H

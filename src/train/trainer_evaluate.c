@@ -18,8 +18,9 @@ static void judge_evaluation(struct trainer *t, double loss)
     t->save_due |= t->s->config.checkpoint.keep_best;
 }
 
-/* Evaluate the state after the step last ended.  A stop interrupts it, or comes before it, or its
- * file cannot be read, which stops the run: the next start then makes up for it. */
+/* Evaluate the state after the step last ended, and write samples.  A stop interrupts it, or comes
+ * before it, or its file cannot be read, which stops the run: the next start then makes all of it.
+ */
 static int run_evaluation(struct trainer *t, struct metrics_step *report, struct error *err)
 {
     int rc = EVALUATE_STOPPED;
@@ -32,13 +33,15 @@ static int run_evaluation(struct trainer *t, struct metrics_step *report, struct
         t->data.unread = *err;
         *err = (struct error){0};
     }
+    if (!rc && t->samples)
+        rc = samples_write(t->samples, t->at.step, t->asked, err);
     t->at.evaluation_due = rc > 0;
     t->stop |= rc > 0;
     report->evaluated = !rc;
     if (rc)
         return rc < 0 ? -1 : 0;
     judge_evaluation(t, report->eval_loss);
-    return t->samples ? samples_write(t->samples, t->at.step, err) : 0;
+    return 0;
 }
 
 int trainer_evaluate_if_due(struct trainer *t, struct metrics_step *report, struct error *err)

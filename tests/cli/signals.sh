@@ -120,6 +120,29 @@ ended
 is "one that became shorter is made up for, too" "0 1 step-00000005" \
     "$? $(grep -c eval_loss evaluates/metrics.jsonl) $(readlink evaluates/checkpoints/best)"
 
+# While samples are written, too: none of that evaluation are then, and its next start makes all of
+# it.  The texts of one evaluation take a third of the whole run or more.
+V="$D data.valid=$work/valid.h5 train.eval_every=5 train.steps=7 generate.samples=8"
+L="generate.tokens=40000 generate.min_tokens=40000"
+began=$(date +%s%N)
+"$TRIREME" train $M $V $L run.dir=told >told.out 2>told.err
+whole_ms=$((($(date +%s%N) - began) / 1000000))
+alone tells $V $L
+wait_for 60 has_steps tells 4
+sleep 0.7
+stopped_ns=$(date +%s%N)
+kill -USR1 $job
+ended
+ms=$((($(date +%s%N) - stopped_ns) / 1000000))
+is "a signal while samples are written saves" "75 5 0" "$code $(last_metric tells step) $(wc -l <tells/samples.jsonl)"
+state_saved "a signal while samples are written" tells
+if [ $ms -lt $((whole_ms / 4)) ]; then ok "at once"; else not_ok "at once" "after $ms ms of $whole_ms"; fi
+"$TRIREME" train $M $V $L run.dir=tells >out 2>err
+is "the next start writes them" "0 1" "$? $(grep -c 'the evaluation of step 5, which a stop had interrupted: valid' err)"
+if cmp told/samples.jsonl tells/samples.jsonl >cmp.log 2>&1; then ok "the same ones"; else
+    not_ok "the same ones" "$(cat cmp.log)"
+fi
+
 # The last line says how to go on: the same command would set the run aside, or be refused.
 stopped() { # NAME WORDS KEY=VALUE...: a run that is stopped says WORDS after "saved at step N, "
     name=$1 words=$2
@@ -227,6 +250,18 @@ ended
 is "a signal to one rank of two in the start" 75 $code
 is "of which launchers may be the sender" "$(grep -c 'before training began' two.err)" \
     "$(grep -c 'before training began (mpirun or srun also sends signals where another rank' two.err)"
+# And one to the second rank, while samples are written.
+L="generate.tokens=1000000 generate.min_tokens=1000000"
+mpirun --oversubscribe -n 2 "$TRIREME" train $M $V $L run.dir=two-tell >two.out 2>two.err &
+job=$!
+wait_for 60 has_steps two-tell 4
+sleep 0.7
+kill -USR1 "$(rank_pids $job | tail -n 1)"
+ended
+is "a signal to one rank of two while samples are written" "75 5 0" \
+    "$code $(last_metric two-tell step) $(wc -l <two-tell/samples.jsonl)"
+ranks 2 "$TRIREME" train $M $V generate.tokens=9 run.dir=two-tell >two.out 2>two.err
+is "the next start of both writes them" "0 16" "$? $(wc -l <two-tell/samples.jsonl)"
 # Ctrl-C at mpirun reaches the ranks as SIGTERM, and mpirun itself ends with 1.  How long it waits then
 # is said, and SIGUSR1, which it passes on, is not followed by SIGKILL.
 answer() { sed -n "s/^trireme: $1: the state will be saved after this step//p" two.err; }
