@@ -4,12 +4,13 @@
  * before does not block them: there the handler pass_on() blocks the signal and sends it again.
  *
  *   in training         `asked` is set; the trainer reads it with every step and saves
+ *   after it            rank 0 says what is still being done, which goes on
  *   before training     `asked` is set; the ranks end together at the next stop_early(), and a rank
  *                       that makes no such call, because it hangs in open() or in MPI, is ended by
  *                       the thread, rank 0 first
  *   a second SIGINT     has its default effect at once
  *
- * asked, resumable, training and world are written by one thread and read by the other: atomics.
+ * asked, resumable, phase and world are written by one thread and read by the other: atomics.
  */
 #include "train/stop.h"
 
@@ -25,6 +26,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "comm/launch.h"
+#include "config/config.h"
 
 /* Seconds after which a start that has not noticed the signal is ended.  Rank 0 comes first, so
  * that its line is the one printed. */
@@ -44,13 +46,17 @@ static const struct {
 
 enum { WATCHED = sizeof watched / sizeof watched[0] };
 
+enum phase { STARTING, TRAINING, TRAINED };
+
 struct stop {
     pthread_t thread;
     sigset_t signals;
     struct world *_Atomic world; /* NULL until stop_join() */
-    _Atomic int asked, resumable, training;
-    int kill_s;          /* launch_kill_s() */
-    int64_t deadline_ns; /* used by the thread alone */
+    _Atomic int asked, resumable;
+    _Atomic enum phase phase;
+    char left[CONFIG_TEXT + 256]; /* once trained: what is still being done, or "" */
+    int kill_s;                   /* launch_kill_s() */
+    int64_t deadline_ns;          /* used by the thread alone */
     int interrupts;
 };
 
@@ -114,16 +120,19 @@ static void describe_sigterm(const struct stop *s, char *text, size_t bytes)
                           " to their seconds, or send mpirun SIGUSR1, which leaves time");
 }
 
-/* Rank 0's line in training. */
+/* Rank 0's line in training and after it. */
 static void print_answer(const struct stop *s, int signal)
 {
-    char more[480] = "";
+    char text[sizeof s->left + 480] = "";
+    if (s->phase == TRAINED)
+        text_append(text, sizeof text, "training is over, and its state is saved%s", s->left);
+    else
+        text_append(text, sizeof text, "the state will be saved after this step");
     if (signal == SIGINT)
-        text_append(more, sizeof more, "; once more ends at once");
-    else if (signal == SIGTERM)
-        describe_sigterm(s, more, sizeof more);
-    fprintf(stderr, "trireme: %s: the state will be saved after this step%s\n", name_of(signal),
-            more);
+        text_append(text, sizeof text, "; once more ends at once");
+    else if (signal == SIGTERM && s->phase == TRAINING)
+        describe_sigterm(s, text, sizeof text);
+    fprintf(stderr, "trireme: %s: %s\n", name_of(signal), text);
 }
 
 static void note(struct stop *s, int signal)
@@ -137,7 +146,7 @@ static void note(struct stop *s, int signal)
         return;
     s->deadline_ns = clock_ns() + (rank ? EARLY_OTHERS_S : EARLY_S) * (int64_t)1000000000;
     s->asked = signal;
-    if (s->training && !rank)
+    if (s->phase != STARTING && !rank)
         print_answer(s, signal);
 }
 
@@ -167,12 +176,12 @@ static void *watch(void *arg)
     struct stop *s = arg;
     const struct timespec look_every = {.tv_nsec = 200000000};
     for (;;) {
-        int early = s->asked && !s->training;
+        int early = s->asked && s->phase == STARTING;
         int signal =
             early ? sigtimedwait(&s->signals, NULL, &look_every) : sigwaitinfo(&s->signals, NULL);
         if (signal > 0)
             note(s, signal);
-        else if (early && clock_ns() > s->deadline_ns && !s->training)
+        else if (early && clock_ns() > s->deadline_ns && s->phase == STARTING)
             end_start(s);
     }
     return NULL;
@@ -247,5 +256,13 @@ int stop_early(struct stop *s, struct log *log, struct error *err)
 
 void stop_begin(struct stop *s)
 {
-    s->training = 1;
+    s->phase = TRAINING;
+}
+
+void stop_trained(struct stop *s, const char *left)
+{
+    if (!s)
+        return;
+    snprintf(s->left, sizeof s->left, "%s", left);
+    s->phase = TRAINED;
 }

@@ -9,6 +9,7 @@
  * its samples, whether it got a signal; when one did, all ranks save after that step, or leave the
  * evaluation and save.  Before training there is nothing to save: the ranks end together at the
  * next call of stop_early(), and the thread ends a rank that makes no such call for some seconds.
+ * After the last step all is saved: a signal is answered, and what is being done goes on.
  */
 #ifndef TRIREME_TRAIN_STOP_H
 #define TRIREME_TRAIN_STOP_H
@@ -42,5 +43,10 @@ int stop_early(struct stop *stop, struct log *log, struct error *err);
 
 /* Training begins: from now on the trainer asks after every step (stop_asked()). */
 void stop_begin(struct stop *stop);
+
+/* All steps are done and saved.  To be called once; stop may be NULL.  left: for the answer to a
+ * signal, what is done after that and what becomes of it where it is cut short, such as "; the
+ * export is being written"; or "". */
+void stop_trained(struct stop *stop, const char *left);
 
 #endif

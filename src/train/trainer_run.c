@@ -17,16 +17,28 @@ static void report_over(const struct trainer *t)
              t->at.step == t->begun ? "; a larger train.early_stop, or 0, trains it longer" : "");
 }
 
+/* From now on the answer to a signal says that the run is saved, and with which command an export
+ * that is cut short is written. */
+static void say_export(const struct trainer *t)
+{
+    char *left = array_format("; the model is being written to %s/hf: where that is cut short, run "
+                              "me again%s",
+                              t->dir.path, t->dir.again);
+    stop_trained(t->asked, left);
+    free(left);
+}
+
 /* Of a run that was ended by then, too, unless it is there: the start that trained the last step
  * may have been killed, or not have been asked for it. */
 static int export_at_end(struct trainer *t, struct error *err)
 {
-    if (!t->s->config.checkpoint.export_hf)
-        return 0;
     int64_t step = t->dir.kept_step ? t->dir.kept_step : t->at.step;
     world_broadcast(t->s->world, &step, sizeof step, 0);
-    if (run_directory_has_export(&t->dir, step))
+    if (!t->s->config.checkpoint.export_hf || run_directory_has_export(&t->dir, step)) {
+        stop_trained(t->asked, "");
         return 0;
+    }
+    say_export(t);
     char *path = array_format("%s/step-%08lld", t->dir.checkpoints, (long long)step);
     int rc = export_folder_of_run(t->s->world, t->s->log, path, &t->s->config,
                                   run_directory_owns_export(&t->dir), err);

@@ -143,6 +143,28 @@ if cmp told/samples.jsonl tells/samples.jsonl >cmp.log 2>&1; then ok "the same o
     not_ok "the same ones" "$(cat cmp.log)"
 fi
 
+# After the last step: the answer says that all is saved and what is being written, which the same
+# command makes where it is killed.
+if mpicc -shared -fPIC -o bad_node.so "$top/tests/cli/bad_node.c" -ldl 2>cc.log; then
+    E="$D train.steps=3 checkpoint.export_hf=true run.dir=exports"
+    BAD_RANK=0 BAD_FILE=hf.partial BAD_MS=60000 LD_PRELOAD=$work/bad_node.so \
+        mpirun --oversubscribe -n 1 "$TRIREME" train $M $E >exports.out 2>exports.err &
+    job=$!
+    wait_for 60 test -e exports/hf.partial
+    rank=$(rank_pids $job)
+    kill -TERM $rank
+    wait_for 10 grep -q '^trireme: SIGTERM' exports.err
+    kill -KILL $rank
+    ended
+    is "a signal after the last step is answered with what is true" \
+        "training is over, and its state is saved; the model is being written to exports/hf: where that is cut short, \
+run me again" "$(sed -n 's/^trireme: SIGTERM: //p' exports.err)"
+    "$TRIREME" train $M $E >out 2>err
+    is "and the same command writes it" "0 model.safetensors" "$? $(ls exports/hf | grep safetensors)"
+else
+    skip "a signal after the last step" "no mpicc: $(head -n 1 cc.log)"
+fi
+
 # The last line says how to go on: the same command would set the run aside, or be refused.
 stopped() { # NAME WORDS KEY=VALUE...: a run that is stopped says WORDS after "saved at step N, "
     name=$1 words=$2
