@@ -2,14 +2,25 @@
 #include "base/log.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 
-enum { LINE = 2100 };
+enum { LINE = 2100, URGENT = LINE + 320 }; /* the latter with a rank and its host */
 
 static const char erase[] = "\r\033[K"; /* back to the first column, and erase the line */
+
+/* Does a line of log_live() stand on the terminal?  One for the process, as stderr is. */
+static _Atomic int live;
+
+/* What a line on stderr begins with. */
+static const char *before_line(void)
+{
+    return atomic_exchange(&live, 0) ? erase : "";
+}
 
 int log_file(struct log *log, const char *path, struct error *err)
 {
@@ -19,9 +30,8 @@ int log_file(struct log *log, const char *path, struct error *err)
 
 void log_close(struct log *log)
 {
-    if (log->live)
+    if (atomic_exchange(&live, 0))
         fputc('\n', stderr);
-    log->live = 0;
     line_file_close(&log->file);
 }
 
@@ -33,11 +43,13 @@ static void write_file(struct log *log, const char *line)
     switch (line_file_append(&log->file, timed)) {
     case LINE_FILE_FAILED:
         fprintf(stderr,
-                "trireme: warning: log.txt cannot be written (%s); its lines are kept in memory "
+                "%strireme: warning: log.txt cannot be written (%s); its lines are kept in memory "
                 "until it can\n",
-                strerror(log->file.why));
+                before_line(), strerror(log->file.why));
         break;
-    case LINE_FILE_RESUMED: fprintf(stderr, "trireme: log.txt is written again\n"); break;
+    case LINE_FILE_RESUMED:
+        fprintf(stderr, "%strireme: log.txt is written again\n", before_line());
+        break;
     default: break;
     }
 }
@@ -59,15 +71,23 @@ void log_print(struct log *log, enum log_level level, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     snprintf(line, sizeof line, "trireme: %s%s%s\n", rank, kind[level], text);
-    if (level != LOG_RECORD) {
-        fprintf(stderr, "%s%s", log->live ? erase : "", line);
-        log->live = 0;
-    }
+    if (level != LOG_RECORD)
+        fprintf(stderr, "%s%s", before_line(), line);
     write_file(log, line);
 }
 
-void log_live(struct log *log, const char *text)
+void log_urgent(const char *fmt, ...)
+{
+    char text[URGENT];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    dprintf(STDERR_FILENO, "%strireme: %s\n", before_line(), text);
+}
+
+void log_live(const char *text)
 {
     fprintf(stderr, "%s%s", erase, text);
-    log->live = 1;
+    live = 1;
 }

@@ -19,7 +19,6 @@ struct log {
     enum log_level level;  /* lines above it are dropped */
     int rank;              /* of this process; negative while not known */
     struct line_file file; /* log.txt */
-    int live;              /* 1: a line of log_live() stands on the terminal */
 };
 
 /* Also append every line to path (created if absent).  Returns 0, or -1 with err set. */
@@ -38,7 +37,11 @@ void log_print(struct log *log, enum log_level level, const char *fmt, ...)
 #define log_record(log, ...) log_print(log, LOG_RECORD, __VA_ARGS__)
 #define log_info(log, ...)   log_print(log, LOG_INFO, __VA_ARGS__)
 
+/* Print one line "trireme: text" on stderr from any thread, whatever the thread that logs does: it
+ * takes no lock. */
+void log_urgent(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 /* Print text on stderr, a terminal, as a line that the next line of any kind replaces. */
-void log_live(struct log *log, const char *text);
+void log_live(const char *text);
 
 #endif

@@ -12,12 +12,12 @@
  */
 #include "comm/watch.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alive.h"
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "comm/transport.h"
 
 /* Groups of queues use tags from QUEUES on. */
@@ -214,10 +214,9 @@ static void end_job(const struct watch *w, struct suspect suspect, const struct 
     for (int i = 0; i < QUEUES && !text[0]; i++)
         if (view->op[i] && transport_waits_for(view->op[i]) >= 0)
             transport_describe(view->op[i], text, sizeof text);
-    fprintf(stderr,
-            "trireme: error: rank %d (%s): no progress for %d s: rank %d (%s) %s; here %s\n",
-            world->rank, world->host, (int)(patience_ns(w) / SECOND_NS), suspect.rank,
-            world->hosts[suspect.rank], what[suspect.guilt], text);
+    log_urgent("error: rank %d (%s): no progress for %d s: rank %d (%s) %s; here %s", world->rank,
+               world->host, (int)(patience_ns(w) / SECOND_NS), suspect.rank,
+               world->hosts[suspect.rank], what[suspect.guilt], text);
     world_end_all(EXIT_HANG);
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/log.h"
 #include "comm/launch.h"
 #include "comm/pmix.h"
 #include "comm/topology.h"
@@ -133,8 +134,7 @@ static void call_start(void *arg)
     s->rc = start_mpi(s->launch, s->world, s->err);
     if (!s->rc || s->world->size < 2)
         return;
-    fprintf(stderr, "trireme: error: rank %d (%s): %s\n", s->world->rank, s->world->host,
-            s->err->text);
+    log_urgent("error: rank %d (%s): %s", s->world->rank, s->world->host, s->err->text);
     world_end_all(s->err->code);
 }
 

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "comm/transport.h"
 
 enum { PATIENCE_S = 5 };
@@ -63,7 +64,7 @@ void world_abort(struct world *world, int code)
 
 void world_fail(struct world *world, const struct error *err)
 {
-    fprintf(stderr, "trireme: error: rank %d (%s): %s\n", world->rank, world->host, err->text);
+    log_urgent("error: rank %d (%s): %s", world->rank, world->host, err->text);
     world_abort(world, err->code);
 }
 

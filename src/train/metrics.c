@@ -213,7 +213,7 @@ static void show_progress(struct metrics *m, const struct metrics_step *step, in
     int64_t now_ns = clock_ns();
     if (!m->live || lasting || (!due && now_ns - m->shown_ns < REFRESH_NS))
         return;
-    log_live(m->s->log, progress_text(&progress, progress_columns() - 1, text));
+    log_live(progress_text(&progress, progress_columns() - 1, text));
     m->shown_ns = now_ns;
 }
 

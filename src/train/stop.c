@@ -132,7 +132,7 @@ static void print_answer(const struct stop *s, int signal)
         text_append(text, sizeof text, "; once more ends at once");
     else if (signal == SIGTERM && s->phase == TRAINING)
         describe_sigterm(s, text, sizeof text);
-    fprintf(stderr, "trireme: %s: %s\n", name_of(signal), text);
+    log_urgent("%s: %s", name_of(signal), text);
 }
 
 static void note(struct stop *s, int signal)
@@ -166,8 +166,8 @@ static const char *sender(const struct stop *s)
 /* End a start that hangs, in opening a file or in MPI: nothing has been trained yet. */
 static void end_start(struct stop *s)
 {
-    fprintf(stderr, "trireme: %s before training began%s: ended in the midst of the start\n",
-            name_of(s->asked), sender(s));
+    log_urgent("%s before training began%s: ended in the midst of the start", name_of(s->asked),
+               sender(s));
     world_abort(s->world, early_code(s, s->asked));
 }
 

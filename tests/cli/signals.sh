@@ -216,6 +216,23 @@ if [ -n "$defaults" ]; then
     is "without a word" 0 "$(grep -c '^trireme: ' fifo.err)"
 fi
 
+# On a terminal the answer replaces the line of progress.
+if command -v script >/dev/null && script -qec true /dev/null </dev/null >/dev/null 2>&1; then
+    cat >pty.sh <<'END'
+"$TRIREME" train $M $D run.dir=pty &
+tries=600
+until [ "$(wc -l <pty/metrics.jsonl)" -gt 20 ] || [ $((tries -= 1)) = 0 ]; do sleep 0.1; done 2>/dev/null
+kill -TERM $!
+wait $!
+END
+    export TRIREME M D
+    TERM=xterm timeout 300 script -qec "sh pty.sh" /dev/null </dev/null >pty.out 2>&1
+    is "the answer replaces the line of progress" "75 1 1" "$? $(grep -c 'trireme: SIGTERM' pty.out) $(
+        grep -c "$(printf '\r\033')\[Ktrireme: SIGTERM: the state will be saved" pty.out)"
+else
+    skip "the answer on a terminal" "no script that gives one"
+fi
+
 # Starts that are signalled at some moment: before training with nothing to resume by one line, else
 # and after by 75.  The moments are spread over a fifth more than a start took.
 [ -n "$defaults" ] && : "${SIGNALS:=TERM USR1 INT}" || SIGNALS="TERM USR1"
