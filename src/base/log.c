@@ -1,10 +1,15 @@
 /* log.c - see log.h. */
 #include "base/log.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -22,16 +27,46 @@ static const char *before_line(void)
     return atomic_exchange(&live, 0) ? erase : "";
 }
 
+/* What log_urgent() writes to; one for the process. */
+static struct {
+    _Atomic int fd;      /* of log.txt, apart from struct log's; -1: none */
+    _Atomic int waiting; /* lines that are being written */
+} urgent = {.fd = -1};
+
+/* Take fd in place of the one before, under that one's number: a line is never written to a file
+ * that is closed. */
+static void take_urgent(int fd)
+{
+    if (urgent.fd < 0) {
+        urgent.fd = fd;
+        return;
+    }
+    dup3(fd, urgent.fd, O_CLOEXEC);
+    close(fd);
+}
+
 int log_file(struct log *log, const char *path, struct error *err)
 {
     line_file_close(&log->file);
-    return line_file_open(&log->file, path, err);
+    if (line_file_open(&log->file, path, err))
+        return -1;
+    log_urgent_file(path);
+    return 0;
+}
+
+void log_urgent_file(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd >= 0)
+        take_urgent(fd);
 }
 
 void log_close(struct log *log)
 {
     if (atomic_exchange(&live, 0))
         fputc('\n', stderr);
+    if (!urgent.waiting && urgent.fd >= 0)
+        close(atomic_exchange(&urgent.fd, -1));
     line_file_close(&log->file);
 }
 
@@ -76,6 +111,40 @@ void log_print(struct log *log, enum log_level level, const char *fmt, ...)
     write_file(log, line);
 }
 
+/* A thread: append a line to log.txt.  It takes any time where the disk or its server is stuck. */
+static void *append_urgent(void *arg)
+{
+    char *line = arg;
+    while (write(urgent.fd, line, strlen(line)) < 0 && errno == EINTR)
+        ;
+    free(line);
+    urgent.waiting--;
+    return NULL;
+}
+
+/* Where memory is out, or no thread can be had for it, the line is on stderr alone. */
+static void start_append(const char *text)
+{
+    char time[CLOCK_TIME_OF_DAY], *line;
+    pthread_t thread;
+    if (urgent.fd < 0 || asprintf(&line, "%s trireme: %s\n", clock_time_of_day(time), text) < 0)
+        return;
+    urgent.waiting++;
+    if (!pthread_create(&thread, NULL, append_urgent, line)) {
+        pthread_detach(thread);
+        return;
+    }
+    urgent.waiting--;
+    free(line);
+}
+
+void log_urgent_wait(void)
+{
+    const struct timespec look_every = {.tv_nsec = 1000000};
+    while (urgent.waiting)
+        nanosleep(&look_every, NULL);
+}
+
 void log_urgent(const char *fmt, ...)
 {
     char text[URGENT];
@@ -84,6 +153,7 @@ void log_urgent(const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     dprintf(STDERR_FILENO, "%strireme: %s\n", before_line(), text);
+    start_append(text);
 }
 
 void log_live(const char *text)

@@ -15,11 +15,12 @@ enum { PATIENCE_S = 5 };
 static void *flush(void *arg)
 {
     fflush(NULL);
+    log_urgent_wait();
     return arg;
 }
 
-/* What is buffered is written, if that goes: a thread that is stuck in writing, perhaps the cause
- * of the end, keeps its stream locked. */
+/* What is buffered is written, and the line that says why the job ends is in log.txt, if that goes:
+ * a thread that is stuck in writing, perhaps the cause of the end, keeps its stream locked. */
 static void flush_if_possible(void)
 {
     pthread_t thread;

@@ -423,6 +423,15 @@ static void set_again(struct run_directory *d)
              fresh && none ? " and" : "", none ? " with checkpoint.resume=auto" : "");
 }
 
+/* The other ranks' lines of log_urgent(): log.txt is there, and no start moves it any more. */
+static void join_log(const struct run_directory *d)
+{
+    char *path = array_format("%s/log.txt", d->path);
+    if (world_rank(d->s->world))
+        log_urgent_file(path);
+    free(path);
+}
+
 int run_directory_begin(struct run_directory *d, int *found, struct run_position *position,
                         struct error *err)
 {
@@ -441,6 +450,7 @@ int run_directory_begin(struct run_directory *d, int *found, struct run_position
     }
     *found = checkpoint != NULL;
     set_again(d);
+    join_log(d);
     c->run.fresh = 0;
     if (!strcmp(c->checkpoint.resume, "none"))
         snprintf(c->checkpoint.resume, sizeof c->checkpoint.resume, "auto");

@@ -56,6 +56,7 @@ if grep -q '^trireme: error: rank [01] .*no progress for 2 s: .*rank 2' stuck.er
 else
     not_ok "and is named" "$(grep '^trireme' stuck.err | tail -n 2)"
 fi
+is "in log.txt, too" 1 "$(grep -c 'Z trireme: error: rank [01] .*no progress for 2 s: .*rank 2' stuck/log.txt)"
 
 # A run directory that is moved, or replaced, while the run works: nothing is made in its place.
 for how in gone replaced; do

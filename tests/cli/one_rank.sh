@@ -63,6 +63,7 @@ fails_alone() { # NAME RANK WORDS: in a run in which that rank fails once there 
     fi
     is "$1: the job ends" 95 $code
     is "$1: by one line" 1 "$(grep -c ' trireme: error' stamped)"
+    is "$1: which is in log.txt, too" 1 "$(grep -c "^[0-9TZ:.-]* trireme: error: rank $2 (.*): $3" broken/log.txt)"
     none_left run.dir=broken "$1"
     rm fail-now
     unset err_to
@@ -102,6 +103,8 @@ for strategy in NO_SHARD SHARD_GRAD_OP FULL_SHARD HYBRID_SHARD; do
         is "$name: the job ends" 94 "$(cat $run.code)"
         first_line_names "$name: the first line names it" $run.err \
             "no progress for 6 s: rank $stopped (.*) does not answer"
+        is "$name: log.txt has that line" "$(grep '^trireme: error' $run.err | head -n 1)" \
+            "$(grep -o 'trireme: error: .*' $run/log.txt | head -n 1)"
     done
 done
 

@@ -57,7 +57,8 @@ if [ -n "$defaults" ]; then
         is "SIG$signal saves" 75 $code
         state_saved "SIG$signal" "one-$signal"
     done
-    is "SIGINT: it is said what comes" 1 "$(grep -c 'SIGINT: the state will be saved' one-INT.err)"
+    is "SIGINT: it is said what comes" "1 1" "$(grep -c 'SIGINT: the state will be saved' one-INT.err) $(
+        grep -c 'Z trireme: SIGINT: the state will be saved' one-INT/log.txt)"
     # A step of seconds is not waited for.
     alone twice $D train.global_batch=4000
     wait_for 60 has_steps twice 1
