@@ -327,12 +327,12 @@ static int write_step(const struct report *report, const struct record *record,
 }
 
 /* Programs of hundreds of ranks are made and freed one after the other: keep their memory rather
- * than give it back and ask for it again. */
+ * than give it back and ask for it again, that of long lists too, which malloc() would map each by
+ * itself. */
 static void keep_memory(void)
 {
-    enum { MIB = 1 << 20 };
-    mallopt(M_MMAP_THRESHOLD, 32 * MIB);
-    mallopt(M_TRIM_THRESHOLD, 256 * MIB);
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
 }
 
 /* Does the GPU here, which the plan is for, multiply in fp8 where precision asks for it? */
