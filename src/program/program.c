@@ -57,23 +57,41 @@ int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, in
     return b;
 }
 
+/* Have as much space as instr_capacity says. */
+static void set_space(struct program *program)
+{
+    size_t bytes = (size_t)program->instr_capacity * sizeof *program->instr;
+    program->instr = array_need(realloc(program->instr, bytes), bytes);
+}
+
+void instr_make(struct instr *instr, enum instr_kind kind, enum program_stream stream)
+{
+    memset(instr, 0, sizeof *instr); /* what lies between members, too: lists are compared */
+    instr->kind = kind;
+    instr->stream = stream;
+    instr->unit = instr->micro = instr->piece = instr->flat = -1;
+    instr->peer = instr->first_part = -1;
+    memset(instr->buffer, -1, sizeof instr->buffer);
+    memset(instr->wait, -1, sizeof instr->wait);
+}
+
 struct instr *program_instr(struct program *program, enum instr_kind kind,
                             enum program_stream stream)
 {
-    program->instr = array_grow(program->instr, program->instrs, &program->instr_capacity,
-                                sizeof *program->instr);
+    if (program->instrs == program->instr_capacity) {
+        program->instr_capacity = program->instrs ? 2 * program->instrs : 1024;
+        set_space(program);
+    }
     struct instr *instr = &program->instr[program->instrs++];
-    *instr = (struct instr){.kind = kind,
-                            .stream = stream,
-                            .unit = -1,
-                            .micro = -1,
-                            .piece = -1,
-                            .flat = -1,
-                            .peer = -1,
-                            .first_part = -1};
-    memset(instr->buffer, -1, sizeof instr->buffer);
-    memset(instr->wait, -1, sizeof instr->wait);
+    instr_make(instr, kind, stream);
     return instr;
+}
+
+void program_set_instrs(struct program *program, int instrs)
+{
+    program->instrs = instrs;
+    program->instr_capacity = instrs ? instrs : 1;
+    set_space(program);
 }
 
 void program_share_list(struct program *program, const struct program *other)

@@ -253,6 +253,13 @@ int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, in
 struct instr *program_instr(struct program *program, enum instr_kind kind,
                             enum program_stream stream);
 
+/* Have a list of so many instructions, and no space for more.  Those that are added have no values:
+ * instr_make() is to give them theirs. */
+void program_set_instrs(struct program *program, int instrs);
+
+/* Make of memory an instruction with all operands absent. */
+void instr_make(struct instr *instr, enum instr_kind kind, enum program_stream stream);
+
 /* Append a part of an ALLTOALL, which has one for each member of its group, in their order; returns
  * its index. */
 int program_part(struct program *program, struct comm_part part);

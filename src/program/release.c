@@ -2,6 +2,7 @@
 #include "program/passes.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "program/memory.h"
@@ -57,30 +58,61 @@ static struct death *find_deaths(const struct program *program, int *count)
     return death;
 }
 
-/* One RELEASE names up to SLOTS buffers that die after the same instruction on the same stream.
- * Returns how many of the deaths it has written. */
-static int write_release(struct program *program, const struct death *death, int deaths)
+/* How many of the last deaths are of one instruction and stream. */
+static int count_last(const struct death *death, int deaths)
 {
-    struct instr *instr = program_instr(program, INSTR_RELEASE, death->stream);
-    int named = 0;
-    for (; named < deaths && named < SLOTS && same_place(death, &death[named]); named++)
-        instr_bind(instr, named, death[named].buffer, 0);
-    return named;
+    int count = 1;
+    while (count < deaths && same_place(&death[deaths - 1 - count], &death[deaths - 1]))
+        count++;
+    return count;
 }
 
+/* One RELEASE names up to SLOTS buffers that die after the same instruction on the same stream. */
+static int releases_for(int deaths)
+{
+    return (deaths + SLOTS - 1) / SLOTS;
+}
+
+static int count_releases(const struct death *death, int deaths)
+{
+    int releases = 0;
+    for (int left = deaths; left > 0;) {
+        int count = count_last(death, left);
+        releases += releases_for(count);
+        left -= count;
+    }
+    return releases;
+}
+
+/* Those of deaths of one instruction and stream. */
+static void write_releases(struct instr *instr, const struct death *death, int deaths)
+{
+    for (int k = 0; k < deaths; k++) {
+        if (k % SLOTS == 0)
+            instr_make(&instr[k / SLOTS], INSTR_RELEASE, death->stream);
+        instr_bind(&instr[k / SLOTS], k % SLOTS, death[k].buffer, 0);
+    }
+}
+
+/* From the end on, so that the list needs no second place: what is moved goes behind all that is
+ * still to move. */
 void pass_release(struct program *program)
 {
-    int deaths, count = program->instrs, at = 0;
+    int deaths, from = program->instrs;
     struct death *death = find_deaths(program, &deaths);
-    struct instr *old = program->instr;
-    program->instr_capacity = count + deaths; /* no more RELEASEs than deaths */
-    program->instr = array_make((size_t)program->instr_capacity, sizeof *program->instr);
-    program->instrs = 0;
-    for (int i = 0; i < count; i++) {
-        *program_instr(program, old[i].kind, old[i].stream) = old[i];
-        while (at < deaths && death[at].after == i)
-            at += write_release(program, &death[at], deaths - at);
+    int to = from + count_releases(death, deaths);
+    program_set_instrs(program, to);
+    while (to > from) {
+        int last = death[deaths - 1].after, moved = from - last - 1;
+        from -= moved;
+        to -= moved;
+        memmove(&program->instr[to], &program->instr[from], (size_t)moved * sizeof *program->instr);
+        while (deaths > 0 && death[deaths - 1].after == last) {
+            int count = count_last(death, deaths);
+            deaths -= count;
+            to -= releases_for(count);
+            write_releases(&program->instr[to], &death[deaths], count);
+        }
     }
-    free(old);
     free(death);
 }
