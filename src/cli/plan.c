@@ -276,10 +276,11 @@ static void show_only_planned(const struct options *options)
 static int show(const struct report *report, const struct options *options, struct error *err)
 {
     struct compare compare;
-    struct choices choices;
+    struct choices choices = {0};
     char known[512];
-    choices_make(&choices, report, (int)options->threads);
     compare_make(&compare, report, (int)options->threads);
+    if (compare_chosen(&compare)->made)
+        choices_make(&choices, &compare_chosen(&compare)->report, (int)options->threads);
     if (options->unasked_cpu) {
         printf(
             "planned for CPUs: device is auto, and there is no GPU here.  For GPUs name one with "

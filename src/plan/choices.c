@@ -2,6 +2,7 @@
 #include "plan/choices.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "plan/variant.h"
 
@@ -94,13 +95,14 @@ static int make(struct choices_row *row, const struct report *of, const char *se
     struct report report;
     struct config config = of->config;
     config.device = of->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
+    const struct config as_is = config;
     struct report_request request = {.config = &config,
                                      .ranks = of->ranks,
                                      .nodes = of->nodes,
                                      .threads = threads,
                                      .speeds = of->speeds};
-    if (variant_set(&config, settings) || !has_products(of, &config) ||
-        report_measure(&report, &request, NULL))
+    if (variant_set(&config, settings) || !memcmp(&config, &as_is, sizeof config) ||
+        !has_products(of, &config) || report_measure(&report, &request, NULL))
         return 0;
     measure(row, &report, settings);
     report_free(&report);

@@ -24,8 +24,9 @@ struct choices {
     struct choices_row row[CHOICES_MOST];
 };
 
-/* Plan the report's run again for each change, of which report_largest() is shown.  A change that
- * the configuration has already, that it does not allow, or that changes no number is left out. */
+/* Plan again for each change the run of a report by report_measure(): so what is compared is of the
+ * same ranks.  Of each plan report_largest() is shown.  A change that the configuration has
+ * already, that it does not allow, or that changes no number is left out. */
 void choices_make(struct choices *choices, const struct report *report, int threads);
 
 void choices_print(const struct choices *choices, FILE *out);

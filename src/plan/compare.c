@@ -66,6 +66,14 @@ void compare_free(struct compare *compare)
         report_free(&compare->row[s].report);
 }
 
+const struct compare_row *compare_chosen(const struct compare *compare)
+{
+    const struct compare_row *row = compare->row;
+    while (!row->chosen)
+        row++;
+    return row;
+}
+
 double compare_volume(const struct compare_row *row)
 {
     return (double)report_largest(&row->report)->sent_elems / (double)row->report.params;

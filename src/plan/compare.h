@@ -24,6 +24,9 @@ struct compare {
 void compare_make(struct compare *compare, const struct report *report, int threads);
 void compare_free(struct compare *compare);
 
+/* The row of the configuration's own strategy. */
+const struct compare_row *compare_chosen(const struct compare *compare);
+
 /* Numbers a rank sends in a step, in parameters of the model. */
 double compare_volume(const struct compare_row *row);
 

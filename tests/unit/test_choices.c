@@ -9,7 +9,9 @@
 #include <cmocka.h>
 
 #include "plan/choices.h"
+#include "plan/compare.h"
 #include "plan/largest.h"
+#include "simulate/machine_file.h"
 #include "tests/unit/rig.h"
 
 #define LARGE "model.preset=llama-124m data.seq_len=256 train.global_batch=8 device=cpu "
@@ -109,6 +111,33 @@ static void what_they_are_for(void **state)
     assert_true(found(&choices, "recompute=none")->memory_bytes > choices.as_is.memory_bytes);
 }
 
+/* With muon each rank owns other matrices, and all ranks together are slower than the first alone,
+ * of which a change is planned: what it is compared with is the first alone, too. */
+static void changes_are_compared_with_the_same_ranks(void **state)
+{
+    struct config config = rig_config("model.preset=llama3-8b device=cuda precision=bf16 "
+                                      "train.optimizer=muon model.layers=7");
+    struct machine machine;
+    struct error err = {0};
+    struct report report;
+    struct compare compare;
+    struct choices choices;
+    assert_int_equal(machine_find(&machine, "h100", &err), 0);
+    struct report_request request = {
+        .config = &config, .ranks = 16, .nodes = 2, .threads = 1, .speeds = &machine};
+    assert_int_equal(report_make(&report, &request, &err), 0);
+    compare_make(&compare, &report, 1);
+    const struct report *first = &compare_chosen(&compare)->report;
+    choices_make(&choices, first, 1);
+    assert_true(first->forecast.step_s < report.forecast.step_s);
+    assert_true(choices.as_is.step_s == first->forecast.step_s);
+    assert_true(found(&choices, "recompute=full")->step_s > choices.as_is.step_s);
+    assert_null(find(&choices, "recompute=none")); /* as it is */
+    assert_null(find(&choices, "parallel.prefetch_units=1"));
+    compare_free(&compare);
+    report_free(&report);
+}
+
 /* The largest micro-batch fits, and one more does not: a rank's plan says so; the same of
  * evaluation. */
 static void the_largest_fits_and_one_more_does_not(void **state)
@@ -152,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_plans),
         cmocka_unit_test(what_they_are_for),
+        cmocka_unit_test(changes_are_compared_with_the_same_ranks),
         cmocka_unit_test(the_largest_fits_and_one_more_does_not),
     };
     return cmocka_run_group_tests_name("choices", tests, NULL, NULL);
