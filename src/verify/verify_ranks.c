@@ -97,13 +97,13 @@ static int parts_match(const struct ranks *g, int r, const struct instr *mine, i
                                                        mine->place[SLOT_TO] + one->recv_from));
 }
 
-/* Do those members that are there do the same?  0, or -1 with err set. */
+/* Do those members that are there, from one on, do the same?  0, or -1 with err set. */
 static int check_members(struct ranks *g, int rank, enum program_stream stream,
-                         const struct instr *mine)
+                         const struct instr *mine, int first)
 {
     const struct mesh_shape *shape = g->shape;
     int at = mesh_member(shape, mesh_coord_of_rank(shape, rank), mine->axes);
-    for (int k = 0, m; (m = ranks_member(g, rank, mine->axes, k)) >= 0; k++) {
+    for (int k = first, m; (m = ranks_member(g, rank, mine->axes, k)) >= 0; k++) {
         const struct instr *theirs = ranks_met_by(g, m, stream, mine->axes);
         if (theirs &&
             (!ranks_same(mine, theirs) ||
@@ -123,12 +123,12 @@ static int try_collective(struct ranks *g, int rank, enum program_stream stream,
     for (int k = mesh_members(g->shape, axes) - 1; k >= 0; k--)
         if (!ranks_met_by(g, ranks_member(g, rank, axes, k), stream, axes))
             return 0;
-    if (check_members(g, rank, stream, mine))
+    if (check_members(g, rank, stream, mine, 0))
         return -1;
     int members = mine->kind == INSTR_ALLTOALL ? mesh_members(g->shape, axes) : 0;
     for (int k = 0; k < members; k++) { /* each pair has its size */
         int m = ranks_member(g, rank, axes, k);
-        if (check_members(g, m, stream, ranks_ready(&g->rank[m], stream)))
+        if (check_members(g, m, stream, ranks_ready(&g->rank[m], stream), k))
             return -1;
     }
     for (int k = 0, m; (m = ranks_member(g, rank, axes, k)) >= 0; k++)
@@ -187,7 +187,7 @@ static int check_standing(struct ranks *g)
         for (int s = 0; s < STREAMS; s++) {
             const struct instr *instr = ranks_ready(&g->rank[r], s);
             if (instr && instr_is_transfer(instr) && !instr_is_message(instr) &&
-                check_members(g, r, s, instr))
+                check_members(g, r, s, instr, 0))
                 return -1;
         }
     return 0;
