@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "io/disk.h"
 #include "io/h5.h"
+#include "io/tokenizer.h"
 
 /* The folder a path is in, to be free()d. */
 static char *parent_of(const char *path)
@@ -35,8 +36,23 @@ int output_path_make_folder(const char *path, struct error *err)
     return rc;
 }
 
-int output_path_check(const char *path, const struct inputs *inputs, struct error *err)
+/* Is the file at path a tokenizer.json that trireme reads?  Returns 0, or -1 with why set. */
+static int check_tokenizer(const char *path, struct error *why)
 {
+    struct tokenizer *tokenizer;
+    if (h5_is_file(path))
+        return error_set(why, "it is an HDF5 file, as token files are");
+    if (tokenizer_open(&tokenizer, path, why))
+        return -1;
+    int is_file = tokenizer->path != NULL; /* a name such as "bytes" is that of a built-in one */
+    tokenizer_close(tokenizer);
+    return is_file ? 0 : error_set(why, "it is no JSON");
+}
+
+int output_path_check(const char *path, enum output_kind kind, const struct inputs *inputs,
+                      struct error *err)
+{
+    struct error why = {0};
     struct stat info;
     if (!path || stat(path, &info))
         return 0;
@@ -46,7 +62,11 @@ int output_path_check(const char *path, const struct inputs *inputs, struct erro
     if (inputs_contain(inputs, path))
         return error_set(err, "%s is an input, and would be overwritten; name another output",
                          path);
-    if (info.st_size && !h5_is_file(path))
+    if (info.st_size && kind == OUTPUT_TOKENIZER && check_tokenizer(path, &why))
+        return error_set(err,
+                         "%s is there, and is no tokenizer (%s); remove it, or name another output",
+                         path, why.text);
+    if (info.st_size && kind == OUTPUT_TOKENS && !h5_is_file(path))
         return error_set(
             err, "%s is there, and is no token file; remove it, or name another output", path);
     return 0;

@@ -1,12 +1,16 @@
-/* output_path.h - where tokenize may write: never over a text. */
+/* output_path.h - where tokenize may write: over a file of the same kind, and never over a text. */
 #ifndef TRIREME_CLI_OUTPUT_PATH_H
 #define TRIREME_CLI_OUTPUT_PATH_H
 
 #include "cli/inputs.h"
 
-/* May a file of this name (NULL: none is wanted) be written?  What is there may be replaced if it
- * is empty or an HDF5 file, and none of the inputs.  Returns 0, or -1 with err set. */
-int output_path_check(const char *path, const struct inputs *inputs, struct error *err);
+enum output_kind { OUTPUT_TOKENS, OUTPUT_TOKENIZER };
+
+/* May a file of this name (NULL: none is wanted) and kind be written?  What is there may be
+ * replaced if it is none of the inputs, and is empty or of that kind: an HDF5 file, or JSON that
+ * reads as a tokenizer.  Returns 0, or -1 with err set. */
+int output_path_check(const char *path, enum output_kind kind, const struct inputs *inputs,
+                      struct error *err);
 
 /* Make the folder for a file: below the working directory whatever is missing; elsewhere a missing
  * folder is more likely a mistake, and an error.  Returns 0, or -1 with err set. */

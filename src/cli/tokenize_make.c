@@ -76,8 +76,8 @@ static int open_chat(struct tokenize_job *job, struct error *err)
 
 static int check_outputs(const struct tokenize_job *job, struct error *err)
 {
-    if (output_path_check(job->train.path, &job->inputs, err) ||
-        output_path_check(job->valid.path, &job->inputs, err))
+    if (output_path_check(job->train.path, OUTPUT_TOKENS, &job->inputs, err) ||
+        output_path_check(job->valid.path, OUTPUT_TOKENS, &job->inputs, err))
         return -1;
     if (job->valid.path && output_path_is(job->train.path, job->valid.path))
         return error_set(err, "-o and --valid name the same file");

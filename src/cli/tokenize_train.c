@@ -133,8 +133,8 @@ int tokenize_train(struct app *app, int argc, char **argv, struct error *err)
         read_output(&argc, argv, &path, err))
         return -1;
     int rc = inputs_list(&inputs, argv + 1, argc - 1, err) || check_texts(&inputs, err) ||
-             output_path_check(path, &inputs, err) || output_path_make_folder(path, err) ||
-             train(app, &inputs, tokens, path, err);
+             output_path_check(path, OUTPUT_TOKENIZER, &inputs, err) ||
+             output_path_make_folder(path, err) || train(app, &inputs, tokens, path, err);
     inputs_free(&inputs);
     return rc ? -1 : 0;
 }

@@ -20,6 +20,26 @@ refused "a vocabulary and a token file at once" '\-\-valid is not for it' \
     "$TRIREME" tokenize corpus.txt --train-bpe 300 --valid v.h5 -o x.json
 refused "a vocabulary without an output" 'no output' "$TRIREME" tokenize corpus.txt --train-bpe 300
 
+# It replaces a tokenizer, and nothing else: no token file, no other JSON.
+printf 'ab cd ab cd' >tiny.txt
+"$TRIREME" tokenize tiny.txt -o data/tokens.h5 >out 2>err
+echo '{"learning_rate": 1}' >data/other.json
+mkdir data/unread
+echo '{"model": {"type": "Unigram"}}' >data/unread/tokenizer.json
+for file in tokens.h5=token_file other.json=no_tokenizer unread/tokenizer.json=Unigram; do
+    path=data/${file%%=*} what=$(echo "${file#*=}" | tr _ ' ')
+    before=$(cksum "$path")
+    refused "a vocabulary over $path" "$path is there, and is .*$what.*; remove it, or name another output"         "$TRIREME" tokenize tiny.txt --train-bpe 258 -o "$path"
+    is "$path is as it was" "$before" "$(cksum "$path")"
+done
+before=$(cksum data/tokenizer.json)
+refused "a token file over a tokenizer" 'data/tokenizer\.json is there, and is no token file' \
+    "$TRIREME" tokenize tiny.txt -o data/tokenizer.json
+is "the tokenizer is as it was" "$before" "$(cksum data/tokenizer.json)"
+"$TRIREME" tokenize tiny.txt --train-bpe 258 -o tiny.json >out 2>err
+"$TRIREME" tokenize tiny.txt --train-bpe 259 -o tiny.json >out 2>err
+is "a vocabulary over one made before" "0 tiny.json: byte-level BPE, 259 tokens" "$? $(cat out)"
+
 # Vocabularies of other kinds.
 mkdir -p other
 echo x >other/tokenizer.model
