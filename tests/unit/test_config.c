@@ -465,61 +465,6 @@ static void texts_have_limits(void **state)
                      0);
 }
 
-static void check_from_memory(const struct config *config)
-{
-    const char *override = "seed=5";
-    char *text = NULL;
-    size_t bytes = 0;
-    struct config back;
-    struct error err = {0};
-    FILE *out = open_memstream(&text, &bytes);
-    config_print(out, config);
-    fclose(out);
-    assert_int_equal(config_load_text(&back, "memory", text, &override, 1, &err), 0);
-    assert_int_equal(back.seed, 5);
-    back.seed = config->seed;
-    assert_memory_equal(config, &back, sizeof back);
-    override = "seed=x";
-    assert_int_equal(config_load_text(&back, "memory", text, &override, 1, &err), -1);
-    assert_non_null(strstr(err.text, "seed"));
-    free(text);
-}
-
-static void written_configuration_reads_back(void **state)
-{
-    static const char *const sets[][8] = {
-        {"model.preset=llama-tiny"},
-        {"model.preset=llama3.2-1b", "train.lr=0.1", "parallel.strategy=ddp", "precision=bf16"},
-        {"model.preset=llama-10m", "train.lr=1.2345678901234567e-5", "train.min_lr=3e-17",
-         "data.train=a \"b\" \\c: #d 'e' \xc3\xa9 \xf0\x9f\x9a\xa3", "data.valid=null",
-         "run.dir=Null", "seed=9223372036854775807"},
-        {"model.layers=1", "model.hidden=6", "model.heads=3", "model.ffn=7", "model.vocab=11",
-         "data.train= leading and trailing ", "parallel.forward_prefetch=false"},
-        {"model.preset=llama-tiny", "data.seq_len=7", "train.global_batch_tokens=91",
-         "train.optimizer=sgd", "train.momentum=0.5", "parallel.wrap=layers",
-         "parallel.layers_per_unit=3"},
-    };
-    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
-        struct config c, back;
-        struct error err = {0};
-        int count = 0;
-        while (count < 8 && sets[i][count])
-            count++;
-        assert_int_equal(config_load(&c, NULL, sets[i], count, &err), 0);
-        assert_int_equal(config_write(&c, CONFIG_OF_RUN, path, &err), 0);
-        LOAD(&back, path, "seed=5");
-        assert_int_equal(back.seed, 5);
-        back.seed = c.seed;
-        assert_memory_equal(&c, &back, sizeof c);
-        check_from_memory(&c);
-    }
-    struct config c;
-    struct error err = {0};
-    LOAD(&c, NULL, "model.preset=llama-tiny");
-    assert_int_equal(config_write(&c, CONFIG_OF_RUN, "/nonexistent/config.yaml", &err), -1);
-    assert_non_null(strstr(err.text, "/nonexistent/config.yaml"));
-}
-
 static void show_has_every_key(void **state)
 {
     for (int format = CONFIG_TEXT_TABLE; format <= CONFIG_MAN; format++) {
@@ -655,7 +600,6 @@ int main(void)
         TEST(files_that_are_no_configuration),
         TEST(damaged_files_never_crash),
         TEST(texts_have_limits),
-        TEST(written_configuration_reads_back),
         TEST(show_has_every_key),
         cmocka_unit_test(arguments_replace_their_rivals),
     };
