@@ -21,6 +21,13 @@ static int finish_data(struct config *config, struct error *err)
     return 0;
 }
 
+/* A strategy's degree of 1.  follows: it was not given, now or when this was called before. */
+static void set_to_one(int64_t *degree, int *follows)
+{
+    *follows = !*degree || (*follows && *degree == 1);
+    *degree = 1;
+}
+
 static int finish_parallel(struct config_parallel *p, struct error *err)
 {
     int hybrid = config_sharding[p->strategy].hybrid;
@@ -35,9 +42,13 @@ static int finish_parallel(struct config_parallel *p, struct error *err)
                          "share one copy; several sharded copies are HYBRID_SHARD",
                          (long long)p->replicate);
     if (p->strategy == STRATEGY_NO_SHARD)
-        p->shard = 1;
-    else if (!hybrid)
-        p->replicate = 1;
+        set_to_one(&p->shard, &p->shard_follows);
+    else
+        p->shard_follows = 0;
+    if (p->strategy != STRATEGY_NO_SHARD && !hybrid)
+        set_to_one(&p->replicate, &p->replicate_follows);
+    else
+        p->replicate_follows = 0;
     return 0;
 }
 

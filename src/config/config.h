@@ -198,6 +198,7 @@ struct config_parallel {
     enum config_wrap wrap;
     int64_t layers_per_unit, min_num_params;             /* of wrap layers, of size */
     int64_t shard, replicate, context, tensor, pipeline; /* degrees; 0: what is left */
+    int shard_follows, replicate_follows; /* no keys: the degree is 1 by the strategy, not given */
     char schedule[CONFIG_TEXT]; /* a name (program/schedule.h), or a file's that ends in .csv */
     int64_t virtual_stages;     /* stages of each rank; 0: as the schedule has by itself */
     char stages[CONFIG_TEXT];   /* units of each stage, "3,2,2,1"; "": by cost */
@@ -333,7 +334,8 @@ const char *config_first_set(const struct config *config, const void *part, size
  * or one for a user to change, which is read as if the user had written it. */
 enum config_writing { CONFIG_OF_RUN, CONFIG_FOR_USER };
 
-/* Write the effective configuration as YAML that config_load() reads back to the same struct. */
+/* Write the effective configuration as YAML that config_load() reads back to the same struct, but
+ * for shard_follows and replicate_follows: what is written counts as given. */
 int config_write(const struct config *config, enum config_writing what, const char *path,
                  struct error *err);
 

@@ -72,6 +72,7 @@ static int vary(struct variant *v, const struct config *config, const struct pla
          set(v, "parallel.strategy", "FULL_SHARD")))
         return -1;
     v->config.parallel.shard = v->config.parallel.replicate = 0;
+    v->config.parallel.layout = PARALLEL_LAYOUT_GIVEN;
     if ((tensor != config->parallel.tensor && set(v, "parallel.tensor", "%d", tensor)) ||
         set_offload(v, "offload.optimizer", own.optimizer, place->optimizer) ||
         set_offload(v, "offload.gradients", own.gradients, place->gradients) ||
@@ -79,7 +80,7 @@ static int vary(struct variant *v, const struct config *config, const struct pla
         (own.path[0] && set(v, "offload.path", "")) ||
         (is_one_micro(config) && config->train.micro_batch && set(v, "train.micro_batch", "0")))
         return -1;
-    return config_finish(&v->config, NULL);
+    return variant_set(&v->config, "");
 }
 
 /* ---- counts of ranks ---- */
@@ -196,6 +197,7 @@ static void settle(const struct fewest_request *r, struct variant *v, int ranks,
     snprintf(row->settings, sizeof row->settings, "%s", v->settings);
     if (fit.settings[0])
         text_join(row->settings, sizeof row->settings, " ", "%s", fit.settings);
+    variant_complete(row->settings, r->config, &v->config);
     report_free(&report);
 }
 

@@ -22,6 +22,7 @@ enum { ROUND = 16 }; /* planned at the same time */
 
 struct finding {
     const struct search_request *request;
+    const struct config *given; /* behind which settings are put */
     struct search *search;
     struct search_candidates list;
     struct search_candidate **by_bound;        /* the least first, then as they are listed */
@@ -270,6 +271,20 @@ static void explain(const struct search_outcome *best, const struct search_outco
                  100 * longest / best->step_s);
 }
 
+/* The layout, and whatever else of the given configuration is another. */
+static void set_settings(const struct finding *f, const struct search_candidate *candidate,
+                         char settings[SEARCH_SETTINGS])
+{
+    struct config config;
+    search_candidate_text(candidate, settings);
+    if (search_candidate_config(candidate, f->request->config, &config))
+        return;
+    config.parallel.layout = PARALLEL_LAYOUT_GIVEN;
+    if (config.train.global_batch == f->given->train.global_batch)
+        config.train.global_batch_tokens = f->given->train.global_batch_tokens;
+    variant_complete(settings, f->given, &config);
+}
+
 static int fill(struct finding *f, struct error *err)
 {
     if (!f->bests)
@@ -283,7 +298,7 @@ static int fill(struct finding *f, struct error *err)
         struct search_row *row = &f->search->row[i];
         *row = (struct search_row){
             .step_s = o->step_s, .tokens_per_s = o->tokens_per_s, .mfu = o->mfu, .takes = o->takes};
-        search_candidate_text(o->candidate, row->settings);
+        set_settings(f, o->candidate, row->settings);
         if (i)
             explain(&f->best[0], o, row);
     }
@@ -298,7 +313,9 @@ int search_find(struct search *search, const struct search_request *request, str
         "offload.optimizer=host offload.params=host offload.gradients=host"};
     struct config config = *request->config;
     struct search_request own = *request;
-    struct finding f = {.request = &own, .search = search};
+    struct finding f = {.request = &own,
+                        .given = request->given ? request->given : request->config,
+                        .search = search};
     int rc = 0;
     own.config = &config;
     config.train.global_batch_tokens = 0; /* bounds and plans are of other batches, too */

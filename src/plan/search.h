@@ -28,11 +28,13 @@
 #define TRIREME_PLAN_SEARCH_H
 
 #include "plan/report.h"
+#include "plan/variant.h"
 
-enum { SEARCH_ROWS = 10, SEARCH_SETTINGS = 320 };
+enum { SEARCH_ROWS = 10, SEARCH_SETTINGS = VARIANT_SETTINGS };
 
 struct search_request {
     const struct config *config; /* checked; device cpu or cuda */
+    const struct config *given;  /* what rows' settings are put behind; NULL: config */
     int ranks, nodes, threads;
     const struct machine *machine;
     const struct memory_limits *limits; /* 0: none */
@@ -40,7 +42,7 @@ struct search_request {
 };
 
 struct search_row {
-    char settings[SEARCH_SETTINGS]; /* "key=value key=value" */
+    char settings[SEARCH_SETTINGS]; /* "key=value key=value": the layout, and what else changes */
     double step_s, tokens_per_s, mfu;
     struct memory_limits takes;
     char why[96]; /* of all but the first: what takes longer */

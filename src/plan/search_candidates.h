@@ -48,7 +48,7 @@ int search_rank_of_stage(const struct search_candidate *c, int stage);
 int search_splits_backward(const struct search_candidate *c);
 int search_period(const struct search_candidate *c, int64_t micros);
 
-/* "parallel.tensor=2 ..." */
+/* "parallel.tensor=2 ...": its layout, not yet what it unsets of the configuration's. */
 void search_candidate_text(const struct search_candidate *candidate, char text[SEARCH_SETTINGS]);
 
 #endif

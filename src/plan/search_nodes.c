@@ -17,6 +17,7 @@ static void find(struct search_nodes_row *row, const struct search_request *requ
         config.train.global_batch = config.train.global_batch * row->ranks / first_ranks;
     row->global_batch = config.train.global_batch;
     one.config = &config;
+    one.given = request->config;
     one.limits = &limits;
     one.ranks = row->ranks;
     one.nodes = row->nodes;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "config/schema.h"
 
 const char *variant_name(enum config_strategy strategy, char text[CONFIG_TEXT])
@@ -22,7 +23,7 @@ static void drop_unused(struct config_parallel *p)
         p->pipeline_reshard = 0;
 }
 
-int variant_set(struct config *config, const char *settings)
+static int set_keys(struct config *config, const char *settings)
 {
     char text[VARIANT_SETTINGS], *rest = text, *one;
     snprintf(text, sizeof text, "%s", settings);
@@ -32,8 +33,39 @@ int variant_set(struct config *config, const char *settings)
         if (config_set(config, one, value, NULL))
             return -1;
     }
+    return 0;
+}
+
+int variant_set(struct config *config, const char *settings)
+{
+    if (set_keys(config, settings))
+        return -1;
     drop_unused(&config->parallel);
     return config_finish(config, NULL);
+}
+
+/* Without the degrees that nobody gave. */
+static struct config as_given(const struct config *config)
+{
+    struct config given = *config;
+    struct config_parallel *p = &given.parallel;
+    p->shard = p->shard_follows ? 0 : p->shard;
+    p->replicate = p->replicate_follows ? 0 : p->replicate;
+    return given;
+}
+
+void variant_complete(char text[VARIANT_SETTINGS], const struct config *base,
+                      const struct config *config)
+{
+    struct config reached = as_given(base), wanted = as_given(config);
+    char reached_text[CONFIG_TEXT], wanted_text[CONFIG_TEXT];
+    const char *key;
+    set_keys(&reached, text);
+    for (int i = 0; (key = config_key_name(i)); i++) {
+        const char *value = config_value(&wanted, key, wanted_text);
+        if (strcmp(config_value(&reached, key, reached_text), value) != 0)
+            text_join(text, VARIANT_SETTINGS, " ", "%s=%s", key, value);
+    }
 }
 
 int variant_strategy(struct config *config, enum config_strategy strategy, struct error *err)

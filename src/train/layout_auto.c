@@ -32,6 +32,8 @@ static int search(char settings[SEARCH_SETTINGS], const struct config *config, s
         return error_set(err,
                          "parallel.layout auto: how fast is this machine?  run.machine=NAME or "
                          "run.machine=FILE says it (trireme doctor --measure FILE)");
+    base.parallel.layout =
+        PARALLEL_LAYOUT_GIVEN; /* so that settings do not say it: it stays auto */
     base.device = request->kind == DEVICE_CUDA ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
     if (search_find(&search,
                     &(struct search_request){.config = &base,

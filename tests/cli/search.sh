@@ -18,6 +18,8 @@ is "several numbers of nodes" "0 1 8 64, 2 16 64, 3 24 64" "$? $(
 is "and as JSON" "3 3" "$(grep -c '"ranks"' nodes.json) $(grep -c '"candidates"' nodes.json)"
 "$TRIREME" plan $M --search --nodes 1-2 --keep batch_per_rank >out 2>err
 is "the batch of each rank stays" "0 64 128" "$? $(awk '/^ *[0-9]+ +[0-9]+ +[0-9]+ / { print $3 }' out | xargs)"
+is "and a row's settings say the batch that is not the given one" "0 1" \
+    "$(grep -c 'train\.global_batch=64' out) $(grep -c 'train\.global_batch=128' out)"
 "$TRIREME" plan $M --search --nodes 1-4 --gpus 2 >out 2>err
 is "fewer ranks than nodes" "0 1" "$? $(grep -c ' 4 *2 *64  a node has at least one rank' out)"
 "$TRIREME" plan model.preset=llama3-70b precision=bf16 train.global_batch=8 --machine rtx4090 \
@@ -34,6 +36,14 @@ refused "a written layout that is edited is the user's: ~ is not expanded" 'home
 "$TRIREME" plan $M --gpus 16 --nodes 2 --search parallel.pipeline=2 parallel.pipeline_reshard=true >out2 2>err
 is "a key of stages hides no layout of one" "0 parallel.pipeline=1" \
     "$? $(grep -o 'parallel.pipeline=[0-9]*' out2 | head -n 1)"
+# What a row says goes behind what was given, whatever that was.
+printed() { sed -n '/^ 1 /,/^$/p' out | sed 1d; }
+for given in parallel.stages=7,7 parallel.schedule=zb_h1 parallel.pipeline_reshard=true parallel.layout=auto; do
+    "$TRIREME" plan $M parallel.pipeline=2 $given --gpus 16 --nodes 2 --search >out 2>err
+    "$TRIREME" plan $M parallel.pipeline=2 $given $(printed) --gpus 16 --nodes 2 >out2 2>err
+    is "the settings of a row behind $given" "0 $(sed -n 's/^ 1  *\([0-9.]* m*s\) a step.*/\1/p' out)" \
+        "$? $(sed -n 's/^forecast on .*one: \([0-9.]* m*s\) a step.*/\1/p' out2)"
+done
 refused "a layout of no machine" 'parallel.layout auto: .* Name it with --machine' \
     "$TRIREME" plan model.preset=llama-tiny parallel.layout=auto
 refused "batches that depend on the layout" 'layouts of the same global batch, and with train.split_batches=false' \

@@ -123,6 +123,44 @@ static void test_the_nodes_memory_is_a_limit(void **state)
     check(0, (size_t)2250 * MIB, (size_t)1500 * MIB);
 }
 
+/* What a row says is all that changes: the base with its settings behind it takes as much. */
+static void test_settings_pasted_are_the_row(void **state)
+{
+    static const char *const odd[] = {
+        "parallel.shard=4",
+        "parallel.strategy=HYBRID_SHARD parallel.shard=4",
+        "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.replicate=2",
+        "parallel.strategy=NO_SHARD parallel.replicate=16",
+        "parallel.layout=auto",
+        "parallel.strategy=SHARD_GRAD_OP parallel.pipeline=2 parallel.stages=8,6",
+        "parallel.pipeline=2 parallel.pipeline_reshard=true parallel.shard=2",
+    };
+    struct machine machine = small((size_t)3000 * MIB);
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "%s %s", base, odd[i]);
+        struct config config = rig_config(text);
+        struct fewest_request request = {.config = &config, .machine = &machine, .threads = 1};
+        struct fewest fewest;
+        struct error err = {0};
+        if (fewest_find(&fewest, &request, &err))
+            fail_msg("%s: %s", odd[i], err.text);
+        for (int k = 0; k < FEWEST_ROWS; k++) {
+            const struct fewest_row *row = &fewest.row[k];
+            char pasted[1200];
+            if (!row->found)
+                continue;
+            struct memory_limits most = takes(text, row->settings, row->ranks);
+            assert_int_equal(most.device_bytes, row->takes.device_bytes);
+            assert_int_equal(most.host_bytes, row->takes.host_bytes);
+            snprintf(pasted, sizeof pasted, "%s %s", text, row->settings);
+            config = rig_config(pasted);
+            assert_int_equal(config.parallel.layout, PARALLEL_LAYOUT_GIVEN);
+        }
+    }
+    machine_free(&machine);
+}
+
 /* On the very bytes that it says it fits, and one less takes more ranks or another layout. */
 static void test_to_the_byte(void **state)
 {
@@ -178,6 +216,7 @@ int main(void)
         cmocka_unit_test(test_against_every_count),
         cmocka_unit_test(test_tensor_ranks_as_asked_for),
         cmocka_unit_test(test_the_nodes_memory_is_a_limit),
+        cmocka_unit_test(test_settings_pasted_are_the_row),
         cmocka_unit_test(test_to_the_byte),
         cmocka_unit_test(test_nothing_fits),
         cmocka_unit_test(test_processors),

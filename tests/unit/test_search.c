@@ -103,6 +103,93 @@ static void test_search_finds_the_fastest(void **state)
     }
 }
 
+static void check_same(const struct config *got, const struct config *wanted)
+{
+    char a[CONFIG_TEXT], b[CONFIG_TEXT];
+    const char *key;
+    for (int i = 0; (key = config_key_name(i)); i++)
+        if (strcmp(config_value(got, key, a), config_value(wanted, key, b)) != 0)
+            fail_msg("%s is %s, not %s", key, config_value(got, key, a),
+                     config_value(wanted, key, b));
+}
+
+/* A base with keys of its own, as a user gives them, or as the config.yaml of a run has them. */
+static void check_pasted(const struct config *base, const char *file, const char *const *given,
+                         int count)
+{
+    enum { MOST = 64 };
+    struct machine machine;
+    struct search search;
+    struct error err = {0};
+    struct memory_limits limits = {.device_bytes = rig_machine_bytes("h100")};
+    assert_int_equal(machine_find(&machine, "h100", &err), 0);
+    const struct search_request request = {.config = base,
+                                           .ranks = 16,
+                                           .nodes = 2,
+                                           .threads = 1,
+                                           .machine = &machine,
+                                           .limits = &limits};
+    if (search_find(&search, &request, &err))
+        fail_msg("%s", err.text);
+    assert_true(search.rows > 0);
+    search.best.parallel.layout = PARALLEL_LAYOUT_GIVEN;
+    for (int i = 0; i < search.rows; i++) {
+        char text[SEARCH_SETTINGS], *rest = text, *word;
+        const char *list[MOST];
+        struct config pasted, row;
+        int all = count;
+        memcpy(list, given, (size_t)count * sizeof *given);
+        snprintf(text, sizeof text, "%s", search.row[i].settings);
+        while (all < MOST && (word = strtok_r(rest, " ", &rest)))
+            list[all++] = word;
+        if (config_load(&pasted, file, list, all, &err))
+            fail_msg("%s refused: %s", search.row[i].settings, err.text);
+        assert_int_equal(search_apply(&row, base, search.row[i].settings), 0);
+        check_same(&pasted, &row);
+        if (!i)
+            check_same(&pasted, &search.best);
+    }
+    machine_free(&machine);
+}
+
+/* What a row says is all that changes: the base with its settings behind it is its layout. */
+static void test_settings_pasted_are_the_layout(void **state)
+{
+    static const char file[] = "test_search.yaml";
+    static const char *const odd[] = {
+        "",
+        "parallel.strategy=HYBRID_SHARD parallel.shard=4",
+        "parallel.strategy=FULL_SHARD parallel.replicate=1",
+        "parallel.strategy=FULL_SHARD parallel.shard=16 parallel.persist_below=1000",
+        "parallel.strategy=NO_SHARD parallel.replicate=16",
+        "parallel.pipeline=4 parallel.stages=9,9,9,7",
+        "parallel.pipeline=2 parallel.pipeline_reshard=true",
+        "parallel.pipeline=4 parallel.schedule=interleaved_1f1b parallel.virtual_stages=4",
+        "parallel.layout=auto parallel.pipeline_reshard=true",
+        "train.global_batch=0 train.global_batch_tokens=131072",
+    };
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        enum { MOST = 16 };
+        char text[512], *rest = text, *word;
+        const char *given[MOST];
+        struct config base, saved;
+        struct error err = {0};
+        int count = 0;
+        snprintf(text, sizeof text,
+                 "model.preset=llama3-8b device=cuda precision=bf16 data.seq_len=2048 "
+                 "data.train=none.h5 train.micro_batch=1 train.global_batch=64 %s",
+                 odd[i]);
+        base = rig_config(text);
+        while (count < MOST && (word = strtok_r(rest, " ", &rest)))
+            given[count++] = word;
+        check_pasted(&base, NULL, given, count);
+        assert_int_equal(config_write(&base, file, &err), 0);
+        assert_int_equal(config_load(&saved, file, NULL, 0, &err), 0);
+        check_pasted(&saved, file, NULL, 0);
+        remove(file);
+    }
+}
+
 /* Nothing fits: an error that says so, not a layout. */
 static void test_nothing_fits(void **state)
 {
@@ -128,6 +215,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_search_finds_the_fastest),
+        cmocka_unit_test(test_settings_pasted_are_the_layout),
         cmocka_unit_test(test_nothing_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
