@@ -1,0 +1,124 @@
+/* foreign_text.c - is a text that trireme does not read a configuration of another program?
+ *
+ * Texts of other trainers are recognised by a few words in them, since lists and tags may keep them
+ * from being read as trireme's YAML.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "config/foreign.h"
+
+/* The first program of which a text has a word is the one it is of. */
+static const struct {
+    const char *words, *program;
+} programs[] = {
+    {.words = "compute_environment|distributed_type|main_training_function|fsdp_config",
+     .program = "Accelerate"},
+    {.words = "zero_optimization|train_micro_batch_size_per_gpu|zero_allow_untested_optimizer",
+     .program = "DeepSpeed"},
+    {.words = "finetuning_type|cutoff_len", .program = "LLaMA-Factory"},
+    {.words = "per_device_train_batch_size|num_train_epochs", .program = "Hugging Face's Trainer"},
+    {.words = "data_parallel_shard_degree|local_batch_size|dump_folder", .program = "torchtitan"},
+    {.words = "tensor_model_parallel_size|pipeline_model_parallel_size|train_iters|language_model",
+     .program = "Megatron-LM"},
+    {.words = "architectures|transformers_version", .program = "a Hugging Face model"},
+};
+
+/* Of a name; of a path that is shown; of ", and 100 more, ...". */
+enum { NAME_CHARS = 128, NAME_SHOWN = 900, MORE_CHARS = 70 };
+
+/* Does a line of TOML begin at: "[word]"?  at: behind its bracket. */
+static int begins_table(const char *text, const char *at)
+{
+    return at > text && at[-1] == '[' && (at - 1 == text || at[-2] == '\n');
+}
+
+/* 1 where text has word as a key with a value: "word: ", "word = " or a quoted one, or "[word]". */
+static int has_key(const char *text, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)); at += length) {
+        const char *end = at + length;
+        if (at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_'))
+            continue;
+        if (*end == ']' && begins_table(text, at))
+            return 1;
+        end += *end == '"' || *end == '\'';
+        end += strspn(end, " \t");
+        if (*end != ':' && *end != '=')
+            continue;
+        end += 1 + strspn(end + 1, " \t");
+        if (strncmp(end, "null", strlen("null")) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* The first of names "a|b" that text has as a key, into word; of a dotted name only its parts are
+ * looked for.  0 if there is none. */
+static int first_key(const char *text, const char *names, char word[NAME_CHARS])
+{
+    for (const char *n = names; n; n = strchr(n, '|')) {
+        n += *n == '|';
+        snprintf(word, NAME_CHARS, "%.*s", (int)strcspn(n, "|"), n);
+        char parts[NAME_CHARS], *rest = parts, *part;
+        int found = *word != '-';
+        snprintf(parts, sizeof parts, "%s", word);
+        while (found && (part = strsep(&rest, ".")))
+            found = has_key(text, part);
+        if (found)
+            return 1;
+    }
+    return 0;
+}
+
+static const char *program_of(const char *text)
+{
+    char word[NAME_CHARS];
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        if (first_key(text, programs[i].words, word))
+            return programs[i].program;
+    return NULL;
+}
+
+/* "gradient_clipping is train.clip, ..." of the keys that the text has, with their notes, as many
+ * as fit in, and how many do not; of a key without a note only where nothing else is called the
+ * same here. */
+static void translate(const char *text, char *answer, size_t size)
+{
+    char word[NAME_CHARS], one[3 * NAME_CHARS], same[NAME_CHARS];
+    int left_out = 0;
+    answer[0] = 0;
+    for (int i = 0; i < foreign_count; i++) {
+        const struct foreign *f = &foreign_names[i];
+        snprintf(same, sizeof same, " is %s", f->here ? f->here : "");
+        if (!f->here || !first_key(text, f->names, word) || (!f->note && strstr(answer, same)))
+            continue;
+        snprintf(one, sizeof one, "%s%s%s%s%s", word, same, f->note ? " (" : "",
+                 f->note ? f->note : "", f->note ? ")" : "");
+        if (left_out || strlen(answer) + strlen(one) + MORE_CHARS > size)
+            left_out++;
+        else
+            text_join(answer, size, ", ", "%s", one);
+    }
+    if (left_out)
+        text_append(answer, size, ", and %d more, which trireme config KEY=VALUE answers",
+                    left_out);
+}
+
+int foreign_text(const char *name, const char *text, struct error *err)
+{
+    static const char format[] = "%.*s is a configuration of %s, not of trireme%s%s; trireme "
+                                 "config --show lists the keys";
+    char answer[sizeof err->text];
+    const char *program = program_of(text);
+    if (!program)
+        return -1;
+    size_t name_bytes = strlen(name) < NAME_SHOWN ? strlen(name) : NAME_SHOWN;
+    size_t around = sizeof format + sizeof ". Here " + name_bytes + strlen(program);
+    translate(text, answer, sizeof answer - around);
+    return error_set(err, format, (int)name_bytes, name, program, answer[0] ? ". Here " : "",
+                     answer);
+}
