@@ -24,7 +24,8 @@ extern const int foreign_count;
 const struct foreign *foreign_find(const char *name);
 
 /* Where a text, which failed to load, is a configuration of another program, replace err by that
- * and by what its keys are called here.  name: where the text came from.  Returns -1. */
+ * and by what its keys are called here; a text that has keys or groups of trireme's is none, and
+ * err stays.  name: where the text came from.  Returns -1. */
 int foreign_text(const char *name, const char *text, struct error *err);
 
 #endif

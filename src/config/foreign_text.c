@@ -1,14 +1,18 @@
 /* foreign_text.c - is a text that trireme does not read a configuration of another program?
  *
  * Texts of other trainers are recognised by a few words in them, since lists and tags may keep them
- * from being read as trireme's YAML.
+ * from being read as trireme's YAML.  Only keys count: comments and quoted values are blanked out
+ * first.  A text that has a key or a group of trireme's at its top level is trireme's own.
  */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 #include "config/foreign.h"
+#include "config/schema.h"
 
 /* The first program of which a text has a word is the one it is of. */
 static const struct {
@@ -28,6 +32,68 @@ static const struct {
 
 /* Of a name; of a path that is shown; of ", and 100 more, ...". */
 enum { NAME_CHARS = 128, NAME_SHOWN = 900, MORE_CHARS = 70 };
+
+/* Bytes of a quoted text, which ends at its quote or with the line. */
+static size_t quoted_bytes(const char *text)
+{
+    size_t i = 1;
+    for (; text[i] && text[i] != '\n' && text[i] != text[0]; i++)
+        i += text[0] == '"' && text[i] == '\\' && text[i + 1] && text[i + 1] != '\n';
+    return i + (text[i] == text[0]);
+}
+
+/* A text with blanks for its comments and for quoted texts that are no keys; free() it. */
+static char *keys_of(const char *text)
+{
+    char *keys = array_text(text);
+    for (size_t at = 0, bytes; text[at]; at += bytes) {
+        const char *begin = text + at, *next;
+        char before = at ? begin[-1] : '\n';
+        int is_key = 0;
+        bytes = 1;
+        if (*begin == '#' && strchr(" \t\n", before)) {
+            bytes = strcspn(begin, "\n");
+        } else if ((*begin == '"' || *begin == '\'') && strchr(" \t\n{[,:=", before)) {
+            bytes = quoted_bytes(begin);
+            next = begin + bytes + strspn(begin + bytes, " \t");
+            is_key = *next == ':' || *next == '=';
+        }
+        if (bytes > 1 && !is_key)
+            memset(keys + at, ' ', bytes);
+    }
+    return keys;
+}
+
+/* Is the word that ends before `end` a key or a group of trireme's?  At the beginning of a line, if
+ * begins_line.  Every trainer has a seed. */
+static int is_own_key(const char *keys, const char *end, int begins_line)
+{
+    char name[NAME_CHARS];
+    const char *begin;
+    while (end > keys && strchr(" \t\"'", end[-1]))
+        end--;
+    for (begin = end; begin > keys &&
+                      (isalnum((unsigned char)begin[-1]) || begin[-1] == '_' || begin[-1] == '.');)
+        begin--;
+    snprintf(name, sizeof name, "%.*s", (int)(end - begin < NAME_CHARS ? end - begin : 0), begin);
+    begin -= begin > keys && (begin[-1] == '"' || begin[-1] == '\'');
+    if (begins_line && begin > keys && begin[-1] != '\n')
+        return 0;
+    return key_is_group(name) || (key_find(name) && strcmp(name, "seed") != 0);
+}
+
+/* Has the text such a key at its top level: at the beginning of a line, or in the one map of a JSON
+ * text? */
+static int is_own(const char *keys)
+{
+    int in_map = keys[strspn(keys, " \t\n")] == '{', depth = 0;
+    for (const char *at = keys; *at; at++) {
+        depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+        if (*at == ':' && depth == in_map && is_own_key(keys, at, !in_map))
+            return 1;
+    }
+    return 0;
+}
 
 /* Does a line of TOML begin at: "[word]"?  at: behind its bracket. */
 static int begins_table(const char *text, const char *at)
@@ -112,13 +178,14 @@ int foreign_text(const char *name, const char *text, struct error *err)
 {
     static const char format[] = "%.*s is a configuration of %s, not of trireme%s%s; trireme "
                                  "config --show lists the keys";
-    char answer[sizeof err->text];
-    const char *program = program_of(text);
-    if (!program)
-        return -1;
-    size_t name_bytes = strlen(name) < NAME_SHOWN ? strlen(name) : NAME_SHOWN;
-    size_t around = sizeof format + sizeof ". Here " + name_bytes + strlen(program);
-    translate(text, answer, sizeof answer - around);
-    return error_set(err, format, (int)name_bytes, name, program, answer[0] ? ". Here " : "",
-                     answer);
+    char answer[sizeof err->text], *keys = keys_of(text);
+    const char *program = is_own(keys) ? NULL : program_of(keys);
+    if (program) {
+        size_t name_bytes = strlen(name) < NAME_SHOWN ? strlen(name) : NAME_SHOWN;
+        size_t around = sizeof format + sizeof ". Here " + name_bytes + strlen(program);
+        translate(keys, answer, sizeof answer - around);
+        error_set(err, format, (int)name_bytes, name, program, answer[0] ? ". Here " : "", answer);
+    }
+    free(keys);
+    return -1;
 }

@@ -31,8 +31,8 @@ refused "all keys of a long file" \
     'fp16\.enabled is precision.*gradient_clipping is train\.clip; trireme config --show lists the keys$' $T deepspeed.json
 long=$PWD/$(printf 'd%.0s' $(seq 200))/$(printf 'd%.0s' $(seq 200))/$(printf 'd%.0s' $(seq 200))
 mkdir -p "$long"
-{ cat deepspeed.json && printf '# "fp8": 1, "bf16_": 1, "gpu_ids": 1, "lora_rank": 1, "lora_target": 1, "swiglu": 1, "fsdp": 1,
-# "tf32": 1, "max_train_samples": 1, "max_eval_samples": 1, "gradient_checkpointing": 1, "selective_ac_option": 1\n'; } >"$long/x"
+{ cat deepspeed.json && printf '"fp8": 1, "bf16_": 1, "gpu_ids": 1, "lora_rank": 1, "lora_target": 1, "swiglu": 1, "fsdp": 1,
+"tf32": 1, "max_train_samples": 1, "max_eval_samples": 1, "gradient_checkpointing": 1, "selective_ac_option": 1\n'; } >"$long/x"
 refused "of a longer one as many as fit" 'and [0-9]+ more, which trireme config KEY=VALUE answers; .* lists the keys$' $T "$long/x"
 printf 'language_model:\n  num_layers: 24\n  num_query_groups: null\nrampup_batch_size: [32, 32]\n' >megatron.yaml
 refused "a file of Megatron-LM" \

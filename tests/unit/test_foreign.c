@@ -118,6 +118,11 @@ static void files_are_named(void **state)
         {"tensor_model_parallel_size: 2\nrampup_batch_size: [32, 32, 1000]\ntrain_iters: 9\n",
          "Megatron-LM",
          ". Here tensor_model_parallel_size is parallel.tensor, train_iters is train.steps; "},
+        {"# it's ours\nnum_train_epochs: 3\nseed: 42\nreport_to: [a, b]\nname: it's\n", "Trainer",
+         ". Here num_train_epochs is train.epochs; "},
+        {"[model]\nname = \"llama3\" # it's\n[checkpoint]\ninterval = 5\n[job]\n"
+         "dump_folder = \"./outputs: x\"\n",
+         "torchtitan", "dump_folder is run.dir"},
         {"{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 4096}", "Hugging Face model",
          "hidden_size is model.hidden"},
     };
@@ -136,6 +141,37 @@ static void files_are_named(void **state)
     }
 }
 
+/* A file of trireme's keys keeps the answer to its own mistake, whatever words of other programs
+ * are in its comments, its texts, or one of its lines. */
+static void a_mistake_is_not_another_program(void **state)
+{
+    static const struct {
+        const char *text, *words[3];
+    } files[] = {
+        {"# HF: num_train_epochs: 3\nmodel:\n  preset: llama-tiny\ntrain:\n  lr: 1e-3\n"
+         "  warmup_step: 5\n",
+         {"t.yaml:6:", "train.warmup_steps"}},
+        {"# converted from torchtitan (dump_folder: outputs)\nmodel.preset: llama-tiny\n"
+         "parallel:\n  strategy: FUL_SHARD\n",
+         {"t.yaml:4:", "FULL_SHARD"}},
+        {"model:\n  preset: llama-tiny\nper_device_train_batch_size: 4\n",
+         {"t.yaml:3:", "train.micro_batch"}},
+        {"run:\n  dir: \"runs/num_train_epochs: 3\"  # dump_folder: x\ntrain:\n  lrr: 1\n",
+         {"t.yaml:4:", "train.lr"}},
+        {"{\"model\": {\"preset\": \"llama-tiny\"}, \"train\": {\"num_train_epochs\": 3}}",
+         {"t.yaml:1:", "train.epochs"}},
+        {"# cutoff_len: 5\nstepz: 5\n", {"t.yaml:2:", "stepz"}},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        struct config config;
+        struct error err = {0};
+        assert_int_equal(config_load_text(&config, "t.yaml", files[i].text, NULL, 0, &err), -1);
+        for (const char *const *word = files[i].words; *word; word++)
+            if (!strstr(err.text, *word) || strstr(err.text, "configuration of"))
+                fail_msg("no %s: %s", *word, err.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +179,7 @@ int main(void)
         cmocka_unit_test(spelling_does_not_matter),
         cmocka_unit_test(keys_of_trireme_are_not_shadowed),
         cmocka_unit_test(files_are_named),
+        cmocka_unit_test(a_mistake_is_not_another_program),
     };
     return cmocka_run_group_tests_name("foreign", tests, NULL, NULL);
 }
