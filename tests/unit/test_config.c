@@ -520,73 +520,12 @@ static void arguments_replace_their_rivals(void **state)
     assert_non_null(strstr(err.text, "leave one out"));
 }
 
-/* Write a file with every key of the configuration. */
-static void put_whole(const struct config *c)
-{
-    char *text = NULL;
-    size_t bytes;
-    FILE *out = open_memstream(&text, &bytes);
-    config_print(out, c);
-    fclose(out);
-    put(text, bytes);
-    free(text);
-}
-
-/* Do both describe the same model?  Names aside. */
-static void assert_same_model(const struct config *a, const struct config *b)
-{
-    char of_a[CONFIG_TEXT], of_b[CONFIG_TEXT];
-    for (int i = 0; i < config_key_count; i++) {
-        const struct key *key = &config_keys[i];
-        if (!strncmp(key->name, "model.", 6) && strcmp(key->name, "model.preset") != 0)
-            assert_string_equal(key_text(a, key, of_a), key_text(b, key, of_b));
-    }
-}
-
-/* A file that has every key of one preset, as trireme writes it, and another one by an argument. */
-static void a_named_model_is_all_of_it(void **state)
-{
-    char by_argument[128];
-    for (int i = 0; i < config_preset_count; i++) {
-        const char *other = config_presets[(i + 7) % config_preset_count].preset;
-        struct config whole, wanted, found;
-        snprintf(by_argument, sizeof by_argument, "model.preset=%s", config_presets[i].preset);
-        LOAD(&whole, NULL, by_argument, "train.lr=0.5", "data.seq_len=64");
-        put_whole(&whole);
-        snprintf(by_argument, sizeof by_argument, "model.preset=%s", other);
-        LOAD(&wanted, NULL, by_argument, "train.lr=0.5", "data.seq_len=64");
-        LOAD(&found, path, by_argument);
-        assert_string_equal(found.model.preset, other);
-        assert_same_model(&wanted, &found);
-        LOAD(&found, path, by_argument, "model.norm_eps=0.125");
-        assert_true(found.model.norm_eps == 0.125 && found.train.lr == 0.5);
-    }
-    struct config gpt2;
-    LOAD(&gpt2, NULL, "model.preset=gpt2-medium", "model.residual_dropout=0.25");
-    put_whole(&gpt2);
-    LOAD(&gpt2, path, "model.preset=gpt2-xl");
-    assert_true(gpt2.model.layers == 48 && gpt2.model.dropout.residual == 0.25f);
-    REFUSED(
-        "model.preset: llama-tiny\nmodel.norm_eps: 0.5\n", "model.preset=llama-10m", ":2:",
-        "model.norm_eps is 0.5 here, and 1e-05 in what the argument model.preset=llama-10m names",
-        "say it as an argument too: model.norm_eps=0.5");
-    /* sizes alone, written in full: whose the rest is is not known */
-    REFUSED("model.preset: \"\"\nmodel.rope_theta: 7\n", "model.preset=llama-10m",
-            ":2:", "model.rope_theta");
-    /* of a file that names no model the keys change the one that is named */
-    struct config c;
-    put("model.norm_eps: 0.5\n", 20);
-    LOAD(&c, path, "model.preset=llama-10m");
-    assert_true(c.model.norm_eps == 0.5);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(defaults_are_complete),
         TEST(rows_are_sound),
         TEST(preset_comes_first_overrides_last),
-        TEST(a_named_model_is_all_of_it),
         TEST(names_people_know_are_taken),
         TEST(unknown_keys_name_the_nearest),
         TEST(distance_counts_edits),

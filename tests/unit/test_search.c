@@ -183,7 +183,7 @@ static void test_settings_pasted_are_the_layout(void **state)
         while (count < MOST && (word = strtok_r(rest, " ", &rest)))
             given[count++] = word;
         check_pasted(&base, NULL, given, count);
-        assert_int_equal(config_write(&base, file, &err), 0);
+        assert_int_equal(config_write(&base, CONFIG_FOR_USER, file, &err), 0);
         assert_int_equal(config_load(&saved, file, NULL, 0, &err), 0);
         check_pasted(&saved, file, NULL, 0);
         remove(file);
