@@ -49,7 +49,7 @@ static int check_tokenizer(const char *path, struct error *why)
     return is_file ? 0 : error_set(why, "it is no JSON");
 }
 
-int output_path_check(const char *path, enum output_kind kind, const struct inputs *inputs,
+int output_path_check(const char *path, enum output_path_kind kind, const struct inputs *inputs,
                       struct error *err)
 {
     struct error why = {0};

@@ -4,12 +4,12 @@
 
 #include "cli/inputs.h"
 
-enum output_kind { OUTPUT_TOKENS, OUTPUT_TOKENIZER };
+enum output_path_kind { OUTPUT_TOKENS, OUTPUT_TOKENIZER };
 
 /* May a file of this name (NULL: none is wanted) and kind be written?  What is there may be
  * replaced if it is none of the inputs, and is empty or of that kind: an HDF5 file, or JSON that
  * reads as a tokenizer.  Returns 0, or -1 with err set. */
-int output_path_check(const char *path, enum output_kind kind, const struct inputs *inputs,
+int output_path_check(const char *path, enum output_path_kind kind, const struct inputs *inputs,
                       struct error *err);
 
 /* Make the folder for a file: below the working directory whatever is missing; elsewhere a missing

@@ -259,18 +259,18 @@ static int load(struct config *config, const char *name, const char *text, size_
                 enum writer writer, const char *const *overrides, int count, struct error *err)
 {
     struct config_file file = {0};
-    struct file_model own;
+    struct named_model own;
     int rc = set_defaults(config, err) || config_text_read(&file, name, text, bytes, err);
     int in_file = file.count, yielded;
     rc = rc || add_arguments(&file, overrides, count, err) ||
          refuse_home(name, &file, writer == BY_USER ? 0 : in_file, err);
     if (!rc) {
-        file_model_read(&own, &file, config);
+        named_model_read(&own, &file, config);
         in_file -= config_file_drop_rivals(&file);
     }
     rc = rc || apply_preset(config, name, &file, err) || apply_folder(config, name, &file, err) ||
          apply_adapter(config, name, &file, err) ||
-         (yielded = file_model_yield(&file, &own, config, name, err)) < 0 ||
+         (yielded = named_model_yield(&file, &own, config, name, err)) < 0 ||
          apply_entries(config, name, &file, 0, in_file -= yielded, err);
     if (rc)
         foreign_text(name, text, err);

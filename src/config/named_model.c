@@ -44,8 +44,8 @@ static const struct config_entry *find_named(const struct config_file *file, con
     return e && e->value[0] ? e : NULL;
 }
 
-void file_model_read(struct file_model *own, const struct config_file *file,
-                     const struct config *config)
+void named_model_read(struct named_model *own, const struct config_file *file,
+                      const struct config *config)
 {
     const struct config_entry *path = find_named(file, "model.path", 0);
     const struct config_entry *preset = find_named(file, "model.preset", 0);
@@ -100,7 +100,7 @@ static int agrees(const struct config *config, const struct key *key, const char
 
 /* 1: the entry is to be taken out; 0: it stays; -1 with err set: it contradicts. */
 static int judge(const struct config_entry *e, const struct config_file *file,
-                 const struct file_model *own, const struct config *named, struct error *err)
+                 const struct named_model *own, const struct config *named, struct error *err)
 {
     const struct key *key = key_find(e->key);
     struct config scratch = *named;
@@ -124,8 +124,8 @@ static int judge(const struct config_entry *e, const struct config_file *file,
                      find_named(file, by, 1)->value, e->key, value);
 }
 
-int file_model_yield(struct config_file *file, const struct file_model *own,
-                     const struct config *named, const char *path, struct error *err)
+int named_model_yield(struct config_file *file, const struct named_model *own,
+                      const struct config *named, const char *path, struct error *err)
 {
     int names_model = own->is_named && named->model.layers && /* it could be read */
                       (find_named(file, "model.path", 1) || find_named(file, "model.preset", 1));

@@ -7,20 +7,20 @@
 
 /* What the file's own model.preset or model.path says of the model, and its lora.path of the
  * adapters. */
-struct file_model {
+struct named_model {
     int is_named;         /* 1: the file has one of these keys, maybe without a value */
     struct config config; /* defaults, and what they say, where that can be read */
 };
 
 /* Before arguments take anything out of the file.  config: the defaults. */
-void file_model_read(struct file_model *own, const struct config_file *file,
-                     const struct config *config);
+void named_model_read(struct named_model *own, const struct config_file *file,
+                      const struct config *config);
 
 /* Where an argument names a model, or an adapter: take the file's entries out that describe the
  * file's own one, and refuse those that agree with neither.  named: defaults, and what the argument
  * says; path: of the file, for err.  Returns how many entries it has taken out, or -1 with err set.
  */
-int file_model_yield(struct config_file *file, const struct file_model *own,
-                     const struct config *named, const char *path, struct error *err);
+int named_model_yield(struct config_file *file, const struct named_model *own,
+                      const struct config *named, const char *path, struct error *err);
 
 #endif

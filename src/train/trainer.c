@@ -37,7 +37,8 @@ static int open_records(struct trainer *t, struct error *err)
     if (world_rank(t->s->world))
         return 0;
     snprintf(path, sizeof path, "%s/config.yaml", t->dir.path);
-    if (config_write(&t->s->config, CONFIG_OF_RUN, path, err) || product_table_write(&t->s->products, t->s, err))
+    if (config_write(&t->s->config, CONFIG_OF_RUN, path, err) ||
+        product_table_write(&t->s->products, t->s, err))
         return -1;
     return metrics_open(&t->metrics, t->s, t->dir.metrics, t->at.step, err);
 }

@@ -19,7 +19,7 @@ static void report_over(const struct trainer *t)
 
 /* From now on the answer to a signal says that the run is saved, and with which command an export
  * that is cut short is written. */
-static void say_export(const struct trainer *t)
+static void announce_export(const struct trainer *t)
 {
     char *left = array_format("; the model is being written to %s/hf: where that is cut short, run "
                               "me again%s",
@@ -38,7 +38,7 @@ static int export_at_end(struct trainer *t, struct error *err)
         stop_trained(t->asked, "");
         return 0;
     }
-    say_export(t);
+    announce_export(t);
     char *path = array_format("%s/step-%08lld", t->dir.checkpoints, (long long)step);
     int rc = export_folder_of_run(t->s->world, t->s->log, path, &t->s->config,
                                   run_directory_owns_export(&t->dir), err);

@@ -24,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         return 0;
     }
     const char *written = fuzz_path("written.yaml");
-    if (config_write(&config, CONFIG_OF_RUN, written, &err) || config_load(&again, written, NULL, 0, &err))
+    if (config_write(&config, CONFIG_OF_RUN, written, &err) ||
+        config_load(&again, written, NULL, 0, &err))
         fuzz_fail("what was written is not taken: %s", err.text);
     same_settings(&config, &again);
     return 0;
