@@ -15,11 +15,17 @@ struct app {
     struct world *world; /* NULL until app_start_world() */
 };
 
-enum { COMMAND_OPTIONS = 24 };
+enum { COMMAND_OPTIONS = 24, COMMAND_ALIASES = 8 };
 
 struct command_option {
     const char *name;  /* "--ranks"; NULL ends a list */
     const char *value; /* the name of its value, "N"; NULL: it has none */
+};
+
+/* Names that other programs have for an option, or for a value that one takes. */
+struct command_alias {
+    const char *names; /* "--output --out", with '-' for '_'; NULL ends a list */
+    const char *here;  /* "-o" */
 };
 
 struct command {
@@ -28,6 +34,7 @@ struct command {
     const char *summary; /* one line */
     const char *example; /* lines for --help, or NULL */
     struct command_option options[COMMAND_OPTIONS];
+    struct command_alias aliases[COMMAND_ALIASES];
     const char *also;  /* names that other programs have for it, "eval test", or NULL */
     const char *words; /* allowed first arguments, "ls verify", or NULL */
     int takes_keys;    /* 1: [CONFIG] [key=value ...] */

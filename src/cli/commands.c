@@ -62,6 +62,11 @@ const struct command commands[] = {
                  {"--tokenizer", "NAME"},
                  {"--chat-template", "NAME"},
                  {"--system", "TEXT"}},
+     .aliases = {{.names = "--max-tokens --max-new-tokens --max-length --num-tokens",
+                  .here = "--tokens"},
+                 {.names = "--min-new-tokens --min-length", .here = "--min-tokens"},
+                 {.names = "--batch-size --max-batch-size", .here = "--batch"},
+                 {.names = "--temp", .here = "--temperature"}},
      .collective = 1,
      .also = "sample gen complete inference infer chat",
      .run = command_generate},
@@ -101,6 +106,8 @@ const struct command commands[] = {
                  {"--threads", "N"},
                  {"--verify", NULL},
                  {"--seal", NULL}},
+     .aliases = {{.names = "--output --out --output-file", .here = "-o"},
+                 {.names = "--num-workers --workers --num-proc", .here = "--threads"}},
      .alone = "--threads N shares the work",
      .also = "prepare preprocess data",
      .run = command_tokenize},
@@ -130,6 +137,8 @@ const struct command commands[] = {
                  {"--search", NULL},
                  {"--yaml", "FILE"},
                  {"--fewest", NULL}},
+     .aliases = {{.names = "--num-nodes --nnodes --num-machines", .here = "--nodes"},
+                 {.names = "--gpu-memory --gpu-mem --memory", .here = "--machine FILE"}},
      .takes_keys = 1,
      .alone = "--ranks N says how many ranks are planned",
      .also = "estimate-memory estimate memory",
@@ -234,7 +243,8 @@ static int answer_ranks(const struct command *command, const char *name, const c
                         struct error *err)
 {
     static const char ranks[] = "-n -np --np --nproc --ntasks --gpus --ranks --num_gpus --num-gpus "
-                                "--num_processes --num-processes --nproc_per_node --nproc-per-node";
+                                "--num_processes --num-processes --nproc_per_node --nproc-per-node "
+                                "--world_size --world-size";
     if (!is_word(name, ranks))
         return 0;
     if (option_find(command, "--ranks", strlen("--ranks")))
@@ -314,18 +324,32 @@ static void answer_others(const struct command *command, char **argv, struct err
     }
 }
 
+/* What an option of another program is called here, or NULL. */
+static const char *alias_of(const struct command *command, const char *name)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%s", name);
+    for (char *at = text; *at; at++)
+        *at = *at == '_' ? '-' : *at;
+    for (const struct command_alias *a = command->aliases; a->names; a++)
+        if (is_word(text, a->names))
+            return a->here;
+    return NULL;
+}
+
 /* A command that takes keys has few options: "--lr 1e-3" and "--config x.yaml" are habits from
  * other programs.  A letter is near to every other one, so that nothing follows from that. */
 static int not_an_option(const struct command *command, char **argv, struct error *err)
 {
     char name[64], names[512];
     const char *value = option_given(argv, name, sizeof name);
+    const char *alias = alias_of(command, name);
     struct nearest nearest = {name};
     for (const struct command_option *o = command->options; o->name && strlen(name) > 3; o++)
         nearest_try(&nearest, o->name, o->name);
-    if (nearest.name)
+    if (alias || nearest.name)
         return error_set(err, "%s has no option %s; did you mean %s?", command->name, name,
-                         nearest.name);
+                         alias ? alias : nearest.name);
     if (answer_ranks(command, name, value, err))
         return -1;
     if (command->takes_keys && answer_key(command, name, value, err)) {

@@ -180,7 +180,14 @@ const struct foreign foreign_names[] = {
     {.names = "embd_pdrop", .here = "model.embed_dropout"},
     {.names = "resid_pdrop|hidden_dropout", .here = "model.residual_dropout"},
     {.names = "attn_pdrop", .here = "model.attention_dropout"},
+    {.names = "dropout",
+     .here = "model.residual_dropout",
+     .note = "model.embed_dropout and model.attention_dropout are keys of their own, and so is "
+             "lora.dropout"},
     {.names = "lora_dropout", .here = "lora.dropout"},
+    {.names = "use_lora|use_peft",
+     .here = "lora.r",
+     .note = "the rank of adapters, such as 16; at 0 there are none"},
     {.names = "lora_rank|lora.rank|lora_r", .here = "lora.r"},
     {.names = "lora_target|lora_target_modules", .here = "lora.target_modules"},
     {.names = "tie_word_embeddings", .here = "model.tie_embeddings"},
@@ -196,7 +203,7 @@ const struct foreign foreign_names[] = {
 
     /* ---- data ---- */
     {.names = "train_file|dataset|dataset_name|dataset_path|data_path|train_data_path|"
-              "train_dataset|train_data|data|-i",
+              "train_dataset|train_data|data|data.path|-i",
      .here = "data.train",
      .note = "a token file of trireme tokenize"},
     {.names = "validation_file|valid_data_path|eval_dataset|-j", .here = "data.valid"},
@@ -208,7 +215,7 @@ const struct foreign foreign_names[] = {
              "data.train names"},
 
     /* ---- batches ---- */
-    {.names = "train_batch_size|global_batch_size|batch_size", .here = "train.global_batch"},
+    {.names = "train_batch_size|global_batch_size|batch_size|batch", .here = "train.global_batch"},
     {.names = "total_batch_size|global_batch_tokens|-d", .here = "train.global_batch_tokens"},
     {.names = "per_device_train_batch_size|train_micro_batch_size_per_gpu|local_batch_size|"
               "micro_batch_size|per_device_batch_size|device_batch_size|-b",
@@ -263,7 +270,8 @@ const struct foreign foreign_names[] = {
     {.names = "eval_iters|max_eval_steps|-m", .here = "train.eval_batches"},
 
     /* ---- checkpoints ---- */
-    {.names = "save_steps|save_interval|checkpoint.interval|checkpointing_steps|save_freq|-n",
+    {.names =
+         "save_steps|save_interval|checkpoint.interval|checkpointing_steps|save_freq|save_every|-n",
      .here = "checkpoint.every"},
     {.names = "save_total_limit|keep_latest_k|max_checkpoints", .here = "checkpoint.keep"},
     {.names = "resume_from_checkpoint|load_checkpoint|checkpoint.load_step|load|init_from|-y",

@@ -34,14 +34,31 @@ int nearest_distance(const char *a, const char *b)
     return rows[na % 3][nb] + surplus;
 }
 
+/* Has the name this word, with no letter before or behind it: "max" in "train.max_lr"? */
+static int has_word(const char *name, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = name; (at = strstr(at, word)); at += length)
+        if ((at == name || !isalpha((unsigned char)at[-1])) && !isalpha((unsigned char)at[length]))
+            return 1;
+    return 0;
+}
+
+/* Is one of them the least and the other the most of something? */
+static int is_opposite(const char *a, const char *b)
+{
+    return (has_word(a, "max") && has_word(b, "min")) || (has_word(a, "min") && has_word(b, "max"));
+}
+
 /* A name counts as near if it takes at most a third of its letters as edits, or two, or of up to
- * four letters one.  Of names that are equally near the first is kept. */
+ * four letters one, and is not the opposite.  Of names that are equally near the first is kept. */
 void nearest_try(struct nearest *nearest, const char *compared, const char *name)
 {
     int distance = nearest_distance(nearest->wanted, compared);
     int longest = (int)strlen(compared);
     int bound = longest / 3 > 2 ? longest / 3 : longest > 4 ? 2 : 1;
-    if (distance > bound || (nearest->name && distance >= nearest->distance))
+    if (distance > bound || is_opposite(nearest->wanted, compared) ||
+        (nearest->name && distance >= nearest->distance))
         return;
     nearest->name = name;
     nearest->distance = distance;

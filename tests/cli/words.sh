@@ -49,6 +49,44 @@ refused "an option that generate lacks" 'no option --beams; it has .*--tokens' \
     "$T" generate x --beams 5
 refused "a misspelt option" 'did you mean --ranks' "$T" plan --rank 5
 refused "an option without its value" '--ranks wants a value' "$T" plan --ranks
+# What is meant, not what is spelt alike: COMMAND, WORDS, and what is answered.
+while IFS='|' read -r command words wanted; do
+    # shellcheck disable=SC2086
+    refused "$command $words" "$wanted" "$T" $command $words
+done <<'END'
+train|save_every=500|"save_every"; here: checkpoint\.every$
+train|--save-every 500|it takes keys: checkpoint\.every=500$
+train|save_steps=500|here: checkpoint\.every$
+train|save_interval=500|here: checkpoint\.every$
+train|eval_steps=5|here: train\.eval_every$
+train|logging_steps=5|here: run\.log_every$
+train|max_steps=5|here: train\.steps$
+train|epochs=5|here: train\.epochs$
+train|num_train_epochs=5|here: train\.epochs$
+train|batch=8|here: train\.global_batch$
+train|batch_size=8|here: train\.global_batch$
+train|data.path=x|here: data\.train \(
+train|--use_lora|it takes keys: lora\.r=\.\.\. \(
+train|use_lora=true|here: lora\.r \(
+train|dropout=0.1|here: model\.residual_dropout \(model\.embed_dropout and model\.attention_dropout
+train|model.dropout=0.1|here: model\.residual_dropout \(
+train|--dropout 0.1|it takes keys: model\.residual_dropout=\.\.\. \(
+train|lora.dropuot=0.1|did you mean lora\.dropout\?$
+generate|x --max-tokens 5|no option --max-tokens; did you mean --tokens\?$
+generate|x --max_new_tokens 5|no option --max_new_tokens; did you mean --tokens\?$
+generate|x --max-new-tokens=5|no option --max-new-tokens; did you mean --tokens\?$
+generate|x --min-new-tokens 5|did you mean --min-tokens\?$
+generate|x --batch-size 5|did you mean --batch\?$
+tokenize|x --output y|no option --output; did you mean -o\?$
+tokenize|x --min-tokens 5|no option --min-tokens; it has
+plan|--gpu-memory 80|no option --gpu-memory; did you mean --machine FILE\?$
+plan|--world-size 4|no option --world-size; did you mean --ranks\?$
+plan|--world_size 4|no option --world_size; did you mean --ranks\?$
+plan|--num-nodes 2|no option --num-nodes; did you mean --nodes\?$
+train|--world-size 4|as in mpirun -n 4 trireme train
+train|comm.max_cta=4|did you mean comm\.max_ctas\?$
+train|train.max_lrs=4|unknown key "train\.max_lrs"; trireme config --show lists the keys$
+END
 said "one key" '^train\.clip ' "$T" config --show train.clip
 "$T" config --show train.clip >out
 is "and no other" 1 "$(grep -c '^[a-z]' out)"
