@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "config/hf.h"
 #include "config/hub.h"
+#include "config/schema.h"
 #include "io/disk.h"
 #include "train/run_checkpoint.h"
 
@@ -199,6 +200,17 @@ static int load_from(struct config *config, enum arguments_use use, const char *
     return rc;
 }
 
+int arguments_is_setting(const char *argument)
+{
+    const char *equals = strchr(argument, '=');
+    if (!equals || access(argument, F_OK))
+        return equals != NULL;
+    char *name = array_format("%.*s", (int)(equals - argument), argument);
+    int is_key = key_find(name) != NULL;
+    free(name);
+    return is_key;
+}
+
 /* Split the command line into a path, or NULL, and the settings.  Returns the number of settings,
  * or -1 with err set. */
 static int split(enum arguments_use use, int argc, char **argv, const char **list,
@@ -206,7 +218,7 @@ static int split(enum arguments_use use, int argc, char **argv, const char **lis
 {
     int count = 0;
     for (int i = 1; i < argc; i++) {
-        if (strchr(argv[i], '='))
+        if (i == 1 ? arguments_is_setting(argv[i]) : strchr(argv[i], '=') != NULL)
             list[count++] = argv[i];
         else if (i == 1)
             *path = argv[i];

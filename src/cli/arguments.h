@@ -6,14 +6,18 @@
 
 enum arguments_use { ARGUMENTS_TRAIN, ARGUMENTS_PLAN, ARGUMENTS_EVALUATE };
 
-/* Read [CONFIG | RUN | CHECKPOINT] [key=value ...]. argv[0] is skipped.  The first argument without
- * '=' is a configuration file, the directory of a run, or a checkpoint, of which the saved
- * configuration is used.  For a run, or the config.yaml in one, run.dir becomes the place where it
- * lies.  ARGUMENTS_EVALUATE: ranks and device are those of this machine, not the saved ones; a
- * checkpoint becomes checkpoint.resume; and run.dir= alone names a run.  Returns 0, or -1 with err
- * set. */
+/* Read [CONFIG | RUN | CHECKPOINT] [key=value ...]. argv[0] is skipped.  The first argument, if it
+ * is no setting, is a configuration file, the directory of a run, or a checkpoint, of which the
+ * saved configuration is used.  For a run, or the config.yaml in one, run.dir becomes the place
+ * where it lies.  ARGUMENTS_EVALUATE: ranks and device are those of this machine, not the saved
+ * ones; a checkpoint becomes checkpoint.resume; and run.dir= alone names a run.  Returns 0, or -1
+ * with err set. */
 int arguments_config(struct config *config, enum arguments_use use, int argc, char **argv,
                      struct error *err);
+
+/* Is the first argument of a command key=value?  A path with a '=' in it, such as sweep/lr=1e-3, is
+ * none where it exists and no key's name is before the '='. */
+int arguments_is_setting(const char *argument);
 
 /* Is path the directory of a run? */
 int arguments_is_run(const char *path);

@@ -29,7 +29,7 @@ static int begins(const char *text, const char *with)
 
 static struct named find_named(int argc, char **argv)
 {
-    struct named named = {.run = argc > 1 && !strchr(argv[1], '=')};
+    struct named named = {.run = argc > 1 && !arguments_is_setting(argv[1])};
     for (int i = 1; i < argc; i++) {
         named.folder |= begins(argv[i], "model.path=");
         named.run |= begins(argv[i], "run.dir=") || begins(argv[i], "checkpoint.resume=");

@@ -395,4 +395,27 @@ refused "nor are its metrics" 'a file metrics.jsonl of its own' "$TRIREME" train
 is "nothing is made there" metrics.jsonl "$(ls other)"
 "$TRIREME" train project/runs/first/config.yaml train.steps=3 >out 2>err
 is "a run's config.yaml leads to the run" "0 1-3" "$? $(steps_of project/runs/first)"
+# A run may have a '=' in its name, as those of a sweep do.
+train run.dir=sweep/lr=1e-3 train.steps=2
+is "a name with =" "0 1-2" "$code $(steps_of sweep/lr=1e-3)"
+"$TRIREME" train sweep/lr=1e-3 train.steps=3 >out 2>err
+is "it goes on" "0 1-3" "$? $(steps_of sweep/lr=1e-3)"
+for named in sweep/lr=1e-3 sweep/lr=1e-3/config.yaml sweep/lr=1e-3/checkpoints/last; do
+    [ -e "$named" ] || named=$(newest_checkpoint sweep/lr=1e-3)
+    "$TRIREME" plan $named >out 2>err
+    is "plan $named" "0 1" "$? $(grep -c '^planned for the ranks' out)"
+    "$TRIREME" config $named train.clip=0.5 >out 2>err
+    is "config $named" "0 1" "$? $(grep -c '^  clip: 0\.5$' out)"
+    "$TRIREME" evaluate $named data.valid=valid.h5 >out 2>err
+    is "evaluate $named" "0 1" "$? $(grep -c '^loss ' out)"
+done
+"$TRIREME" generate sweep/lr=1e-3 --prompt "int " --tokens 2 device=cpu >out 2>err
+is "generate of it" 0 $?
+"$TRIREME" convert sweep/lr=1e-3 sweep/hf=1 >out 2>err
+is "convert of it" 0 $?
+"$TRIREME" checkpoint ls sweep/lr=1e-3 >out 2>err
+is "checkpoint ls of it" "0 1" "$? $(grep -c '^step-00000003' out)"
+touch seed=7
+refused "a key stays one beside a file of that name" 'model\.layers' "$TRIREME" config seed=7
+refused "what is not there is no path" 'unknown key "sweep/lr"' "$TRIREME" train sweep/lr=1
 finish
