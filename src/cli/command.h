@@ -20,6 +20,7 @@ enum { COMMAND_OPTIONS = 24, COMMAND_ALIASES = 8 };
 struct command_option {
     const char *name;  /* "--ranks"; NULL ends a list */
     const char *value; /* the name of its value, "N"; NULL: it has none */
+    int is_output;     /* 1: the value is a file that is written */
 };
 
 /* Names that other programs have for an option, or for a value that one takes. */

@@ -87,9 +87,9 @@ const struct command commands[] = {
          "  trireme tokenize chats.jsonl --tokenizer Llama-3-8B-Instruct -o chats.h5\n"
          "  trireme tokenize fineweb_train_*.bin --vocab 50257 --eos 50256 -o web.h5\n",
      .options = {{"--tokenizer", "PATH"},
-                 {"--valid", "FILE"},
+                 {"--valid", "FILE", .is_output = 1},
                  {"--valid-fraction", "F"},
-                 {"-o", "FILE"},
+                 {"-o", "FILE", .is_output = 1},
                  {"--train-bpe", "N"},
                  {"--format", "FORMAT"},
                  {"--field", "NAME"},
@@ -129,13 +129,13 @@ const struct command commands[] = {
                  {"--machine", "NAME|FILE"},
                  {"--network", "PORTSxRATE"},
                  {"--node-memory", "GIB"},
-                 {"--json", "FILE"},
-                 {"--schedule-svg", "FILE"},
-                 {"--schedule-csv", "FILE"},
-                 {"--trace", "FILE"},
-                 {"--timeline-svg", "FILE"},
+                 {"--json", "FILE", .is_output = 1},
+                 {"--schedule-svg", "FILE", .is_output = 1},
+                 {"--schedule-csv", "FILE", .is_output = 1},
+                 {"--trace", "FILE", .is_output = 1},
+                 {"--timeline-svg", "FILE", .is_output = 1},
                  {"--search", NULL},
-                 {"--yaml", "FILE"},
+                 {"--yaml", "FILE", .is_output = 1},
                  {"--fewest", NULL}},
      .aliases = {{.names = "--num-nodes --nnodes --num-machines", .here = "--nodes"},
                  {.names = "--gpu-memory --gpu-mem --memory", .here = "--machine FILE"}},
@@ -177,7 +177,10 @@ const struct command commands[] = {
          "      compute what the CPU does, a line for each family of kernels; --measure: how\n"
          "      fast it is, for trireme plan --machine FILE",
      .example = "  mpirun -n 2 trireme doctor --measure machine.yaml\n",
-     .options = {{"--gpu", NULL}, {"--measure", "FILE"}, {"--disk", "FOLDER"}, {"--quick", NULL}},
+     .options = {{"--gpu", NULL},
+                 {"--measure", "FILE", .is_output = 1},
+                 {"--disk", "FOLDER"},
+                 {"--quick", NULL}},
      .collective = 1,
      .also = "env info diagnose measure benchmark bench",
      .run = command_doctor},
@@ -361,6 +364,21 @@ static int not_an_option(const struct command *command, char **argv, struct erro
                      command->takes_keys ? ", and takes key=value (trireme config --show)" : "");
 }
 
+/* The value of an option, in the same argument or the next one, which *i then is. */
+static int check_value(const struct command_option *option, int argc, char **argv, int *i,
+                       struct error *err)
+{
+    const char *value = strchr(argv[*i], '=');
+    if (!option->value)
+        return value ? error_set(err, "%s takes no value", option->name) : 0;
+    if (!value && *i + 1 == argc)
+        return error_set(err, "%s wants a value: %s %s", option->name, option->name, option->value);
+    value = value ? value + 1 : argv[++*i];
+    if (option->is_output && (!*value || !strcmp(value, "-")))
+        return error_set(err, "%s '%s': name a file, which is written", option->name, value);
+    return 0;
+}
+
 int command_check_options(const struct command *command, int argc, char **argv, struct error *err)
 {
     for (int i = 1; i < argc; i++) {
@@ -370,14 +388,8 @@ int command_check_options(const struct command *command, int argc, char **argv, 
         const struct command_option *option = option_find(command, argv[i], length);
         if (!option)
             return not_an_option(command, argv + i, err);
-        if (!option->value && argv[i][length])
-            return error_set(err, "%s takes no value", option->name);
-        if (!option->value || argv[i][length])
-            continue;
-        if (i + 1 == argc)
-            return error_set(err, "%s wants a value: %s %s", option->name, option->name,
-                             option->value);
-        i++;
+        if (check_value(option, argc, argv, &i, err))
+            return -1;
     }
     return 0;
 }

@@ -87,6 +87,18 @@ train|--world-size 4|as in mpirun -n 4 trireme train
 train|comm.max_cta=4|did you mean comm\.max_ctas\?$
 train|train.max_lrs=4|unknown key "train\.max_lrs"; trireme config --show lists the keys$
 END
+# Neither "-" nor nothing is a file to write.
+for option in 'tokenize words.txt -o' 'tokenize words.txt --train-bpe 300 -o' 'tokenize words.txt -o x.h5 --valid' \
+    'plan --json' 'plan --yaml' 'plan --trace' 'plan --timeline-svg' 'plan --schedule-svg' 'plan --schedule-csv' \
+    'doctor --measure'; do
+    for name in - ''; do
+        # shellcheck disable=SC2086
+        refused "$option '$name'" "${option##* } '$name': name a file, which is written" "$T" $option "$name"
+    done
+    # shellcheck disable=SC2086
+    refused "$option=" "${option##* } '': name a file, which is written" "$T" $option=
+done
+is "and none is made" none "$(ls -A | grep -e '^-' -e '^\.' || echo none)"
 said "one key" '^train\.clip ' "$T" config --show train.clip
 "$T" config --show train.clip >out
 is "and no other" 1 "$(grep -c '^[a-z]' out)"
