@@ -23,7 +23,7 @@ static const char function[] =
     "    elif [[ $prev == -* ]]; then\n"
     "        key=$prev\n"
     "    fi\n"
-    "    if [[ $COMP_CWORD -eq 1 ]]; then\n"
+    "    if [[ $COMP_CWORD -eq 1 || ($COMP_CWORD -eq 2 && $prev == help) ]]; then\n"
     "        COMPREPLY=($(compgen -W \"$_trireme_commands\" -- \"$cur\"))\n"
     "        return\n"
     "    fi\n"
@@ -96,7 +96,7 @@ static void print_choices(const struct key *key)
     printf("' ;;\n");
 }
 
-static void print_tokenize_values(void)
+static void print_option_values(void)
 {
     char names[256];
     chat_names(names, sizeof names);
@@ -105,6 +105,8 @@ static void print_tokenize_values(void)
     printf("    --chat-template) REPLY='%s' ;;\n", names);
     printf("    --format) REPLY='auto text jsonl npy bin' ;;\n");
     printf("    --loss) REPLY='completion all' ;;\n");
+    printf("    --keep) REPLY='global_batch batch_per_rank' ;;\n");
+    printf("    --dtype) REPLY='fp32 bf16 fp16' ;;\n");
 }
 
 /* REPLY: the values of a key or option, after FILE where a file may be meant; fails where nothing
@@ -128,7 +130,7 @@ static void print_values(void)
     printf("' ;;\n    --machine) REPLY='FILE %s' ;;\n",
            machine_names(machines, sizeof machines, " "));
     printf("    --show) REPLY=$_trireme_keys ;;\n    --tokenizer) REPLY=FILE ;;\n");
-    print_tokenize_values();
+    print_option_values();
     for (int i = 0; i < command_count; i++)
         for (const struct command_option *o = commands[i].options; o->name; o++)
             if (o->value && !strcmp(o->value, "FILE"))

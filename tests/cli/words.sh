@@ -142,6 +142,10 @@ completes() {
 }
 is "completion is registered" "complete -F _trireme trireme" "$(bash complete tr | head -n 1)"
 completes "a command" "tokenize" tok
+completes "a command to be helped with" "plan" help pl
+completes "what a search keeps" "batch_per_rank global_batch" plan --keep ""
+completes "number formats of convert" "bf16 fp16 fp32" convert --dtype ""
+completes "one of them behind =" "--dtype=bf16" convert --dtype=b
 completes "keys" "train.eval_batches= train.eval_every= train.eval_micro_batch=" train train.eval
 completes "values of a key" "FULL_SHARD" train parallel.strategy = FU
 completes "all of its values" "auto cpu cuda" plan device =
