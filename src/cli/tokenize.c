@@ -24,12 +24,26 @@ static int verify_file(const char *path, struct error *err)
 
 /* Give an older file checksums: it is verified while it is read, and the new file again once it is
  * written. */
-static int check_files(enum tokenize_use use, char **paths, int count, struct error *err)
+static int check_file(enum tokenize_use use, const char *path, struct error *err)
 {
-    for (int i = 0; i < count; i++)
-        if ((use == TOKENIZE_SEAL && tokens_seal(paths[i], err)) || verify_file(paths[i], err))
-            return -1;
-    return 0;
+    return (use == TOKENIZE_SEAL && tokens_seal(path, err)) || verify_file(path, err) ? -1 : 0;
+}
+
+/* All of them, also behind a bad one. */
+static int check_files(struct app *app, enum tokenize_use use, char **paths, int count,
+                       struct error *err)
+{
+    int bad = 0;
+    if (count == 1)
+        return check_file(use, paths[0], err);
+    for (int i = 0; i < count; i++) {
+        struct error one = {0};
+        if (!check_file(use, paths[i], &one))
+            continue;
+        log_error(&app->log, "%s", one.text);
+        bad++;
+    }
+    return bad ? error_set(err, "%d of %d files are no whole token files", bad, count) : 0;
 }
 
 int command_tokenize(struct app *app, int argc, char **argv, struct error *err)
@@ -40,6 +54,6 @@ int command_tokenize(struct app *app, int argc, char **argv, struct error *err)
     if (tokenize_options_read(&options, &argc, argv, err))
         return -1;
     if (options.use != TOKENIZE_MAKE)
-        return check_files(options.use, argv + 1, argc - 1, err);
+        return check_files(app, options.use, argv + 1, argc - 1, err);
     return tokenize_make(app, &options, argv + 1, argc - 1, err);
 }

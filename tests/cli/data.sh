@@ -31,6 +31,9 @@ cp train.h5 flipped.h5
 patch flipped.h5 $at '\377'
 cmp -s train.h5 flipped.h5 && patch flipped.h5 $at '\376'
 refused "a changed byte is found" 'flipped\.h5 is damaged' "$TRIREME" tokenize --verify flipped.h5
+"$TRIREME" tokenize --verify flipped.h5 train.h5 none.h5 train.h5 >out 2>err
+is "files behind a bad one are verified" "1 2 1 1 1" "$? $(grep -c '^train.h5: whole' out) $(grep -c 'flipped\.h5 is damaged' err) \
+$(grep -c 'none\.h5' err) $(grep -c 'error: 2 of 4 files are no whole token files$' err)"
 ends "and ends training" 'flipped\.h5 is damaged: the bytes from [0-9]* on' $T train $M \
     data.train=flipped.h5 train.steps=400 run.dir=run1
 # Several ranks may meet the block in the same step: the first of them is named.
