@@ -18,30 +18,29 @@ enum { LINE = 2100, URGENT = LINE + 320 }; /* the latter with a rank and its hos
 
 static const char erase[] = "\r\033[K"; /* back to the first column, and erase the line */
 
-/* Does a line of log_live() stand on the terminal?  One for the process, as stderr is. */
-static _Atomic int live;
+/* One for the process, as stderr and log.txt are: any thread prints, and none has struct log but
+ * the main one. */
+static struct {
+    _Atomic int live;    /* 1: a line of log_live() stands on the terminal */
+    _Atomic int fd;      /* of log.txt for log_urgent(), apart from struct log's; -1: none */
+    _Atomic int waiting; /* lines of log_urgent() that are being written */
+} shared = {.fd = -1};
 
 /* What a line on stderr begins with. */
 static const char *before_line(void)
 {
-    return atomic_exchange(&live, 0) ? erase : "";
+    return atomic_exchange(&shared.live, 0) ? erase : "";
 }
-
-/* What log_urgent() writes to; one for the process. */
-static struct {
-    _Atomic int fd;      /* of log.txt, apart from struct log's; -1: none */
-    _Atomic int waiting; /* lines that are being written */
-} urgent = {.fd = -1};
 
 /* Take fd in place of the one before, under that one's number: a line is never written to a file
  * that is closed. */
 static void take_urgent(int fd)
 {
-    if (urgent.fd < 0) {
-        urgent.fd = fd;
+    if (shared.fd < 0) {
+        shared.fd = fd;
         return;
     }
-    dup3(fd, urgent.fd, O_CLOEXEC);
+    dup3(fd, shared.fd, O_CLOEXEC);
     close(fd);
 }
 
@@ -63,10 +62,10 @@ void log_urgent_file(const char *path)
 
 void log_close(struct log *log)
 {
-    if (atomic_exchange(&live, 0))
+    if (atomic_exchange(&shared.live, 0))
         fputc('\n', stderr);
-    if (!urgent.waiting && urgent.fd >= 0)
-        close(atomic_exchange(&urgent.fd, -1));
+    if (!shared.waiting && shared.fd >= 0)
+        close(atomic_exchange(&shared.fd, -1));
     line_file_close(&log->file);
 }
 
@@ -115,10 +114,10 @@ void log_print(struct log *log, enum log_level level, const char *fmt, ...)
 static void *append_urgent(void *arg)
 {
     char *line = arg;
-    while (write(urgent.fd, line, strlen(line)) < 0 && errno == EINTR)
+    while (write(shared.fd, line, strlen(line)) < 0 && errno == EINTR)
         ;
     free(line);
-    urgent.waiting--;
+    shared.waiting--;
     return NULL;
 }
 
@@ -127,21 +126,21 @@ static void start_append(const char *text)
 {
     char time[CLOCK_TIME_OF_DAY], *line;
     pthread_t thread;
-    if (urgent.fd < 0 || asprintf(&line, "%s trireme: %s\n", clock_time_of_day(time), text) < 0)
+    if (shared.fd < 0 || asprintf(&line, "%s trireme: %s\n", clock_time_of_day(time), text) < 0)
         return;
-    urgent.waiting++;
+    shared.waiting++;
     if (!pthread_create(&thread, NULL, append_urgent, line)) {
         pthread_detach(thread);
         return;
     }
-    urgent.waiting--;
+    shared.waiting--;
     free(line);
 }
 
 void log_urgent_wait(void)
 {
     const struct timespec look_every = {.tv_nsec = 1000000};
-    while (urgent.waiting)
+    while (shared.waiting)
         nanosleep(&look_every, NULL);
 }
 
@@ -159,5 +158,5 @@ void log_urgent(const char *fmt, ...)
 void log_live(const char *text)
 {
     fprintf(stderr, "%s%s", erase, text);
-    live = 1;
+    shared.live = 1;
 }

@@ -60,7 +60,7 @@ void named_model_read(struct named_model *own, const struct config_file *file,
         else if (saved_has_config(folder))
             saved_read_config(&own->config, folder, NULL);
     } else if (preset) {
-        config_set(&own->config, preset->key, preset->value, NULL);
+        key_set(&own->config, key_find(preset->key), preset->value, NULL);
     }
     if (adapter && adapter_has_config(adapter->value))
         adapter_read_config(&own->config, adapter->value, NULL);

@@ -15,11 +15,11 @@ int64_t checkpoint_size_bytes(const struct config *config, const struct layout *
 /* How many checkpoints a start will add to those that exist, at most, at any one time: it has
  * finished `done` of `steps`, saves every `every` steps (0: not) and at the end, and deletes all
  * but `keep` after a new one is complete.  `there`: how many exist.  0 where no step is left. */
-int64_t checkpoint_count_added(int64_t done, int64_t steps, int64_t every, int64_t keep,
-                               int64_t there);
+int64_t checkpoint_size_count(int64_t done, int64_t steps, int64_t every, int64_t keep,
+                              int64_t there);
 
 /* The same of a run as it is configured; steps: those of the run, as train.epochs may say them. */
-int64_t checkpoint_count_of_run(const struct config *config, int64_t done, int64_t steps,
-                                int64_t there);
+int64_t checkpoint_size_count_of_run(const struct config *config, int64_t done, int64_t steps,
+                                     int64_t there);
 
 #endif

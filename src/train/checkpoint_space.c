@@ -15,7 +15,7 @@ static int judge(const struct session *s, const char *dir, int64_t done, int64_t
     double free_bytes;
     if (disk_free(dir, &free_bytes, err))
         return -1;
-    int64_t count = checkpoint_count_of_run(c, done, c->train.steps, there);
+    int64_t count = checkpoint_size_count_of_run(c, done, c->train.steps, there);
     double all = each * (double)count;
     if (count && free_bytes < each) {
         error_set(err,

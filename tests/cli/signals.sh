@@ -24,7 +24,8 @@ alone() {
 
 # Does a process watch for signals yet?  SIGTERM, 15, is blocked then.
 is_watching() {
-    blocked=$(sed -n 's/^SigBlk:[[:space:]]*//p' "/proc/$1/status") && [ -n "$blocked" ] &&
+    [ "$(cat "/proc/$1/comm" 2>/dev/null)" != "$(cat /proc/$$/comm)" ] && # a shell that is still to start it
+        blocked=$(sed -n 's/^SigBlk:[[:space:]]*//p' "/proc/$1/status") && [ -n "$blocked" ] &&
         [ $((0x$(echo "$blocked" | cut -c13-16) & 0x4000)) != 0 ]
 }
 
