@@ -90,14 +90,15 @@ static int check_environment(const struct mesh_options *options, struct error *e
 static int check_node(const struct link *l, struct error *err)
 {
     const struct group *shards = mesh_group_of(l->mesh, MESH_SHARDS);
+    const char *own = world_host_of(l->world, l->world->rank); /* cut short, as the others are */
     for (int m = 0; m < shards->size; m++) {
         const char *other = world_host_of(l->world, shards->ranks[m]);
-        if (strcmp(other, l->world->host) != 0)
+        if (strcmp(other, own) != 0)
             return error_set(err,
                              "comm.copy_engines is of GPUs of one node, and ranks %d (%s) and %d "
                              "(%s) share one copy of the model; HYBRID_SHARD keeps a copy in each "
                              "node, or leave it at false",
-                             l->world->rank, l->world->host, shards->ranks[m], other);
+                             l->world->rank, own, shards->ranks[m], other);
     }
     return 0;
 }

@@ -203,8 +203,12 @@ static int stream_idle(struct device *d, enum device_stream stream, struct error
 static int check(struct device *d, struct error *err)
 {
     const struct cuda_state *state = cuda_state(d);
-    if (state->failure[0])
-        return error_set(err, "%s", state->failure);
+    if (state->failure[0]) {
+        error_set(err, "%s", state->failure);
+        if (err)
+            err->code = EXIT_NODE;
+        return -1;
+    }
     return cuda_checked(cudaGetLastError(), "a kernel could not be started", err);
 }
 
