@@ -349,8 +349,8 @@ struct config config_given(const struct config *config);
 /* The same text to a stream. */
 void config_print(FILE *out, const struct config *config);
 
-/* What all ranks of a run must have alike: the version of trireme, and a line "key=value" of each
- * key but those that a rank may have for itself, such as run.threads; for free(). */
+/* What all ranks of a run must have alike: version and build of trireme, and a line "key=value" of
+ * each key but those that a rank may have for itself, such as run.threads; for free(). */
 char *config_shared(const struct config *config);
 
 #endif

@@ -5,8 +5,8 @@
  *     best.yaml:  model.preset: llama3-8b         trireme train best.yaml model.path=Llama-3.1-8B
  *                 model.rope_scaling: none
  *
- * There none is llama3-8b's, not a wish, and the folder says llama3.  So of the entries behind the
- * argument's back
+ * Here "none" follows from llama3-8b, nobody asked for it, and the folder says llama3.  So, where
+ * an argument names a model, of the file's entries
  *
  *     those equal to what the argument's model has       change nothing
  *     those equal to what the file's own model has       are taken out

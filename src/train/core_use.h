@@ -4,8 +4,8 @@
 
 #include "train/session.h"
 
-/* Is this rank one of more ranks than there are cores to which they are bound, so that they wait
- * for one another?  Not collective. */
+/* Are more ranks bound to the cores of this rank than it has cores, so that they wait for one
+ * another?  Not collective. */
 int core_use_is_crowded(const struct world *world);
 
 /* Warn, on rank 0, of ranks that share too few cores, of threads that do, and of a launcher that

@@ -7,9 +7,9 @@
 #include "config/config.h"
 #include "train/run_changes.h"
 
-/* Compare the version of trireme and every key with those of rank 0, but for keys that a rank may
- * have for itself (config_shared()).  Collective.  Returns 0, or -1 on all ranks with err naming
- * the lowest rank that differs, the key and both values. */
+/* Compare version and build of trireme and every key with those of rank 0, but for keys that a rank
+ * may have for itself (config_shared()).  Collective.  Returns 0, or -1 on all ranks with err
+ * naming the lowest rank that differs, the key and both values. */
 int shared_settings_check(struct world *world, const struct config *config, struct error *err);
 
 /* Compare what this rank's token files contain with rank 0's; config names them.  Collective.
