@@ -342,6 +342,12 @@ for what in looked looked/config.yaml looked/checkpoints/step-00000006; do
     "$TRIREME" plan $what >out 2>err
     is "plan $what" 0 $?
 done
+for frozen in reference full; do
+    "$TRIREME" plan model.path=looked lora.r=2 device=cpu data.seq_len=32 checkpoint.frozen=$frozen --json out.json >out 2>err
+    sed -n 's/.*"checkpoint_bytes": \([0-9]*\).*/\1/p' out.json
+done >bytes
+is "plan: checkpoints of adapters hold the model where model.path is a run" "2 1" \
+    "$(wc -l <bytes | tr -d ' ') $(sort -u bytes | wc -l | tr -d ' ')"
 cp -r looked on_two
 ranks 2 "$TRIREME" train on_two train.steps=8 >out 2>err
 for what in on_two on_two/config.yaml on_two/checkpoints/step-00000006 ./on_two/; do
