@@ -1,4 +1,7 @@
-"""hf_check.py FOLDER INDEX.H5 - transformers loads the folder, with the checkpoint's numbers."""
+"""hf_check.py - transformers loads folders, with the numbers of checkpoints.
+
+Reads lines "FOLDER INDEX.H5", and prints for each "FOLDER: tensors are equal", or what is wrong.
+"""
 import sys
 
 import h5py
@@ -27,17 +30,25 @@ def logical(name):
     return [own.format(c) for c in "qkv"] if "{}" in own else [own], transposed
 
 
-folder, index = sys.argv[1:]
-model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
-assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
-with h5py.File(index) as file:
-    seen = 0
-    for name, parameter in model.named_parameters():
-        names, transposed = logical(name)
-        value = parameter.detach().numpy()
-        value = value.T if transposed and value.ndim > 1 else value
-        wanted = np.concatenate([file["model"][n][...] for n in names])
-        assert np.array_equal(value, wanted), name
-        seen += 1
-    assert seen > 10
-print(seen, "tensors are equal")
+def compare(folder, index):
+    model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
+    with h5py.File(index) as file:
+        seen = 0
+        for name, parameter in model.named_parameters():
+            names, transposed = logical(name)
+            value = parameter.detach().numpy()
+            value = value.T if transposed and value.ndim > 1 else value
+            wanted = np.concatenate([file["model"][n][...] for n in names])
+            assert np.array_equal(value, wanted), name
+            seen += 1
+        assert seen > 10, f"{seen} tensors"
+
+
+for line in sys.stdin:
+    folder, index = line.split()
+    try:
+        compare(folder, index)
+        print(f"{folder}: tensors are equal")
+    except Exception as why:
+        print(f"{folder}: {type(why).__name__} {' '.join(str(why).split())}")

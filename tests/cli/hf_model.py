@@ -1,15 +1,21 @@
-"""hf_model.py WHAT ... - models of transformers beside trireme's.
+"""hf_model.py - models of transformers beside trireme's.  Reads commands, one a line:
 
-  make KIND FOLDER       write a small model of random numbers: llama, mistral, qwen2, qwen3 or gpt2
-  loss FOLDER TOKENS     print the mean loss of a folder's model on all windows of 24 tokens
-  text FOLDER TOKENS N   print N tokens that it writes, always the likeliest, after the first 24, as
-                         bytes
+  make KIND FOLDER             write a small model of random numbers: llama, mistral, qwen2, qwen3 or
+                               gpt2
+  loss FOLDER TOKENS >FILE     the mean loss of a folder's model on all windows of 24 tokens
+  text FOLDER TOKENS N >FILE   N tokens that it writes, always the likeliest, after the first 24, as
+                               bytes
+  same FOLDER FOLDER >FILE     "the same bits", or which tensors differ
+
+A command that fails writes why, and the others are carried out.
 """
+import pathlib
 import sys
 
 import h5py
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 SEQ = 24
@@ -44,7 +50,7 @@ def loss(folder, tokens):
     rows = torch.from_numpy(np.stack(rows))
     with torch.no_grad():
         logits = model(rows[:, :-1]).logits
-    print(float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())))
+    return float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten()))
 
 
 def text(folder, tokens, count):
@@ -52,7 +58,23 @@ def text(folder, tokens, count):
     prompt = torch.from_numpy(ids[None, :SEQ])
     with torch.no_grad():
         out = model.generate(prompt, max_new_tokens=int(count), do_sample=False, eos_token_id=None)
-    print(bytes(i for i in out[0, SEQ:].tolist() if i < 256).decode("utf-8", "replace"))
+    return bytes(i for i in out[0, SEQ:].tolist() if i < 256).decode("utf-8", "replace")
 
 
-{"make": make, "loss": loss, "text": text}[sys.argv[1]](*sys.argv[2:])
+def same(one, other):
+    a, b = (load_file(f"{folder}/model.safetensors") for folder in (one, other))
+    differ = [k for k in sorted(a | b) if k not in a or k not in b or (a[k] != b[k]).any()]
+    return ("differ: " + " ".join(differ)) if differ else "the same bits"
+
+
+COMMANDS = {"make": make, "loss": loss, "text": text, "same": same}
+for line in sys.stdin:
+    words, _, to = line.partition(">")
+    name, *arguments = words.split()
+    try:
+        made = COMMANDS[name](*arguments)
+    except Exception as why:
+        made = f"{type(why).__name__} {' '.join(str(why).split())}"
+        print(f"{words.strip()}: {made}")
+    if to:
+        pathlib.Path(to.strip()).write_text(f"{made}\n")
