@@ -13,7 +13,7 @@
 # exit code 77 with the reason as last line means skipped.  Each has a time limit.
 #
 # What is tested is the tarball: a file that a release would lack is missed here.  Tests do not
-# depend on each other, so several run side by side: one more than there are cores, because many
+# depend on each other, so several run side by side: two more than there are cores, because many
 # wait (CHECK_JOBS sets the number).  A test's lines appear when it has ended; a line every minute
 # says what is running.  The group dist comes last, alone: it takes the build apart again.
 #
@@ -24,7 +24,7 @@ export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
 groups=${*:-slurm lint cli unit mpi golden install dist} # the longest tests first
 jobs=$(nproc 2>/dev/null || echo 2)
-workers=${CHECK_JOBS:-$((jobs + 1))}
+workers=${CHECK_JOBS:-$((jobs + 2))}
 passed=0 failed=0 skipped=0
 exec </dev/null
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-check.XXXXXX") || exit 1
