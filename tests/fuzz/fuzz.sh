@@ -22,9 +22,14 @@ flags="-std=gnu11 -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined
     -fno-sanitize-recover=undefined -Wno-unknown-attributes -D_GNU_SOURCE -I$source/src -I$source
     -Isrc $mpi"
 
-# The folders that read what others wrote, and the targets.
+# The folders that read what others wrote, and the targets.  After a header has changed, everything is
+# compiled again: objects that disagree on a struct fail at what is right.
 # shellcheck disable=SC2086
 compile() {
+    [ -e fuzz/objects/compiled ] || touch -d @0 fuzz/objects/compiled
+    changed=$(find "$source/src" "$source/io" "$own" src -name '*.h' -newer fuzz/objects/compiled)
+    [ -z "$changed" ] || rm -f fuzz/objects/*.o
+    touch fuzz/objects/compiled
     for file in "$source"/src/base/*.c "$source"/src/config/*.c "$source"/io/*.c \
         "$source"/src/simulate/machine*.c src/simulate/machine_text.c "$own"/fuzz.c; do
         name=${file#"$source"/}
