@@ -48,7 +48,8 @@ void batches_close(struct batches *b)
     dataset_close(&b->data);
 }
 
-/* Of a micro-batch: its first sample, of those of the global batch, and how many it has. */
+/* The number of samples that a micro-batch of this rank has, 0 behind the end of the global batch;
+ * *first: its first one, counted from the first of the global batch. */
 static int64_t samples_of(const struct batches *b, int micro, int64_t *first)
 {
     *first = (micro * b->data_ranks + b->data_rank) * b->micro_batch;
@@ -74,7 +75,8 @@ int batches_load(void *user, const struct step_batch *batch, struct error *err)
     return 0;
 }
 
-/* Those beyond the global batch count on: they are masked. */
+/* Write each sample's number, low half first.  Samples beyond the global batch have numbers too,
+ * and no targets. */
 static void fill_samples(const struct batches *b, uint32_t *samples, int64_t first)
 {
     for (int64_t i = 0; samples && i < b->micro_batch; i++) {

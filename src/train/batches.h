@@ -14,9 +14,9 @@ struct batches {
 };
 
 /* Open the token files that text names (config data.train, data.valid) for this session, cut into
- * sequences as config data.packing says; those in order are for evaluation, in micro-batches of its
- * own.  Returns 0, or -1 with err set, as for a model that reads more than the one sequence that a
- * token file has; batches_close() in any case. */
+ * sequences as config data.packing says.  With LOADER_SEQUENTIAL a micro-batch is one of an
+ * evaluation (layout.eval_batch).  Returns 0, or -1 with err set, as for a model that reads more
+ * than the one sequence that a token file has; batches_close() in any case. */
 int batches_open(struct batches *batches, const struct session *session, const char *text,
                  enum loader_order order, struct error *err);
 void batches_close(struct batches *batches); /* one of zeros allowed */

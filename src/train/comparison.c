@@ -23,10 +23,11 @@ enum {
     LINE = 640
 };
 
-/* A step's time has changed when it is so many times what it was, or one of so many. */
+/* A step's time has changed when it is more than this many times as long, or as short, as it was.
+ */
 static const double changed = 1.2;
 
-/* What a line was about, and of how many steps of this start it was. */
+/* What a printed line was about, and after how many steps of this start it was printed. */
 struct reported {
     enum deviation_cause cause;
     int rank, node, kind, way;
@@ -37,13 +38,13 @@ struct comparison {
     const struct session *s;
     const struct run_forecast *forecast;
     struct step_times *times;
-    int64_t first;            /* step of this start */
+    int64_t first;            /* first step of this start */
     int64_t from, to;         /* steps that are measured, or are to be */
-    double recent_ms[RECENT]; /* in a ring */
+    double recent_ms[RECENT]; /* of the last steps, in a ring; recents: how many were put in */
     int64_t recents;
     double compared_ms; /* a step's time when the ranks were last compared */
     struct reported reported[MOST_REPORTS];
-    int reports, last; /* last: of the reports; -1: none */
+    int reports, last; /* last: index of the one printed last; -1: none */
 };
 
 struct comparison *comparison_open(const struct session *s, const struct run_forecast *forecast,
@@ -115,8 +116,9 @@ static double recent_ms(const struct comparison *c)
     return median_higher(value, count);
 }
 
-/* A step's time: of GPUs, where a measured step is longer as the host waits for its end, that of
- * others. */
+/* A step's time: the median of the measured steps on CPUs.  On GPUs a measured step takes longer,
+ * because the host waits for its end; there it is the median of the last steps that were not
+ * measured. */
 static double step_ms(const struct comparison *c)
 {
     if (c->s->device->asynchronous && c->recents)
@@ -149,7 +151,8 @@ static int was_reported(const struct comparison *c, const struct reported *one)
     return at >= 0 && (at == c->last || one->steps < 2 * c->reported[at].steps);
 }
 
-/* In place of one that is alike, else, where they are many, of the oldest. */
+/* Remember a report: in place of one with the same cause and place, else in a free entry, else in
+ * place of the oldest. */
 static void keep_report(struct comparison *c, const struct reported *one)
 {
     int at = find_report(c, one);
@@ -208,7 +211,7 @@ static struct js *transfers_json(const struct deviation_facts *facts)
     return list;
 }
 
-/* The longest computing of a rank, and the shortest. */
+/* Add the shortest and the longest time that a rank computes, and the bytes sent by all ranks. */
 static void add_ranks(struct js *js, const struct deviation_facts *facts)
 {
     double least = INFINITY, most = 0, sent = 0, planned = 0;
@@ -243,7 +246,8 @@ static struct js *json(const struct comparison *c, const struct deviation_facts 
     return js;
 }
 
-/* Rank 0 decides. */
+/* On rank 0: find what is off in what was gathered, log it, and return the object for
+ * metrics.jsonl. */
 static struct js *decide(struct comparison *c, const struct gathered *all, int stride, int64_t step)
 {
     const struct session *s = c->s;
@@ -301,8 +305,9 @@ static void note_time(struct comparison *c, int64_t step, double ms, int is_meas
     c->recent_ms[c->recents++ % RECENT] = ms;
 }
 
-/* Has a step's time changed, or were so many steps done again since the ranks were compared?  Then
- * steps are measured once more, behind one that may be under way. */
+/* Let steps be measured again where rank 0 sees that a step's time has changed, or that as many
+ * steps were done since the ranks were compared as before.  The next step may be under way on a
+ * GPU, so that the first measured one is the one after it. */
 static void look(struct comparison *c, int64_t step)
 {
     double now_ms = recent_ms(c);

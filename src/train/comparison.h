@@ -23,14 +23,16 @@ struct comparison *comparison_open(const struct session *session,
                                    const struct run_forecast *forecast, int64_t first);
 void comparison_close(struct comparison *comparison);
 
-/* Is a step measured?  Then it is traced, as whole runs, and nothing else is under way.  The same
- * on all ranks; may be asked before the step is started, once the one before the last has ended. */
+/* Is a step measured?  Then the caller traces it with whole_runs set, and lets no other step be
+ * under way beside it.  The same on all ranks; may be asked before the step is started, once the
+ * step two before it has ended.  comparison: NULL allowed. */
 int comparison_measures(const struct comparison *comparison, int64_t step);
 
-/* A step has ended.  trace: of one that is measured, else NULL; core_s: in which the calling thread
- * had a core, 0: not known; queue_s: in which a thread was ready and had none.  Where it is time
- * the ranks are compared, and *line, which is NULL before, becomes rank 0's member of
- * metrics.jsonl, for js_free().  Collective.  Returns 0, or -1 on all ranks with err set. */
+/* Note a step that has ended.  trace: that of a measured step, else NULL; core_s: seconds in which
+ * the calling thread had a core, 0: not known; queue_s: seconds in which a thread was ready to run
+ * and had none.  When the measured steps are done the ranks are compared, and *line, which is NULL
+ * before, becomes rank 0's object for metrics.jsonl, for js_free().  comparison: NULL allowed.
+ * Collective.  Returns 0, or -1 on all ranks with err set. */
 int comparison_step(struct comparison *comparison, int64_t step, double step_ms,
                     const struct trace *trace, double core_s, double queue_s, struct js **line,
                     struct error *err);

@@ -8,9 +8,9 @@
  * another?  Not collective. */
 int core_use_is_crowded(const struct world *world);
 
-/* Warn, on rank 0, of ranks that share too few cores, of threads that do, and of a launcher that
- * binds ranks to half of the cores or less.  A warning of each kind at most, of the first rank that
- * has the trouble.  Collective. */
+/* Warn, on rank 0, of ranks that share too few cores, of ranks with more threads than cores, and of
+ * a launcher that binds ranks to half of the cores or less.  At most one warning of each kind,
+ * about the first rank that it holds for.  Collective. */
 void core_use_warn(const struct session *session);
 
 #endif

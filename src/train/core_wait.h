@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* The threads at a time; the rest of many are left out. */
+/* At most so many threads are looked at; of a process with more, the others are left out. */
 enum { CORE_WAIT_THREADS = 64 };
 struct core_wait {
     int threads;
@@ -12,10 +12,11 @@ struct core_wait {
     int64_t ns[CORE_WAIT_THREADS];
 };
 
-/* Note how long each thread has waited so far, as the kernel counts it; none, if it does not. */
+/* Note how long each thread of the process has waited for a core so far.  Where the kernel does not
+ * count that (/proc/self/task/N/schedstat), no thread is noted and core_wait_end() returns 0. */
 void core_wait_begin(struct core_wait *wait);
 
-/* Seconds since then of the thread that waited longest. */
+/* Seconds that the thread which waited longest since core_wait_begin() has waited. */
 double core_wait_end(const struct core_wait *wait);
 
 #endif

@@ -11,8 +11,9 @@
 #include "config/hub.h"
 #include "config/saved.h"
 
-/* Is there a tokenizer of this name in the folder of path (or that is path)?  Then it is opened.
- * Of a file that cannot be read, or is another tokenizer's, err says so; else it is left alone. */
+/* Open the tokenizer.json in a folder, or beside a file, if it is the tokenizer of this name.
+ * Returns 1, or 0: with err saying why, where there is such a file that cannot be read or is
+ * another tokenizer; with err as it was, where there is none. */
 static int is_beside(struct tokenizer **tokenizer, const char *path, const char *name,
                      struct error *err)
 {
@@ -36,7 +37,7 @@ int data_tokenizer_open(struct tokenizer **tokenizer, const char *name, const st
                         struct error *err)
 {
     struct config_source files[CONFIG_SOURCES];
-    struct error why = {0}; /* of the last file that is there and is not it */
+    struct error why = {0}; /* about the last file that is not this tokenizer */
     char folder[CONFIG_TEXT];
     if (!strcmp(name, "bytes"))
         return tokenizer_open(tokenizer, name, err);

@@ -64,10 +64,10 @@ static const char *model_file(const char *folder)
     return NULL;
 }
 
-/* What is known of a model's tokenizer. */
+/* What goes with an exported model of its tokenizer. */
 struct texts {
-    char folder[CONFIG_TEXT]; /* whose files go with the model; "": none */
-    struct js *ids;           /* of tokens, for config.json */
+    char folder[CONFIG_TEXT]; /* its tokenizer's files are copied; "": none are */
+    struct js *ids;           /* ids of special tokens, for config.json */
 };
 
 static void add_id(struct js *ids, const char *name, int64_t id)
@@ -101,8 +101,10 @@ static struct js *ids_of(const struct tokenizer *tokenizer)
     return ids;
 }
 
-/* The files and ids of the tokenizer of a model's data, where generate finds one; but where that
- * lies in the folder that the model came from, or is none that has files, those of that folder. */
+/* Find the folder whose tokenizer goes with the model, and the ids that config.json says of it.
+ * The folder is that of the tokenizer of the data, where it is found and has a file, else that
+ * which the model came from.  The ids are those in the source model's config.json where the folder
+ * is the same one, else those of the tokenizer. */
 static int find_texts(struct texts *texts, const struct checkpoint *checkpoint,
                       const struct config *config, struct error *err)
 {
@@ -163,7 +165,8 @@ const char *export_folder_lacks(const char *folder, const struct checkpoint *che
     return has_files && !disk_has(folder, "tokenizer.json") ? name : NULL;
 }
 
-/* Where what is there goes: a run's own export to a name that the next export may take again. */
+/* The name to which an existing folder is moved, for free(): FOLDER.old, emptied first, for the
+ * run's own earlier export; a name that nothing has for anything else. */
 static char *aside_of(const char *folder, int is_own)
 {
     char *old = array_format("%s.old", folder);
@@ -173,7 +176,8 @@ static char *aside_of(const char *folder, int is_own)
     return disk_free_name(folder);
 }
 
-/* The new folder has its name: what had it before is removed, or named. */
+/* After the new folder has its name: remove what had this name before, or warn of its new name
+ * where the run did not write it. */
 static void settle_aside(const char *aside, const char *folder, int is_own, struct log *log)
 {
     struct error why = {0};

@@ -9,15 +9,15 @@
 /* The format in which a run's model, or adapter, is written unless another is asked for. */
 enum dtype export_folder_dtype(const struct config *config, enum weights_what what);
 
-/* Write how->folder, which is made, as weights_export() does, and beside the model the files of its
- * tokenizer and of generation, from where the tokenizer of its data lies (data_tokenizer.h), or
- * from the folder that it came from.  Not collective.  0, or -1 with err set: the folder holds a
- * model already, and what weights_export() finds. */
+/* Create how->folder and write the model into it as weights_export() does, and for EXPORT_MODEL
+ * copy the files of its tokenizer and of generation: from where the tokenizer of its data lies
+ * (data_tokenizer.h), else from the folder that the model came from.  Not collective.  Returns 0,
+ * or -1 with err set: the folder holds a model already, or what weights_export() returns -1 for. */
 int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err);
 
-/* The name of the tokenizer that a checkpoint's data was made with, if that has files and the
- * folder of its model has none of them, because they were not found; else NULL. */
+/* The name of the tokenizer that a checkpoint's data was made with, where that tokenizer has files
+ * and the exported folder has no tokenizer.json because they were not found; else NULL. */
 const char *export_folder_lacks(const char *folder, const struct checkpoint *checkpoint);
 
 /* Write a run's checkpoint as run.dir/hf, under another name until it is whole, in place of what is

@@ -60,8 +60,9 @@ static int check_weights(struct session *s, struct error *err)
     return weights_import_check(s, err);
 }
 
-/* Fill the weights of a run that resumes no checkpoint.  Where it was taken to have one, the
- * folders have not been checked yet. */
+/* Fill the weights of a run that resumes no checkpoint.  The folders are checked here as well:
+ * check_weights() left them out where the run's directory had checkpoints, of which none was
+ * resumed. */
 static int begin_weights(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
@@ -76,8 +77,9 @@ static int begin_weights(struct trainer *t, struct error *err)
     return world_agree(s->world, weights_import(s, err), err);
 }
 
-/* All that can be refused is checked before anything is written into the run, but for what the
- * first steps read: which samples these are the run says. */
+/* Open everything, in an order in which a run that is refused has written nothing into an earlier
+ * run's config.yaml and metrics.jsonl.  The first steps' tokens are read only after the checkpoint
+ * is loaded, because its position says which tokens these are. */
 static int begin(struct trainer *t, struct error *err)
 {
     struct session *s = t->s;
@@ -142,10 +144,11 @@ static int is_best(const struct trainer *t)
     return t->s->config.checkpoint.keep_best && t->at.best.step == t->at.step;
 }
 
-/* A checkpoint that cannot be written does not end the run, unless none can be any more; -1: that,
- * or the state could not be made that of the step.  While steps update nothing, none is written,
- * for the weights are those of the checkpoint before; but the best is written at once: a later one
- * would have another step. */
+/* Save a checkpoint where one is due.  One that cannot be written is a warning, and the run goes
+ * on, unless its directory is lost (run_directory_save()).  While steps update nothing, none is
+ * written, because the weights are still those of the newest checkpoint; but that of the best
+ * evaluation is written at once, because a later checkpoint would have another step.  Returns 0, or
+ * -1 with err set: the directory is lost, or the pending update failed. */
 static int save_if_due(struct trainer *t, struct error *err)
 {
     struct error why = {0};
@@ -264,7 +267,7 @@ static int start(struct trainer *t, struct error *err)
     return 0;
 }
 
-/* The end of a step: its numbers. */
+/* Wait for the end of a step, and take its numbers into the report and the run's position. */
 static int finish(struct trainer *t, int64_t step, struct error *err)
 {
     struct trainer_flight *flight = &t->flight[step % 2];
@@ -339,7 +342,8 @@ static int one_step(struct trainer *t, struct error *err)
     return must_end(t) ? end_step(t, t->at.step, err) : 0;
 }
 
-/* A run that was asked to stop because data cannot be read is saved, and has failed. */
+/* Where a run stops because a rank cannot read data, save it and return -1 with what could not be
+ * read in err, whether or not saving succeeds; else return 0. */
 static int save_if_unread(struct trainer *t, struct error *err)
 {
     struct error unread = {0};

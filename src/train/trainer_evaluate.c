@@ -18,9 +18,9 @@ static void judge_evaluation(struct trainer *t, double loss)
     t->save_due |= t->s->config.checkpoint.keep_best;
 }
 
-/* Evaluate the state after the step last ended, and write samples.  A stop interrupts it, or comes
- * before it, or its file cannot be read, which stops the run: the next start then makes all of it.
- */
+/* Evaluate the state after the step last ended, and write samples.  Where a stop was asked for
+ * before or during that, or data.valid cannot be read, the run stops with evaluation_due set, and
+ * the next start makes the whole evaluation. */
 static int run_evaluation(struct trainer *t, struct metrics_step *report, struct error *err)
 {
     int rc = EVALUATE_STOPPED;
@@ -59,6 +59,6 @@ int trainer_make_up_evaluation(struct trainer *t, struct error *err)
         return -1;
     if (report.evaluated)
         metrics_write_evaluation(&t->metrics, &report);
-    t->save_due |= report.evaluated; /* else a start after this one would make it once more */
+    t->save_due |= report.evaluated; /* so that the next start does not repeat it */
     return 0;
 }

@@ -21,9 +21,9 @@ struct trainer_flight {
     struct step_pending pending;
     struct metrics_step report; /* its metrics, as far as known */
     struct trace trace;
-    int traced, measured;       /* to trace.json; for the comparison with the forecast */
-    struct core_wait core_wait; /* of one that is measured */
-    int64_t start_ns, core_ns;  /* core_ns: that this thread had a core while it ran the step */
+    int traced, measured;       /* traced: for trace.json; measured: for the comparison */
+    struct core_wait core_wait; /* where measured */
+    int64_t start_ns, core_ns;  /* core_ns: time on a core of this thread in step_start() */
 };
 
 _Static_assert(MEMORY_STEPS == 2, "memory is planned for the steps of flight[]");
@@ -41,16 +41,16 @@ struct trainer {
     struct run_position at;          /* after the step last started */
     struct trainer_flight flight[2]; /* [step % 2] */
     struct breakdown breakdown[2];
-    int64_t until;                 /* the last step of this call; the one after it is not started */
-    int64_t finished_ns;           /* when the last step ended */
-    int64_t settled_ns;            /* of updates that were made by themselves after it */
-    int stop;                      /* a rank asked for it */
-    int save_due;                  /* a checkpoint, at the next step that updates something */
-    struct pending_update pending; /* of the step last started */
-    int skips;       /* steps in a row that updated nothing, and will not be repeated */
-    int64_t begun;   /* the step before the first of this start */
-    double epoch_ms; /* of the epoch's steps so far, where they were all in this start; else
-                        negative */
+    int64_t until;       /* the last step of this call; the one after it is not started */
+    int64_t finished_ns; /* when the last step ended */
+    int64_t settled_ns;  /* spent in trainer_settle() since then */
+    int stop;            /* 1: a rank has asked to stop */
+    int save_due;        /* 1: write a checkpoint at the next step that updates something */
+    struct pending_update pending; /* the update left by the step last started */
+    int skips; /* steps in a row that updated nothing, but for those that lowered the loss scale */
+    int64_t begun;   /* finished steps when this start began */
+    double epoch_ms; /* time of the steps of this epoch so far; negative: this start began within
+                        the epoch, whose time is not known */
 };
 
 /* Does what happens every so many steps, 0: never, happen after this one? */

@@ -28,8 +28,9 @@ static void announce_export(const struct trainer *t)
     free(left);
 }
 
-/* Of a run that was ended by then, too, unless it is there: the start that trained the last step
- * may have been killed, or not have been asked for it. */
+/* Write run.dir/hf of the best checkpoint, or of the last, where checkpoint.export_hf asks for it.
+ * A start that finds all steps done comes here too, because the start that trained the last step
+ * may have been killed before its export, or not have been asked for one. */
 static int export_at_end(struct trainer *t, struct error *err)
 {
     int64_t step = t->dir.kept_step ? t->dir.kept_step : t->at.step;
@@ -52,7 +53,7 @@ static int export_at_end(struct trainer *t, struct error *err)
     return 0;
 }
 
-/* A run that ends has updated something, or it has failed. */
+/* Returns -1 with err set where this start has made steps and none has updated anything. */
 static int check_updates(const struct trainer *t, struct error *err)
 {
     int64_t steps = t->at.step - t->begun;
