@@ -22,12 +22,18 @@ void trainer_close(struct trainer *trainer); /* NULL allowed */
  * text when a signal stopped the run and its state is saved. */
 int trainer_run(struct trainer *trainer, struct error *err);
 
-/* The parts of trainer_run(), for a program that has a loop of its own.  Train `steps` more steps,
- * up to the config's last, and save as it asks; save the state, unless it is saved; where it
- * stands.  Collective.  Return 0, or -1 on all ranks with err set; trainer_advance() has saved the
- * state where that says that data cannot be read (training_data.h). */
+/* The parts of trainer_run(), for a program that has a loop of its own. */
+
+/* Train `steps` more steps, or as many as are left of the config's, evaluating and saving between
+ * them as it asks; a stop or train.early_stop ends it sooner.  Collective.  Returns 0, or -1 on all
+ * ranks with err set.  Where err says that data cannot be read, the state has been saved. */
 int trainer_advance(struct trainer *trainer, int64_t steps, struct error *err);
+
+/* Save the state after the last step, unless it is saved already.  Collective.  Returns 0, or -1 on
+ * all ranks with err set and its code EXIT_NODE. */
 int trainer_save(struct trainer *trainer, struct error *err);
+
+/* How far training has come: the position after the last step. */
 struct run_position trainer_position(const struct trainer *trainer);
 
 #endif
