@@ -15,7 +15,7 @@ int copies_other_rank(const struct state *state, int flat);
  * that receives the other's. */
 int copies_exchange(struct program *program, int flat, int buffer);
 
-/* Append what adds that. */
+/* Append the ADD of the received gradient to the one in buffer. */
 void copies_add(struct program *program, int flat, int received, int buffer);
 
 #endif

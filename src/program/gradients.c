@@ -28,15 +28,16 @@ static int leaves_each(const struct program *program, int flat)
            (state_fetches_grads(program->state) && !state_is_split(program->state, flat));
 }
 
-/* What gradients_plan() knows of a window, by flat, and by micro-batch where each is reduced. */
+/* What gradients_plan() knows of the window that a flat's last run was in.  One for each flat, and
+ * where gradients are reduced after each micro-batch for each micro-batch of it. */
 struct progress {
     struct run_use *use; /* of the last run that wrote it; NULL: none yet */
     int run, micro;      /* that run */
     unsigned written;    /* sections that hold a sum already */
 };
 
-/* Windows at most this many runs apart are one: a copy out and back would have no time in between.
- */
+/* Windows of neighbouring micro-batches that are at most this many runs apart become one: a copy to
+ * where the gradient lives and back would have no run to overlap. */
 enum { RUNS_APART_MOST = 2 };
 
 static void plan_use(const struct program *program, struct progress *progress, struct run *run,
@@ -61,7 +62,7 @@ static void plan_use(const struct program *program, struct progress *progress, s
     *p = (struct progress){use, r, run[r].micro, p->written | sections};
 }
 
-/* Which windows of each flat are the first and the last to end. */
+/* Note which window of each flat is the first, and which the last, to be finished in the step. */
 static void plan_ends(const struct program *program, struct run *run, int runs)
 {
     struct run_use **last = array_make((size_t)program->units->flats, sizeof(struct run_use *));

@@ -95,8 +95,8 @@ int layout_model(struct model **model, const struct config *config, struct error
  * it one pass, for the rows of a prompt that are padding. */
 struct units_generate layout_generate(const struct config *config, int64_t texts);
 
-/* What to compile for it, the first variant; of a model with two sequences the caller sets seq[1].
- */
+/* The request of units_create() for a layout and the first variant (layout_variants()); of a model
+ * with two sequences the caller sets seq[1]. */
 struct units_request layout_units(const struct layout *layout, const struct config *config);
 
 /* Variants of units: ranks that differ in their coordinates along context and tensor have other

@@ -22,7 +22,8 @@
 int matrices_begin(struct program *program, const struct owners *owners, int flat, int sums,
                    int grad, int slot);
 
-/* Append what makes them orthogonal and brings them back into grad. */
+/* Append the ORTHOGONALIZE of the matrices that this rank owns, and the ALLTOALL that brings all of
+ * a flat's matrices back into grad. */
 void matrices_end(struct program *program, const struct owners *owners, int flat, int matrices,
                   int grad);
 

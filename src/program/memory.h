@@ -8,7 +8,8 @@
  * first, in order; the others share the rest by their lifetimes in list order. */
 void memory_plan(struct program *program);
 
-/* The first part of it, for buffers of a state: they lie in order, from the start of each pool. */
+/* The part of memory_plan() that is for a state: give persistent buffers, in order, offsets from
+ * the start of each pool. */
 void memory_place_persistent(struct program_buffer *list, int count, size_t pool_bytes[POOL_COUNT]);
 
 /* Steps that may be in flight on a device that only enqueues. */
@@ -41,8 +42,8 @@ struct memory_limits {
  * logits_bytes. */
 void memory_slabs(struct memory_need *need, const struct program *const *programs, int count);
 
-/* All of it.  options: how GPUs communicate; reserve_bytes: what the GPU's context and libraries
- * will take, without NCCL.  Pure. */
+/* Fill all of a need.  options: how GPUs communicate; reserve_bytes: what the GPU's context and
+ * libraries will take, without NCCL.  Pure. */
 void memory_need(struct memory_need *need, const struct program *const *programs, int count,
                  const struct mesh_options *options, size_t reserve_bytes);
 

@@ -17,14 +17,15 @@
  * behalf of a flat (-1: of none). */
 void offload_copy(struct program *program, int from, int to, int flat, int micro);
 
-/* A buffer on a side, which does not outlive the step, for a copy of another buffer. */
+/* Make a buffer on a side, of the size of another one and for a copy of it; it does not outlive the
+ * step. */
 int offload_temporary(struct program *program, int buffer, enum state_side side);
 
 /* Append what copies a buffer to a side, over the host where it must.  Returns the copy, or the
  * buffer itself where it lives there. */
 int offload_fetch(struct program *program, int buffer, enum state_side side, int flat, int micro);
 
-/* And what copies `from` back to buffer `to`, which lives on another side. */
+/* Append the copies that bring `from` back into buffer `to`, which lives on another side. */
 void offload_spill(struct program *program, int from, int to, int flat, int micro);
 
 #endif

@@ -27,7 +27,8 @@
  * before them.  Without effect where the program does not update first. */
 void overlap_update_plan(struct program *program, const struct run *run, int runs);
 
-/* Write what is left up to the update of a flat, if it has one, which is read after this. */
+/* Write the updates that are not written yet, up to that of a flat, if it has one: an instruction
+ * that reads it follows. */
 void overlap_update_before(struct program *program, int flat);
 
 /* The same for the flats of a run, one of those planned; and ZERO where it is the first that needs

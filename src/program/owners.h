@@ -28,7 +28,7 @@ void owners_destroy(struct owners *owners);
  */
 unsigned owners_axes(const struct owners *owners, int flat);
 
-/* How many they are. */
+/* The number of ranks along owners_axes(). */
 int owners_count(const struct owners *owners, int flat);
 
 /* What member `rank` of that group owns of a flat; no elements: nothing. */

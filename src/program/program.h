@@ -28,7 +28,7 @@ enum program_stream {
     STREAM_POINT_7,
     STREAM_FETCH,
     STREAM_SPILL,
-    STREAM_READ, /* from a file, and to it */
+    STREAM_READ, /* reads of the swap file; STREAM_WRITE: writes */
     STREAM_WRITE,
     STREAM_UPDATE, /* UPDATE beside forward, on a GPU */
     STREAM_HOST,   /* the host's own work, where its memory is apart from the device's */
@@ -39,20 +39,20 @@ enum instr_kind {
     INSTR_ZERO,      /* clear the step's sums */
     INSTR_LOAD,      /* tokens, targets and what else data says of the rows of a micro-batch */
     INSTR_RUN,       /* a piece of a segment */
-    INSTR_ADD,       /* one buffer to another, fp32 */
+    INSTR_ADD,       /* add one buffer to another */
     INSTR_CAST,      /* fp32 to the format it is sent in: gradients, masters */
     INSTR_GATHER,    /* shard -> whole flat parameter */
     INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard */
     INSTR_ALLREDUCE, /* sum or maximum over ranks, in place */
     INSTR_ALLTOALL,  /* a part of a buffer to each rank, one from each into another buffer */
     INSTR_SEND,
-    INSTR_RECV,     /* a boundary, or a flat's gradient, to or from another pipeline stage */
+    INSTR_RECV,     /* SEND, RECV: a boundary, its gradient, or a flat's, between stages */
     INSTR_FETCH,    /* from where state lives to where it is used */
-    INSTR_SPILL,    /* and back */
+    INSTR_SPILL,    /* and from there back to where it lives */
     INSTR_NORM,     /* add a gradient's sum of squares to the step's sums */
     INSTR_SCALE,    /* the factor of the update from the step's sums: mean, loss scale, clipping */
-    INSTR_MOMENTUM, /* of an optimizer whose rule is of matrices: its state, and in place of the
-                       gradient what is made orthogonal */
+    INSTR_MOMENTUM, /* of an optimizer whose rule is of matrices: update its state, and replace the
+                       gradient by the matrices that ORTHOGONALIZE then makes orthogonal */
     INSTR_ORTHOGONALIZE, /* the matrices of a flat that this rank owns, in place */
     INSTR_UPDATE,        /* the optimizer on one flat */
     INSTR_RELEASE,       /* the buffers it names are dead */
@@ -90,15 +90,15 @@ struct instr {
     int flat;                 /* whose parameters, gradient or state it works on, or -1 */
     unsigned axes;            /* transfers: of their group (mesh.h); else 0 */
     int peer;                 /* SEND and RECV: the member at the other end */
-    int64_t elems;            /* that it works on; of GATHER and REDUCE, and of ALLTOALL after a
-                                 piece, one member's */
-    int first_part;           /* ALLTOALL: index into program->part, where its parts begin, one for
-                                 each member; else -1 */
-    int64_t from;             /* ORTHOGONALIZE: elements [from, from + elems) of the flat */
-    int64_t place[2];         /* ALLTOALL of a flat, ORTHOGONALIZE: by slot, where in the flat a
-                                 buffer begins */
-    enum dtype dtype;         /* transfers: as it is sent; CAST: as it is cast to; ADD: of both */
-    enum dtype result;        /* REDUCE: of the sum: fp32, or dtype; else fp32 */
+    int64_t elems;     /* elements that it works on; of GATHER and REDUCE, and of ALLTOALL after a
+                          piece, those of one member */
+    int first_part;    /* ALLTOALL: index into program->part, where its parts begin, one for
+                          each member; else -1 */
+    int64_t from;      /* ORTHOGONALIZE: elements [from, from + elems) of the flat */
+    int64_t place[2];  /* ALLTOALL of a flat, ORTHOGONALIZE: by slot, where in the flat a
+                          buffer begins */
+    enum dtype dtype;  /* transfers: the format sent; CAST: the format made; ADD: of both buffers */
+    enum dtype result; /* REDUCE: of the sum: fp32, or dtype; else fp32 */
     enum group_reduction reduction; /* ALLREDUCE; else GROUP_SUM */
     uint64_t accumulate; /* RUN: bits of segment_adds() and segment_adds_input(); REDUCE: 0 or 1 */
     int buffer[SLOTS];   /* -1 where unused */
@@ -124,8 +124,8 @@ struct program {
     struct program_buffer *buffer;
     int buffers, buffer_capacity;
     struct instr *instr;
-    int instrs, instr_capacity; /* capacity 0: they are another program's */
-    int has_waits;              /* 0: it can only be measured */
+    int instrs, instr_capacity; /* capacity 0: program_share_list() took another's list */
+    int has_waits;              /* 0: made by program_create_without_waits() */
     struct comm_part *part;     /* of all ALLTOALLs */
     int parts, part_capacity;
     struct overlap_update *overlap; /* while compiling; NULL: UPDATE is at the end */
@@ -205,7 +205,7 @@ const char *program_stream_name(enum program_stream stream);
 /* "RUN forward layers.3 micro 0", "SEND backward layers.3 micro 0" into text; returns text. */
 const char *instr_text(const struct program *program, int index, char *text, size_t size);
 
-/* Is it what ranks exchange within a unit, after a piece of its segment? */
+/* Is it an exchange among ranks within a unit, after a piece of its segment? */
 static inline int instr_is_exchange(const struct instr *instr)
 {
     return instr->piece >= 0 && instr->kind != INSTR_RUN;
@@ -231,7 +231,7 @@ static inline int instr_is_message(const struct instr *instr)
     return instr->kind == INSTR_SEND || instr->kind == INSTR_RECV;
 }
 
-/* Of offloaded state, between its pools. */
+/* Is it a copy of offloaded state between pools? */
 static inline int instr_is_copy(const struct instr *instr)
 {
     return instr->kind == INSTR_FETCH || instr->kind == INSTR_SPILL;

@@ -7,8 +7,9 @@
 #include "base/array.h"
 #include "program/memory.h"
 
-/* After which instruction the buffer is released: its last use, or the RUN or UPDATE that follows
- * a last use on another stream than the compute stream's or the host's, so that the two overlap. */
+/* The instruction behind which a buffer last used by instruction `last` is released: `last` itself,
+ * or, if that is on another stream than the compute stream or the host's, the next RUN or UPDATE,
+ * so that the two overlap. */
 static int release_after(const struct program *program, int last)
 {
     enum program_stream stream = program->instr[last].stream;
@@ -42,7 +43,7 @@ static int in_order(const void *a, const void *b)
                                       : (int)one->stream - (int)other->stream;
 }
 
-/* All that die; for free(), *count of them. */
+/* All buffers that do not outlive the step, as deaths; for free(), *count of them. */
 static struct death *find_deaths(const struct program *program, int *count)
 {
     struct memory_lifetime *life = memory_lifetimes(program);
@@ -84,7 +85,7 @@ static int count_releases(const struct death *death, int deaths)
     return releases;
 }
 
-/* Those of deaths of one instruction and stream. */
+/* Write the RELEASEs of `deaths` buffers that die after one instruction on one stream. */
 static void write_releases(struct instr *instr, const struct death *death, int deaths)
 {
     for (int k = 0; k < deaths; k++) {
@@ -94,8 +95,8 @@ static void write_releases(struct instr *instr, const struct death *death, int d
     }
 }
 
-/* From the end on, so that the list needs no second place: what is moved goes behind all that is
- * still to move. */
+/* The list is moved apart in place, from its end on, so that what is moved never overwrites what is
+ * still to be moved. */
 void pass_release(struct program *program)
 {
     int deaths, from = program->instrs;

@@ -23,14 +23,14 @@
 /* Buffers that a unit's runs hand on; -1: not made yet. */
 struct unit_buffers {
     int output;      /* activation leaving the unit */
-    int output_grad; /* gradient arriving at that place */
+    int output_grad; /* its gradient, from the units that read it */
     int saved, deferred;
 };
 
-/* Those that another rank makes; -1: not received yet. */
+/* Buffers whose values another rank makes; -1: none yet. */
 struct received_buffers {
-    int buffer[2]; /* by way: a unit's output, and the gradient of one */
-    int micro[2];  /* of which micro-batch they are */
+    int buffer[2]; /* by way: [WAY_UP] the unit's output, [WAY_DOWN] its gradient */
+    int micro[2];  /* by way: the micro-batch that was received last */
 };
 
 /* What of a unit's output crosses to another rank, and back. */
@@ -44,15 +44,16 @@ struct runs_buffers {
     int units;
     const struct runs_sets *sets;
     struct units_stage *stage;         /* per stage */
-    int *rank;                         /* the same: of the pipeline axis */
+    int *rank;                         /* per stage: its rank on the pipeline axis */
     struct crossing *crossing;         /* per unit */
     struct unit_buffers *unit;         /* by set and unit */
     struct received_buffers *received; /* by set and unit */
     int (*loaded)[LOAD_SLOTS];         /* by set */
     int (*carried)[PHASES][2]; /* per unit and phase, two buffers: a transfer may still read that of
                                   the last run, so the next run of the same unit takes the other */
-    int place, last;           /* of the run before: which of the two it took; its unit, or -1 */
-    uint64_t slots;            /* of LOAD, that are read: a bit each */
+    int place, last; /* place: which of the two `carried` buffers the present run takes; last: the
+                        unit of the run before, or -1 */
+    uint64_t slots;  /* the slots of LOAD that the rank's segments read, a bit each */
 };
 
 static void *make_table(int count, size_t size)
@@ -77,7 +78,8 @@ static struct unit_buffers *buffers_of(const struct program *program, const stru
     return &b->unit[set * b->units + unit];
 }
 
-/* What is received of a unit: by the next stage, or by its own. */
+/* The buffers for what crosses stages at a unit: of another rank's unit, its output, received by
+ * the stage behind it; of an own unit, the gradient of its output, received by its own stage. */
 static struct received_buffers *received_of(const struct program *program,
                                             const struct runs_buffers *b, int micro, int unit)
 {
@@ -150,7 +152,8 @@ static void find_crossings(const struct program *program, struct runs_buffers *b
     }
 }
 
-/* What another rank makes of a gradient is there first. */
+/* Where units of another rank read an output, their part of its gradient is received before the
+ * first own run that writes it; so that run adds. */
 void runs_plan(const struct program *program, const struct runs_buffers *b, struct run *run,
                int runs)
 {
@@ -281,7 +284,7 @@ void runs_load(struct program *program, struct runs_buffers *b, int micro)
         }
 }
 
-/* What passes from or to run at `unit`. */
+/* A new buffer for a value that passes between runs, as *which; like follow(). */
 static int passing(struct program *program, int *which, const char *what, const struct run *run,
                    size_t bytes)
 {
@@ -290,7 +293,8 @@ static int passing(struct program *program, int *which, const char *what, const 
                                  run->unit, run->micro));
 }
 
-/* The activation that leaves the unit of run; the logits at the very end stay. */
+/* The buffer of a unit's output; that of the last unit, which only generation has, is the logits,
+ * which outlive the step. */
 static int output(struct program *program, int *which, const struct run *run)
 {
     if (run->unit < program->units->count - 1)
@@ -352,8 +356,8 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
 
 /* ---- messages between ranks ---- */
 
-/* A message of what a unit puts out, to the rank of the next stage, or of its gradient, from
- * there. */
+/* Append one end of a message: with WAY_UP a unit's output, to the rank of the next stage; with
+ * WAY_DOWN the gradient of that output, from there. */
 static void write_message(struct program *program, const struct runs_buffers *b,
                           enum instr_kind kind, int unit, int micro, enum mesh_way way, int buffer)
 {
@@ -386,7 +390,7 @@ static void receive(struct program *program, struct runs_buffers *b, int unit, i
     write_message(program, b, INSTR_RECV, unit, micro, way, *which);
 }
 
-/* Does one of the runs read the gradient of the output of a unit, its own? */
+/* Does a run of this unit, among `runs` runs, read the gradient of its output? */
 static int has_output_grad(const struct run *run, int runs, int unit)
 {
     for (int r = 0; r < runs; r++)
@@ -395,8 +399,8 @@ static int has_output_grad(const struct run *run, int runs, int unit)
     return 0;
 }
 
-/* Does one of the runs read, or write, the output of a unit, or its gradient: of its inputs, the
- * spaces that begin with `first`? */
+/* Does one of the runs access the output of `unit`, or its gradient, as one of its inputs?  first:
+ * SPACE_INPUT, or SPACE_INPUT_GRAD. */
 static int has_input(const struct program *program, const struct run *run, int runs, int unit,
                      enum segment_space first, enum instr_access access)
 {
@@ -411,7 +415,7 @@ static int has_input(const struct program *program, const struct run *run, int r
     return 0;
 }
 
-/* The units of the stage below, where another rank has that; else none. */
+/* The units of the stage below if that is another rank's; else a stage of no units. */
 static struct units_stage stage_below(const struct program *program, const struct runs_buffers *b,
                                       int stage)
 {
@@ -446,7 +450,8 @@ void runs_send(struct program *program, struct runs_buffers *b, const struct run
                           *gradient_of(program, b, micro, u));
 }
 
-/* Sums and accumulated gradients are read too; work is scratch, written before read. */
+/* Append the RUN of one piece.  A segment's writes are reads as well where they add: the loss, and
+ * the gradients that run->accumulate names. */
 static void write_piece(struct program *program, const struct run *run, int number,
                         const int *buffer)
 {

@@ -1,4 +1,4 @@
-/* schedule_list.c - actions: put in a list, and as text. */
+/* schedule_list.c - append an action to a list, and write actions as text. */
 #include "base/array.h"
 #include "program/schedule_private.h"
 

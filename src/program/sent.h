@@ -4,7 +4,8 @@
 
 #include "program/program.h"
 
-/* By the rank at coord, in numbers of instr->dtype; 0 of what is no transfer. */
+/* How many numbers of instr->dtype the rank at coord sends by a transfer; 0 for an instruction that
+ * is none. */
 int64_t sent_elems(const struct program *program, const struct instr *instr,
                    struct mesh_coord coord);
 

@@ -87,7 +87,8 @@ static void fetch(struct program *program, const struct run *run, struct run_use
     offload_copy(program, param, use->fetched, flat, run->micro);
 }
 
-/* The own shard at its place in the whole, made from the masters. */
+/* Append the CAST of the masters to the rank's own shard inside the whole buffer, from which GATHER
+ * sends it. */
 static int cast_master(struct program *program, const struct run *run, int flat, int whole)
 {
     enum dtype dtype = program->units->request.dtype;

@@ -132,7 +132,8 @@ enum state_side state_update_side(const struct state *state);
 /* Do parameters live on another side than the device, so that each use needs a FETCH? */
 int state_fetches_params(const struct state *state);
 
-/* Do gradients, so that what adds to them needs a FETCH, and a SPILL after? */
+/* Do gradients live on another side than the device, so that a run that adds to one needs a FETCH
+ * before and a SPILL after? */
 int state_fetches_grads(const struct state *state);
 
 /* Does the optimizer work on a copy of the parameters, even where these are fp32 too? */
@@ -163,8 +164,8 @@ static inline int64_t state_shard_start(const struct state *state, int flat)
     return flat_shard_start(of, mesh_member(&state->layout->shape, state->coord, of->shard_axes));
 }
 
-/* Is what is gathered cast from the masters each time, so that no 16-bit shard is kept?  Where
- * parameters are gathered for each use, and the masters are where that happens. */
+/* Does each GATHER of a flat cast the masters, so that no 16-bit shard is kept?  So it is where
+ * parameters are gathered for each use, and the masters are on the device. */
 static inline int state_casts(const struct state *state, int flat)
 {
     const struct layout *layout = state->layout;
