@@ -91,7 +91,7 @@ static int wrong_share(const struct division *d, const struct graph_node *n, int
 
 /* ---- forward ---- */
 
-/* What no node makes. */
+/* What a rank has of a value that no node makes: an input, a parameter, a constant. */
 static enum division_share share_given(const struct division *d, const struct graph_value *value)
 {
     if (value->role == VALUE_INPUT)
@@ -120,7 +120,7 @@ static int same_columns(const struct division *d, int a, int b)
     return columns_equal(&d->columns[a], &d->columns[b]);
 }
 
-/* Own columns of x, of an op with a rule. */
+/* May an op with a rule read x, of which the rank has its own columns? */
 static int check_columns(const struct division *d, const struct graph_node *n,
                          const struct division_rule *rule)
 {
@@ -275,7 +275,8 @@ static int follow_embedding(const struct division *d, const struct graph_node *n
     return 0;
 }
 
-/* Of a table whose rows are divided each rank adds its own: both are terms. */
+/* Positions are added to a sum's terms where the table's rows are divided, as each rank adds its
+ * own rows: the result is a term, too. */
 static int follow_positions(const struct division *d, const struct graph_node *n)
 {
     if (d->share[n->in[0]] != TERM)

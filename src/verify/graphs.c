@@ -42,7 +42,8 @@ static unsigned sum_axes(const struct program *program, const struct part *part)
     return axes;
 }
 
-/* what: what is done over axes. */
+/* Set err: over these axes a tensor is `what` ("divided", "summed"), and its flat says other ones.
+ */
 static int wrong_axes(const struct flat *flat, const struct part *part, const char *what,
                       unsigned has, unsigned want, struct error *err)
 {

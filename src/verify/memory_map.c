@@ -8,7 +8,7 @@
 struct memory_map {
     const struct program *program;
     size_t *edge; /* sorted, each once */
-    int *owner;   /* per cell; -1: nobody */
+    int *owner;   /* per cell: the buffer that was last given it; -1: none */
     int *had;
     int edges;
 };

@@ -7,7 +7,8 @@
 #include "verify/rules.h"
 #include "verify/steps.h"
 
-/* Of which sequence, says the unit's graph. */
+/* What a space for what data says of rows must hold: of the micro-batch, and of the sequence that
+ * the unit's graph names. */
 static struct value wanted_rows(const struct values *v, const struct instr *instr,
                                 enum graph_value_role role, enum value_meaning meaning)
 {
@@ -55,9 +56,9 @@ static struct value value_wanted(const struct values *v, const struct instr *ins
     }
 }
 
-/* Instruction i writes value, or rows of it, to a boundary, buffer b.  Where several do so, each
- * with rows of its own, it has until the last of them their addends in place of its own: readers
- * find then that rows are missing. */
+/* Instruction i writes value to a boundary, buffer b.  Where several instructions write it, each
+ * some of its rows, the buffer has the addends of those that have written until the last one has:
+ * readers find then that rows are missing. */
 static int put_rows(struct values *v, int i, int b, int space, struct value value)
 {
     const struct instr *instr = &v->program->instr[i];
@@ -75,8 +76,9 @@ static int put_rows(struct values *v, int i, int b, int space, struct value valu
     return 0;
 }
 
-/* Instruction i writes value to a space, buffer b.  What is kept or carried has what was written
- * before; or nothing was, and what is there is lost.  Only an exchange adds what it lacks. */
+/* Instruction i writes value to a space, buffer b.  A space that steps fill must hold what the
+ * steps before i have written; if i is the first, what is there is lost.  A RUN may not add to
+ * values that still lack a sum or a maximum over ranks; an exchange may, as it takes it. */
 static int put_in_space(struct values *v, int i, int b, int space, struct value value)
 {
     const struct instr *instr = &v->program->instr[i];
@@ -122,8 +124,8 @@ static int check_read(const struct values *v, int i, int b, int space, struct va
     return 0;
 }
 
-/* Of a section that earlier pieces of the run have begun, a piece adds to its tensors where those
- * did: where there is more than what this run has made so far. */
+/* Does a piece write or add rightly in a section of a gradient that earlier pieces of the same run
+ * have begun?  It adds if the section held more than those pieces' terms, as they added too. */
 static int continues(struct addends has, struct addends earlier, int adds)
 {
     return adds == !addends_equal(has, earlier);

@@ -28,7 +28,7 @@ static int check_gradient(const struct values *v, int i, int b, int before)
                : wrong_size(v, i, b);
 }
 
-/* What an update is made by. */
+/* Is b the gradient that the update of this program is made by? */
 static int check_updating(const struct values *v, int i, int b)
 {
     return check_gradient(v, i, b, program_updates_first(v->program));
@@ -193,7 +193,8 @@ static struct flat_range held(const struct values *v, int i, int slot)
     return (struct flat_range){instr->place[slot], (int64_t)(bytes / sizeof(float))};
 }
 
-/* To an owner come, of its range, all shards; to who owns nothing, nothing. */
+/* An ALLTOALL of shards to owners: an owner receives every member's part of its range, and who owns
+ * nothing receives nothing. */
 static int to_owner(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
@@ -230,7 +231,8 @@ static int holders(const struct values *v, int i, struct flat_range tensor, stru
     return some ? 0 : count;
 }
 
-/* Owners give of what they have made orthogonal; every tensor comes from one of them. */
+/* An ALLTOALL from owners: each gives what it has made orthogonal, and every tensor comes whole
+ * from one of them. */
 static int from_owners(struct values *v, int i, const struct value *has)
 {
     const struct instr *instr = &v->program->instr[i];
@@ -289,7 +291,8 @@ static int check_step(const struct values *v, int i, int b)
     return wrong(v, i, b, &value, "%s's step, orthogonal", flat_of(v, f)->name);
 }
 
-/* An update may be skipped: what it would write over must be there, too. */
+/* UPDATE: its state, and also what it writes over, must be there, because a skipped update leaves
+ * them as they are. */
 int rules_update(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];

@@ -15,14 +15,15 @@
 
 #include "base/array.h"
 
-/* Of these spaces. */
+/* The spaces that steps fill. */
 static const int filled[] = {SPACE_SAVED, SPACE_DEFERRED, SPACE_CARRY};
 enum { FILLED = sizeof filled / sizeof filled[0] };
 
 struct steps {
     int segments;
-    struct addends (**before)[FILLED]; /* per kind of unit and phase, and number: the tags of those
-                                          before it, by `filled`; NULL: not asked yet */
+    struct addends (
+        **before)[FILLED]; /* [segment][number][`filled`]: the tags of the steps with lower numbers;
+                              a segment is a kind of unit and a phase; NULL: not asked for yet */
 };
 
 static int fill_index(int space)
@@ -45,19 +46,21 @@ int steps_keeper(int space, enum segment_phase phase)
     return space == SPACE_DEFERRED && phase == PHASE_BACKWARD_WEIGHT ? PHASE_BACKWARD_INPUT : -1;
 }
 
-/* That of an instruction: of the GATHER above, whose piece is 1, 3. */
+/* The number of an instruction in its segment, as above: of RUN piece 1 it is 2, of the GATHER
+ * behind it 3. */
 static int step_number(const struct instr *instr)
 {
     return 2 * instr->piece + instr_is_exchange(instr);
 }
 
-/* One for the GATHER above, whatever it gathers. */
+/* The tag of step n of a phase: the same for all units and micro-batches. */
 static struct addends tag(enum segment_phase phase, int n)
 {
     return addend(CARRIED, -1, n * PHASES + (int)phase);
 }
 
-/* The tags of steps as what the steps of a unit in a micro-batch are known by. */
+/* The addends by which steps with these tags are known where instr's unit and micro-batch ran them.
+ */
 static struct addends of_run(struct addends tags, const struct instr *instr)
 {
     tags.tags *= addend(CARRIED, instr->micro, instr->unit).tags | 1;

@@ -1,5 +1,6 @@
 /* steps.h - which pieces of a unit, and which exchanges behind them, have written to a space: how
- * the verifier follows what is kept and what is carried, for rules_run.c alone. */
+ * the verifier follows what is kept and what is carried.  For rules_run.c, and verify_values.c,
+ * which makes it. */
 #ifndef TRIREME_VERIFY_STEPS_H
 #define TRIREME_VERIFY_STEPS_H
 
@@ -22,8 +23,8 @@ struct addends steps_addend(const struct instr *instr);
  * that keeps it for another, or in its own before it. */
 struct addends steps_before(const struct values *v, const struct instr *instr, int space);
 
-/* Which of the steps that write to a space of its phase is that of an instruction: sums those
- * before it into *before.  Returns how many there are behind it. */
+/* Of the steps that write to a space in the phase of instr: sum the addends of those before instr
+ * into *before.  Returns how many there are behind it. */
 int steps_behind(const struct values *v, const struct instr *instr, int space,
                  struct addends *before);
 

@@ -1,9 +1,9 @@
-/* values.h - what buffers of a program mean, for verify_values.c alone.
+/* values.h - what buffers of a program mean: shared by verify_values.c, the rules (rules.h) and
+ * steps.h, for no one else.
  *
- * Every buffer carries a meaning in place of numbers.  Sums are followed by their addends: each
- * has a random number, and a sum carries the sum of those, so that an addend left out, doubled or
- * foreign shows (but for one chance in 2^64).
- */
+ * Every buffer carries a meaning in place of numbers.  Sums are followed by their addends: each has
+ * a random number, and a sum carries the sum of those, so that an addend left out, doubled or
+ * foreign shows (but for one chance in 2^64). */
 #ifndef TRIREME_VERIFY_VALUES_H
 #define TRIREME_VERIFY_VALUES_H
 
@@ -11,18 +11,18 @@
 
 enum value_meaning {
     MEANS_NOTHING,
-    MEANS_PARAM,   /* a flat parameter, in any format; those up to MEANS_GRAD are of a flat */
-    MEANS_SLOT,    /* the optimizer's `index`-th of a flat */
-    STEP,          /* of a flat whose rule is of matrices, to be subtracted: enum value_step */
-    MEANS_GRAD,    /* of a flat, summed over micro-batches and ranks so far */
-    MEANS_SUMS,    /* enum SUM_... of state.h */
-    MEANS_TOKENS,  /* of sequence `of` in micro-batch `index` */
-    MEANS_TARGETS, /* the same, and so are these, in the order of LOAD's slots */
+    MEANS_PARAM,  /* a flat parameter, in any format; those up to MEANS_GRAD are of a flat */
+    MEANS_SLOT,   /* the optimizer's `index`-th of a flat */
+    STEP,         /* what UPDATE subtracts from a flat whose rule is of matrices: enum value_step */
+    MEANS_GRAD,   /* of a flat, summed over micro-batches and ranks so far */
+    MEANS_SUMS,   /* enum SUM_... of state.h */
+    MEANS_TOKENS, /* of sequence `of` in micro-batch `index` */
+    MEANS_TARGETS, /* like MEANS_TOKENS, as are the next three, in the order of LOAD's slots */
     MEANS_POSITIONS,
     MEANS_DOCUMENTS,
     MEANS_SAMPLES,
     MEANS_OUTPUT,      /* activation that leaves a unit in micro-batch `index` */
-    MEANS_OUTPUT_GRAD, /* the gradient of that, summed over units that read it so far */
+    MEANS_OUTPUT_GRAD, /* the gradient of MEANS_OUTPUT, summed over the units that read it so far */
     MEANS_SAVED,       /* what its forward kept for backward */
     MEANS_DEFERRED,    /* what the input part of its backward kept for the weight part */
     CARRIED,           /* what a unit's pieces and exchanges hand on, in one phase */
@@ -30,11 +30,11 @@ enum value_meaning {
     MEANINGS
 };
 
-/* How far a STEP is: its index. */
+/* How far a MEANS_STEP is: its index. */
 enum value_step {
     STEP_MOMENTUM,  /* what MOMENTUM made */
-    STEP_OWN,       /* of that, `own` is orthogonal */
-    STEP_ORTHOGONAL /* all of it is */
+    STEP_OWN,       /* the same, of which the range `own` is orthogonal */
+    STEP_ORTHOGONAL /* all of it is orthogonal */
 };
 
 /* The index of a MEANS_GRAD that another rank of the pipeline axis has made, of a flat that both
@@ -57,8 +57,9 @@ struct value {
     /* MEANS_GRAD, MEANS_SUMS, what an exchange sums: the mesh axes over which this is still to be
      * summed */
     unsigned pending;
-    unsigned counting;     /* MEANS_SUMS: the same for squares and votes */
-    unsigned maxima;       /* CARRIED and the like: the axes over which it lacks a maximum */
+    unsigned
+        counting;    /* MEANS_SUMS: the axes over which squares and votes are still to be summed */
+    unsigned maxima; /* CARRIED and the like: the axes over which it lacks a maximum */
     struct flat_range own; /* STEP_OWN: a range of the flat */
     struct addends norms;  /* MEANS_SUMS: flats in the squares */
     /* MEANS_GRAD, by section of the flat: pieces of runs of backward; in the first, MEANS_SUMS:
@@ -108,14 +109,13 @@ int values_rank_uses(const struct values *v, int rank, int flat);
 /* The axes over which a gradient that the rank's units make of a flat is to be summed. */
 unsigned values_sum_axes(const struct values *v, int flat);
 
-/* Is a value, by its meaning and flat, one that the program's runs find updated, because it updates
- * first? */
+/* Does a program that updates first find this value, by its meaning and flat, updated? */
 int values_is_after_update(const struct values *v, const struct value *value);
 
 /* Does the rank count the square of its gradient of a flat in the norm? */
 int values_counts_norm(const struct values *v, int flat);
 
-/* Instruction i wrote it. */
+/* Note that instruction i wrote value to buffer b. */
 void values_put(struct values *v, int i, int b, struct value value);
 
 /* Is the view the place of the rank's shard in a whole buffer? */

@@ -36,17 +36,17 @@ struct uses {
     int wrote[STREAMS], read[STREAMS]; /* the last on each stream, or -1 */
     int released;                      /* instruction, or -1 */
     int last;                          /* the last instruction that used it, or -1 */
-    size_t given_bytes;                /* of its views that were written */
+    size_t given_bytes;                /* bytes of its views that were written */
     int made;                          /* 1: a gradient, which each step makes anew */
-    int given;                         /* 1: written by its own name; of a view, too */
+    int given;                         /* 1: written by its own name; views have this alone */
 };
 
 struct verify {
     const struct program *program;
     struct before *before; /* per instruction, without itself */
-    struct uses *uses;     /* per buffer; of a view only given */
+    struct uses *uses;     /* per buffer */
     int works;             /* RUNs and UPDATEs so far */
-    int *works_at;         /* per instruction: those up to it */
+    int *works_at;         /* per instruction: `works` up to it */
     struct memory_map *map[POOL_COUNT];
     struct overlaps *overlaps; /* NULL: all units exchange whole values */
     struct error *err;
@@ -104,8 +104,9 @@ static int unordered(const struct verify *v, const int at[STREAMS], int i)
     return -1;
 }
 
-/* A buffer comes to life at instruction i: whoever had its memory must be gone.  Who had it before
- * them was gone when they came, and they have ended since. */
+/* Buffer b comes to life at instruction i: the buffers that had its memory last must have been
+ * released, and their release must be ordered before i.  That suffices: those that had it earlier
+ * were checked when these came. */
 static int check_memory(struct verify *v, int i, int b)
 {
     const struct program_buffer *buffer = &v->program->buffer[b];
@@ -138,8 +139,8 @@ static int check_release(struct verify *v, int i, int b)
     return 0;
 }
 
-/* Values are there before the step, as those of state are but for gradients; or were written: under
- * this name, or in all of its parts. */
+/* Does a buffer hold values?  State does before the step, but for gradients; any buffer does once
+ * it was written under its own name, or all of its views were. */
 static int has_values(const struct verify *v, int part)
 {
     const struct program_buffer *buffer = &v->program->buffer[part];
@@ -319,7 +320,7 @@ static int check_persistent(struct verify *v)
     return 0;
 }
 
-/* Wherever they live. */
+/* Note which buffers are gradients, whole or shards: each step makes them anew. */
 static void find_gradients(struct verify *v)
 {
     const struct program *p = v->program;
@@ -331,7 +332,7 @@ static void find_gradients(struct verify *v)
     }
 }
 
-/* Of the rank's units of a kind, the first. */
+/* Check how one unit of each kind is divided: those of a kind are divided alike. */
 static int check_divisions(const struct program *program, struct error *err)
 {
     const struct units *units = program->units;
@@ -347,7 +348,8 @@ static int check_divisions(const struct program *program, struct error *err)
     return rc;
 }
 
-/* What is written down before any list is: nothing in a program can make it right. */
+/* What does not depend on the list of instructions: flats, rows, loss and dropout follow from the
+ * graphs. */
 static int check_graphs(const struct program *program, struct error *err)
 {
     if (program->kind == PROGRAM_UPDATE) /* it runs none */

@@ -18,7 +18,7 @@
 #include "verify/deadlock.h"
 #include "verify/ranks.h"
 
-/* Issue what can be. */
+/* Issue instructions in the order of the list, as far as their waits allow. */
 static void issue(struct ranks_progress *p)
 {
     for (; p->issued < p->program->instrs && p->issued <= p->at[STREAM_COMPUTE]; p->issued++)
@@ -27,7 +27,8 @@ static void issue(struct ranks_progress *p)
                 return;
 }
 
-/* Start what transfers can be: those at which their streams stand. */
+/* Start transfers in the order of the list, as far as each is the one at which its stream stands.
+ */
 static void start(struct ranks_progress *p)
 {
     for (; p->unstarted < p->issued; p->unstarted++) {
@@ -97,7 +98,7 @@ static int parts_match(const struct ranks *g, int r, const struct instr *mine, i
                                                        mine->place[SLOT_TO] + one->recv_from));
 }
 
-/* Do those members that are there, from one on, do the same?  0, or -1 with err set. */
+/* Do the members of a collective that have come to it do the same?  0, or -1 with err set. */
 static int check_members(struct ranks *g, int rank, enum program_stream stream,
                          const struct instr *mine, int first)
 {

@@ -57,8 +57,8 @@ static int rule_cast(struct values *v, int i)
     return keep_meaning(v, i, elems * dtype_bytes(instr->dtype));
 }
 
-/* The gradient that the other rank of the pipeline axis made of a flat that both have, to this
- * one's. */
+/* ADD: to this rank's gradient of a flat that two ranks of the pipeline axis have, the one that the
+ * other rank made. */
 static int rule_add(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
@@ -83,7 +83,8 @@ static int rule_copy(struct values *v, int i)
     return keep_meaning(v, i, bytes_of(v, v->program->instr[i].buffer[SLOT_FROM]));
 }
 
-/* A whole is made of parts, or parts of it. */
+/* Do the buffers of a GATHER or REDUCE have their sizes: the part that of one rank's elements, at
+ * its own place if it lies in a whole, and the whole that of all ranks'? */
 static int check_parts(const struct values *v, int i, int part, size_t part_bytes, int whole,
                        size_t whole_bytes)
 {
@@ -128,7 +129,8 @@ static int check_reduced(const struct values *v, int i)
                        dtype_bytes(instr->dtype));
 }
 
-/* Over shards: each rank has its own then. */
+/* REDUCE: the sum of a whole gradient over shards, after which each rank has its own shard of it.
+ */
 static int rule_reduce(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
@@ -154,7 +156,7 @@ static int rule_reduce(struct values *v, int i)
     return 0;
 }
 
-/* Over the group of instruction i, of what is not yet summed over any of it. */
+/* ALLREDUCE of a gradient: it must still lack the sum over each of these axes. */
 static int sum_buffer(struct values *v, int i, int b, unsigned axes)
 {
     struct value value = values_get(v, b);
@@ -167,7 +169,7 @@ static int sum_buffer(struct values *v, int i, int b, unsigned axes)
     return 0;
 }
 
-/* A step's sums over ranks: all, or those that are counted beside the loss. */
+/* ALLREDUCE of the step's sums: all of them, or those from SUM_COUNTED on. */
 static int add_sums(struct values *v, int i, unsigned axes)
 {
     const struct instr *instr = &v->program->instr[i];
