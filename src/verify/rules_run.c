@@ -25,7 +25,7 @@ static struct value value_written(const struct values *v, const struct instr *in
         [SPACE_OUTPUT] = MEANS_OUTPUT,
         [SPACE_SAVED] = MEANS_SAVED,
         [SPACE_DEFERRED] = MEANS_DEFERRED,
-        [SPACE_CARRY] = CARRIED,
+        [SPACE_CARRY] = MEANS_CARRIED,
     };
     int unit = instr->unit, micro = instr->micro, k = segment_input_grad(space);
     if (k < 0)

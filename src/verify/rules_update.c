@@ -128,7 +128,7 @@ int rules_momentum(struct values *v, int i)
         return wrong_operand(v, i, -1);
     if (check_factor(v, i) || check_updating(v, i, b) || update_slots(v, i, optimizer->slots))
         return -1;
-    struct value step = meant(STEP, instr->flat, STEP_MOMENTUM);
+    struct value step = meant(MEANS_STEP, instr->flat, STEP_MOMENTUM);
     step.part = flat_is_sharded(flat_of(v, instr->flat));
     values_put(v, i, b, step);
     return 0;
@@ -164,7 +164,7 @@ int rules_orthogonalize(struct values *v, int i)
     int64_t elems = flat_is_sharded(flat) ? range.count : flat->padded;
     if (count < 1 || bytes_of(v, b) != (size_t)elems * sizeof(float))
         return wrong_size(v, i, b);
-    if (!value_is(&value, STEP, instr->flat, STEP_MOMENTUM) || value.part)
+    if (!value_is(&value, MEANS_STEP, instr->flat, STEP_MOMENTUM) || value.part)
         return wrong(v, i, b, &value, "whole matrices of momentum");
     value.index = count == flat->tensors && !flat_is_sharded(flat) ? STEP_ORTHOGONAL : STEP_OWN;
     value.own = range;
@@ -211,7 +211,7 @@ static int to_owner(struct values *v, int i)
             (both.count && part[m].recv_from != both.start - own.start))
             return wrong_size(v, i, to);
     }
-    values_put(v, i, to, owns ? meant(STEP, instr->flat, STEP_MOMENTUM) : value_nothing);
+    values_put(v, i, to, owns ? meant(MEANS_STEP, instr->flat, STEP_MOMENTUM) : value_nothing);
     return 0;
 }
 
@@ -239,7 +239,7 @@ static int from_owners(struct values *v, int i, const struct value *has)
     const struct comm_part *part = &v->program->part[instr->first_part];
     const struct flat *flat = flat_of(v, instr->flat);
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
-    int is_own = value_is(has, STEP, instr->flat, STEP_OWN);
+    int is_own = value_is(has, MEANS_STEP, instr->flat, STEP_OWN);
     struct flat_range want = held(v, i, SLOT_TO), stays = {0, 0};
     struct flat_part tensor;
     for (int m = 0; m < members_of(v, instr); m++) {
@@ -255,7 +255,7 @@ static int from_owners(struct values *v, int i, const struct value *has)
         if (holders(v, i, whole, stays) != 1)
             return wrong_size(v, i, to);
     }
-    struct value step = meant(STEP, instr->flat, STEP_ORTHOGONAL);
+    struct value step = meant(MEANS_STEP, instr->flat, STEP_ORTHOGONAL);
     step.part = flat_is_sharded(flat);
     values_put(v, i, to, step);
     return 0;
@@ -269,7 +269,7 @@ int rules_matrices(struct values *v, int i)
         return wrong_operand(v, i, -1);
     const struct flat *flat = flat_of(v, instr->flat);
     struct value has = values_get(v, instr->buffer[SLOT_FROM]);
-    int to_owners = value_is(&has, STEP, instr->flat, STEP_MOMENTUM) && has.part;
+    int to_owners = value_is(&has, MEANS_STEP, instr->flat, STEP_MOMENTUM) && has.part;
     int shard_slot = to_owners ? SLOT_FROM : SLOT_TO;
     struct flat_range shard = held(v, i, shard_slot);
     int own = mesh_member(&v->program->layout->shape, v->program->state->coord, MESH_SHARDS);
@@ -286,7 +286,8 @@ static int check_step(const struct values *v, int i, int b)
 {
     int f = v->program->instr[i].flat;
     struct value value = values_get(v, b);
-    if (value_is(&value, STEP, f, STEP_ORTHOGONAL) && value.part == flat_is_sharded(flat_of(v, f)))
+    if (value_is(&value, MEANS_STEP, f, STEP_ORTHOGONAL) &&
+        value.part == flat_is_sharded(flat_of(v, f)))
         return 0;
     return wrong(v, i, b, &value, "%s's step, orthogonal", flat_of(v, f)->name);
 }

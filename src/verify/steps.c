@@ -21,9 +21,9 @@ enum { FILLED = sizeof filled / sizeof filled[0] };
 
 struct steps {
     int segments;
-    struct addends (
-        **before)[FILLED]; /* [segment][number][`filled`]: the tags of the steps with lower numbers;
-                              a segment is a kind of unit and a phase; NULL: not asked for yet */
+    /* [segment][number][`filled`]: the tags of the steps with lower numbers; NULL: not asked for
+     * yet.  A segment is a kind of unit and a phase. */
+    struct addends (**before)[FILLED];
 };
 
 static int fill_index(int space)
@@ -56,14 +56,14 @@ static int step_number(const struct instr *instr)
 /* The tag of step n of a phase: the same for all units and micro-batches. */
 static struct addends tag(enum segment_phase phase, int n)
 {
-    return addend(CARRIED, -1, n * PHASES + (int)phase);
+    return addend(MEANS_CARRIED, -1, n * PHASES + (int)phase);
 }
 
 /* The addends by which steps with these tags are known where instr's unit and micro-batch ran them.
  */
 static struct addends of_run(struct addends tags, const struct instr *instr)
 {
-    tags.tags *= addend(CARRIED, instr->micro, instr->unit).tags | 1;
+    tags.tags *= addend(MEANS_CARRIED, instr->micro, instr->unit).tags | 1;
     return tags;
 }
 

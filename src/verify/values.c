@@ -401,7 +401,7 @@ static const char *const meaning_names[MEANINGS] = {
     [MEANS_NOTHING] = "nothing",
     [MEANS_PARAM] = "parameters of",
     [MEANS_SLOT] = "optimizer state of",
-    [STEP] = "step of",
+    [MEANS_STEP] = "step of",
     [MEANS_GRAD] = "gradient of",
     [MEANS_SUMS] = "the step's sums",
     [MEANS_TOKENS] = "tokens of",
@@ -413,7 +413,7 @@ static const char *const meaning_names[MEANINGS] = {
     [MEANS_OUTPUT_GRAD] = "output gradient of",
     [MEANS_SAVED] = "what is kept of",
     [MEANS_DEFERRED] = "what is deferred of",
-    [CARRIED] = "what is carried in",
+    [MEANS_CARRIED] = "what is carried in",
     [MEANS_CONSTANTS] = "constants",
 };
 
@@ -456,7 +456,7 @@ const char *value_text(const struct values *v, const struct value *value, char t
                     !value->updated         ? ""
                     : meaning == MEANS_GRAD ? ", of the step before"
                                             : ", updated");
-    if (meaning == STEP)
+    if (meaning == MEANS_STEP)
         text_append(text, VALUE_TEXT, "%s",
                     value->index == STEP_ORTHOGONAL ? ", orthogonal"
                     : value->index == STEP_OWN      ? ", orthogonal in part"

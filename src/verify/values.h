@@ -13,7 +13,7 @@ enum value_meaning {
     MEANS_NOTHING,
     MEANS_PARAM,  /* a flat parameter, in any format; those up to MEANS_GRAD are of a flat */
     MEANS_SLOT,   /* the optimizer's `index`-th of a flat */
-    STEP,         /* what UPDATE subtracts from a flat whose rule is of matrices: enum value_step */
+    MEANS_STEP,   /* what UPDATE subtracts from a flat whose rule is of matrices: enum value_step */
     MEANS_GRAD,   /* of a flat, summed over micro-batches and ranks so far */
     MEANS_SUMS,   /* enum SUM_... of state.h */
     MEANS_TOKENS, /* of sequence `of` in micro-batch `index` */
@@ -25,7 +25,7 @@ enum value_meaning {
     MEANS_OUTPUT_GRAD, /* the gradient of MEANS_OUTPUT, summed over the units that read it so far */
     MEANS_SAVED,       /* what its forward kept for backward */
     MEANS_DEFERRED,    /* what the input part of its backward kept for the weight part */
-    CARRIED,           /* what a unit's pieces and exchanges hand on, in one phase */
+    MEANS_CARRIED,     /* what a unit's pieces and exchanges hand on, in one phase */
     MEANS_CONSTANTS,   /* the model's */
     MEANINGS
 };
@@ -49,22 +49,21 @@ struct addends {
 struct value {
     enum value_meaning meaning;
     int of, index; /* the flat, the unit or the sequence; -1 where the meaning has none */
-    int part; /* MEANS_PARAM, MEANS_SLOT, STEP, MEANS_GRAD: 1: the rank's shard, of a flat that is
-                 split */
+    int part; /* MEANS_PARAM, MEANS_SLOT, MEANS_STEP, MEANS_GRAD: 1: the rank's shard, of a flat
+                 that is split */
     /* MEANS_PARAM, MEANS_SLOT: 1 from UPDATE on; MEANS_SUMS: 1 from SCALE on; MEANS_GRAD: 1: of the
      * step before, for a program that updates first */
     int updated;
     /* MEANS_GRAD, MEANS_SUMS, what an exchange sums: the mesh axes over which this is still to be
      * summed */
     unsigned pending;
-    unsigned
-        counting;    /* MEANS_SUMS: the axes over which squares and votes are still to be summed */
-    unsigned maxima; /* CARRIED and the like: the axes over which it lacks a maximum */
+    unsigned counting;     /* MEANS_SUMS: the axes over which squares and votes lack sums */
+    unsigned maxima;       /* MEANS_CARRIED and the like: the axes over which it lacks a maximum */
     struct flat_range own; /* STEP_OWN: a range of the flat */
     struct addends norms;  /* MEANS_SUMS: flats in the squares */
     /* MEANS_GRAD, by section of the flat: pieces of runs of backward; in the first, MEANS_SUMS:
      * micro-batches in the loss; MEANS_OUTPUT_GRAD: units that read the output; MEANS_SAVED,
-     * CARRIED: pieces and exchanges that have written to it */
+     * MEANS_CARRIED: pieces and exchanges that have written to it */
     struct addends terms[FLAT_SECTIONS];
 };
 
