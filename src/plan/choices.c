@@ -44,7 +44,7 @@ static const char *const changes[] = {
 
 _Static_assert(sizeof changes / sizeof changes[0] <= CHOICES_MOST, "rows for all changes");
 
-/* Is it the first of the ranks that have the same stages? */
+/* Is a rank the first of those that have the same stages? */
 static int is_first(const struct report_rank *rank)
 {
     for (int axis = 0; axis < MESH_AXES; axis++)

@@ -4,8 +4,8 @@
 #include "plan/estimate.h"
 #include "plan/largest.h"
 
-/* Without several copies of the model a hybrid strategy is the same as the strategy that it is made
- * of. */
+/* Has the run several copies of the model?  With one, a hybrid strategy is the same as the strategy
+ * that it is made of, and has no row. */
 static int has_copies(const struct report *report, struct error *err)
 {
     if (report->layout.shape.degree[MESH_REPLICATE] > 1)

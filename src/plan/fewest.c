@@ -61,7 +61,8 @@ static int is_one_micro(const struct config *config)
     return config->train.grad_dtype != DTYPE_F32;
 }
 
-/* Fully sharded over the data ranks, its state at a place.  -1 where keys do not go together. */
+/* Make a variant: FULL_SHARD over all data ranks, with state at a place.  Returns 0, or -1 where
+ * keys do not go together. */
 static int vary(struct variant *v, const struct config *config, const struct place *place,
                 int tensor)
 {
@@ -95,7 +96,7 @@ static int nodes_of(const struct fewest_request *r, int ranks)
     return (ranks + per_node_of(r) - 1) / per_node_of(r);
 }
 
-/* Ranks that a layout of this configuration has a multiple of. */
+/* The number of which the ranks of every layout of this configuration are a multiple. */
 static int unit_of(const struct config *config)
 {
     const struct config_parallel *p = &config->parallel;
@@ -125,8 +126,8 @@ static struct memory_limits limits_of(const struct fewest_request *r, int ranks)
                                   .no_disk = 1};
 }
 
-/* With everything computed again and micro-batches of one sequence, where a step may have several.
- */
+/* Does a run fit on so many ranks, with everything recomputed, and with micro-batches of one
+ * sequence where a step may have several? */
 static int holds(const struct fewest_request *r, const struct config *config, int ranks)
 {
     struct memory_limits limits = limits_of(r, ranks);
@@ -170,7 +171,7 @@ static int fewest_ranks(const struct fewest_request *r, const struct config *con
 
 /* ---- rows ---- */
 
-/* With as little changed as fits on so many ranks. */
+/* Fill a row: with fewest changes from the configuration that let it fit on so many ranks. */
 static void settle(const struct fewest_request *r, struct variant *v, int ranks,
                    struct fewest_row *row)
 {

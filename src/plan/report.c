@@ -45,7 +45,7 @@ struct making {
     struct device *device;
     struct model *model;
     struct units **units;    /* per variant: layout_variants() */
-    struct mesh_shape shape; /* of the ranks that are compiled: see choose_ranks() */
+    struct mesh_shape shape; /* the mesh of the compiled ranks: see choose_ranks() */
     int ranks;               /* that are */
     struct record *record;   /* or NULL */
     enum extent extent;
@@ -53,7 +53,7 @@ struct making {
     struct program **program; /* the same */
     struct memory_need *need; /* the same */
     int wrong_rank;           /* the first one of which a program beside training's is wrong */
-    struct error wrong;       /* how; no text: of none */
+    struct error wrong;       /* what is wrong there; no text: nothing */
 };
 
 static int open_model(struct making *m, const struct config *config, int threads, struct error *err)
@@ -285,7 +285,7 @@ static void compile(struct making *m)
     }
 }
 
-/* Who watches a step that is played. */
+/* The two that are given each instruction of a step that is played. */
 struct watching {
     struct record *record; /* NULL: does not */
     struct exposed exposed;

@@ -22,25 +22,25 @@ enum { ROUND = 16 }; /* planned at the same time */
 
 struct finding {
     const struct search_request *request;
-    const struct config *given; /* behind which settings are put */
+    const struct config *given; /* what a row's settings are to be added to */
     struct search *search;
     struct search_candidates list;
     struct search_candidate **by_bound;        /* the least first, then as they are listed */
-    const struct search_candidate **too_large; /* by a twentieth or more */
+    const struct search_candidate **too_large; /* lack a twentieth of the memory or more */
     int too_larges, too_large_capacity;
     struct search_outcome best[SEARCH_ROWS];
     int bests;
 };
 
-/* Does a candidate's strategy keep as little as another's, or less?  Among those with as many
- * shards a later stage does. */
+/* With as many shards, does the strategy of a keep as little as that of b, or less?  A later stage
+ * of ZeRO does. */
 static int shards_as_much(const struct search_candidate *a, const struct search_candidate *b)
 {
     return a->shard == b->shard &&
            config_sharding[a->strategy].stage >= config_sharding[b->strategy].stage;
 }
 
-/* Is there one that lacks memory although it needs less in every respect? */
+/* Was a candidate found to lack memory that needs less than c in every respect? */
 static int is_dominated(const struct finding *f, const struct search_candidate *c)
 {
     for (int i = 0; i < f->too_larges; i++) {
@@ -77,13 +77,13 @@ static void drop(struct finding *f, int at)
     memmove(&f->best[at], &f->best[at + 1], (size_t)(f->bests - at) * sizeof f->best[0]);
 }
 
-/* Of a GPU, else of the rank. */
+/* The GPU's bytes, or, where ranks compute on CPUs, those of the node's memory. */
 static double bytes_of(const struct memory_limits *memory)
 {
     return (double)(memory->device_bytes ? memory->device_bytes : memory->host_bytes);
 }
 
-/* Does what is known without a plan exceed the memory? */
+/* Does the lower bound of a candidate's memory exceed the limit? */
 static int needs_too_much(const struct finding *f, const struct search_candidate *c)
 {
     double limit = bytes_of(f->request->limits);
@@ -129,8 +129,8 @@ static void plan_round(struct finding *f, const struct choice *choice, int count
         take_in(f, &outcome[i]);
 }
 
-/* Of those that differ from c in strategy and micro-batch alone, the one that needs least: where it
- * is too large, c is. */
+/* The candidate of c's family that needs least memory among those that differ from c in strategy
+ * and micro-batch alone: where it is too large, so is c. */
 static struct search_candidate *least_of_family(struct finding *f, struct search_candidate *c)
 {
     struct search_candidate *least = c;
@@ -150,8 +150,11 @@ static int is_chosen(const struct choice *choice, int count, const struct search
     return 0;
 }
 
-/* Choose what is planned next: from *from on, in the order of the bounds; before one whose family
- * was not looked at, the memory of the one that needs least.  Returns how many. */
+/* Choose up to ROUND candidates to plan next, in the order of their bounds, from *from on, which
+ * moves behind those that are done.  Before the first candidate of a family, the member that needs
+ * least memory is planned for its memory alone; the others of the family wait for the next round,
+ * when that is known.  Returns how many; 0: the next bound is above the best step, and the search
+ * is over. */
 static int choose(struct finding *f, int *from, struct choice *choice)
 {
     int count = 0;
@@ -179,7 +182,7 @@ static int choose(struct finding *f, int *from, struct choice *choice)
     return count;
 }
 
-/* All of them, one after the other. */
+/* For an exhaustive search: choose the next ROUND candidates, to be planned whole. */
 static int choose_any(struct finding *f, int *from, struct choice *choice)
 {
     int count = 0;
@@ -209,10 +212,11 @@ static void sort_by_bound(struct finding *f)
 
 /* ---- the end ---- */
 
-/* Plan whole what may be the best, until the best was planned so. */
+/* Plan the best candidates whole, with all of their micro-batches, until the best one was planned
+ * so. */
 static void plan_best_whole(struct finding *f)
 {
-    static const double CLOSE = 1.002; /* more than few micro-batches are off by */
+    static const double CLOSE = 1.002; /* forecasts by few micro-batches are off by less */
     int is_whole = 0;
     while (f->bests && !is_whole) {
         struct search_outcome whole[SEARCH_ROWS];
@@ -252,7 +256,7 @@ static int search_with(struct finding *f, const char *offload, struct error *err
     return 0;
 }
 
-/* What takes so much longer than in the best one. */
+/* Say in row->why what takes longer in this outcome than in the best one. */
 static void explain(const struct search_outcome *best, const struct search_outcome *outcome,
                     struct search_row *row)
 {
@@ -271,7 +275,7 @@ static void explain(const struct search_outcome *best, const struct search_outco
                  100 * longest / best->step_s);
 }
 
-/* The layout, and whatever else of the given configuration is another. */
+/* Set a row's settings: the layout, and what else differs from the given configuration. */
 static void set_settings(const struct finding *f, const struct search_candidate *candidate,
                          char settings[SEARCH_SETTINGS])
 {

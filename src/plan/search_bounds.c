@@ -11,7 +11,8 @@
 #include "segment/optimizer.h"
 #include "segment/stages.h"
 
-/* Of the bounds: a plan's rounding, and transfers of two micro-batches that overlap. */
+/* Bounds are lowered by this factor: plans round, and transfers of two micro-batches may overlap.
+ */
 static const double SLACK = 0.98;
 
 /* One place, by what candidates have in common there. */
@@ -27,7 +28,7 @@ struct cut {
 
 struct bounds {
     const struct search_request *request;
-    struct layout layout; /* of the configuration's formats */
+    struct layout layout; /* resolved for one rank: only its formats are read */
     int units;            /* of the model */
     int64_t few_layers;   /* of a model that is planned for a place; 0: all */
     int places, place_capacity;
@@ -44,7 +45,8 @@ static int is_place_of(const struct search_candidate *a, const struct search_can
            a->recompute == b->recompute;
 }
 
-/* Of the plan of a place: micro-batches at most; units where a model of few layers is planned. */
+/* MICROS: micro-batches in the plan of a place, at most.  FEW_UNITS: units where a model of few
+ * layers is planned in place of the whole one. */
 enum { MICROS = 4, FEW_UNITS = 4 };
 
 /* Micro-batches of a place's plan: MICROS; with 16-bit gradients one, as they allow no more. */
@@ -53,8 +55,8 @@ static int micros_of(const struct bounds *b)
     return b->request->config->train.grad_dtype == DTYPE_F32 ? MICROS : 1;
 }
 
-/* Without what is of several data ranks, or of state: it does not change the units' own times, and
- * is refused where nothing is sharded. */
+/* The configuration for planning a place: without keys of data ranks and of offloaded state, which
+ * do not change the times of the units, and some of which are refused where nothing is sharded. */
 static struct config place_config(const struct bounds *b, int64_t batch)
 {
     struct config config = *b->request->config;
@@ -95,7 +97,7 @@ static int plan_place(const struct bounds *b, const struct search_candidate *lik
     return -1;
 }
 
-/* What exchanges among tensor and context ranks take, and what the rank waits for them. */
+/* Seconds of exchanges among tensor and context ranks, and how many of these the rank waits for. */
 struct waits {
     double exchanges_s, waits_s;
 };
@@ -117,7 +119,8 @@ static double waited_share(const struct waits *waits)
     return share < 0 ? 0 : share > 1 ? 1 : share;
 }
 
-/* The times of one micro-batch: operations, and that part of the exchanges. */
+/* Make the units' times those of one micro-batch: operations, and the waited share of the
+ * exchanges. */
 static void add_waits(struct report *report, double share, int micros)
 {
     for (int u = 0; u < report->units; u++) {
@@ -127,7 +130,8 @@ static void add_waits(struct report *report, double share, int micros)
     }
 }
 
-/* The units of the whole model by those of one with few layers. */
+/* The units of the whole model, made from those of a model with few layers by repeating a block's.
+ */
 static struct report_unit *repeat_layers(const struct report *few, int units)
 {
     enum { LAYER = 2 };
@@ -137,9 +141,10 @@ static struct report_unit *repeat_layers(const struct report *few, int units)
     return unit;
 }
 
-/* The part of exchanges that a rank waits for in each further micro-batch: what it waits for at the
- * end of a step, such as sums of gradients over context ranks, is in fewer, too.  Of one it is not
- * known: none. */
+/* The part of exchanges that a rank waits for in each micro-batch: what two plans differ by, so
+ * that what it waits for at the end of a step, such as sums of gradients over context ranks, is
+ * left out.  Where only plans of one micro-batch can be made, that is not known, and 0 keeps the
+ * bound low. */
 static double share_of_micros(const struct bounds *b, const struct search_candidate *like,
                               const struct waits *all)
 {
@@ -249,7 +254,8 @@ static struct span span_of(const struct search_request *request, int ranks, int 
         .ranks = ranks, .nodes = nodes, .sharing = nodes > 1 ? per_node / on_node : 1};
 }
 
-/* Of one pipeline rank, by link: transfers on one link share it. */
+/* What a pipeline rank exchanges with other data ranks in a step, in seconds by link: transfers on
+ * one link share it. */
 struct exchange {
     double node_s, network_s;
 };

@@ -1,4 +1,4 @@
-/* search_candidates.h - the layouts that a search goes through.  Private to search.c. */
+/* search_candidates.h - the layouts that a search goes through.  Private to search*.c. */
 #ifndef TRIREME_PLAN_SEARCH_CANDIDATES_H
 #define TRIREME_PLAN_SEARCH_CANDIDATES_H
 
@@ -11,15 +11,16 @@ struct search_candidate {
     const struct schedule_row *row; /* its row in the table of all schedules */
     int chunks;                     /* stages of a rank */
     int64_t micro;
-    enum config_recompute recompute; /* in this order less and less is kept */
+    enum config_recompute recompute; /* a greater value keeps less for backward */
     const char *offload;             /* settings */
-    int family;         /* the first in the list that differs in strategy and micro-batch alone */
-    int place;          /* search_bounds.c's */
-    double least_s;     /* no step of it is shorter */
-    double micro_s;     /* by which one more micro-batch lengthens it at least */
+    int family;     /* index of the first candidate that differs from it in strategy and micro-batch
+                       alone */
+    int place;      /* index of its place in search_bounds.c */
+    double least_s; /* no step of it is shorter */
+    double micro_s; /* by which one more micro-batch lengthens it at least */
     double least_bytes; /* that a rank needs at least */
-    int is_probed;      /* by the search: its memory was looked at */
-    int is_planned;     /* by the search, or ruled out */
+    int is_probed;      /* set by search.c: its memory was planned */
+    int is_planned;     /* set by search.c: its step was planned, or it was ruled out */
 };
 
 struct search_candidates {
@@ -38,7 +39,7 @@ void search_candidates_free(struct search_candidates *list); /* one that is all 
 int search_candidate_config(const struct search_candidate *candidate, const struct config *base,
                             struct config *config);
 
-/* Its ranks with sequences of their own, and micro-batches of a step. */
+/* How many data ranks a candidate has, and how many micro-batches a step of it. */
 int search_data_ranks(const struct search_request *request, const struct search_candidate *c);
 int64_t search_micros(const struct search_request *request, const struct search_candidate *c);
 
