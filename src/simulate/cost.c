@@ -57,8 +57,8 @@ static enum machine_product_kind kind_of(const struct gemm *g)
     return g->trans_a ? PRODUCT_WEIGHT : g->trans_b ? PRODUCT_FORWARD : PRODUCT_INPUT;
 }
 
-/* In fp8 with the rounding of its operands.  Machines without such products multiply in bf16 what
- * was rounded. */
+/* Seconds of a product.  In fp8 the rounding of its operands counts; a machine without products in
+ * fp8 multiplies the rounded operands in bf16. */
 static double product_s(const struct machine *machine, const struct gemm *g)
 {
     enum dtype dtype = g->fp8 && machine_peak(machine, DTYPE_F8) > 0 ? DTYPE_F8 : g->dt;
@@ -247,8 +247,8 @@ int cost_is_cached(const struct cost *cost, int i)
            machine_file_is_cached(cost->machine, way_of(instr), &cost->files);
 }
 
-/* Masters and state are read and written, the gradient read and the copy that is computed with
- * written. */
+/* Seconds of an UPDATE, by bytes: masters and state are read and written, the gradient is read, and
+ * the copy that is computed with is written. */
 static double update_s(const struct cost *cost, const struct instr *instr)
 {
     const struct program *program = cost->program;
@@ -286,7 +286,7 @@ static double orthogonalize_s(const struct cost *cost, const struct instr *instr
     return seconds;
 }
 
-/* The gradient is read. */
+/* Seconds of a NORM: the gradient is read. */
 static double norm_s(const struct cost *cost, const struct instr *instr)
 {
     enum dtype dtype = cost->program->units->flat[instr->flat].grad_dtype;
@@ -300,14 +300,15 @@ static double elementwise_s(const struct cost *cost, const struct instr *instr, 
                             each * (double)instr->elems);
 }
 
-/* The step's sums, a few numbers: with the machine's figures a launch. */
+/* Seconds of ZERO or SCALE, which touch a few numbers: a launch where the machine has figures. */
 static double sums_s(const struct cost *cost, const struct instr *instr, int passes)
 {
     double bytes = (double)cost->program->buffer[instr->buffer[SLOT_SUMS]].bytes;
     return machine_memory_s(cost->machine, instr_name(instr->kind), DTYPE_F32, passes * bytes);
 }
 
-/* To a GPU each array is a copy of its own; on processors it is read and written. */
+/* Seconds of a LOAD: to a GPU each array is a copy of its own, on processors arrays are read and
+ * written. */
 static double load_s(const struct cost *cost, const struct instr *instr)
 {
     const struct machine *m = cost->machine;

@@ -42,8 +42,8 @@ int cost_is_cached(const struct cost *cost, int i);
 double cost_step_s(const struct cost *cost, const struct segment *segment,
                    const struct segment_step *step);
 
-/* Of an instruction's group (of a message the two ends) the ranks, the nodes on which they lie, and
- * how many of them are on the rank's own. */
+/* The group of an instruction (of a message the two ends): its ranks, the nodes on which they lie,
+ * and how many of the ranks are on the rank's own node. */
 struct cost_span {
     int ranks, nodes, on_node;
 };

@@ -23,7 +23,8 @@ static struct play_cost cost_of(void *user, int rank, int i)
     return cost;
 }
 
-/* Of a message both ends see the same; it is counted by the one that sends it. */
+/* Add a transfer to the sums of a rank.  A message is counted by its sender alone, as both ends see
+ * it. */
 static void count_transfer(const struct costs *costs, int rank, int i, double seconds)
 {
     const struct program *program = costs->request->program[rank];

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The rows next to x: the last of at most x, the first above; at one of the ends both are it. */
+/* The rows next to x: the last one not above it, and the first one above it; beyond an end of the
+ * table both are the row at that end. */
 struct bracket {
     double x, low, high; /* low 0: none yet, high INFINITY: none yet */
     double least, most;  /* of all rows */

@@ -82,7 +82,8 @@ static double within(double value, double least, double most)
     return value < least ? least : value > most ? most : value;
 }
 
-/* The host's own work that ended now, on a GPU, until when it issued nothing; -1: none. */
+/* The instruction of the host's own that ended now, on a GPU, which got nothing to do until then;
+ * -1: there is none. */
 static int host_work(const struct play_engine *e, int rank)
 {
     const struct play_stream *host = &e->rank[rank].stream[STREAM_HOST];
@@ -90,11 +91,15 @@ static int host_work(const struct play_engine *e, int rank)
                                                                                     : -1;
 }
 
-/* From the end of its last work to now it had none: because of the instruction it waited for, from
- * when that moved on; before, because of the ranks that it waited for; and before it had come
- * itself, because of what held it on its own rank, as a FETCH holds a GATHER of offloaded
- * parameters, or a transfer that NCCL starts first.  Copies wait for copies before them, not for
- * ranks. */
+/* Note what the compute stream of a rank has waited for since its last work ended.  The time is
+ * that of the instruction it waited for, in parts:
+ *
+ *   until that had come       to what held it on its own rank, as a FETCH holds a GATHER of
+ *                             offloaded parameters, or a transfer that NCCL starts first
+ *   until it started          to the ranks that it waited for
+ *   until now                 to its kind: it moved
+ *
+ * Copies wait for copies before them, not for ranks. */
 static void account_wait(struct play_engine *e, int rank)
 {
     struct play_progress *r = &e->rank[rank];
@@ -119,7 +124,8 @@ static void account_wait(struct play_engine *e, int rank)
     add_wait(e, rank, r->waits_for, play_kind_of(instr), e->now - started);
 }
 
-/* Is what an instruction waits for over?  Else the first that is not is noted. */
+/* Are all instructions that this one waits for complete?  If not, note the first that is not, where
+ * the compute stream waits for it. */
 static int may_start(struct play_engine *e, int rank, const struct instr *instr)
 {
     struct play_progress *r = &e->rank[rank];
@@ -237,8 +243,8 @@ static void message_post(struct play_engine *e, int rank, int i)
 
 /* ---- starts ---- */
 
-/* What of its own rank an instruction waited for until now, but for the compute stream; -1:
- * nothing. */
+/* The instruction of its own rank, not of the compute stream, for which this one waited until now;
+ * -1: none. */
 static int held_by(const struct play_engine *e, int rank, const struct instr *instr)
 {
     const struct play_progress *r = &e->rank[rank];
@@ -485,7 +491,8 @@ static int stuck(const struct play_engine *e, struct error *err)
     return 0;
 }
 
-/* From the last work of the compute stream to the end of the step, for whoever is last. */
+/* Note that the compute stream of a rank waits from its last work to the end of the step, for the
+ * rank that ends last. */
 static void account_end(struct play_engine *e, int rank)
 {
     struct play_rank *out = &e->play->rank[rank];

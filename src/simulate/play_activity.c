@@ -65,7 +65,8 @@ static double compute_rate(const struct play_request *request, const struct play
            (count_on(r, LINK_FILE) ? request->beside_file_compute : 1) / r->computes;
 }
 
-/* Of a transfer, or a copy from or to the page cache, on one of its ranks. */
+/* The rate of a transfer, or of a copy from or to the page cache, as far as one of its ranks limits
+ * it. */
 static double link_rate(const struct play_progress *r, const struct play_activity *a)
 {
     return (r->computes ? a->beside : 1) / count_on(r, a->link);

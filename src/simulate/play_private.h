@@ -14,34 +14,37 @@ struct play_activity {
     int members, capacity;
     struct play_member *member; /* of a transfer the ranks that came to it; else one */
     enum play_link link;
-    double beside;  /* share of its speed that it keeps beside compute, */
-    int only_waits; /* 1: because it waits, and compute is not slower for it */
+    double beside;  /* share of its speed that it keeps beside compute */
+    int only_waits; /* 1: beside compute it only waits for a processor, so that compute is not
+                       slower */
     int is_compute; /* 1: it takes the compute units of its rank */
-    double start_s, since_s, left_s, rate; /* left_s at since_s */
+    double start_s, since_s, left_s, rate; /* left_s: at full speed, from since_s on */
     double end_s;
     int at; /* in engine.running */
 };
 
 struct play_stream {
-    int next;       /* to start; instrs: none */
-    int current;    /* the last that was started */
-    int open;       /* it has not ended */
-    int awaits;     /* it is a message that waits for this rank; else -1 */
-    int done;       /* the last that has ended, with all before it; -1 */
-    double started; /* when that started: for a transfer, when all had come */
-    double ended;   /* and ended */
-    double came;    /* when it had what it waited for on its own rank */
-    int held_by; /* and for what it waited last there; -1: nothing of another stream or before it */
-    int took;    /* what last took time of `done` and what held that; -1 */
+    int next;    /* the instruction to start next; instrs: none */
+    int current; /* the one last started */
+    int open;    /* 1: `current` has not ended */
+    int awaits;  /* the rank at the other end, where `current` is a message that waits for it; else
+                    -1 */
+    int done;    /* the last that has ended, with all before it; -1 */
+    double started; /* when `done` started: of a transfer, when all members had come */
+    double ended;   /* when `done` ended */
+    double came;    /* when `done` had all that it waited for on its own rank */
+    int held_by; /* the instruction of its own rank for which `done` waited last; -1: none but the
+                    one before it */
+    int took;    /* `done`, or where that took no time what held it; -1 */
     int starts_after;    /* the transfer of another stream that `next` waited for to start; -1 */
-    double current_came; /* of `current` */
+    double current_came; /* `came` of `current` */
     int current_held_by;
 };
 
 struct play_progress {
     const struct program *program;
     int *next_on_stream; /* per instruction: the one behind it on its stream; instrs: none */
-    int global;          /* its number in the job */
+    int global;          /* the number of this rank in the job */
     int issued;          /* the host has issued what is before this */
     int host_runs;       /* 1: the host is at work on instruction `issued` */
     int unstarted;       /* transfers before this have started, to their last kernel */
@@ -72,12 +75,12 @@ struct play_engine {
     double now;
 };
 
-/* Begin an activity, alone; ranks join it next. */
+/* Begin an activity that has no rank yet: play_join() adds the ranks, each with its instruction. */
 struct play_activity *play_begin(struct play_engine *e, struct play_cost cost, int is_compute);
 void play_join(struct play_engine *e, struct play_activity *a, int rank, int instr);
 
-/* Set anew, because something began or ended there, the rates of what runs on a rank, and on those
- * of an activity. */
+/* Set the rates of what runs on a rank anew, because something began or ended there; of_members: on
+ * all ranks of an activity. */
 void play_set_rates(struct play_engine *e, int rank);
 void play_set_rates_of_members(struct play_engine *e, const struct play_activity *a);
 

@@ -1,6 +1,5 @@
 /* timeline.c - see timeline.h: schedule_play_stages() says when actions start; a rank waits when
- * none of its own runs.
- */
+ * none of its own runs. */
 #include "simulate/timeline.h"
 
 #include <stdlib.h>
