@@ -53,7 +53,7 @@ const char *deviation_cause_name(enum deviation_cause cause)
 
 static const struct deviation nothing = {.rank = -1, .node = -1, .link = -1};
 
-/* Medians are the lower ones: of two ranks one may be slow. */
+/* Medians in this file are the lower ones: of two ranks one may be slow. */
 
 static double mean_wait_s(const struct deviation_facts *facts)
 {
@@ -265,7 +265,7 @@ static struct deviation find_slow_copies(const struct deviation_facts *facts)
 
 /* ---- transfers ---- */
 
-/* Those of a kind and way. */
+/* The transfers of one kind and way, summed up. */
 struct transfers {
     int links, slowest;            /* slowest: of facts->link */
     double bytes, seconds, each_s; /* each_s: summed over the members */
@@ -298,7 +298,8 @@ static struct transfers sum_transfers(const struct deviation_facts *facts,
     return t;
 }
 
-/* Of one kind and way: all of them by the forecast, or one group by the others. */
+/* Find slow transfers of one kind and way: one group that is slower than the others, or all of them
+ * compared with the forecast. */
 static struct deviation find_slow_kind(const struct deviation_facts *facts,
                                        enum machine_transfer_kind kind, int way)
 {
@@ -381,7 +382,8 @@ static struct deviation find_other_bytes(const struct deviation_facts *facts)
 
 /* ---- the likely cause ---- */
 
-/* A rank, or node, that computes longer than the others, or waits for cores. */
+/* The rank or node that computes longer than the others, or waits for cores where that costs much
+ * more. */
 static struct deviation find_rank(const struct deviation_facts *facts,
                                   const struct deviation *cores)
 {
@@ -401,7 +403,7 @@ static struct deviation find_costliest(const struct deviation_facts *facts)
     return rank.cause && rank_first * rank.excess_s >= found.excess_s ? rank : found;
 }
 
-/* Where the step is as long as it was forecast to be. */
+/* Is what was found worth a line though the step is no longer than its forecast? */
 static int is_worth_a_line(const struct deviation *found, int is_forecast)
 {
     return !is_forecast || found->cause == DEVIATION_RANK || found->cause == DEVIATION_NODE ||

@@ -33,7 +33,7 @@ struct slot {
     int64_t taken;  /* of those waiting, by the pass under way */
 };
 
-/* What the root says of a slot's next token. */
+/* What the root broadcasts of a slot's next token. */
 struct drawn {
     int32_t id;
     int32_t ends; /* 1: the text has ended; -1: logits are no numbers */
@@ -66,7 +66,8 @@ static int64_t waiting(const struct slot *slot)
     return slot->text < 0 ? 0 : slot->count - slot->first - slot->cached;
 }
 
-/* Tokens, and in place of targets which of all rows each slot wants logits of. */
+/* A step_input's function: the tokens of a pass, and in place of targets the row of each slot whose
+ * logits are wanted. */
 static int load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct generator *g = user;
@@ -84,8 +85,8 @@ static int load(void *user, const struct step_batch *batch, struct error *err)
     return 0;
 }
 
-/* Attention reads the first position of a slot alone; those behind the last that the model knows,
- * which are of rows that nobody needs, count as that. */
+/* Rows that no slot needs may be at positions behind the last that the model knows: these become
+ * the last one. */
 static int load_positions(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct generator *g = user;
@@ -96,7 +97,7 @@ static int load_positions(void *user, const struct step_batch *batch, struct err
     return 0;
 }
 
-/* Does any text want a token behind the pass under way? */
+/* Will any text want its next token when the pass under way is done? */
 static int any_will_want_token(const struct generator *g)
 {
     for (int64_t b = 0; b < g->slots; b++)
@@ -105,7 +106,7 @@ static int any_will_want_token(const struct generator *g)
     return 0;
 }
 
-/* Where the root draws from. */
+/* On the root: get the logits that it draws from. */
 static int fetch_logits(struct generator *g, const struct program *program, struct error *err)
 {
     if (world_rank(g->s->world) != g->root)
@@ -158,7 +159,8 @@ static int64_t draw(struct generator *g, const struct drawing *d, struct samplin
                          (double)(number >> 11) * 0x1p-53);
 }
 
-/* Hand a token of slot b on; as struct drawn has it, whether the text ends with it. */
+/* Hand the drawn token of slot b to the request.  Returns struct drawn's `ends`: 1 if the text ends
+ * with it, 0 if not, -1 if its logits are no numbers. */
 static int hand_on(const struct generator *g, const struct generator_request *request, int64_t b)
 {
     const struct slot *slot = &g->slot[b];
@@ -232,8 +234,9 @@ static void make_space(const struct generator *g, struct slot *slot)
     slot->cached = 0;
 }
 
-/* Put a prompt into a slot; of one that is longer than the context the end counts.  What it begins
- * with as the slot's last text did is kept, but for one token, whose logits are needed. */
+/* Put a prompt into a slot; of a prompt that is longer than the context only the end is read.
+ * Where it begins as the slot's last text did, what is cached of that is kept; its last token is
+ * computed in any case, because its logits are needed. */
 static void begin(const struct generator *g, struct slot *slot, int64_t text,
                   const struct generator_prompt *prompt)
 {

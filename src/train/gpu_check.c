@@ -18,13 +18,15 @@ int gpu_check_refuse(const struct self_check *check, const struct device_request
                      gpu.name, self_check_wrong(check, names, sizeof names));
 }
 
-/* Those kept, where they may be used and there are some; else the GPU is checked. */
+/* Check the GPU of a request, or take the verdicts that are kept for it where run.self_check is
+ * auto.  Returns 0, or -1 with err set. */
 static int check_one(struct self_check *check, const struct device_request *request,
                      enum config_self_check how, struct error *err)
 {
     char key[1024];
     struct error unkept = {0};
-    struct mem mem = {0}; /* of its own: the plan of a run does not have what is freed before */
+    struct mem mem = {
+        0}; /* not the run's: its plan does not count what the check allocates and frees */
     if (self_check_key(key, request->index, err))
         return -1;
     if (how == SELF_CHECK_AUTO && !self_check_load(check, key))
@@ -35,7 +37,7 @@ static int check_one(struct self_check *check, const struct device_request *requ
     return gpu_check_refuse(check, request, err);
 }
 
-/* Parts that are wrong on any rank. */
+/* The parts that are wrong on any rank.  Collective. */
 static unsigned on_any_rank(struct world *world, unsigned replaced)
 {
     double bit[PARTS];

@@ -69,8 +69,8 @@ static int next_as_is(struct hf_tensors_runs *runs, int64_t limit, struct hf_ten
     return 1;
 }
 
-/* A column of the part is a stretch of a stored row; of the first and the last row of the part some
- * columns may be left out. */
+/* The next run of a transposed matrix: a column of the part, which is a stretch of a stored row.
+ * Of the part's first and last row some columns may be left out. */
 static int next_transposed(struct hf_tensors_runs *runs, int64_t limit, struct hf_tensors_run *run)
 {
     const struct model_place *place = runs->place;

@@ -16,29 +16,31 @@ const struct safetensors_tensor *hf_tensors_find(const struct safetensors *st,
                                                  enum hf_tensors_files files, const char *own,
                                                  struct model_place *place, struct error *err);
 
-/* That place alone, which follows from the model and not from files.  0, or -1: it has none. */
+/* The place alone, which follows from the model and not from files.  Returns 0, or -1: the files
+ * have no such tensor. */
 int hf_tensors_place(const struct model *model, enum hf_tensors_files files, const char *own,
                      struct model_place *place);
 
-/* Elements that lie end to end in the stored tensor. */
+/* A run: elements of a part that lie end to end in the stored tensor. */
 struct hf_tensors_run {
-    int64_t at, count; /* there */
-    int64_t to, step;  /* where the first belongs in the part, and how far from it the next one */
+    int64_t at, count; /* the first one, in the stored tensor, and how many */
+    int64_t to, step; /* where the first one goes in the part, and how far behind it the next one */
 };
 
-/* The runs of a part of a logical tensor: elements [start, end), more than none, of its box, in
- * row-major order.  In the order of the stored tensor. */
+/* The runs of a part of a logical tensor, in the order of the stored tensor.  The part is elements
+ * [start, end), at least one, of the tensor's box in row-major order. */
 struct hf_tensors_runs {
     const struct model_place *place;
     const struct box *box;
     int64_t start, end;
-    int64_t next, skip; /* private: elements (columns of a transposed matrix) done, rows of one */
+    int64_t next, skip; /* private: elements done (of a transposed matrix columns), and rows done of
+                           the present column */
 };
 struct hf_tensors_runs hf_tensors_runs(const struct model_place *place, const struct box *box,
                                        int64_t start, int64_t count);
 
-/* The next run, cut where it reaches the stored element `limit`.  1, or 0: the next begins there or
- * behind it, or there is none. */
+/* Set *run to the next run, cut where it reaches the stored element `limit`.  Returns 1; or 0 where
+ * no run is left before `limit`. */
 int hf_tensors_next_run(struct hf_tensors_runs *runs, int64_t limit, struct hf_tensors_run *run);
 
 /* Read elements [start, start + count), count at least 1, of a box of the logical tensor at such a
@@ -47,8 +49,9 @@ int hf_tensors_read(const struct safetensors *st, const struct safetensors_tenso
                     const struct model_place *place, const struct box *box, int64_t start,
                     int64_t count, float *to, struct error *err);
 
-/* Of a tied model: a head that the files have beside the embedding, and that nothing reads, is the
- * same.  (transformers computes with one that differs.)  0, or -1 with err set. */
+/* Check of a tied model that a head which the files have beside the embedding, and which is not
+ * read, equals the embedding: transformers computes with a head that differs.  Returns 0, or -1
+ * with err set. */
 int hf_tensors_check_head(const struct safetensors *st, const struct model *model,
                           struct error *err);
 

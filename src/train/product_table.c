@@ -35,7 +35,7 @@ static void add(struct product_table *t, const struct product_choice *choice)
     t->choice[t->count++] = *choice;
 }
 
-/* Rank 0's table to all. */
+/* Broadcast rank 0's table. */
 static void share(struct product_table *t, struct world *world)
 {
     int count = t->count;
@@ -90,7 +90,7 @@ static int begins_fresh(const struct session *s)
                                    !run_record_requeued(&record));
 }
 
-/* The table of the file, which is empty where that cannot be used. */
+/* Read the run's file into the table, which stays empty where the file cannot be used. */
 static void read_file(struct product_table *t, struct session *s, const char *library,
                       enum product_table_missing missing)
 {
@@ -116,7 +116,7 @@ static void read_file(struct product_table *t, struct session *s, const char *li
     free(path);
 }
 
-/* Of this rank's products those that are not in the table; free() them. */
+/* The products of this rank that are not in the table, for free(); *count of them. */
 static struct missing *list_missing(const struct product_table *t, const struct device *d,
                                     int *count)
 {
@@ -130,7 +130,8 @@ static struct missing *list_missing(const struct product_table *t, const struct 
     return list;
 }
 
-/* On rank 0: those of all ranks, each once, with the lowest rank that has it. */
+/* On rank 0: make of the lists of all ranks one with each product once, owned by the lowest rank
+ * that has it.  Returns how many are left in all. */
 static int merge(struct missing *all, const size_t *bytes, int ranks)
 {
     int count = 0, at = 0;
@@ -147,7 +148,8 @@ static int merge(struct missing *all, const size_t *bytes, int ranks)
     return count;
 }
 
-/* What is timed, by whom, the same on all ranks; free() it.  NULL with err set, on all ranks. */
+/* The products to be timed and the rank that times each, the same on all ranks, for free().
+ * Collective.  NULL with err set, on all ranks. */
 static struct missing *agree_missing(const struct product_table *t, struct session *s, int *count,
                                      struct error *err)
 {
@@ -184,7 +186,7 @@ static int index_of(const struct device *d, const int64_t *shape)
     return -1;
 }
 
-/* Time those of this rank. */
+/* Time the products that this rank owns, and add the choices to own. */
 static int time_own(struct product_table *own, const struct missing *list, int count,
                     const struct session *s, struct error *err)
 {

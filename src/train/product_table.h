@@ -34,8 +34,8 @@ enum product_table_missing { PRODUCT_IS_LEFT, PRODUCT_IS_TIMED };
 int product_table_choose(struct product_table *table, struct session *session,
                          enum product_table_missing missing, struct error *err);
 
-/* Write it to the run's directory, where something in it is new.  Not collective: rank 0's.
- * Returns 0, or -1 with err set and the file as it was. */
+/* Write the table to run.dir/products.json, if something in it is new.  For rank 0 alone.  Returns
+ * 0, or -1 with err set and the file as it was. */
 int product_table_write(struct product_table *table, const struct session *session,
                         struct error *err);
 

@@ -152,8 +152,9 @@ int run_aside_branch(const struct run_directory *d, enum run_torn torn, struct e
     return rc;
 }
 
-/* The lines of the branch that this one began from, up to where it began; they may be another's
- * than those of the branch that was left.  The copy that was kept is the whole of them. */
+/* Make a file of the run, metrics.jsonl or samples.jsonl, what it was where this branch began: the
+ * copy kept in the folder of the branch that it began from, if there is one, else the file as it
+ * is, cut behind the step at which it began. */
 static int take_lines(const struct run_directory *d, const char *name, struct error *err)
 {
     char *from = folder_of(d, d->record.start.branch, name);
@@ -177,7 +178,8 @@ int run_aside_finish(struct run_directory *d, struct error *err)
     return run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, err);
 }
 
-/* A file of the run, which the next branch cuts, into the folder of the one that ends. */
+/* Copy a file of the run, which the next branch will cut, into the folder of the branch that is
+ * left. */
 static int keep_lines(const struct run_directory *d, const char *name, struct error *err)
 {
     char *from = array_format("%s/%s", d->path, name);

@@ -37,7 +37,8 @@ enum { WITHOUT_EFFECT = sizeof without_effect / sizeof without_effect[0] };
 /* Where the weights of a run that begins come from. */
 static const char *const of_source[] = {"model.path", "model.init", "lora.path"};
 
-/* Begins what is known by a sample. */
+/* The beginning of a text that says what a sample of a file was, in place of a hash of all of it.
+ */
 static const char sample[] = "sample ";
 
 /* The hash of several files, or of one and how much of it is used. */
@@ -198,7 +199,7 @@ static int compare_data(struct listing *list, const char *key, const char *name,
     return 1;
 }
 
-/* With split_batches=false the ranks count, too. */
+/* Has the batch of a step, of all ranks, changed? */
 static int compare_batch(struct listing *list, int64_t old, int64_t batch)
 {
     if (!old || old == batch)
@@ -211,7 +212,7 @@ static int compare_batch(struct listing *list, int64_t old, int64_t batch)
     return 1;
 }
 
-/* Steps are not what was asked for where train.epochs is. */
+/* Is the value of a key derived from others?  train.steps is where train.epochs is given. */
 static int is_derived(const struct listing *list, const char *key)
 {
     return !strcmp(key, "train.steps") &&
@@ -248,7 +249,8 @@ int run_changes_source(const struct config *saved, const struct config *asked, c
         const char *key = of_source[i];
         char asks[CONFIG_TEXT];
         int is_read =
-            asked->lora.r && !strcmp(key, "model.path"); /* what the adapters are beside */
+            asked->lora.r && !strcmp(key, "model.path"); /* where there are adapters, the frozen
+                                                            model is read from it in any case */
         if (is_read || !config_value(asked, key, asks)[0] || !differs(saved, asked, key))
             continue;
         add(&list, key, "");

@@ -274,7 +274,7 @@ void run_directory_exported(struct run_directory *d, int64_t step)
     update_record(d, d->record.saved, step);
 }
 
-/* Replace a link by one that leads there; NULL: by none. */
+/* Make the link at path lead to `to`, in one rename; NULL: remove it. */
 static int replace_link(const char *path, const char *to)
 {
     char *beside = array_format("%s.partial", path);
@@ -302,8 +302,9 @@ static int64_t linked_step(const char *checkpoints, const char *link)
     return is_there ? step : 0;
 }
 
-/* Only a link is replaced: what else has that name is somebody's.  Where the best has no
- * checkpoint, because it could not be saved or none is the best yet, the one before stays. */
+/* A file or folder named "best" that is no link is somebody's own, and stays.  The link stays as it
+ * is while the best evaluation has no checkpoint: its save failed, or no evaluation has had a loss.
+ */
 void run_directory_keep_best(struct run_directory *d, const struct run_best *best)
 {
     char name[32];
@@ -324,7 +325,8 @@ void run_directory_keep_best(struct run_directory *d, const struct run_best *bes
     free(link);
 }
 
-/* Losses differ by up to a tenth from batch to batch. */
+/* A loss within a tenth of the lowest counts as the lowest, as losses differ by so much from batch
+ * to batch. */
 void run_directory_note_loss(struct run_directory *d, double loss)
 {
     if (d->saved_step < 0 || isnan(loss) || (d->best_step >= 0 && !(loss < 1.1 * d->best_loss)))

@@ -72,7 +72,7 @@ int run_directory_owns_export(const struct run_directory *dir);
 /* Does run.dir/hf hold the model of that step (checkpoint.export_hf)?  Collective. */
 int run_directory_has_export(const struct run_directory *dir, int64_t step);
 
-/* It does now.  Rank 0 keeps that in the record. */
+/* Note that run.dir/hf holds the model of that step.  Rank 0 keeps it in the record. */
 void run_directory_exported(struct run_directory *dir, int64_t step);
 
 /* Note the loss that a step computed with the state of the newest checkpoint. */

@@ -401,7 +401,7 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
     return 0;
 }
 
-/* Do what an earlier start wrote into the record, and was killed before it did. */
+/* Finish what an earlier start had begun to set aside, by the record, when it was killed. */
 static int finish_moving(struct run_directory *d, struct error *err)
 {
     if (!d->record.moving)
@@ -415,7 +415,8 @@ static int finish_moving(struct run_directory *d, struct error *err)
     return 0;
 }
 
-/* A run has begun, which the same command would set aside or be refused for. */
+/* Set how the command must change to go on with this run: run.fresh=true would set it aside,
+ * checkpoint.resume=none would be refused. */
 static void set_again(struct run_directory *d)
 {
     int fresh = d->s->config.run.fresh, none = !strcmp(d->s->config.checkpoint.resume, "none");
@@ -423,7 +424,8 @@ static void set_again(struct run_directory *d)
              fresh && none ? " and" : "", none ? " with checkpoint.resume=auto" : "");
 }
 
-/* The other ranks' lines of log_urgent(): log.txt is there, and no start moves it any more. */
+/* Let the ranks above 0 append their lines of log_urgent() to log.txt, which rank 0 has made.  Not
+ * before, as a start may move the directory. */
 static void join_log(const struct run_directory *d)
 {
     char *path = array_format("%s/log.txt", d->path);

@@ -271,7 +271,7 @@ static void write_lines(struct samples *samples, int64_t step)
     report_first(samples, step);
 }
 
-/* The rank that heard them to all. */
+/* Broadcast what the generator's root was handed: rank 0 writes it. */
 static void share_written(struct samples *samples)
 {
     int root = generator_root(samples->generator);

@@ -221,7 +221,7 @@ static int compile_into_memory(struct session *s, enum session_use use, struct e
     return compile_all(s, use, err);
 }
 
-/* Those of a unit that a program runs. */
+/* Prepare the ops of a unit that a program runs. */
 static void prepare_ops(const struct session *s, const struct program *program, int unit)
 {
     const struct graph *graph = program_graph(program, unit);
@@ -233,8 +233,8 @@ static void prepare_ops(const struct session *s, const struct program *program, 
     }
 }
 
-/* Begin what ops need before they first run: libraries compile while the rank gets its memory and
- * finds the others. */
+/* Prepare the ops of all programs, so that libraries compile while the rank gets its memory and
+ * connects to the others. */
 static void begin_ops(const struct session *s)
 {
     for (int p = 0; p < s->program_count; p++)

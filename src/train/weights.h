@@ -20,7 +20,8 @@ int weights_init(struct session *session, struct error *err);
  * Collective, and what it returns is the rank's own: 0, or -1 with err naming file and tensor. */
 int weights_import(struct session *session, struct error *err);
 
-/* Would it, without reading numbers?  Not collective.  0, or -1 with err set. */
+/* Would weights_import() succeed?  Looks at names and shapes, not at numbers.  Not collective.
+ * Returns 0, or -1 with err set. */
 int weights_import_check(struct session *session, struct error *err);
 
 /* What a checkpoint of the session holds: all tensors; or, beside adapters, those that are trained,

@@ -22,7 +22,7 @@
 #include "train/weights.h"
 #include "train/weights_node.h"
 
-/* Which files there are, whether this rank has them open or its node's reader. */
+/* Which files there are, whether opened by this rank or by the reader of its node. */
 struct import_has {
     int st, adapter;
 };
@@ -31,13 +31,13 @@ struct import {
     struct session *s;
     struct safetensors *st;      /* NULL: model.path names no folder */
     struct safetensors *adapter; /* of lora.path; NULL: adapters begin from the seed */
-    struct checkpoint *saved;    /* in place of st: of a run or a checkpoint */
+    struct checkpoint *saved;    /* in place of st, where model.path names a run or checkpoint */
     struct import_has has;
 };
 
 enum import_from { FROM_SEED, FROM_FOLDER, FROM_ADAPTER, FROM_SAVED };
 
-/* Where a tensor begins. */
+/* Where the initial values of a tensor come from. */
 static enum import_from from_of(const struct import *import, const char *own)
 {
     const struct model *model = import->s->model;
@@ -54,7 +54,8 @@ static const struct safetensors *files_of(const struct import *import, const cha
     return from == FROM_FOLDER ? import->st : from == FROM_ADAPTER ? import->adapter : NULL;
 }
 
-/* Its place, and its tensor, in one of the two; NULL with err set. */
+/* The stored tensor that a logical one is in, and *place in it, of opened files; NULL with err set.
+ */
 static const struct safetensors_tensor *find(const struct import *import,
                                              const struct safetensors *st, const char *own,
                                              struct model_place *place, struct error *err)
@@ -398,7 +399,7 @@ static int place_of(void *user, const char *own, struct model_place *place)
     return 1;
 }
 
-/* The number of a tensor of a checkpoint; -1 with err set. */
+/* The number of a model's tensor in the checkpoint; -1 with err set. */
 static int saved_of(const struct import *import, const char *own, struct error *err)
 {
     char name[2 * FLAT_NAME];

@@ -36,10 +36,11 @@ struct wanted {
     struct weights_stored stored;
     struct model_place place;
     struct hf_tensors_runs runs;
-    int member, index; /* whose, and the how many of that rank's list */
-    int flat;          /* of this rank: where the part belongs */
+    int member, index; /* the member that wants it, and its index in that member's list */
+    int flat; /* where the part goes in this rank's state: flat, and element `at` of its shard */
     int64_t at;
-    float *direct, *values; /* where it is put together: the state itself, or NULL; where it is */
+    float *direct, *values; /* values: where the part is put together: in place (direct, not NULL),
+                               or in memory from which it is written */
 };
 
 struct wants {
@@ -57,13 +58,13 @@ struct node {
     struct session *s;
     const struct weights_source *source;
     int *ranks, members, member;
-    struct wants wants;    /* this rank's; the reader's: those of all its node's */
-    float *values;         /* for the parts of one stored tensor that this rank has */
-    char *chunk, *message; /* of CHUNK_BYTES, message of more where needed */
+    struct wants wants; /* what this rank wants; on the reader, what all members of the node want */
+    float *values;      /* for the parts of one stored tensor that this rank has */
+    char *chunk, *message; /* chunk: CHUNK_BYTES; message: message_bytes */
     size_t message_bytes;
-    struct piece *piece; /* of the chunk */
+    struct piece *piece; /* the runs of the chunk at hand that are wanted */
     int pieces, piece_capacity;
-    struct hf_tensors_run *range; /* to be read of it */
+    struct hf_tensors_run *range; /* the ranges of the chunk that are read */
     int range_capacity;
     char *stopped; /* per member: 1: knows that the reader failed */
     int64_t read_bytes;
@@ -429,7 +430,8 @@ static void give_chunk(struct node *n, int64_t from, size_t width, struct error 
     free(out.list);
 }
 
-/* Another rank's; -1: the reader has failed. */
+/* A rank's part of a chunk that the reader sends: receive it.  Returns 0, or -1: the reader has
+ * failed. */
 static int take_chunk(struct node *n, size_t width)
 {
     int64_t failed = 0;

@@ -71,9 +71,9 @@ static void save_piece(struct session *s, struct pieces *pieces, const struct we
     piece->user = source;
 }
 
-/* This rank's share of a shard that others hold too: from its element *from to element *to.  The
- * data ranks divide it among them; of the ranks of a tensor group that all hold it, the first; of
- * several stages that of its unit. */
+/* The elements [*from, *to) of this rank's shard of a flat that this rank saves; other ranks with
+ * the same shard save the rest.  The data ranks divide it.  Of the ranks of a tensor group that all
+ * have it only the first saves, and of several stages only that of the flat's unit. */
 static void share_of(const struct session *s, const struct flat *flat, int64_t *from, int64_t *to)
 {
     const struct mesh_shape *shape = &s->layout.shape;

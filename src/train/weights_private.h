@@ -25,10 +25,11 @@ void *weights_plain(const struct session *s, int buffer);
  */
 int weights_clear(struct session *s, int flat, struct error *err);
 
-/* The same, but one buffer, which is filled whole (-1: none). */
+/* The same, but for buffer `but` (-1: none), which the caller fills whole. */
 int weights_clear_but(struct session *s, int flat, int but, struct error *err);
 
-/* Make what is computed with from the masters of a flat.  0, or -1 with err set. */
+/* Cast the masters of a flat to the parameters that are computed with.  Returns 0, or -1 with err
+ * set. */
 int weights_refresh(struct session *s, int flat, struct error *err);
 
 /* What a rank's parameters are filled with, part by part. */
