@@ -198,7 +198,8 @@ static int add_flat(struct units *units, int unit, struct fate fate, const char 
     return 0;
 }
 
-/* By who updates them, then as their first tensors come. */
+/* Make the flats of a unit's own tensors: by their updater, then in the order of their first
+ * tensors. */
 static int add_flats(struct units *units, int unit, struct error *err)
 {
     const struct graph *graph = units_kind(units, unit)->train;
@@ -223,8 +224,8 @@ static int add_flats(struct units *units, int unit, struct error *err)
     return rc;
 }
 
-/* Does a flat hold parameter i of a graph, a shared one, and the part of it that the unit wants?
- * And do both units say alike which ranks make terms of its gradient?  1, 0, or -1 with err set. */
+/* Does a flat hold parameter i of a graph, a shared one, in the part that the unit wants, and do
+ * both units agree which ranks make terms of its gradient?  Returns 1, 0, or -1 with err set. */
 static int holds_shared(const struct units *units, const struct flat *flat,
                         const struct graph *graph, int i, struct error *err)
 {
@@ -246,7 +247,7 @@ static int holds_shared(const struct units *units, const struct flat *flat,
     return 1;
 }
 
-/* The flats of the other unit that hold what a unit shares with it. */
+/* Add to a unit's flats those of another unit that hold what the two share. */
 static int add_shared(struct units *units, int unit, struct error *err)
 {
     const struct graph *graph = units_kind(units, unit)->train;

@@ -83,7 +83,8 @@ static void *take(void *work, size_t *used, size_t bytes)
     return taken;
 }
 
-/* Of work, which may be NULL; *bytes: what comes before the scratch. */
+/* Divide the workspace into its parts; with work NULL only sizes count.  *bytes: the size of what
+ * comes before the scratch. */
 static struct parts divide(const struct orthogonalize *o, void *work, size_t *bytes)
 {
     size_t n = (size_t)min_i64(o->rows, o->cols), size = dtype_bytes(o->dtype);

@@ -35,7 +35,8 @@ static int made_here(const struct segment_draft *c, int v)
     return producer >= 0 && c->here[producer];
 }
 
-/* In backward no other unit reads the unit's output: made again there, it is a temporary too. */
+/* Does a value lie in SPACE_WORK, or, carried, in SPACE_CARRY?  A temporary does; so does the
+ * unit's output where backward makes it again, because no other unit reads it there. */
 static int is_work(const struct segment_draft *c, int v)
 {
     if (v < 0 || c->temp_space[v] == SPACE_SAVED || c->temp_space[v] == SPACE_DEFERRED)
@@ -57,7 +58,8 @@ static int is_made_in(const struct segment_draft *c, int v, int piece)
     return maker->parts == 1 && maker->piece == piece;
 }
 
-/* What a step reads that another piece made, and what it exchanges, is carried. */
+/* Let the values that a step reads from another piece, and those that it exchanges, lie in
+ * SPACE_CARRY. */
 static void carry(struct segment_draft *c, int s)
 {
     const struct segment_step *step = &c->segment->step[s];
@@ -76,7 +78,8 @@ static void begin_piece(struct segment *segment, int first)
     segment->piece[segment->pieces++] = (struct segment_piece){.first = first, .end = first};
 }
 
-/* Behind an exchange a piece begins, and with each part of a product but the first. */
+/* Divide the steps into pieces: a piece begins behind each exchange, and with each part of a
+ * product but the first. */
 static void cut(struct segment_draft *c)
 {
     struct segment *segment = c->segment;
@@ -147,7 +150,8 @@ static int take_over(struct segment_draft *c, const struct graph_node *node, int
     return -1;
 }
 
-/* What one phase keeps for another is there as long as the segment runs. */
+/* Give every value an item in its space.  What one phase keeps for another lives as long as the
+ * segment; temporaries and scratch live between their steps. */
 static void plan(struct segment_draft *c)
 {
     const struct segment_items *items = c->items;
@@ -221,7 +225,8 @@ static struct segment_ref whole_ref(const struct segment_draft *c, int v)
     }
 }
 
-/* Where operand k of a step lies, inputs first; of a step for a part, that part of the rows. */
+/* Where operand k of a step lies; inputs are numbered first.  Of a step for a part of the rows,
+ * where that part lies. */
 static struct segment_ref ref(const struct segment_draft *c, const struct segment_step *step, int k)
 {
     const struct graph_node *node = segment_node(c->segment, step);
@@ -238,7 +243,7 @@ static void note(uint64_t *spaces, struct segment_ref ref)
         *spaces |= space_bit(ref.space);
 }
 
-/* Output k of the step may be a gradient. */
+/* Note in the step which gradient its output k is, if it is one. */
 static void note_gradient(const struct segment_draft *c, struct segment_step *step, int k)
 {
     const struct graph_node *node = &c->graph->nodes[step->node];
@@ -252,7 +257,7 @@ static void note_gradient(const struct segment_draft *c, struct segment_step *st
     step->grad_use = c->place[c->graph->values[v].index].use;
 }
 
-/* Of what is exchanged in place: is it brought there first? */
+/* Must the term of a sum that is taken in place be copied to its place before the exchange? */
 static int brings_term(const struct segment_step *step, const struct graph_node *node)
 {
     const struct segment_ref *from = &step->in[0], *to = &step->out[0];
@@ -260,8 +265,8 @@ static int brings_term(const struct segment_step *step, const struct graph_node 
            (from->space != to->space || from->offset != to->offset);
 }
 
-/* What the piece of step s touches by it.  Of an exchange that is the term of a sum, where it has
- * to be brought to its place. */
+/* Note what the piece of step s reads and writes because of it.  Of an exchange that is only the
+ * copy of a term to its place. */
 static void touch(struct segment_draft *c, int s)
 {
     struct segment *segment = c->segment;
@@ -320,7 +325,8 @@ static int is_gone(const struct segment_draft *c, int v)
     return role == VALUE_OUTPUT || role == VALUE_INPUT_GRAD;
 }
 
-/* What is exchanged is a value of the unit's own, a boundary, or what is kept of one. */
+/* Refuse an exchange of anything but a temporary of the unit, a boundary, or what is kept of one.
+ */
 static int check_exchange(const struct segment_draft *c, int s, struct error *err)
 {
     const uint64_t inputs = space_bit(BOUNDARY_USES) - 1;
@@ -340,8 +346,8 @@ static int check_exchange(const struct segment_draft *c, int s, struct error *er
                      node->op->name);
 }
 
-/* What cannot be done: what the device lacks, and to read a value that no longer exists when the
- * phase runs. */
+/* Refuse ops that the device lacks, and reads of values that no longer exist when the phase runs.
+ */
 static int check(const struct segment_draft *c, struct error *err)
 {
     for (int s = 0; s < c->segment->steps; s++) {

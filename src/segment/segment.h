@@ -107,7 +107,7 @@ struct segment_step {
     int node, piece;
     int part, parts; /* parts above 1: it is for that part of the node's rows, the first being 0 */
     struct segment_ref in[NODE_INS], out[NODE_OUTS], scratch;
-    int grad_use;          /* the flat, of those used, whose gradient it writes; -1: none */
+    int grad_use;          /* number of the used flat whose gradient it writes; -1: none */
     int tensor[NODE_OUTS]; /* per output: the first tensor whose gradient it is, or -1 */
     int adds_input;        /* the input to whose gradient it can add; -1: none */
 };
@@ -189,13 +189,14 @@ unsigned segment_sections(const struct segment *segment, int use, const struct f
 /* Does it write the gradient of tensor t of the use-th flat? */
 int segment_writes_tensor(const struct segment *segment, int use, int t);
 
-/* The bit that says: add to the gradients of this section of the use-th flat. */
+/* The bit of `accumulate` with which a run adds to the gradients of a section of the use-th flat.
+ */
 static inline uint64_t segment_adds(int use, int section)
 {
     return UINT64_C(1) << (use * FLAT_SECTIONS + section);
 }
 
-/* The bit that says: add to the gradient of input k. */
+/* The bit of `accumulate` with which a run adds to the gradient of input k. */
 static inline uint64_t segment_adds_input(int k)
 {
     return UINT64_C(1) << (FLAT_USES * FLAT_SECTIONS + k);

@@ -17,9 +17,8 @@
 #include "base/array.h"
 #include "graph/op.h"
 
-/* Of the whole unit and whole sequences, forward: ranks that have different parts of them cut
- * alike.
- */
+/* The cost of a unit, forward, over whole sequences and undivided layers, so that ranks which have
+ * different parts of them cut alike. */
 static int find_cost(const struct units *units, int unit, double *cost, struct error *err)
 {
     const struct units_request *r = &units->request;

@@ -129,8 +129,8 @@ static int compile_kind(struct units *units, int unit, struct device *device, st
     return 0;
 }
 
-/* Of units in a row that hold the same kind of blocks, the first and then one in every so many
- * recomputes; a unit that stands alone recomputes. */
+/* Does a unit recompute, and what?  Of neighbouring units that hold the same kind of blocks, the
+ * first one and then every recompute_every-th recomputes as the request says. */
 static enum config_recompute policy(const struct units *units, int unit)
 {
     const struct model_unit *u = units->model->unit;
@@ -140,8 +140,8 @@ static enum config_recompute policy(const struct units *units, int unit)
     return every > 1 && (unit - first) % every ? RECOMPUTE_NONE : units->request.recompute;
 }
 
-/* Say of the inputs of a unit's graph which only hand on what is frozen, and which others read
- * too.  trains: per unit before it, is its output made of anything that is trained? */
+/* Set `frozen` and `shared` of the inputs of a unit's graph.  trains: per unit before it, is its
+ * output made of anything that is trained? */
 static void describe_inputs(const struct units *units, int unit, struct graph *graph,
                             const char *trains)
 {
@@ -175,7 +175,8 @@ static int is_alike(const struct unit_kind *a, const struct unit_kind *b)
     return alike;
 }
 
-/* Settle which kind a unit is of; graph, the unit's, is that of a new kind if there is none yet. */
+/* Find the kind of a unit, or make a new one.  graph, the unit's, becomes the new kind's, or is
+ * freed. */
 static void find_kind(struct units *units, int unit, struct graph *graph)
 {
     const struct model_unit *u = &units->model->unit[unit];
@@ -193,7 +194,7 @@ static void find_kind(struct units *units, int unit, struct graph *graph)
         units->kind[units->kinds++] = own;
 }
 
-/* Takes the graphs of all units. */
+/* Find the kinds of all units, whose graphs are taken over. */
 static int find_kinds(struct units *units, struct graph **graph, struct error *err)
 {
     char *trains = array_make((size_t)units->count, 1);
@@ -211,7 +212,7 @@ static int find_kinds(struct units *units, struct graph **graph, struct error *e
     return rc;
 }
 
-/* A micro-batch has targets of one sequence. */
+/* Refuse units that read targets of different sequences: a micro-batch has those of one. */
 static int check_targets(const struct units *units, struct graph *const *graph, struct error *err)
 {
     int reader = -1, sequence = -1; /* the first unit with targets, and what these are of */

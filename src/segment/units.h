@@ -36,14 +36,14 @@ struct units_generate {
 struct units_request {
     enum dtype dtype;       /* of activations and gathered parameters */
     int64_t batch;          /* sequences of one micro-batch */
-    int64_t eval_batch;     /* of one that is evaluated; 0: as many */
+    int64_t eval_batch;     /* sequences of a micro-batch of evaluation; 0: as many */
     int64_t seq[SEQUENCES]; /* tokens that a rank has of each; 0: the model has no such sequence */
     int shards;
     unsigned shard_axes, data_axes; /* mesh axes (bits): of the shards, and of the ranks with data
                                        of their own; those of more than one rank */
-    struct graph_group tensor; /* among whose ranks layers are divided, and the place that is meant;
-                                  size 0 is 1 */
-    struct graph_group context; /* the same of the ranks among whom each sequence is divided: `seq`
+    struct graph_group tensor;  /* the group among whose ranks layers are divided, and the place in
+                                   it that is compiled for; size 0 is 1 */
+    struct graph_group context; /* the group among whose ranks each sequence is divided: `seq`
                                    tokens are for each of these */
     int64_t persist_below;      /* flats with fewer parameters are whole on every rank */
     enum config_optimizer optimizer;
@@ -54,7 +54,7 @@ struct units_request {
                               NULL; read by units_create() only */
     int frozen_whole;      /* 1: what is frozen is whole on every rank */
     enum config_recompute recompute;
-    int recompute_every; /* of units that repeat, which one in so many recomputes; 0: every */
+    int recompute_every; /* of units that repeat, one in so many recomputes; 0: every one */
     float loss_factor;   /* gradients of the summed loss are multiplied by it */
     struct units_generate generate;
     int splits_loss;     /* 1: the unit that ends in the loss has no PHASE_BOTH, but the others' */
@@ -95,7 +95,7 @@ struct units {
                       ranks together */
     int kinds;
     struct unit_kind *kind;
-    int64_t positions;          /* those that data gives are below this; 0: no unit reads them */
+    int64_t positions; /* positions that data gives are below this; 0: no unit reads them */
     int64_t generate_positions; /* the same in generation */
     size_t work_bytes;          /* of the largest segment, or orthogonalization */
 };
