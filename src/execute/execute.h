@@ -35,17 +35,18 @@ struct step_input {
      * programs read none.  Returns as load. */
     int (*load_positions)(void *user, const struct step_batch *batch, struct error *err);
     void *user; /* of both */
-    /* Of the update that the program makes: by the gradients of this step or, in PROGRAM_TRAIN that
-     * updates first (program_updates_first()), of the step before. */
+    /* The rule of the update that the program makes, which is by the gradients of this step or, in
+     * a PROGRAM_TRAIN that updates first (program_updates_first()), of the step before. */
     struct optimizer_rule rule;
-    uint64_t seed;          /* of stochastic rounding, which also takes the number of the step
-                               whose gradients are used */
-    int64_t step;           /* this one, from 1; of PROGRAM_UPDATE that whose gradients it uses */
-    int decay_all;          /* 1: weight decay on every tensor; 0: on matrices only */
-    double clip;            /* of the gradient's norm; 0: none */
-    double nominal_targets; /* the count gradients assume: they are summed over it */
-    double loss_scale;      /* gradients are those of the loss times this; 0 stands for 1 */
-    int stop_vote;          /* 1: this rank asks all to stop after the step */
+    uint64_t seed; /* of stochastic rounding, whose random numbers also depend on the step whose
+                      gradients are used */
+    int64_t step;  /* from 1; of PROGRAM_UPDATE the step whose gradients it uses */
+    int decay_all; /* 1: weight decay on every tensor; 0: on matrices only */
+    double clip;   /* of the gradient's norm; 0: none */
+    double nominal_targets;      /* the count of targets by which gradients are divided until SCALE
+                                    (layout_step_tokens()) */
+    double loss_scale;           /* gradients are those of the loss times this; 0 stands for 1 */
+    int stop_vote;               /* 1: this rank asks all to stop after the step */
     struct breakdown *breakdown; /* filled by step_finish(); the caller's; NULL: not wanted */
 };
 
@@ -90,7 +91,8 @@ int executor_register(struct executor *executor, struct error *err);
  * start: never.  Of devices that only enqueue, on the CPU world_watch() does it; and of files. */
 void executor_watch(struct executor *executor, int seconds);
 
-/* What was done with the file since it was opened; zero where there is none. */
+/* Fill use with the counters of the file of POOL_DISK since it was opened; zeros where there is
+ * none. */
 struct swap_use;
 void executor_measure(const struct executor *executor, struct swap_use *use);
 
@@ -135,7 +137,7 @@ int step_start(struct executor *executor, const struct program *program,
 int step_finish(struct executor *executor, const struct step_pending *pending,
                 struct step_output *output, struct error *err);
 
-/* Both at once; output may be NULL. */
+/* step_start() and step_finish(); output may be NULL. */
 int executor_run_step(struct executor *executor, const struct program *program,
                       const struct step_input *input, struct step_output *output,
                       struct trace *trace, struct error *err);

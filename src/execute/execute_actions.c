@@ -130,7 +130,7 @@ static int add(struct run_state *run, int i)
     return 0;
 }
 
-/* What goes over a group: begun here, ended by the mode. */
+/* Begin a transfer over a group; the mode ends it. */
 static int transfer(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
@@ -174,7 +174,8 @@ static int norm(struct run_state *run, int i)
     return 0;
 }
 
-/* Gradients were summed as if there were nominal_targets; the mean is over those there were. */
+/* SCALE: gradients were summed as if there were nominal_targets; the update is by the mean over the
+ * targets that there were. */
 static int scale(struct run_state *run, int i)
 {
     struct device *d = run->x->device;
@@ -295,7 +296,8 @@ static int orthogonalize_flat(struct run_state *run, int i)
     return 0;
 }
 
-/* A step that updates first does so by the gradients of the one before. */
+/* The number of the step whose gradients UPDATE uses: the one before, in a step that updates first.
+ */
 static int64_t updated_step(const struct run_state *run)
 {
     int is_before = run->program->kind == PROGRAM_TRAIN && program_updates_first(run->program);

@@ -105,7 +105,7 @@ struct waited_for {
     int slot, end;
 };
 
-/* The first of them, from number `from` on, whose event has not come. */
+/* The first instruction, from number `from` on, whose event has not come. */
 static int first_open(const struct executor *x, const struct waited_for *w, int from)
 {
     struct device_event *const *event = async_program(x, w->program)->event[w->slot];
@@ -114,7 +114,7 @@ static int first_open(const struct executor *x, const struct waited_for *w, int 
     return from;
 }
 
-/* The first transfer that has not ended is what everything waits for. */
+/* Set err to name the first transfer that has not ended: everything waits for it.  Returns -1. */
 static int hang(const struct executor *x, const struct waited_for *w, struct error *err)
 {
     const struct program *program = w->program;

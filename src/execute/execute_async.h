@@ -17,10 +17,10 @@ struct async_capture {
 /* What belongs to one program. */
 struct async_program {
     const struct program *program;
-    /* Per slot, of instructions that others or the host wait for, or that show how far a step is.
-     */
+    /* Per slot and instruction, NULL for most: the event behind an instruction that another stream
+     * or the host waits for, or that shows how far a step is. */
     struct device_event **event[MEMORY_STEPS];
-    struct copy_call *call; /* per instruction: of reads and writes of the file */
+    struct copy_call *call; /* per instruction: of its read or write of the file */
     struct async_capture *capture;
     int captures, capture_capacity;
     int *capture_of; /* per RUN: its capture */
@@ -41,16 +41,16 @@ struct async {
     char *host; /* pinned: per slot the sums, then what each micro-batch loads; then logits */
     float *logits;
     size_t host_bytes, slot_bytes;
-    int slot;                                      /* of the step last started: 0, 1, 0, 1 ... */
-    const struct program *under_way[MEMORY_STEPS]; /* by slot: of a step that was started whole, and
-                                                      not finished; else NULL */
-    struct async_span *span;                       /* of the traced step */
+    int slot; /* slot of the step last started: 0, 1, 0, 1 ... */
+    /* by slot: the program of a step that was started whole and is not finished; else NULL */
+    const struct program *under_way[MEMORY_STEPS];
+    struct async_span *span; /* spans of the traced step */
     int spans, span_capacity;
     struct device_event *origin;
 };
 
-/* Make events and host memory; note products; make the programs' events and CUDA graphs:
- * executor_mode's functions. */
+/* The functions of struct executor_mode: make events and host memory; note products; make the
+ * programs' events and CUDA graphs. */
 int async_create(struct executor *x, int programs, struct error *err);
 int async_note_products(struct executor *x, const struct program *const *programs, int count,
                         struct error *err);
@@ -58,7 +58,7 @@ int async_prepare(struct executor *x, const struct program *const *programs, int
                   struct error *err);
 void async_destroy(struct executor *x); /* what async_create() made, or a part of it */
 
-/* What belongs to a program; NULL if it is none of the executor's. */
+/* The asynchronous executor's part of a program; NULL if it is none of the executor's. */
 struct async_program *async_program(const struct executor *x, const struct program *program);
 
 /* ---- spans of a traced step: a timed event on either side of what is timed ---- */

@@ -19,15 +19,15 @@ struct executor {
     struct memory_need need;
     char *slab[POOL_COUNT];
     struct comm_op *op;   /* per instruction: of transfers */
-    struct swap *swap;    /* what POOL_DISK is; NULL: nothing is there */
-    struct swap_op *copy; /* per instruction, where there is a swap: of its reads and writes, where
-                             the host waits for them */
-    struct error failed;  /* of a file, in a copy_call(); under the lock */
+    struct swap *swap;    /* the file of POOL_DISK; NULL: no program has that pool */
+    struct swap_op *copy; /* per instruction, where there is a swap: its read or write, if the host
+                             waits for it */
+    struct error failed;  /* first failure of a read or write in copy_call_*(); under the lock */
     pthread_mutex_t lock;
     int64_t sent_bytes, moved_bytes[STREAMS]; /* of the step last started */
-    double sums[SUM_COUNT];                   /* of the last step, where it is computed at once */
+    double sums[SUM_COUNT];                   /* synchronous: of the last step */
     int patience_s;
-    struct async *async; /* of the asynchronous mode */
+    struct async *async; /* asynchronous: its own */
 };
 
 /* One execution. */
@@ -37,9 +37,9 @@ struct run_state {
     const struct step_input *input;
     struct trace *trace;
     struct step_pending *pending;
-    int waited[STREAMS]; /* synchronous: instructions of the stream up to here are complete */
-    int span;            /* asynchronous: that of this instruction, in a traced step */
-    int is_named;        /* err says which instruction failed */
+    int waited[STREAMS]; /* synchronous: per stream, the last instruction known to be complete */
+    int span;     /* asynchronous: the open span of the present instruction, in a traced step */
+    int is_named; /* err says which instruction failed */
     struct error *err;
 };
 
@@ -54,7 +54,8 @@ struct executor_mode {
     run_action *before;
     int (*after)(struct run_state *run, int index, int64_t start_ns);
     int (*begin)(struct run_state *run);
-    int (*end)(struct run_state *run); /* and of its breakdown */
+    int (*end)(struct run_state *run); /* the last instruction was given to its stream: end the step
+                                          and its breakdown */
     int (*finish)(struct executor *x, const struct step_pending *pending, struct error *err);
     /* the logits of generation, in the host's memory, where those of the buffer are not */
     float *(*logits)(struct executor *x, const struct program_buffer *buffer, struct error *err);
@@ -94,8 +95,9 @@ size_t run_count_moved(struct run_state *run, const struct instr *instr);
 /* Begin a FETCH or SPILL between memory and POOL_DISK; wait for it. */
 run_action copy_begin, copy_end;
 
-/* The same for device_call(), and the data both are given, the first one first.  A failure is
- * kept in the executor, later copies do nothing, and copy_check() returns it. */
+/* copy_begin and copy_end as functions for device_call(); `call` is the struct copy_call of both,
+ * begun first.  The first failure is kept in the executor, later copies do nothing, and
+ * copy_check() returns it. */
 struct copy_call {
     struct executor *x;
     const struct program *program;
@@ -107,8 +109,8 @@ void copy_call_begin(void *call);
 void copy_call_end(void *call);
 int copy_check(struct executor *x, struct error *err);
 
-/* What follows on the compute stream is an instruction's work, or a wait for another stream: for
- * the step's breakdown, if one is wanted.  0, or -1 with err set. */
+/* For the step's breakdown, if one is wanted: from here on the compute stream does an instruction's
+ * work, or waits for another stream.  0, or -1 with err set. */
 int run_time_work(struct run_state *run, const struct instr *instr);
 int run_time_wait(struct run_state *run, enum program_stream stream);
 
