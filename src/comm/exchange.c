@@ -36,7 +36,7 @@ static int others(const struct operation *op)
     return op->group->size - 1;
 }
 
-/* The partners at a distance of 1 to size - 1. */
+/* Set the members that this rank sends to and receives from at a distance, from 1 to size - 1. */
 static void partners(const struct operation *op, int distance, struct transfer *x)
 {
     int size = op->group->size, rank = op->group->rank;
@@ -44,7 +44,7 @@ static void partners(const struct operation *op, int distance, struct transfer *
     x->source = (rank + size - distance) % size;
 }
 
-/* Where the term of a member goes: the slot of a batch. */
+/* The slot that receives the term of a member in a batch. */
 static char *slot_at(const struct operation *op, int64_t batch, int member)
 {
     const struct group *g = op->group;

@@ -28,10 +28,10 @@ static int torch_tasks(void)
     return number("RANK", -1) >= 0 && number("LOCAL_RANK", -1) >= 0 ? number("WORLD_SIZE", 0) : 0;
 }
 
-/* In the order in which they are looked for.  mpirun inside a Slurm job starts its daemons by srun,
- * so its own variables come first.  srun may have started torchrun, whose tasks then all carry the
- * variables of the one.  SLURM_STEP_NUM_TASKS exists inside srun alone, SLURM_NTASKS also in the
- * batch script. */
+/* The launchers, in the order in which they are looked for.  mpirun inside a Slurm job starts its
+ * daemons by srun, so its own variables come first.  srun may have started torchrun, whose tasks
+ * then all carry the variables of the one task of srun.  SLURM_STEP_NUM_TASKS exists inside srun
+ * alone, SLURM_NTASKS also in the batch script. */
 static const struct {
     const char *name, *tasks, *task; /* variables: how many tasks, and which this is */
 } launchers[LAUNCH_KINDS] = {

@@ -146,7 +146,8 @@ int mesh_is_staged(const struct mesh_shape *shape, const struct mesh_options *op
            mesh_wide_axes(shape, axes) >> MESH_REPLICATE & 1;
 }
 
-/* One for a group over 1 of these axes, unless the list has it, or MPI does its sums. */
+/* Append a channel for a stream of the group along these axes, if it has several ranks, unless the
+ * list has it or MPI does its sums. */
 static int add_channel(const struct mesh_shape *shape, const struct mesh_options *options,
                        struct mesh_channel list[MESH_CHANNELS], int count, struct mesh_channel more)
 {

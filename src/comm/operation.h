@@ -31,21 +31,22 @@ struct operation {
     int started, finished;
     int64_t piece;                  /* elements of one transfer */
     int64_t posted, retired, total; /* transfers */
-    int window;                     /* transfers in flight that request[] holds */
-    void **request;                 /* two of each transfer: receive, send */
+    int window;     /* the most transfers in flight, for which request[] has space */
+    void **request; /* two for each transfer: of its receive and of its send */
     void *own[2 * MESSAGE_TRANSFERS];
 
-    struct operation *next;  /* in its queue, or among the unused ones */
-    struct operation *older; /* made by the group before */
+    struct operation *next;  /* the next in its queue, or in the group's list of unused ones */
+    struct operation *older; /* the one that the group made before this one */
     struct error err;        /* empty: none */
 };
 
-/* What op stands for from now on, for the caller to complete and to start. */
+/* Take an unused operation of the group, or make one, for op to stand for.  The caller sets what
+ * else the kind needs, and starts it. */
 struct operation *operation_make(struct group *g, struct comm_op *op, const void *send, void *recv,
                                  int64_t elems, enum dtype dtype);
 void operation_start(struct operation *op, int queue, const struct comm_kind *kind);
 
-/* op is complete, with its error or without; also where there was nothing to do. */
+/* Note that op is complete, with its error or without; also where there was nothing to do. */
 void operation_finish(struct operation *op);
 
 #endif

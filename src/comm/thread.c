@@ -39,10 +39,10 @@ enum {
 struct queue {
     struct operation *head, *tail;  /* accepted: of the thread alone */
     struct operation *in, *in_tail; /* submitted: under the lock */
-    int load;                       /* submitted and not done; atomic */
+    int load;                       /* operations submitted and not done; atomic */
 };
 
-/* What others have the thread call; NULL: nothing. */
+/* A function that others have the thread call; NULL: none. */
 struct hook {
     void (*call)(void *arg);
     void *arg;

@@ -46,7 +46,7 @@ enum comm_call {
     CALLS
 };
 
-/* What becomes of an operation that is given to a stream. */
+/* What enqueue returns. */
 enum { GIVEN = 0, FAILED = -1, HELD = 1 };
 
 /* Carries out operations of a group; one row each.  On host memory (self.c, mpi.c) step does it,
@@ -85,8 +85,8 @@ struct group {
     struct link *link;                     /* to a GPU; NULL: memory is the host's */
     struct channel *channel[COMM_STREAMS]; /* by NCCL; NULL: none for that stream */
     pthread_mutex_t lock;                  /* of the two lists */
-    struct operation *newest;              /* of all that were made */
-    struct operation *unused;              /* of those that can be taken */
+    struct operation *newest; /* the last of all that were made (older leads to the others) */
+    struct operation *unused; /* the first of those that can be taken */
 };
 
 /* One message out and one in; 0 bytes is none. */

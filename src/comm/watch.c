@@ -39,12 +39,12 @@ struct suspect {
 };
 
 struct answer {
-    int64_t idle_ns; /* since the last sign of life */
-    int32_t waits;   /* whether it does nothing else than wait for others */
+    int64_t idle_ns; /* since its last sign of life */
+    int32_t waits;   /* 1: it does nothing but wait for other ranks */
     struct suspect suspect;
 };
 
-/* One to a rank; kept after its answer, for the verdict. */
+/* A question to a rank.  It is kept after its answer, which find_suspect() reads. */
 struct question {
     int rank; /* -1: unused */
     int open, answered;
@@ -99,7 +99,8 @@ static void accuse(struct suspect *worst, int rank, int guilt)
         *worst = (struct suspect){rank, guilt};
 }
 
-/* The worst of those that the operations wait for, or that these name. */
+/* The rank with most guilt: among those that this rank's operations wait for, and those that these
+ * named in their answers. */
 static struct suspect find_suspect(struct watch *w, const struct thread_view *view)
 {
     struct suspect worst = {-1, GUILT_NEXT};
@@ -121,7 +122,8 @@ static struct suspect find_suspect(struct watch *w, const struct thread_view *vi
 
 /* --- answering --- */
 
-/* A place whose last message has left; NULL: none yet, what is asked waits in MPI. */
+/* A reply whose last message has left, to be used again; NULL: none yet, and questions stay in MPI.
+ */
 static struct reply *free_reply(struct watch *w)
 {
     for (int i = 0; i < ANSWERS; i++) {
@@ -162,8 +164,8 @@ static void hear(struct watch *w, struct question *q)
     w->life_ns = life_ns > w->life_ns ? life_ns : w->life_ns;
 }
 
-/* The record for a question to rank: that of the question before, or any that is not open; NULL:
- * none is free. */
+/* The struct for a question to rank: that of the last question to it, or one that is not open;
+ * NULL: none is free. */
 static struct question *place_for(struct watch *w, int rank)
 {
     struct question *q = question_to(w, rank);
