@@ -121,7 +121,8 @@ static int box_row_is_sound(const struct catalog *catalog, int64_t b, int64_t t,
            (b == 0 || row[-1].tensor != t || row[-1].box.start[0] <= row->box.start[0]);
 }
 
-/* The rows of a tensor's boxes, from *b on, and of their pieces. */
+/* Check the rows of a tensor's boxes, from *b on, which moves behind them, and the rows of their
+ * pieces. */
 static int check_boxes(struct catalog *catalog, int64_t t, int64_t *b, struct error *err)
 {
     const struct catalog_tensor *tensor = &catalog->tensors[t];

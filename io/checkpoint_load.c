@@ -221,7 +221,7 @@ static void cut_run(struct reader *reader, const struct catalog_box *box, int64_
     }
 }
 
-/* What a stored box has of the wanted piece. */
+/* Note extents for the elements of the wanted piece that a stored box has. */
 static int cut_box(struct reader *reader, const struct checkpoint_piece *wanted, int64_t b,
                    struct error *err)
 {

@@ -136,7 +136,7 @@ static int check_space(const struct save *save, struct error *err)
     return 0;
 }
 
-/* Only the last folder: one above it that is gone is not the run's to make anew. */
+/* Make a folder, but not those above it: one that is gone is not the run's to make anew. */
 static int make_folder(const char *path, struct error *err)
 {
     return mkdir(path, 0777) && errno != EEXIST ? error_errno(err, "cannot create folder %s", path)

@@ -91,7 +91,7 @@ static int read_weight(const struct js *message, int at, int *weight, struct err
                      number >= 0 ? "another number" : js_kind(js_get(message, "weight")));
 }
 
-/* What a message says beside its content, and no chat template here writes. */
+/* Refuse a message with parts beside its content that no chat template here writes. */
 static int check_message(const struct js *message, int at, struct error *err)
 {
     static const char *const unused[] = {"reasoning_content", "reasoning", "thinking"};
@@ -106,7 +106,7 @@ static int check_message(const struct js *message, int at, struct error *err)
     return 0;
 }
 
-/* The same of the record around messages. */
+/* Refuse such parts in the record around the messages. */
 static int check_record(const struct js *json, struct error *err)
 {
     if (has_content(json, "tools") || has_content(json, "functions"))
@@ -217,7 +217,7 @@ static const char *first_of(const struct js *json, const char *const *names)
 
 enum { ADVICE_TEXT = 320 };
 
-/* An answer that is preferred to another. */
+/* Advise on a record of preference data, with "chosen" and "rejected". */
 static void advise_chosen(const struct js *json, char advice[ADVICE_TEXT])
 {
     int has_prompt = js_has(json, "prompt") && is_list(json, "prompt") == is_list(json, "chosen");

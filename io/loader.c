@@ -42,7 +42,8 @@ static int open_stream(struct loader *loader, struct error *err)
     return 0;
 }
 
-/* Validation is packed alike whatever the seed. */
+/* The key by which documents are packed.  Validation files have one that does not depend on the
+ * seed. */
 static uint64_t packing_key(const struct loader *loader)
 {
     const struct loader_options *o = &loader->options;
@@ -167,7 +168,8 @@ void loader_fill(int32_t *inputs, int32_t *targets, int64_t count)
         targets[k] = -1;
 }
 
-/* A part that does not fit behind those before it: the file is not the one that was packed. */
+/* Refuse a part that does not fit behind those before it: the file is not the one that was packed.
+ */
 static int check_fits(const struct loader *loader, int64_t row, const struct packing_part *part,
                       struct error *err)
 {
@@ -196,7 +198,7 @@ int loader_read(const struct loader *loader, int64_t sample, int32_t *inputs, in
     return found < 0 ? -1 : 0;
 }
 
-/* Say of the wanted ones of rows [row, row + rows) that they are a document. */
+/* Note for the wanted rows among [row, row + rows) that these rows are one document. */
 static void put_places(const struct loader *loader, int64_t row, int64_t rows, int32_t *positions,
                        int32_t *documents)
 {

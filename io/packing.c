@@ -120,7 +120,7 @@ static int out_of_memory(int64_t documents, struct error *err)
     return error_set(err, "out of memory: packing %lld documents", (long long)documents);
 }
 
-/* What a document of so many tokens comes to. */
+/* Add a document of so many tokens: its whole pieces, and its item. */
 static void add_document(struct packing *p, struct work *w, int64_t document, int64_t tokens)
 {
     int64_t rows = max_i64(tokens - 1, 0), pieces = rows / p->seq_len;
@@ -155,7 +155,7 @@ static int find_items(struct packing *p, struct work *w, struct tokens *tokens, 
                      tokens->path, (long long)p->documents);
 }
 
-/* Sort by counting. */
+/* Sort the documents with items by their rows, longest first, by counting. */
 static void sort_items(const struct packing *p, struct work *w, uint64_t key)
 {
     int64_t at = 0;

@@ -29,7 +29,7 @@
 
 enum { NAMES = 1000, BOOT = 14 };
 
-/* "" if it cannot be read. */
+/* Read the beginning of Linux's boot id; "" if it cannot be read. */
 static void read_boot(char boot[BOOT])
 {
     boot[0] = 0;
@@ -59,7 +59,7 @@ static int lock_new(int fd, const char *name)
     return -1;
 }
 
-/* One name: its descriptor, or -1 with errno. */
+/* Create the file of one name.  Returns its descriptor, or -1 with errno. */
 static int create(const char *name, int with_lock)
 {
     int fd = disk_open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, NULL);

@@ -32,7 +32,7 @@ struct file {
     const char *path;
     int fd;
     char *block;
-    int64_t flushed; /* while it is written: from there on nothing was flushed */
+    int64_t flushed; /* while it is written: bytes behind this offset were not flushed */
 };
 
 static void close_file(struct file *file)
@@ -41,7 +41,7 @@ static void close_file(struct file *file)
     close(file->fd);
 }
 
-/* The same, with an fsync. */
+/* Close a file after an fsync. */
 static int finish_file(struct file *file, struct error *err)
 {
     free(file->block);
@@ -61,7 +61,8 @@ static int open_file(struct file *file, const char *path, int flags, struct erro
     return error_set(err, "%s: out of memory", path);
 }
 
-/* The file without its data; where these belong goes to places. */
+/* Make the HDF5 file with datasets of the right sizes, but without their data; put the offsets of
+ * the data into places. */
 static int make_skeleton(const char *path, const struct catalog *catalog, int64_t shard,
                          const struct checkpoint_piece *pieces, int count,
                          struct shard_place *places, struct error *err)

@@ -37,7 +37,7 @@ static void spell_words(struct tokenizer_bpe *bpe, const struct tokenizer_vocab 
     free(word.text);
 }
 
-/* Returns whether there is a token for every byte. */
+/* Fill byte_id.  Returns 1 if every byte can be encoded by a token of its own, else 0. */
 static int find_bytes(struct tokenizer_bpe *bpe, int byte_level)
 {
     char text[8];

@@ -196,7 +196,8 @@ static const struct {
     {.name = "ByteLevel", .read = read_nothing},
 };
 
-/* What a processor puts around a text goes around what those before it have put there. */
+/* Read one processor.  The ids that it puts around a text go around those of the processors before
+ * it. */
 static int read_processor(struct tokenizer_data *data, const struct js *part, struct error *err)
 {
     struct around around = {.before_count = 0};
@@ -235,7 +236,8 @@ static void add_part(struct hash *hash, const struct js *part)
     free(text);
 }
 
-/* Of all that the ids of a text depend on; bos and eos around it are another matter. */
+/* Name the tokenizer by its kind and a hash of all that the ids of a text depend on; not of bos and
+ * eos around it. */
 static void name_tokenizer(struct tokenizer *tokenizer, const struct js *file)
 {
     const struct tokenizer_data *data = tokenizer->data;

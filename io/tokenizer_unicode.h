@@ -21,7 +21,7 @@ enum tokenizer_class {
     TOKENIZER_OTHER = 64,       /* Cc, Cf, Cs, Co */
     TOKENIZER_WORD = 128,       /* what \w is in Unicode's recommendation: UTS #18, annex C */
     TOKENIZER_NEWLINE = 256,    /* \r and \n */
-    TOKENIZER_UNSAFE = 512      /* tokenizer_unicode_forms() may change it, or what is before it */
+    TOKENIZER_UNSAFE = 512 /* a normal form may change it, or compose it with what is before it */
 };
 
 enum tokenizer_form { TOKENIZER_NFC, TOKENIZER_NFD, TOKENIZER_NFKC, TOKENIZER_NFKD };

@@ -18,8 +18,8 @@ struct pass {
     uint8_t mask[PIECE];
 };
 
-/* Tokens [first, last) to the writer, as the rest of the document begun last; their bytes to hash.
- */
+/* Read tokens [first, last), add their bytes to hash, and append them to the last document of the
+ * writer, if there is one. */
 static int pass_tokens(struct pass *pass, int64_t first, int64_t last, struct hash *hash,
                        struct error *err)
 {

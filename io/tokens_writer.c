@@ -89,7 +89,7 @@ static void spool_close(struct spool *spool)
 
 /* Creating */
 
-/* The HDF5 file without its data, at writer->skeleton. */
+/* Make the HDF5 file without its data, at writer->skeleton. */
 static int make_skeleton(const struct tokens_writer *writer, uint64_t hash,
                          struct tokens_parts *places, struct error *err)
 {
