@@ -3,11 +3,10 @@
 # fresh directory, runs all that this machine can run, and ends with "N passed, N failed, N skipped".
 #
 #   tests/check.sh            everything
-#   tests/check.sh GROUP...   build, and then only these of: slurm cli unit mpi golden install lint
-#                             dist
+#   tests/check.sh GROUP...   build, and then only these of: slurm cli unit mpi install lint dist
 #
 # Tests are found, not listed: UNIT_TESTS and MPI_TESTS of the makefile, tests/cli/*.sh,
-# tests/slurm/run.sh, tests/golden/run.sh, tests/lint.sh and tests/install.sh.  A script runs in
+# tests/slurm/run.sh, tests/lint.sh and tests/install.sh.  A script runs in
 # the build directory with TRIREME (the program), TRIREME_BUILD, BUILDDIR and srcdir set.  It
 # prints `ok NAME`, `not ok NAME: why` or `skip NAME: why` for each of its checks, or nothing;
 # exit code 77 with the reason as last line means skipped.  Each has a time limit.
@@ -22,7 +21,7 @@
 set -u
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
-groups=${*:-slurm lint cli unit mpi golden install dist} # the longest tests first
+groups=${*:-slurm lint cli unit mpi install dist} # the longest tests first
 jobs=$(nproc 2>/dev/null || echo 2)
 workers=${CHECK_JOBS:-$((jobs + 2))}
 passed=0 failed=0 skipped=0
@@ -280,9 +279,6 @@ queue_unit() {
     for program in $(make_variable UNIT_TESTS); do
         later unit "unit/${program##*/test_}" 600 "./$program"
     done
-}
-queue_golden() {
-    [ ! -e "$source/tests/golden/run.sh" ] || later script golden 600 "$source/tests/golden/run.sh"
 }
 queue_install() { later script install 300 "$source/tests/install.sh"; }
 queue_lint() { later script lint 600 "$copy/tests/lint.sh"; }
