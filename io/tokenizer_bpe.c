@@ -166,7 +166,9 @@ static int merge_long(struct tokenizer_encoder *encoder, uint32_t *ids, int64_t 
     return 0;
 }
 
-int tokenizer_bpe_merge(struct tokenizer_encoder *encoder, int64_t first, struct error *err)
+/* Merge the ids from encoder->ids[first] on until no merge is left.  Returns 0, or -1 with err set:
+ * memory is out. */
+static int merge_all(struct tokenizer_encoder *encoder, int64_t first, struct error *err)
 {
     const struct tokenizer_bpe *bpe = encoder->data->bpe;
     int64_t count = encoder->count - first;
@@ -234,7 +236,7 @@ static int encode_bytes(struct tokenizer_encoder *encoder, const char *word, siz
         encoder->ids[encoder->count++] = (uint32_t)id;
     }
     end_unknown(encoder, &unknown);
-    return tokenizer_bpe_merge(encoder, first, err);
+    return merge_all(encoder, first, err);
 }
 
 /* The bytes of a character as tokens "<0xHH>", if all are there. */
@@ -270,7 +272,7 @@ static int encode_characters(struct tokenizer_encoder *encoder, const char *word
         }
     }
     end_unknown(encoder, &unknown);
-    return tokenizer_bpe_merge(encoder, first, err);
+    return merge_all(encoder, first, err);
 }
 
 void tokenizer_bpe_free(struct tokenizer_bpe *bpe)

@@ -35,10 +35,6 @@ static inline struct tokenizer_pair *tokenizer_bpe_pair(const struct tokenizer_b
     return &bpe->pairs[at];
 }
 
-/* Merge the ids from encoder->ids[first] on until no merge is left.  Returns 0, or -1 with err set:
- * memory is out. */
-int tokenizer_bpe_merge(struct tokenizer_encoder *encoder, int64_t first, struct error *err);
-
 /* Read "vocab" and "merges" of a model (tokenizer_bpe_read.c).  Returns 0, or -1 with err set. */
 int tokenizer_bpe_read(struct tokenizer_data *data, const struct js *model, struct error *err);
 

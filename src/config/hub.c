@@ -36,11 +36,11 @@ int hub_is_name(const char *name)
     return slashes < 2;
 }
 
-/* Where the tools look, the first that is set: a variable, and what follows it. */
-char *hub_cache(char cache[CONFIG_TEXT])
+/* The cache of Hugging Face's tools; "" where none of these variables is set.  Returns cache. */
+static char *find_cache(char cache[CONFIG_TEXT])
 {
     static const struct {
-        const char *variable, *behind;
+        const char *variable, *behind; /* the first that is set counts */
     } places[] = {
         {.variable = "HF_HUB_CACHE", .behind = ""},
         {.variable = "HF_HOME", .behind = "/hub"},
@@ -68,7 +68,7 @@ static char *model_folder(const char *name)
     char cache[CONFIG_TEXT], plain[CONFIG_TEXT] = "";
     for (const char *c = name; *c && *c != '@'; c++)
         text_append(plain, sizeof plain, *c == '/' ? "--" : "%c", *c);
-    return array_format("%s/models--%s", hub_cache(cache), plain);
+    return array_format("%s/models--%s", find_cache(cache), plain);
 }
 
 int hub_find(const char *name, char folder[CONFIG_TEXT])
@@ -107,7 +107,7 @@ int hub_error_missing(const char *name, const char *what, struct error *err)
     error_set(err,
               "%.200s is %s below the working directory, %.150s, and not in the cache of Hugging "
               "Face's hub, %.150s; %s: hf download %.*s%s%.100s",
-              name, what, here ? here : "which is not there any more", hub_cache(cache),
+              name, what, here ? here : "which is not there any more", find_cache(cache),
               has_owner ? "bring it there" : "bring it here", model, model_name,
               revision ? " --revision " : "", revision ? revision : "");
     if (!has_owner && err) /* a folder here then has the name */

@@ -12,10 +12,6 @@ int hub_find(const char *name, char folder[CONFIG_TEXT]);
 /* Could it be a name of the hub: at most one '/', and none of the characters of other paths? */
 int hub_is_name(const char *name);
 
-/* The cache: HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub or
- * ~/.cache/huggingface/hub; "" where none of these is set.  Returns cache. */
-char *hub_cache(char cache[CONFIG_TEXT]);
-
 /* Set err to say that name is `what`, such as "no folder with a config.json", and not in the cache
  * either, and how to bring it there.  Returns -1. */
 int hub_error_missing(const char *name, const char *what, struct error *err);

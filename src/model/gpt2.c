@@ -25,7 +25,7 @@
 #define LAYER_MATRIX(own_end, hf_end) LAYER(own_end, hf_end ".weight"), .is_transposed = 1
 
 /* Matrices of layers are transposed there; query, key and value are one tensor. */
-const struct model_name gpt2_names[] = {
+static const struct model_name gpt2_names[] = {
     {.own = "embed", .hf = "transformer.wte.weight"},
     {.own = "positions", .hf = "transformer.wpe.weight"},
     {LAYER("norm1", "ln_1.weight")},

@@ -12,7 +12,7 @@
 #include "model/names.h"
 #include "model/transformer.h"
 
-const struct model_name llama_names[] = {
+static const struct model_name llama_names[] = {
     {.own = "embed", .hf = "model.embed_tokens.weight"},
     {.own = "layers.%s.norm1", .hf = "model.layers.%s.input_layernorm.weight"},
     {.own = "layers.%s.attn.q", .hf = "model.layers.%s.self_attn.q_proj.weight"},

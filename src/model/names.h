@@ -6,7 +6,8 @@
 
 enum { HF_NAME = 128 };
 
-/* A row of a family's table.  %s stands for the number of a block, in both names. */
+/* A row of a family's table, which a row without names ends.  %s stands for the number of a block,
+ * in both names. */
 struct model_name {
     const char *own;   /* "layers.%s.attn.q" */
     const char *hf;    /* "model.layers.%s.self_attn.q_proj.weight" */
@@ -26,9 +27,6 @@ int model_hf_place(const struct model_family *family, const char *own, struct mo
 /* The first of the tensors that are one there with that of a logical name: itself, where it is one
  * alone. */
 void model_hf_first(const struct model_family *family, const char *own, char first[HF_NAME]);
-
-/* The tables, ended by a row without names; see the families' files. */
-extern const struct model_name llama_names[], gpt2_names[];
 
 /* Is a tensor of such files none of the model's: a table or a mask, or a head that is tied? */
 int model_hf_is_ignored(const struct config_model *config, const char *name);

@@ -24,7 +24,8 @@ void svg_end(FILE *out)
     fputs("</svg>\n", out);
 }
 
-void svg_escaped(FILE *out, const char *text)
+/* Text between tags: what XML has a meaning for, and what is not ASCII, is replaced. */
+static void put_escaped(FILE *out, const char *text)
 {
     for (; *text; text++)
         switch (*text) {
@@ -38,14 +39,14 @@ void svg_escaped(FILE *out, const char *text)
 void svg_title(FILE *out, const char *text)
 {
     fputs("<title>", out);
-    svg_escaped(out, text);
+    put_escaped(out, text);
     fputs("</title>", out);
 }
 
 void svg_text(FILE *out, double x, int y, const char *attributes, const char *text)
 {
     fprintf(out, "<text x=\"%.1f\" y=\"%d\"%s>", x, y, attributes);
-    svg_escaped(out, text);
+    put_escaped(out, text);
     fputs("</text>\n", out);
 }
 

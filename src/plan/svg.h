@@ -10,9 +10,6 @@
 void svg_begin(FILE *out, int width, int height, const char *styles);
 void svg_end(FILE *out);
 
-/* Text between tags: what XML has a meaning for, and what is not ASCII, is replaced. */
-void svg_escaped(FILE *out, const char *text);
-
 /* The text that a browser shows for the picture, or under the pointer. */
 void svg_title(FILE *out, const char *text);
 

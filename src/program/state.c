@@ -46,7 +46,8 @@ int state_fetches_grads(const struct state *state)
     return state_side(state, state_grad_pool(state)) != SIDE_DEVICE;
 }
 
-int state_has_own_masters(const struct state *state)
+/* Does the optimizer work on a copy of the parameters, even where these are fp32 too? */
+static int has_own_masters(const struct state *state)
 {
     return state_update_side(state) == SIDE_HOST && !state_fetches_params(state);
 }
@@ -126,7 +127,7 @@ static void make_param_buffers(struct state *state, int flat)
         own->param = own_shard(state, own->whole_param, flat, "param shard", dtype);
         state->buffer[own->whole_param].partial = own->param != own->whole_param;
     }
-    if (dtype == wide && !(state_trains(state, flat) && state_has_own_masters(state)))
+    if (dtype == wide && !(state_trains(state, flat) && has_own_masters(state)))
         own->master = own->param;
     else if (state_trains(state, flat))
         own->master = flat_buffer(state, masters, flat, shard, "master", wide);

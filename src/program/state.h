@@ -136,9 +136,6 @@ int state_fetches_params(const struct state *state);
  * before and a SPILL after? */
 int state_fetches_grads(const struct state *state);
 
-/* Does the optimizer work on a copy of the parameters, even where these are fp32 too? */
-int state_has_own_masters(const struct state *state);
-
 /* Are there several shards? */
 static inline int state_is_sharded(const struct state *state)
 {
