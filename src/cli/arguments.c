@@ -21,7 +21,7 @@
 #include "io/disk.h"
 #include "train/run_checkpoint.h"
 
-/* An older version kept no run.json. */
+/* A run has a run.json or, made by an older version, checkpoints. */
 int arguments_is_run(const char *path)
 {
     struct checkpoint_entry *entries;
@@ -74,7 +74,7 @@ static int load_checkpoint(struct config *config, const char *path, const char *
     return rc;
 }
 
-/* What the newest checkpoint of a folder was saved with. */
+/* Load the configuration that the newest checkpoint of a folder was saved with. */
 static int load_newest(struct config *config, const char *folder, const char *const *list,
                        int count, struct error *err)
 {

@@ -309,7 +309,7 @@ static const char *option_given(char **argv, char *name, size_t size)
     return value ? value + 1 : argv[1] && argv[1][0] != '-' ? argv[1] : NULL;
 }
 
-/* Behind the answer to an option of another program: what those are that follow it. */
+/* Append to the answer to an option of another program answers to those that follow it. */
 static void answer_others(const struct command *command, char **argv, struct error *err)
 {
     char name[64];

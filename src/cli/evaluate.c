@@ -37,8 +37,8 @@ static struct named find_named(int argc, char **argv)
     return named;
 }
 
-/* Are the weights those of a model's folder: one that is named and no run, or, of a configuration
- * whose run does not exist yet, what it would begin from? */
+/* Are the weights to be those of model.path?  They are where it is given and the command line names
+ * no run, or where it names a configuration whose run does not exist yet. */
 static int is_of_folder(struct session *session, const struct named *named)
 {
     const struct config *config = &session->config;
@@ -48,7 +48,8 @@ static int is_of_folder(struct session *session, const struct named *named)
     return is_folder;
 }
 
-/* The loaders say in `from`, for free(), what the weights are of. */
+/* Load the weights of a model's folder.  *from, for free(), says what was loaded, as with the other
+ * loaders below.  Collective. */
 static int load_folder(struct session *session, char **from, struct error *err)
 {
     if (world_agree(session->world,

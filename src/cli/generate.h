@@ -46,8 +46,9 @@ struct generate_model {
  * world.  Returns 0, or -1 on all ranks with err set; generate_model_close() in any case. */
 int generate_model_open(struct generate_model *model, struct app *app,
                         const struct generate_options *options, struct error *err);
-/* A session with the model's weights, for session_close(); tokens: the longest text that is
- * expected, which sets the context where nothing else does.  The same. */
+/* Open a session with the model's weights, for session_close(); tokens: the longest text that is
+ * expected, which sets the context where nothing else does.  Collective over the app's world.
+ * Returns 0, or -1 on all ranks with err set. */
 int generate_model_load(struct generate_model *model, struct app *app, int64_t tokens,
                         struct session **session, struct error *err);
 void generate_model_close(struct generate_model *model);
@@ -73,12 +74,13 @@ struct generate_texts {
  * Returns 0, or -1 with err set. */
 int generate_texts_read(struct generate_texts *texts, const struct generate_model *model,
                         const struct generate_options *options, struct error *err);
-/* On rank 0: add a conversation, to be continued by the assistant.  The same. */
+/* On rank 0: add a conversation, to be continued by the assistant.  Returns 0, or -1 with err set.
+ */
 int generate_texts_chat(struct generate_texts *texts, const struct generate_model *model,
                         const struct chat_message *messages, int count, struct error *err);
-/* Rank 0's to all.  Collective. */
+/* Broadcast rank 0's texts.  Collective. */
 void generate_texts_share(struct generate_texts *texts, struct world *world);
-/* The longest one's tokens. */
+/* The number of tokens of the longest prompt. */
 int64_t generate_texts_longest(const struct generate_texts *texts);
 /* Warn of a prompt that the context does not hold, and say how much of it is not read.  Returns 1
  * if there is one, else 0. */
@@ -102,7 +104,7 @@ struct generate_output *generate_output_create(const struct generate_model *mode
                                                const struct generate_texts *texts,
                                                enum generate_form form);
 void generate_output_destroy(struct generate_output *output); /* NULL allowed */
-/* A request's functions, whose user it is. */
+/* Set the functions of a request, and their user, so that output receives its tokens. */
 void generate_output_receive(struct generate_output *output, struct generator_request *request);
 /* Returns 0, or -1 with err set where standard output did not take all. */
 int generate_output_check(const struct generate_output *output, struct error *err);

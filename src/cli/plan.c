@@ -129,7 +129,7 @@ static int take_machine(struct options *o, int *argc, char **argv, struct error 
                : 0;
 }
 
-/* A whole number of an option, in [least, RANKS_MOST]. */
+/* Read an option's value as a whole number in [least, RANKS_MOST]. */
 static int count_of(const char *name, const char *text, int64_t least, int64_t *value,
                     struct error *err)
 {
@@ -199,7 +199,7 @@ static int take_nodes(struct options *o, int *argc, char **argv, struct error *e
                : 0;
 }
 
-/* How many ranks is what it finds. */
+/* Read --fewest, and refuse what does not go with it, as a number of ranks, which it finds. */
 static int take_fewest(struct options *o, int *argc, char **argv, struct error *err)
 {
     o->fewest = arguments_flag("--fewest", argc, argv);
@@ -360,7 +360,7 @@ static int check_machine(const struct config *config, const struct options *opti
                          "--machine", err);
 }
 
-/* limits: of a rank, the request's, which the caller keeps. */
+/* A request of a search.  limits: of a rank; the caller keeps it as long as the request. */
 static struct search_request request_of(const struct config *config, const struct options *o,
                                         struct report *limits)
 {

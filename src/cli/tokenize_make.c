@@ -112,8 +112,8 @@ static int check_documents(const struct tokenize_job *job, struct error *err)
 
 /* The report */
 
-/* Of a text that looks like JSON lines, unless that it is a text was asked for, or inputs_report()
- * says the same. */
+/* Warn of a text that looks like JSON lines, unless the user said that it is text, or
+ * inputs_report() warns of it. */
 static void warn_of_json(const struct tokenize_job *job, struct log *log)
 {
     const char *path = job->first_json;

@@ -48,7 +48,8 @@ static int find_end(struct reading *r, int64_t at, struct error *err)
     return 0;
 }
 
-/* Ids from the first-th of the file on, of which some may end documents. */
+/* Add ids, of which the first one is number `first` of the file, and some of which may end
+ * documents. */
 static int add_documents(struct reading *r, const uint32_t *ids, int64_t first, int64_t count,
                          struct error *err)
 {
@@ -74,7 +75,7 @@ static int add_documents(struct reading *r, const uint32_t *ids, int64_t first, 
     return 0;
 }
 
-/* Without ends: the file is divided at `tail`. */
+/* Add ids of a file without ends of documents, which is divided at `tail`. */
 static int add_divided(struct reading *r, const uint32_t *ids, int64_t first, int64_t count,
                        int64_t tail, struct error *err)
 {

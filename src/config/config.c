@@ -212,7 +212,7 @@ static void answer_others(const char *path, const struct config_file *file, int 
         text_append(err->text, sizeof err->text, "; and %d more unknown keys", others - ANSWERED);
 }
 
-/* Of several arguments of a key the last counts. */
+/* Apply entries [from, to).  Of several arguments of a key the last one counts. */
 static int apply_entries(struct config *config, const char *path, const struct config_file *file,
                          int from, int to, struct error *err)
 {
@@ -233,7 +233,7 @@ static int apply_entries(struct config *config, const char *path, const struct c
     return 0;
 }
 
-/* Of entries from `from` on, which a user wrote. */
+/* Refuse paths with ~ in the entries from `from` on, which a user wrote. */
 static int refuse_home(const char *path, const struct config_file *file, int from,
                        struct error *err)
 {

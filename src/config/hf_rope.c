@@ -109,7 +109,7 @@ static int check_kinds(const struct js *json, const struct js *rope, struct erro
                : 0;
 }
 
-/* What one of the two objects says. */
+/* Read one of the two objects, rope_scaling or rope_parameters. */
 static int read_rope(struct config *config, const struct js *json, const struct js *rope,
                      struct error *err)
 {

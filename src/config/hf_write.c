@@ -62,8 +62,8 @@ static void add_window(const struct config_model *model, enum hf_kinds kind, str
         js_add_int(json, "sliding_window", window);
 }
 
-/* Tokens that begin, end and pad texts.  Without them transformers takes those of the class, which
- * are another tokenizer's. */
+/* Add the tokens that begin, end and pad texts.  Without them transformers takes those of the
+ * class, which are another tokenizer's. */
 static void add_ids(const struct js *ids, struct js *json)
 {
     static const char *const names[] = {"bos_token_id", "eos_token_id", "pad_token_id"};

@@ -104,8 +104,8 @@ void nearest_try(struct nearest *nearest, const char *compared, const char *name
 /* Fill in what follows from other keys and check combinations.  Returns 0, or -1 with err. */
 int config_finish(struct config *config, struct error *err);
 
-/* Its parts: the model's keys and what follows from them; those of training; and those of weights
- * and adapters, which follow last.  Return 0, or -1 with err naming the keys. */
+/* The parts of config_finish(): the model's keys and what follows from them; those of training; and
+ * those of weights and adapters, which follow last.  Return 0, or -1 with err naming the keys. */
 int config_check_model(struct config *config, struct error *err);
 int config_check_train(struct config *config, struct error *err);
 int config_check_weights(const struct config *config, struct error *err);
