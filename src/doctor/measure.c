@@ -166,7 +166,7 @@ static int ports_of(const struct machine *machine, int nodes)
     return ports > machine->per_node ? machine->per_node : ports < 1 ? 1 : (int)ports;
 }
 
-/* To four digits, which is more than repeats. */
+/* A value rounded to four digits, which is more than repeated measurements agree in. */
 static double rounded(double value)
 {
     char text[32];

@@ -162,7 +162,7 @@ static int measure_both(struct measure *m, struct beside *b, struct error *err)
     return 0;
 }
 
-/* Each alone, which says how often each is done beside the other. */
+/* Measure each alone, from which follows how often each is done beside the other. */
 static int measure_alone(struct measure *m, struct beside *b, struct error *err)
 {
     const struct measure_work compute = {.run = multiply, .data = b};

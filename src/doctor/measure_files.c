@@ -78,7 +78,7 @@ static int run_both(struct measure *m, struct beside *b, int updates, int ops, d
     return 0;
 }
 
-/* So many that each takes beside_s, alone. */
+/* Find how many updates and copies take beside_s, alone. */
 static int measure_alone(struct measure *m, struct beside *b, int times[2], struct error *err)
 {
     double took[2], none[2];

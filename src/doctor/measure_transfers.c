@@ -114,7 +114,8 @@ static int ping_pong_busy(struct measure *m, struct transfer *t, double compute_
     return rc;
 }
 
-/* Of several tries the median, of the slowest pair; it computes as long as the answer may take. */
+/* The seconds of a message to and back from a rank that computes: of several tries the median, of
+ * the slowest pair.  The rank computes as long as the answer may take. */
 static int busy_s(struct measure *m, struct transfer *t, double idle_s, double *seconds,
                   struct error *err)
 {

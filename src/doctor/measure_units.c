@@ -45,7 +45,7 @@ struct unit_run {
     int unit;
     const struct flat *flat[FLAT_USES];
     const struct segment *segment[MEASURED_PHASES];
-    int steps; /* of both */
+    int steps; /* of both phases */
     void *base[SPACE_COUNT];
     size_t bytes[SPACE_COUNT];
 };

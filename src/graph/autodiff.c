@@ -101,7 +101,8 @@ void autodiff_param(struct autodiff *ad, int node, int out, int param)
     ad->graph->nodes[node].out[out] = value;
 }
 
-/* All nodes that read the value have given their gradients: where these are terms, their sum. */
+/* Sum the gradient of a value over ranks, where its terms are theirs; all nodes that read the value
+ * have given theirs. */
 static void sum_terms(struct autodiff *ad, int value)
 {
     int grad = gradient_of(ad, value);

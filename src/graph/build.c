@@ -29,7 +29,7 @@ static int append(struct graph *graph, const struct op *op, const int *in, int i
     return out < 0 ? 0 : out;
 }
 
-/* The result of the last node is rows of all ranks: recompute makes it again. */
+/* Note that the result of the last node is rows of all ranks: recompute makes it again. */
 static void set_gathered(struct graph *graph)
 {
     graph->nodes[graph->node_count - 1].attrs.gathered = 1;
@@ -61,7 +61,8 @@ int build_tokens(struct graph *graph)
     return value;
 }
 
-/* Of one sequence of those that the unit works on: a segment has one space for them. */
+/* Append a value of rows.  A unit may read those of one sequence alone, as a segment has one space
+ * for them. */
 static int row_value(struct graph *graph, enum graph_value_role role, const char *what)
 {
     int before = graph_find(graph, role);
@@ -99,7 +100,8 @@ int build_samples(struct graph *graph)
     return value;
 }
 
-/* Two places of a block have keys of their own by their names. */
+/* What drops at a place of a block: its name makes its key, so that two places drop by different
+ * keys. */
 static struct graph_dropout dropped(const struct graph *graph, double share, const char *site,
                                     int64_t first)
 {

@@ -31,7 +31,7 @@ enum graph_value_role {
     VALUE_PARAM,       /* parameter `index` */
     VALUE_PARAM_GRAD,  /* its gradient, in its grad_dtype, written or accumulated into */
     VALUE_TOKENS,      /* int32 [rows] of sequence `index` */
-    VALUE_TARGETS,     /* the same, and so are these */
+    VALUE_TARGETS,     /* the same, as are the next two */
     VALUE_POSITIONS,   /* of each row in its document, below graph->positions */
     VALUE_DOCUMENTS,   /* the position in its sequence at which its document begins */
     VALUE_SAMPLES,     /* int32 [batch, 2]: of each sequence the number of its sample, counted from
@@ -47,8 +47,8 @@ enum graph_value_role {
 struct graph_group {
     unsigned axes;
     int size, rank;
-    int parts; /* in which rows are gathered and scattered (op_collective.c), at least 1 where there
-                  are several ranks; they divide the rows */
+    int parts; /* how many parts rows are gathered and scattered in (op_collective.c), at least 1
+                  where there are several ranks; they divide the rows */
     int fp32;  /* 1: terms of sums of linear layers are exchanged in fp32, whatever the format */
 };
 

@@ -24,7 +24,7 @@ struct op_call {
 enum op_transfer {
     TRANSFER_NONE,
     TRANSFER_SUM,     /* in place */
-    TRANSFER_MAXIMUM, /* the same */
+    TRANSFER_MAXIMUM, /* in place */
     TRANSFER_GATHER,  /* everybody's values to everybody */
     TRANSFER_SCATTER, /* sums, of which each gets a part */
     TRANSFER_SWAP     /* a part of the values to each */

@@ -189,7 +189,7 @@ static int64_t attention_positions(const struct graph *graph, const struct graph
     return attention_keys(&a);
 }
 
-/* With how backward adds up on a device. */
+/* The same, with how backward adds up on the device. */
 static struct attention attention_on(const struct device *d, const struct graph *graph,
                                      const struct graph_node *node)
 {

@@ -95,7 +95,7 @@ static void transposed(struct autodiff *ad, const struct graph_node *node, int d
     autodiff_give(ad, node->in[0], sum);
 }
 
-/* Of x with the rows of one rank, or of all. */
+/* Refuse parts that do not divide a rank's own rows. */
 static void check_parts(struct graph *graph, const struct graph_node *node, int64_t own_rows)
 {
     if (node->attrs.parts > 1 && own_rows % node->attrs.parts)

@@ -89,7 +89,7 @@ static int check_alike(void *user, const struct model_tensor *tensor, struct err
                    : 0;
 }
 
-/* Those that peft adapts where none are named. */
+/* The modules that peft adapts where none are named. */
 static const char *default_targets(const struct model *model)
 {
     return !strcmp(model->family->name, "gpt2") ? "c_attn" : "q_proj, v_proj";
