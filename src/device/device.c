@@ -9,12 +9,13 @@
 #include "device/cpu/run_queue.h"
 #include "device/driver.h"
 
-/* No op is missing in DEVICE_OPS(): with the name, the two of gemm and the forms of attention they
- * are all members. */
+/* Is every op in DEVICE_OPS()?  With the name, the two members of gemm and the forms of attention
+ * they are all members of the table. */
 #define ONE(op) +1
 _Static_assert(sizeof(struct device_ops) == (4 DEVICE_OPS(ONE)) * sizeof(void *), "DEVICE_OPS()");
 
-/* To run, and to plan, which only computes sizes. */
+/* The drivers of each kind of device: one that runs, and one that plans, which only computes sizes.
+ */
 static const struct {
     const struct device_driver *run, *plan;
 } drivers[DEVICE_KINDS] = {
@@ -22,8 +23,8 @@ static const struct {
     [DEVICE_CUDA] = {.run = &cuda_driver, .plan = &cuda_planning_driver},
 };
 
-/* There all is done when a call returns.  Asked by the kind, so that a member that a GPU's row
- * lacks stops the program and is no wait left out. */
+/* Is all work done when a call returns?  Asked by the kind of device, so that a member which a
+ * GPU's row lacks stops the program and is no wait left out. */
 static int on_cpu(const struct device *d)
 {
     return d->kind == DEVICE_CPU;

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "device/self_check_private.h"
 
-/* A row for each library's part: what the device then does without it. */
+/* Rows of families: products by cuBLASLt, attention by cuDNN, and trireme's own kernels. */
 #define PRODUCT(text, format, a, b)                                                     \
     {                                                                                   \
         .name = text, .check = self_check_products, .kind = KIND_PRODUCT, .dt = format, \

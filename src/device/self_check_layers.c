@@ -10,7 +10,8 @@ struct sizes {
     int accumulate;
 };
 
-/* Odd, of whole accesses, more rows than blocks, rows of several accesses of a thread. */
+/* Shapes: odd ones, rows of whole memory accesses, more rows than thread blocks, rows of several
+ * accesses by a thread. */
 static const struct sizes shapes[] = {
     {.rows = 5, .cols = 33, .accumulate = 1},
     {.rows = 13, .cols = 136},
@@ -29,7 +30,7 @@ static void each_shape(struct trial *t, void (*check)(struct trial *t, const str
     }
 }
 
-/* Normal deviates that are then at least about 1: of inverse deviations and squares. */
+/* Add a tensor for inverse deviations or squares: magnitudes of normal deviates, plus 1/2. */
 static void trial_positive(struct trial *t, int64_t elems)
 {
     float *value = trial_read(t, DTYPE_F32, elems, 0.2)->values;

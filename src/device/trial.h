@@ -30,7 +30,8 @@ struct trial_tensor {
     enum trial_use use;
     enum dtype dt;
     int64_t elems; /* 0: the op is given NULL */
-    int64_t row;   /* elements, which are also measured by the root mean square of their row */
+    int64_t row;   /* elements of a row, whose root mean square is a measure of differences, too; 0:
+                      no rows */
     double size;   /* of the terms of sums that may cancel; 0 */
     double bound;  /* 0: that of its format */
     size_t begin;  /* byte of the block */
@@ -44,8 +45,8 @@ struct trial_side {
     struct mem *mem;
     void *scratch;
     size_t scratch_bytes;
-    int failed;    /* with err: a library refused the call */
-    int no_memory; /* with err: there is none for scratch */
+    int failed;    /* 1, with err set: a library refused the call */
+    int no_memory; /* 1, with err set: there is no memory for scratch */
     struct error err;
 };
 

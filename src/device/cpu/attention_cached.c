@@ -12,7 +12,7 @@
 
 enum { AHEAD = 12 }; /* positions that are fetched before they are used */
 
-/* Keys and values of the rows into the cache: in both they lie one behind the other. */
+/* Copy the keys and values of the rows into the cache: in both they lie one behind the other. */
 static void keep_rows(const struct attention_cached *a, void *cache, const void *qkv,
                       const int32_t *positions)
 {
@@ -25,8 +25,8 @@ static void keep_rows(const struct attention_cached *a, void *cache, const void 
     }
 }
 
-/* Of one key head of a sequence: where its keys and values lie in the cache, and which positions
- * are seen. */
+/* The task of one key head of a sequence: where its keys and values lie in the cache, and which
+ * positions are seen. */
 struct token_task {
     const struct attention_cached *a;
     const void *q, *cache;
@@ -36,8 +36,8 @@ struct token_task {
     float *scores;                           /* [group][high - low] */
 };
 
-/* What one position has for a head, `elems` from index on, is a few lines in a row of kilobytes,
- * which no processor expects. */
+/* Prefetch what one position has for a head: `elems` elements from index on.  They are a few cache
+ * lines in a row of kilobytes, which no processor prefetches itself. */
 SIMD_INLINE void prefetch(const enum dtype dt, const void *base, int64_t index, int64_t elems)
 {
     enum { LINE = 64 };

@@ -94,7 +94,7 @@ static size_t all_sums_bytes(const struct gemm *g)
     return round_up_bytes((size_t)(g->m * g->n) * sizeof(float), 64);
 }
 
-/* The same product with its sums there, and without the addend. */
+/* The same product, its sums in fp32 at `sums`, without the addend. */
 static struct gemm product_of_sums(const struct gemm *g, float *sums)
 {
     struct gemm p = *g;
@@ -111,7 +111,7 @@ int CPU(gemm_is_packed)(const struct gemm *g)
            g->k >= LEAST_SIDE && (has_pieces(g) || g->k <= LONGEST_K);
 }
 
-/* Are there several parts? */
+/* Is k in several parts, so that sums are kept between them? */
 static int keeps_sums(const struct blocking *by)
 {
     return by->parts > 1;

@@ -70,7 +70,7 @@ SIMD_INLINE void gradient_of_fp32(enum dtype dt, void *dlogits, const void *x, i
     row_gradient(dt, dlogits, DTYPE_F32, x, n, top, factor);
 }
 
-/* Logits have the format of their gradient. */
+/* The gradient of a row whose logits have the gradient's format. */
 SIMD_INLINE void gradient_of_same(enum dtype dt, void *dlogits, const void *x, int64_t n, float top,
                                   float factor)
 {

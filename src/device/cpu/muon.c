@@ -9,7 +9,7 @@ static int threads(struct device *d, int64_t elems)
     return cpu_threads(d, elems * 12);
 }
 
-/* Means of what has no gradient decay into denormals, which mean nothing: they become 0. */
+/* A mean of gradients that are 0 decays into denormals, which mean nothing and become 0. */
 void CPU(momentum)(struct device *d, const struct momentum *rule, const double *factor, float *m,
                    float *g, int64_t elems)
 {
