@@ -23,9 +23,11 @@
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%j.out
 
-beside=$0 # Slurm runs a copy: its record of the job knows of what
-if [ -n "${SLURM_JOB_ID:-}" ]; then
-    command=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Command=//p')
+beside=$0 # Slurm runs a copy: its record of the job, or of the task of a job array, knows of what
+job=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+job=${job:-${SLURM_JOB_ID:-}}
+if [ -n "$job" ]; then
+    command=$(scontrol show job "$job" | sed -n 's/^ *Command=//p')
     until [ -z "$command" ] || [ -f "$command" ]; do
         case $command in *' '*) command=${command% *} ;; *) command= ;; esac
     done

@@ -30,10 +30,13 @@
 #SBATCH --output=%x-%j.out
 set -u
 
-# Slurm runs a copy: its record of the job knows where the script was.
+# Slurm runs a copy: its record of the job knows where the script was.  A task of a job array is asked for
+# by its number, because the last one's SLURM_JOB_ID names the whole array.
+job=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+job=${job:-${SLURM_JOB_ID:-}}
 script=$0
-if [ -n "${SLURM_JOB_ID:-}" ]; then
-    command=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/^ *Command=//p')
+if [ -n "$job" ]; then
+    command=$(scontrol show job "$job" | sed -n 's/^ *Command=//p')
     until [ -z "$command" ] || [ -f "$command" ]; do # the arguments follow the path
         case $command in *' '*) command=${command% *} ;; *) command= ;; esac
     done
@@ -96,7 +99,7 @@ rc=$?
 
 # A time limit that is not longer than the seconds of --signal has the job saved as soon as it starts.
 lead=$(sed -n 's/^#SBATCH --signal=USR1@//p' "$script")
-limit=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/.* TimeLimit=\([0-9:-]*\).*/\1/p')
+limit=$(scontrol show job "$job" | sed -n 's/.* TimeLimit=\([0-9:-]*\).*/\1/p')
 seconds=$(echo "$limit" | awk -F'[-:]' 'NF == 3 { print ($1 * 60 + $2) * 60 + $3 }')
 if [ $rc = 75 ] || [ $rc = 138 ]; then # 128 + SIGUSR1: before there was anything to save
     [ "${seconds:-$((lead + 1))}" -gt "$lead" ] ||
@@ -114,10 +117,10 @@ if [ $rc = 75 ]; then
         echo $(($(cat "$still" 2>/dev/null || echo 0) + 1)) >"$still"
     fi
     if [ "$(cat "$still" 2>/dev/null)" = 2 ]; then
-        echo "$name: $state, twice in a row: job $SLURM_JOB_ID is not queued again"
+        echo "$name: $state, twice in a row: job $job is not queued again"
         exit $rc
     fi
-    echo "$name: $state; job $SLURM_JOB_ID goes back to the queue"
-    scontrol requeue "$SLURM_JOB_ID" || echo "requeue refused: submit again to go on" >&2
+    echo "$name: $state; job $job goes back to the queue"
+    scontrol requeue "$job" || echo "requeue refused: submit again to go on" >&2
 fi
 exit $rc

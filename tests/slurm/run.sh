@@ -218,6 +218,26 @@ if TRIREME=$work/at-once submit -t 5 "$top/jobs/gpt2xl_zero3_offload.sh"; then
         "gpt2xl_zero3_offload-$job.out")"
 fi
 
+# Of a job array the last task has the number of the whole array for its own.
+cat >in-array <<'END'
+#!/bin/sh
+for word; do case $word in run.dir=*) mkdir -p "${word#run.dir=}" ;; esac; done
+[ "$SLURM_ARRAY_TASK_ID ${SLURM_RESTART_COUNT:-0}" != "1 0" ] || exit 75
+END
+chmod +x in-array
+name="job array"
+for way in llama8b_fsdp llama8b_hybrid gpt2xl_zero3_offload; do
+    TRIREME=$work/in-array submit --array=0-1 -N 1 -t 5 "$top/jobs/$way.sh" || continue
+    array=$job job=${array}_1
+    over 60
+    last="$(job_field JobState) $(job_field Restarts)"
+    job=${array}_0
+    over 30
+    is "$name of $way: its last task is queued again, alone" "COMPLETED 1, COMPLETED 0" \
+        "$last, $(job_field JobState) $(job_field Restarts)"
+    is "$name of $way: its time limit" 1 "$(grep -c 'the time limit is 00:05:00, and' "$way-$array.out")"
+done
+
 # One that loses a rank
 name="job with a killed rank"
 if submit "$script" $M train.steps=1000000 run.log_every=1000; then
