@@ -46,14 +46,14 @@ if [ -n "$job" ]; then
 fi
 name=$(basename "$script" .sh)
 config=$(dirname "$script")/$name.yaml
-[ -f "$config" ] || { echo "$name: no $config beside the script" >&2; exit 1; }
+[ -f "$config" ] || { echo "$name: no $config beside the script; give sbatch its name, not its text" >&2; exit 1; }
 
 trireme=${TRIREME:-trireme}
 if ! command -v "$trireme" >/dev/null; then
     type module >/dev/null 2>&1 && module load trireme
     command -v "$trireme" >/dev/null || trireme=$(dirname "$script")/../build/trireme
     command -v "$trireme" >/dev/null ||
-        { echo "$name: trireme is not on PATH, and no module brings it" >&2; exit 1; }
+        { echo "$name: trireme is not on PATH, and no module brings it; TRIREME=FILE names it" >&2; exit 1; }
 fi
 
 ranks=${TRIREME_RANKS:-2}
@@ -64,10 +64,13 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
 fi
 
 # A whole node brings its GPUs to the job, but a step gets them only when it asks.
-gpus=${SLURM_GPUS_ON_NODE:-0}
+# In a shell of salloc Slurm says what was asked for, as in "h100:8", and "72(x2)" cores.
+gpus=${SLURM_GPUS_ON_NODE:-${SLURM_GPUS_PER_NODE:-0}}
+gpus=${gpus##*:}
+cores=${SLURM_CPUS_ON_NODE:-${SLURM_JOB_CPUS_PER_NODE%%[!0-9]*}}
 layout=(--nodes=1 --ntasks="$ranks")
 [ "$gpus" = 0 ] || layout+=(--gpus-per-node="$gpus" --gpu-bind=none)
-share=$((SLURM_CPUS_ON_NODE / ranks))
+share=$((cores / ranks))
 # From Slurm 22.05 on, srun does not read SLURM_CPUS_PER_TASK.
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}
 export HDF5_USE_FILE_LOCKING=FALSE
@@ -83,7 +86,9 @@ still=$run/starts-that-saved-nothing
 [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || rm -f "$still"
 before=$(saved)
 
-srun --mpi=pmix --kill-on-bad-exit=1 --wait=60 "${layout[@]}" \
+# Submitted with --export=NONE, as some clusters do by themselves, a job has srun start tasks without
+# its environment too, and so without what the module set, unless srun is told otherwise.
+srun --export=ALL --mpi=pmix --kill-on-bad-exit=1 --wait=60 "${layout[@]}" \
     "$trireme" train "$config" run.dir="runs/$SLURM_JOB_NAME-$SLURM_JOB_ID" "$@"
 rc=$?
 

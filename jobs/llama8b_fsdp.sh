@@ -44,7 +44,7 @@ if [ -n "$job" ]; then
 fi
 name=$(basename "$script" .sh)
 config=$(dirname "$script")/$name.yaml
-[ -f "$config" ] || { echo "$name: no $config beside the script" >&2; exit 1; }
+[ -f "$config" ] || { echo "$name: no $config beside the script; give sbatch its name, not its text" >&2; exit 1; }
 
 # The sequence length there is the 8B model's; another model takes its own unless it is given.
 case " $*" in *' model.preset='*) set -- data.seq_len=0 "$@" ;; esac
@@ -54,7 +54,7 @@ if ! command -v "$trireme" >/dev/null; then
     type module >/dev/null 2>&1 && module load trireme
     command -v "$trireme" >/dev/null || trireme=$(dirname "$script")/../build/trireme
     command -v "$trireme" >/dev/null ||
-        { echo "$name: trireme is not on PATH, and no module brings it" >&2; exit 1; }
+        { echo "$name: trireme is not on PATH, and no module brings it; TRIREME=FILE names it" >&2; exit 1; }
 fi
 
 if [ -z "${SLURM_JOB_ID:-}" ]; then
@@ -66,8 +66,10 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
 fi
 
 # Whole nodes bring their GPUs to the job, but a step gets them only when it asks.
-gpus=${SLURM_GPUS_ON_NODE:-0}
-cores=$SLURM_CPUS_ON_NODE
+# In a shell of salloc Slurm says what was asked for, as in "h100:8", and "72(x2)" cores.
+gpus=${SLURM_GPUS_ON_NODE:-${SLURM_GPUS_PER_NODE:-0}}
+gpus=${gpus##*:}
+cores=${SLURM_CPUS_ON_NODE:-${SLURM_JOB_CPUS_PER_NODE%%[!0-9]*}}
 layout=()
 if [ -z "${SLURM_NTASKS:-}" ]; then
     per_node=${TRIREME_RANKS:-$gpus}
@@ -93,7 +95,9 @@ still=$run/starts-that-saved-nothing
 [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || rm -f "$still"
 before=$(saved)
 
-srun --mpi=pmix --kill-on-bad-exit=1 --wait=60 ${layout[@]+"${layout[@]}"} \
+# Submitted with --export=NONE, as some clusters do by themselves, a job has srun start tasks without
+# its environment too, and so without what the module set, unless srun is told otherwise.
+srun --export=ALL --mpi=pmix --kill-on-bad-exit=1 --wait=60 ${layout[@]+"${layout[@]}"} \
     "$trireme" train "$config" run.dir="runs/$SLURM_JOB_NAME-$SLURM_JOB_ID" "$@"
 rc=$?
 

@@ -98,6 +98,25 @@ $work/a dir/llama70b_3d.yaml run.dir=runs/llama70b_3d-$job a=1" \
         "$(cat "llama70b_3d-$job.out")"
 fi
 
+# A job without the environment of the shell that submitted it: srun hands on what the script has set.
+cat >environment <<'END'
+#!/bin/sh
+[ "$SLURM_PROCID" != 0 ] || echo "locking ${HDF5_USE_FILE_LOCKING-not set}"
+END
+chmod +x environment
+for way in llama8b_fsdp gpt2xl_zero3_offload; do
+    name="batch script $way with --export=NONE"
+    if submit -N 1 --export=TRIREME="$work/environment" "$top/jobs/$way.sh"; then
+        over 30
+        is "$name hands on its own environment" "locking FALSE" "$(cat "$way-$job.out")"
+    fi
+    on_cluster 30 salloc -N 1 -n 2 env TRIREME="$work/stand-in" TRIREME_RANKS=2 "$top/jobs/$way.sh" >salloc.out 2>salloc.err
+    is "$way within salloc" "0 1" "$? $(grep -c "^tasks 2, gpus 0, cores 1, train $top/jobs/$way.yaml" salloc.out)"
+done
+name="batch script that sbatch reads from standard input"
+job=$(cluster_run timeout 20 sbatch --parsable -N 1 <"$top/jobs/llama8b_fsdp.sh") && over 30
+is "$name" 1 "$(grep -c 'give sbatch its name' "llama8b_fsdp-$job.out")"
+
 make_tokens
 steps=150
 M="model.preset=llama-tiny device=cpu precision=fp32 data.train=train.h5 data.valid=valid.h5
