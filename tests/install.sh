@@ -48,6 +48,11 @@ is "staged files do not name the stage" "" "$(grep -rlI "$work" "$work/stage" | 
 is "installed files do not name the sources" "" \
     "$(grep -rlI "$top" "$prefix" | grep -v 'pkgconfig' | tr '\n' ' ')"
 
+# An mpicc that is named is taken, or refused.
+mkdir "$work/configure"
+(cd "$work/configure" && "$top/configure" --with-cuda=no MPICC=no-such-mpicc) >"$work/configure.log" 2>&1
+is "an MPICC that is not there is refused" 1 "$(grep -c 'MPICC=no-such-mpicc does not run' "$work/configure.log")"
+
 # Header, library, pkg-config
 is "one header is installed" ./include/trireme.h "$(cd "$prefix" && find . -name '*.h')"
 cat >"$work/use.c" <<'END'

@@ -1,11 +1,12 @@
 # TRIREME_MPI: MPI_CFLAGS and MPI_LIBS as the mpicc of --with-mpi, $MPICC or PATH gives them
-# (so that a loaded module decides), else as pkg-config does.
+# (so that a loaded module decides), else as pkg-config does.  AC_PATH_PROG by itself takes an MPICC that
+# is a path, and looks for mpicc in place of one that is a name.
 AC_DEFUN([TRIREME_MPI], [
   AC_ARG_WITH([mpi], [AS_HELP_STRING([--with-mpi=DIR], [MPI installed under DIR])])
   AC_ARG_VAR([MPICC], [compiler wrapper that knows the MPI to use])
   AS_CASE([$with_mpi],
     [no], [AC_MSG_ERROR([trireme needs MPI])],
-    [''|yes], [AC_PATH_PROG([MPICC], [mpicc])],
+    [''|yes], [AS_IF([test -z "$MPICC"], [AC_PATH_PROG([MPICC], [mpicc])])],
     [AC_PATH_PROG([MPICC], [mpicc], [], [$with_mpi/bin])
      AS_IF([test -z "$MPICC"], [AC_MSG_ERROR([--with-mpi=$with_mpi: no bin/mpicc there])])])
   AS_IF([test -n "$MPICC" && ! $MPICC --version >/dev/null 2>&1],
