@@ -503,7 +503,8 @@ const struct key config_keys[] = {
          "and a sample of their numbers (three times 512 bytes of each); auto is reference "
          "where model.path is a folder with safetensors, else full, so also where it is a run; "
          "full, too, once the files of that folder are no longer those that the run began with, "
-         "and in a run that goes on from a checkpoint that is"},
+         "and in a run that goes on from a checkpoint that is. Adapters, and modules of "
+         "lora.modules_to_save, are in every checkpoint, also where train.freeze freezes them"},
 
     {KEY(INT, generate.samples, "0"), .min = 0, .max = 10000,
      .help = "while training, at each evaluation: how many texts of data.valid the model is given "

@@ -99,6 +99,7 @@ struct graph_param {
     float std;
     int shared;            /* 1: it is a parameter of the unit that the model names as shared */
     int frozen;            /* 1: it is not trained: backward makes no gradient of it */
+    int frozen_adapter;    /* 1: and it is of an adapter, or of a module of lora.modules_to_save */
     int is_low_rank;       /* 1: of an adapter, beside a matrix that is frozen */
     enum dtype grad_dtype; /* in which backward makes its gradient: fp32, or, of a matrix that one
                               op_linear alone multiplies by, that of the graph */

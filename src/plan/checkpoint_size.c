@@ -36,7 +36,8 @@ int64_t checkpoint_size_bytes(const struct config *config, const struct layout *
     for (int f = 0; f < units->flats; f++) {
         const struct flat *flat = &units->flat[f];
         int slots = optimizer_row(flat->optimizer)->slots;
-        size_t elem = flat->trained ? master + (size_t)slots * slot : refers ? 0 : weight;
+        size_t frozen = refers && !flat->is_frozen_adapter ? 0 : weight;
+        size_t elem = flat->trained ? master + (size_t)slots * slot : frozen;
         bytes += (size_t)flat_whole_elems(flat) * elem;
     }
     return (int64_t)bytes;

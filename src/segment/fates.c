@@ -12,6 +12,9 @@
  *   "layers.3 divided"    matrices        tensor         data ranks
  *   "layers.3 bf16"       matrices        -              data ranks, in bf16: each is made by one
  *                                                        product, to which nothing is added
+ *
+ * Of what is frozen, adapters and modules that lora.modules_to_save names are flats apart: only the
+ * rest may be left to the files of model.path by a checkpoint.
  */
 #include "segment/fates.h"
 
@@ -32,7 +35,8 @@ static const char *const updater_names[UPDATERS] = {
 struct fate {
     enum updater updater;
     unsigned divided_axes, term_axes;
-    int is_shared; /* of a pipeline alone */
+    int is_shared;  /* of a pipeline alone */
+    int is_adapter; /* of what is frozen alone */
     enum dtype grad_dtype;
 };
 
@@ -86,6 +90,7 @@ static struct fate fate_of(const struct units *units, int unit, int param)
 {
     const struct graph *graph = units_kind(units, unit)->train;
     return (struct fate){.updater = updater_of(units, graph, param),
+                         .is_adapter = graph->params[param].frozen_adapter,
                          .divided_axes = graph_axes(graph->params[param].division.group),
                          .term_axes = term_axes(graph, param),
                          .is_shared = units->request.stages > 1 &&
@@ -152,13 +157,15 @@ static void lay_out(struct units *units, int unit, struct fate fate, const char 
     struct flat *flat = &units->flat[units->flats];
     char name[sizeof flat->name], own[MODEL_PREFIX];
     int is_wide = fate.grad_dtype == DTYPE_F32;
-    snprintf(name, sizeof name, "%s%s%s%s%s%s%s", model_unit_name(units->model, unit, own),
-             updater_names[fate.updater], fate.divided_axes ? " divided" : "",
-             fate.term_axes ? " summed" : "", fate.is_shared ? " shared" : "", is_wide ? "" : " ",
+    snprintf(name, sizeof name, "%s%s%s%s%s%s%s%s", model_unit_name(units->model, unit, own),
+             updater_names[fate.updater], fate.is_adapter ? " adapter" : "",
+             fate.divided_axes ? " divided" : "", fate.term_axes ? " summed" : "",
+             fate.is_shared ? " shared" : "", is_wide ? "" : " ",
              is_wide ? "" : dtype_name(fate.grad_dtype));
     flat_create(flat, name, unit, units_kind(units, unit)->train, &units->model->block[u->first],
                 takes, shards);
     flat->trained = fate.updater != UPDATER_NONE;
+    flat->is_frozen_adapter = fate.is_adapter;
     flat->grad_dtype = fate.grad_dtype;
     flat->optimizer = optimizer_of(r->optimizer, fate.updater == UPDATER_CONFIGURED);
     flat->divided_axes = fate.divided_axes;

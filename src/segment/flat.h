@@ -40,9 +40,11 @@ struct flat_range {
 };
 
 struct flat {
-    char name[MODEL_PREFIX + 24];    /* for messages and buffers: "layers.3", "layers.3 frozen" */
-    int unit;                        /* whose tensors they are */
-    int trained;                     /* 0: frozen: no gradient, no optimizer state */
+    char name[MODEL_PREFIX + 24]; /* for messages and buffers: "layers.3", "layers.3 frozen" */
+    int unit;                     /* whose tensors they are */
+    int trained;                  /* 0: frozen: no gradient, no optimizer state */
+    int is_frozen_adapter; /* 1: frozen by train.freeze, and not of the model that the adapters are
+                              beside: every checkpoint holds it */
     enum config_optimizer optimizer; /* whose rule its tensors take, where they are trained */
     enum dtype grad_dtype;           /* fp32; or bf16: nothing is ever added to it */
     unsigned divided_axes; /* mesh axes (bits of enum mesh_axis): each rank has its boxes, */

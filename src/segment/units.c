@@ -168,7 +168,8 @@ static int is_alike(const struct unit_kind *a, const struct unit_kind *b)
         return 0;
     int alike = 1;
     for (int i = 0; i < a->train->param_count; i++)
-        alike &= a->train->params[i].frozen == b->train->params[i].frozen;
+        alike &= a->train->params[i].frozen == b->train->params[i].frozen &&
+                 a->train->params[i].frozen_adapter == b->train->params[i].frozen_adapter;
     for (int k = 0; k < a->train->inputs; k++)
         alike &= a->train->input[k].frozen == b->train->input[k].frozen &&
                  a->train->input[k].shared == b->train->input[k].shared;

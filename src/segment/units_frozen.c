@@ -133,13 +133,16 @@ int units_freeze(const struct units *units, int unit, struct graph *graph, struc
     for (int i = 0; i < graph->param_count; i++) {
         struct graph_param *param = &graph->params[i];
         char name[FLAT_NAME], first[FLAT_NAME];
+        int is_adapter = 0;
         for (int p = 0; p < param->parts; p++) {
             units_param_name(name, param, p, block);
             int matches = freezes(units, name);
             if (p > 0 && matches != param->frozen)
                 return error_one_matrix(units, units_param_name(first, param, 0, block), name, err);
             param->frozen = matches;
+            is_adapter |= units->model->lora.r && adapters_train(units->model, name);
         }
+        param->frozen_adapter = param->frozen && is_adapter;
     }
     return 0;
 }

@@ -24,8 +24,8 @@ int weights_import(struct session *session, struct error *err);
  * Returns 0, or -1 with err set. */
 int weights_import_check(struct session *session, struct error *err);
 
-/* What a checkpoint of the session holds: all tensors; or, beside adapters, those that are trained,
- * and of the others where they are (config checkpoint.frozen), which are the files of
+/* What a checkpoint of the session holds: all tensors; or adapters, and beside them what is
+ * trained, and of the others where they are (config checkpoint.frozen), which are the files of
  * config.model_path as long as these have the session's base_hash.  Rank 0 decides, and warns where
  * they no longer have it.  Collective. */
 enum weights_saved { WEIGHTS_ALL, WEIGHTS_TRAINED };

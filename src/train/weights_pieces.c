@@ -106,7 +106,8 @@ int weights_pieces(struct session *s, enum weights_saved saved, struct checkpoin
 {
     struct pieces pieces = {0};
     for (int f = 0; f < s->units->flats; f++)
-        if (saved == WEIGHTS_ALL || s->units->flat[f].trained)
+        if (saved == WEIGHTS_ALL || s->units->flat[f].trained ||
+            s->units->flat[f].is_frozen_adapter)
             save_flat(s, &pieces, f);
     *out = pieces.piece;
     return pieces.count;
@@ -136,7 +137,8 @@ static int only_refers(const struct loading *l, int f)
 {
     const struct flat *flat = &l->s->units->flat[f];
     char name[2 * FLAT_NAME];
-    if (flat->trained || !flat->tensors || !js_get(l->checkpoint->meta, "base"))
+    if (flat->trained || flat->is_frozen_adapter || !flat->tensors ||
+        !js_get(l->checkpoint->meta, "base"))
         return 0;
     snprintf(name, sizeof name, "model/%s", flat->tensor[0].name);
     return checkpoint_find_tensor(l->checkpoint, name) < 0;

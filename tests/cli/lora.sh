@@ -89,6 +89,40 @@ is "not again when it goes on" "0 0" "$? $(grep -c 'random weights' err)"
 "$TRIREME" train $T lora.r=4 train.steps=2 run.dir=beside >out 2>err
 is "nor beside a model's own" "0 0" "$? $(grep -c 'random weights' err)"
 
+# Tensors of the adapters themselves may be frozen: the seed or lora.path makes them, model.path has
+# none of them, and checkpoints hold them.
+for half in "*lora_A" "layers.0.*"; do
+    rm -rf half half-*
+    # shellcheck disable=SC2086
+    "$TRIREME" train $T data.valid=train.h5 lora.path=adapter-llama train.steps=3 \
+        train.lr=1e-2 seed=3 train.freeze="$half" run.dir=half >out 2>err || cat err
+    for tensors in 1 3; do
+        ranks "$tensors" "$TRIREME" evaluate half parallel.tensor="$tensors" >half-out 2>err || cat err
+        is "adapters with $half frozen: evaluated as trained, parallel.tensor=$tensors" near \
+            "$(near "$(sed -n 's/^loss \([^ ]*\) .*/\1/p' half-out)" "$(last_metric half eval_loss)")"
+    done
+    "$TRIREME" convert half half-adapter >out 2>err || cat err
+    "$TRIREME" convert half half-merged --merge >out 2>err || cat err
+    "$TRIREME" evaluate model.path=half-merged data.valid=train.h5 data.seq_len=24 device=cpu >half-out 2>err || cat err
+    is "and merged" near "$(near "$(sed -n 's/^loss \([^ ]*\) .*/\1/p' half-out)" "$(last_metric half eval_loss)")"
+    # shellcheck disable=SC2086
+    "$TRIREME" train $T data.valid=train.h5 lora.path=half-adapter train.steps=0 run.dir=half-again >out 2>err || cat err
+    "$TRIREME" evaluate half-again >half-again-out 2>err
+    is "and by its adapter" near "$(near "$(sed -n 's/^loss \([^ ]*\) .*/\1/p' half-again-out)" \
+        "$(last_metric half eval_loss)")"
+    rm -rf half-adapter
+    "$TRIREME" train half seed=4 train.steps=4 train.lr=0 >out 2>err || cat err
+    is "and goes on with what it had" near \
+        "$(near "$(last_metric half eval_loss)" "$(sed -n 's/^loss \([^ ]*\) .*/\1/p' half-out)")"
+done
+
+# shellcheck disable=SC2086
+ranks 3 "$TRIREME" train $T lora.r=4 train.steps=3 run.dir=norms >out 2>err || cat err
+# shellcheck disable=SC2086
+ranks 3 "$TRIREME" train $T lora.r=4 train.steps=3 run.dir=norms-2 lora.modules_to_save=layers.2.input_layernorm \
+    train.freeze=layers.2.norm1 >out 2>err || cat err
+is "a module of one block, frozen: as where it is not named" near "$(near "$(loss norms 3)" "$(loss norms-2 3)")"
+
 # Other files in the place of the model while adapters are trained beside it: what is saved then
 # has the model that it was trained on.
 cp -r hf-llama moving
