@@ -186,8 +186,9 @@ const struct key config_keys[] = {
     {KEY(REAL, train.epochs, "0"), .least = 0, .most = 1e9,
      .help = "in place of train.steps: passes over data.train, whose last step may take the first "
              "sequences of the next; of files with weights as many samples as all have sequences; "
-             "sequences are counted, so that a resume with another global batch ends there, too, "
-             "and the decay of the learning rate goes on with them; 0: not given"},
+             "sequences are counted, of whatever data they were, so that a resume with another "
+             "global batch ends there, too, and the decay of the learning rate goes on with them; "
+             "0: not given"},
     {KEY(INT, train.global_batch, "0"), .min = 0, .max = 1 << 24,
      .help = "sequences per optimizer step, over all ranks and micro-batches: 16 on 8 ranks are 2 "
              "for each, and the learning rate moves on once for all of them; 0: 8, or what "

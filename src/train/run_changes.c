@@ -259,6 +259,13 @@ int run_changes_source(const struct config *saved, const struct config *asked, c
     return count;
 }
 
+int run_changes_sequences(const struct config *saved, const struct config *asked,
+                          const struct js *meta, const struct run_data *data)
+{
+    return differs(saved, asked, "data.seq_len") || differs(saved, asked, "data.packing") ||
+           is_other_data(saved, asked, "data.train", known_contents(meta, "train"), data->train);
+}
+
 int run_changes_evaluation(const struct config *saved, const struct config *asked, int64_t batch,
                            const struct js *meta, const struct run_data *data)
 {

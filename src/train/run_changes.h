@@ -41,6 +41,11 @@ int run_changes_text(const struct config *saved, const struct config *asked, int
 int run_changes_source(const struct config *saved, const struct config *asked, char *text,
                        size_t bytes);
 
+/* Does the run train on other sequences than the checkpoint's run did, so that its epochs are
+ * others? The arguments are those above.  Returns 1, or 0. */
+int run_changes_sequences(const struct config *saved, const struct config *asked,
+                          const struct js *meta, const struct run_data *data);
+
 /* Do evaluations now look at other sequences than those of the checkpoint's run did, so that their
  * losses cannot be compared?  The arguments are those above.  Returns 1, or 0. */
 int run_changes_evaluation(const struct config *saved, const struct config *asked, int64_t batch,

@@ -245,7 +245,20 @@ static int64_t count_staying(const struct run_directory *d, const struct run_sur
 
 /* All ranks */
 
-static void report_changes(const struct run_directory *d, const struct checkpoint *checkpoint)
+/* Epochs are counted in sequences, whatever those were of. */
+static void report_epochs(const struct run_directory *d, int64_t samples)
+{
+    double epochs = d->s->config.train.epochs;
+    if (epochs > 0 && samples > 0)
+        log_warn(d->s->log,
+                 "train.epochs is %g, in which the %lld sequences that were read count as %.3g "
+                 "epochs of what data.train is now, %lld sequences",
+                 epochs, (long long)samples, (double)samples / (double)d->data.sequences,
+                 (long long)d->data.sequences);
+}
+
+static void report_changes(const struct run_directory *d, const struct checkpoint *checkpoint,
+                           int64_t samples)
 {
     struct config saved;
     struct error why = {0};
@@ -259,6 +272,8 @@ static void report_changes(const struct run_directory *d, const struct checkpoin
     if (text[0])
         log_print(d->s->log, changes ? LOG_WARN : LOG_INFO, "settings changed since step %lld: %s",
                   (long long)checkpoint->step, text);
+    if (run_changes_sequences(&saved, &d->s->config, checkpoint->meta, &d->data))
+        report_epochs(d, samples);
     if (run_changes_source(&saved, &d->s->config, text, sizeof text))
         log_warn(d->s->log,
                  "%s: not read, as the run goes on with the weights of its checkpoint; another "
@@ -357,13 +372,13 @@ static void forget_evaluations(const struct run_directory *d, const struct run_s
 /* Say on rank 0 from what a run resumed; here: from a checkpoint in its own directory. */
 static void report_resumed(const struct run_directory *d, const struct run_survey *survey,
                            const struct run_start *start, const struct checkpoint *checkpoint,
-                           int here)
+                           int64_t samples, int here)
 {
     int64_t step = checkpoint->step;
     if (start->from == FROM_OWN && survey->torn.count && survey->torn.entry[0].step > step)
         log_warn(d->s->log, "%s is not committed and was passed over", survey->torn.entry[0].path);
     log_info(d->s->log, "resumed at step %lld from %s", (long long)step, checkpoint->path);
-    report_changes(d, checkpoint);
+    report_changes(d, checkpoint, samples);
     tokenizer_check_model(d->s->log, "data.train", d->data.tokenizer, checkpoint->path);
     if (here)
         report_missing(d, step);
@@ -397,7 +412,7 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         d->saved_due = position->evaluation_due;
     }
     if (!rank)
-        report_resumed(d, survey, start, *checkpoint, here);
+        report_resumed(d, survey, start, *checkpoint, position->samples, here);
     return 0;
 }
 

@@ -54,6 +54,12 @@ more=$(sed -n 's/.* at step [0-9]*, after 3[.0-9]* of 0\.25 epochs; \(train\.epo
 "$TRIREME" train fewer run.dir=fewer "$more" >out 2>err
 is "of fewer epochs than there were, too: those it names train longer" "0 train.epochs=3.25 1" \
     "$? $more $(($(last_step fewer) > $(last_step epochs)))"
+count=$(last_metric epochs epoch | awk -v n="$sequences" '{ printf "%.0f", $1 * n }')
+"$TRIREME" train $M data.train=other.h5 data.packing=documents checkpoint.resume=epochs train.epochs=1 run.dir=others >out 2>err
+is "of other data: a warning of what counts" "0 1" \
+    "$? $(grep -c "warning: train.epochs is 1, in which the $count sequences that were read count as [0-9.]* epochs" err)"
+"$TRIREME" train fewer train.epochs=4 train.lr=1e-4 run.dir=fewer >out 2>err
+is "of the same none" "0 0" "$? $(grep -c 'train.epochs is' err)"
 "$TRIREME" train $M data.train=lines.h5 checkpoint.resume=epochs train.steps=3 run.dir=over >out 2>err
 is "a run that begins behind its last step says so" "0 1 1" \
     "$? $(grep -c 'warning: nothing is trained: the checkpoint is at step [0-9]* of 3; train.steps=[0-9]* trains' err) $(grep -c 'training on .*; no steps$' err)"
