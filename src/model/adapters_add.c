@@ -89,6 +89,33 @@ static int check_alike(void *user, const struct model_tensor *tensor, struct err
                    : 0;
 }
 
+/* Count the matrices that get adapters. */
+static int count_adapted(void *user, const struct model_tensor *tensor, struct error *err)
+{
+    struct modules *m = user;
+    char module[HF_NAME];
+    (void)err;
+    if (!tensor->is_linear || adapters_own(tensor->name) ||
+        modules_name(m->model, tensor->name, module))
+        return 0;
+    m->linears +=
+        is_target(m->model, module) && !modules_is_listed(m->model->lora.modules_to_save, module);
+    return 0;
+}
+
+/* What is trained whole gets no adapter: does anything get one? */
+static int check_any(const struct model *model, struct error *err)
+{
+    struct modules m = {.model = model};
+    if (model_each_tensor(model, count_adapted, &m, err) || m.linears)
+        return m.linears ? 0 : -1;
+    return error_set(err,
+                     "lora.modules_to_save trains all modules of lora.target_modules (%.200s) "
+                     "whole, so that there are no adapters; name other lora.target_modules, or "
+                     "leave lora.r out and freeze the rest by train.freeze",
+                     model->lora.target_modules);
+}
+
 /* The modules that peft adapts where none are named. */
 static const char *default_targets(const struct model *model)
 {
@@ -107,7 +134,7 @@ int adapters_add(struct model *model, const struct config_lora *lora, struct err
         check_names(model, "lora.target_modules", model->lora.target_modules, 1, err))
         return -1;
     if (check_names(model, "lora.modules_to_save", lora->modules_to_save, 0, err) ||
-        model_each_tensor(model, check_alike, model, err))
+        model_each_tensor(model, check_alike, model, err) || check_any(model, err))
         return -1;
     if (model->config.tie_embeddings &&
         (modules_is_listed(lora->modules_to_save, "model.embed_tokens") ||

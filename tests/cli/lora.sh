@@ -24,6 +24,9 @@ T="$N model.path=hf-llama run.dir=never"
     refused "a part of a matrix" \
         'lora.modules_to_save: model.layers.0.self_attn.q_proj and model.layers.0.self_attn.k_proj are stored' \
         "$TRIREME" train $T lora.r=4 lora.modules_to_save=q_proj
+    refused "no adapters at all" \
+        'lora.modules_to_save trains all modules of lora.target_modules .q_proj, v_proj. whole, so that there are no' \
+        "$TRIREME" train $T lora.r=4 lora.modules_to_save=q_proj,k_proj,v_proj
     "$TRIREME" train $T train.steps=2 lora.r=4 run.dir=named >out 2>err \
         lora.target_modules=layers.0.self_attn.q_proj,layers.1.self_attn.q_proj,layers.2.self_attn.q_proj
     is "a module of all blocks, each by its number" 0 $?
