@@ -212,21 +212,6 @@ int64_t model_params(const struct model *model)
     return total;
 }
 
-/* Forward operations for one sequence, of a block: of linear layers and of attention that is not
- * causal, of what is trained beside frozen layers, and of causal attention, also as if it were not.
- */
-struct forward_flops {
-    double linear, adapters, causal, full;
-};
-
-/* Is it a product of an adapter? */
-static int is_of_adapter(const struct graph *graph, const struct graph_node *node)
-{
-    const struct graph_value *w = node->in[1] < 0 ? NULL : &graph->values[node->in[1]];
-    return node->op == &op_adapter || (node->op == &op_linear && w->role == VALUE_PARAM &&
-                                       graph->params[w->index].is_low_rank);
-}
-
 /* Of attention, as if each query saw all keys. */
 static double full_flops(const struct graph *graph, const struct graph_node *node)
 {
@@ -235,39 +220,70 @@ static double full_flops(const struct graph *graph, const struct graph_node *nod
     return op_flops(graph, &full);
 }
 
-static struct forward_flops count(const struct graph *graph)
+/* Add a node's operations for one sequence: those of forward, and as many again for the gradient of
+ * each operand that is made of anything trained. */
+static void add_node(struct model_flops *sum, const struct graph *graph,
+                     const struct graph_node *node, const char *trains)
 {
-    struct forward_flops sum = {0};
-    for (int i = 0; graph && i < graph->node_count; i++) {
-        const struct graph_node *node = &graph->nodes[i];
-        int attention = node->op == &op_attention;
-        if (is_of_adapter(graph, node)) {
-            sum.adapters += op_flops(graph, node);
-        } else if (attention && !(node->attrs.forms & ATTENTION_FULL)) {
-            sum.causal += op_flops(graph, node);
-            sum.full += full_flops(graph, node);
-        } else if (attention || node->op == &op_linear || node->op == &op_head_loss ||
-                   node->op == &op_head_part) {
-            sum.linear += op_flops(graph, node);
-        }
+    int first = node->op == &op_adapter; /* in[0] is what its product is added to */
+    int is_product =
+        first || node->op == &op_linear || node->op == &op_head_loss || node->op == &op_head_part;
+    if (is_product) {
+        sum->weights +=
+            op_flops(graph, node) * (1 + trains[node->in[first]] + trains[node->in[first + 1]]);
+    } else if (node->op == &op_attention) {
+        int passes = trains[node->in[0]] ? 3 : 1;
+        int is_causal = !(node->attrs.forms & ATTENTION_FULL);
+        sum->causal += is_causal ? passes * op_flops(graph, node) : 0;
+        sum->full += is_causal ? passes * full_flops(graph, node) : 0;
+        sum->weights += is_causal ? 0 : passes * op_flops(graph, node);
     }
-    return sum;
 }
 
-struct model_flops model_flops_per_token(const struct model *model, int64_t seq)
+/* The operations of a unit for one sequence.  *trained: is anything trained before it, and then,
+ * in it or before? */
+static void add_graph(struct model_flops *sum, const struct graph *graph, int *trained)
 {
-    struct model_flops flops = {0};
-    for (int u = 0; u < model->units; u++) {
-        struct graph *graph = probe(model, u, seq);
-        struct forward_flops block = count(graph);
-        graph_destroy(graph);
-        double times = (double)model->unit[u].blocks / (double)seq;
-        double passes = model->lora.r ? 2 : 3; /* frozen ones have no gradient */
-        flops.weights += times * (passes * block.linear + 3 * block.adapters);
-        flops.causal += times * 3 * block.causal;
-        flops.full += times * 3 * block.full;
+    char *trains = array_make((size_t)graph->value_count, 1); /* is a value made of such? */
+    int before = *trained;
+    for (int v = 0; v < graph->value_count; v++) {
+        const struct graph_value *value = &graph->values[v];
+        trains[v] = (char)(value->role == VALUE_PARAM ? !graph->params[value->index].frozen
+                                                      : value->role == VALUE_INPUT && before);
+        *trained |= trains[v];
     }
-    flops.full += flops.weights;
-    flops.causal += flops.weights;
+    for (int i = 0; i < graph->node_count; i++) {
+        const struct graph_node *node = &graph->nodes[i];
+        char any = 0;
+        for (int k = 0; k < NODE_INS; k++)
+            any |= node->in[k] >= 0 && trains[node->in[k]];
+        for (int k = 0; k < NODE_OUTS; k++)
+            if (node->out[k] >= 0)
+                trains[node->out[k]] = any;
+        add_node(sum, graph, node, trains);
+    }
+    free(trains);
+}
+
+struct model_flops model_flops_per_token(const struct model *model, int64_t seq,
+                                         void (*freeze)(const void *user, int unit,
+                                                        struct graph *graph),
+                                         const void *user)
+{
+    const struct model_graph form = {
+        .purpose = MODEL_LOSS, .batch = 1, .seq = {seq, seq}, .dtype = DTYPE_F32, .loss_factor = 1};
+    struct model_flops flops = {0};
+    int trained = 0;
+    for (int u = 0; u < model->units; u++) {
+        struct graph *graph = model_unit_graph(model, u, &form, NULL);
+        if (graph && freeze)
+            freeze(user, u, graph);
+        if (graph)
+            add_graph(&flops, graph, &trained);
+        graph_destroy(graph);
+    }
+    flops.weights /= (double)seq;
+    flops.full = flops.full / (double)seq + flops.weights;
+    flops.causal = flops.causal / (double)seq + flops.weights;
     return flops;
 }

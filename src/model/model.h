@@ -120,12 +120,16 @@ int model_each_tensor(const struct model *model,
 int64_t model_params(const struct model *model);
 
 /* Floating point operations to train on one token of a sequence of seq (of a model of two, with
- * another as long): 6 per weight that is multiplied, 4 where it is frozen beside adapters, and
- * attention.  causal counts the half of the scores that is computed (what the
+ * another as long): 6 per weight that is multiplied, and attention; without the gradients of what
+ * is frozen, by the parameters that freeze() sets frozen in a unit's graph (NULL: none), and of
+ * what is made of nothing else.  causal counts the half of the scores that is computed (what the
  * kernels do); full counts the square, as most published figures do. */
 struct model_flops {
     double weights, causal, full;
 };
-struct model_flops model_flops_per_token(const struct model *model, int64_t seq);
+struct model_flops model_flops_per_token(const struct model *model, int64_t seq,
+                                         void (*freeze)(const void *user, int unit,
+                                                        struct graph *graph),
+                                         const void *user);
 
 #endif

@@ -29,6 +29,7 @@
 #include "program/compile.h"
 #include "program/sent.h"
 #include "segment/orthogonalize.h"
+#include "segment/units_frozen.h"
 #include "simulate/timeline.h"
 #include "verify/division.h"
 #include "verify/verify.h"
@@ -453,7 +454,7 @@ static int make(struct making *m, int threads, struct error *err)
     if (open_model(m, config, threads, err) || choose_ranks(m, err))
         return -1;
     compile(m);
-    struct model_flops flops = model_flops_per_token(m->model, config->data.seq_len);
+    struct model_flops flops = units_flops_per_token(m->units[0], config->data.seq_len);
     report->params = model_params(m->model);
     for (int f = 0; f < m->units[0]->flats; f++)
         if (!m->units[0]->flat[f].trained)

@@ -51,7 +51,7 @@ struct units_request {
                               product makes them: fp32, or dtype, of a step of one micro-batch */
     enum dtype ns_dtype;   /* of the products of ORTHOGONALIZE */
     const char *freeze;    /* patterns of tensors that are not trained (config train.freeze), or
-                              NULL; read by units_create() only */
+                              NULL; the caller's as long as the units are there */
     int frozen_whole;      /* 1: what is frozen is whole on every rank */
     enum config_recompute recompute;
     int recompute_every; /* of units that repeat, one in so many recomputes; 0: every one */

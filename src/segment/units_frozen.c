@@ -146,3 +146,23 @@ int units_freeze(const struct units *units, int unit, struct graph *graph, struc
     }
     return 0;
 }
+
+/* A matrix of whose parts some are trained, which tensor ranks may have apart, counts as trained.
+ */
+static void freeze_graph(const void *user, int unit, struct graph *graph)
+{
+    const struct units *units = user;
+    const struct model_unit *block = &units->model->block[units->model->unit[unit].first];
+    char name[FLAT_NAME];
+    for (int i = 0; i < graph->param_count; i++) {
+        struct graph_param *param = &graph->params[i];
+        param->frozen = 1;
+        for (int p = 0; p < param->parts; p++)
+            param->frozen &= freezes(units, units_param_name(name, param, p, block));
+    }
+}
+
+struct model_flops units_flops_per_token(const struct units *units, int64_t seq)
+{
+    return model_flops_per_token(units->model, seq, freeze_graph, units);
+}

@@ -12,6 +12,10 @@ const char *units_param_name(char name[FLAT_NAME], const struct graph_param *par
  * Returns 0, or -1 with err set: parts of one matrix are frozen and trained. */
 int units_freeze(const struct units *units, int unit, struct graph *graph, struct error *err);
 
+/* Floating point operations to train on one token (model_flops_per_token()), with what is frozen
+ * left out. */
+struct model_flops units_flops_per_token(const struct units *units, int64_t seq);
+
 /* A pattern that matches nothing is a mistake, and so is to freeze everything.  Returns 0, or -1
  * with err set. */
 int units_check_freeze(const struct units *units, struct error *err);

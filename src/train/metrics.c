@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "device/self_check.h"
+#include "segment/units_frozen.h"
 #include "simulate/machine_file.h"
 #include "train/metrics_resume.h"
 
@@ -32,7 +33,7 @@ int metrics_open(struct metrics *m, const struct session *s, const char *path, i
     *m = (struct metrics){
         .s = s,
         .peak_flops = peak_flops(s),
-        .flops = model_flops_per_token(s->model, s->config.data.seq_len),
+        .flops = units_flops_per_token(s->units, s->config.data.seq_len),
         .live = progress_is_live(),
         .first = step + 1,
         .speed = {.window = s->config.run.log_every},

@@ -6,6 +6,7 @@
 
 #include "io/disk.h"
 #include "plan/report.h"
+#include "segment/units_frozen.h"
 #include "tests/mpi/training.h"
 #include "train/metrics.h"
 #include "train/weights.h"
@@ -94,7 +95,7 @@ static struct js *line_of(struct planning *p, struct session *s, const char *gpu
 static void check_share(struct planning *p, struct session *s)
 {
     struct metrics_step step = {.step = 1, .output = {.targets = 1e9}, .step_ms = 500};
-    struct model_flops flops = model_flops_per_token(s->model, s->config.data.seq_len);
+    struct model_flops flops = units_flops_per_token(s->units, s->config.data.seq_len);
     double all = 989.5e12 * world_size(p->c.world);
     if (world_rank(p->c.world) || s->layout.dtype != DTYPE_BF16)
         return;

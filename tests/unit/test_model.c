@@ -88,7 +88,7 @@ static void test_operations(void **state)
             if (!strcmp(c->family, "gpt2") && lengths[k] > c->max_seq_len)
                 continue; /* no positions for them */
             double seq = (double)lengths[k];
-            struct model_flops flops = model_flops_per_token(model, lengths[k]);
+            struct model_flops flops = model_flops_per_token(model, lengths[k], NULL, NULL);
             double square = 12 * (double)(c->layers * c->heads * c->head_dim) * seq;
             double window = c->sliding_window ? fmin((double)c->sliding_window, seq) : seq;
             double pairs = window * (window + 1) / 2 + (seq - window) * window;
@@ -97,6 +97,42 @@ static void test_operations(void **state)
             assert_true(fabs(flops.full / (6 * counts.weights + square) - 1) < 1e-12);
             assert_true(fabs(flops.causal / (6 * counts.weights + half) - 1) < 1e-12);
         }
+        model_destroy(model);
+    }
+}
+
+/* Freeze units up to a number. */
+static void freeze_up_to(const void *user, int unit, struct graph *graph)
+{
+    for (int i = 0; i < graph->param_count; i++)
+        graph->params[i].frozen = unit <= *(const int *)user;
+}
+
+/* What is frozen below everything trained is forward alone. */
+static void test_frozen_operations(void **state)
+{
+    static const char *const presets[] = {"llama-tiny", "gpt2", "qwen3-0.6b"};
+    const double seq = 64;
+    for (int i = 0; i < 3; i++) {
+        struct model *model = open_model(presets[i]);
+        const struct config_model *c = &model->config;
+        double table = (double)c->vocab * (double)c->hidden;
+        double weights = count(c).weights, blocks = weights - table;
+        double square = 12 * (double)(c->layers * c->heads * c->head_dim) * seq;
+        int last = -1;
+        struct model_flops all = model_flops_per_token(model, (int64_t)seq, freeze_up_to, &last);
+        assert_true(fabs(all.full / (6 * weights + square) - 1) < 1e-12);
+        last = 0;
+        struct model_flops table_alone =
+            model_flops_per_token(model, (int64_t)seq, freeze_up_to, &last);
+        /* the first norm is trained, and so queries have the gradient of their input */
+        assert_true(table_alone.weights == all.weights);
+        last = (int)c->layers;
+        struct model_flops but_head =
+            model_flops_per_token(model, (int64_t)seq, freeze_up_to, &last);
+        /* and with the final norm, the head */
+        assert_true(fabs(but_head.weights / (2 * blocks + 6 * table) - 1) < 1e-12);
+        assert_true(fabs((but_head.full - but_head.weights) / (square / 3) - 1) < 1e-12);
         model_destroy(model);
     }
 }
@@ -218,9 +254,10 @@ static void test_what_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parameters), cmocka_unit_test(test_operations),
-        cmocka_unit_test(test_names),      cmocka_unit_test(test_stretched_positions),
-        cmocka_unit_test(test_gpt2),       cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_parameters),          cmocka_unit_test(test_operations),
+        cmocka_unit_test(test_frozen_operations),   cmocka_unit_test(test_names),
+        cmocka_unit_test(test_stretched_positions), cmocka_unit_test(test_gpt2),
+        cmocka_unit_test(test_what_is_refused),
     };
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }
