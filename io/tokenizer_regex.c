@@ -24,6 +24,13 @@ struct tokenizer_match {
 
 /* Translation */
 
+/* What is in a word: letters, accents, digits, numbers that are letters ("Ⅷ"), letters in circles
+ * and squares, "_".  Outside of [] "²", "³", "¹", "¼", "½", "¾" are, too. */
+#define WORD                                                                    \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}" \
+    "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
+#define WORD_OUTSIDE WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
+
 /* What \X is in PCRE2, within [] and outside.  NULL: no translation. */
 static const struct escape {
     char letter;
@@ -33,10 +40,8 @@ static const struct escape {
     {.letter = 'S', .outside = "\\P{White_Space}", .within = "\\P{White_Space}"},
     {.letter = 'd', .outside = "\\p{Nd}", .within = "\\p{Nd}"},
     {.letter = 'D', .outside = "\\P{Nd}", .within = "\\P{Nd}"},
-    {.letter = 'w',
-     .outside = "[\\p{L}\\p{M}\\p{Nd}\\p{Pc}]",
-     .within = "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"},
-    {.letter = 'W', .outside = "[^\\p{L}\\p{M}\\p{Nd}\\p{Pc}]"},
+    {.letter = 'w', .outside = "[" WORD_OUTSIDE "]", .within = WORD},
+    {.letter = 'W', .outside = "[^" WORD_OUTSIDE "]"},
     {.letter = 'v', .outside = "\\x0b", .within = "\\x0b"},
     {.letter = 'r', .outside = "\\r", .within = "\\r"},
     {.letter = 'n', .outside = "\\n", .within = "\\n"},
@@ -50,43 +55,172 @@ static const struct escape {
     {.letter = 'Z', .outside = "\\Z"},
 };
 
-enum { ESCAPES = sizeof escapes / sizeof escapes[0] };
+enum { ESCAPES = sizeof escapes / sizeof escapes[0], MOST_DEPTH = 250, NAME = 64 };
+
+/* A pattern that is being translated. */
+struct translation {
+    struct tokenizer_buffer out;
+    size_t atom;              /* in out: where that begins which a quantifier here would repeat */
+    size_t group[MOST_DEPTH]; /* the same of the groups that are open */
+    int depth;
+};
+
+static void put(struct translation *to, const char *text)
+{
+    tokenizer_buffer_add(&to->out, text, strlen(text));
+}
+
+/* Does PCRE2 know a script of this name, apart from the scripts that a character is used with? */
+static int is_script(const char *name)
+{
+    char pattern[NAME + 8];
+    PCRE2_SIZE offset;
+    int number;
+    snprintf(pattern, sizeof pattern, "\\p{sc:%s}", name);
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &number,
+                                     &offset, NULL);
+    pcre2_code_free(code);
+    return code != NULL;
+}
+
+/* What is behind \p, \P or \x: {Han}, {^Han}, {4e00}, 4e.  A script is that of its own characters,
+ * to which PCRE2 from 10.40 adds those of other scripts that are used with it, such as the Chinese
+ * full stop.  Returns the bytes of it. */
+static size_t translate_argument(const char *at, int is_property, struct translation *to)
+{
+    char name[NAME] = "";
+    size_t bytes = *at == '{' ? strcspn(at, "}") : 0;
+    if (!bytes || !at[bytes]) {
+        size_t digits = is_property ? 0 : strspn(at, "0123456789abcdefABCDEF");
+        bytes = digits < 2 ? digits : 2;
+        tokenizer_buffer_add(&to->out, at, bytes);
+        return bytes;
+    }
+    size_t begin = at[1] == '^' ? 2 : 1;
+    if (is_property && bytes - begin < sizeof name)
+        snprintf(name, sizeof name, "%.*s", (int)(bytes - begin), at + begin);
+    tokenizer_buffer_add(&to->out, at, begin);
+    put(to, is_script(name) ? "sc:" : "");
+    tokenizer_buffer_add(&to->out, at + begin, bytes + 1 - begin);
+    return bytes + 1;
+}
 
 /* Append the translation of an escape, at[0] being '\\'; returns how many bytes it has, 0: none. */
-static size_t translate_escape(const char *at, int within, struct tokenizer_buffer *out)
+static size_t translate_escape(const char *at, int within, struct translation *to)
 {
     char letter = at[1], hex[16];
     unsigned code;
     int used = 0;
     if (letter == 'u' && sscanf(at + 2, "%4x%n", &code, &used) == 1 && used == 4) {
         snprintf(hex, sizeof hex, "\\x{%x}", code);
-        tokenizer_buffer_add(out, hex, strlen(hex));
+        put(to, hex);
         return 6;
     }
     for (int i = 0; i < ESCAPES; i++) {
         const char *text = within ? escapes[i].within : escapes[i].outside;
-        if (escapes[i].letter == letter && text) {
-            tokenizer_buffer_add(out, text, strlen(text));
-            return 2;
-        }
+        if (escapes[i].letter != letter || !text)
+            continue;
+        put(to, text);
+        return strchr("pPx", letter) ? 2 + translate_argument(at + 2, letter != 'x', to) : 2;
     }
     if (!letter || strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", letter))
         return 0;
-    tokenizer_buffer_add(out, at, (unsigned char)letter < 0x80 ? 2 : 1);
+    tokenizer_buffer_add(&to->out, at, (unsigned char)letter < 0x80 ? 2 : 1);
     return (unsigned char)letter < 0x80 ? 2 : 1;
 }
 
-static int translate(const char *pattern, struct tokenizer_buffer *out, struct error *err)
+/* The bytes of "{n}", "{n,}", "{,m}" or "{n,m}"; 0: it is none of these. */
+static size_t interval_bytes(const char *at)
+{
+    static const char digits[] = "0123456789";
+    size_t least = strspn(at + 1, digits), comma = at[1 + least] == ',';
+    size_t most = comma ? strspn(at + 2 + least, digits) : 0;
+    size_t end = 1 + least + comma + most;
+    return least + most && at[end] == '}' ? end + 1 : 0;
+}
+
+/* An interval.  Behind it "+" repeats the whole once more, and behind one number "?" makes it
+ * optional, where to PCRE2 it is possessive and lazy: x{1,3}+ becomes (?:x{1,3})+. */
+static size_t translate_interval(const char *at, struct translation *to)
+{
+    size_t bytes = interval_bytes(at);
+    int is_one_number = memchr(at, ',', bytes) == NULL;
+    int is_repeated = at[bytes] == '+' || (at[bytes] == '?' && is_one_number);
+    if (is_repeated) {
+        put(to, "(?:");
+        char *atom = to->out.text + to->atom;
+        memmove(atom + 3, atom, to->out.bytes - 3 - to->atom);
+        memcpy(atom, "(?:", 3);
+    }
+    put(to, at[1] == ',' ? "{0" : "{");
+    tokenizer_buffer_add(&to->out, at + 1, bytes - 1);
+    put(to, is_repeated ? ")" : "");
+    return bytes;
+}
+
+/* "(", with the options behind it: what is m here, "." is a line's end too, is s in PCRE2. */
+static size_t open_group(const char *at, struct translation *to, struct error *err)
+{
+    size_t options = at[1] == '?' ? strspn(at + 2, "imx-") : 0, used = 1;
+    int has_options = options && (at[2 + options] == ':' || at[2 + options] == ')');
+    size_t begin = to->out.bytes;
+    put(to, "(");
+    if (has_options)
+        put(to, "?");
+    for (used += has_options; has_options && used < 2 + options; used++)
+        put(to, (char[]){at[used] == 'm' ? 's' : at[used], 0});
+    if (has_options && at[used] == ')') {
+        put(to, ")");
+        return used + 1;
+    }
+    if (to->depth == MOST_DEPTH) {
+        error_set(err, "more than %d groups within each other", MOST_DEPTH);
+        return 0;
+    }
+    to->group[to->depth++] = begin;
+    return used;
+}
+
+static void close_group(struct translation *to)
+{
+    put(to, ")");
+    if (to->depth)
+        to->atom = to->group[--to->depth];
+}
+
+/* What is no escape and not within []; returns its bytes, or 0 with err set. */
+static size_t translate_outside(const char *at, struct translation *to, struct error *err)
+{
+    size_t begin = to->out.bytes;
+    if (*at == '{' && interval_bytes(at))
+        return translate_interval(at, to);
+    if (*at == '(')
+        return open_group(at, to, err);
+    if (*at == ')') {
+        close_group(to);
+        return 1;
+    }
+    tokenizer_buffer_add(&to->out, at, 1);
+    int is_rest = ((unsigned char)*at & 0xc0) == 0x80; /* of a character */
+    if (!is_rest && !strchr("*+?", *at))
+        to->atom = begin;
+    return 1;
+}
+
+static int translate(const char *pattern, struct translation *to, struct error *err)
 {
     int within = 0; /* of [] */
     size_t opened = 0;
     for (size_t at = 0, used; pattern[at]; at += used) {
+        size_t begin = to->out.bytes;
         used = 1;
         if (pattern[at] == '\\') {
-            used = translate_escape(pattern + at, within, out);
+            used = translate_escape(pattern + at, within, to);
             if (!used)
                 return error_set(err, "\"\\%c\" in it at byte %zu is nothing that trireme has",
                                  pattern[at + 1], at);
+            if (!within)
+                to->atom = begin;
             continue;
         }
         if (within && (pattern[at] == '[' || !strncmp(pattern + at, "&&", 2)))
@@ -95,10 +229,16 @@ static int translate(const char *pattern, struct tokenizer_buffer *out, struct e
         if (!within && pattern[at] == '[') {
             within = 1;
             opened = at + (pattern[at + 1] == '^');
-        } else if (within && pattern[at] == ']' && at > opened + 1) {
+            to->atom = begin;
+        } else if (!within) {
+            used = translate_outside(pattern + at, to, err);
+            if (!used)
+                return -1;
+            continue;
+        } else if (pattern[at] == ']' && at > opened + 1) {
             within = 0;
         }
-        tokenizer_buffer_add(out, pattern + at, 1);
+        tokenizer_buffer_add(&to->out, pattern + at, 1);
     }
     return 0;
 }
@@ -130,15 +270,15 @@ static int compile(struct tokenizer_regex *regex, const struct tokenizer_buffer 
 
 int tokenizer_regex_create(struct tokenizer_regex **created, const char *pattern, struct error *err)
 {
-    struct tokenizer_buffer text = {0};
+    struct translation to = {0};
     struct tokenizer_regex *regex = array_make(1, sizeof *regex);
     *created = NULL;
     int rc = strlen(pattern) > MOST_PATTERN
                  ? error_set(err, "it has more than %d bytes", MOST_PATTERN)
-                 : translate(pattern, &text, err);
-    tokenizer_buffer_add(&text, "", 0);
-    rc = rc || compile(regex, &text, err);
-    free(text.text);
+                 : translate(pattern, &to, err);
+    put(&to, "");
+    rc = rc || compile(regex, &to.out, err);
+    free(to.out.text);
     if (!rc) {
         *created = regex;
         return 0;

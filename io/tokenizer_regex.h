@@ -2,7 +2,8 @@
  * tokenizer_regex.c.
  *
  * They are written for Oniguruma in Ruby's syntax.  What means another thing there is translated
- * (\s, \w, \d, \v, \uHHHH; ^ and $ are of lines); what has no translation is refused.
+ * (\s, \w, \d, \v, \uHHHH, \p{Han}, x{1,3}+, x{,3}, (?m); ^ and $ are of lines); what has no
+ * translation is refused.
  */
 #ifndef TRIREME_IO_TOKENIZER_REGEX_H
 #define TRIREME_IO_TOKENIZER_REGEX_H

@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "base/philox.h"
+#include "base/text.h"
 #include "io/tokenizer.h"
 #include "io/tokenizer_alphabet.h"
 #include "io/tokenizer_regex.h"
@@ -75,6 +76,65 @@ static void test_scans(void **state)
     assert_null(tokenizer_scan_of("x+"));
     tokenizer_match_destroy(match);
     free(classes);
+}
+
+/* Patterns, and what of a text they match, as Oniguruma in the package `tokenizers` does. */
+static const struct {
+    const char *pattern, *text, *matches; /* "|" behind each */
+} patterns[] = {
+    {.pattern = "\\p{N}{1,3}+", .text = "12345 67", .matches = "12345|67|"},
+    {.pattern = "x{2}+y", .text = "xxxxy xxxy", .matches = "xxxxy|xxy|"},
+    {.pattern = "(a|b){2}+", .text = "abab aba", .matches = "abab|ab|"},
+    {.pattern = "ab{2}?", .text = "abb a ab", .matches = "abb|a|a|"},
+    {.pattern = "x{,2}y", .text = "xxxy y", .matches = "xxy|y|"},
+    {.pattern = "é{2}+", .text = "ééé éééé", .matches = "éé|éééé|"},
+    {.pattern = "[ab]{1,2}+c", .text = "ababc", .matches = "ababc|"},
+    {.pattern = "\\.{2}+", .text = ".....", .matches = "....|"},
+    {.pattern = "\\x41{2}+", .text = "AAAAA", .matches = "AAAA|"},
+    {.pattern = "a{1,2}?", .text = "aa", .matches = "a|a|"},
+    {.pattern = "\\p{Han}+", .text = "中文。「字」", .matches = "中文|字|"},
+    {.pattern = "[^\\p{Han}]+", .text = "中文。a字", .matches = "。a|"},
+    {.pattern = "\\P{Han}+", .text = "中。a字", .matches = "。a|"},
+    {.pattern = "\\p{^Han}+", .text = "中。a字", .matches = "。a|"},
+    {.pattern = "\\p{Lu}+", .text = "aBCd", .matches = "BC|"},
+    {.pattern = "\\w+", .text = "a²Ⅷⓐ_ ③x", .matches = "a²Ⅷⓐ_|x|"},
+    {.pattern = "[\\w]+", .text = "a²Ⅷ", .matches = "a|Ⅷ|"},
+    {.pattern = "\\W+", .text = "a²-③b", .matches = "-③|"},
+    {.pattern = "(?m:a.b)", .text = "a\nb", .matches = "a\nb|"},
+    {.pattern = "a.b", .text = "a\nb", .matches = ""},
+    {.pattern = "(?mi)A.b|(c)", .text = "a\nbC", .matches = "a\nb|C|"},
+};
+
+static void test_patterns(void **state)
+{
+    struct error err = {0};
+    struct tokenizer_match *match;
+    assert_int_equal(tokenizer_match_create(&match, &err), 0);
+    for (size_t p = 0; p < sizeof patterns / sizeof patterns[0]; p++) {
+        const char *text = patterns[p].text;
+        size_t bytes = strlen(text), start, end, at = 0;
+        char found[256] = "";
+        struct tokenizer_regex *regex;
+        if (tokenizer_regex_create(&regex, patterns[p].pattern, &err))
+            fail_msg("%s: %s", patterns[p].pattern, err.text);
+        while (at < bytes &&
+               tokenizer_regex_find(regex, match, text, bytes, at, &start, &end, &err) > 0) {
+            assert_true(end > start);
+            text_append(found, sizeof found, "%.*s|", (int)(end - start), text + start);
+            at = end;
+        }
+        if (strcmp(found, patterns[p].matches) != 0)
+            fail_msg("%s in \"%s\" matches %s, wanted %s", patterns[p].pattern, text, found,
+                     patterns[p].matches);
+        tokenizer_regex_destroy(regex);
+    }
+    tokenizer_match_destroy(match);
+    struct tokenizer_regex *regex;
+    char deep[301];
+    memset(deep, '(', sizeof deep - 1);
+    deep[sizeof deep - 1] = 0;
+    assert_int_equal(tokenizer_regex_create(&regex, deep, &err), -1);
+    assert_non_null(strstr(err.text, "more than 250 groups"));
 }
 
 static void test_alphabet(void **state)
@@ -345,11 +405,11 @@ static int remove_dir(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scans),     cmocka_unit_test(test_alphabet),
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_few_bytes), cmocka_unit_test(test_first_piece),
-        cmocka_unit_test(test_cache),     cmocka_unit_test(test_missing),
-        cmocka_unit_test(test_train),
+        cmocka_unit_test(test_scans),       cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_alphabet),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_deep),        cmocka_unit_test(test_few_bytes),
+        cmocka_unit_test(test_first_piece), cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_missing),     cmocka_unit_test(test_train),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
