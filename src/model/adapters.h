@@ -36,6 +36,13 @@ int adapters_magnitude_of(const char *name, char base[MODEL_TENSOR]);
 struct model_place;
 int adapters_place(const struct model *model, const char *own, struct model_place *place);
 
+/* modules_to_save of peft's adapter_config.json as lora.modules_to_save, and that of a model with
+ * adapters as peft takes it, for the same modules: full paths where peft would find others.  0, or
+ * -1 with err set: the list is too long. */
+int adapters_saved_read(const struct model *model, const char *names, char to[CONFIG_TEXT],
+                        struct error *err);
+int adapters_saved_write(const struct model *model, char to[CONFIG_TEXT], struct error *err);
+
 /* What the product of an adapter is multiplied by. */
 double adapters_factor(const struct config_lora *lora);
 

@@ -107,8 +107,10 @@ static int count_adapted(void *user, const struct model_tensor *tensor, struct e
 static int check_any(const struct model *model, struct error *err)
 {
     struct modules m = {.model = model};
-    if (model_each_tensor(model, count_adapted, &m, err) || m.linears)
-        return m.linears ? 0 : -1;
+    if (model_each_tensor(model, count_adapted, &m, err))
+        return -1;
+    if (m.linears)
+        return 0;
     return error_set(err,
                      "lora.modules_to_save trains all modules of lora.target_modules (%.200s) "
                      "whole, so that there are no adapters; name other lora.target_modules, or "
@@ -130,16 +132,19 @@ int adapters_add(struct model *model, const struct config_lora *lora, struct err
     if (!lora->target_modules[0])
         snprintf(model->lora.target_modules, sizeof model->lora.target_modules, "%s",
                  default_targets(model));
+    if (lora->path[0] &&
+        adapters_saved_read(model, lora->modules_to_save, model->lora.modules_to_save, err))
+        return -1;
+    const char *saved = model->lora.modules_to_save;
     if (!adapters_are_everywhere(lora) &&
         check_names(model, "lora.target_modules", model->lora.target_modules, 1, err))
         return -1;
-    if (check_names(model, "lora.modules_to_save", lora->modules_to_save, 0, err) ||
+    if (check_names(model, "lora.modules_to_save", saved, 0, err) ||
         model_each_tensor(model, check_alike, model, err) || check_any(model, err))
         return -1;
     if (model->config.tie_embeddings &&
-        (modules_is_listed(lora->modules_to_save, "model.embed_tokens") ||
-         modules_is_listed(lora->modules_to_save, "transformer.wte") ||
-         modules_is_listed(lora->modules_to_save, "lm_head")))
+        (modules_is_listed(saved, "model.embed_tokens") ||
+         modules_is_listed(saved, "transformer.wte") || modules_is_listed(saved, "lm_head")))
         return error_set(err, "lora.modules_to_save names the embedding or the head, which are one "
                               "matrix in this model (model.tie_embeddings); leave both out");
     return 0;

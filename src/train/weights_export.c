@@ -275,11 +275,14 @@ static int write_files(struct export *export, const struct config *config, struc
 {
     const struct weights_export *how = export->how;
     int is_adapter = how->what == EXPORT_ADAPTER;
+    char saved[CONFIG_TEXT] = "";
+    if (is_adapter && adapters_saved_write(export->model, saved, err))
+        return -1;
     if (safetensors_write(how->folder, is_adapter ? "adapter_model" : "model", export->source,
                           export->count, how->dtype, is_adapter ? INT64_MAX : how->file_bytes, err))
         return -1;
-    return is_adapter ? adapter_write_config(config, export->model->lora.target_modules,
-                                             export->model->lora.modules_to_save, how->folder, err)
+    return is_adapter ? adapter_write_config(config, export->model->lora.target_modules, saved,
+                                             how->folder, err)
                       : hf_write_config(config, how->dtype, how->ids, how->folder, err);
 }
 

@@ -84,6 +84,33 @@ bad "true as a list" 'use_dora is an array; true or false is wanted' \
 bad "modules as a number" 'modules_to_save is a number, 5; a list of names is wanted' \
     's/"bias"/"modules_to_save": 5, "bias"/'
 bad "a pattern" 'is the pattern' 's/"task_type"/"modules_to_save": ".*norm", "task_type"/'
+# To peft a name in modules_to_save is how a path ends, "norm" each norm; here it is a module.
+norm_loss() { # norm_loss NAME SETTINGS...: an adapter is trained, written, and evaluated
+    name=$1
+    shift
+    # shellcheck disable=SC2086
+    "$TRIREME" train $N model.path=hf-llama lora.r=4 train.lr=2e-2 train.steps=3 run.dir="$name" "$@" >out 2>err || cat err
+    "$TRIREME" convert "$name" "$name-peft" >out 2>err || cat err
+    "$TRIREME" evaluate "$name" data.valid=train.h5 2>err | awk '{ print $2 }' >"$name.loss"
+}
+evaluate_peft() { "$TRIREME" evaluate $N data.valid=train.h5 model.path=hf-llama lora.path="$1"; }
+norm_loss norm lora.modules_to_save=norm
+is "norm is written as peft finds it alone" '"modules_to_save":["model.norm"]' \
+    "$(tr -d ' \n' <norm-peft/adapter_config.json | grep -o '"modules_to_save":[^]]*]')"
+norm_loss norms lora.modules_to_save=norm,input_layernorm,post_attention_layernorm
+evaluate_peft norms-peft >want 2>err
+tr -d '\n' <norms-peft/adapter_config.json | sed 's/"modules_to_save": *\[[^]]*/"modules_to_save": ["norm"/' >config
+mv config norms-peft/adapter_config.json
+evaluate_peft norms-peft >got 2>err || cat err
+is "norm in a file of peft's is each norm" "$(cat want)" "$(cat got)"
+if python; then
+    "$TRIREME" convert norm norm-merged --merge >out 2>err
+    "$TRIREME_PYTHON" "$top/tests/cli/lora_check.py" same hf-llama norm-peft norm-merged train.h5 "$(cat norm.loss)" >check 2>&1
+    is "peft reads norm" "0 1" "$? $(grep -c '^logits within' check)"
+else
+    skip "peft reads norm" "no peft"
+fi
+
 "$TRIREME" train $N $M lora.r=4 train.steps=2 run.dir=random >out 2>err
 is "beside random weights: a warning" "0 1" \
     "$? $(grep -c 'warning: adapters .lora\.r. are trained beside a frozen model of random weights' err)"
