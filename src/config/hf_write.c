@@ -8,14 +8,15 @@
 #include "config/hf_members.h"
 
 /* The model_type whose class computes what the configuration says; NULL with err set where none
- * does.  A llama with a window is a mistral. */
+ * does.  A llama with a window is a mistral, and so is one whose heads do not divide the hidden
+ * size, which transformers refuses of a llama. */
 static const struct hf_type *type_of(const struct config_model *model, struct error *err)
 {
-    enum hf_kinds kind = !strcmp(model->family, "gpt2") ? HF_GPT2
-                         : model->qk_norm               ? HF_QWEN3
-                         : model->qkv_bias              ? HF_QWEN2
-                         : model->sliding_window        ? HF_MISTRAL
-                                                        : HF_LLAMA;
+    enum hf_kinds kind = !strcmp(model->family, "gpt2")                          ? HF_GPT2
+                         : model->qk_norm                                        ? HF_QWEN3
+                         : model->qkv_bias                                       ? HF_QWEN2
+                         : model->sliding_window || model->hidden % model->heads ? HF_MISTRAL
+                                                                                 : HF_LLAMA;
     if (model->qk_norm && model->qkv_bias) {
         error_set(err, "model.qkv_bias and model.qk_norm are both set: none of Hugging Face's "
                        "models that trireme knows has both");
@@ -60,6 +61,8 @@ static void add_window(const struct config_model *model, enum hf_kinds kind, str
     }
     if (window > 0)
         js_add_int(json, "sliding_window", window);
+    else if (kind == HF_MISTRAL)
+        js_add_null(json, "sliding_window"); /* without it the window would be 4096 */
 }
 
 /* Add the tokens that begin, end and pad texts.  Without them transformers takes those of the

@@ -59,6 +59,17 @@ for family in llama gpt2 mistral qwen2 qwen3; do
     done
 done
 
+# Heads that do not divide the hidden size: transformers has them in a mistral, not in a llama.
+# shellcheck disable=SC2086
+"$TRIREME" train $M model.heads=5 model.kv_heads=5 train.steps=1 train.lr=0 run.dir=five >out 2>err || cat err
+"$TRIREME" convert five hf-five >out 2>err || cat err
+is "five heads of a hidden size of 36" '"model_type":"mistral" "sliding_window":null' \
+    "$(tr -d ' \n' <hf-five/config.json | grep -oE '"(model_type|sliding_window)":[^,}]*' | xargs -d '\n')"
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=hf-five train.steps=1 train.lr=0 run.dir=in-five >out 2>err || cat err
+is "model.path takes them" "$(first_loss five) sliding_window: 0" \
+    "$(first_loss in-five) $(grep -o 'sliding_window: .*' in-five/config.yaml)"
+
 # The same at the end of a run, and the tokenizer's files with it, which no training changes.
 echo '{"eos_token_id": 256}' >hf-llama-true/generation_config.json
 for run in at-end more; do
