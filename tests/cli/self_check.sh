@@ -90,5 +90,10 @@ run "a cache that cannot be written" unwritten "$good"
 is "changes nothing" 0 "$(apart right unwritten)"
 refused "doctor --gpu without a GPU" 'no GPU' env TRIREME_EMULATE_GPUS=0 CUDA_VISIBLE_DEVICES= \
     "$good" doctor --gpu
+refused "doctor --gpu without a driver" 'no GPU to check: no NVIDIA driver is found' \
+    env TRIREME_EMULATE_DRIVER=0 "$good" doctor --gpu
+refused "doctor --gpu with an old driver" \
+    'driver is for CUDA 11\.8, and this trireme was built with CUDA [0-9.]*, which needs a newer one' \
+    env TRIREME_EMULATE_DRIVER=11080 "$good" doctor --gpu
 refused "doctor --gpu without CUDA or a GPU" 'no GPU' env CUDA_VISIBLE_DEVICES= "$TRIREME" doctor --gpu
 finish

@@ -24,6 +24,7 @@ size_t emulate_gpu_bytes(void);
 size_t emulate_queue(void);
 bool emulate_strict_loading(void);
 int emulate_fastest_algorithm(void);
+int emulate_driver(void);
 int emulate_level(void);
 size_t emulate_cublaslt_version(void);
 int emulate_fp8_status(void);

@@ -262,7 +262,9 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
-    *count = emulate_gpus();
+    *count = emulate_driver() < CUDART_VERSION ? 0 : emulate_gpus();
+    if (emulate_driver() < CUDART_VERSION)
+        return emulate_last(cudaErrorInsufficientDriver);
     return emulate_last(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
 }
 
@@ -376,7 +378,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned)
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
-    *version = emulate_gpus() > 0 ? CUDART_VERSION : 0;
+    *version = emulate_driver();
     return cudaSuccess;
 }
 

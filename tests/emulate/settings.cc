@@ -50,6 +50,12 @@ int emulate_fastest_algorithm(void)
     return (int)number("TRIREME_EMULATE_FASTEST", (uint64_t)-1);
 }
 
+/* The version of CUDA that the driver is for; 0: there is none. */
+int emulate_driver(void)
+{
+    return (int)number("TRIREME_EMULATE_DRIVER", emulate_gpus() > 0 ? CUDART_VERSION : 0);
+}
+
 /* Compute capability, without the point. */
 int emulate_level(void)
 {

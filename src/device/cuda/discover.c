@@ -34,6 +34,21 @@ static void ask_for_connections(void)
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 0);
 }
 
+/* Where there is no driver CUDA calls it too old, too. */
+static void explain_driver(char why[128])
+{
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    if (driver)
+        snprintf(why, 128,
+                 "the NVIDIA driver is for CUDA %d.%d, and this trireme was built with CUDA %d.%d, "
+                 "which needs a newer one",
+                 driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+                 CUDART_VERSION % 1000 / 10);
+    else
+        snprintf(why, 128, "no NVIDIA driver is found (libcuda.so.1)");
+}
+
 int device_gpu_count(char why[128])
 {
     int gpus = 0;
@@ -43,7 +58,11 @@ int device_gpu_count(char why[128])
     if (code == cudaSuccess && gpus > 0)
         return gpus;
     cudaGetLastError(); /* forget it: asking is no failure */
-    snprintf(why, 128, "%s", code == cudaSuccess ? "no GPU is visible" : cudaGetErrorString(code));
+    if (code == cudaErrorInsufficientDriver)
+        explain_driver(why);
+    else
+        snprintf(why, 128, "%s",
+                 code == cudaSuccess ? "no GPU is visible" : cudaGetErrorString(code));
     return 0;
 }
 
