@@ -95,5 +95,8 @@ refused "doctor --gpu without a driver" 'no GPU to check: no NVIDIA driver is fo
 refused "doctor --gpu with an old driver" \
     'driver is for CUDA 11\.8, and this trireme was built with CUDA [0-9.]*, which needs a newer one' \
     env TRIREME_EMULATE_DRIVER=11080 "$good" doctor --gpu
+refused "device=auto with a GPU that is too old" \
+    'compute capability 7\.5, and trireme needs 8\.0 or newer: .*device=cpu' \
+    env TRIREME_EMULATE_LEVEL=75 "$good" train $M run.dir=old device=auto
 refused "doctor --gpu without CUDA or a GPU" 'no GPU' env CUDA_VISIBLE_DEVICES= "$TRIREME" doctor --gpu
 finish

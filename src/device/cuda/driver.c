@@ -56,7 +56,8 @@ static int take_gpu(struct device *d, int spare_sms, struct error *err)
         return -1;
     if (gpu.major < LEAST_MAJOR)
         return error_set(err,
-                         "GPU %d (%s) has compute capability %d.%d; trireme needs 8.0 or newer",
+                         "GPU %d (%s) has compute capability %d.%d, and trireme needs 8.0 or "
+                         "newer: take another GPU (CUDA_VISIBLE_DEVICES), or device=cpu",
                          d->index, gpu.name, gpu.major, gpu.minor);
     snprintf(state->level, sizeof state->level, "sm_%d%d", gpu.major % 100, gpu.minor % 100);
     snprintf(state->name, sizeof state->name, "%s", gpu.name);
