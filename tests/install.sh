@@ -105,10 +105,10 @@ cp log steps
 # shellcheck disable=SC2086
 check "trireme train does" "$prefix/bin/trireme" train $settings run.dir=other
 is "five steps" "1 2 3 4 5" "$(losses own/metrics.jsonl | cut -d' ' -f1 | paste -sd' ')"
-is "to the same losses" "$(losses other/metrics.jsonl)" "$(losses own/metrics.jsonl)"
-is "the program knows them" "$(losses other/metrics.jsonl | awk '$1 != 1 && $1 != 3 { printf "%d %.6f\n", $1, $2 }')" \
+is "trireme train comes to the same losses as the program" "$(losses other/metrics.jsonl)" "$(losses own/metrics.jsonl)"
+is "the program reads the losses that the run wrote" "$(losses other/metrics.jsonl | awk '$1 != 1 && $1 != 3 { printf "%d %.6f\n", $1, $2 }')" \
     "$(grep -E '^[0-9]+ [0-9.]+$' steps)"
-is "its last state is saved" step-00000005 "$(ls own/checkpoints)"
+is "the last state of the program's run is saved" step-00000005 "$(ls own/checkpoints)"
 ./use model.preset=llama-tiny data.tran=text.h5 >refused 2>&1
 is "a wrong setting is its error" "1 1: data.tran" "$? $(sed -n 's/^\(1: \).*\(data\.tran\).*/\1\2/p' refused | head -n 1)"
 cd "$top" || exit 1
@@ -240,9 +240,9 @@ if [ -r $lmod ]; then
     is "module load loads what it was built with (Lua)" "cuda/13 ompi/4.1 trireme/$version-gpu " \
         "$(within needs "$work/deps")"
     rm "$work/deps/trireme/"*.lua
-    is "it wants what it was built with (Tcl)" "cuda/13 ompi/4.1 trireme/$version-gpu " \
+    is "module load wants what it was built with (Tcl)" "cuda/13 ompi/4.1 trireme/$version-gpu " \
         "$(within needs "$work/deps" loaded)"
-    is "and is not loaded without (Tcl)" 0 "$(within needs "$work/deps" | grep -c trireme)"
+    is "module load fails without what it was built with (Tcl)" 0 "$(within needs "$work/deps" | grep -c trireme)"
 fi
 
 modulefiles module_deps= module_suffix=

@@ -125,7 +125,7 @@ for threads in 0 -1 abc 2x 4097 100000; do
     is "OMP_NUM_THREADS=$threads is refused" "1 1" \
         "$? $(grep -c "^trireme: error: OMP_NUM_THREADS is .$threads.: a whole number from 1 to 4096" err)"
 done
-refused "once on two ranks" 'OMP_NUM_THREADS is .0.' mpirun --oversubscribe -n 2 env OMP_NUM_THREADS=0 \
+refused "a bad OMP_NUM_THREADS is refused once on two ranks" 'OMP_NUM_THREADS is .0.' mpirun --oversubscribe -n 2 env OMP_NUM_THREADS=0 \
     $T model.preset=llama-tiny device=cpu data.train=train.h5 run.dir=threads
 for threads in "2,1" " 2 " ""; do
     OMP_NUM_THREADS=$threads "$TRIREME" plan model.preset=llama-tiny device=cpu >out 2>err
@@ -148,7 +148,7 @@ refused "checkpoint that is not there" 'no-such' $T $M data.train=train.h5 \
 
 # Once, not per rank
 for n in 2 4; do
-    refused "once under mpirun -n $n" 'train\.stpes.*train\.steps' \
+    refused "a misspelt key is refused once under mpirun -n $n" 'train\.stpes.*train\.steps' \
         mpirun --oversubscribe -n $n $T train.stpes=3
 done
 refused "missing data once under mpirun -n 4" 'nothing\.h5' \
@@ -189,15 +189,15 @@ is "a whole file and another model: the model that is named" "$(cat want)" \
     "$("$TRIREME" config whole.yaml model.path=hf 2>&1)"
 "$TRIREME" config data.train=a.h5 model.path=hf >whole_hf.yaml
 "$TRIREME" config $D >want
-is "by its preset, too" "$(cat want)" "$("$TRIREME" config whole_hf.yaml model.preset=llama-tiny 2>&1)"
+is "a whole file and a preset: the preset's model" "$(cat want)" "$("$TRIREME" config whole_hf.yaml model.preset=llama-tiny 2>&1)"
 "$TRIREME" config $D model.rope_theta=77 >own.yaml
-refused "but not what the file changes itself" 'own.yaml:[0-9]+: model.rope_theta is 77 here, and 500000 in' \
+refused "a file's own change of its model beside another model" 'own.yaml:[0-9]+: model.rope_theta is 77 here, and 500000 in' \
     "$TRIREME" config own.yaml model.path=hf
 "$TRIREME" config $D lora.path=one >whole.yaml
 "$TRIREME" config $D lora.path=two >want
-is "and another adapter: that adapter" "$(cat want)" "$("$TRIREME" config whole.yaml lora.path=two 2>&1)"
+is "a whole file and another adapter: that adapter" "$(cat want)" "$("$TRIREME" config whole.yaml lora.path=two 2>&1)"
 "$TRIREME" config $D lora.r=4 lora.alpha=64 >own.yaml
-refused "but not another alpha" 'own.yaml:[0-9]+: lora.alpha is 64 here, and 4 in what the argument lora.path=two' \
+refused "a file's own alpha beside another adapter" 'own.yaml:[0-9]+: lora.alpha is 64 here, and 4 in what the argument lora.path=two' \
     "$TRIREME" config own.yaml lora.path=two
 "$TRIREME" config --show >shown 2>err
 for key in train.steps parallel.strategy checkpoint.resume recompute comm.inter_node; do

@@ -21,7 +21,7 @@ done
 train "updates beside forward" "$TRIREME_CUDA" 1 late device=cuda train.steps=$some $late run.trace=4
 same "updates beside forward give the same bits" short late
 lane=$(grep -o '"tid": *[0-9]*, "args": *{"name": "update"}' late/trace.json | grep -o '[0-9][0-9]*' | head -n 1)
-is "and run on a stream of their own" "UPDATE embed" \
+is "updates beside forward run on a stream of their own" "UPDATE embed" \
     "$(grep -o '"name": "UPDATE embed", "ph": "X", "pid": 0, "tid": '"$lane", late/trace.json | cut -d'"' -f4)"
 
 # Checkpoints know no device.

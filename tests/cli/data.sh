@@ -78,7 +78,7 @@ if wait_for 60 has_steps shrinks 3; then
     ended
     is "a file that shrinks while it is read" "1 1" \
         "$code $(grep -c 'error: .*shrinks\.h5 was truncated after it was opened' err)"
-    is "its last step is saved" "$(last_metric shrinks step)" \
+    is "the last step before a file shrank is saved" "$(last_metric shrinks step)" \
         "$(basename "$(newest_checkpoint shrinks)" | sed 's/step-0*//')"
 else
     kill $job
@@ -119,7 +119,7 @@ else
     is "the page's script runs" 0 $?
     V="$M model.vocab=32000 data.train=mine.h5 train.steps=2"
     mpirun --oversubscribe -n 2 $T train $V run.dir=plain run.threads=1 >out 2>err
-    is "its file trains, with one warning on two ranks" "0 1 1" \
+    is "the page's file trains, with one warning on two ranks" "0 1 1" \
         "$? $(grep -c warning err) $(grep -c 'warning: mine\.h5 .*tokenize --seal mine\.h5' err)"
     # Without checksums and hash a file is known by a sample: other tokens of the same size are named.
     cp mine.h5 other.h5
@@ -135,7 +135,7 @@ else
     chmod 640 mine.h5
     ln -s mine.h5 link.h5
     "$TRIREME" tokenize --seal link.h5 >out 2>err
-    is "it is sealed under its name" "0 1 -rw-r-----" \
+    is "a file without checksums is sealed under its name" "0 1 -rw-r-----" \
         "$? $(grep -c 'whole; 14000 tokens in 2 documents.*my-tokenizer.*32000, loss mask$' out) \
 $(ls -l mine.h5 | cut -c1-10)"
     [ -L link.h5 ] && ok "a link to it stays one" || not_ok "a link to it stays one" "$(ls -l link.h5)"
@@ -144,7 +144,7 @@ $(ls -l mine.h5 | cut -c1-10)"
     cmp -s mine.h5 once.h5
     is "sealing again changes nothing" "0" "$?"
     mpirun --oversubscribe -n 2 $T train $V run.dir=sealed run.threads=1 >out 2>err
-    is "it trains without a warning" "0 0" "$? $(grep -c warning err)"
+    is "a sealed file trains without a warning" "0 0" "$? $(grep -c warning err)"
     is "on the same numbers" "$(last_metric plain loss)" "$(last_metric sealed loss)"
     cp -r plain since
     $T train $V run.dir=since train.steps=3 >out 2>err
@@ -153,7 +153,7 @@ $(ls -l mine.h5 | cut -c1-10)"
         'plain/checkpoints/step-00000002 was trained on tokens of .my-tokenizer.*--tokenizer bytes' \
         "$TRIREME" generate plain --prompt x
     timeout 60 "$TRIREME" generate plain --prompt x --tokens 3 --tokenizer bytes device=cpu >out 2>err
-    is "but by bytes where they are asked for" 0 $?
+    is "generate by bytes, where they are asked for" 0 $?
     cat >look.py <<'END'
 import h5py, numpy
 file = h5py.File("mine.h5")
@@ -178,7 +178,7 @@ documents 0 1 the documents begin at token 1
 documents 1 15000 document 1 begins at token 15000
 documents 2 13999 and end at 13999 of 14000
 END
-    is "and nothing is left beside it" "0" "$(ls | grep -c partial)"
+    is "files made wrongly leave nothing beside them" "0" "$(ls | grep -c partial)"
     # every window has a token that the model has no row for, whatever `maximum` says
     "$python" page.py
     "$python" -c "import h5py; h5py.File('mine.h5', 'r+')['tokens'][::16] = 40000"
@@ -193,7 +193,7 @@ END
 $(grep -c 'warning: step [12]: no targets: all its tokens are masked' err) \
 $(grep -c 'step [12]/2  loss none (no targets)' err) \
 $(grep -c 'valid none (no targets)' err)"
-    is "and none is in the metrics" "2 1" \
+    is "all masked: losses are null in the metrics" "2 1" \
         "$(grep -c '"loss": null' masked/metrics.jsonl) $(grep -c '"eval_loss": null' masked/metrics.jsonl)"
     $T train $V data.train=mine.h5 train.steps=104 run.dir=quiet >out 2>err
     is "of many such steps the first ten are told of, and the hundredth" "0 11 1 1" "$? \
@@ -230,7 +230,7 @@ refused "another text is not replaced" 'notes\.txt is there' "$TRIREME" tokenize
 # A device of our own: the machine's would be gone if root's tokenize replaced it.
 if mknod device c 1 3 2>/dev/null; then
     refused "a device is not replaced" 'is a device' "$TRIREME" tokenize corpus.txt -o device
-    [ -c device ] && ok "it is as it was" || not_ok "it is as it was" "$(ls -l device)"
+    [ -c device ] && ok "a device that is not replaced is as it was" || not_ok "a device that is not replaced is as it was" "$(ls -l device)"
 else
     skip "a device is not replaced" "devices cannot be made here"
 fi
@@ -282,8 +282,8 @@ tokens=$(h5dump -d tokens -s 1000 -c 1 two.h5 | sed -n 's/.*(1000): *//p')
 is "of one of them" 30000001 \
     "$(sed -n "s/^two\.h5: whole; \([0-9]*\) tokens in 1 .*/\1/p" out)"
 case $tokens in
-97 | 98) ok "that has its letters" ;;
-*) not_ok "that has its letters" "token 1000 is '$tokens'" ;;
+97 | 98) ok "the one whole file has the letters of one of them" ;;
+*) not_ok "the one whole file has the letters of one of them" "token 1000 is '$tokens'" ;;
 esac
 
 # A planted link with the name of a temporary file is not followed.  The shell that plants it becomes
@@ -298,7 +298,7 @@ for suffix in .head .documents .mask ""; do
     is "a link planted at a file's name$suffix is not followed" "0 precious" "$? $(cat victim)"
 done
 "$TRIREME" tokenize --verify plant/x.h5 >out 2>err
-is "and the file is whole" 0 $?
+is "a file written beside a planted link is whole" 0 $?
 
 # What a killed tokenize left is removed by the next to the same path, and nothing else: not what a
 # process that lives writes, nor what another node or an earlier boot may have left.
@@ -320,7 +320,7 @@ touch "$partial.head" $kept "left/y.h5.partial-$boot-$job-0"
 "$TRIREME" tokenize corpus.txt -o left/x.h5 >out 2>err
 is "what a killed tokenize left is removed, and said" "0 1 2" \
     "$? $(grep -c 'removed 2 unfinished files of a tokenize to left/x\.h5 that was killed' err) $(wc -l <err)"
-is "and what may be another's is not, but said" "1 $(echo $kept | tr ' ' '\n' | sort | xargs)" \
+is "unfinished files that may be another's stay, and are said" "1 $(echo $kept | tr ' ' '\n' | sort | xargs)" \
     "$(grep -c 'warning: beside left/x\.h5 there are 3 unfinished files of other nodes' err) $(
         ls left/x.h5.partial-* | sort | xargs)"
 is "nor what is of another path" 1 "$(ls left/y.h5.partial-* | wc -l)"

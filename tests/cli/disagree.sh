@@ -52,7 +52,7 @@ refused "another run directory under the same name" \
     'rank 1 .*: dir/checkpoints is not the folder that rank 0 .* run.dir must be one that all nodes see' \
     mpirun --oversubscribe -n 1 --wdir "$work" "$TRIREME" train $M $here run.dir=dir : \
     -n 1 --wdir "$work/other" "$TRIREME" train $M $here run.dir=dir
-is "and the folder of rank 0 is left clean" 0 "$(ls -A dir/checkpoints | wc -l)"
+is "disagreement about a run directory leaves rank 0's clean" 0 "$(ls -A dir/checkpoints | wc -l)"
 : >threads/checkpoints/.seen-1-2 # of a start that was killed while it looked
 ranks 2 "$TRIREME" train $M $here run.dir=threads >out 2>err
 is "what a killed start left there goes" "0 0" "$? $(ls -A threads/checkpoints | grep -c seen)"

@@ -43,7 +43,7 @@ for n in 1 2; do
     is "$n ranks: and before the run's files are made" 0 "$(grep -cE 'metrics|config' files)"
 done
 on_disk 1024 1 train.steps=20 checkpoint.every=5
-is "also where there are to be several" 95 $code
+is "a first of several checkpoints that cannot fit is refused" 95 $code
 on_disk 5000 1 train.steps=12 checkpoint.every=10
 is "room for two of two: no warning" "0 0" "$code $(warnings)"
 on_disk 5000 1 train.steps=3
@@ -52,7 +52,7 @@ cp -r left before-left
 on_disk 3300 1 train.steps=4 checkpoint.every=1
 is "room for one of four: a warning with the sizes" 1 "$(grep -cE \
     'warning: .*: 4 more checkpoints of [0-9.]+ MB .*checkpoint.keep=2.* and [0-9.]+ MB are free' err)"
-is "and the run begins" 1 "$(grep -c 'step 1/4' err)"
+is "room for one of four: the run begins" 1 "$(grep -c 'step 1/4' err)"
 
 # What is done needs no room.
 mkdir before

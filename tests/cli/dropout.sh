@@ -31,13 +31,13 @@ T="train.steps=30 train.lr=3e-3 train.eval_every=30"
     "$TRIREME" train $N $T model.path=published run.dir=dropped >out 2>err
 }
 is "a folder with 0.1 is trained, without a warning" "0 0" "$? $(grep -c dropout err)"
-is "its losses are others" 1 "$(echo "$(loss kept 1) $(loss dropped 1)" | awk '{ print $1 != $2 }')"
-is "they fall" 1 "$(lower "$(loss dropped 30)" "$(loss dropped 1)" 0.2)"
+is "losses with dropout differ from those without" 1 "$(echo "$(loss kept 1) $(loss dropped 1)" | awk '{ print $1 != $2 }')"
+is "losses with dropout fall" 1 "$(lower "$(loss dropped 30)" "$(loss dropped 1)" 0.2)"
 is "evaluation drops nothing" 1 "$(lower "$(valid dropped)" "$(loss dropped 30)")"
 is "config.yaml says what was done" "0.1 0.1 0.1" \
     "$(sed -n 's/^  [a-z]*_dropout: *//p' dropped/config.yaml | tr '\n' ' ' | sed 's/ $//')"
 "$TRIREME" convert dropped back >out 2>err
-is "it is written back" "0.1 0.1 0.1" \
+is "dropout of 0.1 is written back to the folder" "0.1 0.1 0.1" \
     "$(member back/config.json embd_pdrop) $(member back/config.json resid_pdrop) $(member back/config.json attn_pdrop)"
 # shellcheck disable=SC2086
 "$TRIREME" evaluate $N model.path=plain >one 2>err || cat err
@@ -78,7 +78,7 @@ is "another seed drops others" 1 \
         "$TRIREME" train $N $M model.embd_pdrop=0.1 run.dir=never
     refused "another of its names" 'model.residual_dropout' \
         "$TRIREME" train $N $M model.resid_pdrop=0.1 run.dir=never
-    refused "and the third" 'model.attention_dropout' \
+    refused "the third of its names, attn_pdrop" 'model.attention_dropout' \
         "$TRIREME" train $N $M model.attn_pdrop=0.1 run.dir=never
     refused "peft's name" 'lora.dropout' "$TRIREME" train $N $M lora.lora_dropout=0.1 run.dir=never
 }
@@ -98,7 +98,7 @@ is "peft's file says lora_dropout" 0.25 "$(member adapter/adapter_config.json lo
 # shellcheck disable=SC2086
 "$TRIREME" train $N model.path=hf-llama lora.path=adapter train.steps=1 train.lr=0 \
     run.dir=from-peft >out 2>err || cat err
-is "and it is read" 0.25 "$(sed -n 's/^  dropout: *//p' from-peft/config.yaml)"
+is "peft's lora_dropout is read" 0.25 "$(sed -n 's/^  dropout: *//p' from-peft/config.yaml)"
 "$TRIREME" convert from-peft again >out 2>err || cat err
 if cmp -s adapter/adapter_config.json again/adapter_config.json &&
     cmp -s adapter/adapter_model.safetensors again/adapter_model.safetensors; then

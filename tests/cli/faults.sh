@@ -28,7 +28,7 @@ if wait_for 30 has_steps killed 25; then
     else
         not_ok "a killed rank ends the job" "code $code after $seconds s"
     fi
-    is "and where SIGTERM promises a save, it is said when there is none" \
+    is "a killed rank: where SIGTERM promises a save, it is said when there is none" \
         "; where another rank has ended, nothing is saved, and the last line of that rank or the launcher's says why" \
         "$(sed -n 's/^trireme: SIGTERM: the state will be saved after this step\(; where[^;]*\).*/\1/p' killed.err)"
 else
@@ -52,9 +52,9 @@ kill -STOP "$(rank_pids $job | tail -n 1)"
 ended
 is "a stopped rank ends the job with 94" 94 $code
 if grep -q '^trireme: error: rank [01] .*no progress for 2 s: .*rank 2' stuck.err; then
-    ok "and is named"
+    ok "a stopped rank is named"
 else
-    not_ok "and is named" "$(grep '^trireme' stuck.err | tail -n 2)"
+    not_ok "a stopped rank is named" "$(grep '^trireme' stuck.err | tail -n 2)"
 fi
 is "in log.txt, too" 1 "$(grep -c 'Z trireme: error: rank [01] .*no progress for 2 s: .*rank 2' stuck/log.txt)"
 
@@ -70,11 +70,11 @@ for how in gone replaced; do
     is "a run directory that is $how ends the job with 95" 95 $code
     if [ "$(grep -c "error: training ends at step [0-9]*: run.dir moved.$how is no longer the folder" \
         moved.err)" = 1 ]; then
-        ok "and is named, $how"
+        ok "a run directory that is $how is named"
     else
-        not_ok "and is named, $how" "$(grep '^trireme' moved.err | tail -n 2)"
+        not_ok "a run directory that is $how is named" "$(grep '^trireme' moved.err | tail -n 2)"
     fi
-    is "and no run begins in its place, $how" "now: $([ $how = gone ] || echo checkpoints)" \
+    is "no run begins in the place of one that is $how" "now: $([ $how = gone ] || echo checkpoints)" \
         "now: $(ls moved.$how 2>/dev/null)"
     rm -rf moved.$how && mv aside.$how moved.$how
     last=$(newest_checkpoint moved.$how | sed 's/.*step-0*//')
@@ -89,9 +89,9 @@ rm -rf torn/checkpoints/step-00000020/COMMIT
 ranks 2 "$TRIREME" train $M run.dir=torn train.steps=20 >torn.out 2>torn.err
 is "an uncommitted checkpoint is passed over" 0 $?
 if [ -e torn/checkpoints/step-00000020/COMMIT ]; then
-    ok "and made again"
+    ok "an uncommitted checkpoint is made again"
 else
-    not_ok "and made again" "$(ls torn/checkpoints)"
+    not_ok "an uncommitted checkpoint is made again" "$(ls torn/checkpoints)"
 fi
 shard=torn/checkpoints/step-00000020/shard-00001.h5
 middle=$(($(wc -c <$shard) / 2))
@@ -100,9 +100,9 @@ printf "\\$(printf %o $((byte ^ 4)))" | dd of=$shard bs=1 seek=$middle conv=notr
 ranks 2 "$TRIREME" train $M run.dir=torn train.steps=20 >torn.out 2>torn.err
 is "a checkpoint with a flipped bit is passed over" 0 $?
 if grep -q 'shard-00001' torn.err torn/log.txt; then
-    ok "and named"
+    ok "a checkpoint with a flipped bit is named"
 else
-    not_ok "and named" "$(tail -n 3 torn.err)"
+    not_ok "a checkpoint with a flipped bit is named" "$(tail -n 3 torn.err)"
 fi
 
 # Damaged data: the run ends before a step needs them, with its state saved; mended, it goes on as if
@@ -144,7 +144,7 @@ END
         is "a disk of one rank fails under data.$data" "95 1 1" "$code $(grep -a -c '^trireme: error' disk.err) $(
             grep -a -c "^trireme: error: .*saved, at step [0-9]*: data.$data: rank 1 ([^)]*): cannot read ${data}_of_$data.h5 at byte [0-9]*: Input/output error" disk.err)"
         at=$(last_metric disk_$data step)
-        is "and the last step is saved, data.$data" "$at" "$(basename "$(newest_checkpoint disk_$data)" | sed 's/step-0*//')"
+        is "a disk of one rank fails: the last step is saved, data.$data" "$at" "$(basename "$(newest_checkpoint disk_$data)" | sed 's/step-0*//')"
         mv unreadable ${data}_of_$data.h5
         ranks 2 "$TRIREME" train $Y train.steps=$((at + 3)) >disk.out 2>disk.err
         is "mended, it goes on, data.$data" "0 $((at + 3))" "$? $(last_metric disk_$data step)"
@@ -203,13 +203,13 @@ unshare --mount sh full.sh >full.log 2>full.log2
 said() { sed -n "s/^$1 //p" full.log; }
 is "before the disk is full" 0 "$(said first)"
 is "a full disk at the end is the node's fault" 95 "$(said full)"
-is "and said once" 1 "$(grep -a -c '^trireme: .*error: ' full.err)"
-is "and before the end warned of once" 1 \
+is "a full disk at the end is said once" 1 "$(grep -a -c '^trireme: .*error: ' full.err)"
+is "a full disk before the end is warned of once" 1 \
     "$(grep -a -c '^trireme: .*warning: checkpoint of step 200 failed' full.err)"
 is "the checkpoint before is whole" 0 "$(said verify)"
 is "nothing half-written is left" "step-00000010 " "$(said left)"
-is "and at a signal" 95 "$(said signal)"
-is "and says once that the state was not saved" 1 "$(grep -a -c '^trireme: .*error: ' signal.err)"
+is "a full disk at a signal is the node's fault" 95 "$(said signal)"
+is "a full disk at a signal: says once that the state was not saved" 1 "$(grep -a -c '^trireme: .*error: ' signal.err)"
 is "of which step, and why" 1 "$(grep -a -c -E \
     'error: .*the state at step [0-9]+ could not be saved: .*(No space left|are free)' signal.err)"
 is "with the checkpoint before" "step-00000010 " "$(said kept)"

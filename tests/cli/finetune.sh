@@ -46,7 +46,7 @@ is "a run goes on for more epochs" 0 $?
 is "as many as it then has" "$((($sequences * 3 + 5) / 6))" "$(last_step epochs)"
 is "which is no change of its numbers" 0 "$(grep -c 'warning: settings changed' err)"
 "$TRIREME" train epochs train.epochs=3 >out 2>err
-is "and then has nothing to do, but for more epochs" "0 1" \
+is "a run whose epochs are done has nothing to do, but for more of them" "0 1" \
     "$? $(grep -c 'nothing to do: .*; train.epochs=6 trains it longer' err)"
 cp -r epochs fewer
 "$TRIREME" train fewer run.dir=fewer train.epochs=0.25 >out 2>err
@@ -73,7 +73,7 @@ for how in "1 train.global_batch=9 9" "1 train.global_batch=4 4" "2 train.split_
     is "up to the same sequence, $2" "$((half + ($all - half * 6 + $3 - 1) / $3)) 0.0" \
         "$(last_step rest) $(field rest "$(last_step rest)" lr)"
     is "no steps are among the changes, $2" 0 "$(grep -c 'train.steps' err)"
-    is "but the batch, $2" 1 "$(grep -c "warning: settings changed.*train.global_batch 6 -> $3" err)"
+    is "the batch is among the changes, $2" 1 "$(grep -c "warning: settings changed.*train.global_batch 6 -> $3" err)"
 done
 
 # ---- packing ----
@@ -127,8 +127,8 @@ data:
   valid: [held.h5, {path: other.h5, samples: 3}]
 END
 "$TRIREME" train mixed.yaml $M data.packing=padded train.steps=20 run.dir=listed >out 2>err
-is "the same as a list" 0 $?
-is "and the same numbers" "$(field mixed 20 loss) $(field mixed 20 eval_loss)" \
+is "mixed files as a YAML list" 0 $?
+is "mixed files as a YAML list: the same numbers" "$(field mixed 20 loss) $(field mixed 20 eval_loss)" \
     "$(field listed 20 loss) $(field listed 20 eval_loss)"
 "$TRIREME" train mixed data.train=lines.h5:0.5,other.h5:0.5 train.steps=21 >out 2>err
 is "other weights are a change" 1 "$(grep -c 'settings changed.*data\.train' err)"
@@ -151,19 +151,19 @@ is "checkpoint.keep_best" 0 $?
 least=$(awk -F'"eval_loss": ' 'NF > 1 { split($2, v, ","); if (!n++ || v[1] < m) { m = v[1]; split($1, s, "[ ,]"); step = s[2] } } END { printf "%08d", step }' best/metrics.jsonl)
 is "the link leads to the lowest loss" "step-$least" "$(readlink best/checkpoints/best)"
 if [ "$least" != 00000060 ]; then ok "which is not the last"; else not_ok "which is not the last" "$least"; fi
-is "it is kept beside the newest" yes "$([ -f best/checkpoints/step-$least/COMMIT ] && echo yes)"
+is "the best checkpoint is kept beside the newest" yes "$([ -f best/checkpoints/step-$least/COMMIT ] && echo yes)"
 said=$("$TRIREME" evaluate best/checkpoints/best 2>err | cut -d' ' -f2)
-if near "$said" "$(field best "$(expr $least + 0)" eval_loss)" 1e-5; then ok "evaluate takes it"; else
-    not_ok "evaluate takes it" "'$said': $(tail -n 2 err)"
+if near "$said" "$(field best "$(expr $least + 0)" eval_loss)" 1e-5; then ok "evaluate takes checkpoints/best"; else
+    not_ok "evaluate takes checkpoints/best" "'$said': $(tail -n 2 err)"
 fi
 "$TRIREME" generate best/checkpoints/best --prompt "The" --tokens 3 >out 2>err
-is "so does generate" 0 $?
+is "generate takes checkpoints/best" 0 $?
 "$TRIREME" convert best/checkpoints/best folder >out 2>err
-is "so does convert" 0 $?
+is "convert takes checkpoints/best" 0 $?
 folder=$("$TRIREME" evaluate model.path=folder data.valid=held.h5 data.seq_len=96 \
     data.packing=documents device=cpu run.dir=none 2>err | cut -d' ' -f2)
-if near "$folder" "$said" 1e-5; then ok "and evaluate takes the folder"; else
-    not_ok "and evaluate takes the folder" "'$folder', not '$said': $(tail -n 2 err)"
+if near "$folder" "$said" 1e-5; then ok "evaluate of checkpoints/best says the folder"; else
+    not_ok "evaluate of checkpoints/best says the folder" "'$folder', not '$said': $(tail -n 2 err)"
 fi
 
 # Also where the directory of runs that have no name is in use, by one that began from it.
@@ -172,7 +172,7 @@ F="data.train=other.h5 data.seq_len=96 data.packing=documents train.lr=0.01 devi
 is "a run begins from the folder" "0 3" "$? $(last_step runs/default)"
 again=$("$TRIREME" evaluate model.path=folder data.valid=held.h5 data.seq_len=96 \
     data.packing=documents device=cpu 2>err | cut -d' ' -f2)
-is "and evaluate of the folder alone is of the folder" "$folder" "$again"
+is "evaluate of the folder alone is of the folder" "$folder" "$again"
 refused "evaluate of a run, beside the folder" 'model.path=folder has no effect here' \
     "$TRIREME" evaluate runs/default model.path=folder data.valid=held.h5
 "$TRIREME" convert runs/default other >out 2>err
@@ -189,7 +189,7 @@ is "train.early_stop" 0 $?
 stopped=$(last_step early)
 best=$(readlink early/checkpoints/best | sed 's/step-0*//')
 is "ends after four evaluations that were not better" "$((best + 12))" "$stopped"
-is "and says so" "1 0" "$(grep -c "train\.early_stop: training ends at step $stopped" err) $(grep -c 'trains it longer' err)"
+is "early stop is said" "1 0" "$(grep -c "train\.early_stop: training ends at step $stopped" err) $(grep -c 'trains it longer' err)"
 "$TRIREME" train early >out 2>err
 is "the same command again trains no further, and says what would" "0 $stopped 1" \
     "$? $(last_step early) $(grep -c 'training ends at .*; a larger train.early_stop, or 0, trains it longer' err)"
@@ -206,7 +206,7 @@ F="train.early_stop=2 train.steps=$((last + 15)) checkpoint.keep_best=true check
 "$TRIREME" train $B $F run.dir=after checkpoint.resume=early/checkpoints/step-$(printf %08d "$last") train.lr=0.5 >out 2>err
 is "a run that begins with another's checkpoint has evaluations of its own" "0 1" \
     "$? $(grep -c "evaluations up to step [0-9]* do not count .*they are of another run" err)"
-is "and a best of its own, which is what is exported" "1 1 1" "$(ls after/checkpoints/best | grep -c COMMIT) $(
+is "a run that begins with another's checkpoint exports a best of its own" "1 1 1" "$(ls after/checkpoints/best | grep -c COMMIT) $(
     grep -c "the model of step $(readlink after/checkpoints/best | sed 's/step-0*//') is in after/hf" err) $(
     ls after/hf | grep -c model.safetensors)"
 "$TRIREME" train early train.early_stop=2 data.valid=lines.h5 train.steps=$((last + 30)) >out 2>err

@@ -37,7 +37,7 @@ is "a run with a machine" 0 $?
 is "forecast.json has the step of the plan" "$(sed -n 's/ *"step_ms": \([0-9.e-]*\),/\1/p' plan.json |
     awk 'NR == 1 { printf "%.6g", $1 }')" "$(sed -n 's/ *"step_s": \([0-9.e-]*\),/\1/p' fast/forecast.json |
     awk '{ printf "%.6g", 1000 * $1 }')"
-is "and a line says it" 1 "$(grep -c 'trireme: forecast: .* a step, [0-9]* tokens/s (machine fast)' fast.err)"
+is "a line of the log has the forecast" 1 "$(grep -c 'trireme: forecast: .* a step, [0-9]* tokens/s (machine fast)' fast.err)"
 is "a machine that computes slower than it is described to" "compute 1" "$(compared fast cause) $(
     grep -c 'warning: step takes .*, forecast .* (+.* %): all ranks compute at .* of the speed of fast' fast.err)"
 is "the same line is in the metrics" 1 "$(grep -cF "$(sed -n 's/.*warning: \(step takes.*\)/\1/p' fast.err)" \
@@ -78,7 +78,7 @@ refused "a network of no machine" 'run.machine auto@8x400Gb: the network of whic
     "$TRIREME" train $M run.dir=no run.machine=auto@8x400Gb
 refused "a network that is none" 'run.machine.*such as 8x400Gb' \
     "$TRIREME" train $M run.dir=no run.machine=machines.yaml:fast@fast
-is "and nothing was written" no "$([ -e no ] && echo yes || echo no)"
+is "a network that is none: nothing was written" no "$([ -e no ] && echo yes || echo no)"
 
 # On GPUs the measured steps are CUDA graphs with events around them.
 if [ -x "$TRIREME_CUDA" ]; then
@@ -126,7 +126,7 @@ END2
     else
         not_ok "a rank slowed by loops beside it is named" "$(head -n 5 beside.err | cut -c 1-300)"
     fi
-    is "and it is in the metrics" "1" "$(compared beside rank | grep -x 1 | head -n 1)"
+    is "a rank slowed by loops beside it is in the metrics" "1" "$(compared beside rank | grep -x 1 | head -n 1)"
     before=$(compared beside measured_step_ms | wc -l)
     kill $loops
     wait $loops 2>/dev/null

@@ -15,10 +15,10 @@ is "begins at two to the power asked for, and uses up its hysteresis" "171798691
     "$(values whole loss_scale | head -n 3 | xargs)"
 skipped=$(values whole skipped_steps | tail -n 1)
 is "counts what it skipped" "$skipped" "$(grep -c '"skipped": true' whole/metrics.jsonl)"
-if [ "$skipped" -gt 5 ] && [ "$skipped" -lt 30 ]; then ok "and gets out of it"; else not_ok "and gets out of it" "$skipped skipped"; fi
+if [ "$skipped" -gt 5 ] && [ "$skipped" -lt 30 ]; then ok "a scale that is too large becomes smaller"; else not_ok "a scale that is too large becomes smaller" "$skipped skipped"; fi
 is "says so each time" "$skipped" "$(grep -a -c 'gradients overflow fp16 at a loss scale of' whole.err)"
 values whole loss | awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(last < first - 0.2) }'
-is "and learns" 0 $?
+is "a run that skipped steps learns" 0 $?
 values whole lr | sort -u >rates
 is "at a constant rate" 1 "$(wc -l <rates)"
 
@@ -27,7 +27,7 @@ for steps in 7 29 40; do
     is "stopped or resumed at $steps" 0 $?
 done
 if same_state whole parts; then ok "ends in the same bits"; else not_ok "ends in the same bits" differ; fi
-is "and the same scale" "$(last_metric whole loss_scale) $skipped" \
+is "a resumed run ends with the same loss scale" "$(last_metric whole loss_scale) $skipped" \
     "$(last_metric parts loss_scale) $(last_metric parts skipped_steps)"
 
 ranks 3 "$TRIREME" train $M $S train.steps=45 run.dir=parts >parts.out 2>parts.err
@@ -35,9 +35,9 @@ is "goes on on three ranks" 0 $?
 next=$(grep '"step": *41,' parts/metrics.jsonl | grep -c '"skipped": true') # at the edge it may be one
 is "with the count it had" $((skipped + next)) "$(values parts skipped_steps | sed -n 41p)"
 ranks 2 "$TRIREME" train $M precision=bf16 train.steps=48 run.dir=parts >parts.out 2>parts.err
-is "and in bf16" 0 $?
+is "a checkpoint of fp16 goes on in bf16" 0 $?
 timeout 60 "$TRIREME" generate "$(newest_checkpoint whole)" --prompt "int " --tokens 5 >out 2>err
-is "and generates, in fp16" 0 $?
+is "a checkpoint of fp16 generates in fp16" 0 $?
 
 # Nothing to be done: a scale that may not become smaller.
 ranks 2 "$TRIREME" train $M train.initial_scale_power=40 train.min_loss_scale=1e12 train.steps=100 \

@@ -37,7 +37,7 @@ trained fp8 1 precision=fp8 train.steps=30
 first_step "near bf16" 0.02 fp8 bf16
 near "near bf16 after 30 steps" 0.02 "$(number 30 loss fp8)" "$(number 30 loss bf16)"
 if [ "$(number 1 grad_norm fp8)" = "$(number 1 grad_norm bf16)" ]; then
-    not_ok "and not bf16" "the same norm of gradients"; else ok "and not bf16"; fi
+    not_ok "the gradient norm in fp8 is not that of bf16" "the same norm of gradients"; else ok "the gradient norm in fp8 is not that of bf16"; fi
 
 # Layouts: sums of other order, of the same rounded numbers; one at an edge may be rounded the other way.
 trained micro 1 precision=fp8 train.micro_batch=1 train.steps=1
@@ -77,14 +77,14 @@ is "planned in bf16" 0 $?
 is "planned in fp8" 0 $?
 step_ms() { sed -n 's/.*"step_ms": *\([0-9.e-]*\).*/\1/p' "$1" | head -1; }
 if awk -v a="$(step_ms fp8.json)" -v b="$(step_ms bf16.json)" 'BEGIN { exit !(a > 0 && a < 0.9 * b) }'; then
-    ok "and forecast shorter"; else not_ok "and forecast shorter" "$(step_ms fp8.json) and $(step_ms bf16.json) ms"; fi
+    ok "a step in fp8 is forecast shorter"; else not_ok "a step in fp8 is forecast shorter" "$(step_ms fp8.json) and $(step_ms bf16.json) ms"; fi
 
 # What is not in fp8 is said.
 train_on 1 run.dir=few precision=fp8 model.ffn=100 train.steps=1 >out 2>err
 is "some matrices in bf16" 1 "$(grep -c ' fp8 in 4 of 8 matrices (not mlp.gate, 200 x 256)' few/log.txt)"
-is "and it is in the log of a run in fp8 alone" "0 1" "$(grep -c ' matrices ' fp8/log.txt) $(grep -c ', fp8, ' fp8/log.txt)"
+is "the count of matrices is in the log of a run in fp8 alone" "0 1" "$(grep -c ' matrices ' fp8/log.txt) $(grep -c ', fp8, ' fp8/log.txt)"
 train_on 2 run.dir=warned precision=fp8 train.steps=1 >out 2>err
-is "that CPUs take longer is said by one rank" 1 "$(grep -c 'fp8 on CPUs' err)"
+is "one rank says that fp8 takes longer on CPUs" 1 "$(grep -c 'fp8 on CPUs' err)"
 refused "no matrix in fp8" 'precision fp8 multiplies matrices whose sides .* this model has none' \
     "$TRIREME" train $M run.dir=none precision=fp8 model.ffn=100 model.hidden=72 model.heads=3 model.kv_heads=3 model.head_dim=24
 refused "blocks of tokens" 'precision fp8 rounds blocks of 128 tokens, and 100 .* data\.seq_len=128' \

@@ -66,11 +66,11 @@ done
 two=$(text two 24)
 is "two runs that write other texts" "2" "$(printf '%s\n%s\n' "$two" "$(text one 24)" | sort -u | wc -l)"
 is "a configuration: its run" "$(text one 24)" "$(text my.yaml 24)"
-is "and what was read is said" "trireme: generating with one/checkpoints/step-00000002" "$(grep generating err)"
+is "a configuration: what was read is said" "trireme: generating with one/checkpoints/step-00000002" "$(grep generating err)"
 is "with run.dir: that run" "$two" "$(text my.yaml 24 run.dir=two)"
 is "with checkpoint.resume, a run's path" "$two" "$(text my.yaml 24 checkpoint.resume=two)"
 is "a checkpoint's" "$two" "$(text my.yaml 24 checkpoint.resume=two/checkpoints/step-00000002)"
-is "or a step" "$(text one/checkpoints/step-00000001 24)" "$(text my.yaml 24 checkpoint.resume=1)"
+is "a configuration with checkpoint.resume=STEP: that step" "$(text one/checkpoints/step-00000001 24)" "$(text my.yaml 24 checkpoint.resume=1)"
 for setting in run.dir=two checkpoint.resume=two model.preset=gpt2; do
     refused "beside a run no $setting" "$setting has no effect here: the weights are those of one;" \
         "$TRIREME" generate one --prompt x device=cpu $setting

@@ -69,7 +69,7 @@ printf 'ping\n\n  \ntick tock\n' >lines.txt
 $G run --prompts lines.txt --tokens 3 >out 2>err
 is "a prompt a line, blank ones left out" '"ping" "tick tock"' \
     "$(sed 's/.*"prompt": \("[^"]*"\).*/\1/' out | tr '\n' ' ' | sed 's/ $//')"
-is "and lines counted" "1 4" "$(sed 's/^{"line": \([0-9]*\), .*/\1/' out | xargs)"
+is "lines of prompts are counted" "1 4" "$(sed 's/^{"line": \([0-9]*\), .*/\1/' out | xargs)"
 echo '{"text": 3}' >bad.jsonl
 refused "a line that is no prompt" 'bad\.jsonl:1' $G run --prompts bad.jsonl
 echo '{"question": "a"}' >bad.jsonl
@@ -149,7 +149,7 @@ is "are those of one rank" "$(cat whole/samples.jsonl)" "$(cat parts-2/samples.j
 ranks 2 "$TRIREME" train $S generate.samples=0 parallel.tensor=2 recompute=gathered run.dir=gathered >out 2>err
 is "a run that computes gathered rows again" 0 $?
 "$TRIREME" evaluate gathered >out 2>err
-is "is evaluated by one rank" 0 $?
+is "a run that computes gathered rows again is evaluated by one rank" 0 $?
 ranks 2 "$TRIREME" evaluate whole parallel.context=2 >out 2>err
 is "parts of sequences, too, of a run with samples" 0 $?
 

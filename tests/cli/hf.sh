@@ -97,10 +97,10 @@ for start in missing there; do
     "$TRIREME" train $G >out 2>err.$start
     is "a run that is done, its export $start" "0 1" "$? $(grep -c 'nothing to do' err.$start)"
 done
-is "it is made up for, once" "1 0" "$(grep -c 'the model of step 3 is in' err.missing) $(
+is "an export that is missing is made up for, once" "1 0" "$(grep -c 'the model of step 3 is in' err.missing) $(
     grep -c 'the model of step 3 is in' err.there)"
-cmp -s at-end/hf/model.safetensors hf-more/model.safetensors && ok "and is the same" ||
-    not_ok "and is the same" "$(ls at-end at-end/hf | xargs)"
+cmp -s at-end/hf/model.safetensors hf-more/model.safetensors && ok "an export made up for is the same" ||
+    not_ok "an export made up for is the same" "$(ls at-end at-end/hf | xargs)"
 rm hf-llama-true/generation_config.json
 # An export that cannot be removed stays beside the next one; training has not failed.
 if touch at-end/hf/kept && chattr +i at-end/hf/kept 2>/dev/null; then
@@ -110,13 +110,13 @@ if touch at-end/hf/kept && chattr +i at-end/hf/kept 2>/dev/null; then
         "$TRIREME" train $G >out 2>err.$start
         is "beside an export that cannot be removed, $start start" 0 $?
     done
-    is "it is made once, with a warning" "1 0 1 kept" "$(grep -c 'the model of step 4 is in' err.first) $(
+    is "an export beside one that cannot be removed is made once, with a warning" "1 0 1 kept" "$(grep -c 'the model of step 4 is in' err.first) $(
         grep -c 'the model of step 4 is in' err.second) $(
         grep -c 'warning: the export before, at-end/hf.old, could not be removed' err.first) $(cd at-end/hf.old && ls kept)"
     G="$N model.path=hf-llama-true train.steps=5 run.dir=at-end checkpoint.export_hf=true"
     # shellcheck disable=SC2086
     "$TRIREME" train $G >out 2>err
-    is "and another one then" "0 1 0" "$? $(ls -d at-end/hf.old | wc -l) $(ls -d at-end/hf.1 2>/dev/null | wc -l)"
+    is "another export after one that could not be removed" "0 1 0" "$? $(ls -d at-end/hf.old | wc -l) $(ls -d at-end/hf.1 2>/dev/null | wc -l)"
     chattr -i at-end/hf.old/kept
 else
     skip "an export that cannot be removed" "chattr +i does not work here"
@@ -154,7 +154,7 @@ sed -i -e 's/"bos_token_id": null/"bos_token_id": 7/' -e 's/"eos_token_id": 256/
 "$TRIREME" train $N model.path=in-named train.steps=0 run.dir=again-named >out 2>err || cat err
 "$TRIREME" convert again-named back-named >out 2>err
 is "ids of tokens, of a folder" '"bos_token_id":7,"eos_token_id":[256,9],' "$(ids_of back-named)"
-is "and all of config.json" "$(tr -d ' \n' <named/config.json)" "$(tr -d ' \n' <back-named/config.json)"
+is "a converted folder has all of config.json" "$(tr -d ' \n' <named/config.json)" "$(tr -d ' \n' <back-named/config.json)"
 
 # Several files and their index; formats of 16 bits.  (In fp16 small biases of GPT-2 are -0, of which a
 # step at a rate of 0 makes 0.)
@@ -164,7 +164,7 @@ for name in llama-true gpt2-false; do
     "$TRIREME" train $N model.path="files-$name" train.steps=1 train.lr=0 run.dir="in-files-$name" \
         >out 2>err
     is "several files of $name" "0 $(first_loss in-$name)" "$? $(first_loss "in-files-$name")"
-    is "and they are several" 1 "$(($(find "files-$name" -name 'model-*' | wc -l) > 2))"
+    is "--file-gb makes several files" 1 "$(($(find "files-$name" -name 'model-*' | wc -l) > 2))"
     for dtype in bf16 fp16; do
         [ $dtype-$name != fp16-gpt2-false ] || continue
         "$TRIREME" convert $name "$dtype-$name" --dtype $dtype >out 2>err
@@ -296,12 +296,12 @@ refused "a tied head that differs" '"lm_head.weight" is not "model.embed_tokens.
 mkdir -p begun/checkpoints
 # shellcheck disable=SC2086
 "$TRIREME" train $N model.path=bad run.dir=begun >out 2>err
-is "also in a run that has begun, and has no checkpoint" "1 1" \
+is "a tied head that differs, in a run that has begun and has no checkpoint" "1 1" \
     "$? $(grep -c '"lm_head.weight" is not "model.embed_tokens.weight"' err)"
 # shellcheck disable=SC2086
 "$TRIREME" train $N model.path=bad model.tie_embeddings=false train.steps=1 train.lr=0 \
     run.dir=untied >out 2>err
-is "it is taken where it is asked for" "0 $(first_loss in-llama-false)" "$? $(first_loss untied)"
+is "a head that differs is taken where it is asked for" "0 $(first_loss in-llama-false)" "$? $(first_loss untied)"
 rm -rf cut
 cp -r hf-llama-false cut
 truncate -s -100 cut/model.safetensors
@@ -345,7 +345,7 @@ mkdir mine
 echo '{"mine": 1}' >mine/config.json
 refused "convert to a folder with another's config.json" 'mine holds a model already, config.json' \
     "$TRIREME" convert llama-true mine
-is "and leaves it as it was" '{"mine": 1}' "$(cat mine/*)"
+is "convert leaves another's folder as it was" '{"mine": 1}' "$(cat mine/*)"
 ls llama-true llama-true/checkpoints/* >before
 refused "convert to the run itself" 'llama-true is the directory of a run: name another folder' \
     "$TRIREME" convert llama-true llama-true
@@ -361,7 +361,7 @@ with_last hf-llama-false '\000\044\164\111'
 "$TRIREME" train $N model.path=bad train.steps=0 run.dir=large >out 2>err || cat err
 refused "numbers beyond those of fp16" 'tensor "lm_head.weight" has 1e.06, and fp16 ends at 65504; .*--dtype bf16' \
     "$TRIREME" convert large large-fp16 --dtype fp16
-is "and no file of them" 0 "$(find large-fp16 -type f | wc -l)"
+is "numbers beyond those of fp16 leave no file" 0 "$(find large-fp16 -type f | wc -l)"
 "$TRIREME" convert large large-bf16 --dtype bf16 >out 2>err
 is "bf16 holds them" 0 $?
 
@@ -401,7 +401,7 @@ first_of() { # first_of NAME SETTINGS...: the loss of the first step, of which t
 }
 is "model.path takes a run" "$(first_loss in-qwen3-false)" \
     "$(first_of from-run model.path=qwen3-false train.optimizer=sgd)"
-is "and says so" 1 "$(grep -c 'weights begin with those of qwen3-false/checkpoints/step-0*3, of step 3' err)"
+is "model.path takes a run, and its weights are named" 1 "$(grep -c 'weights begin with those of qwen3-false/checkpoints/step-0*3, of step 3' err)"
 checkpoint=$(echo qwen2-true/checkpoints/step-*3)
 is "model.path takes a checkpoint" "$(first_loss in-qwen2-true)" \
     "$(first_of from-checkpoint "model.path=$checkpoint")"
@@ -437,7 +437,7 @@ is "a revision of it" "$(first_loss in-qwen2-true)" \
 "$TRIREME" tokenize "$top/README.md" --train-bpe 300 -o $hub/snapshots/0123abcd/tokenizer.json >out 2>err || cat err
 "$TRIREME" tokenize "$top/README.md" --tokenizer $hub/snapshots/0123abcd -o of-folder.h5 >out 2>err || cat err
 "$TRIREME" tokenize "$top/README.md" --tokenizer some-org/a.model -o of-hub.h5 >out.hub 2>err
-is "its tokenizer by that name" "0 $(sed 's/of-folder/of-hub/' out)" "$? $(cat out.hub)"
+is "the tokenizer of a model of the hub, by its name" "0 $(sed 's/of-folder/of-hub/' out)" "$? $(cat out.hub)"
 refused "a tokenizer that the cache has not" 'some-org/none is no file or folder.*hf download some-org/none' \
     "$TRIREME" tokenize "$top/README.md" --tokenizer some-org/none -o x.h5
 refused "a tokenizer without an owner" \
@@ -508,7 +508,8 @@ if [ -n "${TRIREME_PYTHON-}" ] && "$TRIREME_PYTHON" -c 'import h5py, transformer
         is "64 tokens that $kind writes are those of transformers" "$(cat text-$kind)" "$(tail -c +25 out)"
         "$TRIREME" generate writes-hf-$kind data.seq_len=100 --prompt "$(head -c 24 squares)" --tokens 64 \
             --tokenizer bytes --temperature 0 device=cpu >out 2>err || cat err
-        is "and from the folder" "$(cat text-$kind)" "$(tail -c +25 out)"
+        is "64 tokens that $kind writes from the folder are those of transformers" \
+            "$(cat text-$kind)" "$(tail -c +25 out)"
     done
 else
     skip "transformers loads what convert writes" "no Python with transformers and h5py (TRIREME_PYTHON)"
@@ -519,7 +520,7 @@ W="$N model.family=gpt2 model.layers=1 model.hidden=32 model.heads=4 model.head_
    data.train=train.h5 train.steps=1 run.dir=wide"
 "$TRIREME" train $W >out 2>err
 is "a GPT-2 with narrow heads trains" 0 $?
-refused "but is no GPT-2 of Hugging Face's" 'a GPT-2 of Hugging Face.s has heads as wide as .* not 4' "$TRIREME" convert wide wide-hf
+refused "a GPT-2 with narrow heads is not exported" 'a GPT-2 of Hugging Face.s has heads as wide as .* not 4' "$TRIREME" convert wide wide-hf
 refused "which is said before it is trained for that" 'checkpoint.export_hf is set, .* has model.head_dim 8' \
     "$TRIREME" train $W checkpoint.export_hf=true run.dir=wide-too
 finish

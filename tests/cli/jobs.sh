@@ -33,8 +33,8 @@ is "an epoch is as many steps as the text has" "$(((${sequences:-0} + 31) / 32))
 rate_of() { sed -n "s/^{\"step\": $1,.*\"lr\": *\([^,}]*\).*/\1/p" $run/metrics.jsonl; }
 is "WarmupDecayLR: half, all, and 0 at the end" "0.00025 0.0005 0.0" "$(rate_of 1) $(rate_of 2) $(last_metric $run lr)"
 is "fp16 begins with a scale of 2^16" 65536 "$(sed -n '1s/.*"loss_scale": *\([0-9]*\).*/\1/p' $run/metrics.jsonl)"
-is "it is evaluated after the last step" 1 "$(grep -c '"eval_loss"' $run/metrics.jsonl)"
-is "it learns" less "$(awk -v a="$(sed -n '1s/.*"loss": *\([^,}]*\).*/\1/p' $run/metrics.jsonl)" \
+is "a job's run is evaluated after the last step" 1 "$(grep -c '"eval_loss"' $run/metrics.jsonl)"
+is "a job's run learns" less "$(awk -v a="$(sed -n '1s/.*"loss": *\([^,}]*\).*/\1/p' $run/metrics.jsonl)" \
     -v b="$(last_metric $run loss)" 'BEGIN { print (b > 0 && b < a - 0.1 ? "less" : a " " b) }')"
 "$TRIREME" generate $run --prompt "the" --tokens 3 >out 2>err
 is "generate writes with its tokenizer" 0 $?
@@ -57,9 +57,9 @@ tune() { # tune NAME SETTINGS...
 }
 tune each
 is "llama8b_2gpu_offload with a tiny Llama" 0 $?
-is "it begins with the folder's weights" 1 "$(cat out err | grep -c 'weights begin with those of llama3')"
+is "a job with model.path begins with the folder's weights" 1 "$(cat out err | grep -c 'weights begin with those of llama3')"
 is "three epochs" 3 "$(grep -c '"epoch_s"' each/metrics.jsonl)"
-is "it learns" less "$(awk -v a="$(sed -n '1s/.*"loss": *\([^,}]*\).*/\1/p' each/metrics.jsonl)" \
+is "a job's run learns" less "$(awk -v a="$(sed -n '1s/.*"loss": *\([^,}]*\).*/\1/p' each/metrics.jsonl)" \
     -v b="$(last_metric each loss)" 'BEGIN { print (b > 0 && b < a - 0.1 ? "less" : a " " b) }')"
 "$TRIREME" convert each tuned >out 2>err
 is "convert writes it for Hugging Face's programs" "0 yes" "$? $([ -f tuned/model.safetensors ] && echo yes)"

@@ -32,7 +32,7 @@ is "one rank" 0 $?
 ranks 2 "$TRIREME" train $M device=cpu $AUTO run.dir=auto checkpoint.every=3 train.steps=3 >two.out 2>two.err
 is "two ranks choose a layout" "0 1" "$? $(layout two.err | grep -c 'parallel.pipeline=.* train.micro_batch=')"
 "$TRIREME" plan $M device=cpu --search --machine mine.yaml --ranks 2 >plan.out 2>&1
-is "it is the one that a search finds" "$(layout two.err | tr ' ' '\n' | sort | xargs)" \
+is "the layout chosen is the one that a search finds" "$(layout two.err | tr ' ' '\n' | sort | xargs)" \
     "$(sed -n '/^ 1 /,/^$/p' plan.out | tail -n +2 | tr -s ' \n' '\n\n' | grep . | sort | xargs)"
 missing=
 for setting in $(layout two.err); do

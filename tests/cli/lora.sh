@@ -31,7 +31,7 @@ T="$N model.path=hf-llama run.dir=never"
         lora.target_modules=layers.0.self_attn.q_proj,layers.1.self_attn.q_proj,layers.2.self_attn.q_proj
     is "a module of all blocks, each by its number" 0 $?
     "$TRIREME" train $T train.steps=2 lora.r=4 run.dir=unnumbered lora.target_modules=q_proj >out 2>err
-    is "is the module without its number" "$(loss unnumbered 2)" "$(loss named 2)"
+    is "a module by the number of each block is the module without a number" "$(loss unnumbered 2)" "$(loss named 2)"
     "$TRIREME" train $T train.steps=2 lora.r=4 run.dir=saved lora.modules_to_save=layers.1.mlp.down_proj >out 2>err
     is "a module of one block is trained whole" 0 $?
     refused "adapters of no rank" 'lora.alpha is of adapters' "$TRIREME" train $T lora.alpha=3
@@ -173,11 +173,11 @@ last=$(find moving-run/checkpoints -name 'step-*' | sort | tail -n 1)
 "$TRIREME" checkpoint show "$last" >show 2>err
 is "the last checkpoint holds the frozen tensors" 1 "$(grep -c 'model/layers.0.attn.q$' show)"
 "$TRIREME" checkpoint show moving-run/checkpoints/step-00000002 >show 2>err
-is "the first does not" 0 "$(grep -c 'model/layers.0.attn.q$' show)"
+is "the first checkpoint does not hold the frozen tensors" 0 "$(grep -c 'model/layers.0.attn.q$' show)"
 end=$(last_metric moving-run step)
 more=$((end + 1))
 "$TRIREME" train moving-run train.steps=$more >out 2>err
-is "it goes on, and goes on to hold them" "0 0 1" "$? $(grep -c warning err) \
+is "a run whose checkpoints hold frozen tensors goes on to do so" "0 0 1" "$? $(grep -c warning err) \
 $("$TRIREME" checkpoint show moving-run/checkpoints/step-"$(printf %08d $more)" | grep -c 'model/layers.0.attn.q$')"
 is "with the model that it began with" 1 "$(echo "$(loss moving-run $end) $(loss moving-run $more)" |
     awk '{ print $2 < $1 + 0.01 }')"

@@ -94,7 +94,7 @@ refused "two ranks: no such folder" 'absent' mpirun --oversubscribe -n 2 "$TRIRE
 refused "a folder" 'folder.*folder' "$TRIREME" doctor --measure folder
 refused "a device" 'no regular file' "$TRIREME" doctor --measure /dev/full
 refused "a file that is no machine" 'config.yaml.*no machine' "$TRIREME" doctor --measure config.yaml
-is "and it is as before" yes "$(cmp -s config.yaml before.yaml && echo yes)"
+is "a file that is no machine is as before" yes "$(cmp -s config.yaml before.yaml && echo yes)"
 refused "--quick alone" 'quick.*measure' "$TRIREME" doctor --quick
 refused "--disk alone" 'disk.*measure' "$TRIREME" doctor --disk .
 refused "--measure without a file" 'measure' "$TRIREME" doctor --measure
@@ -104,7 +104,7 @@ if unshare --mount true 2>/dev/null; then
         ls -A disk >left; exit $code'
     export TRIREME
     refused "a full disk" 'disk/m.yaml.*space' unshare --mount sh -c "$full"
-    is "and nothing is left on it" 0 "$(wc -l <left)"
+    is "a full disk: nothing is left on it" 0 "$(wc -l <left)"
     small='mount -t tmpfs -o size=1m tmpfs disk && "$TRIREME" doctor --measure m.yaml --quick --disk disk'
     unshare --mount sh -c "$small" >stdout 2>stderr
     is "a disk too small to be measured" "1 1 0" "$? $(grep -cE 'error: .*disk.*space' stderr) $(ls |

@@ -47,7 +47,7 @@ is "losses that overflow are said, and null in the metrics" "0 2 1 0 2" "$? \
 $(grep -c 'step [12]/2  loss not finite' overflow.err) $(grep -c 'valid not finite' overflow.err) \
 $(grep -c 'no targets\|nan' overflow.err) $(grep -c '"loss": null' overflow/metrics.jsonl)"
 "$TRIREME" evaluate overflow >out 2>err
-is "and evaluate refuses them" "1 1 0" \
+is "evaluate refuses weights whose losses overflow" "1 1 0" \
     "$? $(grep -c 'error: overflow/checkpoints/step-00000002: the loss on .*valid\.h5 is not finite: .*or its weights are damaged' err) $(wc -l <out | tr -d ' ')"
 
 # A run of which no step could be made has not ended well.
@@ -113,7 +113,7 @@ is "a start names version, host, directory, model, device, data" "1 1 1" "$(
     grep -cE 'trireme [0-9.]+ at [0-9T:.-]+Z on .*; run directory /.*/parts$' parts.err) $(
     grep -cE 'llama-tiny, 158016 parameters, fp32, FULL_SHARD, 2 ranks on 1 node; CPU.*, 1 thread each' parts.err) $(
     grep -cE 'train.h5 \(.* tokens, [0-9]+ sequences of 32\); steps 1 to 8 of 256 tokens \(8 seq' parts.err)"
-is "and nothing else" 0 "$(grep -c warning parts.err)"
+is "a start without trouble has no warning" 0 "$(grep -c warning parts.err)"
 CUDA_VISIBLE_DEVICES=0,1 SLURM_JOB_ID=4711 ranks 3 "$TRIREME" train $M device=auto train.steps=2 \
     train.global_batch=2 train.micro_batch=3 train.warmup_steps=2 run.trace=7 run.threads=64 \
     run.dir=odd >odd.out 2>odd.err
@@ -165,7 +165,7 @@ awk 'NR == 3 { print substr($0, 1, 40); next } NR == 5 { printf "%s", substr($0,
      { print }' plain/metrics.jsonl >torn/metrics.jsonl
 "$TRIREME" train $M train.steps=11 run.dir=torn >torn.out 2>torn.err
 is "a torn line costs itself alone" "0 1-2 4-4 6-11" "$? $(steps_of torn)"
-is "and is said" 1 "$(grep -c 'warning: torn/metrics.jsonl: 2 lines could not be read' torn.err)"
+is "torn lines of metrics are said" 1 "$(grep -c 'warning: torn/metrics.jsonl: 2 lines could not be read' torn.err)"
 
 
 # On a terminal: one line that fits into it, with the end in sight.
@@ -241,7 +241,7 @@ is "a run whose disk is full for a while goes on" "75" "$(sed -n 's/^end //p' fu
 last=$(last_metric filled step)
 is "no line is lost" "1-${last:-none}" "$(steps_of filled)"
 is "lines in the file are whole while it is full" '\n' "$(tr -d ' ' <last_byte)"
-is "it is said once, and once when it is over" "1 1" \
+is "metrics on a full disk: said once, and once when it is over" "1 1" \
     "$(grep -c 'warning: metrics.jsonl cannot be written (No space left' full.err) $(
         grep -c 'trireme: metrics.jsonl is written again' full.err)"
 finish

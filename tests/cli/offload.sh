@@ -16,20 +16,20 @@ ranks 2 "$TRIREME" train $M train.steps=12 run.dir=here >here.out 2>here.err
 is "a run that keeps its state" 0 $?
 ranks 2 "$TRIREME" train $M $disk train.steps=12 run.dir=there >there.out 2>there.err
 is "a run whose state is on disk" 0 $?
-is "has the same losses" "$(losses here)" "$(losses there)"
-if same_state here there; then ok "and ends in the same bits"; else not_ok "and ends in the same bits" differ; fi
-is "and leaves no file" 0 "$(ls there/offload | wc -l)"
+is "state on disk: the same losses" "$(losses here)" "$(losses there)"
+if same_state here there; then ok "state on disk: the same bits"; else not_ok "state on disk: the same bits" differ; fi
+is "state on disk: no file is left" 0 "$(ls there/offload | wc -l)"
 
 # Gradients too, which several micro-batches add to there.
 for place in host disk; do
     ranks 2 "$TRIREME" train $M offload.gradients=$place train.steps=12 run.dir=gradients-$place \
         >gradients.out 2>gradients.err
     is "a run whose gradients are on the $place" 0 $?
-    is "has the same losses" "$(losses here)" "$(losses gradients-$place)"
-    if same_state here gradients-$place; then ok "and ends in the same bits"; else
-        not_ok "and ends in the same bits" differ; fi
+    is "gradients on the $place: the same losses" "$(losses here)" "$(losses gradients-$place)"
+    if same_state here gradients-$place; then ok "gradients on the $place: the same bits"; else
+        not_ok "gradients on the $place: the same bits" differ; fi
 done
-is "and moved them each step" "12 12" "$(grep -c '"offload_exposed_ms"' gradients-host/metrics.jsonl) $(
+is "gradients on the host are moved each step" "12 12" "$(grep -c '"offload_exposed_ms"' gradients-host/metrics.jsonl) $(
     grep -c '"offload_exposed_ms"' gradients-disk/metrics.jsonl)"
 for strategy in NO_SHARD SHARD_OPTIM; do
     refused "gradients of $strategy" 'offload\.gradients needs gradients that leave .*at none' \
@@ -53,7 +53,7 @@ ranks 2 "$TRIREME" train $M train.steps=$until run.dir=spared >spared.out 2>spar
 is "as if nothing had happened" "$until $(last_metric spared loss)" \
     "$(last_metric killed step) $(last_metric killed loss)"
 timeout 60 "$TRIREME" generate "$(newest_checkpoint there)" --prompt "int " --tokens 5 >out 2>err
-is "its checkpoint generates, without a file" 0 $?
+is "a checkpoint of an offloaded run generates, without a file" 0 $?
 
 # start NAME [key=value...]: a run without end of two ranks in the background; as soon as it has a
 # checkpoint, $victim is its rank 1.  SLOW_FILE of rank N is slow-N.
@@ -124,9 +124,9 @@ if ${CC:-cc} -shared -fPIC -o slow.so "$top/tests/unit/slow_file.c" 2>cc.log; th
     number='[0-9.e+-]+'
     if printf '%s\n' "$said" | grep -a -E -q "of $number s a step, rank 1 .* waits for $number s \\(offload.path, slow/offload: $number MB read and $number MB written a step, at $number GB/s.*host in place of disk" &&
         [ "$(printf '%s\n' "$said" | wc -l)" = 1 ]; then
-        ok "and one line says what it costs"
+        ok "a slow disk: one line says what it costs"
     else
-        not_ok "and one line says what it costs" "$said"
+        not_ok "a slow disk: one line says what it costs" "$said"
     fi
     echo "# $said"
 else

@@ -196,5 +196,5 @@ else
 fi
 kill -TERM $pids
 ended
-is "and saves when asked to" 75 $code
+is "a job that was suspended saves when asked to" 75 $code
 finish

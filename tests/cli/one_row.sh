@@ -13,7 +13,7 @@ is "a model with adapters" 0 $?
 "$TRIREME" generate narrow --prompt a --tokens 3 --temperature 0 >out 2>err
 is "writes, a token at a time" 0 $?
 "$TRIREME" train $narrow data.seq_len=1 train.micro_batch=1 run.dir=single >out 2>err
-is "and trains sequences of one token" 0 $?
+is "sequences of one token are trained" 0 $?
 "$TRIREME" train $grouped run.dir=grouped >out 2>err
 is "grouped heads with adapters" 0 $?
 "$TRIREME" generate grouped --prompt a --tokens 3 --temperature 0 >one 2>err

@@ -20,7 +20,7 @@ is "README shows five lines of it, as they are" "5 0" \
     "$(wc -l <shown | tr -d ' ') $(grep -vxFf out shown | wc -l | tr -d ' ')"
 is "two settings that go together take two lines" 1 \
     "$(grep -A1 '^recompute=full$' out | grep -c '^ recompute_every=2  *[0-9]')"
-is "it says what its words mean" "11" "$(sed -n '/^what these are/,/^$/p' out | grep -c '^  [a-z]')"
+is "a plan says what its words mean" "11" "$(sed -n '/^what these are/,/^$/p' out | grep -c '^  [a-z]')"
 is "parameters that take no bytes are named" "1 1" \
     "$(grep -c '^  parameters .* 0 bytes$' out) $(grep -c '^  parameters  *none: .*masters' out)"
 is "the process beside the plan is named" 1 "$(grep -c 'each process.*28 to 43 MiB' out)"
@@ -113,7 +113,7 @@ is "adapters of an 8B fit a card of 24 GB" "0 1 1" \
 # shellcheck disable=SC2086
 "$TRIREME" plan $lora lora.r=16 data.seq_len=8192 train.micro_batch=4 recompute=none --ranks 1 \
     --machine rtx4090 >out 2>&1
-is "and with long sequences they do not" "1 1" "$? $(grep -c '^does not fit on rtx4090' out)"
+is "adapters of an 8B with long sequences do not fit a card of 24 GB" "1 1" "$? $(grep -c '^does not fit on rtx4090' out)"
 # Gradients of all scores take more than those of the queries twice over, where logits are few.
 for reproducible in true false; do
     "$TRIREME" plan model.preset=llama3-8b model.vocab=512 data.seq_len=8192 device=cuda train.micro_batch=1 \
@@ -131,7 +131,7 @@ for where in "" "--machine h100" "--machine h100 train.attention_bytes=700000000
 done >workspaces
 is "attention's backward has what the plan leaves of a GPU" \
     "  of which training gives 3.09 GiB to attention's backward (train.attention_bytes)" "$(grep of workspaces)"
-is "and as much as it may have" "4 1 1 1 1" "$(grep -v of workspaces |
+is "the workspace is as large as attention's backward may have" "4 1 1 1 1" "$(grep -v of workspaces |
     awk '{ w[NR] = $1 } END { print NR, (w[1] > 1.2e9 && w[1] < 1.4e9), (w[2] == w[1]), (w[3] < 8e8), (w[4] == w[1]) }')"
 "$TRIREME" plan $M --machine machines.yaml:mine --fewest --json fewest.json >out 2>err
 is "the fewest ranks: a line for each place of state, and the same as JSON" "0 4 4 1" "$? $(grep -cE '^(nothing|optimizer state|and gradients|and parameters)  *1 ' out) \
@@ -238,7 +238,7 @@ mpirun -n 2 "$TRIREME" train $S run.trace=2 run.dir=traced checkpoint.every=0 >o
 "$TRIREME" plan $S --ranks 2 --machine machines.yaml:cores --trace step.json --timeline-svg step.svg >out 2>err
 is "a forecast step has the ranks, lanes, names and bytes of one that runs" "0 0" \
     "$? $(instructions traced/trace.json >ran && instructions step.json | cmp - ran >&2; echo $?)"
-is "and as many as there are" 1 "$(awk 'END { print (NR > 200) }' ran)"
+is "a forecast step has as many events as one that runs" 1 "$(awk 'END { print (NR > 200) }' ran)"
 is "the picture has a row for each rank, a scale in ms and no scripts" "2 1 0" \
     "$(grep -c '>rank [0-9]*<' step.svg) $(grep -c ' ms</text>' step.svg | awk '{ print ($1 > 4) }') $(grep -ciE 'script|href|onload' step.svg)"
 if command -v xmllint >/dev/null; then
@@ -303,7 +303,7 @@ refused "gradients in bf16 stay of one micro-batch" 'nearest that fits: recomput
     "$TRIREME" plan $G data.seq_len=8192 --gpus 8 train.micro_batch=8 parallel.strategy=FULL_SHARD
 # shellcheck disable=SC2086
 "$TRIREME" plan $G data.seq_len=2048 --fewest train.micro_batch=16 >out 2>err
-is "and the fewest ranks are as few" "0 nothing 3" "$? $(awk '$1 == "nothing" { print $1, $2 }' out)"
+is "the fewest ranks for gradients in bf16" "0 nothing 3" "$? $(awk '$1 == "nothing" { print $1, $2 }' out)"
 
 # Epochs are as many steps as training makes of them, where the data is here.
 E="model.preset=llama-tiny data.train=text.h5 data.seq_len=64 train.epochs=2 train.global_batch=3"
@@ -313,7 +313,7 @@ is "the length of train.epochs" "train.epochs 2, $(last_metric epochs step) step
     "$(sed -n 's/.*10^9 tokens.*; \(train.epochs 2, [0-9]* steps\): [0-9.]* m*s,.*/\1/p' out)"
 "$TRIREME" plan $E --ranks 2 --machine h100 >epochs.out 2>err
 "$TRIREME" plan $E --ranks 2 --machine h100 train.epochs=0 train.steps=7 >steps.out 2>err
-is "and all else is as with train.steps" "1 train.steps 7: " "$(diff epochs.out steps.out | grep -c '^>') \
+is "a plan of train.epochs is that of as many train.steps" "1 train.steps 7: " "$(diff epochs.out steps.out | grep -c '^>') \
 $(diff epochs.out steps.out | sed -n 's/^> .*10^9 tokens.*; \(train.steps 7: \).*/\1/p')"
 "$TRIREME" plan $E data.train=elsewhere.h5 --machine h100 >out 2>err
 is "of data that is not here" 1 "$(grep -c '10^9 tokens.*train.epochs 2: not known: .*elsewhere.h5' out)"

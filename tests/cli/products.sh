@@ -51,14 +51,14 @@ ids() { sed -n 's/.*"id": *\([0-9]*\).*/\1/p' "$1/products.json" | sort -u | tr 
 
 train "without it" 3 plain
 silent "without it nothing is timed" "$timed" plain
-is "and no file is written" "no" "$([ -e plain/products.json ] && echo yes || echo no)"
+is "without tuning no products.json is written" "no" "$([ -e plain/products.json ] && echo yes || echo no)"
 
 train "with it" 3 tuned train.tune_products=true
 says "products are timed" "$timed" tuned
 is "all are by the fastest algorithm" "3 " "$(ids tuned)"
 differ "another algorithm gives other bits" plain tuned
 train "where another is the fastest" 1 other train.tune_products=true
-is "that is chosen" "1 " "$(ids other)"
+is "another algorithm is chosen where it is the fastest" "1 " "$(ids other)"
 differ "and gives other bits" other tuned
 
 # A run that goes on takes what it chose, whatever is the fastest by then.
@@ -66,10 +66,10 @@ train "stopped half way" 3 resumed train.tune_products=true train.steps=2
 cp resumed/products.json before
 train "resumed" 1 resumed train.tune_products=true
 silent "a resumed run times nothing" "$timed" resumed
-says "it says where the choice is from" "products: [0-9]+ as chosen in .*products.json" resumed
-same "and has the bits of one that was not stopped" tuned resumed
-if cmp -s before resumed/products.json; then ok "and its file is as it was"; else
-    not_ok "and its file is as it was" "$(diff before resumed/products.json | head -n 4)"; fi
+says "a run that goes on says where its choice is from" "products: [0-9]+ as chosen in .*products.json" resumed
+same "a run that goes on has the bits of one that was not stopped" tuned resumed
+if cmp -s before resumed/products.json; then ok "a run that goes on leaves products.json as it was"; else
+    not_ok "a run that goes on leaves products.json as it was" "$(diff before resumed/products.json | head -n 4)"; fi
 
 # Files that are not this GPU's, not this library's, and damaged.
 for spoil in 's/"library": ".*,/"library": "NVIDIA H100,/' 's/cuBLASLt [0-9.]*/cuBLASLt 1.2.3/' \
@@ -79,10 +79,10 @@ for spoil in 's/"library": ".*,/"library": "NVIDIA H100,/' 's/cuBLASLt [0-9.]*/c
     sed "$spoil" other/products.json >spoilt/products.json
     if cmp -s other/products.json spoilt/products.json; then not_ok "spoil" "$spoil changes nothing"; fi
     train "a start with a file spoilt by $spoil" 3 spoilt train.tune_products=true
-    is "warns once" 1 "$(cat spoilt.out spoilt.err | grep -a -c 'products.json is not used')"
-    says "and times again" "$timed" spoilt
-    same "and chooses as a new run does" tuned spoilt
-    is "and mends the file" "3 " "$(ids spoilt)"
+    is "a spoilt products.json is warned of once" 1 "$(cat spoilt.out spoilt.err | grep -a -c 'products.json is not used')"
+    says "a spoilt products.json: products are timed again" "$timed" spoilt
+    same "a spoilt products.json: chosen as a new run does" tuned spoilt
+    is "a spoilt products.json is mended" "3 " "$(ids spoilt)"
 done
 
 # All ranks take what rank 0 chose, though another algorithm is the fastest for the second one.
@@ -105,8 +105,8 @@ env TRIREME_EMULATE_FASTEST=1 timeout -k 5 120 "$TRIREME_CUDA" evaluate $M run.d
     train.tune_products=true >evaluate.out 2>evaluate.err
 is "evaluate" 0 $?
 silent "evaluate times nothing" "$timed" evaluate
-if cmp -s before tuned/products.json; then ok "and leaves the file"; else not_ok "and leaves the file" ""; fi
+if cmp -s before tuned/products.json; then ok "evaluate leaves products.json as it was"; else not_ok "evaluate leaves products.json as it was" ""; fi
 
 train "on a CPU it changes nothing" 3 cpu device=cpu comm.share_gpu=false train.tune_products=true
-is "and writes no file" "no" "$([ -e cpu/products.json ] && echo yes || echo no)"
+is "a run on a CPU writes no products.json" "no" "$([ -e cpu/products.json ] && echo yes || echo no)"
 finish

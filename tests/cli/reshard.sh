@@ -86,6 +86,6 @@ for layout in "2 FULL_SHARD+pipeline=2" "2 FULL_SHARD+pipeline=2+schedule=zb_v" 
 done
 text=$("$TRIREME" generate saved --prompt "int main" --temperature 0 --tokens 24 device=cpu 2>err)
 is "continued by a text on one rank" "int main" "$(echo "$text" | cut -c1-8)"
-is "and on two the same" "$text" \
+is "continued by the same text on two ranks" "$text" \
     "$(ranks 2 "$TRIREME" generate saved --prompt "int main" --temperature 0 --tokens 24 device=cpu 2>err)"
 finish

@@ -30,15 +30,15 @@ said() {
 train run.dir=zero train.steps=0
 is "no steps: the initial weights are a checkpoint" "0 0" "$code $(kept zero)"
 train run.dir=zero train.steps=2
-is "from which training goes on" "0 1-2" "$code $(steps_of zero)"
+is "no steps: training goes on from the initial weights" "0 1-2" "$code $(steps_of zero)"
 
 train run.dir=wild train.steps=12 checkpoint.every=4
 is "two checkpoints are kept" "8 12" "$(kept wild)"
 train run.dir=wild train.steps=100 train.lr=100 train.clip=0 checkpoint.every=1
 is "a run whose gradients stay infinite ends with 1" 1 $code
-is "and leaves a good checkpoint" 12 "$(kept wild | cut -d' ' -f1)"
+is "a run whose gradients stay infinite leaves a good checkpoint" 12 "$(kept wild | cut -d' ' -f1)"
 last=$(sed -n 's/.*error: step \([0-9]*\):.*/\1/p' err)
-is "and a line of metrics for every step" "1-$last" "$(steps_of wild)"
+is "a run whose gradients stay infinite leaves a line of metrics for every step" "1-$last" "$(steps_of wild)"
 
 ranks 3 sh -c 'ulimit -f 200 && exec "$@"' limited "$TRIREME" train $M run.dir=small train.steps=3 \
     checkpoint.every=1 train.global_batch=6 >out 2>err
@@ -119,7 +119,7 @@ refused "a checkpoint that rank 1 does not see" \
     data.train="$work/train.h5" run.dir="$work/unseen" checkpoint.resume=one/checkpoints/step-00000015
 rm -r one/checkpoints/step-00000015
 train run.dir=from train.steps=23 checkpoint.resume=one/checkpoints/step-00000015
-is "also when where it started is gone" "0 22 23" "$code $(kept from)"
+is "a run goes on when the checkpoint it started from is gone" "0 22 23" "$code $(kept from)"
 
 # Back to a step: what came after is set aside.
 rm -r one && cp -r kept-one one
@@ -135,15 +135,15 @@ is "a checkpoint tells its branch" 1 \
     "$(grep -c '"branch": 1' one/checkpoints/step-00000017/meta.json)"
 train run.dir=one checkpoint.resume=15 train.steps=19 train.lr=5e-4
 is "the same command goes on in the branch" "0 17 19 1-19" "$code $(kept one) $(steps_of one)"
-said "and says so, and how to begin there once more" \
+said "going on in a branch is said, and how to begin there once more" \
     'checkpoint.resume=15 is where branch 1 in one began; it goes on \(to begin there once more: .*run.dir=OTHER\)$'
 train run.dir=more checkpoint.resume=kept-one/checkpoints/step-00000015 train.steps=17 train.lr=2e-4
-is "which works" "0 16-17" "$code $(steps_of more)"
+is "a run begins there once more" "0 16-17" "$code $(steps_of more)"
 train run.dir=one train.steps=20 train.lr=5e-4
-is "and so does auto" "0 19 20 1-20" "$code $(kept one) $(steps_of one)"
+is "checkpoint.resume=auto goes on in the branch" "0 19 20 1-20" "$code $(kept one) $(steps_of one)"
 train run.dir=one checkpoint.resume=one/branches/0/checkpoints/step-00000020 train.steps=22
 is "a branch that was set aside goes on" "0 22" "$code $(kept one)"
-is "and the one it replaces is set aside" "19 20" "$(kept one/branches/1)"
+is "a branch that another replaces is set aside" "19 20" "$(kept one/branches/1)"
 # checkpoint ls: the branch at work, and those that were left, the newest first.
 "$TRIREME" checkpoint ls one >out 2>err
 is "checkpoint ls lists branches" 0 $?
@@ -157,7 +157,7 @@ branch 0, left, in one/branches/0; it began with the run
 step-00000020 $(echo $id | cut -c1-8)/0
 END
 sed -n -e '/^branch /p' -e 's|^\(step-[0-9]*\) .* \([0-9a-f]*/[0-9]*\) .* committed$|\1 \2|p' out >got
-is "and where each began" "$(cat want)" "$(cat got)"
+is "checkpoint ls says where each branch began" "$(cat want)" "$(cat got)"
 mv one/branches/1/branch.json . && mv one/checkpoints/step-00000022 .
 "$TRIREME" checkpoint ls one >out 2>err
 is "checkpoint ls of a run whose checkpoints are all in branches/" 0 $?
@@ -174,11 +174,11 @@ losses one >zero.losses
 train run.dir=one checkpoint.resume=15 train.steps=20 train.lr=2e-3 checkpoint.every=1
 train run.dir=one checkpoint.resume=one/branches/0/checkpoints/step-00000020 train.steps=22
 is "a branch that goes on has its own metrics" "0 1-22" "$code $(steps_of one)"
-is "up to where it was left" "$(cat zero.losses)" "$(losses one | head -n 20)"
+is "a branch's metrics go up to where it was left" "$(cat zero.losses)" "$(losses one | head -n 20)"
 cp -r one half-back && cp one/branches/1/metrics.jsonl half-back/
 sed -i 's/"branch": 2,/"branch": 2, "moving": 1,/' half-back/run.json
 train run.dir=half-back train.steps=23
-is "also after a death" "$(cat zero.losses)" "$(losses half-back | head -n 20)"
+is "a branch's metrics are whole after a death" "$(cat zero.losses)" "$(losses half-back | head -n 20)"
 
 # A death between the writes of going back: the record is there, checkpoints are not moved yet.
 rm -r one && cp -r kept-one one
@@ -192,17 +192,17 @@ sed -i 's/"branch": 1,/"branch": 1, "moving": 1,/' half/run.json
 train run.dir=half checkpoint.resume=18 train.steps=19
 is "a branch that is not all aside is finished before another begins" "0 18 19 20 " \
     "$code $(kept half) $(kept half/branches/0) $(kept half/branches/1)"
-said "which is said" 'branch 1 had begun when an earlier start ended; .* is finished now'
-is "once" 0 "$(grep -c moving half/run.json)"
+said "finishing what was half set aside is said" 'branch 1 had begun when an earlier start ended; .* is finished now'
+is "what was half set aside is finished once" 0 "$(grep -c moving half/run.json)"
 
 # Starting over: the old run is beside, whole.
 train run.dir=two run.fresh=true train.steps=3
 is "a fresh start" "0 3 1-3" "$code $(kept two) $(steps_of two)"
 is "moves the old run aside" "8 1-8" "$(kept two.1) $(steps_of two.1)"
-said "and says where" 'what was in two is in .*/two.1 now'
+said "a fresh start says where the old run is" 'what was in two is in .*/two.1 now'
 timeout 60 "$TRIREME" train two/config.yaml train.steps=4 >out 2>err
 code=$?
-is "its configuration goes on, and is not fresh again" "0 3 4 1-4" \
+is "config.yaml of a fresh start goes on, and is not fresh again" "0 3 4 1-4" \
     "$code $(kept two) $(steps_of two)"
 train run.dir=two run.fresh=true train.steps=17 checkpoint.resume=one/checkpoints/step-00000015
 is "a fresh start from a checkpoint" "0 17 3 4" "$code $(kept two) $(kept two.2)"
@@ -231,9 +231,9 @@ is "another job does not" "0 2" "$code $(kept job)"
 cp -r kept-one lines && sed -i '13,$d' lines/metrics.jsonl
 train run.dir=lines train.steps=22
 is "a run goes on where lines of its metrics are gone" "0 1-12 21-22" "$code $(steps_of lines)"
-said "which is said" 'warning: lines/metrics.jsonl comes to step 12, and the checkpoint is of step 20: the lines'
+said "finishing what was half set aside is said" 'warning: lines/metrics.jsonl comes to step 12, and the checkpoint is of step 20: the lines'
 train run.dir=lines train.steps=23
-is "once" "0 0" "$code $(grep -c 'metrics.jsonl comes to' err)"
+is "what was half set aside is finished once" "0 0" "$code $(grep -c 'metrics.jsonl comes to' err)"
 cp -r two gone && rm -r gone/checkpoints/*
 refused "checkpoints that are gone" 'says that step 17 was saved, but no checkpoint' \
     "$TRIREME" train $M run.dir=gone
@@ -257,17 +257,17 @@ for keys in "6 0" "100 5" "100 6"; do
         "$TRIREME" train $M run.dir=older train.steps=17
     refused "nor is it used otherwise, $keys" 'older holds a run, at step 6' \
         "$TRIREME" train $M run.dir=older train.steps=17 checkpoint.resume=none
-    cmp -s base/metrics.jsonl older/metrics.jsonl && ok "and stays, $keys" ||
-        not_ok "and stays, $keys" "$(wc -l older/metrics.jsonl)"
+    cmp -s base/metrics.jsonl older/metrics.jsonl && ok "no record and no checkpoints: metrics stay, $keys" ||
+        not_ok "no record and no checkpoints: metrics stay, $keys" "$(wc -l older/metrics.jsonl)"
     train run.dir=older train.steps=2 run.fresh=true
-    is "but by run.fresh=true, $keys" "0 1-2 1-6" "$code $(steps_of older) $(steps_of older.1)"
+    is "no record and no checkpoints: run.fresh=true begins anew, $keys" "0 1-2 1-6" "$code $(steps_of older) $(steps_of older.1)"
 done
 for keys in "100 0" "100 7"; do
     older $keys
     train run.dir=older train.steps=2
     said "no record, and no checkpoint was due, $keys" \
         'warning: older: an earlier start came to step 6 and left no checkpoint; its metrics are in older/metrics.jsonl.1 now'
-    is "and nothing is lost, $keys" "0 1-2 2" "$code $(steps_of older) $(kept older)"
+    is "no record and no checkpoints: nothing is lost, $keys" "0 1-2 2" "$code $(steps_of older) $(kept older)"
     cmp -s base/metrics.jsonl older/metrics.jsonl.1 && ok "the metrics are aside, $keys" ||
         not_ok "the metrics are aside, $keys" "$(ls older)"
 done
@@ -317,7 +317,7 @@ cp valid.h5 moved.h5
 train run.dir=set train.steps=11 train.lr=5e-4 seed=9 data.train=moved.h5
 said "other data under the same name" 'data.train train.h5 -> moved.h5'
 train run.dir=set train.steps=11 train.lr=5e-4 seed=9 data.train=moved.h5
-is "and then no more" 0 "$(grep -c 'settings changed' err)"
+is "a change is reported once, and then no more" 0 "$(grep -c 'settings changed' err)"
 said "nothing to do: where, and what else" \
     'nothing to do: the run in set is at step 11 of 11; train.steps=.*run.dir=OTHER.*run.fresh'
 refused "another model is named" 'llama-tiny \(2 layers, .*llama-10m \(' \
@@ -368,9 +368,9 @@ for folder in looked/checkpoints looked/checkpoints/; do
     refused "training $folder" 'looked/checkpoints holds checkpoints.*trireme train looked/checkpoints/\.\.$' \
         "$TRIREME" train $folder train.steps=9
 done
-is "leaves the run as it was" "$before" "$(find looked | sort | cksum)"
+is "training a folder of checkpoints leaves the run as it was" "$before" "$(find looked | sort | cksum)"
 "$TRIREME" train looked/checkpoints/.. train.steps=7 >out 2>err
-is "and its advice works" "0 7" "$? $(kept looked | tail -c 2)"
+is "the advice on a folder of checkpoints works" "0 7" "$? $(kept looked | tail -c 2)"
 "$TRIREME" checkpoint ls copied >out 2>err
 said "checkpoint ls tells date, run, and loss" \
     '^step-00000007 .*20[0-9]+-[0-9]+-[0-9]+ [0-9:]+ +[0-9a-f]+/0 +[0-9.]+ +committed' out
@@ -392,7 +392,7 @@ END
 cp project/config.yaml mine.yaml
 (cd project && "$TRIREME" train config.yaml >../out 2>../err)
 is "a user's config.yaml beside checkpoints/ has its own run.dir" "0 1-2" "$? $(steps_of project/runs/first)"
-refused "and is not replaced" 'run.dir is project, where a run keeps a file config.yaml of its own' \
+refused "a user's config.yaml is not replaced" 'run.dir is project, where a run keeps a file config.yaml of its own' \
     "$TRIREME" train project/config.yaml run.dir=project
 cmp -s project/config.yaml mine.yaml && ok "by nothing" || not_ok "by nothing" "$(head -n 2 project/config.yaml)"
 mkdir other
@@ -405,7 +405,7 @@ is "a run's config.yaml leads to the run" "0 1-3" "$? $(steps_of project/runs/fi
 train run.dir=sweep/lr=1e-3 train.steps=2
 is "a name with =" "0 1-2" "$code $(steps_of sweep/lr=1e-3)"
 "$TRIREME" train sweep/lr=1e-3 train.steps=3 >out 2>err
-is "it goes on" "0 1-3" "$? $(steps_of sweep/lr=1e-3)"
+is "a run under a name with = goes on" "0 1-3" "$? $(steps_of sweep/lr=1e-3)"
 for named in sweep/lr=1e-3 sweep/lr=1e-3/config.yaml sweep/lr=1e-3/checkpoints/last; do
     [ -e "$named" ] || named=$(newest_checkpoint sweep/lr=1e-3)
     "$TRIREME" plan $named >out 2>err

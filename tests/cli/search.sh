@@ -7,7 +7,7 @@ M="model.preset=llama-124m precision=bf16 data.seq_len=512 train.global_batch=64
 is "the fastest layouts: ten, the best first" "0 10 10" "$? $(grep -cE '^ *[0-9]+  [0-9.]+ m?s a step' out) \
 $(grep -c '"settings"' found.json)"
 "$TRIREME" plan best.yaml --ranks 16 --nodes 2 --machine h100 --json best.json >out2 2>err
-is "its YAML is a plan of that step" "$(sed -n 's/ *"step_ms": \([0-9.]*\).*/\1/p' found.json | head -n 1 | cut -c1-8)" \
+is "the YAML of the fastest layout is a plan of its step" "$(sed -n 's/ *"step_ms": \([0-9.]*\).*/\1/p' found.json | head -n 1 | cut -c1-8)" \
     "$(sed -n 's/ *"step_ms": \([0-9.]*\).*/\1/p' best.json | head -n 1 | cut -c1-8)"
 "$TRIREME" plan $M --ranks 16 --nodes 2 --search >out2 2>err
 is "--gpus is --ranks" 0 "$(cmp out out2 >/dev/null; echo $?)"
@@ -15,10 +15,10 @@ is "--gpus is --ranks" 0 "$(cmp out out2 >/dev/null; echo $?)"
 "$TRIREME" plan $M --search --nodes 1-3 --json nodes.json >out 2>err
 is "several numbers of nodes" "0 1 8 64, 2 16 64, 3 24 64" "$? $(
     awk '/^ *[0-9]+ +[0-9]+ +[0-9]+ / { printf "%s%d %d %d", n++ ? ", " : "", $1, $2, $3 }' out)"
-is "and as JSON" "3 3" "$(grep -c '"ranks"' nodes.json) $(grep -c '"candidates"' nodes.json)"
+is "several numbers of nodes as JSON" "3 3" "$(grep -c '"ranks"' nodes.json) $(grep -c '"candidates"' nodes.json)"
 "$TRIREME" plan $M --search --nodes 1-2 --keep batch_per_rank >out 2>err
 is "the batch of each rank stays" "0 64 128" "$? $(awk '/^ *[0-9]+ +[0-9]+ +[0-9]+ / { print $3 }' out | xargs)"
-is "and a row's settings say the batch that is not the given one" "0 1" \
+is "a row's settings say the batch where it is not the given one" "0 1" \
     "$(grep -c 'train\.global_batch=64' out) $(grep -c 'train\.global_batch=128' out)"
 "$TRIREME" plan $M --search --nodes 1-4 --gpus 2 >out 2>err
 is "fewer ranks than nodes" "0 1" "$? $(grep -c ' 4 *2 *64  a node has at least one rank' out)"

@@ -39,30 +39,30 @@ apart() {
 
 run "a right GPU" right "$good"
 is "what was found is kept" 1 "$(kept)"
-is "and nobody is warned" 0 "$(grep -c self-check right.err)"
+is "a right GPU: nobody is warned" 0 "$(grep -c self-check right.err)"
 age=$(stat -c %Y.%i cache/trireme/*)
 run "the next start" again "$good"
-is "reads it" "$age" "$(stat -c %Y.%i cache/trireme/*)"
+is "the next start reads what was kept" "$age" "$(stat -c %Y.%i cache/trireme/*)"
 run "run.self_check=always" always "$good" run.self_check=always
-is "checks again" no "$([ "$age" = "$(stat -c %Y.%i cache/trireme/*)" ] && echo yes || echo no)"
+is "run.self_check=always checks again" no "$([ "$age" = "$(stat -c %Y.%i cache/trireme/*)" ] && echo yes || echo no)"
 echo '{"key": ' >cache/trireme/"$(ls cache/trireme)"
 run "a damaged file" damaged "$good"
-is "is replaced" 1 "$(grep -c '"key": ".*trireme' cache/trireme/*)"
+is "a damaged file of verdicts is replaced" 1 "$(grep -c '"key": ".*trireme' cache/trireme/*)"
 
 export FAULT=products
 run "wrong products" wrong "$bad"
 is "another build checks for itself" 2 "$(kept)"
 is "the library's products are named" 1 "$(grep -c 'self-check.*products fp32 A B' wrong.err)"
-is "and replaced, metrics say" 1 "$(grep -c '"replaced": *"products fp32 A B;' wrong/metrics.jsonl)"
+is "metrics name the products that were replaced" 1 "$(grep -c '"replaced": *"products fp32 A B;' wrong/metrics.jsonl)"
 is "the losses are right" 0 "$(apart right wrong)"
 run "the next start" wrong2 "$bad"
 is "warns of what was kept" 1 "$(grep -c 'self-check.*products fp32 A B' wrong2.err)"
-is "and gives the same losses" "$(losses wrong)" "$(losses wrong2)"
+is "replaced products give the same losses at the next start" "$(losses wrong)" "$(losses wrong2)"
 run "run.self_check=off" off "$bad" run.self_check=off
 is "trains with wrong products" 1 "$(apart right off)"
 "$bad" doctor --gpu >doctor.out 2>doctor.err
 is "doctor --gpu: all 13 are replaced" "0 13" "$? $(grep -c ' ms  products .*own kernels do it' doctor.out)"
-is "and nothing else is wrong" 13 "$(grep -c WRONG doctor.out)"
+is "doctor --gpu: nothing but the products is wrong" 13 "$(grep -c WRONG doctor.out)"
 "$bad" doctor >doctor.out 2>doctor.err
 is "doctor lists it as a problem" 1 "$(grep -c '  - the self-check found.*products bf16' doctor.out)"
 
@@ -71,11 +71,11 @@ export FAULT=swiglu
 refused "a wrong kernel" 'wrong numbers.*in swiglu;' "$bad" train $M run.dir=none
 refused "a wrong kernel, evaluating" 'wrong numbers.*in swiglu;' "$bad" evaluate $M run.dir=right \
     data.valid=valid.h5
-is "that is not kept" 0 "$(kept)"
+is "verdicts of a wrong kernel are not kept" 0 "$(kept)"
 refused "on two ranks" 'wrong numbers.*in swiglu;' mpirun --oversubscribe -n 2 "$bad" train $M \
     run.dir=none comm.share_gpu=true train.micro_batch=1
 refused "doctor --gpu" 'wrong numbers.*in swiglu;' "$bad" doctor --gpu
-is "shows it" 1 "$(grep -c ' ms  swiglu .*WRONG: nothing' stdout)"
+is "doctor --gpu shows the wrong kernel" 1 "$(grep -c ' ms  swiglu .*WRONG: nothing' stdout)"
 run "run.self_check=off" off2 "$bad" run.self_check=off
 is "trains with a wrong kernel" 1 "$(apart right off2)"
 

@@ -90,7 +90,7 @@ else
 fi
 kill -TERM $job
 ended
-is "but SIGTERM saves" 75 $code
+is "under nohup SIGTERM saves" 75 $code
 
 # In an evaluation, which may be long, the state is saved at once, and the next start evaluates it.
 # This one takes seconds; a signal that comes before it, in step 5, has the same end.
@@ -110,7 +110,7 @@ for end in 5 7; do
     is "with the same losses" "$(sed -n 's/.*"eval_loss": *\([^,}]*\).*/\1/p' whole-$end/metrics.jsonl | xargs)" \
         "$(sed -n 's/.*"eval_loss": *\([^,}]*\).*/\1/p' evaluates/metrics.jsonl | xargs)"
     "$TRIREME" train $M $V train.steps=$end run.dir=evaluates >out 2>err
-    is "and the one after it does nothing" "0 1 0" \
+    is "a start after the evaluation of step 5 of $end does nothing" "0 1 0" \
         "$? $(grep -c 'nothing to do' err) $(grep -c 'evaluation of step' err)"
     rm -r evaluates
 done
@@ -162,7 +162,7 @@ if mpicc -shared -fPIC -o bad_node.so "$top/tests/cli/bad_node.c" -ldl 2>cc.log;
         "training is over, and its state is saved; the model is being written to exports/hf: where that is cut short, \
 run me again" "$(sed -n 's/^trireme: SIGTERM: //p' exports.err)"
     "$TRIREME" train $M $E >out 2>err
-    is "and the same command writes it" "0 model.safetensors" "$? $(ls exports/hf | grep safetensors)"
+    is "an export cut short by a signal is written by the same command" "0 model.safetensors" "$? $(ls exports/hf | grep safetensors)"
 else
     skip "a signal after the last step" "no mpicc: $(head -n 1 cc.log)"
 fi
@@ -206,7 +206,7 @@ wait_for 30 is_stuck $job
 kill -TERM $job
 ended
 is "a start in a stuck file is ended by SIGTERM" 143 $code
-is "and says so in one line" 1 "$(grep -c '^trireme: ' fifo.err)"
+is "a start in a stuck file ends with one line" 1 "$(grep -c '^trireme: ' fifo.err)"
 if [ -n "$defaults" ]; then
     alone fifo $D
     wait_for 30 is_stuck $job
@@ -214,7 +214,7 @@ if [ -n "$defaults" ]; then
     sleep 0.2
     kill -INT $job
     ended
-    is "and by a second SIGINT at once" 130 $code
+    is "a start in a stuck file is ended by a second SIGINT at once" 130 $code
     is "without a word" 0 "$(grep -c '^trireme: ' fifo.err)"
 fi
 
@@ -314,7 +314,7 @@ ended
 state_saved "SIGHUP to mpirun" two
 V=OMPI_MCA_odls_base_sigkill_timeout
 gone="; where another rank has ended, nothing is saved, and the last line of that rank or the launcher's says why"
-is "it is said when mpirun kills, and what to do" \
+is "a signal's answer says when mpirun kills, and what to do" \
     "$gone; if mpirun was stopped (Ctrl-C), it kills the ranks after 1 s: where a step and saving \
 take longer, set $V to their seconds, or send mpirun SIGUSR1, which leaves time" "$(answer SIGTERM)"
 mpirun --oversubscribe --mca odls_base_sigkill_timeout 3 -n 2 "$TRIREME" train $M $D run.dir=two \

@@ -55,7 +55,7 @@ is "Alpaca's records: their form, and the answers as targets" "0 1 5" "$? $(h5du
 is "long documents are cut" "0 1 97,98,256,113,97,98,0,256" \
     "$? $(grep -c 'cut 1 documents to 3 tokens' err) $(dataset short.h5 tokens)"
 "$TRIREME" tokenize few.jsonl --max-tokens 3 --drop-long -o short.h5 >out 2>err
-is "or left out" "0 1 97,98,256,0,256" \
+is "long documents are left out with --drop-long" "0 1 97,98,256,0,256" \
     "$? $(grep -c 'left out: 1 empty, 1 longer than 3 tokens' err) $(dataset short.h5 tokens)"
 "$TRIREME" tokenize few.jsonl --max-tokens 1 -o short.h5 >out 2>err
 is "of a prompt alone nothing is learned" "0 1 97,0" \
@@ -87,7 +87,7 @@ for n in 1 4; do
     refused "a bad line is named, $n threads" '^trireme: error: bad\.jsonl:20000: field "text" is a number' \
         "$TRIREME" tokenize bad.jsonl -o bad.h5 --threads $n
 done
-[ ! -e bad.h5 ] && ok "and leaves no file" || not_ok "and leaves no file" "$(ls bad*)"
+[ ! -e bad.h5 ] && ok "a bad line leaves no file" || not_ok "a bad line leaves no file" "$(ls bad*)"
 "$TRIREME" tokenize bad.jsonl -o bad.h5 --skip-bad --threads 2 >out 2>err
 is "--skip-bad counts them" "0 1 1" "$? $(grep -c 'in 29997 documents' out) \
 $(grep -c 'warning: left out 4 lines that cannot be used, first bad\.jsonl:20000: field' err)"

@@ -23,7 +23,7 @@ done
 "$TRIREME" tokenize ids.npy --tokenizer bytes -o ids.h5 >out 2>err
 is "numbered by a tokenizer" "0 1" "$? $(grep -c 'tokenizer bytes, vocabulary 257$' out)"
 "$TRIREME" tokenize --verify ids.h5 >out 2>err
-is "whole" 0 $?
+is "a file of numbers is whole" 0 $?
 "$TRIREME" tokenize ids.npy --vocab 10 --eos 9 -o ids.h5 --valid held.h5 --valid-fraction 0.5 >out 2>err
 is "every other document is for validation" "0 9,1,2,9 3,4,5,9" \
     "$? $(dataset ids.h5 tokens) $(dataset held.h5 tokens)"
@@ -60,21 +60,21 @@ printf '\011\000\000\000\001\000\000\000\007\000\001\000\011\000\000\000' >wide.
 index 4 4
 "$TRIREME" tokenize wide.bin --vocab 70000 --eos 9 -o wide.h5 >out 2>err
 is "Megatron's 32-bit ids" "0 9,1,65543,9 0,4" "$? $(dataset wide.h5 tokens) $(dataset wide.h5 documents)"
-refused "its index for its ids" 'wide\.idx is an index of Megatron.s; name the \.bin' \
+refused "Megatron's .idx in place of the .bin" 'wide\.idx is an index of Megatron.s; name the \.bin' \
     "$TRIREME" tokenize wide.idx --vocab 70000 -o x.h5
 index 7 4
-refused "its numbers that are no ids" 'wide\.bin: by the \.idx beside it .* type 7; token ids are int16' \
+refused "Megatron's numbers that are no ids" 'wide\.bin: by the \.idx beside it .* type 7; token ids are int16' \
     "$TRIREME" tokenize wide.bin --vocab 70000 -o x.h5
 index 8 8
 "$TRIREME" tokenize wide.bin --vocab 70000 -o wide.h5 >out 2>err
-is "its 16-bit ids" "0 9,0,1,0,7,1,9,0" "$? $(dataset wide.h5 tokens)"
+is "Megatron's 16-bit ids" "0 9,0,1,0,7,1,9,0" "$? $(dataset wide.h5 tokens)"
 index 8 3 0 4 1
 "$TRIREME" tokenize wide.bin --vocab 10 -o wide.h5 >out 2>err
-is "its documents" "0 0,3,7,8 1" "$? $(dataset wide.h5 documents) $(grep -c 'left out: 1 empty' err)"
+is "Megatron's documents" "0 0,3,7,8 1" "$? $(dataset wide.h5 documents) $(grep -c 'left out: 1 empty' err)"
 "$TRIREME" tokenize wide.bin --vocab 10 --eos 1 -o wide.h5 >out 2>err
-is "and behind ends of text" "0 0,3,6,7,8" "$? $(dataset wide.h5 documents)"
+is "Megatron's documents, cut behind ends of text, too" "0 0,3,6,7,8" "$? $(dataset wide.h5 documents)"
 "$TRIREME" tokenize wide.bin --vocab 10 -o wide.h5 --valid held.h5 --valid-fraction 0.5 >out 2>err
-is "each by itself for validation" "0 9,0,1,0 0,7,1,9" "$? $(dataset wide.h5 tokens) $(dataset held.h5 tokens)"
+is "Megatron's documents, each by itself for validation" "0 9,0,1,0 0,7,1,9" "$? $(dataset wide.h5 tokens) $(dataset held.h5 tokens)"
 index 8 4 4 1
 refused "too many ids in it" 'wide\.idx: sequence 2 has 1 ids from id 8 on; the \.bin has 8' \
     "$TRIREME" tokenize wide.bin --vocab 10 -o x.h5

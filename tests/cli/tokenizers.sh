@@ -55,7 +55,7 @@ is "a token file by it" "0 1" "$? $(grep -c 'tokenizer byte-bpe-[0-9a-f]*, vocab
 is "fewer tokens than bytes of text" 1 \
     "$(($(sed -n 's/.*h5: \([0-9]*\) tokens.*/\1/p' out) * 2 < $(wc -c <corpus.txt)))"
 "$TRIREME" tokenize corpus.txt --tokenizer data -o same.h5 >out 2>err
-is "its folder names it too" "0 0" "$? $(cmp data/train.h5 same.h5 >cmp.out 2>&1; echo $?)"
+is "the folder of a tokenizer names it too" "0 0" "$? $(cmp data/train.h5 same.h5 >cmp.out 2>&1; echo $?)"
 printf 'caf\351 cr\350me \303\251\n' >latin.txt
 awk 'BEGIN { for (i = 0; i < 60000; i++) printf "word%d ", i }' >words.txt
 (cat words.txt; printf '\342\202 \377 '; cat words.txt; printf 'end\360') >broken.txt
@@ -74,14 +74,14 @@ is "generate finds it beside the data" "0 1" "$? $(grep -c '^static int' out)"
 "$TRIREME" convert run made >out 2>err
 is "convert finds it beside the data" "0 0" "$? $(cmp data/tokenizer.json made/tokenizer.json >cmp.out 2>&1; echo $?)"
 eos=$(sed -n 's/^ *"<|endoftext|>": *\([0-9]*\).*/\1/p' data/tokenizer.json | head -n 1)
-is "its ids are those of config.json" 1 "$(grep -c "\"eos_token_id\": $eos,\$" made/config.json)"
+is "ids of the tokenizer are in config.json" 1 "$(grep -c "\"eos_token_id\": $eos,\$" made/config.json)"
 echo '{"eos_token": null}' >made/tokenizer_config.json
 echo '{{ messages }}' >made/chat_template.jinja
-mkdir other
-cp data/train.h5 other
+mkdir elsewhere
+cp data/train.h5 elsewhere
 from=made
 for link in first second third; do
-    "$TRIREME" train model.path=$from data.train=other/train.h5 device=cpu data.seq_len=16 train.global_batch=2 \
+    "$TRIREME" train model.path=$from data.train=elsewhere/train.h5 device=cpu data.seq_len=16 train.global_batch=2 \
         train.steps=1 run.threads=1 run.dir=$link >out 2>err || cat err
     from=$link
 done
@@ -89,25 +89,25 @@ done
 is "convert finds it where a chain of runs began" "0 chat_template.jinja tokenizer.json tokenizer_config.json" \
     "$? $(cd converted && echo *_template* tokenizer*)"
 "$TRIREME" generate third --prompt 'static int' --tokens 3 device=cpu >out 2>err
-is "and so does generate" "0 1" "$? $(grep -c '^static int' out)"
+is "generate finds it where a chain of runs began" "0 1" "$? $(grep -c '^static int' out)"
 "$TRIREME" convert run data >out 2>err
 is "the data's folder is none to copy from to itself" "0 0" \
     "$? $(cmp data/tokenizer.json made/tokenizer.json >cmp.out 2>&1; echo $?)"
 rm data/config.json data/model.safetensors
 mv data/tokenizer.json elsewhere.json
-refused "it is not there any more" 'trained on tokens of "byte-bpe-.*--tokenizer FILE' \
+refused "a tokenizer that is not there any more" 'trained on tokens of "byte-bpe-.*--tokenizer FILE' \
     "$TRIREME" generate run --prompt x --tokens 3 device=cpu
 cp few.json data/tokenizer.json
-refused "another one is in its place" 'trained on tokens of "byte-bpe-.*data/tokenizer.json is "byte-bpe-' \
+refused "another tokenizer is in its place" 'trained on tokens of "byte-bpe-.*data/tokenizer.json is "byte-bpe-' \
     "$TRIREME" generate run --prompt x --tokens 3 device=cpu
 echo '{"model": ' >data/tokenizer.json
-refused "a broken one is in its place" 'trained on tokens of "byte-bpe-.*data/tokenizer.json:2:0: .*--tokenizer FILE' \
+refused "a broken tokenizer is in its place" 'trained on tokens of "byte-bpe-.*data/tokenizer.json:2:0: .*--tokenizer FILE' \
     "$TRIREME" generate run --prompt x --tokens 3 device=cpu
 rm data/tokenizer.json
 "$TRIREME" generate run --prompt x --tokens 3 --tokenizer elsewhere.json device=cpu >out 2>err
-is "it is given" "0 0" "$? $(grep -c 'trained on tokens' err)"
+is "a tokenizer that is given" "0 0" "$? $(grep -c 'trained on tokens' err)"
 "$TRIREME" generate run --prompt x --tokens 3 --tokenizer few.json device=cpu >out 2>err
-is "another one is given" "0 1" "$? $(grep -c 'trained on tokens of "byte-bpe' err)"
+is "another tokenizer is given" "0 1" "$? $(grep -c 'trained on tokens of "byte-bpe' err)"
 # What transformers writes of a tokenizer without a longest text: int(1e30).
 mkdir unlimited
 cp elsewhere.json unlimited/tokenizer.json

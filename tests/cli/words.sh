@@ -22,7 +22,7 @@ refused "an option of another trainer" 'train\.clip=1$' "$T" train --max-grad-no
 refused "--config" 'trireme train x\.yaml' "$T" train --config x.yaml
 refused "-c" 'no option -c: the file stands alone, as in trireme train x\.yaml' "$T" train -c x.yaml
 refused "--" 'trireme train x\.yaml' "$T" train -- x.yaml
-refused "its value, where it means another thing" \
+refused "the value of another trainer's option, where it means another thing" \
     'train\.global_batch=\.\.\. \(train\.micro_batch times these steps times ranks\)$' \
     "$T" train --gradient_accumulation_steps 8
 refused "a share for steps" 'train\.warmup_steps=\.\.\. \(in steps, not a share of them\)$' "$T" train --warmup_ratio 0.03
@@ -44,7 +44,7 @@ for option in -n -np --gpus --nproc_per_node --num-processes; do
     refused "ranks by $option" 'a launcher starts the ranks, as in mpirun -n 2 trireme train \.\.\.' "$T" train $option 2
 done
 refused "ranks by -n, of a plan" 'did you mean --ranks' "$T" plan -n 2
-refused "once on two ranks" 'train\.lr=1e-3' mpirun --oversubscribe -n 2 "$T" train --lr 1e-3
+refused "an option for a key, once on two ranks" 'train\.lr=1e-3' mpirun --oversubscribe -n 2 "$T" train --lr 1e-3
 refused "an option that generate lacks" 'no option --beams; it has .*--tokens' \
     "$T" generate x --beams 5
 refused "a misspelt option" 'did you mean --ranks' "$T" plan --rank 5
@@ -98,10 +98,10 @@ for option in 'tokenize words.txt -o' 'tokenize words.txt --train-bpe 300 -o' 't
     # shellcheck disable=SC2086
     refused "$option=" "${option##* } '': name a file, which is written" "$T" $option=
 done
-is "and none is made" none "$(ls -A | grep -e '^-' -e '^\.' || echo none)"
+is "no file named - or nothing is made" none "$(ls -A | grep -e '^-' -e '^\.' || echo none)"
 said "one key" '^train\.clip ' "$T" config --show train.clip
 "$T" config --show train.clip >out
-is "and no other" 1 "$(grep -c '^[a-z]' out)"
+is "config --show KEY shows no other key" 1 "$(grep -c '^[a-z]' out)"
 "$T" config --show parallel >out
 is "a group" "0 yes" "$(grep '^[a-z]' out | grep -v -c '^parallel\.') $(grep -q '^parallel.shard' out && echo yes)"
 said "models with their sizes" 'llama3-8b  *32  *4096  *8\.03 B' "$T" config --show model.preset
