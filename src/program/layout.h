@@ -7,16 +7,18 @@
 #include "config/config.h"
 #include "segment/units.h"
 
-/* What a rank has whole, and for how long: the sharding strategies.  Where the shard axis is one,
- * shards are whole and nothing of this matters. */
+/* The sharding strategies, as what a rank has whole, and for how long.  Where the shard axis has
+ * one rank every shard is the whole, and these make no difference. */
 enum layout_whole_params {
-    PARAMS_ALWAYS, /* whole and updated whole: stage 0 */
-    PARAMS_STEP,   /* whole in place, gathered once a step from what each rank updated: 1, 2 */
-    PARAMS_USE     /* gathered for each use, then gone: 3 */
+    PARAMS_ALWAYS, /* parameters are whole, and updated whole: stage 0 */
+    PARAMS_STEP,   /* whole in place; each rank updates its shard, which is gathered once a step:
+                      stages 1, 2 */
+    PARAMS_USE     /* gathered for each use, then released: stage 3 */
 };
 enum layout_whole_grads {
-    GRADS_ALWAYS, /* accumulated whole over the step: stages 0, 1 */
-    GRADS_MICRO   /* reduced to the shard after each micro-batch, or after the last: 2, 3 */
+    GRADS_ALWAYS, /* gradients are accumulated whole over the step: stages 0, 1 */
+    GRADS_MICRO /* reduced to the shard after each micro-batch, or, with accumulate_local, after the
+                   last: stages 2, 3 */
 };
 
 struct schedule;
@@ -34,18 +36,18 @@ struct layout {
     struct config_offload offload; /* where state lives: OFFLOAD_NONE where ops work on it; the
                                       path is not read here */
     int host_apart;                /* 1: the host's memory is not the device's: on a GPU */
-    int data_ranks;                /* replicate x shard: of sequences of their own */
+    int data_ranks;                /* replicate x shard: ranks with sequences of their own */
     int64_t micro_batch;           /* sequences a rank computes at once */
-    int64_t eval_batch;            /* and in evaluation */
+    int64_t eval_batch;            /* sequences a rank computes at once in evaluation */
     int micros;                    /* micro-batches a step */
     int64_t global_batch;          /* sequences a step, of all ranks */
-    struct schedule *schedule;     /* its own */
+    struct schedule *schedule;     /* the layout's own */
     enum dtype dtype;
     enum dtype optimizer_dtype;
     enum dtype reduce_dtype; /* of gradients on their way to shards, where they are fp32 */
-    int tensor_parts;        /* in which tensor ranks exchange rows; 1: at once */
-    int tensor_fp32;         /* 1: the terms of their sums in fp32 */
-    int pure;                /* no fp32 masters */
+    int tensor_parts;        /* parts in which tensor ranks exchange rows; 1: all rows at once */
+    int tensor_fp32;         /* 1: terms of sums over tensor ranks are sent in fp32 */
+    int pure;                /* 1: there are no fp32 masters (precision bf16_pure) */
     int overlap_update;      /* 1: the update of a step is in the next one's program */
     int prefetch_forward, prefetch_backward, prefetch_late;
 };

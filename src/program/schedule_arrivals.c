@@ -32,8 +32,8 @@ static int needed_stage(const struct schedule *schedule, const struct schedule_a
     return stage;
 }
 
-/* When the actions end that others wait for, by stage, forward or not, and micro-batch.  For
- * free(). */
+/* When each action ends for which another rank may wait: by stage, forward or not, and micro-batch.
+ * For free(). */
 static int64_t *find_ends(const struct schedule *s)
 {
     static const struct schedule_costs costs = {
@@ -93,7 +93,7 @@ static void place_arrivals(struct runs *runs, const int64_t *start)
             arrival[i].before = arrival[i - 1].before;
 }
 
-/* What the rank receives in training. */
+/* List all that the rank receives in training. */
 static void find_arrivals(struct runs *runs)
 {
     const struct schedule *s = runs->program->layout->schedule;

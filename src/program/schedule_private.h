@@ -20,7 +20,7 @@ enum schedule_placement { PLACED_LOOPED, PLACED_V };
 struct schedule_row {
     const char *name;
     enum schedule_placement placement;
-    int chunks;                    /* by itself */
+    int chunks;                    /* stages of a rank where none are asked for */
     int chunks_least, chunks_most; /* that may be asked for; 0: as many as there are units */
     int splits_backward;
     /* Append the actions of a rank in order; the schedule's sizes and rank_of are set. */

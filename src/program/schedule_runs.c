@@ -16,8 +16,8 @@
 
 /* ---- the runs of a rank ---- */
 
-/* The run of a unit in an action, if it has one; not where what it makes is not kept, either: what
- * is carried lives in the run alone. */
+/* Append the run of a unit in an action, unless it writes nothing but work and what it carries from
+ * piece to piece. */
 static void add_run(struct runs *runs, int unit, const struct schedule_action *action)
 {
     const struct program *program = runs->program;

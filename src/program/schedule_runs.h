@@ -15,13 +15,13 @@ struct schedule_step {
     int first, count;
 };
 
-/* What a step reads of another rank. */
+/* Something that a step reads and another rank makes. */
 struct schedule_arrival {
-    int needs;  /* the step */
+    int needs;  /* the step that reads it */
     int before; /* the step before which it is received */
-    int from;   /* the rank */
+    int from;   /* the rank that makes it */
     enum program_stream stream;
-    int64_t time; /* when that rank has it */
+    int64_t time; /* when that rank has made it (schedule->start) */
 };
 
 struct runs {

@@ -57,9 +57,9 @@ static int end_of(const struct runs *runs, const struct schedule_step *step, enu
     return step->first + step->count - 1 + sends;
 }
 
-/* Of what stages make for each micro-batch, and of what they receive, with the gradient that they
- * send down.  A stage reads what the one below makes, and that its gradient, where both are here.
- */
+/* Find the spans of what stages make for each micro-batch, and of what they receive, with the
+ * gradient that they send down.  A stage reads what the one below makes, and the one below reads
+ * that gradient, where both are here. */
 static void find_spans(const struct runs *runs, struct span *own, struct span *received)
 {
     int micros = runs->program->micros, count = runs->program->units->stages * micros;
@@ -83,8 +83,8 @@ static void find_spans(const struct runs *runs, struct span *own, struct span *r
     }
 }
 
-/* The set of each span that has runs: of those whose span is over when this one begins the one that
- * has been free for the longest time, or a new one.  Returns how many sets there are. */
+/* Give each span that has runs a set: of those whose span is over when this one begins, the one
+ * that has been free for the longest time, or a new one.  Returns how many sets there are. */
 static int give_sets(struct span *span, int count, int runs, int *set)
 {
     int sets = 0, *done = array_make((size_t)count, sizeof *done); /* per set: its last run */
@@ -102,7 +102,7 @@ static int give_sets(struct span *span, int count, int runs, int *set)
     return sets;
 }
 
-/* The same of what is received: received set s goes with own set s % owns. */
+/* Give the spans of what is received sets, likewise; received set s goes with own set s % owns. */
 static int give_received(struct span *span, int count, int runs, const int *own, int owns, int *set)
 {
     int *free_from = NULL, sets = 0, capacity = 0; /* per set: the run behind its last */
