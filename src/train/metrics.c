@@ -33,6 +33,7 @@ int metrics_open(struct metrics *m, const struct session *s, const char *path, i
     *m = (struct metrics){
         .s = s,
         .peak_flops = peak_flops(s),
+        .step_tokens = (double)layout_step_tokens(&s->layout, &s->config),
         .flops = units_flops_per_token(s->units, s->config.data.seq_len),
         .live = progress_is_live(),
         .first = step + 1,
@@ -78,22 +79,28 @@ static void add_rounded(struct js *js, const char *key, double value, double dig
     js_add_real(js, key, round(value * digits) / digits);
 }
 
-static double mfu(const struct metrics *m, double tokens_per_s, double flops_per_token)
+/* Operations per second of steps that take so long.  Masked tokens are computed, too. */
+static double flops_per_s(const struct metrics *m, double step_ms, double flops_per_token)
 {
-    return m->peak_flops > 0 ? tokens_per_s * flops_per_token / m->peak_flops : 0;
+    return step_ms > 0 ? m->step_tokens * flops_per_token / step_ms * 1000 : 0;
+}
+
+static double mfu(const struct metrics *m, double step_ms, double flops_per_token)
+{
+    return m->peak_flops > 0 ? flops_per_s(m, step_ms, flops_per_token) / m->peak_flops : 0;
 }
 
 static void add_speed(struct js *js, const struct metrics *m, const struct metrics_step *step)
 {
-    double tokens_per_s = step->step_ms > 0 ? step->output.targets / step->step_ms * 1000 : 0;
+    double ms = step->step_ms, tokens_per_s = ms > 0 ? step->output.targets / ms * 1000 : 0;
     add_rounded(js, "tokens_per_s", tokens_per_s, 10);
-    add_rounded(js, "step_ms", step->step_ms, 1000);
-    add_rounded(js, "gflops_per_s", tokens_per_s * m->flops.causal / 1e9, 100);
-    add_rounded(js, "gflops_per_s_full_attention", tokens_per_s * m->flops.full / 1e9, 100);
+    add_rounded(js, "step_ms", ms, 1000);
+    add_rounded(js, "gflops_per_s", flops_per_s(m, ms, m->flops.causal) / 1e9, 100);
+    add_rounded(js, "gflops_per_s_full_attention", flops_per_s(m, ms, m->flops.full) / 1e9, 100);
     if (m->peak_flops <= 0)
         return;
-    add_rounded(js, "mfu", mfu(m, tokens_per_s, m->flops.causal), 1e4);
-    add_rounded(js, "mfu_full_attention", mfu(m, tokens_per_s, m->flops.full), 1e4);
+    add_rounded(js, "mfu", mfu(m, ms, m->flops.causal), 1e4);
+    add_rounded(js, "mfu_full_attention", mfu(m, ms, m->flops.full), 1e4);
 }
 
 static void add_breakdown(struct js *js, const struct metrics *m, const struct breakdown *b)
@@ -198,13 +205,12 @@ static void write_line(struct metrics *m, struct js *js)
 static void show_progress(struct metrics *m, const struct metrics_step *step, int due)
 {
     char text[PROGRESS_TEXT];
-    double tokens_per_s = speed_tokens_per_s(&m->speed);
     struct progress progress = {
         .last = step,
         .steps = m->s->config.train.steps,
-        .tokens_per_s = tokens_per_s,
+        .tokens_per_s = speed_tokens_per_s(&m->speed),
         .step_ms = speed_ms(&m->speed),
-        .mfu = mfu(m, tokens_per_s, m->flops.causal),
+        .mfu = mfu(m, speed_ms(&m->speed), m->flops.causal),
         .left_s = speed_left_s(&m->speed, m->s->config.train.steps - step->step),
     };
     int lasting = step->evaluated || step->step == m->s->config.train.steps;

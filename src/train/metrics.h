@@ -11,6 +11,7 @@
 struct metrics {
     const struct session *s;
     struct line_file file;    /* metrics.jsonl; closed on ranks above 0 */
+    double step_tokens;       /* of the sequences of a step, masked ones too */
     struct model_flops flops; /* per token */
     double peak_flops;        /* of all ranks' GPUs together; 0: not known */
     size_t gpu_peak_bytes;    /* most bytes in use on this rank's GPU, by all processes */

@@ -94,7 +94,10 @@ static struct js *line_of(struct planning *p, struct session *s, const char *gpu
 /* The share of the peak is the model's operations over what all GPUs could have done. */
 static void check_share(struct planning *p, struct session *s)
 {
-    struct metrics_step step = {.step = 1, .output = {.targets = 1e9}, .step_ms = 500};
+    /* at 2e9 tokens a second, of which half are masked */
+    double tokens = (double)layout_step_tokens(&s->layout, &s->config);
+    struct metrics_step step = {
+        .step = 1, .output = {.targets = tokens / 2}, .step_ms = tokens / 2e6};
     struct model_flops flops = units_flops_per_token(s->units, s->config.data.seq_len);
     double all = 989.5e12 * world_size(p->c.world);
     if (world_rank(p->c.world) || s->layout.dtype != DTYPE_BF16)
