@@ -327,7 +327,10 @@ const struct key config_keys[] = {
      .help = "end training after so many evaluations in a row whose loss was not below the lowest "
              "before them; 0: never"},
     {KEY(REAL, train.early_stop_delta, "0"), .least = 0, .most = 1e6,
-     .help = "by how much a loss must be below the lowest before it to count as better"},
+     .help =
+         "by how much a loss must be below that of the last better evaluation to count as better "
+         "itself, for train.early_stop and for checkpoint.keep_best, whose checkpoint then need "
+         "not have the lowest loss"},
 
     {KEY(CHOICE, parallel.layout, "given"), .choices = layouts,
      .help = "given: as the other keys say; auto: training finds the fastest layout that fits when "
