@@ -31,6 +31,7 @@ static const char *const without_effect[] = {
     "model.init",      "model.loading",      "model.sync_module_states",
     "lora.path",       "model.init_std",     "train.global_batch_tokens",
     "train.early_",    "train.global_batch", "train.split_batches",
+    "generate.",       "recompute_every",    "train.attention_bytes",
 };
 enum { WITHOUT_EFFECT = sizeof without_effect / sizeof without_effect[0] };
 
@@ -149,7 +150,7 @@ static int has_effect(const char *key)
     for (int i = 0; i < LEARNED_POSITIONS; i++)
         if (!strcmp(key, of_tensors[i]))
             return 0;
-    return strcmp(key, "recompute_every") != 0;
+    return 1;
 }
 
 /* The sequences that a step of the saved run had; 0: not known. */

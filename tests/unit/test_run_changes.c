@@ -77,6 +77,8 @@ static void batches_are_compared_as_they_come_out(void **state)
          "train.global_batch 32 -> 16 (of all ranks together)"},
         {"train.split_batches=false", "train.global_batch=32", 32, ""},
         {"train.epochs=2", "train.epochs=2", 8, ""},
+        {"generate.tokens=9", "generate.temperature=0", 8, ""},
+        {"train.attention_bytes=9", "train.attention_bytes=0", 8, ""},
         {"train.epochs=2", "train.epochs=3", 8, "train.epochs 2 -> 3"},
         {"train.steps=20", "train.steps=30", 8, "train.steps 20 -> 30"},
         {"train.steps=20", "train.epochs=3", 8, "train.epochs 0 -> 3"},
