@@ -37,6 +37,36 @@ static const char *const refused[] = {
     "monteclora_config",
 };
 
+/* What is read here, and what does not change the numbers of a file. */
+static const char *const known[] = {
+    "peft_type",
+    "task_type",
+    "auto_mapping",
+    "peft_version",
+    "base_model_name_or_path",
+    "revision",
+    "inference_mode",
+    "r",
+    "lora_alpha",
+    "lora_dropout",
+    "use_rslora",
+    "use_dora",
+    "target_modules",
+    "modules_to_save",
+    "bias",
+    "fan_in_fan_out",
+    "init_lora_weights",
+    "loftq_config",
+    "eva_config",
+    "corda_config",
+    "lora_ga_config",
+    "qalora_group_size",
+    "runtime_config",
+    "ensure_weight_tying",
+    "megatron_config",
+    "megatron_core",
+};
+
 static int set(struct config *config, const char *key, const char *value, struct error *err)
 {
     return key_set(config, key_find(key), value, err);
@@ -50,6 +80,24 @@ static int asks(const struct js *json, const char *name)
         return 0;
     return js_length(inside) > 0 || js_next_key(inside, NULL) || js_get_bool(json, name, 0) ||
            js_get_real(json, name, 0) != 0 || js_get_string(json, name, "")[0];
+}
+
+/* Members that no table has. */
+static void note_others(struct config *config, const struct js *json)
+{
+    char list[CONFIG_TEXT / 2] = "", *note = config->adapter_note;
+    note[0] = 0;
+    for (const char *name = js_next_key(json, NULL); name; name = js_next_key(json, name)) {
+        int is_known = 0;
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+            is_known |= !strcmp(known[i], name);
+        for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+            is_known |= !strcmp(refused[i], name);
+        if (!is_known && asks(json, name))
+            text_join(list, sizeof list, ", ", "%.60s", name);
+    }
+    if (list[0])
+        snprintf(note, CONFIG_TEXT, "trireme does not know %s and computes without", list);
 }
 
 /* Ways to begin an adapter by which peft changes the model's own weights, too. */
@@ -105,6 +153,8 @@ static int check(const struct js *json, struct error *err)
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
         if (asks(json, refused[i]))
             return error_set(err, "%s is set, which trireme does not have", refused[i]);
+    if (!strcmp(js_kind(js_get(json, "layers_to_transform")), "a number")) /* 0 is a layer, too */
+        return error_set(err, "layers_to_transform is set, which trireme does not have");
     return check_begin(json, err);
 }
 
@@ -136,6 +186,7 @@ static int set_all(struct config *config, const struct js *json, struct error *e
     char text[64];
     if (check(json, err))
         return -1;
+    note_others(config, json);
     snprintf(text, sizeof text, "%lld", (long long)js_get_int(json, "r", 8));
     if (set(config, "lora.r", text, err))
         return -1;

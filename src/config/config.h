@@ -277,8 +277,9 @@ struct config {
                                      "": the model is new */
     enum config_init model_init;  /* of a model of model_path */
     enum config_loading model_loading;
-    int sync_module_states;       /* 1: ranks with the same weights compare them at the start */
-    char model_note[CONFIG_TEXT]; /* what config.json there asks for and does not get; no key */
+    int sync_module_states;         /* 1: ranks with the same weights compare them at the start */
+    char model_note[CONFIG_TEXT];   /* what config.json there asks for and does not get; no key */
+    char adapter_note[CONFIG_TEXT]; /* the same of adapter_config.json in lora.path */
     struct config_model model;
     struct config_lora lora;
     struct config_data data;

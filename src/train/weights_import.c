@@ -521,6 +521,8 @@ int weights_import(struct session *s, struct error *err)
                  import.saved->path, (long long)import.saved->step, seconds);
     if (!rc && s->config.model_note[0])
         log_warn(s->log, "%s/config.json: %s", s->config.model_path, s->config.model_note);
+    if (!rc && s->config.adapter_note[0])
+        log_warn(s->log, "%s/adapter_config.json: %s", s->config.lora.path, s->config.adapter_note);
     if (!rc) {
         report(s, "weights", import.saved ? "" : s->config.model_path, import.st, seconds);
         report(s, "adapters", s->config.lora.path, import.adapter, seconds);

@@ -64,6 +64,7 @@ bad "QALoRA" 'use_qalora is set' 's/"bias"/"use_qalora": true, "bias"/'
 bad "another kind of adapter" 'peft_type is "IA3"' 's/"LORA"/"IA3"/'
 bad "biases" 'bias is "all"' 's/"bias": "none"/"bias": "all"/'
 bad "ranks of their own" 'rank_pattern is set' 's/"bias"/"rank_pattern": {"q_proj": 2}, "bias"/'
+bad "the first layer alone" 'layers_to_transform is set' 's/"bias"/"layers_to_transform": 0, "bias"/'
 for begin in pissa pissa_niter_4 OLoRA corda loftq; do
     bad "$begin, which changes the model" "init_lora_weights is \"$begin\", .*path_initial_model_for_weight_conversion" \
         "s/\"bias\"/\"init_lora_weights\": \"$begin\", \"bias\"/"
@@ -74,6 +75,12 @@ timeout 60 "$TRIREME" evaluate data.valid=train.h5 data.seq_len=24 device=cpu mo
 code=$?
 timeout 60 "$TRIREME" evaluate data.valid=train.h5 data.seq_len=24 device=cpu model.path=hf-llama lora.path=adapter-llama >plain 2>>err
 is "eva, which does not" "0 0" "$code $(cmp eva plain >/dev/null 2>&1; echo $?)"
+sed 's/"bias"/"wobble": 0.5, "nothing": null, "peft_version": "9", "bias"/' adapter-llama/adapter_config.json \
+    >bad/adapter_config.json
+# shellcheck disable=SC2086
+"$TRIREME" evaluate $N data.valid=train.h5 model.path=hf-llama lora.path=bad >out 2>err
+is "a member that is not known: a warning" "0 1" \
+    "$? $(grep -c 'warning: bad/adapter_config.json: trireme does not know wobble and computes without' err)"
 bad "a rank as text" 'r is a text, "4"; a whole number is wanted' 's/"r": [0-9]*/"r": "4"/'
 bad "alpha as text" 'lora_alpha is a text, "16"; a number is wanted' \
     's/"lora_alpha": [^,]*/"lora_alpha": "16"/'
