@@ -102,6 +102,8 @@ static int cut_out_added(struct tokenizer_encoder *encoder, int set, const char 
             (token->single_word && is_in_word(classes, text, bytes, start, end)))
             continue;
         take_spaces(classes, token, text, bytes, done, &start, &end);
+        if (token->left && end <= done)
+            continue; /* it is among the spaces of the token before */
         if ((start > done && encode_section(encoder, set + 1, text + done, start - done,
                                             done ? TOKENIZER_INSIDE : place, err)) ||
             add_id(encoder, token->id, err))

@@ -278,6 +278,25 @@ static void test_few_bytes(void **state)
 }
 
 /* The first piece of a text gets its space, whatever cut it off. */
+/* Line ends that take the white space around them are one token, however many there are. */
+static void test_added_space(void **state)
+{
+    static const uint32_t wanted[] = {1, 0, 1};
+    struct tokenizer *tokenizer;
+    struct error err = {0};
+    uint32_t *ids;
+    int64_t count;
+    char *path = write_file("{\"added_tokens\":[{\"id\":1,\"content\":\"\\n\",\"lstrip\":true,"
+                            "\"rstrip\":true}]," MODEL("\"a\":0", "") "}");
+    assert_int_equal(tokenizer_open(&tokenizer, path, &err), 0);
+    assert_int_equal(tokenizer_encode(tokenizer, "\n \na\n\n\n", 7, 0, &ids, &count, &err), 0);
+    assert_int_equal(count, 3);
+    assert_memory_equal(ids, wanted, sizeof wanted);
+    free(ids);
+    tokenizer_close(tokenizer);
+    free(path);
+}
+
 static void test_first_piece(void **state)
 {
     static const uint32_t first[] = {3, 2, 1}, later[] = {1, 2, 1};
@@ -408,8 +427,9 @@ int main(void)
         cmocka_unit_test(test_scans),       cmocka_unit_test(test_patterns),
         cmocka_unit_test(test_alphabet),    cmocka_unit_test(test_refused),
         cmocka_unit_test(test_deep),        cmocka_unit_test(test_few_bytes),
-        cmocka_unit_test(test_first_piece), cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_missing),     cmocka_unit_test(test_train),
+        cmocka_unit_test(test_first_piece), cmocka_unit_test(test_added_space),
+        cmocka_unit_test(test_cache),       cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_train),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
