@@ -16,4 +16,4 @@ doc/trireme-config.5: doc/trireme-config.5.in doc/keys
 	  -e '/^@KEYS[@]$$/{r $@.keys' -e 'd;}' $(srcdir)/doc/trireme-config.5.in >$@.new && rm $@.keys && mv $@.new $@
 doc/trireme.1: doc/metrics.awk doc/metrics.md doc/trireme.1.in
 	$(AM_V_GEN)$(MKDIR_P) doc && cd $(srcdir) && $(AWK) -f doc/metrics.awk doc/metrics.md doc/trireme.1.in | \
-	  $(SED) 's|@VERSION[@]|$(PACKAGE_VERSION)|' >$(abs_builddir)/$@.new && mv $(abs_builddir)/$@.new $(abs_builddir)/$@
+	  $(SED) 's|@VERSION[@]|$(PACKAGE_VERSION)|' >'$(abs_builddir)/$@.new' && mv '$(abs_builddir)/$@.new' '$(abs_builddir)/$@'

@@ -53,6 +53,11 @@ mkdir "$work/configure"
 (cd "$work/configure" && "$top/configure" --with-cuda=no MPICC=no-such-mpicc) >"$work/configure.log" 2>&1
 is "an MPICC that is not there is refused" 1 "$(grep -c 'MPICC=no-such-mpicc does not run' "$work/configure.log")"
 
+# The manual page is made in the build directory, whatever that is called.
+mkdir -p "$work/a build/doc"
+make -C "$build" -W doc/metrics.md doc/trireme.1 abs_builddir="$work/a build" >"$work/page.log" 2>&1
+is "a build directory has a space in its name" 1 "$(grep -c '^.TH TRIREME 1 ' "$work/a build/doc/trireme.1")"
+
 # Header, library, pkg-config
 is "one header is installed" ./include/trireme.h "$(cd "$prefix" && find . -name '*.h')"
 cat >"$work/use.c" <<'END'
