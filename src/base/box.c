@@ -57,8 +57,9 @@ int box_overlaps(const struct box *a, const struct box *b)
     return 1;
 }
 
-/* The outermost dimension along which runs of both boxes go: they agree in all behind it, whose
- * elements are a slice. */
+/* Returns the outermost dimension that a run can go along without leaving a gap in either box:
+ * start and count of both boxes are equal in all dimensions behind it.  *slice becomes the number
+ * of elements in these dimensions, which one step along the returned dimension moves by. */
 static int find_axis(const struct box *a, const struct box *b, int64_t *slice)
 {
     int axis = a->dims - 1;
@@ -68,6 +69,8 @@ static int find_axis(const struct box *a, const struct box *b, int64_t *slice)
     return axis;
 }
 
+/* `row` is the number of the slice of a that element `from` is in.  In the loop its digits, the
+ * innermost first, are the slice's index along each dimension, counted from a's start. */
 int64_t box_run(const struct box *a, const struct box *b, int64_t from, int64_t *at)
 {
     int64_t slice, place = 0, weight = 1;
@@ -99,7 +102,8 @@ int64_t box_rows(const struct box *box, int64_t from, struct box_rows *rows)
     rows->stride = box->whole[axis] * slice;
     if (from % rows->run)
         return left;
-    /* rows follow one another alike as far as the dimensions outside them are whole */
+    /* The distance between rows stays the same up to and with the first dimension, from the inside,
+     * of which the box has only a part. */
     for (int i = axis - 1; i >= 0; i--) {
         alike *= box->count[i];
         if (box->count[i] != box->whole[i])
