@@ -80,7 +80,7 @@ void js_add(struct js *to, const char *key, struct js *child)
     add(to, key, in(child));
 }
 
-/* Do 15 digits give back every number? */
+/* Returns 1 if every real number in json is the same again when it is written with 15 digits. */
 static int are_short(const json_t *json)
 {
     char text[32];
@@ -127,7 +127,7 @@ int js_write(const struct js *js, enum js_layout layout, enum whole_file_care ca
     return whole_file_end(&file, care, err);
 }
 
-/* Make of real numbers integers again where both are the same number. */
+/* Replace each real number in json that is whole and at most 2^53 by an integer. */
 static json_t *with_integers(json_t *json)
 {
     const double most = 9007199254740992; /* 2^53 */
@@ -146,8 +146,8 @@ static json_t *with_integers(json_t *json)
     return json;
 }
 
-/* jansson refuses integers beyond 64 bits, which Python writes; with this flag it takes them, and
- * all others, as real numbers. */
+/* jansson refuses integers beyond 64 bits, which Python writes.  With JSON_DECODE_INT_AS_REAL it
+ * reads all integers as real numbers, of any size. */
 enum { BIG = JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL };
 
 static int is_too_big(const json_t *json, const json_error_t *why)
@@ -155,7 +155,7 @@ static int is_too_big(const json_t *json, const json_error_t *why)
     return !json && json_error_code(why) == json_error_numeric_overflow;
 }
 
-/* A text of Windows programs may begin with U+FEFF, which JSON does not have. */
+/* Returns 1 if the file begins with U+FEFF, as text files of Windows programs may. */
 static int begins_with_bom(const char *path)
 {
     char front[3] = "";
@@ -272,7 +272,7 @@ const char *js_kind(const struct js *js)
     }
 }
 
-/* The kinds that a member may be wanted of. */
+/* Returns 1 if the type of value is the wanted one. */
 static int is_wanted(const json_t *value, enum js_want want)
 {
     switch (want) {
