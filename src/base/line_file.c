@@ -14,22 +14,23 @@ int line_file_open(struct line_file *f, const char *path, struct error *err)
     return f->is_open ? 0 : error_errno(err, "cannot open %s", path);
 }
 
-/* Bytes of text up to its last newline. */
+/* Returns the bytes of text up to and with its last newline; 0: it has none. */
 static size_t whole_lines(const char *text, size_t bytes)
 {
     const char *last = memrchr(text, '\n', bytes);
     return last ? (size_t)(last - text) + 1 : 0;
 }
 
-/* Cut the file's last bytes off. */
+/* Cut the last `bytes` bytes off the file.  Returns 0, or 1 where that fails. */
 static int cut(int fd, size_t bytes)
 {
     off_t end = lseek(fd, 0, SEEK_END);
     return end < 0 || ftruncate(fd, end - (off_t)bytes);
 }
 
-/* Write text.  Returns how many of its bytes are in the file now: all, or whole lines, or more
- * where the file could not be cut. */
+/* Write text to the end of the file.  Returns how many of its bytes are in the file now: all of
+ * them, f->why being 0; or, with f->why set, those up to the end of a line, or a part of a line too
+ * where the file could not be cut back. */
 static size_t write_lines(struct line_file *f, const char *text, size_t bytes)
 {
     size_t done = 0;
@@ -47,6 +48,7 @@ static size_t write_lines(struct line_file *f, const char *text, size_t bytes)
     return done;
 }
 
+/* Append text to what is kept in memory; count it as lost where there is no space for it. */
 static void keep(struct line_file *f, const char *text, size_t bytes)
 {
     size_t needed = f->kept_bytes + bytes;
@@ -60,6 +62,7 @@ static void keep(struct line_file *f, const char *text, size_t bytes)
     f->kept_bytes = needed;
 }
 
+/* Write what is kept, and keep what could not be written. */
 static void write_kept(struct line_file *f)
 {
     size_t done = write_lines(f, f->kept, f->kept_bytes);

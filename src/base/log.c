@@ -14,26 +14,28 @@
 
 #include "base/clock.h"
 
-enum { LINE = 2100, URGENT = LINE + 320 }; /* the latter with a rank and its host */
+/* Bytes of a line of log_print(), and of one of log_urgent(), which names a rank and its host. */
+enum { LINE = 2100, URGENT = LINE + 320 };
 
 static const char erase[] = "\r\033[K"; /* back to the first column, and erase the line */
 
-/* One for the process, as stderr and log.txt are: any thread prints, and none has struct log but
- * the main one. */
+/* One for the process, as stderr and log.txt are: any thread may print, but only the main thread
+ * has the struct log. */
 static struct {
     _Atomic int live;    /* 1: a line of log_live() stands on the terminal */
-    _Atomic int fd;      /* of log.txt for log_urgent(), apart from struct log's; -1: none */
+    _Atomic int fd;      /* log.txt for log_urgent(), another descriptor than log's; -1: none */
     _Atomic int waiting; /* lines of log_urgent() that are being written */
 } shared = {.fd = -1};
 
-/* What a line on stderr begins with. */
+/* Returns what the next line on stderr has to begin with: `erase` where a line of log_live() stands
+ * on the terminal, which is then gone. */
 static const char *before_line(void)
 {
     return atomic_exchange(&shared.live, 0) ? erase : "";
 }
 
-/* Take fd in place of the one before, under that one's number: a line is never written to a file
- * that is closed. */
+/* Use fd for lines of log_urgent().  It takes over the number of the descriptor used before, so
+ * that a thread that is about to write to that number never finds it closed. */
 static void take_urgent(int fd)
 {
     if (shared.fd < 0) {
@@ -69,7 +71,8 @@ void log_close(struct log *log)
     line_file_close(&log->file);
 }
 
-/* That log.txt cannot be written is printed on stderr alone. */
+/* Append line to log.txt with the time of day before it.  Print on stderr when writing begins to
+ * fail, and when it works again. */
 static void write_file(struct log *log, const char *line)
 {
     char time[CLOCK_TIME_OF_DAY], timed[LINE + CLOCK_TIME_OF_DAY];
@@ -110,7 +113,8 @@ void log_print(struct log *log, enum log_level level, const char *fmt, ...)
     write_file(log, line);
 }
 
-/* A thread: append a line to log.txt.  It takes any time where the disk or its server is stuck. */
+/* The thread that log_urgent() starts: append a line to log.txt and free it.  The write may never
+ * return where the disk or its server is stuck. */
 static void *append_urgent(void *arg)
 {
     char *line = arg;
@@ -121,7 +125,8 @@ static void *append_urgent(void *arg)
     return NULL;
 }
 
-/* Where memory is out, or no thread can be had for it, the line is on stderr alone. */
+/* Start a thread that appends text to log.txt; do nothing where memory is out or no thread can be
+ * started. */
 static void start_append(const char *text)
 {
     char time[CLOCK_TIME_OF_DAY], *line;
