@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How the process ends when memory is out; one for the process. */
+/* What array_end_by() set: how the process ends when memory is out.  One for the whole process, as
+ * any function of it may be the one that finds no memory. */
 static struct {
     void (*end)(void *arg, const struct error *err);
     void *arg;

@@ -6,8 +6,8 @@
 
 #include "base/text.h"
 
-/* The build id that the linker put into one object, in hexadecimal; 1 ends the search: the program
- * itself is the first. */
+/* Append to data, a text, the build id of a loaded object in hexadecimal.  Returns 1, which ends
+ * the search: the program itself is the first object. */
 static int find_build_id(struct dl_phdr_info *object, size_t size, void *data)
 {
     char *text = data;

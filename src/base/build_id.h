@@ -4,8 +4,8 @@
 
 enum { BUILD_ID = 64 };
 
-/* The build id of the program in hexadecimal, a hash of all that was linked; "" where the linker
- * put none into it.  Returns text. */
+/* Write the build id of the program, a hash of all that was linked, into text in hexadecimal; ""
+ * where the linker put none into the program.  Returns text. */
 const char *build_id(char text[BUILD_ID]);
 
 #endif

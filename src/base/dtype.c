@@ -67,7 +67,7 @@ void dtype_narrow(void *to, enum dtype dtype, const float *from, int64_t elems)
         narrow[i] = f32_to_f16(from[i]);
 }
 
-/* What is not finite has all bits of its exponent set. */
+/* An infinity or a NaN has all bits of its exponent set; other values have not. */
 int dtype_are_finite(const void *values, enum dtype dtype, int64_t elems)
 {
     const uint16_t half = dtype == DTYPE_F16 ? 0x7c00 : 0x7f80;

@@ -15,32 +15,35 @@ enum dtype {
     DTYPE_U32,
     DTYPE_U8,
     DTYPE_F16,
-    DTYPE_F8, /* of products whose operands are rounded to it (base/fp8.h); no tensor has it */
+    DTYPE_F8, /* what operands of matrix products are rounded to (base/fp8.h); no tensor has it */
     DTYPE_COUNT
 };
 
 typedef uint16_t bf16; /* the upper half of an IEEE binary32 */
 typedef uint16_t f16;  /* an IEEE binary16: up to 65504, normal from 2^-14, steps of 2^-24 below */
 
-/* Bytes of one element. */
+/* Returns the bytes of one element. */
 size_t dtype_bytes(enum dtype dtype);
 
-/* Short name: "fp32", "bf16", ... */
+/* Returns the short name: "fp32", "bf16", ... */
 const char *dtype_name(enum dtype dtype);
 
-/* Values of a format that dtype_is_narrow_float(), as fp32. */
-void dtype_widen(float *to, const void *from, enum dtype dtype, int64_t elems);
-/* And fp32 rounded to one, in memory of their own. */
-void dtype_narrow(void *to, enum dtype dtype, const float *from, int64_t elems);
+/* Returns the dtype with a name of dtype_name(), or -1. */
+int dtype_find(const char *name);
 
-/* Is each of these values finite?  Of a format that dtype_is_narrow_float(). */
-int dtype_are_finite(const void *values, enum dtype dtype, int64_t elems);
-
-/* A format of numbers that are not whole and at most 32 bits: fp32, bf16 or fp16? */
+/* Returns 1 for fp32, bf16 and fp16: floating-point formats of at most 32 bits. */
 int dtype_is_narrow_float(enum dtype dtype);
 
-/* The dtype of a name as dtype_name() gives it, or -1. */
-int dtype_find(const char *name);
+/* The next three functions take a dtype for which dtype_is_narrow_float() is 1. */
+
+/* Convert elems values of dtype to fp32, exactly.  to and from must not overlap. */
+void dtype_widen(float *to, const void *from, enum dtype dtype, int64_t elems);
+
+/* Round elems fp32 values to dtype, to nearest.  to and from must not overlap. */
+void dtype_narrow(void *to, enum dtype dtype, const float *from, int64_t elems);
+
+/* Returns 1 if every one of elems values is finite. */
+int dtype_are_finite(const void *values, enum dtype dtype, int64_t elems);
 
 static inline float bf16_to_f32(bf16 x)
 {
@@ -69,7 +72,7 @@ static inline float f16_to_f32(f16 x)
     if (magnitude >= 0x7c00u)
         bits = sign | 0x7f800000u | magnitude << 13 | (magnitude > 0x7c00u ? 0x400000u : 0u);
     memcpy(&f, &bits, sizeof f);
-    if (magnitude < 0x0400u) /* denormal: so many 2^-24 */
+    if (magnitude < 0x0400u) /* subnormal: a multiple of 2^-24 */
         f = (float)magnitude * (sign ? -0x1p-24f : 0x1p-24f);
     return f;
 }
@@ -84,7 +87,9 @@ static inline f16 f32_to_f16(float f)
         return (f16)(sign | 0x7e00u | (magnitude >> 13 & 0x1ffu));
     if (magnitude >= 0x477ff000u)
         return (f16)(sign | 0x7c00u);
-    if (magnitude < 0x38800000u) { /* below 2^-14: in steps of 2^-24, which is 1/2's last place */
+    if (magnitude < 0x38800000u) {
+        /* Below 2^-14 fp16 has steps of 2^-24, which is the last place of 1/2 in fp32: adding 1/2
+         * rounds to these steps. */
         float shifted;
         memcpy(&shifted, &magnitude, sizeof shifted);
         shifted += 0.5f;

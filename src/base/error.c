@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 
-/* Messages are one line: anything that would break it becomes a space. */
+/* Replace line ends in text by spaces: a message is one line. */
 static void one_line(char *text)
 {
     for (; *text; text++)
@@ -18,7 +18,7 @@ static void one_line(char *text)
             *text = ' ';
 }
 
-/* Set the text of err (NULL: drop it), and put ": " and what is behind it, unless that is NULL. */
+/* Set the text of err (NULL: drop the text), followed by ": " and `behind` unless that is NULL. */
 static void set_text(struct error *err, const char *fmt, va_list args, const char *behind)
 {
     if (!err)

@@ -17,24 +17,26 @@ enum exit_code {
 };
 
 struct error {
-    int code;        /* enum exit_code this failure asks for; EXIT_USAGE unless said otherwise */
-    char text[2028]; /* "" means no error; log_print() prints all of it */
+    int code;        /* enum exit_code that the program ends with; error_set() makes 0 EXIT_USAGE */
+    char text[2028]; /* "" means no error; log_print() has space for all of it */
 };
 
-/* Replace the text of err (NULL allowed: the text is dropped).  Always returns -1. */
+/* In all functions below err may be NULL: the text is dropped.  All return -1. */
+
+/* Replace the text of err; a longer one is cut off. */
 int error_set(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Like error_set(), with ": " and the text of the current errno appended. */
+/* Like error_set(), with ": " and the text of the current errno appended.  errno is kept. */
 int error_errno(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Like error_errno() with the text "WHAT PATH"; for a relative path that does not exist, the
- * working directory is added. */
+/* Like error_errno() with the text "WHAT PATH"; if errno says that a relative path does not exist,
+ * the working directory is added. */
 int error_file(struct error *err, const char *what, const char *path);
 
-/* Put "text: " before the text of err.  Always returns -1. */
+/* Put "TEXT: " before the text of err. */
 int error_prefix(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Put " [text]" after the text of err: where in the program it happened.  Always returns -1. */
+/* Put " [TEXT]" after the text of err; TEXT says where in the program the failure happened. */
 int error_suffix(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -5,12 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* XXH3-64 of a byte range; the same on every machine. */
+/* Returns the XXH3-64 of bytes at data, without or with a seed; the same on every machine. */
 uint64_t hash_bytes(const void *data, size_t bytes);
 uint64_t hash_bytes_seeded(const void *data, size_t bytes, uint64_t seed);
 
-/* The same over a stream of pieces: hash_create, hash_add..., hash_finish.
- * hash_finish frees. */
+/* Compute hash_bytes() of data that comes in pieces: hash_create(), hash_add() for each piece in
+ * order, hash_finish(), which returns the hash and frees the object. */
 struct hash;
 struct hash *hash_create(void);
 void hash_add(struct hash *hash, const void *data, size_t bytes);

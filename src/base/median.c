@@ -9,7 +9,7 @@ static int by_value(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* The value that has `place` others before it. */
+/* Sort the values, and return the one that has `place` others before it. */
 static double value_at(double *value, int count, int place)
 {
     if (count < 1)

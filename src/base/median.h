@@ -1,16 +1,15 @@
-/* median.h - values in the middle of several. */
+/* median.h - median and lower quartile.  Each function sorts value[count] in place, and returns 0
+ * when count is 0. */
 #ifndef TRIREME_BASE_MEDIAN_H
 #define TRIREME_BASE_MEDIAN_H
 
-/* The values are sorted by each of these; of none the result is 0. */
-
-/* The median of an odd number.  Of an even number the lower or the higher of the two in the
- * middle, or their mean. */
+/* Return the median.  When count is even, there are two values in the middle: return the lower one,
+ * the higher one, or their mean. */
 double median_lower(double *value, int count);
 double median_higher(double *value, int count);
 double median_mean(double *value, int count);
 
-/* The lower quartile: a quarter of the values comes before it. */
+/* Returns the lower quartile: the value that a quarter of the values (rounded down) come before. */
 double median_quartile(double *value, int count);
 
 #endif

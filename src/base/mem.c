@@ -79,14 +79,15 @@ void mem_free(struct mem *mem, enum mem_pool pool, size_t bytes, void *block)
     mem_uncount(mem, pool, bytes);
 }
 
-/* The number behind a name in the text of /proc/self/status, in bytes. */
+/* Returns the number behind name in the text of /proc/self/status, which is in KiB, as bytes. */
 static size_t status_bytes(const char *status, const char *name)
 {
     const char *line = strstr(status, name);
     return line ? (size_t)strtoull(line + strlen(name), NULL, 10) << 10 : 0;
 }
 
-/* Every step asks: the text is read at once, and searched for two of its sixty lines. */
+/* Called in every step, so it is cheap: one read() of the text, of whose sixty lines two are
+ * parsed. */
 size_t mem_resident_bytes(void)
 {
     char status[4096];

@@ -25,40 +25,41 @@ enum mem_pool {
     POOL_COUNT
 };
 
-/* Counters of one process; zero-initialise.  Safe to use from several threads. */
+/* Counters of one process; zero-initialise.  Threads may share them. */
 struct mem {
     size_t now_bytes[POOL_COUNT];
     size_t peak_bytes[POOL_COUNT];
     int64_t blocks; /* allocations not yet freed */
 };
 
-/* Bytes of all pools that are memory: without POOL_DISK. */
+/* Returns the sum over all pools that are memory, which leaves out POOL_DISK. */
 size_t mem_bytes(const size_t pool_bytes[POOL_COUNT]);
 
-/* Lower-case name of a pool, as the plan prints it. */
+/* Returns the lower-case name of a pool, as the plan prints it. */
 const char *mem_pool_name(enum mem_pool pool);
 
-/* Allocate bytes (0 allowed) under pool, aligned to 64 (to 2 MiB and advised
- * for huge pages from 4 MiB on).  Contents are undefined.  Exactly the asked
- * bytes are counted.  Returns NULL with err naming pool and size on failure.
- * Free with mem_free(). */
+/* Allocate `bytes` bytes (0 allowed) of host memory, uninitialised, and count them under pool.
+ * Aligned to 64 bytes; 4 MiB or more are aligned to 2 MiB, and huge pages are asked for.  Returns
+ * memory for mem_free(), or NULL with err naming pool and size. */
 void *mem_alloc(struct mem *mem, enum mem_pool pool, size_t bytes, struct error *err);
 
-/* Free what mem_alloc() of the same mem, pool and bytes returned; NULL is allowed. */
+/* Free what mem_alloc() of the same mem, pool and bytes returned, and uncount it; block NULL: do
+ * nothing. */
 void mem_free(struct mem *mem, enum mem_pool pool, size_t bytes, void *block);
 
-/* Memory as mem_alloc() makes it, for the caller to count; NULL if there is none.  free() it. */
+/* Allocate as mem_alloc() does, without counting.  Returns memory for free(), or NULL. */
 void *mem_block(size_t bytes);
 
-/* Count bytes that were allocated elsewhere (a GPU's memory), or were freed there. */
+/* Count one allocation that was made elsewhere (in a GPU's memory), or uncount one that was freed
+ * there. */
 void mem_count(struct mem *mem, enum mem_pool pool, size_t bytes);
 void mem_uncount(struct mem *mem, enum mem_pool pool, size_t bytes);
 
-/* Resident memory of this process, shared memory included, in bytes (/proc/self/status); 0 if
- * unknown.  Mapped files do not count: they are in the page cache. */
+/* Returns the resident memory of this process, shared memory included, in bytes
+ * (/proc/self/status); 0 if unknown.  Mapped files do not count: they are in the page cache. */
 size_t mem_resident_bytes(void);
 
-/* Physical memory of this node; 0 if unknown. */
+/* Returns the bytes of physical memory of this node; 0 if unknown. */
 size_t mem_node_bytes(void);
 
 #endif

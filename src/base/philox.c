@@ -16,6 +16,7 @@
 /* Inlined into the loops of every level, whatever options those are compiled with. */
 #define INLINE static inline __attribute__((always_inline))
 
+/* Returns the index-th block of four random words of a stream. */
 INLINE struct philox4 block_of(uint64_t key, uint64_t index)
 {
     struct philox4 c = {{(uint32_t)index, (uint32_t)(index >> 32), 0, 0}};
@@ -56,9 +57,11 @@ INLINE uint64_t to_bits(double x)
     return bits;
 }
 
-/* Of x in (0, 1], normal: x = 2^e m with m in [2^-1/2, 2^1/2), and with s = (m - 1) / (m + 1)
- * ln m = 2 (s + s^3/3 + s^5/5 + ...), s^2 <= 0.0295.  Without branches, and exponents become
- * numbers without a conversion, which not every level has. */
+/* Returns ln x for x in (0, 1], not subnormal.  x = 2^e m with m in [2^-1/2, 2^1/2), and with
+ * s = (m - 1) / (m + 1), ln m = 2 (s + s^3/3 + s^5/5 + ...), where s^2 <= 0.0295.  The code has no
+ * branches, so that loops over it become vector code.  For the same reason it makes e a double by
+ * adding bits to 2^52 instead of converting an integer, for which some levels have no vector
+ * instruction. */
 INLINE double logarithm(double x)
 {
     const double ln2 = 0x1.62e42fefa39efp-1;
@@ -75,7 +78,7 @@ INLINE double logarithm(double x)
     return e * ln2 + 2 * s * sum;
 }
 
-/* Of r in [-pi/4, pi/4]. */
+/* sine() and cosine() take an angle in [-pi/4, pi/4]. */
 INLINE double sine(double r)
 {
     double t = r * r;
@@ -94,8 +97,10 @@ INLINE double cosine(double r)
     return 1 + t * (-0.5 + t * sum);
 }
 
-/* Two normals from two uniform words; the first is shifted off zero so that its logarithm is
- * finite.  The angle is a multiple of pi/2 plus a rest between -pi/4 and pi/4. */
+/* Make two normals from two uniform words.  Word a becomes the radius; it is shifted off zero so
+ * that its logarithm is finite.  Word b becomes the angle 2 pi b / 2^32: the nearest multiple of
+ * pi/2, `quarter`, plus a rest between -pi/4 and pi/4.  An odd quarter swaps sine and cosine, and
+ * quarters 1, 2 (cosine) and 2, 3 (sine) change the sign. */
 INLINE void box_muller(uint32_t a, uint32_t b, float *first, float *second)
 {
     const double step = 0x1.921fb54442d18p-30; /* 2 pi / 2^32 */
@@ -110,7 +115,7 @@ INLINE void box_muller(uint32_t a, uint32_t b, float *first, float *second)
     *second = (float)(radius * y);
 }
 
-/* The normals of BATCH blocks from `block` on. */
+/* Fill out with the normals of BATCH blocks, beginning with block number `block`. */
 EVERY_LEVEL static void batch_normals(uint64_t key, uint64_t block, float out[4 * BATCH])
 {
     uint32_t word[4][BATCH];
@@ -155,8 +160,8 @@ void philox_fill_normal(float *out, uint64_t key, uint64_t first, int64_t count,
     }
 }
 
-/* Of the index-th number word index % 4 of block index / 4; its upper 24 bits, in the middle of
- * their interval. */
+/* Number i of a stream is made of word i % 4 of block i / 4: the word's upper 24 bits choose one of
+ * 2^24 equal intervals of (-bound, bound), whose middle is the number. */
 void philox_fill_uniform(float *out, uint64_t key, uint64_t first, int64_t count, float bound)
 {
     for (int64_t i = 0; i < count; i++) {

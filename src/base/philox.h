@@ -30,21 +30,23 @@ static inline struct philox4 philox(struct philox4 counter, uint32_t key0, uint3
     return (struct philox4){{a, b, c, d}};
 }
 
-/* A 64-bit stream key from a seed and a name ("layers.3.attn.q", "epoch 2"). */
+/* Returns the key of a stream of numbers, made of a seed and a name ("layers.3.attn.q", "epoch 2").
+ */
 uint64_t philox_key(uint64_t seed, const char *name);
 
-/* The index-th uniform 64-bit number of a stream. */
+/* Returns the index-th uniform 64-bit number of a stream. */
 uint64_t philox_u64(uint64_t key, uint64_t index);
 
-/* The index-th standard normal of a stream (Box-Muller over one Philox block per four). */
+/* Returns the index-th standard normal of a stream (Box-Muller; one Philox block makes four). */
 float philox_normal(uint64_t key, uint64_t index);
 
-/* out[i] = the (first + i)-th standard normal of the stream, times scale, plus mean. */
+/* Set out[i] to mean + scale * philox_normal(key, first + i), for i in [0, count). */
 void philox_fill_normal(float *out, uint64_t key, uint64_t first, int64_t count, float mean,
                         float scale);
 
-/* out[i] = the (first + i)-th number of the stream, from -bound to bound, each of 2^24 as likely:
- * of words that normals of the same key would be made of. */
+/* Set out[i] to the (first + i)-th of a stream of uniform numbers in (-bound, bound), for i in
+ * [0, count): one of 2^24 values at equal distances, all equally likely.  They are made of the same
+ * words as the normals of the key, so use a key for one of the two kinds only. */
 void philox_fill_uniform(float *out, uint64_t key, uint64_t first, int64_t count, float bound);
 
 #endif

@@ -5,13 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* n / by, rounded up; n >= 0, by > 0, and n + by does not overflow (so below, too). */
+/* Returns n / by, rounded up.  For this and the two functions below: n >= 0, by > 0, and n + by
+ * does not overflow. */
 static inline int64_t ceil_div(int64_t n, int64_t by)
 {
     return (n + by - 1) / by;
 }
 
-/* The least multiple of `to` that is not below n. */
+/* Returns the least multiple of `to` that is not below n. */
 static inline int64_t round_up(int64_t n, int64_t to)
 {
     return ceil_div(n, to) * to;
@@ -42,7 +43,7 @@ static inline size_t max_bytes(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Bytes in units of 2^30, for messages. */
+/* Returns bytes in GiB, for messages. */
 static inline double gib_of(size_t bytes)
 {
     return (double)bytes * 0x1p-30;

@@ -8,7 +8,8 @@
 
 #include "base/array.h"
 
-/* A rename would put a file in the place of /dev/stdout. */
+/* Returns 1 if path is a pipe or a device, such as /dev/stdout, which a rename would replace by a
+ * file. */
 static int is_special(const char *path)
 {
     struct stat at;
@@ -35,8 +36,8 @@ int whole_file_begin(struct whole_file *file, const char *path, struct error *er
     return -1;
 }
 
-/* Set errno to why a write failed earlier, which stdio does not keep: another one, to a file that
- * is given up, fails for the same reason. */
+/* Set errno to the reason why an earlier write failed, which stdio does not keep: write once more
+ * to the file, which is given up in any case; that fails for the same reason.  Returns -1. */
 static int find_cause(FILE *out)
 {
     clearerr(out);

@@ -1,5 +1,5 @@
-/* whole_file.h - a file that is there whole or not at all: written beside its name, then renamed.
- */
+/* whole_file.h - a file that is there whole or not at all: it is written as PATH.partial, then
+ * renamed to PATH. */
 #ifndef TRIREME_BASE_WHOLE_FILE_H
 #define TRIREME_BASE_WHOLE_FILE_H
 
@@ -7,24 +7,26 @@
 
 #include "base/error.h"
 
-/* Is a file synced before it is renamed, or can it be made again? */
+/* WHOLE_FILE_DURABLE: fsync() the file before it is renamed, so that it survives a crash of the
+ * node.  WHOLE_FILE_REPORT: do not, as the file can be made again. */
 enum whole_file_care { WHOLE_FILE_DURABLE, WHOLE_FILE_REPORT };
 
 struct whole_file {
-    FILE *out;    /* to be written to */
+    FILE *out;    /* the caller writes to it */
     char *path;   /* private */
-    char *beside; /* private; NULL: path is no regular file, and is written in place */
+    char *beside; /* private: PATH.partial; NULL: path is a pipe or device, written in place */
 };
 
-/* Begin PATH.partial, which is to replace path.  A path that is a pipe or a device is written to as
- * it is.  Returns 0, or -1 with err set, and then there is nothing to end. */
+/* Create PATH.partial and open it as file->out.  A path that is a pipe or a device (/dev/stdout) is
+ * opened itself.  Returns 0 and a file for whole_file_end() or whole_file_drop(), or -1 with err
+ * set and nothing to end. */
 int whole_file_begin(struct whole_file *file, const char *path, struct error *err);
 
-/* Close what was begun and give it its name.  Returns 0, or -1 with err set where not all of it
- * could be written; PATH.partial is then removed, and what was at path is still there. */
+/* Close the file and rename PATH.partial to PATH.  Returns 0, or -1 with err set where any write
+ * since whole_file_begin() failed; then PATH.partial is removed, and PATH is as it was. */
 int whole_file_end(struct whole_file *file, enum whole_file_care care, struct error *err);
 
-/* Close what was begun and remove PATH.partial; what was at path is still there. */
+/* Close the file and remove PATH.partial; PATH is as it was. */
 void whole_file_drop(struct whole_file *file);
 
 #endif
