@@ -5,33 +5,34 @@
 #include "io/catalog.h"
 #include "io/checkpoint.h"
 
-/* A checkpoint that knows its path alone, for checkpoint_close(). */
+/* Returns a checkpoint with this path and an empty catalog, for checkpoint_close(). */
 struct checkpoint *checkpoint_make(const char *path);
 
-/* Fill in the numbers that follow from its catalog. */
+/* Set step, bytes, ranks and tensors from the catalog. */
 void checkpoint_count(struct checkpoint *checkpoint);
 
-/* Is there a file COMMIT?  Returns 0, or -1 with err set. */
+/* Check that the folder at path has a file COMMIT.  Returns 0, or -1 with err set. */
 int checkpoint_check_committed(const char *path, struct error *err);
 
-/* checkpoint_open() on rank 0, which alone reads files; the others look whether COMMIT is there,
- * and get what rank 0 read.  path is the same on all ranks.  Collective; world may be NULL.
- * Returns 0, or -1 on every rank with err set and *checkpoint NULL. */
+/* Call checkpoint_open() on rank 0, and copy what it read to the other ranks, which only check that
+ * they see COMMIT.  path is the same on all ranks.  Collective; world may be NULL.  Returns 0 and a
+ * checkpoint for checkpoint_close(), or -1 on every rank with err set and *checkpoint NULL. */
 int checkpoint_open_shared(struct checkpoint **checkpoint, struct world *world, const char *path,
                            struct error *err);
 
-/* Rank 0's text on every rank, for free(); the others' is not looked at.  Collective; world may be
- * NULL. */
+/* Copy rank 0's text to all ranks; the other ranks' text is not used and may be NULL.  Collective;
+ * world may be NULL.  Returns the text, to be free()d. */
 char *checkpoint_share_text(struct world *world, const char *text);
 
-/* What a piece's elements are of. */
+/* Returns the box whose elements piece->start and piece->count count: piece->box, or the whole
+ * tensor. */
 struct box checkpoint_box(const struct checkpoint_piece *piece);
 
-/* Is that box one of a tensor of the piece's dimensions, and within it? */
+/* Returns 1 if that box is of a tensor with the piece's dimensions, and lies within it. */
 int checkpoint_box_fits(const struct checkpoint_piece *piece);
 
-/* Whether a name is "step-00001000", or with suffix: what was renamed while it was replaced or
- * written; *step gets the number. */
+/* Returns 1 and the number in *step if name is "step-00001000" followed by suffix: "", ".partial"
+ * (being written), ".old" (being replaced) or ".old.partial". */
 int checkpoint_parse_name(const char *name, const char *suffix, int64_t *step);
 
 #endif

@@ -1,9 +1,9 @@
 /* shard.h - one rank's file of a checkpoint.
  *
- * Its HDF5 skeleton is made first, with an empty contiguous dataset per piece and the views of some
- * tensors (see catalog_view.c), and closed; then the
- * bytes are put at their offsets by plain writes, which need no HDF5 and could be done by any
- * thread.  HDF5 cannot see whether the bytes arrived; checksums show it.
+ * HDF5 makes its skeleton first: an unwritten contiguous dataset per piece and the views of some
+ * tensors (catalog_view.c).  The file is closed, and the bytes of the pieces are written at the
+ * offsets of their datasets by pwrite(), which needs no HDF5 and could be done by any thread.  HDF5
+ * cannot see whether these bytes are on the disk; checksums show it.
  */
 #ifndef TRIREME_IO_SHARD_H
 #define TRIREME_IO_SHARD_H
@@ -13,24 +13,28 @@
 #include "io/catalog.h"
 #include "io/checkpoint.h"
 
-/* Where a piece was written, and its checksum; both are 0 for an empty one. */
+/* Where a piece was written, and its checksum; both are 0 for an empty piece. */
 struct shard_place {
-    int64_t offset;
-    uint64_t checksum;
+    int64_t offset;    /* byte in the file */
+    uint64_t checksum; /* XXH3 of its bytes */
 };
 
-/* Make the file at path, number `shard` of the catalog, with datasets for the pieces and with its
- * views, write the pieces there and fsync; fills in places[count] and the file's row. */
+/* Make the file at path, number `shard` of the catalog, with a dataset per piece and with its
+ * views, write the pieces into it, and fsync it.  Sets places[count], one per piece, and *row.  Not
+ * collective.  Returns 0, or -1 with err set; a file that is not whole may then be there. */
 int shard_write(const char *path, const struct catalog *catalog, int64_t shard,
                 const struct checkpoint_piece *pieces, int count, struct shard_place *places,
                 struct catalog_file *row, struct error *err);
 
-/* Has file number `shard` in the folder the size that the catalog says? */
+/* Compare the size of file number `shard` in folder with the catalog.  Returns 0, or -1 with err
+ * set. */
 int shard_check_size(const char *folder, const struct catalog *catalog, int64_t shard,
                      struct error *err);
 
-/* The same, and recompute its checksums: of the pieces whose middle is among its bytes [from, to),
- * and of the rest if the last byte is.  shards is of catalog_shards_make(). */
+/* Do shard_check_size(), then recompute and compare the checksums of the pieces whose middle byte
+ * is in [from, to) of the file, and that of the bytes outside the pieces if the file's last byte is
+ * in [from, to).  shards is of catalog_shards_make().  Returns 0, or -1 with err naming the first
+ * mismatch. */
 int shard_verify(const char *folder, const struct catalog *catalog,
                  const struct catalog_shards *shards, int64_t shard, int64_t from, int64_t to,
                  struct error *err);
