@@ -1,9 +1,16 @@
-/* checkpoint_load.c - reading any intervals out of those that are stored; see checkpoint.h.
+/* checkpoint_load.c - fills wanted pieces from stored pieces of any other layout; see checkpoint.h.
  *
- * The wanted pieces are cut at the borders of the stored boxes (box_run()), then of the pieces in
- * these, those that are converted also at the length of a buffer.  The extents so found are sorted
- * by file and offset and read in that order: large ones straight to where they belong, neighbouring
- * small ones and those that are converted by one read into the buffer.
+ * A wanted piece is cut into extents, each of which is contiguous both in memory and in one shard
+ * file: it is cut at the borders of the stored boxes (box_run()), then at those of the stored
+ * pieces, and, where values are converted, also at the length of a buffer.
+ *
+ *   wanted, in memory    |--------------- 0 to 11 ---------------|
+ *   stored               piece of shard 0: 0 to 7  | shard 1: 8 to 15
+ *   extents              |----- shard 0, 8 -------|--- shard 1, 4 |
+ *
+ * The extents of all wanted pieces are gathered, sorted by file and offset, and read in that order.
+ * One that is alone and not converted is read straight to its place; neighbours, and those that are
+ * converted, are read by one disk_read() into the buffer and copied from there.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,13 +26,17 @@
 /* Extents up to RUN_BYTES are read together when no more than GAP_BYTES lie between them. */
 enum { RUN_BYTES = 4 << 20, GAP_BYTES = 64 << 10 };
 
-/* Extents that are gathered before they are read: the columns of a matrix have one for each row.
- */
+/* Most extents that are gathered before they are read: some columns of a matrix have one extent for
+ * each row. */
 enum { EXTENTS = 1 << 20 };
 
+/* Elements that are contiguous in a file and in memory. */
 struct extent {
-    int64_t shard, offset, elems;
-    enum dtype from, into;
+    int64_t shard;  /* number of the file */
+    int64_t offset; /* byte in the file */
+    int64_t elems;
+    enum dtype from; /* in the file */
+    enum dtype into; /* in memory */
     char *to;
 };
 
@@ -80,7 +91,8 @@ static void convert(char *to, enum dtype into, const char *from, enum dtype stor
     }
 }
 
-/* The extents from `first` on that one read serves; returns the index after the last. */
+/* Find the extents from number `first` on that are read by one disk_read(), a run.  Returns the
+ * number of the extent behind the run; *end becomes the byte of the file at which the run ends. */
 static int64_t find_run(const struct reader *reader, int64_t first, int64_t *end)
 {
     const struct extent *head = &reader->extents[first];
@@ -97,8 +109,8 @@ static int64_t find_run(const struct reader *reader, int64_t first, int64_t *end
     return i;
 }
 
-/* Read the run that begins with extent *next, and move *next behind it: an extent of any size
- * straight where it is alone and not converted. */
+/* Read the run that begins with extent number *next, and move *next behind the run.  A run of one
+ * extent that is not converted goes straight to its place, and may be longer than the buffer. */
 static int read_run(struct reader *reader, int64_t *next, struct error *err)
 {
     int64_t first = *next, end;
@@ -117,7 +129,7 @@ static int read_run(struct reader *reader, int64_t *next, struct error *err)
     return 0;
 }
 
-/* Read all extents of one file, from *next on. */
+/* Read all extents of one file, which begin with number *next, and move *next behind them. */
 static int read_shard(struct reader *reader, int64_t *next, struct error *err)
 {
     int64_t shard = reader->extents[*next].shard;
@@ -132,7 +144,7 @@ static int read_shard(struct reader *reader, int64_t *next, struct error *err)
     return rc;
 }
 
-/* Read all extents that were gathered, and forget them. */
+/* Read all gathered extents, and empty the list. */
 static int read_extents(struct reader *reader, struct error *err)
 {
     int rc = 0;
@@ -176,7 +188,7 @@ static int check_wanted(const struct reader *reader, const struct checkpoint_pie
     return 0;
 }
 
-/* The first stored piece of the box that ends after its element `start`. */
+/* Returns the stored piece that holds element `start` of the box. */
 static const struct catalog_piece *first_piece(const struct catalog *catalog,
                                                const struct catalog_box *box, int64_t start)
 {
@@ -191,8 +203,8 @@ static const struct catalog_piece *first_piece(const struct catalog *catalog,
     return &catalog->pieces[low];
 }
 
-/* Elements [at, end) of a stored box, of which the first goes to `to`.  Opening the checkpoint has
- * proven that the pieces of a box follow each other without gaps. */
+/* Gather extents for elements [at, end) of a stored box, which go to memory at `to`.  The pieces of
+ * a box follow each other without gaps: checkpoint_open() has checked it. */
 static void cut_run(struct reader *reader, const struct catalog_box *box, int64_t at, int64_t end,
                     enum dtype into, char *to)
 {
@@ -221,7 +233,7 @@ static void cut_run(struct reader *reader, const struct catalog_box *box, int64_
     }
 }
 
-/* Note extents for the elements of the wanted piece that a stored box has. */
+/* Gather extents for the elements of the wanted piece that are in stored box number b. */
 static int cut_box(struct reader *reader, const struct checkpoint_piece *wanted, int64_t b,
                    struct error *err)
 {
@@ -243,6 +255,7 @@ static int cut_box(struct reader *reader, const struct checkpoint_piece *wanted,
     return 0;
 }
 
+/* Gather extents for a wanted piece, from all stored boxes of its tensor. */
 static int cut(struct reader *reader, const struct checkpoint_piece *wanted, struct error *err)
 {
     const struct catalog *catalog = reader->checkpoint->catalog;

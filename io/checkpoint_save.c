@@ -22,7 +22,7 @@
 #include "io/h5.h"
 #include "io/shard.h"
 
-/* Space for headers and index entries: more than they take. */
+/* Upper bounds of the space that headers and index entries take, for each piece and each rank. */
 enum { BYTES_PER_PIECE = 4096, BYTES_PER_RANK = 64 << 10 };
 
 struct save {
@@ -99,7 +99,7 @@ static int begin(struct save *save, struct error *err)
     return describe(save, err);
 }
 
-/* One rank's file of so many pieces, with its part of index.h5. */
+/* Returns an upper bound of the bytes of one rank's shard file and of its part of index.h5. */
 static double file_bytes(double pieces, double data_bytes)
 {
     return data_bytes + pieces * BYTES_PER_PIECE + BYTES_PER_RANK;
@@ -136,7 +136,8 @@ static int check_space(const struct save *save, struct error *err)
     return 0;
 }
 
-/* Make a folder, but not those above it: one that is gone is not the run's to make anew. */
+/* Make the folder at path, but none above it: if the run's folder is gone, saving must fail and not
+ * make another one. */
 static int make_folder(const char *path, struct error *err)
 {
     return mkdir(path, 0777) && errno != EEXIST ? error_errno(err, "cannot create folder %s", path)
@@ -189,13 +190,14 @@ static int write_shard(struct save *save, struct error *err)
 
 /* Step 3: index, commit, publish */
 
-/* Replace the indices of entries in the catalog by the offsets and checksums that the ranks sent.
- */
+/* Put the offsets and checksums that the ranks sent (all) into the catalog, where the offset of a
+ * piece has been the index of its entry so far (catalog_build()). */
 static void fill_catalog(struct save *save, const struct shard_place *all)
 {
     struct catalog *catalog = &save->catalog;
     int64_t entries = 0;
-    /* entry i of all ranks is place i + shard + 1: each rank's file row precedes its own */
+    /* Each rank sent the row of its file, then the places of its entries.  So before the place of
+     * entry i, which is of rank `shard`, there are i places of entries and shard + 1 rows. */
     for (int64_t i = 0; i < catalog->piece_count; i++) {
         struct catalog_piece *piece = &catalog->pieces[i];
         const struct shard_place *place = &all[piece->offset + piece->shard + 1];
@@ -248,8 +250,9 @@ static int write_index(struct save *save, struct js *meta, struct error *err)
     return rc ? -1 : 0;
 }
 
-/* Swap the new folder for one of the same step.  Where the file system cannot swap, the old
- * one is called .old for a moment, a name that checkpoint_list() knows too. */
+/* Exchange the new folder with an older one of the same step, and remove the older one.  Where the
+ * file system cannot exchange two names, the older one is renamed to .old before the new one gets
+ * its name; checkpoint_list() knows .old too, in case the process is killed in between. */
 static int replace(const struct save *save, struct error *err)
 {
     if (!renameat2(AT_FDCWD, save->partial, AT_FDCWD, save->path, RENAME_EXCHANGE))

@@ -19,7 +19,7 @@ char *checkpoint_share_text(struct world *world, const char *text)
     return shared;
 }
 
-/* Rank 0's part: the checkpoint, and its meta.json as a text. */
+/* On rank 0: open the checkpoint, and make its meta.json a text, to be free()d. */
 static int open_first(struct checkpoint **checkpoint, char **meta, const char *path,
                       struct error *err)
 {
@@ -33,7 +33,7 @@ static int open_first(struct checkpoint **checkpoint, char **meta, const char *p
     return -1;
 }
 
-/* Put what rank 0 has read into the checkpoints of the others. */
+/* Copy the catalog and meta.json that rank 0 has read into the checkpoints of the other ranks. */
 static int share(struct checkpoint *checkpoint, struct world *world, const char *meta,
                  struct error *err)
 {
@@ -57,7 +57,8 @@ int checkpoint_open_shared(struct checkpoint **checkpoint, struct world *world, 
     *checkpoint = NULL;
     rc = rank ? checkpoint_check_committed(path, err) : open_first(checkpoint, &meta, path, err);
     int first = rc;
-    /* where rank 0 fails all do, so that the text names a rank only if it alone sees no COMMIT */
+    /* Where rank 0 fails, all ranks fail: so world_agree() puts no rank before the text.  It does
+     * where rank 0 succeeded and another rank sees no COMMIT. */
     world_broadcast(world, &first, sizeof first, 0);
     rc = world_agree(world, first ? -1 : rc, err);
     if (!rc) {
