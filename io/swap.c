@@ -24,42 +24,46 @@
 
 enum { THREADS = 4, PIECE_BYTES = 4 << 20 };
 
-/* Two limits see a file that hangs: this file's, on the rank that uses it, and that of the other
- * ranks (world_watch()), whose operations wait for this rank.  Both count the seconds of
- * run.hang_seconds, and the job ends with the text of the first to run out.  Only this rank knows
- * that it is the file, so its limit is a part of theirs. */
+/* A file that hangs is noticed in two places: here, by the rank that waits for its file, and in
+ * world_watch(), by the other ranks, which wait for this rank.  world_watch() waits for
+ * run.hang_seconds, and the job ends with the text of whoever notices first.  Only this rank knows
+ * that the file is the cause, so its limit is shorter: this part of run.hang_seconds. */
 static const double part_of_hang_seconds = 0.75;
 
 struct swap {
     int fd;
-    char *path; /* for messages: its name is gone */
-    size_t bytes;
+    char *path;   /* for messages; the file no longer has this name */
+    size_t bytes; /* size of the file */
     pthread_mutex_t lock;
-    pthread_cond_t work, ended;
-    struct swap_op *first[SWAP_QUEUES], *last[SWAP_QUEUES];
-    int64_t moved_ns; /* when a piece was last done */
-    int64_t limit_ns; /* time without progress after which a waiting operation fails; 0: none */
-    int stuck;
-    struct error failure; /* the first one of the file */
-    struct swap_use use;  /* without the time since since_ns, in which operations are under way */
-    int64_t since_ns;
+    pthread_cond_t work, ended; /* there may be a piece to take; an operation has ended */
+    struct swap_op *first[SWAP_QUEUES], *last[SWAP_QUEUES]; /* lists; NULL: the queue is empty */
+    int64_t moved_ns;     /* clock_ns() when a piece was last done */
+    int64_t limit_ns;     /* time without progress after which swap_wait() fails; 0: none */
+    int stuck;            /* swap_wait() has failed so */
+    struct error failure; /* of the first operation that failed */
+    struct swap_use use;  /* use.busy_ns counts up to since_ns while operations are under way */
+    int64_t since_ns;     /* clock_ns() when the swap last became busy */
     pthread_t thread[THREADS];
-    int threads, stop;
+    int threads; /* started */
+    int stop;    /* threads end once the queues are empty */
 };
 
-/* Part of an operation, as one thread does it. */
+/* The functions that say "Locked." are called with swap->lock held. */
+
+/* A part of an operation, which one thread reads or writes. */
 struct piece {
     struct swap_op *op;
     size_t at, bytes;
 };
 
-/* Locked. */
+/* Returns 1 if an operation is in a queue.  Locked. */
 static int busy(const struct swap *swap)
 {
     return swap->first[SWAP_READ] || swap->first[SWAP_WRITE];
 }
 
-/* The next piece of any queue's first operation; 0 when there is none now.  Locked. */
+/* Take the next piece of the first operation of any queue.  Returns 1, or 0 where all pieces of the
+ * first operations are taken.  Locked. */
 static int take(struct swap *swap, struct piece *piece)
 {
     for (int queue = 0; queue < SWAP_QUEUES; queue++) {
@@ -76,7 +80,7 @@ static int take(struct swap *swap, struct piece *piece)
     return 0;
 }
 
-/* End the operation, and start its queue's next one.  Locked. */
+/* End an operation, whose queue's next operation becomes the first.  Locked. */
 static void end(struct swap *swap, struct swap_op *op)
 {
     swap->first[op->queue] = op->next;
@@ -100,6 +104,7 @@ static int transfer(const struct swap *swap, const struct piece *piece, struct e
                : disk_write(swap->fd, data, piece->bytes, offset, swap->path, err);
 }
 
+/* A thread: read and write pieces until swap->stop is set and the queues are empty. */
 static void *work(void *arg)
 {
     struct swap *swap = arg;
@@ -197,7 +202,8 @@ static int start_threads(struct swap *swap, struct error *err)
     return 0;
 }
 
-/* Waits for `ended` have a limit, which no change of the date may stretch. */
+/* Make the lock and conditions.  Waits for `ended` have a limit: its clock is the monotonic one, so
+ * that a change of the date cannot make them longer. */
 static void init_lock(struct swap *swap)
 {
     pthread_condattr_t attr;
@@ -209,7 +215,8 @@ static void init_lock(struct swap *swap)
     pthread_condattr_destroy(&attr);
 }
 
-/* An empty file in folder dir, which nobody else can open. */
+/* Create an empty file in folder dir and remove its name, so that nobody else can open it.  Returns
+ * a swap without threads for swap_close(), or NULL with err set. */
 static struct swap *begin(const char *dir, int rank, size_t bytes, struct error *err)
 {
     struct swap *swap = array_make(1, sizeof *swap);
@@ -330,7 +337,8 @@ int swap_flush(struct swap *swap, struct error *err)
     return 0;
 }
 
-/* Wait until the operation ends, or until nothing was read or written for limit_ns: -1.  Locked. */
+/* Wait until the operation has ended.  Returns 0, or -1 when nothing was read or written for
+ * limit_ns.  Locked. */
 static int await(struct swap *swap, const struct swap_op *op)
 {
     enum { LOOK_NS = 200000000 };

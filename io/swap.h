@@ -1,8 +1,8 @@
-/* swap.h - a file of a rank that stands in for memory: read and written by a few threads while the
- * rank computes.
+/* swap.h - a rank's file that holds offloaded state: a few threads read and write it while the rank
+ * computes.
  *
- * The file has no name once it is open: it is gone with the process, however that ends.  What must
- * outlast a run is in its checkpoints.
+ * The file has no name once it is open, so it disappears with the process, however the process
+ * ends.  What must outlast a run is in its checkpoints.
  */
 #ifndef TRIREME_IO_SWAP_H
 #define TRIREME_IO_SWAP_H
@@ -14,64 +14,71 @@
 
 struct swap;
 
-/* Operations of a queue begin in the order of their submission, each when the one before has ended;
- * the queues advance side by side. */
+/* Each queue works on its operations one after the other, in the order of their submission; the two
+ * queues work at the same time. */
 enum swap_queue { SWAP_READ, SWAP_WRITE, SWAP_QUEUES };
 
-/* A read or write under way.  The caller's, like its data, until swap_wait(). */
+/* A read or write.  It and its data belong to the caller, and must not move or change between
+ * swap_submit() and swap_wait(). */
 struct swap_op {
     enum swap_queue queue;
-    char *data; /* only read by a write */
+    char *data; /* host memory */
     size_t bytes;
-    int64_t offset;
-    int64_t start_ns, end_ns; /* when it was worked on */
+    int64_t offset; /* byte in the file */
+    int64_t start_ns,
+        end_ns; /* clock_ns() when the first byte was asked for, and the last was done */
     /* swap.c's own */
     size_t taken, left;
     int ended, failed;
     struct swap_op *next;
 };
 
-/* Can each of `ranks` ranks of this node make a file of this size in folder dir?  The folder is
- * made if it is absent, and an empty file is tried.  Returns 0, or -1 with err naming what is asked
- * for, what is free, and what to do. */
+/* Check that each of `ranks` ranks of this node can make a file of `bytes` bytes in folder dir: the
+ * folder is made if it is absent, an empty file of this rank is created and removed, and its limit
+ * (ulimit -f) and the free space are compared.  Not collective.  Returns 0, or -1 with err naming
+ * the bytes asked for, the bytes free, and what to do. */
 int swap_check(const char *dir, int rank, size_t bytes, int ranks, struct error *err);
 
-/* Make a file of this size in folder dir, which is made if it is absent.  All blocks are allocated
- * at once, so that a full disk is an error here and not later.  The file reads as zeros; rank is
- * part of its name.  Returns 0 and a swap for swap_close(), or -1 with err set. */
+/* Make a file of `bytes` bytes, which reads as zeros, in folder dir; the folder is made if it is
+ * absent.  All blocks are allocated at once, so that a full disk is an error here and not later.
+ * rank is part of the file's name in messages.  Returns 0 and a swap for swap_close(), or -1 with
+ * err set. */
 int swap_open(struct swap **swap, const char *dir, int rank, size_t bytes, struct error *err);
 
-/* Waits for what was submitted; NULL allowed. */
+/* Wait for all submitted operations, and free the swap.  After swap_wait() has failed with
+ * EXIT_HANG it returns at once, and leaves memory and threads behind.  NULL allowed. */
 void swap_close(struct swap *swap);
 
-/* Begin an operation whose queue, data, bytes and offset are set. */
+/* Submit an operation whose queue, data, bytes (0 allowed) and offset are set. */
 void swap_submit(struct swap *swap, struct swap_op *op);
 
-/* Wait for it.  Returns 0, or -1 with err set (a fault of the node) and a part of it done.  An
- * operation that was never submitted, all zero, counts as done. */
+/* Wait until an operation has ended.  An operation that is all zero and was never submitted has.
+ * Returns 0, or -1 with err set (code EXIT_NODE or EXIT_HANG); the operation is then done in part.
+ */
 int swap_wait(struct swap *swap, struct swap_op *op, struct error *err);
 
-/* Let swap_wait() fail with EXIT_HANG when nothing was read or written for three quarters of
+/* Make swap_wait() fail with EXIT_HANG when nothing was read or written for three quarters of
  * `seconds`, which is how long other ranks wait for this one (world_watch()): so the rank whose
- * file hangs is the first to report.  0, as at the start: never.  NULL allowed. */
+ * file hangs is the first to report.  0, as after swap_open(): it waits for ever.  NULL allowed. */
 void swap_watch(struct swap *swap, int seconds);
 
-/* Is an operation under way?  NULL allowed. */
+/* Returns 1 if an operation has been submitted and not ended.  NULL allowed. */
 int swap_busy(struct swap *swap);
 
-/* Wait until the disk has what was written, and forget what the page cache has of the file, so that
- * it is read from the disk; nothing may be under way.  Returns 0, or -1 with err set. */
+/* Wait until all that was written is on the disk, and drop the file's pages from the page cache, so
+ * that later reads are from the disk.  No operation may be under way.  Returns 0, or -1 with err
+ * set. */
 int swap_flush(struct swap *swap, struct error *err);
 
-/* What was done with the file since it was opened. */
+/* Totals since swap_open(). */
 struct swap_use {
-    int64_t bytes[SWAP_QUEUES];
-    int64_t busy_ns;   /* an operation was under way */
-    int64_t waited_ns; /* spent in swap_wait() */
+    int64_t bytes[SWAP_QUEUES]; /* of ended operations */
+    int64_t busy_ns;            /* time in which an operation was under way */
+    int64_t waited_ns;          /* time spent in swap_wait() */
 };
 void swap_measure(struct swap *swap, struct swap_use *use);
 
-/* Submit and wait. */
+/* Do swap_submit() and swap_wait() with an operation of its own. */
 int swap_transfer(struct swap *swap, enum swap_queue queue, void *data, size_t bytes,
                   int64_t offset, struct error *err);
 
