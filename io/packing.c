@@ -1,17 +1,17 @@
-/* packing.c - documents into sequences; see packing.h.
+/* packing.c - packs documents into sequences; see packing.h.
  *
- * Whole pieces of long documents are sequences of their own, the first ones.  Their rests, and
- * documents that fit, are items, one for each document at most, which are packed best-fit
- * decreasing (Johnson 1974):
+ * Pieces of seq_len rows of long documents are sequences of their own, the first ones.  The rest of
+ * a long document, or a document that fits, is an item: at most one per document.  Items are put
+ * into bins, which are the other sequences, by best-fit decreasing (Johnson 1974):
  *
  *   1. items are sorted by their rows, the longest first, those of equal lengths in a random order
- *   2. each goes into the sequence with the least space that holds it, or begins a new one
- *   3. items are listed sequence by sequence
+ *   2. each goes into the bin with the least space that is enough for it, or begins a new bin
+ *   3. items are listed bin by bin
  *
  *   seq_len 8, documents of 6 3 12 2 4 rows:  |8|  |6 2|  |4 4|  |3 .|
  *
- * Sequences are found by the space that they have left: a list for each space, and a set of the
- * spaces whose lists are not empty, a tree of words of 64 bits.
+ * Step 2 finds a bin by its space, the rows that are still free in it: there is a list of bins for
+ * each space, and a set of the spaces whose lists are not empty (struct space_set).
  */
 #include "io/packing.h"
 
@@ -24,7 +24,7 @@
 
 enum { READ = 4096 }; /* starts that are read at a time */
 
-/* A document with whole pieces, of which `before` are those of documents before it. */
+/* A document with pieces of seq_len rows; documents before it have `before` such pieces. */
 struct long_document {
     int64_t document, before;
 };
@@ -33,23 +33,25 @@ struct packing {
     enum packing_form form;
     int64_t seq_len;
     int64_t documents, items;
-    int64_t cut;    /* rows that are left away */
-    int64_t pieces; /* whole ones: sequences [0, pieces) */
-    int64_t bins;   /* the sequences behind them */
-    uint32_t *item; /* documents, bin by bin */
-    int64_t *first; /* [bins + 1]: of each bin, in item */
-    struct long_document *longs;
+    int64_t cut;                 /* rows that PACK_SINGLY dropped */
+    int64_t pieces;              /* of seq_len rows: sequences [0, pieces) */
+    int64_t bins;                /* sequences [pieces, pieces + bins) */
+    uint32_t *item;              /* [items] the numbers of their documents, bin by bin */
+    int64_t *first;              /* [bins + 1] the first item of each bin; NULL: one item per bin */
+    struct long_document *longs; /* [long_count] in the order of the file */
     int long_count, long_capacity;
 };
 
-/* ---- the set of spaces ---- */
+/* ---- the set of spaces ----
+ *
+ * A tree of 64-bit words.  Bit x of level 0 is set if x is in the set; bit i of a higher level is
+ * set if word i of the level below it is not 0.  So the next member is found in a few steps. */
 
-enum { LEVELS = 5 }; /* 64^5 numbers, at least */
+enum { LEVELS = 5 }; /* enough for 64^5 numbers */
 
 struct space_set {
-    int levels;
-    uint64_t
-        *word[LEVELS]; /* a bit of one on level l + 1 is set where a word on level l is not 0 */
+    int levels;             /* used */
+    uint64_t *word[LEVELS]; /* [words[level]] */
     int64_t words[LEVELS];
 };
 
@@ -85,7 +87,8 @@ static void set_remove(struct space_set *set, int64_t x)
     }
 }
 
-/* The least member that is not below x; -1: none. */
+/* Returns the least member that is not below x, or -1.  Goes up the tree until a level has a member
+ * at x or behind it, then down to the least one. */
 static int64_t set_next(const struct space_set *set, int64_t x)
 {
     int level = 0;
@@ -103,14 +106,14 @@ static int64_t set_next(const struct space_set *set, int64_t x)
 
 /* ---- items ---- */
 
-/* Tables of as many elements as documents, rows or bins, while a packing is made. */
+/* Tables that are needed while a packing is made. */
 struct work {
-    uint32_t *rows;  /* of each document's item; 0: it has none */
-    int64_t *place;  /* [seq_len + 1] of a length: where its next item goes in `order` */
-    uint32_t *order; /* documents with items, the longest first */
-    uint32_t *bin;   /* of each of these */
-    uint32_t *next;  /* per bin: another one with as much space; NONE: none */
-    uint32_t *head;  /* [seq_len + 1] of a space: a bin that has it */
+    uint32_t *rows;  /* [documents] of the document's item; 0: it has none */
+    int64_t *place;  /* [seq_len + 1] by rows: how many items; then, place of the next in `order` */
+    uint32_t *order; /* [items] the documents of the items, the longest item first */
+    uint32_t *bin;   /* [items] the bin of each item in `order` */
+    uint32_t *next;  /* [bins] the next bin in the list of the same space; NONE: none */
+    uint32_t *head;  /* [seq_len + 1] by space: the first bin in its list; NONE: none */
     struct space_set spaces;
 };
 static const uint32_t NONE = UINT32_MAX;
@@ -120,7 +123,7 @@ static int out_of_memory(int64_t documents, struct error *err)
     return error_set(err, "out of memory: packing %lld documents", (long long)documents);
 }
 
-/* Add a document of so many tokens: its whole pieces, and its item. */
+/* Add a document of `tokens` tokens: its pieces, its item, the rows that are dropped. */
 static void add_document(struct packing *p, struct work *w, int64_t document, int64_t tokens)
 {
     int64_t rows = max_i64(tokens - 1, 0), pieces = rows / p->seq_len;
@@ -155,7 +158,8 @@ static int find_items(struct packing *p, struct work *w, struct tokens *tokens, 
                      tokens->path, (long long)p->documents);
 }
 
-/* Sort the documents with items by their rows, longest first, by counting. */
+/* Fill `order` by counting sort.  Documents are visited in a random order (shuffle_index()), so
+ * items of equal lengths are in a random order. */
 static void sort_items(const struct packing *p, struct work *w, uint64_t key)
 {
     int64_t at = 0;
@@ -175,7 +179,8 @@ static void sort_items(const struct packing *p, struct work *w, uint64_t key)
 
 /* ---- bins ---- */
 
-/* The bin with the least space for so many rows, taken off its list; or a new one. */
+/* Take the bin with the least space of `rows` or more off its list, or begin a new bin.  Returns
+ * the bin; *space becomes its space. */
 static uint32_t take_bin(struct packing *p, struct work *w, int64_t rows, int64_t *space)
 {
     *space = set_next(&w->spaces, rows);
@@ -190,6 +195,7 @@ static uint32_t take_bin(struct packing *p, struct work *w, int64_t rows, int64_
     return bin;
 }
 
+/* Put a bin on the list of its space; a full bin is on no list. */
 static void put_bin(struct work *w, uint32_t bin, int64_t space)
 {
     if (!space)
@@ -210,7 +216,9 @@ static void fill_bins(struct packing *p, struct work *w)
     }
 }
 
-/* List items bin by bin, in the order in which they were packed. */
+/* Fill p->item and p->first: items bin by bin, those of a bin in the order in which they were
+ * packed.  first[b + 2] counts the items of bin b, the sums make first[b + 1] the place of its next
+ * item, and once all items are placed, first[b] is its first item. */
 static int list_items(struct packing *p, const struct work *w, struct error *err)
 {
     p->first = calloc((size_t)p->bins + 2, sizeof *p->first);
@@ -226,7 +234,7 @@ static int list_items(struct packing *p, const struct work *w, struct error *err
     return 0;
 }
 
-/* A bin for each document, in their order. */
+/* Fill p->item for PACK_SINGLY: a bin for each document that has rows, in the order of the file. */
 static int list_documents(struct packing *p, const struct work *w, struct error *err)
 {
     p->bins = p->items;
@@ -316,7 +324,8 @@ int64_t packing_cut_rows(const struct packing *p)
 
 /* ---- reading ---- */
 
-/* The last long document that has no more pieces before it than `piece`. */
+/* Returns the long document that piece number `piece` is of: the last one with `before` <= piece.
+ */
 static const struct long_document *long_of(const struct packing *p, int64_t piece)
 {
     int from = 0, to = p->long_count - 1;
@@ -330,7 +339,7 @@ static const struct long_document *long_of(const struct packing *p, int64_t piec
     return &p->longs[from];
 }
 
-/* The document that has part k of a sequence behind the whole pieces; -1: there is none. */
+/* Returns the document whose item is part k of a bin; -1: the bin has no more than k items. */
 static int64_t document_of(const struct packing *p, int64_t bin, int64_t k)
 {
     int64_t at = p->form == PACK_SINGLY ? bin : p->first[bin];

@@ -1,13 +1,15 @@
-/* packing.h - which parts of which documents each sequence has, where sequences are made of whole
- * documents: as many as fit into one (PACK_TOGETHER), or one each (PACK_SINGLY).
+/* packing.h - which documents each sequence holds, where sequences are made of whole documents: as
+ * many documents as fit (PACK_TOGETHER), or one document (PACK_SINGLY).
  *
- * A document of n tokens has n - 1 rows, as its last token is no row's input but the last row's
- * target: so no target is of another document.  One of more than seq_len rows is, packed, cut into
- * pieces of seq_len rows and a rest, which are packed as if they were documents; padded, it loses
- * what is behind its first seq_len rows.  Documents of fewer than two tokens are in no sequence.
+ * A row is an input token and its target, the token behind it.  A document of n tokens has n - 1
+ * rows, as the last token is a target only: so no target is of another document.  A document of
+ * more than seq_len rows is cut: PACK_TOGETHER makes pieces of seq_len rows and a rest, each of
+ * which is packed like a document; PACK_SINGLY drops the rows behind the first seq_len.  Documents
+ * of fewer than two tokens are in no sequence.
  *
- * A packing is made once, of the documents' lengths and a key: the same on every rank, and after a
- * resume.  It takes 4 bytes a document and 8 a sequence, while it is made 12 bytes a document more.
+ * A packing is computed once, from the lengths of the documents and a key: so it is the same on
+ * every rank, and after a resume.  It takes 4 bytes per document and 8 per sequence, and 12 more
+ * per document while it is made.
  */
 #ifndef TRIREME_IO_PACKING_H
 #define TRIREME_IO_PACKING_H
@@ -21,27 +23,30 @@ enum packing_form { PACK_TOGETHER, PACK_SINGLY };
 
 struct packing;
 
-/* Pack a file's documents, the first `documents` of them (0: all), into sequences of seq_len rows;
- * key: of the order of those of equal lengths.  Returns 0 and a packing for packing_destroy(), or
- * -1 with err set: the file cannot be read, none of its documents has two tokens, out of memory. */
+/* Pack the first `documents` documents of a file (0: all) into sequences of seq_len rows.  key
+ * makes the random order of documents of equal lengths (a philox key).  Returns 0 and a packing for
+ * packing_destroy(), or -1 with err set: the file cannot be read, no document has two tokens, there
+ * are 2^32 - 1 documents or more, memory is out. */
 int packing_create(struct packing **packing, struct tokens *tokens, enum packing_form form,
                    int64_t seq_len, int64_t documents, uint64_t key, struct error *err);
 void packing_destroy(struct packing *packing); /* NULL allowed */
 
-/* How many sequences there are. */
+/* Returns the number of sequences. */
 int64_t packing_sequences(const struct packing *packing);
 
-/* The rows that PACK_SINGLY leaves away, behind the first seq_len of documents. */
+/* Returns the number of rows that PACK_SINGLY has dropped. */
 int64_t packing_cut_rows(const struct packing *packing);
 
-/* The rows of a document, or of a piece of one, in a sequence: their inputs are tokens [first,
- * first + rows) of the file, and the targets those one further on. */
+/* Rows of one document in a sequence.  Inputs are tokens [first, first + rows) of the file, targets
+ * tokens [first + 1, first + rows + 1). */
 struct packing_part {
     int64_t first, rows;
 };
 
-/* The k-th part of a sequence.  1 and *part; 0: it has no more; -1 with err set: as tokens_starts()
- * does, or the documents are not those that were packed. */
+/* Find part number k of sequence number `sequence`, both counted from 0; parts lie in the sequence
+ * one behind the other.  tokens is the packed file.  Returns 1 and *part; 0 if the sequence has no
+ * more than k parts; -1 with err set: as tokens_starts(), or the document's length is not what it
+ * was when it was packed. */
 int packing_part(const struct packing *packing, struct tokens *tokens, int64_t sequence, int64_t k,
                  struct packing_part *part, struct error *err);
 
