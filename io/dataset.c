@@ -1,13 +1,14 @@
-/* dataset.c - see dataset.h.
+/* dataset.c - which file each sample is from; see dataset.h.
  *
- * Mixed, sample i lies in block b = i / SLOTS, at place p = shuffle(i % SLOTS) of it, of which each
- * file has an interval as long as its share:
+ * With weights, samples are divided into blocks of DATASET_SLOTS.  Sample i is in block
+ * b = i / DATASET_SLOTS, where it gets the random place p = shuffle(i % DATASET_SLOTS).  Each file
+ * owns an interval of the places of a block, as long as its share:
  *
  *   weights 0.7 and 0.3:   p   0 ........... 6999 | 7000 ... 9999
  *                          file       0           |      1
  *
- * A file with s slots takes s samples from every block, so that its place p - first in block b is
- * its sample b * s + p - first: each of its samples occurs once, whatever the order of the block.
+ * So a file with s slots has s samples in every block, and place p of block b is sample number
+ * b * s + p - first of the file: each of its samples occurs once, whatever the order of the block.
  */
 #include "io/dataset.h"
 
@@ -47,7 +48,7 @@ static int open_file(struct dataset *d, int f, const struct config_source *sourc
     return 0;
 }
 
-/* Give each file its share of the slots, one at least, so that they are all given. */
+/* Divide all slots among the files by their weights, with at least one for each. */
 static int share_slots(struct dataset *d, const struct config_source *source, struct error *err)
 {
     double all = 0, before = 0;
@@ -103,7 +104,7 @@ void dataset_set_part(struct dataset *d, int64_t chunk, const int64_t first[2])
         loader_set_part(&d->file[f].loader, chunk, first);
 }
 
-/* The last file that begins at or before a place. */
+/* Returns the file whose interval of sequences (where mixed: of slots) place is in. */
 static int file_at(const struct dataset *d, int64_t place)
 {
     int f = d->files - 1;

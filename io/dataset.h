@@ -1,9 +1,9 @@
-/* dataset.h - the samples of one token file or several, as one sequence of samples: which file's
- * sample is next is a pure function of (seed, sample number).
+/* dataset.h - one stream of samples from one or several token files.  Which file sample number i is
+ * from, and its number there, is a pure function of (seed, i).
  *
- * Files without weights are one behind the other, and an epoch visits all their sequences once.
- * Files with weights are mixed: of every DATASET_SLOTS samples each has its share, exactly, in a
- * random order; each then has epochs of its own.
+ * Without weights an epoch visits all sequences of all files once.  With weights the files are
+ * mixed: of every DATASET_SLOTS samples each file has exactly its share, in a random order; the
+ * epochs of a file are then its own.
  */
 #ifndef TRIREME_IO_DATASET_H
 #define TRIREME_IO_DATASET_H
@@ -16,47 +16,49 @@ enum { DATASET_SLOTS = 10000 };
 struct dataset_file {
     struct tokens tokens;
     struct loader loader;
-    int64_t first; /* sequences of the files before it; where mixed, the slots */
-    int64_t slots; /* of DATASET_SLOTS; 0: not mixed */
+    int64_t first; /* number of sequences in the files before it; where mixed, of their slots */
+    int64_t slots; /* its samples among every DATASET_SLOTS; 0: not mixed */
 };
 
 struct dataset {
     struct dataset_file *file;
     int files;
-    int64_t windows; /* sequences of all files: samples of an epoch */
-    int64_t tokens;  /* of all files */
-    int is_mixed;
+    int64_t windows; /* sequences in all files: the samples of an epoch unless mixed */
+    int64_t tokens;  /* tokens in all files */
+    int is_mixed;    /* files have weights */
     struct loader_options options;
 };
 
-/* Open the files that text names (config_sources()).  options.samples does not count: the text says
- * it.  Returns 0, or -1 with err set: as tokens_open() and loader_open(), tokenizers that differ,
- * weights in a sequential order; dataset_close() in any case. */
+/* Open the files that text names (a value of data.train: config_sources()).  options->samples is
+ * not used: text says it for each file.  Not collective.  Returns 0, or -1 with err set: as
+ * tokens_open() and loader_open(), tokenizers that differ, weights in a sequential order.  The
+ * caller calls dataset_close() in both cases. */
 int dataset_open(struct dataset *dataset, const char *text, const struct loader_options *options,
                  struct error *err);
-void dataset_close(struct dataset *dataset); /* one of zeros allowed */
+void dataset_close(struct dataset *dataset); /* all zero is allowed */
 
-/* loader_set_part() of all. */
+/* Call loader_set_part() for every file. */
 void dataset_set_part(struct dataset *dataset, int64_t chunk, const int64_t first[2]);
 
-/* The file that sample number i is read from, and its number there; file -1: behind the end of all.
- */
 struct dataset_place {
-    int file;
-    int64_t sample;
+    int file; /* index in dataset->file; -1: a sequential sample behind the end of all files */
+    int64_t sample; /* its number in the file's loader */
 };
+
+/* Returns where sample number `sample`, counted from the start of training, is read from. */
 struct dataset_place dataset_locate(const struct dataset *dataset, int64_t sample);
 
-/* How often a file has been read in so many samples; where mixed, by its share of them. */
+/* Returns how many epochs of file number `file` the first `samples` samples are. */
 double dataset_epochs(const struct dataset *dataset, int file, double samples);
 
-/* The same of the file that is read most often. */
+/* Returns the largest dataset_epochs() of all files. */
 double dataset_most_epochs(const struct dataset *dataset, double samples);
 
-/* Tokens that data.packing padded leaves away; 0 with others. */
+/* Returns the number of rows that data.packing=padded drops in an epoch; 0 with other packings. */
 int64_t dataset_cut_tokens(const struct dataset *dataset);
 
-/* loader_read() and loader_positions(). */
+/* Call loader_read() or loader_positions() of the file that sample is in; a sample behind the end
+ * of all files is all masked. */
 int dataset_read(const struct dataset *dataset, int64_t sample, int32_t *inputs, int32_t *targets,
                  struct error *err);
 int dataset_positions(const struct dataset *dataset, int64_t sample, int32_t *positions,

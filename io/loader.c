@@ -1,8 +1,11 @@
 /* loader.c - samples of one token file; see loader.h.
  *
- * A sequence is a list of parts: intervals of the token file, one behind the other; in a stream
- * there is one.  The rows that are wanted are one interval of the sequence, or two (its chunks, in
- * the order of the sequence); where parts and chunks overlap, tokens are read.
+ * A sequence is a list of parts, each an interval of the token file (struct packing_part); in a
+ * stream it has one part.  The wanted rows are all of the sequence, or its two chunks
+ * (loader_set_part()).  Each part is read where it overlaps a chunk:
+ *
+ *     sequence     |--- part 0 ---|-------- part 1 --------|  masked  |
+ *     wanted            [ chunk 0 ]          [ chunk 1 ]
  */
 #include "io/loader.h"
 
@@ -13,7 +16,8 @@
 #include "base/round.h"
 #include "io/shuffle.h"
 
-/* More than there are is a mistake, such as the samples of another data.seq_len. */
+/* Refuse options.samples above `most`: it is a mistake, such as a number that was right for another
+ * data.seq_len. */
 static int check_samples(const struct loader *loader, int64_t most, const char *what,
                          struct error *err)
 {
@@ -42,8 +46,8 @@ static int open_stream(struct loader *loader, struct error *err)
     return 0;
 }
 
-/* The key by which documents are packed.  Validation files have one that does not depend on the
- * seed. */
+/* Returns the key of the packing's random order.  Validation (LOADER_SEQUENTIAL) is packed in the
+ * same way with every seed. */
 static uint64_t packing_key(const struct loader *loader)
 {
     const struct loader_options *o = &loader->options;
@@ -127,7 +131,8 @@ static int read_rows(const struct loader *loader, int64_t at, int64_t count, int
     return tokens_mask(loader->tokens, at + 1, count, targets, err);
 }
 
-/* Rows [begin, end) of a sequence that are wanted, and the number of the first among those. */
+/* Wanted rows [begin, end) of a sequence; row `begin` goes to element `at` of the caller's arrays.
+ */
 struct wanted {
     int64_t begin, end, at;
 };
@@ -145,7 +150,7 @@ static int chunks(const struct loader *loader)
     return loader->chunk ? 2 : 1;
 }
 
-/* Read what is wanted of a part whose first row is row `row` of the sequence. */
+/* Read the wanted rows of a part that begins at row `row` of the sequence. */
 static int read_part(const struct loader *loader, const struct packing_part *part, int64_t row,
                      int32_t *inputs, int32_t *targets, struct error *err)
 {
@@ -168,8 +173,8 @@ void loader_fill(int32_t *inputs, int32_t *targets, int64_t count)
         targets[k] = -1;
 }
 
-/* Refuse a part that does not fit behind those before it: the file is not the one that was packed.
- */
+/* Check that a part which begins at row `row` ends within the sequence: it does not where the file
+ * is no longer the one that was packed. */
 static int check_fits(const struct loader *loader, int64_t row, const struct packing_part *part,
                       struct error *err)
 {
@@ -198,7 +203,8 @@ int loader_read(const struct loader *loader, int64_t sample, int32_t *inputs, in
     return found < 0 ? -1 : 0;
 }
 
-/* Note for the wanted rows among [row, row + rows) that these rows are one document. */
+/* Set positions and documents of the wanted rows among [row, row + rows), which are one document.
+ */
 static void put_places(const struct loader *loader, int64_t row, int64_t rows, int32_t *positions,
                        int32_t *documents)
 {
