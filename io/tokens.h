@@ -27,14 +27,14 @@ struct tokens {
     int64_t vocab;              /* of the tokenizer: every token is less */
     char tokenizer[64];         /* its name, as tokenizer_open() takes it */
     char source[TOKENS_SOURCE]; /* where the tokens came from; "": the file does not say */
-    int has_mask;               /* is there a loss_mask? */
-    int has_checksums;          /* format 2 */
-    int has_hash;               /* does the file say the next? */
+    int has_mask;               /* 1: the file has a loss_mask */
+    int has_checksums;          /* 1: format 2 */
+    int has_hash;               /* 1: the file has a hash */
     uint64_t hash; /* XXH3 of the token bytes, as stored; tokens_verify() compares it */
     /* private to io/tokens*.c */
     struct seal seal;
     int64_t tokens_at, documents_at, mask_at; /* offsets in the file */
-    char across[8];                           /* an element across the end of the seal's buffer */
+    char across[8]; /* copy of an element that lies across the end of the seal's buffer */
 };
 
 /* Open a token file; one thread uses it.  Not collective.  Returns 0 and tokens for
@@ -44,50 +44,55 @@ struct tokens {
 int tokens_open(struct tokens *tokens, const char *path, struct error *err);
 void tokens_close(struct tokens *tokens);
 
-/* Tokens [first, first + count) to ids.  Returns 0, or -1 with err: not all are in the file,
- * damaged, truncated since, or one is outside the vocabulary (its position and value are named). */
+/* Read tokens [first, first + count) into ids.  Returns 0, or -1 with err set: not all are in the
+ * file, the file is damaged or was truncated after it was opened, or a token is outside the
+ * vocabulary (its position and value are named). */
 int tokens_read(struct tokens *tokens, int64_t first, int64_t count, int32_t *ids,
                 struct error *err);
 
-/* Set to -1 those of targets, which are tokens [first, first + count), that loss_mask leaves out.
- * Returns 0, or -1 as above; a mask other than 0 and 1 is an error. */
+/* targets holds tokens [first, first + count) of the file: set those to -1 that loss_mask leaves
+ * out.  Does nothing without a loss_mask.  Returns 0, or -1 as above; a mask other than 0 and 1 is
+ * an error. */
 int tokens_mask(struct tokens *tokens, int64_t first, int64_t count, int32_t *targets,
                 struct error *err);
 
-/* Starts [first, first + count) of the documents + 1; each is in [0, tokens->count] and not below
- * the one before, or -1 with err set. */
+/* Read elements [first, first + count) of the documents + 1 document starts into starts.  Returns
+ * 0, or -1 with err set, also where one is not in [0, tokens->count] or is below the start before
+ * it. */
 int tokens_starts(struct tokens *tokens, int64_t first, int64_t count, uint64_t *starts,
                   struct error *err);
 
-/* A hash that other contents most likely do not have, for files without one: XXH3 of the number of
- * tokens and of 64 runs of TOKENS_RUN of them, from the first to the last, or of all where the file
- * has no more.  0 where they cannot be read. */
+/* Returns a hash that identifies the contents of a file without a stored hash: XXH3 of the number
+ * of tokens and of 64 runs of TOKENS_RUN tokens, spread from the first token to the last; or of all
+ * tokens where the file has no more.  0 where they cannot be read. */
 enum { TOKENS_RUN = 2048 };
 uint64_t tokens_sample_hash(struct tokens *tokens);
 
-/* Read the whole file: every checksum, if it has some, every token, start and mask, and the hash.
- * Returns 0, or -1 with err saying what is wrong first. */
+/* Read and check the whole file: every checksum (format 2), every token, start and mask, and the
+ * hash.  Returns 0, or -1 with err naming the first thing that is wrong. */
 int tokens_verify(struct tokens *tokens, struct error *err);
 
-/* Verify a file of format 1 and write it anew under its name, as format 2.  It is replaced when the
- * new one is whole.  Returns 0, or -1 with err set and the file as it was. */
+/* Verify the file of format 1 at path, and replace it by a file of format 2 once that is whole.
+ * Returns 0, or -1 with err set and the file as it was. */
 int tokens_seal(const char *path, struct error *err);
 
-/* Writing: create, append documents, finish (which publishes by rename).  What is written has a
- * name of its own, beside path, until it is whole; so two writers of one path end with the file of
- * one.  These functions return 0, or -1 with err set. */
+/* Writing: tokens_create(), documents, tokens_finish().  The file has a name of its own beside path
+ * (partial.h) until it is whole, and is renamed then; so where two processes write one path, the
+ * file of one of them remains.  These functions return 0, or -1 with err set. */
 struct tokens_writer;
-/* Returns 0 and a writer, which tokens_finish() or tokens_abandon() frees; also after an append has
- * failed it has to be abandoned. */
+/* Returns 0 and a writer, which tokens_finish() or tokens_abandon() frees.  After an append has
+ * failed the writer can only be abandoned. */
 int tokens_create(struct tokens_writer **writer, const char *path, const char *tokenizer,
                   int64_t vocab, const char *source, struct error *err);
-/* Add a document; one of its tokens that is not below vocab is an error. */
+/* Add a document of count tokens; a token that is not below vocab is an error. */
 int tokens_append(struct tokens_writer *writer, const uint32_t *document, int64_t count,
                   struct error *err);
-/* Add to the document begun last: long ones need not be held in memory.  Errors as above. */
+/* Add count tokens to the end of the last document, so that a long one need not be held in memory.
+ */
 int tokens_extend(struct tokens_writer *writer, const uint32_t *ids, int64_t count,
                   struct error *err);
-/* The loss mask, 0 or 1 for each token, in pieces of any length: for all tokens or for none. */
+/* Add loss mask, 0 or 1 for each of the next count tokens; calls may cut it anywhere.  When the
+ * file is finished, all tokens must have it, or none. */
 int tokens_extend_mask(struct tokens_writer *writer, const uint8_t *mask, int64_t count,
                        struct error *err);
 /* Make the file whole and give it its name.  Frees the writer in any case; on failure what was

@@ -8,6 +8,7 @@
 #define TOKENS_DOCUMENTS "documents"
 #define TOKENS_MASK      "loss_mask"
 
+/* Formats: without checksums, and with those of seal.h. */
 enum { TOKENS_PLAIN = 1, TOKENS_SEALED = 2 };
 
 /* Where the datasets lie in the file. */
