@@ -4,19 +4,20 @@
 
 #include "io/tokenizer_private.h"
 
-/* A merge: left and right become id; the least rank goes first. */
+/* A merge: two neighbouring tokens become one. */
 struct tokenizer_pair {
-    uint64_t key; /* tokenizer_pair_key(); 0: a free slot */
-    uint32_t rank, id;
+    uint64_t key;  /* tokenizer_pair_key() of the two; 0: a free slot */
+    uint32_t rank; /* of the merges that are possible, the one with the least rank is done first */
+    uint32_t id;   /* the token that they become */
 };
 
 struct tokenizer_bpe {
-    struct tokenizer_vocab words; /* by bytes; byte-level ones without their letters */
-    struct tokenizer_pair *pairs; /* [pair_slots], a power of two: open addressing */
-    size_t pair_slots;
+    struct tokenizer_vocab words; /* tokens by their text; byte-level: by plain bytes, no letters */
+    struct tokenizer_pair *pairs; /* [pair_slots] hash table with open addressing */
+    size_t pair_slots;            /* a power of two */
     int64_t byte_id[256]; /* of each byte (byte-level), of "<0xHH>" (byte fallback); -1: none */
-    int64_t unk;          /* -1: what is not known is left out */
-    int byte_fallback, fuse_unk, ignore_merges;
+    int64_t unk;          /* id of the unknown token; -1: what is not known is left out */
+    int byte_fallback, fuse_unk, ignore_merges; /* as tokenizer.json says */
 };
 
 static inline uint64_t tokenizer_pair_key(uint32_t left, uint32_t right)
@@ -24,7 +25,7 @@ static inline uint64_t tokenizer_pair_key(uint32_t left, uint32_t right)
     return ((uint64_t)left << 32 | right) + 1;
 }
 
-/* The merge of two tokens, or a free slot. */
+/* Returns the merge of two tokens, or the free slot (key 0) where it would be. */
 static inline struct tokenizer_pair *tokenizer_bpe_pair(const struct tokenizer_bpe *bpe,
                                                         uint32_t left, uint32_t right)
 {

@@ -4,19 +4,19 @@
 
 #include "io/tokenizer_private.h"
 
-/* A rule appends its text, valid UTF-8, changed, to out.  Returns 0, or -1 with err set. */
+/* Append text, valid UTF-8, changed by the rule, to out.  Returns 0, or -1 with err set. */
 typedef int tokenizer_apply(const struct tokenizer_rule *rule, struct tokenizer_encoder *encoder,
                             const char *text, size_t bytes, struct tokenizer_buffer *out,
                             struct error *err);
 
-tokenizer_apply tokenizer_rule_form, /* a normal form */
-    tokenizer_rule_lower,            /* small letters, one by one */
-    tokenizer_rule_leave_out,        /* without characters of rule->classes */
-    tokenizer_rule_clean,            /* BERT's: without controls, every space is ' ' */
-    tokenizer_rule_ideographs,       /* BERT's: a space on both sides of each */
-    tokenizer_rule_strip,            /* without spaces at the ends rule->left, rule->right */
-    tokenizer_rule_prepend,          /* rule->to before it */
-    tokenizer_rule_replace_text,     /* rule->to for every rule->from */
-    tokenizer_rule_replace_pattern;  /* rule->to for every match */
+tokenizer_apply tokenizer_rule_form, /* make it the normal form rule->form */
+    tokenizer_rule_lower,            /* make each character lower case */
+    tokenizer_rule_leave_out,        /* leave out characters of rule->classes */
+    tokenizer_rule_clean,            /* BERT: leave out controls, make every space ' ' */
+    tokenizer_rule_ideographs,       /* BERT: put a space before and after each ideograph */
+    tokenizer_rule_strip,            /* leave out spaces at the ends rule->left, rule->right */
+    tokenizer_rule_prepend,          /* put rule->to before the text */
+    tokenizer_rule_replace_text,     /* replace every rule->from by rule->to */
+    tokenizer_rule_replace_pattern;  /* replace every match of rule->regex by rule->to */
 
 #endif

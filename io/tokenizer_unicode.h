@@ -1,4 +1,4 @@
-/* tokenizer_unicode.h - characters: their classes, normal forms, and bytes that are none.
+/* tokenizer_unicode.h - characters: their classes, normal forms, and bytes that are not UTF-8.
  * utf8proc's one home is tokenizer_unicode.c. */
 #ifndef TRIREME_IO_TOKENIZER_UNICODE_H
 #define TRIREME_IO_TOKENIZER_UNICODE_H
@@ -26,30 +26,33 @@ enum tokenizer_class {
 
 enum tokenizer_form { TOKENIZER_NFC, TOKENIZER_NFD, TOKENIZER_NFKC, TOKENIZER_NFKD };
 
-/* The classes of all characters: [TOKENIZER_CODES], to be freed. */
+/* Returns the classes of all characters: [TOKENIZER_CODES] bits of enum tokenizer_class, to be
+ * free()d. */
 uint16_t *tokenizer_unicode_classes(void);
-/* Add TOKENIZER_UNSAFE to those that the normal form may change or compose. */
+/* Add TOKENIZER_UNSAFE to the classes of characters that the normal form may change or compose. */
 void tokenizer_unicode_add_form(uint16_t *classes, enum tokenizer_form form);
 
 /* Append the normal form of text, valid UTF-8, to out. */
 void tokenizer_unicode_normalize(const uint16_t *classes, enum tokenizer_form form,
                                  const char *text, size_t bytes, struct tokenizer_buffer *out);
 
-/* Small letters of a character, one or two: U+0130 has two.  Returns how many. */
+/* Put a character in lower case into lower.  Returns how many characters that are, 1 or 2 (U+0130
+ * has two). */
 int tokenizer_unicode_lower(uint32_t code, uint32_t lower[2]);
 
-/* How many bytes from the start of text are valid UTF-8. */
+/* Returns how many bytes from the start of text are valid UTF-8. */
 size_t tokenizer_unicode_valid(const char *text, size_t bytes);
-/* How many bytes text has without a character at its end that is not whole yet. */
+/* Returns the bytes of text less those of an incomplete character at its end. */
 size_t tokenizer_unicode_whole(const char *text, size_t bytes);
-/* How many bytes of text are part of no character. */
+/* Returns how many bytes of text are not part of a valid character. */
 size_t tokenizer_unicode_broken(const char *text, size_t bytes);
-/* Append text to out, with U+FFFD for what is no UTF-8 (tokenizer.h).  With `more` to come, bytes
- * at the end that begin a character are left; returns how many bytes were taken. */
+/* Append text to out, with U+FFFD for what is not UTF-8 (tokenizer.h).  If `more` is 1, text will
+ * be continued, and an incomplete character at its end is not appended.  Returns how many bytes of
+ * text were used. */
 size_t tokenizer_unicode_repair(const char *text, size_t bytes, int more,
                                 struct tokenizer_buffer *out);
 
-/* The character that begins at text, valid UTF-8, and its length in *bytes. */
+/* Returns the character that begins at text, valid UTF-8, and its length in *bytes. */
 static inline uint32_t tokenizer_code(const char *text, size_t *bytes)
 {
     const unsigned char *at = (const unsigned char *)text;
@@ -69,7 +72,7 @@ static inline uint32_t tokenizer_code(const char *text, size_t *bytes)
     return (at[0] & 7u) << 18 | (at[1] & 0x3fu) << 12 | (at[2] & 0x3fu) << 6 | (at[3] & 0x3fu);
 }
 
-/* A code as UTF-8; returns its length. */
+/* Write a character as UTF-8 to out.  Returns its length in bytes. */
 static inline size_t tokenizer_put_code(char out[4], uint32_t code)
 {
     if (code < 0x80) {

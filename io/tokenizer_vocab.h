@@ -6,13 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* No id is as large or larger: a file that says so is no tokenizer's. */
+/* All ids are less than this; a file with a larger one is refused. */
 enum { TOKENIZER_MOST_IDS = 1 << 24 };
 
-/* All zero is an empty one. */
+/* All zero is an empty vocabulary. */
 struct tokenizer_vocab {
-    int64_t size;  /* every id is less */
-    int64_t count; /* of tokens */
+    int64_t size;  /* the highest id plus 1 */
+    int64_t count; /* number of tokens */
     /* private */
     char *pool;       /* the texts, a 0 behind each */
     uint32_t *offset; /* [size] into pool; 0: no token has this id */
@@ -23,18 +23,19 @@ struct tokenizer_vocab {
 
 enum tokenizer_vocab_result {
     TOKENIZER_VOCAB_ADDED,
-    TOKENIZER_VOCAB_SAME_TEXT, /* is there, under another id */
-    TOKENIZER_VOCAB_SAME_ID    /* is another text's */
+    TOKENIZER_VOCAB_SAME_TEXT, /* not added: the text has another id already */
+    TOKENIZER_VOCAB_SAME_ID    /* not added: another text has this id already */
 };
 
-/* Add a text under id, less than TOKENIZER_MOST_IDS.  All texts together are below 4 GiB. */
+/* Add a text of `bytes` bytes with an id below TOKENIZER_MOST_IDS.  All texts together must be
+ * below 4 GiB. */
 enum tokenizer_vocab_result tokenizer_vocab_add(struct tokenizer_vocab *vocab, const char *text,
                                                 size_t bytes, uint32_t id);
 void tokenizer_vocab_free(struct tokenizer_vocab *vocab);
 
-/* The id of a text, -1: none. */
+/* Returns the id of a text, or -1. */
 int64_t tokenizer_vocab_find(const struct tokenizer_vocab *vocab, const char *text, size_t bytes);
-/* The text of an id, a 0 behind it; NULL: no token has this id. */
+/* Returns the text of an id, of *bytes bytes and a 0 behind them; NULL: no token has this id. */
 const char *tokenizer_vocab_text(const struct tokenizer_vocab *vocab, int64_t id, size_t *bytes);
 
 #endif
