@@ -18,31 +18,31 @@
 
 #include "base/error.h"
 
-/* Are these the first bytes of an .idx? */
+/* Returns 1 if a file that begins with these bytes is an .idx; 0 if count is below MEGATRON_FRONT.
+ */
 enum { MEGATRON_FRONT = 18 };
 int megatron_is_index(const void *bytes, int64_t count);
 
-/* The type of the numbers of a .bin, by the .idx beside it, in *type; -1: there is no such file, or
- * it is not one of Megatron's.  Returns 0, or -1 with err where it cannot be read or is truncated.
- */
+/* Find the type of the numbers of a .bin by the .idx beside it.  *type becomes the .idx's code, or
+ * -1 where there is no .idx or it is not Megatron's.  Returns 0, or -1 with err set where the .idx
+ * cannot be read or is truncated. */
 int megatron_type(const char *bin, int *type, struct error *err);
 
 struct megatron_index;
 
-/* Open the .idx beside a .bin of so many ids of so many bytes each.  Returns 0 and an index for
+/* Open the .idx beside a .bin that has `ids` ids of `width` bytes each.  Returns 0 and an index for
  * megatron_close(), or -1 with err naming the file and what is wrong. */
 int megatron_open(struct megatron_index **index, const char *bin, int64_t ids, int width,
                   struct error *err);
 void megatron_close(struct megatron_index *index); /* NULL allowed */
 
-/* Ids before the end of the next document; the first call is for the first document.  Returns -1
- * with err where no document is left, or the file contradicts itself or the .bin, or cannot be
- * read.
- */
+/* Go to the next document, the first one at the first call.  Returns the number of ids of the .bin
+ * up to its end; -1 with err set where no document is left, the file contradicts itself or the
+ * .bin, or it cannot be read. */
 int64_t megatron_next_end(struct megatron_index *index, struct error *err);
 
-/* All ids have been read: documents that are left have to be empty, and all sequences in documents.
- * Returns how many are left, or -1 with err. */
+/* Check, after all ids have been read, that the documents which are left are empty, and that every
+ * sequence is in a document.  Returns how many documents are left, or -1 with err set. */
 int64_t megatron_finish(struct megatron_index *index, struct error *err);
 
 #endif

@@ -45,11 +45,10 @@ struct seal {
 int seal_open(struct seal *seal, int fd, const char *path, struct error *err);
 void seal_close(struct seal *seal); /* leaves fd open */
 
-/* Returns bytes of the body from byte `offset` of the file on, verified where the file is sealed, 1
- * to `most` of them, and their number in *got.  They are valid until the next call.  Returns NULL
- * with err set where offset is
- * outside the body, the file cannot be read (code EXIT_NODE) or is shorter than it was, or a
- * checksum does not match. */
+/* Returns bytes of the body from byte `offset` of the file on, verified where the file is sealed;
+ * *got becomes their number, 1 to `most`.  They are valid until the next call.  Returns NULL with
+ * err set where offset is outside the body, the file cannot be read (code EXIT_NODE) or is shorter
+ * than it was, or a checksum does not match. */
 const void *seal_view(struct seal *seal, int64_t offset, int64_t most, int64_t *got,
                       struct error *err);
 
