@@ -1,121 +1,138 @@
-/* build.h - the functions that models are written with: each appends one forward node.
+/* build.h - the functions that models are written with: each appends forward nodes to a graph.
  *
- * Values are indices into the graph.  Tensors are [rows, columns]; rows = batch * seq.  The first
- * mistake is kept in the graph's err; functions called after it return any value.  In a graph that
- * is trained, w, b and m, and the tables of embeddings and of positions, are parameters: autodiff()
- * refuses others.
+ * A function takes and returns values as indices into the graph.  Tensors are [rows, columns], with
+ * rows = graph->rows of the current sequence.  No function reports failure: the first mistake is
+ * kept in graph->err, and functions called after it return any index.  In a graph that is trained,
+ * the arguments w, wq, wk, b, m and the tables of embeddings and of learned positions have to be
+ * parameters; autodiff() refuses others.
+ *
+ *     int x = build_input(graph, hidden);
+ *     int w = build_param(graph, &param);
+ *     build_output(graph, build_linear(graph, x, w, -1));
  */
 #ifndef TRIREME_GRAPH_BUILD_H
 #define TRIREME_GRAPH_BUILD_H
 
 #include "graph/graph.h"
 
-/* Declare a parameter; returns its value, which is the rank's part of one that is divided.  One
- * that is `shared` belongs to another unit. */
+/* Declare a parameter; param is copied.  Returns its value, of the shape of the rank's part where
+ * the parameter is divided. */
 int build_param(struct graph *graph, const struct graph_param *param);
 
-/* Work on one of the model's sequences from here on; a graph begins with sequence 0. */
+/* Make one of the model's sequences the current one.  A graph begins with sequence 0. */
 void build_sequence(struct graph *graph, int sequence);
-int build_tokens(struct graph *graph);  /* int32 [rows], of the sequence worked on */
-int build_targets(struct graph *graph); /* the same, -1 where masked; a model has those of one */
-/* What data says of where rows of the sequence worked on are, for the functions that take it; -1
- * there stands for the row's number in its sequence, which is one document.  int32 [rows]: the
- * position of each row in its document; and where that begins, counted from the first row of the
- * sequence, the whole one where ranks divide it.  Of each a unit reads those of one sequence. */
+int build_tokens(struct graph *graph);  /* int32 [rows], of the current sequence */
+int build_targets(struct graph *graph); /* int32 [rows], -1 where masked */
+/* What data says about the rows of the current sequence, int32 [rows]: the position of each row in
+ * its document; and the position of the document's first row, counted in the whole sequence also
+ * where ranks divide it.  Functions below that take one of these also take -1: the sequence is one
+ * document, and a row's position is its number.  A unit may read targets, positions, documents and
+ * samples each of one sequence only. */
 int build_row_positions(struct graph *graph);
 int build_row_documents(struct graph *graph);
-/* The samples of the sequence worked on, for the functions that drop numbers. */
+/* The sample numbers of the current sequence (VALUE_SAMPLES), for functions that drop numbers. */
 int build_samples(struct graph *graph);
-/* The boundary of that name, [rows of a sequence, width]: what the nearest unit before this one
- * puts out by it, or in a unit of several blocks the nearest block. */
+/* Read the boundary `name` [rows of the sequence, width]: what the nearest earlier unit puts out
+ * under that name, or in a unit of several blocks the block before. */
 int build_boundary(struct graph *graph, const char *name, int sequence, int64_t width);
-/* That of the name "hidden", of the sequence worked on. */
+/* Read the boundary "hidden" of the current sequence. */
 int build_input(struct graph *graph, int64_t width);
-/* The model's constants, of the positions of the rows that the rank has of the sequence; of all
- * positions of a sequence where these come from data (graph->packed, graph->cache). */
+/* The model's table of rotary cosines and sines, fp32 [positions, head_dim].  It has a row for each
+ * row that the rank has of a sequence or, where positions come from data (graph->packed,
+ * graph->cache), for each position of a whole sequence. */
 int build_rope_table(struct graph *graph, int64_t head_dim);
-/* Make value, the result of a node, the unit's output, which units behind it read by that name (or
- * the caller, after the last unit). */
+/* Make value, the result of a node, the unit's one output.  Later units read it by `name`; after
+ * the last unit the caller does. */
 void build_output_named(struct graph *graph, const char *name, int value);
-/* By the name "hidden". */
+/* The same under the name "hidden". */
 void build_output(struct graph *graph, int value);
 
-/* Rows of a table; where that is a parameter whose rows are divided, a term of their sum over the
- * ranks. */
+/* y[r] = row tokens[r] of table.  Where the table is a parameter divided by rows, y is the rank's
+ * term of the sum over ranks: rows that other ranks have are 0. */
 int build_embedding(struct graph *graph, int tokens, int table);
 /* y = norm(x) * w */
 int build_rmsnorm(struct graph *graph, int x, int w, float eps);
-/* *sum = x + delta; y = norm(*sum) * w, which something has to read where *sum has a gradient */
+/* *sum = x + delta; y = norm(*sum) * w.  Where *sum has a gradient something has to read y too. */
 int build_rmsnorm_residual(struct graph *graph, int x, int delta, int w, float eps, int *sum);
-/* y = (x - mean) / deviation * w + b, of each row */
+/* y = (x - mean) / deviation * w + b, mean and deviation being those of the row */
 int build_layernorm(struct graph *graph, int x, int w, int b, float eps);
-/* x w^T + addend; addend -1 for none */
+/* x w^T + addend; x [rows, in], w [out, in], addend [rows, out] or -1: none */
 int build_linear(struct graph *graph, int x, int w, int addend);
-/* x w^T in fp32, whatever the graph's format: logits that are put out, and terms of a sum over
- * ranks that is taken in fp32 */
+/* x w^T in fp32, whatever the graph's format: for logits that the unit puts out, and for terms that
+ * ranks sum in fp32 */
 int build_linear_fp32(struct graph *graph, int x, int w);
-/* Norm each head of queries with wq, and of keys with wk (head_dim elements each), of packed
- * projections; RMSNorm. */
+
+/* "Packed projections" are [rows, (heads + 2 * kv_heads) * head_dim]: of each row all query heads,
+ * then all key heads, then all value heads. */
+
+/* Apply RMSNorm to each head of queries with weights wq, and of keys with wk (head_dim elements
+ * each), of packed projections. */
 int build_qk_norm(struct graph *graph, int qkv, int wq, int wk, int64_t heads, int64_t kv_heads,
                   int64_t head_dim, float eps);
-/* Rotate queries and keys of packed projections; heads or kv_heads 0: keys and values alone, or
- * queries.  positions: of rows, or -1 */
+/* Rotate queries and keys of packed projections by rows of table.  heads 0: qkv has keys and values
+ * alone; kv_heads 0: queries alone.  positions: of build_row_positions(), or -1. */
 int build_rope(struct graph *graph, int qkv, int table, int positions, int64_t heads,
                int64_t kv_heads, int64_t head_dim);
-/* Causal attention over packed projections; where ranks divide each sequence (graph->context), of
- * own rows with the keys and values of all. */
+/* Causal attention over packed projections: o [rows, heads * head_dim].  Where ranks divide each
+ * sequence (graph->context), the rank's queries see the keys and values of all ranks. */
 int build_attention(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
                     int64_t head_dim);
-/* Causal attention over packed projections of rows that continue sequences (graph->cache), from the
- * positions that data says; window as in struct build_attention. */
+/* Causal attention in generation: rows of packed projections continue sequences from the positions
+ * that data gives, and see the keys and values kept in a cache (graph->cache).  window as in struct
+ * build_attention. */
 int build_attention_cached(struct graph *graph, int qkv, int64_t heads, int64_t kv_heads,
                            int64_t head_dim, int64_t window);
-/* Attention in other forms; where ranks divide each sequence, of packed projections and causal. */
+/* Attention with options.  Where ranks divide each sequence, only causal and of packed projections.
+ */
 struct build_attention {
-    int q;  /* [rows, heads * head_dim], or packed projections where kv is -1 */
-    int kv; /* -1, or keys and values [kv_rows, 2 * kv_heads * head_dim] of as many sequences,
-               which may be of another length */
-    int documents; /* of rows, which then see their own document alone; or -1 */
-    enum { BUILD_CAUSAL, BUILD_FULL } mask; /* FULL: all keys are seen */
-    int64_t window; /* keys that a query sees, its own and those before it; 0: all before */
+    int q;         /* [rows, heads * head_dim], or packed projections where kv is -1 */
+    int kv;        /* -1, or keys and values [kv_rows, 2 * kv_heads * head_dim], for as many
+                      sequences as q has, but perhaps of another length */
+    int documents; /* of build_row_documents(): a query sees its own document alone; or -1 */
+    enum { BUILD_CAUSAL, BUILD_FULL } mask; /* BUILD_FULL: a query sees all keys */
+    int64_t window; /* keys that a query sees: its own and window - 1 before it; 0: all before */
     int64_t heads, kv_heads, head_dim;
-    double dropout;     /* share of the weights that is dropped; 0: none */
-    const char *site;   /* its name in the block, and */
-    int64_t first_head; /* how many of the model's heads are before those of q; for dropout */
+    double dropout;     /* share of the weights to be dropped in training; 0: none */
+    const char *site;   /* for dropout: a name that no other place in the block has */
+    int64_t first_head; /* for dropout: how many of the model's heads lie before those of q */
 };
 int build_attention_of(struct graph *graph, const struct build_attention *form);
-/* Packed projections of own query heads, `first` of `heads` being the first of them, and of those
- * of all `kv_heads` key and value heads that they read: for build_rope() and build_attention(),
- * with as many key heads as *packed says. */
+/* Pack the rank's query heads q with those of all kv_heads key and value heads that they read.  The
+ * rank's heads begin at `first` of the model's `heads`.  Sets *packed to the number of key heads in
+ * a packed row, which is kv_heads for the functions above. */
 int build_pack_heads(struct graph *graph, int q, int kv, int64_t first, int64_t heads,
                      int64_t kv_heads, int64_t head_dim, int64_t *packed);
+/* silu(gate) * up [rows, ffn]; gate_up [rows, 2 * ffn], gate first */
 int build_swiglu(struct graph *graph, int gate_up);
 /* x + b, and gelu(x + b) in its tanh form; b is added to each row */
 int build_bias(struct graph *graph, int x, int b);
 int build_gelu(struct graph *graph, int x, int b);
-/* x + table of positions [at least seq, width]: its row t is added to token t of each sequence, or
- * to the rows that have this position; positions: of rows, or -1 */
+/* x + learned positions, table [at least seq, width]: to row r is added the table's row
+ * positions[r] (of build_row_positions()) or, with positions -1, the row of r's number in its
+ * sequence. */
 int build_positions(struct graph *graph, int x, int table, int positions);
 /* x * factor */
 int build_scale(struct graph *graph, int x, float factor);
-/* y [rows, columns], and to its columns of each adapted tensor p added: u_p b_p^T, where u_p are
- * the columns of u [rows, slices * r] that are slice parts->part[p].slice, and b_p the tensor p of
- * b [sum of part columns, r].  Hu et al. 2021 (arXiv 2106.09685). */
+/* y [rows, columns], where to the columns of each part p is added u_p b_p^T.  u_p are the columns
+ * of u [rows, slices * rank] of slice parts->part[p].slice; b_p are the part's rows of b [sum of
+ * the parts' columns, rank].  Hu et al. 2021 (arXiv 2106.09685). */
 int build_adapter(struct graph *graph, int y, int u, int b, const struct graph_adapter *parts);
-/* Of the rows of w + factor * b a that are adapted, the sums of their squares, fp32 [sum of part
- * columns]: a [slices * r, columns].  Where w and a are divided by columns: terms of them.  No
- * gradient passes through. */
+/* The sum of squares of each adapted row of w + factor * b a, fp32 [sum of the parts' columns],
+ * with a [slices * rank, columns].  Where w and a are divided by columns: the rank's term of each
+ * sum. No gradient passes through. */
 int build_row_squares(struct graph *graph, int w, int a, int b, float factor,
                       const struct graph_adapter *parts);
-/* y, each adapted column i times m[i] / sqrt(squares[i]).  Liu et al. 2024 (arXiv 2402.09353). */
+/* y, where each adapted column i is multiplied by m[i] / sqrt(squares[i]).  Liu et al. 2024 (arXiv
+ * 2402.09353). */
 int build_magnitude(struct graph *graph, int y, int m, int squares,
                     const struct graph_adapter *parts);
-/* x, in fp32, in the graph's format */
+/* Round x, which is in fp32, to the graph's format; x itself where it has that format. */
 int build_round(struct graph *graph, int x);
-/* addend (-1: none) + x, of which a share is dropped, the rest being larger for it: in a graph of
- * training, else nothing is.  site: a name, for this place alone in the block; first: columns of
- * the whole tensor before those of x.  own_rows: the ranks that each have their own rows of x
- * (build_divide_boundaries()), or one of size 0: x has all.  A share of 0: addend + x. */
+/* addend + dropout(x): in a graph for training a share of x is set to 0 and the rest multiplied by
+ * 1 / (1 - share); elsewhere, or with a share of 0, x is not changed.  addend may be -1: none.
+ * site: a name that no other place in the block has; first: columns of the whole tensor that lie
+ * before those of x; own_rows: the ranks that each have their own rows of x
+ * (build_divide_boundaries()), of size 0 or 1 where x has all rows. */
 int build_dropout(struct graph *graph, int x, int addend, double share, const char *site,
                   int64_t first, struct graph_group own_rows);
 /* x + y */
@@ -123,43 +140,47 @@ int build_add(struct graph *graph, int x, int y);
 
 /* ---- among the ranks of a group ---- */
 
-/* Say that of boundaries read or put out from here on each rank of a group has its own rows, an
- * equal number (where the group does not divide them, the last ranks' are padded); in a group of
- * one: the whole again. */
+/* Declare that each rank of the group has its own rows of the boundaries that are read or put out
+ * from now on: as many on every rank, padded on the last ones where the group does not divide them.
+ * A group of one: every rank has all rows again. */
 void build_divide_boundaries(struct graph *graph, struct graph_group group);
-/* The rank's own rows of the sum of all ranks' terms, and all ranks' own rows, which are of the
- * sequence worked on, without padding: reduce-scatter and all-gather of rows that a group need not
- * divide. */
+/* Reduce-scatter: sum the terms of all ranks; returns the rank's own rows of the sum, padded where
+ * the group does not divide them. */
 int build_scatter_rows(struct graph *graph, int term, struct graph_group group);
+/* All-gather: collect all ranks' own rows of the current sequence; returns all of its rows, without
+ * padding. */
 int build_gather_rows(struct graph *graph, int own, struct graph_group group);
-/* All columns of y, a product with matrix w, whose rows may be divided: no gradient passes. */
+/* Collect all columns of y, a product with matrix w, whose rows may be divided.  No gradient passes
+ * through. */
 int build_gather_columns(struct graph *graph, int y, int w);
 
-/* What ranks exchange of x, by one of these ops, and no other; in a group of one: x.
+/* Exchange x among the ranks by one of these ops.  In a group of one: returns x.
  *
  *   op_all_reduce      the sum of all ranks' x: whole, the same on all
  *   op_all_reduce_max  the largest of all ranks' x, element by element: whole, the same on all, NaN
- *                      where one is (but see group.h).  No gradient passes through it: who reads it
- *                      gives it none
+ *                      where one is (but see group.h).  No gradient passes through it, and none may
+ *                      arrive at it
  *   op_all_gather      all ranks' rows, one rank's behind the other's, for computations that are
  *                      divided among them
- *   op_reduce_scatter  of the sum of all ranks' x, taken in fp32 and rounded once to x's format,
- *                      the rank's share of the rows, which must divide evenly, also in group.parts
- *   op_all_to_all      an equal share of the rows to each rank: the shares from all, in their order
+ *   op_reduce_scatter  the rank's share of the rows of the sum of all ranks' x; the sum is taken in
+ *                      fp32 and rounded once to x's format.  The group has to divide the rows, and
+ *                      group.parts the share
+ *   op_all_to_all      the shares that all ranks send to this one, in rank order; each rank sends
+ * an equal share of its rows to every rank
  */
 int build_exchange(struct graph *graph, const struct op *op, int x, struct graph_group group);
-/* Say that x, whole and the same on all ranks, is read by nothing but computations that are divided
- * among them: the gradients that these give are terms, which backward sums; those of a parameter
- * are summed with the flat that it is in.  x stays as it is. */
+/* Declare that x is whole and the same on all ranks, and that only computations that are divided
+ * among them read it.  Then each rank has a term of x's gradient: backward sums the terms, and for
+ * a parameter its flat's reduction does.  x itself is not changed. */
 void build_divided(struct graph *graph, int x, struct graph_group group);
 
-/* The loss of logits = h w^T, which are of the graph's format for them; gradients are multiplied by
- * scale. */
+/* End the graph in the loss of logits = h w^T, whose format is graph->logits.  h [rows, hidden], w
+ * [vocab, hidden]; gradients are multiplied by scale. */
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale);
-/* The same where w is a parameter whose rows may be divided among the ranks of a group, and rows
- * from `vocab` of the whole on are padding: their logits count as -infinity, their gradients are 0.
- * h is whole, the same on all of them, and read by nothing else that needs a gradient of it: it is
- * declared as divided here, unless it is gathered from their own rows. */
+/* The same where the rows of parameter w may be divided among ranks, and rows of the whole w from
+ * `vocab` on are padding: their logits count as -infinity, their gradients are 0.  h is whole and
+ * the same on all these ranks, and nothing else that needs its gradient reads it.  This function
+ * declares h as divided (build_divided()), unless h was gathered from the ranks' own rows. */
 void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int64_t vocab,
                              float scale);
 

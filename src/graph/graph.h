@@ -14,46 +14,47 @@
 #include "base/error.h"
 #include "device/ops.h"
 
-/* BOUNDARY_USES: boundaries that one unit may read. */
+/* Limits: dimensions of a value, inputs and outputs of a node, bytes of a parameter's name. */
 enum { GRAPH_DIMS = 4, NODE_INS = 7, NODE_OUTS = 3, GRAPH_NAME = 48 };
+/* Limits: boundaries that one unit may read, bytes of a boundary's name. */
 enum { BOUNDARY_USES = 3, BOUNDARY_NAME = 24 };
 
-/* SEQUENCES: of tokens that a model may have: the one whose targets it is trained on, and another,
- * of another length, such as the text that it translates. */
+/* How many token sequences a sample of a model may have.  Sequence 0 is the one that models begin
+ * with; a second one may have another length, such as a text that the model translates.  The
+ * targets are those of one of the two. */
 enum { SEQUENCES = 2 };
 
+/* What a value is.  Those of rows are int32 [rows], a number for each row of sequence `index`. */
 enum graph_value_role {
     VALUE_TEMP,        /* made by a node, used inside the unit */
-    VALUE_INPUT,       /* boundary `index` that the unit reads: an activation of one before it */
-    VALUE_OUTPUT,      /* activation for the units that read it */
-    VALUE_OUTPUT_GRAD, /* its gradient, the sum over these */
-    VALUE_INPUT_GRAD,  /* gradient of input `index`, or a term of it */
+    VALUE_INPUT,       /* boundary `index` that the unit reads: an activation of an earlier unit */
+    VALUE_OUTPUT,      /* the activation that the unit puts out for later units */
+    VALUE_OUTPUT_GRAD, /* gradient of the output: the sum of what all its readers give */
+    VALUE_INPUT_GRAD,  /* gradient of input `index`, or this unit's term of it */
     VALUE_PARAM,       /* parameter `index` */
-    VALUE_PARAM_GRAD,  /* its gradient, in its grad_dtype, written or accumulated into */
-    VALUE_TOKENS,      /* int32 [rows] of sequence `index` */
-    VALUE_TARGETS,     /* the same, as are the next two */
-    VALUE_POSITIONS,   /* of each row in its document, below graph->positions */
-    VALUE_DOCUMENTS,   /* the position in its sequence at which its document begins */
-    VALUE_SAMPLES,     /* int32 [batch, 2]: of each sequence the number of its sample, counted from
-                          the start of training: its lower half, its upper half */
-    VALUE_CACHE, /* keys and values of positions before, of block `index`: kept from run to run */
-    VALUE_CONST, /* table made once: rotary cosines and sines, fp32 */
-    VALUE_LOSS,  /* double[2]: sum of token losses, number of targets; added to */
-    VALUE_LOSS_SCALE, /* double[1]: what the loss is multiplied by for its gradients */
+    VALUE_PARAM_GRAD,  /* gradient of parameter `index`, in its grad_dtype; written or added to */
+    VALUE_TOKENS,      /* of rows: token ids */
+    VALUE_TARGETS,     /* of rows: ids of the tokens to be predicted, -1 where masked */
+    VALUE_POSITIONS,   /* of rows: position in the row's document, below graph->positions */
+    VALUE_DOCUMENTS,   /* of rows: position, in the row's sequence, of its document's first token */
+    VALUE_SAMPLES,     /* int32 [batch, 2]: number of each sequence's sample, counted from the start
+                          of training: lower 32 bits, upper 32 bits */
+    VALUE_CACHE,      /* keys and values of earlier positions of block `index`, kept between runs */
+    VALUE_CONST,      /* constant table, made once: rotary cosines and sines, fp32 */
+    VALUE_LOSS,       /* fp64 [2], added to: sum of token losses, number of targets */
+    VALUE_LOSS_SCALE, /* fp64 [1]: factor of the loss in its gradients */
 };
 
-/* Ranks that work on one graph together, each on a part of it: the mesh axes along which they lie
- * (bits of enum mesh_axis), how many they are, and which of them the graph is for. */
+/* Ranks that work on one graph together, each on a part of it. */
 struct graph_group {
-    unsigned axes;
-    int size, rank;
-    int parts; /* how many parts rows are gathered and scattered in (op_collective.c), at least 1
-                  where there are several ranks; they divide the rows */
-    int fp32;  /* 1: terms of sums of linear layers are exchanged in fp32, whatever the format */
+    unsigned axes;  /* mesh axes along which the ranks lie: bits of enum mesh_axis */
+    int size, rank; /* how many ranks; which of them the graph is for, from 0 */
+    int parts; /* parts in which rows are gathered and scattered (op_collective.c); at least 1 where
+                  size exceeds 1; divides the rows */
+    int fp32;  /* 1: ranks exchange the terms of linear layers' sums in fp32, whatever the format */
 };
 
-/* The axes over which something is divided, summed or exchanged in a group; 0: in a group of one.
- */
+/* The axes over which a group divides, sums or exchanges; 0 for a group of one. */
 static inline unsigned graph_axes(struct graph_group group)
 {
     return group.size > 1 ? group.axes : 0;
@@ -64,37 +65,42 @@ struct graph_value {
     enum dtype dtype;
     int dims;
     int64_t dim[GRAPH_DIMS];
-    int index;                  /* of the parameter, the input, the sequence or the block */
-    int producer;               /* node, or -1 */
-    struct graph_group divided; /* size above 1: each of them makes a term of its gradient */
+    int index;                  /* number of the parameter, input, sequence or block, by role */
+    int producer;               /* node whose output it is, or -1 */
+    struct graph_group divided; /* size above 1: each of these ranks computes a term of the value's
+                                   gradient, and autodiff sums the terms (build_divided()) */
 };
 
-/* How a parameter is divided among the ranks of a group: of each of its stacked tensors a rank has
- * an interval of the rows (dim 0) or of the columns (dim 1).  In a group of size 0 or 1 each has
- * all. */
+/* How a parameter is divided among the ranks of a group: a rank has an interval of the rows (dim 0)
+ * or of the columns (dim 1) of each stacked tensor.  In a group of size 0 or 1 a rank has all. */
 struct graph_division {
     struct graph_group group;
     int dim;
-    int64_t chunks; /* equal ones that each tensor has along dim, none of which is cut: heads;
-                       0: its rows or columns */
+    int64_t chunks; /* equal parts of a tensor along dim that must not be cut, such as heads;
+                       0: every row or column may go to another rank */
 };
 
-/* A parameter of the unit; `parts` logical tensors stacked by rows form it, so that one
- * matrix product serves several (query, key and value, say).  It is declared with the sizes of the
- * whole tensors; where it is divided, build_param() puts those of the rank's part in their place.
- */
+/* Tensors that one parameter may stack: query, key and value, say. */
 enum { PARAM_PARTS = 3 };
-/* Normal deviates times std, or numbers from -std to std, all as likely; all ones or zeros; or of
- * each row of the matrix that it belongs to the norm (model/adapters.h). */
-enum graph_param_init { INIT_NORMAL, INIT_UNIFORM, INIT_ONES, INIT_ZEROS, INIT_ROW_NORMS };
+enum graph_param_init {
+    INIT_NORMAL,  /* normal deviates times std */
+    INIT_UNIFORM, /* uniform numbers from -std to std */
+    INIT_ONES,
+    INIT_ZEROS,
+    INIT_ROW_NORMS /* the norms of the rows of the adapted matrix (model/adapters.h) */
+};
+
+/* A parameter of the unit: `parts` logical tensors stacked by rows, so that one matrix product
+ * serves them all.  A model declares it with the sizes of the whole tensors; where the parameter is
+ * divided, build_param() replaces dim and part_rows with the sizes of the rank's part. */
 struct graph_param {
     int parts;
     char part[PARAM_PARTS][GRAPH_NAME]; /* logical names, relative to the unit */
-    int64_t part_rows[PARAM_PARTS];
+    int64_t part_rows[PARAM_PARTS];     /* rows of each tensor */
     int dims;
-    int64_t dim[GRAPH_DIMS]; /* of all parts; dim[0] is the sum of part_rows */
+    int64_t dim[GRAPH_DIMS]; /* of all parts together; dim[0] is the sum of part_rows */
     struct graph_division division;
-    struct box box[PARAM_PARTS]; /* what the rank has of each tensor; by build_param() */
+    struct box box[PARAM_PARTS]; /* the part of each tensor that the rank has; by build_param() */
     enum graph_param_init init;
     float std;
     int shared;            /* 1: it is a parameter of the unit that the model names as shared */
@@ -106,63 +112,69 @@ struct graph_param {
     int block;             /* number within the unit of the block it belongs to */
 };
 
-/* A boundary that the unit reads: what the nearest unit before it puts out by that name. */
+/* A boundary that the unit reads: what the nearest earlier unit puts out under this name. */
 struct graph_input {
     char name[BOUNDARY_NAME];
     int value;
-    int frozen; /* 1: nothing that it is made of is trained: backward makes no gradient of it */
-    int shared; /* 1: other units read it too, and its gradient is the sum of theirs */
-    struct graph_group own_rows; /* the ranks that each have their own rows of it */
+    int frozen; /* 1: no trained parameter precedes it: backward makes no gradient of it */
+    int shared; /* 1: other units read it too: this unit adds its term to the gradient */
+    struct graph_group own_rows; /* ranks that each have their own rows of it */
 };
 
-/* Of an adapter (op_adapter.c): the tensors of a stacked matrix that are adapted.  Of each, where
- * its columns begin in a row of the product and how many they are, and which slice of a row of u,
- * rank numbers each, makes what is added to them. */
+/* Which columns of a product y = x W^T an adapter changes, where W stacks several tensors.  A part
+ * is one adapted tensor: its columns of y, and the slice of a row of u from which the addition to
+ * these columns is made (drawing in op_adapter.c). */
 struct graph_adapter {
-    int64_t rank;
-    int slices, parts;
+    int64_t rank;      /* columns of u in a slice */
+    int slices, parts; /* slices of u; adapted tensors */
     struct {
-        int64_t first, columns;
-        int slice;
+        int64_t first, columns; /* of y: [first, first + columns) */
+        int slice;              /* from 0 */
     } part[PARAM_PARTS];
 };
 
-/* Which numbers an op drops: those of struct dropout_mask, by a key of its own for each seed, layer
- * and site.  What a rank has of the whole tensor does not enter it: `first` columns, or heads of
- * attention, are before the rank's own, and rows are those of the graph's sequences (attrs.part),
- * or, where ranks share them, this rank's of own_rows. */
+/* Which numbers an op drops.  The mask is that of struct dropout_mask, under a key made of seed,
+ * layer and site.  It is a function of a number's row and column in the whole tensor, so that all
+ * layouts drop the same numbers: `first` gives the rank's first column or head, attrs.part its rows
+ * of each sequence, and own_rows its rows where ranks share them. */
 struct graph_dropout {
-    double share;  /* of all numbers, that is dropped; 0: none */
-    uint64_t site; /* of the name of the place in the block where it is done (build_dropout()) */
-    int block;     /* number within the unit */
-    int64_t first;
-    struct graph_group own_rows;
+    double share;  /* of all numbers, to be dropped, from 0 to below 1; 0: none */
+    uint64_t site; /* key of the name of the place in the block (build_dropout()) */
+    int block;     /* number of the block within the unit */
+    int64_t first; /* columns, or heads of attention, that lie before the rank's own */
+    struct graph_group own_rows; /* ranks that share the rows; size 0 or 1: the rank has all */
 };
 
-/* Numbers an op needs beyond its inputs' shapes. */
+/* Numbers an op needs beyond its inputs' shapes; each op uses a few of them. */
 struct op_attrs {
-    float eps, scale;
-    int64_t seq, heads, kv_heads, head_dim;
-    unsigned forms;         /* of attention: bits of enum attention_form */
-    int64_t window;         /* of attention: see struct attention */
-    int64_t first, columns; /* of a head: its rank's first column of the logits, and how many; of an
-                               embedding and of positions: its rank's first row of the table */
-    int64_t rows;           /* of a result with rows put behind or left away; of a whole table; of
-                               a chunk of a head's logits, 0 being as the device likes it;
-                               of first, columns and rows of pack_heads: op_heads.c */
-    int inverse;
-    struct sequence_part part; /* of attention, positions, dropout and order_chunks: the ranks'
-                                  rows */
-    enum dtype out;            /* of a linear's and of a reduce-scatter's result, a head's logits */
-    int grad_fp32;             /* 1: of a linear: the gradient of its input is fp32 */
-    int fp8;                   /* 1: of a linear: it and its gradients multiply in fp8 */
-    int parts;                 /* of a gather and a reduce-scatter: see op_collective.c; of an op
-                                  that a segment runs in parts (segment_parts.c): how many; else
-                                  0 or 1 */
-    unsigned axes;             /* of a collective: those of its group, and its size, */
-    int members;               /* which order_chunks has too */
-    int gathered;              /* 1: the result is rows of all ranks, of which this one keeps its
-                                  own: every recompute but none gathers them again */
+    float eps;   /* of norms */
+    float scale; /* of attention's scores, of op_scale, of the loss's gradients, of an adapter */
+    int64_t seq; /* rows of a sequence */
+    int64_t heads, kv_heads, head_dim; /* of the rank; head_dim in elements */
+    unsigned forms;                    /* of attention: bits of enum attention_form */
+    int64_t window;                    /* of attention: see struct attention */
+    /* By op:          first                           columns              rows
+     * head_*          rank's first logit's column     rank's columns       of a chunk; 0: the
+     *                                                                      device chooses
+     * embedding       rank's first row of the table
+     * positions       rank's first row of the table                        of the whole table
+     * place_columns   x's first column in y           of y
+     * fit_rows                                                             of the result
+     * *_heads         see op_heads.c */
+    int64_t first, columns, rows;
+    int inverse;               /* 1: rope rotates back, order_chunks goes from order to gathered */
+    struct sequence_part part; /* the rank's rows of each sequence, where ranks divide it: of
+                                  attention, positions, dropout and order_chunks */
+    enum dtype out; /* format of the result of linear and reduce_scatter, and of a head's logits */
+    int grad_fp32;  /* 1: the gradient of a linear's input is fp32 */
+    int fp8;        /* 1: a linear and its gradients multiply in fp8 */
+    int parts;      /* of a gather and a reduce-scatter: see op_collective.c; of an op that a
+                       segment runs in parts (segment_parts.c): how many; else 0 or 1 */
+    unsigned axes;  /* of a collective: the mesh axes of its group */
+    int members;    /* of a collective and order_chunks: ranks of the group */
+    int gathered;   /* 1: the result has the rows of all ranks.  Forward keeps only the rank's own
+                       rows for backward, which gathers the others again (recompute other than
+                       none) */
     struct graph_adapter adapted; /* of an adapter */
     struct graph_dropout dropped; /* of dropout and attention */
 };
@@ -177,27 +189,31 @@ struct graph_node {
     int backward;   /* 1: appended by autodiff */
     int replaced;   /* 1: a fused forward-and-backward node stands for it in training */
     int unused;     /* 1: a backward node whose results nothing needs: it does not run */
-    int accumulate; /* 1: its parameter gradient adds to one written earlier in this unit */
+    int accumulate; /* 1: it adds its parameter gradients to what an earlier node wrote */
 };
 
 struct model;
 
 struct graph {
-    enum dtype dtype;                 /* of activations and parameters */
-    int64_t batch, length[SEQUENCES]; /* tokens of each sequence that the rank has */
-    int sequence;                     /* that is worked on, of seq tokens; rows: batch * seq */
-    int64_t rows, seq;
-    struct graph_group tensor;   /* among whose ranks a model may divide its layers */
-    struct graph_group context;  /* among whose ranks each sequence is divided */
-    struct graph_group own_rows; /* the ranks that each have their own rows of boundaries to come */
-    int packed;    /* 1: sequences are of packed documents, and data says where rows are in them */
-    int64_t cache; /* positions of each sequence whose keys and values are kept, which rows continue
-                      from a position that data says; 0: none, sequences are whole */
-    int drops;     /* 1: it is for training, where numbers are dropped if the model says so, */
-    uint64_t seed; /* by this */
-    int fp8;       /* 1: matrices of the model are multiplied in fp8, where sizes allow it */
-    enum dtype logits;   /* of a head: fp32 or dtype */
-    int64_t logits_rows; /* of a head at once; 0: as the device likes it */
+    enum dtype dtype;            /* of activations and parameters */
+    int64_t batch;               /* samples; each has one of every sequence of the model */
+    int64_t length[SEQUENCES];   /* tokens that the rank has of each sequence of a sample */
+    int sequence;                /* number of the current sequence (build_sequence()) */
+    int64_t rows, seq;           /* of the current sequence: seq = its length, rows = batch * seq */
+    struct graph_group tensor;   /* ranks among which a model may divide its layers */
+    struct graph_group context;  /* ranks among which each sequence is divided */
+    struct graph_group own_rows; /* ranks that each have their own rows of a boundary: of those read
+                                    or put out from now on (build_divide_boundaries()) */
+    int packed;    /* 1: sequences are packed documents; data gives each row's position in its
+                      document, and where that begins */
+    int64_t cache; /* in generation: positions of each sequence for which keys and values are kept;
+                      rows continue the sequence from positions that data gives.  0: no cache, rows
+                      are whole sequences */
+    int drops;     /* 1: a graph for training, in which dropout takes effect */
+    uint64_t seed; /* of dropout */
+    int fp8;       /* 1: the model's matrices are multiplied in fp8, where sizes allow it */
+    enum dtype logits;   /* format of a head's logits: fp32 or dtype */
+    int64_t logits_rows; /* rows of logits that a head makes at once; 0: the device chooses */
     int64_t positions;   /* rows of the shortest table that positions from data index; 0: none */
     struct graph_value *values;
     int value_count, value_capacity;
@@ -207,39 +223,43 @@ struct graph {
     int param_count, param_capacity;
     struct graph_input input[BOUNDARY_USES];
     int inputs;
-    char output_name[BOUNDARY_NAME]; /* of what it puts out; "": it puts out nothing */
-    struct graph_group output_own_rows;
-    int block, blocks;         /* being built, of so many written one behind the other; 0: one */
-    int carried;               /* what the block before this one put out */
-    const struct model *model; /* that writes it, for the model's own functions; NULL: none */
-    struct error err;          /* the first thing that went wrong */
+    char output_name[BOUNDARY_NAME];    /* of the boundary that the unit puts out; "": none */
+    struct graph_group output_own_rows; /* ranks that each have their own rows of the output */
+    int block, blocks;         /* number of the block that is built; blocks of the unit, 0 is 1 */
+    int carried;               /* value that the block before this one put out */
+    const struct model *model; /* the model that the unit is of; NULL: none */
+    struct error err;          /* the first mistake; empty: none */
 };
 
-/* An empty graph for batch sequences of seq tokens, of each of the model's sequences unless their
- * lengths are set.  Free with graph_destroy() (NULL allowed). */
+/* Make an empty graph for batch samples.  Every sequence of a sample has seq tokens, unless the
+ * caller changes graph->length.  Returns a graph for graph_destroy(); does not fail. */
 struct graph *graph_create(int64_t batch, int64_t seq, enum dtype dtype);
-void graph_destroy(struct graph *graph);
+void graph_destroy(struct graph *graph); /* NULL allowed */
 
-/* Append a value / a node; return its index.  The node's op checks its inputs and sets its outputs'
- * shapes; after a mistake a node may have no outputs. */
+/* Append a value of shape dim[dims].  Returns its index. */
 int graph_value(struct graph *graph, enum graph_value_role role, enum dtype dtype, int dims,
                 const int64_t *dim);
+
+/* Append a node that reads the `ins` values in[] (-1: absent); op and what op points to stay the
+ * caller's.  The op checks the inputs and appends the output values; after a mistake (graph->err) a
+ * node may have no outputs.  Returns the node's index. */
 int graph_node(struct graph *graph, const struct op *op, const int *in, int ins,
                const struct op_attrs *attrs);
 
-/* Of each sequence, which rows a rank of the group has, where each of them has `own`: one of `size`
- * ranks has chunk `rank` and chunk 2 * size - 1 - rank of 2 * size, so that all of them have as
- * many keys to look at.  own is even where the group is of several. */
+/* Find the rows of each whole sequence that this rank of the group has, where every rank has `own`
+ * rows (an even number if there are several ranks).  A sequence has 2 * size chunks, and a rank has
+ * chunks `rank` and 2 * size - 1 - rank, so that all ranks have as many pairs of query and key to
+ * compute.  In a group of one: all rows. */
 struct sequence_part graph_sequence_part(int64_t own, struct graph_group context);
 
-/* The first value of a role, or -1. */
+/* The index of the first value of a role, or -1. */
 int graph_find(const struct graph *graph, enum graph_value_role role);
 
 /* Elements and bytes of a value. */
 int64_t graph_elems(const struct graph *graph, int value);
 size_t graph_bytes(const struct graph *graph, int value);
 
-/* Record a mistake of the builder (the first one is kept); returns -1. */
+/* Record a mistake in graph->err, unless it holds one already.  Returns -1. */
 int graph_fail(struct graph *graph, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

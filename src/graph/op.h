@@ -1,4 +1,8 @@
-/* op.h - what each op means to graph, autodiff, plan and device: a row of its own, listed here. */
+/* op.h - the op table: what each op means to graph, autodiff, plan and device.
+ *
+ * An op is a const struct op, a row whose functions check shapes, differentiate, count and run a
+ * node.  The rows are declared below and defined in op_*.c, a file for each group of ops.
+ */
 #ifndef TRIREME_GRAPH_OP_H
 #define TRIREME_GRAPH_OP_H
 
@@ -7,103 +11,103 @@
 
 struct autodiff;
 
-/* One execution: resolved pointers (NULL where a value is absent). */
+/* One execution of a node, with the addresses of its values. */
 struct op_call {
     struct device *device;
     const struct graph *graph;
     const struct graph_node *node;
-    void *in[NODE_INS];
-    void *out[NODE_OUTS];
-    const int64_t *shape; /* of input 0 */
-    int accumulate;       /* 1: add to the gradient among the outputs, of a parameter or an input */
-    int layer;            /* the number, in the model, of the unit's first block */
-    void *scratch;
+    void *in[NODE_INS];   /* device memory; NULL: the value is absent */
+    void *out[NODE_OUTS]; /* the same */
+    const int64_t *shape; /* dimensions of input 0 */
+    int accumulate;       /* 1: add to the outputs that are gradients of parameters or of inputs */
+    int layer;            /* number, in the model, of the unit's first block */
+    void *scratch;        /* of the bytes that op->scratch() returned */
 };
 
 /* What ranks exchange at a node: a segment is cut there. */
 enum op_transfer {
     TRANSFER_NONE,
-    TRANSFER_SUM,     /* in place */
-    TRANSFER_MAXIMUM, /* in place */
-    TRANSFER_GATHER,  /* everybody's values to everybody */
-    TRANSFER_SCATTER, /* sums, of which each gets a part */
-    TRANSFER_SWAP     /* a part of the values to each */
+    TRANSFER_SUM,     /* all-reduce in place: the sum */
+    TRANSFER_MAXIMUM, /* all-reduce in place: the maximum */
+    TRANSFER_GATHER,  /* all-gather */
+    TRANSFER_SCATTER, /* reduce-scatter */
+    TRANSFER_SWAP     /* all-to-all */
 };
 
-/* A product of matrices that an op runs so many times; its operands and addend are not set. */
+/* A matrix product that an op runs `times` times.  Sizes, formats and strides are set; a, b, c and
+ * addend are not. */
 struct op_product {
     struct gemm gemm;
     int64_t times;
 };
-enum { OP_PRODUCTS = 6 };
+enum { OP_PRODUCTS = 6 }; /* different products of an op, at most */
 
 struct op {
     const char *name;
     enum op_transfer transfer;
-    /* Check the inputs, make the output values; mistakes by graph_fail(). */
+    /* Check the inputs and append the output values.  Reports mistakes by graph_fail(). */
     void (*shapes)(struct graph *graph, struct graph_node *node);
-    /* The backward rule: append nodes that compute the inputs' gradients from the outputs'.  dy:
-     * that of output 0, or -1 where this is a loss; without it the rule is not asked, and a
-     * gradient of another output is a mistake.  node: a copy, as appending moves nodes. */
+    /* The backward rule: append nodes that compute the gradients of the inputs from those of the
+     * outputs.  dy is the gradient of output 0, or -1 where output 0 is a loss.  autodiff calls the
+     * rule of no other node whose output 0 has no gradient, and refuses such a node if another of
+     * its outputs has one.  node is a copy, because appending moves the graph's nodes. */
     void (*gradient)(struct autodiff *ad, const struct graph_node *node, int dy);
-    /* Floating point operations (a multiply-add is two).  NULL: flops_each for each element of
+    /* Count floating-point operations; a multiply-add is two.  NULL: flops_each for each element of
      * input 0. */
     double flops_each;
     double (*flops)(const struct graph *graph, const struct graph_node *node);
-    /* The products it runs, which the device's memory may divide: fill the first of product, and
-     * return how many.  NULL: none. */
+    /* Fill product[] with the matrix products that the node runs on this device, whose memory may
+     * decide into how many they are divided.  Returns how many.  NULL: none. */
     int (*products)(const struct device *device, const struct graph *graph,
                     const struct graph_node *node, struct op_product product[OP_PRODUCTS]);
-    /* Bytes that it reads and writes, beside its products' operands.  NULL: those of all operands,
-     * or none where there are products. */
+    /* Count the bytes that the node reads and writes, without the operands of its products.  NULL:
+     * the bytes of all its values or, for an op with products, 0. */
     double (*bytes)(const struct graph *graph, const struct graph_node *node);
-    /* Of attention: the positions of a sequence whose keys its queries look at.  NULL: it is none.
-     */
+    /* Return how many keys of a sequence attention's queries look at.  NULL: not counted. */
     int64_t (*positions)(const struct graph *graph, const struct graph_node *node);
-    /* Bytes of scratch on this device (NULL: none). */
+    /* Return the bytes of scratch that run() needs on this device.  NULL: 0. */
     size_t (*scratch)(struct device *device, const struct graph *graph,
                       const struct graph_node *node);
+    /* Run the node.  Returns 0, or -1 with err set. */
     int (*run)(const struct op_call *call, struct error *err);
-    /* It will be run: begin what takes long before the first time.  NULL: nothing does. */
+    /* Begin what takes long before the first run, such as compilation.  NULL: nothing does. */
     void (*prepare)(struct device *device, const struct graph *graph,
                     const struct graph_node *node);
     /* Does the device offer what this node asks of the op?  0, or -1 with err saying what it lacks;
      * NULL: always. */
     int (*offered)(struct device *device, const struct graph *graph, const struct graph_node *node,
                    struct error *err);
-    /* Inputs that the op reads in the graph's format, which graph_node() checks (bit i: input i);
-     * others are in any, or in one of their own. */
+    /* Inputs that have to be in the graph's format, which graph_node() checks (bit i: input i).
+     * Other inputs may have any format, or have one that the op fixes. */
     unsigned in_format;
-    /* Output 0 may take the memory of one of these inputs when that dies here (bit i: input i). */
+    /* Inputs whose memory output 0 may take when this node is the last to read them (bit i). */
     unsigned in_place;
-    /* Inputs whose rows are those of output 0 (bit i: input i), where a part of the rows can be
-     * computed by itself; 0: it cannot. */
+    /* Inputs of which run() needs only the rows that it computes of output 0 (bit i).  0: the op
+     * cannot compute some rows alone. */
     unsigned by_rows;
-    /* Outputs that the op leaves out where nothing needs them (bit i: output i). */
+    /* Outputs that run() leaves out where nothing reads them (bit i: output i). */
     unsigned optional;
-    /* 1: expensive to compute, compared with the memory to keep its result; recompute=selective
-     * keeps it. */
+    /* 1: the result costs much to compute for the memory that it takes: recompute=selective keeps
+     * it for backward. */
     int keep;
 };
 
-/* The shapes of an op whose output 0 is like input 0, or like input 1, without a condition. */
+/* For struct op's shapes: give output 0 the shape and format of input 0, or of input 1. */
 void op_shaped_as_first(struct graph *graph, struct graph_node *node);
 void op_shaped_as_second(struct graph *graph, struct graph_node *node);
 
-/* Rows of input 0, whose positions are their numbers in a sequence, have to be those of the graph's
- * sequences of attrs.seq. */
+/* Check that input 0 has graph->batch * attrs.seq rows, for an op that takes a row's position from
+ * its number in the sequence.  Reports a mistake by graph_fail(). */
 void op_check_sequences(struct graph *graph, const struct graph_node *node);
 
-/* Floating-point operations of a node, a multiplication and an addition counting as two. */
+/* What struct op's flops, products and bytes say of a node, with their defaults; of a node that
+ * runs in attrs.parts parts: of one part. */
 double op_flops(const struct graph *graph, const struct graph_node *node);
-/* Fill the first of product with the products that the node runs; returns how many, 0: none. */
 int op_products(const struct device *device, const struct graph *graph,
                 const struct graph_node *node, struct op_product product[OP_PRODUCTS]);
-/* Bytes that the node reads and writes, beside its products' operands: those of all its operands
- * where it has no products, unless the op says otherwise. */
 double op_bytes(const struct graph *graph, const struct graph_node *node);
 
-/* All ops, a row each: node->op == &op_linear.  One file each group. */
+/* The rows.  A node is of an op if node->op is the row's address: node->op == &op_linear. */
 extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsnorm_backward,
     op_linear, op_linear_input_grad, op_linear_weight_grad, op_rope, op_attention,
     op_attention_backward, op_attention_cached, op_swiglu, op_swiglu_backward, op_add,
@@ -116,17 +120,17 @@ extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsno
     op_pack_heads_backward, op_split_heads, op_order_chunks, op_dropout, op_round, op_qk_norm,
     op_qk_norm_backward;
 
-/* The mask of a node with attrs.dropped, whose samples are input k. */
+/* Make the mask of a node that drops numbers by attrs.dropped; input k is its VALUE_SAMPLES. */
 struct dropout_mask op_dropout_mask(const struct op_call *call, int k);
 
-/* What ops with attrs.adapted have in common (op_adapter.c).  The columns of parts before part p,
- * of parts->parts those of all: where a part begins in b, m and squares. */
+/* For ops with attrs.adapted (op_adapter.c).  Sum the columns of the parts before part p, where the
+ * rows of part p begin in b, m and squares; with p = parts->parts: all adapted columns. */
 int64_t op_adapter_columns_before(const struct graph_adapter *parts, int p);
-/* Parts have to follow one another within so many columns, and to be of slices that there are, each
- * of which has a part. */
+/* Check that the parts lie one behind the other within `columns` columns, and that their slices are
+ * 0 to slices - 1, each used.  Reports mistakes by graph_fail(). */
 void op_check_adapter(struct graph *graph, const struct graph_node *node, int64_t columns);
 
-/* Is what is exchanged changed where it lies? */
+/* Does the exchange overwrite its input, as all-reduces do? */
 static inline int op_reduces_in_place(const struct op *op)
 {
     return op->transfer == TRANSFER_SUM || op->transfer == TRANSFER_MAXIMUM;
