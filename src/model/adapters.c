@@ -71,9 +71,10 @@ int adapters_train(const struct model *model, const char *name)
            modules_is_listed(model->lora.modules_to_save, module);
 }
 
-/* "base_model.model." MODULE ".lora_A.weight", or ".lora_magnitude_vector" without it; a module
- * that is trained whole has its tensors' own names behind the first words.  One lora_A serves all
- * tensors that are one in the files. */
+/* Names are "base_model.model." MODULE ".lora_A.weight" (or ".lora_B.weight"), and
+ * "base_model.model." MODULE ".lora_magnitude_vector".  Tensors of a module that is trained whole
+ * have their usual name behind "base_model.model.".  Tensors that are one in the files have one
+ * lora_A. */
 int adapters_place(const struct model *model, const char *own, struct model_place *place)
 {
     static const char front[] = "base_model.model.";
@@ -102,7 +103,7 @@ static void logical_name(char name[HF_NAME], const char *part)
     snprintf(name, HF_NAME, "layers.0.%s", part);
 }
 
-/* The module of part p of a parameter, if that is adapted; else "". */
+/* Write the module of part p of a parameter into module, if it is adapted; else "". */
 static void target_of(const struct graph *graph, const struct graph_param *param, int p,
                       char module[HF_NAME])
 {
@@ -123,8 +124,8 @@ static void add_part(struct graph_param *param, const char *name, const char *su
     param->dim[0] += rows;
 }
 
-/* A, B and m of a parameter, of all of its modules or of one ("": all), as whole tensors, and to
- * which columns their product is added. */
+/* Fill in the shapes of A, B and m beside parameter w, as whole tensors, for module `only` ("": all
+ * modules of w).  Returns the columns to which their product is added. */
 static struct graph_adapter lay_out(const struct graph *graph, const struct graph_param *w,
                                     const char *only, struct graph_param *a, struct graph_param *b,
                                     struct graph_param *m)
@@ -149,7 +150,7 @@ static struct graph_adapter lay_out(const struct graph *graph, const struct grap
     return parts;
 }
 
-/* Say of which tensors of an adapter each tensor rank makes a term of the gradient. */
+/* Declare of which tensors of an adapter each tensor rank makes a term of the gradient. */
 static void divide(struct graph *graph, const struct graph_param *w, struct graph_group terms,
                    int a, int b, int m)
 {
@@ -164,7 +165,7 @@ static void divide(struct graph *graph, const struct graph_param *w, struct grap
             build_divided(graph, tensors[i], terms);
 }
 
-/* The squares of the rows of w + factor * B A; of own columns, their sum. */
+/* The squares of the rows of w + factor * B A, summed over ranks that each have own columns. */
 static int squares_of(struct graph *graph, int w, const struct adapters_of *own)
 {
     const struct graph_division *division = &graph->params[graph->values[w].index].division;
@@ -174,8 +175,8 @@ static int squares_of(struct graph *graph, int w, const struct adapters_of *own)
                          : squares;
 }
 
-/* Declare the product of w's modules, or of one, if they have any; m, too, where that is asked for.
- */
+/* Declare A and B of w's modules, or of module `only` alone, and m with use_dora, and add them to
+ * *own.  Does nothing where no module is adapted. */
 static void declare_product(struct graph *graph, int w, const char *only, struct adapters_of *own)
 {
     const struct config_lora *lora = &graph->model->lora;

@@ -15,24 +15,25 @@
 
 #include "model/model.h"
 
-/* Give a model the adapters that are asked for, before graphs are made of it; lora->r 0: none.
- * Returns 0, or -1 with err set: target_modules or modules_to_save that name none of its modules,
- * or what cannot be adapted or trained by itself. */
+/* Give a model the adapters that lora asks for (r 0: none), before graphs are made of it.  lora is
+ * copied.  Returns 0, or -1 with err set: target_modules or modules_to_save name a module that the
+ * model has not, or one that cannot be adapted or trained by itself. */
 int adapters_add(struct model *model, const struct config_lora *lora, struct error *err);
 
-/* Does every linear layer of the blocks get one ("all-linear")? */
+/* Does every linear layer of the blocks get an adapter ("all-linear")? */
 int adapters_are_everywhere(const struct config_lora *lora);
 
-/* Does a model with adapters train a tensor of this logical name? */
+/* Does a model with adapters train the tensor with this logical name? */
 int adapters_train(const struct model *model, const char *name);
 
-/* Is it the name of an adapter's tensor? */
+/* Is it the logical name of an adapter's tensor (lora_A, lora_B, lora_magnitude_vector)? */
 int adapters_own(const char *name);
 
-/* Is it the name of the magnitudes of a matrix?  Its name goes into base. */
+/* Is it the logical name of a magnitude vector?  If so, writes the name of its matrix into base. */
 int adapters_magnitude_of(const char *name, char base[MODEL_TENSOR]);
 
-/* Where a tensor that a model with adapters trains is in peft's files.  0, or -1: it is in none. */
+/* Find where peft's files have the tensor with the logical name `own`, which a model with adapters
+ * trains.  Returns 0, or -1: they have no such tensor. */
 struct model_place;
 int adapters_place(const struct model *model, const char *own, struct model_place *place);
 
@@ -46,28 +47,30 @@ int adapters_saved_write(const struct model *model, char to[CONFIG_TEXT], struct
 /* What the product of an adapter is multiplied by. */
 double adapters_factor(const struct config_lora *lora);
 
-/* The adapter of a matrix, as values of a graph: its products, of all modules together, or where
- * numbers are dropped one of each, as each drops by itself in peft; and m -1: it has no magnitudes.
- */
+/* The adapter of a parameter w that may stack the matrices of several modules, as values of a
+ * graph.  One product serves all adapted modules; with dropout each has a product of its own,
+ * because in peft each module drops its own numbers of x. */
 struct adapters_of {
     int count; /* of products; 0: there is no adapter */
     struct {
         int a, b;
         struct graph_adapter parts;
     } product[PARAM_PARTS];
-    int m, squares;
-    int64_t column; /* of the whole matrix, at which the rank's columns begin */
-    float factor;
+    int m, squares; /* magnitudes, and the squares of adapted rows; -1: without use_dora */
+    int64_t column; /* column of the whole matrix at which the rank's columns begin */
+    float factor;   /* of B A */
 };
 
-/* Declare the adapter of matrix w, a parameter, divided as w is, before w is used. */
+/* Declare the adapter of matrix w, a parameter, before w is used; the adapter is divided among
+ * ranks as w is.  Returns one of count 0 where w is not adapted. */
 struct adapters_of adapters_declare(struct graph *graph, int w);
 
-/* y, the product of x and the matrix, and of nothing else, with what its adapter adds: a term of a
- * sum where y is.  Where it has none: y. */
+/* Add the adapter's product to y = x w^T, to which nothing else may have been added yet.  Where y
+ * is a term of a sum over ranks, so is the result.  Returns y itself where there is no adapter. */
 int adapters_add_product(struct graph *graph, const struct adapters_of *own, int x, int y);
 
-/* y, that or a sum of such terms, scaled to the magnitudes.  Where there are none: y. */
+/* Scale the columns of y, which adapters_add_product() returned or which is the sum over ranks of
+ * such terms, to the magnitudes.  Returns y itself where there are none. */
 int adapters_scale(struct graph *graph, const struct adapters_of *own, int y);
 
 #endif

@@ -1,5 +1,5 @@
-/* adapters_add.c - the adapters that are asked for, checked against the modules that a model has.
- */
+/* adapters_add.c - adapters_add(): checks the adapters that a run asks for against the modules that
+ * the model has. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,12 +7,12 @@
 #include "model/adapters.h"
 #include "model/modules.h"
 
-/* What modules a model has. */
+/* What look_at() finds out about a model's modules. */
 struct modules {
     const struct model *model;
-    const char *name;            /* that is looked for */
-    char linear[512], all[1024]; /* names, for messages */
-    int linears, modules;        /* that are called so */
+    const char *name;            /* the name that is looked for */
+    char linear[512], all[1024]; /* names of linear layers and of all modules, for messages */
+    int linears, modules;        /* how many linear layers and modules have the name */
 };
 
 static void add_name(char *names, size_t bytes, const char *module)
@@ -57,7 +57,7 @@ static int check_names(const struct model *model, const char *key, const char *n
     return 0;
 }
 
-/* Is a module one that gets adapters? */
+/* Does a module get an adapter? */
 static int is_target(const struct model *model, const char *module)
 {
     return adapters_are_everywhere(&model->lora) ||

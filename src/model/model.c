@@ -59,7 +59,7 @@ void model_destroy(struct model *model)
     free(model);
 }
 
-/* "layers.4." and "layers.7." are "layers.4-7." */
+/* Join two prefixes: "layers.4." and "layers.7." give "layers.4-7." */
 static void join_prefix(char *to, const char *first, const char *last)
 {
     char name[2 * MODEL_PREFIX];
@@ -116,7 +116,7 @@ static struct graph *build(const struct model *model, int kind, int blocks,
     return NULL;
 }
 
-/* The group, its rows exchanged in one part where those of a sequence cannot be cut into more. */
+/* The group, with parts set to 1 where the rows of a sequence cannot be cut into so many. */
 static struct graph_group cut_rows(struct graph_group group, int64_t batch,
                                    const int64_t seq[SEQUENCES])
 {
@@ -145,7 +145,7 @@ static struct graph *probe(const struct model *model, int unit, int64_t seq)
     return build(model, model->unit[unit].kind, 1, MODEL_LOSS, graph, 1, NULL);
 }
 
-/* The tensors of a graph of one block. */
+/* Call visit for the tensors of a graph of one block. */
 static int each_of_graph(const struct graph *graph, const char *prefix,
                          int (*visit)(void *, const struct model_tensor *, struct error *),
                          void *user, struct error *err)

@@ -9,16 +9,18 @@
 
 #include "model/names.h"
 
-/* The module of a tensor of the model.  0, or -1: it has no name there. */
+/* Find the module of the tensor with the logical name `own`.  Returns 0, or -1 if the files have no
+ * name for the tensor. */
 int modules_name(const struct model *model, const char *own, char module[HF_NAME]);
 
-/* The next name of a list, which is moved behind it; 0 where there is none. */
+/* Copy the first name of the list *names into name, and move *names behind it.  Returns 1, or 0 at
+ * the end of the list. */
 int modules_next(const char **names, char name[HF_NAME]);
 
-/* Is a name the module's, or the end of its path? */
+/* Is name the module's whole path, or the end of it from a dot on? */
 int modules_is_called(const char *module, const char *name);
 
-/* Is one of a list? */
+/* Does a name of the list call the module? */
 int modules_is_listed(const char *names, const char *module);
 
 #endif

@@ -127,7 +127,8 @@ int transformer_back(struct graph *graph, int x, int w, int addend)
     return addend < 0 ? y : build_add(graph, y, addend);
 }
 
-/* Declare the three, or some of them, as a matrix or with `bias` as what is added to its rows. */
+/* Declare numbers [first, end) of queries (0), keys (1) and values (2), stacked: with suffix ""
+ * their matrix, with ".bias" the vector of their biases. */
 static int declare_qkv(struct graph *graph, const struct config_model *c, int first, int end,
                        const char *suffix, struct graph_division division)
 {
@@ -148,14 +149,15 @@ static int declare_qkv(struct graph *graph, const struct config_model *c, int fi
     return w;
 }
 
-/* Is each key head read on one rank alone?  Heads of their own may be divided unevenly. */
+/* Is each key head read on one rank alone?  It is where every query head has a key head of its own,
+ * which ranks may share unevenly, or where the ranks divide the key heads. */
 static int divides_keys(const struct graph *graph, const struct config_model *c)
 {
     int ranks = graph->tensor.size > 1 ? graph->tensor.size : 1;
     return c->kv_heads == c->heads || c->kv_heads % ranks == 0;
 }
 
-/* A vector of the width of a head, which every rank has whole and applies to its own heads. */
+/* Declare a vector [head_dim] that every rank has whole and applies to its own heads. */
 static int head_vector(struct graph *graph, const char *name, int64_t head_dim)
 {
     int w = transformer_vector(graph, &(struct transformer_part){name, head_dim}, 1, INIT_ONES);
@@ -203,7 +205,7 @@ int transformer_positions(struct graph *graph)
     return graph->packed || graph->cache ? build_row_positions(graph) : -1;
 }
 
-/* The window, or 0 where sequences are no longer than that. */
+/* The model's sliding window, or 0 where no sequence is longer than that. */
 static int64_t window_of(const struct graph *graph, const struct config_model *c)
 {
     int64_t ranks = graph->context.size > 1 ? graph->context.size : 1;
