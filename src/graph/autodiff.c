@@ -63,7 +63,8 @@ int autodiff_node(struct autodiff *ad, const struct op *op, const int *in, int i
     return node;
 }
 
-/* One call of an op writes all gradients of parameters that it makes, or adds to all. */
+/* Set whether node writes the parameter gradients that it makes, or adds to them: one call of an op
+ * does the same to all of them. */
 static void set_accumulate(struct autodiff *ad, struct graph_node *node, int accumulate)
 {
     for (int k = 0; k < NODE_OUTS; k++)
@@ -101,8 +102,8 @@ void autodiff_param(struct autodiff *ad, int node, int out, int param)
     ad->graph->nodes[node].out[out] = value;
 }
 
-/* Sum the gradient of a value over ranks, where its terms are theirs; all nodes that read the value
- * have given theirs. */
+/* Replace the gradient of a value by its sum over ranks, where each rank has a term of it.  To be
+ * called when all nodes that read the value have given their gradients. */
 static void sum_terms(struct autodiff *ad, int value)
 {
     int grad = gradient_of(ad, value);
@@ -115,9 +116,9 @@ static void sum_terms(struct autodiff *ad, int value)
     ad->grad[value] = ad->graph->nodes[node].out[0];
 }
 
-/* The gradient of an input leaves the unit from a node of its own.  One that other units add to, or
- * that is a gradient with another place already (of the output, or of another input), takes a node
- * that adds or copies. */
+/* Make the gradient of input k a value VALUE_INPUT_GRAD.  An op_accumulate node adds or copies it
+ * there if other units add to it too, or if the value already has another role: it is the gradient
+ * of the output, or of another input. */
 static int finish_input(struct autodiff *ad, int k, struct error *err)
 {
     struct graph *graph = ad->graph;
@@ -138,8 +139,8 @@ static int finish_input(struct autodiff *ad, int k, struct error *err)
     return 0;
 }
 
-/* Keep those outputs of a node that are needed, and note the values that the node reads for them as
- * needed.  A node that makes the loss runs whether its gradients are needed or not. */
+/* Drop optional outputs of a node that are not wanted, set the node to unused if none is, else set
+ * the values that it reads to wanted.  A node that makes the loss is always used. */
 static void keep_wanted(struct graph *graph, struct graph_node *node, char *wanted)
 {
     int used = 0;
@@ -159,8 +160,8 @@ static void keep_wanted(struct graph *graph, struct graph_node *node, char *want
             wanted[node->in[k]] = 1;
 }
 
-/* From the end to the start: a backward node is needed if it makes a gradient that leaves the unit,
- * or what a needed one reads. */
+/* Find unused backward nodes, from the last to the first: a node is used if it makes a gradient
+ * that leaves the unit, or a value that a used node reads. */
 static void find_unused(struct graph *graph)
 {
     char *wanted = array_make((size_t)graph->value_count, 1);
@@ -170,7 +171,7 @@ static void find_unused(struct graph *graph)
     free(wanted);
 }
 
-/* The rule of a forward node, where its result, or the loss that it makes, has a gradient. */
+/* Call the rule of a forward node, if its output 0 has a gradient or is the loss. */
 static void differentiate(struct autodiff *ad, const struct graph_node *node)
 {
     for (int k = 0; k < NODE_OUTS; k++)

@@ -14,31 +14,33 @@
 
 struct autodiff {
     struct graph *graph;
-    int forward_values;  /* how many: those before the first that autodiff appends */
-    int *grad;           /* per forward value, the value that is its gradient so far, or -1 */
-    char *param_written; /* per parameter: a gradient was written already */
+    int forward_values;  /* number of values before autodiff appends any */
+    int *grad;           /* [forward_values]: the value that is its gradient so far, or -1 */
+    char *param_written; /* per parameter: 1 when a node that writes its gradient was appended */
 };
 
-/* Append the backward of graph.  A graph with an output gets a value OUTPUT_GRAD to start
- * from; one that ends in a loss starts there.  It ends in an INPUT_GRAD for each input that it does
- * not say is frozen.  Frozen parameters have no gradient, and nodes that only led to one are marked
- * unused. Returns 0, or -1 with err set. */
+/* Append the backward nodes to graph.  A graph with an output gets a value VALUE_OUTPUT_GRAD to
+ * start from; one that ends in a loss starts there.  Each input that is not frozen gets a value
+ * VALUE_INPUT_GRAD.  Frozen parameters get no gradient, and nodes that nothing needs then are
+ * marked unused.  Returns 0, or -1 with err set, to the first mistake of the model or of a rule. */
 int autodiff(struct graph *graph, struct error *err);
 
-/* For the rules.  Only forward values have gradients: to take or give that of another is a mistake
- * of the rule, recorded by graph_fail(). */
+/* ---- for the backward rules (op.h) ----
+ *
+ * Only forward values have gradients.  A rule that takes or gives the gradient of another value
+ * makes a mistake, which is recorded by graph_fail(). */
 
-/* The gradient of a forward value so far, or -1; it is removed from the table: the caller's node
- * adds it to its own contribution. */
+/* Take the gradient of a forward value so far out of the table: the rule's node adds it to its own
+ * result, which the rule then gives.  Returns the gradient, or -1 where there is none yet. */
 int autodiff_take(struct autodiff *ad, int value);
-/* Add a contribution to the gradient of a forward value (an ADD node if there is one already). */
+/* Add grad to the gradient of a forward value, by an op_add node where it has one already. */
 void autodiff_give(struct autodiff *ad, int value, int grad);
-/* Append a backward node. */
+/* Append a backward node; arguments and result as of graph_node(). */
 int autodiff_node(struct autodiff *ad, const struct op *op, const int *in, int ins,
                   const struct op_attrs *attrs);
-/* Make the out-th output of node the gradient of the parameter held by value param; of a frozen
- * one, a temporary value that nothing reads.  Another value than a parameter is a mistake, and so
- * is a node that would write one gradient and add to another. */
+/* Make output number `out` of node the gradient of the parameter that value param is; for a frozen
+ * parameter it becomes a temporary value that nothing reads.  Mistakes: param is no parameter, or
+ * the node would write one gradient and add to another. */
 void autodiff_param(struct autodiff *ad, int node, int out, int param);
 
 #endif

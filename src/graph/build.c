@@ -21,6 +21,7 @@
 #include "device/ops.h"
 #include "graph/op.h"
 
+/* Append a node; returns its output 0, or value 0 after a mistake. */
 static int append(struct graph *graph, const struct op *op, const int *in, int ins,
                   struct op_attrs attrs)
 {
@@ -29,13 +30,14 @@ static int append(struct graph *graph, const struct op *op, const int *in, int i
     return out < 0 ? 0 : out;
 }
 
-/* Note that the result of the last node is rows of all ranks: recompute makes it again. */
+/* Set gathered of the last node, whose result has the rows of all ranks, so that backward gathers
+ * them again (op_attrs.gathered). */
 static void set_gathered(struct graph *graph)
 {
     graph->nodes[graph->node_count - 1].attrs.gathered = 1;
 }
 
-/* The parameter that a value is; NULL where it is none, which is a mistake. */
+/* The parameter that a value is, or NULL after recording the mistake that `what` is none. */
 static const struct graph_param *param_of(struct graph *graph, int value, const char *what)
 {
     if (graph->values[value].role == VALUE_PARAM)
@@ -61,8 +63,8 @@ int build_tokens(struct graph *graph)
     return value;
 }
 
-/* Append a value of rows.  A unit may read those of one sequence alone, as a segment has one space
- * for them. */
+/* Append a value of rows.  A unit has it of one sequence only: a segment has one space for each
+ * role. */
 static int row_value(struct graph *graph, enum graph_value_role role, const char *what)
 {
     int before = graph_find(graph, role);
@@ -100,8 +102,7 @@ int build_samples(struct graph *graph)
     return value;
 }
 
-/* What drops at a place of a block: its name makes its key, so that two places drop by different
- * keys. */
+/* Make the attributes of dropout at a place of the block; its name gives it a key of its own. */
 static struct graph_dropout dropped(const struct graph *graph, double share, const char *site,
                                     int64_t first)
 {
@@ -128,7 +129,7 @@ void build_divide_boundaries(struct graph *graph, struct graph_group group)
     graph->own_rows = group;
 }
 
-/* How many of these rows each rank of a group has. */
+/* How many of so many rows each rank of a group has, padding included. */
 static int64_t own_rows(int64_t rows, struct graph_group group)
 {
     return group.size > 1 ? ceil_div(rows, group.size) : rows;
@@ -208,8 +209,8 @@ int build_layernorm(struct graph *graph, int x, int w, int b, float eps)
     return append(graph, &op_layernorm, (int[]){x, w, b}, 3, (struct op_attrs){.eps = eps});
 }
 
-/* Is x gathered from the ranks' own rows?  The gradients that divided readers give it are summed
- * where it is scattered back. */
+/* Was x gathered from the ranks' own rows?  Then the backward of the gather, a reduce-scatter, sums
+ * the terms of its gradient. */
 static int is_gathered(const struct graph *graph, int x, struct graph_group group)
 {
     int from = graph->values[x].producer;
@@ -221,8 +222,8 @@ static int is_gathered(const struct graph *graph, int x, struct graph_group grou
            graph->nodes[from].attrs.axes == group.axes;
 }
 
-/* Is x w^T a product in fp8?  Not of an adapter's small matrices, and of sizes that a GPU
- * multiplies, rows in parts too. */
+/* Is x w^T to be multiplied in fp8?  It is where the graph asks for it, w is a parameter but not an
+ * adapter's small matrix, and a GPU takes the sizes, also of one of the parts of x's rows. */
 static int is_fp8(const struct graph *graph, int x, int w)
 {
     const struct graph_value *value = &graph->values[w];
@@ -246,7 +247,8 @@ int build_linear_fp32(struct graph *graph, int x, int w)
                   (struct op_attrs){.out = DTYPE_F32, .fp8 = is_fp8(graph, x, w)});
 }
 
-/* What data gives as positions are rows of this table, of which the rank may have a part. */
+/* Note that positions from data index this table, so that they have to be below its rows (of the
+ * whole table, where the rank has a part). */
 static void limit_positions(struct graph *graph, int table)
 {
     const struct graph_value *value = &graph->values[table];
@@ -288,7 +290,7 @@ int build_pack_heads(struct graph *graph, int q, int kv, int64_t first, int64_t 
     return y;
 }
 
-/* Attention by attrs, to which dropout is added. */
+/* Append attention with these attributes, and with dropout if form asks for it. */
 static int append_attention(struct graph *graph, const struct build_attention *form, int q, int kv,
                             struct op_attrs attrs)
 {
@@ -301,7 +303,8 @@ static int append_attention(struct graph *graph, const struct build_attention *f
                   (int[]){q, kv, form->documents, drops ? build_samples(graph) : -1}, 4, attrs);
 }
 
-/* Own queries, and the keys and values of all ranks that share the sequences (op_sequence.c). */
+/* Append attention of the rank's own queries over the keys and values of all ranks that share the
+ * sequences (op_sequence.c). */
 static int build_shared_attention(struct graph *graph, const struct build_attention *form)
 {
     const struct op_attrs packed = {.heads = form->heads,
@@ -398,7 +401,9 @@ int build_gelu(struct graph *graph, int x, int b)
     return append(graph, &op_gelu, (int[]){x, b}, 2, (struct op_attrs){0});
 }
 
-/* Positions that data gives take the rows of the table as tokens do. */
+/* Positions from data look up rows of the table as tokens do, so that these are added as
+ * embeddings.
+ */
 int build_positions(struct graph *graph, int x, int table, int positions)
 {
     if (positions >= 0) {

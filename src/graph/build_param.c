@@ -1,5 +1,5 @@
-/* build_param.c - parameters of a graph: of each of the tensors stacked in one, the box that this
- * rank has.
+/* build_param.c - build_param(): declares a parameter, and finds the box that this rank has of each
+ * tensor stacked in it.
  *
  *   q [8, in], k [4, in] and v [4, in] stacked, each divided by rows in 4 chunks among 3 ranks:
  *
@@ -11,8 +11,8 @@
 #include "base/round.h"
 #include "graph/build.h"
 
-/* Leave of a whole box what the rank has of it.  Where parts differ the first ranks have the larger
- * ones: rank 0 then needs the most memory and time, and plans measure it for all. */
+/* Cut the whole box of a tensor down to the rank's part.  Where parts differ, the first ranks have
+ * the larger ones: rank 0 then needs the most memory and time, and plans measure it for all. */
 static void divide(struct graph *graph, const struct graph_param *param, int part)
 {
     const struct graph_division *d = &param->division;
@@ -30,7 +30,8 @@ static void divide(struct graph *graph, const struct graph_param *param, int par
     box->count[d->dim] = whole / chunks * (each + (rank < longer));
 }
 
-/* The boxes of the stacked tensors, and what they are together. */
+/* Fill in the boxes of the stacked tensors, and the sizes of the rank's parts in dim and part_rows.
+ */
 static void find_boxes(struct graph *graph, const struct graph_param *param)
 {
     struct graph_param *own = &graph->params[graph->param_count];

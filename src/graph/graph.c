@@ -1,4 +1,4 @@
-/* graph.c - see graph.h. */
+/* graph.c - a graph's tables of values and nodes, and its first mistake; see graph.h. */
 #include "graph/graph.h"
 
 #include <stdarg.h>
@@ -43,7 +43,8 @@ int graph_value(struct graph *graph, enum graph_value_role role, enum dtype dtyp
     return graph->value_count++;
 }
 
-/* Ops read most inputs in the graph's format, whatever these say of themselves. */
+/* Check the inputs that the op reads in the graph's format, as its kernel does not look at theirs.
+ */
 static int check_formats(struct graph *graph, const struct graph_node *node)
 {
     for (int k = 0; k < NODE_INS; k++) {

@@ -25,7 +25,7 @@ int64_t op_adapter_columns_before(const struct graph_adapter *parts, int p)
     return columns;
 }
 
-/* Has a part before p this slice? */
+/* Is the slice that of a part before p? */
 static int has_slice(const struct graph_adapter *parts, int p, int slice)
 {
     for (int i = 0; i < p; i++)

@@ -104,7 +104,7 @@ static struct attention attention_of(const struct graph *graph, const struct gra
     };
 }
 
-/* What a form asks of the inputs. */
+/* Check the inputs by what the node's forms ask of them. */
 static void check_forms(struct graph *graph, const struct graph_node *node,
                         const struct attention *a)
 {
@@ -132,7 +132,7 @@ static void check_forms(struct graph *graph, const struct graph_node *node,
                    (long long)attention_keys(a), (long long)a->seq);
 }
 
-/* Rows of a value are whole sequences of the width that heads have. */
+/* Check that a value has whole sequences of rows, as wide as so many heads. */
 static void check_rows(struct graph *graph, int value, int64_t batch, int64_t heads,
                        int64_t head_dim)
 {
@@ -172,8 +172,8 @@ static void attention_gradient(struct autodiff *ad, const struct graph_node *nod
         autodiff_give(ad, node->in[KV], ad->graph->nodes[back].out[KV_GRAD]);
 }
 
-/* Two products of the scores that are seen, and backward five, of documents as if each sequence
- * were one: 2 * head_dim for a pair of positions. */
+/* Forward multiplies twice, backward five times, 2 * head_dim operations for each pair of a query
+ * and a key that it sees; packed documents count as one document a sequence. */
 static double attention_flops(const struct graph *graph, const struct graph_node *node)
 {
     struct attention a = attention_of(graph, node);
@@ -189,7 +189,7 @@ static int64_t attention_positions(const struct graph *graph, const struct graph
     return attention_keys(&a);
 }
 
-/* The same, with how backward adds up on the device. */
+/* The problem of a node on a device, which decides in which order backward adds up. */
 static struct attention attention_on(const struct device *d, const struct graph *graph,
                                      const struct graph_node *node)
 {

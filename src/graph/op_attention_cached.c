@@ -56,7 +56,8 @@ static void shapes(struct graph *graph, struct graph_node *node)
     graph->values[node->out[KEPT]].index = cache.index;
 }
 
-/* As if the cache were full: two products of a query and a key or value, for each pair of these. */
+/* Count as if the cache were full: two products, 2 * head_dim operations each, for each pair of a
+ * query and a key. */
 static double flops(const struct graph *graph, const struct graph_node *node)
 {
     struct attention_cached a = problem_of(graph, node);

@@ -1,7 +1,8 @@
-/* op_bias.c - what is added to every row: biases, alone or in front of GELU, and learned
- * positions, which are a bias of whole sequences.
+/* op_bias.c - biases, alone or in front of GELU, and learned positions.
  *
- * The gradient passes through to what was added to; that of the bias is the sum over rows.
+ * A bias is added to every row, and the table of positions to every sequence, as if a sequence were
+ * one long row.  The gradient of the sum is also that of x, and summed over rows (over sequences)
+ * it is that of the bias (of the table).
  */
 #include "base/round.h"
 #include "graph/autodiff.h"
@@ -19,10 +20,11 @@ static void shapes(struct graph *graph, struct graph_node *node)
     op_shaped_as_first(graph, node);
 }
 
-/* positions: inputs x [rows, hidden], table [positions, hidden]; y[r,:] = x[r,:] +
- * table[r % seq,:], which is the first seq rows of the table added to every sequence; of a part of
- * each, attrs.part, the rows of its positions.  Where a rank has the rows of the table from
- * attrs.first on, it adds these alone. */
+/* positions: inputs x [rows, hidden], table [positions, hidden]; output
+ *   y[r,:] = x[r,:] + table[position of r,:]
+ * where the position is r % seq or, where the rank has a part of each sequence (attrs.part), that
+ * of the row in the whole sequence.  Where the rank has only some rows of the table, from
+ * attrs.first on, it adds only those: y is then the rank's term of a sum. */
 static void positions_shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value x = graph->values[node->in[0]], table = graph->values[node->in[1]];
@@ -36,7 +38,7 @@ static void positions_shapes(struct graph *graph, struct graph_node *node)
     op_shaped_as_first(graph, node);
 }
 
-/* dx: the gradient of what the bias was added to, and of the sum. */
+/* Give dx, the gradient of x + bias, to x, and append the node that sums it for the bias. */
 static void give(struct autodiff *ad, const struct graph_node *node, const struct op *backward,
                  int dx)
 {
@@ -56,12 +58,15 @@ static void gelu_gradient(struct autodiff *ad, const struct graph_node *node, in
     give(ad, node, &op_bias_backward, ad->graph->nodes[back].out[0]);
 }
 
-/* A call of the device's: `count` times one behind the other in x or dy, `elems` elements of the
- * bias, both from an offset of elements on.  A bias is added to each row, and the table of
- * positions to each sequence; where a rank has some rows of the table, or of each sequence, what it
- * has of both is a call for each chunk of each sequence. */
+/* One call of the device's bias or bias_backward.  Usually one call does all: a bias is added to
+ * `count` rows, or the table of positions to `count` sequences.  Where a rank has only some rows of
+ * the table or of each sequence, there is a call for each chunk of each sequence, for the positions
+ * of which the rank has both. */
 struct sums {
-    int64_t count, elems, x, bias;
+    int64_t count; /* rows or sequences, one behind the other in x or dy */
+    int64_t elems; /* elements of each, and of the bias, that are added */
+    int64_t x;     /* element of x or dy with which they begin */
+    int64_t bias;  /* element of the bias with which they begin */
 };
 
 static int is_of_positions(const struct graph_node *node)
@@ -176,7 +181,8 @@ const struct op op_gelu_backward = {
     .in_place = 1u << 0 | 1u << 1,
 };
 
-/* Of the call with most elements: each sequence is as long. */
+/* The scratch of the largest call, which is one of the first two: of each sequence the calls are
+ * the same. */
 static size_t backward_scratch(struct device *d, const struct graph *graph,
                                const struct graph_node *node)
 {

@@ -33,6 +33,7 @@
 #include "graph/op.h"
 #include "device/ops.h"
 
+/* run() of the ops that read their input where it lies: a rank has nothing to do before them. */
 static int give_nothing(const struct op_call *call, struct error *err)
 {
     return 0;
@@ -77,7 +78,8 @@ const struct op op_all_reduce_max = {
     .keep = 1,
 };
 
-/* Terms in fp32 are summed in that, and the sum is rounded once. */
+/* The rule of gather, reduce-scatter and all-to-all: append the op that takes the rows back.  If dy
+ * is in fp32, terms are summed in fp32, and the sum is rounded once to the graph's format. */
 static void transposed(struct autodiff *ad, const struct graph_node *node, int dy)
 {
     const struct op *op = node->op == &op_all_gather       ? &op_reduce_scatter
@@ -95,7 +97,7 @@ static void transposed(struct autodiff *ad, const struct graph_node *node, int d
     autodiff_give(ad, node->in[0], sum);
 }
 
-/* Refuse parts that do not divide a rank's own rows. */
+/* Check that the own rows of a rank can be exchanged in attrs.parts parts. */
 static void check_parts(struct graph *graph, const struct graph_node *node, int64_t own_rows)
 {
     if (node->attrs.parts > 1 && own_rows % node->attrs.parts)

@@ -1,14 +1,15 @@
-/* op_dropout.c - numbers that training drops (Srivastava et al. 2014, JMLR 15).
+/* op_dropout.c - dropout (Srivastava et al. 2014, JMLR 15).
  *
- * dropout: inputs x [rows, cols], samples [batch, 2], addend [rows, cols] or none; output
- * y = addend + x / (1 - share), and where x is dropped addend alone.  Nothing is kept for backward:
+ * Inputs x [rows, cols], samples [batch, 2], addend [rows, cols] or none; output y = addend +
+ * drop(x), where drop() sets some numbers to 0 and divides the others by 1 - share.  Nothing is
+ * kept for backward, which drops the same numbers by the same op:
  *
  *   forward     y = addend + drop(x)
- *   backward    d addend = dy,  dx = what is there + drop(dy)     of the same numbers
+ *   backward    d addend = dy,  dx = drop(dy) + the gradient that x already has
  *
- * Which numbers are dropped says struct dropout_mask, by a key of seed, layer and site; the samples
- * are read where ops work, so that a CUDA graph that is replayed, and a forward that is computed
- * again, find those of their micro-batch.
+ * struct dropout_mask says which numbers are dropped, under a key made of seed, layer and site. The
+ * sample numbers are read on the device when the op runs, so that a replayed CUDA graph and a
+ * recomputed forward use those of their micro-batch.
  */
 #include "base/philox.h"
 #include "device/ops.h"

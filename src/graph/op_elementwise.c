@@ -3,8 +3,9 @@
 #include "graph/op.h"
 #include "device/ops.h"
 
-/* embedding: inputs tokens, table [vocab, hidden], of which a rank may have the rows from
- * attrs.first on; output y [tokens, hidden], then a term of the sum over ranks */
+/* embedding: inputs tokens [rows], table [vocab, hidden]; output y [rows, hidden].  Where a rank
+ * has only some rows of the table, from attrs.first on, y is the rank's term of the sum over ranks.
+ */
 static void embedding_shapes(struct graph *graph, struct graph_node *node)
 {
     int64_t shape[2] = {graph_elems(graph, node->in[0]), graph->values[node->in[1]].dim[1]};
@@ -27,7 +28,7 @@ static int embedding_run(const struct op_call *call, struct error *err)
     return 0;
 }
 
-/* Of the table the rows that are looked up alone. */
+/* Bytes: of the table only the rows that are looked up count. */
 static double embedding_bytes(const struct graph *graph, const struct graph_node *node)
 {
     return 2 * (double)graph_bytes(graph, node->out[0]);
@@ -107,8 +108,9 @@ const struct op op_swiglu_backward = {
     .in_place = 1u << 1,
 };
 
-/* input x, fp32; output y, the same in the graph's format.  Its gradient is that of x as it is: the
- * rule of a product in fp32, or of an exchange, takes it in either format. */
+/* round: input x, fp32; output y, x in the graph's format.  dy is given to x in y's format: the
+ * rules of the ops that make an fp32 x, products and exchanges, take a gradient in either format.
+ */
 static void round_shapes(struct graph *graph, struct graph_node *node)
 {
     const struct graph_value x = graph->values[node->in[0]];

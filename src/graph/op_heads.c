@@ -1,5 +1,5 @@
-/* op_heads.c - query heads of one rank, packed with the key and value heads that they read, and
- * split from those where these go elsewhere.
+/* op_heads.c - two ops: pack_heads puts the key and value heads that a rank's query heads read
+ * behind them; split_heads takes packed rows apart again.
  *
  * Where ranks divide the query heads, and a key head is read by query heads of several ranks, each
  * rank makes all keys and values.  pack_heads then puts those that the rank's query heads read
@@ -10,14 +10,14 @@
  * Attributes: heads and head_dim; kv_heads, the key heads of a packed row; first, the query heads
  * of the ranks before; rows and columns, query heads and key heads of the whole model.
  *
- * split_heads: input a packed row of `heads` query heads and `columns` key heads, which are all
- * that there are; outputs q and kv.  It is the gradient of a packing, and the other way round.
+ * split_heads: input x [rows, (heads + 2 * columns) * head_dim], packed rows with all of the
+ * model's key heads; outputs q and kv.  The gradient of either op is the other one.
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"
 #include "device/ops.h"
 
-/* Do each so many of the own query heads, from the first on, read one key head? */
+/* If the rank's query heads are cut into groups of `each`, does every group read one key head? */
 static int read_one_key(const struct op_attrs *a, int64_t each)
 {
     int64_t group = a->rows / a->columns, end = a->first + a->heads;

@@ -1,4 +1,4 @@
-/* op_layernorm.c - LayerNorm.
+/* op_layernorm.c - LayerNorm (Ba, Kiros and Hinton 2016, arXiv 1607.06450).
  *
  * inputs x, w, b;  outputs y, and mean and rstd of each row.  The gradient that has reached x by
  * its other uses is folded into the backward pass.

@@ -1,7 +1,8 @@
-/* op_linear.c - y = x w^T (+ addend), its two gradients, and the sum of two tensors.
+/* op_linear.c - linear layers y = x w^T (+ addend) and their two gradients; sums of two tensors.
  *
- * x [rows, in], w [out, in], y [rows, out], addend [rows, out].  The residual stream is added
- * in the product's epilogue, and a gradient that is already there in that of the backward one.
+ * x [rows, in], w [out, in], y [rows, out], addend [rows, out].  The epilogue of the product adds
+ * the residual stream as addend; the epilogue of the product for dx adds the gradient that x has
+ * from its other readers.
  *
  * In fp8 (attrs.fp8) all three products round their operands in blocks.  Blocks of w are squares,
  * so that y and dx see the same numbers of w.  Blocks of x and dy lie along the dimension that is
@@ -18,7 +19,7 @@ static int64_t dim(const struct graph *graph, int value, int i)
     return graph->values[value].dim[i];
 }
 
-/* What is added to a product is read in the product's format. */
+/* Check that the addend is in the product's format, in which gemm reads it. */
 static void check_addend(struct graph *graph, const struct graph_node *node, enum dtype dtype)
 {
     if (node->in[2] >= 0 && graph->values[node->in[2]].dtype != dtype)
@@ -46,8 +47,8 @@ static void weight_gradient(struct autodiff *ad, const struct graph_node *node, 
     autodiff_param(ad, weight, 0, node->in[1]);
 }
 
-/* That of the weight comes first: what is kept for it alone is gone before the other one is made.
- * Where rows are exchanged in parts it comes last: ranks exchange the other one meanwhile. */
+/* The weight's gradient comes first, so that x, which is kept for it alone, is freed before dx is
+ * made.  Where ranks exchange rows in parts it comes last: meanwhile they exchange dx. */
 static void linear_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
     int is_last = ad->graph->tensor.parts > 1;
@@ -79,10 +80,11 @@ static enum gemm_fp8 fp8_of(const struct graph_node *node)
     return node->op == &op_linear_weight_grad ? GEMM_FP8_VECTORS : GEMM_FP8_SQUARES_OF_B;
 }
 
-/*   y  [rows, out] = x [rows, in] w^T [in, out] + addend
- *   dx [rows, in]  = dy [rows, out] w [out, in] + what is there
- *   dw [out, in]   = dy^T [out, rows] x [rows, in]
- * of inputs 0 and 1; of the first two a part of the rows. */
+/* The product of a node, from inputs 0 and 1, without pointers; of y and dx one part of the rows,
+ * where the node runs in parts.
+ *   y  [rows, out] = x [rows, in] w^T [in, out] + addend
+ *   dx [rows, in]  = dy [rows, out] w [out, in] + the gradient that x already has
+ *   dw [out, in]   = dy^T [out, rows] x [rows, in] */
 static struct gemm gemm_of(const struct graph *graph, const struct graph_node *node)
 {
     const int64_t *a = graph->values[node->in[0]].dim, *b = graph->values[node->in[1]].dim;
@@ -191,7 +193,7 @@ const struct op op_add = {
     .in_place = 1u << 0 | 1u << 1,
 };
 
-/* y = x, or y += x: what a unit adds to the gradient of an input that others read too. */
+/* y = x, or y += x: adds a unit's term to the gradient of an input that other units read too. */
 static int accumulate_run(const struct op_call *call, struct error *err)
 {
     const struct device_ops *ops = call->device->ops;

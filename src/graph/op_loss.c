@@ -75,14 +75,15 @@ static int is_train(const struct graph_node *node)
     return node->op == &op_head_loss_train || node->op == &op_head_part_train;
 }
 
-/* Rows of a chunk of so many bytes at most. */
+/* The rows of a chunk of at most `bytes` bytes, a multiple of CHUNK_ROWS. */
 static int64_t rows_within(const struct sizes *s, size_t bytes)
 {
     int64_t row_bytes = s->ld * (int64_t)dtype_bytes(s->logits);
     return (int64_t)bytes / row_bytes / CHUNK_ROWS * CHUNK_ROWS;
 }
 
-/* At least ENOUGH_ROWS, and as many as the hidden size, if logits_most bytes hold them. */
+/* The rows of a chunk on this device: what logits_bytes hold or, if logits_most bytes hold more, up
+ * to ENOUGH_ROWS or the hidden size, whichever is larger. */
 static int64_t chunk_rows(const struct device *d, const struct sizes *s)
 {
     int64_t cached = rows_within(s, d->logits_bytes), most = rows_within(s, d->logits_most);
@@ -155,7 +156,8 @@ static const struct graph_node *maker_of(const struct graph *graph, int value)
     return node->op->transfer == TRANSFER_NONE ? node : maker_of(graph, node->in[0]);
 }
 
-/* In training one node, in the place of that which makes the loss, makes it and its gradients. */
+/* The rule of both losses: append one node that makes the loss and its gradients, and set the
+ * forward node to replaced. */
 static void loss_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
     int whole = node->op == &op_head_loss;
@@ -201,7 +203,7 @@ static int64_t packed(const struct sizes *s)
     return s->ld * (int64_t)(dtype_bytes(s->logits) / dtype_bytes(s->dt));
 }
 
-/* Of DH: dh = dlogits w; of DW: dw = dlogits^T h. */
+/* The product that makes output `of`: of DH dh = dlogits w, of DW dw = dlogits^T h. */
 static struct gemm gradient_gemm(const struct sizes *s, int64_t rows, int of)
 {
     return gemm_dense((struct gemm){
@@ -215,7 +217,7 @@ static struct gemm gradient_gemm(const struct sizes *s, int64_t rows, int of)
     });
 }
 
-/* Those of whole chunks, and of a last one with fewer rows. */
+/* The products of whole chunks, and those of a last chunk with fewer rows. */
 static int products(const struct device *d, const struct graph *graph,
                     const struct graph_node *node, struct op_product product[OP_PRODUCTS])
 {
@@ -283,7 +285,7 @@ static const char *row(const void *base, const struct sizes *s, int64_t first)
     return (const char *)base + (size_t)(first * s->hidden) * dtype_bytes(s->dt);
 }
 
-/* dh and dw of one chunk, those that are wanted; its dlogits are in parts->logits. */
+/* Make dh and add to dw for one chunk, each if it is an output; dlogits are in parts->logits. */
 static int chunk_backward(const struct op_call *call, const struct sizes *s,
                           const struct parts *parts, int64_t first, int64_t rows, struct error *err)
 {
@@ -306,8 +308,8 @@ static int chunk_backward(const struct op_call *call, const struct sizes *s,
 typedef void chunk_action(const struct op_call *call, const struct sizes *s,
                           const struct parts *parts, int64_t first, int64_t rows);
 
-/* Chunk by chunk: logits, the action, and backward where their gradients are then in their place.
- */
+/* For each chunk: make the logits, call action on them and, in training, where action has replaced
+ * them by their gradients, make dh and dw. */
 static int for_each_chunk(const struct op_call *call, chunk_action *action, struct error *err)
 {
     struct sizes s = sizes_of(call->device, call->graph, call->node);
@@ -374,7 +376,7 @@ const struct op op_head_loss_train = {
 
 /* ---- a vocabulary divided among ranks ---- */
 
-/* They are differentiated together, by head_part_loss. */
+/* head_part and head_term: the rule of head_part_loss differentiates all three. */
 static void no_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
 }
@@ -438,7 +440,7 @@ static size_t row_losses_bytes(struct device *d, const struct graph *graph,
     return (size_t)graph->values[node->in[0]].dim[0] * sizeof(float);
 }
 
-/* The loss of all rows, from what ranks have exchanged. */
+/* Add the loss of all rows to the output, from the maxima and sums that ranks have exchanged. */
 static void sum_losses(const struct op_call *call, const float *all_top, const float *all_sums,
                        const int32_t *targets, float *row_loss, int64_t rows)
 {
@@ -475,7 +477,8 @@ static void take_gradients(const struct op_call *call, const struct sizes *s,
                              attrs->first, attrs->scale, call->in[SCALE]);
 }
 
-/* What no product writes: gradients of padding, and all where the rank has no column. */
+/* Set gradients to 0 that no product writes: those of padding rows of w, and dh where the rank has
+ * no column of the vocabulary. */
 static void clear_rest(const struct op_call *call, const struct sizes *s)
 {
     const struct device_ops *ops = call->device->ops;

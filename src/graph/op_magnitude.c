@@ -56,7 +56,7 @@ static void no_gradient(struct autodiff *ad, const struct graph_node *node, int 
                           "arrived");
 }
 
-/* W A^T of part p and, p being -1, A A^T of a slice, without their pointers. */
+/* The product W A^T of part p or, with p -1, A A^T of a slice, without pointers. */
 static struct gemm product_of(const struct graph *graph, const struct graph_node *node, int p)
 {
     const struct graph_adapter *parts = &node->attrs.adapted;
@@ -144,7 +144,7 @@ static int squares_run(const struct op_call *call, struct error *err)
     return 0;
 }
 
-/* Kept: a number a row, for which W is read twice. */
+/* keep: the result is one number a row, and to make it W is read twice. */
 const struct op op_row_squares = {
     .name = "row_squares",
     .shapes = squares_shapes,
@@ -184,13 +184,14 @@ static void gradient(struct autodiff *ad, const struct graph_node *node, int dy)
     autodiff_give(ad, x, ad->graph->nodes[input].out[0]);
 }
 
-/* Elements from the start of a row to a column. */
+/* The address of element `first` of a tensor in the graph's format. */
 static const void *column(const struct op_call *call, const void *base, int64_t first)
 {
     return (const char *)base + (size_t)first * dtype_bytes(call->graph->dtype);
 }
 
-/* From column `first` on `columns`, of part p; -1: of none, whose columns stay as they are. */
+/* Scale `columns` columns from `first` on, those of part p; with p -1 they are of no part, and are
+ * copied. */
 static void scale_range(const struct op_call *call, int64_t first, int64_t columns, int p)
 {
     const struct op_attrs *attrs = &call->node->attrs;
