@@ -1,4 +1,5 @@
-/* device.c - the kinds of device, and what they have in common: counting, arguments. */
+/* device.c - the functions of device.h: they count memory, check arguments, and call the driver of
+ * the device's kind (driver.h). */
 #include "device/device.h"
 
 #include <omp.h>
@@ -9,13 +10,12 @@
 #include "device/cpu/run_queue.h"
 #include "device/driver.h"
 
-/* Is every op in DEVICE_OPS()?  With the name, the two members of gemm and the forms of attention
- * they are all members of the table. */
+/* DEVICE_OPS() names every op: its ops, and the 4 members name, gemm, gemm_scratch and
+ * attention_forms, are all there is in struct device_ops. */
 #define ONE(op) +1
 _Static_assert(sizeof(struct device_ops) == (4 DEVICE_OPS(ONE)) * sizeof(void *), "DEVICE_OPS()");
 
-/* The drivers of each kind of device: one that runs, and one that plans, which only computes sizes.
- */
+/* The drivers of each kind: to run, and to plan, which only computes sizes. */
 static const struct {
     const struct device_driver *run, *plan;
 } drivers[DEVICE_KINDS] = {
@@ -23,8 +23,9 @@ static const struct {
     [DEVICE_CUDA] = {.run = &cuda_driver, .plan = &cuda_planning_driver},
 };
 
-/* Is all work done when a call returns?  Asked by the kind of device, so that a member which a
- * GPU's row lacks stops the program and is no wait left out. */
+/* Is it a CPU, where all work is done when a call returns, so that there is nothing to wait for?
+ * This asks the kind, not whether the driver has the function: if a GPU's driver lacked one, a wait
+ * would be left out in silence. */
 static int on_cpu(const struct device *d)
 {
     return d->kind == DEVICE_CPU;
@@ -32,8 +33,8 @@ static int on_cpu(const struct device *d)
 
 enum { THREADS_MOST = 4096 }; /* as run.threads */
 
-/* OMP_NUM_THREADS may be a list, of which the first number is of the outermost loops.  OpenMP takes
- * one that is none for not set, and any number of threads. */
+/* Check OMP_NUM_THREADS, which may be a list; its first number is for the outermost loops.  OpenMP
+ * itself ignores a text that is no number, and accepts any number of threads. */
 static int check_variable(const char *text, struct error *err)
 {
     char *end;
@@ -45,8 +46,8 @@ static int check_variable(const char *text, struct error *err)
                      text, THREADS_MOST);
 }
 
-/* OMP_NUM_THREADS, if set, is the number of threads of each rank; else the ranks of a node share
- * its cores.  -1 with err set. */
+/* The number of threads of a rank: OMP_NUM_THREADS if it is set, else the rank's share of the
+ * cores. -1 with err set. */
 static int default_threads(int local_ranks, struct error *err)
 {
     const char *text = getenv("OMP_NUM_THREADS");

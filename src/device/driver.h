@@ -1,8 +1,7 @@
-/* driver.h - the row of a kind of device: what device.h calls.
+/* driver.h - the table of functions behind each kind of device, which device.c calls.
  *
- * Private to device/.  Functions are of the type of their namesakes in device.h, but for those
- * written out here, and mean what is said there; counting memory, checking arguments and NULL are
- * done by device.c.
+ * Private to device/.  A member has the type and the meaning of its namesake in device.h, except
+ * where it is written out here.  device.c counts memory and checks arguments before it calls one.
  */
 #ifndef TRIREME_DEVICE_DRIVER_H
 #define TRIREME_DEVICE_DRIVER_H
@@ -15,7 +14,8 @@
 enum device_wait { DEVICE_ENQUEUE, DEVICE_WAIT };
 
 struct device_driver {
-    /* d has what device_open() takes from the request, threads included. */
+    /* Set up d, in which device_open() has filled in what it takes from the request, and set ops,
+     * name, level and state.  Returns 0, or -1 with err set; close() is not called then. */
     int (*open)(struct device *d, const struct device_request *request, struct error *err);
     void (*close)(struct device *d);
     void *(*alloc)(struct device *d, size_t bytes); /* NULL: out of memory */
@@ -24,7 +24,7 @@ struct device_driver {
     void (*host_free)(struct device *d, void *block);
     __typeof__(device_memory) *memory;
 
-    /* Either side may be the host's. */
+    /* Copy as part of stream; `to` and `from` may each be the device's or the host's. */
     int (*copy)(struct device *d, enum device_stream stream, void *to, const void *from,
                 size_t bytes, enum device_wait wait, struct error *err);
     __typeof__(device_call) *call;

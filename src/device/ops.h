@@ -31,10 +31,13 @@
 #include "base/error.h"
 #include "device/device.h"
 
-/* How a product of bf16 rounds its operands to fp8 (base/fp8.h) before it multiplies them: in
- * blocks of FP8_BLOCK neighbours along k, from 0 on, of each row of a' and column of b'; or of b',
- * which is a weight then, in squares of FP8_BLOCK by FP8_BLOCK.  Blocks at the end are shorter. */
-enum gemm_fp8 { GEMM_FP8_NONE, GEMM_FP8_VECTORS, GEMM_FP8_SQUARES_OF_B };
+/* How a product of bf16 rounds its operands to fp8 (base/fp8.h) before it multiplies them.  A block
+ * of numbers has one scale; blocks at the end of an operand are shorter. */
+enum gemm_fp8 {
+    GEMM_FP8_NONE,
+    GEMM_FP8_VECTORS,     /* blocks of FP8_BLOCK along k, in each row of a' and column of b' */
+    GEMM_FP8_SQUARES_OF_B /* the same of a'; b', a weight, in FP8_BLOCK by FP8_BLOCK squares */
+};
 
 /* A GPU multiplies in fp8 where m, n and k are multiples of this. */
 enum { GEMM_FP8_SIZES = 16 };
@@ -56,7 +59,7 @@ struct gemm {
     enum gemm_fp8 fp8;
 };
 
-/* Those strides that are 0 in g are put in, of matrices that are dense. */
+/* g, where each stride that is 0 is replaced by that of a dense matrix. */
 static inline struct gemm gemm_dense(struct gemm g)
 {
     g.lda = g.lda ? g.lda : g.trans_a ? g.m : g.k;
@@ -65,14 +68,13 @@ static inline struct gemm gemm_dense(struct gemm g)
     return g;
 }
 
-/* Which rows of a whole sequence stand one behind the other where a rank has a part of it: two
- * chunks of as many rows, which begin at these positions, the first before the second.  chunk 0:
- * the rows are those of the whole sequence. */
+/* The part of a sequence that a rank has: two chunks of its rows, one behind the other. */
 struct sequence_part {
-    int64_t chunk, first[2];
+    int64_t chunk;    /* rows of each chunk; 0: the rank has the whole sequence */
+    int64_t first[2]; /* positions in the sequence at which the chunks begin, in ascending order */
 };
 
-/* The position of a row. */
+/* The position, in the whole sequence, of the rank's row number `row` of it. */
 static inline int64_t sequence_position(const struct sequence_part *p, int64_t row)
 {
     return !p->chunk ? row : row < p->chunk ? p->first[0] + row : p->first[1] + row - p->chunk;
@@ -91,7 +93,7 @@ struct dropout_mask {
     const uint32_t *samples; /* where ops work, [sequences, 2]: s of each, its lower half first */
 };
 
-/* A mask that drops a share of all numbers, from 0 to below 1; key and samples are the caller's. */
+/* A mask that drops a share of all numbers, from 0 to below 1; the caller sets key and samples. */
 static inline struct dropout_mask dropout_mask_of(double share)
 {
     const double words = 4294967296.0;
@@ -100,20 +102,20 @@ static inline struct dropout_mask dropout_mask_of(double share)
     return mask; /* C++ reads this too */
 }
 
-/* y = x, of whose numbers some are dropped.  The rows of x are those of `batch` whole sequences, or
- * the part of each that a rank has; or, where `ranks` share these rows, those of one of them, in
- * `parts` (graph/op_collective.c); rows beyond the last, which pad them, have any mask. */
+/* Dropout of a tensor x.  Its rows are those of `batch` sequences of `seq` rows, seq being the
+ * rank's part of each; or, where `ranks` ranks share these rows, the own rows of rank `rank`, in
+ * `parts` parts (graph/op_collective.c).  Padding rows behind the last one have any mask. */
 struct dropout {
     enum dtype dt;
-    int64_t rows, cols;
-    int64_t first; /* the number, in a whole row, of column 0 */
+    int64_t rows, cols; /* of x */
+    int64_t first;      /* number of x's column 0 in the whole tensor */
     int64_t batch, seq;
     struct sequence_part part;
     int64_t ranks, rank, parts; /* ranks and parts at least 1 */
     struct dropout_mask mask;
 };
 
-/* Which row of those of all ranks that share them is row r. */
+/* The number of x's row r among the rows of all ranks that share them, batch * seq in number. */
 static inline int64_t dropout_row(const struct dropout *d, int64_t r)
 {
     int64_t each = d->rows / d->parts, last = d->batch * d->seq - 1;
@@ -121,63 +123,66 @@ static inline int64_t dropout_row(const struct dropout *d, int64_t r)
     return row < last ? row : last;
 }
 
-/* What attention may do beside its plain form, a bit each; those that a device offers are in its
- * struct device_ops. */
+/* What attention may do beside its plain form; one bit each.  attention_forms of a device's struct
+ * device_ops has the bits of those that it offers. */
 enum attention_form {
     ATTENTION_FULL = 1,      /* every query sees all keys of its sequence: no causal mask */
-    ATTENTION_SEPARATE = 2,  /* keys and values are an input of their own, of other rows */
+    ATTENTION_SEPARATE = 2,  /* keys and values are an input of their own, kv, with its own rows */
     ATTENTION_DOCUMENTS = 4, /* a query sees no key before the first row of its document */
     ATTENTION_PART = 8,      /* separate, causal, and queries are a part of the keys' sequence */
     ATTENTION_WINDOW = 16,   /* causal, and a query sees its own key and the window - 1 before it */
-    ATTENTION_DROPOUT = 32,  /* weights of some pairs of query and key are dropped */
+    ATTENTION_DROPOUT = 32,  /* the weights of some pairs of query and key are set to 0 */
 };
 
 /* Attention with grouped queries: query head h reads key/value head h / (heads / kv_heads).
- * Plain, that is forms 0: causal, over packed projections:  qkv is
- * [batch, seq, (heads + 2*kv_heads) * head_dim], a row being all query heads, then all key heads,
- * then all value heads.
- * Separate: in place of qkv stands q [batch, seq, heads * head_dim], and kv is
- * [batch, kv_seq, 2*kv_heads * head_dim], key heads first; causal only where kv_seq is seq.
- * Part: the query in row r of its sequence sees the keys up to sequence_position(&part, r). */
+ *   plain (forms 0)  causal, over packed projections: qkv [batch, seq, (heads + 2*kv_heads) *
+ *                    head_dim], in each row all query heads, then all key heads, then all value
+ *                    heads
+ *   separate         the argument qkv is q [batch, seq, heads * head_dim], and the member kv is
+ *                    [batch, kv_seq, 2*kv_heads * head_dim], key heads first; causal only where
+ *                    kv_seq is seq, or with ATTENTION_PART
+ *   part             the query in row r of its sequence sees the keys up to and including position
+ *                    sequence_position(&part, r) */
 struct attention {
     enum dtype dt;
     int64_t batch, seq;
     int64_t heads, kv_heads, head_dim; /* head_dim even */
     float scale;                       /* of the scores, positive; 1/sqrt(head_dim) usually */
     unsigned forms;                    /* bits of enum attention_form */
-    int64_t kv_seq;                    /* keys of a sequence, at least 1; only where separate */
-    const void *kv;                    /* the same */
-    void *dkv;                         /* and its gradient; backward */
-    const int32_t *documents;  /* [batch, seq]: of each query the first key, within its sequence,
-                                  of its document: from 0 to its own position, and never before
-                                  that of the query before it; not with ATTENTION_FULL */
+    int64_t kv_seq;                    /* separate: keys of a sequence, at least 1 */
+    const void *kv;                    /* separate: keys and values */
+    void *dkv;                         /* separate, backward: their gradient, written */
+    const int32_t *documents;  /* [batch, seq]: for each query the position, in its sequence, of the
+                                  first key of its document: from 0 to the query's own, never
+                                  falling from one query to the next; not with ATTENTION_FULL */
     struct sequence_part part; /* seq is 2 * part.chunk; only with ATTENTION_PART */
     int64_t window;            /* at least 1; only with ATTENTION_WINDOW */
-    /* Only with ATTENTION_DROPOUT: of the weights behind the softmax; rows are the positions of
-     * queries, columns those of keys, and planes heads, of which `first_head` are before the own */
+    /* Only with ATTENTION_DROPOUT: the mask of the weights that the softmax gives.  Its rows are
+     * the positions of queries, its columns those of keys, its planes first_head + the head's
+     * number, first_head being the number of the model's heads before the rank's own. */
     struct dropout_mask dropout;
     int64_t first_head;
-    int any_order;        /* backward, and its scratch: as struct device has it */
-    size_t scratch_bytes; /* the same, as attention_bytes */
+    int any_order;        /* backward and its scratch: struct device's any_order */
+    size_t scratch_bytes; /* backward and its scratch: struct device's attention_bytes */
 };
 
-/* The keys of a sequence. */
+/* How many keys a sequence has. */
 static inline int64_t attention_keys(const struct attention *a)
 {
     return a->forms & ATTENTION_SEPARATE ? a->kv_seq : a->seq;
 }
 
-/* The first key that the query at a position sees, where documents do not say a later one. */
+/* The first key that the query at a position sees by the window; its document may begin later. */
 static inline int64_t attention_window_start(const struct attention *a, int64_t position)
 {
     int64_t start = a->forms & ATTENTION_WINDOW ? position - a->window + 1 : 0;
     return start > 0 ? start : 0;
 }
 
-/* Attention of rows that continue sequences, in generation.  A cache holds keys and values of what
- * came before: [batch, capacity, 2*kv_heads * head_dim], key heads first, a row for each position.
- * The rows of a sequence, qkv [batch, seq, (heads + 2*kv_heads) * head_dim] as in struct attention,
- * follow one another from the position of the first of them. */
+/* Attention of rows that continue sequences, in generation.  A cache [batch, capacity, 2*kv_heads *
+ * head_dim] holds the keys and values of earlier positions, a row for each, key heads first.  The
+ * new rows, qkv [batch, seq, (heads + 2*kv_heads) * head_dim] as in struct attention, have
+ * consecutive positions in their sequence. */
 struct attention_cached {
     enum dtype dt;                     /* of rows and cache */
     int64_t batch, seq, capacity;      /* seq is 1 or even, and at most capacity */
@@ -186,18 +191,18 @@ struct attention_cached {
     int64_t window; /* keys that a query sees, its own and those before it; 0: all before */
 };
 
-/* The pairs of query and key that causal attention looks at, of `rows` queries from a position on:
- * all keys before each, without those before its window. */
+/* Count the pairs of query and key that causal attention looks at, for the `rows` queries from
+ * position `first` on: each query with its own key and those before it, within the window. */
 static inline double attention_causal_pairs_of(const struct attention *a, int64_t first,
                                                int64_t rows)
 {
     double n = (double)rows, pairs = n * (double)first + 0.5 * n * (n + 1);
     double hidden = (double)attention_window_start(a, first + rows - 1);
-    double queries = hidden < n ? hidden : n; /* from which it hides any */
+    double queries = hidden < n ? hidden : n; /* that do not see some of the keys before them */
     return pairs - queries * (hidden - 0.5 * (queries - 1));
 }
 
-/* The same of all queries of a sequence. */
+/* Count them for all queries that the rank has of a sequence. */
 static inline double attention_causal_pairs(const struct attention *a)
 {
     const struct sequence_part *p = &a->part;
@@ -218,8 +223,8 @@ struct rope {
     int inverse; /* 1: rotate back, which is the backward rule */
 };
 
-/* RMSNorm over each head of queries and of keys, in packed projections [rows, (heads + 2 *
- * kv_heads) * head_dim]; values stay as they are. */
+/* RMSNorm of each head of queries and keys in packed projections (struct attention) of `rows` rows;
+ * values are copied. */
 struct qk_norm {
     enum dtype dt;
     int64_t rows, heads, kv_heads, head_dim;
@@ -239,27 +244,27 @@ struct column_scale {
     int64_t rows, cols, ld;
 };
 
-/* Own query heads, and of all of the model's key and value heads those that these read, packed for
- * attention.  Of a rank with query heads 3 to 5 of 8, of which 4 read one key head:
+/* Packing of a rank's query heads with the key and value heads that they read, for attention.  Of a
+ * rank with query heads 3 to 5 of 8, where 4 query heads read one key head:
  *
  *   q  3 4 5,  kv  k0 k1 v0 v1   ->   3 4 5 | k0 k1 k1 | v0 v1 v1      packed = 3
  *
- * The key heads are as few as grouped queries allow, each read by heads / packed of the own query
- * heads: as above one for each, where the own ones do not divide evenly. */
+ * `packed` is the smallest number of key heads of which each is read by heads / packed of the
+ * rank's query heads.  Here that is one for each query head, as 3 reads k0, and 4 and 5 read k1. */
 struct pack_heads {
     enum dtype dt;
     int64_t rows, heads, kv_heads, head_dim; /* kv_heads: of the whole model */
-    int64_t first, group; /* query heads before the own ones; query heads that read one key head */
-    int64_t packed;       /* key heads of a packed row (graph/op_heads.c) */
+    int64_t first, group; /* query heads before the rank's; query heads that read one key head */
+    int64_t packed;       /* key heads of a packed row */
 };
 
-/* Of the whole model's, the key head that stands at place `slot` of those packed, */
+/* Which of the model's key heads stands at place `slot` of a packed row, from 0. */
 static inline int64_t pack_heads_source(const struct pack_heads *p, int64_t slot)
 {
     return (p->first + slot * (p->heads / p->packed)) / p->group;
 }
 
-/* and how many places are before those of key head k. */
+/* At how many places of a packed row stand key heads before number k of the model. */
 static inline int64_t pack_heads_before(const struct pack_heads *p, int64_t k)
 {
     int64_t each = p->heads / p->packed, heads = k * p->group - p->first;
@@ -267,7 +272,8 @@ static inline int64_t pack_heads_before(const struct pack_heads *p, int64_t k)
     return places < p->packed ? places : p->packed;
 }
 
-/* Rows of whole sequences that `ranks` ranks have gathered, between two orders:
+/* Reordering of rows of whole sequences that `ranks` ranks have gathered, from one of these orders
+ * to the other:
  *
  *   as gathered    rank by rank, of each rank sequence by sequence, of each its two chunks
  *   in order       sequence by sequence, of each the 2 * ranks chunks as they follow one another
@@ -279,7 +285,7 @@ struct order_chunks {
     int inverse; /* 1: from in order to as gathered */
 };
 
-/* Which chunk of those as gathered is number i of those in order. */
+/* The number, as gathered, of chunk i in order. */
 static inline int64_t order_chunks_source(const struct order_chunks *o, int64_t i)
 {
     int64_t all = 2 * o->ranks, k = i % all, second = k >= o->ranks;
@@ -294,26 +300,26 @@ struct adamw {
     float bias1, bias2; /* 1 - beta1^t and 1 - beta2^t at this step t >= 1 */
 };
 
-/* What AdamW works on; p, and m and v, are fp32 or bf16. */
+/* The tensors that AdamW works on, of as many elements each. */
 struct adamw_state {
-    enum dtype dt_p, dt_m;
-    void *p, *m, *v;
-    const void *g;
-    enum dtype dt_copy; /* bf16 or fp16 */
-    void *copy;         /* of an fp32 p rounded to nearest, or NULL; NULL where p is bf16 */
-    enum dtype dt_g;    /* fp32 or bf16 */
+    enum dtype dt_p, dt_m; /* of p; of m and v: fp32 or bf16 */
+    void *p, *m, *v;       /* parameters, means of gradients and of their squares */
+    const void *g;         /* gradients */
+    enum dtype dt_copy;    /* bf16 or fp16 */
+    void *copy;            /* receives an fp32 p rounded to nearest; NULL: no copy, as for bf16 p */
+    enum dtype dt_g;       /* fp32 or bf16 */
 };
 
-/* Is any of it bf16, and so rounded stochastically? */
+/* Is any of p, m and v in bf16, and so rounded stochastically? */
 static inline int adamw_rounds(enum dtype dt_p, enum dtype dt_m)
 {
     assert((dt_p == DTYPE_F32 || dt_p == DTYPE_BF16) && (dt_m == DTYPE_F32 || dt_m == DTYPE_BF16));
     return dt_p == DTYPE_BF16 || dt_m == DTYPE_BF16;
 }
 
-/* Random numbers of a rounding: element i has those of (key, step, number) alone.  Its number is
- * first + i or, of elements that are columns of a larger matrix, that of its place in the matrix:
- * first + i / run * stride + i % run. */
+/* Random numbers for stochastic rounding.  Those of element i are a function of key, step and the
+ * element's number alone.  The number is first + i or, where the elements are some columns of a
+ * larger matrix, that of its place there: first + i / run * stride + i % run. */
 struct rounding {
     uint64_t key, step, first;
     int64_t run;    /* elements of a row; 0: number first + i */
@@ -324,17 +330,17 @@ struct sgd {
     float lr, momentum, weight_decay;
 };
 
-/* Muon's mean of gradients; and its step. */
+/* Muon: the mean of gradients, then the step. */
 struct momentum {
     float one_minus_momentum;
-    int nesterov;
+    int nesterov; /* 1: Nesterov's form */
 };
 struct muon {
     float lr, weight_decay;
-    float adjusted_lr; /* of the matrix */
+    float adjusted_lr; /* learning rate for the shape of the matrix */
 };
 
-/* a I + b x + c y */
+/* Coefficients of y = a I + b x + c y. */
 struct polynomial {
     float a, b, c;
 };
@@ -347,19 +353,19 @@ struct device_ops {
     int (*gemm)(struct device *d, const struct gemm *g, void *scratch, struct error *err);
     size_t (*gemm_scratch)(struct device *d, const struct gemm *g); /* pointers unused */
 
-    /* y[r,:] = table[tokens[r] - first,:], 0 for tokens outside [first, first + vocab).  table
-     * [vocab, hidden]: these rows of a table that may have more */
+    /* y[r,:] = table[tokens[r] - first,:], or 0 for tokens outside [first, first + vocab).
+     * y [rows, hidden];  table [vocab, hidden]: rows first to first + vocab of the whole table */
     void (*embedding)(struct device *d, enum dtype dt, void *y, const void *table,
                       const int32_t *tokens, int64_t rows, int64_t hidden, int64_t first,
                       int64_t vocab);
-    /* dtable[tokens[r] - first,:] (+)= dy[r,:] of tokens inside, rows in order;  dtable fp32
-     * [vocab, hidden] */
+    /* dtable[tokens[r] - first,:] (+)= dy[r,:] for tokens inside [first, first + vocab), in the
+     * order of rows;  dtable fp32 [vocab, hidden] */
     void (*embedding_backward)(struct device *d, enum dtype dt, float *dtable, const void *dy,
                                const int32_t *tokens, int64_t rows, int64_t hidden, int64_t first,
                                int64_t vocab, int accumulate);
 
-    /* x' = x + delta (delta NULL: x' = x and sum is not written);  sum = x' rounded to dt;
-     * rstd[r] = 1/sqrt(mean(x'^2) + eps), of the rounded x';  y = x' * rstd * w.
+    /* x' = x + delta, rounded to dt (delta NULL: x' = x);  sum = x' (not written without delta);
+     * rstd[r] = 1/sqrt(mean(x'^2) + eps);  y = x' * rstd * w.
      * x, delta, sum, y [rows, hidden];  w [hidden];  rstd fp32 [rows] */
     void (*rmsnorm)(struct device *d, enum dtype dt, void *y, void *sum, float *rstd, const void *x,
                     const void *delta, const void *w, int64_t rows, int64_t hidden, float eps);
@@ -400,33 +406,33 @@ struct device_ops {
     void (*gelu_backward)(struct device *d, enum dtype dt, void *dx, const void *dy, const void *x,
                           const void *b, int64_t rows, int64_t cols);
 
-    /* Of each row of W + factor * B A the sum of its squares, without making it, from products:
+    /* The sum of squares of each row of W + factor * B A, from products, without making the matrix:
      * squares[i] = w_i . w_i + 2 factor b_i . wa_i + factor^2 b_i aa b_i^T, or 0 where rounding
-     * takes that below.  squares fp32 [rows];  w [rows, cols], b [rows, rank] of dt;
+     * makes that negative.  squares fp32 [rows];  w [rows, cols], b [rows, rank] of dt;
      * wa = W A^T fp32 [rows, rank], aa = A A^T fp32 [rank, rank] */
     void (*row_squares)(struct device *d, const struct row_squares *s, float *squares,
                         const void *w, const void *b, const float *wa, const float *aa);
-    /* y = x, column i times m[i] / sqrt(squares[i]), or times 0 where squares[i] is 0; m NULL: y =
-     * x.  y == x allowed;  m of dt and squares fp32 [cols], aligned to their elements only */
+    /* y[:,i] = x[:,i] * m[i] / sqrt(squares[i]), or 0 where squares[i] is 0;  m NULL: y = x.
+     * y == x allowed;  m of dt and squares fp32 [cols], aligned to their elements only */
     void (*scale_columns)(struct device *d, const struct column_scale *s, void *y, const void *x,
                           const void *m, const float *squares);
-    /* dm[i] (+)= the sum over rows of dy x, over sqrt(squares[i]), or 0 where squares[i] is 0.
-     * Takes the scratch of bias_backward. */
+    /* dm[i] (+)= (sum over rows of dy[:,i] x[:,i]) / sqrt(squares[i]), or 0 where squares[i] is 0.
+     * Needs the scratch of bias_backward. */
     void (*scale_columns_backward)(struct device *d, const struct column_scale *s, float *dm,
                                    const void *dy, const void *x, const float *squares,
                                    int accumulate, void *scratch);
 
-    /* Of each head of queries and keys, h: rstd = 1/sqrt(mean(h^2) + eps);  y = h * rstd * w, w
-     * being wq of queries and wk of keys.  x, y packed;  wq, wk [head_dim];  rstd fp32 [rows, heads
-     * + kv_heads] */
+    /* For each head h of queries and of keys: rstd = 1/sqrt(mean(h^2) + eps);  y = h * rstd * w,
+     * where w is wq for queries and wk for keys.  x, y packed;  wq, wk [head_dim];  rstd fp32
+     * [rows, heads + kv_heads] */
     void (*qk_norm)(struct device *d, const struct qk_norm *n, void *y, float *rstd, const void *x,
                     const void *wq, const void *wk);
-    /* dx, of values dy;  dwq, dwk (+)= ...;  dx == dy allowed (in place) */
+    /* dx, which is dy for values;  dwq, dwk (+)= ...;  dx == dy allowed (in place) */
     void (*qk_norm_backward)(struct device *d, const struct qk_norm *n, void *dx, float *dwq,
                              float *dwk, const void *dy, const void *x, const void *wq,
                              const void *wk, const float *rstd, int accumulate, void *scratch);
 
-    /* In place allowed (y == x).  positions [rows], or NULL */
+    /* See struct rope.  y == x allowed;  positions [rows], or NULL */
     void (*rope)(struct device *d, const struct rope *r, void *y, const void *x,
                  const float *cos_sin, const int32_t *positions);
 
@@ -434,8 +440,8 @@ struct device_ops {
      * kv_heads * head_dim], key heads first */
     void (*pack_heads)(struct device *d, const struct pack_heads *p, void *y, const void *q,
                        const void *kv);
-    /* dkv: of each head the sum over the places that it stands at, in order and in fp32; 0 of heads
-     * that no own query reads */
+    /* dq: the query heads of dy.  dkv: for each head the sum over its places in a packed row, in
+     * their order and in fp32; 0 for heads that none of the rank's queries reads */
     void (*pack_heads_backward)(struct device *d, const struct pack_heads *p, void *dq, void *dkv,
                                 const void *dy);
 
@@ -443,33 +449,33 @@ struct device_ops {
     void (*order_chunks)(struct device *d, const struct order_chunks *o, void *y, const void *x);
 
     /* y = addend + x * (dropped ? 0 : factor);  addend NULL: none;  y == x and y == addend allowed.
-     * x, addend, y [rows, cols].  The gradient of x is the same of that of y. */
+     * x, addend, y [rows, cols].  It is also the backward rule: with dy for x it makes dx. */
     void (*dropout)(struct device *d, const struct dropout *p, void *y, const void *x,
                     const void *addend);
 
-    /* o [batch, seq, heads * head_dim];  lse fp32 [batch, heads, seq]: log-sum-exp of the scaled
-     * scores, none of them dropped, as the same device's backward pass takes it: GPUs the natural
-     * logarithm, the CPU that divided by scale.  Never holds a seq x seq matrix. */
+    /* o [batch, seq, heads * head_dim];  lse fp32 [batch, heads, seq]: log-sum-exp of each query's
+     * scaled scores, before any are dropped, for backward on the same device: GPUs store the
+     * natural logarithm, the CPU stores it divided by scale.  Never holds a seq x seq matrix. */
     void (*attention)(struct device *d, const struct attention *a, void *o, float *lse,
                       const void *qkv, void *scratch);
-    /* dqkv has the shape of qkv, of q where separate; then a->dkv is written too */
+    /* dqkv has the shape of qkv.  Separate: dqkv has the shape of q, and a->dkv is written too. */
     void (*attention_backward)(struct device *d, const struct attention *a, void *dqkv,
                                const void *dout, const void *o, const float *lse, const void *qkv,
                                void *scratch);
     size_t (*attention_scratch)(struct device *d, const struct attention *a, enum device_pass pass);
-    /* Put keys and values of the rows into the cache, and then o [batch, seq, heads * head_dim]:
-     * each row sees the cache from position 0, or the first of its window, to its own.  positions
-     * [batch, seq]: only those of the first rows of sequences are read; they are from 0 to capacity
-     * - seq, and all positions before them have been put there. */
+    /* Copy keys and values of the rows into the cache, then compute o [batch, seq, heads *
+     * head_dim]: each row sees the cache from position 0, or from the first of its window, to its
+     * own position.  positions [batch, seq], of which only that of each sequence's first row is
+     * read: it is from 0 to capacity - seq, and the cache holds all positions before it. */
     void (*attention_cached)(struct device *d, const struct attention_cached *a, void *o,
                              void *cache, const void *qkv, const int32_t *positions, void *scratch);
     size_t (*attention_cached_scratch)(struct device *d, const struct attention_cached *a);
-    unsigned attention_forms; /* bits of enum attention_form: what it offers beside the plain one */
+    unsigned attention_forms; /* bits of enum attention_form that the device offers */
 
     /* y = silu(gate) * up;  gate_up [rows, 2 * ffn], gate first;  y [rows, ffn] */
     void (*swiglu)(struct device *d, enum dtype dt, void *y, const void *gate_up, int64_t rows,
                    int64_t ffn);
-    /* dgate_up == gate_up allowed (in place) */
+    /* dy [rows, ffn];  dgate_up [rows, 2 * ffn];  dgate_up == gate_up allowed (in place) */
     void (*swiglu_backward)(struct device *d, enum dtype dt, void *dgate_up, const void *dy,
                             const void *gate_up, int64_t rows, int64_t ffn);
 
@@ -484,24 +490,23 @@ struct device_ops {
                           int64_t ld_d, enum dtype dt_x, const void *logits, int64_t ld,
                           const int32_t *targets, int64_t rows, int64_t vocab, float scale,
                           const double *loss_scale);
-    /* The same in parts, of ranks that each have some columns of the logits: `vocab` of them, from
-     * column `first` of the whole on; 0 columns are allowed.  Numbers of masked rows are 0, where
-     * nothing else is said.
+    /* The same in four steps, for ranks that each have some columns of the logits: `vocab` columns
+     * (0 is allowed) from column `first` of the whole on.  Results are 0 for masked rows.
      *
-     * top fp32 [rows]: each row's largest logit of this part, -infinity where it has no columns;
-     * sums fp32 [rows, 2]: the sum of e^(logit - top), and the target's logit if it is here, or 0
-     */
+     * top fp32 [rows]: the row's largest logit among these columns, -infinity if there are none;
+     * sums fp32 [rows, 2]: the sum of e^(logit - top), and the target's logit, or 0 where the
+     * target is not among these columns */
     void (*softmax_part)(struct device *d, float *top, float *sums, enum dtype dt_x,
                          const void *logits, int64_t ld, const int32_t *targets, int64_t rows,
                          int64_t vocab, int64_t first);
-    /* terms[r] = {sums[r][0] * e^(top[r] - all_top[r]), sums[r][1]}: what ranks add up, all_top
-     * being the largest of all their tops;  terms, sums fp32 [rows, 2];  terms == sums allowed */
+    /* terms[r] = {sums[r][0] * e^(top[r] - all_top[r]), sums[r][1]}, whose sum over ranks is
+     * all_sums;  all_top: maximum of all ranks' top;  fp32 [rows, 2];  terms == sums allowed */
     void (*softmax_term)(struct device *d, float *terms, const float *sums, const float *top,
                          const float *all_top, int64_t rows);
-    /* row_loss [rows] from the largest logits and the added terms of all ranks */
+    /* row_loss[r] = log(all_sums[r][0]) + all_top[r] - all_sums[r][1];  fp32 [rows] */
     void (*softmax_loss)(struct device *d, float *row_loss, const float *all_top,
                          const float *all_sums, const int32_t *targets, int64_t rows);
-    /* dlogits of this part's columns, in memory and with a meaning as cross_entropy has it */
+    /* dlogits of this rank's columns; dlogits, ld_d, scale and loss_scale as of cross_entropy */
     void (*softmax_gradient)(struct device *d, enum dtype dt, void *dlogits, int64_t ld_d,
                              enum dtype dt_x, const void *logits, int64_t ld,
                              const int32_t *targets, const float *all_top, const float *all_sums,
@@ -517,6 +522,7 @@ struct device_ops {
     /* y = x * factor, y == x allowed */
     void (*scale)(struct device *d, enum dtype dt, void *y, const void *x, float factor,
                   int64_t elems);
+    /* y = x in another format;  to and from fp32, bf16 or fp16 */
     void (*cast)(struct device *d, enum dtype to, void *y, enum dtype from, const void *x,
                  int64_t elems);
     void (*fill_zero)(struct device *d, void *y, size_t bytes);
@@ -531,8 +537,8 @@ struct device_ops {
     /* *sum = x[count - 1] + x[count - 2] + ... + x[0], added in this order; 0 of none. */
     void (*sum_from_last)(struct device *d, double *sum, const double *x, int count);
 
-    /* The factor gradients take in the update.  Gradients were summed as if there were `nominal`
-     * targets, and of a loss times *loss_scale:
+    /* The factor by which the update multiplies gradients.  These were summed as if there were
+     * `nominal` targets, and are those of the loss times *loss_scale:
      * mean = *targets > 0 ? nominal / *targets / *loss_scale : 0;  norm = sqrt(*squares) * mean;
      * *factor = mean * (clip > 0 and norm + 1e-6 > clip ? clip / (norm + 1e-6) : 1), or NaN where
      * *squares is not finite.  All fp64 and where ops work. */
@@ -543,11 +549,9 @@ struct device_ops {
     /* Decoupled weight decay Adam (Loshchilov and Hutter 2019), PyTorch's order of
      * operations: p -= lr*wd*p; m, v updated; p -= lr * (m/bias1) / (sqrt(v/bias2) + eps).
      * The gradient is multiplied by (float)*factor first; *factor NaN: nothing is written.
-     * All are [elems] of the formats of s; copy: NULL, or, where p is fp32, of dt_copy, bf16 or
-     * fp16, to receive the new p rounded to nearest.  What is kept in bf16 is
-     * rounded stochastically, by r: to the neighbour above in magnitude with the probability that
-     * makes the rounded number right on average, so that small steps are not lost.  Where nothing
-     * is, r is not read. */
+     * The tensors of s are [elems].  What p, m and v have in bf16 is rounded stochastically, by r:
+     * to the neighbour of larger magnitude with the probability that makes the rounded number right
+     * on average, so that small steps are not lost.  Where all three are fp32, r may be NULL. */
     void (*adamw)(struct device *d, const struct adamw *a, const double *factor,
                   const struct adamw_state *s, const struct rounding *r, int64_t elems);
 
@@ -561,12 +565,12 @@ struct device_ops {
      * *factor NaN: nothing is written.  m, g fp32 [elems] */
     void (*momentum)(struct device *d, const struct momentum *rule, const double *factor, float *m,
                      float *g, int64_t elems);
-    /* The last, PyTorch's order of operations: p -= lr * wd * p; p -= adjusted_lr * u.  factor:
-     * only whether it is NaN counts; dt_copy and copy as in adamw. */
+    /* The last part, in PyTorch's order of operations: p -= lr * wd * p; p -= adjusted_lr * u.
+     * Of *factor only NaN matters: then nothing is written.  dt_copy and copy as in adamw. */
     void (*muon)(struct device *d, const struct muon *rule, const double *factor, float *p,
                  const float *u, enum dtype dt_copy, void *copy, int64_t elems);
-    /* Between them products, and: y = x / max(sqrt(*squares), eps);  y, x fp32 [elems], y == x
-     * allowed */
+    /* Between these two parts Muon makes matrix products, normalize and polynomial.
+     * y = x / max(sqrt(*squares), eps);  y, x fp32 [elems], y == x allowed */
     void (*normalize)(struct device *d, float *y, const float *x, const double *squares, float eps,
                       int64_t elems);
     /* y = a I + b x + c y;  x, y fp32 [rows, rows] */
@@ -574,8 +578,8 @@ struct device_ops {
                        int64_t rows);
 };
 
-/* X(op) for every op but gemm, of which a table has the library's functions.  Tables are filled,
- * and what they are filled with is declared, by this list. */
+/* Expands to X(op) for every op but gemm and gemm_scratch, whose functions are named by hand.  The
+ * tables of devices are filled, and the functions in them declared, by this list. */
 /* clang-format off */
 #define DEVICE_OPS(X) \
     X(embedding) X(embedding_backward) X(rmsnorm) X(rmsnorm_backward) X(norm_backward_scratch) \
@@ -589,9 +593,8 @@ struct device_ops {
     X(polynomial) X(softmax_part) X(softmax_term) X(softmax_loss) X(softmax_gradient)
 /* clang-format on */
 
-/* The type of the function that a member of a table points to.  Declares what the table is filled
- * with, so that a signature is written in the table and where the function is defined, and nowhere
- * else: DEVICE_FUNCTION(device_ops, bias) cuda_bias; */
+/* The type of the function that a member of a table points to, by which the functions of a table
+ * are declared without repeating signatures: DEVICE_FUNCTION(device_ops, bias) cuda_bias; */
 #define DEVICE_FUNCTION(table, member) __typeof__(*((struct table *)0)->member)
 
 #endif

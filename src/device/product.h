@@ -1,4 +1,4 @@
-/* product.h - by which algorithms a GPU's library multiplies matrices: noted, timed, taken.
+/* product.h - choosing the algorithms by which a GPU's library multiplies matrices, by timing them.
  *
  * By itself a device takes the first algorithm that its library suggests for a product.  What is
  * faster for the shapes of a run is found by time, once, before anything is recorded or trained:
@@ -18,12 +18,13 @@
 #include "device/device.h"
 
 enum { PRODUCT_SHAPE = 16, PRODUCT_SETTINGS = 9, PRODUCT_WORDS = 8, PRODUCT_TRIED = 8 };
-enum { PRODUCT_SHAPE_LEAST = 15 }; /* so many are in every file; the others are 0 where missing */
+/* Members of shape that every file of choices has; members that a file lacks are 0. */
+enum { PRODUCT_SHAPE_LEAST = 15 };
 
-/* The algorithm of a product; without padding, so that bytes compare.  Members of shape and setting
- * have the names below. */
+/* The algorithm of a product; without padding, so that bytes compare.  The members of shape and
+ * setting have the names below. */
 struct product_choice {
-    int64_t shape[PRODUCT_SHAPE];      /* what two products have to have in common */
+    int64_t shape[PRODUCT_SHAPE];      /* products of equal shape have the same algorithm */
     int64_t setting[PRODUCT_SETTINGS]; /* of the algorithm, as the library gives them */
     uint64_t word[PRODUCT_WORDS];      /* the algorithm as the library stores it */
     int64_t workspace_bytes;
@@ -39,9 +40,10 @@ extern const char *const product_setting_names[PRODUCT_SETTINGS];
  * multiprocessors"; "" on CPUs. */
 const char *device_products_library(const struct device *d, char text[192]);
 
-/* From now on products are noted, and not computed (1), or computed as ever (0).  Each is noted
- * once, with the memory that it was met with. */
+/* on 1: from now on note products instead of computing them, each shape once, with the memory that
+ * it was called with.  on 0: compute products again. */
 void device_products_note(struct device *d, int on);
+/* How many products are noted. */
 int device_products_noted(const struct device *d);
 
 /* The shape of product i of those noted. */

@@ -11,7 +11,7 @@
  * of the ranks before; rows and columns, query heads and key heads of the whole model.
  *
  * split_heads: input x [rows, (heads + 2 * columns) * head_dim], packed rows with all of the
- * model's key heads; outputs q and kv.  The gradient of either op is the other one.
+ * model's key heads; outputs q and kv.  pack_heads is its gradient.
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"
