@@ -21,8 +21,8 @@
 #include "base/dtype.h"
 #include "comm/world.h"
 
-/* Messages have several streams, so that those to one neighbour do not wait behind those from
- * another; on those behind the first there are no collectives. */
+/* Messages have several streams, so that messages to one neighbour do not wait behind those from
+ * another.  Collectives run on COMM_GATHER, COMM_REDUCE and COMM_POINT only. */
 enum comm_stream {
     COMM_GATHER,
     COMM_REDUCE,
@@ -37,8 +37,9 @@ enum comm_stream {
     COMM_STREAMS
 };
 
+/* Streams that collectives may run on, from 0; streams for messages, from COMM_POINT on. */
 enum { COMM_COLLECTIVES = COMM_POINT + 1, COMM_POINTS = COMM_STREAMS - COMM_POINT };
-enum { GROUP_MESSAGES = 16 };
+enum { GROUP_MESSAGES = 16 }; /* messages that travel together, at most */
 
 /* What an all-reduce makes of the members' values. */
 enum group_reduction { GROUP_SUM, GROUP_MAX };
@@ -49,28 +50,31 @@ struct operation;
 /* One operation, started by a function below and ended by comm_wait(); the caller's.  Starting an
  * operation sets every field: op need not be initialised before. */
 struct comm_op {
-    int64_t submit_ns, start_ns, end_ns; /* of clock_ns(); valid after comm_wait() */
+    int64_t submit_ns, start_ns, end_ns; /* times of clock_ns(); valid after comm_wait() */
     int64_t sent_bytes;                  /* payload this rank sent to others; after comm_wait() */
     struct operation *operation;         /* private: the group's, NULL after comm_wait() */
 };
 
-/* A group of these ranks of world, in this order and this one among them; ranks NULL: the first
- * `size` ones.  Not collective.  Every rank of world makes the same number of groups in the same
- * order, because that order gives the tags; a group that could not be made counts.  The caller
- * agrees (world_agree) before the first operation.  name is copied and appears in errors and
- * traces.  Returns 0 and a group for group_destroy(), or -1 with err set. */
+/* Make a group of `size` ranks of world, this rank among them, whose members are numbered as in
+ * ranks[] (copied; NULL: ranks 0 to size - 1).  Not collective, but every rank of world has to make
+ * the same number of groups in the same order, because that order gives the tags; a group that
+ * could not be made counts.  The caller agrees (world_agree) before the first operation.  name is
+ * copied, and appears in errors and traces.  Returns 0 and a group for group_destroy(), or -1 with
+ * err set.
+ */
 int group_create(struct group **group, struct world *world, const int *ranks, int size,
                  const char *name, struct error *err);
 
-/* A group of this rank alone, for group_destroy(); not collective, world may be NULL. */
+/* Make a group of this rank alone.  Not collective; world may be NULL.  Returns a group for
+ * group_destroy(); does not fail. */
 struct group *group_self(struct world *world, const char *name);
 
 /* Free a group without operations in flight; NULL allowed.  Collective over its members. */
 void group_destroy(struct group *group);
 
-int group_rank(const struct group *group);
+int group_rank(const struct group *group); /* this rank's number among the members */
 int group_size(const struct group *group);
-const char *group_name(const struct group *group);
+const char *group_name(const struct group *group); /* the group's */
 
 /* ---- groups whose memory is a GPU's ----
  *
@@ -88,13 +92,18 @@ const char *group_name(const struct group *group);
  *  - Where terms are summed in rank order, what recv held is the first of them.
  *  - A maximum by NCCL is its ncclMax: of a NaN and another member's number it is the number.
  *  - Reduce-scatter of fp32 with accumulate leaves the sum in the member's own part of send.
- *  - There are no more operations than programs use: those of mesh.h's communicators. */
+ *  - Only the operations that programs use are offered: those of mesh.h's communicators. */
 
 /* Bytes of POOL_COMM a group of this size allocates when it is made; a pure function,
  * so that a plan needs no ranks. */
 size_t group_staging_bytes(int size);
 
-/* recv[size * elems] = every member's send[elems], in rank order.
+/* ---- starting operations ----
+ *
+ * Each starts an operation as op, to be ended by comm_wait(), which also reports its failure. Until
+ * then the memory of send, recv and data has to stay, and the caller must not change send. */
+
+/* recv[size * elems] = every member's send[elems], in member order.
  * send == recv + rank * elems allowed (in place). */
 void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
                       const void *send, int64_t elems, enum dtype dtype);
@@ -108,38 +117,40 @@ void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_
                           enum dtype result, const void *send, int64_t elems, enum dtype dtype,
                           int accumulate);
 
-/* data[elems] = sum or maximum over members, in place, the same bits on all; fp32, bf16 or fp16
- * (summed in fp32 and rounded once) or fp64. */
+/* data[elems] = sum or maximum over the members' data, in place, the same bits on all; of fp32,
+ * fp64, or bf16 and fp16, which are summed in fp32 and rounded once. */
 void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
                       int64_t elems, enum dtype dtype, enum group_reduction reduction);
 
-/* Bytes member `rank` of a group of this size sends to others in an all-reduce (the last members'
- * shares of it may be shorter than the first ones'); a pure function. */
+/* Bytes that member `rank` of a group of this size sends to others in an all-reduce; pure.  The
+ * last members may have fewer elements to sum than the first ones, and so send fewer. */
 int64_t group_all_reduce_sent(int size, int rank, int64_t elems, enum dtype dtype);
 
-/* What a member gives to another in an all-to-all and gets from it, in elements. */
+/* What this member sends to another one in an all-to-all and receives from it, in elements. */
 struct comm_part {
-    int64_t send_from, send_elems; /* of send */
-    int64_t recv_from, recv_elems; /* of recv */
+    int64_t send_from, send_elems; /* send[send_from ...][send_elems] is sent */
+    int64_t recv_from, recv_elems; /* recv[recv_from ...][recv_elems] is received */
 };
 
 /* Elements member `rank` of a group of this size sends to others in an all-to-all; pure. */
 int64_t group_all_to_all_sent(int size, int rank, const struct comm_part *part);
 
-/* Everybody sends to everybody: recv[recv_from ...][recv_elems] of part m = what member m sends to
- * this one, for all members m, this one among them.  part holds one entry for each member and must
- * stay until comm_wait(); of any two members, one receives from the other as many elements as that
- * sends to it.  Parts of recv do not overlap one another, nor send. */
+/* Every member sends a part of send to every member, itself included, and receives a part of recv
+ * from it; part[m] says which parts for member m.  part[size] must stay until comm_wait().  What
+ * member a sends to member b has as many elements as b receives from a.  Parts of recv do not
+ * overlap one another, nor send. */
 void group_all_to_all(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
                       const void *send, const struct comm_part *part, enum dtype dtype);
 
-/* A message to / from another member, peer; sends and receives of a pair match in order. */
+/* Send a message to another member, peer, or receive one from it.  The sends of one member to
+ * another match the other's receives in order. */
 void group_send(struct group *g, enum comm_stream stream, struct comm_op *op, const void *data,
                 int64_t elems, enum dtype dtype, int peer);
 void group_recv(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
                 int64_t elems, enum dtype dtype, int peer);
 
-/* Wait for op.  Returns 0, or -1 with err naming group and operation. */
+/* Wait until op is complete, and end it; an op that has ended is allowed.  Returns 0, or -1 with
+ * err naming group and operation. */
 int comm_wait(struct comm_op *op, struct error *err);
 
 /* 1 when op is complete (comm_wait() will not block), else 0. */

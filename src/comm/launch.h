@@ -1,42 +1,44 @@
 /* launch.h - what the launcher (mpirun, Slurm, torchrun) says in the environment.  For comm/, the
- * doctor, and what a signal is answered with. */
+ * doctor, and train/, which learns how much time a signal leaves to save. */
 #ifndef TRIREME_COMM_LAUNCH_H
 #define TRIREME_COMM_LAUNCH_H
 
 #include "base/error.h"
 
-/* Of Open MPI: the seconds of launch_kill_s(), 1 where it is not set. */
+/* Open MPI's variable for the seconds of launch_kill_s(); 1 second where it is not set. */
 #define LAUNCH_KILL_VARIABLE "OMPI_MCA_odls_base_sigkill_timeout"
 
 enum launch_kind {
     LAUNCH_NONE,
     LAUNCH_MPIRUN,
-    LAUNCH_TORCHRUN, /* or its like */
+    LAUNCH_TORCHRUN, /* torchrun, accelerate launch or deepspeed */
     LAUNCH_SRUN,
-    LAUNCH_PMI,
-    LAUNCH_BATCH, /* a job's script, without srun */
+    LAUNCH_PMI,   /* another launcher that sets PMI_SIZE */
+    LAUNCH_BATCH, /* a Slurm job's script, without srun */
     LAUNCH_KINDS
 };
 
 struct launch {
     enum launch_kind kind;
-    const char *name; /* of it, for people: "mpirun", "Slurm without srun", "none" */
-    int tasks;        /* tasks it started (or means to); 1 if it does not say */
-    int task;         /* of this process, 0 if it does not say */
-    int joined;       /* whether it offered a way for MPI to find the others */
-    int one_node;     /* whether all tasks are on this node, as far as it says */
+    const char *name; /* name of the launcher for people: "mpirun", "Slurm without srun", "none" */
+    int tasks;        /* tasks that it started (or was to start); 1 if it does not say */
+    int task;         /* number of this task, from 0; 0 if it does not say */
+    int joined;       /* 1: it offers MPI a way to find the other tasks */
+    int one_node;     /* 1: all tasks are on this node, as far as it says */
 };
 
+/* Read the environment. */
 struct launch launch_read(void);
 
-/* Compare with what MPI found (size; 0: before MPI is started, when only what cannot work
- * is refused).  Returns 0, or -1 with err set; its text is empty on tasks above 0. */
+/* Compare the launcher's number of tasks with the number of ranks that MPI found.  size 0: MPI is
+ * not started yet; then only what cannot work is refused.  Returns 0, or -1 with err set, whose
+ * text is empty on tasks above 0, so that one line is printed. */
 int launch_check(const struct launch *launch, int size, struct error *err);
 
-/* Before MPI starts: settings that keep it from printing warnings that mean nothing here,
- * from ways of copying this container forbids, and from opening networks a job on one node
- * does not need (two thirds of the time it takes to start).  What the user has set stays.  And as
- * many open files as the hard limit allows. */
+/* Prepare the environment for the start of MPI, without changing what the user has set: no warnings
+ * that mean nothing here, no ways of copying that this container forbids, and no networks that a
+ * job on one node does not need (opening them is two thirds of the time that a start takes).  Also
+ * raises the limit of open files to the hard limit. */
 void launch_prepare(const struct launch *launch);
 
 /* Seconds between SIGTERM and SIGKILL for a rank where the launcher is asked to end the job, as far

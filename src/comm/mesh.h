@@ -19,24 +19,24 @@ enum mesh_axis {
     MESH_AXES
 };
 
-/* MESH_SHARDS: what a strategy splits is split over these.  MESH_DATA: ranks that have rows of the
- * batch of their own: sequences, or parts of them. */
+/* Sets of axes. */
 enum {
-    MESH_SETS = 1 << MESH_AXES,
-    MESH_SHARDS = 1 << MESH_SHARD | 1 << MESH_CONTEXT,
-    MESH_DATA = 1 << MESH_REPLICATE | MESH_SHARDS
+    MESH_SETS = 1 << MESH_AXES,                        /* how many there are */
+    MESH_SHARDS = 1 << MESH_SHARD | 1 << MESH_CONTEXT, /* over which a strategy splits state */
+    MESH_DATA = 1 << MESH_REPLICATE | MESH_SHARDS      /* whose ranks have their own rows of the
+                                                          batch: sequences, or parts of them */
 };
 
 struct mesh_shape {
-    int degree[MESH_AXES];
+    int degree[MESH_AXES]; /* ranks along each axis */
     unsigned points; /* bit k: stream COMM_POINT + k carries messages along the pipeline axis */
 };
 
 enum mesh_way { WAY_UP, WAY_DOWN }; /* an activation to the next stage; its gradient back */
 
-/* Which of the COMM_POINTS streams, from 0, messages have from one rank of the pipeline axis to
- * another; the same at both ends.  Link k connects ranks k and k + 1, and where the axis is a ring
- * link ranks - 1 its two ends.
+/* The number k of the stream COMM_POINT + k for messages from one rank of the pipeline axis to
+ * another; the same at both ends.  Link k connects ranks k and k + 1; where the axis is a ring,
+ * link ranks - 1 connects its two ends.
  *
  *   link    to the upper rank        to the lower rank
  *           activation  gradient     activation  gradient
@@ -59,7 +59,8 @@ struct mesh_coord {
 
 const char *mesh_axis_name(enum mesh_axis axis);
 
-/* "shard", "data" (MESH_DATA), "shard and tensor" into text; returns text. */
+/* Write the name of a set of axes, "shard", "data" (MESH_DATA) or "shard and tensor", into text;
+ * returns text. */
 enum { MESH_AXES_TEXT = 64 };
 const char *mesh_axes_name(unsigned axes, char text[MESH_AXES_TEXT]);
 
@@ -71,15 +72,19 @@ int mesh_resolve(struct mesh_shape *shape, int ranks, struct error *err);
 struct mesh_coord mesh_coord_of_rank(const struct mesh_shape *shape, int rank);
 int mesh_rank(const struct mesh_shape *shape, struct mesh_coord coord);
 
-/* Pure, of a resolved shape and a set of axes: those of them along which there is more than one
- * rank; the ranks of the group, and the number of the one at coord among them; is there such a
- * group? */
+/* Pure, of a resolved shape and a set of axes: the axes of the set along which there is more than
+ * one rank. */
 unsigned mesh_wide_axes(const struct mesh_shape *shape, unsigned axes);
+/* How many ranks the group of these axes has. */
 int mesh_members(const struct mesh_shape *shape, unsigned axes);
+/* The number, in its group of these axes, of the rank at coord. */
 int mesh_member(const struct mesh_shape *shape, struct mesh_coord coord, unsigned axes);
+/* Does a mesh of this shape make a group of these axes? */
 int mesh_has(const struct mesh_shape *shape, unsigned axes);
 
-/* The place of a member, from 0, of the group along axes that the rank at coord is in. */
+/* The coordinates of member number `member` of the group of these axes that the rank at coord is
+ * in.
+ */
 struct mesh_coord mesh_coord_of_member(const struct mesh_shape *shape, struct mesh_coord coord,
                                        unsigned axes, int member);
 
@@ -101,36 +106,39 @@ void mesh_destroy(struct mesh *mesh); /* NULL allowed; collective where it is at
 
 struct device;
 
-/* How the groups of a GPU communicate. */
+/* How sums over replicas travel between GPUs: by NCCL, or through host memory by MPI. */
 enum comm_inter_node { COMM_INTER_NODE_NCCL, COMM_INTER_NODE_MPI };
 
-/* A rank of the pipeline axis that this one sends messages to, or receives them from, by a stream.
- */
+/* A rank of the pipeline axis that this rank exchanges messages with on a stream. */
 struct mesh_peer {
-    enum comm_stream stream; /* COMM_POINT and those after it */
-    int member, sends;       /* sends 0: receives */
+    enum comm_stream stream; /* COMM_POINT or one after it */
+    int member;              /* the other rank's number along the pipeline axis */
+    int sends;               /* 1: this rank sends; 0: it receives */
 };
 enum { MESH_PEERS = 128 };
 
 struct mesh_options {
-    enum comm_inter_node inter_node; /* mpi: sums over replicas go through host memory and MPI */
-    int share_gpu;                   /* several ranks on one GPU: for tests */
-    int64_t piece_bytes;             /* of a transfer that is staged; 0: as suits */
-    int min_ctas, max_ctas;          /* thread blocks of a transfer of NCCL's; 0: as it chooses */
-    int copy_engines;                /* 1: gathers over MESH_SHARDS go by copy engines */
-    int nvls;                        /* 1: switches of NVLink may add up, in any order */
-    unsigned messages; /* bit s: on COMM_REDUCE the ranks along the axes s, all of more than one
-                          rank, send one another parts: all-to-alls, and sums of 16 bits */
-    struct mesh_peer peer[MESH_PEERS]; /* of this rank, which are connected at the start; */
+    enum comm_inter_node inter_node;
+    int share_gpu;          /* 1: several ranks on one GPU, for tests */
+    int64_t piece_bytes;    /* of the pieces of a staged transfer; 0: a default */
+    int min_ctas, max_ctas; /* thread blocks of an NCCL transfer; 0: NCCL chooses */
+    int copy_engines;       /* 1: gathers over MESH_SHARDS go by copy engines */
+    int nvls;               /* 1: NVLink switches may take sums, in any order */
+    unsigned messages;      /* bit s, s being a set of axes that all have more than one rank: on
+                               COMM_REDUCE these ranks send parts to one another, in all-to-alls and
+                               sums of 16-bit terms */
+    struct mesh_peer peer[MESH_PEERS]; /* the peers to which this rank connects at the start */
     int peers;                         /* 0: its neighbours; above MESH_PEERS: refused */
 };
 
 /* Let the groups work on the memory and streams of a GPU: makes the NCCL communicators (none for
  * groups of one) and sends a few bytes over each.  Collective over world; a CPU device changes
- * nothing.  options may differ between ranks in messages and peers.  Fails on all ranks together,
- * after run.hang_seconds (world_watch(), else ten minutes) when some do not answer; what was begun
- * is then abandoned, as mesh_abandon() says.  Staging of transfers is allocated here.  The device
- * stays open until mesh_destroy().
+ * nothing.  options may differ between ranks in messages and peers.  Allocates the staging memory
+ * of transfers.  The device stays open until mesh_destroy().
+ *
+ * Returns 0, or -1 on all ranks with err set.  When some ranks do not answer it fails after
+ * run.hang_seconds (world_watch(), else ten minutes), and abandons what was begun, as
+ * mesh_abandon() does.
  *
  * Communicators, in the order they are made, one for each group over 1 and stream of group.h:
  * MESH_SHARDS on COMM_GATHER and on COMM_REDUCE, replicate and MESH_DATA on COMM_REDUCE, pipeline
@@ -141,68 +149,68 @@ struct mesh_options {
 int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
                 const struct mesh_options *options, struct error *err);
 
-/* Bytes of device memory (POOL_COMM) mesh_attach() allocates on every rank; pure.  NCCL's own
- * buffers are beside them. */
+/* Bytes of device memory (POOL_COMM) mesh_attach() allocates on every rank, without NCCL's own
+ * buffers; pure. */
 size_t mesh_device_staging_bytes(const struct mesh_shape *shape,
                                  const struct mesh_options *options);
 
-/* Bytes to keep free beside them for the buffers of NCCL, which has one communicator for each group
- * and stream; pure.  An estimate, by logs of nodes of eight H100, and for nodes of eight ranks:
- * NCCL says nothing of what it will take, so that callers look at what is left once the mesh is
- * attached. */
+/* Estimate the bytes of device memory to keep free for NCCL's own buffers, of one communicator for
+ * each group and stream; pure.  The estimate is from logs of nodes of eight H100, and for nodes of
+ * eight ranks.  NCCL does not report beforehand what it will take, so callers look at what is left
+ * once the mesh is attached. */
 size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_options *options);
 
-/* Bytes of pinned host memory (POOL_HOST) it allocates; pure. */
+/* Bytes of pinned host memory (POOL_HOST) mesh_attach() allocates on every rank; pure. */
 size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options);
 
-/* Device memory that transfers will read and write, counted in mem: device_alloc()'s, or NCCL's
- * own where gathers go by copy engines (mesh_options.copy_engines).  mesh may be NULL.  Not
- * collective.  Returns memory for mesh_free(), before the mesh is destroyed, or NULL with err set.
- */
+/* Allocate device memory that transfers will read and write, counted in mem: by device_alloc(), or
+ * by NCCL where gathers go by copy engines (mesh_options.copy_engines).  mesh may be NULL.  Not
+ * collective.  Returns memory to be freed by mesh_free() before the mesh is destroyed, or NULL with
+ * err set. */
 void *mesh_alloc(struct mesh *mesh, struct device *device, struct mem *mem, enum mem_pool pool,
                  size_t bytes, struct error *err);
 void mesh_free(struct mesh *mesh, struct device *device, struct mem *mem, enum mem_pool pool,
                size_t bytes, void *block); /* NULL allowed */
 
 /* Register with NCCL the device memory that transfers will read and write, so that networks can
- * reach it directly.  Collective over world, at the same place of the program; memory NULL: the
- * rank has none there.  At most MESH_REGISTERED ranges at a time.  Returns 1 if it was registered
- * on all ranks that have it, else 0: the transfers work all the same.  With copy engines it is to
- * be memory of mesh_alloc(), of as many bytes on every rank of a group that gathers; -1 with err
- * set on all ranks where it is not, or GPUs do not reach each other's.  A mesh without
- * communicators registers nothing. */
+ * reach it directly.  Collective over world: every rank makes as many calls in the same order, with
+ * memory NULL where it has none.  At most MESH_REGISTERED ranges at a time.  With copy engines the
+ * memory has to be mesh_alloc()'s, of as many bytes on every rank of a group that gathers.
+ * Returns 1 if all ranks that have memory registered it; 0 if not, in which case transfers work all
+ * the same, as on a mesh without communicators; or, with copy engines, -1 with err set on all ranks
+ * if the memory is not as above or GPUs cannot read each other's. */
 enum { MESH_REGISTERED = 16 };
 int mesh_register(struct mesh *mesh, void *memory, size_t bytes, struct error *err);
 
-/* Undo it, before the memory is freed; memory that is not registered is allowed. */
+/* Undo mesh_register(), before the memory is freed; memory that is not registered is allowed. */
 void mesh_unregister(struct mesh *mesh, void *memory);
 
-/* Did a transfer of an attached mesh fail meanwhile (a peer died, the network broke)?  0, or -1
- * with err naming group, rank and node; does not wait.  Any thread, but not while another is
- * starting an operation. */
+/* Did a transfer of an attached mesh fail meanwhile (a peer died, the network broke)?  Returns 0,
+ * or -1 with err naming group, rank and node; does not wait.  Any thread may call it, but not while
+ * another starts an operation. */
 int mesh_poll(struct mesh *mesh, struct error *err);
 
-/* End what an attached mesh has under way, after a failure: does not wait for peers longer than
- * a few seconds.  Where NCCL does not end it, the GPU is given up (device_give_up()).  Nothing
- * works on the mesh afterwards but mesh_poll() and mesh_destroy().  Any thread. */
+/* End what an attached mesh has under way, after a failure, without waiting for peers longer than a
+ * few seconds.  Where NCCL does not end it, the GPU is given up (device_give_up()).  Afterwards
+ * only mesh_poll() and mesh_destroy() may be called on the mesh.  Any thread may call it. */
 void mesh_abandon(struct mesh *mesh);
 
-/* "NCCL 2.28.9" with what it was built for where that differs, or "no NCCL", into text; returns
- * text. */
+/* Write "NCCL 2.28.9", with the version it was built for where that differs, or "no NCCL" into
+ * text; returns text. */
 const char *mesh_gpu_library(char text[96]);
 
-/* ---- what it is ---- */
+/* ---- its shape and groups ---- */
 
-struct mesh_shape mesh_shape(const struct mesh *mesh);
-struct mesh_coord mesh_coord(const struct mesh *mesh);
+struct mesh_shape mesh_shape(const struct mesh *mesh); /* resolved */
+struct mesh_coord mesh_coord(const struct mesh *mesh); /* of this rank */
 
-/* The group of a set of axes: of one, of MESH_SHARDS, of MESH_DATA; the mesh's.  NULL: no axes, or
- * mesh_has() says there is none. */
+/* The group of this rank along a set of axes: one axis, MESH_SHARDS or MESH_DATA; the mesh's.  NULL
+ * for the empty set, and where mesh_has() says that there is no such group. */
 struct group *mesh_group_of(const struct mesh *mesh, unsigned axes);
 struct group *mesh_group(const struct mesh *mesh, enum mesh_axis axis);
 
-/* Bytes of POOL_COMM the groups of a mesh of this (resolved) shape allocate on every rank;
- * a pure function.  Groups of the same ranks are one. */
+/* Bytes of POOL_COMM the groups of a mesh of this (resolved) shape allocate on every rank; pure.
+ * Sets of axes that have the same ranks share one group. */
 size_t mesh_staging_bytes(const struct mesh_shape *shape);
 
 #endif

@@ -12,11 +12,15 @@
 struct operation;
 struct thread;
 
-/* The streams of group.h, and one for world.h. */
+/* Queues: one for each stream of group.h, and QUEUE_CONTROL for the collectives of world.h. */
 enum { QUEUE_CONTROL = COMM_STREAMS, QUEUES };
 
 /* What one step of an operation did. */
-enum { STEP_WAITS, STEP_MOVED, STEP_DONE };
+enum {
+    STEP_WAITS, /* nothing: it waits for a peer */
+    STEP_MOVED, /* some of its work */
+    STEP_DONE   /* the last of its work, or it failed with op->err set */
+};
 
 /* Start the thread.  Returns 0 and a thread for thread_stop(), or -1 with err set and *thread NULL.
  */
@@ -25,35 +29,36 @@ int thread_start(struct thread **thread, struct error *err);
 /* Finish what was submitted, end the thread, free it; NULL allowed. */
 void thread_stop(struct thread *thread);
 
-/* Spin before sleeping, or not: whether a core is free to do so. */
+/* Poll without pause before sleeping (spin 1), for which a core has to be free, or not (0). */
 void thread_set_spin(struct thread *thread, int spin);
 
-/* Have tick(arg) called now and then while there is nothing to do; NULL: never. */
+/* Make the thread call tick(arg) now and then while no operation is in flight; NULL: never. */
 void thread_set_tick(struct thread *thread, void (*tick)(void *arg), void *arg);
 
 /* What a watch sees. */
 struct thread_view {
-    const struct operation *op[QUEUES]; /* the first operations under way, or NULL */
-    int waits;                          /* somebody is in thread_wait() */
-    int moved;                          /* anything has since the last call */
+    const struct operation *op[QUEUES]; /* the first operation of each queue, or NULL */
+    int waits;                          /* 1: a thread is in thread_wait() */
+    int moved;                          /* 1: an operation has moved since the last call */
 };
 
-/* Have watch(arg, view) called now and then, also while there is nothing to do if there is a tick;
- * NULL: never. */
+/* Make the thread call watch(arg, view) now and then, also while no operation is in flight if there
+ * is a tick; NULL: never. */
 typedef void thread_watch(void *arg, const struct thread_view *view);
 void thread_set_watch(struct thread *thread, thread_watch *watch, void *arg);
 
-/* Queue op, whose step and queue are set; thread_wait() returns when it is done. */
+/* Append op to its queue; op->step and op->queue are set. */
 void thread_submit(struct thread *thread, struct operation *op);
+/* Wait until a submitted op is done. */
 void thread_wait(struct thread *thread, struct operation *op);
 
-/* 1 if every operation submitted to queue is done. */
+/* 1 if every operation submitted to queue is done, else 0. */
 int thread_queue_idle(struct thread *thread, int queue);
 
-/* Run call(arg) on the thread and wait for it. */
+/* Make the thread run call(arg), behind what is in QUEUE_CONTROL, and wait until it has. */
 void thread_call(struct thread *thread, void (*call)(void *arg), void *arg);
 
-/* Have the thread run call(arg) before anything else; returns at once. */
+/* Make the thread run call(arg) before its next steps; returns at once. */
 void thread_interrupt(struct thread *thread, void (*call)(void *arg), void *arg);
 
 #endif

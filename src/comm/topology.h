@@ -4,7 +4,8 @@
 
 #include <sched.h>
 
-/* How many of `count` sets of cores, which ranks are bound to, have a core in common with mine. */
+/* Count which of the sets of cores all[count], to which ranks are bound, have a core in common with
+ * mine. */
 int topology_count_sharers(const cpu_set_t *mine, const cpu_set_t *all, int count);
 
 /* Cores for one of `local_size` ranks of this node, `sharers` of which (itself included)
@@ -15,8 +16,7 @@ int topology_cores_for(int sharers, int local_size);
 /* Cores that this process is bound to, and not more than the container's quota; at least 1. */
 int topology_own_cores(void);
 
-/* Cores that the process which started this one is bound to, as a launcher that binds what it
- * starts; 0: not known. */
+/* Cores that this process's parent, such as a launcher, is bound to; 0: not known. */
 int topology_parent_cores(void);
 
 struct topology {
@@ -26,7 +26,7 @@ struct topology {
     char binding[128];                      /* the units, as a list "0-3,8" */
 };
 
-/* The whole picture, by hwloc where it is built in. */
+/* Fill all members; without hwloc packages and numa_nodes are 0, and cores is an estimate. */
 void topology_read(struct topology *topology);
 
 /* Bind all threads of this process to the cores near a PCI device ("0000:17:00.0"), where the

@@ -1,9 +1,15 @@
 /* transport.h - what the files of comm/ share: groups inside, transfers, kinds.
  *
- * Private to comm/.  A kind of operation (all-gather, ...) is a numbered list of transfers,
- * computed when needed; a transport carries the list out.  Transfers are posted and retired
- * in order, so two members that compute matching lists cannot mismatch.  Where memory is a GPU's,
- * a transport gives each operation whole to a stream instead.
+ * Private to comm/.  A kind of operation (all-gather, ...) is a numbered list of transfers, each at
+ * most one message out and one in, which its functions compute when they are needed:
+ *
+ *     kind->plan(op)                 how many transfers
+ *     kind->transfer(op, i, &x)      what transfer i sends to whom, and receives from whom
+ *     kind->retired(op, i)           transfer i is complete: add up, or copy
+ *
+ * A transport carries the list out.  It posts and retires transfers in order, so that members who
+ * compute matching lists cannot mismatch.  Where memory is a GPU's, a transport gives each
+ * operation whole to a stream instead.
  */
 #ifndef TRIREME_COMM_TRANSPORT_H
 #define TRIREME_COMM_TRANSPORT_H
@@ -25,14 +31,15 @@ struct world {
     struct group *whole; /* all ranks, for QUEUE_CONTROL only */
     int rank, size, node, nodes, local_rank, local_size;
     int cores, core_sharers; /* world_cores(), world_core_sharers() */
-    int splits;     /* the number of groups made so far, from which each gets its own tags */
-    int tag_max;    /* of the MPI library */
-    int patience_s; /* atomic: the main thread sets it, the communication thread reads it */
+    int splits;              /* number of groups made so far, which gives each group its own tags */
+    int tag_max;             /* the largest tag that the MPI library takes */
+    int patience_s;          /* seconds of world_watch(); atomic: the main thread sets it, the
+                                communication thread reads it */
     struct watch *watch;
-    char host[256];
-    char (*hosts)[HOST_NAME]; /* of every rank, cut short */
-    int *lowest;              /* rank of each node */
-    char library[128];
+    char host[256];           /* name of this node */
+    char (*hosts)[HOST_NAME]; /* name of every rank's node, cut to 63 characters */
+    int *lowest;              /* lowest rank of each node */
+    char library[128];        /* world_library() */
 };
 
 enum comm_call {
@@ -46,18 +53,24 @@ enum comm_call {
     CALLS
 };
 
-/* What enqueue returns. */
-enum { GIVEN = 0, FAILED = -1, HELD = 1 };
+/* What enqueue() did with an operation. */
+enum {
+    GIVEN = 0,   /* enqueued it */
+    FAILED = -1, /* failed, with op->err set */
+    HELD = 1 /* holds it, to enqueue it together with those that follow, by flush() at the latest */
+};
 
-/* Carries out operations of a group; one row each.  On host memory (self.c, mpi.c) step does it,
- * on the communication thread; on a GPU's memory (gpu_self.c, nccl.c, staged.c) enqueue, which
- * returns GIVEN, FAILED with op->err set, or HELD: to be given together with those that follow,
- * by flush at the latest. */
+/* Carries out the operations of a group; one row each. */
 struct transport {
     const char *name;
-    int (*step)(struct operation *op);           /* STEP_...; NULL on a GPU */
-    int (*enqueue[CALLS])(struct operation *op); /* NULL: not offered */
-    void (*flush)(struct group *g);              /* NULL: nothing is ever held */
+    /* Host memory (self.c, mpi.c): advance op without blocking, on the communication thread.
+     * Returns a STEP_... of thread.h.  NULL: the memory is a GPU's. */
+    int (*step)(struct operation *op);
+    /* A GPU's memory (gpu_self.c, nccl.c, staged.c): enqueue op.  NULL: this call is not offered.
+     */
+    int (*enqueue[CALLS])(struct operation *op);
+    /* Enqueue the operations that are held.  NULL: none ever is. */
+    void (*flush)(struct group *g);
 };
 
 extern const struct transport transport_self, transport_mpi;
@@ -65,53 +78,58 @@ extern const struct transport transport_gpu_self, transport_nccl, transport_stag
 
 /* Working memory of a group on one queue. */
 struct queue_area {
-    void **request; /* 2 * window */
+    void **request; /* [2 * window] */
     char *slots;    /* 2 * (size - 1) slots of slot_bytes */
 };
 
 struct group {
     const struct transport *transport;
     struct world *world; /* NULL: group_self() without one */
-    struct mem *mem;     /* that block is counted in; NULL: not counted */
-    int rank, size;
-    int *ranks; /* of the world, by member */
-    int tag;    /* of queue 0; the other queues follow */
-    int window; /* transfers in flight on a queue */
+    struct mem *mem;     /* in which block is counted; NULL: not counted */
+    int rank, size;      /* number of this member; how many members */
+    int *ranks;          /* [size]: the rank of the world of each member */
+    int tag;             /* MPI tag of queue 0; queue q has tag + q */
+    int window;          /* transfers in flight on a queue, at most */
     size_t slot_bytes;
     struct queue_area area[QUEUES];
     char *name;
-    void *block; /* ranks and areas */
+    void *block; /* memory of ranks and areas */
     size_t block_bytes;
     struct link *link;                     /* to a GPU; NULL: memory is the host's */
-    struct channel *channel[COMM_STREAMS]; /* by NCCL; NULL: none for that stream */
-    pthread_mutex_t lock;                  /* of the two lists */
-    struct operation *newest; /* the last of all that were made (older leads to the others) */
-    struct operation *unused; /* the first of those that can be taken */
+    struct channel *channel[COMM_STREAMS]; /* of NCCL; NULL: none for that stream */
+    pthread_mutex_t lock;                  /* of the two lists below */
+    struct operation *newest;              /* all operations made, linked by older */
+    struct operation *unused;              /* those that are free to be taken, linked by next */
 };
 
-/* One message out and one in; 0 bytes is none. */
+/* One message out and one in; of 0 bytes: no message. */
 struct transfer {
-    const char *from;
-    char *into;
-    int64_t from_bytes, into_bytes;
-    int to, source; /* members */
+    const char *from;               /* memory to be sent */
+    char *into;                     /* memory to receive into */
+    int64_t from_bytes, into_bytes; /* of the two messages */
+    int to, source;                 /* the members that receive and send them */
 };
 
 struct comm_kind {
     const char *name;
     enum comm_call call;
-    int message;                        /* between two members */
-    void (*plan)(struct operation *op); /* set piece and total */
-    /* The first transfer that may not be posted yet, though the window allows it; NULL: none. */
+    int message; /* 1: a message between two members; 0: a collective */
+    /* Set op's piece and total. */
+    void (*plan)(struct operation *op);
+    /* The number of the first transfer that may not be posted yet, though the window allows it, as
+     * it needs what earlier ones bring.  NULL: the window alone counts. */
     int64_t (*limit)(const struct operation *op);
+    /* Fill x, which is zeros, for transfer `index`. */
     void (*transfer)(const struct operation *op, int64_t index, struct transfer *x);
-    void (*retired)(struct operation *op, int64_t index); /* NULL: nothing to do */
-    void (*alone)(struct operation *op); /* all of it in a group of one; NULL: nothing to do */
+    /* Transfer `index` is complete, and so are all before it.  NULL: nothing to do. */
+    void (*retired)(struct operation *op, int64_t index);
+    /* Do all of the operation in a group of one.  NULL: nothing to do. */
+    void (*alone)(struct operation *op);
 };
 
-/* kind_all_gather_doubling: on the host, of little data among many members.  recv, [size][elems],
- * has this member's part first, where the caller has put it, and then those of the next members,
- * member 0's behind the last one's. */
+/* kind_all_gather_doubling is for little data of the host among many members.  Its recv
+ * [size][elems] is rotated: it begins with this member's part, which the caller puts there, and
+ * goes on with those of the next members, member 0's behind the last one's. */
 extern const struct comm_kind kind_all_gather, kind_all_gather_doubling, kind_reduce_scatter,
     kind_all_reduce, kind_all_reduce_small, kind_all_to_all, kind_broadcast, kind_send, kind_recv;
 
@@ -120,8 +138,8 @@ static inline int transport_is_message(const struct operation *op)
     return op->kind && op->kind->message;
 }
 
-/* Elements of one member's share in a batch of an all-reduce of elems, whose slots hold slot_elems.
- */
+/* Elements that each member sums in a batch of an all-reduce of `elems` elements, where a slot
+ * holds slot_elems. */
 int64_t transport_share(int64_t elems, int size, int64_t slot_elems);
 
 /* Whether message b may start while the message a before it is under way. */
@@ -130,20 +148,20 @@ int transport_independent(const struct operation *a, const struct operation *b);
 /* Whether an all-reduce is so small that all terms go to every member. */
 int group_sum_is_small(int size, int64_t elems, enum dtype dtype);
 
-/* All ranks of world, for its control queue; for group_destroy(). */
+/* Make the group of all ranks of world, for its control queue; for group_destroy(). */
 struct group *group_whole(struct world *world);
 
-/* All-reduce of host memory, whatever transport the group has. */
+/* Start an all-reduce of host memory on a queue, whatever transport the group has. */
 void group_all_reduce_host(struct group *g, int queue, struct comm_op *op, void *data,
                            int64_t elems, enum dtype dtype, enum group_reduction reduction);
 
-/* The rank of the world that op waits for now, or -1. */
+/* The rank of the world that op waits for now, or -1; on the communication thread. */
 int transport_waits_for(const struct operation *op);
 
-/* End the job from the communication thread; see world_abort(). */
+/* End the job as world_abort() does; on the communication thread. */
 void world_end_all(int code) __attribute__((noreturn));
 
-/* What op is and whom it waits for, for a person. */
+/* Write what op is and whom it waits for into text, for a person to read. */
 void transport_describe(const struct operation *op, char *text, size_t bytes);
 
 #endif

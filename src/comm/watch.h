@@ -23,11 +23,12 @@
 struct watch;
 struct world;
 
-/* Begin to ask and to answer, on the thread of a world of several ranks, after world_watch()'s
- * seconds.  Returns a watch for watch_close(). */
+/* Make the communication thread of a world of several ranks ask and answer; how often follows from
+ * world_watch()'s seconds.  Returns a watch for watch_close(). */
 struct watch *watch_open(struct world *world);
 
-/* On the communication thread, which no longer calls it; NULL allowed. */
+/* Free a watch (NULL allowed).  To be called on the communication thread, when that no longer calls
+ * the watch (thread_set_watch() with NULL). */
 void watch_close(struct watch *watch);
 
 #endif

@@ -36,37 +36,42 @@ void world_stop(struct world *world);
  * nothing (mpirun adds its own notice).  world NULL: this process alone. */
 void world_abort(struct world *world, int code) __attribute__((noreturn));
 
-/* This rank alone failed in the midst of what all do: print one line that names rank and host, and
- * end the job with err's code, as the others wait for what will not come. */
+/* End the job after a failure of this rank alone, while the other ranks wait for it: print one line
+ * that names rank and host, and end all ranks with err's code.  Any thread may call it. */
 void world_fail(struct world *world, const struct error *err) __attribute__((noreturn));
 
-/* What by contract fails on one rank alone, such as an instruction of a step: with rc other than
- * 0, world_fail() if there are other ranks, else -1.  Returns 0 with rc 0. */
+/* Handle the outcome rc of something that may fail on one rank alone, such as an instruction of a
+ * step.  If rc is not 0, calls world_fail() where there are other ranks, and returns -1 where there
+ * are none.  Returns 0 if rc is 0. */
 int world_must(struct world *world, int rc, const struct error *err);
 
-/* End the job with EXIT_HANG when operations have waited for peers this long without any advance
- * and without a sign of life (base/alive.h) of those peers, or of those that the peers wait for (0,
- * as at the start: never).  Time in which the job was suspended does not count.  One line on stderr
- * names the rank that does not answer or does nothing, its host, and the operation that waits. */
+/* End the job with EXIT_HANG when operations have waited for peers this long without any progress,
+ * and without a sign of life (base/alive.h) from these peers or from the ranks that they wait for
+ * themselves.  0, as at the start: never.  Time in which the job was suspended does not count.  One
+ * line on stderr names the rank that does not answer or does nothing, its host, and the operation
+ * that waits. */
 void world_watch(struct world *world, int seconds);
 
-int world_rank(const struct world *world);       /* world may be NULL */
-int world_size(const struct world *world);       /* world may be NULL */
-int world_nodes(const struct world *world);      /* how many; numbered in order of lowest ranks */
-int world_node(const struct world *world);       /* this rank's, from 0; may be NULL */
-int world_local_rank(const struct world *world); /* within the node */
-int world_local_size(const struct world *world); /* ranks on this node */
-const char *world_host(const struct world *world);
-/* The host of a rank, or of a node by its number, cut to 63 characters; the world's.  Not
+int world_rank(const struct world *world);  /* world may be NULL */
+int world_size(const struct world *world);  /* world may be NULL */
+int world_nodes(const struct world *world); /* number of nodes */
+/* Number of this rank's node, from 0, in the order of the nodes' lowest ranks; world may be NULL.
+ */
+int world_node(const struct world *world);
+int world_local_rank(const struct world *world);   /* number among the ranks of this node, from 0 */
+int world_local_size(const struct world *world);   /* ranks on this node */
+const char *world_host(const struct world *world); /* this node's host name */
+/* The host name of a rank, or of a node by its number, cut to 63 characters; the world's.  Not
  * collective. */
 const char *world_host_of(const struct world *world, int rank);
 const char *world_host_of_node(const struct world *world, int node);
 
-/* Cores this rank may keep busy: those it is bound to, shared out evenly among the ranks
- * bound to the same ones, and not more than the container's quota; at least 1. */
+/* Cores this rank may keep busy: those it is bound to, divided by the ranks bound to the same
+ * ones, and not more than its share of the container's quota; at least 1. */
 int world_cores(const struct world *world);
 
-/* Ranks of this node, itself included, that are bound to a core which this rank is bound to. */
+/* How many ranks of this node, this one included, are bound to a core that this rank is bound to.
+ */
 int world_core_sharers(const struct world *world);
 
 /* Name and version of the MPI library, one line. */
@@ -78,30 +83,39 @@ const char *world_library(const struct world *world);
  * ranks failed, that rank's number and host are put before the text.  world may be NULL. */
 int world_agree(struct world *world, int rc, struct error *err);
 
-/* Small host-side collectives for control; values of every rank, the same bits on all.  A failure
- * of MPI itself ends the job.  For world_broadcast() and world_gather(), world may be NULL. */
+/* ---- small collectives on host memory, for control; a failure of MPI itself ends the job ---- */
+
+/* Copy rank root's data to all ranks.  world may be NULL. */
 void world_broadcast(struct world *world, void *data, size_t bytes, int root);
 enum world_reduction { WORLD_SUM, WORLD_MIN, WORLD_MAX };
+/* Replace each of the values by its sum, minimum or maximum over all ranks, the same bits on all.
+ */
 void world_all_reduce(struct world *world, double *values, int count, enum world_reduction how);
-/* all[world_size * bytes] on every rank, in rank order */
+/* Gather every rank's `bytes` bytes of mine in all[world_size * bytes], in rank order, on every
+ * rank. */
 void world_all_gather(struct world *world, void *all, const void *mine, size_t bytes);
-/* Rank root receives every rank's bytes end to end in *all (free() it) and their sizes
- * in sizes[world_size]; on other ranks *all is NULL and sizes untouched.
- * Returns 0, or -1 with err set (out of memory on root), agreed. */
+/* Gather every rank's bytes on rank root, end to end in rank order, in *all (free() it), and their
+ * sizes in sizes[world_size].  bytes may differ between ranks.  On other ranks *all becomes NULL,
+ * and sizes is not written.  world may be NULL.  Returns 0, or -1 on every rank with err set (out
+ * of memory on root). */
 int world_gather(struct world *world, char **all, size_t *sizes, const void *mine, size_t bytes,
                  int root, struct error *err);
+/* Wait until every rank has called this. */
 void world_barrier(struct world *world);
 
-/* Messages of host memory to other ranks.  Not collective; a failure of MPI ends the job.  Those
- * from one rank to another are received in order, in the sizes in which they were sent.
- * world_send() sends all of a list side by side and returns when the memory of each may be changed.
- * A rank sends none to itself. */
+/* ---- messages of host memory ----
+ *
+ * Not collective; a failure of MPI ends the job.  Messages from one rank to another are received in
+ * the order in which they were sent, each in its size.  A rank sends none to itself. */
+
 struct world_message {
-    int rank;
+    int rank; /* that receives it */
     const void *data;
     size_t bytes;
 };
+/* Send all messages of a list side by side; returns when the memory of each may be changed. */
 void world_send(struct world *world, const struct world_message *messages, int count);
+/* Receive the next message of a rank, which has exactly this many bytes. */
 void world_recv(struct world *world, void *data, size_t bytes, int rank);
 
 #endif
