@@ -1,4 +1,4 @@
-/* self_check.c - the families, their verdicts, and how they are put into words. */
+/* self_check.c - the table of families, the verdict on each, and the words for it. */
 #include "device/self_check.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "device/self_check_private.h"
 
-/* Rows of families: products by cuBLASLt, attention by cuDNN, and trireme's own kernels. */
+/* Rows of the table: of products by cuBLASLt, of attention by cuDNN, and of own kernels. */
 #define PRODUCT(text, format, a, b)                                                     \
     {                                                                                   \
         .name = text, .check = self_check_products, .kind = KIND_PRODUCT, .dt = format, \

@@ -7,8 +7,9 @@
 #include "base/round.h"
 #include "device/self_check_private.h"
 
-/* Sums of weights and gradients that were rounded themselves: some times what one rounding is off,
- * of the root mean squares of all and of the row; a quarter of that for all numbers together. */
+/* The bound of results in a format: a few times the error of one rounding, as the terms summed were
+ * rounded themselves.  trial.c compares it with single numbers, as a share of root mean squares,
+ * and a quarter of it with all numbers together. */
 static double bound_of(enum dtype dt)
 {
     return dt == DTYPE_BF16 ? 4e-2 : dt == DTYPE_F16 ? 5e-3 : 1e-4;
@@ -31,7 +32,7 @@ static int64_t lse_elems(const struct attention *a)
     return a->batch * a->heads * a->seq;
 }
 
-/* The CPU has lse divided by scale. */
+/* Multiply by a factor: the CPU's lse is divided by scale, the GPU's is not. */
 static void multiply(float *y, const float *x, float factor, int64_t elems)
 {
     for (int64_t i = 0; i < elems; i++)
@@ -68,7 +69,8 @@ static void backward(struct trial_side *side, void *const *at, const void *args)
     d->ops->attention_backward(d, &a, at[DQKV], at[DOUT], at[O], lse, at[QKV], scratch);
 }
 
-/* Three documents in each sequence: of each query the first key of its own. */
+/* Add the documents of an attention: three in each sequence, for each query the first key of its
+ * own. */
 static void add_documents(struct trial *t, const struct attention *a)
 {
     struct trial_tensor *tensor = trial_tokens(t, a->batch * a->seq, 1);
@@ -111,7 +113,8 @@ static void add_inputs(struct trial *t, const struct attention *a)
     trial_tokens(t, a->forms & ATTENTION_DROPOUT ? 2 * a->batch : 0, 1 << 16);
 }
 
-/* Forward, whose results on the CPU are what backward is given, so that errors do not add up. */
+/* Check the passes.  Backward is given the CPU's results of forward, so that errors do not add up.
+ */
 static void attention_case(struct trial *t, const struct attention *shape, unsigned passes)
 {
     struct attention a = *shape;
@@ -157,7 +160,7 @@ static struct attention cudnn_shape(const struct self_check_family *family)
                               .head_dim = family->dt == DTYPE_BF16 ? 128 : 64};
 }
 
-/* Backward in bf16 is checked in any order, too. */
+/* Is the family also checked with any_order?  Backward in bf16 is. */
 static int has_any_order(const struct self_check_family *family)
 {
     return family->pass == DEVICE_BACKWARD && family->dt == DTYPE_BF16;

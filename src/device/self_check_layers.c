@@ -1,5 +1,5 @@
 /* self_check_layers.c - what layers have beside products and attention: norms, rotations, gates,
- * biases, the embedding, dropout, heads and rows of ranks, magnitudes of adapters. */
+ * biases, the embedding. */
 #include <math.h>
 
 #include "device/self_check_private.h"
@@ -10,8 +10,8 @@ struct sizes {
     int accumulate;
 };
 
-/* Shapes: odd ones, rows of whole memory accesses, more rows than thread blocks, rows of several
- * accesses by a thread. */
+/* Sizes: odd; rows of whole memory accesses; more rows than a GPU has blocks; rows of which a
+ * thread has several accesses. */
 static const struct sizes shapes[] = {
     {.rows = 5, .cols = 33, .accumulate = 1},
     {.rows = 13, .cols = 136},
@@ -19,7 +19,7 @@ static const struct sizes shapes[] = {
     {.rows = 2, .cols = 4104},
 };
 
-/* Call check for each shape and format, many rows for one format alone. */
+/* Call check for each shape and format; the shape of many rows only in bf16. */
 static void each_shape(struct trial *t, void (*check)(struct trial *t, const struct sizes *s))
 {
     for (int i = 0; i < TRIAL_FORMATS * 4; i++) {
@@ -30,7 +30,7 @@ static void each_shape(struct trial *t, void (*check)(struct trial *t, const str
     }
 }
 
-/* Add a tensor for inverse deviations or squares: magnitudes of normal deviates, plus 1/2. */
+/* Add a tensor of positive numbers, for inverse deviations and squares. */
 static void trial_positive(struct trial *t, int64_t elems)
 {
     float *value = trial_read(t, DTYPE_F32, elems, 0.2)->values;

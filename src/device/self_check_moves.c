@@ -1,5 +1,5 @@
-/* self_check_moves.c - flat tensors, dropout, heads and rows of ranks that share a model, and the
- * magnitudes of adapters. */
+/* self_check_moves.c - ops on flat tensors (add, scale, cast, copy), dropout, packed heads, chunks
+ * of sequences that ranks share, and the magnitudes of adapters. */
 #include <math.h>
 
 #include "device/self_check_private.h"
@@ -61,7 +61,7 @@ static void flat_case(struct trial *t, const struct flat *f)
     trial_run(t, fill_zero, f);
 }
 
-/* Rounded once: the same bits. */
+/* Results are rounded once, so that bits are compared. */
 void self_check_flat(struct trial *t, const struct self_check_family *family)
 {
     for (int i = 0; i < TRIAL_FORMATS * 2; i++) {
@@ -228,7 +228,7 @@ static void add_squares(struct trial *t, int64_t cols)
         square[i] = i % 5 == 3 ? 0 : square[i] * square[i] + 0.1f;
 }
 
-/* Columns that are all of a row; what lies between others stays as it is, whatever that is. */
+/* Scale c's columns of each row; where rows have more, these are not to be touched. */
 static void columns_case(struct trial *t, const struct columns *c)
 {
     const int64_t elems = c->s.rows * c->s.ld;

@@ -47,8 +47,8 @@ static void product_case(struct trial *t, const struct product *p)
     trial_run(t, multiply, p);
 }
 
-/* Sizes for which libraries have their usual kernels, and odd ones; into the same format and fp32,
- * written, added to, and with another addend. */
+/* Multiply odd sizes, and sizes for which libraries have their usual kernels: into the same format
+ * and into fp32; without an addend, with c as addend, and with another one. */
 static void product_cases(struct trial *t, enum dtype dt, int trans_a, int trans_b)
 {
     struct product p = {{.dt = dt, .dt_c = dt, .trans_a = trans_a, .trans_b = trans_b}};
@@ -67,8 +67,8 @@ void self_check_products(struct trial *t, const struct self_check_family *family
     product_cases(t, family->dt, family->trans_a, family->trans_b);
 }
 
-/* As in a step: into activations, into their gradient, and into a weight's; the gradients of both
- * formats. */
+/* Multiply as a training step does: into activations, into their gradient, and into a weight's, the
+ * gradients in both formats. */
 static void fp8_cases(struct trial *t)
 {
     struct product p = {{.dt = DTYPE_BF16, .dt_c = DTYPE_BF16, .trans_b = 1}};

@@ -24,7 +24,7 @@ static void loss_sum(struct trial_side *side, void *const *at, const void *args)
     side->d->ops->loss_sum(side->d, at[0], at[1], at[2], ((const struct loss *)args)->rows);
 }
 
-/* The first and the last token, others, and masked rows. */
+/* Add targets: the first and the last token, others, and masked rows. */
 static void add_targets(struct trial *t, const struct loss *l)
 {
     int32_t *target = trial_tokens(t, l->rows, l->vocab)->values;
@@ -55,7 +55,7 @@ static void cross_entropy_case(struct trial *t, const struct loss *l, int is_sca
     trial_run(t, cross_entropy, l);
 }
 
-/* Formats of activations with fp32 logits, then bf16 with logits of its own. */
+/* Case i: activations of each format with fp32 logits, then bf16 with bf16 logits. */
 static struct loss loss_of(int i, int shapes)
 {
     struct loss l = losses[i % shapes];
@@ -107,7 +107,8 @@ static void softmax_gradient(struct trial_side *side, void *const *at, const voi
                                    at[3], at[4], l->rows, l->vocab, l->first, factor_of_loss, NULL);
 }
 
-/* Largest logits of all ranks, above those here; their sums, and logits of targets. */
+/* Add the largest logits of all ranks, above those of this one; add_sums() adds their sums and the
+ * logits of targets. */
 static void add_tops(struct trial *t, int64_t rows)
 {
     float *top = trial_read(t, DTYPE_F32, rows, 0.1)->values;
@@ -261,7 +262,8 @@ static void adamw(struct trial_side *side, void *const *at, const void *args)
     side->d->ops->adamw(side->d, &rule, at[5], &state, &rounding, s->elems);
 }
 
-/* p, a mean of gradients, or two, a copy of p, the gradient and its factor. */
+/* Add the tensors of an update: p, one mean or two (of gradients, of squares), the copy of p, the
+ * gradient and its factor. */
 static void add_state(struct trial *t, const struct update_trial *s, int means)
 {
     trial_changed(t, s->dt_p, s->elems, 1)->size = 1;
@@ -399,7 +401,7 @@ struct parts {
     int64_t stride, elems;
 };
 
-/* The CPU has no such operation: this is what is meant. */
+/* What device_sum_parts() has to compute, as the CPU has no such operation to compare with. */
 static void sum_on_host(const struct parts *p, float *recv, const char *parts)
 {
     for (int64_t i = 0; i < p->elems; i++) {

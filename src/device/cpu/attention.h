@@ -52,13 +52,13 @@ void CPU(attention_product)(const struct attention_product *p);
 
 struct attention_shape CPU(attention_shape)(const struct attention *a);
 
-/* Copy n <= BLOCK rows to `to` [BLOCK][dim_units]; rows from n on and units from row_units on
- * become zero. */
+/* Copy n <= BLOCK rows to `to` [BLOCK][dim_units], for products that sum over a head's dimension.
+ * Rows from n on and units from row_units on become zero. */
 void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
                               const struct attention_rows *from, int64_t n);
 
-/* The same rows as an operand summed over rows: `to` [block_units][dim_cols], columns from
- * dim on zero, from packed rows [BLOCK][dim_units]. */
+/* Repack such rows to `to` [block_units][dim_cols], for products that sum over the rows.  Columns
+ * from dim on become zero. */
 void CPU(attention_pack_sum)(unit *to, const struct attention_shape *s, const unit *rows);
 
 /* to[j * ld_to + i] = from[i * ld_from + j] */
@@ -71,7 +71,8 @@ void CPU(attention_transpose)(unit *to, int64_t ld_to, const unit *from, int64_t
 void CPU(attention_sum_keys)(const struct attention_shape *s, float *c, const unit *a,
                              const unit *b, int64_t nk, int64_t n, int diagonal, int accumulate);
 
-/* Write n rows of a head from fp32 rows of stride ld, times scale, in the tensor's type. */
+/* Write n rows of a head into a tensor, in its type, from fp32 rows that are ld floats apart, times
+ * scale.  first: element with which the first row begins; stride: from row to row. */
 void CPU(attention_write_rows)(void *base, int64_t first, int64_t stride,
                                const struct attention_shape *s, const float *from, int64_t ld,
                                float scale, int64_t n);
@@ -110,7 +111,7 @@ struct attention_limits {
     int32_t low[BLOCK], high[BLOCK], highest_low, lowest_high;
 };
 
-/* The keys before the first that the query in row r of a sequence does not see. */
+/* The first key behind those that the query in row r of a sequence sees. */
 static inline int64_t attention_seen(const struct attention *a, int64_t r)
 {
     return a->forms & ATTENTION_FULL ? attention_keys(a) : sequence_position(&a->part, r) + 1;
@@ -150,7 +151,8 @@ static inline void attention_limit(struct attention_limits *l, const struct atte
     l->first = lowest / BLOCK;
 }
 
-/* Of key block j: limits where the causal mask is not all there is. */
+/* The mask of key block j: MASK_LIMITS where more hides its keys than the diagonal of a plain
+ * sequence. */
 static inline enum attention_mask attention_mask_of(const struct attention_limits *l, int64_t j)
 {
     if (l->highest_low > j * BLOCK || (!l->is_plain && l->lowest_high < (j + 1) * BLOCK))
@@ -158,14 +160,14 @@ static inline enum attention_mask attention_mask_of(const struct attention_limit
     return l->is_plain && j == l->block ? MASK_CAUSAL : MASK_NONE;
 }
 
-/* Is part of key block j behind all that queries of its own block see? */
+/* Does block j of keys lie on the diagonal, so that the tiles behind each query can be left out? */
 static inline int attention_is_diagonal(const struct attention_limits *l, int64_t j)
 {
     return l->is_plain && j == l->block;
 }
 
-/* Where rows of one head of a sequence begin: of the queries in q, and in tensors of the same
- * shape; of the keys, and of the values. */
+/* Where the rows of one head of a sequence lie in a tensor: its queries in q or a tensor of the
+ * same shape; below, its keys, and its values. */
 static inline struct attention_rows attention_queries(const struct attention *a, const void *base,
                                                       int64_t b, int64_t h)
 {
@@ -216,13 +218,15 @@ SIMD_INLINE vf exp2_of(vf x)
     return (vf)((vi)y & ~(shifted <= to_integer - 126.0f));
 }
 
-/* What a query (lane) of key row - col places to the right may not see becomes `hidden`. */
+/* Scores x of key `row` of a block on the diagonal, for the queries (lanes) from col on: those of
+ * queries before the key become `hidden`. */
 SIMD_INLINE vf causal(vf x, int64_t row, int64_t col, float hidden)
 {
     return vf_select(vi_lanes() < (int32_t)(row - col), vf_set(hidden), x);
 }
 
-/* What queries (lanes, from col on) may not see of key becomes `hidden`. */
+/* Scores x of a key for the queries (lanes) from col on: those of queries that do not see the key
+ * become `hidden`. */
 SIMD_INLINE vf between(vf x, const struct attention_limits *l, int64_t key, int64_t col,
                        float hidden)
 {
@@ -232,15 +236,15 @@ SIMD_INLINE vf between(vf x, const struct attention_limits *l, int64_t key, int6
     return vf_select((low > here) | (high <= here), vf_set(hidden), x);
 }
 
-/* What is dropped of the weights of a block of queries of one head: their positions in their
- * sequence, and for one block of keys the random words, [key][query]. */
+/* What decides which weights are dropped, for a block of queries of one head. */
 struct attention_dropout {
     const struct dropout_mask *mask;
     struct philox4 counter;
-    uint32_t position[BLOCK], words[BLOCK][BLOCK];
+    uint32_t position[BLOCK];     /* of each query in its sequence */
+    uint32_t words[BLOCK][BLOCK]; /* random, [key][query], for one block of keys */
 };
 
-/* Of the queries of block i of head h of sequence b. */
+/* Set mask, counter and positions for the queries of block i of head h of sequence b. */
 static inline void attention_dropout_of(struct attention_dropout *w, const struct attention *a,
                                         int64_t b, int64_t h, int64_t i)
 {

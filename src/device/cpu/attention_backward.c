@@ -266,8 +266,8 @@ static void sum_queries(const struct attention_shape *s, float *c, const unit *a
     }
 }
 
-/* Everything that query block i of one head adds; `begin`: the task's first block, or -1 where the
- * head is not the first to add to its keys. */
+/* Add the gradients that query block i of one head gives.  begin: the task's first block, for the
+ * head that is the first to write to its keys; -1: another head has written to them. */
 static void query_block(struct backward *w, const struct block_at *at, int64_t i, int64_t begin,
                         void *dq)
 {
@@ -302,7 +302,8 @@ static struct attention_rows from_block(struct attention_rows rows, int64_t i)
     return rows;
 }
 
-/* Some keys are seen by no query, and others first by any. */
+/* Set dK and dV to 0, as with ATTENTION_PART some keys are seen by no query of the task, and a key
+ * may be seen first by any of them. */
 static void clear_keys(struct backward *w)
 {
     size_t elems = (size_t)(ceil_div(attention_keys(w->a), BLOCK) * BLOCK * w->s.dim_cols);

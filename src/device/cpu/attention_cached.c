@@ -12,7 +12,7 @@
 
 enum { AHEAD = 12 }; /* positions that are fetched before they are used */
 
-/* Copy the keys and values of the rows into the cache: in both they lie one behind the other. */
+/* Copy keys and values of the rows into the cache; in both the values lie behind the keys. */
 static void keep_rows(const struct attention_cached *a, void *cache, const void *qkv,
                       const int32_t *positions)
 {
@@ -36,8 +36,8 @@ struct token_task {
     float *scores;                           /* [group][high - low] */
 };
 
-/* Prefetch what one position has for a head: `elems` elements from index on.  They are a few cache
- * lines in a row of kilobytes, which no processor prefetches itself. */
+/* Prefetch `elems` elements from index on: what one position has for a head is a few cache lines of
+ * a row of kilobytes, which a processor does not foresee. */
 SIMD_INLINE void prefetch(const enum dtype dt, const void *base, int64_t index, int64_t elems)
 {
     enum { LINE = 64 };

@@ -32,7 +32,7 @@ static int never(void)
 
 extern const struct device_ops cpu_ops_avx2, cpu_ops_avx512;
 
-/* Not every compiler knows this one's name. */
+/* Not every compiler knows "f16c" in __builtin_cpu_supports(). */
 static int has_f16c(void)
 {
     unsigned a, b, c, d;

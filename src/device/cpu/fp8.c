@@ -36,7 +36,8 @@ static struct fp8_operand operand_b(const struct gemm *g)
     return (struct fp8_operand){g->b, g->ldb, g->k, g->n, FP8_BLOCK, is_square ? FP8_BLOCK : 1};
 }
 
-/* The bits of the largest magnitude of each column of a block, or in all of them of the block. */
+/* Find the bits of the largest magnitude of each column of a block or, if is_wide, set all of them
+ * to that of the whole block. */
 SIMD_INLINE void find_largest(uint32_t largest[FP8_BLOCK], const bf16 *from, int64_t ld,
                               int64_t rows, int64_t columns, int is_wide)
 {
@@ -54,7 +55,8 @@ SIMD_INLINE void find_largest(uint32_t largest[FP8_BLOCK], const bf16 *from, int
         largest[c] = all;
 }
 
-/* Columns of a block's rows, to rows as long as the operand's. */
+/* Round a block (or the columns of it that are blocks of their own) into `to`, whose rows are as
+ * long as the operand's. */
 SIMD_INLINE void round_block(bf16 *to, const bf16 *from, const struct fp8_operand *o, int64_t rows,
                              int64_t columns)
 {

@@ -43,11 +43,11 @@ SIMD_INLINE void prefetch_piece(struct gemm_ahead *ahead)
     ahead->pieces--;
 }
 
-/* REGISTER_ROWS rows of sums: those of `from`, or zeros, + products over `units` of k.  In a the
- * units of neighbouring rows are `row` apart, those of neighbours along k `pair`, and 16 of them
- * `step`.  Prefetched are the sums that follow in `from`, which are probably needed next, and the
- * rows of c that will be written; sums in scratch, SIDE apart, are in the cache already.  So are,
- * unless ahead is NULL, pieces of it. */
+/* Make REGISTER_ROWS rows of sums: to = from (or zeros) + a b over `units` units of k.  Distances
+ * in a, in units: `row` between neighbouring rows, `pair` between neighbours along k, `step`
+ * between groups of 16 of these.  Prefetches the sums that follow in `from`, which are probably
+ * needed next, and the rows of c that it will write (but not sums in scratch, which lie SIDE apart
+ * and are in the cache already), and pieces of ahead unless that is NULL. */
 SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t pair,
                                const int64_t step, const unit *b, const struct tile_sums *from,
                                const enum dtype dt, const struct gemm_block_target *to,
@@ -88,8 +88,8 @@ SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t p
         }
 }
 
-/* All rows of a block.  Where a is read in place nothing of it is packed later, so nothing is
- * ahead. */
+/* Make all rows of a block.  Where a is read in place, no more of it is packed later, so that there
+ * is nothing to prefetch. */
 SIMD_INLINE void multiply_rows_of(const enum dtype dt, const struct gemm_block_rows *a,
                                   const unit *b, const struct tile_sums *from,
                                   const struct gemm_block_target *to, int64_t units,
@@ -110,8 +110,8 @@ SIMD_INLINE void multiply_rows_of(const enum dtype dt, const struct gemm_block_r
     }
 }
 
-/* The block `to` = that of `from` + the products of a and b over a multiple of 16 units.  With
- * tiles tile_block_packed() has ahead->at as `next`. */
+/* Multiply a block: to = from + a b over `units` units, a multiple of 16.  With tiles ahead->at is
+ * the `next` of tile_block_packed(). */
 SIMD_INLINE void multiply_block(const struct gemm_block_rows *a, const unit *b,
                                 const struct tile_sums *from, const struct gemm_block_target *to,
                                 int64_t units, struct gemm_ahead *ahead)

@@ -24,12 +24,13 @@ static const struct format {
     int64_t unit_elems;            /* elements of k in a unit */
     int64_t step_k, step_m;        /* k, and rows of op(a), are packed up to a multiple of these */
     int64_t block_m, block_n;      /* rows and columns of a block of sums, at most */
-    int64_t most_m, most_m_across; /* M: M by K elements are a part of the second cache; and where
-                                      op(a) lies across k, so that its rows are read along M */
-    int64_t most_k, most_k_across; /* K, the same */
+    int64_t most_m, most_m_across; /* M at most, so that M x K elements fit a part of the second
+                                      cache; and M at most where op(a) lies across k */
+    int64_t most_k, most_k_across; /* K at most; and where op(a) lies across k */
     int64_t group;                 /* panels of op(b) that stay in the second cache */
-    int64_t piece_k;               /* of k in a piece: ENOUGH_N columns of it are MOST_BYTES */
-    int64_t least_m; /* of m: packing op(b) has to pay; smaller products are the library's */
+    int64_t piece_k;               /* k of a piece at most: ENOUGH_N columns of it are MOST_BYTES */
+    int64_t least_m; /* m of a product at least, so that packing op(b) pays; the library makes
+                        smaller products */
 } formats[] = {
     [TILES] =
         {
@@ -92,8 +93,8 @@ static int64_t packed_units(int64_t count, int64_t k)
     return count * (k / level_format->unit_elems);
 }
 
-/* A range of an operand: rows of op(a) or columns of op(b), `width` at a time, `stride` units from
- * one width to the next.  i_is_lane: as for pack(), which strips do not use. */
+/* Pack a range of an operand: rows of op(a) or columns of op(b), `width` at a time, with `stride`
+ * units from one width to the next.  i_is_lane is pack()'s (gemm_pack.h); strips do not use it. */
 static void pack_operand(unit *to, int64_t stride, enum dtype dt, const struct gemm_source *s,
                          const struct gemm_range *r, const int64_t width, const int i_is_lane)
 {
@@ -105,8 +106,7 @@ static void pack_operand(unit *to, int64_t stride, enum dtype dt, const struct g
         pack((bf16 *)to, 2 * stride, s, r, i_is_lane);
 }
 
-/* The block `to` = that of `from` + products over k elements.  For strips the next panel is
- * ahead. */
+/* Multiply a block: to = from + a b over k elements.  For strips `ahead` is the next panel. */
 static void multiply_packed(const struct gemm_block_rows *a, const unit *b,
                             const struct tile_sums *from, const struct gemm_block_target *to,
                             int64_t rows, int64_t k, struct gemm_ahead *ahead)

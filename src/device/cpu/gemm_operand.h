@@ -20,28 +20,29 @@ struct gemm_range {
     int64_t first, last, begin, end;
 };
 
-/* Rows of op(a): packed, or where they lie, their units along k, `ld` units from row to row. */
+/* Rows of op(a) for a block of sums: packed, or read in place, with units along k. */
 struct gemm_block_rows {
     const unit *first;
-    int64_t ld; /* 0: packed */
+    int64_t ld; /* units from row to row; 0: packed */
 };
 
-/* Memory that is needed later, prefetched while a block is multiplied.  With vectors it is so many
- * pieces, `stride` bytes apart, and one of them is prefetched for each 16 units of k: AHEAD_LINES
- * cache lines, what the most rows of op(a) (most_m_across) have of one k.  Tiles and strips look at
- * `at` alone, and say how much they prefetch. */
+/* Cache lines of a piece: what most_m_across rows of op(a) (gemm_format.h) have of one k. */
 enum { AHEAD_LINES = 8 };
 
+/* Memory that is needed soon, prefetched while a block is multiplied.  The format "vectors"
+ * prefetches a piece of AHEAD_LINES cache lines for each 16 units of k.  Tiles and strips read only
+ * `at`, and decide themselves how much they prefetch from there. */
 struct gemm_ahead {
     const char *at; /* the next piece; NULL: nothing */
-    int64_t stride, pieces;
+    int64_t stride; /* bytes from one piece to the next */
+    int64_t pieces; /* pieces that are left */
 };
 
-/* Where a block's sums go, rows ld elements apart.  AMX stores fp32 only, without an addend. */
+/* Where a block's sums are stored.  AMX stores fp32 only, without an addend. */
 struct gemm_block_target {
     void *first;
-    int64_t ld;
-    enum dtype dt;
+    int64_t ld;         /* elements from row to row */
+    enum dtype dt;      /* of the stored elements */
     const void *addend; /* laid out as the target, added before rounding; NULL: none */
 };
 

@@ -60,13 +60,13 @@ struct thread_scratch {
     float *sums; /* of the block at hand, or of all blocks of the task */
 };
 
-/* How many of a thread's tasks are begun, by it or by others; a line of the cache each. */
+/* How many of a thread's tasks are begun, by it or by others; one cache line for each thread. */
 struct begun {
     int64_t tasks;
     char pad[64 - sizeof(int64_t)];
 };
 
-/* Is k done in pieces?  Their sums need memory in fp32. */
+/* Is a long k cut into pieces?  Their sums need memory in fp32: c's, or not too much beside c. */
 static int has_pieces(const struct gemm *g)
 {
     return g->k > level_format->piece_k &&
@@ -94,7 +94,7 @@ static size_t all_sums_bytes(const struct gemm *g)
     return round_up_bytes((size_t)(g->m * g->n) * sizeof(float), 64);
 }
 
-/* The same product, its sums in fp32 at `sums`, without the addend. */
+/* The same product, which leaves its sums [m, n] in `sums` instead of c, without the addend. */
 static struct gemm product_of_sums(const struct gemm *g, float *sums)
 {
     struct gemm p = *g;
@@ -111,7 +111,7 @@ int CPU(gemm_is_packed)(const struct gemm *g)
            g->k >= LEAST_SIDE && (has_pieces(g) || g->k <= LONGEST_K);
 }
 
-/* Is k in several parts, so that sums are kept between them? */
+/* Has k several parts, between which a thread keeps the sums of all blocks of its task? */
 static int keeps_sums(const struct blocking *by)
 {
     return by->parts > 1;
@@ -138,7 +138,7 @@ static struct blocking blocking_of(const struct gemm *g, int threads)
     return by;
 }
 
-/* Piece p of a product, of its size only. */
+/* The size of piece p of a product; pointers are still those of the whole. */
 static struct gemm piece_size(const struct gemm *g, int64_t p)
 {
     struct gemm piece = *g;
@@ -332,8 +332,8 @@ static struct gemm_block_rows rows_at(const struct blocking *by, const unit *blo
                                     by->a.ld / 2};
 }
 
-/* What a task does with one K: rows [ic, last), panels [first, end) of the columns from jc on, k in
- * [kc, end_k). */
+/* A part of k in a task: rows [ic, last), panels [first, end) of the columns from jc on, k in [kc,
+ * end_k). */
 struct part {
     int64_t ic, last, jc, first, end, kc, end_k;
 };

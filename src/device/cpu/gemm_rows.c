@@ -1,8 +1,8 @@
 /* gemm_rows.c - products of a few rows with a matrix, as generation has them: y = x w^T.
  *
- * The time to read w once is the least that they take, and the rest has to go on meanwhile.  A
- * thread has some of w's rows.  For R rows of x and C of w, sums are vectors in registers along k,
- * added up across lanes at the end:
+ * They take at least the time to read w once, so everything else has to happen during that time.  A
+ * thread takes some rows of w.  A block has R rows of x and C rows of w: its sums are vectors in
+ * registers, along k, and are added up across lanes at the end:
  *
  *   sum[r][c] += x[r][k..] w[c][k..]          y[r][c] = sum of sum[r][c] (+ addend)
  *
@@ -125,9 +125,9 @@ SIMD_INLINE void add_across(const vf *sum, float *out)
         out[i] = lane[(i & 1) * half + (i >> 1 & 1) * half / 2 + (i >> 2 & 1) * half / 4];
 }
 
-/* Elements [k, end) of R rows of x, packed, and of C rows of w, which begin at w[c]: added to what
- * is kept of the elements before, and kept; behind the last ones the sums go to out.  next: what of
- * w is prefetched meanwhile. */
+/* Add the products of elements [k, end) of R packed rows of x and C rows of w, which begin at w[c],
+ * to the sums that `kept` has from earlier elements.  The sums go to kept again or, behind the last
+ * elements, across lanes to out.  next: the element of w from which it prefetches meanwhile. */
 SIMD_INLINE void block(const enum dtype dt, const int R, const int C, const struct gemm *g,
                        const void *x, const int64_t w[MOST_C], int64_t next, int64_t k, int64_t end,
                        vf *kept, float *out)
@@ -175,7 +175,7 @@ SIMD_INLINE void put_rows(const enum dtype dt, const struct gemm *g, const float
         }
 }
 
-/* What of w follows `early` blocks after block t of the columns [col, end). */
+/* The element of w with which block t begins, of the columns [col, end) or of those behind them. */
 static int64_t find_next(const struct gemm *g, int64_t t, int64_t groups, int64_t part, int C,
                          int64_t col, int64_t end)
 {

@@ -113,9 +113,10 @@ SIMD_INLINE void pack_steps(const enum dtype dt, float *to, int64_t stride,
     }
 }
 
-/* The rows of a block that one strip makes: those of `from`, or zeros, + products over k elements,
- * a multiple of STRIP_STEP.  Prefetched are the sums that follow in `from`, the rows of c that will
- * be written, and to the second cache, a line for each STRIP_STEP of k, what begins at next. */
+/* Make the rows of a block that belong to one strip: to = from (or zeros) + products over k
+ * elements, a multiple of STRIP_STEP.  Prefetches the sums that follow in `from`, the rows of c
+ * that it will write and, to the second cache, the memory from `next` on, a line for each
+ * STRIP_STEP of k. */
 SIMD_INLINE void multiply_strip(const float *strip, const float *panel,
                                 const struct tile_sums *from, const enum dtype dt,
                                 const struct gemm_block_target *to, int64_t k, const float *next)
@@ -154,9 +155,8 @@ SIMD_INLINE void multiply_strip(const float *strip, const float *panel,
         }
 }
 
-/* `rows` of a block, a multiple of STRIP_ROWS, by one panel: those of `from` + the products over k.
- * next: the panel for which the next call is; it is prefetched, each part of it during one strip.
- */
+/* Make `rows` rows of a block, a multiple of STRIP_ROWS, with one panel: to = from + products over
+ * k. next: the panel of the next call, which is prefetched, a part of it during each strip. */
 SIMD_INLINE void multiply_strips(const enum dtype dt, const float *strip, const float *panel,
                                  const struct tile_sums *from, const struct gemm_block_target *to,
                                  int64_t rows, int64_t k, const float *next)

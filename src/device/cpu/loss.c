@@ -54,7 +54,8 @@ static double row_sum(enum dtype dt, const void *x, int64_t n, float top)
     return sum;
 }
 
-/* Writes at element i what it has read up to i, so that dlogits may overlay logits. */
+/* dlogits[i] = e^(x[i] - top) * factor.  It never reads memory that it has written, so that dlogits
+ * may be the memory of the logits. */
 SIMD_INLINE void row_gradient(enum dtype dt, void *dlogits, enum dtype dt_x, const void *x,
                               int64_t n, float top, float factor)
 {

@@ -25,8 +25,9 @@ SIMD_INLINE float row_sum(enum dtype dt, const void *x, int64_t first, int64_t h
     return vf_sum(total);
 }
 
-/* Row `row` of the statistics, whose elements begin with `first`.  Two passes over it, the second
- * one in cache; of LayerNorm three: the variance is taken around the mean. */
+/* Norm the row whose statistics have number `row`, and whose elements begin with `first`.  Reads
+ * the row twice, the second time from the cache; LayerNorm three times, as its variance is taken
+ * around the mean. */
 SIMD_INLINE void norm_row(enum dtype dt, const int centered, const struct forward *f, int64_t row,
                           const int64_t first)
 {

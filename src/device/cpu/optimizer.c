@@ -68,7 +68,8 @@ void CPU(update_factor)(struct device *d, double *factor, const double *targets,
         *factor *= clip / (norm + CLIP_EPSILON);
 }
 
-/* A rule on the elements from begin to end.  sgd has no v, and its velocity in m. */
+/* A rule, its tensors, and the function that applies it to elements [begin, end).  SGD has its
+ * velocity in s.m, and no s.v. */
 struct rule {
     void (*chunk)(const struct rule *rule, float grad_scale, int64_t begin, int64_t end);
     struct adamw_state s;
@@ -192,7 +193,8 @@ SIMD_INLINE void draw(uint32_t *restrict words, const struct rounding *r, uint64
     }
 }
 
-/* The number of element i, and how many elements from it on are numbered one after another. */
+/* The number of element i for random numbers (struct rounding); *count: how many elements from i on
+ * have consecutive numbers. */
 static uint64_t number_of(const struct rounding *r, int64_t i, int64_t *count)
 {
     if (!r->run) {

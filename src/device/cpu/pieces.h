@@ -6,6 +6,7 @@
 #include "device/cpu/kernels.h"
 #include "device/cpu/simd.h"
 
+/* Rows of each piece but the last. */
 SIMD_INLINE int64_t rows_per_piece(int64_t rows)
 {
     enum { MOST_PIECES = 64, LEAST_ROWS = 8 };
@@ -13,6 +14,7 @@ SIMD_INLINE int64_t rows_per_piece(int64_t rows)
     return piece > LEAST_ROWS ? piece : LEAST_ROWS;
 }
 
+/* Number of pieces of so many rows. */
 SIMD_INLINE int64_t pieces_of(int64_t rows)
 {
     return ceil_div(rows, rows_per_piece(rows));

@@ -36,12 +36,15 @@ int run_queue_choice_sample(struct run_queue_choice *choice, int64_t now_ns, int
 
 struct run_queue;
 
-/* For `threads` threads that the calling thread starts.  NULL with OMP_DYNAMIC=false and for one
- * thread: d->threads then holds.  So it does where the kernel does not count waiting. */
+/* Begin to watch the team of `threads` threads that the calling thread will start.  Returns a queue
+ * for run_queue_close(), or NULL where the number of threads is not to change: with
+ * OMP_DYNAMIC=false and for one thread.  It does not change either where the kernel counts no
+ * waiting. */
 struct run_queue *run_queue_open(int threads);
 void run_queue_close(struct run_queue *queue); /* NULL allowed */
 
-/* Threads to use now, d->threads at most; 1 inside a parallel region. */
+/* The number of threads that a kernel should use now, d->threads at most; 1 inside a parallel
+ * region. Takes a sample when one is due. */
 int run_queue_threads(const struct device *d);
 
 #endif

@@ -24,28 +24,30 @@
 /* Levels without tiles keep REGISTER_ROWS rows of a block in vector registers. */
 enum { REGISTER_ROWS = CPU_LANES == 16 ? 8 : 4, TILE_COLS = 2 * CPU_LANES };
 
-/* Pairs of tiles of an operand, two for each TILE_UNITS units of the sum: the first of the first
- * pair, units from row to row of a tile, to the second of a pair, and to the next pair. */
+/* Where the tiles of an operand lie: a pair of tiles for each TILE_UNITS units of the summed
+ * dimension.  Distances are in units. */
 struct tile_pairs {
-    const unit *first;
-    int64_t ld, second, step;
+    const unit *first; /* first tile of the first pair */
+    int64_t ld;        /* from one row of a tile to the next */
+    int64_t second;    /* from the first tile of a pair to the second */
+    int64_t step;      /* from one pair to the next */
 };
 
-/* Where the sums of a block lie, rows ld floats apart. */
+/* Where the sums of a block lie, in rows ld floats apart. */
 struct tile_sums {
-    float *first; /* NULL, to load from: zeros */
+    float *first; /* NULL, where sums are read: they are zeros */
     int64_t ld;
 };
 
-/* The block `to` = that of `from` + the sums of products of bf16, over a multiple of TILE_UNITS
- * units. */
+/* to = from + a b: a block of sums, of products of bf16 over `units` units, a multiple of
+ * TILE_UNITS. */
 SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs *b,
                             const struct tile_sums *from, const struct tile_sums *to,
                             int64_t units);
 
-/* The same where pairs of tiles of both operands lie one after another.  What a has stays in the
- * first cache, up to 32 KiB, for the next block; b passes by it.  next: where the sums of a whole
- * block lie that is probably the next one; they are prefetched.  NULL: none. */
+/* The same where the pairs of tiles of both operands lie one after another.  a, up to 32 KiB, stays
+ * in the first cache for the next block; b is loaded without displacing it.  next: sums of the
+ * block that probably comes next, which are prefetched; NULL: none. */
 SIMD_INLINE void tile_block_packed(const unit *a, const unit *b, const struct tile_sums *from,
                                    const struct tile_sums *to, int64_t units, const float *next);
 
@@ -101,8 +103,9 @@ SIMD_INLINE void tile_end(const struct tile_sums *to)
     _tile_stored(3, below + 16, to->ld * 4);
 }
 
-/* Add the products of one TILE_UNITS; what is loaded of b by streaming leaves the first cache
- * before what is not. */
+/* Add the products of TILE_UNITS units.  second_*: units from the first tile to the second;
+ * bytes_*: bytes from row to row.  streams 1: b is loaded so that it leaves the first cache before
+ * a does. */
 SIMD_INLINE void tile_step(const unit *a, int64_t second_a, int64_t bytes_a, const unit *b,
                            int64_t second_b, int64_t bytes_b, const int streams)
 {
