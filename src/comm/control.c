@@ -48,9 +48,9 @@ void world_broadcast(struct world *world, void *data, size_t bytes, int root)
         run(world, &kind_broadcast, NULL, data, bytes, root);
 }
 
-/* In rounds, in which a rank exchanges messages with log2(size) others: to send to each of a
- * thousand ranks it would open a thousand connections.  What is too much for the rounds at once
- * goes in slices of every rank's bytes. */
+/* Gather in rounds (exchange.c), in which a rank exchanges messages with log2(size) others: to send
+ * to each of a thousand ranks it would open a thousand connections.  If all bytes together exceed
+ * ROUNDS_BYTES, the ranks gather a slice of their bytes after the other. */
 static void gather_in_rounds(struct world *world, char *all, const char *mine, size_t bytes)
 {
     size_t size = (size_t)world->size, rank = (size_t)world->rank;
@@ -74,7 +74,7 @@ void world_all_gather(struct world *world, void *all, const void *mine, size_t b
         run(world, &kind_all_gather, mine, all, bytes, 0);
 }
 
-/* Each of the two values becomes the lowest of all ranks. */
+/* Replace each of the two values by the lowest of all ranks.  Collective. */
 static void world_lowest(struct world *world, int value[2])
 {
     if (world->size == 1)
@@ -116,7 +116,8 @@ int world_agree(struct world *world, int rc, struct error *err)
     struct error lowest = {0};
     if (!world)
         return rc;
-    int found[2] = {rc ? world->rank : world->size, rc ? 1 : 0}; /* who failed; did all? */
+    /* lowest of all ranks: the first rank that failed; 1 if all failed */
+    int found[2] = {rc ? world->rank : world->size, rc ? 1 : 0};
     world_lowest(world, found);
     if (found[0] == world->size)
         return 0;
@@ -132,7 +133,8 @@ int world_agree(struct world *world, int rc, struct error *err)
     return -1;
 }
 
-/* Root takes the messages one after another; the others send theirs.  Agreed. */
+/* Root receives the ranks' bytes one after another; the others send theirs.  To be called when all
+ * ranks have agreed that root has the memory. */
 static void collect(struct world *world, char *all, const size_t *sizes, const void *mine,
                     size_t bytes, int root)
 {

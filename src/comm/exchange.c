@@ -25,18 +25,20 @@ static int64_t size_of(const struct operation *op)
     return (int64_t)dtype_bytes(op->dtype);
 }
 
-/* Elements of the piece that begins at `first`, of `all`. */
+/* Elements of the piece that begins at element `first` of `all`; 0 behind the last. */
 static int64_t length_at(int64_t first, int64_t piece, int64_t all)
 {
     return all - first < 0 ? 0 : all - first < piece ? all - first : piece;
 }
 
+/* How many members there are beside this one. */
 static int others(const struct operation *op)
 {
     return op->group->size - 1;
 }
 
-/* Set the members that this rank sends to and receives from at a distance, from 1 to size - 1. */
+/* Set the partners of transfer x: this member sends to the one `distance` members further on, and
+ * receives from the one as far back. */
 static void partners(const struct operation *op, int distance, struct transfer *x)
 {
     int size = op->group->size, rank = op->group->rank;
@@ -44,7 +46,7 @@ static void partners(const struct operation *op, int distance, struct transfer *
     x->source = (rank + size - distance) % size;
 }
 
-/* The slot that receives the term of a member in a batch. */
+/* The slot that receives another member's term of a batch; two batches have slots at a time. */
 static char *slot_at(const struct operation *op, int64_t batch, int member)
 {
     const struct group *g = op->group;
@@ -75,7 +77,7 @@ static struct comm_part part_of(const struct operation *op, int member)
         .send_elems = op->elems, .recv_from = member * op->elems, .recv_elems = op->elems};
 }
 
-/* All members have as many transfers in a round, some of them empty. */
+/* Every member has the same number of transfers, some of which may be empty. */
 static void parts_plan(struct operation *op)
 {
     op->piece = GATHER_PIECE_BYTES / size_of(op);
@@ -148,7 +150,7 @@ static void doubling_plan(struct operation *op)
         op->total++;
 }
 
-/* A round sends what those before it brought. */
+/* A round sends what earlier rounds received, so it is posted when these are retired. */
 static int64_t doubling_limit(const struct operation *op)
 {
     return op->retired + 1;
@@ -194,7 +196,7 @@ static void reduce_transfer(const struct operation *op, int64_t index, struct tr
     x->from_bytes = x->into_bytes = n * size;
 }
 
-/* n elements of recv, from first on. */
+/* Reduce the terms to n elements of recv, from `first` on. */
 static void reduce_terms(const struct operation *op, const struct sum_terms *terms, int64_t first,
                          int64_t n)
 {

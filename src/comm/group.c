@@ -1,4 +1,4 @@
-/* group.c - see group.h: groups of known members.
+/* group.c - making and freeing groups (group.h), and the memory that their operations work with.
  *
  * A group needs no communicator of its own, only a list of ranks and tags that no other group uses:
  * every message goes through the communicator of the world.  One block of memory holds the ranks
@@ -7,7 +7,7 @@
  *
  *   ranks | requests, slots of the gather stream | of the reduce stream | of the point stream
  *
- * A group of one has no block.  What is done on a group is in operation.c.
+ * A group of one has no block.  Operations on groups are started in operation.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +20,12 @@
  * enough for the caches, and for a group of hundreds. */
 enum { SLOTS_BYTES = 4 << 20, SLOT_MAX = 512 << 10, SLOT_MIN = 4 << 10, ALIGN = 64 };
 
-/* An all-reduce of so few bytes, among so few members, is done in one exchange of all terms, as its
- * time is that of the messages' way, not of their bytes. */
+/* An all-reduce of at most SMALL_BYTES among at most SMALL_SIZE members is one exchange of all
+ * terms: its time is the latency of messages, not the transfer of their bytes. */
 enum { SMALL_BYTES = SLOT_MIN, SMALL_SIZE = 16 };
 
-/* Transfers in flight on a queue: two stages of an all-reduce (exchange.c), each with a transfer of
- * terms and one of sums for every other member; and where these are few, still several. */
+/* Transfers in flight on a queue: those of two stages of an all-reduce (exchange.c), each of which
+ * has a transfer of terms and one of sums for every other member; at least WINDOW_MIN. */
 enum { WINDOW_MIN = 8 };
 static int window_of(int size)
 {
@@ -100,7 +100,7 @@ static void lay_out(struct group *g)
     }
 }
 
-/* The memory of a group of these ranks, and its place among them. */
+/* Allocate the block of a group of these ranks, fill it in, and find this rank's number in it. */
 static int take_block(struct group *g, const int *ranks, int size, struct error *err)
 {
     g->block_bytes = group_staging_bytes(size);

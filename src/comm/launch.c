@@ -1,7 +1,7 @@
-/* launch.c - see launch.h.
+/* launch.c - which launcher started this process, and whether MPI sees the tasks it started.
  *
- * The trap: srun without --mpi=pmix starts N processes that each believe to be alone, and
- * N copies of one training run overwrite each other without a word.
+ * srun without --mpi=pmix starts N processes of which each takes itself for the only one: N copies
+ * of one training run would overwrite each other without a message.  launch_check() refuses that.
  */
 #include "comm/launch.h"
 
@@ -29,9 +29,9 @@ static int torch_tasks(void)
 }
 
 /* The launchers, in the order in which they are looked for.  mpirun inside a Slurm job starts its
- * daemons by srun, so its own variables come first.  srun may have started torchrun, whose tasks
- * then all carry the variables of the one task of srun.  SLURM_STEP_NUM_TASKS exists inside srun
- * alone, SLURM_NTASKS also in the batch script. */
+ * daemons by srun, so mpirun's variables come first.  srun may have started torchrun, whose tasks
+ * all have the variables of the one task of srun.  SLURM_STEP_NUM_TASKS exists inside srun alone,
+ * SLURM_NTASKS also in the batch script. */
 static const struct {
     const char *name, *tasks, *task; /* variables: how many tasks, and which this is */
 } launchers[LAUNCH_KINDS] = {
@@ -102,13 +102,14 @@ int launch_check(const struct launch *launch, int size, struct error *err)
     return launch->tasks > 1 && alone ? refuse(launch, err) : 0;
 }
 
-/* mpirun hands its ranks the settings it was given on the command line, too. */
+/* mpirun passes settings of its command line to the environment of its ranks, too. */
 int launch_kill_s(const struct launch *launch)
 {
     return launch->kind == LAUNCH_MPIRUN ? number(LAUNCH_KILL_VARIABLE, 1) : -1;
 }
 
-/* Where a container's filter forbids the call it does so even for one's own memory. */
+/* Tries the call on this process's own memory: a container's filter that forbids it does so there,
+ * too. */
 int launch_may_copy(void)
 {
     char from = 1, to = 0;

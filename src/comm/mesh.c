@@ -1,5 +1,5 @@
-/* mesh.c - the groups of a mesh, and what they take of a GPU; mesh_shape.c says which ranks they
- * are of. */
+/* mesh.c - making the groups of a mesh, and counting the memory of a GPU that they need.  Which
+ * ranks a group has follows from mesh_shape.c. */
 #include "comm/mesh.h"
 
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include "base/array.h"
 #include "comm/gpu/link.h"
 
-/* On a GPU: large enough to be worth a launch, small beside everything else. */
+/* Bytes of a piece of a staged transfer, on a GPU and in host memory: enough to be worth a launch,
+ * little beside everything else. */
 static const int64_t piece_bytes = 16 << 20, host_piece_bytes = 8 << 20;
 
 /* What NCCL takes of a GPU's memory beside what is planned.  From its logs on nodes of eight H100:
@@ -54,7 +55,7 @@ static int list_sets(const struct mesh_shape *shape, unsigned set[MESH_SETS])
     return count;
 }
 
-/* Of the ranks that agree with the one at coord in all but these axes: the one at 0 along them. */
+/* The first rank of the group along these axes that the rank at coord is in. */
 static int first_of(const struct mesh_shape *shape, struct mesh_coord coord, unsigned axes)
 {
     for (int axis = 0; axis < MESH_AXES; axis++)
@@ -77,8 +78,8 @@ static int create_group(struct mesh *mesh, struct world *world, unsigned axes, s
     return rc;
 }
 
-/* Fill in what is left, and ask whether rank 0 has the same: every rank lists groups by itself, and
- * lists of different shapes give sums of other ranks' data, or none.  Collective. */
+/* Resolve the shape, and check that rank 0 has the same one: every rank lists the groups by itself,
+ * and with different lists ranks would sum the data of wrong ranks, or hang.  Collective. */
 static int resolve(struct mesh_shape *shape, struct world *world, struct error *err)
 {
     int rc = mesh_resolve(shape, world_size(world), err);
@@ -146,8 +147,8 @@ int mesh_is_staged(const struct mesh_shape *shape, const struct mesh_options *op
            mesh_wide_axes(shape, axes) >> MESH_REPLICATE & 1;
 }
 
-/* Append a channel for a stream of the group along these axes, if it has several ranks, unless the
- * list has it or MPI does its sums. */
+/* Append a channel to the list of `count`, unless its group has one rank, the list has it already,
+ * or MPI takes its sums.  Returns the new count. */
 static int add_channel(const struct mesh_shape *shape, const struct mesh_options *options,
                        struct mesh_channel list[MESH_CHANNELS], int count, struct mesh_channel more)
 {
@@ -161,7 +162,7 @@ static int add_channel(const struct mesh_shape *shape, const struct mesh_options
     return count + 1;
 }
 
-/* What programs use of the groups: collectives, and messages along the pipeline. */
+/* The channels that programs use: of collectives, and of messages along the pipeline. */
 int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *options,
                   struct mesh_channel list[MESH_CHANNELS])
 {
@@ -217,7 +218,7 @@ int mesh_least_ctas(const struct mesh_options *options, const struct mesh_channe
     return most && most < options->min_ctas ? most : options->min_ctas;
 }
 
-/* The others of a group that are in the node of its first rank, where a node has NODE_RANKS. */
+/* How many other ranks of a group are in the node of rank 0, if a node has NODE_RANKS ranks. */
 static int node_peers(const struct mesh_shape *shape, unsigned axes)
 {
     int ranks = mesh_members(shape, MESH_SETS - 1), peers = 0;

@@ -23,8 +23,9 @@ static request *request_at(const struct operation *op, int64_t index, int which)
 
 static int step(struct operation *op);
 
-/* The member that the oldest transfer waits for, to send or to receive; -1: none.  What is not
- * stepped here, such as a copy within a group of one, waits for nobody. */
+/* The member that the oldest transfer waits for; -1: none.  *sends: 1 if it waits for that member
+ * to receive, 0 to send.  An operation of another transport, such as a copy within a group of one,
+ * waits for nobody. */
 static int waited_member(const struct operation *op, int *sends)
 {
     struct transfer x = {0};
@@ -97,7 +98,8 @@ static int post(struct operation *op, int64_t index)
     return STEP_MOVED;
 }
 
-/* A peer that sends less than is expected runs another program than this rank. */
+/* Fail if a message is shorter than expected: then its sender runs another program than this rank.
+ */
 static int check_length(struct operation *op, int64_t index, MPI_Status *status)
 {
     struct transfer x = {0};

@@ -31,7 +31,7 @@ struct operation *operation_make(struct group *g, struct comm_op *handle, const 
     return op;
 }
 
-/* Over: another may have it. */
+/* Give the record back to the group, for another operation. */
 static void leave(struct operation *op)
 {
     struct group *g = op->group;
@@ -47,7 +47,8 @@ void operation_finish(struct operation *op)
     op->done = 1;
 }
 
-/* Payload of an operation that a library carries out, counted as if mpi.c had. */
+/* Bytes that this member sends in an operation that a library carries out, counted as if mpi.c did.
+ */
 static int64_t sent_bytes(const struct operation *op)
 {
     int64_t bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
@@ -63,6 +64,7 @@ static int64_t sent_bytes(const struct operation *op)
     }
 }
 
+/* Give an operation on a GPU's memory to the transport, which enqueues it on a stream. */
 static void give_to_stream(struct operation *op)
 {
     const struct transport *transport = op->group->transport;
@@ -79,6 +81,7 @@ static void give_to_stream(struct operation *op)
         operation_finish(op);
 }
 
+/* Set what follows from kind and queue, and check them; a mistake goes to op->err. */
 static void bind(struct operation *op, int queue, const struct comm_kind *kind)
 {
     struct group *g = op->group;
@@ -170,7 +173,7 @@ void group_all_reduce_host(struct group *g, int queue, struct comm_op *handle, v
     start_on_host(op, g->size > 1 ? &transport_mpi : &transport_self);
 }
 
-/* The parts of an all-to-all, and the longest of them. */
+/* Check the parts of an all-to-all, and set op->elems to the longest. */
 static int check_parts(struct operation *op)
 {
     const struct group *g = op->group;
@@ -223,7 +226,7 @@ void group_recv(struct group *g, enum comm_stream stream, struct comm_op *handle
     start_message(op, stream, &kind_recv, peer);
 }
 
-/* Messages held back for others to join them wait no longer when somebody waits for one. */
+/* Enqueue the messages that the transport holds for others to join, as the caller waits for op. */
 static void flush(const struct operation *op)
 {
     const struct transport *transport = op->group->transport;

@@ -1,6 +1,6 @@
-/* thread.c - see thread.h.
+/* thread.c - the communication thread's loop: take what was submitted, step each queue, sleep.
  *
- * MPI advances only inside its calls, so somebody must keep calling.  While an operation
+ * MPI advances only inside its calls, so the thread has to keep calling it.  While an operation
  * is in flight the thread polls: at first without pause, then giving way, then with sleeps
  * of a sixteenth of the time for which nothing has moved, so that ranks sharing a core, and compute
  * threads, are not starved.  Sleeps stay short while somebody waits.  While nobody does they grow
@@ -37,12 +37,12 @@ enum {
 };
 
 struct queue {
-    struct operation *head, *tail;  /* accepted: of the thread alone */
-    struct operation *in, *in_tail; /* submitted: under the lock */
-    int load;                       /* operations submitted and not done; atomic */
+    struct operation *head, *tail;  /* accepted operations; used by the thread alone */
+    struct operation *in, *in_tail; /* submitted ones that are not accepted yet; under the lock */
+    int load;                       /* number submitted and not done; atomic */
 };
 
-/* A function that others have the thread call; NULL: none. */
+/* A function that another thread makes this one call; NULL: none. */
 struct hook {
     void (*call)(void *arg);
     void *arg;
@@ -53,16 +53,18 @@ struct thread {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     struct queue queue[QUEUES];
-    int incoming; /* something was submitted, or must be looked at; atomic */
-    int waiters, stopping;
-    int spin; /* atomic */
+    int incoming; /* 1: something was submitted, or a hook was set; atomic */
+    int waiters;  /* threads in thread_wait() */
+    int stopping; /* 1: end when all queues are empty */
+    int spin;     /* thread_set_spin(); atomic */
     struct hook tick, interrupt;
     thread_watch *watch;
     void *watch_arg;
 };
 
-/* Messages may travel beside the unfinished ones before them unless they share memory that
- * one of them writes, or a peer whose messages would be matched in the wrong order. */
+/* May op be stepped beside the unfinished operations before it?  A collective may not.  A message
+ * may, unless it and a message before it share memory that one of them writes, or a peer whose
+ * messages would be matched in the wrong order. */
 static int may_join(const struct operation *head, const struct operation *op)
 {
     int count = 0;
@@ -75,6 +77,7 @@ static int may_join(const struct operation *head, const struct operation *op)
     return 1;
 }
 
+/* Set op to done, and wake the threads that wait. */
 static void complete(struct thread *t, struct queue *queue, struct operation *op)
 {
     pthread_mutex_lock(&t->lock);
@@ -85,7 +88,7 @@ static void complete(struct thread *t, struct queue *queue, struct operation *op
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Step what may run on a queue.  Returns whether anything moved. */
+/* Step all operations of a queue that may run now.  Returns 1 if any moved, else 0. */
 static int advance(struct thread *t, struct queue *queue)
 {
     int moved = 0;
@@ -247,7 +250,8 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* The thread takes no signals: they are for the main thread. */
+/* Create the thread with all signals blocked: signals are for the main thread.  Returns 0 or an
+ * error number. */
 static int create(struct thread *t)
 {
     sigset_t all, before;
@@ -278,7 +282,7 @@ int thread_start(struct thread **thread, struct error *err)
     return 0;
 }
 
-/* Make the thread look; under the lock. */
+/* Wake the thread from a sleep, and make it look at what was submitted; under the lock. */
 static void wake(struct thread *t)
 {
     __atomic_store_n(&t->incoming, 1, __ATOMIC_RELEASE);

@@ -1,8 +1,8 @@
-/* topology.c - see topology.h.
+/* topology.c - the cores of this node, and which of them this process may use; see topology.h.
  *
- * The launcher binds (mpirun, srun, or nobody); trireme keeps within what it is given: two
- * masters of one decision are worse than either.  Only a process that was left the whole node, and
- * has a GPU, is bound near it.
+ * The launcher (mpirun, srun) decides to which cores a process is bound, and trireme keeps within
+ * them.  It binds a process itself only where the launcher left it all cores of the node, and then
+ * to the cores near its GPU.
  */
 #include "comm/topology.h"
 
@@ -17,7 +17,7 @@
 #include <hwloc.h>
 #endif
 
-/* Cores of time per unit of time by the control group: version 2, else 1; 0: no limit. */
+/* The number of cores whose time the control group (version 2, else 1) allows; 0: no limit. */
 static double quota(void)
 {
     char text[64], more[32] = "";
@@ -32,7 +32,7 @@ static double quota(void)
     return read == 2 && limit > 0 && period > 0 ? limit / period : 0;
 }
 
-/* Whether unit is the first of its core among those in set. */
+/* Is a hardware thread the first of its core among those in set? */
 static int first_of_core(int unit, const cpu_set_t *set)
 {
     char path[96], text[64];
@@ -139,7 +139,7 @@ static void bind_near(const char *pci_bus)
     hwloc_topology_t h;
     if (hwloc_topology_init(&h))
         return;
-    /* Of PCI alone: hwloc would start CUDA itself to look for what else a GPU is. */
+    /* PCI devices only: to describe more of a GPU, hwloc would start CUDA itself. */
     hwloc_topology_set_type_filter(h, HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     if (!hwloc_topology_load(h)) {
         hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(h, pci_bus);

@@ -29,13 +29,16 @@ enum { FIRST_PART = 4, NEXT_PART = 8 };
 
 #define SECOND_NS INT64_C(1000000000)
 
-/* What is known of a rank that holds up the job, the surest last: it is waited for, it does
- * nothing, or it does not answer at all. */
-enum guilt { GUILT_NEXT, GUILT_IDLE, GUILT_SILENT };
+/* What is known of a rank that may hold up the job, the surest sign last. */
+enum guilt {
+    GUILT_NEXT,  /* others wait for it */
+    GUILT_IDLE,  /* it answers, waits for nobody, and has done nothing */
+    GUILT_SILENT /* it does not answer */
+};
 
 struct suspect {
-    int32_t rank; /* -1: none */
-    int32_t guilt;
+    int32_t rank;  /* -1: none */
+    int32_t guilt; /* enum guilt */
 };
 
 struct answer {
@@ -44,13 +47,13 @@ struct answer {
     struct suspect suspect;
 };
 
-/* A question to a rank.  It is kept after its answer, which find_suspect() reads. */
+/* The last question to a rank; kept after its answer, for find_suspect(). */
 struct question {
-    int rank; /* -1: unused */
-    int open, answered;
-    int64_t asked_ns; /* awake */
-    struct answer answer;
-    MPI_Request sent, received;
+    int rank;                   /* -1: unused */
+    int open, answered;         /* 1: waits for its answer; 1: has had an answer before */
+    int64_t asked_ns;           /* when it was asked, in awake time */
+    struct answer answer;       /* the latest one */
+    MPI_Request sent, received; /* of the question, of the answer */
 };
 
 struct reply {
@@ -73,10 +76,10 @@ static int64_t patience_ns(const struct watch *w)
     return __atomic_load_n(&w->world->patience_s, __ATOMIC_RELAXED) * SECOND_NS;
 }
 
-/* A rank that has not answered for this long does not answer any more.  On a machine that is busy
- * with other work a process may get no core for seconds, so that a rank has half of
- * run.hang_seconds to answer, 30 seconds at most.  As the first question comes after a quarter, the
- * rank that waits for a silent one knows it after three quarters. */
+/* How long a rank may take to answer before it counts as silent: half of run.hang_seconds, 30
+ * seconds at most.  On a machine that is busy with other work a process may get no core for
+ * seconds.  As the first question comes after a quarter of run.hang_seconds, the rank that waits
+ * for a silent one knows it after three quarters. */
 static int64_t silence_ns(const struct watch *w)
 {
     int64_t half = patience_ns(w) / 2;
@@ -99,8 +102,8 @@ static void accuse(struct suspect *worst, int rank, int guilt)
         *worst = (struct suspect){rank, guilt};
 }
 
-/* The rank with most guilt: among those that this rank's operations wait for, and those that these
- * named in their answers. */
+/* Find the rank with the surest sign of holding up the job, among the ranks that this one's
+ * operations wait for and the suspects that those have named in their answers. */
 static struct suspect find_suspect(struct watch *w, const struct thread_view *view)
 {
     struct suspect worst = {-1, GUILT_NEXT};
@@ -122,7 +125,7 @@ static struct suspect find_suspect(struct watch *w, const struct thread_view *vi
 
 /* --- answering --- */
 
-/* A reply whose last message has left, to be used again; NULL: none yet, and questions stay in MPI.
+/* A reply whose last message has been sent; NULL: all are on their way, and questions wait in MPI.
  */
 static struct reply *free_reply(struct watch *w)
 {
@@ -164,8 +167,8 @@ static void hear(struct watch *w, struct question *q)
     w->life_ns = life_ns > w->life_ns ? life_ns : w->life_ns;
 }
 
-/* The struct for a question to rank: that of the last question to it, or one that is not open;
- * NULL: none is free. */
+/* The record for a new question to rank: that of the last question to it, or any that is not open.
+ * NULL: the last one is still open, or no record is free. */
 static struct question *place_for(struct watch *w, int rank)
 {
     struct question *q = question_to(w, rank);
@@ -193,9 +196,9 @@ static void ask(struct watch *w, int rank)
 
 /* --- the end --- */
 
-/* The rank after the suspect ends the job at once, the others seconds later if it has not: so one
- * line is printed, not one by every rank.  A launcher on a busy machine takes more than a second.
- */
+/* How long this rank leaves it to another one to end the job, so that one line is printed and not
+ * one by every rank.  The rank after the suspect ends the job at once, the others seconds later if
+ * it has not: a launcher on a busy machine takes more than a second. */
 static int64_t courtesy_ns(const struct watch *w, struct suspect suspect)
 {
     int size = w->world->size;
@@ -261,8 +264,8 @@ struct watch *watch_open(struct world *world)
     return w;
 }
 
-/* Questions that are not answered yet are given up.  MPI may still read an answer, or a question,
- * that its rank has not taken: then their memory stays until the process ends. */
+/* Gives up questions that are not answered yet.  Where MPI may still read a question or a reply
+ * that the other rank has not taken, the watch's memory stays until the process ends. */
 void watch_close(struct watch *w)
 {
     int is_read = 0, done;

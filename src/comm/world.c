@@ -18,7 +18,7 @@
 #include "comm/topology.h"
 #include "comm/transport.h"
 
-/* What the thread is asked to do at the start, and how it went. */
+/* Argument of call_start(), which runs on the communication thread; rc is its result. */
 struct starting {
     const struct launch *launch;
     struct world *world;
@@ -51,7 +51,7 @@ static void read_library(struct world *world)
     snprintf(world->library, sizeof world->library, "%s", text);
 }
 
-/* Nodes are numbered by their lowest ranks. */
+/* Number the nodes in order of their lowest ranks.  Collective. */
 static int number_nodes(struct world *world, MPI_Comm local, struct error *err)
 {
     int leader = world->rank;
@@ -81,7 +81,8 @@ static int gather_hosts(struct world *world, struct error *err)
     return 0;
 }
 
-/* Ranks bound to the same cores share them; ranks bound apart do not. */
+/* Find out how many ranks of the node share this rank's cores, and so how many it may use.
+ * Collective over the node. */
 static int share_cores(struct world *world, MPI_Comm local, struct error *err)
 {
     cpu_set_t mine, *all = array_make((size_t)world->local_size, sizeof *all);
@@ -126,8 +127,8 @@ static int start_mpi(const struct launch *launch, struct world *world, struct er
     return find_nodes(world, err) || gather_hosts(world, err) ? -1 : 0;
 }
 
-/* Where one rank fails the others are in the midst of starting: they wait for it, and so would
- * MPI_Finalize. */
+/* Start MPI.  If one rank fails, it ends the job: the other ranks are waiting for it in their
+ * start, and MPI_Finalize would wait for them. */
 static void call_start(void *arg)
 {
     struct starting *s = arg;
@@ -152,7 +153,7 @@ static void call_stop(void *arg)
     MPI_Finalize();
 }
 
-/* Let MPI pass on what it may still hold. */
+/* Call MPI, so that it passes on what it may still hold (thread.c). */
 static void tick(void *arg)
 {
     struct world *world = arg;
@@ -160,7 +161,7 @@ static void tick(void *arg)
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world->comm, &flag, MPI_STATUS_IGNORE);
 }
 
-/* Of base/array.h. */
+/* What base/array.h calls when memory is out (array_end_by()). */
 static void end_job(void *arg, const struct error *err)
 {
     world_fail(arg, err);

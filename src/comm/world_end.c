@@ -1,4 +1,9 @@
-/* world_end.c - how a rank ends the job of all: a failure that the others would wait for. */
+/* world_end.c - how a rank ends the whole job after a failure for which the other ranks would wait.
+ *
+ * Buffered output is written first, then MPI_Abort is called on the communication thread, the only
+ * one that may call MPI.  Each step may hang, so each has a limit of seconds, after which the
+ * process ends itself and leaves the other ranks to the launcher.
+ */
 #include <fcntl.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -19,8 +24,9 @@ static void *flush(void *arg)
     return arg;
 }
 
-/* What is buffered is written, and the line that says why the job ends is in log.txt, if that goes:
- * a thread that is stuck in writing, perhaps the cause of the end, keeps its stream locked. */
+/* Write what is buffered, and wait until the line that says why the job ends is in log.txt, for at
+ * most PATIENCE_S: a thread that is stuck in writing, perhaps the cause of the end, keeps its
+ * stream locked. */
 static void flush_if_possible(void)
 {
     pthread_t thread;
