@@ -10,22 +10,24 @@
 #include "base/error.h"
 
 struct foreign {
-    const char *names; /* "a|b", lower case with '_'; a dotted one must match from some dot on */
-    const char *here;  /* the key that does it, or NULL */
-    const char *note;  /* a remark for the user, above all where values differ, or NULL */
+    const char *names; /* the settings' names, "a|b", in lower case with '_' for '-'; "a.b" also
+                          stands for "x.a.b" */
+    const char *here;  /* trireme's key that does the same, or NULL */
+    const char *note;  /* a remark for the user, such as how values differ, or NULL; one of here and
+                          note is set */
 };
 
 extern const struct foreign foreign_names[];
 extern const int foreign_count;
 
-/* The row of a name as users write it: dotted or plain, in any case, with '-' or '_', with or
+/* Find the row of a name as users write it: dotted or plain, in any case, with '-' or '_', with or
  * without leading dashes.  "deepspeed.zero_optimization.stage" finds "zero_optimization.stage".
- * NULL if there is none. */
+ * NULL: there is none. */
 const struct foreign *foreign_find(const char *name);
 
-/* Where a text, which failed to load, is a configuration of another program, replace err by that
- * and by what its keys are called here; a text that has keys or groups of trireme's is none, and
- * err stays.  name: where the text came from.  Returns -1. */
+/* Where a text that failed to load is another program's configuration, set err to say so, with
+ * trireme's names for the keys in it; else leave err as it is.  A text with keys or groups of
+ * trireme at its top level is trireme's own.  name: where the text came from.  Returns -1. */
 int foreign_text(const char *name, const char *text, struct error *err);
 
 #endif

@@ -17,52 +17,56 @@ enum hf_kinds {
     HF_ANY = HF_DECODERS | HF_GPT2
 };
 
-/* What model_type says: all but gpt2 are the family llama, with these options of it. */
+/* A model_type.  All but gpt2 are trireme's family llama, with the options of their row. */
 struct hf_type {
     enum hf_kinds kind;
-    const char *name, *architecture;
-    int qkv_bias, qk_norm;
+    const char *name, *architecture; /* "llama", "LlamaForCausalLM" */
+    int qkv_bias, qk_norm;           /* model.qkv_bias and model.qk_norm */
 };
 extern const struct hf_type hf_types[]; /* ended by a row without a name */
 
-/* A member, and the key that it sets. */
+/* A member, and trireme's key that it sets. */
 struct hf_member {
-    enum hf_kinds of;
+    enum hf_kinds of; /* the kinds of models whose config.json has it */
     const char *name, *key;
     enum { HF_NUMBER, HF_REAL, HF_TRUTH } type;
-    const char *otherwise; /* what its absence means; NULL: it must be there */
-    const char *null;      /* what null means; NULL: what its absence does */
+    const char *otherwise; /* the key's value where the member is absent; NULL: it must be there */
+    const char *null;      /* the key's value where the member is null; NULL: `otherwise` */
 };
 extern const struct hf_member hf_members[]; /* ended by a row without a name */
 
-/* A member that changes what is computed in a way that is not here: it must be absent, null, or
- * what is computed here, which is one of the texts; the number; or, where there is neither, false,
- * 0 or nothing. */
+/* A member of which trireme computes one value alone.  The member must be absent, null, or this
+ * value: one of the texts; without texts the number, where 0 also stands for false and for an empty
+ * list or object, and 1 for true. */
 struct hf_fixed {
     enum hf_kinds of;
     const char *name;
-    const char *texts[3]; /* that mean the same here */
+    const char *texts[3]; /* names of the same thing; NULL behind the last */
     double number;
 };
-extern const struct hf_fixed hf_fixed[];
+extern const struct hf_fixed hf_fixed[]; /* ended by a row without a name */
 
-/* Is it a member that does not change what is computed, or one that is read elsewhere? */
+/* Is a member one that does not change what is computed, or one that hf*.c read or check? */
 int hf_is_harmless(const char *name);
 
-/* Set a key from text or a number; set the key of a row from its member of json. */
+/* Set a key from a text, from a number, or (hf_set_member) the key of a row from the row's member
+ * of json.  Return 0, or -1 with err set. */
 int hf_set(struct config *config, const char *key, const char *value, struct error *err);
 int hf_set_real(struct config *config, const char *key, double value, struct error *err);
 int hf_set_member(struct config *config, const struct hf_member *m, const struct js *json,
                   struct error *err);
 
-/* Is a name there, whatever it is, null too?  A list or an object that is not empty?  Anything that
- * is more than null, false, 0 or empty?  Texts are not looked at. */
+/* Has json a member of this name, also one that is null? */
 int hf_is_named(const struct js *json, const char *name);
+/* Is the member a list or an object that is not empty? */
 int hf_is_full(const struct js *json, const char *name);
+/* Is the member true, a number other than 0, or full?  A text counts as none of these. */
 int hf_has_meaning(const struct js *json, const char *name);
 
-/* Rotary positions, read from json, a whole config.json, and added to it. */
+/* Set the keys of rotary positions from json, a whole config.json.  Returns 0, or -1 with err
+ * naming the member. */
 int hf_read_rope(struct config *config, const struct js *json, struct error *err);
+/* Add the members of rotary positions to json. */
 void hf_add_rope(const struct config_rope *rope, struct js *json);
 
 #endif

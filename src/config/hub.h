@@ -1,12 +1,13 @@
-/* hub.h - models that Hugging Face's tools have brought into their cache. */
+/* hub.h - finding models that Hugging Face's tools have downloaded into their cache. */
 #ifndef TRIREME_CONFIG_HUB_H
 #define TRIREME_CONFIG_HUB_H
 
 #include "config/config.h"
 
-/* The folder of a model in the cache of this machine: "meta-llama/Llama-3.2-1B", "gpt2", or of a
- * revision, "ORG/NAME@REVISION" (else main), into folder.  Returns 1; 0: the name is none of the
- * hub's, is a folder itself, or is not in the cache; folder is then the name. */
+/* Find the folder of a model in the cache of this machine.  name: "meta-llama/Llama-3.2-1B",
+ * "gpt2", or with a revision, "ORG/NAME@REVISION" (else it is main).  Returns 1; or 0, where name
+ * cannot be one of the hub, is itself a folder here, or is not in the cache: then folder is a copy
+ * of name. */
 int hub_find(const char *name, char folder[CONFIG_TEXT]);
 
 /* Could it be a name of the hub: at most one '/', and none of the characters of other paths? */

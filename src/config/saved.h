@@ -1,4 +1,4 @@
-/* saved.h - the model of a run directory or of a checkpoint, by the configuration kept there. */
+/* saved.h - what model a run or a checkpoint has, from the configuration that is kept in it. */
 #ifndef TRIREME_CONFIG_SAVED_H
 #define TRIREME_CONFIG_SAVED_H
 
@@ -7,13 +7,14 @@
 /* Is a folder a run (config.yaml and checkpoints/), or a checkpoint (meta.json and COMMIT)? */
 int saved_has_config(const char *folder);
 
-/* Set the keys model.* that say what the model is, not those that say where it comes from.  0, or
- * -1 with err set. */
+/* Set those keys model.* that say what the model is, from the configuration kept in folder; the
+ * keys of where it came from, such as model.path, stay.  Returns 0, or -1 with err set. */
 int saved_read_config(struct config *config, const char *folder, struct error *err);
 
-/* The folder of Hugging Face's files that a model came from, of which path, a value of model.path,
- * names the first link: that folder itself, or in the hub's cache, or a run or a checkpoint whose
- * own model.path leads on.  1, or 0 and "": it came from none, or from one that is gone. */
+/* Find the folder of Hugging Face's files that a model came from.  path: a value of model.path.  It
+ * is this folder, a name of the hub, or a run or checkpoint whose own model.path is followed in the
+ * same way.  Returns 1; or 0 with folder "": the model came from no such folder, or the folder is
+ * gone. */
 int saved_source(const char *path, char folder[CONFIG_TEXT]);
 
 #endif

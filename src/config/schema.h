@@ -1,4 +1,13 @@
-/* schema.h - the table of keys, as the files of this folder see it. */
+/* schema.h - the table of keys, for the files of this folder.
+ *
+ * A configuration becomes a struct in four steps:
+ *
+ *     YAML text, arguments --> struct config_file     a list of entries (yaml.c, config.c)
+ *     entry "train.lr" = "1e-3" --> struct key        the row of schema.c with this name (key.c)
+ *     row and text --> a field of struct config       checked for type and range (value.c)
+ *     struct config --> struct config                 what follows from other keys, combinations
+ *                                                     that cannot work (check*.c)
+ */
 #ifndef TRIREME_CONFIG_SCHEMA_H
 #define TRIREME_CONFIG_SCHEMA_H
 
@@ -10,7 +19,7 @@
 
 enum key_type { KEY_INT, KEY_REAL, KEY_BOOL, KEY_TEXT, KEY_CHOICE };
 
-enum { CHOICE_LATER = -1 }; /* a known name of something that this version does not have */
+enum { CHOICE_LATER = -1 }; /* value of a choice that is known, and not in this version */
 
 struct key_choice {
     const char *name; /* NULL ends a list */
@@ -21,23 +30,25 @@ struct key_choice {
 struct key {
     const char *name; /* dotted */
     enum key_type type;
-    size_t offset, bytes;             /* the field in struct config */
+    size_t offset, bytes;             /* of the field in struct config */
     const char *initial;              /* default, as a user would write it */
-    int64_t min, max;                 /* KEY_INT */
-    double least, most;               /* KEY_REAL */
+    int64_t min, max;                 /* KEY_INT: the range of the value, both ends allowed */
+    double least, most;               /* KEY_REAL: the same */
     const struct key_choice *choices; /* KEY_CHOICE; KEY_TEXT: the only texts allowed, or NULL */
-    const char *or_file; /* KEY_TEXT with choices: the end of a file's name, which is allowed too */
+    const char *or_file; /* KEY_TEXT with choices: ".csv": a file of this ending is allowed, too */
     const char *later;   /* KEY_INT: what a value above max would mean, or NULL */
-    int list; /* KEY_TEXT: 1: a YAML list is taken, with commas between; an item may be */
-    const char *options; /* a map of a path and of these, "a|b", or NULL: "path:a=1:b=2" */
-    int by_rank; /* 1: ranks may have different values: no number and no transfer depends on it, or
-                    it is compared by what it names */
+    int list;            /* KEY_TEXT: 1: a YAML list may be given; its items, with commas between
+                            them, become the text */
+    const char *options; /* with list: an item may be a map of `path` and of these names, "a|b",
+                            and becomes "PATH:a=1:b=2"; NULL: no maps */
+    int by_rank;         /* 1: ranks may have different values, because no number and no transfer
+                            depends on the key, or because what it names is compared instead */
     const char *help;
 };
 
-/* A key that other versions or tools have, refused with a reason. */
+/* A key that other versions have.  It is refused, saying what it would do. */
 struct key_absent {
-    const char *name, *what;
+    const char *name, *what; /* "checkpoint.async", "saving in the background" */
 };
 
 extern const struct key config_keys[];
@@ -45,106 +56,124 @@ extern const int config_key_count;
 extern const struct key_absent config_absent_keys[];
 extern const int config_absent_count;
 
-/* The row of a dotted name, or NULL. */
+/* Find the row of a dotted name; NULL: there is none. */
 const struct key *key_find(const char *name);
 
 /* 1 if name is the part of a key before a dot ("train"). */
 int key_is_group(const char *name);
 
-/* Characters of the name of the group that the i-th key is the first of; 0: it is the first of
- * none. */
+/* Return the length of the group's name where the i-th key is the first one of a group ("train.":
+ * 5), else 0. */
 int key_opens_group(int i);
 
-/* Is value a path in the home folder, as shells write it: "~/runs"?  Of what a user writes it is
- * refused; what a run has kept stands.  Returns 0, or -1 with err set. */
+/* Refuse a value that begins with "~", such as "~/runs", which shells would expand and trireme does
+ * not.  For values that a user wrote; those in the config.yaml of a run are not checked.  Returns
+ * 0, or -1 with err set. */
 int key_refuse_home(const struct key *key, const char *value, struct error *err);
 
-/* Put value into the field of key, checked.  Returns 0, or -1 with err set. */
+/* Check value against the key's type and range, and put it into the key's field.  A model.preset
+ * sets all of config->model.  Returns 0, or -1 with err (NULL allowed) set and config unchanged. */
 int key_set(struct config *config, const struct key *key, const char *value, struct error *err);
 
-/* err for a name that is no key: absent here, a group, or misspelt.  Returns -1. */
+/* Set err for a name that is not a key: one of config_absent_keys, a group, another program's word,
+ * or a misspelt key.  Returns -1. */
 int key_unknown(const char *name, struct error *err);
 
-/* err for a group of a file, "trian:", that is none.  Returns -1. */
+/* Set err for the name of a group in a file, "trian:", of which there is no group.  Returns -1. */
 int key_group_unknown(const char *name, struct error *err);
 
-/* The key that was probably meant by a name that is none, or NULL. */
+/* Find the key that was probably meant by a name that is not a key; NULL: none is near. */
 const char *key_meant(const char *name);
 
-/* The value of key as key_set() takes it, in buffer (of CONFIG_TEXT bytes). */
+/* Return the value of key as a text that key_set() takes: in buffer (of CONFIG_TEXT bytes), in
+ * config itself, or a constant. */
 const char *key_text(const struct config *config, const struct key *key, char *buffer);
 
-/* The names of a list that this version has: "a, b, c". */
+/* Write the names of choices into buffer, "a, b, c", but for those of CHOICE_LATER. */
 void key_choices(const struct key_choice *choices, char *buffer, size_t bytes);
 
-/* The type and what is allowed, for people: "whole number, 1 to 8". */
+/* Write the type of a key and its range into buffer, for people: "whole number, 1 to 8". */
 void key_describe(const struct key *key, char *buffer, size_t bytes);
 
-/* Published and small models.  preset_find ignores case, '-' and '_'; NULL if there is none. */
+/* The models of model.preset.  preset_find() ignores case, '-' and '_'; NULL: there is none of this
+ * name. */
 extern const struct config_model config_presets[];
 extern const int config_preset_count;
 const struct config_model *preset_find(const char *name);
 
-/* The preset with the longest name within a longer one: "Meta-Llama-3-8B-Instruct".  Or NULL. */
+/* Find the preset whose name is part of a longer name: in "Meta-Llama-3-8B-Instruct", llama3-8b.
+ * Of several the one with the longest name; NULL: there is none. */
 const struct config_model *preset_within(const char *name);
 
-/* Parameters of a preset's model; what model_params() counts of the model itself. */
+/* Count the parameters of a preset's model, by a formula; model_params() counts them in the model
+ * itself, and agrees. */
 int64_t preset_params(const struct config_model *preset);
 
-/* Edits (insert, delete, replace, swap neighbours) from a to b, case ignored. */
+/* Count the edits (insert, delete, replace, swap neighbours) from a to b; case is ignored. */
 int nearest_distance(const char *a, const char *b);
 
-/* The state of a search for the name nearest to what was typed. */
+/* A search for the name nearest to what was typed: begin with {wanted}, then nearest_try() each. */
 struct nearest {
-    const char *wanted, *name; /* name NULL: nothing is near */
-    int distance;
+    const char *wanted; /* what was typed */
+    const char *name;   /* the nearest one so far; NULL: none is near */
+    int distance;       /* of name: edits from wanted */
 };
+/* Make `name` the nearest if `compared`, which is all or part of it, is nearer to what was typed
+ * than what was tried before. */
 void nearest_try(struct nearest *nearest, const char *compared, const char *name);
 
-/* Fill in what follows from other keys and check combinations.  Returns 0, or -1 with err. */
+/* Set the fields that follow from others and check combinations.  Returns 0, or -1 with err naming
+ * the keys.  A second call changes nothing. */
 int config_finish(struct config *config, struct error *err);
 
-/* The parts of config_finish(): the model's keys and what follows from them; those of training; and
- * those of weights and adapters, which follow last.  Return 0, or -1 with err naming the keys. */
+/* The parts of config_finish() in other files: the model's keys, those of training, and those of
+ * weights and adapters, which are checked last.  Return 0, or -1 with err naming the keys. */
 int config_check_model(struct config *config, struct error *err);
 int config_check_train(struct config *config, struct error *err);
 int config_check_weights(const struct config *config, struct error *err);
 
-/* A setting, keys dotted: "key: value" or "group:" of a YAML file, or an argument "key=value". */
-enum config_entry_kind { ENTRY_VALUE, ENTRY_GROUP, ENTRY_EMPTY, ENTRY_ARGUMENT };
+enum config_entry_kind {
+    ENTRY_VALUE,   /* "key: value" in a YAML file */
+    ENTRY_GROUP,   /* "key:" with a map below it */
+    ENTRY_EMPTY,   /* "key:" without a value */
+    ENTRY_ARGUMENT /* "key=value" on the command line */
+};
 
 struct config_entry {
-    char *key, *value; /* value NULL: the key opens a group or is empty */
-    int line;
+    char *key;   /* dotted */
+    char *value; /* NULL: of ENTRY_GROUP and ENTRY_EMPTY */
+    int line;    /* in the file, from 1; 0: of ENTRY_ARGUMENT */
     enum config_entry_kind kind;
 };
 
-/* Entries in the order of the file; {0} has none. */
+/* The entries of a file in their order, then those of the command line; {0} has none. */
 struct config_file {
     struct config_entry *entries;
     int count, capacity;
 };
 
-/* Append an entry; key and value (or NULL) are copied. */
+/* Append an entry; key and value (NULL allowed) are copied. */
 void config_file_add(struct config_file *file, const char *key, const char *value, int line,
                      enum config_entry_kind kind);
 
-/* Take the i-th entry out. */
+/* Remove the i-th entry and free it. */
 void config_file_remove(struct config_file *file, int i);
 
-/* Read a configuration file, with a 0 behind its bytes.  Of one that is too large for
- * config_text_read() the text has only the first MiB, and bytes are those of the file.  Returns 0
- * and a text to free(), also after a failure, or -1 with err set. */
+/* Read a configuration file into *text, with a 0 behind its *bytes bytes.  Of a file that is too
+ * large for config_text_read(), *text has only the first MiB, while *bytes is the size of the file.
+ * *text is for free(), also after a failure.  Returns 0, or -1 with err set. */
 int config_file_text(const char *path, char **text, size_t *bytes, struct error *err);
 
-/* Append the entries of a YAML text of so many bytes; name: where it came from, for err.  Returns
- * 0, or -1 with err naming line and column.  Either way file is for config_file_free(). */
+/* Append the entries of a YAML text of `bytes` bytes to file; name: where the text came from, for
+ * err.  Returns 0, or -1 with err naming the line.  file is for config_file_free(), also after a
+ * failure. */
 int config_text_read(struct config_file *file, const char *name, const char *text, size_t bytes,
                      struct error *err);
 void config_file_free(struct config_file *file);
 
-/* Of two keys that say the same in two ways, such as model.preset and model.path, an argument takes
- * the place of the file's entry for the other.  Returns how many entries it has taken out. */
+/* Remove entries of the file that an argument replaces by saying the same with another key: an
+ * argument model.path removes the file's model.preset (rivals.c has the pairs).  Returns how many
+ * entries were removed. */
 int config_file_drop_rivals(struct config_file *file);
 
 #endif
