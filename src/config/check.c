@@ -1,5 +1,8 @@
-/* check.c - what follows from other keys, and combinations that cannot work; check_model.c has
- * those of the model, check_train.c those of training.
+/* check.c - config_finish(): what follows from other keys, and combinations that cannot work.
+ * check_model.c has the checks of the model and its weights, check_train.c those of training.
+ *
+ * finish_X() sets fields that follow from others, and checks; check_X() only checks.  A key that
+ * would have no effect is refused, by comparing it with its default (config_first_set()).
  */
 #include "config/schema.h"
 
@@ -21,7 +24,8 @@ static int finish_data(struct config *config, struct error *err)
     return 0;
 }
 
-/* A strategy's degree of 1.  follows: it was not given, now or when this was called before. */
+/* Set a degree to the 1 that the strategy makes of it, and *follows to 1 where the user did not
+ * give the degree.  A second call finds the 1 of the first, and *follows stays. */
 static void set_to_one(int64_t *degree, int *follows)
 {
     *follows = !*degree || (*follows && *degree == 1);
@@ -52,7 +56,7 @@ static int finish_parallel(struct config_parallel *p, struct error *err)
     return 0;
 }
 
-/* What is known before the ranks are; layout_resolve() has the rest. */
+/* Check comm.gpu as far as that needs no number of ranks; layout_resolve() checks the rest. */
 static int check_gpu_comm(const struct config *config, struct error *err)
 {
     const struct config_comm_gpu *g = &config->comm.gpu;
@@ -182,7 +186,7 @@ static int check_reshard(const struct config_parallel *p, struct error *err)
                      "1, where parameters are gathered for each use anyhow; leave it at false");
 }
 
-/* The texts that name token files. */
+/* Check the texts that name token files; the files are not looked at. */
 static int check_sources(const struct config_data *data, struct error *err)
 {
     struct config_source *source = array_make(CONFIG_SOURCES, sizeof *source);

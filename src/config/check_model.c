@@ -68,8 +68,8 @@ static int finish_model(struct config_model *m, struct error *err)
     return check_rope(&m->rope, err);
 }
 
-/* Refuse keys of other kinds of rope scaling.  With model.path the model's config.json may have set
- * them for a kind that the user then replaced; of those only yarn's are refused. */
+/* Refuse keys that model.rope_scaling does not read.  With model.path they may be values of the
+ * model's config.json, whose scaling the user replaced: then only keys of yarn are refused. */
 static int check_rope_keys(const struct config *config, struct error *err)
 {
     enum {
@@ -79,10 +79,10 @@ static int check_rope_keys(const struct config *config, struct error *err)
     };
     const struct config_rope *rope = &config->model.rope;
     const struct {
-        const void *part; /* of config */
+        const void *part; /* of config, with `bytes` bytes */
         size_t bytes;
-        unsigned kinds; /* that read it */
-        const char *names;
+        unsigned kinds;    /* of scaling that read it */
+        const char *names; /* of these kinds */
     } keys[] = {
         {.part = &rope->yarn, .bytes = sizeof rope->yarn, .kinds = YARN, .names = "yarn"},
         {.part = &rope->factor,
@@ -139,7 +139,7 @@ static int check_gpt2(const struct config *config, struct error *err)
     return 0;
 }
 
-/* Refuse dropout that llama does not have. */
+/* Refuse kinds of dropout that model.family llama does not have. */
 static int check_dropout(const struct config *config, struct error *err)
 {
     const struct config_dropout *d = &config->model.dropout;
@@ -149,7 +149,7 @@ static int check_dropout(const struct config *config, struct error *err)
                      d->embed ? "embed" : "residual");
 }
 
-/* An adapter's folder says nothing of the model that it belongs to. */
+/* Refuse lora.path without a model: an adapter's folder does not say what its model is. */
 static int check_adapted(const struct config *config, struct error *err)
 {
     if (config->model.layers || config->model_path[0] || !config->lora.path[0])
@@ -160,7 +160,7 @@ static int check_adapted(const struct config *config, struct error *err)
                      config->lora.path);
 }
 
-/* Refuse keys that would have no effect. */
+/* Refuse keys of adapters where there are none, and pairs of them that exclude one another. */
 static int check_lora(const struct config *config, struct error *err)
 {
     const char *name = config_first_set(config, &config->lora, sizeof config->lora);
@@ -179,7 +179,7 @@ static int check_lora(const struct config *config, struct error *err)
                      name);
 }
 
-/* Of Hugging Face's classes that trireme knows none has both. */
+/* Refuse checkpoint.export_hf for a model that none of Hugging Face's classes computes. */
 static int check_export(const struct config *config, struct error *err)
 {
     const struct config_model *m = &config->model;
@@ -197,7 +197,8 @@ static int check_export(const struct config *config, struct error *err)
                      "knows has model.qkv_bias and model.qk_norm; leave one out");
 }
 
-/* Refuse keys that would have no effect, and adapters of weights that nothing else has. */
+/* Refuse model.init scratch without model.path, where it has no effect, and with adapters, whose
+ * frozen weights nobody else would have. */
 static int check_init(const struct config *config, struct error *err)
 {
     if (config->model_init == INIT_PRETRAINED)

@@ -1,9 +1,10 @@
-/* check_train.c - keys of training: what follows from others, and combinations that cannot work. */
+/* check_train.c - keys of training: what follows from other keys, and combinations that cannot
+ * work. */
 #include "config/schema.h"
 
 #include <math.h>
 
-/* The global batch in sequences, whichever way it was given. */
+/* Set train.global_batch from train.global_batch_tokens where that was given, or to its default. */
 static int finish_batch(struct config *config, struct error *err)
 {
     enum { UNASKED = 8 };
@@ -30,7 +31,7 @@ static int finish_batch(struct config *config, struct error *err)
     return 0;
 }
 
-/* Refuse keys that would have no effect, unless they are at their defaults. */
+/* Refuse keys of other optimizers that are not at their defaults. */
 static int check_optimizer(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
@@ -55,7 +56,8 @@ static int computes_in_bf16(const struct config *config)
            config->precision == PRECISION_FP8;
 }
 
-/* Gradients in bf16 are what products in bf16 make, and steps of single elements. */
+/* Refuse train.grad_dtype bf16 where products are not in bf16, whose results such gradients are,
+ * and with muon, which needs them in fp32. */
 static int check_grad_dtype(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
@@ -70,7 +72,7 @@ static int check_grad_dtype(const struct config *config, struct error *err)
     return 0;
 }
 
-/* Updates beside forward are those of single elements. */
+/* Refuse train.overlap_update with muon: an update beside forward treats each element by itself. */
 static int check_overlap_update(const struct config *config, struct error *err)
 {
     if (!config->train.overlap_update || config->train.optimizer != OPTIMIZER_MUON)
@@ -130,7 +132,7 @@ static int check_loss_scale(const struct config *config, struct error *err)
     return 0;
 }
 
-/* Refuse what waits for evaluations that never come. */
+/* Refuse keys of evaluations and of texts beside them where there are no evaluations. */
 static int check_evaluation(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;

@@ -1,6 +1,15 @@
-/* config.c - defaults, then the preset or the model's folder, then the file, then the overrides,
- * then the checks.  Where an argument names a model, what the file says of its own one yields
- * (named_model.c). */
+/* config.c - loading a configuration: defaults, the named model, the file, the arguments, checks.
+ *
+ * load() does this, and every step fails with a place, "file:line" or the argument:
+ *   1. defaults of all keys
+ *   2. the file's entries and, behind them, the arguments become one list (struct config_file)
+ *   3. entries of the file that an argument replaces by another key leave the list (rivals.c)
+ *   4. the model of model.preset or model.path, and the adapters of lora.path, of the whole list
+ *   5. where an argument named these, the file's entries that describe the file's own model leave
+ *      the list (named_model.c)
+ *   6. the file's entries, then the arguments, one by one
+ *   7. config_finish(): what follows from other keys, and the checks of combinations
+ */
 #include "config/config.h"
 
 #include <stdlib.h>
@@ -37,7 +46,7 @@ static int names_preset(const struct config_entry *e)
     return e->value && !strcmp(e->key, "model.preset");
 }
 
-/* Put the arguments, each "key=value", behind the entries of the file. */
+/* Append the arguments, each "key=value", to the entries of the file. */
 static int add_arguments(struct config_file *file, const char *const *arguments, int count,
                          struct error *err)
 {
@@ -52,7 +61,7 @@ static int add_arguments(struct config_file *file, const char *const *arguments,
     return 0;
 }
 
-/* Name the file and line, or the argument, unless err names its key already. */
+/* Put the place of entry e before err: file and line, or the argument unless err names its key. */
 static int prefix_place(struct error *err, const char *path, const struct config_entry *e)
 {
     if (e->kind != ENTRY_ARGUMENT)
@@ -65,7 +74,7 @@ static int prefix_place(struct error *err, const char *path, const struct config
     return -1;
 }
 
-/* The last preset named, by an argument or else by the file, before every other key. */
+/* Apply the last model.preset in the list: an argument's, else the file's. */
 static int apply_preset(struct config *config, const char *path, const struct config_file *file,
                         struct error *err)
 {
@@ -85,7 +94,8 @@ static const struct config_entry *last_entry(const struct config_file *file, con
     return NULL;
 }
 
-/* model.path names no model: is it an adapter's folder, another one, or none? */
+/* Set err to say why `name`, a value of model.path that stands for `folder`, is no model: it is an
+ * adapter's folder, a name of the hub that is not in the cache, or another folder.  Returns -1. */
 static int error_no_model(const char *name, const char *folder, struct error *err)
 {
     if (adapter_has_config(folder))
@@ -98,8 +108,9 @@ static int error_no_model(const char *name, const char *folder, struct error *er
     return error_set(err, "%.200s has no config.json, and is no run or checkpoint either", name);
 }
 
-/* The last folder named by model.path, before every other key too.  A run that goes on from its own
- * checkpoint does not need the folder any more: its config.yaml says what the model is. */
+/* Set the keys model.* from the folder that the last model.path in the list names.  A folder that
+ * is gone is no error where the list has model.layers: the config.yaml of a run has every key of
+ * its model, so that the run can go on from its checkpoint. */
 static int apply_folder(struct config *config, const char *path, const struct config_file *file,
                         struct error *err)
 {
@@ -121,8 +132,8 @@ static int apply_folder(struct config *config, const char *path, const struct co
     return prefix_place(err, path, e);
 }
 
-/* What model.path names is a folder from here on, so that config.yaml says which snapshot it was.
- */
+/* Replace a name of the hub in model_path by the folder in the cache, so that the run's config.yaml
+ * says which snapshot of the model it was. */
 static void resolve_folder(struct config *config)
 {
     char folder[CONFIG_TEXT];
@@ -130,7 +141,8 @@ static void resolve_folder(struct config *config)
         memcpy(config->model_path, folder, sizeof folder);
 }
 
-/* The same of lora.path, whose adapter_config.json says what the adapters are. */
+/* Set the keys lora.* from the folder of the last lora.path in the list.  A folder that is gone is
+ * no error where the list has lora.r, as in a run's config.yaml. */
 static int apply_adapter(struct config *config, const char *path, const struct config_file *file,
                          struct error *err)
 {
@@ -145,7 +157,7 @@ static int apply_adapter(struct config *config, const char *path, const struct c
     return prefix_place(err, path, e);
 }
 
-/* Line of an earlier entry of the same key or group, or 0. */
+/* Return the line of an entry before the i-th with the same key or group; 0: there is none. */
 static int line_before(const struct config_file *file, int i)
 {
     for (int j = 0; j < i; j++)
@@ -162,7 +174,7 @@ static int is_unknown(const struct config_entry *e)
 /* Apply an entry of the file:
  *     "lr: 1"       sets its key, refused where a line before it does
  *     "train:"      a group sets nothing, but its name must be valid and new
- *     "data.train:" without a value sets a text to "", and no other key
+ *     "data.train:" without a value sets a text to ""; keys of other types refuse it
  *     "model.preset: name" is only checked: apply_preset() was first, and may have taken the
  *                   preset of an argument */
 static int apply_entry(struct config *config, const struct config_file *file, int i,
@@ -186,8 +198,8 @@ static int apply_entry(struct config *config, const struct config_file *file, in
     return key_set(names_preset(e) ? &unused : config, key, e->value ? e->value : "", err);
 }
 
-/* Behind the answer to an unknown key: those to the next ones, so that keys brought from another
- * program are answered at once. */
+/* Append to err, which answers an unknown key, the answers to further unknown keys among entries
+ * [from, to), so that keys brought from another program are answered together. */
 static void answer_others(const char *path, const struct config_file *file, int from, int to,
                           struct error *err)
 {
@@ -203,7 +215,7 @@ static void answer_others(const char *path, const struct config_file *file, int 
         else
             key_unknown(e->key, &other);
         prefix_place(&other, path, e);
-        char *advice = strstr(other.text, "; trireme config"); /* which the first answer has */
+        char *advice = strstr(other.text, "; trireme config"); /* err has it already */
         if (advice)
             *advice = 0;
         text_append(err->text, sizeof err->text, "; %s", other.text);
@@ -212,7 +224,8 @@ static void answer_others(const char *path, const struct config_file *file, int 
         text_append(err->text, sizeof err->text, "; and %d more unknown keys", others - ANSWERED);
 }
 
-/* Apply entries [from, to).  Of several arguments of a key the last one counts. */
+/* Apply entries [from, to), of the file or of the arguments.  Of several arguments of one key the
+ * last counts. */
 static int apply_entries(struct config *config, const char *path, const struct config_file *file,
                          int from, int to, struct error *err)
 {
@@ -233,7 +246,7 @@ static int apply_entries(struct config *config, const char *path, const struct c
     return 0;
 }
 
-/* Refuse paths with ~ in the entries from `from` on, which a user wrote. */
+/* Refuse paths that begin with "~" in the entries from `from` on, which a user wrote. */
 static int refuse_home(const char *path, const struct config_file *file, int from,
                        struct error *err)
 {
@@ -246,7 +259,7 @@ static int refuse_home(const char *path, const struct config_file *file, int fro
     return 0;
 }
 
-/* Who wrote the text: a user, or trireme, as what a run or a checkpoint was given. */
+/* Who wrote the text: a user; or trireme, as the configuration of a run or a checkpoint. */
 enum writer { BY_USER, BY_TRIREME };
 
 static int finish(struct config *config, struct error *err)

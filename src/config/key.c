@@ -1,4 +1,4 @@
-/* key.c - one key: found by name, described, and its value given back as text. */
+/* key.c - finding a key by name, describing it, and its value as text. */
 #include "base/text.h"
 #include "config/schema.h"
 
@@ -37,14 +37,15 @@ int key_opens_group(int i)
     return i && !strncmp(name, config_keys[i - 1].name, (size_t)length + 1) ? 0 : length;
 }
 
-/* The last part of a dotted name. */
+/* "lr" of "train.lr". */
 static const char *last_part(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot ? dot + 1 : name;
 }
 
-/* What name is called here, where it is a word of another program.  0, or -1 with err set. */
+/* Where name is another program's word, set err to trireme's key for it and return -1; else return
+ * 0. */
 static int answer_foreign(const char *name, struct error *err)
 {
     const struct foreign *f = foreign_find(name);
@@ -71,7 +72,7 @@ const char *key_meant(const char *name)
     return whole.name ? whole.name : part.name;
 }
 
-/* The first keys of a group, in the order of the table: of model up to model.preset. */
+/* List the first keys of a group in the order of the table, as examples. */
 static const char *first_of_group(const char *group, char *text, size_t size)
 {
     enum { SHOWN = 5 };
@@ -104,7 +105,8 @@ int key_unknown(const char *name, struct error *err)
     return error_set(err, "unknown key \"%.80s\"; trireme config --show lists the keys", name);
 }
 
-/* The key with whose group the name agrees, or nearly does, or begins ("training"); or NULL. */
+/* Find the group that name nearly spells, or begins with ("training": train), as the first key of
+ * this group; NULL: there is none. */
 static const char *group_meant(const char *name)
 {
     struct nearest nearest = {name};
@@ -138,7 +140,7 @@ void key_choices(const struct key_choice *choices, char *buffer, size_t bytes)
             text_join(buffer, bytes, ", ", "%s", c->name);
 }
 
-/* The fewest digits that read back to the same double. */
+/* Write a double with the fewest digits, at least 6, that read back to the same value. */
 static const char *real_text(double value, char *buffer)
 {
     for (int digits = 6; digits <= 17; digits++) {

@@ -1,20 +1,21 @@
 /* named_model.c - see named_model.h.
  *
- * A file that trireme wrote has every key of its model, also those that follow from the name:
+ * A file that trireme wrote has every key of its model, also keys that follow from model.preset:
  *
  *     best.yaml:  model.preset: llama3-8b         trireme train best.yaml model.path=Llama-3.1-8B
  *                 model.rope_scaling: none
  *
- * Here "none" follows from llama3-8b, nobody asked for it, and the folder says llama3.  So, where
- * an argument names a model, of the file's entries
+ * Here "none" follows from llama3-8b, nobody asked for it, and the folder of the argument says
+ * llama3.  So, where an argument names a model, the file's entries model.* are of these kinds:
  *
- *     those equal to what the argument's model has       change nothing
- *     those equal to what the file's own model has       are taken out
- *     dropout and init_std, which are the run's          stay
- *     all others                                         are refused: whose they are is not known
+ *     equal to what the argument's model has       stay, and change nothing
+ *     equal to what the file's own model has       are removed
+ *     dropout and init_std, which are a run's      stay
+ *     all others                                   are refused: they may be meant for either model
  *
- * A file without model.preset and model.path describes no model of its own, and changes the one
- * that the argument names.  What an argument sets itself is not looked at. */
+ * A file without model.preset and model.path describes no model of its own: its entries change the
+ * model that the argument names.  Keys that an argument sets itself are not compared.  The same
+ * holds of entries lora.* where an argument names an adapter by lora.path. */
 #include "config/named_model.h"
 
 #include <stdlib.h>
@@ -25,7 +26,8 @@
 #include "config/hub.h"
 #include "config/saved.h"
 
-/* The last entry of a key, among arguments or in the file; NULL: there is none. */
+/* Find the last entry of a key among the arguments or, with in_arguments 0, in the file; NULL:
+ * there is none with a value. */
 static const struct config_entry *find_entry(const struct config_file *file, const char *key,
                                              int in_arguments)
 {
@@ -66,7 +68,8 @@ void named_model_read(struct named_model *own, const struct config_file *file,
         adapter_read_config(&own->config, adapter->value, NULL);
 }
 
-/* Is the key one by which the argument's model, or adapter, is described? */
+/* Does the key describe a model (where names_model), or an adapter (where names_adapter), rather
+ * than say where it comes from? */
 static int describes(const char *key, int names_model, int names_adapter)
 {
     static const char *const others[] = {"model.path", "model.preset",
@@ -86,8 +89,8 @@ static int is_of_run(const char *key)
     return strstr(key, "dropout") || strstr(key, "modules") || !strcmp(key, "model.init_std");
 }
 
-/* Has the configuration that value of the key, as it is or once what is left to others (head_dim 0)
- * has been found? */
+/* Has config this value of the key, as it is or after keys were set that follow from others (a
+ * head_dim of 0)? */
 static int agrees(const struct config *config, const struct key *key, const char *value)
 {
     char text[CONFIG_TEXT];
@@ -98,7 +101,8 @@ static int agrees(const struct config *config, const struct key *key, const char
     return !strcmp(key_text(&found, key, text), value);
 }
 
-/* 1: the entry is to be taken out; 0: it stays; -1 with err set: it contradicts. */
+/* Compare an entry of the file with both models.  Returns 1: it is to be removed; 0: it stays; or
+ * -1 with err set: it contradicts the argument's model, and is not of the file's own either. */
 static int judge(const struct config_entry *e, const struct config_file *file,
                  const struct named_model *own, const struct config *named, struct error *err)
 {
@@ -127,7 +131,7 @@ static int judge(const struct config_entry *e, const struct config_file *file,
 int named_model_yield(struct config_file *file, const struct named_model *own,
                       const struct config *named, const char *path, struct error *err)
 {
-    int names_model = own->is_named && named->model.layers && /* it could be read */
+    int names_model = own->is_named && named->model.layers && /* 0: it could not be read */
                       (find_named(file, "model.path", 1) || find_named(file, "model.preset", 1));
     int names_adapter = named->lora.r && find_named(file, "lora.path", 1);
     int dropped = 0;

@@ -1,4 +1,4 @@
-/* nearest.c - which valid name was probably meant. */
+/* nearest.c - finding the valid name that was probably meant by what a user typed. */
 #include "config/schema.h"
 
 #include <ctype.h>
@@ -8,8 +8,9 @@
 
 enum { NAME_MAX_CHARS = 64 };
 
-/* Optimal string alignment: Levenshtein's table, plus swaps of neighbours; three rows of it
- * are alive at a time.  Names longer than the table count their surplus as edits. */
+/* Optimal string alignment: Levenshtein's table [length of a][length of b], plus swaps of
+ * neighbours, of which three rows are in memory at a time.  Characters beyond NAME_MAX_CHARS count
+ * as one edit each. */
 int nearest_distance(const char *a, const char *b)
 {
     int rows[3][NAME_MAX_CHARS + 1];
@@ -34,7 +35,7 @@ int nearest_distance(const char *a, const char *b)
     return rows[na % 3][nb] + surplus;
 }
 
-/* Has the name this word, with no letter before or behind it: "max" in "train.max_lr"? */
+/* Has the name a word, without a letter before or behind it: "max" in "train.max_lr"? */
 static int has_word(const char *name, const char *word)
 {
     size_t length = strlen(word);
@@ -44,14 +45,14 @@ static int has_word(const char *name, const char *word)
     return 0;
 }
 
-/* Is one of them the least and the other the most of something? */
+/* Is one name the least and the other the most of something: "max_lr", "min_lr"? */
 static int is_opposite(const char *a, const char *b)
 {
     return (has_word(a, "max") && has_word(b, "min")) || (has_word(a, "min") && has_word(b, "max"));
 }
 
-/* A name counts as near if it takes at most a third of its letters as edits, or two, or of up to
- * four letters one, and is not the opposite.  Of names that are equally near the first is kept. */
+/* A name of up to 4 characters is near at 1 edit, up to 8 at 2, a longer one at a third of its
+ * length; never an opposite.  Of names that are equally near the first one tried stays. */
 void nearest_try(struct nearest *nearest, const char *compared, const char *name)
 {
     int distance = nearest_distance(nearest->wanted, compared);

@@ -1,4 +1,4 @@
-/* presets.c - models by name: small ones to try things, and published ones to train. */
+/* presets.c - the models of model.preset: small ones for trials, and published ones. */
 #include "config/schema.h"
 
 #include <ctype.h>
@@ -105,7 +105,7 @@ const int config_preset_count = sizeof config_presets / sizeof config_presets[0]
 
 enum { PLAIN_CHARS = 96 };
 
-/* In lower case, without '-' and '_'. */
+/* Copy name into plain in lower case, without '-' and '_'. */
 static void make_plain(const char *name, char plain[PLAIN_CHARS])
 {
     int used = 0;

@@ -1,7 +1,9 @@
-/* rivals.c - keys that say the same in two ways, one of which an argument may take the place of.
+/* rivals.c - pairs of keys that say the same thing in two ways.
  *
- * A job's file names a preset and a number of steps; its user gives a folder and epochs.  In one
- * file, or both as arguments, two of them are a mistake, which check.c and config.c refuse. */
+ * A job's file has model.preset and train.steps; its user gives the arguments model.path and
+ * train.epochs.  The arguments are meant, so that the file's entries of the other keys are removed.
+ * Both keys of a pair in one file, or both as arguments, are a mistake, which config.c and
+ * check_train.c refuse. */
 #include <string.h>
 
 #include "config/schema.h"
@@ -12,6 +14,7 @@ static const char *const rivals[][2] = {
     {"train.global_batch", "train.global_batch_tokens"},
 };
 
+/* Does an argument set the key to something, other than "" and "0", which mean "not given"? */
 static int is_argument(const struct config_file *file, const char *key)
 {
     for (int i = 0; i < file->count; i++) {
@@ -23,7 +26,7 @@ static int is_argument(const struct config_file *file, const char *key)
     return 0;
 }
 
-/* Take a key out of the file's own entries; returns how many were. */
+/* Remove the file's entries of a key.  Returns how many there were. */
 static int drop(struct config_file *file, const char *key)
 {
     int count = file->count;

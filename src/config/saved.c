@@ -1,5 +1,5 @@
-/* saved.c - see saved.h.  A run keeps its configuration as config.yaml, a checkpoint the same text
- * in meta.json. */
+/* saved.c - the configuration that is kept in a run, as config.yaml, and in a checkpoint, as the
+ * text "config" in meta.json; both are YAML of config_print(). */
 #include "config/saved.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ int saved_has_config(const char *folder)
     return is_checkpoint(folder) || (has(folder, "config.yaml") && has(folder, "checkpoints"));
 }
 
-/* Keys that say where a model comes from, and how it begins. */
+/* Does the key say where a model comes from, or how it begins? */
 static int is_origin(const char *key)
 {
     static const char *const origins[] = {"model.path",    "model.preset",
@@ -43,10 +43,11 @@ static int is_origin(const char *key)
     return 0;
 }
 
-/* The text of the configuration of a run or a checkpoint, and what it is called. */
+/* The configuration of a run or a checkpoint; for free_text(). */
 struct saved_text {
-    char *name, *text;
-    size_t bytes;
+    char *name;   /* path of the file that has it, for messages */
+    char *text;   /* YAML */
+    size_t bytes; /* of text */
 };
 
 static int read_text(struct saved_text *saved, const char *folder, struct error *err)
@@ -100,7 +101,7 @@ int saved_read_config(struct config *config, const char *folder, struct error *e
     return rc;
 }
 
-/* model.path of a run or a checkpoint; "": it has none. */
+/* Read the model.path of a run or a checkpoint; "": it has none. */
 static void read_origin(const char *folder, char origin[CONFIG_TEXT])
 {
     struct saved_text saved;
@@ -117,7 +118,7 @@ static void read_origin(const char *folder, char origin[CONFIG_TEXT])
 
 int saved_source(const char *path, char folder[CONFIG_TEXT])
 {
-    enum { LINKS = 100 }; /* of a chain that goes round none is the last */
+    enum { LINKS = 100 }; /* most folders that are followed: a chain may lead back to itself */
     char next[CONFIG_TEXT];
     snprintf(next, sizeof next, "%s", path);
     for (int i = 0; i < LINKS && next[0]; i++) {

@@ -3,7 +3,7 @@
 #include "config/schema.h"
 #include "config/schema_choices.h"
 
-/* The key that a field of struct config is called by: its own name, or another. */
+/* The first members of a row: KEY names the key after its field, NAMED_KEY otherwise. */
 #define KEY(type, field, text) NAMED_KEY(#field, type, field, text)
 #define NAMED_KEY(text, kind, field, value)                                     \
     .name = text, .type = KEY_##kind, .offset = offsetof(struct config, field), \

@@ -1,4 +1,4 @@
-/* show.c - the table of keys for people and for the man page. */
+/* show.c - printing the table of keys for people and for the man page. */
 #include "config/schema.h"
 
 #include <string.h>
@@ -89,7 +89,7 @@ static void show_presets(FILE *out, enum config_format format)
         fputs(".fi\n", out);
 }
 
-/* 1 where a row is asked for: all, the key, or a key of the group. */
+/* Is a row asked for?  only: NULL for all, a key, or a group. */
 static int is_wanted(const char *name, const char *only)
 {
     size_t length = only ? strlen(only) : 0;

@@ -39,7 +39,8 @@ static int is_number(const char *text)
     return *text && !*end && strspn(text, "0123456789+-.eE") == strlen(text);
 }
 
-/* 1: it is an option of the source, and read; 0: it is none; -1 with err set. */
+/* Read an option of a source, "weight=0.7", "samples=1000" or "0.7".  Returns 1; 0: the text is no
+ * option, but part of the path; or -1 with err set. */
 static int read_option(struct config_source *source, const char *text, struct error *err)
 {
     static const struct {
@@ -57,6 +58,7 @@ static int read_option(struct config_source *source, const char *text, struct er
     return read_weight(source, text, err) ? -1 : 1;
 }
 
+/* Read an item of `length` bytes, a path with options, into source. */
 static int read_source(struct config_source *source, const char *text, size_t length,
                        struct error *err)
 {

@@ -1,4 +1,4 @@
-/* value.c - the text of a value, checked and put into its field. */
+/* value.c - checking the text of a value and putting it into its field of struct config. */
 #include "base/text.h"
 #include "config/schema.h"
 
@@ -48,8 +48,8 @@ static const struct key_choice *find_choice(const struct key *key, const char *v
 
 enum { DIGITS_MOST = 40 };
 
-/* value without the underscores between its digits, "1_000", in text.  0, or -1 where one stands
- * elsewhere or the value is too long for a number. */
+/* Copy value into text without the underscores between its digits, "1_000".  Returns 0, or -1 where
+ * an underscore stands elsewhere or the value is empty or too long for a number. */
 static int drop_underscores(const char *value, char text[DIGITS_MOST])
 {
     int used = 0;
@@ -64,8 +64,9 @@ static int drop_underscores(const char *value, char text[DIGITS_MOST])
     return used ? 0 : -1;
 }
 
-/* A whole number as people and Python write it: 1000, 1_000, 1e3.  Returns 0 and the number, with
- * errno ERANGE where it is beyond 64 bits, or -1. */
+/* Read a whole number as people and Python write it: 1000, 1_000, 1e3.  Returns 0 and the number,
+ * or -1 where it is none.  errno is ERANGE where it is beyond 64 bits, or, with a fraction or an
+ * exponent, beyond 2^53; else 0. */
 static int parse_whole(const char *value, long long *number)
 {
     static const double exact = 9007199254740992; /* 2^53: every whole number up to it */
@@ -127,7 +128,7 @@ static int set_bool(const struct key *key, void *field, const char *value, struc
     return error_set(err, "%s: \"%.80s\" is neither true nor false", key->name, value);
 }
 
-/* Bytes of the UTF-8 character at s that YAML can hold, or 0. */
+/* Return the bytes of the UTF-8 character at s; 0: it is none, or one that YAML cannot hold. */
 static int character(const unsigned char *s)
 {
     static const unsigned least[] = {0, 0x20, 0xa0, 0x800, 0x10000};
@@ -145,14 +146,14 @@ static int character(const unsigned char *s)
     return code < least[bytes] || code > 0x10ffff || surrogate || special ? 0 : bytes;
 }
 
-/* Does a text end like the names of the files that a key takes? */
+/* Is a text the name of a file that the key takes, one that ends in key->or_file? */
 static int is_file(const struct key *key, const char *value)
 {
     return key->or_file && strcmp(value, key->or_file) != 0 && text_ends_with(value, key->or_file);
 }
 
-/* Shells expand ~ at the beginning of a word alone, so that it comes here of run.dir=~/runs and of
- * a file.  No text but a path begins so. */
+/* A shell expands ~ at the beginning of a word, which in run.dir=~/runs it is not.  Only paths
+ * begin with "~" or "~/": no other text is refused by mistake. */
 int key_refuse_home(const struct key *key, const char *value, struct error *err)
 {
     if (key->type != KEY_TEXT)
@@ -190,7 +191,8 @@ static int set_text(const struct key *key, char *field, const char *value, struc
     return 0;
 }
 
-/* The name of a model on Hugging Face's hub, "meta-llama/Llama-3-8B", or a path to one. */
+/* Set err for a value of model.preset that is the name of a model on Hugging Face's hub,
+ * "meta-llama/Llama-3-8B", or a path; model: its last part.  Returns -1. */
 static int unknown_repository(const char *value, const char *model, struct error *err)
 {
     const struct config_model *preset = preset_within(model);
@@ -212,7 +214,7 @@ static int set_preset(struct config *config, const char *value, struct error *er
     if (preset) {
         config->model = *preset;
         if (preset->kv_heads == preset->heads)
-            config->model.kv_heads = 0; /* as many, also of heads that a key sets */
+            config->model.kv_heads = 0; /* as many as heads, also where a key changes heads */
         return 0;
     }
     const char *slash = strrchr(value, '/');

@@ -1,4 +1,5 @@
-/* write.c - the effective configuration as YAML that reads back to the same. */
+/* write.c - printing and writing the effective configuration as YAML that reads back to the same.
+ */
 #include "config/config.h"
 
 #include <stdio.h>
@@ -11,8 +12,8 @@
 #include "config/defines.h"
 #include "config/schema.h"
 
-/* Text always stands in double quotes; no other character needs an escape, because values
- * hold no control characters. */
+/* Texts stand in double quotes, in which '"' and '\' are escaped.  Nothing else needs it, because
+ * values have no control characters (value.c). */
 static void write_value(FILE *out, const struct key *key, const char *text)
 {
     if (key->type != KEY_TEXT) {
@@ -77,7 +78,7 @@ struct config config_given(const struct config *config)
     return given;
 }
 
-/* The first lines. */
+/* The first line of a file: CONFIG_OF_RUN, CONFIG_FOR_USER. */
 static const char heading[] = "# The configuration this run was given, complete.\n";
 static const char heading_for_user[] = "# A configuration, complete: every key has its value.\n";
 

@@ -1,10 +1,15 @@
-/* yaml.c - libyaml's one home: a file becomes a flat list of dotted keys, values and lines, or a
- * tree (yaml.h).
+/* yaml.c - libyaml's one home: a text becomes a list of entries (schema.h), or a tree (yaml.h).
  *
- * Of a configuration only what it needs is taken: maps of maps of scalars, and for the keys that
- * take them lists of texts, or of maps "{path: a, weight: 1}", which become texts too.  Other
- * lists, anchors' aliases, tags and further documents are refused, so that nothing is read and then
- * ignored.
+ *     train:                 ENTRY_GROUP  train
+ *       lr: 1e-3             ENTRY_VALUE  train.lr = "1e-3"
+ *     data.valid:            ENTRY_EMPTY  data.valid
+ *     data:                  ENTRY_GROUP  data
+ *       train: [a.h5, {path: b.h5, weight: 2}]
+ *                            ENTRY_VALUE  data.train = "a.h5,b.h5:weight=2"
+ *
+ * parse() hands the events of libyaml one by one to take(), which keeps in struct reader where it
+ * is, or to build() for a tree.  Lists are taken for keys that allow them (struct key).  Other
+ * lists, aliases, tags and further documents are refused, so that nothing is read and then ignored.
  */
 #include "config/yaml.h"
 
@@ -24,22 +29,25 @@
 
 enum { FILE_MAX_BYTES = 1 << 20, DEPTH_MAX = 8, KEY_MAX_BYTES = 256 };
 
+/* Where the reading of a configuration is. */
 struct reader {
-    struct config_file *file;
-    char key[KEY_MAX_BYTES]; /* dotted, of the value that comes next */
-    size_t ends[DEPTH_MAX];  /* length of key in each map that is open */
-    int depth;               /* open maps */
-    int line;                /* of the event that is being read */
-    int have_key, key_line;  /* a key was read, its value is next */
-    int documents;
-    int list;                 /* in a list */
-    char items[CONFIG_FILES]; /* its texts so far, with commas between them */
-    int in_item;              /* in a map that is an item of a list */
-    char option[16];          /* the key of it whose value comes next; "": a key comes */
-    char path[CONFIG_TEXT], options[128]; /* of the item */
+    struct config_file *file; /* the entries so far */
+    char key[KEY_MAX_BYTES];  /* dotted name of the key whose value comes next */
+    size_t ends[DEPTH_MAX];   /* of each open map: bytes of `key` that are the map's own name */
+    int depth;                /* open maps */
+    int line;                 /* of the event that is being read */
+    int have_key;             /* 1: a key was read, and its value comes next */
+    int key_line;             /* line of this key */
+    int documents;            /* begun so far */
+    int list;                 /* 1: a list is open */
+    char items[CONFIG_FILES]; /* the list's texts so far, with commas between them */
+    int in_item;              /* 1: an item of the list is open that is a map */
+    char option[16];          /* the item's key whose value comes next; "": a key comes next */
+    char path[CONFIG_TEXT];   /* the item's path so far */
+    char options[128];        /* the item's other members so far, ":weight=2" */
 };
 
-/* The file is opened first and then looked at, without waiting for a writer where it is a FIFO. */
+/* O_NONBLOCK: do not wait for a writer where the path is a FIFO, which is then refused. */
 int config_file_text(const char *path, char **text, size_t *bytes, struct error *err)
 {
     struct stat info;
@@ -151,7 +159,7 @@ static int take_map(struct reader *r, const yaml_event_t *event, struct error *e
     return 0;
 }
 
-/* A list of texts is one value, with commas between them. */
+/* Begin a list, where the key takes one. */
 static int take_list(struct reader *r, struct error *err)
 {
     const struct key *key = r->have_key && !r->list ? key_find(r->key) : NULL;
@@ -174,7 +182,7 @@ static int add_item(struct reader *r, const char *text, struct error *err)
     return 0;
 }
 
-/* Is a name one of "a|b"? */
+/* Is `name` one of options, "a|b"? */
 static int is_option(const char *options, const char *name)
 {
     size_t length = strlen(name);
@@ -193,7 +201,7 @@ static int begin_item(struct reader *r, struct error *err)
     return 0;
 }
 
-/* A key or a value of an item that is a map. */
+/* Take a key or a value of an item that is a map. */
 static int take_option(struct reader *r, const char *text, struct error *err)
 {
     const char *options = key_find(r->key)->options;
@@ -235,7 +243,7 @@ static void end_list(struct reader *r)
     add(r, r->items, ENTRY_VALUE);
 }
 
-/* What stands in a list. */
+/* Take an event inside of a list. */
 static int take_in_list(struct reader *r, const yaml_event_t *event, struct error *err)
 {
     const char *text = (const char *)event->data.scalar.value;
@@ -291,7 +299,7 @@ static int syntax_error(const yaml_parser_t *parser, const char *path, struct er
                      is_of_block ? "; is it indented as the lines before?" : "");
 }
 
-/* What takes the events of a file, each with its line. */
+/* Take one event of a text, whose line is `line`.  Returns 0, or -1 with err set. */
 typedef int take_event(void *taker, const yaml_event_t *event, int line, struct error *err);
 
 static int parse(take_event *take_one, void *taker, const char *path, const char *text,
@@ -345,11 +353,13 @@ void config_file_free(struct config_file *file)
 
 /* ---- trees ---- */
 
+/* Where the building of a tree is. */
 struct builder {
     struct yaml_tree root;
-    struct yaml_tree *open[DEPTH_MAX], **end[DEPTH_MAX]; /* and where their next member goes */
-    int depth, documents;
-    char *key; /* was read, its value is next */
+    struct yaml_tree *open[DEPTH_MAX]; /* the maps and lists that are open */
+    struct yaml_tree **end[DEPTH_MAX]; /* of each: where the pointer to its next member goes */
+    int depth, documents;              /* open maps and lists; documents begun */
+    char *key;                         /* read, its value comes next; NULL: none */
 };
 
 static int is_open_map(const struct builder *b)
@@ -357,7 +367,8 @@ static int is_open_map(const struct builder *b)
     return b->depth > 0 && b->open[b->depth - 1]->kind == YAML_TREE_MAP;
 }
 
-/* Append a member to the map or list that is open.  A map or list is open itself then. */
+/* Append a member to the innermost open map or list.  A member that is itself a map or list is open
+ * then. */
 static int add_member(struct builder *b, enum yaml_tree_kind kind, const char *text, int line,
                       struct error *err)
 {
