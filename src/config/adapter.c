@@ -1,8 +1,11 @@
 /* adapter.c - adapter_config.json, in which peft keeps what an adapter is.
  *
- * Format: peft 0.21, LoraConfig.  A row of a table for each member that asks for something that is
- * not computed here: it has to be absent, null, false, or empty.  Members that say how an adapter
- * is kept are passed over, and how it was begun where that left the model as it was.
+ * Format: peft 0.21, LoraConfig.  Its members are of four kinds:
+ *     read        r, lora_alpha, target_modules, ...: each sets a key lora.*
+ *     refused     rank_pattern, ...: trireme does not compute what they ask for, so that they must
+ *                 be absent, null, false, 0 or empty; and bias and init_lora_weights of some values
+ *     fixed       peft_type has to be LORA
+ *     ignored     all others, such as those that say how the adapter's file is kept
  */
 #include "config/adapter.h"
 
@@ -17,7 +20,7 @@
 #include "base/text.h"
 #include "config/schema.h"
 
-/* What changes the numbers in a way that is not there. */
+/* Members by which an adapter computes something that trireme does not have. */
 static const char *const refused[] = {
     "use_qalora",
     "use_bdlora",
@@ -72,7 +75,7 @@ static int set(struct config *config, const char *key, const char *value, struct
     return key_set(config, key_find(key), value, err);
 }
 
-/* Is a member there, other than null, false, 0, "" and what is empty? */
+/* Does a member ask for something: is it there and not null, false, 0, "" or empty? */
 static int asks(const struct js *json, const char *name)
 {
     const struct js *inside = js_get(json, name);
@@ -158,7 +161,8 @@ static int check(const struct js *json, struct error *err)
     return check_begin(json, err);
 }
 
-/* A list of names, or one name.  A pattern, as a single text may be, is refused. */
+/* Set a key to the names of a member, which is a list of names or one name.  Patterns are refused,
+ * which peft allows where the member is one text. */
 static int set_names(struct config *config, const char *key, const struct js *json,
                      const char *name, struct error *err)
 {
@@ -229,7 +233,7 @@ int adapter_read_config(struct config *config, const char *folder, struct error 
 
 /* ---- writing ---- */
 
-/* "q_proj, v_proj" as a list; where there is no name, null. */
+/* Add the names of "q_proj, v_proj" as a list; add nothing where there is no name. */
 static void add_names(struct js *json, const char *key, const char *names)
 {
     struct js *list = js_array();

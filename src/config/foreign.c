@@ -1,4 +1,4 @@
-/* foreign.c - what settings of other tools are called here; foreign_text.c has whole files.
+/* foreign.c - trireme's keys for the settings of other programs; foreign_text.c has whole files.
  *
  * One row for each meaning: the names other tools have for it, the key here, and a note where the
  * values differ.  Names with a dot match the end of a dotted name ("optimizer.params.lr"), names of

@@ -14,7 +14,8 @@
 #include "config/foreign.h"
 #include "config/schema.h"
 
-/* The first program of which a text has a word is the one it is of. */
+/* Words that only one program's configurations have.  The first row of which a text has a word
+ * names its program. */
 static const struct {
     const char *words, *program;
 } programs[] = {
@@ -30,10 +31,14 @@ static const struct {
     {.words = "architectures|transformers_version", .program = "a Hugging Face model"},
 };
 
-/* Of a name; of a path that is shown; of ", and 100 more, ...". */
-enum { NAME_CHARS = 128, NAME_SHOWN = 900, MORE_CHARS = 70 };
+enum {
+    NAME_CHARS = 128, /* bytes of a name, its 0 included */
+    NAME_SHOWN = 900, /* bytes of a path that err shows */
+    MORE_CHARS = 70   /* bytes of ", and 100 more, ..." at the end of an answer */
+};
 
-/* Bytes of a quoted text, which ends at its quote or with the line. */
+/* Return the bytes of a quoted text with its quotes; a text without a closing quote ends with the
+ * line. */
 static size_t quoted_bytes(const char *text)
 {
     size_t i = 1;
@@ -42,7 +47,7 @@ static size_t quoted_bytes(const char *text)
     return i + (text[i] == text[0]);
 }
 
-/* A text with blanks for its comments and for quoted texts that are no keys; free() it. */
+/* Return a copy of a text, for free(), in which comments and quoted values are blanks. */
 static char *keys_of(const char *text)
 {
     char *keys = array_text(text);
@@ -64,8 +69,8 @@ static char *keys_of(const char *text)
     return keys;
 }
 
-/* Is the word that ends before `end` a key or a group of trireme's?  At the beginning of a line, if
- * begins_line.  Every trainer has a seed. */
+/* Is the word that ends before `end` a key or a group of trireme's?  With begins_line it must also
+ * stand at the beginning of a line.  "seed" does not count: every trainer has it. */
 static int is_own_key(const char *keys, const char *end, int begins_line)
 {
     char name[NAME_CHARS];
@@ -82,8 +87,8 @@ static int is_own_key(const char *keys, const char *end, int begins_line)
     return key_is_group(name) || (key_find(name) && strcmp(name, "seed") != 0);
 }
 
-/* Has the text such a key at its top level: at the beginning of a line, or in the one map of a JSON
- * text? */
+/* Has the text a key or a group of trireme's at its top level: at the beginning of a line, or in
+ * the outermost map of a JSON text? */
 static int is_own(const char *keys)
 {
     int in_map = keys[strspn(keys, " \t\n")] == '{', depth = 0;
@@ -95,13 +100,14 @@ static int is_own(const char *keys)
     return 0;
 }
 
-/* Does a line of TOML begin at: "[word]"?  at: behind its bracket. */
+/* Is the word at `at` the name of a table of TOML, "[word]" at the beginning of a line? */
 static int begins_table(const char *text, const char *at)
 {
     return at > text && at[-1] == '[' && (at - 1 == text || at[-2] == '\n');
 }
 
-/* 1 where text has word as a key with a value: "word: ", "word = " or a quoted one, or "[word]". */
+/* Has text word as a key with a value other than null: "word: ", "word = ", both also quoted; or as
+ * a table "[word]"? */
 static int has_key(const char *text, const char *word)
 {
     size_t length = strlen(word);
@@ -122,8 +128,8 @@ static int has_key(const char *text, const char *word)
     return 0;
 }
 
-/* The first of names "a|b" that text has as a key, into word; of a dotted name only its parts are
- * looked for.  0 if there is none. */
+/* Copy the first of names "a|b" that text has as a key into word.  A dotted name counts where text
+ * has each of its parts as a key.  Returns 1, or 0 where text has none. */
 static int first_key(const char *text, const char *names, char word[NAME_CHARS])
 {
     for (const char *n = names; n; n = strchr(n, '|')) {
@@ -149,9 +155,9 @@ static const char *program_of(const char *text)
     return NULL;
 }
 
-/* "gradient_clipping is train.clip, ..." of the keys that the text has, with their notes, as many
- * as fit in, and how many do not; of a key without a note only where nothing else is called the
- * same here. */
+/* Write "gradient_clipping is train.clip (NOTE), ..." into answer, for the keys that the text has.
+ * Those that do not fit are counted at the end.  A key without a note is left out where another one
+ * before it has the same name here. */
 static void translate(const char *text, char *answer, size_t size)
 {
     char word[NAME_CHARS], one[3 * NAME_CHARS], same[NAME_CHARS];

@@ -1,8 +1,12 @@
-/* hf.c - config.json, in which Hugging Face's programs keep what a model is: read.
+/* hf.c - reading config.json, in which Hugging Face's programs keep what a model is.
  *
- * The tables of hf_members.c say which member sets which key, and which ones must have the value
- * that is computed here.  A member in no table that may change what is computed is named in
- * config->model_note, for a warning.
+ *   1. model_type selects a row of hf_types
+ *   2. members of which trireme computes one value alone are checked (hf_fixed)
+ *   3. members that are a key of trireme's set it (hf_members)
+ *   4. names of members in no table go to config->model_note, for a warning, unless they have no
+ *      value that could change what is computed
+ *   5. sliding windows (below) and rotary positions (hf_rope.c), which several members describe
+ * The tables are in hf_members.c.
  */
 #include "config/hf.h"
 
@@ -41,8 +45,8 @@ static int check_fixed(const struct hf_fixed *f, const struct js *json, struct e
 
 /* ---- sliding windows ---- */
 
-/* Of a list of the kinds of layers, 1 where all slide, 0 where none does, -1 with err set where
- * they differ; there is such a list. */
+/* Does each layer of a list, "layer_types", have a sliding window?  Returns 1: all do; 0: none
+ * does; or -1 with err set: some do, or an unknown kind of layer. */
 static int all_slide(const struct js *kinds, struct error *err)
 {
     int count = js_length(kinds), slide = 0;
@@ -59,7 +63,8 @@ static int all_slide(const struct js *kinds, struct error *err)
                            count, slide);
 }
 
-/* The same as transformers makes it of two numbers where there is no list. */
+/* Answer the same where there is no list, as transformers does for Qwen: layers from
+ * max_window_layers on have a sliding window. */
 static int all_slide_behind(const struct config *config, const struct js *json, struct error *err)
 {
     int64_t layers = config->model.layers, first = js_get_int(json, "max_window_layers", 28);
@@ -71,7 +76,8 @@ static int all_slide_behind(const struct config *config, const struct js *json, 
                      (long long)first, (long long)layers);
 }
 
-/* What a file says of all its layers together. */
+/* Return the sliding window, in keys, that the file states for its model; 0: none.  Which layers
+ * have it is another question. */
 static int64_t stated_window(enum hf_kinds kind, const struct js *json)
 {
     int64_t otherwise = hf_is_named(json, "sliding_window") ? 0 : 4096;
@@ -113,7 +119,7 @@ static int set_window(struct config *config, enum hf_kinds kind, const struct js
 
 /* ---- what is passed over ---- */
 
-/* Members that no table has. */
+/* Name the members that no table has in config->model_note. */
 static void note_others(struct config *config, const struct js *json)
 {
     char list[CONFIG_TEXT / 2] = "", *note = config->model_note;

@@ -1,5 +1,7 @@
-/* hf_members.c - tables of the members of config.json; see hf_members.h.  Defaults are those of the
- * classes in Hugging Face's transformers, whose files may leave them out. */
+/* hf_members.c - tables of the members of config.json; see hf_members.h.
+ *
+ * A file may leave out members that have the default of their class in Hugging Face's transformers:
+ * `otherwise` is this default, and differs from class to class. */
 #include "config/hf_members.h"
 
 #include <stdio.h>
@@ -89,8 +91,8 @@ const struct hf_fixed hf_fixed[] = {
     {0},
 };
 
-/* What a file is of, what generates from the model, what classifies with it, and how it is loaded;
- * and in the last lines what is read outside the tables. */
+/* Members that do not change what is computed in training: they say what the file is of, how to
+ * generate, classify and load.  The last ones do, and are read outside the tables. */
 static const char *const harmless[] = {
     "model_type",
     "architectures",
@@ -206,7 +208,6 @@ int hf_set_real(struct config *config, const char *key, double value, struct err
     return hf_set(config, key, text, err);
 }
 
-/* Is the name there, whatever it is, null too? */
 int hf_is_named(const struct js *json, const char *name)
 {
     const char *key = js_next_key(json, NULL);
@@ -238,7 +239,6 @@ int hf_set_member(struct config *config, const struct hf_member *m, const struct
     return hf_set(config, m->key, text, err) ? error_prefix(err, "%s", m->name) : 0;
 }
 
-/* Is it a list or an object that is not empty? */
 int hf_is_full(const struct js *json, const char *name)
 {
     const struct js *child = js_get(json, name);

@@ -1,14 +1,15 @@
-/* hf_rope.c - rotary positions in config.json.
+/* hf_rope.c - rotary positions in config.json, in the two forms of transformers:
  *
- * Files up to transformers 4 say {"rope_theta": 5e5, "rope_scaling": {"rope_type": "yarn", ...}},
- * those of transformers 5 {"rope_parameters": {"rope_theta": 5e5, "rope_type": "yarn", ...}}; old
- * ones call the type "type". */
+ *     up to version 4   {"rope_theta": 5e5, "rope_scaling": {"rope_type": "yarn", ...}}
+ *     version 5         {"rope_parameters": {"rope_theta": 5e5, "rope_type": "yarn", ...}}
+ *
+ * Old files have "type" in place of "rope_type".  Files are written in the first form. */
 #include "config/hf_members.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The types that change frequencies, as bits of the table below. */
+/* The types that change frequencies, as bits of rope_members. */
 enum { LINEAR = 1, LLAMA3 = 2, YARN = 4 };
 static const struct {
     const char *name;
@@ -25,9 +26,9 @@ enum { TYPES = sizeof types / sizeof types[0] };
 #define MEMBER(types, text, config_key, kind) \
     .of = types, .member.name = text, .member.key = config_key, .member.type = kind
 
-/* The members of each; those that must be there have no `otherwise`. */
+/* The members of each type; those that must be there have no `otherwise`. */
 static const struct rope_member {
-    int of;
+    int of; /* bits of the types that have it */
     struct hf_member member;
 } rope_members[] = {
     {MEMBER(LINEAR | LLAMA3 | YARN, "factor", "model.rope_factor", HF_REAL)},
@@ -67,7 +68,8 @@ static int is_known(const char *name)
     return 0;
 }
 
-/* Whatever else is there belongs to a kind of positions that is not here. */
+/* Refuse members that trireme does not know: they may belong to a kind of positions that it does
+ * not have. */
 static int check_unknown(const struct js *rope, struct error *err)
 {
     for (const char *name = js_next_key(rope, NULL); name; name = js_next_key(rope, name))
@@ -82,7 +84,8 @@ static int check_unknown(const struct js *rope, struct error *err)
                : error_set(err, "partial_rotary_factor is %g; trireme rotates whole heads", share);
 }
 
-/* The length before stretching: transformers takes that of the model itself first. */
+/* Set the sequence length before stretching: of the model's own member, which transformers takes
+ * first, else of rope's, else max_seq_len. */
 static int set_original_len(struct config *config, const struct js *json, const struct js *rope,
                             struct error *err)
 {
@@ -97,7 +100,7 @@ static int set_original_len(struct config *config, const struct js *json, const 
     return hf_set(config, row.key, text, err);
 }
 
-/* Is each member that is read here of its kind?  Those of the table are looked at with it. */
+/* Check the JSON types of the members that rope_members does not have. */
 static int check_kinds(const struct js *json, const struct js *rope, struct error *err)
 {
     return js_check(json, "rope_theta", JS_NUMBER, err) ||
@@ -109,7 +112,7 @@ static int check_kinds(const struct js *json, const struct js *rope, struct erro
                : 0;
 }
 
-/* Read one of the two objects, rope_scaling or rope_parameters. */
+/* Set the keys from one of the two objects; json: the whole config.json. */
 static int read_rope(struct config *config, const struct js *json, const struct js *rope,
                      struct error *err)
 {
@@ -129,8 +132,8 @@ static int read_rope(struct config *config, const struct js *json, const struct 
     return types[type].bit & (LLAMA3 | YARN) ? set_original_len(config, json, rope, err) : 0;
 }
 
-/* Where both objects are there transformers takes rope_scaling alone, even for rope_theta: that is
- * the same model only where rope_parameters says nothing else. */
+/* Where a file has both objects, transformers takes rope_scaling alone, even for rope_theta.  The
+ * file is refused unless both say the same. */
 int hf_read_rope(struct config *config, const struct js *json, struct error *err)
 {
     const struct js *old = js_get(json, "rope_scaling"), *new = js_get(json, "rope_parameters");

@@ -1,4 +1,4 @@
-/* hf_write.c - config.json of a model, for Hugging Face's programs. */
+/* hf_write.c - writing config.json of a model, for Hugging Face's programs. */
 #include "config/hf.h"
 
 #include <stdlib.h>
@@ -7,9 +7,8 @@
 #include "base/array.h"
 #include "config/hf_members.h"
 
-/* The model_type whose class computes what the configuration says; NULL with err set where none
- * does.  A llama with a window is a mistral, and so is one whose heads do not divide the hidden
- * size, which transformers refuses of a llama. */
+/* Find the model_type whose class computes what the configuration says; NULL with err set: none
+ * does.  A llama with a sliding window is a mistral. */
 static const struct hf_type *type_of(const struct config_model *model, struct error *err)
 {
     enum hf_kinds kind = !strcmp(model->family, "gpt2")                          ? HF_GPT2
@@ -65,8 +64,8 @@ static void add_window(const struct config_model *model, enum hf_kinds kind, str
         js_add_null(json, "sliding_window"); /* without it the window would be 4096 */
 }
 
-/* Add the tokens that begin, end and pad texts.  Without them transformers takes those of the
- * class, which are another tokenizer's. */
+/* Copy the ids of the tokens that begin, end and pad texts.  Without them transformers takes the
+ * defaults of the class, which are ids of another tokenizer. */
 static void add_ids(const struct js *ids, struct js *json)
 {
     static const char *const names[] = {"bos_token_id", "eos_token_id", "pad_token_id"};

@@ -1,7 +1,7 @@
-/* hub.c - see hub.h.  In the cache
+/* hub.c - finding models in the cache of Hugging Face's tools, which has for each model
  *
- *   models--ORG--NAME/refs/main           the commit that the branch was at
- *   models--ORG--NAME/snapshots/COMMIT/   its files, as links
+ *   models--ORG--NAME/refs/main           a text: the commit at which branch main was downloaded
+ *   models--ORG--NAME/snapshots/COMMIT/   the model's files at this commit, as links
  */
 #include "config/hub.h"
 
@@ -62,7 +62,7 @@ static int is_folder(const char *path)
     return !stat(path, &status) && S_ISDIR(status.st_mode);
 }
 
-/* The folder of a model, "CACHE/models--ORG--NAME", free() it. */
+/* Return the folder of a model, "CACHE/models--ORG--NAME", for free(). */
 static char *model_folder(const char *name)
 {
     char cache[CONFIG_TEXT], plain[CONFIG_TEXT] = "";
@@ -80,7 +80,7 @@ int hub_find(const char *name, char folder[CONFIG_TEXT])
     if (!hub_is_name(name) || is_folder(name))
         return 0;
     char *model = model_folder(name), *ref = array_format("%s/refs/%s", model, revision);
-    if (text_from_file(ref, NULL, commit, sizeof commit)) { /* a commit itself */
+    if (text_from_file(ref, NULL, commit, sizeof commit)) { /* the revision is a commit itself */
         commit[0] = 0;
         text_append(commit, sizeof commit, "%s", revision);
     }
