@@ -21,9 +21,10 @@
 #include "device/device.h"
 #include "io/h5.h"
 
-enum { HANG_S = 600 }; /* more than any work takes */
+enum { HANG_S = 600 }; /* seconds without progress that end the process: more than any work takes */
 
-/* Output of a command, as one line.  Returns its exit status, -1 if it could not run. */
+/* Run a command of the shell and copy its output into text, as one line.  Returns its exit status,
+ * or -1 where no shell could be started. */
 static int command_output(const char *command, char *text, size_t bytes)
 {
     char word[256];
@@ -36,7 +37,8 @@ static int command_output(const char *command, char *text, size_t bytes)
     return pclose(pipe);
 }
 
-/* Before MPI starts: a process that uses a fast network should not fork. */
+/* Print what Slurm says.  To be called before MPI starts: a process that uses a fast network should
+ * not fork. */
 static void check_slurm(struct doctor *d)
 {
     char text[1024];
@@ -185,8 +187,9 @@ static void check_memory(struct doctor *d)
     }
 }
 
-/* Gather the problems of all nodes on rank 0, as "host: problem" if there are several nodes.
- * Without a world they are this process's. */
+/* Gather the problems of all nodes on rank 0 into *all, for free(), as "host: problem" if there are
+ * several nodes.  Without a world they are those of this process.  Collective where there is one.
+ * Returns 0, or -1 with err set. */
 static int collect(struct doctor *d, char **all, struct error *err)
 {
     struct world *world = d->world;
@@ -203,7 +206,7 @@ static int collect(struct doctor *d, char **all, struct error *err)
                         world_nodes(world) > 1 ? world_host(world) : "",
                         world_nodes(world) > 1 ? ": " : "", line);
     }
-    /* the last adds the 0 */
+    /* the last rank also sends the 0 behind its text, which ends the gathered text */
     size_t bytes = strlen(lines) + (world_rank(world) == world_size(world) - 1);
     int rc = world_gather(world, all, sizes, lines, bytes, 0, err);
     free(sizes);

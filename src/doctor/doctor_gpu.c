@@ -1,4 +1,4 @@
-/* doctor_gpu.c - the GPUs of this node: what they are, and whether the ranks can use them. */
+/* doctor_gpu.c - printing the GPUs of this node, and whether the ranks can use them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,8 @@ static void check_peers(struct doctor *d, int count)
                        apart / 2);
 }
 
-/* Choose the GPU of this rank as training would; if that fails, any, for measurements. */
+/* Choose the GPU of this rank as training would, or, where that fails, one that ranks share, for
+ * measurements.  Collective. */
 static void choose(struct doctor *d, int count)
 {
     struct world *world = d->world;
@@ -85,7 +86,7 @@ static void choose(struct doctor *d, int count)
                        "--gpu-bind=none, and do not set CUDA_VISIBLE_DEVICES per rank");
 }
 
-/* What the self-check of this rank's GPU found, if it was made. */
+/* Print what the self-check of this rank's GPU found, if it was made. */
 static void show_self_check(struct doctor *d)
 {
     struct self_check check;
@@ -108,7 +109,7 @@ static void show_self_check(struct doctor *d)
                        names);
 }
 
-/* Does this rank's GPU have what precision=fp8 takes, and is it right? */
+/* Print whether this rank's GPU has what precision=fp8 takes, and computes it right. */
 static void show_fp8(const struct doctor *d)
 {
     struct error lacking = {0};

@@ -1,4 +1,4 @@
-/* doctor_report.c - see doctor_report.h. */
+/* doctor_report.c - printing facts and collecting problems; see doctor_report.h. */
 #include "doctor/doctor_report.h"
 
 #include <stdarg.h>

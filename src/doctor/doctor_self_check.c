@@ -1,5 +1,5 @@
-/* doctor_self_check.c - trireme doctor --gpu: every family of kernels of the ranks' GPUs against
- * the CPU, whatever was found before. */
+/* doctor_self_check.c - trireme doctor --gpu: comparing every family of kernels of the ranks' GPUs
+ * with the CPU, also where an earlier self-check is stored. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@
 
 enum { WRONG_BYTES = SELF_CHECK_MOST * 400 };
 
-/* The GPU of each rank, of which several may share one here.  Collective. */
+/* Choose the GPU of each rank; several ranks may share one here.  Collective. */
 static int choose(struct world *world, struct device_request *request, struct error *err)
 {
     char why[128] = "";
@@ -34,7 +34,7 @@ static void print_all(const struct self_check *check, const char *key)
            check->rows, check->seconds, check->open_seconds);
 }
 
-/* What is wrong on the other ranks, a line each.  Collective. */
+/* Print on rank 0 which families are wrong on the other ranks, a line each.  Collective. */
 static int print_others(struct world *world, const struct self_check *check, struct error *err)
 {
     char *mine = array_make(WRONG_BYTES, 1), *all = NULL, text[400];

@@ -1,4 +1,10 @@
-/* doctor_speed.c - how fast the ranks copy and transfer, and their GPUs multiply, all at once. */
+/* doctor_speed.c - measuring roughly how fast the ranks copy and transfer, and their GPUs multiply,
+ * all ranks at once.
+ *
+ * One block of memory per rank is copied, gathered and reduced, ten times each where that is fast,
+ * and a large product of bf16 is computed.  The figures are those of the slowest rank.  They are to
+ * find what is badly wrong; trireme doctor --measure (measure.c) has figures for plans.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,15 +13,15 @@
 #include "comm/mesh.h"
 #include "device/ops.h"
 
-/* MOST_DIM is enough to fill an H200 for 1.5 ms of products. */
+/* Rows and columns of the product; one of MOST_DIM takes an H200 1.5 ms. */
 enum { MOST_DIM = 8192, LEAST_DIM = 512 };
 
-/* How a device is measured; a GPU's bytes are enough to fill an H200 for 0.1 ms of copying. */
+/* How a kind of device is measured; to copy a GPU's bytes takes an H200 0.1 ms. */
 static const struct bench_kind {
     size_t bytes;                 /* of a block */
-    size_t blocks;                /* a, c and b, or a and c alone */
-    const char *gather, *scatter; /* names of the transfers' lines */
-    int digits;                   /* of their GB/s, behind the point */
+    size_t blocks;                /* 3: a, c and b; 2: a and c alone */
+    const char *gather, *scatter; /* names of the lines of the transfers */
+    int digits;                   /* of the transfers' GB/s, behind the point */
 } kinds[] = {
     [DEVICE_CPU] = {.bytes = 64 << 20,
                     .blocks = 2,
@@ -37,7 +43,7 @@ static const char *const names[WORKS] = {
     [WORK_GATHER] = "all-gather",     [WORK_REDUCE] = "reduce-scatter"};
 
 static const enum device_stream stream_of[WORKS] = {
-    [WORK_GATHER] = DEVICE_GATHER, [WORK_REDUCE] = DEVICE_REDUCE}; /* the rest: COMPUTE */
+    [WORK_GATHER] = DEVICE_GATHER, [WORK_REDUCE] = DEVICE_REDUCE}; /* others: DEVICE_COMPUTE, 0 */
 
 struct bench {
     struct world *world;
@@ -47,12 +53,12 @@ struct bench {
     struct mesh *mesh;
     struct group *group;
     const struct bench_kind *kind;
-    size_t bytes; /* of a, c, b and host each; a, c and b lie end to end */
-    char *a, *c;
-    char *b, *host; /* GPUs alone have these, and what is below */
-    void *scratch;
-    size_t scratch_bytes;
-    int64_t dim;
+    size_t bytes;         /* of each block: a, c, b and host; a, c and b lie end to end */
+    char *a, *c;          /* operand and result, on the device */
+    char *b, *host;       /* of GPUs alone: second operand, and memory of the host */
+    void *scratch;        /* of GPUs alone: of a product */
+    size_t scratch_bytes; /* of scratch */
+    int64_t dim;          /* of GPUs alone: rows and columns of the product */
 };
 
 static struct gemm cube(const struct bench *s)
@@ -68,7 +74,7 @@ static int copy(struct bench *s, char *to, const char *from, struct error *err)
     return device_copy_async(s->device, DEVICE_COMPUTE, to, from, s->bytes, err);
 }
 
-/* What each rank has of the bytes of a gather or reduction. */
+/* Return the bytes of a gather or reduction that each rank has. */
 static int64_t part_bytes(const struct bench *s)
 {
     return (int64_t)s->bytes / world_size(s->world) / 64 * 64;
@@ -96,7 +102,7 @@ static int enqueue(struct bench *s, enum work work, struct error *err)
     }
 }
 
-/* Seconds of `times` of some work on this rank. */
+/* Measure the seconds that some work takes on this rank, done `times` times. */
 static int find_seconds(struct bench *s, enum work work, int times, double *seconds,
                         struct error *err)
 {
@@ -112,8 +118,9 @@ static int find_seconds(struct bench *s, enum work work, int times, double *seco
     return *seconds > 0 ? 0 : error_set(err, "the time of a %s was not measured", names[work]);
 }
 
-/* Bytes or operations per second, all ranks at once: the slowest rank's mean.  Collective; returns
- * 0, or -1 on every rank with err set. */
+/* Measure the rate of some work on all ranks at once, in bytes or operations per second; amount:
+ * those of the work done once.  *rate is the slowest rank's mean.  Collective.  Returns 0, or -1 on
+ * every rank with err set. */
 static int find_rate(struct bench *s, enum work work, double amount, double *rate,
                      struct error *err)
 {
@@ -132,7 +139,8 @@ static int find_rate(struct bench *s, enum work work, double amount, double *rat
     return 0;
 }
 
-/* The largest cube that does not take long; an emulated or small GPU has small ones. */
+/* Measure products of growing size, as long as they are fast, and return the best rate in *best, in
+ * operations per second.  An emulated or small GPU stops at small ones. */
 static int find_gemm_rate(struct bench *s, double *best, struct error *err)
 {
     *best = 0;
@@ -151,7 +159,7 @@ static int find_gemm_rate(struct bench *s, double *best, struct error *err)
     return 0;
 }
 
-/* Numbers of either sign between 1/2 and 1: products of zeros are faster. */
+/* Fill host with numbers of either sign between 1/2 and 1; products of zeros would be faster. */
 static void fill(struct bench *s)
 {
     uint32_t x = 1;
@@ -211,8 +219,8 @@ static void release(struct bench *s)
     device_close(device);
 }
 
-/* Attention with heads as Llama-3-8B has them, of a few tokens, backward twice: which kernels do
- * it, and whether they give the same bits again. */
+/* Compute attention of a few tokens with heads like Llama-3-8B's, backward twice; print which
+ * kernels did it, and whether they gave the same bits both times. */
 static int check_attention(struct doctor *d, struct bench *s, struct error *err)
 {
     const struct attention a = {DTYPE_BF16, 1, 128, 4, 1, 128, 0.088f};
@@ -254,7 +262,7 @@ static int check_attention(struct doctor *d, struct bench *s, struct error *err)
     return 0;
 }
 
-/* Make one group of all ranks; a GPU shared by ranks is measured too. */
+/* Make one group of all ranks.  It also works where ranks share a GPU. */
 static int connect(struct doctor *d, struct bench *s, struct error *err)
 {
     int size = world_size(s->world);
@@ -267,7 +275,7 @@ static int connect(struct doctor *d, struct bench *s, struct error *err)
     return 0;
 }
 
-/* The same of GPUs, and print the memory that it takes. */
+/* Make the group of all ranks on GPUs, and print the GPU memory that it takes. */
 static int connect_gpus(struct doctor *d, struct bench *s, struct error *err)
 {
     size_t total, before, after;

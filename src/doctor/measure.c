@@ -1,4 +1,8 @@
-/* measure.c - what is measured, one part after the other, and the file; see measure.h. */
+/* measure.c - measuring one part after the other (measure_work.h lists them), and the machine file.
+ *
+ * measure_run() tries whether the file can be written, opens the device that training would choose,
+ * measures all parts, sets what follows from their tables (set_rest()), and writes the file.
+ */
 #include "doctor/measure.h"
 
 #include <ctype.h>
@@ -19,8 +23,10 @@
 #include "io/disk.h"
 #include "simulate/machine_file.h"
 
-/* FILE_BYTES: more than any file takes.  HANG_S: more than any work takes. */
-enum { FILE_BYTES = 1 << 20, HANG_S = 600 };
+enum {
+    FILE_BYTES = 1 << 20, /* more than any machine file has */
+    HANG_S = 600          /* seconds without progress that end the job: more than any work takes */
+};
 
 static const struct measure_limits whole[DEVICE_KINDS] = {
     [DEVICE_CPU] = {.all_s = 80,
@@ -51,7 +57,7 @@ static const struct measure_limits whole[DEVICE_KINDS] = {
                      .side = 8192},
 };
 
-/* For trying out, also on the emulated GPU. */
+/* For --quick: trials, also on the emulated GPU. */
 static const struct measure_limits quick = {.all_s = 10,
                                             .products_s = 2,
                                             .units_s = 3,
@@ -68,7 +74,7 @@ static const struct measure_limits quick = {.all_s = 10,
 
 /* ---- the file ---- */
 
-/* A file that is there may be replaced if it is a machine, or empty. */
+/* Refuse to replace what is at path, unless it is a machine file or an empty file. */
 static int check_replaced(const char *path, struct error *err)
 {
     struct stat s;
@@ -86,7 +92,7 @@ static int check_replaced(const char *path, struct error *err)
     return 0;
 }
 
-/* Can a file of that size be made beside it? */
+/* Check that path may be written, by making a file of FILE_BYTES beside it and removing it. */
 static int check_file(const char *path, struct error *err)
 {
     if (check_replaced(path, err))
@@ -104,7 +110,8 @@ static int check_file(const char *path, struct error *err)
     return rc;
 }
 
-/* "cluster" of "runs/cluster.yaml", with '-' for what a name does not have. */
+/* Name the machine after its file, "cluster" for "runs/cluster.yaml", with '-' in place of
+ * characters that a name must not have. */
 static void set_name(struct machine *machine, const char *path)
 {
     const char *slash = strrchr(path, '/'), *from = slash ? slash + 1 : path;
@@ -132,7 +139,9 @@ static void set_source(const struct measure *m)
 
 /* ---- what follows from the tables ---- */
 
-/* Of the rate of attention by length, rate(T) = peak * efficiency * T / (T + half). */
+/* Fit the rate of attention at length T, rate(T) = peak * efficiency * T / (T + half), to its
+ * shortest and its longest measured length.  Returns the efficiency, 0.001 to 1, and half in
+ * tokens. */
 static double attention_efficiency(const struct machine *machine, const char *name, double *half)
 {
     const enum dtype dtype = DTYPE_BF16;
@@ -153,7 +162,8 @@ static double attention_efficiency(const struct machine *machine, const char *na
     return share < 0.001 ? 0.001 : share > 1 ? 1 : share;
 }
 
-/* Ports that it takes to be so much faster than a group of one rank of each node. */
+/* Return the network ports of a node: by how many times all ranks of the nodes together gather
+ * faster than a group of one rank of each node, at most the ranks of a node. */
 static int ports_of(const struct machine *machine, int nodes)
 {
     double one = 0;
@@ -166,7 +176,7 @@ static int ports_of(const struct machine *machine, int nodes)
     return ports > machine->per_node ? machine->per_node : ports < 1 ? 1 : (int)ports;
 }
 
-/* A value rounded to four digits, which is more than repeated measurements agree in. */
+/* Round to four digits: the others differ from measurement to measurement. */
 static double rounded(double value)
 {
     char text[32];
@@ -184,7 +194,8 @@ static void round_rows(struct machine *machine)
         machine->transfer[i].seconds = rounded(machine->transfer[i].seconds);
 }
 
-/* A way that no transfer used has assumed figures, as a machine needs some. */
+/* Assume figures for links that no transfer used, within a node or between nodes, as a machine file
+ * needs some. */
 static void assume_links(struct machine *machine)
 {
     static const struct machine_link ethernet = {
@@ -220,7 +231,7 @@ static void set_rest(struct measure *m)
         attention_efficiency(machine, "attention", &machine->attention_half);
 }
 
-/* Lines at the head of the file. */
+/* Write the comment at the head of the file into text. */
 static char *head_of(const struct measure *m, char *text, size_t size)
 {
     const int ranks = world_size(m->world), nodes = world_nodes(m->world);
@@ -237,7 +248,7 @@ static char *head_of(const struct measure *m, char *text, size_t size)
 
 /* ---- all of it ---- */
 
-/* The device that training would choose. */
+/* Open the device that training would choose; where ranks have no GPU each, let them share. */
 static int open_device(struct measure *m, struct error *err)
 {
     struct device_request request = {.kind = DEVICE_CPU, .local_ranks = world_local_size(m->world)};
@@ -273,7 +284,7 @@ static void close_device(struct measure *m)
     device_close(m->device);
 }
 
-/* The disk first: of all it is the one that a user may have named wrong. */
+/* The disk comes first, so that a wrong --disk fails at once. */
 static int measure_all(struct measure *m, struct error *err)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* measure.h - trireme doctor --measure: how fast this machine is at what training does, as a
- * machine file that plans take. */
+/* measure.h - trireme doctor --measure: measuring how fast this machine is at what training does,
+ * and writing it as a machine file, which trireme plan --machine reads. */
 #ifndef TRIREME_DOCTOR_MEASURE_H
 #define TRIREME_DOCTOR_MEASURE_H
 
@@ -11,11 +11,11 @@ struct measure_options {
     int quick;          /* 1: a few small sizes, in seconds: for trying out, not for plans */
 };
 
-/* Measure all ranks at once, each on the device that training would choose for it, and let rank 0
- * write the file and print a summary.  What is under way is a line on rank 0's stderr.  Starts the
- * world; *world, NULL before, is for world_stop(), also after a failure.  Collective.
- * Returns 0, or -1 on every rank with err set: a file that cannot be written is found before
- * anything is measured, and nothing is left in its place. */
+/* Measure all ranks at once, each on the device that training would choose for it; rank 0 writes
+ * the file, prints a summary to stdout, and says on stderr what is being measured.  Starts the
+ * world; *world, NULL before, is for world_stop(), also after a failure.  Collective.  Returns 0,
+ * or -1 on every rank with err set.  Whether the file can be written is tried before anything is
+ * measured, without leaving anything there; after a failure a file of this name is as it was. */
 int measure_run(struct world **world, struct mem *mem, const struct measure_options *options,
                 struct error *err);
 

@@ -1,5 +1,9 @@
-/* measure_beside.c - how much products and a transfer slow one another down when both are under
- * way, as they are where a program gathers the parameters of the next unit.
+/* measure_beside.c - measuring how much products and a transfer slow one another down when both are
+ * under way, as where a program gathers the parameters of the next unit.
+ *
+ *   1. how many products, and how many gathers, take about beside_s each, alone (measure_alone())
+ *   2. so many products alone, gathers alone, and both at once (measure_both())
+ *   3. from these times follows the share of its speed that each keeps (measure_shares())
  */
 #include <stdlib.h>
 
@@ -16,8 +20,8 @@ struct beside {
     struct group *group;
     struct gemm gemm;
     void *scratch;
-    int64_t each;            /* elements of a rank that are gathered */
-    int products, transfers; /* that each take about as long, alone */
+    int64_t each;            /* elements that each rank gives to the gather */
+    int products, transfers; /* numbers of each that take about beside_s, alone */
 };
 
 static int multiply(struct measure *m, void *data, struct error *err)
@@ -44,13 +48,13 @@ static int gather_alone(struct measure *m, void *data, struct error *err)
     return comm_wait(&op, err);
 }
 
-/* So many products and transfers, begun at once; seconds until the last of each. */
+/* Products and transfers that begin at once. */
 struct both {
-    int products, transfers;
-    double compute_s, transfer_s;
+    int products, transfers;      /* how many of each; may be 0 */
+    double compute_s, transfer_s; /* seconds from the begin to the end of the last of each */
 };
 
-/* On a CPU transfers proceed on the communication thread. */
+/* On a CPU, transfers proceed on the communication thread while this thread computes. */
 static int run_on_cpu(struct measure *m, struct beside *b, struct both *both, struct error *err)
 {
     struct comm_op *op = array_make((size_t)both->transfers, sizeof *op);
@@ -71,7 +75,7 @@ static int run_on_cpu(struct measure *m, struct beside *b, struct both *both, st
     return rc;
 }
 
-/* On a GPU each has its stream, which begins behind one event. */
+/* On a GPU, products and transfers have a stream each; both streams begin behind one event. */
 static int enqueue(struct measure *m, struct beside *b, const struct both *both,
                    struct device_event *const end[2], struct error *err)
 {
@@ -108,7 +112,8 @@ static int run_on_gpu(struct measure *m, struct beside *b, struct both *both, st
     return rc;
 }
 
-/* The slowest rank's times.  Collective. */
+/* Run products and transfers at once on all ranks; the times are those of the slowest rank.
+ * Collective. */
 static int run_both(struct measure *m, struct beside *b, struct both *both, struct error *err)
 {
     world_barrier(m->world);
@@ -122,9 +127,8 @@ static int run_both(struct measure *m, struct beside *b, struct both *both, stru
     return 0;
 }
 
-/* The share of its speed that each keeps while both are under way.  Alone they would take
- * alone[i]; both begin at once and take took[i].  What ends first has been slowed down all the
- * time; the other one has then done the rest at full speed:
+/* The work that ends first was slowed down all the time; the other one did the rest at full speed
+ * then:
  *
  *   first    |=========|            alone / took
  *   second   |=========|=====|      (alone - (took - first's took)) / first's took
@@ -138,8 +142,8 @@ void measure_shares(const double alone[2], const double took[2], double share[2]
         share[i] = share[i] < 0.01 ? 0.01 : share[i] > 1 ? 1 : share[i];
 }
 
-/* Alone and together one after the other, so that what else the machine does disturbs both alike;
- * of several tries the median. */
+/* Measure several times, each time alone and at once one after the other, so that what else the
+ * machine does disturbs both alike; take the median of the shares. */
 static int measure_both(struct measure *m, struct beside *b, struct error *err)
 {
     enum { TRIES = 5 };
@@ -162,7 +166,7 @@ static int measure_both(struct measure *m, struct beside *b, struct error *err)
     return 0;
 }
 
-/* Measure each alone, from which follows how often each is done beside the other. */
+/* Measure a product and a gather alone, and set b->products and b->transfers. */
 static int measure_alone(struct measure *m, struct beside *b, struct error *err)
 {
     const struct measure_work compute = {.run = multiply, .data = b};

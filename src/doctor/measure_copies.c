@@ -1,19 +1,23 @@
-/* measure_copies.c - memory: how much there is, how fast it is copied, within the device and
- * between it and the host; how fast the host updates state that is kept there; and how long an op
- * takes that does almost nothing.
+/* measure_copies.c - measuring memory: how much the device and the host have, how fast it is copied
+ * within the device and between device and host, how fast the host updates state in its own memory;
+ * and how long the launch of an op takes.
  */
 #include <string.h>
 
 #include "base/round.h"
 #include "doctor/measure_work.h"
 
-/* UPDATE_BYTES: of an element read and written: master and two moments twice, and the gradient. */
-enum { TINY = 16, OPS_IN_A_ROW = 64, UPDATE_BYTES = 28 };
+enum {
+    TINY = 16,         /* elements of an op that does almost nothing */
+    OPS_IN_A_ROW = 64, /* such ops of one measurement */
+    UPDATE_BYTES = 28  /* of an element that an update reads and writes, in fp32: master and two
+                          moments, both ways, and the gradient */
+};
 
 struct copy {
-    char *host; /* of measured bytes */
-    size_t bytes;
-    struct device_recording *recording;
+    char *host;                         /* memory of the host, of `bytes` bytes */
+    size_t bytes;                       /* of a copy */
+    struct device_recording *recording; /* of OPS_IN_A_ROW tiny ops; NULL on a CPU */
 };
 
 static int within(struct measure *m, void *data, struct error *err)
@@ -42,14 +46,15 @@ static int tiny_ops(struct measure *m, void *data, struct error *err)
     return device_check(m->device, err);
 }
 
-/* On a GPU ops are replayed from a recording, as those of a segment are. */
+/* Replay the tiny ops from a recording, as a GPU does with the ops of a segment. */
 static int tiny_ops_recorded(struct measure *m, void *data, struct error *err)
 {
     const struct copy *c = data;
     return device_replay(m->device, c->recording, err);
 }
 
-/* The kernel is loaded before it is recorded; a recording that has begun ends. */
+/* Record the tiny ops, after running them once, which loads their kernel.  Also after a failure of
+ * an op the recording is ended. */
 static int record_tiny_ops(struct measure *m, struct copy *c, struct error *err)
 {
     if (tiny_ops(m, NULL, err) || device_record_begin(m->device, err))
@@ -106,14 +111,14 @@ static int update(struct measure *m, void *data, struct error *err)
     return 0;
 }
 
-/* Updates of state in the host's memory, by the processors of a rank. */
+/* Measure updates of state in the host's memory, by the processors of each rank. */
 static int measure_host(struct measure *m, const struct copy *c, struct error *err)
 {
     const struct device_request request = {.kind = DEVICE_CPU,
                                            .local_ranks = world_local_size(m->world)};
     struct update u = {.block = c->host,
                        .elems = (int64_t)(c->bytes / sizeof(float) / 4 / 64 * 64)};
-    struct measure host = *m; /* whose works are the processors' */
+    struct measure host = *m; /* with the CPU as its device */
     double seconds = 1;
     size_t left;
     memset(c->host, 0, c->bytes);

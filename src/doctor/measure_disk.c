@@ -1,4 +1,4 @@
-/* measure_disk.c - how fast a file is written and read, where state would be offloaded to.
+/* measure_disk.c - measuring how fast a file is written and read where state would be offloaded to.
  *
  * All ranks of a node have a file each, as training has it (io/swap.h): operations of several
  * pieces, which a few threads read or write.
@@ -16,8 +16,11 @@
 #include "base/round.h"
 #include "doctor/measure_file.h"
 
-/* OP_BYTES: of an operation, as long as a flat's. */
-enum { OP_BYTES = 16 << 20, IN_FLIGHT = MEASURE_IN_FLIGHT, TIMES = 5 };
+enum {
+    OP_BYTES = 16 << 20, /* of an operation, about as many as of a flat */
+    IN_FLIGHT = MEASURE_IN_FLIGHT,
+    TIMES = 5 /* cached reads or writes of which the lower quartile is taken, at most */
+};
 
 int measure_file_move(struct measure_file *f, enum swap_queue queue, int64_t from, int64_t to,
                       struct error *err)
@@ -44,8 +47,8 @@ static double since_s(int64_t start_ns)
     return (double)(clock_ns() - start_ns) * 1e-9;
 }
 
-/* Write until the time is over, or the file is full: f->bytes; with what the disk takes until it
- * has them.  Bytes per second. */
+/* Write until disk_s is over or the file is full, and set f->bytes.  *rate is in bytes per second,
+ * of the time until the disk itself has the bytes. */
 static int write_sustained(struct measure *m, struct measure_file *f, double *rate,
                            struct error *err)
 {
@@ -75,8 +78,8 @@ static int read_sustained(struct measure *m, struct measure_file *f, double *rat
     return 0;
 }
 
-/* The first time brings it into the page cache; of the others, as many as there is time for, the
- * lower quartile of their times. */
+/* Read or write the whole file again and again while it is in the page cache, where the first time
+ * brings it.  *rate, in bytes per second, is by the lower quartile of the other times. */
 static int move_cached(struct measure *m, struct measure_file *f, enum swap_queue queue,
                        double *rate, struct error *err)
 {
@@ -93,7 +96,7 @@ static int move_cached(struct measure *m, struct measure_file *f, enum swap_queu
     return 0;
 }
 
-/* A number in a file of /proc/sys/vm; 0: it cannot be read. */
+/* Read a number from a file of /proc/sys/vm; 0: it cannot be read. */
 static double kernel_limit(const char *name)
 {
     char path[64];
@@ -107,7 +110,9 @@ static double kernel_limit(const char *name)
     return value;
 }
 
-/* Linux waits for the disk half-way between two limits, which are percentages, or bytes. */
+/* Return the share of memory in which Linux keeps bytes that the disk does not have yet, before
+ * writes wait for the disk: half-way between two limits, which are set as percentages or as bytes.
+ */
 static double unwritten_share(void)
 {
     double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
@@ -128,7 +133,8 @@ int measure_file_open(struct measure *m, struct measure_file *f, struct error *e
     f->data = malloc((size_t)(IN_FLIGHT * f->op_bytes));
     if (!f->data)
         return error_set(err, "out of memory");
-    for (int64_t i = 0; i < IN_FLIGHT * f->op_bytes; i++) /* what no file system makes smaller */
+    for (int64_t i = 0; i < IN_FLIGHT * f->op_bytes;
+         i++) /* numbers that no file system compresses */
         f->data[i] = (char)((uint32_t)i * 2654435761u >> 13);
     if (access(folder, W_OK | X_OK))
         return error_errno(err, "the disk to be measured: %s", folder);

@@ -1,6 +1,6 @@
-/* measure_files.c - how much updates and copies from and to the page cache slow one another down:
- * on processors the threads that copy take those that compute.  Beside a GPU, whose host has
- * processors to spare, neither is slower.
+/* measure_files.c - measuring how much updates and copies from and to the page cache slow one
+ * another down.  On CPUs, threads that copy take processors from the threads that compute; beside a
+ * GPU, whose host has processors to spare, neither is slower.
  */
 #include <stdlib.h>
 
@@ -40,8 +40,8 @@ static int update(struct measure *m, struct beside *b, struct error *err)
     return device_check(m->device, err);
 }
 
-/* Half of the copies are reads, half writes, as a step has them; both queues advance side by side.
- */
+/* Submit `ops` operations, alternately reads and writes, as a step has them: the queue of reads and
+ * that of writes advance side by side. */
 static void submit(struct beside *b, struct swap_op *op, int ops)
 {
     for (int i = 0; i < ops; i++) {
@@ -53,7 +53,8 @@ static void submit(struct beside *b, struct swap_op *op, int ops)
     }
 }
 
-/* Both at once: seconds until the end of each, of the slowest rank.  Collective. */
+/* Run updates and copies at once.  took: seconds until the last update, and until the last copy, of
+ * the slowest rank.  Collective. */
 static int run_both(struct measure *m, struct beside *b, int updates, int ops, double took[2],
                     struct error *err)
 {
@@ -78,7 +79,7 @@ static int run_both(struct measure *m, struct beside *b, int updates, int ops, d
     return 0;
 }
 
-/* Find how many updates and copies take beside_s, alone. */
+/* Set times to the number of updates, and of copies, that take about beside_s alone. */
 static int measure_alone(struct measure *m, struct beside *b, int times[2], struct error *err)
 {
     double took[2], none[2];
@@ -110,7 +111,7 @@ static int measure_both(struct measure *m, struct beside *b, struct error *err)
     return 0;
 }
 
-/* As many as are written in disk_s, in whole operations. */
+/* Return the bytes that a rank writes to the page cache in disk_s, in whole operations. */
 static int64_t bytes_of(const struct measure *m, const struct measure_file *f)
 {
     double rate = m->machine->disk_cached_write / world_local_size(m->world);

@@ -1,9 +1,10 @@
-/* measure_kernels.c - how fast the device does what instructions beside RUN do with memory: the
- * update, the norm of gradients, sums and casts of them; and the softmax of the loss, which is part
- * of an op whose products are measured by shape.
+/* measure_kernels.c - measuring the kernels of instructions other than RUN: updates, the norm of
+ * gradients, sums and casts of gradients; and the softmax of the loss, which is the part of its op
+ * that measure_products.c does not measure.
  *
- * A row's bytes are those read and written, as simulate/cost.c counts them: of an update a master
- * and two moments twice, a gradient and the copy that is computed with, 30 for an element.
+ * A row's bytes are those read and written, as simulate/cost.c counts them.  An update has 30 bytes
+ * for an element: it reads and writes a master and two moments in fp32 (24), reads a gradient (4),
+ * and writes the bf16 copy that is computed with (2).
  */
 #include <string.h>
 
@@ -18,16 +19,16 @@ struct call;
 
 struct kernel {
     enum instr_kind instr;
-    enum dtype dtype;         /* of its row: of an update that of the master */
-    size_t operand[OPERANDS]; /* bytes of an element in each; 0: no more operands */
-    size_t each;              /* bytes of an element that are read and written */
+    enum dtype dtype;         /* of its row; an update's is that of the master */
+    size_t operand[OPERANDS]; /* bytes of an element of each operand; 0: no more operands */
+    size_t each;              /* bytes that are read and written for an element */
     void (*run)(struct measure *m, const struct call *call, void *const *operand);
 };
 
 struct call {
     const struct kernel *kernel;
     int64_t elems;
-    double *factor; /* of the update; behind it lies where the norm is added */
+    double *factor; /* [2] on the device: the factor of an update, and the sum of a norm */
 };
 
 static void update(struct measure *m, const struct call *call, void *const *operand)
@@ -120,7 +121,7 @@ static int run_kernel(struct measure *m, void *data, struct error *err)
     return device_check(m->device, err);
 }
 
-/* A row for each size, from 64 KiB on, each 16 times the one before. */
+/* Measure a kernel at sizes from 64 KiB on, each 16 times the one before; add a row for each. */
 static int measure_kernel(struct measure *m, const struct kernel *kernel, double *factor,
                           struct error *err)
 {
@@ -139,7 +140,7 @@ static int measure_kernel(struct measure *m, const struct kernel *kernel, double
 /* ---- the softmax of the loss ---- */
 
 struct softmax {
-    const struct op *op; /* in training it makes the gradient too */
+    const struct op *op; /* the loss; in training it makes the gradient, too */
     enum dtype dtype;
     int64_t rows, vocab;
     float *logits, *row_loss;
@@ -156,8 +157,8 @@ static int run_softmax(struct measure *m, void *data, struct error *err)
     return device_check(m->device, err);
 }
 
-/* Logits of a chunk are where the product has just put them, so they are not cold; of chunks larger
- * than the caches (graph/op_loss.c) this says too little. */
+/* Measure the softmax of logits that are in the caches, where the product before it has just put
+ * them.  For chunks of logits larger than the caches (graph/op_loss.c) the time is too short. */
 static int measure_softmax(struct measure *m, const struct op *op, enum dtype dtype,
                            struct error *err)
 {

@@ -1,4 +1,5 @@
-/* measure_products.c - how fast matrices of many shapes are multiplied, with operands from memory.
+/* measure_products.c - measuring how fast matrices of many shapes are multiplied, with operands
+ * that are in memory, not in caches.
  *
  * The shapes are a full grid: every m with every n and every k of one list of sizes, as long as
  * time allows.  On GPUs, which have time for more, sizes double from one to the next; on CPUs each
@@ -20,7 +21,7 @@ struct product {
     void *scratch;
 };
 
-/* Nanoseconds that this process has had processors, all its threads together. */
+/* Return the processor time that this process has had, in nanoseconds, its threads added up. */
 static int64_t processor_ns(void)
 {
     struct timespec t = {0};
@@ -28,13 +29,13 @@ static int64_t processor_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* A product in fp8 rounds operands of bf16. */
+/* Return the format of a product's operands: a product in fp8 rounds operands of bf16 itself. */
 static enum dtype operand_dtype(enum dtype format)
 {
     return format == DTYPE_F8 ? DTYPE_BF16 : format;
 }
 
-/* As op_linear.c has them. */
+/* Make a product with the options that graph/op_linear.c sets for its kind. */
 static struct gemm gemm_of(enum dtype format, enum machine_product_kind kind, int64_t m, int64_t n,
                            int64_t k)
 {
@@ -65,7 +66,7 @@ static int multiply(struct measure *m, void *data, struct error *err)
     return m->device->ops->gemm(m->device, &p->gemm, p->scratch, err);
 }
 
-/* Operations per second of one product. */
+/* Measure the operations per second of one product. */
 static int rate_of(struct measure *m, struct gemm g, double *rate, struct error *err)
 {
     struct product p = {.gemm = g,
@@ -82,7 +83,7 @@ static int rate_of(struct measure *m, struct gemm g, double *rate, struct error 
     return rc ? -1 : 0;
 }
 
-/* The sizes of a grid up to `most`; returns how many. */
+/* List the sizes of a grid up to `most`.  Returns how many there are. */
 static int sizes_up_to(const struct measure *m, int64_t most, int64_t size[SIZES])
 {
     int is_gpu = m->device->kind == DEVICE_CUDA, count = 0;
@@ -95,8 +96,8 @@ static int sizes_up_to(const struct measure *m, int64_t most, int64_t size[SIZES
     return count;
 }
 
-/* Seconds of all products of a grid up to `most`, at this many operations per second in each
- * format, done as often as they will be at least. */
+/* Estimate the seconds of all products of a grid up to `most`, each done the least number of times.
+ * rate: operations per second of each format. */
 static double grid_s(const struct measure *m, int64_t most, const double rate[DTYPE_COUNT])
 {
     int64_t size[SIZES];
@@ -144,8 +145,8 @@ static int measure_kind(struct measure *m, enum dtype dtype, enum machine_produc
     return 0;
 }
 
-/* Of the time that its threads could have had since then, this process's share: less than 1 where
- * other programs use the processors. */
+/* Return the share of the processor time since since_ns that this process's threads have had: less
+ * than 1 where other programs use the processors.  own_since_ns: processor_ns() at that time. */
 static double own_share(const struct measure *m, int64_t since_ns, int64_t own_since_ns)
 {
     double own = (double)(processor_ns() - own_since_ns), all = (double)(clock_ns() - since_ns);
@@ -154,9 +155,9 @@ static double own_share(const struct measure *m, int64_t since_ns, int64_t own_s
     return share > 1 ? 1 : share;
 }
 
-/* What fp8 adds to a product on CPUs, which round operands and multiply them in bf16: the time of a
- * product with few columns, less what it takes at the best rate of bf16.  (The difference of two
- * measurements is nothing on a busy machine, or below it.) */
+/* Measure what fp8 adds to a product on CPUs, which round the operands and multiply them in bf16:
+ * the time of a product with few columns, less the time that it takes at the best rate of bf16.
+ * (The difference of two measurements would be 0, or below 0, on a busy machine.) */
 static int measure_rounding(struct measure *m, struct error *err)
 {
     enum { COLUMNS = FP8_BLOCK, LEAST = 512, MOST = 2048 };

@@ -1,4 +1,4 @@
-/* measure_show.c - what was measured, in a few lines for people; the file has all of it. */
+/* measure_show.c - printing what was measured in a few lines for people; the file has all of it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,8 @@
 #include "doctor/doctor_report.h"
 #include "doctor/measure_work.h"
 
-/* Of a format and kind the first row, of the smallest product, and the last, of the largest. */
+/* Find the rates, and the sides, of the first and the last row of a format and kind: those of the
+ * smallest product and of the largest. */
 static void ends_of(const struct machine *machine, enum dtype dtype, int kind, double ends[2],
                     int64_t side[2])
 {
@@ -43,7 +44,7 @@ static void show_products(const struct doctor *d, const struct measure *m)
     }
 }
 
-/* The rate of the largest size of an op, and that size. */
+/* Return the rate of an op at its largest size, and this size. */
 static double largest(const struct machine *machine, const char *name, enum dtype dtype,
                       double *size)
 {
@@ -99,7 +100,7 @@ static void show_transfers(const struct doctor *d, const struct machine *machine
     }
 }
 
-/* What the figures do not say. */
+/* Print what was not measured, and what may have disturbed the measurement. */
 static void show_doubts(const struct doctor *d, const struct measure *m)
 {
     if (world_size(m->world) == 1)

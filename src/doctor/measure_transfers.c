@@ -1,12 +1,16 @@
-/* measure_transfers.c - how long collectives and messages take, by kind, group and bytes, through
- * the groups that training uses.
+/* measure_transfers.c - measuring how long collectives and messages take, by kind, group and bytes,
+ * through the groups that training uses.  With 2 nodes of 4 ranks, 0123 and 4567:
  *
- * Groups of all ranks, of half of them, of a node's, and of one rank of each node; those of a node
- * all transfer at the same time, as in training, while of groups across nodes that share a node one
- * transfers.  A message goes from one rank to another and back: between neighbours within a node,
- * all pairs at once, and between the first ranks of two nodes.  On processors it also goes while
- * the rank that sends first computes, as ranks of a pipeline do: the thread that communicates then
- * has to get a processor first.
+ *   collectives of all ranks               01234567
+ *               of half of the ranks       0123  4567        at the same time, as in training
+ *               of the ranks of a node     0123  4567        at the same time
+ *               of one rank of each node   04                of 15, 26, 37 none
+ *   messages    within a node              0-1 2-3 4-5 6-7   all pairs at once
+ *               between nodes              0-4               the first ranks of pairs of nodes
+ *
+ * A message goes to the other rank and back.  On CPUs this is also measured while the rank that
+ * sends first computes, as ranks of a pipeline do: the thread that communicates then has to get a
+ * processor first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +24,12 @@
 
 enum { LEAST_BYTES = 1 << 10, RATIO = 4, SIDE = 256, TIMES = 15 };
 
-/* Ranks that transfer. */
+/* The group of this rank, while all groups of one size are measured. */
 struct team {
     struct group *group;
-    int ranks, nodes; /* of each group like this one */
-    int works;        /* 0: this rank's group rests */
-    int peer;         /* of messages: who is at the other end */
+    int ranks, nodes; /* of this group, and of each other one */
+    int works;        /* 1: this rank's group transfers; 0: it waits for the others */
+    int peer;         /* of messages: the rank of the group at the other end */
 };
 
 struct transfer {
@@ -43,7 +47,8 @@ static int64_t elems_each(const struct transfer *t)
     return t->elems / group_size(t->team->group);
 }
 
-/* To the other one and back again: the same memory, so that the two follow one another. */
+/* Send a message to the peer and back.  Both use the same memory, so that the way back begins when
+ * the message is there. */
 static int ping_pong(const struct transfer *t, struct error *err)
 {
     struct group *g = t->team->group;
@@ -90,8 +95,9 @@ static double spent_s(int64_t from_ns, int64_t to_ns)
     return (double)(to_ns - from_ns) * 1e-9;
 }
 
-/* The first one sends, computes for so long, and has the answer of the other one, which waits; of
- * the first one half of the time until then. */
+/* Send a message to the peer and back, where the rank that sends first computes for compute_s
+ * meanwhile, and the other one waits.  *seconds: on the first one, half of the time until the
+ * answer is there; else 0. */
 static int ping_pong_busy(struct measure *m, struct transfer *t, double compute_s, double *seconds,
                           struct error *err)
 {
@@ -114,8 +120,8 @@ static int ping_pong_busy(struct measure *m, struct transfer *t, double compute_
     return rc;
 }
 
-/* The seconds of a message to and back from a rank that computes: of several tries the median, of
- * the slowest pair.  The rank computes as long as the answer may take. */
+/* Measure a message while a rank computes: the median of several tries, of the slowest pair.  The
+ * rank computes as long as the answer may take; idle_s: seconds of the message without it. */
 static int busy_s(struct measure *m, struct transfer *t, double idle_s, double *seconds,
                   struct error *err)
 {
@@ -143,7 +149,7 @@ static enum device_stream stream_of(enum machine_transfer_kind kind)
                                                                   : DEVICE_GATHER;
 }
 
-/* A transfer of about so many bytes, in memory of the block. */
+/* Make a transfer of about so many bytes, in memory of the block. */
 static struct transfer transfer_of(struct measure *m, const struct team *team,
                                    enum machine_transfer_kind kind, size_t bytes)
 {
@@ -189,7 +195,7 @@ static int measure_kind(struct measure *m, const struct team *team, enum machine
     return 0;
 }
 
-/* The rows of messages behind row `first`, again while ranks compute. */
+/* Measure the messages of the rows from `first` on again, while ranks compute. */
 static int measure_busy(struct measure *m, const struct team *team, int first, struct error *err)
 {
     const int64_t side = min_i64(SIDE, m->limits->side);
@@ -220,9 +226,9 @@ static int measure_busy(struct measure *m, const struct team *team, int first, s
 
 /* ---- groups ---- */
 
-/* Where all ranks are. */
+/* Where a rank is. */
 struct place {
-    int node, local;
+    int node, local; /* number of its node; its number among the ranks of the node */
 };
 
 static int is_measured(const struct measure *m, int ranks, int nodes)
@@ -235,7 +241,8 @@ static int is_measured(const struct measure *m, int ranks, int nodes)
     return 0;
 }
 
-/* On how many nodes each shard group is; 0: not all on as many. */
+/* Return the number of nodes that each shard group of the mesh is on; 0: not all groups are on the
+ * same number.  Collective. */
 static int nodes_along(struct measure *m, struct mesh *mesh, const struct place *place)
 {
     struct mesh_shape shape = mesh_shape(mesh);
@@ -256,8 +263,9 @@ static int nodes_along(struct measure *m, struct mesh *mesh, const struct place 
     return extremes[0] == -extremes[1] ? nodes : 0;
 }
 
-/* All collectives of groups of `size` ranks that follow one another, or, if they are one of each
- * node (across), of those of the first ranks of nodes. */
+/* Measure all collectives of groups of `size` ranks: of consecutive ranks, all groups at once; or,
+ * with `across`, of one rank of each node, of which only the group of the nodes' first ranks
+ * transfers. Groups are left out where others of as many ranks and nodes were measured. */
 static int measure_groups(struct measure *m, int size, int across, const struct place *place,
                           struct error *err)
 {
@@ -281,7 +289,8 @@ static int measure_groups(struct measure *m, int size, int across, const struct 
     return rc;
 }
 
-/* The rank that this one exchanges messages with, or -1. */
+/* Return the rank that this rank exchanges messages with, in its node or (between) in the next one;
+ * -1: none. */
 static int peer_of(const struct measure *m, const struct place *place, int between)
 {
     const struct place own = place[world_rank(m->world)];
@@ -317,7 +326,8 @@ static int measure_messages(struct measure *m, const struct place *place, struct
     return rc;
 }
 
-/* A way's speed and latency, from the gathers of the largest group that uses it. */
+/* Set speed and latency of the links within a node, or between nodes, from the gathers of the
+ * largest group that uses them. */
 static void set_link(const struct machine *machine, int between, struct machine_link *link)
 {
     const struct machine_transfer *small = NULL, *large = NULL;

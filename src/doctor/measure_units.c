@@ -1,5 +1,5 @@
-/* measure_units.c - how fast the ops of models are as they follow one another: those bound by
- * memory by the bytes of their operands, attention by the length of its sequences.
+/* measure_units.c - measuring how fast the ops of models are when they follow one another as in
+ * training: attention by the length of its sequences, the others by the bytes of their operands.
  *
  * An embedding and a block of a Llama and of a GPT-2 are compiled as for training, by themselves.
  * Their segments run forward and backward, and a watch notes the time of every op.  Products run
@@ -20,9 +20,9 @@
 enum { EMBED, BLOCK, MEASURED_UNITS }; /* the head behind them has nothing else */
 enum { MEASURED_PHASES = 2, VOCAB = 8192, QUICK_VOCAB = 512, RUNS = 9, LEAST_RUNS = 2 };
 
-/* Sequences, tokens of each, and columns of the residual stream. */
 struct size {
-    int64_t batch, seq, hidden, head_dim;
+    int64_t batch, seq;       /* sequences, and tokens of each */
+    int64_t hidden, head_dim; /* columns of the residual stream, and of a head */
 };
 enum { SIZES = 4, QUICK_SIZES = 2 };
 static const struct size cpu_sizes[SIZES] = {
@@ -42,23 +42,23 @@ static const struct size quick_sizes[QUICK_SIZES] = {
 /* A unit with memory for its spaces. */
 struct unit_run {
     const struct units *units;
-    int unit;
-    const struct flat *flat[FLAT_USES];
-    const struct segment *segment[MEASURED_PHASES];
-    int steps; /* of both phases */
-    void *base[SPACE_COUNT];
-    size_t bytes[SPACE_COUNT];
+    int unit;                                       /* EMBED or BLOCK */
+    const struct flat *flat[FLAT_USES];             /* that the unit uses */
+    const struct segment *segment[MEASURED_PHASES]; /* forward, backward */
+    int steps;                                      /* of both segments */
+    void *base[SPACE_COUNT];                        /* memory of each space */
+    size_t bytes[SPACE_COUNT];                      /* of this memory */
 };
 
 /* ---- the time of each op ---- */
 
 struct op_watch {
-    struct segment_watch watch; /* first */
+    struct segment_watch watch; /* the first member: callbacks are handed this */
     struct measure *m;
-    int at; /* steps that have ended */
-    int64_t since_ns;
-    double *seconds;             /* per step */
-    struct device_event **event; /* of a GPU: before the first step, and behind each */
+    int at;                      /* number of steps that have ended */
+    int64_t since_ns;            /* clock_ns() at the begin of the step, on a CPU */
+    double *seconds;             /* [steps] of each step */
+    struct device_event **event; /* [steps + 1] of a GPU: before the first step, and behind each */
 };
 
 static int op_begins(struct segment_watch *watch, const char *name, struct error *err)
@@ -141,7 +141,7 @@ static void find_needs(struct unit_run *run)
     }
 }
 
-/* Tokens as a text has them: not one behind the other in the embedding. */
+/* Make tokens whose rows of the embedding are far apart, as in a text. */
 static void make_tokens(int32_t *tokens, size_t bytes, int64_t vocab)
 {
     uint32_t x = 1;
@@ -151,7 +151,7 @@ static void make_tokens(int32_t *tokens, size_t bytes, int64_t vocab)
     }
 }
 
-/* Fill what is not made of numbers of the format. */
+/* Fill a space that has no numbers of the format: with tokens, with constants, or with zeros. */
 static int fill_special(struct measure *m, struct unit_run *run, int space, struct error *err)
 {
     const struct units *units = run->units;
@@ -173,7 +173,8 @@ static int fill_special(struct measure *m, struct unit_run *run, int space, stru
     return rc;
 }
 
-/* Is there memory for it on all ranks?  Collective; rc other than 0 is an error, on every rank. */
+/* Do all ranks have memory for the unit?  Collective.  *rc: 0, or -1 on every rank with err set;
+ * then 0 is returned. */
 static int has_memory(struct measure *m, const struct unit_run *run, int *rc, struct error *err)
 {
     size_t total = 0, left = 0;
@@ -214,7 +215,7 @@ static void release(struct measure *m, struct unit_run *run)
 
 /* ---- one unit ---- */
 
-/* Rows of the steps of a segment, from their seconds. */
+/* Add the rows of a segment's steps.  seconds: [steps] of each step. */
 static void add_rows(struct measure *m, const struct segment *s, const double *seconds)
 {
     for (int i = 0; i < s->steps; i++) {
@@ -230,7 +231,8 @@ static void add_rows(struct measure *m, const struct segment *s, const double *s
     }
 }
 
-/* Run it several times; per step the lower quartile, of the slowest rank. */
+/* Run a unit several times.  quartile: [steps] of each step, the lower quartile of its times on
+ * this rank. */
 static int watch_unit(struct measure *m, struct unit_run *run, struct op_watch *watch,
                       double budget_s, double *quartile, struct error *err)
 {
@@ -327,7 +329,7 @@ static struct config_model config_of(const char *preset, const struct size *size
     return config;
 }
 
-/* Seconds that the measured units take once, about: by their operations. */
+/* Estimate the seconds of the measured units, run once, from their operations. */
 static double units_s(const struct measure *m, const struct units *units)
 {
     double flops = 0;
@@ -354,7 +356,7 @@ static int measure_model(struct measure *m, const char *preset, const struct siz
     int rc =
         model_create(&model, &config, err) || units_create(&units, model, &request, m->device, err);
     rc = world_agree(m->world, rc ? -1 : 0, err);
-    /* All ranks have the same speeds, and decide alike. */
+    /* All ranks have the same speeds in m->machine, so that they decide alike. */
     int is_measured =
         is_needed || (!m->is_late && rc == 0 && units_s(m, units) * (LEAST_RUNS + 1) < budget_s);
     if (!rc && is_measured)
@@ -371,7 +373,7 @@ int measure_units(struct measure *m, struct error *err)
     const int is_gpu = m->device->kind == DEVICE_CUDA, quick = m->options->quick;
     const struct size *size = quick ? quick_sizes : is_gpu ? gpu_sizes : cpu_sizes;
     const int sizes = quick ? QUICK_SIZES : SIZES;
-    double models = 0; /* each in each format */
+    double models = 0; /* two, in each format */
     for (const enum dtype *f = measure_formats(m); *f != DTYPE_COUNT; f++)
         models += 2;
     for (const enum dtype *f = measure_formats(m); *f != DTYPE_COUNT; f++) {

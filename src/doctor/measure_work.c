@@ -23,9 +23,14 @@
 #include "base/median.h"
 #include "base/round.h"
 
-/* TOGETHER: of a GPU's work so much is measured by one pair of events.  HOLDS: copies that keep
- * the stream busy before, so that the GPU never waits for the host within the pair. */
-enum { MOST_REPEATS = 64, TOGETHER = 4, HOLDS = 4, ALIGN = 256, FILL_BYTES = 1 << 20 };
+enum {
+    MOST_REPEATS = 64, /* times of which the lower quartile is taken, at most */
+    TOGETHER = 4,      /* on a GPU: times that the work is done between two events */
+    HOLDS = 4,         /* on a GPU: copies before the first event.  While they keep the stream busy,
+                          the host enqueues the work, so that the GPU does not wait for the host */
+    ALIGN = 256,
+    FILL_BYTES = 1 << 20
+};
 
 static int run_times(struct measure *m, const struct measure_work *work, int times,
                      struct error *err)
@@ -71,7 +76,7 @@ static int sample(struct measure *m, const struct measure_work *work, double *se
 
 int measure_repeats(struct measure *m, int rc, double took_s, double budget_s, struct error *err)
 {
-    const double late_s = 0.01; /* so much is always done again: what is short is disturbed most */
+    const double late_s = 0.01; /* budget that is always there: short times vary most */
     double most[] = {rc ? 1 : 0, took_s, clock_ns() > m->deadline_ns};
     world_all_reduce(m->world, most, 3, WORLD_MAX);
     if (most[0] > 0)
@@ -99,11 +104,12 @@ int measure_seconds(struct measure *m, const struct measure_work *work, double *
     if (measure_repeats(m, rc, 0, 0, err) < 0)
         return -1;
     world_all_reduce(m->world, &slowest, 1, WORLD_MAX);
-    *seconds = slowest > 1e-9 ? slowest : 1e-9; /* the clock's last place */
+    *seconds = slowest > 1e-9 ? slowest : 1e-9; /* a nanosecond is the clock's resolution */
     return 0;
 }
 
-/* Memory between two places of the block, behind that of the call before. */
+/* Return memory of the block between offsets from and to: behind that of the call before (*at), or
+ * at `from` where the rest is too short. */
 static void *next_cold(struct measure *m, size_t *at, size_t from, size_t to, size_t bytes)
 {
     bytes = round_up_bytes(bytes, ALIGN);
@@ -114,7 +120,7 @@ static void *next_cold(struct measure *m, size_t *at, size_t from, size_t to, si
     return start;
 }
 
-/* Where what products write begins. */
+/* Return the offset in the block from which on products write. */
 static size_t targets(const struct measure *m)
 {
     return m->block_bytes / (3 * ALIGN) * (2 * ALIGN);
@@ -217,7 +223,7 @@ void measure_add_op(struct measure *m, const char *name, enum dtype dtype, doubl
     m->op[i].seconds += seconds;
 }
 
-/* By name, format and size, for people who read the file. */
+/* Order rows by name, format and size, for people who read the file. */
 static int by_op(const void *x, const void *y)
 {
     const struct measure_op *a = x, *b = y;

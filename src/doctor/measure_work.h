@@ -1,10 +1,17 @@
-/* measure_work.h - what the parts of trireme doctor --measure share: some work, how often it is
- * done, and how long it takes.
+/* measure_work.h - timing a piece of work on all ranks at once, and the memory and tables that the
+ * parts of trireme doctor --measure share.
  *
- * All ranks do the same work at the same time, as in training.  It is done once to let libraries
- * choose their kernels, then several times.  A rank's time is the lower quartile of these, which
- * other programs on the machine disturb less than the mean; that of the work is the slowest
- * rank's.
+ * All ranks do the same work at the same time, as in training.  The work is done once to let
+ * libraries choose their kernels, then several times.  A rank's time is the lower quartile of these
+ * times, which other programs on the machine disturb less than the mean.  The work's time is that
+ * of the slowest rank.
+ *
+ *     measure.c            measure_run(): the parts below, one after the other, and the file
+ *     measure_disk.c       files as of offloaded state       measure_files.c    them beside updates
+ *     measure_copies.c     memory, launches, the host        measure_kernels.c  updates, sums,
+ * casts measure_products.c   matrix products by shape          measure_units.c    ops of models
+ *     measure_transfers.c  collectives and messages          measure_beside.c   them beside
+ * products measure_work.c       timing                            measure_show.c     the summary
  */
 #ifndef TRIREME_DOCTOR_MEASURE_WORK_H
 #define TRIREME_DOCTOR_MEASURE_WORK_H
@@ -15,23 +22,23 @@
 #include "doctor/measure.h"
 #include "simulate/machine.h"
 
-/* Of the processors' time a process has at least so much, where no other program disturbs it. */
+/* Least share of its threads' time that a process has where no other program disturbs it. */
 #define MEASURE_SHARE 0.8
 
-/* How much is measured. */
+/* How much is measured: budgets in seconds, and sizes. */
 struct measure_limits {
-    double products_s;   /* for all products: larger ones are left out where it would not do */
-    double units_s;      /* for all units of models, the same */
-    double work_s;       /* for one kind of work, so often is it done, */
-    int least, most;     /* but at least and at most so often */
-    double all_s;        /* for everything; what comes later is done once */
-    double beside_s;     /* of work whose speed beside other work is measured */
-    double disk_s;       /* for writing, and for reading */
-    size_t disk_bytes;   /* at most, of each rank */
-    size_t block_bytes;  /* of measure_cold(), at least: several times what caches hold */
-    size_t memory_bytes; /* most that an op touches */
-    size_t transfer_bytes;
-    int64_t side; /* of products at most */
+    double products_s;     /* for all products; larger ones are left out where it is too short */
+    double units_s;        /* for all units of models; larger ones are left out likewise */
+    double work_s;         /* for one kind of work, which is repeated until it is used up, */
+    int least, most;       /* but at least and at most so many times */
+    double all_s;          /* for everything; work that begins later is done once, or for 10 ms */
+    double beside_s;       /* length of work whose speed beside other work is measured */
+    double disk_s;         /* for writing a file, and for reading it */
+    size_t disk_bytes;     /* most bytes of each rank's file */
+    size_t block_bytes;    /* least bytes of measure.block: several times what caches hold */
+    size_t memory_bytes;   /* most bytes that an op reads and writes */
+    size_t transfer_bytes; /* most bytes of a collective or message */
+    int64_t side;          /* most rows or columns of a product's matrices */
 };
 
 struct measure {
@@ -40,100 +47,109 @@ struct measure {
     struct world *world;
     struct mem *mem;
     struct device *device;
-    int share_gpu;
-    int64_t deadline_ns; /* from which on all is done once, */
-    int is_late;         /* as all ranks have agreed */
-    double
-        own_share; /* of its threads' time, that the slowest rank had for products; 0: not known */
-    struct device_event *from, *to; /* of a GPU */
-    char *block;                    /* memory for operands */
+    int share_gpu;       /* 1: several ranks of a node use one GPU */
+    int64_t deadline_ns; /* clock_ns() at which all_s is over */
+    int is_late;         /* 1: deadline_ns is over on some rank, as all ranks have agreed */
+    double own_share;    /* share of its threads' time that the rank which other programs disturbed
+                            most had for products; 0: not known */
+    struct device_event *from, *to; /* around a GPU's work; NULL on a CPU */
+    char *block;                    /* memory of the device for operands (measure_block()) */
     size_t block_bytes;
-    size_t cold;                     /* where the next operands of measure_cold() are, */
-    size_t cold_source, cold_target; /* and of those that products read and write */
-    struct machine *machine;
-    int product_capacity, transfer_capacity; /* of its tables */
-    struct measure_op *op;                   /* from which measure_set_ops() makes the other one */
+    size_t cold;                     /* offsets in block of the next operands: measure_cold(), */
+    size_t cold_source, cold_target; /* measure_cold_source(), measure_cold_target() */
+    struct machine *machine;         /* what was measured so far */
+    int product_capacity, transfer_capacity; /* of machine's tables of products and transfers */
+    struct measure_op *op;                   /* rows so far; measure_set_ops() makes machine->op */
     int ops, op_capacity;
 };
 
-/* Of a row of machine->op. */
+/* The sums of which a row of machine->op is made. */
 struct measure_op {
     char name[MACHINE_OP];
     enum dtype dtype;
-    double size, work, seconds;
+    double size;    /* of the op: bytes, or tokens of attention */
+    double work;    /* bytes, or operations, of all measurements added to this row */
+    double seconds; /* of all of them */
 };
 
-/* Work that is done again and again. */
+/* Work to be timed. */
 struct measure_work {
-    /* Do it once, or enqueue it.  Returns 0, or -1 with err set. */
+    /* Do the work once, or enqueue it on stream.  Returns 0, or -1 with err set. */
     int (*run)(struct measure *m, void *data, struct error *err);
-    void *data;
-    enum device_stream stream; /* that it is enqueued on */
+    void *data;                /* for run */
+    enum device_stream stream; /* of a GPU */
 };
 
-/* Seconds of the work.  Collective: all ranks call it, those without work with run NULL, whose
- * times do not count.  Returns 0, or -1 on every rank with err set. */
+/* Measure how many seconds the work takes when done once.  Collective: ranks without work call it,
+ * too, with run NULL, and their times do not count.  Returns 0, or -1 on every rank with err set.
+ */
 int measure_seconds(struct measure *m, const struct measure_work *work, double *seconds,
                     struct error *err);
 
-/* How often work that took a rank so long is done within budget_s, the same on all ranks: once,
- * where the time for everything is over on one of them.  rc other than 0 says that it failed here.
- * Collective.  Returns the number, or -1 on every rank with err set. */
+/* Agree how many times all ranks do work, which took this rank took_s seconds, within budget_s: as
+ * often as the slowest rank can, within limits->least and most.  Where limits->all_s is over on
+ * some rank, m->is_late becomes 1, and the budget is 10 ms, the least 1.  rc other than 0 says that
+ * the work failed on this rank, with err set.  Collective.  Returns the number, or -1 on every rank
+ * with err set. */
 int measure_repeats(struct measure *m, int rc, double took_s, double budget_s, struct error *err);
 
-/* Memory of the device that is in no cache, as far as the block reaches: other memory than that of
- * the calls before.  At most block_bytes; aligned to 256. */
+/* Return memory of the block that is probably in no cache: each call returns the memory behind that
+ * of the call before, and begins again at the end of the block.  bytes: at most m->block_bytes.
+ * Aligned to 256. */
 void *measure_cold(struct measure *m, size_t bytes);
 
-/* The same for a product, which reads from the first two thirds of the block and writes to the
- * last: products of products would soon be infinite, or so small (denormal) that fp32 is many times
- * slower on some processors.  At most two thirds and one third of block_bytes. */
+/* Do the same for what a product reads, in the first two thirds of the block, and for what it
+ * writes, in the last third.  They are apart because products of products would soon be infinite,
+ * or so small (denormal) that fp32 is many times slower on some processors.  bytes: at most two
+ * thirds and one third of m->block_bytes. */
 void *measure_cold_source(struct measure *m, size_t bytes);
 void *measure_cold_target(struct measure *m, size_t bytes);
 
-/* Fill device memory with numbers of a format, of either sign and from 2^-6 to 2^-5 in size: zeros
- * are multiplied faster.  Returns 0, or -1 with err set. */
+/* Fill device memory with numbers of a format, of either sign and from 2^-6 to 2^-5 in size; zeros
+ * would be multiplied faster.  Returns 0, or -1 with err set. */
 int measure_fill(struct measure *m, void *to, size_t bytes, enum dtype dtype, struct error *err);
 
-/* Have at least so much in the block, filled with numbers of a format.  Collective.  Returns 0, or
- * -1 on every rank with err set. */
+/* Make the block at least so large, and fill it with numbers of a format.  Collective.  Returns 0,
+ * or -1 on every rank with err set. */
 int measure_block(struct measure *m, size_t bytes, enum dtype dtype, struct error *err);
 
-/* The formats of tensors that the device computes with, DTYPE_COUNT at the end; and those of
- * products, with fp8 on GPUs that have it. */
+/* Return the formats of products that the device is measured in, with fp8 where it has that;
+ * DTYPE_COUNT behind the last. */
 const enum dtype *measure_product_formats(const struct measure *m);
+/* Return the formats of tensors that the device is measured in; DTYPE_COUNT behind the last. */
 const enum dtype *measure_formats(const struct measure *m);
 
-/* Groups of this shape, on the device, with the block registered with them; measure_close_mesh()
- * also after a failure.  Collective.  Returns 0, or -1 on every rank with err set. */
+/* Make the groups of a mesh of this shape on the device, and register the block with them.  *mesh,
+ * NULL before, is for measure_close_mesh(), also after a failure.  Collective.  Returns 0, or -1 on
+ * every rank with err set. */
 int measure_open_mesh(struct measure *m, struct mesh **mesh, struct mesh_shape shape,
                       struct error *err);
 void measure_close_mesh(struct measure *m, struct mesh *mesh);
 
-/* A line for whoever waits, on rank 0. */
+/* Print a line on what is being measured, on rank 0's stderr. */
 void measure_progress(const struct measure *m, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* ---- the parts, which fill the machine; collective, 0 or -1 on every rank with err set ---- */
+/* ---- the parts, which fill m->machine; collective, 0 or -1 on every rank with err set ---- */
 
 int measure_products(struct measure *m, struct error *err);  /* by shape and format */
-int measure_units(struct measure *m, struct error *err);     /* ops of models, as they follow */
-int measure_kernels(struct measure *m, struct error *err);   /* ops of instructions */
+int measure_units(struct measure *m, struct error *err);     /* ops of models, one after another */
+int measure_kernels(struct measure *m, struct error *err);   /* ops of instructions beside RUN */
 int measure_transfers(struct measure *m, struct error *err); /* collectives and messages */
-int measure_beside(struct measure *m, struct error *err);    /* products and transfers */
-int measure_copies(struct measure *m, struct error *err);    /* memory, launches, host */
+int measure_beside(struct measure *m, struct error *err);    /* products beside transfers */
+int measure_copies(struct measure *m, struct error *err);    /* memory, launches, the host */
 int measure_disk(struct measure *m, struct error *err);      /* where offloaded state would be */
-int measure_files(struct measure *m, struct error *err); /* copies in the page cache and updates */
+int measure_files(struct measure *m, struct error *err);     /* file copies beside updates */
 
-/* An op of a size did so much work (bytes, or operations) in so many seconds.  What is added to one
- * name, format and size becomes one row: all work by all seconds. */
+/* Add a measurement to the row of an op's name, format and size: so much work (bytes, or
+ * operations) in so many seconds.  The row's rate is the sum of work by the sum of seconds. */
 void measure_add_op(struct measure *m, const char *name, enum dtype dtype, double size, double work,
                     double seconds);
-/* Make machine->op of what was added. */
+/* Make the table machine->op of what measure_add_op() added. */
 void measure_set_ops(struct measure *m);
 
-/* The shares of their speed that two works keep while both are under way.  Alone they take
- * alone[i]; both begin at once and take took[i]. */
+/* Compute the share of its speed, 0.01 to 1, that each of two works keeps while both are under way.
+ * alone[i]: seconds of work i alone; took[i]: its seconds where both begin at once. */
 void measure_shares(const double alone[2], const double took[2], double share[2]);
 
 /* Print what was measured, on rank 0. */
