@@ -1,7 +1,8 @@
-/* inputs.c - what tokenize reads.
+/* inputs.c - listing what tokenize reads.
  *
- * Each argument is walked as a tree (fts), of which a file is the smallest.  What is hidden in a
- * folder is left out and counted.  What a file is, its name and its first bytes show:
+ * Each argument is walked as a tree (fts): a folder, or a file alone.  Hidden files in folders are
+ * left out and counted.  A file is "named" if it is itself an argument.  Its format, or why it is
+ * refused, follows from its name and its first bytes:
  *
  *  - .jsonl, .ndjson, and .json that was named: JSON lines; refused where it begins with [
  *  - the first bytes of numpy's or llm.c's files, or Megatron's .idx beside it: numbers, if it was
@@ -62,7 +63,7 @@ static int is_jsonl(const char *path)
     return text_ends_with(path, ".jsonl") || text_ends_with(path, ".ndjson");
 }
 
-/* Is it JSON lines, by what its name has before the last dot: "data.jsonl.gz"? */
+/* Does the name of a compressed file say JSON lines, as "data.jsonl.gz"? */
 static int holds_jsonl(const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -72,7 +73,8 @@ static int holds_jsonl(const char *path)
     return holds;
 }
 
-/* Refuse what is compressed, by its name or its first bytes; probe NULL: by its name alone. */
+/* Refuse a file that is compressed, by its name or its first bytes; probe NULL: by its name alone.
+ */
 static int refuse_packed(const char *path, const struct probe *probe, struct error *err)
 {
     static const struct {
@@ -104,7 +106,8 @@ static int is_table(const char *path)
     return text_ends_with(path, ".csv") || text_ends_with(path, ".tsv");
 }
 
-/* A table of text would be one document, with names of columns and quotes in it. */
+/* Refuse a table, .csv or .tsv: read as text it would be one document, with names of columns and
+ * quotes in it. */
 static int refuse_table(const char *path, struct error *err)
 {
     int has_tabs = text_ends_with(path, ".tsv");
@@ -132,14 +135,14 @@ static void add(struct inputs *inputs, const char *path, enum inputs_format form
     inputs->list[inputs->count++] = (struct inputs_file){array_text(path), format};
 }
 
-/* What the file shows itself to be; INPUT_ANY: not text. */
+/* Find the format of a file from its name and its first bytes; INPUT_ANY: it is not text. */
 static enum inputs_format format_of(const char *path, const struct probe *probe, int is_named)
 {
     if (is_jsonl(path) || (is_named && text_ends_with(path, ".json")))
         return INPUT_JSONL;
     if (is_named && npy_format(probe->bytes, probe->count) != NPY_NONE)
         return INPUT_NPY;
-    struct error unreadable; /* npy_open() says it */
+    struct error unreadable; /* ignored: npy_open() fails later with the same text */
     int type;
     if (is_named && (megatron_type(path, &type, &unreadable) || type >= 0))
         return INPUT_BIN;
@@ -159,7 +162,8 @@ static int refuse_list(const char *path, const struct probe *probe, struct error
                      path, path);
 }
 
-/* A regular file: named itself, or found in a folder. */
+/* Add a regular file, which is an argument itself (is_named), or was found in a folder; or count
+ * why it is left out, or refuse it. */
 static int add_file(struct inputs *inputs, const char *path, int is_named, struct error *err)
 {
     struct probe probe;

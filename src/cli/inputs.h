@@ -1,4 +1,4 @@
-/* inputs.h - what tokenize reads: files, folders, standard input. */
+/* inputs.h - listing what tokenize reads: files, those of folders, standard input. */
 #ifndef TRIREME_CLI_INPUTS_H
 #define TRIREME_CLI_INPUTS_H
 
@@ -7,18 +7,18 @@
 #include "base/error.h"
 #include "base/log.h"
 
-/* Files left out, and the first of them, for a person to look at. */
+/* Files of one kind that were left out, or read in another way than their name says. */
 struct inputs_skipped {
     int64_t count;
-    char *first;
+    char *first; /* path of the first one, for messages; NULL: there is none */
 };
 
 enum inputs_format {
-    INPUT_ANY,   /* as the file shows */
-    INPUT_TEXT,  /* a document */
-    INPUT_JSONL, /* a document a line */
-    INPUT_NPY,   /* numbers: numpy's or llm.c's (npy.h) */
-    INPUT_BIN    /* numbers alone, or llm.c's */
+    INPUT_ANY,   /* none was asked for: name and first bytes of the file decide */
+    INPUT_TEXT,  /* the file is one document */
+    INPUT_JSONL, /* each line is a document */
+    INPUT_NPY,   /* token ids in a file of numpy or llm.c (npy.h) */
+    INPUT_BIN    /* token ids without a header, or in a file of llm.c */
 };
 
 struct inputs_file {
@@ -27,29 +27,30 @@ struct inputs_file {
 };
 
 struct inputs {
-    enum inputs_format asked; /* of all files; INPUT_ANY: as each shows */
-    struct inputs_file *list;
+    enum inputs_format asked; /* format of all files; INPUT_ANY: none was asked for */
+    struct inputs_file *list; /* [count] the files to read, in their order */
     int count, capacity;
-    struct inputs_skipped not_text; /* a byte of 0 among the first ones */
-    struct inputs_skipped hidden;   /* a name with a dot in front, in a folder */
-    struct inputs_skipped json;     /* in folders: read as text, although JSON is more */
-    struct inputs_skipped table;    /* .csv and .tsv in folders, the same */
+    struct inputs_skipped not_text; /* left out: a byte of 0 among the first ones */
+    struct inputs_skipped hidden;   /* left out: in a folder, with a name that begins with a dot */
+    struct inputs_skipped json;     /* read as text: .json in folders */
+    struct inputs_skipped table;    /* read as text: .csv and .tsv in folders */
 };
 
-/* List what the arguments name: files, and those of folders in the order of their names.  Hidden
- * files are left out, and unless a format is asked for those that are not text.  Returns 0, or -1
- * with err set: nothing is left, a file that cannot be read, is compressed, is Parquet or a list in
- * JSON, or was named and is a token file, a table (.csv, .tsv) or numpy's .npz.  inputs_free() in
- * any case. */
+/* List the files that the arguments name, and those of folders in the order of their names.  Hidden
+ * files are left out, and so are files that are not text, unless a format was asked for
+ * (inputs->asked).  inputs is for inputs_free(), also after a failure.  Returns 0, or -1 with err
+ * set: nothing is left, a file cannot be read, is compressed, is Parquet or a list in JSON, or was
+ * named itself and is a token file, a table (.csv, .tsv) or numpy's .npz. */
 int inputs_list(struct inputs *inputs, char **arguments, int count, struct error *err);
 
-/* How many are of a format? */
+/* Return how many files are of a format. */
 int inputs_of(const struct inputs *inputs, enum inputs_format format);
 
-/* Would writing this path overwrite an input, by whatever name? */
+/* Would writing to path overwrite an input, also one that has another name, such as a link? */
 int inputs_contain(const struct inputs *inputs, const char *path);
 
-/* Log one line of the files that were left out, if there are any, and warn of JSON. */
+/* Log one line about the files that were left out, if there are any, and warn of JSON and tables
+ * that are read as text. */
 void inputs_report(const struct inputs *inputs, struct log *log);
 
 void inputs_free(struct inputs *inputs);

@@ -1,4 +1,4 @@
-/* main.c - picks the command, prints what went wrong, ends the process. */
+/* main.c - picking the command, printing its error, ending the process with its exit code. */
 #include "cli/command.h"
 
 #include <signal.h>
@@ -48,8 +48,8 @@ static int asks_for_help(int argc, char **argv)
     return 0;
 }
 
-/* Run one command; its failure, or that of writing what it prints, is printed by the lowest rank
- * alone. */
+/* Run a command and return the exit code.  The lowest rank alone prints the command's error, or the
+ * error of writing what the command printed. */
 static int run(const struct command *command, int argc, char **argv)
 {
     struct app app = {.log = {.level = LOG_INFO, .rank = -1}};
@@ -59,7 +59,7 @@ static int run(const struct command *command, int argc, char **argv)
         app_start_world(&app, NULL); /* so that one rank alone prints the error */
     else if (!rc)
         rc = command_check_alone(command, &err) || command->run(&app, argc, argv, &err);
-    errno = EIO; /* of a write that failed before */
+    errno = EIO; /* what error_errno() says where an earlier write failed and fflush() did not */
     if (!rc && (fflush(stdout) || ferror(stdout)))
         rc = error_errno(&err, "standard output");
     if (rc && err.text[0] && app.log.rank <= 0)

@@ -1,4 +1,4 @@
-/* output_path.c - see output_path.h. */
+/* output_path.c - checking where tokenize writes; see output_path.h. */
 #include "cli/output_path.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "io/h5.h"
 #include "io/tokenizer.h"
 
-/* The folder a path is in, to be free()d. */
+/* Return the folder that a path is in, for free(). */
 static char *parent_of(const char *path)
 {
     const char *name = strrchr(path, '/');

@@ -1,4 +1,13 @@
-/* plan.c - trireme plan. */
+/* plan.c - trireme plan: printing what a run needs and how long its steps take, or searching
+ * layouts.
+ *
+ *     trireme plan CONFIG                      show(): one layout, other strategies, single changes
+ *     ... --machine M --search                 find_layout(): the fastest layouts
+ *     ... --machine M --search --nodes N-M     find_layouts(): the fastest for each number of nodes
+ *     ... --machine M --fewest                 find_fewest(): the fewest ranks that hold the run
+ *
+ * All plan for options.machine where --machine names one, else for this machine.
+ */
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,16 +37,18 @@ enum { RANKS_MOST = 65536 };
 
 struct options {
     const char *json, *csv, *svg; /* files to write; NULL: none */
-    const char *yaml;             /* the configuration that a search found; NULL: not written */
-    const char *trace, *timeline; /* of the forecast step: as JSON, as a picture */
-    int search, fewest;           /* in place of a plan */
-    struct machine machine;       /* as_machine: for which the run is planned */
-    int as_machine;
-    int64_t ranks, nodes, threads;
-    int64_t most_nodes; /* above 0: a search for `nodes` to so many */
-    enum search_keeps keeps;
-    double node_gib;
-    int unasked_cpu; /* device=auto found no GPU, and no machine was named */
+    const char *yaml;             /* file for the configuration that a search found; NULL: none */
+    const char *trace,
+        *timeline;           /* files for the forecast step, as JSON, as a picture; NULL: none */
+    int search, fewest;      /* 1: --search, --fewest, in place of a plan */
+    struct machine machine;  /* that --machine names */
+    int as_machine;          /* 1: --machine was given */
+    int64_t ranks, nodes;    /* 0: not known yet (set_ranks()) */
+    int64_t threads;         /* of a rank on CPUs; 0: as OMP_NUM_THREADS says */
+    int64_t most_nodes;      /* above 0: a search over `nodes` to this many nodes */
+    enum search_keeps keeps; /* what stays the same in such a search */
+    double node_gib;         /* --node-memory: GiB of a node's memory; 0: not given */
+    int unasked_cpu;         /* 1: device=auto found no GPU here, and no machine was named */
 };
 
 static int write_json(const struct report *report, const struct compare *compare,
@@ -58,7 +69,7 @@ static int machine_has_gpu(const struct options *options)
     return options->as_machine && options->machine.gpu[0];
 }
 
-/* device=auto means what --machine has; without, a GPU if this machine has one. */
+/* Resolve device=auto: what --machine has, or, without --machine, a GPU if this machine has one. */
 static void resolve_device(struct config *config, struct options *options)
 {
     char why[128];
@@ -69,8 +80,8 @@ static void resolve_device(struct config *config, struct options *options)
     config->device = on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
 }
 
-/* A machine without GPUs has its memory_bytes for each of its ranks; of others the host's memory
- * may be known. */
+/* Return the bytes of a node's memory; 0: not known.  A machine without GPUs has memory_bytes for
+ * each of its ranks; of one with GPUs the host's memory may be known. */
 static size_t node_bytes_of(const struct options *options)
 {
     const struct machine *machine = &options->machine;
@@ -81,6 +92,7 @@ static size_t node_bytes_of(const struct options *options)
                                     : machine->memory_bytes * (size_t)machine->per_node;
 }
 
+/* Set in the report how much memory the GPU and the node have, for its verdicts. */
 static void judge(struct report *report, const struct options *options)
 {
     const struct machine *machine = &options->machine;
@@ -94,7 +106,8 @@ static void judge(struct report *report, const struct options *options)
     report_set_node_memory(report, node_bytes_of(options));
 }
 
-/* A plan that does not fit the machine or the node's memory is an error. */
+/* Return 0, or -1 with err set where the plan was not verified, or does not fit the machine or the
+ * node's memory; err then has the nearest configuration that fits. */
 static int outcome(const struct report *report, const struct options *options, struct error *err)
 {
     struct memory_limits lack = report_lack(report, &report->limits);
@@ -129,7 +142,7 @@ static int take_machine(struct options *o, int *argc, char **argv, struct error 
                : 0;
 }
 
-/* Read an option's value as a whole number in [least, RANKS_MOST]. */
+/* Read a whole number of an option, in [least, RANKS_MOST]. */
 static int count_of(const char *name, const char *text, int64_t least, int64_t *value,
                     struct error *err)
 {
@@ -153,7 +166,7 @@ static int take_search(struct options *o, int *argc, char **argv, struct error *
                : 0;
 }
 
-/* --ranks, which people with GPUs call --gpus. */
+/* Read --ranks, or --gpus, which means the same. */
 static int take_ranks(struct options *o, int *argc, char **argv, struct error *err)
 {
     int64_t gpus;
@@ -166,7 +179,7 @@ static int take_ranks(struct options *o, int *argc, char **argv, struct error *e
     return 0;
 }
 
-/* --nodes N, or of a search --nodes N-M, with --keep. */
+/* Read --nodes N, or for a search --nodes N-M and --keep. */
 static int take_nodes(struct options *o, int *argc, char **argv, struct error *err)
 {
     const char *nodes = arguments_option("--nodes", argc, argv);
@@ -199,7 +212,7 @@ static int take_nodes(struct options *o, int *argc, char **argv, struct error *e
                : 0;
 }
 
-/* Read --fewest, and refuse what does not go with it, as a number of ranks, which it finds. */
+/* Read --fewest. */
 static int take_fewest(struct options *o, int *argc, char **argv, struct error *err)
 {
     o->fewest = arguments_flag("--fewest", argc, argv);
@@ -216,7 +229,8 @@ static int take_fewest(struct options *o, int *argc, char **argv, struct error *
                : 0;
 }
 
-/* As many nodes as the ranks need on the machine, where it says how nodes are connected. */
+/* Return the number of nodes that the ranks need on the machine; 1 where the machine does not say
+ * how nodes are connected. */
 static int64_t usual_nodes(const struct options *o)
 {
     const struct machine *machine = &o->machine;
@@ -244,7 +258,8 @@ static int take_options(struct options *o, int *argc, char **argv, struct error 
     return arguments_number("--node-memory", argc, argv, 0.001, 1e6, &o->node_gib, 0, err);
 }
 
-/* The ranks and nodes that no option names: of a run those of its last start, else one rank. */
+/* Set the ranks and nodes that no option names: for a run those of its last start, else one rank.
+ */
 static int set_ranks(struct options *o, int argc, char **argv, struct error *err)
 {
     struct last_start last = {0};
@@ -271,8 +286,8 @@ static void show_only_planned(const struct options *options)
                options->machine.name);
 }
 
-/* Print the plan, the other strategies' and those with single changes, and write them as JSON if
- * asked for. */
+/* Print the plan, then those of other strategies and of single changes, and write the files that
+ * were asked for. */
 static int show(const struct report *report, const struct options *options, struct error *err)
 {
     struct compare compare;
@@ -304,7 +319,7 @@ static int show(const struct report *report, const struct options *options, stru
     return rc;
 }
 
-/* The step that was forecast, as the trace of a run and as a picture. */
+/* Write the forecast step as a trace and as a picture, where that was asked for. */
 static int write_step(const struct report *report, const struct record *record,
                       const struct options *o, struct error *err)
 {
@@ -327,16 +342,15 @@ static int write_step(const struct report *report, const struct record *record,
     return o->timeline ? step_svg_write(record, heading, o->timeline, err) : 0;
 }
 
-/* Programs of hundreds of ranks are made and freed one after the other: keep their memory rather
- * than give it back and ask for it again, that of long lists too, which malloc() would map each by
- * itself. */
+/* Let malloc() keep memory that is freed, also that of long lists, which it would map and unmap one
+ * by one: programs of hundreds of ranks are made and freed one after the other. */
 static void keep_memory(void)
 {
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_TRIM_THRESHOLD, -1);
 }
 
-/* Does the GPU here, which the plan is for, multiply in fp8 where precision asks for it? */
+/* Check that the GPU of this machine multiplies in fp8 where precision asks for it. */
 static int check_own_gpu(const struct config *config, struct error *err)
 {
     struct device_gpu gpu;
@@ -349,7 +363,7 @@ static int check_own_gpu(const struct config *config, struct error *err)
     return error_set(err, "precision fp8 needs %s; use precision bf16", lacking.text);
 }
 
-/* Does the machine have what the configuration asks for? */
+/* Check that the machine has what the configuration asks for. */
 static int check_machine(const struct config *config, const struct options *options,
                          struct error *err)
 {
@@ -360,7 +374,8 @@ static int check_machine(const struct config *config, const struct options *opti
                          "--machine", err);
 }
 
-/* A request of a search.  limits: of a rank; the caller keeps it as long as the request. */
+/* Make the request of a search.  *limits is set, belongs to the caller, and has to outlive the
+ * request. */
 static struct search_request request_of(const struct config *config, const struct options *o,
                                         struct report *limits)
 {
@@ -374,7 +389,8 @@ static struct search_request request_of(const struct config *config, const struc
                                    .limits = &limits->limits};
 }
 
-/* parallel.layout=auto: plan what training would take on the machine. */
+/* With parallel.layout=auto, replace the configuration by the one that training would choose on the
+ * machine. */
 static int set_layout(struct config *config, const struct options *o, struct error *err)
 {
     struct report limits;
@@ -392,8 +408,8 @@ static int set_layout(struct config *config, const struct options *o, struct err
     return 0;
 }
 
-/* --search: the fastest layouts, in place of a plan of one.  The configuration that is written says
- * its layout itself. */
+/* --search: find and print the fastest layouts.  In the configuration that is written
+ * parallel.layout is given, as it has the layout's keys. */
 static int find_layout(const struct config *config, const struct options *o, struct error *err)
 {
     struct report limits;
@@ -416,10 +432,11 @@ static int find_layout(const struct config *config, const struct options *o, str
     return rc;
 }
 
-/* --search --nodes N-M: the fastest layout of each of several numbers of nodes. */
+/* --search --nodes N-M: find and print the fastest layout for each of several numbers of nodes. */
 static int find_layouts(const struct config *config, const struct options *o, struct error *err)
 {
-    struct report limits = {.ranks = 1, .nodes = 1}; /* of a node: its ranks share it, by row */
+    struct report limits = {.ranks = 1,
+                            .nodes = 1}; /* of a node; each row shares it by its ranks */
     struct search_nodes found;
     judge(&limits, o);
     const struct search_request request = {.config = config,
@@ -440,7 +457,7 @@ static int find_layouts(const struct config *config, const struct options *o, st
     return rc;
 }
 
-/* --fewest: how few ranks hold the run. */
+/* --fewest: find and print the fewest ranks that hold the run. */
 static int find_fewest(const struct config *config, const struct options *o, struct error *err)
 {
     const struct fewest_request request = {.config = config,
@@ -462,8 +479,8 @@ static int find_fewest(const struct config *config, const struct options *o, str
     return rc;
 }
 
-/* Threads of a rank on CPUs: those of the machine that is named, else as a run on this one would
- * have them; 0: as OMP_NUM_THREADS says. */
+/* Return the threads of a rank on CPUs: those given, those of the machine that is named, or those
+ * that a run on this machine would have; 0: as OMP_NUM_THREADS says. */
 static int64_t threads_of(const struct config *config, const struct options *o)
 {
     int per_node = (int)(o->ranks / (o->nodes > 0 ? o->nodes : 1));
@@ -475,8 +492,9 @@ static int64_t threads_of(const struct config *config, const struct options *o)
     return getenv("OMP_NUM_THREADS") || per_node < 1 ? 0 : topology_cores_for(per_node, per_node);
 }
 
-/* Count the steps of train.epochs; not known where data.train cannot be opened here.  The
- * configuration stays as it was given: variants of it are checked for train.steps beside epochs. */
+/* Set report->steps to the steps of train.epochs; where data.train cannot be opened here, say why
+ * in report->no_data.  train.steps in the configuration stays as it is: variants of the
+ * configuration are checked again, and train.steps beside train.epochs is an error. */
 static int set_steps(struct report *report, struct error *err)
 {
     const struct config *config = &report->config;

@@ -1,4 +1,5 @@
-/* tokenize.c - trireme tokenize: make token files; verify them, and give older ones checksums. */
+/* tokenize.c - trireme tokenize: making token files, verifying them (--verify), and giving older
+ * ones checksums (--seal); tokenize.h lists the files. */
 #include <stdio.h>
 
 #include "cli/command.h"
@@ -22,14 +23,14 @@ static int verify_file(const char *path, struct error *err)
     return rc;
 }
 
-/* Give an older file checksums: it is verified while it is read, and the new file again once it is
- * written. */
+/* Verify a token file.  With TOKENIZE_SEAL first write a file without checksums anew with them
+ * (tokens_seal()). */
 static int check_file(enum tokenize_use use, const char *path, struct error *err)
 {
     return (use == TOKENIZE_SEAL && tokens_seal(path, err)) || verify_file(path, err) ? -1 : 0;
 }
 
-/* All of them, also behind a bad one. */
+/* Check all files, also those behind a bad one. */
 static int check_files(struct app *app, enum tokenize_use use, char **paths, int count,
                        struct error *err)
 {

@@ -1,5 +1,5 @@
-/* tokenize_make.c - token files of inputs: what is needed is opened, the work done, the outcome
- * reported; see tokenize.h. */
+/* tokenize_make.c - making token files: opening what the job needs, doing the work, reporting; see
+ * tokenize.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,8 @@ static int open_tokenizer(struct tokenize_job *job, struct error *err)
     return tokenizer_wrap_find(&job->wrap, job->tokenizer, err);
 }
 
-/* --eos: an id, or the text of a token. */
+/* Set job->cut_behind from --eos, an id or the text of a token, or to the tokenizer's end of text.
+ */
 static int read_eos(struct tokenize_job *job, struct error *err)
 {
     const char *eos = job->options.eos;
@@ -50,8 +51,8 @@ static int read_eos(struct tokenize_job *job, struct error *err)
     return 0;
 }
 
-/* The chat template that was asked for, or the tokenizer's own.  That none is known is an error
- * when a conversation comes. */
+/* Find the chat template that was asked for, or the tokenizer's own.  Where the tokenizer has none
+ * that is known, this becomes an error only when a conversation comes (job->no_chat). */
 static int open_chat(struct tokenize_job *job, struct error *err)
 {
     const char *asked = job->options.chat;
@@ -94,7 +95,7 @@ static int open_output(const struct tokenize_job *job, struct tokenize_output *o
     return tokens_create(&output->writer, output->path, job->name, job->vocab, source, err);
 }
 
-/* A file without documents is of no use. */
+/* Refuse to write a file without documents. */
 static int check_documents(const struct tokenize_job *job, struct error *err)
 {
     if (job->valid.path && !job->valid.documents && job->train.documents)
@@ -112,8 +113,8 @@ static int check_documents(const struct tokenize_job *job, struct error *err)
 
 /* The report */
 
-/* Warn of a text that looks like JSON lines, unless the user said that it is text, or
- * inputs_report() warns of it. */
+/* Warn of a text that begins with a line of JSON, unless --format text was given or inputs_report()
+ * has warned of JSON. */
 static void warn_of_json(const struct tokenize_job *job, struct log *log)
 {
     const char *path = job->first_json;
@@ -126,7 +127,8 @@ static void warn_of_json(const struct tokenize_job *job, struct log *log)
              strcmp(path, "-") ? path : "standard input");
 }
 
-/* What the tokenizer's own chat template was used for; one that was asked for is used for all. */
+/* Say what the tokenizer's own chat template was used for.  A template that was asked for is used
+ * for everything, and needs no report. */
 static void report_chat(const struct tokenize_job *job, struct log *log)
 {
     const int64_t *records = job->counts.records;

@@ -1,9 +1,12 @@
-/* tokenize_numbers.c - files of token ids to outputs; see tokenize.h.
+/* tokenize_numbers.c - reading files of token ids and writing them; see tokenize.h.
  *
- * A document ends behind each end-of-text id.  One of nothing but that id is part of the next: some
- * programs put it in front of documents, and then it is the file's first.  Documents of Megatron's
- * .bin also end where the .idx beside it says.  Without either a file is one document, whose tail
- * is for validation.
+ * A document ends behind each end-of-text id (E), or where the .idx beside Megatron's .bin says:
+ *
+ *     5 6 E 7 E 8          documents 5 6 E, 7 E, 8
+ *     E 5 6 E 7            documents E 5 6 E, 7: an E alone belongs to the next document, as some
+ *                          programs put it in front of documents
+ *
+ * A file with neither is one document, whose tail is for validation.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +18,14 @@
 #include "io/megatron.h"
 #include "io/npy.h"
 
-/* The file while it is read. */
+/* A file while it is read. */
 struct reading {
     struct tokenize_job *job;
     struct npy npy;
     struct tokenize_output *output; /* of the document that has begun; NULL: none has */
-    int64_t length;                 /* of that document so far */
-    struct megatron_index *index;   /* NULL: none says where documents end */
-    int64_t end;                    /* ids before the next end that it says */
+    int64_t length;                 /* ids of this document so far */
+    struct megatron_index *index;   /* of a .bin of Megatron's; else NULL */
+    int64_t end;                    /* with index: ids of the file before the next end */
 };
 
 static int add(struct reading *r, const uint32_t *ids, int64_t count,
@@ -35,7 +38,8 @@ static int add(struct reading *r, const uint32_t *ids, int64_t count,
     return tokenize_output_add(output, ids, NULL, count, err);
 }
 
-/* Set r->end to the end of the document that has the id at `at`; count the empty ones before it. */
+/* Set r->end to the end of the document that has the file's id at `at`; count the empty documents
+ * before it.  Without an index do nothing. */
 static int find_end(struct reading *r, int64_t at, struct error *err)
 {
     while (r->index && r->end <= at && at < r->npy.count) {
@@ -48,8 +52,8 @@ static int find_end(struct reading *r, int64_t at, struct error *err)
     return 0;
 }
 
-/* Add ids, of which the first one is number `first` of the file, and some of which may end
- * documents. */
+/* Write `count` ids, of which some may end documents; first: how many ids of the file come before.
+ */
 static int add_documents(struct reading *r, const uint32_t *ids, int64_t first, int64_t count,
                          struct error *err)
 {
@@ -75,7 +79,8 @@ static int add_documents(struct reading *r, const uint32_t *ids, int64_t first, 
     return 0;
 }
 
-/* Add ids of a file without ends of documents, which is divided at `tail`. */
+/* Write ids of a file without ends of documents, of which the ids from `tail` on are for
+ * validation; first: how many ids of the file come before. */
 static int add_divided(struct reading *r, const uint32_t *ids, int64_t first, int64_t count,
                        int64_t tail, struct error *err)
 {
@@ -108,7 +113,8 @@ static int read_all(struct reading *r, uint32_t *ids, struct error *err)
     return left < 0 ? -1 : 0;
 }
 
-/* The format by its first bytes; of INPUT_BIN what is not llm.c's is numbers alone. */
+/* Find the format of a file by its first bytes.  Without a known header it is numbers alone where
+ * the input is INPUT_BIN, else unknown. */
 static enum npy_format find_format(const struct inputs_file *input)
 {
     char front[NPY_FRONT];

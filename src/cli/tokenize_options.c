@@ -19,7 +19,8 @@ static int read_fraction(const char *text, double *fraction, struct error *err)
     return 0;
 }
 
-/* An option whose value is one of some words; `value` is left as it is where it is not given. */
+/* Set *value to the number of an option's word among words; where the option is not given, leave
+ * *value. */
 static int read_choice(const char *name, int *argc, char **argv, const char *const *words,
                        int *value, struct error *err)
 {
@@ -35,7 +36,7 @@ static int read_choice(const char *name, int *argc, char **argv, const char *con
     return text ? error_set(err, "%s %s: it must be one of %s", name, text, all) : 0;
 }
 
-/* The cores that this process may use. */
+/* Count the cores that this process may use. */
 static int cores(void)
 {
     cpu_set_t set;

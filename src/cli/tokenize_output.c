@@ -1,7 +1,7 @@
-/* tokenize_output.c - the token files that tokenize writes; see tokenize.h.
+/* tokenize_output.c - writing token files; see tokenize.h.
  *
- * A file has a loss mask only if some token is no target.  That shows when the first such token
- * comes: then the mask of all before it is written.
+ * A file has a loss mask only if some token is not a target.  When the first such token comes, the
+ * mask of all tokens before it, which are targets, is written first.
  */
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ int tokenize_output_begin(struct tokenize_output *output, struct error *err)
     return tokens_append(output->writer, NULL, 0, err);
 }
 
-/* Masks of `count` targets. */
+/* Write the mask of `count` targets. */
 static int add_targets(struct tokenize_output *output, int64_t count, struct error *err)
 {
     uint8_t ones[4096];

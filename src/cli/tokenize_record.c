@@ -1,19 +1,20 @@
-/* tokenize_record.c - a record of JSON lines to tokens; see tokenize.h.
+/* tokenize_record.c - making tokens of a record of JSON lines; see tokenize.h.
  *
- *     text          before text after end_of_text                  all of them targets
- *     prompt        before prompt | completion eos                 behind the bar
- *     instruction   the same, the prompt being Alpaca's form
- *     messages      by the chat template                           what the assistant has to write
+ *     record        tokens                                         targets
+ *     text          before text after end_of_text                  all
+ *     prompt        before prompt completion eos                   completion and eos
+ *     instruction   before Alpaca's form, completion eos           completion and eos
+ *     messages      by the chat template                           what the assistant writes
  *
- * With a chat template that was asked for, a prompt is a user's message and a completion the
- * answer.
+ * before, after: tokens that the tokenizer puts around texts.  With --chat-template, a prompt or
+ * instruction is a user's message, and its completion the assistant's.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/tokenize.h"
 
-/* The form in which Alpaca's data were given to models. */
+/* The text that Alpaca's training puts around an instruction. */
 #define ALPACA       "Below is an instruction that describes a task"
 #define ALPACA_INPUT ", paired with an input that provides further context"
 #define ALPACA_TASK \
@@ -74,7 +75,7 @@ static int add_prompt(struct tokenize_record *r, struct jsonl_text prompt, struc
                : 0;
 }
 
-/* Parts end to end, in the scratch memory. */
+/* Join parts end to end in r->scratch, where *all is valid until the next call. */
 static int join(struct tokenize_record *r, const struct jsonl_text *parts, int count,
                 struct jsonl_text *all, struct error *err)
 {
@@ -123,7 +124,7 @@ static int add_messages(struct tokenize_record *r, const struct chat_message *me
                : 0;
 }
 
-/* A prompt as a conversation. */
+/* Add a prompt or instruction with its completion as a conversation. */
 static int add_exchange(struct tokenize_record *r, struct token_list *list, struct error *err)
 {
     const struct jsonl_record *record = &r->record;
@@ -163,8 +164,8 @@ static int is_empty(const struct jsonl_record *record)
     }
 }
 
-/* Keep the document that begins at `start` in list, as the options want it?  If so, as long as they
- * want it. */
+/* Apply the options to the document that list has from `start` on: cut it to max_tokens, or make
+ * all of it targets.  Returns 1, or 0 where it is to be left out, which counts says. */
 static int keep(const struct tokenize_options *options, int64_t start, struct token_list *list,
                 struct tokenize_counts *counts)
 {

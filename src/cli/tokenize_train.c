@@ -1,4 +1,5 @@
-/* tokenize_train.c - see tokenize_train.h.  Texts are read in pieces that end where a word ends. */
+/* tokenize_train.c - making a tokenizer of texts, which are read in pieces that end where a word
+ * ends; see tokenize_train.h. */
 #include "cli/tokenize_train.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 
 enum { PIECE_BYTES = 4 << 20, MOST_TOKENS = 1 << 24 };
 
-/* What was read and not counted yet. */
+/* Text that was read, and whose words were not counted yet. */
 struct piece {
     char *text;
     size_t bytes, capacity;
@@ -30,10 +31,11 @@ int tokenize_train_is_asked(int argc, char **argv)
     return 0;
 }
 
-/* Read until the piece is full; 1: the file goes on. */
+/* Read until the piece is full or the file ends.  A full piece becomes larger.  Returns 1: the file
+ * goes on; 0: it has ended; or -1 with err set. */
 static int fill(struct piece *piece, int fd, const char *path, struct error *err)
 {
-    if (piece->bytes == piece->capacity) { /* a word of that length: a larger piece */
+    if (piece->bytes == piece->capacity) { /* the piece is one word, or empty at first */
         piece->capacity = piece->capacity ? 2 * piece->capacity : PIECE_BYTES;
         piece->text = array_need(realloc(piece->text, piece->capacity), piece->capacity);
     }
@@ -94,7 +96,7 @@ static int train(struct app *app, const struct inputs *inputs, int64_t tokens, c
     return 0;
 }
 
-/* "-o", and nothing of the other uses of tokenize. */
+/* Read -o, and refuse options of other uses of tokenize. */
 static int read_output(int *argc, char **argv, const char **path, struct error *err)
 {
     *path = arguments_option("-o", argc, argv);
@@ -111,7 +113,7 @@ static int read_output(int *argc, char **argv, const char **path, struct error *
     return 0;
 }
 
-/* It learns from texts, not from the names and brackets of JSON, or from numbers. */
+/* Refuse inputs that are not texts: a tokenizer should not learn the names and brackets of JSON. */
 static int check_texts(const struct inputs *inputs, struct error *err)
 {
     for (int i = 0; i < inputs->count; i++)

@@ -1,4 +1,4 @@
-/* tokenize_train.h - trireme tokenize --train-bpe: a vocabulary from texts. */
+/* tokenize_train.h - trireme tokenize --train-bpe: making a tokenizer of texts. */
 #ifndef TRIREME_CLI_TOKENIZE_TRAIN_H
 #define TRIREME_CLI_TOKENIZE_TRAIN_H
 

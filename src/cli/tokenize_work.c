@@ -1,9 +1,12 @@
-/* tokenize_work.c - texts and JSON lines to tokens, by several threads; see tokenize.h.
+/* tokenize_work.c - making tokens of texts and JSON lines by several threads; see tokenize.h.
  *
- * The inputs are read in blocks: a text is cut where its tokenizer allows it, JSON lines behind a
- * line.  Threads make tokens of blocks (ordered.h), and these are written in the order of the
- * inputs; so the file is the same with any number of threads.  Which output a document belongs to
- * is decided when it is written, by its number.
+ *     caller     give_input(): reads blocks of the inputs: a text is cut where its tokenizer allows
+ * it, JSON lines behind a line threads    thread_work(): tokens of one block caller     take():
+ * writes the results in the order of the blocks (io/ordered.h), so that the files are the same with
+ * any number of threads
+ *
+ * A document's number decides to which output it belongs: that of a text when its blocks are read,
+ * that of a line when its tokens are written, as only then the lines before it are counted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,20 +20,21 @@
 #include "io/blocks.h"
 #include "io/ordered.h"
 
-/* A block, and what became of it. */
+/* A block of an input, and its tokens. */
 struct work {
     const struct inputs_file *input;
     struct blocks_buffer block;
-    int is_first, is_last;          /* of the input, or of its part for this output */
-    struct tokenize_output *output; /* of a text */
-    struct token_list list;
-    int64_t *ends; /* [documents] of JSON lines, in list */
-    int documents, capacity;
-    int64_t lines, bad_line; /* bad_line: the first that cannot be used; 0: none */
+    int is_first, is_last; /* 1: first, last block of the input, or of its part for output */
+    struct tokenize_output *output; /* of a text; NULL: of JSON lines */
+    struct token_list list;         /* tokens of the block */
+    int64_t *ends;                  /* [documents] of JSON lines: end of each document in list */
+    int documents, capacity;        /* capacity: of ends */
+    int64_t lines;                  /* of the block */
+    int64_t bad_line; /* first line of the block, from 1, that cannot be used; 0: none */
     struct tokenize_counts counts;
-    struct error err; /* of bad_line, or of the whole block */
-    int failed;
-    int is_json; /* a text that begins with a line of JSON */
+    struct error err; /* of bad_line, or why the block failed */
+    int failed;       /* 1: no tokens could be made of the text */
+    int is_json;      /* 1: the text begins with a line of JSON */
 };
 
 /* Threads: tokens of blocks */
@@ -78,7 +82,8 @@ static void encode_text(struct thread *thread, struct work *work)
     work->counts.broken = (int64_t)tokenizer_encoder_broken(thread->encoder);
 }
 
-/* A line that cannot be used ends the block, or is counted. */
+/* Make tokens of a line, the work->lines-th of the block.  Note the first line that cannot be used.
+ */
 static void encode_line(struct thread *thread, struct work *work, const char *line, size_t bytes)
 {
     struct error err = {0};
@@ -223,8 +228,8 @@ static size_t cut_text(const void *arg, const char *text, size_t bytes)
     return tokenizer_cut(arg, text, bytes);
 }
 
-/* Give the threads up to `left` bytes (all if negative) of an input, as one document if it is text.
- */
+/* Read up to `left` bytes (negative: all) of an input in blocks and give them to the threads.  Of a
+ * text these bytes are one document for `output`. */
 static int give_part(struct tokenize_job *job, struct ordered *ordered,
                      const struct inputs_file *input, int fd, int64_t left,
                      struct tokenize_output *output, struct error *err)
@@ -252,7 +257,8 @@ static int give_part(struct tokenize_job *job, struct ordered *ordered,
     return got < 0 ? -1 : 0;
 }
 
-/* The start of the character that the byte at `place` belongs to, if the text is UTF-8. */
+/* Return the offset of the first byte of the UTF-8 character that has the byte at `place`; `place`
+ * where the text is not UTF-8 there. */
 static int64_t character_start(int fd, int64_t place)
 {
     unsigned char bytes[4];
@@ -266,7 +272,8 @@ static int64_t character_start(int fd, int64_t place)
     return place;
 }
 
-/* With few documents the end of each is for validation. */
+/* Give a text in two parts: its end is for validation.  For inputs with so few texts that none
+ * would be chosen for validation. */
 static int give_split(struct tokenize_job *job, struct ordered *ordered,
                       const struct inputs_file *input, int fd, struct error *err)
 {

@@ -1,4 +1,4 @@
-/* train.c - trireme train. */
+/* train.c - trireme train: reading the configuration, opening session and trainer, training. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 #include "plan/fit.h"
 #include "train/trainer.h"
 
-/* Rank 0 writes plan.json before the first step.  A program that does not pass its checks is not
- * run. */
+/* Write plan.json on rank 0, before the first step.  Returns 0, or -1 with err set: the file cannot
+ * be written, or the program does not pass its checks and must not run.  Not collective. */
 static int write_plan(struct app *app, const struct session *session, struct error *err)
 {
     char path[CONFIG_TEXT + 16];
@@ -37,8 +37,8 @@ static int write_plan(struct app *app, const struct session *session, struct err
     return rc;
 }
 
-/* The run was refused for lack of memory or disk: rank 0 adds to err the nearest configuration that
- * fits.  Collective. */
+/* Add the nearest configuration that fits to err, on rank 0, where the run was refused for lack of
+ * memory or disk.  Collective. */
 static void advise(struct app *app, const struct config *asked, const struct memory_limits *limits,
                    struct error *err)
 {
