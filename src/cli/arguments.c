@@ -1,9 +1,16 @@
 /* arguments.c - command lines: options, and [CONFIG | RUN | CHECKPOINT] [key=value ...].
  *
- * A path may be four things: a configuration file; the config.yaml of a run, which is that run; the
- * directory of a run; a checkpoint.  load_from() finds out which, and puts settings before those of
- * the command line, which therefore win: where the run lies now, and to evaluate on this machine,
- * the ranks and device of this machine instead of the saved ones.
+ * load_from() finds out what a path is and passes a list of settings to config_load(), of which
+ * later ones win:
+ *
+ *     RUN given, to evaluate       run.dir=RUN                where the run lies now
+ *                                  checkpoint.resume=auto
+ *                                  device=auto, ...           here[]: this machine, not the saved
+ * one from the command line        data.valid=x.h5
+ *
+ * split() puts those of the command line at list + FIRST, so that there is space before them;
+ * load_from() writes its own from the beginning of the list and moves those of the command line
+ * behind them.
  */
 #include "cli/arguments.h"
 
@@ -21,7 +28,7 @@
 #include "io/disk.h"
 #include "train/run_checkpoint.h"
 
-/* A run has a run.json or, made by an older version, checkpoints. */
+/* A run of an older version has no run.json; it is known by its checkpoints. */
 int arguments_is_run(const char *path)
 {
     struct checkpoint_entry *entries;
@@ -34,7 +41,7 @@ int arguments_is_run(const char *path)
     return count > 0;
 }
 
-/* Settings that replace saved ones of a run or checkpoint, so that it can be used on this machine.
+/* Settings that replace those of a run or checkpoint, so that it can be evaluated on this machine.
  */
 static const char *const here[] = {
     "device=auto",
@@ -61,7 +68,9 @@ static const char *const here[] = {
     "train.grad_dtype=fp32",
 };
 enum { HERE = sizeof here / sizeof here[0] };
-enum { FIRST = 2 + HERE }; /* settings put before those of the command line, at most */
+enum {
+    FIRST = 2 + HERE
+}; /* most settings that load_from() puts before those of the command line */
 
 static int load_checkpoint(struct config *config, const char *path, const char *const *list,
                            int count, struct error *err)
@@ -74,7 +83,7 @@ static int load_checkpoint(struct config *config, const char *path, const char *
     return rc;
 }
 
-/* Load the configuration that the newest checkpoint of a folder was saved with. */
+/* Load the configuration that the newest committed checkpoint of a folder was saved with. */
 static int load_newest(struct config *config, const char *folder, const char *const *list,
                        int count, struct error *err)
 {
@@ -107,7 +116,8 @@ static int load_run(struct config *config, const char *dir, const char **list, i
     return rc;
 }
 
-/* The directory of the run whose config.yaml path is, for free(); NULL: it is of none. */
+/* Return, for free(), the directory of the run whose config.yaml is at path; NULL: path is not the
+ * config.yaml of a run. */
 static char *run_of_file(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -120,8 +130,8 @@ static char *run_of_file(const char *path)
     return NULL;
 }
 
-/* From a file, or from settings alone where path is NULL.  A model of the hub is no file with keys:
- * say how it is named. */
+/* Load a file, or settings alone where path is NULL.  Where path is the name of a model of the hub,
+ * the error says by which key a model is named. */
 static int load_file(struct config *config, const char *path, const char *const *list, int count,
                      struct error *err)
 {
@@ -138,7 +148,8 @@ static int load_file(struct config *config, const char *path, const char *const 
     return rc;
 }
 
-/* How a run starts from a checkpoint: with the keys of the run that saved it. */
+/* Refuse to train on a checkpoint's path, with the command that starts a new run from the
+ * checkpoint. Returns -1. */
 static int refuse_checkpoint(const char *path, struct error *err)
 {
     const char *inside = strstr(path, "/checkpoints/");
@@ -151,7 +162,8 @@ static int refuse_checkpoint(const char *path, struct error *err)
     return rc;
 }
 
-/* A folder of checkpoints is no run, and a run that began in it would lie inside of another. */
+/* Refuse to train in a folder of checkpoints: it is not a run, and a run that began in it would lie
+ * inside of another one.  Returns 0 for other folders, or -1 with err set. */
 static int refuse_checkpoints(const char *path, struct error *err)
 {
     struct checkpoint_entry *entries;
@@ -168,7 +180,9 @@ static int refuse_checkpoints(const char *path, struct error *err)
                      length, path, length, path);
 }
 
-/* run.dir is where the run lies now, whatever its config.yaml says. */
+/* Load the configuration of path (NULL: settings alone).  The settings of the command line are
+ * list[first] to list[first + count - 1].  run.dir becomes where the run lies now, whatever its
+ * config.yaml says. */
 static int load_from(struct config *config, enum arguments_use use, const char *path,
                      const char **list, int first, int count, struct error *err)
 {
@@ -211,8 +225,8 @@ int arguments_is_setting(const char *argument)
     return is_key;
 }
 
-/* Split the command line into a path, or NULL, and the settings.  Returns the number of settings,
- * or -1 with err set. */
+/* Split the command line into a path, NULL where none is given, and the settings.  Returns the
+ * number of settings, or -1 with err set. */
 static int split(enum arguments_use use, int argc, char **argv, const char **list,
                  const char **path, struct error *err)
 {
@@ -242,6 +256,7 @@ int arguments_config(struct config *config, enum arguments_use use, int argc, ch
     return rc;
 }
 
+/* Remove arguments from argv. */
 static void take(int at, int how_many, int *argc, char **argv)
 {
     for (int i = at; i + how_many < *argc; i++)

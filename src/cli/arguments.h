@@ -1,43 +1,55 @@
-/* arguments.h - what commands' argument lists share. */
+/* arguments.h - reading the command lines of commands: a configuration with settings, and options.
+ */
 #ifndef TRIREME_CLI_ARGUMENTS_H
 #define TRIREME_CLI_ARGUMENTS_H
 
 #include "config/config.h"
 
-enum arguments_use { ARGUMENTS_TRAIN, ARGUMENTS_PLAN, ARGUMENTS_EVALUATE };
+/* What a configuration is read for. */
+enum arguments_use {
+    ARGUMENTS_TRAIN,   /* a checkpoint as first argument is an error */
+    ARGUMENTS_PLAN,    /* also to print it */
+    ARGUMENTS_EVALUATE /* on this machine's device and ranks, not those of the saved configuration
+                        */
+};
 
-/* Read [CONFIG | RUN | CHECKPOINT] [key=value ...]. argv[0] is skipped.  The first argument, if it
- * is no setting, is a configuration file, the directory of a run, or a checkpoint, of which the
- * saved configuration is used.  For a run, or the config.yaml in one, run.dir becomes the place
- * where it lies.  ARGUMENTS_EVALUATE: ranks and device are those of this machine, not the saved
- * ones; a checkpoint becomes checkpoint.resume; and run.dir= alone names a run.  Returns 0, or -1
- * with err set. */
+/* Read [CONFIG | RUN | CHECKPOINT] [key=value ...] into config; argv[0] is skipped.  The first
+ * argument, if it is not a setting, is
+ *   - a configuration file;
+ *   - the directory of a run, or the config.yaml in it: the run's configuration is loaded, with
+ *     run.dir set to the directory and checkpoint.resume to auto;
+ *   - a checkpoint: the configuration saved in it is loaded, with checkpoint.resume set to it.
+ * Settings override what is loaded.  With ARGUMENTS_EVALUATE a setting run.dir=RUN alone names a
+ * run like the first argument.  Returns 0, or -1 with err set. */
 int arguments_config(struct config *config, enum arguments_use use, int argc, char **argv,
                      struct error *err);
 
-/* Is the first argument of a command key=value?  A path with a '=' in it, such as sweep/lr=1e-3, is
- * none where it exists and no key's name is before the '='. */
+/* Is the first argument of a command a setting, key=value?  An existing path with a '=' in it, such
+ * as sweep/lr=1e-3, is not, unless a key's name is before the '='. */
 int arguments_is_setting(const char *argument);
 
 /* Is path the directory of a run? */
 int arguments_is_run(const char *path);
 
-/* The value of an option "--name VALUE" or "--name=VALUE", the last where it is given more than
- * once; NULL if absent.  All of it is removed from argv (argc shrinks). */
+/* Return the value of an option "--name VALUE" or "--name=VALUE", the last one where the option is
+ * given more than once, in memory of argv; NULL: the option is absent.  The option and its values
+ * are removed from argv, and argc shrinks. */
 const char *arguments_option(const char *name, int *argc, char **argv);
 
-/* All values of an option that may be given more than once, in their order, into values, of which
- * there is space for `most`.  Returns how many were given; they are removed from argv. */
+/* Copy the values of an option that may be given more than once, in their order, to values, which
+ * has space for `most`; further ones are dropped.  All are removed from argv.  Returns how many
+ * were given, which may be more than `most`. */
 int arguments_list(const char *name, int *argc, char **argv, const char **values, int most);
 
-/* 1 where an option without a value is given; it is removed from argv. */
+/* Return 1 where an option without a value is given, else 0; it is removed from argv. */
 int arguments_flag(const char *name, int *argc, char **argv);
 
-/* The same as a number in [least, most]; otherwise if absent.  Returns 0, or -1 with err set. */
+/* Read the value of an option, as arguments_option() finds it, as a number in [least, most] into
+ * *value; where the option is absent, *value is `otherwise`.  Returns 0, or -1 with err set. */
 int arguments_number(const char *name, int *argc, char **argv, double least, double most,
                      double *value, double otherwise, struct error *err);
 
-/* The same as a whole number. */
+/* Read the value of an option as arguments_number() does, as a whole number. */
 int arguments_count(const char *name, int *argc, char **argv, int64_t least, int64_t most,
                     int64_t *value, int64_t otherwise, struct error *err);
 

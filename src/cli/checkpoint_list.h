@@ -1,14 +1,14 @@
-/* checkpoint_list.h - what trireme checkpoint ls prints. */
+/* checkpoint_list.h - the table of trireme checkpoint ls. */
 #ifndef TRIREME_CLI_CHECKPOINT_LIST_H
 #define TRIREME_CLI_CHECKPOINT_LIST_H
 
 #include "io/checkpoint.h"
 
-/* Which checkpoints an argument means: one, those of a folder, or those of a run. */
+/* The checkpoints that an argument means: itself, those of a folder, or those of a run. */
 struct checkpoint_selection {
-    struct checkpoint_entry *entries;
+    struct checkpoint_entry *entries; /* [count] */
     int count;
-    const char *run; /* the run's directory; NULL: it is none */
+    const char *run; /* directory of the run; NULL: the argument is not a run */
 };
 
 /* Print a table of checkpoints.  For a run also print its branch, and the branches that were left:

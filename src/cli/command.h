@@ -8,7 +8,7 @@
 
 struct world;
 
-/* What main makes and every command is handed. */
+/* What main() makes and hands to the command. */
 struct app {
     struct log log;
     struct mem mem;
@@ -19,14 +19,14 @@ enum { COMMAND_OPTIONS = 24, COMMAND_ALIASES = 8 };
 
 struct command_option {
     const char *name;  /* "--ranks"; NULL ends a list */
-    const char *value; /* the name of its value, "N"; NULL: it has none */
-    int is_output;     /* 1: the value is a file that is written */
+    const char *value; /* the name of its value, "N"; NULL: the option has no value */
+    int is_output;     /* 1: the value names a file that is written */
 };
 
 /* Names that other programs have for an option, or for a value that one takes. */
 struct command_alias {
     const char *names; /* "--output --out", with '-' for '_'; NULL ends a list */
-    const char *here;  /* "-o" */
+    const char *here;  /* trireme's name, "-o" */
 };
 
 struct command {
@@ -36,34 +36,38 @@ struct command {
     const char *example; /* lines for --help, or NULL */
     struct command_option options[COMMAND_OPTIONS];
     struct command_alias aliases[COMMAND_ALIASES];
-    const char *also;  /* names that other programs have for it, "eval test", or NULL */
+    const char *also;  /* names that other programs have for the command, "eval test", or NULL */
     const char *words; /* allowed first arguments, "ls verify", or NULL */
-    int takes_keys;    /* 1: [CONFIG] [key=value ...] */
-    int collective;    /* 1: may run on several ranks; one of them prints errors */
-    const char *alone; /* of a command that a launcher's tasks would each do whole, and is therefore
-                        * refused to several: how to ask for more than one; else NULL */
-    /* argv[0] is the command's name.  Returns 0, or -1 with err set: err->code becomes the
-     * exit code, err->text is printed once.  A command that started the world returns the
-     * same outcome on all ranks.  An empty text prints nothing. */
+    int takes_keys;    /* 1: the arguments are [CONFIG] [key=value ...] */
+    int collective;    /* 1: the command may run on several ranks; one of them prints errors */
+    const char *alone; /* not NULL: the command refuses to be one of several tasks of a launcher,
+                        * each of which would do all of the work; the text says how to ask for
+                        * more than one, "--threads N shares the work" */
+    /* Run the command; argv[0] is its name.  Returns 0, or -1 with err set: err->code becomes the
+     * exit code, and err->text is printed once, unless it is empty.  A command that started the
+     * world returns the same on all ranks. */
     int (*run)(struct app *app, int argc, char **argv, struct error *err);
 };
 
 extern const struct command commands[];
 extern const int command_count;
 
-/* The row of a name, or NULL; and the name nearest to one that is none, or NULL. */
+/* Find the row of a command; NULL: there is none of this name. */
 const struct command *command_find(const char *name);
+/* Return the name of the command that was probably meant by a name of none; NULL: none is near. */
 const char *command_nearest(const char *name);
 
-/* Are all arguments that begin with '-' options of the command, with their values?  Returns 0, or
- * -1 with err naming the first that is not, and the option that was probably meant. */
+/* Check that all arguments that begin with '-' are options of the command, with their values.
+ * Returns 0, or -1 with err naming the first that is not, and the option that was probably meant.
+ */
 int command_check_options(const struct command *command, int argc, char **argv, struct error *err);
 
-/* Refuse to be one of several tasks of a launcher.  Returns 0, or -1 with err set; its text is
- * empty on tasks above 0. */
+/* Where command->alone is set, refuse to be one of several tasks of a launcher.  Returns 0, or -1
+ * with err set on task 0, and with an empty text on the other tasks. */
 int command_check_alone(const struct command *command, struct error *err);
 
-/* Start the world and give the log this process's rank. */
+/* Start the world, app->world, which main() stops, and give the log this process's rank.  Returns
+ * 0, or -1 with err (NULL allowed) set. */
 int app_start_world(struct app *app, struct error *err);
 
 int command_train(struct app *app, int argc, char **argv, struct error *err);

@@ -267,7 +267,8 @@ static int is_number(const char *text)
     return *text && !*end;
 }
 
-/* An option of another program: what it is here.  With a note the value may mean another thing. */
+/* Set err to say what another program's option is here.  Where there is a note, the option's value
+ * is not repeated: it may mean another thing here.  Returns -1. */
 static int answer_foreign(const struct command *command, const char *name, const char *value,
                           const struct foreign *f, struct error *err)
 {
@@ -280,8 +281,9 @@ static int answer_foreign(const struct command *command, const char *name, const
                      f->here, value ? value : "...");
 }
 
-/* What a command that takes keys is given as an option: a file, or a key.  0: neither.  Of letters,
- * those of llm.c mean something, with a value. */
+/* Answer an option to a command that takes keys instead: a configuration file, or a key in the form
+ * of an option.  An option of one letter is looked up where it has a value, as llm.c's have.
+ * Returns -1 with err set; 0: the option is neither. */
 static int answer_key(const struct command *command, const char *name, const char *value,
                       struct error *err)
 {
@@ -301,7 +303,8 @@ static int answer_key(const struct command *command, const char *name, const cha
                      value ? value : "...");
 }
 
-/* The name of an option, up to '=' or the end, and its value, which may be the next argument. */
+/* Copy the name of the option argv[0], up to '=' or its end, into name.  Returns its value, which
+ * may be the next argument; NULL: it has none. */
 static const char *option_given(char **argv, char *name, size_t size)
 {
     const char *value = strchr(argv[0], '=');
@@ -309,7 +312,8 @@ static const char *option_given(char **argv, char *name, size_t size)
     return value ? value + 1 : argv[1] && argv[1][0] != '-' ? argv[1] : NULL;
 }
 
-/* Append to the answer to an option of another program answers to those that follow it. */
+/* Append to err, which answers another program's option, what the options that follow it are here.
+ */
 static void answer_others(const struct command *command, char **argv, struct error *err)
 {
     char name[64];
@@ -327,7 +331,7 @@ static void answer_others(const struct command *command, char **argv, struct err
     }
 }
 
-/* What an option of another program is called here, or NULL. */
+/* Return trireme's name for another program's option of this command; NULL: it is not known. */
 static const char *alias_of(const struct command *command, const char *name)
 {
     char text[64];
@@ -340,8 +344,9 @@ static const char *alias_of(const struct command *command, const char *name)
     return NULL;
 }
 
-/* A command that takes keys has few options: "--lr 1e-3" and "--config x.yaml" are habits from
- * other programs.  A letter is near to every other one, so that nothing follows from that. */
+/* Set err for the option argv[0], which the command does not have: the option that was probably
+ * meant, or the key, as "--lr 1e-3" and "--config x.yaml" are habits from other programs.  No
+ * option is guessed from a single letter, which is near to every other letter.  Returns -1. */
 static int not_an_option(const struct command *command, char **argv, struct error *err)
 {
     char name[64], names[512];
@@ -364,7 +369,8 @@ static int not_an_option(const struct command *command, char **argv, struct erro
                      command->takes_keys ? ", and takes key=value (trireme config --show)" : "");
 }
 
-/* The value of an option, in the same argument or the next one, which *i then is. */
+/* Check the value of the option argv[*i], in the same argument or in the next one; *i is then
+ * advanced. */
 static int check_value(const struct command_option *option, int argc, char **argv, int *i,
                        struct error *err)
 {
@@ -394,8 +400,8 @@ int command_check_options(const struct command *command, int argc, char **argv, 
     return 0;
 }
 
-/* Slurm sets variables for the script of a job, too, and in a shell on a node (srun --pty bash),
- * where a command is one process. */
+/* Slurm also sets its variables for the script of a job and for a shell on a node (srun --pty
+ * bash), in which the command is one process. */
 int command_check_alone(const struct command *command, struct error *err)
 {
     struct launch launch = launch_read();

@@ -1,5 +1,5 @@
-/* completion.c - trireme completion bash: the shell's completion, made of the tables of commands,
- * keys, models and machines, so that it knows what this very program takes. */
+/* completion.c - trireme completion bash: printing the shell's completion, made of this program's
+ * tables of commands, keys, models and machines. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 #include "io/chat.h"
 #include "simulate/machine_file.h"
 
-/* The code after the words. bash splits "key=value" at the '=' unless COMP_WORDBREAKS was changed;
- * the code handles both. */
+/* The function that completes, printed behind the functions and variables with the words.  bash
+ * splits "key=value" at the '=' unless COMP_WORDBREAKS was changed; the code handles both. */
 static const char function[] =
     "_trireme() {\n"
     "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} key='' start=''\n"
@@ -68,7 +68,8 @@ static void print_commands(void)
     printf("'\n");
 }
 
-/* REPLY: KEYS, WORDS and the words, or nothing; then the options. */
+/* Print a function that sets REPLY to what a command takes: "KEYS" where it takes keys, "WORDS" and
+ * its words, or nothing; then its options. */
 static void print_arguments(void)
 {
     printf("_trireme_arguments() {\n    REPLY=\n    case $1 in\n");
@@ -109,8 +110,8 @@ static void print_option_values(void)
     printf("    --dtype) REPLY='fp32 bf16 fp16' ;;\n");
 }
 
-/* REPLY: the values of a key or option, after FILE where a file may be meant; fails where nothing
- * is known. */
+/* Print a function that sets REPLY to the values of a key or option, behind "FILE" where a file may
+ * be meant; it returns 1 where nothing is known of the name. */
 static void print_values(void)
 {
     char machines[512];

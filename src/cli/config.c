@@ -1,4 +1,4 @@
-/* config.c - trireme config: what the keys mean, and whether a configuration is right. */
+/* config.c - trireme config: printing what keys mean, and checking a configuration. */
 #include "cli/command.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "cli/arguments.h"
 #include "config/schema.h"
 
-/* All keys, or those named: keys and groups of them. */
+/* Print all keys, or those named: keys and groups. */
 static int show(int names, char **name, struct error *err)
 {
     if (!names)

@@ -9,13 +9,15 @@
 #include "train/export_folder.h"
 #include "train/run_checkpoint.h"
 
+/* What the command line asks for. */
 struct asked {
-    const char *from, *folder, *dtype;
-    double file_gb;
-    int is_merged;
+    const char *from, *folder; /* a run or a checkpoint; the folder to write */
+    const char *dtype;         /* name of the files' format; NULL: not given */
+    double file_gb;            /* most 10^9 bytes of a file */
+    int is_merged;             /* 1: adapters are added to their model */
 };
 
-/* A run and its checkpoints are no place for a model's files: trireme reads what lies there. */
+/* Refuse to write a model's files into a run or a checkpoint, which trireme reads as such. */
 static int check_folder(const char *folder, struct error *err)
 {
     int is_checkpoint = disk_has(folder, "COMMIT");
@@ -39,7 +41,7 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
     return check_folder(asked->folder, err);
 }
 
-/* The format of the files: that which is asked for, or that in which the run computed. */
+/* Choose the format of the files: the one asked for, or the one in which the run computed. */
 static int find_dtype(const struct asked *asked, const struct config *config,
                       enum weights_what what, enum dtype *dtype, struct error *err)
 {

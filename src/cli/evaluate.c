@@ -1,4 +1,4 @@
-/* evaluate.c - trireme evaluate: the loss on data.valid of a run's newest checkpoint, of a
+/* evaluate.c - trireme evaluate: printing the loss on data.valid of a run's newest checkpoint, of a
  * checkpoint, or of a model's folder. */
 #include <math.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@
 #include "train/tokenizer_check.h"
 #include "train/weights.h"
 
-/* What the command line names beside settings of other kinds. */
+/* Which weights the command line names. */
 struct named {
-    int folder; /* model.path= */
-    int run;    /* a configuration, a run or a checkpoint, also by run.dir= or checkpoint.resume= */
+    int folder; /* 1: a folder, by model.path= */
+    int run;    /* 1: a configuration, run or checkpoint, also by run.dir= or checkpoint.resume= */
 };
 
 static int begins(const char *text, const char *with)
@@ -37,8 +37,8 @@ static struct named find_named(int argc, char **argv)
     return named;
 }
 
-/* Are the weights to be those of model.path?  They are where it is given and the command line names
- * no run, or where it names a configuration whose run does not exist yet. */
+/* Are the weights to evaluate those of a model's folder, model.path?  They are where no run is
+ * named, and where the named run does not exist yet, which would begin from them.  Collective. */
 static int is_of_folder(struct session *session, const struct named *named)
 {
     const struct config *config = &session->config;
@@ -48,8 +48,8 @@ static int is_of_folder(struct session *session, const struct named *named)
     return is_folder;
 }
 
-/* Load the weights of a model's folder.  *from, for free(), says what was loaded, as with the other
- * loaders below.  Collective. */
+/* Load the weights of a model's folder; *from becomes its name, for free().  Collective.  Returns
+ * 0, or -1 on every rank with err set. */
 static int load_folder(struct session *session, char **from, struct error *err)
 {
     if (world_agree(session->world,
@@ -60,6 +60,8 @@ static int load_folder(struct session *session, char **from, struct error *err)
     return 0;
 }
 
+/* Load the weights of the checkpoint that checkpoint.resume asks for: the newest of the run, a step
+ * of the run, or a path.  Else like load_folder(). */
 static int load_checkpoint(struct session *session, char **from, struct error *err)
 {
     const struct config *config = &session->config;

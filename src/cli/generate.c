@@ -1,4 +1,5 @@
-/* generate.c - trireme generate: texts continued, and conversations. */
+/* generate.c - trireme generate: continuing texts, and conversations; generate.h lists the files.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #include "cli/generate.h"
 #include "comm/world.h"
 
-/* Options that are keys of the configuration, too. */
+/* Options that are keys of the configuration, too; -1: not given. */
 struct sampling_options {
     int64_t tokens, min_tokens, top_k, batch;
     double temperature, top_p, repetition_penalty;
@@ -34,7 +35,7 @@ static int read_sampling(struct sampling_options *s, int *argc, char **argv, str
                : 0;
 }
 
-/* An option that was given takes the place of the key. */
+/* Replace the values of keys by those of options that were given. */
 static void apply_sampling(struct config_generate *to, const struct sampling_options *s)
 {
     to->tokens = s->tokens < 0 ? to->tokens : s->tokens;
@@ -85,8 +86,9 @@ static int check(const struct generate_options *o, int argc, int has_other, stru
     return 0;
 }
 
-/* Beside a run, a checkpoint or a folder no setting names another one.  A model.path beside a
- * checkpoint of adapters says where their frozen tensors are (generate_model.c). */
+/* Refuse settings that name a second run, checkpoint or model beside the first argument. model.path
+ * is not refused here: beside a checkpoint of adapters it says where the frozen tensors are
+ * (generate_model.c). */
 static int refuse_names(const struct generate_options *o, struct error *err)
 {
     static const char *const names[] = {"run.dir=", "checkpoint.resume=", "model.preset="};
@@ -100,7 +102,8 @@ static int refuse_names(const struct generate_options *o, struct error *err)
     return 0;
 }
 
-/* A configuration, with the settings beside it: of the run, or checkpoint, that they name. */
+/* Read a configuration with the settings beside it, and set o->from to the run or checkpoint that
+ * they name. */
 static int follow_config(struct generate_options *o, int argc, char **argv, struct config *config,
                          struct error *err)
 {
@@ -140,7 +143,8 @@ static int parse(struct generate_options *o, struct sampling_options *sampling, 
                                     : refuse_names(o, err);
 }
 
-/* All ranks have the prompts, and know how many texts are worth having at a time. */
+/* Read the prompts on rank 0 and share them; set the number of texts at a time, at most that of the
+ * prompts, and the length of the longest one in model->config.generate.  Collective. */
 static int share_prompts(struct generate_model *model, struct app *app,
                          const struct generate_options *options, struct generate_texts *texts,
                          struct error *err)

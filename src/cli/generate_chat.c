@@ -1,7 +1,8 @@
-/* generate_chat.c - a conversation: see generate.h.
+/* generate_chat.c - a conversation; see generate.h.
  *
- * Each answer is generated from all that was said.  What a conversation begins with is not computed
- * again (generator.h), so that an answer costs what is new in it.
+ * Each answer is generated from all messages before it.  The generator keeps the keys and values of
+ * the part that it has computed for the answer before (generator.h), so that only new messages are
+ * computed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +14,13 @@
 #include "comm/world.h"
 
 struct conversation {
-    struct chat_message *messages; /* with texts of their own */
+    struct chat_message *messages; /* [count], each with a text of its own; on rank 0 alone, but for
+                                      a system message, which all ranks add */
     int count, capacity;
-    int has_warned; /* that not all of it is read */
+    int has_warned; /* 1: a warning said that the conversation is longer than the context */
 };
 
-/* Takes text. */
+/* Append a message, which owns text from now on. */
 static void add_message(struct conversation *c, enum chat_role role, char *text)
 {
     c->messages = array_grow(c->messages, c->count, &c->capacity, sizeof *c->messages);
@@ -33,7 +35,7 @@ static void end(struct conversation *c)
     free(c->messages);
 }
 
-/* The user's next line on rank 0, for free(), or NULL: there is none. */
+/* Read the user's next line on rank 0, for free(); NULL: the input has ended. */
 static char *listen(void)
 {
     char *line = NULL;
@@ -51,7 +53,7 @@ static char *listen(void)
     return NULL;
 }
 
-/* One answer to all that was said. */
+/* Generate and print an answer to the conversation, and append it.  Collective. */
 static int answer(struct conversation *c, struct generate_model *model, struct app *app,
                   struct generator *generator, const struct generator_request *request,
                   const struct generate_options *options, struct error *err)
@@ -60,7 +62,7 @@ static int answer(struct conversation *c, struct generate_model *model, struct a
     struct generate_texts texts = {0};
     struct generate_output *output = NULL;
     struct generator_request own = *request;
-    own.seed += (uint64_t)c->count; /* no two answers by the same random numbers */
+    own.seed += (uint64_t)c->count; /* so that answers are drawn with different random numbers */
     size_t bytes;
     int rc = is_root ? generate_texts_chat(&texts, model, c->messages, c->count, err) : 0;
     if (world_agree(app->world, rc, err)) {

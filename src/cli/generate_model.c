@@ -1,4 +1,4 @@
-/* generate_model.c - what is generated with: see generate.h. */
+/* generate_model.c - the model that generates, and its tokenizer; see generate.h. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 #include "train/run_checkpoint.h"
 #include "train/weights.h"
 
-enum { CONTEXT = 4096 }; /* of a conversation with a folder's model that knows as much */
+enum { CONTEXT = 4096 }; /* tokens of a conversation with a model of a folder, at most */
 
 /* ---- which model ---- */
 
@@ -39,7 +39,8 @@ static int has_setting(const struct generate_options *options, const char *key)
     return 0;
 }
 
-/* On a GPU the 16 bits that the files have, on a CPU fp32. */
+/* Choose the precision of a model of a folder: bf16 on a GPU where the files have 16 bits, else
+ * fp32. */
 static enum config_precision precision_of(const struct config *config, struct world *world)
 {
     char folder[CONFIG_TEXT];
@@ -62,7 +63,7 @@ static int read_folder(struct generate_model *model, struct world *world,
     char *path = array_format("model.path=%s", options->from);
     int count = 0;
     list[count++] = path;
-    list[count++] = "data.seq_len=1"; /* until prompts are known */
+    list[count++] = "data.seq_len=1"; /* choose_context() sets it when prompts are known */
     for (int i = 0; i < options->setting_count; i++)
         list[count++] = options->settings[i];
     int rc = world_agree(world, config_load(&model->config, NULL, list, count, err), err);
@@ -76,7 +77,8 @@ static int read_folder(struct generate_model *model, struct world *world,
     return 0;
 }
 
-/* The device is this machine's, whatever trained the model; and so is where parameters live. */
+/* Open a checkpoint and read its configuration.  Device, threads and offload.params are not those
+ * of training but this machine's, unless settings name them. */
 static int read_checkpoint(struct generate_model *model, struct app *app, const char *from,
                            const struct generate_options *options, struct error *err)
 {
@@ -109,7 +111,7 @@ static int read_checkpoint(struct generate_model *model, struct app *app, const 
 
 /* ---- its tokenizer ---- */
 
-/* The tokenizer that made the data, by its name. */
+/* Open the tokenizer that made the run's data; name: as the data names it. */
 static int find_trained(struct generate_model *model, const char *name, struct error *err)
 {
     struct config config;
@@ -123,8 +125,8 @@ static int find_trained(struct generate_model *model, const char *name, struct e
                      model->checkpoint->path, name, why.text);
 }
 
-/* The tokenizer of --tokenizer, else the folder's, or that of the data that the checkpoint was
- * trained on. */
+/* Open the tokenizer of --tokenizer, else that of the model's folder, or of the data that the
+ * checkpoint was trained on. */
 static int open_tokenizer(struct generate_model *model, struct log *log, const char *asked,
                           struct error *err)
 {
@@ -195,8 +197,9 @@ void generate_model_close(struct generate_model *model)
 
 /* ---- its weights ---- */
 
-/* The model's layers divided among the ranks, or on one rank where they are fetched: from disk, in
- * the working directory unless a folder is named, as the run may be another's, or there is none. */
+/* Set the keys of layout and offload for generating: all ranks divide each layer (parallel.tensor).
+ * With offload.params to disk, the files lie in the working directory unless a folder is named: the
+ * run's own directory may be another user's. */
 static int lay_out(struct config *config, int ranks, struct error *err)
 {
     enum config_offload_to params = config->offload.params;
@@ -205,7 +208,7 @@ static int lay_out(struct config *config, int ranks, struct error *err)
                          "generate divides layers among its %d ranks, and model.heads is %lld; "
                          "start it on %lld at most",
                          ranks, (long long)config->model.heads, (long long)config->model.heads);
-    if (config->precision == PRECISION_FP8) /* of training: rows of a text are few */
+    if (config->precision == PRECISION_FP8) /* fp8 does not pay for the few rows of a text */
         config->precision = PRECISION_BF16;
     config->parallel = (struct config_parallel){
         .strategy = params == OFFLOAD_NONE ? STRATEGY_NO_SHARD : STRATEGY_FULL_SHARD,
@@ -228,8 +231,8 @@ static int lay_out(struct config *config, int ranks, struct error *err)
     return 0;
 }
 
-/* As much as the texts need, and a conversation as much as it may get, where the model knows as
- * many positions. */
+/* Set the context: `tokens`, or for a conversation (0) CONTEXT, at most the positions that the
+ * model knows. */
 static void choose_context(struct config *config, int64_t tokens)
 {
     int64_t most = config->model.max_seq_len > 0 ? config->model.max_seq_len : CONTEXT;

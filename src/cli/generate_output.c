@@ -1,7 +1,13 @@
-/* generate_output.c - what comes of texts, written: see generate.h.
+/* generate_output.c - printing generated texts; see generate.h.
  *
- * Of each text the characters so far are kept.  A stream shows them as soon as no text of --stop
- * can begin in them any more; lines are written when a text and all before it have ended.
+ * The characters of each text so far are kept.  A stream prints characters as soon as they cannot
+ * be the begin of a string of --stop any more; with --stop END:
+ *
+ *     "the E"   prints "the ", and holds "E" back
+ *     "the End" prints "End"
+ *     "the END" ends the text behind "the "
+ *
+ * A line of JSON is written when its text and all texts before it have ended.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,14 +19,15 @@
 #include "base/json.h"
 #include "cli/generate.h"
 
+/* A text that is being generated, without its prompt. */
 struct written {
-    char *text;
+    char *text; /* [bytes] */
     size_t bytes, capacity;
-    size_t shown;   /* of a stream */
-    size_t limit;   /* where a text of --stop begins; SIZE_MAX: none has come */
-    int64_t tokens; /* new ones */
-    int stopped;    /* 1: it ended by itself, not with --tokens */
-    int has_ended;
+    size_t shown;   /* bytes of text that a stream has printed */
+    size_t limit;   /* offset in text at which a string of --stop begins; SIZE_MAX: none has come */
+    int64_t tokens; /* generated so far */
+    int stopped;    /* 1: it ended with a token or string that stops, not for its length */
+    int has_ended;  /* 1: no token comes any more */
     struct tokenizer_decoder *decoder;
 };
 
@@ -29,13 +36,14 @@ struct generate_output {
     const struct generate_options *options;
     const struct generate_texts *texts;
     enum generate_form form;
-    struct written *written;
-    int lines; /* written so far */
-    int why;   /* errno of the first write to standard output that failed; 0: none did */
-    int64_t start_ns, first_ns, last_ns; /* of its making, of the first token and the last */
+    struct written *written; /* [texts->count] */
+    int lines;               /* of JSON, written so far */
+    int why;                 /* errno of the first write to standard output that failed; 0: none */
+    int64_t start_ns;        /* clock_ns() at its creation, */
+    int64_t first_ns, last_ns; /* and when the first token and the last one came; 0: none did */
 };
 
-/* Write to standard output at once. */
+/* Write to standard output, unbuffered. */
 static void put(struct generate_output *o, const char *text, size_t bytes)
 {
     if (o->why)
@@ -87,7 +95,8 @@ static void append(struct written *w, const char *text, size_t bytes)
     w->text[w->bytes] = 0;
 }
 
-/* Where one of the texts that stop begins, at its earliest; looked for from byte `from` on. */
+/* Set w->limit to where the first string of --stop begins.  Bytes before `from` were searched
+ * before; a string may begin among them and end behind. */
 static void find_stop(const struct generate_options *options, struct written *w, size_t from)
 {
     for (int i = 0; i < options->stops; i++) {
@@ -99,7 +108,7 @@ static void find_stop(const struct generate_options *options, struct written *w,
     }
 }
 
-/* How many of the last bytes may begin a text that stops. */
+/* Return how many bytes at the end of the text may be the begin of a string of --stop. */
 static size_t held_back(const struct generate_options *options, const struct written *w)
 {
     size_t most = 0;
@@ -132,7 +141,7 @@ static int is_stop(void *user, int64_t id)
     const struct tokenizer *tokenizer = o->model->tokenizer;
     if (tokenizer_is_stop(tokenizer, id))
         return 1;
-    /* In a conversation what begins another message ends this one. */
+    /* In a conversation, a token that begins another message ends this one. */
     for (int i = 0; o->model->chat && chat_token(o->model->chat, i); i++)
         if (tokenizer_id(tokenizer, chat_token(o->model->chat, i)) == id)
             return 1;
@@ -179,7 +188,7 @@ static struct js *line_of(const struct generate_output *o, int text)
     return json;
 }
 
-/* Those that have ended and were not written yet, up to the first that has not. */
+/* Write the lines of texts that have ended, up to the first text that has not. */
 static void write_lines(struct generate_output *o)
 {
     for (; o->lines < o->texts->count && o->written[o->lines].has_ended; o->lines++) {

@@ -1,4 +1,4 @@
-/* generate_prompts.c - prompts as tokens: see generate.h. */
+/* generate_prompts.c - reading prompts and making tokens of them; see generate.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@ static void free_given(struct generate_given *given)
     free(given->messages);
 }
 
-/* Takes what list holds, and given. */
+/* Add a prompt of the ids of list, and empty list.  texts owns what given points to from now on;
+ * after a failure it is freed. */
 static int add(struct generate_texts *texts, struct token_list *list, struct generate_given given,
                struct error *err)
 {
@@ -50,8 +51,8 @@ static char *copy_of(const char *text, size_t bytes)
     return copy;
 }
 
-/* What the tokenizer puts before a text, or an end of the one before where a prompt is empty, and
- * the text. */
+/* Add a text as a prompt: what the tokenizer puts before texts, and the text.  An empty prompt
+ * without such tokens is the token that ends a text. */
 static int add_text(struct generate_texts *texts, const struct tokenizer *tokenizer,
                     const char *text, size_t bytes, struct error *err)
 {
@@ -74,7 +75,7 @@ static int add_text(struct generate_texts *texts, const struct tokenizer *tokeni
     return rc ? -1 : 0;
 }
 
-/* A conversation, which was given so. */
+/* Add a conversation as a prompt, and `given`, which texts owns from now on. */
 static int add_chat(struct generate_texts *texts, const struct generate_model *model,
                     const struct chat_message *messages, int count, struct generate_given given,
                     struct error *err)
@@ -106,7 +107,7 @@ int generate_texts_chat(struct generate_texts *texts, const struct generate_mode
 
 /* ---- files ---- */
 
-/* A list in JSON, as the record has it. */
+/* Return the messages as a list in JSON, for free(). */
 static char *list_of(const struct chat_message *messages, int count)
 {
     static const char *const names[CHAT_ROLES] = {
@@ -123,7 +124,7 @@ static char *list_of(const struct chat_message *messages, int count)
     return text;
 }
 
-/* A text alone; in conversations, what the user says. */
+/* Add a line of text: a prompt, or with --chat a conversation of this one message of the user. */
 static int add_line(struct generate_texts *texts, const struct generate_model *model,
                     const char *text, size_t bytes, struct error *err)
 {
@@ -133,7 +134,7 @@ static int add_line(struct generate_texts *texts, const struct generate_model *m
                        : add_text(texts, model->tokenizer, text, bytes, err);
 }
 
-/* A line of JSON: a prompt, a text, or a conversation. */
+/* Add a line of JSON: a prompt, a text, or a conversation. */
 static int add_record(struct generate_texts *texts, const struct generate_model *model,
                       const char *line, size_t bytes, struct error *err)
 {
@@ -159,7 +160,7 @@ static int add_record(struct generate_texts *texts, const struct generate_model 
     return rc ? -1 : 0;
 }
 
-/* A prompt a line: of JSON in a file whose name ends in .jsonl, else of text. */
+/* Read a file with a prompt in each line: JSON where its name ends in .jsonl, else text. */
 static int read_file(struct generate_texts *texts, const struct generate_model *model,
                      const char *path, struct error *err)
 {
