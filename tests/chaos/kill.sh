@@ -7,7 +7,8 @@ every="checkpoint.every=3 checkpoint.keep=2"
 steps=60 kills=0 restarts=0 runs=0
 make_tokens
 
-# What a run comes to that nobody disturbs; the last line of the run that shows how long it takes.
+# The numbers of runs that nobody disturbs, on 1 to 3 ranks; span_ms, in which kills come, is how long
+# the last of them takes.
 for n in 1 2 3; do
     begin=$(date +%s%N)
     # shellcheck disable=SC2086

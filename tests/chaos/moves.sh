@@ -24,7 +24,8 @@ must_start() {
     start "$@" || { not_ok "an undisturbed start ($*)" "$(tail -n 3 start.log)"; finish; }
 }
 
-# What a start may find: a run whose step 19 is torn, that run in its second branch, and another run.
+# The runs that a start may find: `first`, whose step 19 is torn, `second`, the same run in its second
+# branch, and `other`.  `whole` is the run that nobody disturbs.
 must_start 10
 mv run other
 must_start 20
@@ -59,7 +60,8 @@ put() {
     cp -r "$found" run
 }
 
-# The next start: again, auto or further.
+# next_start HOW: start again by the same command (again), by one that asks for nothing (auto), or by one
+# that goes back further (further).
 next_start() {
     case $1 in
     again) wants=$asked ;;
@@ -70,7 +72,8 @@ next_start() {
     start 23 $wants
 }
 
-# Checkpoints, torn ones too, and lines of metrics, by their contents.
+# contents FOLDER...: a line for each checkpoint, torn ones too, with a checksum of its files, and each
+# line of metrics.
 contents() {
     find "$@" -type d -name 'step-????????' | while read -r folder; do
         echo "checkpoint $(cd "$folder" && find . -type f | sort | xargs cat | cksum)"
@@ -78,15 +81,16 @@ contents() {
     find "$@" -name metrics.jsonl -exec cat {} + | sed 's/^/line /'
 }
 
-# What of $found is not in the run or beside it.
+# The checkpoints and lines of metrics of $found that are neither in the run nor in what was set aside.
 lost() {
     contents "$found" | sort -u >before.list
     contents run run.[0-9]* 2>/dev/null | sort -u >after.list
     comm -23 before.list after.list
 }
 
-# The names of all that is there, and the steps of each file of metrics.  What was copied for a
-# branch that nobody left then is no more than a copy.
+# The names of all files of the run and of what was set aside, with the steps of each file of metrics.
+# Files in branches/N of the current branch N are left out: a start that was killed before it left the
+# branch has made these copies.
 layout() {
     find run run.[0-9]* \( -name 'step-????????' -prune -o -type f \) -print 2>/dev/null |
         grep -v -e '/log.txt$' -e '/lock$' -e '^run\..*\.partial$' | sort | while read -r name; do
@@ -99,7 +103,8 @@ layout() {
     done
 }
 
-# nexts_of KIND: where a branch began outside of the run's folder no earlier step is left in it.
+# nexts_of KIND: the next starts to try.  Only `back` can go back further: after the others the branch
+# began outside of the run's folder, which has no earlier step.
 nexts_of() {
     case $1 in back) echo again auto further ;; *) echo again auto ;; esac
 }

@@ -1,4 +1,4 @@
-/* block.h - one block of threads being run: what simt.cc, warp.cc and async.cc share. */
+/* block.h - a block of threads while it runs, for simt.cc, warp.cc and async.cc. */
 #ifndef TRIREME_EMULATE_BLOCK_H
 #define TRIREME_EMULATE_BLOCK_H
 
@@ -15,27 +15,29 @@
 
 enum { MAX_THREADS = 1024, LANES = 32 };
 
+/* What a thread waits at for others. */
 enum meeting { NOWHERE, AT_BARRIER, AT_WARP_BARRIER, AT_BALLOT, AT_SHUFFLE, AT_MMA, AT_MATRICES };
 
+/* An asynchronous copy of 16 bytes to shared memory. */
 struct copy {
     void *to;
     const void *from;
-    bool keep;
+    bool keep; /* false: zeros are written, and from is not read */
 };
 
 struct warp;
 
 struct thread : emulate_thread {
     struct emulate_context context;
-    char *stack; /* NULL: not started, or ended */
-    int number, lane;
+    char *stack;      /* NULL: the thread has not started, or has ended */
+    int number, lane; /* in its block; in its warp */
     struct warp *warp;
 
-    /* where it waits, and what it brought */
+    /* where the thread waits, and its operands of what the threads do together there */
     enum meeting meeting;
-    struct emulate_site site;
-    unsigned mask;
-    uint64_t value; /* given, then got */
+    struct emulate_site site; /* place in the source */
+    unsigned mask;            /* lanes that meet */
+    uint64_t value;           /* operand of a ballot or shuffle, then its result */
     enum emulate_shuffle_kind shuffle;
     int shuffle_lane, shuffle_width;
     enum dtype type; /* of a and b */
@@ -45,14 +47,13 @@ struct thread : emulate_thread {
     const void *row;
     bool transposed;
 
-    /* copies of groups[0], then groups[1], ...; the last group is not committed */
-    std::vector<struct copy> copies;
-    std::vector<int> groups;
+    std::vector<struct copy> copies; /* under way: those of groups[0], then of groups[1], ... */
+    std::vector<int> groups;         /* copies of each group; the last group is not committed */
 };
 
 struct warp {
-    struct thread *threads; /* lane 0 */
-    unsigned alive, waiting;
+    struct thread *threads;  /* lane 0; the other lanes follow */
+    unsigned alive, waiting; /* lanes, as bits */
 };
 
 /* The running thread. */
@@ -61,23 +62,25 @@ static inline struct thread *self(void)
     return static_cast<struct thread *>(emulate_self);
 }
 
-/* Wait for the others of mask, who bring the same; what it comes to is in the thread on return. */
+/* Let the running thread wait for the other lanes of mask at the same place, and do together what
+ * `meeting` says; its result is in the thread on return. */
 void warp_meet(enum meeting meeting, struct emulate_site site, unsigned mask);
 
-/* A lane ended: those who wait only for it go on. */
+/* Note that a lane has ended, and wake lanes that waited for it alone. */
 void warp_left(struct warp *warp, int lane);
 
-/* Let others run until somebody calls block_wake() for this thread. */
+/* Let other threads run until one calls block_wake() for the running thread. */
 void block_suspend(void);
+/* Let a suspended thread go on. */
 void block_wake(struct thread *t);
 
-/* 0 .. n-1 */
+/* Draw a number of 0 to n - 1. */
 uint32_t block_random(uint32_t n);
 
-/* Is it in the block's shared memory? */
+/* Are all bytes in the block's shared memory? */
 bool block_is_shared(const void *address, size_t bytes);
 
-/* End the launch with one line about it; does not return. */
+/* Fail the launch with this error and one line on stderr.  Does not return. */
 void block_fail(cudaError_t code, const char *fmt, ...) __attribute__((format(printf, 2, 3)))
 __attribute__((noreturn));
 

@@ -1,7 +1,8 @@
-/* nccl_control.h - what the ranks of an emulated communicator share: a segment of memory.
+/* nccl_control.h - a segment of memory that the ranks of an emulated communicator share.
  *
- * The segment is a memory file of the process that made it, named to others by process and
- * descriptor, so nothing is left behind whoever dies.  A rank writes its own member alone.
+ * The segment is a memory file of the process that made it, which other processes open by process
+ * number and descriptor, so that nothing is left behind when a process dies.  Each rank writes its
+ * own member alone.
  */
 #ifndef TRIREME_EMULATE_NCCL_CONTROL_H
 #define TRIREME_EMULATE_NCCL_CONTROL_H
@@ -34,12 +35,12 @@ struct message {
 };
 
 struct member {
-    std::atomic<pid_t> pid; /* 0: not yet there; written last */
-    uint64_t born, host;    /* start of the process; the machine, as far as GPUs are concerned */
-    char bus[32];
-    std::atomic<int> accepted; /* 1: the communicator is all right for this rank, -1: not */
-    std::atomic<int> departure;
-    std::atomic<uint64_t> posted, read; /* collectives begun; those this rank needs no more */
+    std::atomic<pid_t> pid;     /* 0: the rank is not there yet; written after the other members */
+    uint64_t born, host;        /* start of the process; which machine its GPU is in */
+    char bus[32];               /* of the GPU */
+    std::atomic<int> accepted;  /* 1: the rank accepts the communicator; -1: it does not */
+    std::atomic<int> departure; /* enum departure */
+    std::atomic<uint64_t> posted, read; /* collectives begun; collectives read from all others */
     struct message collective;
     std::atomic<uint64_t> split_posted, split_made, split_read;
     int32_t color, key;

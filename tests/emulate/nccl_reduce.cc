@@ -1,4 +1,4 @@
-/* nccl_reduce.cc - element by element, in the order of a ring. */
+/* nccl_reduce.cc - sums and other reductions, element by element, in the order of a ring. */
 #include "nccl_reduce.h"
 
 #include <string.h>

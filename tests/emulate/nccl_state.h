@@ -15,20 +15,20 @@
 namespace emulate
 {
 
-/* Memory of this rank that a communicator was given, as often as it was. */
+/* Memory of this rank that is registered with a communicator. */
 struct registration {
     const char *at;
     size_t bytes;
-    int times;
+    int times; /* how many times it was registered, and not yet deregistered */
 };
 
-/* Memory that all ranks of a communicator have alike. */
+/* A window: memory that all ranks of a communicator have registered together. */
 struct window {
-    const char *at;
+    const char *at; /* of this rank */
     size_t bytes;
     int flags;
-    uintptr_t number;
-    const struct registration *own;
+    uintptr_t number;               /* the same on all ranks */
+    const struct registration *own; /* of this rank's memory */
 };
 
 /* Lives as long as its handle, its operations and its helper threads. */
@@ -42,16 +42,17 @@ struct communicator {
     std::vector<struct window> windows;
     std::list<struct registration> registrations; /* their addresses are handles */
     uintptr_t windows_made = 0;
-    std::atomic<bool> ready{false};   /* control is there */
-    std::atomic<bool> aborted{false}; /* by this rank */
-    std::atomic<int> state{ncclSuccess};
-    std::atomic<int> helpers{0}; /* threads at work for it */
-    std::atomic<int64_t> looked_ns{0};
-    std::atomic<uint64_t> issued{0}, finished{0}; /* launches; they run in order */
-    uint64_t collectives = 0;                     /* of the steps alone */
-    std::set<std::pair<int, int>> connected;      /* the same: kind and peer; -1: a ring */
-    int64_t held = 0;                             /* the same: bytes of the GPU for these */
-    uint64_t splits = 0;
+    std::atomic<bool> ready{false};               /* control is not NULL */
+    std::atomic<bool> aborted{false};             /* by this rank */
+    std::atomic<int> state{ncclSuccess};          /* what ncclCommGetAsyncError() says */
+    std::atomic<int> helpers{0};                  /* helper threads at work */
+    std::atomic<int64_t> looked_ns{0};            /* when look() last looked */
+    std::atomic<uint64_t> issued{0}, finished{0}; /* number of launches, which run in order */
+    uint64_t collectives = 0; /* number of collectives so far; this and the next two are used by
+                                 steps alone, which run on one thread */
+    std::set<std::pair<int, int>> connected; /* connections: kind, and peer or -1 for a ring */
+    int64_t held = 0;                        /* bytes of the GPU for these connections */
+    uint64_t splits = 0;                     /* number of splits so far */
     bool finalized = false;
 };
 
@@ -69,7 +70,8 @@ struct operation {
     std::vector<char> kept; /* a result whose place others still read */
 };
 
-/* What a group gives one communicator: runs as one piece. */
+/* The operations that a group (ncclGroupStart() to ncclGroupEnd()) gives to one communicator; they
+ * run as one piece. */
 struct launch {
     std::shared_ptr<communicator> comm;
     cudaStream_t stream;
@@ -77,16 +79,17 @@ struct launch {
     std::vector<operation> operations;
 };
 
-/* Keep the last failure for ncclGetLastError(); returns code. */
+/* Keep a failure for ncclGetLastError().  Returns code. */
 ncclResult_t note(ncclResult_t code, const std::string &why);
 
-/* The communicator failed: what ncclCommGetAsyncError() says from now on. */
+/* Fail the communicator: ncclCommGetAsyncError() returns code from now on. */
 void fail(communicator &c, ncclResult_t code, const std::string &why);
 
-/* Notice failures of others: they disagree, died or aborted. */
+/* Fail the communicator where its ranks disagree, or another rank has died or aborted. */
 void look(communicator &c);
 
-/* Is it a gather that takes no thread blocks?  Then m says where in its window it writes. */
+/* Is an operation a gather by copy engines, which takes no thread blocks?  Then m says where in its
+ * window it writes. */
 bool by_copy_engines(communicator &c, const operation &o, struct message *m);
 
 /* Is all of this memory registered with the communicator? */

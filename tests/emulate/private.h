@@ -1,4 +1,7 @@
-/* private.h - what the parts of the emulated CUDA runtime know of each other. */
+/* private.h - what the files of the emulated CUDA runtime call of one another, by file.
+ *
+ * "Locked" and "not locked" say whether the caller has to hold schedule_lock().
+ */
 #ifndef TRIREME_EMULATE_PRIVATE_H
 #define TRIREME_EMULATE_PRIVATE_H
 
@@ -31,7 +34,8 @@ int emulate_fp8_status(void);
 
 /* ---- errors.cc, runtime.cc ---- */
 
-/* What the caller's cudaGetLastError() says next, unless it is cudaSuccess; returns code. */
+/* Let the calling thread's next cudaGetLastError() return code, unless this is cudaSuccess. Returns
+ * code. */
 cudaError_t emulate_last(cudaError_t code);
 int emulate_current_device(void);
 
@@ -41,47 +45,49 @@ struct operation;
 typedef std::shared_ptr<struct operation> operation_ptr;
 typedef std::function<enum emulate_status()> operation_step;
 
-/* One thing to be done once the operations before it are. */
+/* Work that may run when all operations before it are done. */
 struct operation {
     const char *name = "";
-    operation_step step; /* may be empty */
-    bool external = false;
+    operation_step step;   /* may be empty */
+    bool external = false; /* other processes may wait for it (stream.h) */
     bool done = false;
-    bool needed = false; /* somebody waits for it */
-    int blocked = 0;     /* by so many that are not done */
-    int round = 0;       /* when it last said EMULATE_LATER */
-    int slot = -1;       /* in the list of those ready */
-    int64_t ended_ns = 0;
+    bool needed = false;  /* the host, or a needed operation, waits for it */
+    int blocked = 0;      /* number of operations before it that are not done */
+    int round = 0;        /* in which its step last returned EMULATE_LATER */
+    int slot = -1;        /* its index in the list of operations that may run */
+    int64_t ended_ns = 0; /* when it was done */
     std::vector<operation_ptr> before, after;
 };
 
-/* One lock for all that is not done by steps. */
+/* The one lock of streams, events, captures and operations.  Steps run without it. */
 std::mutex &schedule_lock(void);
 
 /* Add an operation behind others; NULL among before is allowed.  Locked. */
 operation_ptr schedule_add(const char *name, operation_step step, bool external,
                            const std::vector<operation_ptr> &before);
 
-/* What an operation takes on the emulated GPU beside the time of the host that emulates it: events
- * recorded from now on are so much later.  Called by steps. */
+/* Add the time that an operation takes on the emulated GPU to the time of the host that emulates
+ * it: events recorded from now on are so much later.  Called by steps. */
 void schedule_take_time(int64_t ns);
 
-/* Run what is needed until it is done.  Not locked. */
+/* Run what an operation needs, and the operation, until it is done.  Not locked. */
 void schedule_wait(const operation_ptr &operation);
 
-/* Run a little of what is needed for it.  Not locked. */
+/* Run a little of what an operation needs, for a caller that asks again.  Not locked. */
 void schedule_nudge(const operation_ptr &operation);
 
-/* cudaSuccess when it is done (or NULL), cudaErrorNotReady, or the sticky error. */
+/* Return cudaSuccess when the operation is done (or NULL), else cudaErrorNotReady; after a failure
+ * of the GPU its error. */
 cudaError_t schedule_done(const operation_ptr &operation);
 
-/* The sticky error, or cudaSuccess. */
+/* Return the error with which the GPU failed, which every call answers from then on; cudaSuccess:
+ * none. */
 cudaError_t schedule_failure(void);
 
-/* Drop everything pending, and the sticky error.  Not locked. */
+/* Drop all pending operations, and the GPU's error.  Not locked. */
 void schedule_reset(void);
 
-/* The step under way, for messages; NULL outside. */
+/* Return the name of the step that is running, for messages; NULL: none is. */
 const char *schedule_running(void);
 
 /* ---- streams.cc, capture.cc ---- */
@@ -90,21 +96,21 @@ struct capture;
 
 struct CUstream_st {
     int device;
-    bool blocking; /* with the NULL stream */
-    bool legacy;   /* the NULL stream of its GPU */
+    bool blocking; /* it and the NULL stream wait for one another */
+    bool legacy;   /* it is the NULL stream of its GPU */
     int priority;
-    operation_ptr tail;
-    std::deque<operation_ptr> queued; /* what calls gave it; those done are dropped now and then */
-    std::shared_ptr<struct capture> capture;
-    std::vector<int> nodes; /* of the capture: what the next one follows */
+    operation_ptr tail;               /* the last operation, or NULL */
+    std::deque<operation_ptr> queued; /* operations of calls; done ones are dropped now and then */
+    std::shared_ptr<struct capture> capture; /* NULL: the stream is not being captured */
+    std::vector<int> nodes; /* of the captured graph: those that the stream's next node follows */
 };
 
 struct CUevent_st {
     int device;
     bool timed;
-    operation_ptr point;
-    std::shared_ptr<struct capture> capture;
-    std::vector<int> nodes;
+    operation_ptr point;                     /* where it was recorded in a stream */
+    std::shared_ptr<struct capture> capture; /* in which it was recorded; NULL: in none */
+    std::vector<int> nodes;                  /* of the captured graph: those that it stands for */
 };
 
 struct graph_node {
@@ -123,33 +129,35 @@ struct CUgraphExec_st {
     operation_ptr last;
 };
 
-/* The stream behind a handle: NULL is the device's own; NULL when it is none.  Locked. */
+/* Find the stream of a handle; the handle NULL is the current device's NULL stream.  NULL: there is
+ * no such stream.  Locked. */
 struct CUstream_st *stream_find(cudaStream_t handle);
 
-/* Append to a stream, or its capture.  Locked. */
+/* Append an operation to a stream, or to the graph into which it is captured.  Locked. */
 cudaError_t stream_append(struct CUstream_st *stream, const char *name, operation_step step,
                           bool external, operation_ptr *made);
 
-/* Something that is behind all work of a device.  Locked. */
+/* Make an operation that follows all work of a device.  Locked. */
 operation_ptr stream_all(int device);
 
 /* Is a stream of the device being captured that blocks with the NULL stream?  Locked. */
 bool stream_capturing(int device);
 
-/* The capture ended.  Locked. */
+/* Take all streams out of a capture that has ended.  Locked. */
 void stream_leave_capture(const struct capture *capture);
+/* Call a function for each stream of a capture.  Locked. */
 void stream_each_captured(const struct capture *capture,
                           const std::function<void(struct CUstream_st *)> &call);
 
-/* The same for waiting for the whole GPU, and for work on the NULL stream.  Locked. */
+/* May the calling thread do something that waits or allocates?  Returns cudaSuccess; or an error,
+ * after spoiling the capture that forbids it.  Locked. */
+cudaError_t capture_allows(void);
+/* Ask the same about waiting for the whole GPU.  Locked. */
 cudaError_t capture_forbids_waiting(void);
+/* Ask the same about work on the NULL stream, if stream is one.  Locked. */
 cudaError_t capture_implicit(struct CUstream_st *stream);
 
-/* May the calling thread do something that waits or allocates?  cudaSuccess, or the error, and
- * the capture that forbids it is spoilt.  Locked. */
-cudaError_t capture_allows(void);
-
-/* Append to the capture of a stream.  Locked. */
+/* Append a node to the capture of a stream.  Locked. */
 cudaError_t capture_append(struct CUstream_st *stream, const char *name, operation_step step,
                            bool external);
 cudaError_t capture_spoil(struct capture *capture, cudaError_t code);
@@ -158,35 +166,39 @@ cudaError_t capture_wait(struct CUstream_st *stream, struct CUevent_st *event);
 
 /* ---- memory.cc ---- */
 
-/* Blocks; cudaSuccess or what the API answers. */
+/* Allocate and free blocks of device memory, and of pinned host memory.  Return what the API's
+ * functions do. */
 cudaError_t memory_alloc(void **block, int device, size_t bytes);
 cudaError_t memory_free(void *block);
 cudaError_t memory_host_alloc(void **block, size_t bytes);
 cudaError_t memory_host_free(void *block);
 size_t memory_used(int device);
 
-/* Copy in a step; fails the GPU when either side is memory that is gone. */
+/* Copy, and fill, in a step.  The GPU fails where memory of either side is gone. */
 void memory_copy(void *to, const void *from, size_t bytes);
 void memory_fill(void *to, int value, size_t bytes);
 
-/* A fault of a step at address: 1 when it was memory of the GPU, which may be touched now. */
+/* Open the page of device memory at which a step faulted.  Returns 1, or 0 where address is not
+ * device memory. */
 int memory_open(void *address);
 
-/* No step runs any more: the host may not touch what they touched. */
+/* Close all device memory that steps opened, so that the host faults where it touches it.  Called
+ * when no step runs any more. */
 void memory_close(void);
 
-/* Words about an address, for messages. */
+/* Describe an address in words, for messages. */
 void memory_describe(const void *address, char text[160]);
 
-/* Drop all of a device. */
+/* Free all memory of a device. */
 void memory_reset(int device);
 
 /* ---- fault.cc ---- */
 
-/* Run body in a step; false when it touched memory it may not, which has failed the GPU. */
+/* Run the body of a step.  Returns false where it touched memory that it may not, after failing the
+ * GPU. */
 bool fault_guard(const std::function<void()> &body);
 
-/* Catch faults of the process; of the thread that runs steps. */
+/* Begin to catch faults: of the process; of the thread that runs steps, which calls it. */
 void fault_install(void);
 void fault_thread(void);
 
@@ -195,11 +207,12 @@ void fault_thread(void);
 struct emulate_launch;
 void simt_run(const struct emulate_launch *launch, const std::function<void()> &body);
 
-/* Where the running thread is, "" when none runs. */
+/* Describe where the running thread of a kernel is; "": none runs. */
 void simt_where(char text[160]);
+/* Is an address on a stack of the kernel's threads, or in its guard? */
 bool simt_is_stack(const void *address);
 
-/* The kernel's limit of dynamic shared memory. */
+/* Return, and set, a kernel's limit of dynamic shared memory in bytes. */
 size_t simt_shared_limit(const void *kernel);
 cudaError_t simt_set_shared_limit(const void *kernel, int bytes);
 

@@ -1,4 +1,4 @@
-/* settings.cc - what the emulated machine is, from the environment. */
+/* settings.cc - the properties of the emulated machine, from environment variables. */
 #include <cublasLt.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* streams.cc - streams and events: who follows whom. */
+/* streams.cc - streams and events: which operation follows which. */
 #include <set>
 
 #include "private.h"

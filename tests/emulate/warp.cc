@@ -1,4 +1,9 @@
-/* warp.cc - what the lanes of a warp do together. */
+/* warp.cc - what the lanes of a warp do together: ballots, shuffles, barriers, products, loads of
+ * matrices.
+ *
+ * Each lane puts its operands into its struct thread and waits in warp_meet().  When all lanes of
+ * the mask have come, the last one computes the results of all, and wakes the others.
+ */
 #include "block.h"
 
 /* Results of lanes that nobody may rely on. */

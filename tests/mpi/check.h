@@ -1,4 +1,5 @@
-/* check.h - for programs that mpirun starts: count what does not hold, fail together. */
+/* check.h - for programs that mpirun starts: counting failed checks, and failing on all ranks
+ * together. */
 #ifndef TRIREME_TESTS_MPI_CHECK_H
 #define TRIREME_TESTS_MPI_CHECK_H
 
@@ -23,8 +24,10 @@ static inline void check_at(struct checks *c, int holds, const char *what, const
                 world_rank(c->world), world_size(c->world), what);
 }
 
+/* Count a check that does not hold on this rank, and print the first five of them. */
 #define CHECK(c, holds) check_at(c, (holds) != 0, #holds, __FILE__, __LINE__)
 
+/* Start HDF5 and the world.  Returns 0, or -1 with the reason on stderr.  Collective. */
 static inline int checks_start(struct checks *c)
 {
     struct error err = {0};
@@ -35,7 +38,8 @@ static inline int checks_start(struct checks *c)
     return -1;
 }
 
-/* Stop the world.  Returns the exit status of the program: 0 if all held on all ranks. */
+/* Stop the world.  Returns the exit status of the program: 0 if all checks held on all ranks and
+ * all memory was freed.  Collective. */
 static inline int checks_finish(struct checks *c)
 {
     double failed = c->failed;

@@ -1,4 +1,5 @@
-/* device_arrays.h - for tests of groups on a GPU's memory: values, and arrays here and there. */
+/* device_arrays.h - for tests of groups on a GPU's memory: values, and arrays on host and device.
+ */
 #ifndef TRIREME_TESTS_MPI_DEVICE_ARRAYS_H
 #define TRIREME_TESTS_MPI_DEVICE_ARRAYS_H
 
@@ -30,6 +31,7 @@ static inline float value(int rank, int64_t i)
     return (x & 0x80000000u ? -1.0f : 1.0f) * ldexpf(mantissa, (int)(x >> 16 & 31) % 25 - 12);
 }
 
+/* Round x to dtype. */
 static inline float rounded(float x, enum dtype dtype)
 {
     return dtype == DTYPE_BF16  ? bf16_to_f32(f32_to_bf16(x))
@@ -62,7 +64,7 @@ static inline double sent(int rank, int64_t i, enum dtype dtype)
     return rounded(value(rank, i), dtype);
 }
 
-/* An array here and on the device, and a few bytes behind that nobody writes. */
+/* An array on the host and on the device, with GUARD bytes behind it that no transfer may write. */
 struct array {
     int64_t elems;
     enum dtype dtype;
@@ -104,7 +106,7 @@ static inline void to_device(struct rig *r, struct array *a)
     CHECK(&r->c, !device_upload(r->device, a->device, a->host, array_bytes(a), &r->said));
 }
 
-/* After what stream was given. */
+/* Copy an array to the host after all work that stream was given, and check its guard. */
 static inline void to_host(struct rig *r, struct array *a, enum device_stream stream)
 {
     CHECK(&r->c, !device_event_record(r->device, r->event, stream, &r->said));
@@ -114,7 +116,7 @@ static inline void to_host(struct rig *r, struct array *a, enum device_stream st
         CHECK(&r->c, a->host[array_bytes(a) - 1 - (size_t)i] == 0x5a);
 }
 
-/* Enqueued is done, with nothing wrong. */
+/* Check that an operation counts as done once it is enqueued, and that nothing failed. */
 static inline void done(struct rig *r, struct comm_op *op)
 {
     CHECK(&r->c, comm_test(op));

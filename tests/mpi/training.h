@@ -1,5 +1,5 @@
-/* training.h - steps of training as tests of several ranks take them: from a token file of rank 0,
- * through sessions, with losses and a hash of the state at the end. */
+/* training.h - training a few steps on several ranks: from a token file that rank 0 makes, through
+ * a session, to losses and a hash of the state at the end. */
 #ifndef TRIREME_TESTS_MPI_TRAINING_H
 #define TRIREME_TESTS_MPI_TRAINING_H
 
@@ -13,28 +13,30 @@
 
 enum { TRAINING_STEPS = 50 };
 
-/* How to train: from where, to which step, and whether to save there. */
+/* What to train. */
 struct training {
-    const char *tokens;      /* token file */
-    const char *checkpoints; /* where a state is saved; NULL: nowhere */
-    int from, to;            /* finished steps before and after; from above 0: resume */
-    int masked;              /* 1: drop targets, many in some samples and none in others */
+    const char *tokens;      /* path of the token file */
+    const char *checkpoints; /* folder in which the state is saved at the end; NULL: it is not */
+    int from, to;            /* finished steps before and after; from above 0: resume there */
+    int masked;              /* 1: mask targets, many in some samples and none in others */
 };
 
-/* What came out. */
+/* The results of training. */
 struct trained {
     double loss[TRAINING_STEPS], norm[TRAINING_STEPS]; /* of the steps done here */
     double targets;                                    /* of the last step */
-    double scale[TRAINING_STEPS];                      /* of the loss, in the step */
-    int64_t skipped;                                   /* steps without an update, of all */
+    double scale[TRAINING_STEPS];                      /* loss scale of each step */
+    int64_t skipped;                                   /* steps of the run without an update */
     double valid_loss, valid_targets;                  /* at the end, where data.valid is set */
     uint64_t hash;                                     /* of this rank's state at the end */
 };
 
-/* A temporary directory with tokens.h5 in it, made by rank 0; dir of 64 bytes.  Collective. */
+/* Make a temporary directory with tokens.h5 in it on rank 0, and give all ranks its path; dir: 64
+ * bytes. Collective. */
 void training_data(struct checks *c, char *dir, int64_t vocab);
 
-/* Load the newest good checkpoint at path into a session.  Collective.  0, or -1 with err set. */
+/* Load the newest good checkpoint at path into a session.  Collective.  Returns 0, or -1 with err
+ * set. */
 int training_load(struct session *session, const char *path, struct run_position *position,
                   struct error *err);
 
@@ -42,20 +44,23 @@ int training_load(struct session *session, const char *path, struct run_position
 void training_run(struct checks *c, const struct config *config, const struct training *how,
                   struct trained *trained);
 
-/* The same on one rank alone: rank 0 computes, all get the result (but for the hash). */
+/* Train the same on one rank alone: rank 0 computes, and all ranks get the results but for the
+ * hash. Collective. */
 void training_reference(struct checks *c, const struct config *config, const struct training *how,
                         struct trained *trained);
 
-/* What the step last started sent to other ranks, and moved of offloaded state, is as planned. */
+/* Check that the last step sent as many bytes to other ranks, and moved as many bytes of offloaded
+ * state, as planned. */
 void training_check_volume(struct checks *c, const struct session *s,
                            const struct report_rank *plan);
 
-/* Whether a test runs its cell of this number: each, or where it should be short (rig_is_short) one
- * of `share`, other cells with another number of ranks.  Ranks 2, 3 and 4 together run all cells
- * for a share of 3, ranks 3 and 4 for a share of 2.  The same on every rank. */
+/* Does a test run the cell of its matrix with this number?  It runs every cell, or, where it should
+ * be short (rig_is_short()), one of `share`, and with another number of ranks other cells: starts
+ * on 2, 3 and 4 ranks together run all cells for a share of 3, those on 3 and 4 ranks for a share
+ * of 2.  The answer is the same on every rank. */
 int training_takes(const struct checks *c, int cell, int share);
 
-/* The largest relative difference of losses. */
+/* Return the largest relative difference of two trainings' losses. */
 double training_distance(const struct trained *a, const struct trained *b);
 
 #endif

@@ -1,7 +1,7 @@
-/* any_schedule.h - pipeline schedules by chance: right ones, changed ones, and a judge of both.
+/* any_schedule.h - random pipeline schedules, right ones and changed ones, and a judge of both.
  *
- * The judge is slow and simple, and shares nothing with src/program: what trireme thinks of a
- * schedule is held against it. */
+ * The judge is slow and simple, and shares nothing with src/program: tests compare what trireme
+ * accepts and refuses with its answer. */
 #ifndef TRIREME_TESTS_UNIT_ANY_SCHEDULE_H
 #define TRIREME_TESTS_UNIT_ANY_SCHEDULE_H
 
@@ -33,20 +33,20 @@ struct any_schedule {
     struct any_line line[ANY_RANKS];
 };
 
-/* A right one: up to ANY_STAGES stages on any of `ranks` ranks, each of which has one at least, of
- * 1 to ANY_MICROS micro-batches, with backward whole, in two parts, or both. */
+/* Make a right schedule: up to ANY_STAGES stages in any order on `ranks` ranks, at least one on
+ * each, 1 to ANY_MICROS micro-batches, with backward whole (B), in two parts (I, W), or both. */
 void any_schedule(struct any *any, int ranks, struct any_schedule *schedule);
 
-/* Change up to ANY_CHANGES things.  Returns what was done last, in words. */
+/* Make up to ANY_CHANGES random changes.  Returns the last change in words. */
 const char *any_schedule_change(struct any *any, struct any_schedule *schedule);
 
-/* Write it as text, with empty cells, spaces and quotes here and there.  0, or -1: it cannot be
- * written. */
+/* Write a schedule as a .csv file, with empty cells, spaces and quotes here and there.  Returns 0,
+ * or -1 where the file cannot be written. */
 int any_schedule_write(struct any *any, const struct any_schedule *schedule, const char *path);
 
-/* Is it a schedule of its ranks and micro-batches: does each stage, on one rank, compute all of
- * each micro-batch once and in order, has each rank a stage, and can the ranks play it to the end?
- */
+/* Is a schedule right?  Each stage is on one rank, and computes all of each micro-batch once and in
+ * order; each rank has a stage; and the ranks come to the end without waiting for one another for
+ * ever. */
 int schedule_judge(const struct any_schedule *schedule);
 
 #endif

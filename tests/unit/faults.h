@@ -1,5 +1,5 @@
-/* faults.h - what test_history.c and test_history_order.c share: real programs of tensor ranks and
- * stages, in which faults are made one at a time, and put right again. */
+/* faults.h - for test_history.c and test_history_order.c: making faults in real programs of tensor
+ * ranks and stages, one at a time, and mending them again. */
 #ifndef TRIREME_TESTS_UNIT_FAULTS_H
 #define TRIREME_TESTS_UNIT_FAULTS_H
 
@@ -10,40 +10,48 @@
     "model.layers=2 model.hidden=12 model.heads=2 model.ffn=20 model.vocab=23 data.seq_len=7 " \
     "train.micro_batch=1 "
 
-/* Spoil a program in every place, each time faults_refused() and put right again; returns in how
- * many. */
+/* Spoil a program in every place where a fault is possible, one at a time: make the fault, call
+ * faults_refused(), mend it.  Returns the number of places. */
 typedef int faults_fn(struct program *program);
 
-/* In each rank's training program of each layout, those of tests/unit/divided.h with whole
- * boundaries too: in `least` places at least.  Before and after, all are accepted. */
+/* Spoil the training program of each rank of each layout, also of the models of
+ * tests/unit/divided.h. All programs together must have at least `least` places, and are accepted
+ * before and after. */
 void faults_everywhere(faults_fn *spoil, int least);
 
-/* The same of each flat that the rank trains; the list is put right after each. */
+/* Call spoil for each flat that the rank trains, and restore the list of instructions after each
+ * call. Returns the sum of what spoil returned. */
 int faults_each_flat(struct program *program, int (*spoil)(struct program *program, int flat));
 
-/* Refused, for what it computes, with a text that has `name` in it, or `other` (NULL: no other). */
+/* Check that the program is refused for what it computes, with a text that has `name` in it, or
+ * `other` (NULL: no other). */
 void faults_refused(const struct program *program, const char *name, const char *other);
 
-/* A list as it is, to be put back; what keeps it is free()d by that. */
+/* A copy of a program's list of instructions. */
 struct faults_kept {
-    struct instr *instr;
+    struct instr *instr; /* [instrs] */
     int instrs;
 };
+/* Copy the list. */
 struct faults_kept faults_keep(const struct program *program);
+/* Put the copy back and free it. */
 void faults_restore(struct program *program, struct faults_kept *kept);
 
-/* Let an instruction do nothing; move one to place `to`, and those between by one; put a copy of
- * one in place i. */
+/* Let an instruction do nothing. */
 void faults_leave_out(struct instr *instr);
+/* Move an instruction to place `to`; those between move by one. */
 void faults_move(struct program *program, int from, int to);
+/* Insert an instruction at place i. */
 void faults_insert(struct program *program, int i, struct instr copy);
 
 const char *faults_name(const struct program *program, int flat);
 
-/* The first instruction of a kind that works on a flat (-1: on none); -1: there is none. */
+/* Find the first instruction of a kind that works on a flat (-1: on none).  Returns its index, or
+ * -1: there is none. */
 int faults_find(const struct program *program, enum instr_kind kind, int flat);
 
-/* The number of a flat among those that the unit of a RUN uses and whose gradient it writes; -1. */
+/* Return the number that a flat has among the flats of the unit of a RUN, if the RUN writes the
+ * flat's gradient; else -1. */
 int faults_use_written(const struct program *program, const struct instr *run, int flat);
 
 /* Does an instruction make the gradient of a flat, sum it over ranks or add to it? */

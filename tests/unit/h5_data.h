@@ -1,15 +1,15 @@
-/* h5_data.h - whole datasets of HDF5 files, written and read through HDF5: what tests need of it
- * and the product does not. */
+/* h5_data.h - writing and reading whole datasets through HDF5, which tests need and the product
+ * does not. */
 #ifndef TRIREME_TESTS_UNIT_H5_DATA_H
 #define TRIREME_TESTS_UNIT_H5_DATA_H
 
 #include "io/h5.h"
 
-/* Make a file as other programs do: datasets begin at any byte.  0 and a file for h5_close(), or
- * -1. */
+/* Make a file as other programs do, in which datasets begin at any byte.  Returns 0 and a file for
+ * h5_close(), or -1. */
 int h5_create_unaligned(struct h5 **file, const char *path);
 
-/* Make a contiguous dataset and write it. */
+/* Make a contiguous dataset and write it.  Returns 0, or -1 with err set. */
 int h5_write(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
              const void *data, struct error *err);
 
@@ -18,7 +18,7 @@ int h5_write(struct h5 *file, const char *name, int type, int rank, const int64_
 int h5_read(struct h5 *file, const char *name, int type, void **data, struct h5_dataset *dataset,
             struct error *err);
 
-/* The mappings of a virtual dataset; 0 of one that is not virtual. */
+/* Count the mappings of a virtual dataset; 0: the dataset is not virtual. */
 int64_t h5_mappings(struct h5 *file, const char *name);
 
 #endif

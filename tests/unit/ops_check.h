@@ -1,4 +1,5 @@
-/* ops_check.h - what the tests of ops share: tensors with guards, tolerances, settings. */
+/* ops_check.h - for tests of ops: tensors with guards, tolerances, and all levels, types and
+ * threads. */
 #ifndef TRIREME_TESTS_UNIT_OPS_CHECK_H
 #define TRIREME_TESTS_UNIT_OPS_CHECK_H
 
@@ -14,21 +15,22 @@
 #include "base/dtype.h"
 #include "device/ops.h"
 
-/* The types that ops work on. */
+/* The types that ops compute in. */
 enum { TYPES = 3 };
 extern const enum dtype op_types[TYPES];
 
-/* Elements with a guard behind them that tensor_free() looks at. */
+/* Elements with a guard behind them; tensor_free() fails the test where the guard was written to.
+ */
 struct tensor {
     enum dtype dt;
     int64_t elems;
     void *data;
 };
 
-/* Normal deviates times scale, rounded to dt; the same for the same seed. */
+/* Make a tensor of normal deviates times scale, rounded to dt; the same ones for the same seed. */
 struct tensor tensor_random(enum dtype dt, int64_t elems, uint64_t seed, double scale);
 
-/* NaN everywhere: what an op leaves unwritten shows. */
+/* Make a tensor of NaN, so that elements which an op does not write are found. */
 struct tensor tensor_poisoned(enum dtype dt, int64_t elems);
 
 struct tensor tensor_copy(const struct tensor *t);
@@ -37,23 +39,23 @@ double tensor_get(const struct tensor *t, int64_t i);
 void tensor_set(struct tensor *t, int64_t i, double value);
 uint64_t tensor_hash(const struct tensor *t);
 
-/* What dt can hold of value, rounded as a result is. */
+/* Round value to dt, as a result is rounded. */
 double rounded(enum dtype dt, double value);
 
-/* Every |got - want| <= tolerance * (|want| + rms of want); denormals may be flushed to 0, but
- * fp16's, which are off by half a step of theirs, 2^-25, at most. */
+/* Check that |got - want| <= tolerance * (|want| + rms of want) for every element.  Denormals may
+ * be flushed to 0, except those of fp16, which may be off by half of their step, 2^-25. */
 void check_close(const char *what, const struct tensor *got, const double *want, double tolerance);
 
-/* The same for sums whose terms are of this size, and may cancel. */
+/* Check the same for sums whose terms are of the size `size`, and may cancel. */
 void check_terms(const char *what, const struct tensor *got, const double *want, double tolerance,
                  double size);
 
-/* Where results are rounded once to dt: bf16 is off by half a unit, 2^-8 at most, fp16 by 2^-11;
- * fp32 sums of some hundred terms by a few dozen 2^-24. */
+/* Return the tolerance of results that are rounded once to dt: bf16 is off by at most half a unit,
+ * 2^-8, fp16 by 2^-11; fp32 sums of some hundred terms by a few dozen 2^-24. */
 double tolerance_of(enum dtype dt);
 
-/* Run test for every level of this machine, every type and 1, 2 and 3 threads.  What it
- * returns is a hash of its results, which must not depend on the threads. */
+/* Run a test for every CPU level of this machine, every type, and 1, 2 and 3 threads.  The test
+ * returns a hash of its results, which must not depend on the number of threads. */
 typedef uint64_t setting_test(struct device *d, enum dtype dt);
 void for_each_setting(setting_test *test);
 

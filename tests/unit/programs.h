@@ -1,19 +1,22 @@
-/* programs.h - what tests of the verifier share: real programs of every strategy, and verdicts. */
+/* programs.h - for tests of the verifier: real programs of every strategy, and checks of verdicts.
+ */
 #ifndef TRIREME_TESTS_UNIT_PROGRAMS_H
 #define TRIREME_TESTS_UNIT_PROGRAMS_H
 
 #include "tests/unit/rig.h"
 
-/* A small model with the settings of bits: 1: tied, 2: forward, 4: backward prefetch. */
+/* Return the configuration of a small model.  bits: sum of 1: tied embeddings, 2: forward prefetch,
+ * 4: backward prefetch; more: further settings. */
 struct config programs_config(int bits, const char *more);
 
-/* Check one rank's training program of two micro-batches with each strategy and bits of settings,
- * on 2 to 4 ranks; each may be changed and changed back.  With CHECK_SHORT=1 three of the eight
- * bits of settings with each strategy, other ones with the next; all by `make check-whole`. */
+/* Call `check` on the training program, of two micro-batches, of one rank of 2 to 4, for each
+ * strategy and all eight values of bits; check may change the program and change it back.  With
+ * CHECK_SHORT=1 each strategy has three of the eight values, other ones than the strategy before
+ * it; make check-whole has all. */
 void programs_everywhere(void (*check)(struct program *program));
 
-/* Of what a program of all units has at least `count`: how many the program of a pipeline stage has
- * at least. */
+/* Where a program of all units has at least `count` of something, return how many the program of a
+ * pipeline stage has at least. */
 static inline int programs_share(const struct program *program, int count)
 {
     int own = 0, all = program->units->count;
@@ -24,14 +27,15 @@ static inline int programs_share(const struct program *program, int count)
 
 typedef int verdict_fn(const struct program *program, struct error *err);
 
+/* Check that verify_program() accepts the program. */
 void assert_right(const struct program *program);
 
-/* Refused by verdict, with one of `names` ("|" between them) as the reason; what was done to
- * instruction i. */
+/* Check that verdict refuses the program with a text that has one of `names`, "a|b".  what, i: what
+ * the test did to which instruction, for the message. */
 void assert_refused(verdict_fn *verdict, const struct program *program, const char *names,
                     const char *what, int i);
 
-/* By verify_program(). */
+/* Check that verify_program() refuses the program; else like assert_refused(). */
 void assert_wrong(const struct program *program, const char *names, const char *what, int i);
 
 #endif

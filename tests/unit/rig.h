@@ -8,33 +8,36 @@
 /* The configuration of "key=value key=value ...", checked; ends the program if it is wrong. */
 struct config rig_config(const char *settings);
 
-/* A session that trains, without world and mesh, and evaluates if data.valid is set; generates:
- * texts that it continues at a time, with programs of generation whose context is data.seq_len; 0:
- * none. level NULL: the machine's best.  With run.threads threads, 1 if it is not set.  On the CPU,
- * or the first GPU when config says device=cuda. mem is the caller's.  Ends the program if it
- * cannot. Close with session_close(). */
+/* Open a session of one rank, without world and mesh, for session_close().  It trains, and
+ * evaluates if data.valid is set.  generates: number of texts that it continues at a time, with a
+ * context of data.seq_len; 0: no programs of generation.  level: CPU level of the kernels; NULL:
+ * the machine's best.  It has run.threads threads, 1 if that is not set, and runs on the CPU, or on
+ * the first GPU when config says device=cuda.  mem stays the caller's.  A failure ends the program.
+ */
 struct session *rig_open(struct mem *mem, const struct config *config, const char *level,
                          int generates);
 
-/* The same of a model, which it then owns, that no family's name stands for; world NULL: one rank,
- * else a session of one of its ranks, with a mesh.  Collective. */
+/* Open a session as rig_open() does, of a model of the test's own, which the session owns from now
+ * on. world NULL: of one rank; else of this rank of the world, with a mesh.  Collective over world.
+ */
 struct session *rig_open_model(struct mem *mem, const struct config *config, struct model *model,
                                struct world *world, const char *level, int generates);
 
-/* The logits that follow from row `row` of a sequence of count tokens, data.seq_len at most, fp32
- * [the model's vocabulary], in the session, which continues one text at a time. */
+/* Compute the logits behind row `row` of a sequence of `count` tokens, at most data.seq_len, by the
+ * programs of generation of a session that continues one text at a time.  Returns fp32 [model's
+ * vocabulary] in memory of the session. */
 const float *rig_logits(const struct session *session, const int32_t *tokens, int64_t count,
                         int64_t row);
 
-/* What to compile for a model: its second sequence, where it has one, is five tokens longer than
- * the first. */
+/* Return the request that compiles a model's units.  The model's second sequence, where it has one,
+ * is five tokens longer than its first. */
 struct units_request rig_units(const struct layout *layout, const struct config *config,
                                const struct model *model);
 
-/* The state a run begins with, from the seed. */
+/* Set the state with which a run begins, from the seed. */
 void rig_init(struct session *session);
 
-/* A step's numbers as the trainer sets them, without data. */
+/* Return a step's numbers (learning rate, ...) as the trainer sets them, without data. */
 struct step_input rig_input(const struct session *session, int64_t step);
 
 /* Sequences in memory as input of a step: micro-batch m is rows [m * batch, (m + 1) * batch). */
@@ -44,47 +47,54 @@ struct rig_data {
 };
 int rig_load(void *user, const struct step_batch *batch, struct error *err);
 
-/* A logical tensor inside the whole flat parameter of *unit; NULL if there is none. */
+/* Find a logical tensor by name in the whole flat parameter of a unit, whose number becomes *unit;
+ * NULL: there is none. */
 const struct flat_tensor *rig_tensor(const struct session *session, const char *name, int *unit);
 
-/* What a buffer of the training program holds, in memory to be free()d. */
+/* Copy a buffer of the training program to the host; for free(). */
 void *rig_download(const struct session *session, int buffer);
 
-/* The rank's fp32 state of a unit, on the CPU. */
+/* Return the fp32 state of this rank's shard of a flat parameter, by its number, in memory of the
+ * session.  On the CPU alone. */
 enum rig_state { RIG_MASTER, RIG_GRAD, RIG_FIRST, RIG_SECOND };
 float *rig_state(const struct session *session, int unit, enum rig_state which);
 
-/* After masters were written: what is computed with follows them. */
+/* Set the parameters that are computed with from the masters, after a test has written masters. */
 void rig_refresh(const struct session *session);
 
-/* A hash of all that persists: parameters, masters and moments of this rank. */
+/* Return a hash of this rank's parameters, masters and moments. */
 uint64_t rig_hash(const struct session *session);
 
-/* The programs of all ranks of a layout, without ranks. */
+/* The states and programs of all ranks of a layout, compiled in this one process.  They are checked
+ * and measured, not run. */
 struct fleet {
     struct layout layout;
     struct device *device;
     struct model *model;
-    struct units *units, **place; /* of the first rank; of each place: layout_variants() */
+    struct units *units;  /* of rank 0 */
+    struct units **place; /* of each variant of ranks (layout_variants()) */
     int ranks;
-    struct state **state;
-    struct program **program;
+    struct state **state;     /* [ranks] */
+    struct program **program; /* [ranks] */
 };
 
+/* Compile the programs of this kind of all ranks, for fleet_close().  A failure ends the program.
+ */
 void fleet_open(struct fleet *fleet, const struct config *config, int ranks,
                 enum program_kind kind);
-/* The same of a model, which it then owns. */
+/* Do the same with a model of the test's own, which the fleet owns from now on. */
 void fleet_open_model(struct fleet *fleet, const struct config *config, struct model *model,
                       int ranks, enum program_kind kind);
-/* The same, in training, of one rank: at a place of a tensor axis of so many ranks. */
+/* Do the same for the training program of one rank alone, the one at `place` of a tensor axis of
+ * `tensors` ranks. */
 void fleet_open_place(struct fleet *fleet, const struct config *config, struct model *model,
                       int tensors, int place);
 void fleet_close(struct fleet *fleet);
 
-/* Floating point operations of all pieces of a segment. */
+/* Count the floating point operations of all pieces of a segment. */
 double rig_flops(const struct segment *segment);
 
-/* Memory of a GPU of a machine that every build knows. */
+/* Return the bytes of a GPU's memory, of a machine that every build knows by name. */
 size_t rig_machine_bytes(const char *name);
 
 /* Whether fewer settings and steps will do: tests/check.sh sets CHECK_SHORT=1, because an emulated

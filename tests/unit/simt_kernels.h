@@ -30,10 +30,10 @@ void simt_early_exit(cudaStream_t s, int threads, int live, int64_t *out);
  * `cols` on is taken as 0 without being read */
 void simt_pipeline(cudaStream_t s, int stages, int rows, int cols, const float *in, float *out);
 
-/* Pairs of bf16 or fp16. */
+/* Convert floats to pairs of bf16 or fp16. */
 void simt_narrow(cudaStream_t s, enum dtype dt, int pairs, const float *in, uint32_t *out);
 
-/* Of pairs of fp16. */
+/* Convert pairs of fp16 to floats. */
 void simt_widen(cudaStream_t s, int pairs, const uint32_t *in, float *out);
 void simt_exp2(cudaStream_t s, int count, const float *in, float *out);
 
