@@ -1,10 +1,10 @@
 /* tokenizer_private.h - what the files io/tokenizer*.c share.
  *
- * A text goes through these steps; all but the model may be absent:
+ * A text goes through these steps; any but the model may be absent:
  *
- *     repair     what is no UTF-8 becomes U+FFFD                        tokenizer_unicode.c
- *     added      texts of added tokens are cut out                      tokenizer_added.c
- *     normalize  between them: NFC, lower case, spaces...               tokenizer_normalize.c
+ *     repair     bytes that are not UTF-8 become U+FFFD                 tokenizer_unicode.c
+ *     added      texts of added tokens are cut out, and become ids      tokenizer_added.c
+ *     normalize  the text between them: NFC, lower case, spaces...      tokenizer_normalize.c
  *     split      into words, which no token crosses                     tokenizer_split.c
  *     model      a word to ids: a row of the table of models            tokenizer_bpe.c, ...
  *     wrap       ids before and after the text                          tokenizer_read.c
@@ -26,37 +26,40 @@ struct js;
 struct tokenizer_data;
 struct tokenizer_encoder;
 
-/* Bytes that grow. */
+/* An array of bytes that grows. */
 struct tokenizer_buffer {
     char *text;
     size_t bytes, capacity;
 };
 
-/* A model: how words become ids, and ids text.  One row each. */
+/* A kind of model: how words become ids.  There is one row for each kind. */
 struct tokenizer_model {
-    const char *name; /* begins the tokenizer's */
-    const char *type; /* model.type in tokenizer.json; NULL: in none */
-    int byte_level;   /* for words of ByteLevel's letters, or (0) for others */
-    int takes_bytes;  /* any bytes, not UTF-8 alone */
+    const char *name; /* the tokenizer's name begins with it */
+    const char *type; /* model.type in tokenizer.json; NULL: the model is in no file */
+    int byte_level;   /* 1: words are of ByteLevel's letters, which stand for bytes */
+    int takes_bytes;  /* 1: takes any bytes; 0: UTF-8 only */
     /* Read the file's "model" into data.  Returns 0, or -1 with err set. */
     int (*read)(struct tokenizer_data *data, const struct js *model, struct error *err);
-    /* Append the ids of a word to the encoder's; a word is never empty. */
+    /* Append the ids of a word of 1 byte or more to encoder->ids.  Returns 0, or -1 with err set.
+     */
     int (*encode)(struct tokenizer_encoder *encoder, const char *word, size_t bytes,
                   struct error *err);
 };
 
-/* Normalizers: a list of rules, each of which writes a text anew. */
+/* A normalizer is a list of rules, each of which makes a new text of a text. */
 struct tokenizer_rule {
+    /* Append the new text to out (tokenizer_normalize.h).  Returns 0, or -1 with err set. */
     int (*apply)(const struct tokenizer_rule *rule, struct tokenizer_encoder *encoder,
                  const char *text, size_t bytes, struct tokenizer_buffer *out, struct error *err);
-    enum tokenizer_form form; /* normal forms */
-    unsigned classes;         /* of the characters to leave out */
-    int left, right;          /* Strip: at which ends */
-    char *from, *to;          /* Replace: a text, or (from is NULL) a pattern, by another */
-    struct tokenizer_regex *regex;
+    enum tokenizer_form form;      /* NFC and the like: the normal form */
+    unsigned classes;              /* characters of these classes are left out */
+    int left, right;               /* Strip: 1 for the ends at which spaces are left out */
+    char *from, *to;               /* Replace: `from`, or, where it is NULL, regex, by `to` */
+    struct tokenizer_regex *regex; /* Replace: a pattern; NULL: none */
 };
 
-/* Pre-tokenizers: a list of steps, each of which cuts every piece of the one before. */
+/* A pre-tokenizer is a list of steps, each of which cuts every piece that the step before it made.
+ * The behavior is what happens to a match; the names are those of `tokenizers`. */
 enum tokenizer_behavior {
     TOKENIZER_REMOVED,
     TOKENIZER_ISOLATED,
@@ -65,39 +68,44 @@ enum tokenizer_behavior {
     TOKENIZER_CONTIGUOUS
 };
 
-/* First the text changes, where prefix or space is there; then it is cut, where find or scan is. */
+/* A step first changes the text of a piece, if it has prefix or space; then it cuts the piece, if
+ * it has find or scan. */
 struct tokenizer_step {
-    char *prefix;   /* put before a piece that does not begin with it */
-    int first_only; /* before the first piece of a text alone */
-    char *space;    /* put in place of each ' ' */
-    /* The first match at `from` or behind it: 1 and its place, 0: none, -1: err is set. */
+    char *prefix;   /* put before a piece that does not begin with it; NULL: nothing */
+    int first_only; /* 1: prefix is only put before the first piece of a text */
+    char *space;    /* put in place of each ' '; NULL: nothing */
+    /* Find the first match that begins at byte `from` or behind it.  Returns 1 with the match in
+     * bytes [*start, *end), 0: there is none, -1 with err set. */
     int (*find)(const struct tokenizer_step *step, struct tokenizer_encoder *encoder,
                 const char *text, size_t bytes, size_t from, size_t *start, size_t *end,
                 struct error *err);
-    tokenizer_scan *scan; /* in place of find: matches end to end */
+    tokenizer_scan *scan; /* used in place of find where matches lie end to end */
+    /* What find looks for: one of these. */
     struct tokenizer_regex *regex;
     char *literal;
     unsigned classes;
     enum tokenizer_behavior behavior;
-    int invert; /* a match is what is between matches */
+    int invert; /* 1: the text between matches is taken as the matches */
 };
 
-/* Where a piece of text is: what begins a text may get a space before it. */
+/* Where a piece is: at the beginning of a text (it may get a space before it), inside, or at the
+ * beginning of a text that continues another one (TOKENIZER_CONTINUED). */
 enum tokenizer_place { TOKENIZER_FIRST, TOKENIZER_INSIDE, TOKENIZER_GOES_ON };
 
-/* Decoders: a list of steps, each of which changes the text of a token. */
+/* A decoder is a list of steps, each of which changes the text of a token. */
 struct tokenizer_undo {
     void (*apply)(const struct tokenizer_undo *undo, struct tokenizer_decoder *decoder,
                   struct tokenizer_buffer *text);
-    char *from, *to;
-    int64_t count; /* Strip: how many */
-    int whole;     /* Strip: of the whole text, not of each token */
-    int cleanup;   /* WordPiece */
+    char *from, *to; /* from: the text that is replaced or stripped, or WordPiece's prefix */
+    int64_t count; /* Strip: most `from` to strip; Metaspace: 1: none becomes a space in token 1 */
+    int whole;     /* Strip: 1: from the front of the whole text, 0: of each token */
+    int cleanup;   /* WordPiece: its member "cleanup" */
 };
 
 enum { TOKENIZER_MOST_STEPS = 32 };
 
-/* Added tokens, in a tree of their bytes: one node per byte. */
+/* The texts of added tokens are kept in a tree, one node per byte: the path from the root to a node
+ * spells the beginning of a text. */
 struct tokenizer_added_node {
     uint32_t child, sibling; /* 0: none */
     int32_t token;           /* of tokenizer_added.tokens; -1: none ends here */
@@ -106,10 +114,11 @@ struct tokenizer_added_node {
 
 struct tokenizer_added_token {
     uint32_t id;
-    int special, single_word, left, right; /* left, right: spaces there go with it */
+    int special, single_word; /* as tokenizer.json says */
+    int left, right;          /* 1: spaces on this side of the token belong to it */
 };
 
-/* Those that are looked for before the text is normalized, or those after. */
+/* The added tokens that are looked for before the text is normalized, or those looked for after. */
 struct tokenizer_added {
     struct tokenizer_added_node *nodes; /* [0]: the root */
     struct tokenizer_added_token *tokens;
@@ -127,15 +136,15 @@ struct tokenizer_data {
     const struct tokenizer_model *model;
     struct tokenizer_vocab texts;    /* every token as the file spells it */
     uint8_t *flags;                  /* [vocab] enum tokenizer_token_flags */
-    uint16_t *classes;               /* of characters; NULL: "bytes" */
+    uint16_t *classes;               /* tokenizer_unicode_classes(); NULL: "bytes" */
     struct tokenizer_added added[2]; /* before and after normalizing */
     struct tokenizer_rule rules[TOKENIZER_MOST_STEPS];
     struct tokenizer_step steps[TOKENIZER_MOST_STEPS];
     struct tokenizer_undo undos[TOKENIZER_MOST_STEPS];
     int rule_count, step_count, undo_count;
-    int is_byte_level;        /* words are of letters that stand for bytes */
-    int is_fused;             /* what is read of the decoder is behind a Fuse */
-    int joins;                /* no decoder: tokens are joined with spaces */
+    int is_byte_level;        /* 1: words are of letters that stand for bytes */
+    int is_fused;             /* while the decoder is read: a Fuse step was seen */
+    int joins;                /* 1: there is no decoder, and tokens are joined with spaces */
     uint32_t *before, *after; /* ids put around a text */
     int before_count, after_count;
     enum tokenizer_cuts cuts;
@@ -149,14 +158,16 @@ enum tokenizer_token_flags {
     TOKENIZER_IS_ADDED = 4
 };
 
-/* The state of one thread.  ids[count] are those of the text so far. */
+/* The state of one thread. */
 struct tokenizer_encoder {
     const struct tokenizer *tokenizer;
-    const struct tokenizer_data *data;
-    int flags;
-    uint32_t *ids;
+    const struct tokenizer_data *data; /* the tokenizer's */
+    int flags;                         /* enum tokenizer_flags of this call */
+    uint32_t *ids;                     /* [count] of the text so far */
     int64_t count, capacity;
-    size_t broken; /* bytes of the text that are no UTF-8 */
+    size_t broken; /* bytes of the text that are not UTF-8 */
+    /* the text behind each step: repaired, normalized (two that alternate), a word, cut by each
+     * step */
     struct tokenizer_buffer repaired, normal[2], word, step[TOKENIZER_MOST_STEPS];
     struct tokenizer_match *match;
     struct tokenizer_cache_entry *cache;
@@ -165,34 +176,36 @@ struct tokenizer_encoder {
     size_t symbol_capacity, heap_capacity;
 };
 
-/* Space for `more` ids behind the encoder's.  Returns 0, or -1 with err set. */
+/* Make space for `more` ids behind encoder->ids[count - 1].  Returns 0, or -1 with err set. */
 int tokenizer_encoder_need(struct tokenizer_encoder *encoder, size_t more, struct error *err);
 
-/* Append to a buffer; memory that is out ends the process (base/array.h). */
+/* Append text to a buffer.  Where memory is out, the process ends (base/array.h). */
 void tokenizer_buffer_add(struct tokenizer_buffer *buffer, const char *text, size_t bytes);
 
-/* tokenizer_normalize.c: the normal text of a section, in a buffer of the encoder's (or text itself
- * without rules).  Returns 0, or -1 with err set. */
+/* tokenizer_normalize.c: apply all rules to text.  *normal becomes the result, which is in a buffer
+ * of the encoder; without rules it is text itself.  Returns 0, or -1 with err set. */
 int tokenizer_normalize(struct tokenizer_encoder *encoder, const char *text, size_t bytes,
                         enum tokenizer_place place, const char **normal, size_t *normal_bytes,
                         struct error *err);
 int tokenizer_read_rules(struct tokenizer_data *data, const struct js *normalizer,
                          struct error *err);
 
-/* tokenizer_split.c: cut text, a piece behind the first `step` steps, further, and encode the
- * words. */
+/* tokenizer_split.c: cut a piece by the steps from number `step` on, and encode the words that it
+ * becomes.  Returns 0, or -1 with err set. */
 int tokenizer_split(struct tokenizer_encoder *encoder, int step, const char *text, size_t bytes,
                     enum tokenizer_place place, struct error *err);
 /* tokenizer_read_steps.c */
 int tokenizer_read_steps(struct tokenizer_data *data, const struct js *pre_tokenizer,
                          struct error *err);
 
-/* tokenizer_cache.c: encode a word by the model, or by the encoder's cache of words. */
+/* tokenizer_cache.c: append the ids of a word to encoder->ids, from the encoder's cache of words or
+ * by the model.  Returns 0, or -1 with err set. */
 int tokenizer_cache_encode(struct tokenizer_encoder *encoder, const char *word, size_t bytes,
                            struct error *err);
 
-/* tokenizer_added.c: add a token's text to a set; and the next added token in text at `from` or
- * behind it, 1 with its place and token, 0: none. */
+/* tokenizer_added.c: tokenizer_added_add() adds a token's text to a set.  tokenizer_added_find()
+ * finds the next added token in text that begins at byte `from` or behind it; it returns 1 with the
+ * token and its bytes [*start, *end), or 0: there is none. */
 void tokenizer_added_add(struct tokenizer_added *added, const char *text, size_t bytes,
                          struct tokenizer_added_token token);
 int tokenizer_added_find(const struct tokenizer_added *added, const char *text, size_t bytes,
@@ -202,7 +215,9 @@ void tokenizer_added_free(struct tokenizer_added *added);
 
 /* tokenizer_decode.c and tokenizer_undo.c */
 int tokenizer_read_undos(struct tokenizer_data *data, const struct js *decoder, struct error *err);
-/* Is the decoder behind its first token?  Spaces that are still to be stripped from its text. */
+/* tokenizer_decoder_began() returns 1 behind the decoder's first token.  tokenizer_decoder_strips()
+ * returns a pointer to the number of texts that a Strip of the whole text may still strip;
+ * negative: the Strip has not begun. */
 int tokenizer_decoder_began(const struct tokenizer_decoder *decoder);
 int64_t *tokenizer_decoder_strips(struct tokenizer_decoder *decoder);
 

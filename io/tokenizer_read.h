@@ -1,12 +1,12 @@
-/* tokenizer_read.h - parts of tokenizer.json, whose values are of the type that they must have. */
+/* tokenizer_read.h - reading parts of tokenizer.json, with errors for values of a wrong type. */
 #ifndef TRIREME_IO_TOKENIZER_READ_H
 #define TRIREME_IO_TOKENIZER_READ_H
 
 #include "base/json.h"
 #include "io/tokenizer_private.h"
 
-/* A member of part that may be absent, or null; another type is an error.  0, or -1 with err set.
- */
+/* Read member `key` of part into *value, or `otherwise` where it is absent or null.  Return 0, or
+ * -1 with err set where it is of another type. */
 int tokenizer_read_bool(const struct js *part, const char *key, int otherwise, int *value,
                         struct error *err);
 int tokenizer_read_int(const struct js *part, const char *key, int64_t otherwise, int64_t *value,
@@ -14,25 +14,29 @@ int tokenizer_read_int(const struct js *part, const char *key, int64_t otherwise
 int tokenizer_read_text(const struct js *part, const char *key, const char *otherwise,
                         const char **value, struct error *err);
 
-/* The i-th row of a table of names that begins with part's "type", or -1 with err saying that
- * `what` is of a type that is not in the table.  Rows of size bytes begin with a const char *name.
- */
+/* Look part's "type" up in a table of `rows` rows of `size` bytes, each of which begins with a
+ * const char *name.  Returns the row's index, or -1 with err saying that `what` is of a type that
+ * is not in the table. */
 int tokenizer_read_type(const struct js *part, const char *what, const void *table, int rows,
                         size_t size, struct error *err);
 
-/* Call read for a part, or for each of those that a "Sequence" lists under key.  0, or -1 with err
- * set. */
+/* Call read() for part; or, if part is a "Sequence", for each part that it lists under `key`.
+ * Returns 0, or -1 with err set. */
 int tokenizer_read_each(struct tokenizer_data *data, const struct js *part, const char *key,
                         const char *what,
                         int (*read)(struct tokenizer_data *data, const struct js *part,
                                     struct error *err),
                         struct error *err);
 
-/* A "pattern": {"String": text} or {"Regex": pattern}: one of the two is made, to be freed. */
+/* Read part's "pattern": of {"String": text} make a copy in *text, of {"Regex": pattern} a compiled
+ * pattern in *regex, both to be freed; the other of the two is left as it is, so the caller sets
+ * both to NULL first.  *source becomes the text of "Regex", which is part's, or NULL.  Returns 0,
+ * or -1 with err set. */
 int tokenizer_read_pattern(const struct js *part, char **text, struct tokenizer_regex **regex,
                            const char **source, struct error *err);
 
-/* "vocab" of a model, text to id, to vocab.  unk is the id of its "unk_token", -1: none. */
+/* Read "vocab" of a model, an object of texts and their ids, into vocab.  Returns 0, or -1 with err
+ * set. */
 int tokenizer_read_vocab(const struct js *model, struct tokenizer_vocab *vocab, struct error *err);
 
 #endif
