@@ -11,59 +11,63 @@
 
 #include "base/error.h"
 
-/* A size for people: "1.94 MB", "976 B".  Returns text. */
+/* Write a size for messages, "1.94 MB" or "976 B", into text.  Returns text. */
 enum { DISK_SIZE = 16 };
 const char *disk_size(double bytes, char text[DISK_SIZE]);
 
-/* The first of PATH.1, PATH.2 ... that is free; for free(). */
+/* Returns the first of PATH.1, PATH.2 and so on that does not exist, to be free()d. */
 char *disk_free_name(const char *path);
 
-/* Does a path lead to a folder, or into it?  Not where either is absent. */
+/* Returns 1 if path is folder or something inside it; 0 also where either does not exist. */
 int disk_is_inside(const char *path, const char *folder);
 
-/* Does the folder have a file or folder of that name? */
+/* Returns 1 if folder has a file or folder of this name. */
 int disk_has(const char *folder, const char *name);
 
-/* Open with open()'s flags and mode 0666.  Returns a descriptor for disk_finish() or close(). */
+/* Call open() with these flags and mode 0666.  Returns a descriptor for disk_finish() or close().
+ */
 int disk_open(const char *path, int flags, struct error *err);
 
-/* Write or read all bytes at an offset.  Reading past the end is an error. */
+/* Write or read exactly `bytes` bytes at byte `offset` of the file; a file that ends before is an
+ * error.  path is for messages, here and below where there is an fd. */
 int disk_write(int fd, const void *data, size_t bytes, int64_t offset, const char *path,
                struct error *err);
 int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path,
               struct error *err);
 
-/* Write these bytes, which are in the page cache, to the disk and wait for that, in pieces of 64
- * MiB, each of which is a sign of life (base/alive.h), as one long fsync() is not.  Does nothing on
- * a file system that does not support it. */
+/* Write `bytes` bytes of the file, from byte `from` on, from the page cache to the disk, and wait
+ * for it.  Done in pieces of 64 MiB with alive_note() after each (base/alive.h), which one long
+ * fsync() could not do.  Does nothing on a file system that does not support it. */
 int disk_flush(int fd, int64_t from, int64_t bytes, const char *path, struct error *err);
 
-/* The same while a file is written: flush from *flushed to `end`, and move *flushed there, once 64
- * MiB lie between. */
+/* For a file that is being written from its front, of which `end` bytes are: call disk_flush() for
+ * bytes [*flushed, end) and set *flushed to end, once these are 64 MiB or more; else do nothing. */
 int disk_flush_behind(int fd, int64_t *flushed, int64_t end, const char *path, struct error *err);
 
-/* fsync and close; closes in any case. */
+/* fsync() and close the file; on failure too it is closed. */
 int disk_finish(int fd, const char *path, struct error *err);
 
-/* fsync what path names (a file or a folder). */
+/* fsync() the file or folder at path. */
 int disk_sync(const char *path, struct error *err);
 
-/* fsync the folder that path is in, so that its name lasts: a for "a/b" and for "a/b/". */
+/* fsync() the folder that path is in, so that the name at path survives a crash: folder a for "a/b"
+ * and for "a/b/". */
 int disk_sync_parent(const char *path, struct error *err);
 
-/* Make a folder and those above it; existing ones are fine. */
+/* Make the folder at path and those above it, where they do not exist. */
 int disk_make_folders(const char *path, struct error *err);
 
-/* Copy a file, in place of what is at `to`; it is on the disk when this returns 0. */
+/* Copy the file at `from` over the file at `to`, which is truncated first, or created; the copy is
+ * on the disk when this returns 0, and may be incomplete otherwise. */
 int disk_copy(const char *from, const char *to, struct error *err);
 
-/* Remove a file or a folder with all below it; what is absent is fine. */
+/* Remove the file at path, or the folder with all that is in it; an absent one is no error. */
 int disk_remove(const char *path, struct error *err);
 
-/* Set *bytes to what is free for this user on the file system that path is on. */
+/* Set *bytes to the bytes that this user may still write on the file system that path is on. */
 int disk_free(const char *path, double *bytes, struct error *err);
 
-/* Checksum of a whole file, as hexadecimal digits. */
+/* Write XXH3 of a whole file as hexadecimal digits into digest. */
 enum { DISK_DIGEST = 17 };
 int disk_digest(const char *path, char digest[DISK_DIGEST], struct error *err);
 

@@ -1,7 +1,8 @@
 /* h5.h - HDF5's one home is h5.c: what token files and checkpoints need of it.
  *
- * Only the thread that started the program calls these.  HDF5's own error stack is never
- * printed; its innermost reason is put into err, after the file's path.
+ * Only the main thread may call these functions.  Those that take err return 0, or -1 with err set:
+ * HDF5's own error stack is never printed, its innermost reason is put into err, after the file's
+ * path.
  */
 #ifndef TRIREME_IO_H5_H
 #define TRIREME_IO_H5_H
@@ -15,63 +16,70 @@
 
 enum { H5_RANK_MAX = 8, H5_ALIGN = 4096 };
 
-/* A type is an enum dtype or one of these, which tensors do not have. */
+/* The parameter `type` of a function is an enum dtype, or one of these, which tensors do not have.
+ */
 enum h5_type { H5_TYPE_I64 = DTYPE_COUNT, H5_TYPE_U64, H5_TYPE_COUNT };
 
-/* Set HDF5 up for a program that is trireme's: HDF5_USE_FILE_LOCKING=FALSE in the environment,
- * unless the user set it, and no clean-up by HDF5 when the program ends.  To be called by main(),
- * before it starts a thread and before the first of the functions below; a program that does not
- * call it keeps HDF5's own ways. */
+/* Set HDF5 up for trireme's own programs: set HDF5_USE_FILE_LOCKING=FALSE in the environment,
+ * unless the user has set it, and keep HDF5 from cleaning up when the program ends.  main() calls
+ * it before it starts a thread and before any other function here.  A program that links the
+ * library and does not call it has HDF5's defaults. */
 void h5_setup(void);
 
-/* Version of the library, "1.10.8" (HDF5 itself refuses to run with other headers). */
+/* Returns the version of the HDF5 library, "1.10.8" (HDF5 itself refuses to run with other
+ * headers).
+ */
 const char *h5_version(void);
 
-/* Bytes of one element. */
+/* Returns the bytes of one element. */
 size_t h5_type_bytes(int type);
 
-/* Elements in dims; -1 if one is negative, or if a file could not hold them (8 bytes each). */
+/* Returns the number of elements in dims[rank]; -1 if a dimension is negative, or if the elements,
+ * at 8 bytes each, are too many for a file. */
 int64_t h5_elems(int64_t rank, const int64_t *dims);
 
 struct h5; /* an open file */
 
-/* Create (truncating) or open read-only.  Datasets of H5_ALIGN bytes or more begin at a multiple
- * of H5_ALIGN.  Returns 0 and a file for h5_close(), or -1. */
+/* Create the file at path, in place of an existing one, or open it read-only.  In a file so created
+ * datasets of H5_ALIGN bytes or more begin at a multiple of H5_ALIGN.  Return 0 and a file for
+ * h5_close(), or -1. */
 int h5_create(struct h5 **file, const char *path, struct error *err);
 int h5_open(struct h5 **file, const char *path, struct error *err);
 
-/* Create a file that must not be there yet, whose first front_bytes (0, or a power of two from 512
- * on) are the caller's: HDF5 calls them a user block.  Everything begins at a multiple of H5_ALIGN,
- * so that where a dataset lands does not depend on its size. */
+/* Create a file, which must not exist, whose first front_bytes (0, or a power of two from 512 on)
+ * belong to the caller; HDF5 calls them a user block.  All objects begin at a multiple of H5_ALIGN,
+ * so that the offset of a dataset does not depend on its size.  Returns as h5_create(). */
 int h5_create_behind(struct h5 **file, const char *path, int64_t front_bytes, struct error *err);
 
-/* 1 if the file at path begins like an HDF5 file. */
+/* Returns 1 if the file at path begins like an HDF5 file. */
 int h5_is_file(const char *path);
 
-/* Close and free (NULL allowed).  Returns -1 with err set if HDF5 could not write everything. */
+/* Close the file and free the object (NULL allowed), on failure too.  Returns -1 with err set if
+ * HDF5 could not write everything. */
 int h5_close(struct h5 *file, struct error *err);
 
 struct h5_dataset {
-    int type; /* as stored; -1 if it is none of ours */
-    int rank;
+    int type; /* as stored; -1 for one that enum dtype and enum h5_type do not have */
+    int rank; /* the number of dimensions */
     int64_t dims[H5_RANK_MAX];
     int64_t elems;
-    int64_t offset; /* of the bytes in the file; -1 if not contiguous or empty */
+    int64_t offset; /* byte in the file at which its elements begin; -1: not contiguous, or empty */
 };
 
-/* Make a contiguous dataset whose bytes the caller writes later at offset, by pwrite(), when
- * the file is closed.  Groups of the path in name are made as needed.  dataset may be NULL. */
+/* Make a contiguous dataset without writing its elements: the caller writes them by pwrite() at
+ * dataset->offset after the file is closed.  Groups in the path `name` are made as needed. dataset,
+ * NULL allowed, becomes its description. */
 int h5_reserve(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
                struct h5_dataset *dataset, struct error *err);
 
-/* Describe a dataset. */
+/* Put the description of the dataset at path `name` into *dataset. */
 int h5_locate(struct h5 *file, const char *name, struct h5_dataset *dataset, struct error *err);
 
-/* 1 if there is an object of this path. */
+/* Returns 1 if there is an object at path `name`. */
 int h5_has(struct h5 *file, const char *name);
 
-/* Attributes of an object ("/" is the root): one number of a type, or a text.
- * Reading a text that does not fit into size bytes is an error. */
+/* Write or read attribute `key` of an object ("/" is the root), which is one number of `type`, or a
+ * text.  Reading a text that does not fit into size bytes is an error. */
 int h5_set_value(struct h5 *file, const char *object, const char *key, int type, const void *value,
                  struct error *err);
 int h5_get_value(struct h5 *file, const char *object, const char *key, int type, void *value,
@@ -81,53 +89,54 @@ int h5_set_text(struct h5 *file, const char *object, const char *key, const char
 int h5_get_text(struct h5 *file, const char *object, const char *key, char *text, size_t size,
                 struct error *err);
 
-/* Tables: an array of C structs as a dataset of compound type, one row per field.
- * H5_FIELD_TEXT is a zero-terminated char array of `bytes`, H5_FIELD_I64_ARRAY an array of numbers
- * of `bytes`, whose columns are named NAME0, NAME1 and so on. */
+/* A table is an array of C structs, stored as a dataset of compound type: a row per struct, a
+ * column per field.  H5_FIELD_TEXT is a char array that ends in 0; H5_FIELD_I64_ARRAY is an array
+ * of int64_t with a column for each element, named NAME0, NAME1 and so on. */
 enum h5_field_kind { H5_FIELD_I64, H5_FIELD_U64, H5_FIELD_TEXT, H5_FIELD_I64_ARRAY };
 
 struct h5_field {
-    const char *name;
+    const char *name; /* of the column */
     enum h5_field_kind kind;
-    size_t offset; /* in the struct */
-    size_t bytes;  /* of the member, an array whole */
+    size_t offset; /* in the struct, bytes */
+    size_t bytes;  /* of the member; of an array all its bytes */
 };
 
 struct h5_table {
-    const char *name;
+    const char *name; /* path of the dataset */
     const struct h5_field *fields;
-    int count;
-    size_t row_bytes;
+    int count;        /* of fields */
+    size_t row_bytes; /* of the struct */
 };
 
-/* Write count rows as a new table; read all rows of one.  Return 0, or -1 with err set.  The caller
- * frees *rows, which is NULL where the table has none, or on failure. */
+/* h5_write_rows() writes count rows as a new table.  h5_read_rows() reads all rows of a table into
+ * *rows, to be free()d, which is NULL where there is none, or on failure. */
 int h5_write_rows(struct h5 *file, const struct h5_table *table, const void *rows, int64_t count,
                   struct error *err);
 int h5_read_rows(struct h5 *file, const struct h5_table *table, void **rows, int64_t *count,
                  struct error *err);
 
-/* Elements [start, start + count) of a box of a row-major dataset are the whole of the
- * one-dimensional dataset of this name in another file, whose name is relative to the file's
- * folder. */
+/* A part of a virtual dataset.  Its elements [start, start + count) of box, in row-major order, are
+ * all elements of a one-dimensional dataset in another file. */
 struct h5_source {
-    char file[32];
-    char *dataset;
+    char file[32]; /* the other file, relative to the folder of the virtual dataset's file */
+    char *dataset; /* path in it */
     int64_t start, count;
     struct box box;
 };
 
-/* Make a virtual dataset that shows the sources as one, by one mapping for each. */
+/* Make a virtual dataset of `count` sources, with a mapping for each. */
 int h5_virtual(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
                const struct h5_source *sources, int64_t count, struct error *err);
 
-/* Make a virtual dataset that shows all of another one, of the same type and dimensions, in a file
- * whose name is relative to the file's folder.  That one may be virtual too. */
+/* Make a virtual dataset that shows all of dataset `source`, of the same type and dimensions, in
+ * file source_file, whose path is relative to the folder of this file.  source may be virtual too.
+ */
 int h5_virtual_whole(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
                      const char *source_file, const char *source, struct error *err);
 
-/* The boxes that a flat interval of a row-major array falls apart into, in order: at most
- * 2 * rank - 1.  Returns their number; from and size are [][H5_RANK_MAX]. */
+/* Divide elements [start, start + count) of a row-major array into boxes, in order.  from[i] and
+ * size[i] become start and count of box i in each dimension.  Returns the number of boxes, at most
+ * 2 * rank - 1. */
 int h5_boxes(int rank, const int64_t *dims, int64_t start, int64_t count,
              int64_t from[][H5_RANK_MAX], int64_t size[][H5_RANK_MAX]);
 
