@@ -1,9 +1,9 @@
 /* chat.h - conversations as the text that a model was trained on: chat templates, one row each.
  *
- * A tokenizer's folder has its template as a program in Jinja, which trireme does not run: it knows
- * the published ones by name and by what is in their text, and writes the same text for
- * conversations of system, user and assistant without tools.  Where they allow a system message, it
- * is the first.
+ * A tokenizer's folder has its template as a program in Jinja.  trireme does not run it: it has a
+ * row for each published template, finds the row by the template's name or by what is in the
+ * program, and writes the same text as the program for conversations of system, user and assistant
+ * without tools.  A system message, where the template allows one, is the first message.
  */
 #ifndef TRIREME_IO_CHAT_H
 #define TRIREME_IO_CHAT_H
@@ -16,20 +16,20 @@ enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT, CHAT_ROLES };
 
 struct chat_message {
     enum chat_role role;
-    const char *text; /* UTF-8, U+0000 may be in it */
+    const char *text; /* UTF-8, which may hold U+0000; the caller's */
     size_t bytes;
-    int trained; /* of an assistant's: is the model to learn it? */
+    int trained; /* 1: the model is to learn this message; for the assistant's only */
 };
 
-/* A part of the text of a conversation.  Pieces end to end are the text. */
+/* A part of the text of a conversation; the text is all pieces end to end. */
 struct chat_piece {
-    const char *text; /* of the template or the message, which live as long */
+    const char *text; /* points into the template or a message, which must live as long */
     size_t bytes;
-    int trained;    /* do its tokens count as targets? */
-    int is_content; /* a message's text, in which special tokens are text like any other */
+    int trained;    /* 1: its tokens count as targets */
+    int is_content; /* 1: a message's text, where what looks like a special token is plain text */
 };
 
-/* All zero is empty; chat_free(). */
+/* All zero is empty; for chat_free(). */
 struct chat_text {
     struct chat_piece *pieces;
     int count, capacity;
@@ -37,32 +37,36 @@ struct chat_text {
 
 struct chat_template;
 
-/* The role of a name: "user", "human", "assistant", "gpt", "system"; -1: none.  The names that
- * there are, for a message. */
+/* Returns the enum chat_role with this name ("user", "human", "assistant", "gpt", ...), or -1.
+ * CHAT_ROLE_NAMES lists the names for messages. */
 int chat_role_find(const char *name);
 #define CHAT_ROLE_NAMES "system, user (human) and assistant (gpt, model)"
 
-/* The template of a name, NULL: none.  All names, joined with ", ". */
+/* chat_find() returns the template with this name, or NULL.  chat_names() writes all names, joined
+ * with ", ", into text (size bytes) and returns it.  chat_name() returns a template's name. */
 const struct chat_template *chat_find(const char *name);
 const char *chat_names(char *text, size_t size);
 const char *chat_name(const struct chat_template *chat);
 
-/* The row whose text a program in Jinja makes, by what is in it; NULL: none. */
+/* Returns the template that writes the same text as a program in Jinja, by what is in the program;
+ * NULL: none is known to. */
 const struct chat_template *chat_of_jinja(const char *jinja);
 
-/* The row for the tokenizer.json at path: by chat_template.jinja or tokenizer_config.json in its
- * folder.  Returns 0, or -1 with err set: there is none, or one that is not known, by file. */
+/* Find the template for the tokenizer.json at path, by chat_template.jinja or tokenizer_config.json
+ * in its folder.  Returns 0, or -1 with err naming the file: it has no template, or an unknown one.
+ */
 int chat_of_tokenizer(const struct chat_template **chat, const char *path, struct error *err);
 
-/* The i-th token that the template needs, as the tokenizer's file spells it; NULL behind the last.
- */
+/* Returns the i-th token that the template needs, as the tokenizer's file spells it; NULL behind
+ * the last one. */
 const char *chat_token(const struct chat_template *chat, int i);
 
 /* What a text is for: to be learned, or to be continued by the model (add_generation_prompt). */
 enum chat_use { CHAT_TRAIN, CHAT_PROMPT };
 
-/* Write a conversation's text to out, in place of what it holds.  Returns 0, or -1 with err set: no
- * message, roles in an order that the template does not have. */
+/* Write the text of a conversation of `count` messages to out, in place of what out holds.  Returns
+ * 0, or -1 with err set: there is no message, or roles are in an order that the template does not
+ * allow. */
 int chat_render(const struct chat_template *chat, const struct chat_message *messages, int count,
                 enum chat_use use, struct chat_text *out, struct error *err);
 void chat_free(struct chat_text *text);

@@ -1,12 +1,13 @@
-/* chat_encode.c - see chat_encode.h.
+/* chat_encode.c - encodes the pieces of a conversation; see chat_encode.h.
  *
- * Neighbouring pieces that are alike in being trained or not are one stretch, which is encoded at
- * once: so the template's "user\n" and the message behind it become the tokens that they are in the
- * whole text.  A stretch in whose messages the text of a special token is found is encoded piece by
- * piece instead, messages as plain text.
+ * Neighbouring pieces that are all trained, or all not, make a stretch, which is encoded at once:
+ * so the template's "user\n" and the message behind it become the tokens that they are in the whole
+ * text.  If a message in a stretch holds the text of a special token, the stretch is encoded piece
+ * by piece instead, its messages as plain text.
  *
- * Some tokenizers put a space before what follows a special token, some do not.  A stretch behind
- * one is therefore encoded with it in front, and its id left out.
+ * Some tokenizers put a space before the text that follows a special token, some do not.  A stretch
+ * that follows a special token is therefore encoded with that token in front, whose id is then left
+ * out.
  */
 #include "io/chat_encode.h"
 

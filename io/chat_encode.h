@@ -13,19 +13,21 @@
 #include "io/token_list.h"
 #include "io/tokenizer.h"
 
-/* Does the tokenizer have the template's tokens?  Returns 0, or -1 with err naming those that it
- * has not. */
+/* Check that the tokenizer has all tokens of the template.  Returns 0, or -1 with err naming those
+ * that it lacks. */
 int chat_encode_check(const struct chat_template *chat, const struct tokenizer *tokenizer,
                       struct error *err);
 
-/* The texts of a tokenizer's special tokens.  Threads share them. */
+/* The texts of a tokenizer's special tokens, which threads may share; must be destroyed before the
+ * tokenizer is closed. */
 struct chat_specials;
 struct chat_specials *chat_specials_create(const struct tokenizer *tokenizer);
-void chat_specials_destroy(struct chat_specials *specials);
-/* Is one of them in text? */
+void chat_specials_destroy(struct chat_specials *specials); /* NULL allowed */
+/* Returns 1 if the text of a special token occurs in text. */
 int chat_specials_in(const struct chat_specials *specials, const char *text, size_t bytes);
 
-/* What a thread needs; encoder and specials are the caller's. */
+/* What one thread needs.  The caller sets encoder and specials, which stay the caller's, and the
+ * rest to zero. */
 struct chat_encoder {
     struct tokenizer_encoder *encoder;
     const struct chat_specials *specials;
@@ -33,9 +35,10 @@ struct chat_encoder {
     size_t capacity;
 };
 
-/* Append the tokens of text to list, with mask 1 for those that are trained.  Ids equal those of
- * the whole text at once, with two exceptions: no token crosses from what is trained to what is
- * not, and special tokens in messages are text.  Returns 0, or -1 with err set. */
+/* Append the tokens of text to list, with mask 1 for those of trained pieces.  The ids equal those
+ * of the whole text encoded at once, with two exceptions: no token crosses from a trained piece to
+ * one that is not, or back, and special tokens in messages are encoded as plain text.  Returns 0,
+ * or -1 with err set. */
 int chat_encode(struct chat_encoder *encoder, const struct chat_text *text, struct token_list *list,
                 struct error *err);
 void chat_encoder_free(struct chat_encoder *encoder);

@@ -1,9 +1,10 @@
-/* chat_program.h - chat templates' programs in Jinja, compared by what they do. */
+/* chat_program.h - a common form for chat templates' programs in Jinja, so that programs can be
+ * compared that differ in spelling only. */
 #ifndef TRIREME_IO_CHAT_PROGRAM_H
 #define TRIREME_IO_CHAT_PROGRAM_H
 
-/* A program in one form of the many that do the same; free() it.  Equal forms write equal texts;
- * programs that write equal texts may have different forms. */
+/* Returns the common form of a program, to be free()d.  Programs of equal forms write equal texts;
+ * programs that write equal texts may still have different forms. */
 char *chat_program_form(const char *jinja);
 
 #endif

@@ -12,28 +12,29 @@ enum chat_system {
     CHAT_SYSTEM_REFUSED
 };
 
-/* A message is: before, lead, its text, end, after.  Where it is trained, lead to end are. */
+/* What is written around the text of a message: before, lead, the text, end, after.  Of a trained
+ * message lead, text and end are trained. */
 struct chat_wrap {
     const char *before, *lead, *end, *after; /* NULL: nothing */
-    int trims;                               /* its text without space around it */
+    int trims; /* 1: white space at the ends of the text is left out */
 };
 
 enum { CHAT_TOKENS = 5, CHAT_PHRASES = 4, CHAT_PROGRAMS = 4 };
 
 struct chat_template {
     const char *name;
-    const char *begin; /* before the first message */
+    const char *begin; /* text before the first message */
     struct chat_wrap role[CHAT_ROLES];
     enum chat_system system;
     /* The system message where a conversation has none; NULL: none then. */
     const char *system_default;
-    int alternates; /* user, assistant, user, ... */
-    /* Before the text of an assistant's last message, and at the end of a prompt. */
+    int alternates; /* 1: roles must be user, assistant, user, ... behind the system message */
+    /* Text in front of the text of an assistant's last message, and at the end of a prompt. */
     const char *last_answer;
-    const char *refused; /* a text that messages of the assistant may not hold: it has a meaning */
-    const char *tokens[CHAT_TOKENS];
-    /* Known by its Jinja text, which is one of `program` in another form (chat_program.h); where
-     * there are none, a text that holds all of `has` and none of `lacks`. */
+    const char *refused; /* a text that the assistant's messages may not hold: it has a meaning */
+    const char *tokens[CHAT_TOKENS]; /* those that a tokenizer needs for this template */
+    /* A program in Jinja is this template's if its common form (chat_program.h) is one of
+     * `program`; where `program` is empty, if its text holds all of `has` and none of `lacks`. */
     const char *program[CHAT_PROGRAMS];
     const char *has[CHAT_PHRASES], *lacks[CHAT_PHRASES];
 };

@@ -4,9 +4,9 @@
 
 #include <stddef.h>
 
-/* Move *text behind the white space that it begins with, and lessen *bytes by as much. */
+/* Move *text behind the white space that it begins with, and make *bytes as much smaller. */
 void chat_space_left(const char **text, size_t *bytes);
-/* Lessen *bytes by the white space that text ends with. */
+/* Make *bytes smaller by the white space that text ends with. */
 void chat_space_right(const char *text, size_t *bytes);
 
 #endif
