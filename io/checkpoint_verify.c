@@ -3,7 +3,7 @@
 #include "io/checkpoint_private.h"
 #include "io/shard.h"
 
-/* Where part `part` of the bytes of all files, laid end to end, begins. */
+/* Returns the byte at which part `part` begins, counted in all files laid end to end. */
 static int64_t share_of(int64_t bytes, int part, int parts)
 {
     return bytes / parts * part + bytes % parts * part / parts;

@@ -1,9 +1,9 @@
 /* shuffle.c - a keyed permutation; see shuffle.h.
  *
  * Black, Rogaway: "Ciphers with arbitrary finite domains" (CT-RSA 2002): a Feistel network permutes
- * [0, 4^h), the smallest such range that holds all members; an image outside [0, count) is permuted
- * again until it falls inside.  The range is less than four times the members, so that takes fewer
- * than four passes on average.
+ * [0, 4^h), with the least h of 1 or more for which 4^h is not below count.  A result outside
+ * [0, count) is permuted again until it is inside.  4^h is at most four times count, so this
+ * takes four passes or fewer on average.
  */
 #include "io/shuffle.h"
 

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* What stands at place `index` of [0, count) in the order that the key names; count at most 2^62.
- */
+/* Returns the number at place `index` of the random order of [0, count) that key (base/philox.h)
+ * selects.  index: 0 to count - 1; count: at most 2^62. */
 int64_t shuffle_index(int64_t index, int64_t count, uint64_t key);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/round.h"
 
+/* Make the list's capacity larger.  Returns 0, or -1 where memory is out and the list unchanged. */
 static int widen(struct token_list *list, int64_t capacity)
 {
     uint32_t *ids = realloc(list->ids, (size_t)capacity * sizeof *ids);

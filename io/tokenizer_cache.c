@@ -1,8 +1,9 @@
 /* tokenizer_cache.c - words that an encoder has seen, and their ids.
  *
  * Natural text repeats its words: most are found here.  A word of up to MOST_BYTES bytes has one
- * place, which its hash names; whichever word was there last holds it.  Its bytes are compared as
- * three numbers, which overlap where the word is short: together with the length they are the word.
+ * place in the table, by its hash; a new word takes the place of the word that was there.  Words
+ * are compared by their length and three numbers that hold all their bytes; in a short word the
+ * numbers have some bytes twice.
  */
 #include <stdlib.h>
 #include <string.h>

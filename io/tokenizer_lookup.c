@@ -1,4 +1,4 @@
-/* tokenizer_lookup.c - what is asked of an open tokenizer: its tokens by text and by id. */
+/* tokenizer_lookup.c - tokens of an open tokenizer by text and by id. */
 #include <string.h>
 
 #include "io/tokenizer_private.h"

@@ -1,5 +1,5 @@
-/* tokenizer_wrap.c - what is beside a text: what a tokenizer puts around it, seen by what it puts
- * around "a"; and a text as valid UTF-8. */
+/* tokenizer_wrap.c - the ids that a tokenizer puts around every text, found by encoding "a" with
+ * and without TOKENIZER_WRAP; and a text as valid UTF-8. */
 #include <stdlib.h>
 #include <string.h>
 
