@@ -191,7 +191,8 @@ static void add_content(struct chat_text *out, const struct chat_message *messag
     add(out, text, bytes, trained, 1);
 }
 
-/* One message; inside is a system message that is part of it, or NULL. */
+/* Append a message with what is written around it.  inside: a system message to be put in front of
+ * its text; NULL: none.  is_last: it is the conversation's last one, and may get last_answer. */
 static void add_message(const struct chat_template *chat, const struct chat_message *message,
                         const struct chat_message *inside, int is_last, struct chat_text *out)
 {

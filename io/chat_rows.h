@@ -29,7 +29,8 @@ struct chat_template {
     /* The system message where a conversation has none; NULL: none then. */
     const char *system_default;
     int alternates; /* 1: roles must be user, assistant, user, ... behind the system message */
-    /* Text in front of the text of an assistant's last message, and at the end of a prompt. */
+    /* Text between `before` and `lead` of an assistant's last message, and at the end of a prompt.
+     */
     const char *last_answer;
     const char *refused; /* a text that the assistant's messages may not hold: it has a meaning */
     const char *tokens[CHAT_TOKENS]; /* those that a tokenizer needs for this template */
