@@ -1,6 +1,7 @@
-# TRIREME_CUDA: nvcc, the CUDA runtime and cuBLASLt; then cuDNN (attention) and NCCL (transfers
-# between GPUs), which may be absent.  What is asked for by name is used or is an error; what
-# merely lies there is used if it works.  Sets the conditionals HAVE_CUDA, HAVE_CUDNN, HAVE_NCCL.
+# TRIREME_CUDA: find nvcc, the CUDA runtime and cuBLASLt; then cuDNN (attention) and NCCL (transfers
+# between GPUs), which may be absent.  A library that an option names is used, or it is an error that it
+# does not work; one that no option names is used if it works.  Sets the conditionals HAVE_CUDA,
+# HAVE_CUDNN, HAVE_NCCL.
 AC_DEFUN([TRIREME_CUDA], [
   AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda=DIR], [CUDA toolkit in DIR; no: do not use it])])
   AC_ARG_WITH([cudnn], [AS_HELP_STRING([--with-cudnn=DIR], [cuDNN in DIR; no: own attention only])])
@@ -43,7 +44,8 @@ AC_DEFUN([TRIREME_CUDA], [
                [AC_SUBST(variable)])
 ])
 
-# Sets NVCC, cuda_top, cuda_version, CUDA_GENCODE; or cuda_why.
+# TRIREME_NVCC: find nvcc.  Sets NVCC, cuda_top, cuda_version and CUDA_GENCODE; where no nvcc works,
+# cuda_why, the reason.
 AC_DEFUN([TRIREME_NVCC], [
   nvcc_path=$PATH:${CUDA_HOME:+$CUDA_HOME/bin:}${CUDA_PATH:+$CUDA_PATH/bin:}/usr/local/cuda/bin
   for place in $nvidia_python; do nvcc_path=$nvcc_path:$place/bin; done
@@ -75,8 +77,8 @@ AC_DEFUN([TRIREME_NVCC], [
     rm -f conftest.cu conftest.o])
 ])
 
-# Where libraries are looked for, in this order: what was named; the toolkit nvcc belongs to, and
-# others named by the environment; the system; Python.
+# The places in which libraries are looked for, in this order: the one that an option names; the toolkit
+# that nvcc belongs to, and those that the environment names; the system; Python's packages.
 AC_DEFUN([TRIREME_CUDA_LIBRARIES], [
   AS_CASE([$with_cuda], [''|yes],
     [cuda_places="$cuda_top $CUDA_HOME $CUDA_PATH /usr/local/cuda system $nvidia_python"],

@@ -1,7 +1,7 @@
 # TRIREME_GEMM: matrix products from oneDNN (2.x or 3.x), else from a CBLAS, else plain loops.
-# Sets GEMM_CFLAGS, GEMM_LIBS and the conditionals HAVE_ONEDNN, HAVE_CBLAS.  What is asked for by
-# name is used or is an error.  A CBLAS with OpenMP threads shares them with the other kernels; one with
-# threads of its own (Debian's libopenblas0-pthread) competes with them.
+# Sets GEMM_CFLAGS, GEMM_LIBS and the conditionals HAVE_ONEDNN, HAVE_CBLAS.  A library that an option
+# names is used, or it is an error that it does not work.  A CBLAS with OpenMP threads shares them with
+# the other kernels; one with threads of its own (Debian's libopenblas0-pthread) competes with them.
 AC_DEFUN([TRIREME_GEMM], [
   AC_ARG_WITH([onednn],
     [AS_HELP_STRING([--with-onednn=DIR], [oneDNN installed under DIR; no: do not use it])])

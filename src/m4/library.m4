@@ -18,7 +18,8 @@ AC_DEFUN([TRIREME_LIBRARY], [
   ])
 ])
 
-# The same, or an error that names the Debian package.
+# TRIREME_NEEDS(NAME, MODULE, HEADER, LIBS, CALL, PACKAGE): TRIREME_LIBRARY, or an error that names the
+# Debian package where the library is missing.
 AC_DEFUN([TRIREME_NEEDS], [
   TRIREME_LIBRARY([$1], [$2], [$3], [$4], [$5])
   AS_IF([test $$1_found = no],

@@ -1,5 +1,5 @@
-# Numbers, one a line and sorted: their median and its interval of at least 95 %, by order statistics of
-# the sign test: no assumption about the noise.
+# interval.awk - print the median of numbers, which are read sorted and one a line, and its interval of at
+# least 95 %, by order statistics of the sign test, which assumes nothing about the noise.
 { a[NR] = $1 }
 
 function tail(k,   i, p, b) { # P(at most k of NR heads)

@@ -1,9 +1,9 @@
 /* loader_rate.c - how fast one thread reads samples of a token file: loader_rate [SEQ_LEN [ROUNDS]]
  *
- * Of a file of 32 M tokens that it makes under TMPDIR, of documents of 16 to 4096 tokens, read in
- * batches of 8 sequences of SEQ_LEN (2048), shuffled: one epoch, ROUNDS times (5), with inputs,
- * targets and, where documents are kept apart, places; of each way to make sequences the fastest
- * round.  The file is in the page cache.  Nothing here passes or fails. */
+ * Makes a file of 32 M tokens under TMPDIR, in documents of 16 to 4096 tokens, and reads one epoch
+ * of it, shuffled, in batches of 8 sequences of SEQ_LEN (2048) tokens: inputs, targets and, where
+ * documents are kept apart, places.  For each way to make sequences the fastest of ROUNDS (5)
+ * rounds is printed.  The file is in the page cache.  Nothing here passes or fails. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* sampling_rate.c - how long drawing the next tokens of texts takes: sampling_rate VOCAB THREADS
  * ROUNDS
  *
- * Of 1, 8 and 64 texts, with the settings of the table below, one line each: the median of the
- * rounds in ms, of all texts and for one.  Logits are normal, or peaked: one token in 2000 of them
- * is about 10 higher, as a trained model has it. */
+ * Prints a line for each of 1, 8 and 64 texts with each of the settings in the table below: the
+ * median of the rounds in ms, for all texts together and for one.  Logits are normal deviates;
+ * peaked ones have one token in 2000 that is about 10 higher, as those of a trained model. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* tokenizer_rate.c - how fast one thread encodes: tokenizer_rate TOKENIZER FILE DOCUMENT_BYTES
  * ROUNDS
  *
- * The file is encoded in documents of about that size, each cut behind a line; of every round one
- * line: megabytes per second, and the number of tokens. */
+ * The file is encoded in documents of about DOCUMENT_BYTES, each cut behind a line.  Prints a line
+ * for each round: megabytes per second, and the number of tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
