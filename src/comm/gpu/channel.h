@@ -1,6 +1,8 @@
-/* channel.h - inside a link: streams, staging, communicators.
+/* channel.h - the inside of a link: its channels, staging memory and first failure.
  *
- * Private to comm/.  A channel is a group's communicator for one stream.
+ * Private to comm/.  A channel is the communicator of one group for one stream.  For example a mesh
+ * with shard degree 8 has a channel "group shard (gather)" and a channel "group shard (reduce)", so
+ * that gathers of parameters and sums of gradients can run beside each other.
  */
 #ifndef TRIREME_COMM_GPU_CHANNEL_H
 #define TRIREME_COMM_GPU_CHANNEL_H
@@ -13,51 +15,53 @@
 
 struct channel {
     struct link *link;
-    struct group *group; /* NULL: all ranks it was split from */
+    struct group *group; /* NULL: the root, from which the other communicators are split */
     enum comm_stream stream;
-    int messages;              /* 1: on the reduce stream, its members send one another parts */
-    int least_ctas, most_ctas; /* thread blocks; 0: as NCCL chooses */
-    char name[64];             /* "group shard (reduce)" */
-    void *comm;                /* ncclComm_t; under the lock, and of the thread that enqueues */
+    int messages;              /* 1: on the reduce stream, members send parts to one another */
+    int least_ctas, most_ctas; /* thread blocks that NCCL may use; 0: NCCL chooses */
+    char name[64];             /* for messages to people: "group shard (reduce)" */
+    void *comm;                /* ncclComm_t, or NULL; the thread that enqueues uses it, and another
+                                  thread takes it away, or asks for its state, under link->lock */
 };
 
 struct staged;
 
 struct link {
-    const struct mesh *mesh; /* whose groups it ties to device; outlives the link */
+    const struct mesh *mesh; /* its groups are carried by `device`; outlives the link */
     struct world *world;
     struct device *device;
     struct mem *mem;
     struct mesh_options options;
-    size_t device_staging_bytes, host_staging_bytes; /* two halves each */
+    size_t device_staging_bytes, host_staging_bytes; /* each in two halves */
     struct channel channel[MESH_CHANNELS];
-    struct channel root; /* what the others are split from; gone afterwards */
-    int channels;
-    char *staging;         /* of the device: two halves; used on the reduce stream alone */
-    struct staged *staged; /* sums by MPI, or NULL */
-    struct operation *held[GROUP_MESSAGES];
+    struct channel root;   /* its communicator is split into the others, and ended after that */
+    int channels;          /* entries of `channel` in use */
+    char *staging;         /* device memory in two halves; after the start, reduce stream only */
+    struct staged *staged; /* sums over replicas by MPI; NULL: by NCCL */
+    struct operation *held[GROUP_MESSAGES]; /* messages to be given to NCCL as one group */
     int messages_held;
-    void *registered[MESH_REGISTERED];
-    void *handle[MESH_REGISTERED][MESH_CHANNELS];
+    void *registered[MESH_REGISTERED];            /* start of each range; NULL: a free place */
+    void *handle[MESH_REGISTERED][MESH_CHANNELS]; /* of ncclCommRegister(); NULL: none */
     void *window[MESH_REGISTERED][MESH_CHANNELS]; /* ncclWindow_t; NULL: none */
 
-    pthread_mutex_t lock; /* of the following, and of asking NCCL how it is */
-    int abandoned, hung;  /* hung: what was abandoned did not end, so nothing can be freed */
-    struct error err;     /* the first failure, for those who ask later */
+    pthread_mutex_t lock; /* guards the fields below, and calls that ask NCCL for a state */
+    int abandoned, hung;  /* hung: a communicator could not be ended, so nothing can be freed */
+    struct error err;     /* the first failure; empty text: none */
 };
 
-/* One half of the staging. */
+/* Return where half 0 or 1 of the device's staging begins. */
 static inline char *link_staging(const struct link *l, int half)
 {
     return l->staging + (size_t)half * (l->device_staging_bytes / 2);
 }
 
+/* Return the device's stream on which transfers of a comm_stream run. */
 static inline enum device_stream link_stream(enum comm_stream stream)
 {
     return (enum device_stream)(DEVICE_GATHER + (int)stream);
 }
 
-/* The device and its stream that an operation is given to. */
+/* Return the device on which an operation runs, and (op_stream()) its stream there. */
 static inline struct device *op_device(const struct operation *op)
 {
     return op->group->link->device;
@@ -68,28 +72,32 @@ static inline enum device_stream op_stream(const struct operation *op)
     return link_stream((enum comm_stream)op->queue);
 }
 
-/* Have the operation's stream copy; where that fails `what` is put before the text.  Returns GIVEN
- * or FAILED. */
+/* Enqueue a copy of `bytes` bytes on the operation's stream.  Returns GIVEN, or FAILED with op->err
+ * set to "WHAT: ...". */
 int channel_copy(struct operation *op, void *to, const void *from, int64_t bytes, const char *what);
 
-/* "gather", "reduce", ... as messages name a stream. */
+/* Return the stream's name for messages to people: "gather", "reduce", "point 1". */
 const char *comm_stream_name(enum comm_stream stream);
 
-/* End what is under way, as mesh_abandon() says. */
+/* End the transfers that are under way, as mesh_abandon() describes.  Any thread; a second call
+ * does nothing. */
 void link_abandon(struct link *l);
 
-/* Keep a failure for mesh_poll(); the first one stays. */
+/* Keep a failure for mesh_poll(), unless an earlier one is kept.  Any thread. */
 void link_note(struct link *l, const struct error *err);
 
-/* Fail with what was noted where the link was abandoned; else 0. */
+/* Return 0, or, where the link was abandoned, -1 with err set to the failure that was kept.  err
+ * may be NULL. */
 int link_check(struct link *l, struct error *err);
 
-/* Fail where anything was noted or the link was abandoned; else 0. */
+/* Return 0, or, where a failure was kept or the link was abandoned, -1 with err set to it.  err may
+ * be NULL. */
 int link_failed(struct link *l, struct error *err);
 
-/* staged.c: sums over replicas by MPI.  Not collective.  staged_open() returns 0, or -1 with err
- * set; in either case *staged is for staged_close().  After staged_abandon() nothing more is
- * started, and staged_close() leaves the memory to what may still be under way in it. */
+/* staged.c: sums over replicas by MPI.  None of these is collective.  staged_open() allocates
+ * pinned host memory and returns 0, or -1 with err set; in either case the caller frees *staged by
+ * staged_close().  After staged_abandon() no further sum is started, and staged_close() leaves the
+ * memory allocated, because a transfer may still read or write it. */
 int staged_open(struct staged **staged, struct link *link, struct error *err);
 void staged_close(struct staged *staged); /* NULL allowed */
 void staged_abandon(struct staged *staged);

@@ -19,7 +19,7 @@
 #include "comm/topology.h"
 #include "comm/transport.h"
 
-/* In a job of Slurm's, GPUs may only not have been asked for. */
+/* Set err to why this rank has no GPU; in a Slurm job also to how GPUs are requested. */
 static int no_gpu(const struct world *world, const char *why, struct error *err)
 {
     if (device_gpu_built_in() && getenv("SLURM_JOB_ID"))
@@ -30,7 +30,7 @@ static int no_gpu(const struct world *world, const char *why, struct error *err)
     return error_set(err, "no GPU to use: %s; device=cpu needs none", why);
 }
 
-/* Without asking the others. */
+/* Choose this rank's GPU from what this rank sees alone. */
 static int choose(const struct world *world, enum gpu_sharing sharing, struct gpu_choice *mine,
                   struct error *err)
 {
@@ -49,6 +49,7 @@ static int choose(const struct world *world, enum gpu_sharing sharing, struct gp
     return device_gpu_describe(mine->index, &mine->gpu, err);
 }
 
+/* Set err to the two ranks that would use one GPU, and to what mends it; returns -1. */
 static int refuse(const struct gpu_choice *all, const int ranks[2], struct error *err)
 {
     const struct gpu_choice *a = &all[ranks[0]];
@@ -65,7 +66,9 @@ static int refuse(const struct gpu_choice *all, const int ranks[2], struct error
         ranks[0], ranks[1], a->gpu.name, a->gpu.bus);
 }
 
-/* What is the same on all ranks needs no agreement: everybody looks at the same list. */
+/* Choose this rank's GPU and compare it with those of all ranks; *shared is 1 where two ranks have
+ * the same one.  All ranks find that in the same list, so they fail together without an agreement.
+ */
 static int pick(struct world *world, enum gpu_sharing sharing, struct gpu_choice *mine, int *shared,
                 struct error *err)
 {
@@ -81,7 +84,8 @@ static int pick(struct world *world, enum gpu_sharing sharing, struct gpu_choice
     return rc;
 }
 
-/* Cores were shared out before the binding. */
+/* Count the cores of this rank again: world counted them before topology_bind_near() bound ranks.
+ */
 static void count_cores(struct world *world)
 {
     struct place {

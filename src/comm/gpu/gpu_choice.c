@@ -1,7 +1,8 @@
-/* gpu_choice.c - two ranks with one GPU, in a list of all ranks.
+/* gpu_choice.c - find two ranks that have the same GPU, in a list of all ranks.
  *
- * Sorted by node, GPU and rank, the ranks of one GPU follow one another, lowest first.  Every rank
- * of the job looks: with 65,536 of them, to compare each with each would take seconds.
+ * The list is sorted by node, GPU and rank, so that the ranks of one GPU are neighbours, the lowest
+ * first.  Every rank of the job runs this search; comparing each rank with each other one would
+ * take seconds in a job of 65,536 ranks.
  */
 #include "comm/gpu/gpu_choice.h"
 
@@ -16,7 +17,8 @@ static int compare_gpus(const struct gpu_choice *a, const struct gpu_choice *b)
                               : strcmp(a->gpu.uuid, b->gpu.uuid);
 }
 
-/* All point into one list, in rank order. */
+/* Compare two entries of the sorted list for qsort(): by node, GPU and rank.  The entries point
+ * into one array in rank order, so the lower address is the lower rank. */
 static int compare(const void *one, const void *other)
 {
     const struct gpu_choice *a = *(const struct gpu_choice *const *)one;
@@ -25,7 +27,8 @@ static int compare(const void *one, const void *other)
     return differ ? differ : (a > b) - (a < b);
 }
 
-/* Of the ranks that follow one that has the same GPU, the lowest is the second of its GPU. */
+/* The lowest rank whose GPU a lower rank has too is the second rank of that GPU in the sorted list:
+ * so its left neighbour there is the first one. */
 int gpu_choice_find_shared(const struct gpu_choice *all, int size, int ranks[2])
 {
     const struct gpu_choice **sorted = array_make((size_t)size, sizeof *sorted);

@@ -1,4 +1,5 @@
-/* gpu_self.c - transport: a group of one on a GPU, served by copies on its streams. */
+/* gpu_self.c - transport for groups of one rank on a GPU: every transfer is a copy on its stream.
+ */
 #include "comm/gpu/channel.h"
 
 static int copy_one(struct operation *op)

@@ -1,5 +1,10 @@
-/* link.c - which group of the mesh is carried by what on a GPU: NCCL, MPI through the host
- * (staged.c), or, in a group of one, copies (gpu_self.c).
+/* link.c - connect the groups of a mesh to a GPU.
+ *
+ * mesh_attach() chooses what carries each group's transfers:
+ *   one rank                                    copies on the GPU (gpu_self.c)
+ *   several replicas, comm.inter_node=mpi       MPI through host memory (staged.c)
+ *   all others                                  NCCL (nccl.c)
+ * Groups that NCCL carries have a channel, that is a communicator, for each stream they use.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,8 +51,9 @@ static void list_channels(struct link *l)
                                .most_ctas = l->options.max_ctas};
 }
 
-/* The messages of all ranks: those of other stages have groups of their own, and all make the first
- * transfers of a channel or none does. */
+/* Replace options.messages by its union over all ranks.  The ranks of other stages have other
+ * groups and may have set other bits, but all ranks must agree on which first transfers are made.
+ */
 static void share_messages(struct link *l)
 {
     double any[MESH_SETS];
@@ -59,7 +65,7 @@ static void share_messages(struct link *l)
         l->options.messages |= (unsigned)(any[axes] > 0) << axes;
 }
 
-/* What this rank can do by itself. */
+/* Do the part of mesh_attach() that needs no other rank: list channels, allocate staging. */
 static int prepare(struct link *l, struct error *err)
 {
     list_channels(l);

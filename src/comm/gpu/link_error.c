@@ -1,4 +1,4 @@
-/* link_error.c - what went wrong on a link, for those who ask later; see channel.h. */
+/* link_error.c - keep a link's first failure until a caller asks for it; contracts in channel.h. */
 #include "comm/gpu/channel.h"
 
 void link_note(struct link *l, const struct error *err)

@@ -1,5 +1,7 @@
-/* nccl_absent.c - nccl.h in a build without NCCL, in which ranks on GPUs can only be alone or sum
- * by MPI. */
+/* nccl_absent.c - the functions of nccl.h in a build without NCCL.
+ *
+ * Such a build can use GPUs only where no group needs NCCL: a job of one rank, or one whose ranks
+ * are all replicas and sum by MPI. */
 #include <stdio.h>
 
 #include "comm/gpu/nccl.h"

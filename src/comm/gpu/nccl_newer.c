@@ -1,5 +1,7 @@
-/* nccl_newer.c - what only newer versions of NCCL have: names of communicators, and windows,
- * memory that all ranks of a communicator have alike, between which copy engines gather (2.28). */
+/* nccl_newer.c - what is used of NCCL 2.28 and newer alone: names of communicators, and windows.
+ *
+ * A window is memory of the same size on all ranks of a communicator, which NCCL knows on all of
+ * them; copy engines gather from window to window. */
 #include "comm/gpu/nccl_call.h"
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
@@ -28,7 +30,7 @@ void nccl_config_newer(ncclConfig_t *config, const struct channel *c, int copies
 {
 }
 
-/* nccl_prepare() refuses what would come here. */
+/* Never called: nccl_prepare() refuses copy engines with this version. */
 ncclResult_t nccl_window_open(const struct channel *c, void *memory, size_t bytes, void **window)
 {
     return ncclInvalidUsage;
