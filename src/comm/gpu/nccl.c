@@ -1,13 +1,24 @@
 /* nccl.c - transport: operations on a GPU's memory, by NCCL.
  *
- * Nothing here averages or scales, and 16 bits are never summed by NCCL, which would round at every
- * hop: such sums are an exchange of the terms in pieces, then one sum in rank order in fp32.  A
- * maximum rounds nothing: it is NCCL's in every format.
+ * No operation averages or scales.  NCCL never sums 16-bit elements, because it would round after
+ * every addition: instead the members exchange the terms, piece by piece, through the staging, and
+ * each adds up its part in rank order in fp32.  An all-reduce of one piece, between 3 members:
+ *
+ *   data of each member     [part 0 | part 1 | part 2]
+ *   SWAP_OUT                member m gets part m of all members, in half 0 of the staging
+ *   sum, round              member m adds them up in half 1 and writes the sum to its part m
+ *   SWAP_BACK               member m sends part m to all others
+ *
+ * A maximum rounds nothing, so NCCL computes it in every format.
+ *
+ * Sends and receives are held until an operation follows that is no message, or depends on one of
+ * them, and are given to NCCL as one group: two members that send to one another must both also
+ * receive.
  */
 #include "base/round.h"
 #include "comm/gpu/nccl_call.h"
 
-enum { GRAIN = 8 }; /* elements; parts in the staging begin at multiples, for wide accesses */
+enum { GRAIN = 8 }; /* elements; parts begin in the staging at multiples of it, for wide accesses */
 
 static size_t bytes_of(const struct operation *op)
 {
@@ -16,7 +27,7 @@ static size_t bytes_of(const struct operation *op)
 
 /* --- messages --- */
 
-/* Give NCCL what goes to a member and what comes from it; 0 bytes are nothing. */
+/* Give NCCL a message to a member and a message from it; one of 0 bytes is left out. */
 static ncclResult_t give_exchange(const struct channel *c, int member, const char *from,
                                   int64_t from_bytes, char *into, int64_t into_bytes)
 {
@@ -37,13 +48,14 @@ static ncclResult_t give_message(const struct operation *op)
     return give_exchange(c, op->peer, NULL, 0, op->recv, bytes);
 }
 
-/* End a group of calls, the last of which returned code; the first failure. */
+/* End a group of calls, the last of which returned code.  Returns the first failure. */
 static ncclResult_t group_end(ncclResult_t code)
 {
     ncclResult_t ended = ncclGroupEnd();
     return code == ncclSuccess ? ended : code;
 }
 
+/* Give NCCL the messages that are held, as one group, and finish their operations. */
 static void flush_messages(struct link *l)
 {
     struct error err = {0};
@@ -68,7 +80,8 @@ static void flush_group(struct group *g)
     flush_messages(g->link);
 }
 
-/* The communicator of op, when everything before is given; NULL with op->err set: there is none. */
+/* Return op's channel, after NCCL was given the messages held before op, unless op is a message
+ * itself.  Returns NULL with op->err set where the link was abandoned or there is no channel. */
 static struct channel *channel_of(struct operation *op)
 {
     const struct group *g = op->group;
@@ -83,7 +96,8 @@ static struct channel *channel_of(struct operation *op)
     return c;
 }
 
-/* Hold it: two members that send to one another must both also receive. */
+/* Hold a send or receive, to be given together with the messages that follow.  Those held are given
+ * first where op is of another channel, needs one of them to be done, or finds no place. */
 static int message(struct operation *op)
 {
     struct link *l = op->group->link;
@@ -133,7 +147,7 @@ static int all_gather(struct operation *op)
         &op->err);
 }
 
-/* The own part without NCCL. */
+/* Copy the part of an all-to-all that this rank sends to itself. */
 static int copy_own_part(struct operation *op)
 {
     const struct comm_part *own = &op->part[op->group->rank];
@@ -165,14 +179,15 @@ static int all_to_all(struct operation *op)
     return nccl_settle(c, "all-to-all", give_parts(op, c), &op->err);
 }
 
-/* Elements of a member's part of a piece, 16 bits each, that fit in one half of the staging.
- */
+/* Return how many 16-bit elements a member's part of a piece may have, so that the parts of all
+ * `size` members fit in one half of the staging. */
 static int64_t part_elems(const struct link *l, int size)
 {
     return (int64_t)(l->device_staging_bytes / 2 / sizeof(uint16_t)) / size / GRAIN * GRAIN;
 }
 
-/* The staging is that of one stream. */
+/* Fail unless op may use the staging, which belongs to the reduce stream, and a part has elements.
+ */
 static int may_stage(struct operation *op, int64_t part)
 {
     if (op->queue != COMM_REDUCE)
@@ -183,8 +198,8 @@ static int may_stage(struct operation *op, int64_t part)
                                 op->kind->name, op->group->name, op->group->size);
 }
 
-/* Bring the terms of elements from first on of every shard to where they are exchanged: this
- * member's own into `terms`, at its place; the others' are sent from where x says. */
+/* Set x to send, of every member's shard in op->send, the elements from first on, and copy those of
+ * this member's own shard into `terms`, where the terms of the others will arrive. */
 static int lay_terms(struct operation *op, struct nccl_swap *x, char *terms, int64_t first)
 {
     int me = op->group->rank;
@@ -196,7 +211,8 @@ static int lay_terms(struct operation *op, struct nccl_swap *x, char *terms, int
                         "copy in a sum");
 }
 
-/* n elements of recv, from first on; by way of the staging's other half where they are rounded. */
+/* Add up the terms of n elements in rank order and store the sums in recv, from element first on;
+ * sums that are rounded to 16 bits are first kept in half 1 of the staging. */
 static void sum_terms(struct operation *op, const char *terms, int64_t stride, int64_t first,
                       int64_t n)
 {
@@ -229,7 +245,8 @@ static int reduce_by_pieces(struct operation *op, struct channel *c)
     return GIVEN;
 }
 
-/* What recv held is added last: the library's sum goes over this member's own part of send. */
+/* Where op accumulates, NCCL writes its sum over this member's own shard in send, which is added to
+ * recv afterwards: NCCL itself can only overwrite recv. */
 static int reduce_scatter(struct operation *op)
 {
     struct channel *c = channel_of(op);
@@ -249,7 +266,7 @@ static int reduce_scatter(struct operation *op)
     return GIVEN;
 }
 
-/* A piece of data: everybody's terms to the one who adds them up, the sums back to everybody. */
+/* All-reduce one piece: send each part to the member that adds it up, and the sums to all. */
 static int sum_piece(struct operation *op, struct channel *c, uint16_t *data, int64_t elems)
 {
     const struct group *g = op->group;

@@ -1,29 +1,35 @@
-/* nccl.h - communicators of a link.
+/* nccl.h - start, watch and end the NCCL communicators of a link.
  *
- * Private to comm/: nccl.c and the files nccl_*.c, or nccl_absent.c in a build without NCCL.
+ * Private to comm/.  Defined in the files nccl_*.c, or in nccl_absent.c in a build without NCCL.
  *
- * Every rank makes the same calls in the same order: the root communicator (of all ranks; where
- * sums over replicas go by MPI, of the ranks of one replica), one split of it per channel, the
- * root's end, a first transfer on each channel.  Later calls come from the one thread that
- * enqueues, in program order.  Communicators do not block: a call that has to wait for peers
- * returns, and is asked for until the link's time is up.
+ * Every rank makes the same calls in the same order: it makes the root communicator (of all ranks,
+ * or of the ranks of one replica where sums over replicas go by MPI), splits one communicator off
+ * it per channel, ends the root, and makes a first transfer on each channel.  Later calls come from
+ * the one thread that enqueues, in program order.  Communicators do not block: a call that has to
+ * wait for peers returns "in progress", and the caller asks for its state until it is done or
+ * nccl_patience_ns() have passed.
  */
 #ifndef TRIREME_COMM_GPU_NCCL_H
 #define TRIREME_COMM_GPU_NCCL_H
 
 #include "comm/gpu/channel.h"
 
-/* Make the communicators of link's channels.  Collective over world; fails on all ranks. */
+/* Make the communicators of the link's channels and try each with a few bytes.  Collective over
+ * world.  Returns 0, or -1 on all ranks with err set; the caller then abandons the link, whose
+ * communicators may be half made. */
 int nccl_start(struct link *link, struct error *err);
 
-/* End them: what was issued is completed first, unless it was abandoned. */
+/* Complete the transfers that were enqueued and free the communicators; a link that was abandoned,
+ * or on which this fails, is abandoned instead.  Every member of a communicator calls. */
 void nccl_stop(struct link *link);
 
-/* Memory of the GPU that can be a window of all ranks; NULL where there is none. */
+/* Allocate GPU memory that can be made a window (nccl_register.c), for nccl_free().  Returns NULL
+ * where NCCL has none. */
 void *nccl_alloc(size_t bytes);
 void nccl_free(void *block);
 
-/* mesh_poll() and link_abandon() for the communicators. */
+/* The parts of mesh_poll() and of link_abandon() that concern communicators.  nccl_poll() returns
+ * 0, or -1 with err set where one of them has failed; it does not wait. */
 int nccl_poll(struct link *link, struct error *err);
 void nccl_abandon(struct link *link);
 

@@ -1,4 +1,4 @@
-/* nccl_call.h - what the files that call NCCL share.  Private to them. */
+/* nccl_call.h - calls and types that the files nccl*.c share.  Private to them. */
 #ifndef TRIREME_COMM_GPU_NCCL_CALL_H
 #define TRIREME_COMM_GPU_NCCL_CALL_H
 
@@ -11,56 +11,72 @@ static inline ncclComm_t comm_of(const struct channel *c)
     return c->comm;
 }
 
-/* NCCL is given CUDA's own streams. */
+/* Return the CUDA stream on which NCCL enqueues the transfers of a channel. */
 static inline cudaStream_t nccl_stream(const struct channel *c)
 {
     return device_stream_native(c->link->device, link_stream(c->stream));
 }
 
-/* Fail with what NCCL says: "WHAT, rank 3 on node7: ...". */
+/* Set err to what NCCL says of code: "WHAT in group shard (reduce), rank 3 on node7: ...".  Returns
+ * -1.  err may be NULL here and below. */
 int nccl_failed(const struct channel *c, const char *what, ncclResult_t code, struct error *err);
 
-/* After a call that returned code: wait until the communicator can be called again, which is at
- * once but for the first transfers of a kind.  Returns 0, or -1 with err set. */
+/* Wait, after a call of NCCL that returned code, until c's communicator can be called again.  Only
+ * the first transfers of a kind, which make connections, take time.  Waits nccl_patience_ns() at
+ * most.  Returns 0, or -1 with err set. */
 int nccl_settle(struct channel *c, const char *what, ncclResult_t code, struct error *err);
 
-/* Ready to be called, not yet, or never again with err set.  Does not wait. */
+/* Return whether c's communicator can be called now (READY), not yet (WAITS), or never again
+ * (BROKEN, with err set).  Does not wait. */
 enum nccl_state { NCCL_READY, NCCL_WAITS, NCCL_BROKEN };
 enum nccl_state nccl_state_of(struct channel *c, const char *what, struct error *err);
 
-/* How long all may wait for a peer, and what is said then; returns -1. */
+/* Return how long to wait for a peer, in ns: run.hang_seconds once the run watches for that, before
+ * it 600 s.  nccl_too_long() sets err to the failure of a wait that took ns, and returns -1. */
 int64_t nccl_patience_ns(const struct link *l);
 int nccl_too_long(const struct channel *c, const char *what, int64_t ns, struct error *err);
 
-/* In a loop that waits: return at once the first times, then sleep a little. */
+/* Pause in a loop that waits; times counts its rounds.  Returns at once in the first 2,000 of them,
+ * later after 50 us. */
 void nccl_nap(int times);
 
+/* Return the version of the NCCL that is loaded (22803 is 2.28.3), or 0 where it does not say. */
 int nccl_version(void);
 
-/* nccl_settings.c: refuse what this NCCL, environment or machine does not have of the link's
- * options, then set NCCL's environment.  Collective; to come before any other call of NCCL. */
+/* nccl_settings.c: check that this NCCL, environment and machine can do what the link's options ask
+ * for, then set NCCL's environment variables.  Collective over world; to be called before any
+ * communicator is made.  Returns 0, or -1 on all ranks with err set and the environment as it was.
+ */
 int nccl_prepare(struct link *l, struct error *err);
 
-/* What a communicator is made with. */
+/* Return the configuration with which c's communicator is made. */
 ncclConfig_t nccl_config(const struct channel *c);
 
-/* nccl_register.c: 1 where c is a communicator whose gathers go by copy engines. */
+/* nccl_register.c: return 1 where copy engines do the gathers of channel c, else 0. */
 int nccl_gathers_by_copies(const struct channel *c);
 
-/* nccl_newer.c, for versions that have it: the rest of a configuration, copies: of one whose
- * gathers go by copy engines; a window of all members of c, to be followed by nccl_settle(), after
- * which it may be NULL, or the handle of a registration, where GPUs do not reach each other. */
+/* nccl_newer.c, for NCCL 2.28 and newer.  nccl_config_newer() fills the settings that older
+ * versions lack; copies: 1 where copy engines do the gathers.  nccl_window_open() makes memory a
+ * window of c and is collective over c's group; nccl_settle() has to follow, after which *window is
+ * the window, or, where GPUs do not reach each other's memory, NULL or the handle of a plain
+ * registration. */
 void nccl_config_newer(ncclConfig_t *config, const struct channel *c, int copies);
 ncclResult_t nccl_window_open(const struct channel *c, void *memory, size_t bytes, void **window);
 void nccl_window_close(const struct channel *c, void *window);
 
-/* Complete what was issued on one communicator and free it; NULL comm allowed. */
+/* Complete the transfers enqueued on c's communicator and free it; c->comm may be NULL.  Waits 30 s
+ * at most.  Returns 0, or -1 with err set. */
 int nccl_end(struct channel *c, struct error *err);
 
-/* Messages with every other member: part m of the others' is `part` bytes long but for the last
- * ones, which are cut off at total.  OUT: member m gets this rank's [from + m * from_step], and
- * this rank gets everybody's part of its own number, at into + m * into_step.  BACK: everybody
- * gets this rank's part, which is at from. */
+/* One exchange of messages between all members of a group.  Data of `total` bytes is divided into
+ * one part per member: part m is the `part` bytes from m * part on, less where total ends earlier.
+ *
+ *   SWAP_OUT   this rank sends part m, which lies at from + m * from_step, to member m, and
+ * receives its own part as member m has it, at into + m * into_step SWAP_BACK  this rank sends its
+ * own part, which lies at from, to every member, and receives part m from member m, at into + m *
+ * into_step
+ *
+ * A member sends nothing to itself. */
 enum nccl_swap_way { SWAP_OUT, SWAP_BACK };
 
 struct nccl_swap {
@@ -69,7 +85,7 @@ struct nccl_swap {
     int64_t from_step, into_step, part, total; /* bytes */
 };
 
-/* To be followed by nccl_settle(). */
+/* Enqueue the exchange on c.  Returns NCCL's code, for nccl_settle(). */
 ncclResult_t nccl_swap(struct channel *c, const struct nccl_swap *swap, enum nccl_swap_way way);
 
 #endif

@@ -1,13 +1,14 @@
-/* nccl_register.c - memory that transfers read and write, as NCCL knows it.
+/* nccl_register.c - make memory known to NCCL that transfers read and write.
  *
- * Where parameters are gathered by copy engines, it is memory of NCCL's own, and a window of the
- * communicators that gather: every rank of such a communicator has one of the same size.  With
- * other communicators it is registered, so that networks can reach it directly; where that fails
- * transfers work all the same.
+ * Where copy engines gather parameters, the memory is allocated by NCCL and made a window of the
+ * communicators that gather: every rank of such a communicator has a window of the same size.  With
+ * the other communicators memory is registered, so that network cards can read and write it
+ * directly; where that fails transfers work all the same, through buffers of NCCL's.
  *
- * NCCL requires that the memory of all ranks of a transfer is registered, or of none: a sender that
- * may write to its peer directly waits for an address that a receiver without one never gives.  So
- * communicators whose ranks send parts of gradients into one another's staging have none.
+ * NCCL requires that either all ranks of a transfer have registered their memory or none: a sender
+ * whose memory is registered waits for its peer's address, which a peer without registered memory
+ * never sends.  So nothing is registered with communicators whose ranks send parts of gradients
+ * into one another's staging.
  */
 #include <stdlib.h>
 
@@ -31,6 +32,7 @@ void nccl_free(void *block)
     ncclMemFree(block);
 }
 
+/* Return the index of the range that begins at memory, NULL: of a free place; -1: there is none. */
 static int find(const struct link *l, const void *memory)
 {
     for (int i = 0; i < MESH_REGISTERED; i++)
@@ -56,9 +58,9 @@ void mesh_unregister(struct mesh *mesh, void *memory)
     l->registered[at] = NULL;
 }
 
-/* Did NCCL make a window?  Where GPUs do not reach each other's memory it returns NULL, or,
- * in 2.28, the handle of an ordinary registration: registering the same memory once more then
- * returns the same handle. */
+/* Return 1 where NCCL made a window.  Where GPUs do not reach each other's memory NCCL returns NULL
+ * for it, or, in 2.28, the handle of a plain registration.  That case is found by registering the
+ * same memory once more, which then returns the same handle. */
 static int is_window(struct channel *c, void *memory, size_t bytes, const void *window)
 {
     void *handle = NULL;
@@ -71,8 +73,9 @@ static int is_window(struct channel *c, void *memory, size_t bytes, const void *
     return handle != window;
 }
 
-/* 0, or -1 where memory of the ranks of c is not alike, or NCCL has no window here.  Collective
- * over c. */
+/* Make range `at` of `bytes` bytes a window of c; all: the bytes that each rank of world has.
+ * Collective over c's group.  Returns 0, or -1 with err set where ranks of c have different sizes
+ * or NCCL has no window here. */
 static int open_window(struct channel *c, int at, size_t bytes, const double *all,
                        struct error *err)
 {
@@ -98,6 +101,8 @@ static int open_window(struct channel *c, int at, size_t bytes, const double *al
                      c->name);
 }
 
+/* Make range `at` a window of every channel whose gathers go by copy engines.  Collective over
+ * world; bytes is 0 on a rank without memory.  Returns 0, or -1 on all ranks with err set. */
 static int open_windows(struct link *l, int at, size_t bytes, struct error *err)
 {
     double mine = (double)bytes, *all = array_make((size_t)l->world->size, sizeof *all);
@@ -110,8 +115,8 @@ static int open_windows(struct link *l, int at, size_t bytes, struct error *err)
     return world_agree(l->world, rc, err);
 }
 
-/* Returns 1 if every channel took the memory that is to have it: not those that have a window of
- * it, nor those whose ranks exchange terms of sums. */
+/* Register range `at` with every channel, except those that have a window of it and those whose
+ * ranks exchange terms of sums.  Returns 1 where NCCL took it for all of them, else 0. */
 static int register_with_all(struct link *l, int at, size_t bytes)
 {
     int taken = 1;

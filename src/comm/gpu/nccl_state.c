@@ -1,14 +1,15 @@
-/* nccl_state.c - what state communicators are in, waiting for them, and how they end.
+/* nccl_state.c - ask for the state of communicators, wait for them, and end them.
  *
  * Communicators do not block: a call that needs peers returns "in progress", and nccl_settle() asks
- * again until it is done, has failed, or has taken run.hang_seconds.  They end in one of two ways:
+ * for the state until the call is done, has failed, or has taken run.hang_seconds.  Communicators
+ * end in one of two ways:
  *
- *   nccl_stop()      what was issued is completed first, one communicator after the other;
- *   nccl_abandon()   after a failure, when a peer may be gone.
+ *   nccl_stop()      completes the transfers that were enqueued, one communicator after the other;
+ *   nccl_abandon()   aborts them after a failure, when a peer may be gone.
  *
- * Ending a communicator that hangs can hang too, so nccl_abandon() has a thread of its own end all
- * of them, in one group because kernels of one may wait for those of another; a thread that takes
- * longer than a few seconds is left behind.
+ * Aborting a communicator that hangs can hang too, so nccl_abandon() starts a thread that aborts
+ * all of them, in one NCCL group because kernels of one may wait for those of another.  A thread
+ * that takes longer than a few seconds is left running, and the GPU is given up.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ int64_t nccl_patience_ns(const struct link *l)
     return (int64_t)(seconds ? seconds : TIME_LIMIT_S) * 1000000000;
 }
 
-/* --- what NCCL says --- */
+/* --- versions, states and messages --- */
 
 int nccl_version(void)
 {
@@ -59,7 +60,7 @@ int nccl_failed(const struct channel *c, const char *what, ncclResult_t code, st
                      more ? (int)strcspn(more, "\n") : 0, more ? more : "");
 }
 
-/* How a communicator is.  No other thread may be ending it meanwhile, hence the lock. */
+/* The lock keeps nccl_abandon(), on another thread, from taking the communicator away meanwhile. */
 enum nccl_state nccl_state_of(struct channel *c, const char *what, struct error *err)
 {
     ncclResult_t code = ncclSuccess, state = ncclSuccess;
@@ -117,7 +118,6 @@ int nccl_settle(struct channel *c, const char *what, ncclResult_t code, struct e
     return wait_ready(c, what, nccl_patience_ns(c->link), err);
 }
 
-/* Finalize one communicator and free it; 0 or -1. */
 int nccl_end(struct channel *c, struct error *err)
 {
     ncclResult_t code;
@@ -153,13 +153,13 @@ int nccl_poll(struct link *l, struct error *err)
     return 0;
 }
 
-/* Communicators that a thread of its own ends, as NCCL may hang in ending one that hangs. */
+/* The communicators that end_all() aborts, on a thread of its own. */
 struct ending {
     int gpu, count;
     ncclComm_t comm[MESH_CHANNELS + 1];
 };
 
-/* All in one group: the kernels of one may be what those of another wait for. */
+/* Abort all communicators in one NCCL group: kernels of one may wait for those of another. */
 static void *end_all(void *arg)
 {
     struct ending *e = arg;
@@ -171,6 +171,7 @@ static void *end_all(void *arg)
     return NULL;
 }
 
+/* Move c's communicator, if it has one, to e. */
 static void take_over(struct ending *e, struct channel *c)
 {
     if (c->comm)
@@ -178,8 +179,8 @@ static void take_over(struct ending *e, struct channel *c)
     c->comm = NULL;
 }
 
-/* Returns 0 when the thread ended in time and e is no longer used; else e stays allocated, as the
- * thread may still use it: the process is about to end. */
+/* Run end_all() on a thread.  Returns 0 where the thread ended in time and e is no longer used,
+ * else -1: then e has to stay allocated, as the thread may still use it until the process ends. */
 static int end_by_thread(struct ending *e)
 {
     pthread_t thread;
@@ -197,7 +198,7 @@ static int end_by_thread(struct ending *e)
 void nccl_abandon(struct link *l)
 {
     l->hung = 1;
-    /* These versions may crash in it; the process is about to end anyway. */
+    /* These versions may crash in ncclCommAbort(); the process is about to end anyway. */
     if (nccl_version() >= NCCL_VERSION(2, 28, 3) && nccl_version() <= NCCL_VERSION(2, 28, 8)) {
         device_give_up(l->device);
         return;
