@@ -1,8 +1,8 @@
-/* nccl_settings.c - what NCCL is asked for besides transfers: its environment, and the
- * configuration of communicators.
+/* nccl_settings.c - set NCCL's environment variables and the configuration of communicators.
  *
- * What users have set in the environment stays.  NCCL lets a variable take the place of what a
- * communicator is configured with, so a key of comm. beside such a variable is refused.
+ * Variables that users have set stay.  NCCL prefers such a variable to the configuration of a
+ * communicator, so a key comm.* that sets the same thing as a variable in the environment is
+ * refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 
 enum { COPY_ENGINES_SINCE = NCCL_VERSION(2, 28, 0) };
 
-/* Can one kernel start as soon as another has started?  CUDA does that since 12.3. */
+/* Return 1 where a kernel can be made to start once another one has started; CUDA can since 12.3.
+ */
 static int has_order_of_starts(void)
 {
     int driver = 0, runtime = 0, since = 12030;
@@ -21,11 +22,15 @@ static int has_order_of_starts(void)
     return driver >= since && runtime >= since;
 }
 
-/* Order: kernels of several communicators start in the order of the calls on every rank, so that
- * they cannot wait for one another.  Where CUDA is older NCCL would let each wait until the one
- * before has ended, for ever where stages receive ahead of what they send; then no order is asked
- * for: there are at most ten such streams, whose kernels fit beside one another.  Sums by
- * NVLink SHARP differ from run to run. */
+/* Set NCCL's variables, except those that users have set.
+ *
+ * NCCL_LAUNCH_ORDER_IMPLICIT has the kernels of all communicators start in the order of the calls,
+ * which is the same on every rank, so that they cannot wait for one another.  With an older CUDA
+ * NCCL would have each kernel wait until the one before has ended, which is for ever where a stage
+ * receives before it sends; there no order is requested, as the kernels of the streams that
+ * transfer (ten at most) fit on the GPU beside one another.
+ *
+ * NCCL_NVLS_ENABLE is off by default, because sums by NVLink SHARP differ from run to run. */
 static void prepare_environment(const struct mesh_options *options)
 {
     if (has_order_of_starts())
@@ -52,7 +57,8 @@ void link_share_gpu(const struct world *world)
     setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
-/* Variables that would take the place of a key, before any is set here. */
+/* Refuse variables that NCCL would prefer to a key that is set.  To be called before trireme sets
+ * any variable.  Returns 0, or -1 with err set. */
 static int check_environment(const struct mesh_options *options, struct error *err)
 {
     const struct {
@@ -86,11 +92,13 @@ static int check_environment(const struct mesh_options *options, struct error *e
     return 0;
 }
 
-/* Is this rank in one node with all that it gathers parameters from? */
+/* Return 0 where all ranks from which this one gathers parameters are on its node; else -1 with err
+ * set. */
 static int check_node(const struct link *l, struct error *err)
 {
     const struct group *shards = mesh_group_of(l->mesh, MESH_SHARDS);
-    const char *own = world_host_of(l->world, l->world->rank); /* cut short, as the others are */
+    const char *own = world_host_of(
+        l->world, l->world->rank); /* not world->host: host names of others are cut short */
     for (int m = 0; m < shards->size; m++) {
         const char *other = world_host_of(l->world, shards->ranks[m]);
         if (strcmp(other, own) != 0)
@@ -103,6 +111,7 @@ static int check_node(const struct link *l, struct error *err)
     return 0;
 }
 
+/* Return 0 where NCCL, as loaded and as compiled for, has copy engines; else -1 with err set. */
 static int check_version(struct error *err)
 {
     int is = nccl_version(), built = NCCL_VERSION_CODE;

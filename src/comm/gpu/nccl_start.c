@@ -1,10 +1,10 @@
-/* nccl_start.c - making the communicators of a link.
+/* nccl_start.c - make the communicators of a link.
  *
- * nccl_start() makes the root communicator of all ranks, splits one off for each channel, ends the
+ * nccl_start() makes the root communicator, splits a communicator off it for each channel, ends the
  * root, and sends a few bytes by each channel, so that a network that does not work is found before
- * the first step.  After each of these all ranks come together(): every rank polls its own calls,
- * and in rounds of 50 ms the ranks let each other know by MPI whether one of them has failed.  So a
- * failure on one rank, where NCCL would let the others wait for ever, ends the start on all.
+ * the first step.  After each of these calls all ranks meet in together(): every rank polls its own
+ * call, and every 50 ms the ranks exchange by MPI whether one of them has failed.  So a
+ * failure on one rank, for which NCCL would let the others wait for ever, ends the start on all.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,15 +16,16 @@
 
 enum { ROUND_NS = 50000000 };
 
-/* --- together: every rank takes part, and all go on or all fail --- */
+/* --- waiting: all ranks go on together, or all fail --- */
 
-/* Something all ranks wait for. */
+/* A call for which all ranks wait. */
 struct nccl_wait {
-    const char *what;
-    struct channel *first, *second; /* to be ready; second may be NULL */
-    int stream_of_first;            /* 1: and the stream of first is to be idle */
+    const char *what;               /* the call, for messages to people */
+    struct channel *first, *second; /* communicators that have to be ready; second may be NULL */
+    int stream_of_first;            /* 1: the stream of first has to be idle, too */
 };
 
+/* Return whether this rank's part of the call is done.  Does not wait. */
 static enum nccl_state state_of_step(const struct nccl_wait *s, struct error *err)
 {
     enum nccl_state state = nccl_state_of(s->first, s->what, err);
@@ -38,6 +39,7 @@ static enum nccl_state state_of_step(const struct nccl_wait *s, struct error *er
     return idle < 0 ? NCCL_BROKEN : idle ? NCCL_READY : NCCL_WAITS;
 }
 
+/* Wait up to ns nanoseconds for this rank's part of the call.  Returns its state then. */
 static enum nccl_state watch(const struct nccl_wait *s, int64_t ns, struct error *err)
 {
     int64_t begin_ns = clock_ns();
@@ -50,8 +52,9 @@ static enum nccl_state watch(const struct nccl_wait *s, int64_t ns, struct error
     return state;
 }
 
-/* code is this rank's own outcome of the call before.  In rounds, so that a failure of one rank
- * ends the waiting of all. */
+/* Wait until the call that returned `code` on this rank is done on all ranks, in rounds, so that a
+ * failure of one rank ends the wait of all.  Collective over world.  Returns 0, or -1 on all ranks
+ * with err set. */
 static int together(struct link *l, const struct nccl_wait *s, ncclResult_t code, struct error *err)
 {
     int64_t begin_ns = clock_ns(), patience_ns = nccl_patience_ns(l);
@@ -76,9 +79,10 @@ static int together(struct link *l, const struct nccl_wait *s, ncclResult_t code
     return world_agree(l->world, state == NCCL_BROKEN ? -1 : 0, err);
 }
 
-/* --- making --- */
+/* --- the communicators --- */
 
-/* The ranks the root communicator has, and this rank's place. */
+/* The root communicator: its size, this rank's number in it, and the rank of world that is its
+ * first member and makes its id. */
 struct root {
     int size, rank, leader;
 };
@@ -99,7 +103,8 @@ static struct root root_of(const struct link *l)
     return root;
 }
 
-/* The id the leader of this rank's root made. */
+/* Have the leader of each root make an id, and give every rank that of its own root.  Collective
+ * over world.  Returns 0, or -1 on all ranks with err set. */
 static int share_id(struct link *l, const struct root *root, ncclUniqueId *id, struct error *err)
 {
     struct world *world = l->world;
@@ -133,7 +138,8 @@ static int make_root(struct link *l, struct error *err)
     return together(l, &step, code, err);
 }
 
-/* The new communicator is filled in when the root is ready again. */
+/* Split c's communicator off the root.  NCCL fills in c->comm while the root becomes ready again.
+ */
 static int split(struct channel *c, struct error *err)
 {
     struct link *l = c->link;
@@ -149,7 +155,8 @@ static int split(struct channel *c, struct error *err)
 enum greeting { GREET_GATHER, GREET_REDUCE, GREET_SUM, GREET_MESSAGES, GREET_PEERS, GREETINGS };
 enum { GREETING_BYTES = 64 };
 
-/* Do messages from one neighbour to another have this stream? */
+/* Return 1 where the two members are neighbours and messages from one to the other go by c's
+ * stream. */
 static int is_way(const struct channel *c, int from, int to)
 {
     int ranks = c->group->size, apart = from < to ? to - from : from - to;
@@ -158,7 +165,8 @@ static int is_way(const struct channel *c, int from, int to)
                                                   mesh_point(ranks, from, to, WAY_DOWN) == point);
 }
 
-/* Will this rank send to a member by this stream, or receive from it? */
+/* Return 1 where this rank will send to a member by c's stream (sends: 1), or receive from it (0).
+ */
 static int is_peer(const struct channel *c, int member, int sends)
 {
     const struct mesh_options *options = &c->link->options;
@@ -170,8 +178,9 @@ static int is_peer(const struct channel *c, int member, int sends)
     return !options->peers && (sends ? is_way(c, me, member) : is_way(c, member, me));
 }
 
-/* NCCL keeps memory for each peer of a message: only those that will be ones are greeted.  All that
- * will be are, as the first message waits for its peer to connect, too, which may be sending. */
+/* Exchange a few bytes with every member with which this rank will exchange messages.  With no
+ * others, because NCCL keeps memory for each peer; and with each of these, because a first message
+ * later would wait for its peer to connect, while that peer may wait in a message of its own. */
 static ncclResult_t greet_peers(const struct channel *c, char *in, const char *out)
 {
     ncclResult_t code = ncclGroupStart();
@@ -186,6 +195,8 @@ static ncclResult_t greet_peers(const struct channel *c, char *in, const char *o
     return code == ncclSuccess ? ended : code;
 }
 
+/* Make one kind of first transfer on c and wait until all ranks have made it.  The staging holds
+ * the bytes sent and received, whose values do not matter. */
 static int greet(struct channel *c, enum greeting greeting, struct error *err)
 {
     enum { PART = GREETING_BYTES, FLOATS = PART / sizeof(float) };
@@ -210,7 +221,7 @@ static int greet(struct channel *c, enum greeting greeting, struct error *err)
     return together(l, &step, code, err);
 }
 
-/* Whether a channel will carry what a greeting stands for. */
+/* Return 1 where the run will make transfers of the greeting's kind on channel c. */
 static int is_due(const struct channel *c, enum greeting greeting)
 {
     switch (greeting) {
@@ -231,7 +242,7 @@ static int greet_all(struct link *l, struct error *err)
     return 0;
 }
 
-/* Is the staging large enough for the first messages? */
+/* Fail on all ranks unless half of the staging holds a first message of each member. */
 static int check_staging(const struct link *l, struct error *err)
 {
     int rc = 0;

@@ -1,16 +1,17 @@
 /* staged.c - transport: sums and maxima over replicas by MPI, for memory of a GPU.
  *
- * A sum goes in pieces through two slots of pinned host memory.  The stream is given, for piece k:
- *   copy it into a slot; host call: start its sum; host call: wait for the sum of piece k - 1;
- *   copy that one back
- * so that the sum of one piece overlaps the copies of its neighbours, and the thread that
- * enqueues never waits.  MPI sees host memory only.
+ * A sum goes in pieces through two slots of pinned host memory; MPI sees host memory only.  For
+ * each piece k the reduce stream is given four entries: copy piece k into slot k % 2 host call:
+ * start the sum of piece k by MPI              (start_piece) host call: wait for the sum of piece k
+ * - 1              (end_piece) copy the sum of piece k - 1 back to the GPU so that the sum of one
+ * piece overlaps the copies of its neighbours.  The thread that enqueues waits only while
+ * SUMS_AHEAD sums are enqueued and not done.
  *
- * Host calls make no CUDA call.  CUDA may run the host calls of all streams on one thread, so one
- * that waits holds up whatever became ready after it, on this rank.  That cannot close a circle:
- * all of these waits are on the reduce stream, in program order, the same on all members.  Take
- * the earliest piece that somebody waits for: what its sum still needs of any rank comes before
- * it in program order and is held up by no wait, as there is none earlier.
+ * Host calls make no CUDA call.  CUDA may run the host calls of all streams on one thread, so a
+ * host call that waits holds up those that became ready after it on this rank.  That cannot
+ * deadlock: all these waits are on the reduce stream, in program order, which is the same on all
+ * members.  Take the earliest piece for which any rank waits: all that its sum still needs, on any
+ * rank, comes before that wait in program order, and no earlier wait exists that could hold it up.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -21,7 +22,7 @@
 
 enum { SLOTS = 2, SUMS_AHEAD = 1024 };
 
-/* A sum the stream has been given. */
+/* A sum that was enqueued on the stream. */
 struct staged_sum {
     struct group *group;
     int64_t elems;
@@ -32,12 +33,12 @@ struct staged_sum {
 struct staged {
     struct link *link;
     char *slot[SLOTS];
-    struct staged_sum sum[SUMS_AHEAD]; /* a ring */
-    unsigned given;                    /* by the thread that enqueues */
-    unsigned taken;                    /* by host calls; atomic */
+    struct staged_sum sum[SUMS_AHEAD]; /* ring of the sums enqueued and not done */
+    unsigned given;                    /* sums enqueued since the start; of the enqueuing thread */
+    unsigned taken;                    /* sums done since the start; host calls add; atomic */
     int64_t started, ended;            /* pieces of the sum under way; of host calls alone */
-    struct comm_op op[SLOTS];
-    int broken; /* atomic */
+    struct comm_op op[SLOTS];          /* the sum by MPI of the piece in each slot */
+    int broken;                        /* 1: staged_abandon() was called; atomic */
 };
 
 static size_t slot_bytes(const struct staged *s)
@@ -45,6 +46,7 @@ static size_t slot_bytes(const struct staged *s)
     return s->link->host_staging_bytes / SLOTS;
 }
 
+/* Return the elements of a piece: what fills a slot. */
 static int64_t piece_of(const struct staged *s, enum dtype dtype)
 {
     return (int64_t)(slot_bytes(s) / dtype_bytes(dtype));
@@ -77,7 +79,7 @@ int staged_open(struct staged **staged, struct link *link, struct error *err)
 void staged_close(struct staged *s)
 {
     if (!s || is_broken(s))
-        return; /* broken: a transfer may still be under way in what is here */
+        return; /* broken: a transfer may still use this memory */
     if (s->slot[0])
         device_host_free(s->link->device, s->link->mem, POOL_HOST, s->link->host_staging_bytes,
                          s->slot[0]);
@@ -94,7 +96,7 @@ static const struct staged_sum *sum_under_way(const struct staged *s)
     return &s->sum[__atomic_load_n(&s->taken, __ATOMIC_RELAXED) % SUMS_AHEAD];
 }
 
-/* Host call: the next piece is in its slot. */
+/* Host call: start the sum by MPI of the next piece, which is in its slot by now. */
 static void start_piece(void *arg)
 {
     struct staged *s = arg;
@@ -106,7 +108,7 @@ static void start_piece(void *arg)
                               min_i64(left, piece), sum->dtype, sum->reduction);
 }
 
-/* Host call: the sum of the oldest piece is wanted. */
+/* Host call: wait for the sum of the oldest piece that was started. */
 static void end_piece(void *arg)
 {
     struct staged *s = arg;
@@ -127,7 +129,7 @@ static void end_piece(void *arg)
 
 enum way { TO_HOST, TO_DEVICE };
 
-/* Give the stream the copy of a piece, one way or the other. */
+/* Enqueue the copy of piece `index` between op->recv and its slot. */
 static int copy_piece(struct operation *op, int64_t index, enum way way)
 {
     const struct staged *s = op->group->link->staged;
