@@ -97,8 +97,7 @@ static int check_environment(const struct mesh_options *options, struct error *e
 static int check_node(const struct link *l, struct error *err)
 {
     const struct group *shards = mesh_group_of(l->mesh, MESH_SHARDS);
-    const char *own = world_host_of(
-        l->world, l->world->rank); /* not world->host: host names of others are cut short */
+    const char *own = world_host_of(l->world, l->world->rank); /* cut short, as all in the table */
     for (int m = 0; m < shards->size; m++) {
         const char *other = world_host_of(l->world, shards->ranks[m]);
         if (strcmp(other, own) != 0)

@@ -1,7 +1,8 @@
-/* cuda_ops.h - the ops of device/cuda.
+/* cuda_ops.h - declare the ops of device/cuda.
  *
- * What a table of device/ is filled with is declared by its type there: a signature is written in
- * the table and where the function is defined, and nowhere else.
+ * The functions that fill a table of device/ are declared here by the type that their member has in
+ * that table (DEVICE_FUNCTION), so that a signature is written twice only: in the table and in the
+ * definition.
  */
 #ifndef TRIREME_DEVICE_CUDA_CUDA_OPS_H
 #define TRIREME_DEVICE_CUDA_CUDA_OPS_H
@@ -12,30 +13,31 @@
 extern "C" {
 #endif
 
-/* cuda_bias() as struct device_ops has bias, and so on.
+/* Declare cuda_bias() with the type of struct device_ops's member bias, and so on for each op.
  *
- * Those that size scratch are in sizes.c, in every build, and look at no device.  The others
- * enqueue kernels and return: a launch that fails is found by cudaGetLastError() in device_check().
- * To C++ a definition with other parameters is another function: then cuda_bias() is missing when
- * programs are linked. */
+ * The functions that return scratch sizes are in sizes.c, in every build, and their device may be
+ * anything.  The others enqueue kernels and return; device_check() finds a launch that failed, by
+ * cudaGetLastError().  A definition in a .cu file with other parameters is an overload to C++: then
+ * linking fails for want of cuda_bias(). */
 #define CUDA_OP(op) DEVICE_FUNCTION(device_ops, op) cuda_##op;
 DEVICE_OPS(CUDA_OP)
 CUDA_OP(gemm)
 CUDA_OP(gemm_scratch)
 
-/* The own attention kernels, for what cuDNN does not do: 16-bit types on tensor cores, fp32
- * without.  Heads are at most 256 wide. */
+/* Attention by trireme's own kernels, for what cuDNN does not do: 16-bit types on tensor cores,
+ * fp32 without them.  Heads have at most CUDA_HEAD_DIM_MOST elements. */
 DEVICE_FUNCTION(device_ops, attention) cuda_own_attention;
 DEVICE_FUNCTION(device_ops, attention_backward) cuda_own_attention_backward;
 
-/* AdamW where p, or m and v, are kept in bf16. */
+/* Do a step of AdamW where p, or m and v, are kept in bf16. */
 DEVICE_FUNCTION(device_ops, adamw) cuda_adamw_bf16;
 
-/* The product of struct gemm, for pointers and row strides of any alignment and any k, 0 too.
- * Every element is one fp32 sum in the order of k, the addend last: bitwise reproducible. */
+/* Multiply as struct gemm says, without cuBLASLt: pointers and row strides may have any alignment,
+ * and k any size, 0 too.  Every element is one fp32 sum in the order of k, the addend last: bitwise
+ * reproducible. */
 void cuda_gemm_plain(struct device *d, const struct gemm *g);
 
-/* Of struct device_driver, on any stream. */
+/* Members of struct device_driver, which run on any stream. */
 DEVICE_FUNCTION(device_driver, sum_parts) cuda_sum_parts;
 DEVICE_FUNCTION(device_driver, cast) cuda_cast_on;
 

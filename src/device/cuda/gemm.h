@@ -1,4 +1,5 @@
-/* gemm.h - what gemm.c, which multiplies, and gemm_tune.c, which times, share. */
+/* gemm.h - types and functions that gemm.c, which multiplies, and gemm_tune.c, which measures
+ * algorithms, share. */
 #ifndef TRIREME_DEVICE_CUDA_GEMM_H
 #define TRIREME_DEVICE_CUDA_GEMM_H
 
@@ -7,30 +8,34 @@
 #include "device/cuda/fp8.h"
 #include "device/product.h"
 
+/* c = a' b' alone; plus c itself (struct gemm's addend is c); or plus another matrix. */
 enum gemm_addend { GEMM_ADDEND_NONE, GEMM_ADDEND_SELF, GEMM_ADDEND_OTHER };
 
-/* What makes two products the same; without padding, so that bytes compare.  Its members have the
- * order of product_shape_names. */
+/* The properties on which a product's algorithm depends: products with equal keys share one.
+ * Without padding, so that memcmp() compares keys.  The members have the order of
+ * product_shape_names. */
 struct gemm_key {
     int64_t dt, dt_c, trans_a, trans_b, addend;
     int64_t m, n, k, lda, ldb, ldc;
     int64_t align_a, align_b, align_c, align_addend; /* bytes */
-    int64_t fp8; /* enum gemm_fp8: then of the rounded operands, [m, k] and [n, k], k padded */
+    int64_t fp8; /* enum gemm_fp8; if not 0, the key describes the rounded operands, [m, k] and
+                    [n, k] with k padded */
 };
 
 _Static_assert(sizeof(struct gemm_key) == PRODUCT_SHAPE * sizeof(int64_t), "product_shape_names");
 
 struct gemm_product {
     struct gemm_key key;
-    int plain; /* 1: the library has no algorithm, and another way is taken; all below is unused */
+    int plain; /* 1: the library has no algorithm (gemm.c then multiplies otherwise), and the fields
+                  below are unused */
     cublasLtMatmulDesc_t op;
     cublasLtMatrixLayout_t a, b, c; /* of our a, b, c; the library's A is our b */
     cublasLtMatmulAlgo_t algo;
     size_t workspace_bytes;
-    struct gemm_product *next; /* in its bucket */
+    struct gemm_product *next; /* in the bucket of a hash table */
 };
 
-/* A product as it was met, to be timed. */
+/* A product that was requested while noting was on, to be measured later. */
 struct gemm_noted {
     struct gemm g;
     void *scratch;
@@ -40,54 +45,59 @@ enum { GEMM_BUCKETS = 256 };
 
 struct cuda_gemms {
     cublasLtHandle_t handle;
-    int32_t sms;       /* multiprocessors that products are chosen and cut for; 0: all */
-    int64_t wide_rows; /* cuda_gemm_set_wide_rows() */
+    int32_t sms;       /* multiprocessors that algorithms are chosen for; 0: all */
+    int64_t wide_rows; /* of cuda_gemm_set_wide_rows(); 0: as planned */
     struct gemm_product *buckets[GEMM_BUCKETS];
     int noting; /* 1: products are noted, and not computed */
     struct gemm_noted *noted;
     int noted_count, noted_capacity;
 };
 
-/* What the library multiplies, and its workspace.  In fp8: a and b as they were rounded. */
+/* Device addresses of the operands that the library multiplies, and of its workspace.  In fp8, a
+ * and b are the codes of fp8_a and fp8_b. */
 struct gemm_operands {
     const void *a, *b;
     struct cuda_fp8 fp8_a, fp8_b;
     void *workspace;
 };
 
+/* Return the key of a product. */
 struct gemm_key gemm_key_of(const struct gemm *g);
 
 /* Set err to the shape and what cuBLASLt was asked to do; returns -1. */
 int gemm_failed(cublasStatus_t status, const char *call, const struct gemm_key *key,
                 struct error *err);
 
-/* 0 where a call on a product of that key succeeded; else -1 with err set. */
+/* Return 0 where a call for a product of this key succeeded, else -1 with err set. */
 static inline int gemm_checked(cublasStatus_t status, const char *call, const struct gemm_key *key,
                                struct error *err)
 {
     return status == CUBLAS_STATUS_SUCCESS ? 0 : gemm_failed(status, call, key, err);
 }
 
-/* The same, of a call that is written out; err may be NULL. */
+/* Make a call of cuBLASLt and check its status as gemm_checked() does; err may be NULL. */
 #define GEMM_CHECK(call, key, err) gemm_checked((call), #call, key, err)
 
-/* Descriptors alone, without an algorithm: for gemm_product_free().  NULL with err set. */
+/* Make a product's descriptors, without choosing an algorithm.  Returns the product, for
+ * gemm_product_free() or gemm_put(), or NULL with err set. */
 struct gemm_product *gemm_product_describe(const struct cuda_gemms *s, const struct gemm_key *key,
                                            struct error *err);
 void gemm_product_free(struct gemm_product *p); /* NULL allowed */
 
-/* The library's suggestions for it, best first, `most` at most; p->plain where it has none.
- * Returns 0, or -1 with err set. */
+/* Ask the library for up to `most` algorithms for p and store them in found, best first, and their
+ * number in *count.  Sets p->plain where the library has none.  Returns 0, or -1 with err set. */
 int gemm_suggest(struct gemm_product *p, cublasLtHandle_t handle, int most,
                  cublasLtMatmulHeuristicResult_t *found, int *count, struct error *err);
 
-/* Put p, which is from now on s's, in the place of that of its key. */
+/* Put p into the table of s, which owns it from now on, and free the product of the same key that
+ * was there. */
 void gemm_put(struct cuda_gemms *s, struct gemm_product *p);
 
-/* Where the operands of a product are; in fp8, enqueue what rounds them into the scratch. */
+/* Return the addresses of a product's operands and workspace.  In fp8, also enqueue the kernels
+ * that round the operands into scratch (sizes.h: cuda_gemm_scratch() bytes). */
 struct gemm_operands gemm_make_operands(struct device *d, const struct gemm *g, void *scratch);
 
-/* Enqueue the product of its operands by its algorithm. */
+/* Enqueue the product g of the operands `of` by p's algorithm.  Returns 0, or -1 with err set. */
 int gemm_multiply(struct device *d, const struct gemm_product *p, const struct gemm *g,
                   const struct gemm_operands *of, struct error *err);
 

@@ -1,6 +1,4 @@
-/* sizes.c - the scratch of a GPU's ops, from their shapes alone: in every build, so that plans
- * count the bytes of GPUs.
- */
+/* sizes.c - scratch sizes of a GPU's ops, from their shapes alone; compiled in every build. */
 #include "device/cuda/sizes.h"
 
 #include "base/fp8.h"
@@ -16,7 +14,7 @@ size_t cuda_workspace_bytes(int64_t m, int64_t n)
     return bytes < least ? least : bytes > most ? most : bytes;
 }
 
-/* Put `bytes` behind what is there already; returns where. */
+/* Append `bytes` bytes to a layout that ends at *end.  Returns their offset. */
 static size_t place(size_t *end, int64_t bytes)
 {
     size_t at = *end;

@@ -1,4 +1,4 @@
-/* state.h - an opened GPU, as the files of device/cuda see it, C and .cu. */
+/* state.h - the state of an opened GPU, for the C and .cu files of device/cuda. */
 #ifndef TRIREME_DEVICE_CUDA_STATE_H
 #define TRIREME_DEVICE_CUDA_STATE_H
 
@@ -18,14 +18,14 @@ enum { CUDA_PARTIALS = 1024 };
 
 struct cuda_state {
     cudaStream_t stream[DEVICE_STREAMS];
-    enum device_stream ops_on; /* which of them ops run on: COMPUTE, but for device_ops_on() */
-    double *partial;           /* fp64 [CUDA_PARTIALS], for sums on COMPUTE */
+    enum device_stream ops_on; /* the stream of ops: COMPUTE unless device_ops_on() changed it */
+    double *partial;           /* device, fp64 [CUDA_PARTIALS], for sums on COMPUTE */
     struct cuda_gemms *gemms;
     struct cuda_sdpas *sdpas;
     int product_sms;       /* multiprocessors that products use; 0: all */
     char name[96];         /* of the GPU */
     char level[16];        /* "sm_90" */
-    unsigned replaced_met; /* parts of struct device's `replaced` that attention has met */
+    unsigned replaced_met; /* bits of struct device's `replaced` for which attention was called */
     char failure[256];     /* first failure of an op that returns nothing, or "" */
 };
 
@@ -34,13 +34,14 @@ static inline struct cuda_state *cuda_state(const struct device *d)
     return (struct cuda_state *)d->state; /* the cast is for C++ */
 }
 
-/* Of the ops. */
+/* Return the stream on which ops run. */
 static inline cudaStream_t cuda_compute(const struct device *d)
 {
     return cuda_state(d)->stream[cuda_state(d)->ops_on];
 }
 
-/* 0, or -1 with err "WHAT: CUDA's words for code". */
+/* Return 0 where code is a success, else -1 with err set to "WHAT: CUDA's text for code", WHAT
+ * being cut off at its first "(".  err may be NULL. */
 int cuda_checked(cudaError_t code, const char *what, struct error *err);
 #define CUDA_CHECK(call, err) cuda_checked((call), #call, (err))
 
@@ -50,17 +51,19 @@ void cuda_note_failure(struct device *d, const char *fmt, ...)
 
 extern const struct device_ops cuda_ops;
 
-/* gemm.c */
-int cuda_gemm_open(struct device *d, struct error *err); /* fills gemms */
+/* gemm.c.  cuda_gemm_open() makes the gemms of cuda_state(d), for cuda_gemm_close(), which allows
+ * that there are none; returns 0, or -1 with err set.  cuda_gemm_library() writes the library's
+ * name and version, or "no cuBLASLt", to text and returns it. */
+int cuda_gemm_open(struct device *d, struct error *err);
 void cuda_gemm_close(struct device *d);
 const char *cuda_gemm_library(char text[64]);
-/* To test: operands in fp8 are multiplied as bf16 so many rows at a time at most, a multiple of
- * FP8_BLOCK; 0: as planned. */
+/* For tests: where a product in fp8 is computed in bf16, widen at most `rows` rows of an operand at
+ * a time, a multiple of FP8_BLOCK; 0: as many as planned (sizes.h). */
 void cuda_gemm_set_wide_rows(struct device *d, int64_t rows);
-/* device_check_fp8() of a GPU of this name and level. */
+/* Answer device_check_fp8() for a GPU of this name and level ("sm_90"). */
 int cuda_gemm_check_fp8(const char *name, const char *level, struct error *err);
 
-/* gemm_tune.c: see product.h */
+/* gemm_tune.c: the functions of device/product.h on a GPU. */
 const char *cuda_products_library(const struct device *d, char text[192]);
 void cuda_products_note(struct device *d, int on);
 int cuda_products_noted(const struct device *d);
@@ -69,8 +72,10 @@ struct product_choice;
 int cuda_product_tune(struct device *d, int i, struct product_choice *choice, struct error *err);
 int cuda_product_take(struct device *d, const struct product_choice *choice, struct error *err);
 
-/* sdpa_cudnn.c, or sdpa_absent.c where cuDNN was not found.  Forward and backward are 1 when cuDNN
- * did it and 0 when the own kernels must (no plan for this shape, type or scratch_bytes). */
+/* sdpa_cudnn.c, or sdpa_absent.c in a build without cuDNN.  cuda_sdpa_forward() and _backward()
+ * enqueue attention by cuDNN and return 1, or return 0 where trireme's own kernels have to do it,
+ * because cuDNN has no plan for this shape, type or scratch_bytes.  cuda_sdpa_prepare() makes the
+ * plan for a shape ahead of the first call. */
 int cuda_sdpa_open(struct device *d, struct error *err);
 void cuda_sdpa_close(struct device *d);
 int cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, float *lse,
@@ -82,9 +87,10 @@ void cuda_sdpa_prepare(struct device *d, const struct attention *a, enum device_
 const char *cuda_sdpa_library(char text[64]);
 void cuda_sdpa_report(const struct device *d, struct device_attention *a);
 
-/* device_attention(): what cuDNN met, and what it was not asked. */
+/* Answer device_attention(): the shapes that cuDNN computed, and those for which it was not asked.
+ */
 void cuda_report_attention(const struct device *d, struct device_attention *a);
-/* device_attention_prepare(): of what cuDNN will be asked. */
+/* Answer device_attention_prepare(), unless the self-check has replaced cuDNN for this pass. */
 void cuda_prepare_attention(struct device *d, const struct attention *a, enum device_pass pass);
 
 #ifdef __cplusplus
