@@ -4,7 +4,7 @@
 
 #include "device/cuda/simt.cuh"
 
-/* What is the same for all elements. */
+/* Factors of the step that are the same for all elements. */
 struct adamw_constants {
     float keep, step_size, root_bias2;
 };
@@ -14,7 +14,8 @@ static __device__ __forceinline__ adamw_constants adamw_constants_of(const struc
     return {fmaf(-a.lr, a.weight_decay, 1.0f), a.lr / a.bias1, sqrtf(a.bias2)};
 }
 
-/* The gradient is g * factor.  The operations are those of cpu/optimizer.c. */
+/* Update one element's p, m and v by the gradient g * factor, by the operations of cpu/optimizer.c
+ * in their order. */
 static __device__ __forceinline__ void adamw_element(float &p, float &m, float &v, float g,
                                                      float factor, const struct adamw &a,
                                                      const adamw_constants &c)

@@ -1,12 +1,13 @@
-/* add_parts.cuh - the second half of a sum over rows: blocks have summed their rows into parts,
- * which are added in order. */
+/* add_parts.cuh - the second half of a sum over rows: add the partial sums, which thread blocks
+ * have made of their rows, in order. */
 #ifndef TRIREME_DEVICE_CUDA_ADD_PARTS_CUH
 #define TRIREME_DEVICE_CUDA_ADD_PARTS_CUH
 
 #include "device/cuda/pack.cuh"
 
-/* A block takes 32 columns; each of its warps adds some consecutive parts, then the first warp adds
- * what the warps have, in order.  Parts are `stride` apart. */
+/* sum[columns] = the sum of `count` parts, each [columns], which begin `stride` elements apart;
+ * plus the old sum where accumulate is 1.  A block takes 32 columns: each of its warps adds some
+ * consecutive parts, then the first warp adds the warps' sums in order. */
 static __global__ void __launch_bounds__(1024)
     add_parts(float *sum, const float *parts, int count, int64_t stride, int64_t columns,
               int accumulate)

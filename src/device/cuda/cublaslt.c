@@ -1,9 +1,9 @@
-/* cublaslt.c - cuBLASLt, loaded when a GPU needs it.
+/* cublaslt.c - load cuBLASLt when a GPU needs it.
  *
- * Linked like other libraries it would take some 80 ms and 80 MB of every start of trireme, of
- * plan, of --help and of ranks on CPUs too: it holds 370,000 addresses that the dynamic linker has
- * to relocate.  So the functions of cublasLt.h that gemm.c and gemm_tune.c call are defined here,
- * under their own names.  The first call of any loads the library, of the major version that
+ * Linked like other libraries, cuBLASLt would cost some 80 ms and 80 MB at every start of trireme,
+ * for `plan`, --help and ranks on CPUs too, because the dynamic linker has to relocate 370,000
+ * addresses in it.  So the functions of cublasLt.h that gemm.c and gemm_tune.c call are defined
+ * here, under their own names.  The first call of any loads the library, of the major version that
  * trireme was compiled for, from where the dynamic linker or the program's RUNPATH has it; then
  * each passes its arguments on.  Where the library cannot be loaded they return
  * CUBLAS_STATUS_NOT_INITIALIZED and version 0, and cublasLtGetStatusString() says why.
@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
-/* All that it includes stands above: what is hidden is its own. */
+/* cublasLt.h's own includes stand above, so that only its own functions become hidden. */
 #pragma GCC visibility push(hidden)
 #include <cublasLt.h>
 #pragma GCC visibility pop
@@ -24,7 +24,7 @@
 #define TEXT(x)  TEXT2(x)
 #define LIBRARY  "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
 
-/* cublasLt and these. */
+/* The functions defined here: each name has the prefix cublasLt. */
 /* clang-format off */
 #define FUNCTIONS(X) \
     X(Create) X(Destroy) X(GetStatusString) X(GetVersion) X(Matmul) X(MatmulAlgoCheck) \
@@ -36,7 +36,7 @@
 
 #define POINTER(name) __typeof__(cublasLt##name) *name;
 
-/* The library of this process. */
+/* The library as loaded, once in a process. */
 static struct {
     pthread_once_t once;
     char failure[256]; /* why it is not loaded; empty: it is */

@@ -1,4 +1,4 @@
-/* discover.c - which GPUs are there, and what they can; nothing is opened for it. */
+/* discover.c - find the GPUs of this process and describe them, without opening one. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +19,11 @@ int device_gpu_built_in(void)
     return 1;
 }
 
-/* CUDA gives a process 8 connections to a GPU, unless asked for others.  Streams that share one are
- * issued one behind the other: while one waits for an event, or for a function of the host, which
- * may take as long as a file is read, the others stand still.  So every stream has its own, and
- * some are left for NCCL's; 32 is the most.  CUDA looks when it starts; what users have set stays.
+/* CUDA gives a process 8 connections to a GPU by default.  Streams that share a connection are
+ * issued one behind the other: while one of them waits for an event, or for a function of the host,
+ * which may take as long as reading a file, the others stand still.  32 connections, the most that
+ * CUDA has, give every stream its own and leave some for NCCL's streams.  CUDA reads the variable
+ * when it starts; a value that users have set stays.
  */
 enum { CONNECTIONS = 32 };
 _Static_assert((int)DEVICE_STREAMS <= CONNECTIONS, "a connection for each stream");
@@ -34,7 +35,8 @@ static void ask_for_connections(void)
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 0);
 }
 
-/* Where there is no driver CUDA calls it too old, too. */
+/* Write why the driver cannot be used.  CUDA has one error code for a driver that is too old and
+ * for one that is missing; cudaDriverGetVersion() gives 0 for the latter. */
 static void explain_driver(char why[128])
 {
     int driver = 0;
@@ -57,7 +59,7 @@ int device_gpu_count(char why[128])
     why[0] = 0;
     if (code == cudaSuccess && gpus > 0)
         return gpus;
-    cudaGetLastError(); /* forget it: asking is no failure */
+    cudaGetLastError(); /* clear the error: asking is no failure */
     if (code == cudaErrorInsufficientDriver)
         explain_driver(why);
     else

@@ -1,4 +1,5 @@
-/* driver.c - a GPU as a device: streams, memory, events, recordings (graphs). */
+/* driver.c - struct device_driver for GPUs: streams, memory, events, and recordings (CUDA graphs).
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@ enum { LEAST_MAJOR = 8 }; /* bf16 and asynchronous copies came with compute capa
 
 static int make_streams(struct cuda_state *state, struct error *err)
 {
-    /* Transfers go first: they are short of multiprocessors, not of work.  Updates have the
-     * priority of what they run beside. */
+    /* Transfers have the highest priority: they need few multiprocessors, but soon.  Updates of
+     * parameters have the priority of COMPUTE, beside which they run. */
     int least, most;
     if (CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &most), err))
         return -1;
@@ -27,7 +28,7 @@ static int make_streams(struct cuda_state *state, struct error *err)
     return 0;
 }
 
-/* Leave some multiprocessors to transfers. */
+/* Leave `sms` multiprocessors to transfers; 0: products may use all. */
 static int spare(struct cuda_state *state, const struct device_gpu *gpu, int sms, struct error *err)
 {
     if (sms >= gpu->multiprocessors)
@@ -66,7 +67,8 @@ static int take_gpu(struct device *d, int spare_sms, struct error *err)
     return CUDA_CHECK(cudaSetDevice(d->index), err);
 }
 
-/* Start a kernel: a GPU for which none is compiled looks like any other until then. */
+/* Start a kernel, to find whether kernels are compiled for this GPU: no call before that shows it.
+ */
 static int check_code(struct device *d, struct error *err)
 {
     struct cuda_state *state = d->state;
@@ -133,7 +135,7 @@ static void *alloc(struct device *d, size_t bytes)
     void *block = NULL;
     if (cudaMalloc(&block, bytes) == cudaSuccess)
         return block;
-    cudaGetLastError(); /* the caller says it */
+    cudaGetLastError(); /* clear the error; the caller reports it */
     return NULL;
 }
 
@@ -181,7 +183,8 @@ static void *stream_native(struct device *d, enum device_stream stream)
     return cuda_state(d)->stream[stream];
 }
 
-/* 1: what was asked about is done, 0: not yet, -1 with err set. */
+/* Return 1 where code says that the work asked about is done, 0 where it is not yet, or -1 with err
+ * set. */
 static int is_done(cudaError_t code, struct error *err)
 {
     if (code == cudaErrorNotReady) {
@@ -227,7 +230,7 @@ static int check_fp8(const struct device *d, struct error *err)
     return cuda_gemm_check_fp8(d->name, d->level, err);
 }
 
-/* A struct device_event is an event of CUDA's. */
+/* A struct device_event * is a cudaEvent_t. */
 static cudaEvent_t cuda_event(struct device_event *event)
 {
     return (cudaEvent_t)event;
@@ -280,7 +283,7 @@ static int record_begin(struct device *d, struct error *err)
                       err);
 }
 
-/* A struct device_recording is an executable graph of CUDA's. */
+/* A struct device_recording * is a cudaGraphExec_t. */
 static struct device_recording *record_end(struct device *d, struct error *err)
 {
     cudaGraphExec_t recording = NULL;

@@ -15,7 +15,7 @@
 
 enum { FLAT_THREADS = 256 };
 
-/* What an op reads ahead that reads where it writes. */
+/* The result of read() in an op that reads nothing ahead, because it reads where it writes. */
 struct flat_nothing {
 };
 
@@ -40,7 +40,8 @@ __global__ void __launch_bounds__(FLAT_THREADS) flat_tile(Op op, int64_t elems, 
         op.template write<n>(groups[j], begin + j * step);
 }
 
-/* Start an op on `elems` elements; alike: all its tensors have the same phase `shift` of n. */
+/* Start an op on `elems` elements.  alike: all its tensors have the same phase() `shift` of n, so
+ * that groups of n can be accessed; otherwise it works by single elements. */
 template <int accesses, int n, typename Op>
 static void launch_flat(cudaStream_t s, const Op &op, int64_t elems, int shift, bool alike)
 {

@@ -20,21 +20,22 @@ extern "C" {
 #endif
 
 struct cuda_fp8 {
-    uint8_t *code;
+    uint8_t *code; /* device memory, as the head of this file says */
     float *scale;
     int64_t rows, k, padded;
-    int64_t step; /* of vectors rows, from one block of k to the next; of squares: see above */
-    int squares;  /* 0: a scale has a vector of FP8_BLOCK; 1: a square */
+    int64_t step; /* scales from one block of k (vectors) or of rows (squares) to the next */
+    int squares;  /* 0: one scale for FP8_BLOCK elements of a row; 1: for a square of FP8_BLOCK rows
+                   */
 };
 
-/* Fill codes and scales from x, bf16 of any alignment: element (row, i) of k is
- * x[row * ld + i] where k is contiguous in x too (1), else x[i * ld + row] (0). */
+/* Enqueue the rounding of x, bf16 of any alignment, to codes and scales.  Element i of a row is
+ * x[row * ld + i] where k_contiguous is 1, and x[i * ld + row] where it is 0. */
 void cuda_fp8_round(struct device *d, const struct cuda_fp8 *to, const void *x, int64_t ld,
                     int k_contiguous);
 
-/* What codes and scales stand for, as bf16: to [rows, k], aligned to 16 bytes, k a multiple of 8.
- * Every number is exact, but for magnitudes above the largest bf16, which become infinite: those to
- * which the 8 largest ones that are finite may be rounded. */
+/* Enqueue the conversion of codes and scales to bf16: `to` is [rows, k], aligned to 16 bytes, and k
+ * a multiple of 8.  Every number is exact, except magnitudes above the largest bf16, which become
+ * infinite; only the 8 largest finite bf16 numbers can have been rounded to such a magnitude. */
 void cuda_fp8_widen(struct device *d, bf16 *to, const struct cuda_fp8 *x);
 
 #ifdef __cplusplus

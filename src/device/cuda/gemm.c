@@ -1,21 +1,24 @@
 /* gemm.c - matrix products by cuBLASLt.
  *
- * The library's matrices are column-major.  Read that way, row-major memory of x is its transpose,
- * so c = a' b' is given to it as c^T = b'^T a'^T: operands change places and nothing is moved.
+ * The library's matrices are column-major.  Memory that holds x row-major holds x^T column-major,
+ * so c = a' b' is given to the library as c^T = b'^T a'^T: the operands change places and nothing
+ * is copied.  (a' and b' are a and b, or their transposes, as struct gemm says.)
  *
- * The algorithm of a product is the library's first suggestion, which depends on the shape, the
- * alignment of the pointers, the scratch and the chip alone, so that two runs take the same; or
- * the one that was chosen by time (gemm_tune.c) and is kept with the run.  Sums split over blocks
- * are allowed only where the parts are kept in fp32 and added in a second kernel, in order.  The
- * descriptors are kept for every distinct product; asking for a suggestion runs nothing, so
- * products may first be met while a graph is recorded.
+ * The algorithm of a product is the library's first suggestion, or the fastest one, which
+ * gemm_tune.c measured and the run keeps.  The suggestion depends on the shape, the alignment of
+ * the pointers, the scratch and the chip alone, so that two runs take the same.  An algorithm may
+ * split sums over thread blocks only where it keeps the partial sums in fp32 and adds them in order
+ * in a second kernel.  Descriptors and algorithm are kept for every distinct product (struct
+ * gemm_key). Asking the library for a suggestion runs nothing on the GPU, so a product may be new
+ * while a CUDA graph is recorded.
  *
- * In fp8 (struct gemm's `fp8`) both operands are rounded into the scratch first, with k contiguous
- * in both, and the library is given their scales besides.
+ * In fp8 (struct gemm's `fp8`) kernels first round both operands into the scratch, with k
+ * contiguous in both, and the library gets their scales too.
  *
- * What the library has nothing for, what the self-check found wrong in it (struct device's
- * `replaced`), and k = 0, is done by gemm_plain.cu; but a product in fp8 by a product in bf16 of
- * what the operands were rounded to, which bf16 holds exactly:
+ * gemm_plain.cu multiplies where k is 0, where the library has no algorithm, and where the
+ * self-check found the library's results wrong (struct device's `replaced`).  In the two latter
+ * cases a product in fp8 is computed in bf16 instead, from the rounded operands, which bf16 holds
+ * exactly:
  *
  *   a, b in bf16 -> codes and scales -> fp8 by the library -> c
  *                                    -> bf16, dense -> cuda_gemm() of bf16 -> c
@@ -47,7 +50,7 @@ static cudaDataType_t type_of(int64_t dt)
 
 enum { MOST_ALIGNED = 16 }; /* more helps no kernel */
 
-/* The largest power of two that divides the address. */
+/* Return the largest power of two, up to MOST_ALIGNED, that divides the address. */
 static int64_t alignment(const void *address)
 {
     uintptr_t bits = (uintptr_t)address | MOST_ALIGNED;
@@ -76,7 +79,7 @@ struct gemm_key gemm_key_of(const struct gemm *g)
         .align_addend = alignment(g->addend ? g->addend : g->c),
         .fp8 = g->fp8,
     };
-    if (g->fp8) { /* however the operands lie, rounded they lie in one way */
+    if (g->fp8) { /* the rounded operands have one layout, whatever that of a and b */
         key.trans_a = 0;
         key.trans_b = 1;
         key.k = key.lda = key.ldb = round_up(g->k, FP8_BLOCK);
@@ -100,8 +103,8 @@ void gemm_product_free(struct gemm_product *p)
     free(p);
 }
 
-/* Layout of the [rows, cols] matrix whose transpose is stored where trans is 1, as the library
- * sees it: by columns, the other way round. */
+/* Make the library's layout of a [rows, cols] matrix of ours, whose transpose is in memory where
+ * trans is 1.  The library reads memory column-major, so that its rows are our columns. */
 static cublasStatus_t describe(cublasLtMatrixLayout_t *layout, cudaDataType_t type, int64_t rows,
                                int64_t cols, int64_t ld, int64_t trans)
 {
@@ -125,7 +128,7 @@ static int set_scales(const struct gemm_product *p, const float *a, const float 
                : 0;
 }
 
-/* Of cublasLt.h since 12.9; a build may have an older one. */
+/* Constants of cublasLt.h since version 12.9; a build may have an older header. */
 enum {
     SCALES_OF_FP8 = 120900,
     A_SCALE_MODE = 31,
@@ -134,7 +137,8 @@ enum {
     OF_SQUARES = 5
 };
 
-/* What scales are of; and that there are some, which are in the scratch of each call. */
+/* Tell the library that operands have scales, and whether of vectors or of squares.  The address
+ * given here stands for those that gemm_multiply() sets for each call. */
 static int describe_scales(const struct gemm_product *p, struct error *err)
 {
     static const _Alignas(CUDA_WORKSPACE_ALIGN) float some;
@@ -149,7 +153,7 @@ static int describe_scales(const struct gemm_product *p, struct error *err)
 
 int cuda_gemm_check_fp8(const char *name, const char *level, struct error *err)
 {
-    const char *number = level + strlen("sm_"); /* the last digit is that behind the point */
+    const char *number = level + strlen("sm_"); /* "90" is 9.0 */
     const int major_digits = (int)strlen(number) - 1;
     char library[64];
     if (strcmp(level, "sm_90") != 0)
@@ -203,7 +207,7 @@ static int set_preference(cublasLtMatmulPreference_t preference, const struct ge
     return rc;
 }
 
-/* 1 where every operand begins, and continues from row to row, at a multiple of 16 bytes. */
+/* Return 1 where every row of every operand begins at a multiple of 16 bytes. */
 static int is_aligned(const struct gemm_key *key)
 {
     int64_t in = (int64_t)dtype_bytes((enum dtype)key->dt);
@@ -213,9 +217,10 @@ static int is_aligned(const struct gemm_key *key)
     return bits % 16 == 0;
 }
 
-/* Has the library nothing for this?  An invalid value may be its word for an alignment that it does
- * not take, and in fp8 for conditions that are not all documented; elsewhere it is an error of
- * ours, not to be hidden by another way to multiply. */
+/* Return 1 where the library has no algorithm for a product.  INVALID_VALUE can mean that it does
+ * not take an alignment, or, in fp8, that one of its conditions fails, which are not all
+ * documented. Otherwise that status is an error of trireme's own, which multiplying otherwise would
+ * hide. */
 static int has_none(const struct gemm_key *key, cublasStatus_t status, int count)
 {
     return status == CUBLAS_STATUS_NOT_SUPPORTED ||
@@ -223,8 +228,8 @@ static int has_none(const struct gemm_key *key, cublasStatus_t status, int count
            (status == CUBLAS_STATUS_SUCCESS && count == 0);
 }
 
-/* The own kernel is many times slower, and bf16 in place of fp8 takes about twice as long: warn
- * where the product is large. */
+/* Warn where a product is large and the library has no algorithm for it: trireme's own kernel is
+ * many times slower, and bf16 instead of fp8 takes about twice as long. */
 static void warn_plain(const struct gemm_key *key, cublasStatus_t status)
 {
     struct error why;
@@ -296,7 +301,8 @@ void gemm_put(struct cuda_gemms *s, struct gemm_product *p)
     gemm_product_free(before);
 }
 
-/* With the library's first suggestion where none was taken before. */
+/* Return the product of this key, made with the library's first suggestion where there is none yet,
+ * or NULL with err set.  It stays the table's. */
 static struct gemm_product *find_or_create(struct cuda_gemms *s, const struct gemm_key *key,
                                            struct error *err)
 {
@@ -315,7 +321,7 @@ static struct gemm_product *find_or_create(struct cuda_gemms *s, const struct ge
     return p;
 }
 
-/* An operand in the scratch that begins at start. */
+/* Return a rounded operand whose codes and scales are at these offsets of the scratch. */
 static struct cuda_fp8 fp8_operand(char *start, size_t codes, size_t scales, int64_t rows,
                                    int64_t k, int squares)
 {
@@ -367,14 +373,14 @@ void cuda_gemm_set_wide_rows(struct device *d, int64_t rows)
     cuda_state(d)->gemms->wide_rows = rows;
 }
 
-/* Rows of an operand that are widened at a time. */
+/* Return how many rows of an operand are widened to bf16 at a time. */
 static int64_t wide_rows(const struct device *d, int64_t rows, int64_t k)
 {
     const int64_t planned = cuda_fp8_wide_rows(rows, k), asked = cuda_state(d)->gemms->wide_rows;
     return asked ? min_i64(planned, asked) : planned;
 }
 
-/* Rows of an operand from `first` on, a multiple of FP8_BLOCK; count: as far as there are any. */
+/* Return up to `count` rows of an operand from `first` on, a multiple of FP8_BLOCK. */
 static struct cuda_fp8 rows_of(const struct cuda_fp8 *x, int64_t first, int64_t count)
 {
     struct cuda_fp8 part = *x;
@@ -384,13 +390,13 @@ static struct cuda_fp8 rows_of(const struct cuda_fp8 *x, int64_t first, int64_t 
     return part;
 }
 
-/* What is of c, or of the addend, from a row and a column on. */
+/* Return the address of an element of c or of the addend; NULL where c is NULL. */
 static void *from_place(const struct gemm *g, const void *c, int64_t row, int64_t column)
 {
     return c ? (char *)c + (size_t)(row * g->ldc + column) * dtype_bytes(g->dt_c) : NULL;
 }
 
-/* In bf16, of operands that are rounded to fp8: some rows of each at a time. */
+/* Multiply in bf16 what a and b are rounded to in fp8, some rows of a and some of b' at a time. */
 static int multiply_widened(struct device *d, const struct gemm *g, void *scratch,
                             struct error *err)
 {
@@ -424,7 +430,7 @@ static int multiply_widened(struct device *d, const struct gemm *g, void *scratc
     return 0;
 }
 
-/* Not by the library's product of this type. */
+/* Multiply without the library's product of this type. */
 static int multiply_otherwise(struct device *d, const struct gemm *g, void *scratch,
                               struct error *err)
 {
@@ -434,7 +440,7 @@ static int multiply_otherwise(struct device *d, const struct gemm *g, void *scra
     return 0;
 }
 
-/* Note the product for gemm_tune.c, unless it was. */
+/* Add the product to those that gemm_tune.c will measure, unless it is there. */
 static void note(struct cuda_gemms *s, const struct gemm_key *key, const struct gemm *g,
                  void *scratch)
 {

@@ -1,15 +1,17 @@
-/* gemm_tune.c - the algorithm of a product chosen by time; see product.h.
+/* gemm_tune.c - measure the algorithms of a product and keep the fastest; contracts in product.h.
  *
- *   ask        the library for up to PRODUCT_TRIED suggestions, under the same conditions as ever
+ *   ask        the library for up to PRODUCT_TRIED suggestions, under the conditions of gemm.c
  *   leave out  those whose sums may come in any order, should it suggest any
- *   fill       both operands with random numbers: zeros take less power, and flatter; in fp8 they
- *              are rounded once, and products of what they were rounded to are timed
- *   time       each: once to load it, then RUNS times between events; its time is the shortest
- *   keep       the fastest; of equals the one that the library suggests first
+ *   fill       both operands with random numbers: with zeros a GPU takes less power and is faster
+ *              than in training; in fp8 they are rounded once, which is not in the time
+ *   measure    each: run once to load the kernel, then RUNS times between events; its time is the
+ *              shortest
+ *   keep       the fastest; of equally fast ones that which the library suggests first
  *
- * All runs are of the same operands, which small products find in the L2 and in training do not.
- * An algorithm is kept as the library stores it, which it allows within one version; its settings
- * are kept beside that for people, and compared when it is read again.
+ * All runs have the same operands, which small products find in the L2 cache here and not in
+ * training. An algorithm is written as the library stores it in memory, which is valid within one
+ * version of the library; its settings are written beside it for people, and compared when it is
+ * read again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +70,7 @@ static const struct {
     {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
 };
 
-/* -1 for one that the library does not know of this algorithm. */
+/* Return setting i of an algorithm, or -1 where this algorithm has no such setting. */
 static int64_t setting_of(const cublasLtMatmulAlgo_t *algo, int i)
 {
     uint32_t four = 0;
@@ -81,7 +83,7 @@ static int64_t setting_of(const cublasLtMatmulAlgo_t *algo, int i)
     return settings[i].bytes == 4 ? four : two;
 }
 
-/* Sums are whole in one block, or parts of them are added in order. */
+/* Return 1 where one thread block computes each sum whole, or partial sums are added in order. */
 static int is_reproducible(const cublasLtMatmulAlgo_t *algo)
 {
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_INPLACE;
@@ -98,7 +100,7 @@ static size_t extent_bytes(int64_t rows, int64_t cols, int64_t ld, enum dtype dt
     return (size_t)((rows - 1) * ld + cols) * dtype_bytes(dt);
 }
 
-/* Random numbers from -1 to 1, so many again and again. */
+/* Fill device memory with random numbers from -1 to 1, the same PATTERN_ELEMS over and over. */
 static int fill(struct device *d, void *to, size_t bytes, enum dtype dt, struct error *err)
 {
     size_t have = PATTERN_ELEMS * dtype_bytes(dt);
@@ -127,7 +129,7 @@ static int fill_operands(struct device *d, const struct gemm *g, struct error *e
                : 0;
 }
 
-/* Nanoseconds of the product by p's algorithm: the shortest of RUNS. */
+/* Measure the product by p's algorithm: *ns is the shortest of RUNS times, in nanoseconds. */
 static int measure(struct device *d, const struct gemm_product *p, const struct gemm *g,
                    const struct gemm_operands *of, struct device_event *const event[RUNS + 1],
                    int64_t *ns, struct error *err)
@@ -156,6 +158,8 @@ static void keep(struct product_choice *choice, const cublasLtMatmulHeuristicRes
         choice->setting[i] = setting_of(&found->algo, i);
 }
 
+/* Measure all suggestions and keep the fastest in choice.  Returns 0, 1 where none can be used, or
+ * -1 with err set. */
 static int try_all(struct device *d, struct gemm_product *p, const struct gemm_noted *n,
                    const cublasLtMatmulHeuristicResult_t *found, int count,
                    struct device_event *const event[RUNS + 1], struct product_choice *choice,
@@ -169,7 +173,8 @@ static int try_all(struct device *d, struct gemm_product *p, const struct gemm_n
             continue;
         p->algo = found[i].algo;
         p->workspace_bytes = found[i].workspaceSize;
-        if (gemm_multiply(d, p, &n->g, &of, &refused)) /* it may refuse its own suggestion */
+        /* the library may refuse its own suggestion */
+        if (gemm_multiply(d, p, &n->g, &of, &refused))
             continue;
         if (measure(d, p, &n->g, &of, event, &ns, err))
             return -1;
@@ -181,6 +186,8 @@ static int try_all(struct device *d, struct gemm_product *p, const struct gemm_n
     return choice->tried ? 0 : 1;
 }
 
+/* Choose p's algorithm by measuring.  Returns 0, 1 where the library has none that can be used, or
+ * -1 with err set. */
 static int tune(struct device *d, struct gemm_product *p, const struct gemm_noted *n,
                 struct product_choice *choice, struct error *err)
 {
@@ -221,7 +228,8 @@ int cuda_product_tune(struct device *d, int i, struct product_choice *choice, st
     return rc;
 }
 
-/* Is it an algorithm for p, the one that its settings describe? */
+/* Check that p->algo, read from a file, has the settings in choice and can compute p; set the bytes
+ * of its workspace.  Returns 0, or -1 with err set. */
 static int check(const struct device *d, struct gemm_product *p,
                  const struct product_choice *choice, struct error *err)
 {
@@ -240,7 +248,7 @@ static int check(const struct device *d, struct gemm_product *p,
     return 0;
 }
 
-/* May it be one of ours?  It is from a file. */
+/* Return 1 where a key that was read from a file can be that of a product of trireme's. */
 static int is_key(const struct gemm_key *key)
 {
     const int64_t sizes[] = {key->m, key->n, key->k, key->lda, key->ldb, key->ldc};

@@ -1,8 +1,14 @@
-/* ops.c - the op set of GPUs, and the choice between cuDNN's attention and trireme's own. */
+/* ops.c - the table of GPU ops, and the choice between cuDNN's attention and trireme's own kernels.
+ *
+ * Attention is computed by cuDNN where the self-check has not found it wrong and it has a plan for
+ * the shape; by trireme's own kernels otherwise, whose heads have at most CUDA_HEAD_DIM_MOST
+ * elements.
+ */
 #include "base/text.h"
 #include "device/cuda/state.h"
 
-/* The own kernels keep a row of heads in registers. */
+/* Return 1, and note the failure, where heads are too wide for trireme's own attention kernels,
+ * which keep a row of a head in registers. */
 static int too_wide(struct device *d, const struct attention *a)
 {
     struct error err;
@@ -12,7 +18,8 @@ static int too_wide(struct device *d, const struct attention *a)
     return 1;
 }
 
-/* Did the self-check find cuDNN's attention wrong?  It is then not asked, and that is noted. */
+/* Return 1 where the self-check found cuDNN's attention of this type and pass wrong, so that cuDNN
+ * is not to be asked; keeps that for cuda_report_attention(). */
 static int is_replaced(struct device *d, const struct attention *a, enum device_pass pass)
 {
     unsigned part = d->replaced & device_attention_part(a->dt, pass);

@@ -1,5 +1,5 @@
-/* planning.c - the planning driver of GPUs: it computes sizes and runs nothing, in every build,
- * with and without CUDA. Of device_ops it has only the functions for sizes of scratch. */
+/* planning.c - the planning driver of GPUs, in every build, with and without CUDA.  It runs
+ * nothing: its device_ops hold only the functions that return scratch sizes. */
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/sizes.h"
 
@@ -17,7 +17,7 @@ static int open_planning(struct device *d, const struct device_request *request,
 {
     d->ops = &planning_ops;
     d->asynchronous = 1;
-    d->threads = request->threads > 0 ? request->threads : 1; /* not those of the one that plans */
+    d->threads = request->threads > 0 ? request->threads : 1; /* not those of this machine */
     d->name = "a planned GPU";
     d->level = "cuda";
     d->logits_bytes = d->logits_most = CUDA_LOGITS_BYTES;

@@ -21,9 +21,9 @@ static __device__ __forceinline__ float warp_max(float value)
     return value;
 }
 
-/* Every thread gets the sum over its team of `warps` warps, teams being consecutive in a block of
- * whole warps.  All of the block call; partial is shared and must not be written again before
- * the block's next barrier. */
+/* Return to every thread the sum over its team: `warps` consecutive warps of a block that consists
+ * of whole teams.  All threads of the block call.  partial is shared memory, which must not be
+ * written again before the block's next barrier. */
 template <typename V>
 static __device__ __forceinline__ V team_sum(V value, int warps, V (&partial)[32])
 {

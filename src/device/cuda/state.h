@@ -74,8 +74,8 @@ int cuda_product_take(struct device *d, const struct product_choice *choice, str
 
 /* sdpa_cudnn.c, or sdpa_absent.c in a build without cuDNN.  cuda_sdpa_forward() and _backward()
  * enqueue attention by cuDNN and return 1, or return 0 where trireme's own kernels have to do it,
- * because cuDNN has no plan for this shape, type or scratch_bytes.  cuda_sdpa_prepare() makes the
- * plan for a shape ahead of the first call. */
+ * because cuDNN has no plan for this shape, type or scratch_bytes.  cuda_sdpa_prepare() has a
+ * thread make the plan of a shape, for which the first call then waits. */
 int cuda_sdpa_open(struct device *d, struct error *err);
 void cuda_sdpa_close(struct device *d);
 int cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, float *lse,
