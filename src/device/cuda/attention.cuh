@@ -1,10 +1,16 @@
-/* attention.cuh - what the attention kernels share: the problem, the order of blocks, and tiles
- * for tensor cores.
+/* attention.cuh - types and functions that the attention kernels share: the problem, the order of
+ * thread blocks, and tiles for tensor cores.
  *
- * A tile is rows of one head in shared memory, 16-bit elements [rows][dim], dim being head_dim or
- * more with zeros behind it.  Its 16-byte chunks are permuted within a row such that eight rows of
- * one column of chunks lie in different banks: that is what load_matrices() reads at a time, and
- * copies touch whole rows.
+ * A tile holds rows of one head in shared memory: 16-bit elements [rows][dim], where dim is
+ * head_dim rounded up, with zeros from head_dim on.  load_matrices() reads one 16-byte chunk of
+ * each of eight rows at a time, all in the same column of chunks.  These lie in different banks,
+ * because the chunks of a row are permuted: with dim a multiple of 64, chunk c of row r is at place
+ * c ^ (r % 8) of its group of eight.  Copies touch whole rows, so that the permutation costs them
+ * nothing.
+ *
+ *   row 0   chunks 0 1 2 3 4 5 6 7
+ *   row 1          1 0 3 2 5 4 7 6
+ *   row 2          2 3 0 1 6 7 4 5   (each column of the drawing is a bank group)
  */
 #ifndef TRIREME_DEVICE_CUDA_ATTENTION_CUH
 #define TRIREME_DEVICE_CUDA_ATTENTION_CUH
@@ -15,30 +21,33 @@
 constexpr float LOG2_E = 1.44269504f;
 constexpr int ATTENTION_NO_WINDOW = 0x7fffffff;
 
-/* struct attention as kernels want it, with the order in which blocks are worked on. */
+/* The arguments of the attention kernels: the problem of struct attention, and the order of blocks.
+ */
 struct attention_args {
-    int seq, keys; /* rows of queries and of keys that a sequence has */
-    int heads, kv_heads, group, head_dim;
-    int q_row, kv_row, o_row;    /* elements from one row to the next */
-    int chunks, chunk, first[2]; /* of the queries' rows, and the positions where they begin */
-    float scale;                 /* positive */
-    const int32_t *positions;    /* over a cache: a sequence's first row has its own; else NULL */
-    const int32_t *documents;    /* as in struct attention; NULL: each sequence is one */
-    int window;                  /* the same, or ATTENTION_NO_WINDOW */
-    struct dropout_mask dropout; /* limit 0: none are dropped */
-    int first_head;              /* as in struct attention */
-    int blocks, section, all_heads;
+    int seq, keys;                        /* rows of queries and of keys that a sequence has */
+    int heads, kv_heads, group, head_dim; /* group: query heads that share a key/value head */
+    int q_row, kv_row, o_row;             /* elements from one row to the next */
+    int chunks, chunk, first[2];          /* chunks of queries, their rows, their first positions */
+    float scale;                          /* positive */
+    const int32_t *positions;       /* over a cache: of each sequence's first row; else NULL */
+    const int32_t *documents;       /* as in struct attention; NULL: each sequence is one */
+    int window;                     /* as in struct attention, or ATTENTION_NO_WINDOW */
+    struct dropout_mask dropout;    /* limit 0: none are dropped */
+    int first_head;                 /* as in struct attention */
+    int blocks, section, all_heads; /* blocks of a head, heads of a section, heads of the batch */
 };
 
-/* Where keys begin, of a tensor of type T or its gradient: of packed projections, or apart. */
+/* Return where keys (or their gradients) begin: behind the queries of packed projections, or in a
+ * tensor apart. */
 template <class T>
 static inline T *attention_keys_in(const struct attention *a, T *packed, T *apart)
 {
     return a->forms & ATTENTION_SEPARATE ? apart : packed + a->heads * a->head_dim;
 }
 
-/* `blocks` blocks of each of `all_heads` heads.  The heads of a section, `head_bytes` each, are
- * worked on together, so that what their blocks read again and again stays in the L2 cache. */
+/* Return the arguments for kernels that work on `all_heads` heads; the caller sets the blocks of a
+ * head.  The heads of a section are worked on together: it has so many that what their blocks read
+ * again and again, `head_bytes` for each head, stays in the L2 cache. */
 static inline struct attention_args attention_make_args(const struct attention *a,
                                                         int64_t all_heads, int64_t head_bytes)
 {
@@ -70,8 +79,8 @@ static inline struct attention_args attention_make_args(const struct attention *
     return args;
 }
 
-/* A thread block per query head and `rows` queries, at most, of a chunk; keys and values are what
- * is read again. */
+/* Return the arguments for one thread block per query head and up to `rows` queries of a chunk. Its
+ * blocks read keys and values again and again. */
 static inline struct attention_args attention_query_args(const struct attention *a, int rows)
 {
     int64_t kv_bytes = 2 * attention_keys(a) * a->head_dim * (a->dt == DTYPE_F32 ? 4 : 2);
@@ -82,7 +91,8 @@ static inline struct attention_args attention_query_args(const struct attention 
     return args;
 }
 
-/* A thread block per key/value head and `rows` keys; queries and dO are what is read again. */
+/* Return the arguments for one thread block per key/value head and `rows` keys.  Its blocks read
+ * queries and dO again and again. */
 static inline struct attention_args attention_key_args(const struct attention *a, int rows)
 {
     int64_t head_bytes = 2 * a->seq * a->head_dim * (a->dt == DTYPE_F32 ? 4 : 2);
@@ -97,7 +107,8 @@ static inline unsigned attention_grid(const struct attention_args *args)
     return (unsigned)args->blocks * (unsigned)args->all_heads;
 }
 
-/* What a thread block works on: blocks of rank 0 come first in their section. */
+/* The part of the work that a thread block does: block number `rank` of its head.  Within a
+ * section, blocks of rank 0 of all heads come first, then those of rank 1. */
 struct attention_place {
     int rank, head;
 };
@@ -112,14 +123,14 @@ static __device__ __forceinline__ struct attention_place attention_place_of(
     return {(int)(rest / heads), (int)(section * (unsigned)a.section + rest % heads)};
 }
 
-/* Queries that follow one another: the first one's row in its sequence and its position, which is
- * that of the last key that it sees; and how many are left in its chunk. */
+/* Consecutive queries of a chunk: the row of the first one in its sequence; its position, up to
+ * which it sees keys; and the number of queries from it to the end of the chunk. */
 struct attention_queries {
     int row, position, valid;
 };
 
-/* The n-th tile of `rows` queries; later ones see more keys.  An index that is not a constant would
- * have the compiler copy all arguments to memory. */
+/* Return the n-th tile of `rows` queries; later tiles see more keys.  a.first is read by constant
+ * indices, because with a variable one the compiler would copy all arguments to local memory. */
 static __device__ __forceinline__ struct attention_queries attention_query_tile(
     const struct attention_args &a, int n, int rows)
 {
@@ -127,7 +138,7 @@ static __device__ __forceinline__ struct attention_queries attention_query_tile(
     return {chunk * a.chunk + start, (chunk ? a.first[1] : a.first[0]) + start, a.chunk - start};
 }
 
-/* The queries that see a key or one behind it: in each chunk those from `start` on, in so many
+/* The queries that see a key or a later one: in each chunk those from row `start` on, in `tiles`
  * tiles.
  */
 struct attention_seers {
@@ -147,8 +158,9 @@ static __device__ __forceinline__ struct attention_seers attention_seers_of(
     return s;
 }
 
-/* What kernels on tensor cores are compiled for: queries that see all keys before them; that may
- * not, by documents or a window; and the same with weights that are dropped. */
+/* The variants of the kernels on tensor cores.  ALL: a query sees all keys up to its own.  LIMITED:
+ * it may not see the first of them, by documents or a window.  DROPPED: as LIMITED, with dropout.
+ */
 enum attention_kind { ATTENTION_ALL, ATTENTION_LIMITED, ATTENTION_DROPPED };
 
 static inline enum attention_kind attention_kind_of(const struct attention *a)
@@ -158,21 +170,23 @@ static inline enum attention_kind attention_kind_of(const struct attention *a)
                                                                  : ATTENTION_ALL;
 }
 
-/* What limits queries that follow one another, `valid` of them, the first being at a position. */
+/* What limits the keys that consecutive queries see: `valid` queries, the first one at `position`.
+ */
 struct attention_limit {
-    const int32_t *documents; /* of the first one on; NULL: the sequence is one */
+    const int32_t *documents; /* of these queries; NULL: the sequence is one document */
     int position, valid, window;
 };
 
-/* That of queries from one on, `query` being its row among those of all sequences. */
+/* Return the limit of `valid` queries; `query` is the row of the first one in the whole batch. */
 static __device__ __forceinline__ struct attention_limit attention_limit_of(
     const struct attention_args &a, int64_t query, int position, int valid)
 {
     return {a.documents ? a.documents + query : NULL, position, valid, a.window};
 }
 
-/* The first key that the r-th of them sees, which never falls from one to the next; of rows behind
- * them, which count for nothing, that of the last. */
+/* Return the position of the first key that the r-th query sees, which never falls from one query
+ * to the next.  For rows from `valid` on, whose results are not used, it is that of the last query.
+ */
 static __device__ __forceinline__ int attention_low(const struct attention_limit &limit, int r)
 {
     int at = r < limit.valid ? r : limit.valid - 1;
@@ -181,8 +195,8 @@ static __device__ __forceinline__ int attention_low(const struct attention_limit
     return document > start ? document : start;
 }
 
-/* Leave out the queries that see only keys behind key `last` of sequence `batch`: the first of them
- * is found by halving. */
+/* Take from s the queries that see only keys behind key `last` of sequence `batch`.  They are the
+ * last queries of each chunk; a binary search finds the first of them. */
 static __device__ __forceinline__ void attention_cut_seers(const struct attention_args &a,
                                                            struct attention_seers &s, int64_t batch,
                                                            int last, int rows)
@@ -203,7 +217,7 @@ static __device__ __forceinline__ void attention_cut_seers(const struct attentio
     }
 }
 
-/* The n-th tile of them. */
+/* Return the n-th tile of the queries in s. */
 static __device__ __forceinline__ struct attention_queries attention_seer_tile(
     const struct attention_args &a, const struct attention_seers &s, int n, int rows)
 {
@@ -212,7 +226,7 @@ static __device__ __forceinline__ struct attention_queries attention_seer_tile(
     return {chunk * a.chunk + start, (chunk ? a.first[1] : a.first[0]) + start, a.chunk - start};
 }
 
-/* The upper words of dropout's counter for a head of a sequence, where weights are dropped. */
+/* Return the upper words of dropout's counter for a head of a sequence; zeros without dropout. */
 static __device__ __forceinline__ uint2 attention_sample(const struct attention_args &a,
                                                          int64_t batch, int head)
 {
@@ -220,7 +234,7 @@ static __device__ __forceinline__ uint2 attention_sample(const struct attention_
                            : make_uint2(0, 0);
 }
 
-/* What the weight of a pair is multiplied by: 0 where it is dropped. */
+/* Return the factor of the weight of a query and key under dropout: 0 where it is dropped. */
 static __device__ __forceinline__ float attention_kept(const struct attention_args &a, uint2 sample,
                                                        int query, int key)
 {
@@ -239,8 +253,8 @@ void attention_simt_backward(cudaStream_t s, const struct attention *a, void *dq
 void attention_delta(cudaStream_t s, const struct attention *a, float *delta, const void *dout,
                      const void *o);
 
-/* Rows of prompts over a cache, in which theirs are kept already (attention_cached.cu); false, and
- * nothing is done, where tensor cores cannot. */
+/* Enqueue attention of prompts over a cache, which holds their own keys and values already
+ * (attention_cached.cu).  Returns false, with nothing enqueued, where tensor cores cannot do it. */
 bool attention_of_prompts(cudaStream_t s, const struct attention_cached *a, void *o,
                           const void *cache, const void *qkv, const int32_t *positions);
 
@@ -256,17 +270,18 @@ static __device__ __forceinline__ unsigned lane_id()
     return threadIdx.x % 32;
 }
 
-/* By way of a shuffle the compiler sees that it is the same in the whole warp. */
+/* By the shuffle the compiler knows that the number is the same in the whole warp. */
 static __device__ __forceinline__ int warp_id()
 {
     return __shfl_sync(ALL_LANES, (int)threadIdx.x / 32, 0);
 }
 
-/* Chunks are permuted in groups of so many. */
+/* The number of chunks in a group, within which chunks are permuted. */
 template <int dim> constexpr int tile_period = dim % 64 == 0 ? 8 : 4;
 
-/* Where chunk + step of a row begins; step is a constant, and a multiple of 2 where chunk is not
- * 0.  Steps of tile_period and more only add, so that few addresses are kept for all steps. */
+/* Return the element at which chunk number chunk + step of a row begins.  step is a constant, and a
+ * multiple of 2 where chunk is not 0.  Steps of tile_period and more only add a constant, so that
+ * few addresses in registers serve all steps. */
 template <int dim>
 static __device__ __forceinline__ unsigned tile_at(unsigned row, unsigned chunk, unsigned step)
 {
@@ -276,14 +291,15 @@ static __device__ __forceinline__ unsigned tile_at(unsigned row, unsigned chunk,
     return row * dim + 8 * ((chunk ^ by) ^ step % period) + 8 * (step / period * period);
 }
 
-/* Threads that copy a row, and the rows that all of them copy at a time.  A thread keeps its place
- * in the permutation, so that all its addresses differ by constants. */
+/* How threads copy a tile: `across` threads copy a row, and all copy `down` rows at a time.  The
+ * permutation is the same in all rows of one thread, so that its addresses differ by constants. */
 template <int dim, int threads> struct tile_threads {
     static constexpr int across = tile_period<dim>, down = threads / across;
     static_assert(down % 8 == 0, "rows that are permuted alike");
 };
 
-/* What this thread copies first of rows that begin at `from`. */
+/* Return the address of the first chunk that this thread copies of rows that begin at `from`, `row`
+ * elements apart. */
 template <int dim, int threads>
 static __device__ __forceinline__ const uint16_t *tile_source(const uint16_t *from, int row)
 {
@@ -291,8 +307,8 @@ static __device__ __forceinline__ const uint16_t *tile_source(const uint16_t *fr
     return from + (int64_t)(threadIdx.x / across) * row + threadIdx.x % across * 8;
 }
 
-/* Begin to copy `rows` rows from a tile_source(), zeros from row `valid` and column head_dim on;
- * all threads call. */
+/* Begin to copy `rows` rows from a tile_source() to a tile, with zeros from row `valid` and from
+ * column head_dim on.  All threads call. */
 template <int dim, int rows, int threads>
 static __device__ __forceinline__ void tile_load(uint16_t *tile, const uint16_t *source, int row,
                                                  int valid, int head_dim)
@@ -313,8 +329,8 @@ static __device__ __forceinline__ void tile_load(uint16_t *tile, const uint16_t 
     }
 }
 
-/* Sums of a warp: tall x 16 rows by n columns; element e of [m][i] is row 16 m + lane / 4 (+ 8 for
- * e of 2 and 3), column 8 i + 2 (lane % 4) + e % 2. */
+/* The fp32 sums of a warp, in registers: tall x 16 rows by n columns.  Element v[m][i][e] of a lane
+ * is in row 16 m + lane / 4 (+ 8 where e is 2 or 3) and column 8 i + 2 (lane % 4) + e % 2. */
 template <int tall, int n> struct warp_sums {
     float v[tall][n / 8][4];
 
@@ -330,7 +346,8 @@ template <int tall, int n> struct warp_sums {
     }
 };
 
-/* The same rounded to type E: the left operand of a product over the columns. */
+/* The sums of a warp rounded to type E: the left operand of a product that sums over the columns.
+ */
 template <class E, int tall, int n> struct warp_operand {
     uint32_t v[tall][n / 16][4];
 
@@ -346,9 +363,8 @@ template <class E, int tall, int n> struct warp_operand {
     }
 };
 
-/* c += a b^T: 16 * tall rows of tile a from `row` on with n rows of tile b.  The steps of one
- * period of the permutation are unrolled, not all: more would be kept in registers than there are.
- */
+/* c += a b^T, of 16 * tall rows of tile a, from `row` on, and n rows of tile b.  Only the steps of
+ * one period of the permutation are unrolled: with all of them the registers would not suffice. */
 template <class E, int dim, int tall, int n>
 static __device__ __forceinline__ void product_of_rows(struct warp_sums<tall, n> &c,
                                                        const uint16_t *a, unsigned row,
@@ -399,10 +415,11 @@ static __device__ __forceinline__ void sum_of_rows(struct warp_sums<tall, cols> 
         }
 }
 
-/* What the four elements [m][i] of sums are multiplied by, whose rows are queries, and columns
- * keys: query and key are the positions of the lane's first, and key - 2 (lane % 4) is a multiple
- * of 8. Two lanes have the keys of a block of words: each draws that of one of the two queries.  A
- * whole warp calls. */
+/* Compute by[e], dropout's factor of element v[m][i][e] of warp_sums whose rows are queries and
+ * whose columns are keys.  query and key are the positions of the lane's element 0; key - 2 (lane %
+ * 4) is a multiple of 8.  Four keys share a block of random words, and two lanes have these keys:
+ * each lane draws the block of one of its two queries and gives the other lane its half.  A whole
+ * warp calls. */
 static __device__ __forceinline__ void kept_of_queries(float (&by)[4],
                                                        const struct attention_args &a, uint2 sample,
                                                        int query, int key)
@@ -419,8 +436,9 @@ static __device__ __forceinline__ void kept_of_queries(float (&by)[4],
         by[e] = words[e] < a.dropout.limit ? 0.0f : a.dropout.factor;
 }
 
-/* The same where rows are keys, and columns queries; key - lane / 4 is a multiple of 8.  Four lanes
- * have the keys of a block: lane j of them draws that of element j, and hands lane k its word k. */
+/* Compute dropout's factors where rows are keys and columns are queries; key - lane / 4 is a
+ * multiple of 8.  Four lanes have the keys of a block of random words: lane j of them draws the
+ * block of element j and gives word k of it to lane k.  A whole warp calls. */
 static __device__ __forceinline__ void kept_of_keys(float (&by)[4], const struct attention_args &a,
                                                     uint2 sample, int query, int key)
 {
@@ -437,8 +455,8 @@ static __device__ __forceinline__ void kept_of_keys(float (&by)[4], const struct
         by[e] = word_of(got, e ^ j) < a.dropout.limit ? 0.0f : a.dropout.factor;
 }
 
-/* Store sums times factor to rows of `to` below `valid` and columns below head_dim, through rows
- * of a tile that no other warp uses, from `row` on in both. */
+/* Store the sums times factor, rounded to E, to rows of `to` from `row` on, below row `valid` and
+ * column head_dim.  They go through the same rows of `tile`, which no other warp may use. */
 template <class E, int dim, int tall, int cols>
 static __device__ __forceinline__ void tile_store(uint16_t *to, int to_row,
                                                   const struct warp_sums<tall, cols> &c,
