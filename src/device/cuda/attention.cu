@@ -1,15 +1,24 @@
 /* attention.cu - causal attention with grouped queries on tensor cores, forward.
  *
- * FlashAttention-2 (Dao 2023).  A thread block has `rows` queries of one head and chunk, a warp 16
- * or 32 of them with all their sums; it goes over tiles of keys and values up to the diagonal, S =
- * Q K^T;  m' = max(m, max S);  P = exp(S - m');  l = l exp(m - m') + sum P O = O exp(m - m') + P V
- * and ends with O / l and lse = m + log l.  Exponentials are to base 2 with log2(e) in the scale.
- * The copy of V runs beside Q K^T, and that of the next K beside the rest.  Blocks with most keys
- * start first.  Of packed documents and with a sliding window, a thread block begins with the first
- * key that its first query sees, and hides from later queries those that they do not see.  Weights
- * are dropped behind l.  Prompts of generation are queries of the same kind, whose keys lie in a
- * cache and whose positions begin where the cache says; nothing behind the last key that a block
- * sees is read, as it may be anything there.
+ * FlashAttention-2 (Dao 2023).  A thread block computes `rows` queries of one head and chunk, each
+ * warp of it 16 or 32 of them with all their sums.  The block goes over tiles of keys and values up
+ * to the diagonal, and for each tile computes
+ *
+ *   S  = Q K^T                        scores
+ *   m' = max(m, max S)                the largest score so far
+ *   P  = exp(S - m')                  weights
+ *   l  = l exp(m - m') + sum P        the sum of weights
+ *   O  = O exp(m - m') + P V          the output, before the division
+ *
+ * and in the end O / l and lse = m + log l.  Exponentials are to base 2, with log2(e) in the scale.
+ * V is copied while Q K^T is computed, and the next K during the rest.  Blocks with most keys start
+ * first.
+ *
+ * With packed documents or a sliding window, a thread block begins with the first key that its
+ * first query sees, and gives no weight to keys that its later queries do not see.  Dropout drops
+ * weights after they have been added to l.  Prompts of generation are queries whose keys lie in a
+ * cache and whose positions begin where the cache says; a block reads nothing of the cache behind
+ * the last key that it sees, because those bytes may be anything.
  */
 #include "device/cuda/attention.cuh"
 
@@ -20,8 +29,8 @@ template <class E_, int dim_, int warps, int tall_, int keys_> struct forward_ti
     static constexpr size_t shared_bytes = sizeof(uint16_t) * dim * (rows + 2 * keys);
 };
 
-/* A warp's running results; the first index of top and sum is as in warp_sums, the second 1 for
- * the rows 8 below. */
+/* A warp's running results O, m and l.  The first index of top and sum is m of warp_sums; the
+ * second is 1 for the rows 8 below. */
 template <class T> struct forward_sums {
     struct warp_sums<T::tall, T::dim> o;
     float top[T::tall][2], sum[T::tall][2]; /* of scores not scaled; sum of this lane's columns */
@@ -39,7 +48,7 @@ template <class T> struct forward_sums {
     }
 };
 
-/* Keys after their query get no weight; row and key are those of the lane's first element. */
+/* Give no weight to keys after their query; row and key are those of the lane's element 0. */
 template <class T>
 static __device__ __forceinline__ void mask(struct warp_sums<T::tall, T::keys> &s, int row, int key)
 {
@@ -53,8 +62,8 @@ static __device__ __forceinline__ void mask(struct warp_sums<T::tall, T::keys> &
                     s.v[m][i][e] = -INFINITY;
 }
 
-/* Keys before the first that their query sees get no weight; `limit` is the tile's, row and key are
- * those of the lane's first element. */
+/* Give no weight to keys before the first one that their query sees.  `limit` is that of the tile;
+ * row and key are those of the lane's element 0. */
 template <class T>
 static __device__ __forceinline__ void hide_early(struct warp_sums<T::tall, T::keys> &s,
                                                   const struct attention_limit &limit, int row,
@@ -74,9 +83,10 @@ static __device__ __forceinline__ void hide_early(struct warp_sums<T::tall, T::k
         }
 }
 
-/* A weight to base 2 of score s, shift being -top * scale rounded.  Of huge scores that rounding
- * makes all weights of a query larger or smaller alike, which l undoes: in bf16's range.  fp16 has
- * not that range, and pays an operation for weights of 1 at most. */
+/* Return the weight 2^((s - top) * scale) of score s; shift is -top * scale, rounded.  With huge
+ * scores that rounding multiplies all weights of a query by one factor, which the division by l
+ * undoes as long as the weights are in the type's range.  They are in bf16; fp16 has a smaller
+ * range, so it subtracts first, by one more operation, and its weights are 1 at most. */
 static __device__ __forceinline__ float weight_of(bf16, float s, float top, float scale,
                                                   float shift)
 {
@@ -89,8 +99,8 @@ static __device__ __forceinline__ float weight_of(fp16, float s, float top, floa
     return exp2_fast((s - top) * scale);
 }
 
-/* Scores become weights in place.  Where keys are hidden (`limited`), a query that has seen none
- * yet has no largest score to subtract. */
+/* Make scores weights, in place, and update w.  Where keys are hidden (`limited`), a query may
+ * have seen no key yet; it has no largest score to subtract. */
 template <class T, bool limited>
 static __device__ __forceinline__ void softmax(struct forward_sums<T> &w,
                                                struct warp_sums<T::tall, T::keys> &s, float scale)
@@ -124,7 +134,7 @@ static __device__ __forceinline__ void softmax(struct forward_sums<T> &w,
         }
 }
 
-/* Drop weights; query and key are the positions of the lane's first element. */
+/* Drop weights; query and key are the positions of the lane's element 0. */
 template <class T>
 static __device__ __forceinline__ void drop(struct warp_sums<T::tall, T::keys> &s,
                                             const struct attention_args &a, uint2 sample, int query,
@@ -142,8 +152,8 @@ static __device__ __forceinline__ void drop(struct warp_sums<T::tall, T::keys> &
         }
 }
 
-/* O = O / l, and lse at `lse`, unless that is NULL, for the rows of the block below `valid`; row is
- * the lane's first. */
+/* Divide O by l, and store lse, unless `lse` is NULL, for the rows of the block below `valid`; row
+ * is that of the lane's element 0. */
 template <class T>
 static __device__ __forceinline__ void finish(struct forward_sums<T> &w, float *lse, int row,
                                               int valid, float scale)
@@ -167,7 +177,7 @@ static __device__ __forceinline__ void finish(struct forward_sums<T> &w, float *
         }
 }
 
-/* O += P V of a tile of keys. */
+/* Add P V of a tile of keys to O. */
 template <class T>
 static __device__ __forceinline__ void add_values(struct forward_sums<T> &w,
                                                   const struct warp_sums<T::tall, T::keys> &weights,
@@ -178,7 +188,8 @@ static __device__ __forceinline__ void add_values(struct forward_sums<T> &w,
     sum_of_rows<T::dim>(w.o, p, v);
 }
 
-/* The n-th tile of a sequence's queries; over a cache they begin where its first row does. */
+/* Return the n-th tile of a sequence's queries; over a cache their positions begin with that of the
+ * sequence's first row. */
 static __device__ __forceinline__ struct attention_queries queries_of(
     const struct attention_args &a, int batch, int n, int rows)
 {
@@ -257,7 +268,8 @@ __global__ void __launch_bounds__(T::threads)
                                       a.head_dim);
 }
 
-/* positions: over a cache, of rows of packed projections whose keys lie apart. */
+/* positions: NULL, or, for queries over a cache, the position of each sequence's first row; qkv
+ * then holds packed projections, of which only the queries are read. */
 template <class T, enum attention_kind kind>
 static void launch(cudaStream_t s, const struct attention *a, void *o, float *lse, const void *qkv,
                    const int32_t *positions)

@@ -3,13 +3,16 @@
  * FlashAttention-2 (Dao 2023), in two passes that need no atomics, so that results are the same
  * from run to run.  With D = rowsum(dO O), for a tile of keys and a tile of queries,
  *   P = exp(Q K^T - lse);  dS = P (dO V^T - D);  dV += P^T dO;  dK += dS^T Q;  dQ += dS K
- * The first pass has a thread block per tile of keys with dK and dV in registers; it goes over the
- * queries from the diagonal on, for all query heads of the group, and works on S^T and dP^T, whose
- * registers are the left operands of the sums as they are.  The second has a thread block per tile
- * of queries with dQ in registers; it makes P and dS once more, which is seven products in all
- * where five would do.  The scale of the scores is left to the end for dK and dQ.  Of packed
- * documents and with a sliding window, both passes leave out the tiles of which no query sees a
- * key.  What is dropped of P is dropped of dO V^T too, and dV sums what is left.
+ *
+ * The first pass (key_pass) has a thread block per tile of keys, with dK and dV in registers.  The
+ * block goes over the queries from the diagonal on, for all query heads of the group, and computes
+ * S^T and dP^T, because their registers can be the left operands of the sums as they are.  The
+ * second pass (query_pass) has a thread block per tile of queries, with dQ in registers.  It
+ * computes P and dS again, so that there are seven products in all instead of five.  dK and dQ are
+ * multiplied by the scale of the scores once, in the end.
+ *
+ * With packed documents or a sliding window, both passes leave out the tiles in which no query sees
+ * a key.  Dropout drops the same elements of P and of dO V^T; dV sums those of P that are left.
  */
 #include "device/cuda/attention.cuh"
 
@@ -274,7 +277,7 @@ template <class T> struct query_statistics {
     }
 };
 
-/* dP becomes dS; row and key are those of the lane's first element. */
+/* Make dP dS, in place; row and key are those of the lane's element 0. */
 template <class T, bool drops>
 static __device__ __forceinline__ void query_gradients(struct warp_sums<T::tall, T::keys> &dp,
                                                        const struct warp_sums<T::tall, T::keys> &s,
@@ -300,8 +303,8 @@ static __device__ __forceinline__ void query_gradients(struct warp_sums<T::tall,
         }
 }
 
-/* Keys before the first that their query sees give it nothing; `limit` is the tile's, row and key
- * are those of the lane's first element. */
+/* Clear dS of keys before the first one that their query sees.  `limit` is that of the tile; row
+ * and key are those of the lane's element 0. */
 template <class T>
 static __device__ __forceinline__ void hide_keys(struct warp_sums<T::tall, T::keys> &ds,
                                                  const struct attention_limit &limit, int row,
@@ -321,8 +324,8 @@ static __device__ __forceinline__ void hide_keys(struct warp_sums<T::tall, T::ke
         }
 }
 
-/* A tile of keys for the queries of a warp, rows of q and dout from `row` on, whose tile has this
- * limit. */
+/* Add to dq, for the queries of a warp (rows of q and dout from `row` on), the terms of a tile of
+ * keys; `limit` is that of the tile of queries. */
 template <class T, enum attention_kind kind>
 static __device__ __forceinline__ void query_tile(struct warp_sums<T::tall, T::dim> &dq,
                                                   const struct query_statistics<T> &statistics,
@@ -348,7 +351,7 @@ static __device__ __forceinline__ void query_tile(struct warp_sums<T::tall, T::d
     sum_of_rows<T::dim>(dq, weights, k);
 }
 
-/* The tile of keys whose tile_source() is `source`, and its values. */
+/* Begin to copy the tile of keys whose tile_source() is `source`, and the tile of its values. */
 template <class T>
 static __device__ __forceinline__ void load_keys(const struct attention_args &a,
                                                  const uint16_t *source, int valid, uint16_t *k,

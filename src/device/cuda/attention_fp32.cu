@@ -1,11 +1,11 @@
 /* attention_fp32.cu - causal attention with grouped queries without tensor cores: fp32, and the
  * 16-bit types where head_dim is no multiple of 8.
  *
- * The algorithms of attention.cu and attention_backward.cu on fp32 tiles in shared memory.  A
- * thread block is 16 threads across and 8 down.  Of a product of two tiles' rows a thread has rows
- * y + 8 i and columns x + 16 j; of sums over rows, the same rows and columns 4 x + 64 c to
- * 4 x + 64 c + 3.  Rows are padded by 16 bytes, so that rows next to each other lie in different
- * banks.
+ * The algorithms are those of attention.cu and attention_backward.cu, on fp32 tiles in shared
+ * memory. A thread block is 16 threads across (x) and 8 down (y).  Thread (x, y) computes of a
+ * product of two tiles' rows    rows y + 8 i, columns x + 16 j of a sum over rows rows y + 8 i,
+ * columns 4 x + 64 c to 4 x + 64 c + 3 Rows are padded by 16 bytes, so that neighbouring rows lie
+ * in different banks.
  */
 #include "device/cuda/attention.cuh"
 

@@ -1,4 +1,4 @@
-/* bias.cu - a row added to every row, alone or on the way into GELU, and its gradient.
+/* bias.cu - add a bias to every row, alone or before GELU, and compute the gradient of the bias.
  *
  * Must move: x in and y out once (the bias stays in cache); of gelu's backward dy and x in, dx out;
  * of the bias's gradient dy in.  A thread takes 16 bytes of the columns and four rows, so that it

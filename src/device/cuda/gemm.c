@@ -17,8 +17,8 @@
  *
  * gemm_plain.cu multiplies where k is 0, where the library has no algorithm, and where the
  * self-check found the library's results wrong (struct device's `replaced`).  In the two latter
- * cases a product in fp8 is computed in bf16 instead, from the rounded operands, which bf16 holds
- * exactly:
+ * cases, and on a GPU without fp8, a product in fp8 is computed in bf16 instead, from the rounded
+ * operands, which bf16 holds exactly:
  *
  *   a, b in bf16 -> codes and scales -> fp8 by the library -> c
  *                                    -> bf16, dense -> cuda_gemm() of bf16 -> c
@@ -137,8 +137,8 @@ enum {
     OF_SQUARES = 5
 };
 
-/* Tell the library that operands have scales, and whether of vectors or of squares.  The address
- * given here stands for those that gemm_multiply() sets for each call. */
+/* Set in the descriptor that operands have scales, and whether of vectors or of squares.  The
+ * address given here stands for those that gemm_multiply() sets for each call. */
 static int describe_scales(const struct gemm_product *p, struct error *err)
 {
     static const _Alignas(CUDA_WORKSPACE_ALIGN) float some;

@@ -1,5 +1,5 @@
-/* heads.cu - own query heads, and the key and value heads that they read, packed for attention; and
- * rows of ranks that share sequences, put in order.
+/* heads.cu - pack a rank's query heads, and the key and value heads that they read, for attention;
+ * and put the rows of ranks that share sequences in order.
  *
  * Must move: what is read of q and kv once, and the packed rows once.  A block takes a row, a
  * thread 16 bytes of it at a time.

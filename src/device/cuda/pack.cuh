@@ -1,4 +1,4 @@
-/* pack.cuh - some elements at a time, as they lie in memory and as fp32 in registers.
+/* pack.cuh - read and write several elements at a time, and convert them to fp32 and back.
  *
  * A kernel reads n elements by one access of the type raw<T, n>: 16 bytes where memory allows, one
  * element where it does not (n = 1), and the same source serves both.  T is float, bf16 or fp16.
@@ -9,7 +9,7 @@
 #include "base/round.h"
 #include "device/cuda/simt.cuh"
 
-/* 16-bit elements of type T as words: bf16 and fp16 have the same widths. */
+/* 16-bit elements of type T, two in each word of W; T is bf16 or fp16. */
 template <typename T, typename W> struct halves {
     static_assert(sizeof(T) == 2);
     W bits;
@@ -146,7 +146,7 @@ static __device__ __forceinline__ void narrow(float &to, const float (&from)[1])
     to = from[0];
 }
 
-/* The n elements of left and right added, each sum rounded once. */
+/* Add n elements of left to those of right; each sum is rounded once. */
 template <typename R, int n> static __device__ __forceinline__ R sum_of(R left, R right)
 {
     float a[n], b[n];
@@ -159,7 +159,7 @@ template <typename R, int n> static __device__ __forceinline__ R sum_of(R left, 
     return left;
 }
 
-/* n fp32 numbers, by 16 bytes where n allows. */
+/* Read n fp32 numbers, 16 bytes at a time where n is 4 or more. */
 template <int n>
 static __device__ __forceinline__ void load_floats(float (&to)[n], const float *from)
 {
@@ -183,14 +183,14 @@ static __device__ __forceinline__ void store_floats(float *to, const float (&fro
     }
 }
 
-/* n elements. */
+/* Read n elements of type T as fp32. */
 template <typename T, int n>
 static __device__ __forceinline__ void get(float (&to)[n], const T *from)
 {
     widen(to, load<raw<T, n>>(from));
 }
 
-/* n elements of a parameter, whose pointer may be aligned to its element only. */
+/* Read n elements of a parameter as fp32; aligned: `from` allows one access for all of them. */
 template <typename T, int n>
 static __device__ __forceinline__ void load_param(float (&to)[n], const T *from, bool aligned)
 {
@@ -223,14 +223,15 @@ static inline bool aligned16(const void *p)
     return (uintptr_t)p % 16 == 0;
 }
 
-/* Elements of T from the last multiple of n elements to p: tensors of the same phase can be read
- * n at a time, beginning that much before element 0. */
+/* Return how many elements of T lie between the last address that is a multiple of n elements and
+ * p. Tensors of the same phase can be read n elements at a time, beginning that many before element
+ * 0. */
 template <typename T> static inline int phase(const T *p, int n)
 {
     return (int)((uintptr_t)p / sizeof(T) % (uintptr_t)n);
 }
 
-/* Threads in whole warps. */
+/* Return threads rounded up to whole warps. */
 static inline int whole_warps(int64_t threads)
 {
     return (int)round_up(threads, 32);

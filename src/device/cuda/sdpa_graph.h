@@ -1,7 +1,7 @@
-/* sdpa_graph.h - attention as graphs of cuDNN's operations.
+/* sdpa_graph.h - build attention as graphs of cuDNN's operations, and plans that run them.
  *
- * Private to the files of cuDNN.  A graph is built by calls that never fail on the way: the first
- * failure is kept, later calls do nothing, and sdpa_finish() returns it.
+ * Private to the files sdpa_*.c.  The calls that build a graph return no failure: the graph keeps
+ * the first one, later calls do nothing, and sdpa_finish() returns it.
  */
 #ifndef TRIREME_DEVICE_CUDA_SDPA_GRAPH_H
 #define TRIREME_DEVICE_CUDA_SDPA_GRAPH_H
@@ -31,8 +31,9 @@ enum sdpa_tensor {
     SDPA_TENSORS
 };
 
-/* For whom plans are made: an opened cuDNN, or a finalized descriptor of a GPU's properties, which
- * needs no GPU; such a plan cannot be run, but its text can be read for an opened cuDNN. */
+/* What a plan is made for: an opened cuDNN (handle), or a finalized descriptor of a GPU's
+ * properties, which needs no GPU.  A plan made for properties cannot be run, but its text
+ * (sdpa_plan_write()) can be read for an opened cuDNN. */
 struct sdpa_target {
     cudnnHandle_t handle;
     cudnnBackendDescriptor_t properties;
@@ -45,20 +46,20 @@ struct sdpa_plan {
     uint32_t tensors; /* the bit of each enum sdpa_tensor it is run with; cuDNN refuses others */
 };
 
-/* What a query sees: keys up to its own, or, in tiles below the diagonal, all. */
+/* The keys that a query sees: those up to its own, or, in tiles below the diagonal, all. */
 enum sdpa_mask { SDPA_CAUSAL, SDPA_ALL };
 
-/* A plan for such parts of attention, forward or backward, whose results are bitwise reproducible
- * but for a backward with a->any_order; forward is causal.
- * Returns 0 and a plan for sdpa_plan_drop(), or -1 with err set. */
+/* Make a plan for parts of attention of this size.  Its results are bitwise reproducible, except in
+ * a backward with a->any_order; forward is always causal. Returns 0 and a plan for
+ * sdpa_plan_drop(), or -1 with err set. */
 int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_part part,
                    enum device_pass pass, enum sdpa_mask mask, const struct sdpa_target *target,
                    struct error *err);
 void sdpa_plan_drop(struct sdpa_plan *plan);
 
-/* ---- plans and GPUs as text, by which one thread has what another made (sdpa_text.c) ---- */
+/* ---- plans and GPUs as text, which one thread writes and another reads (sdpa_text.c) ---- */
 
-/* So many bytes in cuDNN's own form, no string; NULL: none. */
+/* `bytes` bytes in cuDNN's own format, not a C string; text is NULL where there is none. */
 struct sdpa_text {
     char *text;
     int64_t bytes;
@@ -66,16 +67,17 @@ struct sdpa_text {
     uint32_t tensors; /* as of a plan */
 };
 
-/* A plan with its compiled kernels, and the same plan again, for the same GPU and the same version
- * of the library, in milliseconds.  Return 0; -1: not by this engine, or not for this target; then
- * there is no text, and no plan.  The text is for sdpa_text_free(), the plan for sdpa_plan_drop().
- */
+/* Write a plan with its compiled kernels as text, and make the plan again from the text, which
+ * takes milliseconds, for the same GPU and the same version of cuDNN.  Return 0, or -1, with no
+ * text or plan made, where the engine or the target cannot.  The caller frees the text by
+ * sdpa_text_free() and the plan by sdpa_plan_drop(). */
 int sdpa_plan_write(struct sdpa_text *text, const struct sdpa_plan *plan);
 int sdpa_plan_read(struct sdpa_plan *plan, const struct sdpa_text *text,
                    const struct sdpa_target *target);
 
-/* The properties of GPU `index` of this process as text, for sdpa_text_free(), and as a descriptor,
- * to be destroyed.  Return 0; -1: cuDNN fails, or memory is out; then there is nothing. */
+/* Write the properties of GPU `index` of this process as text, for sdpa_text_free(), and read them
+ * into a descriptor, which the caller destroys.  Return 0, or -1, with nothing made, where cuDNN
+ * fails or memory is exhausted. */
 int sdpa_gpu_write(struct sdpa_text *text, int index);
 int sdpa_gpu_read(cudnnBackendDescriptor_t *properties, const struct sdpa_text *text);
 
@@ -88,7 +90,7 @@ enum { SDPA_DESCRIPTORS = 128, SDPA_OPS = 32 };
 typedef cudnnBackendDescriptor_t sdpa_node;
 
 struct sdpa_graph {
-    sdpa_node made[SDPA_DESCRIPTORS]; /* all of it, to be destroyed */
+    sdpa_node made[SDPA_DESCRIPTORS]; /* all descriptors, to be destroyed */
     sdpa_node op[SDPA_OPS];
     int made_count, op_count;
     uint32_t tensors;  /* as of a plan */
@@ -100,7 +102,7 @@ struct sdpa_shape {
     int64_t dims[4], strides[4];
 };
 
-/* A tensor in memory (a uid above 0), or one between operations (SDPA_NONE). */
+/* Add a tensor: one in memory, named by uid, or one between two operations (SDPA_NONE). */
 sdpa_node sdpa_tensor(struct sdpa_graph *g, enum sdpa_tensor uid, cudnnDataType_t type,
                       struct sdpa_shape shape);
 sdpa_node sdpa_host_float(struct sdpa_graph *g, enum sdpa_tensor uid);
@@ -121,8 +123,8 @@ void sdpa_reduce(struct sdpa_graph *g, cudnnReduceTensorOp_t op, sdpa_node y, sd
 /* y = x seen with the dimensions and strides of y */
 void sdpa_reshape(struct sdpa_graph *g, sdpa_node y, sdpa_node x);
 
-/* Finalize plan->plan, for which cuDNN's status so far is this, and note its workspace.  Returns 0;
- * -1: it failed now or before; then there is no plan. */
+/* Finalize plan->plan, unless `status` is a failure, and set its workspace_bytes.  Returns 0, or -1
+ * where status or a call here is a failure; then the plan is destroyed. */
 int sdpa_plan_finalize(struct sdpa_plan *plan, cudnnStatus_t status);
 
 /* Find the first engine for the graph that is not noted to be random and make its plan. */

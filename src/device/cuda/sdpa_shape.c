@@ -1,4 +1,4 @@
-/* sdpa_shape.c - what attention is, in operations of cuDNN, forward and backward.
+/* sdpa_shape.c - build attention, forward and backward, from operations of cuDNN.
  *
  * cuDNN has one kernel for a graph only if it recognises it, so the operations, their order and
  * the types between them are those it documents for attention:
@@ -8,10 +8,10 @@
  *   backward:  r = sum do o;  p = exp(scale q k^t - lse), 0 where column > row;
  *              dv = p^t do;  ds = scale (do v^t - r) p;  dk = ds^t q;  dq = ds k
  *
- * dq as the product itself, not through a sum in fp32 in memory, is what asks cuDNN for an order
- * of additions that is the same at every run; with any_order it is such a sum, of blocks of keys,
- * each added as it ends.  Where query heads share a key head, dk and dv are
- * products of all query heads, summed over those that share.
+ * Where dq is the result of the last product, cuDNN takes an engine that adds in the same order in
+ * every run.  With any_order dq is first a sum in fp32 in memory instead, to which the blocks of
+ * keys add their terms as they end.  Where query heads share a key head, dk and dv are products of
+ * all query heads, summed over those that share.
  */
 #include "device/cuda/sdpa_graph.h"
 

@@ -1,5 +1,5 @@
-/* sdpa_sizes.c - the scratch that attention by cuDNN takes, and the parts it runs in: functions of
- * the shape alone, in every build, for plans.
+/* sdpa_sizes.c - the scratch of attention by cuDNN, and the parts in which it runs: functions of
+ * the shape alone, in every build, so that `trireme plan` can count bytes.
  *
  * A reproducible backward keeps the gradient of all scores in scratch, in 16 bits, so that dq is
  * one product over it; its memory grows with the square of the sequence.  Hence it runs in parts:

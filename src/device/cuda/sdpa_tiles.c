@@ -1,4 +1,5 @@
-/* sdpa_tiles.c - see sdpa_tiles.h for how; here are the sums, and where they go. */
+/* sdpa_tiles.c - add up the gradients of tiles in fp32 and round the sums into dqkv; sdpa_tiles.h
+ * describes the order. */
 #include "device/cuda/sdpa_tiles.h"
 
 #include "device/cuda/state.h"
