@@ -154,11 +154,11 @@ for half in "*lora_A" "layers.0.*"; do
 done
 
 # shellcheck disable=SC2086
-ranks 3 "$TRIREME" train $T lora.r=4 train.steps=3 run.dir=norms >out 2>err || cat err
+ranks 3 "$TRIREME" train $T lora.r=4 train.steps=3 run.dir=one-block >out 2>err || cat err
 # shellcheck disable=SC2086
-ranks 3 "$TRIREME" train $T lora.r=4 train.steps=3 run.dir=norms-2 lora.modules_to_save=layers.2.input_layernorm \
+ranks 3 "$TRIREME" train $T lora.r=4 train.steps=3 run.dir=one-block-frozen lora.modules_to_save=layers.2.input_layernorm \
     train.freeze=layers.2.norm1 >out 2>err || cat err
-is "a module of one block, frozen: as where it is not named" near "$(near "$(loss norms 3)" "$(loss norms-2 3)")"
+is "a module of one block, frozen: as where it is not named" near "$(near "$(loss one-block 3)" "$(loss one-block-frozen 3)")"
 
 # Other files in the place of the model while adapters are trained beside it: what is saved then
 # has the model that it was trained on.
