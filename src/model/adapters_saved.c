@@ -1,8 +1,14 @@
-/* adapters_saved.c - lora.modules_to_save and that of peft's files.
+/* adapters_saved.c - translate between lora.modules_to_save and peft's modules_to_save.
  *
- * Here a name is that of a module, or the last words of its path: "norm" is model.norm alone.  To
- * peft it is how a path ends, letter by letter: "norm" is model.norm and every input_layernorm,
- * post_attention_layernorm, q_norm and k_norm.
+ * Both are lists of names of modules.  trireme compares a name with the last words of a module's
+ * path, peft with its last letters:
+ *
+ *   "norm"              is to trireme  model.norm
+ *                       is to peft     model.norm, and every input_layernorm,
+ *                                      post_attention_layernorm, q_norm and k_norm
+ *
+ *   peft's "norm"       becomes  norm,input_layernorm,post_attention_layernorm,...
+ *   trireme's "norm"    becomes  model.norm
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,16 +17,17 @@
 #include "model/adapters.h"
 #include "model/modules.h"
 
-/* A name that is looked for among a model's modules. */
+/* A name of a list, and the modules that have it. */
 struct saved_name {
     const struct model *model;
     const char *name;
-    char *to;                   /* a list that is made of names, of CONFIG_TEXT bytes */
-    int called, ending, others; /* tensors of modules that are called so; whose paths end so; of
-                                 * the latter, those that are not trained */
+    char *to;   /* the other list, of CONFIG_TEXT bytes, to which names are added */
+    int called; /* tensors of modules that the name is to trireme, */
+    int ending; /* and that it is to peft; */
+    int others; /* those of the latter that the model's lora.modules_to_save does not have */
 };
 
-static int count_modules(void *user, const struct model_tensor *tensor, struct error *err)
+static int count_module(void *user, const struct model_tensor *tensor, struct error *err)
 {
     struct saved_name *saved = user;
     char module[HF_NAME];
@@ -33,7 +40,19 @@ static int count_modules(void *user, const struct model_tensor *tensor, struct e
     return 0;
 }
 
-/* Add the last word of a path that ends so: of blocks all have the same modules. */
+/* Take the next name from *names into `name`, and count the modules that have it.  Returns 1; or 0
+ * at the end, and -1 with err set. */
+static int next_name(struct saved_name *saved, const char **names, char name[HF_NAME],
+                     struct error *err)
+{
+    if (!modules_next(names, name))
+        return 0;
+    *saved = (struct saved_name){.model = saved->model, .name = name, .to = saved->to};
+    return model_each_tensor(saved->model, count_module, saved, err) ? -1 : 1;
+}
+
+/* Add the last word of the path of a module that has the name to peft.  All blocks have the same
+ * modules, so that the word stands for those of all blocks. */
 static int add_ending(void *user, const struct model_tensor *tensor, struct error *err)
 {
     struct saved_name *saved = user;
@@ -46,7 +65,7 @@ static int add_ending(void *user, const struct model_tensor *tensor, struct erro
     return 0;
 }
 
-/* Add the path of a module that is called so. */
+/* Add the path of a module that has the name to trireme. */
 static int add_path(void *user, const struct model_tensor *tensor, struct error *err)
 {
     struct saved_name *saved = user;
@@ -70,33 +89,31 @@ static int check_length(const char *names, struct error *err)
 int adapters_saved_read(const struct model *model, const char *names, char to[CONFIG_TEXT],
                         struct error *err)
 {
+    struct saved_name saved = {.model = model, .to = to};
     char name[HF_NAME];
+    int next;
     to[0] = 0;
-    while (modules_next(&names, name)) {
-        struct saved_name saved = {.model = model, .name = name, .to = to};
-        if (model_each_tensor(model, count_modules, &saved, err))
-            return -1;
+    while ((next = next_name(&saved, &names, name, err)) > 0) {
         if (saved.called || !saved.ending)
             text_join(to, CONFIG_TEXT, ",", "%s", name);
-        if (saved.ending && model_each_tensor(model, add_ending, &saved, err))
+        if (model_each_tensor(model, add_ending, &saved, err))
             return -1;
     }
-    return check_length(to, err);
+    return next ? -1 : check_length(to, err);
 }
 
 int adapters_saved_write(const struct model *model, char to[CONFIG_TEXT], struct error *err)
 {
+    struct saved_name saved = {.model = model, .to = to};
     const char *names = model->lora.modules_to_save;
     char name[HF_NAME];
+    int next;
     to[0] = 0;
-    while (modules_next(&names, name)) {
-        struct saved_name saved = {.model = model, .name = name, .to = to};
-        if (model_each_tensor(model, count_modules, &saved, err))
-            return -1;
+    while ((next = next_name(&saved, &names, name, err)) > 0) {
         if (!saved.others)
             text_join(to, CONFIG_TEXT, ",", "%s", name);
         else if (model_each_tensor(model, add_path, &saved, err))
             return -1;
     }
-    return check_length(to, err);
+    return next ? -1 : check_length(to, err);
 }
