@@ -75,7 +75,8 @@ int layout_lost_overlap(const struct layout *layout, const struct config *config
 void layout_release(struct layout *layout);
 
 /* After layout_resolve() has failed: append to err (NULL allowed), of degrees that do not make the
- * ranks, settings that would; each was checked.  Always returns -1. */
+ * ranks, settings that would, each of which was checked, or that parallel.layout=auto finds some.
+ * Always returns -1. */
 int layout_advise(const struct config *config, int ranks, int per_node, enum device_kind device,
                   struct error *err);
 

@@ -3,10 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "config/schema.h"
 #include "program/layout.h"
 
-enum { SETTING = 64, NAMED_MOST = 2 };
+enum { SETTING = 64, NAMED_MOST = 2, MOST_RANKS = 1 << 20 };
 
 struct advice {
     const struct config *config;
@@ -57,25 +58,56 @@ static void try_near(struct advice *a, const char *key, int degree)
         try_degree(a, key, above);
 }
 
-/* One rank, and degrees of more: name the ranks that they make, if the configuration works there.
- * Returns 1 if it does. */
+/* Set all degrees above 1, as far as shard follows, to 1, and write "key=1 key=1" to text. */
+static void drop_degrees(struct config *config, char *text, size_t size)
+{
+    struct config_parallel *p = &config->parallel;
+    struct {
+        const char *key;
+        int64_t *degree;
+    } axes[] = {{"pipeline", &p->pipeline},
+                {"replicate", &p->replicate},
+                {"shard", &p->shard},
+                {"context", &p->context},
+                {"tensor", &p->tensor}};
+    text[0] = 0;
+    for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
+        if (*axes[i].degree > 1) {
+            *axes[i].degree = 1;
+            text_append(text, size, "%sparallel.%s=1", *text ? " " : "", axes[i].key);
+        }
+}
+
+/* The ranks that the given degrees make; 0 stands for 1.  Above MOST_RANKS it is not exact. */
+static int64_t ranks_of(const struct config_parallel *p)
+{
+    const int64_t degrees[] = {p->pipeline, p->replicate, p->shard, p->context, p->tensor};
+    int64_t ranks = 1;
+    for (size_t i = 0; i < sizeof degrees / sizeof degrees[0] && ranks <= MOST_RANKS; i++)
+        ranks *= degrees[i] > 0 ? degrees[i] : 1;
+    return ranks;
+}
+
+/* One rank, and degrees of more: name the ranks that they make, and the settings of a run on this
+ * one, each if the configuration works with it.  Returns 1 where the ranks are named. */
 static int advise_ranks(const struct config *config, enum device_kind device, struct error *err)
 {
-    enum { MOST = 1 << 20 };
-    const struct config_parallel *p = &config->parallel;
-    const int64_t degrees[] = {p->pipeline, p->replicate, p->shard, p->context, p->tensor};
+    const int64_t ranks = ranks_of(&config->parallel);
+    struct config alone = *config;
     struct layout layout;
-    int64_t ranks = 1;
-    size_t used = strlen(err->text);
-    for (size_t i = 0; i < sizeof degrees / sizeof degrees[0] && ranks <= MOST; i++)
-        ranks *= degrees[i] > 0 ? degrees[i] : 1;
-    if (ranks < 2 || ranks > MOST ||
+    char text[160];
+    if (ranks < 2 || ranks > MOST_RANKS ||
         layout_resolve(&layout, config, (int)ranks, (int)ranks, device, NULL))
         return 0;
     layout_release(&layout);
-    snprintf(err->text + used, sizeof err->text - used,
-             "; start %d ranks: mpirun -n %d trireme ..., or plan with --ranks %d", (int)ranks,
-             (int)ranks, (int)ranks);
+    text_append(err->text, sizeof err->text,
+                "; start %d ranks: mpirun -n %d trireme ..., or plan with --ranks %d", (int)ranks,
+                (int)ranks, (int)ranks);
+    drop_degrees(&alone, text, sizeof text);
+    if (config_finish(&alone, NULL) || layout_resolve(&layout, &alone, 1, 1, device, NULL))
+        return 1;
+    layout_release(&layout);
+    text_append(err->text, sizeof err->text, "; one rank needs %s", text);
     return 1;
 }
 
@@ -113,5 +145,7 @@ int layout_advise(const struct config *config, int ranks, int per_node, enum dev
         try_degree(&a, "parallel.replicate", ranks);
     if (a.named)
         snprintf(err->text + used, sizeof err->text - used, "; %s would", a.text);
+    else if (ranks % ranks_of(&config->parallel))
+        text_append(err->text, sizeof err->text, "; parallel.layout=auto finds degrees that do");
     return -1;
 }

@@ -279,8 +279,10 @@ done
 refused "plan for a machine nobody knows" 'h2000.*h200' "$TRIREME" plan $M --machine h2000
 refused "plan for a machine by half its name" '"a100", did you mean a100-80;' "$TRIREME" plan $M --machine a100
 refused "plan for another machine than any" '"v100"; known' "$TRIREME" plan $M --machine v100
-refused "two tensor ranks on one" '; start 2 ranks: mpirun -n 2 trireme \.\.\., or plan with --ranks 2$' \
+refused "two tensor ranks on one" '; start 2 ranks: mpirun -n 2 trireme \.\.\., or plan with --ranks 2; one rank needs parallel.tensor=1$' \
     "$TRIREME" train $M parallel.tensor=2 run.dir=never
+refused "two by two ranks on three" 'does not make 3 ranks.*; parallel.layout=auto finds degrees that do$' \
+    "$TRIREME" plan $M --ranks 3 parallel.tensor=2 parallel.pipeline=2
 refused "two by three ranks on one" '; start 6 ranks: mpirun -n 6 ' \
     "$TRIREME" train $M parallel.strategy=HYBRID_SHARD parallel.shard=2 parallel.replicate=3 run.dir=never
 refused "shared GPUs on CPUs" 'comm.share_gpu is of ranks on GPUs' "$TRIREME" train $M run.dir=never comm.share_gpu=true
