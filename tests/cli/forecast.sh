@@ -108,15 +108,17 @@ if [ "${cores#* }" != "$cores" ]; then
 exec taskset -c "$core" "$@"
 END2
     chmod +x bound
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
-        taskset -c "${cores#* }" sh -c 'while :; do :; done' &
-        loops="$loops $!"
-    done
     export cores
     mpirun --oversubscribe --bind-to none -n 2 ./bound "$TRIREME" train $M \
         data.seq_len=128 train.steps=1000000 run.log_every=1000 run.dir=beside \
         >beside.out 2>beside.err &
     job=$!
+    has_begun() { [ -s beside/metrics.jsonl ] || ! kill -0 $job; }
+    wait_for 60 has_begun # without the loops, beside which starting takes half a minute
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+        taskset -c "${cores#* }" sh -c 'while :; do :; done' &
+        loops="$loops $!"
+    done
     # Its pieces are short: it may be their thread that waits, or that of its communication.
     named="warning: step takes .*: rank 1 on node $(uname -n) \(computes\|waits\) .*likely other programs"
     is_named() { grep -q "$named" beside.err || ! kill -0 $job; }
