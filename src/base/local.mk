@@ -2,6 +2,7 @@ libtrireme_a_SOURCES += \
 	src/base/alive.c src/base/alive.h \
 	src/base/array.c src/base/array.h \
 	src/base/box.c src/base/box.h src/base/build_id.c src/base/build_id.h \
+	src/base/cgroup.c src/base/cgroup.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/dtype.c src/base/dtype.h \
 	src/base/error.c src/base/error.h src/base/fp8.h \

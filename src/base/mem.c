@@ -7,6 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
+#include "base/text.h"
+
 enum { ALIGN_SMALL = 64, ALIGN_HUGE = 2 << 20, HUGE_FROM = 4 << 20 };
 
 const char *mem_pool_name(enum mem_pool pool)
@@ -102,5 +105,14 @@ size_t mem_resident_bytes(void)
 size_t mem_node_bytes(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
+    size_t physical = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
+    size_t limit = cgroup_memory_bytes();
+    return limit && limit < physical ? limit : physical;
+}
+
+size_t mem_available_bytes(void)
+{
+    char text[64] = "0";
+    text_from_file("/proc/meminfo", "MemAvailable", text, sizeof text);
+    return (size_t)strtoull(text, NULL, 10) << 10;
 }

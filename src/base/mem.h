@@ -59,7 +59,12 @@ void mem_uncount(struct mem *mem, enum mem_pool pool, size_t bytes);
  * (/proc/self/status); 0 if unknown.  Mapped files do not count: they are in the page cache. */
 size_t mem_resident_bytes(void);
 
-/* Returns the bytes of physical memory of this node; 0 if unknown. */
+/* Returns the bytes of physical memory of this node, or what a control group allows of them to the
+ * processes of a job together (cgroup.h); 0 if unknown. */
 size_t mem_node_bytes(void);
+
+/* Returns the bytes of this node's memory that programs could be given now, page cache included
+ * (/proc/meminfo); 0 if unknown. */
+size_t mem_available_bytes(void);
 
 #endif

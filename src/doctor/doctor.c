@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/cgroup.h"
 #include "base/text.h"
 #include "doctor/doctor_report.h"
 #include "comm/topology.h"
@@ -145,27 +146,17 @@ static void check_limits(struct doctor *d)
                        "Slurm: PropagateResourceLimitsExcept=MEMLOCK)");
 }
 
-static double cgroup_limit(void)
-{
-    char text[64];
-    if (text_from_file("/sys/fs/cgroup/memory.max", NULL, text, sizeof text) &&
-        text_from_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", NULL, text, sizeof text))
-        return 0;
-    double bytes = strtod(text, NULL); /* strtod("max") is 0: no limit */
-    return bytes < 1e18 ? bytes : 0;
-}
-
 static void check_memory(struct doctor *d)
 {
     char total[64] = "0", available[64] = "0", huge[64] = "";
     struct statvfs shm;
-    double limit = cgroup_limit();
+    size_t limit = cgroup_memory_bytes();
     text_from_file("/proc/meminfo", "MemTotal", total, sizeof total);
     text_from_file("/proc/meminfo", "MemAvailable", available, sizeof available);
     doctor_fact(d, "memory", "%.1f GiB, %.1f GiB available", strtod(total, NULL) / (1 << 20),
                 strtod(available, NULL) / (1 << 20));
-    if (limit > 0)
-        doctor_fact(d, "memory limit", "%.1f GiB (control group)", limit / (1 << 30));
+    if (limit)
+        doctor_fact(d, "memory limit", "%.1f GiB (control group)", (double)limit / (1 << 30));
     if (!text_from_file("/sys/kernel/mm/transparent_hugepage/enabled", NULL, huge, sizeof huge)) {
         doctor_fact(d, "huge pages", "%s", huge);
         if (strstr(huge, "[never]"))

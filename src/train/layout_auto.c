@@ -5,16 +5,15 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/mem.h"
 #include "plan/report_time.h"
 #include "plan/search.h"
+#include "train/memory_budget.h"
 #include "train/run_machine.h"
 
 /* What the least rank has: of its GPU's memory, and of the node's as its share. */
 static struct memory_limits find_limits(struct world *world, const struct device_gpu *gpu)
 {
-    double least[] = {(double)gpu->total_bytes,
-                      (double)(mem_node_bytes() / (size_t)world_local_size(world))};
+    double least[] = {(double)gpu->total_bytes, (double)memory_budget_node_share(world)};
     world_all_reduce(world, least, 2, WORLD_MIN);
     return (struct memory_limits){.device_bytes = (size_t)least[0], .host_bytes = (size_t)least[1]};
 }

@@ -1,8 +1,12 @@
 /* memory_budget.c - see memory_budget.h. */
 #include "train/memory_budget.h"
 
+#include "base/cgroup.h"
 #include "base/round.h"
 #include "io/swap.h"
+
+/* What a process takes beside its plan: program, libraries, MPI; the most that was measured. */
+enum { PROCESS_BYTES = 43 << 20 };
 
 size_t memory_budget_reserve(const struct device *device)
 {
@@ -18,18 +22,47 @@ static int check_gpu(const struct session *s, struct memory_limits *limits, stru
     return memory_fits(&s->need, left, err);
 }
 
-/* The ranks of a node share its memory alike. */
+/* Ranks of a node share its memory alike. */
+size_t memory_budget_node_share(const struct world *world)
+{
+    size_t share = mem_node_bytes() / (size_t)world_local_size(world);
+    return share > PROCESS_BYTES ? share - PROCESS_BYTES : share;
+}
+
 static int check_node(const struct session *s, size_t share, struct error *err)
 {
     int ranks = world_local_size(s->world);
     size_t need = s->need.host_bytes;
     if (!share || need <= share)
         return 0;
-    return error_set(
-        err,
-        "the run needs %.2f GiB of the node's memory a rank, and the node has %.2f GiB "
-        "for %d of them: short by %.2f GiB each",
-        gib_of(need), gib_of(share * (size_t)ranks), ranks, gib_of(need - share));
+    return error_set(err,
+                     "the run needs %.2f GiB of the node's memory a rank, and %s %.2f GiB "
+                     "for %d of them: short by %.2f GiB each",
+                     gib_of(need),
+                     mem_node_bytes() == cgroup_memory_bytes()
+                         ? "its control group (Slurm's --mem, a container) allows"
+                         : "the node has",
+                     gib_of(share * (size_t)ranks), ranks, gib_of(need - share));
+}
+
+/* What the ranks of this node lack of the memory that other programs have left; 0: nothing. */
+static double lacking_bytes(const struct session *s)
+{
+    size_t need = s->need.host_bytes * (size_t)world_local_size(s->world);
+    size_t available = mem_available_bytes();
+    return available && need > available ? (double)(need - available) : 0;
+}
+
+/* Other programs may end before their memory is needed, so what they have is no reason to refuse.
+ */
+static void warn_of_others(const struct session *s, double lacking)
+{
+    world_all_reduce(s->world, &lacking, 1, WORLD_MAX);
+    if (lacking > 0 && !world_rank(s->world))
+        log_warn(s->log,
+                 "other programs use memory that this run needs: on a node it lacks %.2f GiB, and "
+                 "the kernel may end it (out of memory)",
+                 gib_of((size_t)lacking));
 }
 
 /* The file of this rank, among those of the ranks of a node. */
@@ -45,7 +78,7 @@ static int check_disk(const struct session *s, struct memory_limits *limits, str
 
 static int check(const struct session *s, struct memory_limits *limits, struct error *err)
 {
-    limits->host_bytes = mem_node_bytes() / (size_t)world_local_size(s->world);
+    limits->host_bytes = memory_budget_node_share(s->world);
     if (s->device->kind != DEVICE_CPU && check_gpu(s, limits, err))
         return -1;
     return check_node(s, limits->host_bytes, err) || check_disk(s, limits, err) ? -1 : 0;
@@ -54,8 +87,11 @@ static int check(const struct session *s, struct memory_limits *limits, struct e
 int memory_budget_check(const struct session *s, struct memory_limits *limits, struct error *err)
 {
     struct memory_limits own = {0};
-    if (!world_agree(s->world, check(s, &own, err), err))
+    double lacking = lacking_bytes(s); /* before a rank allocates anything */
+    if (!world_agree(s->world, check(s, &own, err), err)) {
+        warn_of_others(s, lacking);
         return 0;
+    }
     double least[] = {(double)own.device_bytes, (double)own.host_bytes, -own.no_disk};
     world_all_reduce(s->world, least, 3, WORLD_MIN);
     *limits = (struct memory_limits){

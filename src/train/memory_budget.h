@@ -7,8 +7,13 @@
 /* Of a GPU's reserve, what an opened device has not taken yet: CUDA graphs. */
 size_t memory_budget_reserve(const struct device *device);
 
+/* Returns what a rank has of its node's memory, or of what a control group allows, for what is
+ * planned: its share, without what the process takes beside; 0: not known. */
+size_t memory_budget_node_share(const struct world *world);
+
 /* Compare what a session needs with the free memory of its GPU, and with its share of the node's
- * memory, and whether offload.path can hold what is to be there.  Collective over the session's
+ * memory or of what a control group allows, and whether offload.path can hold what is to be there.
+ * Warns where other programs have too much of a node's memory.  Collective over the session's
  * world.  Returns 0, or -1 on all ranks with err saying what is short, and limits what the rank
  * with the least has. */
 int memory_budget_check(const struct session *session, struct memory_limits *limits,

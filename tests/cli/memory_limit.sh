@@ -1,0 +1,47 @@
+#!/bin/sh
+# memory_limit.sh - a run that its control group does not bear, as Slurm's --mem makes one, is refused
+# before it allocates: the kernel would kill it without a word.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+if ! unshare --mount true 2>/dev/null; then
+    skip "limits of control groups" "mounts are not allowed here"
+    finish
+fi
+make_tokens
+M="model.preset=llama-10m device=cpu data.train=$work/train.h5 data.seq_len=64 train.global_batch=4 train.steps=2
+   run.threads=1"
+
+# limited MIB FOLDER COMMAND...: run a command that finds this limit, in the files of both versions of
+# control groups, at its own folder or at the root above it; nobody enforces it.
+cat >limited <<'END'
+#!/bin/sh
+[ -n "${OWN_GROUPS-}" ] || OWN_GROUPS=1 exec unshare --mount "$0" "$@"
+mount -t tmpfs tmpfs /sys/fs/cgroup || exit 99
+own=$(sed -n 's/^0:://p; s/^[0-9]*:memory://p' /proc/self/cgroup | tail -n 1)
+at=
+[ "$2" = own ] && at=$own
+mkdir -p "/sys/fs/cgroup/memory$own" "/sys/fs/cgroup$own"
+echo max >"/sys/fs/cgroup$own/memory.max"
+echo $(($1 << 20)) | tee "/sys/fs/cgroup$at/memory.max" >"/sys/fs/cgroup/memory$at/memory.limit_in_bytes"
+shift 2
+exec "$@"
+END
+chmod +x limited
+
+# It is planned to need some 190 MiB, and a process takes up to 43 beside.
+for folder in own root; do
+    # shellcheck disable=SC2086
+    refused "a control group ($folder) with too little memory" \
+        "error: the run needs 0\\.[0-9]* GiB of the node's memory a rank, and its control group .* allows 0\\.06 GiB for 1 of them: short by .*; nearest that fits: " \
+        ./limited 100 $folder "$TRIREME" train $M run.dir=none
+done
+is "no run was begun" 0 "$(ls none/checkpoints 2>/dev/null | wc -l)"
+./limited 100 root "$TRIREME" doctor >out 2>&1
+is "doctor names the limit" 1 "$(grep -c 'memory limit  *0.1 GiB (control group)' out)"
+# shellcheck disable=SC2086
+./limited 2000 root mpirun -n 2 "$TRIREME" train $M run.dir=enough >out 2>&1
+is "a control group with enough memory" 0 $?
+# shellcheck disable=SC2086
+./limited 400 root mpirun -n 3 "$TRIREME" train $M parallel.strategy=NO_SHARD run.dir=none >out 2>&1
+is "ranks share it" "1 1" "$? $(grep -c "allows 0\\.2[0-9] GiB for 3 of them" out)"
+finish
