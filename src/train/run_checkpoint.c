@@ -48,7 +48,7 @@ static void resume_scaler(const struct js *meta, struct scaler *scaler)
 
 static void add_best(struct js *meta, const struct run_best *best)
 {
-    if (!best->step)
+    if (!best->step && !best->without)
         return;
     struct js *js = js_object();
     js_add_int(js, "best_step", best->step);

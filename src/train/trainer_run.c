@@ -1,4 +1,5 @@
 /* trainer_run.c - a whole training run: its steps, and what is done when they have ended. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/array.h"
@@ -9,11 +10,14 @@
 static void report_over(const struct trainer *t)
 {
     const struct run_best *best = &t->at.best;
+    char why[96] = "had no finite loss, and none had before";
+    if (best->step)
+        snprintf(why, sizeof why, "were not better than that of step %lld (loss %.4f)",
+                 (long long)best->step, best->loss);
     log_info(t->s->log,
-             "train.early_stop: training ends at step %lld, as %lld evaluations in a row were not "
-             "better than that of step %lld (loss %.4f)%s%s",
-             (long long)t->at.step, (long long)best->without, (long long)best->step, best->loss,
-             t->dir.kept_step == best->step ? "; checkpoints/best has it" : "",
+             "train.early_stop: training ends at step %lld, as %lld evaluations in a row %s%s%s",
+             (long long)t->at.step, (long long)best->without, why,
+             best->step && t->dir.kept_step == best->step ? "; checkpoints/best has it" : "",
              t->at.step == t->begun ? "; a larger train.early_stop, or 0, trains it longer" : "");
 }
 

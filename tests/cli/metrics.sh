@@ -50,6 +50,17 @@ $(grep -c 'no targets\|nan' overflow.err) $(grep -c '"loss": null' overflow/metr
 is "evaluate refuses weights whose losses overflow" "1 1 0" \
     "$? $(grep -c 'error: overflow/checkpoints/step-00000002: the loss on .*valid\.h5 is not finite: .*or its weights are damaged' err) $(wc -l <out | tr -d ' ')"
 
+# Nor is there a best evaluation where none had a finite loss; the count of them outlasts a resume.
+E="precision=fp16 model.init_std=10 data.valid=$work/valid.h5 train.eval_every=2 train.early_stop=3
+    checkpoint.keep_best=true run.dir=none_finite"
+"$TRIREME" train $M $E train.steps=3 >out 2>err
+"$TRIREME" train $M $E train.steps=20 >out 2>err
+is "evaluations none of which was finite end a run, and no best one is named" "0 1 0" "$? \
+$(grep -c 'early_stop: training ends at step 4, as 3 evaluations in a row had no finite loss, and none had before$' err) \
+$(grep -c 'checkpoints/best' err)"
+"$TRIREME" train $M $E train.steps=20 >out 2>err
+is "the same command again trains no further" "0 4" "$? $(wc -l <none_finite/metrics.jsonl | tr -d ' ')"
+
 # A run of which no step could be made has not ended well.
 "$TRIREME" train $M train.steps=2 precision=fp16 train.loss_scale=1e12 run.dir=nothing >out 2>err
 is "steps that update nothing" "1 1" \
