@@ -38,6 +38,8 @@ done
 is "no run was begun" 0 "$(ls none/checkpoints 2>/dev/null | wc -l)"
 ./limited 100 root "$TRIREME" doctor >out 2>&1
 is "doctor names the limit" 1 "$(grep -c 'memory limit  *0.1 GiB (control group)' out)"
+./limited 2000 root "$TRIREME" doctor --measure limited.yaml --quick >out 2>&1
+is "and gives the machine that it measures as much memory" "0 1" "$? $(grep -c '^  memory: 1\.953125 GiB' limited.yaml)"
 # shellcheck disable=SC2086
 ./limited 2000 root mpirun -n 2 "$TRIREME" train $M run.dir=enough >out 2>&1
 is "a control group with enough memory" 0 $?

@@ -171,9 +171,8 @@ static void release(struct device *d, void *block)
 
 static int memory(struct device *d, size_t *total_bytes, size_t *free_bytes, struct error *err)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    *total_bytes = (size_t)sysconf(_SC_PHYS_PAGES) * page;
-    *free_bytes = (size_t)sysconf(_SC_AVPHYS_PAGES) * page;
+    *total_bytes = mem_node_bytes();
+    *free_bytes = (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
     return 0;
 }
 
