@@ -36,6 +36,12 @@ static int open_file(const char *path, struct error *err)
                          "no token file %s: patterns are not expanded here; name each file, with "
                          "commas between: a.h5,b.h5",
                          path);
+    if (fd < 0 && errno == EMFILE)
+        return error_set(
+            err,
+            "cannot open token file %s: each one stays open, and a process may have no more "
+            "open files (ulimit -Hn); raise that limit, or make one file of several",
+            path);
     if (fd < 0)
         return error_file(err, "cannot open token file", path);
     if (!fstat(fd, &info) && S_ISREG(info.st_mode))
@@ -149,11 +155,22 @@ static int check_beginning(struct tokens *tokens, struct error *err)
         tokens->path);
 }
 
+/* HDF5 opens the file once more, and does not say why it cannot. */
+static int check_opens_again(const char *path, struct error *err)
+{
+    int fd = open_file(path, err);
+    if (fd >= 0)
+        close(fd);
+    return fd < 0 ? -1 : 0;
+}
+
 /* Read attributes and the places of datasets through HDF5. */
 static int read_contents(struct tokens *tokens, struct error *err)
 {
     struct tokens_parts parts = {0};
     struct h5 *file;
+    if (check_opens_again(tokens->path, err))
+        return -1;
     if (!h5_is_file(tokens->path))
         return error_set(err,
                          "%s is not a token file; make one of a text: trireme tokenize %s -o "

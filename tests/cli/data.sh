@@ -55,6 +55,13 @@ refused "a text: how to make tokens of it" 'trireme tokenize text -o' $T train $
 refused "several files, one of which is not there" "data\.train: cannot open token file none\.h5: No such file or directory; .*the working directory, $work" \
     $T train $M data.train=train.h5,none.h5
 refused "a pattern" 'patterns are not expanded' $T train $M "data.train=*.h5"
+# Whether it is the first open() of a file or HDF5's that fails.
+for limit in 40 41 42 43; do
+    refused "more token files than a process may have open ($limit)" \
+        'cannot open token file .*linked/[0-9]*\.h5: each one stays open, and .*ulimit -Hn' \
+        bash -c 'mkdir -p linked; for i in {1..60}; do ln -f train.h5 linked/$i.h5; done
+            ulimit -n "$1"; shift; exec "$@" "data.train=$(printf "%s," linked/*.h5 | sed "s/,$//")"' bash $limit $T train $M
+done
 refused "a weight for one of two files" 'data\.train: 1 of 2 files have a weight' $T train $M \
     data.train=train.h5:0.5,valid.h5
 printf hi | "$TRIREME" tokenize - -o short.h5 >out 2>err
