@@ -161,10 +161,10 @@ static int check(const struct js *json, struct error *err)
     return check_begin(json, err);
 }
 
-/* Set a key to the names of a member, which is a list of names or one name.  Patterns are refused,
- * which peft allows where the member is one text. */
+/* Set a key to the names of a member, which is a list of names or one name, each with `front`
+ * before it.  Patterns are refused, which peft allows where the member is one text. */
 static int set_names(struct config *config, const char *key, const struct js *json,
-                     const char *name, struct error *err)
+                     const char *name, const char *front, struct error *err)
 {
     char names[CONFIG_TEXT] = "";
     const struct js *list = js_get(json, name);
@@ -173,15 +173,17 @@ static int set_names(struct config *config, const char *key, const struct js *js
         const char *text = js_at_string(list, i, "");
         if (!text[0] || strpbrk(text, ", *\\^$|()[]"))
             return error_set(err, "%s has \"%.60s\", which is no module's name", name, text);
-        if (strlen(names) + strlen(text) + 2 >= sizeof names)
+        if (strlen(names) + strlen(front) + strlen(text) + 2 >= sizeof names)
             return error_set(err, "%s is longer than %d characters", name, CONFIG_TEXT);
-        text_join(names, sizeof names, ",", "%s", text);
+        text_join(names, sizeof names, ",", "%s%s", front, text);
     }
     if (one[0] && strpbrk(one, ", *\\^$|()[]"))
         return error_set(err, "%s is the pattern \"%.60s\"; trireme takes a list of names", name,
                          one);
+    if (one[0] && strlen(front) + strlen(one) >= sizeof names)
+        return error_set(err, "%s is longer than %d characters", name, CONFIG_TEXT);
     if (one[0])
-        snprintf(names, sizeof names, "%s", one);
+        text_join(names, sizeof names, ",", "%s%s", front, one);
     return set(config, key, names, err);
 }
 
@@ -205,8 +207,8 @@ static int set_all(struct config *config, const struct js *json, struct error *e
     int is_rslora = js_get_bool(json, "use_rslora", 0), is_dora = js_get_bool(json, "use_dora", 0);
     return set(config, "lora.use_rslora", is_rslora ? "true" : "false", err) ||
                    set(config, "lora.use_dora", is_dora ? "true" : "false", err) ||
-                   set_names(config, "lora.target_modules", json, "target_modules", err) ||
-                   set_names(config, "lora.modules_to_save", json, "modules_to_save", err)
+                   set_names(config, "lora.target_modules", json, "target_modules", "", err) ||
+                   set_names(config, "lora.modules_to_save", json, "modules_to_save", "*", err)
                ? -1
                : 0;
 }
@@ -233,7 +235,8 @@ int adapter_read_config(struct config *config, const char *folder, struct error 
 
 /* ---- writing ---- */
 
-/* Add the names of "q_proj, v_proj" as a list; add nothing where there is no name. */
+/* Add the names of "q_proj, *v_proj" as a list, without a "*" before them; add nothing where there
+ * is no name. */
 static void add_names(struct js *json, const char *key, const char *names)
 {
     struct js *list = js_array();
@@ -241,7 +244,8 @@ static void add_names(struct js *json, const char *key, const char *names)
     while (*at) {
         size_t length = strcspn(at, ", ");
         char *name = array_format("%.*s", (int)length, at);
-        js_add_string(list, NULL, name);
+        int star = name[0] == '*';
+        js_add_string(list, NULL, name + star);
         free(name);
         at += length + strspn(at + length, ", ");
     }

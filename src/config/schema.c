@@ -155,7 +155,9 @@ const struct key config_keys[] = {
              "a block's number is refused unless those of the others are there, too"},
     {KEY(TEXT, lora.modules_to_save, ""), .list = 1,
      .help = "modules that are trained whole beside them, such as \"embed_tokens,lm_head\" or "
-             "\"layers.1.input_layernorm\"; q_proj, k_proj and v_proj are one matrix, and so are "
+             "\"layers.1.input_layernorm\", or \"*norm\", every one whose name ends in these "
+             "letters, as "
+             "peft takes \"norm\"; q_proj, k_proj and v_proj are one matrix, and so are "
              "gate_proj and up_proj, of which all or none are named"},
     {KEY(TEXT, lora.path, ""),
      .help = "folder of an adapter as peft keeps it, adapter_config.json and "

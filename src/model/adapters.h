@@ -37,16 +37,10 @@ int adapters_magnitude_of(const char *name, char base[MODEL_TENSOR]);
 struct model_place;
 int adapters_place(const struct model *model, const char *own, struct model_place *place);
 
-/* Write modules_to_save of peft's adapter_config.json into `to`, as lora.modules_to_save has the
- * same modules.  model: without adapters yet.  Names that no module has stay as they are, for the
- * caller to refuse.  Returns 0, or -1 with err set: the list is too long, or what a module of the
- * model fails with. */
-int adapters_saved_read(const struct model *model, const char *names, char to[CONFIG_TEXT],
-                        struct error *err);
-
 /* Write lora.modules_to_save of a model with adapters into `to` as peft takes it for the same
- * modules: a name by which peft would find others, too, becomes the full paths.  Returns 0, or -1
- * with err set, as adapters_saved_read(). */
+ * modules, but for the "*" before names: a name by which peft would find others, too, becomes the
+ * full paths.  Returns 0, or -1 with err set: the list is too long, or what a module of the model
+ * fails with. */
 int adapters_saved_write(const struct model *model, char to[CONFIG_TEXT], struct error *err);
 
 /* What the product of an adapter is multiplied by. */

@@ -42,6 +42,9 @@ static int check_names(const struct model *model, const char *key, const char *n
     char name[HF_NAME];
     while (modules_next(&names, name)) {
         struct modules m = {.model = model, .name = name};
+        if (linear && name[0] == '*')
+            return error_set(err, "%s: %s has a *, which is of lora.modules_to_save; name modules",
+                             key, name);
         if (model_each_tensor(model, look_at, &m, err))
             return -1;
         if (linear ? m.linears : m.modules)
@@ -132,9 +135,6 @@ int adapters_add(struct model *model, const struct config_lora *lora, struct err
     if (!lora->target_modules[0])
         snprintf(model->lora.target_modules, sizeof model->lora.target_modules, "%s",
                  default_targets(model));
-    if (lora->path[0] &&
-        adapters_saved_read(model, lora->modules_to_save, model->lora.modules_to_save, err))
-        return -1;
     const char *saved = model->lora.modules_to_save;
     if (!adapters_are_everywhere(lora) &&
         check_names(model, "lora.target_modules", model->lora.target_modules, 1, err))

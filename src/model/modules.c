@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 int modules_name(const struct model *model, const char *own, char module[HF_NAME])
 {
     struct model_place place;
@@ -28,6 +30,8 @@ int modules_next(const char **names, char name[HF_NAME])
 int modules_is_called(const char *module, const char *name)
 {
     size_t length = strlen(module), tail = strlen(name);
+    if (name[0] == '*')
+        return text_ends_with(module, name + 1);
     if (length < tail || strcmp(module + length - tail, name) != 0)
         return 0;
     return length == tail || module[length - tail - 1] == '.';

@@ -1,8 +1,8 @@
 /* modules.h - a model's modules, by their names in Hugging Face's files:
  * "model.layers.3.mlp.up_proj".
  *
- * Users name them by the ends of these: "up_proj", "mlp.up_proj"; lists have commas or spaces
- * between names.
+ * Users name them by the ends of these: "up_proj", "mlp.up_proj", which are whole words, or
+ * "*proj", which is letters; lists have commas or spaces between names.
  */
 #ifndef TRIREME_MODEL_MODULES_H
 #define TRIREME_MODEL_MODULES_H
@@ -17,7 +17,8 @@ int modules_name(const struct model *model, const char *own, char module[HF_NAME
  * the end of the list. */
 int modules_next(const char **names, char name[HF_NAME]);
 
-/* Is name the module's whole path, or the end of it from a dot on? */
+/* Is name the module's whole path, or the end of it from a dot on?  Or is what follows a "*" at the
+ * beginning of name any end of it? */
 int modules_is_called(const char *module, const char *name);
 
 /* Does a name of the list call the module? */

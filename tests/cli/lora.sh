@@ -110,6 +110,18 @@ tr -d '\n' <norms-peft/adapter_config.json | sed 's/"modules_to_save": *\[[^]]*/
 mv config norms-peft/adapter_config.json
 evaluate_peft norms-peft >got 2>err || cat err
 is "norm in a file of peft's is each norm" "$(cat want)" "$(cat got)"
+# A run that began with it means the same modules when lora.path is cleared, and gives peft its name.
+"$TRIREME" train $N model.path=hf-llama lora.path=norms-peft checkpoint.frozen=full train.lr=2e-2 \
+    train.steps=2 run.dir=each-norm >out 2>err || cat err
+cp -r each-norm without-path
+"$TRIREME" train each-norm train.steps=4 >out 2>err || cat err
+"$TRIREME" train without-path train.steps=4 lora.path= >out 2>err || cat err
+is "a run goes on without lora.path, with the same modules" "$(loss each-norm 4)" "$(loss without-path 4)"
+"$TRIREME" convert without-path each-norm-peft >out 2>err || cat err
+is "and is written as peft had it" '"modules_to_save":["norm"]' \
+    "$(tr -d ' \n' <each-norm-peft/adapter_config.json | grep -o '"modules_to_save":[^]]*]')"
+refused "a * in lora.target_modules" 'lora.target_modules: [*]proj has a [*], which is of lora.modules_to_save' \
+    "$TRIREME" train $N model.path=hf-llama run.dir=never lora.r=4 'lora.target_modules=*proj'
 if python; then
     "$TRIREME" convert norm norm-merged --merge >out 2>err
     "$TRIREME_PYTHON" "$top/tests/cli/lora_check.py" same hf-llama norm-peft norm-merged train.h5 "$(cat norm.loss)" >check 2>&1
