@@ -88,21 +88,6 @@ static int error_no_tensor(const struct units *units, const char *pattern, struc
                      meant ? "did you mean " : "the model has ", meant ? meant : names);
 }
 
-int units_check_freeze(const struct units *units, struct error *err)
-{
-    const char *patterns = units->request.freeze;
-    char pattern[CONFIG_TEXT];
-    int trained = 0;
-    while (next_pattern(&patterns, pattern))
-        if (!matches_tensor(units, pattern))
-            return error_no_tensor(units, pattern, err);
-    for (int f = 0; f < units->flats; f++)
-        trained |= units->flat[f].trained;
-    return trained ? 0
-                   : error_set(err, "train.freeze: %.100s leaves nothing to train",
-                               units->request.freeze);
-}
-
 static int freezes(const struct units *units, const char *name)
 {
     const struct model *model = units->model;
@@ -147,19 +132,42 @@ int units_freeze(const struct units *units, int unit, struct graph *graph, struc
     return 0;
 }
 
-/* A matrix of whose parts some are trained, which tensor ranks may have apart, counts as trained.
+/* Refuse parts of one matrix that are frozen and trained, as units_freeze() does, in the model that
+ * is not divided: tensor ranks may have them apart, and another layout is to load the checkpoint.
  */
+static int check_matrices(const struct units *units, struct error *err)
+{
+    const struct model_graph form = {
+        .purpose = MODEL_LOSS, .batch = 1, .seq = {1, 1}, .dtype = DTYPE_F32, .loss_factor = 1};
+    int rc = 0;
+    for (int u = 0; !rc && u < units->model->units; u++) {
+        struct graph *graph = model_unit_graph(units->model, u, &form, err);
+        rc = graph ? units_freeze(units, u, graph, err) : -1;
+        graph_destroy(graph);
+    }
+    return rc;
+}
+
+int units_check_freeze(const struct units *units, struct error *err)
+{
+    const char *patterns = units->request.freeze;
+    char pattern[CONFIG_TEXT];
+    int trained = 0;
+    while (next_pattern(&patterns, pattern))
+        if (!matches_tensor(units, pattern))
+            return error_no_tensor(units, pattern, err);
+    if (check_matrices(units, err))
+        return -1;
+    for (int f = 0; f < units->flats; f++)
+        trained |= units->flat[f].trained;
+    return trained ? 0
+                   : error_set(err, "train.freeze: %.100s leaves nothing to train",
+                               units->request.freeze);
+}
+
 static void freeze_graph(const void *user, int unit, struct graph *graph)
 {
-    const struct units *units = user;
-    const struct model_unit *block = &units->model->block[units->model->unit[unit].first];
-    char name[FLAT_NAME];
-    for (int i = 0; i < graph->param_count; i++) {
-        struct graph_param *param = &graph->params[i];
-        param->frozen = 1;
-        for (int p = 0; p < param->parts; p++)
-            param->frozen &= freezes(units, units_param_name(name, param, p, block));
-    }
+    units_freeze(user, unit, graph, NULL); /* units_check_freeze() found nothing to refuse */
 }
 
 struct model_flops units_flops_per_token(const struct units *units, int64_t seq)

@@ -117,6 +117,8 @@ refused "a long name, not its beginning" 'no tensor is called embed\*\*' \
 refused "nothing left" 'leaves nothing to train' "$TRIREME" train $M "train.freeze=*"
 refused "half a matrix" 'layers.0.attn.q and layers.0.attn.k are stored as one matrix' \
     "$TRIREME" train $M train.freeze=layers.0.attn.q
+refused "half a matrix whose halves tensor ranks have apart" 'attn.q and layers.0.attn.k are stored as one matrix' \
+    "$TRIREME" plan $M model.kv_heads=1 parallel.tensor=4 --ranks 4 'train.freeze=*attn.k,*attn.v'
 printf 'train: {freeze: [embed, [head]]}\n' >bad.yaml
 refused "a list in a list" 'bad.yaml:1: train.freeze: lists are not' "$TRIREME" train bad.yaml $M
 printf 'train: {steps: [1, 2]}\n' >bad.yaml
