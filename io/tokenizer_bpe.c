@@ -1,8 +1,12 @@
-/* tokenizer_bpe.c - byte pair encoding: a word as single bytes or characters, of which neighbours
- * are merged, the pair of least rank first, the leftmost of equal ones.
+/* tokenizer_bpe.c - byte pair encoding.
  *
- * Words are short: their least rank is looked for in a row of ranks.  From SHORT symbols on a heap
- * holds them; an entry whose pair is no longer there is dropped when it comes up.
+ * A word begins as one token (symbol) per byte or character.  As long as two neighbours have a
+ * merge, the pair whose merge has the least rank is replaced by the merge's token, the leftmost of
+ * pairs of equal rank.  With the merges "h e" (rank 0) and "he n" (rank 1): t h e n, t he n, t hen.
+ *
+ * Most words are short: up to SHORT symbols the least rank is found by looking at the ranks of all
+ * pairs.  The pairs of a longer word are on a heap and its symbols in a linked list; an entry of
+ * the heap whose pair is no longer in the word is dropped when it is popped.
  */
 #include "io/tokenizer_bpe.h"
 
@@ -13,19 +17,24 @@
 
 enum { SHORT = 48, GONE = -1 };
 
+/* A token of a long word. */
 struct tokenizer_symbol {
     uint32_t id;
-    int32_t before, behind; /* neighbours, GONE: none; before == own place: merged away */
+    int32_t before, behind; /* indices of its neighbours; GONE: none.  before == its own index: it
+                             * was merged into the symbol before it */
 };
 
+/* An entry of the heap: a pair that has a merge. */
 struct tokenizer_pair_at {
-    uint32_t rank;
-    int32_t at;
-    uint32_t id; /* of the merged pair */
+    uint32_t rank; /* of the merge */
+    int32_t at;    /* index of the pair's left symbol */
+    uint32_t id;   /* token that the merge makes */
 };
 
 /* Short words */
 
+/* Set rank[at] to the rank of the merge of ids[at] and ids[at + 1], and made[at] to its token.
+ * Without such a merge rank[at] is UINT32_MAX. */
 static void look_up(const struct tokenizer_bpe *bpe, const uint32_t *ids, int at, int count,
                     uint32_t *rank, uint32_t *made)
 {
@@ -39,6 +48,7 @@ static void look_up(const struct tokenizer_bpe *bpe, const uint32_t *ids, int at
     }
 }
 
+/* Merge count ids, at most SHORT, in place.  Returns how many are left. */
 static int merge_short(const struct tokenizer_bpe *bpe, uint32_t *ids, int count)
 {
     uint32_t ranks[SHORT + 1], made[SHORT + 1];
@@ -92,6 +102,7 @@ static struct tokenizer_pair_at pop(struct tokenizer_pair_at *heap, size_t *coun
     return top;
 }
 
+/* Add the pair of symbol `at` and the one behind it to the heap, if it has a merge. */
 static void push_pair(struct tokenizer_encoder *encoder, int32_t at, size_t *count)
 {
     const struct tokenizer_symbol *symbols = encoder->symbols;
@@ -104,7 +115,7 @@ static void push_pair(struct tokenizer_encoder *encoder, int32_t at, size_t *cou
              (struct tokenizer_pair_at){.rank = pair->rank, .at = at, .id = pair->id});
 }
 
-/* Is the pair that an entry was made for still there? */
+/* Returns 1 if the pair that an entry was made for is still in the word. */
 static int is_there(const struct tokenizer_encoder *encoder, const struct tokenizer_pair_at *entry)
 {
     const struct tokenizer_symbol *symbol = &encoder->symbols[entry->at];
@@ -115,6 +126,8 @@ static int is_there(const struct tokenizer_encoder *encoder, const struct tokeni
     return pair->key && pair->id == entry->id;
 }
 
+/* Do the merge of an entry: the left symbol becomes the merge's token, the right one is taken out,
+ * and the pairs of the new token with its two neighbours go onto the heap. */
 static void merge_at(struct tokenizer_encoder *encoder, const struct tokenizer_pair_at *entry,
                      size_t *count)
 {
@@ -129,7 +142,8 @@ static void merge_at(struct tokenizer_encoder *encoder, const struct tokenizer_p
     push_pair(encoder, entry->at, count);
 }
 
-/* Memory for a word of count symbols: each of them and each merge adds two entries at most. */
+/* Make space for a word of count symbols.  The heap has at most count - 1 entries at first, and
+ * each of at most count - 1 merges adds two.  Returns 0, or -1 with err set. */
 static int need_long(struct tokenizer_encoder *encoder, size_t count, struct error *err)
 {
     if (count <= encoder->symbol_capacity)
@@ -143,6 +157,8 @@ static int need_long(struct tokenizer_encoder *encoder, size_t count, struct err
                                     : error_set(err, "out of memory: a word of %zu bytes", count);
 }
 
+/* Merge *count ids in place; *count becomes how many are left.  Returns 0, or -1 with err set:
+ * memory is out. */
 static int merge_long(struct tokenizer_encoder *encoder, uint32_t *ids, int64_t *count,
                       struct error *err)
 {
@@ -183,6 +199,7 @@ static int merge_all(struct tokenizer_encoder *encoder, int64_t first, struct er
 
 /* Words */
 
+/* If the file says ignore_merges and the word is a token, append it and return 1; else return 0. */
 static int is_whole(struct tokenizer_encoder *encoder, const char *word, size_t bytes)
 {
     const struct tokenizer_bpe *bpe = encoder->data->bpe;
@@ -193,12 +210,14 @@ static int is_whole(struct tokenizer_encoder *encoder, const char *word, size_t 
     return 1;
 }
 
-/* Unknown characters: each is unk, or a run of them is one.  One is held back until what follows is
- * known; bytes of a fallback do not end a run, which `tokenizers` does not either. */
+/* A run of unknown characters.  Each becomes the token unk, or, with fuse_unk, all together one.
+ * The last unk is held back until a token of the vocabulary or the word's end follows.  Tokens of
+ * the byte fallback do not end a run, as in `tokenizers`. */
 struct unknown {
     int is_held;
 };
 
+/* Take an unknown character into the run.  A tokenizer without unk leaves it out. */
 static void add_unknown(struct tokenizer_encoder *encoder, struct unknown *unknown)
 {
     const struct tokenizer_bpe *bpe = encoder->data->bpe;
@@ -209,6 +228,7 @@ static void add_unknown(struct tokenizer_encoder *encoder, struct unknown *unkno
     unknown->is_held = 1;
 }
 
+/* End the run: append the unk that is held back, if there is one. */
 static void end_unknown(struct tokenizer_encoder *encoder, struct unknown *unknown)
 {
     if (unknown->is_held)
@@ -216,6 +236,7 @@ static void end_unknown(struct tokenizer_encoder *encoder, struct unknown *unkno
     unknown->is_held = 0;
 }
 
+/* Append the ids of a word whose symbols are bytes (struct tokenizer_model.encode). */
 static int encode_bytes(struct tokenizer_encoder *encoder, const char *word, size_t bytes,
                         struct error *err)
 {
@@ -239,7 +260,8 @@ static int encode_bytes(struct tokenizer_encoder *encoder, const char *word, siz
     return merge_all(encoder, first, err);
 }
 
-/* The bytes of a character as tokens "<0xHH>", if all are there. */
+/* Append the tokens "<0xHH>" of a character's bytes and return 1; or return 0 where the file does
+ * not say byte_fallback or lacks one of them. */
 static int fall_back(struct tokenizer_encoder *encoder, const char *text, size_t bytes)
 {
     const struct tokenizer_bpe *bpe = encoder->data->bpe;
@@ -251,6 +273,7 @@ static int fall_back(struct tokenizer_encoder *encoder, const char *text, size_t
     return 1;
 }
 
+/* Append the ids of a word whose symbols are characters (struct tokenizer_model.encode). */
 static int encode_characters(struct tokenizer_encoder *encoder, const char *word, size_t bytes,
                              struct error *err)
 {

@@ -9,7 +9,8 @@
 #include "io/tokenizer_bpe.h"
 #include "io/tokenizer_read.h"
 
-/* The bytes that a text of letters stands for, in out; 0: not all are letters. */
+/* Put the bytes that a token's letters stand for (tokenizer_alphabet.h) into out.  Returns 1, or 0
+ * where a character of text stands for no byte. */
 static int spell(const char *text, size_t bytes, struct tokenizer_buffer *out)
 {
     out->bytes = 0;
@@ -23,8 +24,8 @@ static int spell(const char *text, size_t bytes, struct tokenizer_buffer *out)
     return 1;
 }
 
-/* The words of a byte-level vocabulary as bytes.  What has other letters is never made by merges.
- */
+/* Fill bpe->words with the tokens of a byte-level vocabulary, spelled in plain bytes.  Tokens with
+ * characters that stand for no byte are left out: merges never make them. */
 static void spell_words(struct tokenizer_bpe *bpe, const struct tokenizer_vocab *vocab)
 {
     struct tokenizer_buffer word = {0};
@@ -37,7 +38,7 @@ static void spell_words(struct tokenizer_bpe *bpe, const struct tokenizer_vocab 
     free(word.text);
 }
 
-/* Fill byte_id.  Returns 1 if every byte can be encoded by a token of its own, else 0. */
+/* Fill bpe->byte_id.  Returns 1 if every byte can be encoded by a token of its own, else 0. */
 static int find_bytes(struct tokenizer_bpe *bpe, int byte_level)
 {
     char text[8];
@@ -54,7 +55,8 @@ static int find_bytes(struct tokenizer_bpe *bpe, int byte_level)
 
 /* Merges */
 
-/* The two texts of a merge; the left one is not ended by a 0. */
+/* Split merge number i into its two texts.  *left has *left_bytes bytes and may have no 0 behind
+ * them; *right ends in 0.  Both belong to merge.  Returns 0, or -1 with err set. */
 static int split_merge(const struct js *merge, int i, const char **left, size_t *left_bytes,
                        const char **right, struct error *err)
 {
@@ -72,6 +74,7 @@ static int split_merge(const struct js *merge, int i, const char **left, size_t 
     return 0;
 }
 
+/* Look up a token of merge number i.  Returns 0 with *id, or -1 with err set. */
 static int find_token(const struct tokenizer_vocab *vocab, const char *text, size_t bytes, int i,
                       uint32_t *id, struct error *err)
 {
@@ -83,6 +86,8 @@ static int find_token(const struct tokenizer_vocab *vocab, const char *text, siz
     return 0;
 }
 
+/* Put merge number i into the table of pairs, with i as its rank.  both: a buffer to use.  Returns
+ * 0, or -1 with err set. */
 static int add_merge(struct tokenizer_bpe *bpe, const struct tokenizer_vocab *vocab,
                      const struct js *merge, int i, struct tokenizer_buffer *both,
                      struct error *err)
@@ -105,7 +110,7 @@ static int add_merge(struct tokenizer_bpe *bpe, const struct tokenizer_vocab *vo
     return 0;
 }
 
-/* "#version: 0.2", which lists of merges begin with where they are files of their own. */
+/* Returns 1 for "#version: 0.2": the first line of a merges.txt, which some lists still have. */
 static int is_version(const struct js *merge)
 {
     const char *text = js_string(merge);
@@ -135,8 +140,9 @@ static int read_merges(struct tokenizer_bpe *bpe, const struct tokenizer_vocab *
 /* "▁" stands for the space in vocabularies of SentencePiece. */
 static const char space[] = "\xE2\x96\x81";
 
-/* Can a merge make a token that has a space behind something else?  If none can, then words that
- * begin with their spaces are encoded each by itself, which a cache makes fast. */
+/* Returns 1 if a merge makes a token that has a space behind another character.  If none does, a
+ * text may be cut before its spaces, and each of the words that result be encoded by itself, which
+ * the cache of words makes fast. */
 static int crosses_spaces(const struct tokenizer_bpe *bpe)
 {
     size_t bytes;
@@ -152,6 +158,8 @@ static int crosses_spaces(const struct tokenizer_bpe *bpe)
     return 0;
 }
 
+/* Returns the bytes of the word at text: its leading spaces, and all up to the next space
+ * (tokenizer_scan). */
 static size_t scan_spaced_word(const uint16_t *classes, const char *text, size_t bytes)
 {
     size_t at = 0;
@@ -161,10 +169,11 @@ static size_t scan_spaced_word(const uint16_t *classes, const char *text, size_t
     return next ? (size_t)(next - text) : bytes;
 }
 
+/* Add a step that cuts before spaces, where this changes no ids. */
 static void cut_at_spaces(struct tokenizer_data *data)
 {
     const struct tokenizer_bpe *bpe = data->bpe;
-    int is_whole = 1; /* no step has cut before */
+    int is_whole = 1; /* 1: no step before this one cuts */
     if (data->model->byte_level || bpe->ignore_merges || data->step_count == TOKENIZER_MOST_STEPS ||
         tokenizer_vocab_find(&bpe->words, space, 3) < 0 || crosses_spaces(bpe))
         return;
@@ -178,6 +187,7 @@ static void cut_at_spaces(struct tokenizer_data *data)
 
 /* The model */
 
+/* Refuse options that trireme does not have.  Returns 0, or -1 with err set. */
 static int check_options(const struct js *model, struct error *err)
 {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};

@@ -1,6 +1,7 @@
 /* tokenizer_bytes.c - the tokenizer "bytes": a token per byte, and one more for ends of texts. */
 #include "io/tokenizer_private.h"
 
+/* Append the bytes of text as ids (struct tokenizer_model.encode). */
 static int encode_bytes(struct tokenizer_encoder *encoder, const char *text, size_t bytes,
                         struct error *err)
 {

@@ -12,13 +12,16 @@
 
 enum { PLACES = 1 << 15, MOST_BYTES = 24, MOST_IDS = 9 };
 
-/* 64 bytes: a cache line of most CPUs. */
+/* A place of the table, of 64 bytes: a cache line of most CPUs. */
 struct tokenizer_cache_entry {
-    uint64_t key[3];
-    uint8_t bytes, count;
+    uint64_t key[3]; /* the word's bytes (make_key()) */
+    uint8_t bytes;   /* of the word; 0: the place is free */
+    uint8_t count;   /* of ids */
     uint32_t ids[MOST_IDS];
 };
 
+/* Pack the bytes of a word of 1 to MOST_BYTES bytes into three numbers.  Words of the same length
+ * have the same key only if they are the same. */
 static void make_key(uint64_t key[3], const char *word, size_t bytes)
 {
     uint32_t four[2];
@@ -37,6 +40,7 @@ static void make_key(uint64_t key[3], const char *word, size_t bytes)
     }
 }
 
+/* Returns the index of a word's place in the table. */
 static size_t place_of(const uint64_t key[3], size_t bytes)
 {
     uint64_t mixed = (key[0] ^ bytes) * UINT64_C(0x9e3779b97f4a7c15);

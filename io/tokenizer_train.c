@@ -1,13 +1,14 @@
 /* tokenizer_train.c - see tokenizer_train.h.
  *
- * 1. Count the different words.
- * 2. Each is a row of symbols, one per byte at first.  Count all pairs of neighbours, a word's as
- *    often as the word occurs, and list for every pair the words that have it.
- * 3. Take the most frequent pair from a heap.  Its count there may be too large, because merges
- * have taken occurrences away: then it goes back with the right one.  Else replace it in its words
- * by a new symbol, and change the counts of the pairs to the left and right of each place.  Only
- *    pairs with the new symbol gain.
- * 4. Go on at 3 until there are enough symbols.
+ * 1. Count how often each different word occurs.
+ * 2. Make a row of symbols of each word, at first one per byte.  Count all pairs of neighbouring
+ *    symbols, those of a word as often as the word occurs, and list for every pair the words that
+ *    have it.  Put all pairs on a heap, the most frequent one at the top.
+ * 3. Pop a pair.  Its count on the heap is out of date where merges have changed the pair's count
+ *    since: then push it again with the right count.  Else make a new symbol, put it in place of
+ *    the pair in all words of the pair, and change the counts of the pairs to the left and right of
+ *    each place.  Push the pairs that are new.
+ * 4. Repeat step 3 until there are enough symbols, or no pair occurs twice.
  */
 #include "io/tokenizer_train.h"
 
@@ -28,6 +29,7 @@ void tokenizer_trainer_create(struct tokenizer_trainer **created)
     trainer->scan = tokenizer_scan_of(tokenizer_scan_gpt2);
 }
 
+/* Free the tables of pairs. */
 static void free_pairs(struct tokenizer_trainer *trainer)
 {
     for (int i = 0; i < trainer->pair_count; i++)
@@ -53,6 +55,8 @@ void tokenizer_trainer_destroy(struct tokenizer_trainer *trainer)
     free(trainer);
 }
 
+/* Count one more occurrence of a word.  Returns 0, or -1 with err set: there are too many different
+ * words. */
 static int count_word(struct tokenizer_trainer *trainer, const char *word, size_t bytes,
                       struct error *err)
 {
@@ -89,7 +93,7 @@ int tokenizer_trainer_add(struct tokenizer_trainer *trainer, const char *text, s
     return rc;
 }
 
-/* A space behind a letter of ASCII begins a word, whatever follows. */
+/* A space behind a letter of ASCII always begins a word: find the last one. */
 size_t tokenizer_trainer_cut(const struct tokenizer_trainer *trainer, const char *text,
                              size_t bytes)
 {
@@ -105,6 +109,7 @@ size_t tokenizer_trainer_cut(const struct tokenizer_trainer *trainer, const char
 
 /* Pairs */
 
+/* Returns the slot of the pair with this key, or the free slot (0) where it would be. */
 static uint32_t *find_slot(const struct tokenizer_trainer *trainer, uint64_t key)
 {
     size_t at = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (trainer->slot_count - 1);
@@ -113,6 +118,7 @@ static uint32_t *find_slot(const struct tokenizer_trainer *trainer, uint64_t key
     return &trainer->slots[at];
 }
 
+/* Make sure that less than half of the slots are taken. */
 static void grow_slots(struct tokenizer_trainer *trainer)
 {
     if ((size_t)trainer->pair_count * 2 < trainer->slot_count)
@@ -124,7 +130,7 @@ static void grow_slots(struct tokenizer_trainer *trainer)
         *find_slot(trainer, trainer->pairs[i].key) = (uint32_t)i + 1;
 }
 
-/* The index of a pair, which is made if need be. */
+/* Returns the index of a pair, which is added where there is none. */
 static int need_pair(struct tokenizer_trainer *trainer, uint32_t left, uint32_t right)
 {
     uint64_t key = (uint64_t)left << 32 | right;
@@ -139,7 +145,8 @@ static int need_pair(struct tokenizer_trainer *trainer, uint32_t left, uint32_t 
     return (int)*slot - 1;
 }
 
-/* The pair occurs in word `change` times more, or (negative) less. */
+/* Add `change`, which may be negative, to a pair's count, for occurrences in word number `word`. If
+ * the count grows, the word is listed with the pair.  Returns the pair's index. */
 static int change_pair(struct tokenizer_trainer *trainer, uint32_t left, uint32_t right, int word,
                        int64_t change)
 {
@@ -154,7 +161,8 @@ static int change_pair(struct tokenizer_trainer *trainer, uint32_t left, uint32_
     return index;
 }
 
-/* The heap: the largest count first, of equal ones the least key. */
+/* Returns 1 if a is nearer to the top of the heap than b: its count is larger, or of equal counts
+ * its key is less. */
 static int goes_before(const struct tokenizer_trained_top *a, const struct tokenizer_trained_top *b)
 {
     return a->count != b->count ? a->count > b->count : a->key < b->key;
@@ -191,7 +199,8 @@ static struct tokenizer_trained_top pop(struct tokenizer_trainer *trainer)
 
 /* Symbols */
 
-/* Token 0 ends texts; the bytes follow in the order of their letters. */
+/* Make the first tokens: id 0 ends texts, and the bytes follow in the order of their letters.
+ * ids[byte] becomes the id of a byte. */
 static void number_bytes(struct tokenizer_trainer *trainer, uint32_t ids[256])
 {
     uint32_t id = 1;
@@ -206,6 +215,7 @@ static void number_bytes(struct tokenizer_trainer *trainer, uint32_t ids[256])
     }
 }
 
+/* Fill symbols, starts, lengths, pairs and the heap from the words: step 2. */
 static void spell_words(struct tokenizer_trainer *trainer)
 {
     uint32_t ids[256];
@@ -228,7 +238,8 @@ static void spell_words(struct tokenizer_trainer *trainer)
         push(trainer, i);
 }
 
-/* Replace a pair in one word by a symbol. */
+/* Put the symbol made in place of each pair (left, right) of a word, and change the counts of the
+ * pairs around it. */
 static void merge_in_word(struct tokenizer_trainer *trainer, int word, uint32_t left,
                           uint32_t right, uint32_t made)
 {
@@ -254,7 +265,8 @@ static void merge_in_word(struct tokenizer_trainer *trainer, int word, uint32_t 
     trainer->lengths[word] = to;
 }
 
-/* The token of a merge: a new one, or another merge's that has the same bytes. */
+/* Returns the token of a merge: a new one, or the one with the same bytes that another merge made.
+ */
 static uint32_t need_token(struct tokenizer_trainer *trainer, uint32_t left, uint32_t right)
 {
     struct tokenizer_buffer both = {0};
@@ -272,6 +284,7 @@ static uint32_t need_token(struct tokenizer_trainer *trainer, uint32_t left, uin
     return (uint32_t)id;
 }
 
+/* Do the merge of pair number index in all its words. */
 static void merge_pair(struct tokenizer_trainer *trainer, int index)
 {
     struct tokenizer_trained_pair pair = trainer->pairs[index];

@@ -1,7 +1,8 @@
 /* tokenizer_vocab.c - see tokenizer_vocab.h.
  *
- * Texts lie end to end in one pool.  A slot of the hash holds an id; a text is looked for from the
- * slot that its hash names on, to the first free one.  At most half of the slots are taken.
+ * Texts lie end to end in one pool.  Each slot of the hash table holds an id + 1, or 0: it is free.
+ * The search for a text begins at slot hash % slot_count and goes on to the next slot until it
+ * finds the text or a free slot.  The table doubles where half of the slots are taken.
  */
 #include "io/tokenizer_vocab.h"
 
@@ -11,6 +12,7 @@
 #include "base/array.h"
 #include "base/hash.h"
 
+/* Returns the slot that holds a text's id, or the free slot where it would be. */
 static size_t find_slot(const struct tokenizer_vocab *vocab, const char *text, size_t bytes)
 {
     size_t at = (size_t)hash_bytes(text, bytes) & (vocab->slot_count - 1);
@@ -22,6 +24,7 @@ static size_t find_slot(const struct tokenizer_vocab *vocab, const char *text, s
     return at;
 }
 
+/* Make sure that less than half of the slots are taken. */
 static void grow_slots(struct tokenizer_vocab *vocab)
 {
     if ((size_t)vocab->count * 2 < vocab->slot_count)
@@ -35,7 +38,8 @@ static void grow_slots(struct tokenizer_vocab *vocab)
                 (uint32_t)id + 1;
 }
 
-/* data with capacity for at least `need` elements of size bytes, what is new being zero */
+/* Returns data, reallocated with space for at least `need` elements of `size` bytes; new elements
+ * are zero.  *capacity: how many elements there is space for. */
 static void *grow(void *data, size_t *capacity, size_t need, size_t size)
 {
     if (need <= *capacity)
@@ -47,13 +51,14 @@ static void *grow(void *data, size_t *capacity, size_t need, size_t size)
     return data;
 }
 
+/* Append a text to the pool, as that of id. */
 static void add_text(struct tokenizer_vocab *vocab, const char *text, size_t bytes, uint32_t id)
 {
     size_t capacity = vocab->ids_capacity;
     vocab->offset = grow(vocab->offset, &capacity, (size_t)id + 1, sizeof *vocab->offset);
     vocab->length =
         grow(vocab->length, &vocab->ids_capacity, (size_t)id + 1, sizeof *vocab->length);
-    if (!vocab->pool_bytes) /* offset 0 is no text's */
+    if (!vocab->pool_bytes) /* offset 0 means that an id has no text */
         vocab->pool_bytes = 1;
     vocab->pool = grow(vocab->pool, &vocab->pool_capacity, vocab->pool_bytes + bytes + 1, 1);
     memcpy(vocab->pool + vocab->pool_bytes, text, bytes);

@@ -1,6 +1,9 @@
-/* tokenizer_wordpiece.c - WordPiece: from the left, the longest beginning of what is left of a word
- * that is in the vocabulary; pieces within a word have a prefix there, "##".  A word that cannot be
- * divided so, or has too many characters, is unknown as a whole. */
+/* tokenizer_wordpiece.c - WordPiece.
+ *
+ * A word is divided from the left: the longest token that the rest of the word begins with is taken
+ * off, until nothing is left.  Tokens that do not begin a word are in the vocabulary with a prefix:
+ * "tokens" becomes "token", "##s".  A word that cannot be divided, or has too many characters,
+ * becomes the unknown token as a whole. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,11 +11,14 @@
 #include "io/tokenizer_read.h"
 
 struct tokenizer_wordpiece {
-    struct tokenizer_vocab first, inner; /* inner: without their prefix */
-    size_t most_first, most_inner;       /* bytes of the longest */
-    int64_t most_characters, unk;
+    struct tokenizer_vocab first;  /* all tokens as the file spells them; they may begin a word */
+    struct tokenizer_vocab inner;  /* tokens with the prefix, spelled without it */
+    size_t most_first, most_inner; /* bytes of the longest token of each */
+    int64_t most_characters;       /* of a word; a longer one is unknown */
+    int64_t unk;                   /* id of the unknown token */
 };
 
+/* Returns the number of characters of a word of valid UTF-8. */
 static size_t count_characters(const char *word, size_t bytes)
 {
     size_t count = 0;
@@ -21,7 +27,8 @@ static size_t count_characters(const char *word, size_t bytes)
     return count;
 }
 
-/* The longest piece at `at`: its bytes and id; 0: there is none. */
+/* Find the longest token with which the rest of a word, from byte at on, begins.  Returns its
+ * bytes, with its id in *id, or 0. */
 static size_t longest(const struct tokenizer_wordpiece *model, const char *word, size_t at,
                       size_t bytes, uint32_t *id)
 {
@@ -39,6 +46,7 @@ static size_t longest(const struct tokenizer_wordpiece *model, const char *word,
     return 0;
 }
 
+/* Append the ids of a word (struct tokenizer_model.encode). */
 static int encode_word(struct tokenizer_encoder *encoder, const char *word, size_t bytes,
                        struct error *err)
 {
@@ -59,6 +67,7 @@ static int encode_word(struct tokenizer_encoder *encoder, const char *word, size
     return 0;
 }
 
+/* Fill model->inner with the tokens of model->first that have the prefix, and measure both. */
 static void divide_vocabulary(struct tokenizer_wordpiece *model, const char *prefix)
 {
     size_t bytes, prefix_bytes = strlen(prefix);
@@ -75,6 +84,7 @@ static void divide_vocabulary(struct tokenizer_wordpiece *model, const char *pre
     }
 }
 
+/* Read the file's "model" (struct tokenizer_model.read). */
 static int read_model(struct tokenizer_data *data, const struct js *json, struct error *err)
 {
     struct tokenizer_wordpiece *model = data->wordpiece = array_make(1, sizeof *model);

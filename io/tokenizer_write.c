@@ -9,7 +9,7 @@
 
 static const char end_of_text[] = "<|endoftext|>";
 
-/* The letters of a token's bytes, in text. */
+/* Append the letters of a token's bytes (tokenizer_alphabet.h) to text. */
 static void spell(const struct tokenizer_trainer *trainer, uint32_t id,
                   struct tokenizer_buffer *text)
 {
@@ -22,6 +22,7 @@ static void spell(const struct tokenizer_trainer *trainer, uint32_t id,
             tokenizer_put_code(letter, tokenizer_alphabet_code((unsigned char)token[i])));
 }
 
+/* Returns "vocab": an object with the id of each token. */
 static struct js *list_tokens(const struct tokenizer_trainer *trainer)
 {
     struct js *vocab = js_object();
@@ -35,6 +36,7 @@ static struct js *list_tokens(const struct tokenizer_trainer *trainer)
     return vocab;
 }
 
+/* Returns "merges": a list of texts "left right", in the order of merging. */
 static struct js *list_merges(const struct tokenizer_trainer *trainer)
 {
     struct js *merges = js_array();
@@ -62,6 +64,7 @@ static struct js *describe_model(const struct tokenizer_trainer *trainer)
     return model;
 }
 
+/* Returns "added_tokens": a list of one, the end of texts. */
 static struct js *describe_end_of_text(void)
 {
     static const char *const no[] = {"single_word", "lstrip", "rstrip", "normalized"};
@@ -75,6 +78,7 @@ static struct js *describe_end_of_text(void)
     return list;
 }
 
+/* Returns a part of type ByteLevel, as pre-tokenizer, post-processor and decoder have it. */
 static struct js *describe_bytes(void)
 {
     struct js *part = js_object();
