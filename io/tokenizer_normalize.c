@@ -1,10 +1,12 @@
-/* tokenizer_normalize.c - the rules of a normalizer, one after the other: each writes the text
- * anew, from one of two buffers to the other. */
+/* tokenizer_normalize.c - the rules of a normalizer (tokenizer_normalize.h says what each does),
+ * and tokenizer_normalize(), which applies them one after the other: each reads the text from one
+ * of the encoder's two buffers and writes the new text to the other. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/tokenizer_normalize.h"
 
+/* Append a character. */
 static void put(struct tokenizer_buffer *out, uint32_t code)
 {
     char text[4];
@@ -61,7 +63,8 @@ int tokenizer_rule_clean(const struct tokenizer_rule *rule, struct tokenizer_enc
     return 0;
 }
 
-/* The blocks of ideographs, as BERT's rule has them: one of them begins late in `tokenizers`. */
+/* Returns 1 for a character that BERT's rule takes for an ideograph.  The block of 0x2b920 begins
+ * at 0x2b820 in Unicode; `tokenizers` has it like this. */
 static int is_ideograph(uint32_t c)
 {
     return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
@@ -136,7 +139,8 @@ int tokenizer_rule_replace_pattern(const struct tokenizer_rule *rule,
     while (from <= bytes && (found = tokenizer_regex_find(rule->regex, encoder->match, text, bytes,
                                                           from, &start, &end, err)) > 0) {
         int is_empty = start == end;
-        if (!is_empty || start != done || !from) { /* an empty one is none right behind another */
+        /* An empty match right behind another match does not count, as in `tokenizers`. */
+        if (!is_empty || start != done || !from) {
             tokenizer_buffer_add(out, text + done, start - done);
             tokenizer_buffer_add(out, rule->to, strlen(rule->to));
             done = end;

@@ -1,10 +1,14 @@
-/* tokenizer_read_rules.c - "normalizer" of a tokenizer.json, as a list of rules. */
+/* tokenizer_read_rules.c - "normalizer" of a tokenizer.json, as a list of rules.
+ *
+ * kinds[] has a row for each type of normalizer, with the function that appends its rules to
+ * data->rules; such a function returns 0, or -1 with err set. */
 #include <string.h>
 
 #include "base/array.h"
 #include "io/tokenizer_normalize.h"
 #include "io/tokenizer_read.h"
 
+/* Append a rule.  Returns it, or NULL with err set: there are too many. */
 static struct tokenizer_rule *add_rule(struct tokenizer_data *data, tokenizer_apply *apply,
                                        struct error *err)
 {
@@ -100,14 +104,14 @@ static int read_prepend(struct tokenizer_data *data, const struct js *part, stru
 
 static int read_bert(struct tokenizer_data *data, const struct js *part, struct error *err)
 {
-    int cleans, parts_ideographs, strips, lowers;
+    int cleans, spaces_ideographs, strips, lowers;
     if (tokenizer_read_bool(part, "clean_text", 1, &cleans, err) ||
-        tokenizer_read_bool(part, "handle_chinese_chars", 1, &parts_ideographs, err) ||
+        tokenizer_read_bool(part, "handle_chinese_chars", 1, &spaces_ideographs, err) ||
         tokenizer_read_bool(part, "lowercase", 1, &lowers, err) ||
         tokenizer_read_bool(part, "strip_accents", lowers, &strips, err))
         return -1;
     if ((cleans && !add_rule(data, tokenizer_rule_clean, err)) ||
-        (parts_ideographs && !add_rule(data, tokenizer_rule_ideographs, err)) ||
+        (spaces_ideographs && !add_rule(data, tokenizer_rule_ideographs, err)) ||
         (strips &&
          (add_form(data, TOKENIZER_NFD, err) || add_leave_out(data, TOKENIZER_NONSPACING, err))) ||
         (lowers && !add_rule(data, tokenizer_rule_lower, err)))

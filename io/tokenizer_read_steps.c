@@ -1,5 +1,8 @@
-/* tokenizer_read_steps.c - "pre_tokenizer" of a tokenizer.json, as a list of steps, and the finders
- * of what they cut at. */
+/* tokenizer_read_steps.c - "pre_tokenizer" of a tokenizer.json, as a list of steps.
+ *
+ * kinds[] has a row for each type of pre-tokenizer, with the function that appends its steps to
+ * data->steps; such a function returns 0, or -1 with err set.  Finders find the matches at which a
+ * step cuts; tokenizer_split.c cuts. */
 #include <string.h>
 
 #include "base/array.h"
@@ -27,7 +30,7 @@ static int find_literal(const struct tokenizer_step *step, struct tokenizer_enco
     return 1;
 }
 
-/* A character of step->classes. */
+/* Find a character of step->classes. */
 static int find_class(const struct tokenizer_step *step, struct tokenizer_encoder *encoder,
                       const char *text, size_t bytes, size_t from, size_t *start, size_t *end,
                       struct error *err)
@@ -41,13 +44,15 @@ static int find_class(const struct tokenizer_step *step, struct tokenizer_encode
     return 0;
 }
 
+/* Returns the kind of the character at text, of *length bytes: 0: a space, 1: of a word, 2: any
+ * other. */
 static int kind_of_word(const uint16_t *classes, const char *text, size_t *length)
 {
     unsigned class = classes[tokenizer_code(text, length)];
     return class & TOKENIZER_WORD ? 1 : class & TOKENIZER_SPACE ? 0 : 2;
 }
 
-/* \w+|[^\w\s]+ */
+/* Find a run of characters of one kind that are no spaces: \w+|[^\w\s]+ */
 static int find_word(const struct tokenizer_step *step, struct tokenizer_encoder *encoder,
                      const char *text, size_t bytes, size_t from, size_t *start, size_t *end,
                      struct error *err)
@@ -66,6 +71,7 @@ static int find_word(const struct tokenizer_step *step, struct tokenizer_encoder
 
 /* Kinds */
 
+/* Append a step that cuts nothing yet.  Returns it, or NULL with err set. */
 static struct tokenizer_step *add_step(struct tokenizer_data *data, struct error *err)
 {
     if (data->is_byte_level) {
@@ -81,6 +87,7 @@ static struct tokenizer_step *add_step(struct tokenizer_data *data, struct error
     return step;
 }
 
+/* Append a step that cuts at characters of some classes.  Returns 0, or -1 with err set. */
 static int add_class(struct tokenizer_data *data, unsigned classes,
                      enum tokenizer_behavior behavior, struct error *err)
 {
@@ -93,6 +100,7 @@ static int add_class(struct tokenizer_data *data, unsigned classes,
     return 0;
 }
 
+/* Read "behavior", or take `otherwise` where it is absent.  Returns 0, or -1 with err set. */
 static int read_behavior(const struct js *part, enum tokenizer_behavior otherwise,
                          enum tokenizer_behavior *behavior, struct error *err)
 {
@@ -248,8 +256,8 @@ static int read_step(struct tokenizer_data *data, const struct js *part, struct 
     return i < 0 || kinds[i].read(data, part, err) ? -1 : 0;
 }
 
-/* Text may be cut between a word and the space behind it where a step always does that, and no step
- * looks at more than one side of it. */
+/* Returns where tokenizer_cut() may cut a text: between a word and the space behind it, if a step
+ * always cuts there, and no step has matches that depend on the text on both sides. */
 static enum tokenizer_cuts find_cuts(const struct tokenizer_data *data)
 {
     enum tokenizer_cuts cuts = TOKENIZER_CUT_NOWHERE;

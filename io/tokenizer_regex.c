@@ -1,4 +1,12 @@
-/* tokenizer_regex.c - see tokenizer_regex.h. */
+/* tokenizer_regex.c - see tokenizer_regex.h.
+ *
+ * A pattern is translated from left to right into PCRE2's syntax, and compiled.  What is written in
+ * another way there is an escape (\h), a group with options ((?m:), an interval ({,3}); the rest is
+ * copied.  Within [] only escapes are translated.  For an interval that needs brackets the
+ * translation keeps in mind where the atom began that the interval repeats:
+ *
+ *     \d{1,3}+   ->   (?:\p{Nd}{1,3})+
+ */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "io/tokenizer_regex.h"
 
@@ -10,6 +18,7 @@
 #include "base/array.h"
 #include "io/tokenizer_private.h"
 
+/* In bytes: a pattern, and the stack of a match. */
 enum { MOST_PATTERN = 64 << 10, STACK_START = 32 << 10, STACK_MOST = 16 << 20 };
 
 struct tokenizer_regex {
@@ -17,21 +26,22 @@ struct tokenizer_regex {
 };
 
 struct tokenizer_match {
-    pcre2_match_data *data;
-    pcre2_match_context *context;
-    pcre2_jit_stack *stack;
+    pcre2_match_data *data;       /* where the last match is */
+    pcre2_match_context *context; /* names the stack to pcre2_match() */
+    pcre2_jit_stack *stack;       /* NULL: PCRE2 has no JIT compiler here */
 };
 
 /* Translation */
 
-/* What is in a word: letters, accents, digits, numbers that are letters ("Ⅷ"), letters in circles
- * and squares, "_".  Outside of [] "²", "³", "¹", "¼", "½", "¾" are, too. */
+/* The characters that \w matches: letters, accents, digits, numbers that are letters ("Ⅷ"), letters
+ * in circles and squares, "_".  Outside of [] Oniguruma's \w also matches "²", "³", "¹", "¼", "½"
+ * and "¾". */
 #define WORD                                                                    \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}" \
     "\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 #define WORD_OUTSIDE WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
-/* What \X is in PCRE2, within [] and outside.  NULL: no translation. */
+/* What the escape "\letter" becomes, outside of [] and within.  NULL: it has no translation. */
 static const struct escape {
     char letter;
     const char *outside, *within;
@@ -55,22 +65,25 @@ static const struct escape {
     {.letter = 'Z', .outside = "\\Z"},
 };
 
+/* MOST_DEPTH: groups within each other; NAME: bytes of a property's name. */
 enum { ESCAPES = sizeof escapes / sizeof escapes[0], MOST_DEPTH = 250, NAME = 64 };
 
 /* A pattern that is being translated. */
 struct translation {
     struct tokenizer_buffer out;
-    size_t atom;              /* in out: where that begins which a quantifier here would repeat */
-    size_t group[MOST_DEPTH]; /* the same of the groups that are open */
+    size_t atom;              /* byte of out: begin of what a quantifier would repeat */
+    size_t group[MOST_DEPTH]; /* [depth] bytes of out: begins of the groups that are open */
     int depth;
 };
 
+/* Append text to the translation. */
 static void put(struct translation *to, const char *text)
 {
     tokenizer_buffer_add(&to->out, text, strlen(text));
 }
 
-/* Does PCRE2 know a script of this name, apart from the scripts that a character is used with? */
+/* Returns 1 if name is a script, and PCRE2 knows \p{sc:name}, the characters of that script alone.
+ */
 static int is_script(const char *name)
 {
     char pattern[NAME + 8];
@@ -83,9 +96,9 @@ static int is_script(const char *name)
     return code != NULL;
 }
 
-/* What is behind \p, \P or \x: {Han}, {^Han}, {4e00}, 4e.  A script is that of its own characters,
- * to which PCRE2 from 10.40 adds those of other scripts that are used with it, such as the Chinese
- * full stop.  Returns the bytes of it. */
+/* Append the translation of what stands behind \p, \P or \x: {Han}, {^Han}, {4e00}, 4e.  A script
+ * becomes {sc:Han}: from 10.40 on, PCRE2's {Han} also matches characters of other scripts that are
+ * used with it, such as the Chinese full stop.  Returns how many bytes of the pattern were used. */
 static size_t translate_argument(const char *at, int is_property, struct translation *to)
 {
     char name[NAME] = "";
@@ -105,7 +118,8 @@ static size_t translate_argument(const char *at, int is_property, struct transla
     return bytes + 1;
 }
 
-/* Append the translation of an escape, at[0] being '\\'; returns how many bytes it has, 0: none. */
+/* Append the translation of the escape at `at`.  within: 1 within [].  Returns how many bytes of
+ * the pattern were used; 0: the escape has no translation. */
 static size_t translate_escape(const char *at, int within, struct translation *to)
 {
     char letter = at[1], hex[16];
@@ -129,7 +143,8 @@ static size_t translate_escape(const char *at, int within, struct translation *t
     return (unsigned char)letter < 0x80 ? 2 : 1;
 }
 
-/* The bytes of "{n}", "{n,}", "{,m}" or "{n,m}"; 0: it is none of these. */
+/* Returns the bytes of an interval "{n}", "{n,}", "{,m}" or "{n,m}" at `at`, which begins with "{";
+ * 0: there is none. */
 static size_t interval_bytes(const char *at)
 {
     static const char digits[] = "0123456789";
@@ -139,8 +154,10 @@ static size_t interval_bytes(const char *at)
     return least + most && at[end] == '}' ? end + 1 : 0;
 }
 
-/* An interval.  Behind it "+" repeats the whole once more, and behind one number "?" makes it
- * optional, where to PCRE2 it is possessive and lazy: x{1,3}+ becomes (?:x{1,3})+. */
+/* Append the translation of the interval at `at`.  In Oniguruma a "+" behind an interval repeats
+ * the whole once or more, and a "?" behind {n} makes the whole optional; PCRE2 takes "+" for
+ * possessive and "?" for lazy.  So x{1,3}+ becomes (?:x{1,3})+.  Returns how many bytes of the
+ * pattern were used. */
 static size_t translate_interval(const char *at, struct translation *to)
 {
     size_t bytes = interval_bytes(at);
@@ -158,7 +175,9 @@ static size_t translate_interval(const char *at, struct translation *to)
     return bytes;
 }
 
-/* "(", with the options behind it: what is m here, "." is a line's end too, is s in PCRE2. */
+/* Append the translation of "(" and the options behind it.  Oniguruma's option m, by which "."
+ * matches an end of line too, is s in PCRE2.  Returns how many bytes of the pattern were used, or 0
+ * with err set. */
 static size_t open_group(const char *at, struct translation *to, struct error *err)
 {
     size_t options = at[1] == '?' ? strspn(at + 2, "imx-") : 0, used = 1;
@@ -181,6 +200,7 @@ static size_t open_group(const char *at, struct translation *to, struct error *e
     return used;
 }
 
+/* Append ")".  A quantifier behind it repeats the group. */
 static void close_group(struct translation *to)
 {
     put(to, ")");
@@ -188,7 +208,8 @@ static void close_group(struct translation *to)
         to->atom = to->group[--to->depth];
 }
 
-/* What is no escape and not within []; returns its bytes, or 0 with err set. */
+/* Append the translation of what stands at `at`, outside of [] and no escape.  Returns how many
+ * bytes of the pattern were used, or 0 with err set. */
 static size_t translate_outside(const char *at, struct translation *to, struct error *err)
 {
     size_t begin = to->out.bytes;
@@ -201,15 +222,16 @@ static size_t translate_outside(const char *at, struct translation *to, struct e
         return 1;
     }
     tokenizer_buffer_add(&to->out, at, 1);
-    int is_rest = ((unsigned char)*at & 0xc0) == 0x80; /* of a character */
+    int is_rest = ((unsigned char)*at & 0xc0) == 0x80; /* not the first byte of a character */
     if (!is_rest && !strchr("*+?", *at))
         to->atom = begin;
     return 1;
 }
 
+/* Translate a pattern.  Returns 0, or -1 with err set. */
 static int translate(const char *pattern, struct translation *to, struct error *err)
 {
-    int within = 0; /* of [] */
+    int within = 0; /* 1: within [] */
     size_t opened = 0;
     for (size_t at = 0, used; pattern[at]; at += used) {
         size_t begin = to->out.bytes;
@@ -245,6 +267,7 @@ static int translate(const char *pattern, struct translation *to, struct error *
 
 /* Patterns */
 
+/* Compile a translated pattern into regex->code.  Returns 0, or -1 with err set. */
 static int compile(struct tokenizer_regex *regex, const struct tokenizer_buffer *text,
                    struct error *err)
 {

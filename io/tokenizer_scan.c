@@ -1,9 +1,11 @@
 /* tokenizer_scan.c - see tokenizer_scan.h; tests hold each loop against its pattern in PCRE2.
  *
- * Every pattern is a list of alternatives, of which the first that matches is taken; its loop asks
- * for them in the same order.  Those for white space are alike in all:
- *     \s+(?!\S)   a run of spaces, without its last one where something else follows
- *     \s+         that last one alone (where it did not go with the word behind it)
+ * A pattern is a list of alternatives, of which the first that matches is taken.  Its loop tries
+ * them in the same order, mostly by the class of the first character.  All patterns end in the same
+ * two alternatives for white space:
+ *     \s+(?!\S)   a run of spaces; without its last space where another character follows the run
+ *     \s+         that last space alone, where it does not belong to the word behind it
+ * GPT-2's pattern cuts "it's  12 a" into  it | 's | " " | " 12" | " a".
  */
 #include "io/tokenizer_scan.h"
 
@@ -13,7 +15,7 @@
 
 enum { WORDLY = TOKENIZER_LETTER | TOKENIZER_NUMBER, NOT_SIGN = WORDLY | TOKENIZER_SPACE };
 
-/* The class of the character at text, and its length. */
+/* Returns the classes of the character at text; *length becomes its bytes. */
 static inline unsigned class_at(const uint16_t *classes, const char *text, size_t *length)
 {
     unsigned char byte = (unsigned char)*text;
@@ -24,7 +26,7 @@ static inline unsigned class_at(const uint16_t *classes, const char *text, size_
     return classes[tokenizer_code(text, length)];
 }
 
-/* Behind `at`, how far characters of these classes go, or (is_none) of none of these. */
+/* Returns the end of the run of characters of the wanted classes that begins at byte at. */
 static inline size_t run(const uint16_t *classes, const char *text, size_t at, size_t bytes,
                          unsigned wanted)
 {
@@ -34,6 +36,8 @@ static inline size_t run(const uint16_t *classes, const char *text, size_t at, s
     return at;
 }
 
+/* Returns the end of the run of characters that begins at byte at and has neither letters, numbers
+ * nor spaces. */
 static inline size_t run_of_signs(const uint16_t *classes, const char *text, size_t at,
                                   size_t bytes)
 {
@@ -43,7 +47,7 @@ static inline size_t run_of_signs(const uint16_t *classes, const char *text, siz
     return at;
 }
 
-/* \s+(?!\S)|\s+ at a space */
+/* Match \s+(?!\S)|\s+ at text, which begins with a space.  Returns the bytes of the match. */
 static size_t spaces(const uint16_t *classes, const char *text, size_t bytes)
 {
     size_t at = 0, last = 0, length;
@@ -54,7 +58,8 @@ static size_t spaces(const uint16_t *classes, const char *text, size_t bytes)
     return at < bytes && last ? last : at;
 }
 
-/* 's|'t|'re|'ve|'m|'ll|'d, text[0] being '; 0: none of them */
+/* Match 's|'t|'re|'ve|'m|'ll|'d at text, which begins with '.  Returns the bytes of the match; 0:
+ * there is none. */
 static size_t contraction(const char *text, size_t bytes)
 {
     char a = bytes > 1 ? text[1] : 0, b = bytes > 2 ? text[2] : 0;
@@ -63,7 +68,7 @@ static size_t contraction(const char *text, size_t bytes)
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-/* The same in any case: the long s, U+017F, is an s too. */
+/* Match (?i:'s|'t|'re|'ve|'m|'ll|'d), likewise.  To (?i) the long s, U+017F, is an s too. */
 static size_t contraction_any_case(const char *text, size_t bytes)
 {
     char low[3] = {'\''};
@@ -89,7 +94,8 @@ static size_t scan_gpt2(const uint16_t *classes, const char *text, size_t bytes)
     return spaces(classes, text, bytes);
 }
 
-/* \s*[\r\n]+|\s+(?!\S)|\s+ at a space: through the last end of line of the run, if it has one */
+/* Match \s*[\r\n]+|\s+(?!\S)|\s+ at text, which begins with a space: the run of spaces up to and
+ * with its last end of line, if it has one.  Returns the bytes of the match. */
 static size_t spaces_and_lines(const uint16_t *classes, const char *text, size_t bytes)
 {
     size_t end = run(classes, text, 0, bytes, TOKENIZER_SPACE);
@@ -99,7 +105,7 @@ static size_t spaces_and_lines(const uint16_t *classes, const char *text, size_t
     return spaces(classes, text, bytes);
 }
 
-/* Llama 3's and Qwen 2's patterns, which differ in how many digits go together. */
+/* Match Llama 3's or Qwen 2's pattern, which differ in the most digits of one match. */
 static inline size_t scan_lines(const uint16_t *classes, const char *text, size_t bytes,
                                 int most_digits)
 {

@@ -15,17 +15,19 @@
 
 #include "io/tokenizer_private.h"
 
-/* A piece cut so far: what is held back, and whether the last range was a match. */
+/* A step at work on a piece.  Ranges are bytes of text. */
 struct cut {
     struct tokenizer_encoder *encoder;
     const struct tokenizer_step *step;
-    int next; /* step */
-    const char *text;
-    enum tokenizer_place place;
-    int has_held, was_match;
-    size_t start, end; /* of what is held */
+    int next;                   /* number of the next step */
+    const char *text;           /* the piece */
+    enum tokenizer_place place; /* of the piece */
+    int has_held;               /* 1: the range [start, end) is held back */
+    int was_match;              /* 1: the last range was a match */
+    size_t start, end;
 };
 
+/* Give a range to the next step.  Returns 0, or -1 with err set, as do all functions below. */
 static int hand_on(struct cut *cut, size_t start, size_t end, struct error *err)
 {
     if (start == end)
@@ -34,6 +36,7 @@ static int hand_on(struct cut *cut, size_t start, size_t end, struct error *err)
     return tokenizer_split(cut->encoder, cut->next, cut->text + start, end - start, place, err);
 }
 
+/* Give the range that is held back, if there is one, to the next step. */
 static int hand_on_held(struct cut *cut, struct error *err)
 {
     int rc = cut->has_held ? hand_on(cut, cut->start, cut->end, err) : 0;
@@ -41,7 +44,8 @@ static int hand_on_held(struct cut *cut, struct error *err)
     return rc;
 }
 
-/* Hold a range back; what was held grows by it, or is handed on. */
+/* Hold a range back.  If grows is 1, it is appended to the range that is held; else that one is
+ * handed on first. */
 static int hold(struct cut *cut, int grows, size_t start, size_t end, struct error *err)
 {
     if (grows && cut->has_held) {
@@ -55,7 +59,7 @@ static int hold(struct cut *cut, int grows, size_t start, size_t end, struct err
     return rc;
 }
 
-/* The next range of the text: a match, or what is between two. */
+/* Take the next range of the text: a match (is_match is 1), or the text between two matches. */
 static int add_range(struct cut *cut, size_t start, size_t end, int is_match, struct error *err)
 {
     int was_match = cut->was_match, rc = 0;
@@ -73,7 +77,8 @@ static int add_range(struct cut *cut, size_t start, size_t end, int is_match, st
     return rc;
 }
 
-/* Where to look for a match behind one that was empty: behind the character there. */
+/* Returns where to look for the next match after an empty one at byte at: behind the character
+ * there. */
 static size_t behind_empty(const char *text, size_t bytes, size_t at)
 {
     size_t length = 1;
@@ -82,6 +87,7 @@ static size_t behind_empty(const char *text, size_t bytes, size_t at)
     return at + length;
 }
 
+/* Cut the piece by step->find. */
 static int cut_at_matches(struct cut *cut, size_t bytes, struct error *err)
 {
     size_t done = 0, from = 0, start, end;
@@ -89,7 +95,7 @@ static int cut_at_matches(struct cut *cut, size_t bytes, struct error *err)
     while (from <= bytes && (found = cut->step->find(cut->step, cut->encoder, cut->text, bytes,
                                                      from, &start, &end, err)) > 0) {
         int is_empty = start == end;
-        if (is_empty && start == done && from) { /* none right behind another */
+        if (is_empty && start == done && from) { /* right behind another match it does not count */
             from = behind_empty(cut->text, bytes, start);
             continue;
         }
@@ -104,6 +110,7 @@ static int cut_at_matches(struct cut *cut, size_t bytes, struct error *err)
     return hand_on_held(cut, err);
 }
 
+/* Cut the piece by step->scan, whose matches lie end to end. */
 static int cut_by_scan(struct cut *cut, size_t bytes, struct error *err)
 {
     const uint16_t *classes = cut->encoder->data->classes;
@@ -115,7 +122,8 @@ static int cut_by_scan(struct cut *cut, size_t bytes, struct error *err)
     return hand_on_held(cut, err);
 }
 
-/* The text with its prefix and its spaces replaced, in a buffer of this step's own. */
+/* Returns the text as step i changes it, with a prefix and with other characters for its spaces, in
+ * the encoder's buffer for this step; or text itself, unchanged.  *bytes becomes its length. */
 static const char *change(struct tokenizer_encoder *encoder, int i, const char *text, size_t *bytes,
                           enum tokenizer_place place)
 {

@@ -1,6 +1,13 @@
-/* tokenizer_undo.c - "decoder" of a tokenizer.json, as a list of steps that change the text of one
- * token.  What a Fuse joins is never held whole: the one thing that may follow it, a Strip of the
- * text's beginning, counts down what is still to be stripped. */
+/* tokenizer_undo.c - "decoder" of a tokenizer.json, as a list of steps, each of which changes the
+ * text of one token.
+ *
+ * kinds[] has a row for each type of decoder, with the function that appends its step to
+ * data->undos; such a function returns 0, or -1 with err set.
+ *
+ * A Fuse joins the texts of all tokens into one.  trireme never holds that text whole: only a Strip
+ * of its beginning may follow a Fuse, and the decoder counts how much of it is still to be
+ * stripped.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,12 +15,14 @@
 #include "io/tokenizer_alphabet.h"
 #include "io/tokenizer_read.h"
 
+/* Make a buffer's text the text other. */
 static void set(struct tokenizer_buffer *text, const char *other, size_t bytes)
 {
     text->bytes = 0;
     tokenizer_buffer_add(text, other, bytes);
 }
 
+/* Replace every `from`, a text of 1 byte or more, in text by `to`. */
 static void replace(struct tokenizer_buffer *text, const char *from, const char *to)
 {
     struct tokenizer_buffer out = {0};
@@ -32,7 +41,8 @@ static void replace(struct tokenizer_buffer *text, const char *from, const char 
     free(out.text);
 }
 
-/* Letters to bytes; a text that has others stays. */
+/* ByteLevel: make bytes of the letters that stand for them (tokenizer_alphabet.h).  A text with a
+ * character that stands for no byte is left as it is. */
 static void undo_letters(const struct tokenizer_undo *undo, struct tokenizer_decoder *decoder,
                          struct tokenizer_buffer *text)
 {
@@ -53,7 +63,7 @@ static void undo_replace(const struct tokenizer_undo *undo, struct tokenizer_dec
     replace(text, undo->from, undo->to);
 }
 
-/* "<0xHH>" to that byte */
+/* ByteFallback: make the byte HH of a text "<0xHH>". */
 static void undo_fallback(const struct tokenizer_undo *undo, struct tokenizer_decoder *decoder,
                           struct tokenizer_buffer *text)
 {
@@ -65,6 +75,7 @@ static void undo_fallback(const struct tokenizer_undo *undo, struct tokenizer_de
         set(text, &byte, 1);
 }
 
+/* Returns the bytes of the copies of content, `most` at most, with which text begins. */
 static size_t count_front(const struct tokenizer_buffer *text, const char *content, int64_t most)
 {
     size_t length = strlen(content), at = 0;
@@ -74,6 +85,8 @@ static size_t count_front(const struct tokenizer_buffer *text, const char *conte
     return at;
 }
 
+/* Strip: leave out undo->from, undo->count times at most, at the front of a token, or of the whole
+ * text. */
 static void undo_strip(const struct tokenizer_undo *undo, struct tokenizer_decoder *decoder,
                        struct tokenizer_buffer *text)
 {
@@ -86,6 +99,8 @@ static void undo_strip(const struct tokenizer_undo *undo, struct tokenizer_decod
     text->bytes -= cut;
 }
 
+/* WordPiece: a token with the prefix continues a word and loses the prefix; any other but the first
+ * gets a space before it.  cleanup: then leave out spaces before punctuation and such. */
 static void undo_wordpiece(const struct tokenizer_undo *undo, struct tokenizer_decoder *decoder,
                            struct tokenizer_buffer *text)
 {
@@ -109,7 +124,8 @@ static void undo_wordpiece(const struct tokenizer_undo *undo, struct tokenizer_d
         replace(text, cleanups[i][0], cleanups[i][1]);
 }
 
-/* Each replacement to a space; none in the first token, whose space was put there. */
+/* Metaspace: make a space of each undo->from.  In the first token leave it out where encoding put
+ * it there (undo->count). */
 static void undo_metaspace(const struct tokenizer_undo *undo, struct tokenizer_decoder *decoder,
                            struct tokenizer_buffer *text)
 {
@@ -118,6 +134,7 @@ static void undo_metaspace(const struct tokenizer_undo *undo, struct tokenizer_d
 
 /* Kinds */
 
+/* Append a step.  Returns it, or NULL with err set: there are too many. */
 static struct tokenizer_undo *add_undo(struct tokenizer_data *data, struct error *err)
 {
     if (data->undo_count == TOKENIZER_MOST_STEPS) {

@@ -1,10 +1,11 @@
 /* tokenizer_unicode.c - see tokenizer_unicode.h.
  *
- * Normal forms: most text is in them already.  A character is safe if it is a starter (its
- * canonical combining class is 0), stays as it is, and is no part behind the first of any other
- * character's decomposition, so that it composes with nothing before it.  Text is then only
- * decomposed and composed between safe characters: from the one before an unsafe character to the
- * next one behind.
+ * Normal forms: most text is in normal form already.  A character is safe if the normal form leaves
+ * it as it is, if it is a starter (its canonical combining class is 0), and if it is not the second
+ * or a later part of any other character's decomposition, so that it never composes with a
+ * character before it.  Only stretches of text around unsafe characters are decomposed and
+ * composed: from the safe character before a run of unsafe ones up to the safe character behind it.
+ * "e" + U+0301 + "a" in NFC: U+0301 is unsafe, the stretch is "e" + U+0301, and becomes "é".
  */
 #include "io/tokenizer_unicode.h"
 
@@ -15,6 +16,7 @@
 #include "base/array.h"
 #include "io/tokenizer_private.h"
 
+/* Returns 1 for White_Space. */
 static int is_space(uint32_t c)
 {
     return (c >= 9 && c <= 13) || c == 32 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
@@ -22,7 +24,8 @@ static int is_space(uint32_t c)
            c == 0x205f || c == 0x3000;
 }
 
-/* Symbols that are alphabetic: letters in circles and squares, and the joiners. */
+/* Returns 1 for characters of words whose category is not one of letters, accents or digits:
+ * letters in circles and squares, and the two joiners. */
 static int is_other_word(uint32_t c)
 {
     return (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
@@ -105,7 +108,7 @@ void tokenizer_unicode_add_form(uint16_t *classes, enum tokenizer_form form)
     }
 }
 
-/* Append the normal form of a whole stretch of text. */
+/* Append the normal form of a stretch of text. */
 static void normalize(enum tokenizer_form form, const char *text, size_t bytes,
                       struct tokenizer_buffer *out)
 {
@@ -121,7 +124,7 @@ static void normalize(enum tokenizer_form form, const char *text, size_t bytes,
     count = count < 0 ? count : utf8proc_reencode(codes, count, options[form]);
     if (count >= 0)
         tokenizer_buffer_add(out, (const char *)codes, (size_t)count);
-    else /* cannot be: the text is UTF-8 */
+    else /* impossible: the text is UTF-8 */
         tokenizer_buffer_add(out, text, bytes);
     if (codes != few)
         free(codes);
@@ -161,8 +164,9 @@ int tokenizer_unicode_lower(uint32_t code, uint32_t lower[2])
 
 /* UTF-8 */
 
-/* The length of the character at text if it is one, else minus the bytes of the longest beginning
- * of one, 1 at least; *more: the text ends within it. */
+/* Returns the bytes of the valid character at `at`; or, where there is none, minus the number of
+ * bytes that begin one but break off, 1 at least.  *more becomes 1 if the text of `bytes` bytes
+ * ends within a character. */
 static int character(const unsigned char *at, size_t bytes, int *more)
 {
     unsigned low = 0x80, high = 0xbf;
