@@ -1,4 +1,4 @@
-/* tokenizer.c - tokenizers opened, and asked for their tokens; see tokenizer.h. */
+/* tokenizer.c - opening and closing a tokenizer; see tokenizer.h. */
 #include "io/tokenizer.h"
 
 #include <stdio.h>
@@ -9,7 +9,8 @@
 #include "base/array.h"
 #include "io/tokenizer_file.h"
 
-/* The tokens of "bytes" are spelled as byte fallback spells them. */
+/* Fill the tokenizer "bytes": tokens 0 to 255 are the bytes, spelled "<0x00>" to "<0xFF>", 256 ends
+ * texts. */
 static void open_bytes(struct tokenizer *tokenizer)
 {
     struct tokenizer_data *data = tokenizer->data;
@@ -27,6 +28,7 @@ static void open_bytes(struct tokenizer *tokenizer)
     snprintf(tokenizer->name, sizeof tokenizer->name, "%s", data->model->name);
 }
 
+/* Returns 1 if path is meant as a path: it has a slash, or a file of this name exists. */
 static int is_there(const char *path)
 {
     return strchr(path, '/') || !access(path, F_OK);
@@ -58,6 +60,7 @@ int tokenizer_open(struct tokenizer **opened, const char *name_or_path, struct e
     return -1;
 }
 
+/* Free what rules, steps and undos own. */
 static void free_steps(struct tokenizer_data *data)
 {
     for (int i = 0; i < TOKENIZER_MOST_STEPS; i++) {

@@ -1,14 +1,20 @@
-/* tokenizer_added.c - texts of added tokens found in a text: the leftmost, and of those that begin
- * there the longest.
+/* tokenizer_added.c - finding added tokens in a text: the leftmost one, and of those that begin at
+ * the same byte the longest.
  *
- * They are a tree of bytes: a node's children are a list, those of the root an array, so that a
- * byte that begins no token costs one look.
+ * The texts of the tokens are a tree with a byte at each node.  The children of a node are a linked
+ * list; those of the root are in an array by their byte, so that a byte with which no token begins
+ * costs one look.  With the tokens "<s>" and "<b>":
+ *
+ *     root['<'] --> '<' --child--> 'b' --sibling--> 's'
+ *                                   |child           |child
+ *                                  '>' "<b>"        '>' "<s>"
  */
 #include <stdlib.h>
 
 #include "base/array.h"
 #include "io/tokenizer_private.h"
 
+/* Append a node without children.  Returns its index. */
 static uint32_t new_node(struct tokenizer_added *added, unsigned char byte)
 {
     added->nodes =
@@ -17,6 +23,7 @@ static uint32_t new_node(struct tokenizer_added *added, unsigned char byte)
     return (uint32_t)added->node_count++;
 }
 
+/* Returns the index of node's child with this byte; 0: there is none.  Node 0 is the root. */
 static uint32_t find_child(const struct tokenizer_added *added, uint32_t node, unsigned char byte)
 {
     if (!node)
@@ -27,6 +34,7 @@ static uint32_t find_child(const struct tokenizer_added *added, uint32_t node, u
     return child;
 }
 
+/* Returns the index of node's child with this byte, which is added where there is none. */
 static uint32_t need_child(struct tokenizer_added *added, uint32_t node, unsigned char byte)
 {
     uint32_t child = find_child(added, node, byte);
@@ -51,7 +59,7 @@ void tokenizer_added_add(struct tokenizer_added *added, const char *text, size_t
     for (size_t i = 0; i < bytes; i++)
         node = need_child(added, node, (unsigned char)text[i]);
     if (!bytes || added->nodes[node].token >= 0)
-        return; /* the first of two that are alike is found */
+        return; /* of two tokens with the same text the first one is found */
     added->tokens =
         array_grow(added->tokens, added->count, &added->capacity, sizeof *added->tokens);
     added->nodes[node].token = added->count;

@@ -1,4 +1,13 @@
-/* tokenizer_decode.c - ids to text, of which only whole characters are handed out. */
+/* tokenizer_decode.c - ids to text.
+ *
+ * The text of a token goes through the steps of the file's decoder (tokenizer_undo.c) and is
+ * appended to the bytes that are held back; the whole characters of these are handed out, and an
+ * incomplete one at their end stays held.  With tokens that are bytes, "é" is C3 A9:
+ *
+ *     token   held before   handed out   held after
+ *     C3                                 C3
+ *     A9      C3            é
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,14 +16,15 @@
 
 struct tokenizer_decoder {
     const struct tokenizer *tokenizer;
-    int flags;
-    int has_begun;                 /* a token is behind */
-    int64_t strips;                /* left to strip from the text's beginning; -1: not begun */
-    struct tokenizer_buffer piece; /* the text of a token, as its decoder makes it */
-    struct tokenizer_buffer held;  /* bytes of a character that is not whole yet */
-    struct tokenizer_buffer out;
+    int flags;                     /* enum tokenizer_flags */
+    int has_begun;                 /* 1: the next token is not the text's first one */
+    int64_t strips;                /* tokenizer_decoder_strips() */
+    struct tokenizer_buffer piece; /* the text of one token, as the decoder's steps make it */
+    struct tokenizer_buffer held;  /* bytes that are held back */
+    struct tokenizer_buffer out;   /* what the last call handed out */
 };
 
+/* Make the decoder ready for the beginning of a text. */
 static void begin(struct tokenizer_decoder *decoder)
 {
     decoder->has_begun = decoder->flags & TOKENIZER_CONTINUED;
@@ -51,13 +61,14 @@ int64_t *tokenizer_decoder_strips(struct tokenizer_decoder *decoder)
     return &decoder->strips;
 }
 
+/* Make a buffer the empty text, with a 0 behind it. */
 static void clear(struct tokenizer_buffer *buffer)
 {
     buffer->bytes = 0;
     tokenizer_buffer_add(buffer, "", 0);
 }
 
-/* The text of a token behind the steps of the file's decoder, in decoder->piece. */
+/* Set decoder->piece to the text of a token, after the steps of the file's decoder. */
 static void decode_piece(struct tokenizer_decoder *decoder, uint32_t id)
 {
     const struct tokenizer_data *data = decoder->tokenizer->data;
@@ -71,14 +82,16 @@ static void decode_piece(struct tokenizer_decoder *decoder, uint32_t id)
     }
     tokenizer_buffer_add(&decoder->piece, " ", data->joins && decoder->has_begun ? 1 : 0);
     tokenizer_buffer_add(&decoder->piece, text, bytes);
-    /* Added tokens are spelled as they are, not in the letters of bytes. */
+    /* The file spells added tokens in plain text, not in the letters that stand for bytes. */
     if (!data->is_byte_level || !(data->flags[id] & TOKENIZER_IS_ADDED))
         for (int i = 0; i < data->undo_count; i++)
             data->undos[i].apply(&data->undos[i], decoder, &decoder->piece);
     decoder->has_begun = 1;
 }
 
-/* What is whole of held and piece goes to out, the rest to held. */
+/* Append piece to held, and move what can be handed out from held to out: whole characters; if no
+ * more tokens follow (more is 0), all, with U+FFFD for what is not UTF-8 (the tokenizer "bytes"
+ * hands such bytes out as they are). */
 static void hand_out(struct tokenizer_decoder *decoder, int more)
 {
     struct tokenizer_buffer *held = &decoder->held, *out = &decoder->out;

@@ -1,4 +1,12 @@
-/* tokenizer_encode.c - text to ids: the steps of tokenizer_private.h, with the state of a thread.
+/* tokenizer_encode.c - text to ids: the steps that the head of tokenizer_private.h lists.
+ *
+ * Added tokens are found in two passes: those of set 0 in the text as it is, those of set 1 in what
+ * is between them, normalized.  What is between these goes to tokenizer_split().  With "<s>" in
+ * set 0, "[X]" in set 1 (normalized: "[x]") and a normalizer that makes lower case:
+ *
+ *     "A<s>B[X]C"  ->  "A", <s>, "B[X]C"             after set 0
+ *                  ->  "a", <s>, "b[x]c"             normalized
+ *                  ->  "a", <s>, "b", [X], "c"       after set 1
  */
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +46,7 @@ void tokenizer_encoder_destroy(struct tokenizer_encoder *encoder)
     free(encoder);
 }
 
+/* Append an id.  Returns 0, or -1 with err set. */
 static int add_id(struct tokenizer_encoder *encoder, uint32_t id, struct error *err)
 {
     if (tokenizer_encoder_need(encoder, 1, err))
@@ -48,6 +57,8 @@ static int add_id(struct tokenizer_encoder *encoder, uint32_t id, struct error *
 
 /* Added tokens */
 
+/* Returns the classes of the character before byte *at, which is above 0, and moves *at to its
+ * start. */
 static unsigned class_before(const uint16_t *classes, const char *text, size_t *at)
 {
     size_t length;
@@ -57,6 +68,7 @@ static unsigned class_before(const uint16_t *classes, const char *text, size_t *
     return classes[tokenizer_code(text + *at, &length)];
 }
 
+/* Returns the classes of the character at byte *at, and moves *at behind it. */
 static unsigned class_behind(const uint16_t *classes, const char *text, size_t *at)
 {
     size_t length;
@@ -65,7 +77,8 @@ static unsigned class_behind(const uint16_t *classes, const char *text, size_t *
     return class;
 }
 
-/* Is a token that is a word of its own here within another word? */
+/* Returns 1 if bytes [start, end) are only a part of a word: a character of a word is before or
+ * behind them. */
 static int is_in_word(const uint16_t *classes, const char *text, size_t bytes, size_t start,
                       size_t end)
 {
@@ -73,7 +86,8 @@ static int is_in_word(const uint16_t *classes, const char *text, size_t bytes, s
            (end < bytes && (class_behind(classes, text, &end) & TOKENIZER_WORD));
 }
 
-/* The place of a token with the spaces that go with it, back to `least`. */
+/* Widen a token's bytes [*start, *end) by the spaces before and behind it that belong to it; *start
+ * stays at `least` or behind it. */
 static void take_spaces(const uint16_t *classes, const struct tokenizer_added_token *token,
                         const char *text, size_t bytes, size_t least, size_t *start, size_t *end)
 {
@@ -88,7 +102,8 @@ static void take_spaces(const uint16_t *classes, const struct tokenizer_added_to
 static int encode_section(struct tokenizer_encoder *encoder, int set, const char *text,
                           size_t bytes, enum tokenizer_place place, struct error *err);
 
-/* The added tokens of a set in text, and what is between them. */
+/* Append the ids of text: those of the added tokens of a set, and, by the sets above it, those of
+ * what is between them.  Returns 0, or -1 with err set. */
 static int cut_out_added(struct tokenizer_encoder *encoder, int set, const char *text, size_t bytes,
                          enum tokenizer_place place, struct error *err)
 {
@@ -116,7 +131,8 @@ static int cut_out_added(struct tokenizer_encoder *encoder, int set, const char 
                           done ? TOKENIZER_INSIDE : place, err);
 }
 
-/* A part of the text in which the added tokens of the sets below `set` have been found. */
+/* Append the ids of a part of the text that has no added tokens of the sets below `set`.  Returns
+ * 0, or -1 with err set. */
 static int encode_section(struct tokenizer_encoder *encoder, int set, const char *text,
                           size_t bytes, enum tokenizer_place place, struct error *err)
 {
@@ -129,6 +145,7 @@ static int encode_section(struct tokenizer_encoder *encoder, int set, const char
 
 /* Texts */
 
+/* If the call has TOKENIZER_WRAP, append ids.  Returns 0, or -1 with err set. */
 static int add_ids(struct tokenizer_encoder *encoder, const uint32_t *ids, int count,
                    struct error *err)
 {
@@ -198,8 +215,9 @@ int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t
 
 /* Cuts */
 
-/* May text be cut before the space at `at`?  Not behind another space, and an end of line may
- * belong to the sign before it. */
+/* Returns 1 if text may be cut before byte at, which is above 0.  There has to be a blank (' ', and
+ * where the tokenizer allows it '\n' or '\t') that is not behind another space; a '\n' has to be
+ * behind a letter or a number, for some patterns take it together with a sign before it. */
 static int may_cut(const struct tokenizer_data *data, const char *text, size_t at)
 {
     size_t before = at;

@@ -1,5 +1,13 @@
-/* tokenizer_file.c - a tokenizer.json, and what lies beside it: read in the order of
- * tokenizer_private.h's steps, and checked, so that nothing later can fail for what it says. */
+/* tokenizer_file.c - a tokenizer.json, and the files beside it.
+ *
+ * The file's parts are read in this order, because each needs the ones before it:
+ *     normalizer, pre_tokenizer, decoder    lists of rules and steps (tokenizer_read_*.c, _undo.c)
+ *     model                                 byte-level or not is known from pre_tokenizer
+ *     added_tokens                          their texts are normalized, their ids checked against
+ *                                           the model's
+ *     post_processor                        its ids have to be tokens
+ * All is checked here: an open tokenizer has no part that a later call finds to be wrong.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +22,7 @@
 #include "io/tokenizer_normalize.h"
 #include "io/tokenizer_read.h"
 
-enum { MOST_AROUND = 64 };
+enum { MOST_AROUND = 64 }; /* ids that one processor puts before a text, or behind it */
 
 /* Model */
 
@@ -23,11 +31,13 @@ static const struct tokenizer_model *const models[] = {&tokenizer_byte_bpe, &tok
 
 enum { MODELS = sizeof models / sizeof models[0] };
 
+/* Read the file's "model" by the row of models[] that has its type.  Returns 0, or -1 with err set.
+ */
 static int read_model(struct tokenizer_data *data, const struct js *file, struct error *err)
 {
     const struct js *model = js_get(file, "model");
     const char *type = js_get_string(model, "type", NULL);
-    if (!type) /* files of old versions do not say it */
+    if (!type) /* files of old versions have no type */
         type = js_get(model, "merges") ? "BPE" : "(none)";
     for (int i = 0; i < MODELS; i++)
         if (!strcmp(models[i]->type, type) && models[i]->byte_level == data->is_byte_level) {
@@ -41,6 +51,8 @@ static int read_model(struct tokenizer_data *data, const struct js *file, struct
 
 /* Added tokens */
 
+/* Add an added token to data->texts, which may have it already.  Returns 0, or -1 with err set:
+ * impossible or contradictory ids. */
 static int add_text(struct tokenizer_data *data, const char *text, int64_t id, struct error *err)
 {
     if (id < 0 || id >= TOKENIZER_MOST_IDS)
@@ -58,7 +70,9 @@ static int add_text(struct tokenizer_data *data, const char *text, int64_t id, s
     }
 }
 
-/* What a token's text is where the tokenizer looks for it: normalized, if it says so. */
+/* Add a token to the set in which its text is looked for: if the token says so, normalized, to
+ * added[1], else as it is to added[0].  Forbid cuts of texts (tokenizer_cut()) where the token
+ * could lie across one.  Returns 0, or -1 with err set. */
 static int add_to_set(struct tokenizer_data *data, struct tokenizer_encoder *encoder,
                       const struct js *part, struct tokenizer_added_token token, struct error *err)
 {
@@ -79,6 +93,8 @@ static int add_to_set(struct tokenizer_data *data, struct tokenizer_encoder *enc
     return 0;
 }
 
+/* Read a row of "added_tokens", if its "special" is wants_special.  Returns 0, or -1 with err set.
+ */
 static int add_added(struct tokenizer_data *data, struct tokenizer_encoder *encoder,
                      const struct js *part, int wants_special, struct error *err)
 {
@@ -100,7 +116,8 @@ static int add_added(struct tokenizer_data *data, struct tokenizer_encoder *enco
     return add_text(data, text, id, err) || add_to_set(data, encoder, part, token, err);
 }
 
-/* Of two whose texts are alike where they are looked for the special one is found. */
+/* Read "added_tokens", special ones first: of two tokens of a set with the same text the one added
+ * first is found.  Returns 0, or -1 with err set. */
 static int read_added(struct tokenizer *tokenizer, const struct js *file, struct error *err)
 {
     const struct js *list = js_get(file, "added_tokens");
@@ -115,6 +132,7 @@ static int read_added(struct tokenizer *tokenizer, const struct js *file, struct
     return rc;
 }
 
+/* Set the flags of added tokens. */
 static void flag_added(struct tokenizer_data *data)
 {
     for (int set = 0; set < 2; set++)
@@ -125,13 +143,15 @@ static void flag_added(struct tokenizer_data *data)
         }
 }
 
-/* Post-processor: ids before and after */
+/* Post-processor */
 
+/* The ids that one processor puts before and after a text. */
 struct around {
     uint32_t before[MOST_AROUND], after[MOST_AROUND];
     int before_count, after_count;
 };
 
+/* Append an id to ids, of *count so far.  Returns 0, or -1 with err set. */
 static int add_id(const struct tokenizer_data *data, uint32_t *ids, int *count, int64_t id,
                   struct error *err)
 {
@@ -145,6 +165,8 @@ static int add_id(const struct tokenizer_data *data, uint32_t *ids, int *count, 
     return 0;
 }
 
+/* TemplateProcessing: a list of special tokens around one sequence, the text.  Like the two below,
+ * it returns 0, or -1 with err set. */
 static int read_template(struct tokenizer_data *data, const struct js *part, struct around *around,
                          struct error *err)
 {
@@ -170,6 +192,7 @@ static int read_template(struct tokenizer_data *data, const struct js *part, str
                           : error_set(err, "a template has not one sequence, but %d", sequences);
 }
 
+/* BertProcessing, RobertaProcessing: one token before a text, one behind it. */
 static int read_pair(struct tokenizer_data *data, const struct js *part, struct around *around,
                      struct error *err)
 {
@@ -179,6 +202,7 @@ static int read_pair(struct tokenizer_data *data, const struct js *part, struct 
                   err);
 }
 
+/* ByteLevel: no tokens. */
 static int read_nothing(struct tokenizer_data *data, const struct js *part, struct around *around,
                         struct error *err)
 {
@@ -227,6 +251,7 @@ static int read_processor(struct tokenizer_data *data, const struct js *part, st
 
 /* Identity */
 
+/* Add a part of the file, or its absence (NULL), to a hash. */
 static void add_part(struct hash *hash, const struct js *part)
 {
     char *text = part ? js_text(part, JS_ONE_LINE, NULL) : NULL;
@@ -236,8 +261,8 @@ static void add_part(struct hash *hash, const struct js *part)
     free(text);
 }
 
-/* Name the tokenizer by its kind and a hash of all that the ids of a text depend on; not of bos and
- * eos around it. */
+/* Set tokenizer->name to its kind and a hash of what the ids of a text depend on: tokens, merges,
+ * normalizer, pre_tokenizer.  The ids that are put around a text do not count. */
 static void name_tokenizer(struct tokenizer *tokenizer, const struct js *file)
 {
     const struct tokenizer_data *data = tokenizer->data;
@@ -261,7 +286,8 @@ static void name_tokenizer(struct tokenizer *tokenizer, const struct js *file)
 
 /* The file */
 
-/* A normalizer may move or make spaces; text is cut only where none does. */
+/* Forbid cuts of texts (tokenizer_cut()) where a rule of the normalizer may make, move or leave out
+ * spaces. */
 static void check_cuts(struct tokenizer_data *data)
 {
     for (int i = 0; i < data->rule_count; i++) {
@@ -272,6 +298,7 @@ static void check_cuts(struct tokenizer_data *data)
     }
 }
 
+/* Read all parts of the file.  Returns 0, or -1 with err set. */
 static int read_pipeline(struct tokenizer *tokenizer, const struct js *file, struct error *err)
 {
     struct tokenizer_data *data = tokenizer->data;
@@ -292,6 +319,8 @@ static int read_pipeline(struct tokenizer *tokenizer, const struct js *file, str
                : 0;
 }
 
+/* Returns the path of the tokenizer.json that path is, or that the folder path holds; to be
+ * free()d. */
 static char *find_file(const char *path)
 {
     struct stat info;
@@ -299,8 +328,8 @@ static char *find_file(const char *path)
                                                        : array_text(path);
 }
 
-/* err says why path is no tokenizer.json; say more where the file is of another kind, or where the
- * folder path has only such a file.  Returns -1. */
+/* Replace err, which says why path cannot be read, where path is a tokenizer of another program or
+ * a folder that holds one.  Returns -1. */
 static int refuse_other_kinds(const char *path, struct error *err)
 {
     static const char *const endings[] = {".model", ".tiktoken"};

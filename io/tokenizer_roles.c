@@ -4,7 +4,8 @@
  *     tokenizer_config.json     "eos_token": "</s>", or {"content": "</s>", ...}, or null: none
  *     special_tokens_map.json   the same
  *     generation_config.json    "eos_token_id": 2, or a list, at all of which generation stops
- * The first that has a role decides it; where none has, well-known names do.
+ * For each role the first of these files that names a token of the tokenizer (or null) decides;
+ * where none does, the role gets the first well-known name that is a token.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,8 +18,9 @@
 enum { MOST_NAMES = 6 };
 
 static const struct {
-    const char *text, *id;
-    const char *names[MOST_NAMES];
+    const char *text;              /* key of the first two files: the token's text */
+    const char *id;                /* key of generation_config.json: its id; NULL: no key */
+    const char *names[MOST_NAMES]; /* well-known names, NULL behind the last */
 } roles[TOKENIZER_ROLES] = {
     [TOKENIZER_BOS] = {.text = "bos_token",
                        .id = "bos_token_id",
@@ -32,10 +34,11 @@ static const struct {
     [TOKENIZER_UNK] = {.text = "unk_token", .names = {"<unk>", "[UNK]", "<|unk|>"}},
 };
 
-/* Ends of documents; else it is the end of answers. */
+/* Well-known names of the token that ends documents. */
 static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>", NULL};
 
-/* A file beside tokenizer.json: 0 and its JSON, or NULL where there is none; -1 with err set. */
+/* Read a file beside tokenizer.json.  Returns 0 with its JSON, or with NULL where there is no such
+ * file; -1 with err set where it is not JSON. */
 static int read_beside(const struct tokenizer *tokenizer, const char *name, struct js **json,
                        struct error *err)
 {
@@ -48,7 +51,7 @@ static int read_beside(const struct tokenizer *tokenizer, const char *name, stru
     return rc;
 }
 
-/* Does a file decide a role?  Then *id is its token, or -1. */
+/* Returns 1 if a file decides a role, by a token, whose id becomes *id, or by null (*id: -1). */
 static int is_decided(const struct tokenizer *tokenizer, const struct js *file, int role,
                       int64_t *id)
 {
@@ -60,6 +63,7 @@ static int is_decided(const struct tokenizer *tokenizer, const struct js *file, 
     return value && (!text || *id >= 0);
 }
 
+/* Returns the id that generation_config.json has for a role, or -1. */
 static int64_t by_number(const struct tokenizer *tokenizer, const struct js *generation, int role)
 {
     const struct js *value = roles[role].id ? js_get(generation, roles[role].id) : NULL;
@@ -67,6 +71,7 @@ static int64_t by_number(const struct tokenizer *tokenizer, const struct js *gen
     return tokenizer_text(tokenizer, id) ? id : -1;
 }
 
+/* Returns the id of the first of at most `most` names that is a token, or -1. */
 static int64_t by_names(const struct tokenizer *tokenizer, const char *const *names, int most)
 {
     int64_t id = -1;
@@ -75,6 +80,7 @@ static int64_t by_names(const struct tokenizer *tokenizer, const char *const *na
     return id;
 }
 
+/* If id is a token, let generation stop at it. */
 static void stop_at(struct tokenizer *tokenizer, int64_t id)
 {
     if (tokenizer_text(tokenizer, id))
