@@ -1,9 +1,9 @@
 /* catalog.c - the tables of a checkpoint: made from the ranks' pieces, written, read; see
  * catalog.h.
  *
- * The entries of all ranks are sorted by tensor, box and start; each run of entries of one name
- * becomes a tensor, each of one box a box, and each entry that is not empty a piece.  Whether they
- * cover everything once is catalog_check.c's.
+ * The entries of all ranks are sorted by name, box and start.  Then entries of the same name make a
+ * tensor, those of them with the same box a box, and each entry that is not empty a piece.
+ * catalog_check.c checks whether the pieces cover every tensor once.
  */
 #include "io/catalog.h"
 
@@ -14,7 +14,8 @@
 #include "base/array.h"
 #include "io/h5.h"
 
-/* The column that a member of a row is called by: its own name, or another. */
+/* A column of a table, which holds a member of the row's struct: FIELD gives it the member's name,
+ * NAMED_FIELD another one. */
 #define FIELD(field_kind, type, member) NAMED_FIELD(#member, field_kind, type, member)
 #define NAMED_FIELD(label, field_kind, type, member)                                \
     {                                                                               \
@@ -83,7 +84,8 @@ char *catalog_dataset_name(const char *tensor, const struct box *box, int64_t st
 
 /* Building */
 
-/* By the starts, then by the counts. */
+/* Compare two boxes of a tensor by their starts, then by their counts.  Returns a number less than,
+ * equal to or greater than 0. */
 static int compare_boxes(const struct box *x, const struct box *y)
 {
     int order = 0;
@@ -94,6 +96,7 @@ static int compare_boxes(const struct box *x, const struct box *y)
     return order;
 }
 
+/* Compare entries for qsort(): by name, box, start, and last by their place in the array. */
 static int by_name(const void *a, const void *b)
 {
     const struct catalog_entry *x = *(const struct catalog_entry *const *)a;
@@ -106,6 +109,7 @@ static int by_name(const void *a, const void *b)
     return order ? order : (x > y) - (x < y);
 }
 
+/* Check that an entry has its tensor's dtype and dimensions.  Returns 0, or -1 with err set. */
 static int same_tensor(const struct catalog_tensor *tensor, const struct catalog_entry *entry,
                        struct error *err)
 {
@@ -120,6 +124,7 @@ static int same_tensor(const struct catalog_tensor *tensor, const struct catalog
     return 0;
 }
 
+/* Returns the tensor of an entry, with no pieces yet; its pieces will begin with index first. */
 static struct catalog_tensor new_tensor(const struct catalog_entry *entry, int64_t first)
 {
     struct catalog_tensor tensor = {.rank = entry->box.dims, .first = first};
@@ -130,7 +135,8 @@ static struct catalog_tensor new_tensor(const struct catalog_entry *entry, int64
     return tensor;
 }
 
-/* The box of the next piece, which is of the last tensor: the last one, or a new one. */
+/* Count the next piece, which is of the last tensor, in its box: the table's last one if that is
+ * the same box, else a new row. */
 static void add_to_box(struct catalog *catalog, const struct box *box)
 {
     int64_t tensor = catalog->tensor_count - 1;
@@ -142,6 +148,7 @@ static void add_to_box(struct catalog *catalog, const struct box *box)
     last->pieces++;
 }
 
+/* Fill the tables from the sorted entries.  Returns 0, or -1 with err set: entries disagree. */
 static int fill(struct catalog *catalog, const struct catalog_entry **sorted,
                 const struct catalog_entry *entries, int64_t count, struct error *err)
 {
@@ -189,6 +196,7 @@ int catalog_build(struct catalog *catalog, const struct catalog_entry *entries, 
     return rc;
 }
 
+/* Compare a name with a tensor's, for bsearch(). */
 static int compare_name(const void *name, const void *tensor)
 {
     return strcmp(name, ((const struct catalog_tensor *)tensor)->name);
@@ -210,7 +218,8 @@ enum catalog_format catalog_format(const struct catalog *catalog)
     return FORMAT_WHOLE;
 }
 
-/* Count the pieces of each file, then put each piece's number behind those before it. */
+/* A counting sort: count the pieces of each file, add the counts up to first[], and put the index
+ * of each piece at its file's next free place. */
 struct catalog_shards catalog_shards_make(const struct catalog *catalog)
 {
     struct catalog_shards shards = {
@@ -237,7 +246,8 @@ void catalog_shards_free(struct catalog_shards *shards)
     *shards = (struct catalog_shards){0};
 }
 
-/* A table of rank 0 on every rank. */
+/* Broadcast a table of rank 0.  rows: the table on rank 0.  Returns the table: a new one on other
+ * ranks; NULL on them if it has no rows. */
 static void *share_rows(struct world *world, void *rows, int64_t count, size_t row_bytes)
 {
     if (!count)
@@ -289,7 +299,8 @@ int catalog_write(const struct catalog *catalog, const char *path, struct error 
     return h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
 }
 
-/* Of tensors that are stored whole, each with pieces is one box.  The numbers may be any. */
+/* Make the table of boxes of FORMAT_WHOLE, whose file has none: one box for each tensor that has
+ * pieces.  The tensors' rows are not checked yet. */
 static void make_boxes(struct catalog *catalog)
 {
     catalog->boxes = array_make((size_t)catalog->tensor_count, sizeof *catalog->boxes);

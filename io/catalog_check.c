@@ -1,11 +1,16 @@
-/* catalog_check.c - is a catalog to be believed, and does it cover every tensor once; see
- * catalog.h.
+/* catalog_check.c - checks that a catalog's rows are possible, and that its pieces cover every
+ * tensor exactly once; see catalog.h.
  *
- * catalog_check() walks the pieces of each box in order, which shows every gap and every overlap,
- * and compares the boxes of each tensor: where no two overlap and they have as many elements as the
- * tensor, they are all of it.  Tables that are read are checked in full before anything uses them,
- * because a damaged file can hold any numbers: first each row by itself, so that what follows does
- * not overflow.
+ * catalog_check() walks the pieces of each box in order, so it sees every gap and every overlap:
+ *
+ *     box of 12 elements   |-- start 0, count 8 --|-- start 8, count 4 --|
+ *
+ * Then it compares the boxes of each tensor: boxes that do not overlap, and together have as many
+ * elements as the tensor, cover all of it.
+ *
+ * A damaged file can hold any numbers.  Therefore catalog_check_tables() checks tables that were
+ * read before anything uses them: each row by itself first, so that catalog_check() neither
+ * overflows nor reads outside of a table.
  */
 #include "io/catalog.h"
 
@@ -13,7 +18,8 @@
 
 #include "io/h5.h"
 
-/* Do the pieces of a box follow one another from its first element to its last? */
+/* Check that the pieces of box b follow one another from its first element to its last.  Returns 0,
+ * or -1 with err naming the first element that is in no piece, or in two. */
 static int check_pieces(const struct catalog *catalog, int64_t b, struct error *err)
 {
     const struct catalog_box *row = &catalog->boxes[b];
@@ -39,8 +45,8 @@ static int check_pieces(const struct catalog *catalog, int64_t b, struct error *
     return 0;
 }
 
-/* Does a box, one of those up to `end` in the table, overlap with one behind it?  They are sorted
- * by their first dimension. */
+/* Check that box b overlaps none of the boxes b + 1 to end - 1, which are sorted by their start in
+ * the first dimension.  Returns 0, or -1 with err naming two boxes. */
 static int check_overlaps(const struct catalog *catalog, int64_t b, int64_t end, struct error *err)
 {
     const struct catalog_box *row = &catalog->boxes[b];
@@ -84,9 +90,10 @@ int catalog_check(const struct catalog *catalog, struct error *err)
     return 0;
 }
 
-/* ---- tables from a file ---- */
+/* Tables from a file */
 
-/* Is the piece, a row of tensor number t, within its box of so many elements and its file? */
+/* Returns 1 if a piece of tensor number t lies within its box, of `elems` elements, and its file.
+ */
 static int piece_is_sound(const struct catalog *catalog, const struct catalog_piece *piece,
                           int64_t t, int64_t elems)
 {
@@ -100,6 +107,8 @@ static int piece_is_sound(const struct catalog *catalog, const struct catalog_pi
            piece->count <= (bytes - piece->offset) / width;
 }
 
+/* Returns 1 if a tensor's row is possible, and its pieces begin with index `next`.  Ends the row's
+ * texts with a 0. */
 static int tensor_is_sound(const struct catalog *catalog, struct catalog_tensor *tensor,
                            int64_t next)
 {
@@ -111,7 +120,8 @@ static int tensor_is_sound(const struct catalog *catalog, struct catalog_tensor 
            tensor->elems == h5_elems(tensor->rank, tensor->dims);
 }
 
-/* Is the box, a row of tensor number t, within it, and do its pieces begin with number `next`? */
+/* Returns 1 if box b lies within its tensor, number t, does not begin before the box in front of
+ * it, and its pieces begin with index `next`. */
 static int box_row_is_sound(const struct catalog *catalog, int64_t b, int64_t t, int64_t next)
 {
     const struct catalog_box *row = &catalog->boxes[b];
@@ -121,8 +131,8 @@ static int box_row_is_sound(const struct catalog *catalog, int64_t b, int64_t t,
            (b == 0 || row[-1].tensor != t || row[-1].box.start[0] <= row->box.start[0]);
 }
 
-/* Check the rows of a tensor's boxes, from *b on, which moves behind them, and the rows of their
- * pieces. */
+/* Check the boxes of tensor number t, from index *b on, and their pieces.  *b becomes the index
+ * behind its last box.  Sets pieces[].box.  Returns 0, or -1 with err naming the row. */
 static int check_boxes(struct catalog *catalog, int64_t t, int64_t *b, struct error *err)
 {
     const struct catalog_tensor *tensor = &catalog->tensors[t];

@@ -22,11 +22,13 @@ int64_t catalog_view_shard(const struct catalog *catalog, const struct catalog_t
     return tensor->count ? tensor->first * catalog->file_count / catalog->piece_count : -1;
 }
 
+/* Returns the path of a tensor's view in its shard file, to be free()d. */
 static char *name_view(const struct catalog_tensor *tensor)
 {
     return array_format("views/%s", tensor->name);
 }
 
+/* Write a tensor's view, with a mapping for each piece.  Returns 0, or -1 with err set. */
 static int write_view(const struct catalog *catalog, const struct catalog_tensor *tensor,
                       struct h5 *file, struct error *err)
 {
@@ -63,6 +65,8 @@ int catalog_write_views(const struct catalog *catalog, struct h5 *file, int64_t 
     return rc;
 }
 
+/* Write a tensor into index.h5: a virtual dataset of its view, or an empty dataset.  Returns 0, or
+ * -1 with err set. */
 static int show_view(const struct catalog *catalog, const struct catalog_tensor *tensor,
                      struct h5 *file, struct error *err)
 {

@@ -1,4 +1,8 @@
-/* checkpoint.c - opening a checkpoint and looking at it; see checkpoint.h. */
+/* checkpoint.c - opening a checkpoint and describing it; see checkpoint.h.
+ *
+ * COMMIT holds the checksums of index.h5 and meta.json, and index.h5 those of the shard files.  So
+ * a folder is read in this order: COMMIT (without it the folder is no checkpoint), index.h5,
+ * meta.json; the shard files are verified or read by others. */
 #include "io/checkpoint.h"
 
 #include <stdio.h>
@@ -10,7 +14,7 @@
 #include "io/checkpoint_private.h"
 #include "io/disk.h"
 
-/* Names: "step-N", and what is behind it */
+/* Names: "step-N" and a suffix */
 
 int checkpoint_parse_name(const char *name, const char *suffix, int64_t *step)
 {
@@ -25,7 +29,8 @@ int checkpoint_parse_name(const char *name, const char *suffix, int64_t *step)
 
 /* Opening */
 
-/* Compare the file's checksum with the one in COMMIT. */
+/* Compare the checksum of the file at path with member `key` of COMMIT.  Returns 0, or -1 with err
+ * set. */
 static int check_digest(const struct js *commit, const char *key, const char *path,
                         struct error *err)
 {
@@ -44,6 +49,7 @@ int checkpoint_check_committed(const char *path, struct error *err)
     return error_set(err, "%s is not a committed checkpoint (it has no file COMMIT)", path);
 }
 
+/* Returns the COMMIT of the checkpoint at path, for js_free(), or NULL with err set. */
 static struct js *read_commit(const char *path, struct error *err)
 {
     char *file = array_format("%s/COMMIT", path);
@@ -52,6 +58,7 @@ static struct js *read_commit(const char *path, struct error *err)
     return commit;
 }
 
+/* Returns meta.json, whose checksum was compared with COMMIT, for js_free(); NULL with err set. */
 static struct js *read_meta(const char *path, const struct js *commit, struct error *err)
 {
     char *file = array_format("%s/meta.json", path);
@@ -68,6 +75,8 @@ struct js *checkpoint_read_meta(const char *path, struct error *err)
     return meta;
 }
 
+/* Read index.h5, whose checksum is compared with COMMIT, into the catalog.  Returns 0, or -1 with
+ * err set. */
 static int read_index(struct checkpoint *checkpoint, const struct js *commit, struct error *err)
 {
     char *file = array_format("%s/index.h5", checkpoint->path);
@@ -78,8 +87,8 @@ static int read_index(struct checkpoint *checkpoint, const struct js *commit, st
     return rc;
 }
 
-/* A folder may have been renamed, or swapped with another: compare its name with the step it holds.
- */
+/* Compare the step in the folder's name with the one in its index: the folder may have been renamed
+ * or swapped with another.  Returns 0, or -1 with err set. */
 static int check_name(const struct checkpoint *checkpoint, struct error *err)
 {
     const char *slash = strrchr(checkpoint->path, '/');
@@ -110,7 +119,7 @@ void checkpoint_count(struct checkpoint *checkpoint)
         checkpoint->bytes += catalog->files[i].bytes;
 }
 
-/* COMMIT holds the checksums of index.h5 and meta.json, and the index those of the shard files. */
+/* Read index.h5 and meta.json, and compare them with COMMIT.  Returns 0, or -1 with err set. */
 static int read_parts(struct checkpoint *checkpoint, const struct js *commit, struct error *err)
 {
     const char *path = checkpoint->path;

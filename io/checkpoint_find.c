@@ -1,4 +1,6 @@
-/* checkpoint_find.c - the checkpoints in a folder: list them, find the newest good one. */
+/* checkpoint_find.c - listing the checkpoints in a folder, and finding the newest one that is
+ * whole.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +12,8 @@
 
 /* Listing */
 
-/* Newest first; of two folders of one step, the plain name comes before NAME.old. */
+/* Compare entries for qsort(): the newest first; of two folders of the same step "step-N" comes
+ * before "step-N.old". */
 static int newest_first(const void *a, const void *b)
 {
     const struct checkpoint_entry *x = a, *y = b;
@@ -19,7 +22,8 @@ static int newest_first(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
-/* Of two entries of one step, keep the second only if the first is not committed. */
+/* Of two entries of the same step, leave out the second if the first is committed.  Returns how
+ * many are left. */
 static int drop_replaced(struct checkpoint_entry *entries, int count)
 {
     int kept = 0;
@@ -62,8 +66,9 @@ void checkpoint_list_free(struct checkpoint_entry *entries, int count)
     free(entries);
 }
 
-/* What is known */
+/* Checkpoints that were verified before */
 
+/* Returns what is known of the checkpoint at path, or NULL. */
 static struct checkpoint_check *find_check(const struct checkpoint_checked *checked,
                                            const char *path)
 {
@@ -121,7 +126,7 @@ int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world
     return rc;
 }
 
-/* Leave out those that are not committed.  Returns how many are left. */
+/* Leave out the entries that are not committed.  Returns how many are left. */
 static int drop_uncommitted(struct checkpoint_entry *entries, int count)
 {
     int kept = 0;

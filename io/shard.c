@@ -31,24 +31,26 @@ enum { BLOCK_BYTES = 4 << 20 };
 struct file {
     const char *path;
     int fd;
-    char *block;
-    int64_t flushed; /* while it is written: bytes behind this offset were not flushed */
+    char *block;     /* [BLOCK_BYTES] */
+    int64_t flushed; /* while it is written: all bytes before this offset were flushed */
 };
 
+/* Close a file that was read, or could not be written. */
 static void close_file(struct file *file)
 {
     free(file->block);
     close(file->fd);
 }
 
-/* Close a file after an fsync. */
+/* Close a file that was written, after an fsync.  Returns 0, or -1 with err set. */
 static int finish_file(struct file *file, struct error *err)
 {
     free(file->block);
     return disk_finish(file->fd, file->path, err);
 }
 
-/* Open a file for close_file() or finish_file(). */
+/* Open a file for close_file() or finish_file().  Returns 0, or -1 with err set and nothing open.
+ */
 static int open_file(struct file *file, const char *path, int flags, struct error *err)
 {
     *file = (struct file){.path = path, .fd = disk_open(path, flags, err)};
@@ -61,8 +63,8 @@ static int open_file(struct file *file, const char *path, int flags, struct erro
     return error_set(err, "%s: out of memory", path);
 }
 
-/* Make the HDF5 file with datasets of the right sizes, but without their data; put the offsets of
- * the data into places. */
+/* Make the HDF5 file with views, and with datasets of the right sizes but without data.  places[i]
+ * becomes the offset of piece i's data.  Returns 0, or -1 with err set. */
 static int make_skeleton(const char *path, const struct catalog *catalog, int64_t shard,
                          const struct checkpoint_piece *pieces, int count,
                          struct shard_place *places, struct error *err)
@@ -89,6 +91,8 @@ static int make_skeleton(const char *path, const struct catalog *catalog, int64_
     return rc;
 }
 
+/* Write the bytes of a piece, from its memory or its fetch(), at place->offset, block by block, and
+ * set place->checksum.  Returns 0, or -1 with err set. */
 static int write_piece(struct file *file, const struct checkpoint_piece *piece, int64_t bytes,
                        struct shard_place *place, struct error *err)
 {
@@ -109,11 +113,12 @@ static int write_piece(struct file *file, const struct checkpoint_piece *piece, 
     return rc ? -1 : 0;
 }
 
-/* Walking a file: the pieces by offset, and what lies between them. */
+/* Hashing a file: its pieces, and the bytes between them */
 
+/* Where a piece lies in the file. */
 struct span {
     int64_t offset, bytes;
-    int64_t piece; /* in the catalog */
+    int64_t piece; /* index: of the pieces to write, or in the catalog */
 };
 
 static int by_offset(const void *a, const void *b)
@@ -122,6 +127,7 @@ static int by_offset(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
+/* Add bytes [from, to) of the file to sum.  Returns 0, or -1 with err set. */
 static int hash_range(const struct file *file, struct hash *sum, int64_t from, int64_t to,
                       struct error *err)
 {
@@ -135,7 +141,8 @@ static int hash_range(const struct file *file, struct hash *sum, int64_t from, i
     return 0;
 }
 
-/* Checksum of all bytes of the file outside the spans, which are sorted here. */
+/* Set *rest to the checksum of all bytes of the file, of `size` bytes, outside the spans, which are
+ * sorted by this call.  Returns 0, or -1 with err set. */
 static int hash_rest(const struct file *file, struct span *spans, int64_t count, int64_t size,
                      uint64_t *rest, struct error *err)
 {
@@ -181,7 +188,7 @@ int shard_write(const char *path, const struct catalog *catalog, int64_t shard,
 
 /* Verifying */
 
-/* Where the `count` pieces of these numbers lie. */
+/* Set spans[i] to where the piece with index numbers[i] lies, for `count` pieces. */
 static void fill_spans(struct span *spans, const struct catalog *catalog, const int64_t *numbers,
                        int64_t count)
 {
@@ -193,6 +200,8 @@ static void fill_spans(struct span *spans, const struct catalog *catalog, const 
     }
 }
 
+/* Recompute the checksum of a piece.  Returns 0, or -1 with err set: it differs, or the file cannot
+ * be read. */
 static int verify_piece(const struct file *file, const struct catalog *catalog,
                         const struct span *span, struct error *err)
 {
@@ -211,13 +220,15 @@ static int verify_piece(const struct file *file, const struct catalog *catalog,
     return rc;
 }
 
+/* Returns 1 if the middle byte of [offset, offset + bytes) is in [from, to). */
 static int lies_in(int64_t offset, int64_t bytes, int64_t from, int64_t to)
 {
     int64_t middle = offset + bytes / 2;
     return middle >= from && middle < to;
 }
 
-/* The pieces whose middle lies in [from, to), and the rest if the file's end does. */
+/* Verify the pieces whose middle byte is in [from, to), and the bytes outside all pieces if the
+ * file's last byte is.  Returns 0, or -1 with err set. */
 static int verify_spans(const struct file *file, const struct catalog *catalog,
                         const struct catalog_shards *shards, int64_t shard, int64_t from,
                         int64_t to, struct error *err)
@@ -239,6 +250,7 @@ static int verify_spans(const struct file *file, const struct catalog *catalog,
     return rc;
 }
 
+/* Compare a file's size with the catalog.  Returns 0, or -1 with err set. */
 static int check_size(const char *path, const struct stat *info, const struct catalog *catalog,
                       int64_t shard, struct error *err)
 {
