@@ -1,7 +1,12 @@
 /* blocks.c - see blocks.h.
  *
- * A block is filled up, cut, and what is behind the cut kept for the next.  When the end of the
- * text is met while a block is filled, all there is becomes that block, without a cut.
+ * A block is filled with text and cut; the text behind the cut is kept and begins the next block.
+ * If there is no place to cut, the block is made twice as large and filled further.  A block during
+ * whose filling the text ends takes all of it and is not cut.  Cut behind ends of lines:
+ *
+ *     file    one\ntwo\nthr | ee\nfour         read in two parts
+ *     block   one\ntwo\n                       "thr" is kept
+ *     block   three\nfour                      the last one
  */
 #include "io/blocks.h"
 
@@ -17,6 +22,7 @@ size_t blocks_cut_line(const void *arg, const char *text, size_t bytes)
     return end ? (size_t)(end - text) + 1 : 0;
 }
 
+/* Make *text, of *capacity bytes, at least `bytes` large.  Returns 0, or -1 with err set. */
 static int reserve(char **text, size_t *capacity, size_t bytes, const char *path, struct error *err)
 {
     if (bytes <= *capacity)
@@ -29,7 +35,7 @@ static int reserve(char **text, size_t *capacity, size_t bytes, const char *path
     return 0;
 }
 
-/* Read until the block holds `wanted` bytes, or the end. */
+/* Read until the block holds `wanted` bytes or the text ends.  Returns 0, or -1 with err set. */
 static int fill(struct blocks *blocks, struct blocks_buffer *block, size_t wanted,
                 struct error *err)
 {

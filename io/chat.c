@@ -1,9 +1,12 @@
-/* chat.c - chat templates: found, and conversations written by them; see chat.h.
+/* chat.c - finding a chat template, and writing conversations by it; see chat.h.
  *
- *     begin  [before] lead text end [after]  [before] lead text end [after] ...
+ * A template writes a conversation as pieces of text:
  *
- * Of these a message of the assistant that is to be learned has lead, text and end as trained
- * pieces: what the model itself has to write, the token that ends its answer included.
+ *     begin   before lead text end after   before lead text end after ...
+ *             |--- first message -----|    |--- second message ----|
+ *
+ * Of a message of the assistant that is to be learned, lead, text and end are trained pieces: what
+ * the model itself has to write, with the token that ends its answer.
  */
 #include "io/chat.h"
 
@@ -65,6 +68,7 @@ const char *chat_token(const struct chat_template *chat, int i)
 
 /* Templates of files */
 
+/* Returns 1 if a program in Jinja has the form of one of the row's programs. */
 static int is_program(const struct chat_template *row, const char *jinja)
 {
     char *form = chat_program_form(jinja);
@@ -78,6 +82,7 @@ static int is_program(const struct chat_template *row, const char *jinja)
     return found;
 }
 
+/* Returns 1 if a program in Jinja is the template of a row. */
 static int is_row(const struct chat_template *row, const char *jinja)
 {
     if (row->program[0])
@@ -99,7 +104,8 @@ const struct chat_template *chat_of_jinja(const char *jinja)
     return NULL;
 }
 
-/* The whole of a small file, a 0 behind it; NULL: it is not there or cannot be read. */
+/* Returns the first 1 MiB of a file, with a 0 behind it, to be free()d; NULL: it cannot be opened.
+ */
 static char *read_text(const char *path)
 {
     enum { MOST = 1 << 20 };
@@ -113,7 +119,8 @@ static char *read_text(const char *path)
     return text;
 }
 
-/* chat_template in tokenizer_config.json: a text, or a list of {name, template}. */
+/* Returns "chat_template" of tokenizer_config.json, which is a text, or a list of {name, template},
+ * of which "default" is taken; NULL: there is none. */
 static const char *config_template(const struct js *config)
 {
     const struct js *list = js_get(config, "chat_template");
@@ -124,6 +131,8 @@ static const char *config_template(const struct js *config)
     return js_bytes(list, &bytes);
 }
 
+/* Find the template of a program in Jinja (NULL: none), which was read from path.  Returns 0, or -1
+ * with err set. */
 static int choose(const struct chat_template **chat, const char *jinja, const char *path,
                   struct error *err)
 {
@@ -165,6 +174,7 @@ int chat_of_tokenizer(const struct chat_template **chat, const char *path, struc
 
 /* Conversations */
 
+/* Append a piece of `bytes` bytes; none if it is empty. */
 static void add(struct chat_text *out, const char *text, size_t bytes, int trained, int is_content)
 {
     if (!bytes)
@@ -173,12 +183,14 @@ static void add(struct chat_text *out, const char *text, size_t bytes, int train
     out->pieces[out->count++] = (struct chat_piece){text, bytes, trained, is_content};
 }
 
+/* Append text of the template; NULL: nothing. */
 static void add_fixed(struct chat_text *out, const char *text, int trained)
 {
     if (text)
         add(out, text, strlen(text), trained, 0);
 }
 
+/* Append the text of a message. */
 static void add_content(struct chat_text *out, const struct chat_message *message, int trims_left,
                         int trims_right, int trained)
 {
@@ -216,6 +228,8 @@ static void add_message(const struct chat_template *chat, const struct chat_mess
     add_fixed(out, wrap->after, 0);
 }
 
+/* Check that the template can write these messages.  Returns 0, or -1 with err naming the message.
+ */
 static int check_roles(const struct chat_template *chat, const struct chat_message *messages,
                        int count, enum chat_use use, struct error *err)
 {
@@ -245,7 +259,8 @@ static int check_roles(const struct chat_template *chat, const struct chat_messa
     return 0;
 }
 
-/* The user message that the system message goes into; -1: it is one of its own. */
+/* Returns the index of the user message that messages[0], the system's, is written into; -1: it is
+ * written as a message of its own. */
 static int system_at(const struct chat_template *chat, const struct chat_message *messages,
                      int count)
 {

@@ -36,19 +36,19 @@ int chat_encode_check(const struct chat_template *chat, const struct tokenizer *
                : 0;
 }
 
-/* Special tokens, listed by their first byte. */
+/* Special tokens: a linked list for each first byte */
 
 struct chat_special {
-    const char *text;
+    const char *text; /* the tokenizer's */
     size_t bytes;
-    int next; /* with the same first byte; -1: none */
+    int next; /* index in list of the next one with the same first byte; -1: none */
 };
 
 struct chat_specials {
     const struct tokenizer *tokenizer;
     struct chat_special *list;
     int count, capacity;
-    int first[256];
+    int first[256]; /* by first byte: index in list of the first one; -1: none */
 };
 
 struct chat_specials *chat_specials_create(const struct tokenizer *tokenizer)
@@ -88,6 +88,7 @@ int chat_specials_in(const struct chat_specials *specials, const char *text, siz
 
 /* Encoding */
 
+/* Append the ids of text.  left_out: 1: without the first id.  Returns 0, or -1 with err set. */
 static int add(struct chat_encoder *encoder, const char *text, size_t bytes, int flags, int trained,
                int left_out, struct token_list *list, struct error *err)
 {
@@ -99,6 +100,8 @@ static int add(struct chat_encoder *encoder, const char *text, size_t bytes, int
     return token_list_add(list, ids + left_out, count - left_out, trained, err);
 }
 
+/* Append the ids of pieces, each encoded by itself; a message's text with special tokens in it as
+ * plain text.  Returns 0, or -1 with err set. */
 static int add_pieces(struct chat_encoder *encoder, const struct chat_piece *pieces, int count,
                       int flags, struct token_list *list, struct error *err)
 {
@@ -112,7 +115,7 @@ static int add_pieces(struct chat_encoder *encoder, const struct chat_piece *pie
     return 0;
 }
 
-/* Space for so many bytes of text. */
+/* Make encoder->text at least `bytes` large.  Returns 0, or -1 with err set. */
 static int need(struct chat_encoder *encoder, size_t bytes, struct error *err)
 {
     if (bytes <= encoder->capacity)
@@ -125,7 +128,8 @@ static int need(struct chat_encoder *encoder, size_t bytes, struct error *err)
     return 0;
 }
 
-/* The text of the special token that the conversation so far ends in; "": it ends in none. */
+/* Returns the text of the special token with which the ids of the conversation, list->ids[start]
+ * and on, end so far; "": they do not end with one. */
 static const char *special_before(const struct chat_encoder *encoder, const struct token_list *list,
                                   int64_t start)
 {
@@ -135,6 +139,8 @@ static const char *special_before(const struct chat_encoder *encoder, const stru
                                                               : "";
 }
 
+/* Append the ids of a stretch: `count` pieces of which all are trained or none is.  start: where
+ * the conversation's ids begin in list.  Returns 0, or -1 with err set. */
 static int add_stretch(struct chat_encoder *encoder, const struct chat_piece *pieces, int count,
                        int64_t start, struct token_list *list, struct error *err)
 {

@@ -1,18 +1,20 @@
-/* chat_program.c - a program in Jinja in one form of many; see chat_program.h.
+/* chat_program.c - the common form of a program in Jinja; see chat_program.h.
  *
- * Published programs differ in white space, quotes and how what is written is divided.  Of
+ * Published programs differ in white space, in quotes, and in how their output is divided among
+ * {{ }} and text.  The form of
  *
  *     {%- for m in messages -%}
  *         {{ "<|im_start|>" + m.role }}{{ '\n' + m['content'] }}
  *     {%- endfor %}
  *
- * the form is one line, with a character 10 where the program has \n:
+ * is one line, with a character 10 where the program has \n:
  *
  *     {%for m in messages%}{{'<|im_start|>'+m['role']+'\n'+m['content']}}{%endfor%}
  *
- * Text between tags is written as it is, less what Jinja leaves out of it (the environment of
- * transformers has trim_blocks and lstrip_blocks), so it is a literal, too.  Sums are taken apart
- * at a + outside of brackets, and only where nothing binds weaker.
+ * Text between tags becomes a literal, without the white space that Jinja leaves out (transformers
+ * sets trim_blocks and lstrip_blocks).  Neighbouring literals become one.  An output {{a + b}} is
+ * divided into its terms at each + outside of brackets, unless it has an operator that binds weaker
+ * than +: {{a + b if c}} stays whole, in parentheses.
  *
  * Source: Jinja 3.1, jinja2/lexer.py.
  */
@@ -26,11 +28,13 @@
 
 struct form {
     char *text;
-    size_t bytes, literal; /* literal: where the last one's characters end, if it can go on */
-    int is_output;         /* is a {{ open? */
+    size_t bytes;
+    size_t literal; /* byte of text behind the last literal's characters, where its quote is; 0:
+                     * none in this output */
+    int is_output;  /* 1: a {{ is open */
 };
 
-/* The form has space for all that a program can make: each of its characters at most six. */
+/* Append text.  The form has space for the form of the whole program. */
 static void put(struct form *form, const char *text, size_t bytes)
 {
     memcpy(form->text + form->bytes, text, bytes);
@@ -42,13 +46,14 @@ static void put_text(struct form *form, const char *text)
     put(form, text, strlen(text));
 }
 
-/* What comes next is written, as the term of a sum. */
+/* Begin a term of the output: put "{{", or "+" behind the term before it. */
 static void begin_term(struct form *form)
 {
     put_text(form, form->is_output ? "+" : "{{");
     form->is_output = 1;
 }
 
+/* Close the output, if one is open. */
 static void end_output(struct form *form)
 {
     if (form->is_output)
@@ -57,7 +62,9 @@ static void end_output(struct form *form)
     form->literal = 0;
 }
 
-/* Characters of a literal, \n and quotes being themselves, and \ what else it stands before. */
+/* Append the characters of a literal.  has_escapes: 1: \ begins an escape in text.  "\n" becomes an
+ * end of line and "\"" a plain quote; ' and \ get a \ before them, and other escapes keep theirs.
+ */
 static void put_literal(struct form *form, const char *text, size_t bytes, int has_escapes)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -71,6 +78,7 @@ static void put_literal(struct form *form, const char *text, size_t bytes, int h
     }
 }
 
+/* Append a literal to the output: to the last term, if that is a literal, else as a new term. */
 static void add_literal(struct form *form, const char *text, size_t bytes, int has_escapes)
 {
     if (!bytes)
@@ -86,12 +94,14 @@ static void add_literal(struct form *form, const char *text, size_t bytes, int h
     put_text(form, "'");
 }
 
+/* Returns 1 for a character of names and numbers. */
 static int is_word(char c)
 {
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* The end of a quoted text that begins at `at`, behind its quote; `end` if there is none. */
+/* Returns where the quoted text that begins at `at` ends, behind its closing quote; `end` if it has
+ * none. */
 static const char *quoted_end(const char *at, const char *end)
 {
     const char *c = at + 1;
@@ -100,7 +110,8 @@ static const char *quoted_end(const char *at, const char *end)
     return c < end ? c + 1 : end;
 }
 
-/* An expression without space that has no meaning, 'a' for "a", x['y'] for x.y. */
+/* Append code in its common form: without white space that means nothing, 'a' for "a", x['y'] for
+ * x.y (but x.y() as it is). */
 static void put_code(struct form *form, const char *at, const char *end)
 {
     size_t start = form->bytes;
@@ -133,7 +144,8 @@ static void put_code(struct form *form, const char *at, const char *end)
     }
 }
 
-/* Is code a sum of texts, names with brackets and filters, in which nothing binds weaker than +? */
+/* Returns 1 if code is a sum of texts and names, with brackets and filters: no operator in it binds
+ * weaker than +. */
 static int is_sum(const char *at, const char *end)
 {
     int depth = 0, was_word = 0;
@@ -159,7 +171,7 @@ static int is_sum(const char *at, const char *end)
     return depth == 0;
 }
 
-/* One term: a literal, or code. */
+/* Append a term of a sum: a literal, or code. */
 static void add_term(struct form *form, const char *at, const char *end)
 {
     while (at < end && isspace((unsigned char)*at))
@@ -174,6 +186,7 @@ static void add_term(struct form *form, const char *at, const char *end)
     put_code(form, at, end);
 }
 
+/* Append the code of a tag {{ }}, term by term if it is a sum. */
 static void add_output(struct form *form, const char *at, const char *end)
 {
     int depth = 0;
@@ -200,9 +213,9 @@ static void add_output(struct form *form, const char *at, const char *end)
     add_term(form, first, end);
 }
 
-/* ---- tags ---- */
+/* Tags */
 
-/* Where the next tag begins, or the end of the program. */
+/* Returns where the next tag begins, or the end of the program. */
 static const char *find_tag(const char *at)
 {
     while (*at && !(at[0] == '{' && (at[1] == '{' || at[1] == '%' || at[1] == '#')))
@@ -210,7 +223,8 @@ static const char *find_tag(const char *at)
     return at;
 }
 
-/* Where the tag that begins at `at` ends, before its last two characters; NULL: nowhere. */
+/* Returns where the code of the tag that begins at `at` ends, before the tag's last two characters;
+ * NULL: the tag has no end. */
 static const char *find_tag_end(const char *at)
 {
     char last = at[1] == '{' ? '}' : at[1];
@@ -223,7 +237,8 @@ static const char *find_tag_end(const char *at)
     return NULL;
 }
 
-/* Text up to the tag at `end`, less the space that Jinja leaves out. */
+/* Append the text from `at` to the tag at `end` (or the program's end) as a literal, without the
+ * white space that Jinja leaves out.  is_line_start: 1: `at` is the start of a line. */
 static void add_text(struct form *form, const char *at, const char *end, int is_line_start)
 {
     const char *first = at;
@@ -243,7 +258,8 @@ static void add_text(struct form *form, const char *at, const char *end, int is_
     add_literal(form, at, (size_t)(end - at), 0);
 }
 
-/* The tag at `at`, whose code ends at `end`; returns what follows. */
+/* Append the tag at `at`, whose code ends at `end`.  *is_line_start becomes 1 if the text behind
+ * the tag begins a line.  Returns where that text begins. */
 static const char *add_tag(struct form *form, const char *at, const char *end, int *is_line_start)
 {
     char kind = at[1], sign = end[-1];
@@ -280,7 +296,7 @@ char *chat_program_form(const char *jinja)
         if (!*tag)
             break;
         const char *end = find_tag_end(tag);
-        if (!end) { /* no program: it equals nothing but itself */
+        if (!end) { /* not a program: the rest stays as it is */
             put_text(&form, jinja);
             break;
         }

@@ -1,9 +1,9 @@
 /* chat_rows.c - the chat templates, one row each, as the models' makers publish them.
  *
- * What a row writes is what its Jinja text writes for conversations without tools;
- * tests/cli/chat.py compares the two.  Mistral v3's differs in one place: for a conversation that
- * ends with an answer it leaves the system message out, where Mistral's own tokenizer, and the row,
- * put it before the last question.
+ * For conversations without tools a row writes the same text as the maker's program in Jinja, which
+ * tests/cli/chat.py compares.  Only Mistral v3's differs in one place: if a conversation ends with
+ * an answer, the program leaves the system message out; the row puts it before the last question,
+ * as Mistral's own tokenizer does.
  */
 #include "io/chat_rows.h"
 
@@ -51,7 +51,7 @@ const struct chat_template chat_rows[] = {
      .tokens = LLAMA3_TOKENS,
      .has = {"<|start_header_id|>", "<|eot_id|>", "trim"},
      .lacks = {"Today Date", "tool", "strftime_now"}},
-    /* Its date is the one that the template falls back to. */
+    /* "Today Date" is what the program writes where it is given no date. */
     {.name = "llama3.1",
      .begin = "<|begin_of_text|>",
      .role = {[CHAT_SYSTEM] = LLAMA3("system", "Cutting Knowledge Date: December 2023\n"
@@ -73,7 +73,7 @@ const struct chat_template chat_rows[] = {
      .has = {"' [INST] ' + message['content'] + ' [/INST]'",
              "' ' + message['content'] + eos_token"},
      .lacks = {"AVAILABLE_TOOLS"}},
-    /* The same models' files until the middle of 2024. */
+    /* The template of the same models before the middle of 2024. */
     {.name = "mistral-v1-2023",
      .begin = "<s>",
      .role = {[CHAT_USER] = {.before = "[INST] ", .end = " [/INST]"},
@@ -98,8 +98,8 @@ const struct chat_template chat_rows[] = {
               [CHAT_USER] = CHATML("user"),
               [CHAT_ASSISTANT] = CHATML("assistant")},
      .tokens = CHATML_TOKENS,
-     /* Of transformers' documentation and trl's setup_chat_format(), with a shorter name, with a
-      * first line of Yi-34B-Chat and of axolotl's, and unsloth's. */
+     /* The programs of transformers' documentation and trl's setup_chat_format(); the same with a
+      * shorter name; with a first line, of Yi-34B-Chat and axolotl; and unsloth's. */
      .program = {"{% for message in messages %}" CHATML_MESSAGE CHATML_PROMPT,
                  "{% for m in messages %}{{'<|im_start|>' + m.role + '\\n' + m.content + "
                  "'<|im_end|>\\n'}}" CHATML_PROMPT,
@@ -116,7 +116,7 @@ const struct chat_template chat_rows[] = {
               [CHAT_ASSISTANT] = CHATML("assistant")},
      .system_default = "You are a helpful assistant.",
      .tokens = CHATML_TOKENS,
-     /* Of Qwen2-7B-Instruct. */
+     /* The program of Qwen2-7B-Instruct. */
      .program = {"{% for message in messages %}"
                  "{% if loop.first and messages[0]['role'] != 'system' %}"
                  "{{ '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}{% endif "

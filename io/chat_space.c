@@ -16,7 +16,7 @@ static const char *const spaces[] = {
 
 enum { SPACES = sizeof spaces / sizeof spaces[0] };
 
-/* The length of a space at text, or (at_end) before its end; 0: there is none. */
+/* Returns the bytes of the space with which text begins (at_end: ends); 0: there is none. */
 static size_t space(const char *text, size_t bytes, int at_end)
 {
     for (int i = 0; i < SPACES; i++) {
