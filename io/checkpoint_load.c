@@ -49,6 +49,7 @@ struct reader {
     int fd;
 };
 
+/* Returns the byte of the file behind an extent. */
 static int64_t end_of(const struct extent *extent)
 {
     return extent->offset + extent->elems * (int64_t)dtype_bytes(extent->from);
@@ -56,6 +57,7 @@ static int64_t end_of(const struct extent *extent)
 
 /* Reading */
 
+/* Compare extents for qsort(): by file, then by offset. */
 static int by_place(const void *a, const void *b)
 {
     const struct extent *x = a, *y = b;
@@ -64,6 +66,7 @@ static int by_place(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
+/* Returns element i of `from` as fp32. */
 static float wide_of(const char *from, enum dtype dtype, int64_t i)
 {
     uint16_t narrow;
@@ -76,6 +79,7 @@ static float wide_of(const char *from, enum dtype dtype, int64_t i)
     return dtype == DTYPE_BF16 ? bf16_to_f32(narrow) : f16_to_f32(narrow);
 }
 
+/* Copy elements, converted from the stored dtype into another float dtype where they differ. */
 static void convert(char *to, enum dtype into, const char *from, enum dtype stored, int64_t elems)
 {
     if (into == stored) {
@@ -158,6 +162,8 @@ static int read_extents(struct reader *reader, struct error *err)
 
 /* Cutting */
 
+/* Check that a wanted piece is of the stored tensor (NULL: there is none).  Returns 0, or -1 with
+ * err set. */
 static int check_wanted(const struct reader *reader, const struct checkpoint_piece *wanted,
                         const struct catalog_tensor *tensor, struct error *err)
 {
@@ -211,7 +217,7 @@ static void cut_run(struct reader *reader, const struct catalog_box *box, int64_
     const struct catalog *catalog = reader->checkpoint->catalog;
     enum dtype stored = (enum dtype)dtype_find(catalog->tensors[box->tensor].dtype);
     int64_t width = (int64_t)dtype_bytes(stored), most = end - at;
-    if (stored != into) /* then it has to fit into the buffer */
+    if (stored != into) /* converted extents have to fit into the buffer */
         most = RUN_BYTES / width;
     const struct catalog_piece *piece = first_piece(catalog, box, at);
     while (at < end) {
@@ -233,7 +239,8 @@ static void cut_run(struct reader *reader, const struct catalog_box *box, int64_
     }
 }
 
-/* Gather extents for the elements of the wanted piece that are in stored box number b. */
+/* Gather extents for the elements of the wanted piece that are in stored box number b.  Returns 0,
+ * or -1 with err set. */
 static int cut_box(struct reader *reader, const struct checkpoint_piece *wanted, int64_t b,
                    struct error *err)
 {
@@ -255,7 +262,8 @@ static int cut_box(struct reader *reader, const struct checkpoint_piece *wanted,
     return 0;
 }
 
-/* Gather extents for a wanted piece, from all stored boxes of its tensor. */
+/* Gather extents for a wanted piece, from all stored boxes of its tensor.  Returns 0, or -1 with
+ * err set. */
 static int cut(struct reader *reader, const struct checkpoint_piece *wanted, struct error *err)
 {
     const struct catalog *catalog = reader->checkpoint->catalog;

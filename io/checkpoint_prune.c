@@ -1,11 +1,12 @@
-/* checkpoint_prune.c - which old checkpoints may go, and what a save that died left behind.
+/* checkpoint_prune.c - deleting old checkpoints, and what an interrupted save left behind.
  *
- * From the newest on, whole checkpoints are counted; behind the keep-th the others are deleted.
- * Whole is what this process wrote or has verified.  One it knows nothing of is verified first,
- * and only if something older would go because it counts:
+ * The newest `keep` whole checkpoints are kept, and committed ones older than these are deleted; a
+ * damaged one is neither counted nor deleted.  A checkpoint is whole if this process has written or
+ * verified it.  A checkpoint of which it knows nothing is verified before it is counted, unless
+ * there is no older one to delete.  With keep 2, checkpoints of steps 30, 20 and 10:
  *
- *     keep 2:   30 written | 20 verified | 10            10 goes, unread
- *               30 written | 20 damaged  | 10 unknown    10 is verified only if there is a 5
+ *     30 written   20 verified   10           10 is deleted without being read
+ *     30 written   20 damaged    10 unknown   10 is verified only if there is an older one
  */
 #include <dirent.h>
 #include <errno.h>
@@ -22,14 +23,14 @@ enum { KEEP_LEAST = 2 };
 /* Pruning */
 
 struct pruning {
-    const struct checkpoint_entry *entries;
-    int count, keep;
-    const char *const *spared;
-    struct checkpoint_checked *checked;
+    const struct checkpoint_entry *entries; /* [count] newest first; on rank 0 */
+    int count, keep;                        /* keep: whole ones to keep */
+    const char *const *spared;          /* paths never to delete, NULL behind the last; or NULL */
+    struct checkpoint_checked *checked; /* what is known of each */
 };
 
-/* The folder is renamed first: if the process is killed half way, no damaged checkpoint remains
- * under the name of a good one. */
+/* Delete the checkpoint at path.  Its folder is renamed first: if the process is killed half way,
+ * no damaged checkpoint remains under the name of a good one.  Returns 0, or -1 with err set. */
 static int delete_one(const char *path, struct error *err)
 {
     char *doomed = array_format("%s.partial", path);
@@ -41,7 +42,7 @@ static int delete_one(const char *path, struct error *err)
     return rc;
 }
 
-/* Is there an older committed checkpoint than the i-th, which could be deleted? */
+/* Returns 1 if there is a committed checkpoint older than the i-th. */
 static int has_older(const struct pruning *p, int i)
 {
     for (int j = i + 1; j < p->count; j++)
@@ -50,8 +51,8 @@ static int has_older(const struct pruning *p, int i)
     return 0;
 }
 
-/* The checkpoint that has to be verified next, before it is known which ones can be deleted; NULL
- * if there is none. */
+/* Returns the path of the newest checkpoint that has to be verified before it is known which ones
+ * can be deleted; NULL: there is none. */
 static const char *next_to_verify(const struct pruning *p)
 {
     int whole = 0;
@@ -66,6 +67,7 @@ static const char *next_to_verify(const struct pruning *p)
     return NULL;
 }
 
+/* Returns 1 if the checkpoint at path is never to be deleted. */
 static int is_spared(const struct pruning *p, const char *path)
 {
     for (int i = 0; p->spared && p->spared[i]; i++)
@@ -74,6 +76,8 @@ static int is_spared(const struct pruning *p, const char *path)
     return 0;
 }
 
+/* Delete the checkpoints older than those that are kept; on rank 0.  Goes on after a failure.
+ * Returns 0, or -1 with the first failure in err. */
 static int delete_older(const struct pruning *p, struct error *err)
 {
     int whole = 0, rc = 0;
@@ -90,7 +94,7 @@ static int delete_older(const struct pruning *p, struct error *err)
     return rc ? -1 : 0;
 }
 
-/* Verify one on all ranks and note the outcome. */
+/* Verify a checkpoint, and note the outcome in checked.  path: on rank 0.  Collective. */
 static void verify_one(struct world *world, const char *path, struct checkpoint_checked *checked,
                        struct log *log)
 {
@@ -119,7 +123,8 @@ int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries
 
 /* Leftovers */
 
-/* Is it a folder half written or half deleted, or an old one whose replacement is committed? */
+/* Returns 1 for a folder that is half written or half deleted, or was replaced by one that is
+ * committed. */
 static int is_stale(const char *dir, const char *name)
 {
     int64_t step;

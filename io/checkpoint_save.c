@@ -1,12 +1,12 @@
 /* checkpoint_save.c - writing a checkpoint; see checkpoint.h.
  *
- *  1. every rank checks its pieces and sends their description to rank 0, which makes the
- *     catalog, proves that it covers every element once, and that the disk has space, and gives
- *     the catalog to all ranks
- *  2. every rank writes and fsyncs its shard file, with views of some tensors
- *  3. rank 0 gathers where things lie and their checksums, writes index.h5 and meta.json,
- *     then COMMIT with the checksums of both, renames the folder and fsyncs its parent
- * The ranks agree on the outcome after each; a failure removes the partial folder.
+ *  1. Every rank checks its pieces and sends their description to rank 0, which makes the
+ *     catalog, checks that it covers every element once and that the disk has space for it,
+ *     creates the folder step-N.partial, and broadcasts the catalog.
+ *  2. Every rank writes and fsyncs its shard file, with views of some tensors.
+ *  3. Rank 0 gathers the offsets and checksums of all pieces, writes index.h5 and meta.json,
+ *     then COMMIT with the checksums of both, renames the folder and fsyncs its parent.
+ * After each step the ranks agree on its outcome; after a failure rank 0 removes the folder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,20 +27,21 @@ enum { BYTES_PER_PIECE = 4096, BYTES_PER_RANK = 64 << 10 };
 
 struct save {
     struct world *world;
-    const char *dir;
+    const char *dir; /* the folder of checkpoints */
     int64_t step;
-    const struct checkpoint_piece *pieces;
+    const struct checkpoint_piece *pieces; /* [count] this rank's */
     int count;
-    char *path, *partial, *shard;
-    size_t *sizes; /* [ranks] */
-    /* the description of this rank's pieces */
-    struct catalog_entry *entries;
-    struct shard_place *places; /* [1 + count]; the first holds the file's row */
-    struct catalog catalog;     /* offsets and checksums on rank 0 alone */
+    char *path, *partial;          /* the checkpoint's folder: final and while it is written */
+    char *shard;                   /* path of this rank's file in partial */
+    size_t *sizes;                 /* [ranks] bytes that each rank sent with the last gather */
+    struct catalog_entry *entries; /* [count] the description of this rank's pieces */
+    struct shard_place *places;    /* [1 + count] the row of this rank's file, then its pieces' */
+    struct catalog catalog;        /* offsets and checksums on rank 0 alone */
 };
 
 /* Step 1: the plan */
 
+/* Check that a piece can be saved.  Returns 0, or -1 with err set. */
 static int check_piece(const struct checkpoint_piece *piece, struct error *err)
 {
     size_t length = strlen(piece->name);
@@ -69,6 +70,7 @@ static int check_piece(const struct checkpoint_piece *piece, struct error *err)
     return 0;
 }
 
+/* Fill save->entries from the pieces.  Returns 0, or -1 with err set. */
 static int describe(struct save *save, struct error *err)
 {
     int64_t rank = world_rank(save->world);
@@ -87,6 +89,7 @@ static int describe(struct save *save, struct error *err)
     return 0;
 }
 
+/* Make the paths and arrays of save, and describe the pieces.  Returns 0, or -1 with err set. */
 static int begin(struct save *save, struct error *err)
 {
     size_t ranks = (size_t)world_size(save->world), count = (size_t)save->count;
@@ -113,7 +116,8 @@ double checkpoint_disk_bytes(const struct checkpoint_piece *pieces, int count)
     return file_bytes(count, data_bytes);
 }
 
-/* Compare the bytes that the checkpoint will take with those that are free. */
+/* Compare the bytes that the checkpoint will take with those that are free.  Returns 0, or -1 with
+ * err set. */
 static int check_space(const struct save *save, struct error *err)
 {
     double data_bytes = 0, free_bytes, ranks = world_size(save->world);
@@ -144,7 +148,8 @@ static int make_folder(const char *path, struct error *err)
                                                 : 0;
 }
 
-/* Rank 0's part of step 1. */
+/* Do rank 0's part of step 1.  entries: those of all ranks, end to end.  Returns 0, or -1 with err
+ * set. */
 static int prepare(struct save *save, const char *entries, struct error *err)
 {
     int64_t count = 0;
@@ -162,6 +167,7 @@ static int prepare(struct save *save, const char *entries, struct error *err)
     return 0;
 }
 
+/* Do step 1.  Collective.  Returns 0, or -1 with err set on every rank. */
 static int plan(struct save *save, struct error *err)
 {
     char *all = NULL;
@@ -178,6 +184,7 @@ static int plan(struct save *save, struct error *err)
 
 /* Step 2: the shard */
 
+/* Do step 2.  Collective.  Returns 0, or -1 with err set on every rank. */
 static int write_shard(struct save *save, struct error *err)
 {
     struct catalog_file row;
@@ -211,6 +218,7 @@ static void fill_catalog(struct save *save, const struct shard_place *all)
     }
 }
 
+/* Add the members that meta.json and COMMIT both have. */
 static void add_common(struct js *json, const struct save *save)
 {
     js_add_int(json, "format", catalog_format(&save->catalog));
@@ -218,6 +226,8 @@ static void add_common(struct js *json, const struct save *save)
     js_add_int(json, "ranks", world_size(save->world));
 }
 
+/* Write COMMIT at path, with the checksums of the files index and meta.  Returns 0, or -1 with err
+ * set. */
 static int write_commit(const struct save *save, const char *index, const char *meta,
                         const char *path, struct error *err)
 {
@@ -233,6 +243,8 @@ static int write_commit(const struct save *save, const char *index, const char *
     return rc;
 }
 
+/* Write index.h5, meta.json (the caller's meta, or an object of its own) and COMMIT.  Returns 0, or
+ * -1 with err set. */
 static int write_index(struct save *save, struct js *meta, struct error *err)
 {
     struct js *own = meta ? NULL : js_object();
@@ -267,6 +279,7 @@ static int replace(const struct save *save, struct error *err)
     return rc;
 }
 
+/* Give the folder its final name.  Returns 0, or -1 with err set. */
 static int publish(const struct save *save, struct error *err)
 {
     if (!access(save->path, F_OK))
@@ -276,6 +289,7 @@ static int publish(const struct save *save, struct error *err)
     return disk_sync_parent(save->path, err);
 }
 
+/* Do step 3.  Collective.  Returns 0, or -1 with err set on every rank. */
 static int commit(struct save *save, struct js *meta, struct error *err)
 {
     char *all = NULL;

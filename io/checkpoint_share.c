@@ -1,7 +1,7 @@
-/* checkpoint_share.c - rank 0 reads what a checkpoint says of itself, and gives it to all ranks.
+/* checkpoint_share.c - rank 0 reads a checkpoint's index and meta.json, and broadcasts them.
  *
- * The index of a large model on thousands of ranks has tens of megabytes.  Were each rank to read
- * it, the file system would have to deliver it thousands of times at the start of a run.
+ * The index of a large model on thousands of ranks has tens of megabytes.  If each rank read it,
+ * the file system would have to deliver it thousands of times at the start of a run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@ char *checkpoint_share_text(struct world *world, const char *text)
     return shared;
 }
 
-/* On rank 0: open the checkpoint, and make its meta.json a text, to be free()d. */
+/* On rank 0: open the checkpoint, and write its meta.json into *meta as a text, to be free()d.
+ * Returns 0, or -1 with err set. */
 static int open_first(struct checkpoint **checkpoint, char **meta, const char *path,
                       struct error *err)
 {
@@ -57,8 +58,8 @@ int checkpoint_open_shared(struct checkpoint **checkpoint, struct world *world, 
     *checkpoint = NULL;
     rc = rank ? checkpoint_check_committed(path, err) : open_first(checkpoint, &meta, path, err);
     int first = rc;
-    /* Where rank 0 fails, all ranks fail: so world_agree() puts no rank before the text.  It does
-     * where rank 0 succeeded and another rank sees no COMMIT. */
+    /* If rank 0 fails, all ranks fail, so that world_agree() puts no "rank N" before the message.
+     * It does so if rank 0 succeeds and another rank sees no COMMIT. */
     world_broadcast(world, &first, sizeof first, 0);
     rc = world_agree(world, first ? -1 : rc, err);
     if (!rc) {

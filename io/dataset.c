@@ -22,6 +22,7 @@
 #include "base/round.h"
 #include "io/shuffle.h"
 
+/* Check that file f was made with the tokenizer of file 0.  Returns 0, or -1 with err set. */
 static int check_tokenizer(const struct dataset *d, int f, struct error *err)
 {
     const struct tokens *one = &d->file[0].tokens, *other = &d->file[f].tokens;
@@ -33,6 +34,7 @@ static int check_tokenizer(const struct dataset *d, int f, struct error *err)
                      one->path, one->tokenizer, other->path, other->tokenizer);
 }
 
+/* Open file f.  Returns 0, or -1 with err set. */
 static int open_file(struct dataset *d, int f, const struct config_source *source,
                      struct error *err)
 {
@@ -48,7 +50,8 @@ static int open_file(struct dataset *d, int f, const struct config_source *sourc
     return 0;
 }
 
-/* Divide all slots among the files by their weights, with at least one for each. */
+/* Divide the DATASET_SLOTS slots among the files by their weights, with at least one for each.
+ * Returns 0, or -1 with err set: the order is sequential. */
 static int share_slots(struct dataset *d, const struct config_source *source, struct error *err)
 {
     double all = 0, before = 0;
@@ -113,6 +116,7 @@ static int file_at(const struct dataset *d, int64_t place)
     return f;
 }
 
+/* dataset_locate() for files with weights. */
 static struct dataset_place mixed_place(const struct dataset *d, int64_t sample)
 {
     char stream[48];

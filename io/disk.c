@@ -17,6 +17,8 @@
 #include "base/hash.h"
 #include "base/round.h"
 
+/* PIECE_BYTES: most that one system call reads or writes, so that alive_note() is called often;
+ * OPEN_FOLDERS: descriptors that disk_remove() may use. */
 enum { PIECE_BYTES = 64 << 20, HASH_BYTES = 1 << 20, OPEN_FOLDERS = 16 };
 
 char *disk_free_name(const char *path)
@@ -106,6 +108,8 @@ int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path
 
 enum { FLUSH_BYTES = 64 << 20 };
 
+/* Write bytes [from, from + bytes) of the file out to the disk, and wait; nothing where the system
+ * cannot.  Returns 0, or -1 with err set. */
 static int flush_piece(int fd, int64_t from, int64_t bytes, const char *path, struct error *err)
 {
     const unsigned whole =
@@ -195,6 +199,7 @@ int disk_copy(const char *from, const char *to, struct error *err)
     return rc ? -1 : 0;
 }
 
+/* Remove a file or an empty folder, for nftw().  Returns 0, or 1 to stop. */
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
 {
     int failed = remove(path) && errno != ENOENT;

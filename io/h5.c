@@ -17,9 +17,9 @@
 
 _Static_assert(sizeof(hid_t) == sizeof(int64_t), "HDF5 1.10 or newer");
 
-/* HDF5's file locks fail on many parallel file systems, and no two processes of trireme ever write
- * one file.  A file whose close failed (disk full) crashes HDF5's clean-up at exit; trireme closes
- * all files itself. */
+/* File locks are switched off: they fail on many parallel file systems, and no two processes of
+ * trireme ever write the same file.  So is HDF5's clean-up at exit, which crashes where closing a
+ * file has failed (disk full); trireme closes all files itself. */
 void h5_setup(void)
 {
     setenv("HDF5_USE_FILE_LOCKING", "FALSE", 0);
@@ -32,6 +32,7 @@ const char *h5_version(void)
     return strrchr(built, ' ') + 1;
 }
 
+/* Copy the description of the innermost error into reason, of 512 bytes; for H5Ewalk2(). */
 static herr_t innermost(unsigned n, const H5E_error2_t *entry, void *reason)
 {
     if (n == 0 && entry->desc)
@@ -66,8 +67,8 @@ int h5_fail(const struct h5 *file, struct error *err, const char *fmt, ...)
 
 /* Types */
 
-/* A float of so many bytes.  bfloat16 as HDF5 can describe it is the upper half of an IEEE
- * binary32, which readers convert like any other float. */
+/* Returns a float type of 1 or 2 bytes, for H5Tclose().  HDF5 has no bfloat16, but it can describe
+ * one by its fields, and readers convert it like any other float. */
 static hid_t make_float(size_t bytes, size_t mantissa_bits, size_t exponent_bias)
 {
     hid_t type = H5Tcopy(H5T_IEEE_F32LE);
@@ -96,6 +97,7 @@ int64_t h5_make_type(int type)
     }
 }
 
+/* Returns the type (enum dtype or H5_TYPE_*) that a datatype is, or -1. */
 static int find_type(hid_t stored)
 {
     for (int type = 0; type < H5_TYPE_COUNT; type++) {
@@ -115,6 +117,7 @@ size_t h5_type_bytes(int type)
 
 /* Files */
 
+/* Returns a file that is not open, for h5_close(); HDF5 prints no errors from now on. */
 static struct h5 *make_file(const char *path)
 {
     struct h5 *file = array_make(1, sizeof *file);
@@ -124,8 +127,9 @@ static struct h5 *make_file(const char *path)
     return file;
 }
 
-/* The file becomes the caller's if HDF5 opened it; if not, err says the failure and HDF5's reason.
- * The next call of HDF5 clears the reason, so callers close their property lists after this. */
+/* Give the file to the caller (*out) if HDF5 has opened it.  Returns 0; or -1 with the failure and
+ * HDF5's reason in err, and *out NULL.  The next call of HDF5 clears the reason, so callers close
+ * their property lists after this. */
 static int hand_over(struct h5 **out, struct h5 *file, const char *failure, struct error *err)
 {
     *out = file->id >= 0 ? file : NULL;
@@ -147,7 +151,8 @@ int h5_create(struct h5 **out, const char *path, struct error *err)
     return rc;
 }
 
-/* HDF5's aggregation of small objects is off: each object is an allocation of its own. */
+/* HDF5 would put small objects together into blocks; that is off, so that each object is an
+ * allocation of its own. */
 int h5_create_behind(struct h5 **out, const char *path, int64_t front_bytes, struct error *err)
 {
     struct h5 *file = make_file(path);
@@ -227,6 +232,8 @@ int64_t h5_elems(int64_t rank, const int64_t *dims)
     return elems <= INT64_MAX / 8 ? elems : -1;
 }
 
+/* Fill *dataset from an open dataset.  Returns 0, or -1: its dimensions are too many or too large.
+ */
 static int describe(hid_t set, struct h5_dataset *dataset)
 {
     hsize_t dims[H5_RANK_MAX];
@@ -286,6 +293,7 @@ int h5_has(struct h5 *file, const char *name)
 
 /* Attributes */
 
+/* Write an attribute of a datatype, which is closed here.  Returns 0, or -1 with err set. */
 static int set_attribute(struct h5 *file, const char *object, const char *key, hid_t type,
                          const void *value, struct error *err)
 {
@@ -339,8 +347,8 @@ int h5_get_value(struct h5 *file, const char *object, const char *key, int type,
     return rc;
 }
 
-/* A text of fixed size is read into one byte more, so that one that fills its size is terminated
- * too. */
+/* Returns the text of an attribute, to be free()d, or NULL.  A text of fixed size is read into one
+ * byte more, so that a text which fills its size ends in a 0 too. */
 static char *read_text(hid_t attribute, hid_t stored)
 {
     char *text = NULL;

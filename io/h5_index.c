@@ -1,4 +1,4 @@
-/* h5_index.c - tables of structs and virtual datasets: what index.h5 is made of; see h5.h. */
+/* h5_index.c - tables of structs, and virtual datasets, of which index.h5 consists; see h5.h. */
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include "io/h5.h"
 #include "io/h5_private.h"
 
+/* Add a column for each element of an array of int64_t: "dim0", "dim1", ... */
 static void add_columns(hid_t row, const struct h5_field *field, hid_t type)
 {
     char name[32];
@@ -16,6 +17,7 @@ static void add_columns(hid_t row, const struct h5_field *field, hid_t type)
     }
 }
 
+/* Returns the compound type of a table's rows in memory, for H5Tclose(). */
 static hid_t make_row(const struct h5_table *table)
 {
     hid_t row = H5Tcreate(H5T_COMPOUND, table->row_bytes);
@@ -42,7 +44,7 @@ int h5_write_rows(struct h5 *file, const struct h5_table *table, const void *row
 {
     hid_t row = make_row(table), packed = H5Tcopy(row), transfer = H5Pcreate(H5P_DATASET_XFER);
     H5Tpack(packed);
-    /* Rows that are converted at once; HDF5 clears two buffers of 1 MiB otherwise. */
+    /* HDF5 converts rows in a buffer, and clears all of it: have it no larger than the table. */
     H5Pset_buffer(transfer, (size_t)min_i64(count + 1, 4096) * table->row_bytes, NULL, NULL);
     hid_t set =
         h5_make_dataset_and_close_ids(file, "cannot write table", table->name, packed,
@@ -57,8 +59,8 @@ int h5_write_rows(struct h5 *file, const struct h5_table *table, const void *row
     return rc;
 }
 
-/* Is the table stored as h5_write_rows() stores it?  HDF5 would convert other compound types too,
- * but it crashes where the stored description of one is damaged. */
+/* Returns 1 if the table is stored as h5_write_rows() stores it.  HDF5 would convert other compound
+ * types too, but it crashes where the stored description of a type is damaged. */
 static int is_stored_as(hid_t set, hid_t row)
 {
     hid_t packed = H5Tcopy(row), stored = H5Dget_type(set);
@@ -97,8 +99,13 @@ int h5_read_rows(struct h5 *file, const struct h5_table *table, void **rows, int
     return rc;
 }
 
-/* Peel boxes from the front: at each place the largest box that begins there, which is a run
- * of whole slices along the first axis that the place allows. */
+/* Take boxes off the front of the interval: each time the largest box that begins at `start` and
+ * lies in the interval, a run of whole slices along one axis.  Elements 3 to 10 of a 3 x 4 matrix:
+ *
+ *     .  .  .  0        box 0: from 0,3, size 1 x 1
+ *     1  1  1  1        box 1: from 1,0, size 1 x 4
+ *     2  2  2  .        box 2: from 2,0, size 1 x 3
+ */
 int h5_boxes(int rank, const int64_t *dims, int64_t start, int64_t count,
              int64_t from[][H5_RANK_MAX], int64_t size[][H5_RANK_MAX])
 {
@@ -122,7 +129,8 @@ int h5_boxes(int rank, const int64_t *dims, int64_t start, int64_t count,
     return n;
 }
 
-/* One mapping: a source to all of the boxes that its interval of its box falls apart into. */
+/* Add the mapping of a source to the list `create`: its elements fill the boxes into which the
+ * interval [start, start + count) of source->box is divided.  Returns 0, or -1. */
 static int map_source(hid_t create, int rank, const int64_t *dims, const struct h5_source *source)
 {
     int64_t from[2 * H5_RANK_MAX][H5_RANK_MAX], size[2 * H5_RANK_MAX][H5_RANK_MAX];
@@ -144,7 +152,8 @@ static int map_source(hid_t create, int rank, const int64_t *dims, const struct 
     return rc ? -1 : 0;
 }
 
-/* Make a virtual dataset of these mappings, a property list that is closed here. */
+/* Make a virtual dataset of the mappings in the property list create, which is closed here. Returns
+ * 0, or -1 with err set. */
 static int make_virtual(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
                         hid_t create, struct error *err)
 {

@@ -104,7 +104,7 @@ int64_t loader_window(const struct loader *loader, int64_t sample)
     return shuffle_index(sample % windows, windows, philox_key(o->seed, stream));
 }
 
-/* Part k of a sequence: 1, or 0 where there is none, or -1 with err set. */
+/* Find part k of a sequence.  Returns 1 with *part; 0: there is none; -1 with err set. */
 static int find_part(const struct loader *loader, int64_t window, int64_t k,
                      struct packing_part *part, struct error *err)
 {
@@ -115,7 +115,8 @@ static int find_part(const struct loader *loader, int64_t window, int64_t k,
     return k == 0;
 }
 
-/* Tokens of a part that follow one another, and their targets. */
+/* Read rows whose tokens are [at, at + count) of the file: the tokens into inputs, and the tokens
+ * behind each of them, masked, into targets; either may be NULL.  Returns 0, or -1 with err set. */
 static int read_rows(const struct loader *loader, int64_t at, int64_t count, int32_t *inputs,
                      int32_t *targets, struct error *err)
 {
@@ -137,6 +138,8 @@ struct wanted {
     int64_t begin, end, at;
 };
 
+/* Returns the wanted rows of chunk c: 0 or 1; without chunks (loader_set_part()) all, as chunk 0.
+ */
 static struct wanted wanted_rows(const struct loader *loader, int c)
 {
     int64_t chunk = loader->chunk;
@@ -145,6 +148,7 @@ static struct wanted wanted_rows(const struct loader *loader, int c)
     return (struct wanted){loader->first[c], loader->first[c] + chunk, c * chunk};
 }
 
+/* Returns the number of chunks. */
 static int chunks(const struct loader *loader)
 {
     return loader->chunk ? 2 : 1;
@@ -220,6 +224,7 @@ static void put_places(const struct loader *loader, int64_t row, int64_t rows, i
     }
 }
 
+/* Set positions and documents of the rows from row on, each a document of its own. */
 static void put_padding(const struct loader *loader, int64_t row, int32_t *positions,
                         int32_t *documents)
 {

@@ -1,8 +1,10 @@
-/* safetensors.c - open and read; see safetensors.h.
+/* safetensors.c - opening and reading safetensors files; see safetensors.h.
  *
- * Nothing of a file is believed: its header has to end within the file, each tensor's bytes must be
- * those that dtype and shape make, and sorted by where they begin they have to follow each other
- * from the first byte to the last.
+ *     | length of the header, 8 bytes | header, JSON | bytes of tensors |
+ *
+ * Nothing in a file is trusted: the header has to end within the file, a tensor must have as many
+ * bytes as its dtype and shape need, and the tensors must follow each other without gaps or
+ * overlaps up to the end of the file.
  */
 #include "io/safetensors.h"
 
@@ -19,11 +21,12 @@
 #include "base/round.h"
 #include "io/disk.h"
 
+/* HEADER_MOST: most bytes of a header; LENGTH: bytes of the number before it. */
 enum { HEADER_MOST = 100 << 20, LENGTH = 8 };
 
 static const char one_file[] = "model.safetensors", index_file[] = "model.safetensors.index.json";
 
-/* Formats of files: bytes of an element, and what it is here. */
+/* The dtypes of files: their name, bytes of an element, and enum dtype; -1: it cannot be read. */
 static const struct {
     const char *name;
     int bytes, dtype;
@@ -42,14 +45,15 @@ enum safetensors_found safetensors_look(const char *folder)
     return disk_has(folder, index_file) ? SAFETENSORS_INDEX : SAFETENSORS_NONE;
 }
 
-/* ---- one header ---- */
+/* Headers */
 
+/* Set err to "PATH: tensor TENSOR: WHAT".  Returns -1. */
 static int wrong(const char *path, const char *tensor, const char *what, struct error *err)
 {
     return error_set(err, "%s: tensor \"%.100s\": %s", path, tensor, what);
 }
 
-/* The shape of a tensor and its elements; -1: none that memory could hold. */
+/* Read a tensor's dimensions and count its elements.  Returns 0, or -1: impossible or too large. */
 static int read_shape(struct safetensors_tensor *tensor, const struct js *shape)
 {
     tensor->dims = js_length(shape);
@@ -66,7 +70,8 @@ static int read_shape(struct safetensors_tensor *tensor, const struct js *shape)
     return 0;
 }
 
-/* One entry of the header; *bytes: what it takes. */
+/* Read an entry of the header; *bytes becomes the bytes of its tensor.  tensor->offset is counted
+ * from the end of the header.  Returns 0, or -1 with err set. */
 static int read_entry(struct safetensors_tensor *tensor, const char *path, const struct js *entry,
                       int64_t *bytes, struct error *err)
 {
@@ -91,11 +96,13 @@ static int read_entry(struct safetensors_tensor *tensor, const char *path, const
     return 0;
 }
 
+/* Where a tensor lies, counted from the end of the header. */
 struct extent {
     int64_t from, bytes;
     const char *name;
 };
 
+/* Compare extents for qsort(): by from, then by bytes. */
 static int by_offset(const void *a, const void *b)
 {
     const struct extent *x = a, *y = b;
@@ -104,7 +111,8 @@ static int by_offset(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* Tensors follow each other and end with the file. */
+/* Check that the tensors follow each other, and fill all bytes behind the header.  Sorts extent.
+ * Returns 0, or -1 with err set. */
 static int check_extents(const char *path, struct extent *extent, int count, int64_t bytes,
                          struct error *err)
 {
@@ -127,6 +135,8 @@ static int check_extents(const char *path, struct extent *extent, int count, int
     return 0;
 }
 
+/* Append the tensors of a file's header.  data: byte of the file behind the header; bytes: how many
+ * follow.  Returns 0, or -1 with err set. */
 static int add_tensors(struct safetensors *st, int file, const struct js *header, int64_t data,
                        int64_t bytes, struct error *err)
 {
@@ -151,7 +161,8 @@ static int add_tensors(struct safetensors *st, int file, const struct js *header
     return rc;
 }
 
-/* Is it what git keeps of a large file, until git lfs brings the file itself? */
+/* Returns 1 for a pointer of Git LFS, which is in place of a large file until git lfs fetches it.
+ */
 static int is_pointer(int fd, const char *path, int64_t bytes)
 {
     static const char first[] = "version https://git-lfs.github.com/spec/";
@@ -160,7 +171,7 @@ static int is_pointer(int fd, const char *path, int64_t bytes)
            !memcmp(start, first, sizeof start);
 }
 
-/* The length of the header, or -1. */
+/* Returns the bytes of the header, or -1 with err set. */
 static int64_t header_length(int fd, const char *path, int64_t bytes, struct error *err)
 {
     unsigned char raw[LENGTH];
@@ -183,6 +194,7 @@ static int64_t header_length(int fd, const char *path, int64_t bytes, struct err
     return (int64_t)length;
 }
 
+/* Returns the header of `length` bytes, for js_free(), or NULL with err set. */
 static struct js *read_header(int fd, const char *path, int64_t length, struct error *err)
 {
     char *text = malloc((size_t)length + 1);
@@ -202,6 +214,8 @@ static struct js *read_header(int fd, const char *path, int64_t length, struct e
     return header;
 }
 
+/* Open the file at path, which becomes st's, and append its tensors.  Returns 0, or -1 with err
+ * set. */
 static int add_file(struct safetensors *st, char *path, struct error *err)
 {
     struct stat stat;
@@ -224,9 +238,10 @@ static int add_file(struct safetensors *st, char *path, struct error *err)
     return rc;
 }
 
-/* ---- the index ---- */
+/* The index of several files */
 
-/* The number of a file that the index names, opened if it was not; -1 with err set. */
+/* Returns the number of a file that the index names, which is opened if it is not open yet; or -1
+ * with err set. */
 static int file_of(struct safetensors *st, const char *name, struct error *err)
 {
     char *path = array_format("%s/%s", st->path, name);
@@ -240,13 +255,14 @@ static int file_of(struct safetensors *st, const char *name, struct error *err)
     return add_file(st, path, err) ? -1 : file;
 }
 
+/* Compare tensors by name, for qsort() and bsearch(). */
 static int by_name(const void *a, const void *b)
 {
     const struct safetensors_tensor *x = a, *y = b;
     return strcmp(x->name, y->name);
 }
 
-/* Sort, and refuse a name that two files have. */
+/* Sort the tensors by name.  Returns 0, or -1 with err set: a name is there twice. */
 static int sort_tensors(struct safetensors *st, struct error *err)
 {
     if (st->tensors)
@@ -258,7 +274,8 @@ static int sort_tensors(struct safetensors *st, struct error *err)
     return 0;
 }
 
-/* Open the files that the index names, each tensor in the one that it says. */
+/* Open all files of the index's weight_map, and check that each tensor is in the file that the map
+ * says.  Returns 0, or -1 with err set. */
 static int add_indexed(struct safetensors *st, const struct js *map, struct error *err)
 {
     for (const char *name = NULL; (name = js_next_key(map, name));) {
@@ -283,6 +300,7 @@ static int add_indexed(struct safetensors *st, const struct js *map, struct erro
     return 0;
 }
 
+/* Read the index, and open its files.  Returns 0, or -1 with err set. */
 static int add_index(struct safetensors *st, struct error *err)
 {
     char *path = array_format("%s/%s", st->path, index_file);
@@ -338,7 +356,7 @@ void safetensors_close(struct safetensors *st)
     free(st);
 }
 
-/* ---- reading ---- */
+/* Reading */
 
 const struct safetensors_tensor *safetensors_find(const struct safetensors *st, const char *name)
 {
@@ -347,7 +365,9 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *st, 
                        : NULL;
 }
 
-/* Can these elements be read? */
+/* Check that elements [start, start + count) of a tensor can be read.  Returns 0, or -1 with err
+ * set.
+ */
 static int check_range(const struct safetensors *st, const struct safetensors_tensor *tensor,
                        int64_t start, int64_t count, struct error *err)
 {
@@ -392,6 +412,8 @@ int safetensors_read(const struct safetensors *st, const struct safetensors_tens
 
 enum { SAMPLE_BYTES = 512 };
 
+/* Add to hash a tensor's name, dtype and shape, and its first, middle and last SAMPLE_BYTES bytes.
+ * Returns 0, or -1 with err set. */
 static int hash_tensor(struct hash *hash, const struct safetensors *st,
                        const struct safetensors_tensor *tensor, struct error *err)
 {

@@ -1,7 +1,8 @@
-/* safetensors_write.c - files for Hugging Face's programs; see safetensors.h.
+/* safetensors_write.c - writing files for Hugging Face's programs; see safetensors.h.
  *
- * Tensors go into files in their order, as many as fit into one.  The header is padded with spaces
- * to a multiple of 8 bytes, so that every tensor of 2 or 4 bytes an element is aligned.
+ * Tensors are written in the caller's order, as many into a file as fit; then the next file begins.
+ * Headers are padded with spaces to a multiple of 8 bytes, which aligns the elements, of 2 or 4
+ * bytes.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,22 +19,23 @@
 enum { LENGTH = 8, BLOCK_ELEMS = 1 << 20 };
 
 struct writer {
-    const char *folder, *stem;
-    const struct safetensors_source *source;
+    const char *folder, *stem;               /* stem: of the files' names */
+    const struct safetensors_source *source; /* [count] the tensors */
     int count;
-    enum dtype dtype;
-    int64_t file_bytes;
+    enum dtype dtype;   /* in the files */
+    int64_t file_bytes; /* most bytes of tensors in a file, unless one tensor has more */
     int files;
-    float *wide;
-    void *narrow;
+    float *wide;  /* [BLOCK_ELEMS] a block of a tensor */
+    void *narrow; /* [BLOCK_ELEMS] the same as dtype */
 };
 
+/* Returns the bytes of tensor i in a file. */
 static int64_t bytes_of(const struct writer *w, int i)
 {
     return w->source[i].elems * (int64_t)dtype_bytes(w->dtype);
 }
 
-/* The first tensor behind those that go into one file with tensor `first`. */
+/* Returns the number of the first tensor behind the file that begins with tensor `first`. */
 static int end_of_file(const struct writer *w, int first)
 {
     int64_t bytes = bytes_of(w, first);
@@ -43,13 +45,15 @@ static int end_of_file(const struct writer *w, int first)
     return end;
 }
 
+/* Returns the name of a file, to be free()d. */
 static char *file_name(const struct writer *w, int file)
 {
     return w->files == 1 ? array_format("%s.safetensors", w->stem)
                          : array_format("%s-%05d-of-%05d.safetensors", w->stem, file + 1, w->files);
 }
 
-/* The header as text, without spaces behind it. */
+/* Returns the header of the file of tensors [first, end) as a text without padding, to be free()d;
+ * NULL with err set. */
 static char *make_header(const struct writer *w, int first, int end, struct error *err)
 {
     static const char *const names[DTYPE_COUNT] = {
@@ -94,6 +98,7 @@ static int write_header(const struct writer *w, int fd, const char *path, int fi
     return rc;
 }
 
+/* Write tensor i at byte `at`, block by block.  Returns 0, or -1 with err set. */
 static int write_tensor(const struct writer *w, int fd, const char *path, int i, int64_t at,
                         int64_t *flushed, struct error *err)
 {
@@ -113,7 +118,8 @@ static int write_tensor(const struct writer *w, int fd, const char *path, int i,
     return 0;
 }
 
-/* Under another name until it is on the disk. */
+/* Write file number `file`, of tensors [first, end), under another name until it is on the disk.
+ * Returns 0, or -1 with err set and the file removed. */
 static int write_file(const struct writer *w, int file, int first, int end, struct error *err)
 {
     char *name = file_name(w, file), *path = array_format("%s/%s", w->folder, name);
@@ -137,6 +143,7 @@ static int write_file(const struct writer *w, int file, int first, int end, stru
     return rc;
 }
 
+/* Write the index of all files.  Returns 0, or -1 with err set. */
 static int write_index(const struct writer *w, struct error *err)
 {
     struct js *index = js_object(), *metadata = js_object(), *map = js_object();
