@@ -32,12 +32,14 @@ int jsonl_is_first(const char *text, size_t bytes)
 
 /* Texts */
 
+/* Set err to "WHAT is KIND, not WANTED".  Returns -1. */
 static int wrong_type(const struct js *value, const char *what, const char *wanted,
                       struct error *err)
 {
     return error_set(err, "%s is %s, not %s", what, js_kind(value), wanted);
 }
 
+/* Read a member that has to be a text.  Returns 0, or -1 with err set. */
 static int read_text(const struct js *object, const char *name, struct jsonl_text *text,
                      struct error *err)
 {
@@ -52,6 +54,7 @@ static int read_text(const struct js *object, const char *name, struct jsonl_tex
 
 /* Conversations */
 
+/* Read the role of message number `at`, member `name`.  Returns 0, or -1 with err set. */
 static int read_role(const struct js *message, const char *name, int at, enum chat_role *role,
                      struct error *err)
 {
@@ -65,13 +68,14 @@ static int read_role(const struct js *message, const char *name, int at, enum ch
     return 0;
 }
 
-/* Which names has a message: from and value, or role and content? */
+/* Returns 1 if a message has "from" and "value", as ShareGPT's; 0: "role" and "content". */
 static int is_of_sharegpt(const struct js *message)
 {
     return !js_has(message, "role") && (js_has(message, "from") || js_has(message, "value"));
 }
 
-/* Is a member there, other than null, "" and what is empty?  Some data keep lists as texts. */
+/* Returns 1 if an object has a member that is not null or empty; the text "[]" is empty too, for
+ * some data keep lists as texts. */
 static int has_content(const struct js *object, const char *name)
 {
     const struct js *value = js_get(object, name);
@@ -79,7 +83,8 @@ static int has_content(const struct js *object, const char *name)
     return js_length(value) > 0 || js_next_key(value, NULL) || (text[0] && strcmp(text, "[]") != 0);
 }
 
-/* Is the model to learn a message?  OpenAI's weight is 0 or 1. */
+/* Read "weight" of a message, 0 or 1, which says in OpenAI's data whether the model is to learn it;
+ * *weight is 1 without it.  Returns 0, or -1 with err set. */
 static int read_weight(const struct js *message, int at, int *weight, struct error *err)
 {
     double number = js_get_real(message, "weight", -1);
@@ -91,7 +96,8 @@ static int read_weight(const struct js *message, int at, int *weight, struct err
                      number >= 0 ? "another number" : js_kind(js_get(message, "weight")));
 }
 
-/* Refuse a message with parts beside its content that no chat template here writes. */
+/* Refuse a message with members beside its content that no chat template here writes.  Returns 0,
+ * or -1 with err set. */
 static int check_message(const struct js *message, int at, struct error *err)
 {
     static const char *const unused[] = {"reasoning_content", "reasoning", "thinking"};
@@ -106,7 +112,7 @@ static int check_message(const struct js *message, int at, struct error *err)
     return 0;
 }
 
-/* Refuse such parts in the record around the messages. */
+/* Refuse such members in the record around the messages.  Returns 0, or -1 with err set. */
 static int check_record(const struct js *json, struct error *err)
 {
     if (has_content(json, "tools") || has_content(json, "functions"))
@@ -117,6 +123,7 @@ static int check_record(const struct js *json, struct error *err)
     return 0;
 }
 
+/* Append a message to the record.  Returns 0, or -1 with err set. */
 static int read_message(struct jsonl_record *record, const struct js *message, int trained,
                         struct error *err)
 {
@@ -145,6 +152,8 @@ static int read_message(struct jsonl_record *record, const struct js *message, i
     return 0;
 }
 
+/* Append the messages of a member.  trained: 1: the model is to learn the assistant's.  Returns 0,
+ * or -1 with err set. */
 static int read_messages(struct jsonl_record *record, const char *name, int trained,
                          struct error *err)
 {
@@ -162,13 +171,15 @@ static int read_messages(struct jsonl_record *record, const char *name, int trai
     return 0;
 }
 
-/* Kinds of records */
+/* Kinds of records: each function below returns 0, or -1 with err set */
 
+/* Returns 1 if a member is a list. */
 static int is_list(const struct js *object, const char *name)
 {
     return !strcmp(js_kind(js_get(object, name)), "an array");
 }
 
+/* Read a text, or a list of messages. */
 static int read_plain(struct jsonl_record *record, const char *name, struct error *err)
 {
     if (js_at_string(js_get(record->json, name), 0, NULL))
@@ -182,6 +193,7 @@ static int read_plain(struct jsonl_record *record, const char *name, struct erro
     return read_text(record->json, name, &record->text, err);
 }
 
+/* Read a prompt and its completion: two texts, or two lists of messages. */
 static int read_prompt(struct jsonl_record *record, const char *prompt, const char *completion,
                        struct error *err)
 {
@@ -196,6 +208,7 @@ static int read_prompt(struct jsonl_record *record, const char *prompt, const ch
                : 0;
 }
 
+/* Read instruction, input (it may be absent) and output. */
 static int read_instruction(struct jsonl_record *record, struct error *err)
 {
     record->kind = JSONL_INSTRUCTION;
@@ -207,7 +220,7 @@ static int read_instruction(struct jsonl_record *record, struct error *err)
                : 0;
 }
 
-/* The first of names that the object has; NULL: none. */
+/* Returns the first of names that the object has; NULL: none. */
 static const char *first_of(const struct js *json, const char *const *names)
 {
     while (*names && !js_has(json, *names))
@@ -226,7 +239,7 @@ static void advise_chosen(const struct js *json, char advice[ADVICE_TEXT])
              has_prompt ? "--prompt-field prompt --completion-field chosen" : "--field chosen");
 }
 
-/* How to read a record by options, for one that has the names other data sets use. */
+/* Write into advice by which options a record can be read whose members have other names. */
 static void advise(const struct js *json, char advice[ADVICE_TEXT])
 {
     static const char *const prompts[] = {"prompt",  "instruction", "question", "query",
@@ -243,7 +256,7 @@ static void advise(const struct js *json, char advice[ADVICE_TEXT])
         snprintf(advice, ADVICE_TEXT, "name the one to take (--field NAME)");
 }
 
-/* No field is known: name those that are there. */
+/* Set err: the record has none of the known fields; name those that it has.  Returns -1. */
 static int no_field(const struct js *json, const char *advice, struct error *err)
 {
     char names[200] = "", own[ADVICE_TEXT];
@@ -255,6 +268,7 @@ static int no_field(const struct js *json, const char *advice, struct error *err
                      names[0] ? names : "none", advice ? advice : own);
 }
 
+/* Read the fields that the caller names, or else the first kind of record that json is. */
 static int read_fields(struct jsonl_record *record, const struct jsonl_fields *fields,
                        struct error *err)
 {
@@ -275,12 +289,13 @@ static int read_fields(struct jsonl_record *record, const struct jsonl_fields *f
                                 : no_field(json, fields->advice, err);
 }
 
-/* Is the line that with which JSON over several lines begins? */
+/* Returns 1 for a line of a single { or [, with which JSON over several lines begins. */
 static int is_bracket(const char *line, size_t bytes)
 {
     return bytes && (*line == '{' || *line == '[') && jsonl_is_blank(line + 1, bytes - 1);
 }
 
+/* Free the record's JSON and empty it; its array of messages stays. */
 static void clear(struct jsonl_record *record)
 {
     js_free(record->json);

@@ -1,5 +1,12 @@
-/* megatron.c - reads an .idx from front to back, a block of each of its columns at a time: that of
- * a large corpus has gigabytes.
+/* megatron.c - reading an .idx of Megatron from front to back; see megatron.h.
+ *
+ * Behind the header are three columns of numbers, little-endian:
+ *
+ *     length    int32 [sequences]   ids of each sequence
+ *     pointer   int64 [sequences]   byte of the .bin at which it begins
+ *     bound     int64 [bounds]      first sequence of each document, and the number of sequences
+ *
+ * An .idx of a large corpus has gigabytes; a block of each column is held at a time.
  */
 #include "io/megatron.h"
 
@@ -15,29 +22,31 @@
 #include "base/text.h"
 #include "io/disk.h"
 
+/* Bytes of the header at which its members begin; BLOCK: numbers of a column that are held. */
 enum {
     AT_VERSION = 9,
     AT_TYPE = 17,
-    AT_COUNTS = 18,
-    FRONT = 34, /* bytes before the columns */
+    AT_COUNTS = 18, /* sequences, then bounds */
+    FRONT = 34,     /* bytes before the columns */
     BLOCK = 8192,
 };
 
 static const char magic[AT_VERSION] = "MMIDIDX\0";
 
-/* Numbers of 4 or 8 bytes in the file, of which [first, end) are in the block. */
+/* A column of the file. */
 struct column {
-    int64_t offset, count;
-    int width;
-    int64_t first, end;
+    int64_t offset;     /* byte of the file at which it begins */
+    int64_t count;      /* numbers */
+    int width;          /* bytes of a number: 4 or 8 */
+    int64_t first, end; /* numbers [first, end) are in the block */
     char block[BLOCK * sizeof(int64_t)];
 };
 
 struct megatron_index {
     char *path;
     int fd;
-    int64_t ids; /* of the .bin */
-    int width;
+    int64_t ids; /* in the .bin */
+    int width;   /* bytes of an id */
     struct column length, pointer, bound;
     int64_t document; /* the next document */
     int64_t sequence; /* the first sequence of it */
@@ -63,7 +72,7 @@ int megatron_is_index(const void *bytes, int64_t count)
     return count >= MEGATRON_FRONT && !memcmp(bytes, magic, sizeof magic);
 }
 
-/* The path of the .idx beside a .bin, for free(); NULL: it is no .bin. */
+/* Returns the path of the .idx beside a .bin, to be free()d; NULL: bin does not end in ".bin". */
 static char *path_beside(const char *bin)
 {
     if (!text_ends_with(bin, ".bin"))
@@ -96,7 +105,8 @@ static void set_column(struct column *c, int64_t offset, int64_t count, int widt
     c->width = width;
 }
 
-/* Read the header; the file has to hold all three columns. */
+/* Read the header, and check that the file holds all three columns.  Returns 0, or -1 with err set.
+ */
 static int read_front(struct megatron_index *x, struct error *err)
 {
     struct stat info;
@@ -155,7 +165,7 @@ void megatron_close(struct megatron_index *x)
     free(x);
 }
 
-/* Number i of a column. */
+/* Read number i of a column.  Returns 0 with *number, or -1 with err set. */
 static int get(struct megatron_index *x, struct column *c, int64_t i, int64_t *number,
                struct error *err)
 {
@@ -172,7 +182,8 @@ static int get(struct megatron_index *x, struct column *c, int64_t i, int64_t *n
     return 0;
 }
 
-/* The ids of the next sequence follow those before it. */
+/* Count the next sequence, whose ids have to follow those of the sequence before it.  Returns 0, or
+ * -1 with err set. */
 static int add_sequence(struct megatron_index *x, struct error *err)
 {
     int64_t length, pointer, n = x->sequence;

@@ -5,10 +5,11 @@
  *
  *     {'descr': '<u2', 'fortran_order': False, 'shape': (338025,), }
  *
- * (numpy.lib.format).  Of it what numpy itself writes is read, in any order: three keys, no
- * nesting.
+ * (numpy.lib.format).  Only dictionaries as numpy itself writes them are read: these three keys, in
+ * any order, without nesting.
  *
- * Megatron's .bin has numbers alone, and the .idx beside it says their type (megatron.h).
+ * llm.c's .bin has a header of 256 numbers (magic, version, count, ...) before the ids.  Megatron's
+ * .bin has ids alone; the .idx beside it says their type (megatron.h).
  */
 #include "io/npy.h"
 
@@ -31,7 +32,7 @@ _Static_assert((int)NPY_FRONT >= (int)MEGATRON_FRONT, "the front of a file shows
 
 static const char numpy_magic[] = "\x93NUMPY";
 
-/* llm.c's kinds of files. */
+/* llm.c's kinds of token files.  width: bytes of an id. */
 static const struct {
     uint32_t magic, version;
     int width;
@@ -58,6 +59,7 @@ enum npy_format npy_format(const void *bytes, int64_t count)
 
 /* .npy */
 
+/* Set err: what is wrong, and what a file has to hold.  Returns -1. */
 static int bad_header(const struct npy *npy, const char *what, struct error *err)
 {
     return error_set(err,
@@ -66,7 +68,7 @@ static int bad_header(const struct npy *npy, const char *what, struct error *err
                      npy->path, what);
 }
 
-/* What follows 'key': in the header, behind spaces; NULL: it is not there. */
+/* Returns where the value of a key begins in the header; NULL: the key is not there. */
 static const char *value_of(const char *header, const char *key)
 {
     char quoted[32];
@@ -75,6 +77,7 @@ static const char *value_of(const char *header, const char *key)
     return at ? at + strlen(quoted) + strspn(at + strlen(quoted), " ") : NULL;
 }
 
+/* Read the type of the numbers.  Like all readers below, it returns 0, or -1 with err set. */
 static int read_descr(struct npy *npy, const char *header, struct error *err)
 {
     static const struct {
@@ -96,6 +99,7 @@ static int read_descr(struct npy *npy, const char *header, struct error *err)
     return bad_header(npy, what, err);
 }
 
+/* Read the number of numbers. */
 static int read_shape(struct npy *npy, const char *header, struct error *err)
 {
     const char *shape = value_of(header, "shape");
@@ -109,6 +113,7 @@ static int read_shape(struct npy *npy, const char *header, struct error *err)
     return 0;
 }
 
+/* Read the header of a .npy.  size: bytes of the file. */
 static int read_numpy(struct npy *npy, int64_t size, struct error *err)
 {
     unsigned char front[12];
@@ -133,6 +138,7 @@ static int read_numpy(struct npy *npy, int64_t size, struct error *err)
 
 /* llm.c's .bin, and numbers alone */
 
+/* Read the header of llm.c's .bin. */
 static int read_llmc(struct npy *npy, int64_t size, struct error *err)
 {
     unsigned char front[12];
@@ -153,6 +159,7 @@ static int read_llmc(struct npy *npy, int64_t size, struct error *err)
                      llmc[1].magic, llmc[1].version);
 }
 
+/* Find the type of a .bin of numbers alone: that of the .idx beside it, else uint16. */
 static int read_raw(struct npy *npy, int64_t size, struct error *err)
 {
     static const struct {
@@ -180,6 +187,7 @@ static int read_raw(struct npy *npy, int64_t size, struct error *err)
     return 0;
 }
 
+/* Refuse an .idx. */
 static int refuse_index(struct npy *npy, int64_t size, struct error *err)
 {
     (void)size;
@@ -187,6 +195,7 @@ static int refuse_index(struct npy *npy, int64_t size, struct error *err)
         err, "%s is an index of Megatron's; name the .bin beside it, which has the ids", npy->path);
 }
 
+/* Read what is before the numbers, and check that the file holds all of them. */
 static int read_front(struct npy *npy, enum npy_format format, struct error *err)
 {
     static int (*const readers[])(struct npy *, int64_t,
@@ -237,7 +246,7 @@ void npy_close(struct npy *npy)
     *npy = (struct npy){.fd = -1};
 }
 
-/* The i-th number of the buffer. */
+/* Returns the i-th number of the buffer. */
 static int64_t number(const struct npy *npy, int64_t i)
 {
     uint16_t narrow;

@@ -1,10 +1,14 @@
 /* ordered.c - see ordered.h.
  *
- * Items lie in a ring and are counted from the first one on; item n has the place n % items.
+ * Items are numbered in the order in which the caller gives them.  Item n is at place n % items of
+ * a ring:
  *
- *     taken <= n < begun    a thread works on it, or it is done (done[place])
+ *     n < taken             its result was taken, its place is free
+ *     taken <= n < begun    a thread works on it, or it is done (done[place] is 1)
  *     begun <= n < given    it waits for a thread
- *     given                 the next one for the caller to fill; free while given - taken < items
+ *     n = given             the caller fills it next, if its place is free: given - taken < items
+ *
+ * A single thread is the caller's: ordered_give() then does the work itself.
  */
 #include "io/ordered.h"
 
@@ -17,28 +21,33 @@
 struct ordered {
     const struct ordered_job *job;
     void *user;
-    int threads, started, items;
-    char *item;   /* [items][job->item_bytes] */
-    char *done;   /* [items] */
-    void **state; /* [threads] */
-    int states;
+    int threads, started; /* started: threads that run */
+    int items;            /* places of the ring */
+    char *item;           /* [items][job->item_bytes] */
+    char *done;           /* [items] */
+    void **state;         /* [threads] made by job->begin() */
+    int states;           /* how many were made */
     int64_t given, begun, taken;
-    int stop;
-    pthread_t *thread;
-    pthread_mutex_t lock;
-    pthread_cond_t more, ready;
+    int stop;             /* 1: threads are to end */
+    pthread_t *thread;    /* [threads] */
+    pthread_mutex_t lock; /* of given, begun, done and stop */
+    pthread_cond_t more;  /* given or stop has changed */
+    pthread_cond_t ready; /* an item is done */
 };
 
+/* What a new thread is given. */
 struct start {
     struct ordered *ordered;
     void *state;
 };
 
+/* Returns the place of item n. */
 static void *place(const struct ordered *o, int64_t n)
 {
     return o->item + (size_t)(n % o->items) * o->job->item_bytes;
 }
 
+/* A thread: work on items until stop.  arg: a struct start, which is freed. */
 static void *run(void *arg)
 {
     struct start start = *(struct start *)arg;
@@ -61,6 +70,8 @@ static void *run(void *arg)
     return NULL;
 }
 
+/* Make the state of each thread and, if there is more than one, start them.  Returns 0, or -1 with
+ * err set. */
 static int start_threads(struct ordered *o, struct error *err)
 {
     for (; o->states < o->threads; o->states++)
@@ -103,7 +114,7 @@ int ordered_create(struct ordered **created, const struct ordered_job *job, void
     return 0;
 }
 
-/* Take the oldest result, when it is there. */
+/* Wait for the oldest result, and take it.  Returns 0, or -1 with err set. */
 static int take(struct ordered *o, struct error *err)
 {
     pthread_mutex_lock(&o->lock);
@@ -112,7 +123,8 @@ static int take(struct ordered *o, struct error *err)
     pthread_mutex_unlock(&o->lock);
     if (o->job->take(o->user, place(o, o->taken), err))
         return -1;
-    o->done[o->taken % o->items] = 0; /* no thread looks at it before it is given again */
+    /* No thread uses this place until it is given again: no lock is needed. */
+    o->done[o->taken % o->items] = 0;
     o->taken++;
     return 0;
 }

@@ -1,14 +1,16 @@
-/* partial.c - private files, and those that processes left when they were killed.
+/* partial.c - creating private files, and removing those of processes that were killed.
  *
- * A writer and a sweeper may meet at one name.  The writer creates the file (O_EXCL), locks it and
- * then looks whether the name still leads to it; the sweeper opens, locks, looks likewise, and only
- * then removes:
+ * A process that creates a file (the writer) and another one that removes old files (the sweeper)
+ * may work on the same name at once.  The writer creates the file (O_EXCL), locks it, and then
+ * checks that the name still leads to this file.  The sweeper opens the file, locks it, checks the
+ * same, and only then removes it:
  *
- *   the sweeper locks first: the writer's lock fails, it takes another name
- *   the writer locks first:  the sweeper finds the file locked and leaves it
- *   removed in between:      the name leads nowhere, the writer takes another one
+ *   the sweeper locks first       the writer's lock fails, and it takes another name
+ *   the writer locks first        the sweeper finds the file locked and leaves it
+ *   the sweeper removes the file  the writer finds that the name leads nowhere, and takes another
+ *   before the writer's lock      name
  *
- * Files "NAME.WORD" beside one go with it: its lock decides.
+ * A file "NAME.WORD" has no lock of its own: it is removed or left as NAME is.
  */
 #include "io/partial.h"
 
@@ -36,7 +38,7 @@ static void read_boot(char boot[BOOT])
     text_from_file("/proc/sys/kernel/random/boot_id", NULL, boot, BOOT);
 }
 
-/* Is the file at a name the one that was opened? */
+/* Returns 1 if name, in folder, leads to the file that is open as fd. */
 static int is_there(int fd, int folder, const char *name)
 {
     struct stat opened, there;
@@ -46,8 +48,9 @@ static int is_there(int fd, int folder, const char *name)
 
 /* Creating */
 
-/* Lock a new file.  EEXIST: another process, in partial_sweep(), has locked it first and removes
- * it.  ENOLCK: the file system has no locks, and the file is removed here. */
+/* Lock a new file.  Returns 0, or -1 with errno.  EEXIST: another process, in partial_sweep(), has
+ * locked the file first and removes it.  ENOLCK: the file system has no locks; the file is removed
+ * here. */
 static int lock_new(int fd, const char *name)
 {
     int failed = flock(fd, LOCK_EX | LOCK_NB), why = errno;
@@ -59,7 +62,8 @@ static int lock_new(int fd, const char *name)
     return -1;
 }
 
-/* Create the file of one name.  Returns its descriptor, or -1 with errno. */
+/* Create the file `name`, and lock it if with_lock is 1.  Returns its descriptor, or -1 with errno.
+ */
 static int create(const char *name, int with_lock)
 {
     int fd = disk_open(name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, NULL);
@@ -91,13 +95,14 @@ int partial_create(char **out, const char *path, struct error *err)
         return fd;
     }
     error_errno(err, "cannot create %s", name);
-    free(name); /* the file, if there is one, is another's */
+    free(name); /* the file of this name, if there is one, is another process's */
     return -1;
 }
 
 /* Sweeping */
 
-/* The length of "PID-N" at the start of text, behind which nothing or ".WORD" follows; else 0. */
+/* Returns the length of "PID-N" at the start of text, behind which the text ends or ".WORD"
+ * follows; 0: there is none. */
 static size_t number_length(const char *text)
 {
     static const char digits[] = "0123456789";
@@ -108,8 +113,9 @@ static size_t number_length(const char *text)
 
 enum state { ENDED, AT_WORK, NOT_KNOWN };
 
-/* The state of the process whose file this is.  The file stays open, and locked, in *fd.  A process
- * whose first file is gone needs the others no more: ENDED. */
+/* Returns the state of the process that created a file.  *fd becomes the open file, locked if the
+ * state is ENDED; -1: it cannot be opened.  If the file is gone, its process has finished or
+ * removed it, and no longer needs the files "NAME.WORD": ENDED. */
 static enum state state_of(int folder, const char *file, int *fd)
 {
     *fd = openat(folder, file, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -120,7 +126,8 @@ static enum state state_of(int folder, const char *file, int *fd)
     return is_there(*fd, folder, file) ? ENDED : NOT_KNOWN;
 }
 
-/* One file: numbers begin at text[at], 0 where they are not of this boot. */
+/* Remove the file `name`, or count it as kept.  "PID-N" begins at name[at]; at is 0 if the file is
+ * not of this boot of the machine. */
 static void sweep(int folder, const char *name, size_t at, struct partial_found *found)
 {
     char file[NAME_MAX + 1];

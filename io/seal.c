@@ -1,8 +1,9 @@
 /* seal.c - reading and writing sealed files; seal.h draws them.
  *
- * A reader keeps one buffer of whole blocks. seal_view() returns bytes from it; where they are not
- * there, it reads the blocks that hold them, and their checksums from the table, and compares.
- * Opening a file so verifies the front, and then every block that is not wholly in a large range.
+ * A reader keeps one buffer of whole blocks.  seal_view() returns bytes from the buffer.  If the
+ * wanted bytes are not in it, it reads the blocks that hold them, and compares their checksums with
+ * the table.  Opening a file verifies the front in this way, and every block that is not wholly in
+ * a large range.
  */
 #include "io/seal.h"
 
@@ -19,14 +20,16 @@
 /* A buffer holds several blocks, which are read, and compared with the table, at once. */
 enum { BUFFER_BLOCKS = 16, BUFFER_BYTES = BUFFER_BLOCKS * SEAL_BLOCK };
 
-/* The end of line shows copies that were made in a text mode. */
+/* The end of line is damaged in copies that were made in a text mode. */
 static const char magic[16] = "trireme tokens\r\n";
 
+/* The front of a sealed file, as it is on the disk. */
 struct front {
     char magic[16];
     uint32_t version, block_bytes;
-    int64_t file_bytes, table;
-    struct seal_range large[SEAL_RANGES];
+    int64_t file_bytes;                   /* of the whole file */
+    int64_t table;                        /* offset of the table of checksums: the body's end */
+    struct seal_range large[SEAL_RANGES]; /* unused ones have 0 bytes */
     char zeros[SEAL_FRONT - 48 - SEAL_RANGES * 16];
     uint64_t checksum; /* of all before it */
 };
@@ -41,23 +44,26 @@ static uint64_t front_checksum(const struct front *front)
     return hash_bytes(front, offsetof(struct front, checksum));
 }
 
+/* Returns the number of blocks of a body. */
 static int64_t blocks_of(int64_t body_bytes)
 {
     return ceil_div(body_bytes, SEAL_BLOCK);
 }
 
+/* Returns the number of the block that holds the byte at offset. */
 static int64_t block_at(int64_t offset)
 {
     return (offset - SEAL_FRONT) / SEAL_BLOCK;
 }
 
+/* Returns the byte of the file at which a block begins. */
 static int64_t block_offset(int64_t block)
 {
     return SEAL_FRONT + block * SEAL_BLOCK;
 }
 
-/* The checksum of the i-th block in a buffer of so many bytes, which is block `number` of the file.
- */
+/* Returns the checksum of the i-th block in a buffer of `bytes` bytes.  number: that of the block
+ * in the file, a part of its checksum, so that blocks in the wrong order are noticed. */
 static uint64_t block_checksum(const char *buffer, int64_t i, int64_t bytes, int64_t number)
 {
     int64_t at = i * SEAL_BLOCK;
@@ -65,8 +71,8 @@ static uint64_t block_checksum(const char *buffer, int64_t i, int64_t bytes, int
                              (uint64_t)number);
 }
 
-/* A failed read is the node's fault (EXIT_NODE), which a restart may cure; a file that is too short
- * is not. */
+/* Read bytes of the file.  Returns 0, or -1 with err set.  A failed read is taken for the node's
+ * fault (EXIT_NODE), which a restart may cure; a file that is too short is not. */
 static int read_bytes(const struct seal *seal, void *to, int64_t bytes, int64_t offset,
                       struct error *err)
 {
@@ -92,6 +98,7 @@ static int read_bytes(const struct seal *seal, void *to, int64_t bytes, int64_t 
 
 /* Opening */
 
+/* Set err: the bytes from offset on are damaged.  Returns -1. */
 static int damaged(const struct seal *seal, int64_t offset, struct error *err)
 {
     return error_set(err,
@@ -100,6 +107,7 @@ static int damaged(const struct seal *seal, int64_t offset, struct error *err)
                      seal->path, (long long)offset);
 }
 
+/* Returns 1 if the large ranges lie in the body. */
 static int ranges_are_sound(const struct front *front)
 {
     for (int i = 0; i < SEAL_RANGES; i++) {
@@ -112,6 +120,9 @@ static int ranges_are_sound(const struct front *front)
     return 1;
 }
 
+/* Check the front of a sealed file, and set the seal's fields from it.  Returns 0, or -1 with err
+ * set.
+ */
 static int check_front(struct seal *seal, const struct front *front, int64_t file_bytes,
                        struct error *err)
 {
@@ -135,8 +146,8 @@ static int check_front(struct seal *seal, const struct front *front, int64_t fil
     return 0;
 }
 
-/* The first block, from the one at offset on, that does not lie wholly in a large range: where
- * verifying continues if large ranges are left out. */
+/* Returns the offset of the first block, from the one at offset on, that does not lie wholly in one
+ * large range. */
 static int64_t skip_large(const struct seal *seal, int64_t offset)
 {
     for (int i = 0; i < SEAL_RANGES; i++) {
@@ -149,6 +160,7 @@ static int64_t skip_large(const struct seal *seal, int64_t offset)
     return offset;
 }
 
+/* Verify all blocks that do not lie wholly in a large range.  Returns 0, or -1 with err set. */
 static int verify_small(struct seal *seal, struct error *err)
 {
     int64_t got;
@@ -200,7 +212,8 @@ void seal_close(struct seal *seal)
 
 /* Reading */
 
-/* Blocks of the body into the buffer, and their sums compared with the table. */
+/* Read blocks [first, first + count) into the buffer, and compare their checksums with the table.
+ * Returns 0, or -1 with err set and the buffer empty. */
 static int read_blocks(struct seal *seal, int64_t first, int64_t count, struct error *err)
 {
     uint64_t sums[BUFFER_BLOCKS];
@@ -217,6 +230,8 @@ static int read_blocks(struct seal *seal, int64_t first, int64_t count, struct e
     return 0;
 }
 
+/* Read into the buffer: bytes from offset on, `most` if they fit; in a sealed file whole blocks.
+ * Returns 0, or -1 with err set. */
 static int fill_buffer(struct seal *seal, int64_t offset, int64_t most, struct error *err)
 {
     most = min_i64(most, seal->end - offset);
@@ -273,6 +288,8 @@ int seal_verify(struct seal *seal, struct error *err)
 
 /* Writing */
 
+/* Compute the checksums of all blocks of the body, which ends at byte `end`, and write the table
+ * there.  Returns 0, or -1 with err set. */
 static int write_table(int fd, const char *path, int64_t end, char *buffer, struct error *err)
 {
     const struct seal file = {.fd = fd, .path = path};

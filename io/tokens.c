@@ -1,9 +1,10 @@
 /* tokens.c - opening token files; see tokens.h.
  *
- *  1. the file is opened, once and for all reads, if it is a regular one;
- *  2. its front is looked at: with checksums, what HDF5 will read is verified now;
- *  3. HDF5 says where the datasets lie, and is left;
- *  4. datasets must lie inside the file, and documents begin and end where the tokens do.
+ *  1. Open the file, which must be a regular one; all later reads use this descriptor.
+ *  2. Read its front.  If the file has checksums, verify all that HDF5 will read.
+ *  3. Ask HDF5 where the datasets lie, and close the file in HDF5.
+ *  4. Check that the datasets lie inside the file, and that the documents begin and end where the
+ *     tokens do.
  */
 #include "io/tokens.h"
 
@@ -19,14 +20,15 @@
 
 /* The file */
 
-/* Does the path look like a list of files, or a pattern? */
+/* Returns 1 if path looks like a list of files or a pattern. */
 static int names_several(const char *path)
 {
     const char *first = strstr(path, ".h5");
     return strpbrk(path, ";*?") || (first && strstr(first + 1, ".h5"));
 }
 
-/* O_NONBLOCK, because opening a pipe that nobody writes to would wait for ever. */
+/* Open a regular file.  Returns its descriptor, or -1 with err set.  O_NONBLOCK: opening a pipe to
+ * which no process writes would wait for ever. */
 static int open_file(const char *path, struct error *err)
 {
     struct stat info;
@@ -53,7 +55,8 @@ static int open_file(const char *path, struct error *err)
                                               : "a device");
 }
 
-/* HDF5 opens files by name.  Is the file under this name still the one that is open? */
+/* Check that path still leads to the file open as fd, for HDF5 opens files by name.  Returns 0, or
+ * -1 with err set. */
 static int is_same_file(const char *path, int fd, struct error *err)
 {
     struct stat named, opened;
@@ -65,7 +68,8 @@ static int is_same_file(const char *path, int fd, struct error *err)
 
 /* The datasets */
 
-/* A part must be a flat, contiguous dataset inside the body, of the expected type. */
+/* Check that a dataset has one dimension, is contiguous, lies in the file's body, and is of a right
+ * type (type_ok).  Returns 0, or -1 with err set. */
 static int check_part(const struct tokens *tokens, const struct h5_dataset *part, const char *name,
                       int type_ok, const char *types, struct error *err)
 {
@@ -82,6 +86,7 @@ static int check_part(const struct tokens *tokens, const struct h5_dataset *part
     return 0;
 }
 
+/* Find the datasets.  Returns 0, or -1 with err set. */
 static int find_parts(struct tokens *tokens, struct h5 *file, struct tokens_parts *parts,
                       struct error *err)
 {
@@ -109,6 +114,7 @@ static int find_parts(struct tokens *tokens, struct h5 *file, struct tokens_part
     return 0;
 }
 
+/* Read the file's attributes.  Returns 0, or -1 with err set. */
 static int read_attributes(struct tokens *tokens, struct h5 *file, struct error *err)
 {
     int64_t format, largest = -1;
@@ -137,8 +143,9 @@ static int read_attributes(struct tokens *tokens, struct h5 *file, struct error 
     return 0;
 }
 
-/* HDF5 looks for its signature in other places than byte 0 too, and would so find the body of a
- * sealed file whose front is damaged, and read it unverified. */
+/* Check that HDF5's signature is at byte 0 of a file without checksums.  HDF5 looks for it in other
+ * places too, and would find the body of a sealed file whose front is damaged, and read it
+ * unverified. Returns 0, or -1 with err set. */
 static int check_beginning(struct tokens *tokens, struct error *err)
 {
     static const char signature[] = {'\211', 'H', 'D', 'F', '\r', '\n', '\032', '\n'};
@@ -191,7 +198,8 @@ static int read_contents(struct tokens *tokens, struct error *err)
     return rc;
 }
 
-/* Check the first and the last document start; training does not use those between. */
+/* Check the first and the last start of a document, which have to be 0 and the number of tokens.
+ * Returns 0, or -1 with err set. */
 static int check_ends(struct tokens *tokens, struct error *err)
 {
     uint64_t first, last;

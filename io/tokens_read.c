@@ -1,4 +1,6 @@
-/* tokens_read.c - reading parts of token files, and checking each value that is read. */
+/* tokens_read.c - reading parts of token files, and checking every value that is read; see
+ * tokens.h.
+ */
 
 #include <string.h>
 
@@ -7,8 +9,9 @@
 #include "io/tokens.h"
 #include "io/tokens_format.h"
 
-enum { RUNS = 64 }; /* of a sample */
+enum { RUNS = 64 }; /* intervals of tokens in a sample (tokens_sample_hash()) */
 
+/* Check that elements [first, first + count) are among elems.  Returns 0, or -1 with err set. */
 static int check_range(const struct tokens *tokens, int64_t first, int64_t count, int64_t elems,
                        struct error *err)
 {
@@ -18,10 +21,10 @@ static int check_range(const struct tokens *tokens, int64_t first, int64_t count
                      tokens->path, (long long)first, (long long)first + count, (long long)elems);
 }
 
-/* Elements of a dataset that begins at byte `at` of the file: the address of those from first on;
- * *count is how many are wanted, and becomes how many there are.  Other programs' files have
- * datasets at any byte: addresses are not aligned, and an element may lie across the end of what
- * the seal holds at a time. */
+/* Returns the address of elements first, first + 1, ... of a dataset that begins at byte `at` of
+ * the file; NULL with err set.  *count: how many are wanted; it becomes how many are there, 1 at
+ * least. Files of other programs may have datasets at any byte: the address is not aligned, and an
+ * element may lie across the end of the seal's buffer. */
 static const void *view(struct tokens *tokens, int64_t at, int64_t width, int64_t first,
                         int64_t *count, struct error *err)
 {
@@ -38,7 +41,8 @@ static const void *view(struct tokens *tokens, int64_t at, int64_t width, int64_
 
 /* Tokens */
 
-/* Widen, and find the largest: the loops that every token of a training passes through. */
+/* Copy stored tokens to ids.  Returns the largest.  Every token of a training passes through these
+ * loops. */
 static uint32_t widen_u16(int32_t *ids, const char *stored, int64_t count)
 {
     uint16_t largest = 0, one;
@@ -61,7 +65,8 @@ static uint32_t widen_u32(int32_t *ids, const char *stored, int64_t count)
     return largest;
 }
 
-/* Tokens outside the vocabulary would be reads and writes outside the model's tables. */
+/* Set err: a token is outside the vocabulary, and with it the model would read and write outside
+ * its tables.  Returns -1. */
 static int refuse_token(const struct tokens *tokens, int64_t first, const int32_t *ids,
                         struct error *err)
 {
@@ -113,6 +118,7 @@ uint64_t tokens_sample_hash(struct tokens *tokens)
 
 /* Masks */
 
+/* Set err: a mask is neither 0 nor 1.  Returns -1. */
 static int refuse_mask(const struct tokens *tokens, int64_t first, const uint8_t *mask,
                        struct error *err)
 {

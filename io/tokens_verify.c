@@ -1,5 +1,5 @@
-/* tokens_verify.c - what reads a token file from end to end: verifying it, and writing it anew with
- * checksums. */
+/* tokens_verify.c - reading a token file from end to end, to verify it or to write it anew with
+ * checksums; see tokens.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,9 +9,10 @@
 
 enum { PIECE = 64 << 10 }; /* elements read at a time */
 
+/* One reading of a file. */
 struct pass {
     struct tokens *tokens;
-    struct tokens_writer *writer; /* NULL: only look */
+    struct tokens_writer *writer; /* of the new file; NULL: the file is only verified */
     int32_t ids[PIECE];
     uint64_t starts[PIECE];
     uint16_t narrow[PIECE];
@@ -38,7 +39,8 @@ static int pass_tokens(struct pass *pass, int64_t first, int64_t last, struct ha
     return 0;
 }
 
-/* Pass on document by document; the last start is the end of the last document. */
+/* Read all documents, and append them to the writer.  The last start is the end of the last
+ * document. Returns 0, or -1 with err set. */
 static int pass_documents(struct pass *pass, struct hash *hash, struct error *err)
 {
     int64_t documents = pass->tokens->documents;
@@ -61,6 +63,7 @@ static int pass_documents(struct pass *pass, struct hash *hash, struct error *er
     return 0;
 }
 
+/* Read the mask, if there is one, and append it to the writer.  Returns 0, or -1 with err set. */
 static int pass_mask(struct pass *pass, struct error *err)
 {
     struct tokens *tokens = pass->tokens;
@@ -77,6 +80,8 @@ static int pass_mask(struct pass *pass, struct error *err)
     return 0;
 }
 
+/* Read the whole file, append it to the writer, and compare the tokens with the attribute hash.
+ * Returns 0, or -1 with err set. */
 static int pass_all(struct tokens *tokens, struct tokens_writer *writer, struct error *err)
 {
     struct pass *pass = malloc(sizeof *pass);
@@ -105,6 +110,7 @@ int tokens_verify(struct tokens *tokens, struct error *err)
 
 /* Sealing */
 
+/* Replace the file by one with checksums.  Returns 0, or -1 with err set. */
 static int rewrite(struct tokens *tokens, struct error *err)
 {
     struct tokens_writer *writer;

@@ -1,14 +1,15 @@
-/* tokens_writer.c - writing token files of unknown length in constant memory.
+/* tokens_writer.c - writing token files of unknown length in constant memory; see tokens.h.
  *
- * A contiguous dataset cannot grow, yet tokens should be written once.  So:
- *  1. make an empty HDF5 file with every object aligned, which shows the offset at which
- *     `tokens` will lie, whatever its length;
- *  2. append tokens to a file PATH.partial-... (partial.h) from that offset on, document starts and
- *     mask to files without a name;
- *  3. make the HDF5 file again, sparse, with the true lengths; copy what surrounds `tokens`
- *     (headers in front, `documents` and `loss_mask` behind) into that file;
- *  4. seal it (seal.h): the checksums of all blocks behind, the front before HDF5's part;
- *  5. fsync, rename.
+ * A contiguous dataset cannot grow, and tokens are to be written only once:
+ *  1. Make an HDF5 file without data, with every object aligned.  It shows the offset at which the
+ *     dataset `tokens` will lie, whatever its length.
+ *  2. Append tokens to a file PATH.partial-... (partial.h) from that offset on, starts of documents
+ *     and mask to two files without a name.
+ *  3. Make the HDF5 file again with the true lengths, still without data.  Copy its headers into
+ *     the file of tokens, and the starts and the mask to the places that HDF5 gave to them.
+ *  4. Seal the file (seal.h): put the checksums of all blocks at its end, and the front at its
+ * start.
+ *  5. fsync it and rename it.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,29 +29,32 @@
 
 enum { BUFFER_BYTES = 1 << 20 };
 
-/* Bytes appended to a file through a buffer. */
+/* A file to which bytes are appended through a buffer. */
 struct spool {
     int fd;
     char *path;
-    size_t used;
-    int64_t offset;    /* of the next flush */
-    struct hash *hash; /* of all bytes, or NULL */
+    size_t used;       /* bytes in the buffer */
+    int64_t offset;    /* byte of the file to which the buffer will be written */
+    struct hash *hash; /* of all bytes that were written; NULL: none */
     char buffer[BUFFER_BYTES];
 };
 
 struct tokens_writer {
-    char *path, *skeleton;
+    char *path;     /* of the finished file */
+    char *skeleton; /* path of the HDF5 file without data */
     char tokenizer[64], source[TOKENS_SOURCE];
-    int64_t vocab, largest;
-    int64_t count, documents, masked; /* masked: tokens that have a mask */
+    int64_t vocab;
+    int64_t largest;                  /* token so far; -1: none */
+    int64_t count, documents, masked; /* so far; masked: tokens that have a mask */
     int64_t origin;                   /* offset of the tokens in the file */
-    enum dtype dtype;
+    enum dtype dtype;                 /* of the stored tokens */
     struct spool tokens, starts, mask;
 };
 
 /* Spools */
 
-/* A file that only collects bytes until the end is kept without a name. */
+/* Create the spool's file and remove its name, so that the file goes when it is closed.  Returns 0,
+ * or -1 with err set. */
 static int spool_open_hidden(struct spool *spool, struct error *err)
 {
     spool->fd = disk_open(spool->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, err);
@@ -59,6 +63,7 @@ static int spool_open_hidden(struct spool *spool, struct error *err)
     return unlink(spool->path) ? error_errno(err, "cannot remove %s", spool->path) : 0;
 }
 
+/* Write the buffer out.  Returns 0, or -1 with err set. */
 static int spool_flush(struct spool *spool, struct error *err)
 {
     int rc = disk_write(spool->fd, spool->buffer, spool->used, spool->offset, spool->path, err);
@@ -69,6 +74,7 @@ static int spool_flush(struct spool *spool, struct error *err)
     return rc;
 }
 
+/* Append bytes, at most BUFFER_BYTES.  Returns 0, or -1 with err set. */
 static int spool_add(struct spool *spool, const void *data, size_t bytes, struct error *err)
 {
     if (spool->used + bytes > BUFFER_BYTES && spool_flush(spool, err))
@@ -89,7 +95,9 @@ static void spool_close(struct spool *spool)
 
 /* Creating */
 
-/* Make the HDF5 file without its data, at writer->skeleton. */
+/* Make the HDF5 file without data at writer->skeleton, and set places.  Returns 0, or -1 with err
+ * set.
+ */
 static int make_skeleton(const struct tokens_writer *writer, uint64_t hash,
                          struct tokens_parts *places, struct error *err)
 {
@@ -111,6 +119,7 @@ static int make_skeleton(const struct tokens_writer *writer, uint64_t hash,
     return h5_close(file, rc ? NULL : err) || rc ? -1 : 0;
 }
 
+/* Do step 1, and create the files of step 2.  Returns 0, or -1 with err set. */
 static int begin(struct tokens_writer *writer, struct error *err)
 {
     struct tokens_parts places;
@@ -123,7 +132,7 @@ static int begin(struct tokens_writer *writer, struct error *err)
     writer->mask.path = array_format("%s.mask", writer->tokens.path);
     if (spool_open_hidden(&writer->starts, err) || spool_open_hidden(&writer->mask, err))
         return -1;
-    writer->count = 1; /* an empty dataset has no place */
+    writer->count = 1; /* HDF5 gives no offset to an empty dataset */
     int rc = make_skeleton(writer, 0, &places, err);
     writer->count = 0;
     if (rc)
@@ -202,8 +211,8 @@ int tokens_extend_mask(struct tokens_writer *writer, const uint8_t *mask, int64_
 
 /* Finishing */
 
-/* Copy bytes [from, to) of one file to `at` in another.  Blocks of zeros are left out: both
- * files are new, so they read as zeros anyway. */
+/* Copy bytes [from, to) of the file in to byte `at` of the file out.  Blocks of zeros are left out:
+ * the target reads as zeros there, because it is new.  Returns 0, or -1 with err set. */
 static int copy(int in, int64_t from, int64_t to, int out, int64_t at, const char *path,
                 struct error *err)
 {
@@ -220,7 +229,8 @@ static int copy(int in, int64_t from, int64_t to, int out, int64_t at, const cha
     return 0;
 }
 
-/* Put the skeleton around the tokens, and starts and mask into it; its length goes to *size. */
+/* Copy the skeleton around the tokens, and the starts and the mask into it.  *size becomes the
+ * bytes of the file so far.  Returns 0, or -1 with err set. */
 static int assemble(struct tokens_writer *writer, const struct tokens_parts *places, int64_t *size,
                     struct error *err)
 {
@@ -246,6 +256,7 @@ static int assemble(struct tokens_writer *writer, const struct tokens_parts *pla
     return rc;
 }
 
+/* Seal the file; tokens, starts and mask are its large ranges.  Returns 0, or -1 with err set. */
 static int add_checksums(struct tokens_writer *writer, const struct tokens_parts *places,
                          int64_t size, struct error *err)
 {
@@ -260,6 +271,7 @@ static int add_checksums(struct tokens_writer *writer, const struct tokens_parts
     return seal_write(writer->tokens.fd, writer->tokens.path, size, large, 3, err);
 }
 
+/* Give the file its final name, on the disk.  Returns 0, or -1 with err set. */
 static int publish(struct tokens_writer *writer, struct error *err)
 {
     struct stat replaced;
@@ -275,6 +287,7 @@ static int publish(struct tokens_writer *writer, struct error *err)
     return disk_sync_parent(writer->path, err);
 }
 
+/* Check that all tokens have a mask, or none has.  Returns 0, or -1 with err set. */
 static int check_mask(const struct tokens_writer *writer, struct error *err)
 {
     if (!writer->masked || writer->masked == writer->count)
