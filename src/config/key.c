@@ -44,6 +44,14 @@ static const char *last_part(const char *name)
     return dot ? dot + 1 : name;
 }
 
+/* Are two names the same but for dots and underscores: "eval.batches", "eval_batches"? */
+static int has_same_words(const char *a, const char *b)
+{
+    for (; *a && (*a == *b || (*b && strchr("._", *a) && strchr("._", *b))); a++, b++)
+        ;
+    return *a == *b;
+}
+
 /* Where name is another program's word, set err to trireme's key for it and return -1; else return
  * 0. */
 static int answer_foreign(const char *name, struct error *err)
@@ -62,6 +70,9 @@ const char *key_meant(const char *name)
     const struct foreign *f = foreign_find(name);
     struct nearest whole = {name}, part = {last_part(name)};
     for (int i = 0; i < config_key_count; i++) {
+        if (has_same_words(name, config_keys[i].name) ||
+            has_same_words(name, last_part(config_keys[i].name)))
+            return config_keys[i].name;
         nearest_try(&whole, config_keys[i].name, config_keys[i].name);
         nearest_try(&part, last_part(config_keys[i].name), config_keys[i].name);
     }

@@ -72,6 +72,10 @@ train|dropout=0.1|here: model\.residual_dropout \(model\.embed_dropout and model
 train|model.dropout=0.1|here: model\.residual_dropout \(
 train|--dropout 0.1|it takes keys: model\.residual_dropout=\.\.\. \(
 train|lora.dropuot=0.1|did you mean lora\.dropout\?$
+train|eval.batches=2|did you mean train\.eval_batches\?$
+train|train.eval.every=2|did you mean train\.eval_every\?$
+train|checkpoint.keep.best=true|did you mean checkpoint\.keep_best\?$
+train|checkpoint.keep_last=2|here: checkpoint\.keep$
 generate|x --max-tokens 5|no option --max-tokens; did you mean --tokens\?$
 generate|x --max_new_tokens 5|no option --max_new_tokens; did you mean --tokens\?$
 generate|x --max-new-tokens=5|no option --max-new-tokens; did you mean --tokens\?$
