@@ -273,7 +273,8 @@ const struct foreign foreign_names[] = {
     {.names =
          "save_steps|save_interval|checkpoint.interval|checkpointing_steps|save_freq|save_every|-n",
      .here = "checkpoint.every"},
-    {.names = "save_total_limit|keep_latest_k|max_checkpoints|keep_last", .here = "checkpoint.keep"},
+    {.names = "save_total_limit|keep_latest_k|max_checkpoints|keep_last",
+     .here = "checkpoint.keep"},
     {.names = "resume_from_checkpoint|load_checkpoint|checkpoint.load_step|load|init_from|-y",
      .here = "checkpoint.resume"},
     {.names = "fsdp_state_dict_type|state_dict_type|stage3_gather_16bit_weights_on_model_save|"
