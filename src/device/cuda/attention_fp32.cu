@@ -2,19 +2,24 @@
  * 16-bit types where head_dim is no multiple of 8.
  *
  * The algorithms are those of attention.cu and attention_backward.cu, on fp32 tiles in shared
- * memory. A thread block is 16 threads across (x) and 8 down (y).  Thread (x, y) computes of a
- * product of two tiles' rows    rows y + 8 i, columns x + 16 j of a sum over rows rows y + 8 i,
- * columns 4 x + 64 c to 4 x + 64 c + 3 Rows are padded by 16 bytes, so that neighbouring rows lie
- * in different banks.
+ * memory.  A thread block is 16 threads across (x) and 8 down (y).  Thread (x, y) computes these
+ * elements, for all i, j and c:
+ *
+ *     of a b^T, the products of the rows of two tiles   rows y + 8 i, columns x + 16 j
+ *     of a sum over rows, weights times a tile          rows y + 8 i, columns 4 x + 64 c + 0 to 3
+ *
+ * In shared memory rows are padded by 16 bytes, so that neighbouring rows lie in different banks.
  */
 #include "device/cuda/attention.cuh"
 
 enum { ACROSS = 16, DOWN = 8, THREADS = ACROSS * DOWN };
 
-/* E is the type of elements in memory, float, bf16 or fp16; tiles are [rows][dim]. */
+/* The sizes of a kernel's tiles.  E is the type of elements in global memory: float, bf16 or fp16;
+ * tiles in shared memory are fp32, [rows][dim], and weights [rows][rows]. */
 template <class E_, int dim_, int rows_> struct simt_tiles {
     using E = E_;
     static constexpr int dim = dim_, rows = rows_;
+    /* A thread's elements: rows, columns of a product, groups of 4 columns of a sum. */
     static constexpr int high = rows / DOWN, wide = rows / ACROSS, parts = dim / 64;
     static constexpr int stride = dim + 4, weight_stride = rows + 4;
     static constexpr int tile_elems = rows * stride, weight_elems = rows * weight_stride;
@@ -23,10 +28,11 @@ template <class E_, int dim_, int rows_> struct simt_tiles {
     static constexpr size_t query_bytes = sizeof(float) * (4 * tile_elems + weight_elems);
 };
 
+/* What backward reads and writes.  dk and k begin with the keys; the values lie behind them. */
 template <class E> struct simt_tensors {
-    E *dq, *dk; /* dk and k: of the keys, behind which lie values */
+    E *dq, *dk;
     const E *q, *k, *dout;
-    const float *lse, *delta;
+    const float *lse, *delta; /* [batch, heads, seq] */
 };
 
 static __device__ __forceinline__ int across()
@@ -39,6 +45,7 @@ static __device__ __forceinline__ int down()
     return (int)threadIdx.x / ACROSS;
 }
 
+/* Two neighbouring elements, read as fp32 or written from it. */
 static __device__ __forceinline__ float2 pair_load(const float *from)
 {
     return *aligned<const float2>(from);
@@ -70,7 +77,8 @@ static __device__ __forceinline__ void load4(float to[4], const float *from)
     to[3] = four.w;
 }
 
-/* A tile of one head's rows, zeros from row `valid` and column head_dim on. */
+/* Copy rows of one head into a tile, with zeros from row `valid` and from column head_dim on.  row:
+ * elements from one row to the next at `from`. */
 template <class T>
 static __device__ __forceinline__ void simt_load(float *tile, const typename T::E *from, int row,
                                                  int valid, int head_dim)
@@ -85,7 +93,7 @@ static __device__ __forceinline__ void simt_load(float *tile, const typename T::
     }
 }
 
-/* s = a b^T */
+/* s = this thread's elements of a b^T, a and b being tiles. */
 template <class T>
 static __device__ __forceinline__ void simt_product(float s[T::high][T::wide], const float *a,
                                                     const float *b)
@@ -109,7 +117,7 @@ static __device__ __forceinline__ void simt_product(float s[T::high][T::wide], c
     }
 }
 
-/* A thread's part of sums over rows. */
+/* A thread's elements of a sum over rows: v[i][c][e] is row y + 8 i, column 4 x + 64 c + e. */
 template <class T> struct simt_sums {
     float v[T::high][T::parts][4];
 
@@ -128,7 +136,7 @@ template <class T> struct simt_sums {
                 v[i][c][e] *= by;
     }
 
-    /* += weights [rows][rows] times tile b */
+    /* Add weights [rows][rows] times tile b. */
     __device__ __forceinline__ void add(const float *weights, const float *b)
     {
         weights += down() * T::weight_stride;
@@ -148,7 +156,7 @@ template <class T> struct simt_sums {
         }
     }
 
-    /* Rows below `valid` times factor. */
+    /* Write the rows below `valid`, times factor. */
     __device__ __forceinline__ void store(typename T::E *to, int row, int valid, int head_dim,
                                           float factor) const
     {
@@ -163,6 +171,7 @@ template <class T> struct simt_sums {
     }
 };
 
+/* Write this thread's elements of a product to shared memory. */
 template <class T>
 static __device__ __forceinline__ void simt_put(float *weights, const float s[T::high][T::wide])
 {
@@ -171,8 +180,9 @@ static __device__ __forceinline__ void simt_put(float *weights, const float s[T:
             weights[(down() + DOWN * i) * T::weight_stride + across() + ACROSS * j] = s[i][j];
 }
 
-/* ---- forward ---- */
+/* Forward */
 
+/* Returns the maximum, and the sum, over the threads of a row. */
 static __device__ __forceinline__ float max_across(float x)
 {
     for (int step = ACROSS / 2; step > 0; step /= 2)
@@ -187,9 +197,10 @@ static __device__ __forceinline__ float sum_across(float x)
     return x;
 }
 
-/* Scores become weights in place.  first, key: the positions of the first query and of the first
- * key; low: the first key that each query sees.  A query that has seen no key yet has no
- * largest score to subtract. */
+/* Make weights of scores, in place, and go on with the online softmax: the largest score so far
+ * (top), the sum of weights (sum) and the output (o) are scaled to the new largest score.  first,
+ * key: the positions of the first query and of the first key; low: the first key that each query
+ * sees.  As long as a query has seen no key, top is -infinity, and 0 is subtracted. */
 template <class T>
 static __device__ __forceinline__ void simt_softmax(float s[T::high][T::wide], float top[T::high],
                                                     float sum[T::high], struct simt_sums<T> &o,
@@ -274,12 +285,13 @@ __global__ void __launch_bounds__(THREADS)
     o.store(out + query * a.o_row + (int64_t)head * a.head_dim, a.o_row, valid, a.head_dim, 1.0f);
 }
 
-/* ---- backward ---- */
+/* Backward */
 
-/* Scores and dP become P and dS.  Element [i][j] is of a query and a key: the rows are keys and
- * the columns queries, or the other way round, from these positions on; queries from position `end`
- * on are none; lse, delta and limit are at the queries' first.  No weight is above 1,
- * though of huge scores lse is rounded to less than the largest. */
+/* Make P of scores (s), and dS of dP (dp), in place.  Element [i][j] is of a query and a key: with
+ * rows_are_keys the rows are keys and the columns queries, else the other way round.  row, column:
+ * the positions of the first ones; queries from position `end` on do not exist.  lse, delta and
+ * limit begin at the first query.  Weights are cut to 1: where scores are huge, lse may have been
+ * rounded to less than the largest one. */
 template <class T, bool rows_are_keys>
 static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
                                                       float dp[T::high][T::wide], const float *lse,
@@ -305,6 +317,8 @@ static __device__ __forceinline__ void simt_gradients(float s[T::high][T::wide],
         }
 }
 
+/* Compute dk and dv: a block has a tile of keys, and goes over all tiles of queries that see them.
+ */
 template <class T>
 __global__ void __launch_bounds__(THREADS)
     simt_key_pass(struct attention_args a, struct simt_tensors<typename T::E> t)
@@ -350,6 +364,7 @@ __global__ void __launch_bounds__(THREADS)
     dv.store(t.dk + values, a.kv_row, valid, a.head_dim, 1.0f);
 }
 
+/* Compute dq: a block has a tile of queries, and goes over all tiles of keys that they see. */
 template <class T>
 __global__ void __launch_bounds__(THREADS)
     simt_query_pass(struct attention_args a, struct simt_tensors<typename T::E> t)
@@ -393,7 +408,8 @@ __global__ void __launch_bounds__(THREADS)
     dq.store(t.dq + queries, a.q_row, valid, a.head_dim, a.scale);
 }
 
-/* A warp per position and head, which lie one behind the other in dout and o. */
+/* delta = the sum of dout o over a head, of each position.  A warp takes a head of a position; rows
+ * of dout and o are the heads of all positions, one behind the other. */
 template <class E>
 __global__ void __launch_bounds__(THREADS)
     delta_kernel(float *delta, const E *dout, const E *o, int64_t rows, int heads, int seq,
@@ -414,7 +430,7 @@ __global__ void __launch_bounds__(THREADS)
         delta[(batch * heads + row % heads) * seq + position % seq] = sum;
 }
 
-/* ---- launching ---- */
+/* Launching */
 
 template <class T>
 static void run_forward(cudaStream_t s, const struct attention *a, void *o, float *lse,
