@@ -7,8 +7,7 @@
  *     and mask to two files without a name.
  *  3. Make the HDF5 file again with the true lengths, still without data.  Copy its headers into
  *     the file of tokens, and the starts and the mask to the places that HDF5 gave to them.
- *  4. Seal the file (seal.h): put the checksums of all blocks at its end, and the front at its
- * start.
+ *  4. Seal the file (seal.h): put the checksums of all blocks at its end, the front at its start.
  *  5. fsync it and rename it.
  */
 #include <fcntl.h>

@@ -3,14 +3,13 @@
  * load_from() finds out what a path is and passes a list of settings to config_load(), of which
  * later ones win:
  *
- *     RUN given, to evaluate       run.dir=RUN                where the run lies now
+ *     of RUN, to evaluate it       run.dir=RUN                where the run lies now
  *                                  checkpoint.resume=auto
- *                                  device=auto, ...           here[]: this machine, not the saved
- * one from the command line        data.valid=x.h5
+ *                                  device=auto, ...           here[]: this machine's settings
+ *     of the command line          data.valid=x.h5
  *
- * split() puts those of the command line at list + FIRST, so that there is space before them;
- * load_from() writes its own from the beginning of the list and moves those of the command line
- * behind them.
+ * split() writes the settings of the command line from list + FIRST on.  load_from() writes its own
+ * from the beginning of the list, and moves those of the command line behind them.
  */
 #include "cli/arguments.h"
 

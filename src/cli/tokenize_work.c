@@ -1,9 +1,10 @@
 /* tokenize_work.c - making tokens of texts and JSON lines by several threads; see tokenize.h.
  *
- *     caller     give_input(): reads blocks of the inputs: a text is cut where its tokenizer allows
- * it, JSON lines behind a line threads    thread_work(): tokens of one block caller     take():
- * writes the results in the order of the blocks (io/ordered.h), so that the files are the same with
- * any number of threads
+ *     caller    give_input()    reads a block of an input; a text is cut where its tokenizer allows
+ *                               it, JSON lines behind a line
+ *     threads   thread_work()   make the tokens of a block
+ *     caller    take()          writes the tokens in the order of the blocks (io/ordered.h), so
+ *                               that files are the same with any number of threads
  *
  * A document's number decides to which output it belongs: that of a text when its blocks are read,
  * that of a line when its tokens are written, as only then the lines before it are counted.

@@ -6,12 +6,17 @@
  * times, which other programs on the machine disturb less than the mean.  The work's time is that
  * of the slowest rank.
  *
- *     measure.c            measure_run(): the parts below, one after the other, and the file
- *     measure_disk.c       files as of offloaded state       measure_files.c    them beside updates
- *     measure_copies.c     memory, launches, the host        measure_kernels.c  updates, sums,
- * casts measure_products.c   matrix products by shape          measure_units.c    ops of models
- *     measure_transfers.c  collectives and messages          measure_beside.c   them beside
- * products measure_work.c       timing                            measure_show.c     the summary
+ *     measure.c             measure_run(): the parts below, one after the other, and the file
+ *     measure_disk.c        files as of offloaded state
+ *     measure_files.c       files beside updates
+ *     measure_copies.c      memory, launches, the host
+ *     measure_kernels.c     updates, sums, casts
+ *     measure_products.c    matrix products by shape
+ *     measure_units.c       ops of models
+ *     measure_transfers.c   collectives and messages
+ *     measure_beside.c      collectives and messages beside products
+ *     measure_work.c        timing
+ *     measure_show.c        the summary
  */
 #ifndef TRIREME_DOCTOR_MEASURE_WORK_H
 #define TRIREME_DOCTOR_MEASURE_WORK_H

@@ -166,7 +166,7 @@ int build_gather_columns(struct graph *graph, int y, int w);
  *                      fp32 and rounded once to x's format.  The group has to divide the rows, and
  *                      group.parts the share
  *   op_all_to_all      the shares that all ranks send to this one, in rank order; each rank sends
- * an equal share of its rows to every rank
+ *                      an equal share of its rows to every rank
  */
 int build_exchange(struct graph *graph, const struct op *op, int x, struct graph_group group);
 /* Declare that x is whole and the same on all ranks, and that only computations that are divided

@@ -72,9 +72,9 @@ int nccl_end(struct channel *c, struct error *err);
  * one part per member: part m is the `part` bytes from m * part on, less where total ends earlier.
  *
  *   SWAP_OUT   this rank sends part m, which lies at from + m * from_step, to member m, and
- * receives its own part as member m has it, at into + m * into_step SWAP_BACK  this rank sends its
- * own part, which lies at from, to every member, and receives part m from member m, at into + m *
- * into_step
+ *              receives its own part as member m has it, at into + m * into_step
+ *   SWAP_BACK  this rank sends its own part, which lies at from, to every member, and receives
+ *              part m from member m, at into + m * into_step
  *
  * A member sends nothing to itself. */
 enum nccl_swap_way { SWAP_OUT, SWAP_BACK };

@@ -1,11 +1,15 @@
 /* staged.c - transport: sums and maxima over replicas by MPI, for memory of a GPU.
  *
  * A sum goes in pieces through two slots of pinned host memory; MPI sees host memory only.  For
- * each piece k the reduce stream is given four entries: copy piece k into slot k % 2 host call:
- * start the sum of piece k by MPI              (start_piece) host call: wait for the sum of piece k
- * - 1              (end_piece) copy the sum of piece k - 1 back to the GPU so that the sum of one
- * piece overlaps the copies of its neighbours.  The thread that enqueues waits only while
- * SUMS_AHEAD sums are enqueued and not done.
+ * each piece k the reduce stream is given four entries:
+ *
+ *     copy piece k into slot k % 2
+ *     host call: start the sum of piece k by MPI          start_piece()
+ *     host call: wait for the sum of piece k - 1          end_piece()
+ *     copy the sum of piece k - 1 back to the GPU
+ *
+ * So the sum of one piece overlaps the copies of its neighbours.  The thread that enqueues waits
+ * only while SUMS_AHEAD sums are enqueued and not done.
  *
  * Host calls make no CUDA call.  CUDA may run the host calls of all streams on one thread, so a
  * host call that waits holds up those that became ready after it on this rank.  That cannot
