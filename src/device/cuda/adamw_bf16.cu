@@ -1,9 +1,10 @@
 /* adamw_bf16.cu - AdamW on parameters or moments that are kept in bf16, rounded stochastically as
  * cpu/optimizer.c says.
  *
- * Must move: all in bf16, 16 bytes an element; ten rounds of Philox make the numbers of two
- * elements.  A thread takes four elements by one access to each tensor, where all are aligned alike
- * and the first is the first of a pair, in every row; else one by one.
+ * Least memory traffic: 16 bytes an element if all tensors are bf16.  Ten rounds of Philox make the
+ * random numbers of two elements, a pair.  A thread takes four elements by one access to each
+ * tensor if all tensors are aligned alike and every row begins with the first element of a pair;
+ * else it takes elements one by one.
  */
 #include "device/cuda/adamw.cuh"
 #include "device/cuda/flat.cuh"

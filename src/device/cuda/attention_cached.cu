@@ -1,24 +1,29 @@
 /* attention_cached.cu - attention of rows that continue sequences, over a cache of keys and values.
  *
- * Must move: the keys and values that a row sees, once for each key head.  One kernel puts the
- * rows' keys and values into the cache.  In the next a block takes a query head of a row, or, where
- * that leaves enough blocks for a GPU, two or four that read the same keys; others of a group find
- * them in the second level of cache.  A team of lanes reads a position by one access of each lane,
- * where memory allows; the teams of all warps share the positions, and take four each before the
- * first is used, so that a lane has eight accesses under way:
+ * Least memory traffic: the keys and values that a row sees are read once for each key head.
+ *
+ * One kernel puts the rows' keys and values into the cache.  In the next a block takes a query head
+ * of a row; or, where that leaves enough blocks for a GPU, two or four query heads that read the
+ * same keys (the other query heads of these keys find them in the L2).  A team of lanes reads a
+ * position by one access of each lane, where memory allows.  The teams of all warps divide the
+ * positions; a team loads the keys and values of four positions before it uses the first, which
+ * makes eight accesses of a lane:
  *
  *   heads of 128 in 16 bits:   lanes 0 to 15   positions low, low + 2, low + 4, low + 6
  *   (two teams in a warp)      lanes 16 to 31  positions low + 1, low + 3, low + 5, low + 7
  *
  * Softmax is online (Milakov and Gimelshein 2018) and the teams' parts are put together at the end:
  *   m = max m_t;  l = sum l_t e^(m_t - m);  o = sum o_t e^(m_t - m) / l
- * How many heads a block has changes no bit.  Where sequences have one row each, blocks are few and
- * large.  If the cache has many positions, a head of a row has several blocks, each for a span of
- * the positions.  The blocks leave their parts in scratch, and another kernel puts the parts
- * together as above (flash decoding, Dao 2023).  The length of a span follows from the size of the
- * cache alone (cuda_spans_of()), not from how many positions are seen so far.  Rows of prompts are
- * queries for tensor cores (attention.cu); where those cannot, as in fp32, each row is a block for
- * each head here.
+ * The result has the same bits whatever the number of heads of a block.
+ *
+ * Where sequences have one row each, blocks are few and large.  If the cache has many positions, a
+ * head of a row has several blocks, each for a span of the positions.  The blocks write their parts
+ * to scratch memory, and another kernel puts the parts together as above (flash decoding, Dao
+ * 2023).  The length of a span follows from the size of the cache alone (cuda_spans_of()), not from
+ * how many positions are seen so far.
+ *
+ * Rows of prompts are queries for tensor cores (attention.cu).  Where tensor cores cannot be used,
+ * as in fp32, each row has a block for each head here.
  */
 #include "device/cuda/attention.cuh"
 #include "device/cuda/sizes.h"

@@ -1,10 +1,13 @@
 /* bias.cu - add a bias to every row, alone or before GELU, and compute the gradient of the bias.
  *
- * Must move: x in and y out once (the bias stays in cache); of gelu's backward dy and x in, dx out;
- * of the bias's gradient dy in.  A thread takes 16 bytes of the columns and four rows, so that it
- * has four loads under way, or eight.  The gradient is summed over a partition of the rows that
- * depends on their number only: a block has 32 lanes of columns and some rows, dealt to its warps;
- * the sums of warps are added in order, then those of blocks.
+ * Least memory traffic: x is read and y written once (the bias stays in cache); GELU's backward
+ * reads dy and x and writes dx; the gradient of the bias reads dy.  A thread takes 16 bytes of the
+ * columns and four rows, so that it starts four loads, or eight, before it uses the first.
+ *
+ * The gradient of the bias is summed over groups of rows.  A block has the columns of 32 lanes and
+ * a group of rows, which its warps divide; the sums of its warps are added in order, then those of
+ * the blocks.  The groups follow from the number of rows alone, so the sum is the same on every
+ * GPU.
  */
 #include "device/cuda/add_parts.cuh"
 #include "device/cuda/pack.cuh"

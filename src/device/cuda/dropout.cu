@@ -1,8 +1,8 @@
 /* dropout.cu - numbers dropped at random; see struct dropout_mask in device/ops.h.
  *
- * Must move: x, what it is added to, and y; ten rounds of Philox make the words of four columns.  A
- * thread takes 16 bytes of a row where columns are whole blocks of four, else one number, of whose
- * block it then makes three words for nothing.
+ * Least memory traffic: x and the addend are read, y is written.  Ten rounds of Philox make the
+ * random words of a block of four columns.  A thread takes 16 bytes of a row if rows consist of
+ * whole blocks; else it takes one number, and three of the four words that it makes are not used.
  */
 #include "device/cuda/dropout.cuh"
 #include "device/cuda/pack.cuh"

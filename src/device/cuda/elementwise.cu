@@ -1,9 +1,9 @@
 /* elementwise.cu - ops that touch each element once.
  *
- * Must move: every input once and every output once, nothing more.  Each thread has several
- * independent 16-byte loads under way before it uses the first: four of swiglu (two pieces of gate
- * and up), six of its backward, eight of add.  One tile per block, so that the order of blocks is
- * that of memory and the last ones even out.
+ * Least memory traffic: every input is read and every output written once.  Each thread starts
+ * several independent 16-byte loads before it uses the first: four for swiglu (two pieces of gate
+ * and two of up), six for its backward, eight for add.  A block takes one tile, so that blocks go
+ * through memory in order, and multiprocessors that are done early take the blocks that are left.
  */
 #include "device/cuda/flat.cuh"
 

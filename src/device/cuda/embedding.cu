@@ -1,14 +1,20 @@
 /* embedding.cu - rows of a table, and the sum of gradients into them in the order of the rows.
  *
- * Must move, forward: each row in and out once.  A block copies a row with four 16-byte loads per
- * thread under way.
- * Backward: dy in once; the rows of the table that occur in and out, once for each 2048 rows of dy
- * in which they do (without accumulate the whole table is cleared first, which dominates).  Tokens
- * are dealt to blocks by a hash.  A block looks through all rows, 2048 at a time, lists those with
- * its tokens in ascending order, links the rows of each token, and adds each token's by a team of
- * its threads.  Every element is summed in the order of the rows, as the CPU does, without scratch
- * and atomics.  Of tokens whose rows are not in the table forward makes zeros, and backward adds
- * nothing. The search reads 4 bytes of each row in each block, up to 396 of them, from the L2.
+ * Forward.  Least memory traffic: each row is read and written once.  A block copies a row; each
+ * thread loads four times 16 bytes before it stores the first.
+ *
+ * Backward.  Least memory traffic: dy is read once; a row of the gradient of the table is read and
+ * written once in each round, 2048 rows of dy, in which its token occurs (without accumulate the
+ * whole gradient is cleared first, which takes most of the time).  Each token belongs to one block,
+ * by a hash.  In a round a block
+ *
+ *   1. looks at all tokens, and lists the rows with tokens of its own in ascending order (find())
+ *   2. links the rows that have the same token (link())
+ *   3. adds the rows of each token by a team of its threads (add_matches())
+ *
+ * So every element is summed in the order of the rows, as on the CPU, without scratch memory and
+ * atomics.  Every block, of up to 396, reads all tokens, 4 bytes each, from the L2.  For a token
+ * that is not in this rank's part of the table forward writes zeros, and backward adds nothing.
  */
 #include "device/cuda/pack.cuh"
 
@@ -62,28 +68,31 @@ void cuda_embedding(struct device *d, enum dtype dt, void *y, const void *table,
 enum {
     WARPS = 8,
     THREADS = WARPS * 32,
-    LOOKS = 8,               /* rows a thread looks at in one round, 32 apart */
-    ROUND = THREADS * LOOKS, /* rows of a block in one round */
+    LOOKS = 8,               /* rows that a thread looks at in a round, 32 apart */
+    ROUND = THREADS * LOOKS, /* rows of a round */
     MOST_BLOCKS = 396,       /* three on each multiprocessor of the largest GPUs: all at once */
-    ROWS_OF_A_BLOCK = 8,     /* with few rows: so many per block, on average */
+    ROWS_OF_A_BLOCK = 8,     /* rows for each block, on average, where rows are few */
 };
 
-/* Rows of a round whose tokens are the block's, in ascending order. */
+/* The rows of a round whose tokens belong to the block (matches), in ascending order. */
 struct matches {
-    int32_t token[ROUND]; /* from the first of the table */
-    uint16_t offset[ROUND];
-    int16_t next[ROUND]; /* the place here of the next row with the same token; -1: none */
+    int32_t token[ROUND];   /* counted from the first of the table */
+    uint16_t offset[ROUND]; /* the row, counted from the first of the round */
+    int16_t next[ROUND]; /* index in these arrays of the next row with the same token; -1: none */
     bool follows[ROUND]; /* an earlier row here has the same token */
-    int count[2][WARPS]; /* of this round, and of the one before, which a warp may yet read */
+    int count[2][WARPS]; /* matches of each warp, of this round and of the one before, which
+                          * another warp may still be reading */
 };
 
-/* Multiplicative hashing (Knuth): neighbours go to different blocks. */
+/* Returns whether a token belongs to this block: multiplicative hashing (Knuth), by which
+ * neighbouring tokens belong to different blocks. */
 static __device__ __forceinline__ bool is_mine(uint32_t token)
 {
     return (uint64_t)(token * 2654435761u) * gridDim.x >> 32 == blockIdx.x;
 }
 
-/* All of the block: list the matches of the round that begins at row `round`; how many. */
+/* List the matches of the round that begins at row `round`.  All threads of the block call it.
+ * Returns how many there are. */
 static __device__ __forceinline__ int find(matches &m, const int32_t *tokens, int64_t round,
                                            int64_t rows, int first, int vocab)
 {
@@ -124,7 +133,7 @@ static __device__ __forceinline__ int find(matches &m, const int32_t *tokens, in
     return total;
 }
 
-/* All of the block: link the matches of each token. */
+/* Set next and follows of all matches.  All threads of the block call it. */
 static __device__ __forceinline__ void link(matches &m, int total)
 {
     __syncthreads();
@@ -139,8 +148,8 @@ static __device__ __forceinline__ void link(matches &m, int total)
     __syncthreads();
 }
 
-/* sum += dy of a token's matches, in order, at n columns; AHEAD rows are loaded before the first is
- * added. */
+/* Add to sum the n columns of dy of a token's matches, in order, from match `at` on.  AHEAD rows
+ * are loaded before the first is added. */
 template <typename T, int n>
 static __device__ __forceinline__ void add_matches(float (&sum)[n], const matches &m, int at,
                                                    const T *dy, int hidden)
@@ -170,7 +179,7 @@ static __device__ __forceinline__ void add_matches(float (&sum)[n], const matche
     }
 }
 
-/* A token's sums are in memory between rounds. */
+/* Add dy to the gradient of the table.  Between rounds a token's sum is in memory. */
 template <typename T, int n>
 __global__ void __launch_bounds__(THREADS, 3)
     scatter_rows(float *dtable, const T *dy, const int32_t *tokens, int64_t rows, int hidden,

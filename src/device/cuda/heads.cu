@@ -1,8 +1,8 @@
 /* heads.cu - pack a rank's query heads, and the key and value heads that they read, for attention;
  * and put the rows of ranks that share sequences in order.
  *
- * Must move: what is read of q and kv once, and the packed rows once.  A block takes a row, a
- * thread 16 bytes of it at a time.
+ * Least memory traffic: the packed heads are read from q and kv once, and written once.  A block
+ * takes a row, a thread 16 bytes of it at a time.
  */
 #include "device/cuda/pack.cuh"
 

@@ -1,31 +1,36 @@
 /* loss.cu - softmax cross-entropy of a row of logits and its gradient; the sum of losses.
  *
- * Must move: logits in (4 bytes, or 2), the gradient out (2 or 4).  A row of 128256 columns is 513
- * KB, too much for one multiprocessor, and the rows under way together are more than the L2 holds;
- * so what can stay on the chip does: a block of 512 threads, alone on its multiprocessor, keeps 128
- * KB of its row in registers and 96 KB in shared memory, and only the rest (38 MB over all blocks)
- * is read again, from the L2.  Rows up to 32768 columns are kept whole in half of that, so that two
- * blocks share a multiprocessor and one reads while the other writes.
+ * A block takes a row.  Its first pass (read_row()) keeps for each thread the largest logit m so
+ * far and the sum of e^(x - m) (Milakov and Gimelshein 2018), and puts these of all threads
+ * together. The second (write_row()) writes the gradient, e^(x - m) / sum * scale, less scale at
+ * the target.
  *
- * The first pass keeps for each thread a running maximum m and the sum of e^(x - m) (Milakov and
- * Gimelshein 2018); the second writes e^(x - m) / sum * scale.  The gradient may lie in the logits'
- * own row: in the same format each element takes its logit's place, and a 16-bit one of fp32 logits
- * lies in the row's first half, element e in the place of logit e / 2.  All reads of the first
- * pass are over before anything is written; what is read again is read a batch at a time by all
- * threads before one of them writes into it or before it, and the writes of a batch never pass its
- * end.
+ * Least memory traffic: the logits are read (4 bytes each, or 2), the gradient is written (2 or 4).
+ * But a row of 128256 fp32 columns has 513 KB, more than a multiprocessor holds, and all rows at
+ * work have more than the L2 holds.  So a block of 512 threads, alone on its multiprocessor, keeps
+ * 128 KB of its row in registers and 96 KB in shared memory, and reads only the rest (38 MB over
+ * all blocks) again, from the L2.  Rows of up to 32768 fp32 columns are kept whole in half of that,
+ * so that two blocks share a multiprocessor, and one reads while the other writes.
+ *
+ * The gradient may lie in the memory of its row of logits: in the same format element e has the
+ * place of logit e; a 16-bit gradient of fp32 logits lies in the row's first half, element e in the
+ * place of logit e / 2.  This is safe: all reads of the first pass are done before anything is
+ * written, and what the second pass reads again, it reads in batches.  All threads have read a
+ * batch before any of them writes its gradient, which never reaches past the end of the batch.
  */
 #include "device/cuda/pack.cuh"
 #include "device/cuda/reduce.cuh"
 
 enum {
     THREADS = 512,
-    STAGED_BYTES = 96 << 10, /* of a row in shared memory: what every GPU has */
-    MANY_KEPT = 16, /* accesses of a thread kept in registers: one block per 64 K of them */
-    FEW_KEPT = 4,   /* two blocks */
+    STAGED_BYTES = 96 << 10, /* of a row, in shared memory: every supported GPU has so much */
+    /* Loads of a thread that it keeps in registers: where one block runs on a multiprocessor (of
+     * 64 K registers), and where two do. */
+    MANY_KEPT = 16,
+    FEW_KEPT = 4,
 };
 
-/* Columns of logits of type L that two blocks keep whole. */
+/* Most columns of logits of type L of a row that is kept whole where two blocks run. */
 template <typename L>
 constexpr int FEW_COLUMNS = FEW_KEPT *THREADS *LANES<L> + STAGED_BYTES / (int)sizeof(L);
 
@@ -37,11 +42,12 @@ static __device__ __forceinline__ float exp_of(float x)
     return exp2_fast(x * log2_e);
 }
 
-/* sum = sum of e^(x - top) over what was seen */
+/* Of the logits seen so far: the largest one, and the sum of e^(x - top). */
 struct running {
     float top, sum;
 };
 
+/* Take `count` loads of n logits each into r. */
 template <typename R, int n, int count>
 static __device__ __forceinline__ void absorb(running &r, const R *bits)
 {
@@ -64,7 +70,7 @@ static __device__ __forceinline__ void absorb(running &r, const R *bits)
     r.top = top;
 }
 
-/* Of a warp, then of the block; every thread gets it. */
+/* Return r of the whole warp, and of the whole block, in every thread. */
 static __device__ __forceinline__ running warp_running(running r)
 {
     float top = warp_max(r.top);
@@ -86,22 +92,22 @@ static __device__ __forceinline__ running block_running(running r, running (&par
 }
 
 /* A row as a block sees it, logits of type L and a gradient of type T: whole groups of n columns,
- * then `tail` more.  Of its groups a thread keeps the first `kept` in registers and the next
- * `staged` in shared memory. */
+ * then `tail` columns more.  Of its groups a thread keeps the first `kept` in registers and the
+ * next `staged` in shared memory; it reads the others twice. */
 template <typename L, typename T, int n, int kept> struct row {
     static constexpr int staged = STAGED_BYTES / (THREADS * n * (int)sizeof(L));
-    /* Of the others, and of those staged, under way at a time: 16-bit columns are twice as many,
-     * and widened they take twice the registers. */
+    /* Groups of a thread that are loaded at a time, of those read twice and of those in shared
+     * memory: fewer with 16-bit columns, which take twice the registers when widened. */
     static constexpr int batch = (kept == MANY_KEPT ? 32 : 16) / (n == 8 ? 8 : 4);
     static constexpr int staged_batch = n == 8 ? 2 : 4;
-    const L *x;
-    T *dx;
-    L *stage;
-    int groups, tail, target;
+    const L *x; /* the logits */
+    T *dx;      /* the gradient; NULL: none */
+    L *stage;   /* shared memory of the block */
+    int groups, tail;
+    int target; /* column */
 };
 
-/* Columns that are in no maximum and no sum: in bf16 LOWEST becomes -infinity, which is in none
- * either. */
+/* Returns n columns that change no maximum and no sum: LOWEST, in bf16 -infinity. */
 template <typename L, int n> static __device__ __forceinline__ raw<L, n> nothing()
 {
     raw<L, n> bits;
@@ -120,19 +126,20 @@ template <typename L> static __device__ __forceinline__ float number(L x)
     return v[0];
 }
 
-/* Group of this thread's access number `access`. */
+/* Returns the group that this thread's access number `access` has. */
 static __device__ __forceinline__ int group_of(int access)
 {
     return access * (int)blockDim.x + (int)threadIdx.x;
 }
 
+/* Returns where a group lies in shared memory. */
 template <typename L, typename T, int n, int kept>
 static __device__ __forceinline__ L *stage_of(const row<L, T, n, kept> &r, int group)
 {
     return r.stage + (group - kept * (int)blockDim.x) * n;
 }
 
-/* Start to copy to shared memory what this thread stages; nobody else reads it. */
+/* Start to copy this thread's groups of the row to shared memory; no other thread reads them. */
 template <typename L, typename T, int n, int kept>
 static __device__ __forceinline__ void stage_row(const row<L, T, n, kept> &r)
 {
@@ -149,7 +156,7 @@ static __device__ __forceinline__ void stage_row(const row<L, T, n, kept> &r)
     async_commit();
 }
 
-/* First pass: held, stage and the running sum. */
+/* First pass: fill held and the stage.  Returns the maximum and the sum of this thread's groups. */
 template <typename L, typename T, int n, int kept>
 static __device__ __forceinline__ running read_row(const row<L, T, n, kept> &r,
                                                    raw<L, n> (&held)[kept])
@@ -184,7 +191,7 @@ static __device__ __forceinline__ running read_row(const row<L, T, n, kept> &r,
     return seen;
 }
 
-/* The gradient of n columns from `column` on. */
+/* Write the gradient of n columns from `column` on, whose logits are bits. */
 template <typename L, typename T, int n, int kept>
 static __device__ __forceinline__ void put(const row<L, T, n, kept> &r, int column, raw<L, n> bits,
                                            float top, float factor, float scale)
@@ -202,7 +209,7 @@ static __device__ __forceinline__ void put(const row<L, T, n, kept> &r, int colu
     store_once(r.dx + column, out);
 }
 
-/* Second pass. */
+/* Second pass: write the gradient of this thread's groups. */
 template <typename L, typename T, int n, int kept>
 static __device__ __forceinline__ void write_row(const row<L, T, n, kept> &r,
                                                  const raw<L, n> (&held)[kept], float top,

@@ -1,11 +1,11 @@
 /* magnitude.cu - products whose columns are scaled to trained lengths: the squares of a matrix's
  * rows, the scaling, and its gradient.
  *
- * Must move: W once, for the squares, of which a warp takes a row; x in and y out once, of which a
- * thread takes 16 bytes of the columns, whose factors it finds once, and four rows at a time; dy
- * and x in once for the gradient, which is summed as that of a bias (bias.cu): a block has 32 lanes
- * of columns and some rows, dealt to its warps; the sums of warps are added in order, then those of
- * blocks.
+ * Least memory traffic, and the threads' work:
+ *   squares    W is read once; a warp takes a row
+ *   scaling    x is read and y written once; a thread takes 16 bytes of the columns, computes their
+ *              factors once, and goes over the rows, four at a time
+ *   gradient   dy and x are read once; the sum over rows is that of a bias (bias.cu)
  */
 #include "device/cuda/add_parts.cuh"
 #include "device/cuda/pack.cuh"

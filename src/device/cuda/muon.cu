@@ -1,8 +1,8 @@
 /* muon.cu - the passes of Muon over single elements; its products are cuda_gemm's.
  *
- * Must move: momentum 16 bytes an element, normalize 8, polynomial 12; the step is in optimizer.cu.
- * A thread takes EACH elements, THREADS apart, so that neighbours read neighbouring words whatever
- * the alignment: matrices begin anywhere in a flat parameter.
+ * Least memory traffic: momentum 16 bytes an element, normalize 8, polynomial 12; the step is in
+ * optimizer.cu.  A thread takes EACH elements, THREADS apart, so that neighbouring threads access
+ * neighbouring words at any alignment: matrices begin anywhere in a flat parameter.
  */
 #include "device/cuda/pack.cuh"
 

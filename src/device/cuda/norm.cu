@@ -1,11 +1,14 @@
 /* norm.cu - RMSNorm, with the residual addition before it, and LayerNorm: forward.
  *
- * Must move: x, delta in; sum, y out, each rows * hidden elements once (w and b stay in cache).
+ * Least memory traffic: x and delta are read, sum and y written, rows * hidden elements each (w and
+ * b stay in cache).
+ *
  * A team of threads takes a row and keeps it in registers between the reductions and the result, so
- * that x is read once.  LayerNorm (`centered`) has a reduction more: the mean first, then the
- * squares around it.  A row of 4096 bf16 is 256 threads with two 16-byte loads of each input in
- * flight; several such blocks per multiprocessor cover each other's reductions.  Short rows share a
- * block.  Rows that do not fit, or are not whole 16-byte pieces, are read again for each pass.
+ * that x is read once.  LayerNorm (`centered`) has one reduction more: first the mean, then the
+ * squares around it.  For a row of 4096 bf16 there are 256 threads, each with two 16-byte loads of
+ * each input; several such blocks run on a multiprocessor, so that some load while others reduce.
+ * Short rows share a block.  Rows that do not fit into registers, or are not whole 16-byte pieces,
+ * are read again for each pass.
  */
 #include "device/cuda/pack.cuh"
 #include "device/cuda/reduce.cuh"

@@ -3,14 +3,17 @@
  *   LayerNorm  dx = dsum + rstd (dy w - mean(dy w) - n mean(dy w n)),  dw as above,
  *              db (+)= sum over rows of dy
  *
- * Must move: dy, dsum, x in; dx out, each rows * hidden elements once.  Rows are dealt to
- * CUDA_NORM_GROUPS blocks, row r to block r % CUDA_NORM_GROUPS whatever the GPU; a block keeps its
- * parts of dw and db in registers over all its rows, and a second kernel adds the parts in order
- * (for each twice CUDA_NORM_GROUPS * hidden floats, mostly within the L2).  Of RMSNorm two blocks
- * of 512 threads per multiprocessor hold a row of 4096 bf16 in one 16-byte access per thread and
- * tensor; the next row is loaded before the reduction of this one, so that about 48 KB per
- * multiprocessor are always under way.  Of shorter rows a block takes several at a time, each by a
- * team of its threads, whose sums are added in the order of the teams when all rows are done.
+ * Least memory traffic: dy, dsum and x are read and dx is written, rows * hidden elements each.
+ *
+ * Row r belongs to block r % CUDA_NORM_GROUPS of CUDA_NORM_GROUPS blocks, on every GPU, so that
+ * sums have the same order everywhere.  A block keeps its parts of dw and db in registers over all
+ * its rows, and a second kernel adds the parts of all blocks in order (CUDA_NORM_GROUPS * hidden
+ * floats of each are written and read, mostly within the L2).
+ *
+ * For RMSNorm of 4096 bf16 two blocks of 512 threads run on a multiprocessor, and a thread holds 16
+ * bytes of each tensor's row.  The next row is loaded before the reduction of this one, so that
+ * about 48 KB per multiprocessor are always being loaded.  Of shorter rows a block takes several at
+ * a time, each by a team of its threads; the teams' sums are added in order when all rows are done.
  */
 #include "device/cuda/add_parts.cuh"
 #include "device/cuda/pack.cuh"

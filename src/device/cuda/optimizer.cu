@@ -1,12 +1,19 @@
-/* optimizer.cu - the steps of AdamW, SGD and Muon, each in one pass over its tensors; the norm that
- * clips; small scalars.
+/* optimizer.cu - the steps of AdamW, SGD and Muon, each in one pass over its tensors; the sum of
+ * squares for clipping by the norm; small scalars.
  *
- * Must move: adamw p, m, v in and out, g in, copy out: 30 bytes an element; sgd 22, muon's step 14;
- * sumsq 4; of a gradient in bf16 two less each.  A step takes one tile per block, two groups of
- * four elements per thread: of adamw eight 16-byte loads under way, read and written past the
- * caches.  Groups begin where p is aligned; tiles that are not whole go an element at a time. sumsq
- * deals tiles to CUDA_PARTIALS blocks, tile i to block i % CUDA_PARTIALS whatever the GPU: eight
- * blocks of 256 threads on each multiprocessor of the largest.
+ * Least memory traffic, in bytes an element with gradients in fp32 (in bf16 two less each):
+ *   adamw         30   p, m and v are read and written, g is read, the 16-bit copy is written
+ *   sgd           22
+ *   muon's step   14
+ *   sumsq          4
+ *
+ * In a step a block takes one tile, and a thread two groups of four elements: for adamw a thread
+ * starts eight 16-byte loads before it uses the first.  Loads and stores bypass the caches.  Groups
+ * begin where p is aligned; a tile that is not whole is done element by element.
+ *
+ * In sumsq tile i belongs to block i % CUDA_PARTIALS of CUDA_PARTIALS blocks, on every GPU, so that
+ * sums have the same order everywhere; these are eight blocks of 256 threads on each multiprocessor
+ * of the largest GPU.
  */
 #include "device/cuda/adamw.cuh"
 #include "device/cuda/flat.cuh"
@@ -32,7 +39,7 @@ void cuda_set(struct device *d, double *y, const double *values, int count)
     LAUNCH(set_values, 1, 1, 0, cuda_compute(d), y, all, count);
 }
 
-/* ---- sum of squares ---- */
+/* Sum of squares */
 
 enum { SUM_THREADS = 256, SUM_ACCESSES = 4, SUM_TILE = SUM_THREADS * SUM_ACCESSES * 4 };
 
@@ -43,7 +50,7 @@ static __device__ __forceinline__ void add_squares(double (&sum)[2], const float
         sum[i % 2] = fma((double)v[i], (double)v[i], sum[i % 2]);
 }
 
-/* Four elements, zeros behind the end. */
+/* Returns four elements of x from `at` on, with zeros from element `elems` on. */
 template <typename T>
 static __device__ __forceinline__ raw<T, 4> four_of(const T *x, int64_t at, int64_t elems,
                                                     bool aligned)
@@ -111,7 +118,8 @@ void cuda_sumsq(struct device *d, double *sum, enum dtype dt, const void *x, int
     LAUNCH(add_partials, 1, CUDA_PARTIALS, 0, s, sum, (const double *)partial, count);
 }
 
-/* One thread adds what the block has read together. */
+/* *sum = the sum of x, added from the last to the first.  The block reads x together, and one
+ * thread adds. */
 static __global__ void __launch_bounds__(SUM_THREADS)
     add_from_last(double *sum, const double *x, int count)
 {
@@ -154,15 +162,16 @@ void cuda_update_factor(struct device *d, double *factor, const double *targets,
     LAUNCH(find_factor, 1, 1, 0, s, factor, targets, squares, loss_scale, nominal, clip);
 }
 
-/* ---- steps ---- */
+/* Steps */
 
-/* What a step works on: p and the states of its rule, which it replaces, and the gradient. */
+/* A step of a rule, for launch_flat() (flat.cuh), which calls read() and write() with n elements.
+ */
 template <typename Rule, typename G, typename C> struct step_op {
     Rule rule;
-    const double *factor;
-    float *own[Rule::OWNED];
-    const G *g;
-    C *copy; /* of the new p, or NULL */
+    const double *factor;    /* of the gradient; NaN: the step changes nothing */
+    float *own[Rule::OWNED]; /* p and the states of the rule, which are replaced */
+    const G *g;              /* the gradient */
+    C *copy;                 /* of the new p, rounded; NULL: none */
 
     template <int n> struct group {
         raw<float, n> own[Rule::OWNED];
@@ -205,7 +214,7 @@ template <typename Rule, typename G, typename C> struct step_op {
     }
 };
 
-/* own: p and the states of the rule. */
+/* Launch a step.  own: p and the states of the rule. */
 template <typename Rule, typename G>
 static void step_any(struct device *d, const Rule &rule, const double *factor,
                      float *const (&own)[Rule::OWNED], const G *g, enum dtype dt_copy, void *copy,
@@ -225,7 +234,7 @@ static void step_any(struct device *d, const Rule &rule, const double *factor,
         launch_flat<2, 4>(cuda_compute(d), op, elems, shift, alike);
 }
 
-/* The operations of the rules and their order are those of cpu/optimizer.c and cpu/muon.c. */
+/* The rules, with the same operations in the same order as in cpu/optimizer.c and cpu/muon.c */
 
 struct adamw_step {
     enum { OWNED = 3 };

@@ -1,8 +1,8 @@
 /* parts.cu - the sum of the ranks' parts of a reduction, in the order of the ranks.
  *
- * Must move: every part in once, recv out (and in, when it is added to).  Four elements a group, 16
- * bytes on the fp32 side; a thread has two groups and loads up to four parts of each before it adds
- * the first.
+ * Least memory traffic: every part is read once, and recv is written (and read, when the sum is
+ * added to it).  A group is four elements, 16 bytes in fp32.  A thread has two groups, and loads up
+ * to four parts of each before it adds the first.
  */
 #include "device/cuda/flat.cuh"
 

@@ -2,11 +2,13 @@
  * gradient.  With n = h rstd of a head h:
  *   y = n w;  dh = rstd (dy w - h rstd^2 mean(dy w h));  dw (+)= sum over rows and heads of dy n
  *
- * Must move: x in, y out; dy, x in, dx out, each once.  A warp takes a head: 128 elements of 16
- * bits are 4 a lane.  A block takes a row, its warps the heads of it, one after the other; values
- * are copied on the way.  In backward rows are dealt to cuda_norm_groups() blocks, row r to block r
- * % groups whatever the GPU; each warp sums its parts of dwq and dwk in shared memory of its own,
- * the block adds its warps' in order, and a second kernel those of the blocks.
+ * Least memory traffic: forward reads x and writes y, backward reads dy and x and writes dx, each
+ * once.  A block takes a row, and its warps divide the heads of the row: of a head of 128
+ * elements of 16 bits a lane has four.  Values, which are not normalized, are copied.
+ *
+ * In backward row r belongs to block r % groups of cuda_norm_groups() blocks, on every GPU.  Each
+ * warp sums its parts of dwq and dwk in shared memory of its own; the block adds those of its warps
+ * in order, and a second kernel adds those of the blocks.
  */
 #include "device/cuda/add_parts.cuh"
 #include "device/cuda/pack.cuh"

@@ -1,9 +1,9 @@
 /* rope.cu - rotary position embedding, half-split pairs.
  *
- * Must move: the rotated heads in and out (all heads when not in place); the table of cosines and
- * sines is small and stays in cache.  A block takes a row.  A thread keeps its columns of the table
- * in registers and walks over heads, with a 16-byte access to each half of a head: at 40 heads of
- * 128 bf16, 160 threads with two heads each.
+ * Least memory traffic: the rotated heads are read and written (all heads when not in place); the
+ * table of cosines and sines is small and stays in cache.  A block takes a row.  A thread keeps its
+ * columns of the table in registers and goes over heads, with a 16-byte access to each half of a
+ * head: for 40 heads of 128 bf16 there are 160 threads with two heads each.
  */
 #include "device/cuda/pack.cuh"
 
