@@ -1,16 +1,19 @@
 /* exchange.c - the kinds of operation as lists of transfers (see transport.h).
  *
- * all-gather      every member sends its pieces to every other, straight into place.  Little data
- *                 among many members goes in rounds that double what each member has.
- * all-to-all      as an all-gather, with a part of its own for each member.
- * reduce-scatter  batches: of every shard one piece goes to its owner, which adds the terms
- *                 in rank order; two batches are in flight, one being added up.
- * all-reduce      the same with shards made of the data itself, each batch followed by an
- *                 all-gather of its sums.  A small one: all get all terms and add them up.
- * broadcast       a binary tree, pieces following one another down.
- * message         pieces in order.
+ *   all-gather      Every member sends its pieces to every other member, straight into place.
+ *                   Little data among many members goes in rounds, each of which doubles the
+ *                   parts that a member has.
+ *   all-to-all      As an all-gather, but a member sends a different part to each member.
+ *   reduce-scatter  In a batch one piece of every shard goes from all members to its owner, which
+ *                   adds the terms in rank order.  A batch is received while another is added up.
+ *   all-reduce      As a reduce-scatter, whose shards are parts of the data; after each batch the
+ *                   members gather its sums.  If the data are small, all members receive all terms
+ *                   and add them up.
+ *   broadcast       Pieces follow one another down a binary tree.
+ *   message         Pieces follow one another.
  *
- * Partners are taken by distance, so that at any time all members send to different ones.
+ * In its k-th transfer a member sends to the member k places further on, so that at any time all
+ * members send to different ones.
  */
 #include <string.h>
 
@@ -20,18 +23,19 @@
 
 enum { GATHER_PIECE_BYTES = 4 << 20, TREE_PIECE_BYTES = 1 << 20, MESSAGE_PIECE_BYTES = 64 << 20 };
 
+/* Returns the bytes of an element. */
 static int64_t size_of(const struct operation *op)
 {
     return (int64_t)dtype_bytes(op->dtype);
 }
 
-/* Elements of the piece that begins at element `first` of `all`; 0 behind the last. */
+/* Returns the elements of the piece that begins at element `first` of `all`; 0 behind the last. */
 static int64_t length_at(int64_t first, int64_t piece, int64_t all)
 {
     return all - first < 0 ? 0 : all - first < piece ? all - first : piece;
 }
 
-/* How many members there are beside this one. */
+/* Returns the number of members beside this one. */
 static int others(const struct operation *op)
 {
     return op->group->size - 1;
@@ -46,7 +50,8 @@ static void partners(const struct operation *op, int distance, struct transfer *
     x->source = (rank + size - distance) % size;
 }
 
-/* The slot that receives another member's term of a batch; two batches have slots at a time. */
+/* Returns the slot that receives another member's term of a batch.  There are slots for two
+ * batches: even ones and odd ones. */
 static char *slot_at(const struct operation *op, int64_t batch, int member)
 {
     const struct group *g = op->group;
@@ -54,6 +59,7 @@ static char *slot_at(const struct operation *op, int64_t batch, int member)
     return g->area[op->queue].slots + slot * (int64_t)g->slot_bytes;
 }
 
+/* Returns the terms of a batch: this member's at own, the others' in their slots. */
 static struct sum_terms terms_of(const struct operation *op, int64_t batch, const char *own)
 {
     const struct group *g = op->group;
@@ -65,10 +71,11 @@ static struct sum_terms terms_of(const struct operation *op, int64_t batch, cons
     return terms;
 }
 
-/* --- all-gather and all-to-all: rounds of size - 1 transfers, one piece of each --- */
+/* All-gather and all-to-all: rounds of size - 1 transfers, each of one piece */
 
-/* What this rank sends to a member, and where it puts what it receives from that member.  In an
- * all-gather each member is sent the same, and what comes from member m is the m-th part. */
+/* Returns the part that this rank sends to a member, and the place of the part that it receives
+ * from that member.  In an all-gather all members are sent the same part, and member m's has place
+ * m. */
 static struct comm_part part_of(const struct operation *op, int member)
 {
     if (op->part)
@@ -77,7 +84,7 @@ static struct comm_part part_of(const struct operation *op, int member)
         .send_elems = op->elems, .recv_from = member * op->elems, .recv_elems = op->elems};
 }
 
-/* Every member has the same number of transfers, some of which may be empty. */
+/* All members plan the same number of transfers, some of which may be empty. */
 static void parts_plan(struct operation *op)
 {
     op->piece = GATHER_PIECE_BYTES / size_of(op);
@@ -95,6 +102,7 @@ static void parts_transfer(const struct operation *op, int64_t index, struct tra
     x->into_bytes = length_at(first, op->piece, source.recv_elems) * size;
 }
 
+/* Copy the piece from element `first` on of this member's part to its place in recv. */
 static void copy_own(struct operation *op, int64_t first, int64_t piece)
 {
     struct comm_part own = part_of(op, op->group->rank);
@@ -130,7 +138,7 @@ const struct comm_kind kind_all_to_all = {.name = "all-to-all",
                                           .retired = parts_retired,
                                           .alone = parts_alone};
 
-/* --- all-gather of little data among many: each round doubles the parts that a member has ---
+/* All-gather of little data among many: each round doubles the parts that a member has
  *
  * recv begins with the member's own part; those of the members with the next higher numbers follow,
  * member 0's behind the last one's.  In round k they come from the member 2^k further on.  (Bruck,
@@ -173,7 +181,7 @@ const struct comm_kind kind_all_gather_doubling = {.name = "all-gather",
                                                    .limit = doubling_limit,
                                                    .transfer = doubling_transfer};
 
-/* --- reduce-scatter: transfers in batches of size - 1 --- */
+/* Reduce-scatter: transfers in batches of size - 1 */
 
 static void reduce_plan(struct operation *op)
 {
@@ -181,6 +189,7 @@ static void reduce_plan(struct operation *op)
     op->total = ceil_div(op->elems, op->piece) * others(op);
 }
 
+/* There are slots for two batches: the one that is added up next, and the one behind it. */
 static int64_t reduce_limit(const struct operation *op)
 {
     return (op->retired / others(op) + 2) * others(op);
@@ -196,7 +205,7 @@ static void reduce_transfer(const struct operation *op, int64_t index, struct tr
     x->from_bytes = x->into_bytes = n * size;
 }
 
-/* Reduce the terms to n elements of recv, from `first` on. */
+/* Add the terms up to n elements of recv, from `first` on. */
 static void reduce_terms(const struct operation *op, const struct sum_terms *terms, int64_t first,
                          int64_t n)
 {
@@ -230,13 +239,21 @@ const struct comm_kind kind_reduce_scatter = {.name = "reduce-scatter",
                                               .retired = reduce_retired,
                                               .alone = reduce_alone};
 
-/* --- all-reduce: stage s is batch s's terms, then batch s - 1's sums --- */
+/* All-reduce: in stage s members exchange the terms of batch s, then the sums of batch s - 1.  A
+ * batch has one part for each member, which adds it up.
+ *
+ *   stage 0   terms of batch 0
+ *   stage 1   terms of batch 1   sums of batch 0
+ *   stage 2                      sums of batch 1
+ */
 
+/* Returns the first element of a member's part of a batch. */
 static int64_t part_first(const struct operation *op, int64_t batch, int member)
 {
     return (batch * op->group->size + member) * op->piece;
 }
 
+/* Returns the bytes of a member's part of a batch. */
 static int64_t part_bytes(const struct operation *op, int64_t batch, int member)
 {
     return length_at(part_first(op, batch, member), op->piece, op->elems) * size_of(op);
@@ -255,6 +272,8 @@ static void all_reduce_plan(struct operation *op)
     op->total = op->elems ? (ceil_div(op->elems, size * op->piece) + 1) * 2 * others(op) : 0;
 }
 
+/* With `summed` batches added up, stages up to number `summed` may be posted, and the terms of the
+ * stage behind it, for which there are slots. */
 static int64_t all_reduce_limit(const struct operation *op)
 {
     int64_t stage = 2 * others(op), summed = (op->retired + others(op)) / stage;
@@ -297,7 +316,7 @@ const struct comm_kind kind_all_reduce = {.name = "all-reduce",
                                           .transfer = all_reduce_transfer,
                                           .retired = all_reduce_retired};
 
-/* --- small all-reduce: all terms to every member --- */
+/* Small all-reduce: every member sends its term to all others, and adds all terms up */
 
 static void small_plan(struct operation *op)
 {
@@ -326,7 +345,8 @@ const struct comm_kind kind_all_reduce_small = {.name = "all-reduce",
                                                 .transfer = small_transfer,
                                                 .retired = small_retired};
 
-/* --- broadcast: stage s is piece s from the parent, then piece s - 1 to two children --- */
+/* Broadcast: in stage s a member receives piece s from its parent, then sends piece s - 1 to its
+ * two children */
 
 static void tree_plan(struct operation *op)
 {
@@ -334,6 +354,8 @@ static void tree_plan(struct operation *op)
     op->total = op->elems ? (ceil_div(op->elems, op->piece) + 1) * 3 : 0;
 }
 
+/* A piece is sent after it was received: with r pieces received, stages up to number r may be
+ * posted, and the receive of the stage behind it. */
 static int64_t tree_limit(const struct operation *op)
 {
     return 3 * ((op->retired + 2) / 3 + 1) + 1;
@@ -364,7 +386,7 @@ const struct comm_kind kind_broadcast = {.name = "broadcast",
                                          .limit = tree_limit,
                                          .transfer = tree_transfer};
 
-/* --- messages --- */
+/* Messages */
 
 static void message_plan(struct operation *op)
 {

@@ -16,8 +16,8 @@
 #include "base/round.h"
 #include "comm/transport.h"
 
-/* Staging of one queue: two batches of slots, large enough to be worth a message and small
- * enough for the caches, and for a group of hundreds. */
+/* Bytes of the slots of one queue (for two batches), and of one slot: enough to be worth a message,
+ * few enough for the caches, also in a group of hundreds. */
 enum { SLOTS_BYTES = 4 << 20, SLOT_MAX = 512 << 10, SLOT_MIN = 4 << 10, ALIGN = 64 };
 
 /* An all-reduce of at most SMALL_BYTES among at most SMALL_SIZE members is one exchange of all
@@ -32,6 +32,8 @@ static int window_of(int size)
     return 4 * (size - 1) < WINDOW_MIN ? WINDOW_MIN : 4 * (size - 1);
 }
 
+/* Returns the bytes of a slot in a group of this size; below, of the requests of a queue and of the
+ * list of ranks. */
 static size_t slot_bytes_of(int size)
 {
     size_t bytes = SLOTS_BYTES / (2 * (size_t)(size - 1)) / SLOT_MIN * SLOT_MIN;
@@ -100,7 +102,8 @@ static void lay_out(struct group *g)
     }
 }
 
-/* Allocate the block of a group of these ranks, fill it in, and find this rank's number in it. */
+/* Allocate the block of a group of these ranks, fill it in, and find this rank's number in it.
+ * Returns 0, or -1 with err set. */
 static int take_block(struct group *g, const int *ranks, int size, struct error *err)
 {
     g->block_bytes = group_staging_bytes(size);

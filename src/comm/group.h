@@ -1,13 +1,14 @@
-/* group.h - collectives and messages among some ranks, asynchronous.
+/* group.h - asynchronous collectives and messages among some ranks.
  *
- * A group of one is the serial case: the same functions, served by copies.
+ * In a group of one rank the same functions copy.
  * Every function that starts an operation returns at once; the operation runs on the
  * communication thread.  A stream is a queue: its operations run one after another in the
  * order they were started; the streams advance independently of one another.  All members
  * of a group start the same collectives on the same stream in the same order.
  * Messages (send, receive) that follow one another on a stream and touch different memory
- * travel side by side, so that two ranks may both send first.  On the CPU they complete in order;
- * on GPUs at most GROUP_MESSAGES of them travel together, and all complete when the last one has.
+ * travel side by side, so that two ranks may both send first.  In host memory they complete in
+ * order; on GPUs at most GROUP_MESSAGES of them travel together, and all complete when the last one
+ * has.
  *
  * Sums are taken in rank order (member 0 first), in fp32 for fp32, bf16 and fp16, so they
  * depend on the size of the group and on nothing else.  A maximum is the same in any order; where a
@@ -78,18 +79,19 @@ const char *group_name(const struct group *group); /* the group's */
 
 /* ---- groups whose memory is a GPU's ----
  *
- * After mesh_attach() (mesh.h) the functions below enqueue on the device's stream that
- * corresponds (COMM_GATHER on DEVICE_GATHER and so on) and their memory is the device's.  An op is
- * then complete for comm_wait() and comm_test() when it is enqueued; who needs its result waits
- * for an event of that stream.  start_ns and end_ns have no meaning there.  One thread calls.
+ * After mesh_attach() (mesh.h) the functions below enqueue on the device's stream of the same name
+ * (COMM_GATHER: DEVICE_GATHER, and so on), and their memory is the device's.  An op is then
+ * complete for comm_wait() and comm_test() when it is enqueued; a caller that needs its result
+ * waits for an event of that stream.  start_ns and end_ns have no meaning.  Only one thread may
+ * call.
  *
  * What differs from host memory:
- *  - Messages that follow one another and touch different memory travel together until one of
- *    them is waited for (or asked for) or another operation is started: whoever starts several,
- *    so that no two ranks wait for each other, starts all and then waits for all.
+ *  - Messages that follow one another and touch different memory are held, and enqueued together
+ *    when one of them is given to comm_wait() or comm_test(), or another operation is started.  So
+ *    that no two ranks wait for each other, start all messages first, and then wait for all.
  *  - Sums of fp32 and fp64 are the library's: in an order of its own, the same in every run.  Sums
  *    of bf16 and fp16 terms are taken in rank order, in fp32.
- *  - Where terms are summed in rank order, what recv held is the first of them.
+ *  - Where terms are summed in rank order, the old value of recv (accumulate) is the first term.
  *  - A maximum by NCCL is its ncclMax: of a NaN and another member's number it is the number.
  *  - Reduce-scatter of fp32 with accumulate leaves the sum in the member's own part of send.
  *  - Only the operations that programs use are offered: those of mesh.h's communicators. */
@@ -103,39 +105,43 @@ size_t group_staging_bytes(int size);
  * Each starts an operation as op, to be ended by comm_wait(), which also reports its failure. Until
  * then the memory of send, recv and data has to stay, and the caller must not change send. */
 
-/* recv[size * elems] = every member's send[elems], in member order.
+/* Set recv[size * elems] to every member's send[elems], in member order.
  * send == recv + rank * elems allowed (in place). */
 void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
                       const void *send, int64_t elems, enum dtype dtype);
 
-/* recv [elems] = (accumulate ? recv : 0) + sum over members m of m's send[rank * elems ...][elems].
+/* Set recv[elems] to (accumulate ? recv : 0) + the sum over members m of m's
+ * send[rank * elems ...][elems].
  * send [size * elems] is fp32, bf16 or fp16 and is not changed (but see above for GPUs).  result,
  * the format of recv, is fp32 or that of send, in which the sum, taken in fp32, is rounded once.
- * Accumulate is for fp32: what recv held is added last, to the finished sum.  send + rank * elems
+ * Accumulate is for fp32: the old value of recv is added last, to the finished sum.  send + rank *
+ * elems
  * == recv allowed when both are fp32 and accumulate is 0. */
 void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
                           enum dtype result, const void *send, int64_t elems, enum dtype dtype,
                           int accumulate);
 
-/* data[elems] = sum or maximum over the members' data, in place, the same bits on all; of fp32,
+/* Replace data[elems] by the sum or maximum over the members' data, the same bits on all; of fp32,
  * fp64, or bf16 and fp16, which are summed in fp32 and rounded once. */
 void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
                       int64_t elems, enum dtype dtype, enum group_reduction reduction);
 
-/* Bytes that member `rank` of a group of this size sends to others in an all-reduce; pure.  The
- * last members may have fewer elements to sum than the first ones, and so send fewer. */
+/* Returns the bytes that member `rank` of a group of this size sends to others in an all-reduce;
+ * pure.  The last members may have fewer elements to sum than the first ones, and so send fewer. */
 int64_t group_all_reduce_sent(int size, int rank, int64_t elems, enum dtype dtype);
 
-/* What this member sends to another one in an all-to-all and receives from it, in elements. */
+/* The parts that this member sends to another one in an all-to-all and receives from it, in
+ * elements. */
 struct comm_part {
     int64_t send_from, send_elems; /* send[send_from ...][send_elems] is sent */
     int64_t recv_from, recv_elems; /* recv[recv_from ...][recv_elems] is received */
 };
 
-/* Elements member `rank` of a group of this size sends to others in an all-to-all; pure. */
+/* Returns the elements that member `rank` of a group of this size sends to others in an all-to-all;
+ * pure. */
 int64_t group_all_to_all_sent(int size, int rank, const struct comm_part *part);
 
-/* Every member sends a part of send to every member, itself included, and receives a part of recv
+/* Let every member send a part of send to every member, itself included, and receive a part of recv
  * from it; part[m] says which parts for member m.  part[size] must stay until comm_wait().  What
  * member a sends to member b has as many elements as b receives from a.  Parts of recv do not
  * overlap one another, nor send. */
@@ -153,7 +159,7 @@ void group_recv(struct group *g, enum comm_stream stream, struct comm_op *op, vo
  * err naming group and operation. */
 int comm_wait(struct comm_op *op, struct error *err);
 
-/* 1 when op is complete (comm_wait() will not block), else 0. */
+/* Returns 1 when op is complete (comm_wait() will not block), else 0. */
 int comm_test(struct comm_op *op);
 
 #endif

@@ -12,10 +12,10 @@
  * little beside everything else. */
 static const int64_t piece_bytes = 16 << 20, host_piece_bytes = 8 << 20;
 
-/* What NCCL takes of a GPU's memory beside what is planned.  From its logs on nodes of eight H100:
- * each channel (thread block) of a communicator takes 10 MiB for a rank that it receives from and 2
- * for one that it sends to.  A ring has one of each; messages have them for every other rank of the
- * node. */
+/* Bytes that NCCL takes of a GPU's memory for a connection, from its logs on nodes of eight H100:
+ * each channel (thread block) of a communicator takes 10 MiB for a rank that it receives from, and
+ * 2 MiB for a rank that it sends to.  A ring has one of each; messages have both for every other
+ * rank of the node. */
 static const size_t connection_bytes = (size_t)12 << 20;
 /* Estimate: of a communicator whose sums are made by switches, a slot of 1 MiB for each of 16
  * channels, 8 GPUs and both directions. */
@@ -38,11 +38,11 @@ enum {
                          channel */
 };
 
-/* The sets of axes of more than one rank each, whose groups a shape has, each once: of one axis, of
- * MESH_SHARDS, of MESH_DATA.  Returns how many. */
+/* List, each once, the sets of axes whose groups of more than one rank a shape has: each axis,
+ * MESH_SHARDS, MESH_DATA, without axes of one rank.  Returns how many. */
 static int list_sets(const struct mesh_shape *shape, unsigned set[MESH_SETS])
 {
-    unsigned listed = 1; /* bit s: set s; that of no axis is none */
+    unsigned listed = 1; /* bit s: set s is listed; the empty set is left out */
     int count = 0;
     for (int k = 0; k < MESH_AXES + 2; k++) {
         unsigned asked = k < MESH_AXES ? 1u << k : k == MESH_AXES ? MESH_SHARDS : MESH_DATA;
@@ -55,7 +55,7 @@ static int list_sets(const struct mesh_shape *shape, unsigned set[MESH_SETS])
     return count;
 }
 
-/* The first rank of the group along these axes that the rank at coord is in. */
+/* Returns the first rank of the group along these axes that the rank at coord is in. */
 static int first_of(const struct mesh_shape *shape, struct mesh_coord coord, unsigned axes)
 {
     for (int axis = 0; axis < MESH_AXES; axis++)
@@ -64,6 +64,7 @@ static int first_of(const struct mesh_shape *shape, struct mesh_coord coord, uns
     return mesh_rank(shape, coord);
 }
 
+/* Make this rank's group along a set of axes.  Returns 0, or -1 with err set. */
 static int create_group(struct mesh *mesh, struct world *world, unsigned axes, struct error *err)
 {
     const struct mesh_shape *shape = &mesh->shape;
@@ -109,7 +110,7 @@ int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape
         if (shape.degree[axis] == 1)
             m->group[1u << axis] = group_self(world, mesh_axis_name(axis));
     count = list_sets(&shape, set);
-    for (int k = 0; k < count; k++) /* all, also after a failure, as tags are given in this order */
+    for (int k = 0; k < count; k++) /* also after a failure: the order of groups gives the tags */
         if (create_group(m, world, set[k], rc ? NULL : err))
             rc = -1;
     rc = world_agree(world, rc, err);
@@ -162,7 +163,7 @@ static int add_channel(const struct mesh_shape *shape, const struct mesh_options
     return count + 1;
 }
 
-/* The channels that programs use: of collectives, and of messages along the pipeline. */
+/* List the channels that programs use: of collectives, then of messages along the pipeline. */
 int mesh_channels(const struct mesh_shape *shape, const struct mesh_options *options,
                   struct mesh_channel list[MESH_CHANNELS])
 {
@@ -200,8 +201,8 @@ int mesh_has_messages(const struct mesh_options *options, const struct mesh_chan
     return channel->stream == COMM_REDUCE && options->messages >> channel->axes & 1;
 }
 
-/* Messages between stages keep to POINT_CTAS: their kernels wait for peers, several at a time, and
- * what the peers need meanwhile must find multiprocessors too. */
+/* Messages between stages have at most POINT_CTAS: several of their kernels wait for peers at a
+ * time, and must leave multiprocessors to the kernels for which the peers wait. */
 int mesh_most_ctas(const struct mesh_options *options, const struct mesh_channel *channel)
 {
     int most = options->max_ctas;
@@ -218,7 +219,8 @@ int mesh_least_ctas(const struct mesh_options *options, const struct mesh_channe
     return most && most < options->min_ctas ? most : options->min_ctas;
 }
 
-/* How many other ranks of a group are in the node of rank 0, if a node has NODE_RANKS ranks. */
+/* Returns how many other ranks of rank 0's group are on its node, if a node has NODE_RANKS ranks.
+ */
 static int node_peers(const struct mesh_shape *shape, unsigned axes)
 {
     int ranks = mesh_members(shape, MESH_SETS - 1), peers = 0;
@@ -227,6 +229,7 @@ static int node_peers(const struct mesh_shape *shape, unsigned axes)
     return peers;
 }
 
+/* Returns an estimate of the bytes that NCCL takes for the communicator of a channel. */
 static size_t communicator_bytes(const struct mesh_shape *shape, const struct mesh_options *options,
                                  const struct mesh_channel *channel)
 {

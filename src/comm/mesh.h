@@ -1,8 +1,8 @@
 /* mesh.h - the ranks as a grid: pipeline x replicate x shard x context x tensor, tensor
  * fastest.
  *
- * A group is named by a set of axes, bit a for axis a: the ranks that agree in all the others, in
- * the order of their numbers.  Axes of one rank make no difference to it.
+ * A group is named by a set of axes, bit a for axis a: it has the ranks whose coordinates on all
+ * other axes are the same, in the order of their numbers.  Axes with one rank make no difference.
  */
 #ifndef TRIREME_COMM_MESH_H
 #define TRIREME_COMM_MESH_H
@@ -64,27 +64,27 @@ const char *mesh_axis_name(enum mesh_axis axis);
 enum { MESH_AXES_TEXT = 64 };
 const char *mesh_axes_name(unsigned axes, char text[MESH_AXES_TEXT]);
 
-/* Fill in the one degree that is 0 ("what is left"; at most one may be) so that the
- * product is ranks.  Returns 0, or -1 with err saying which product does not fit. */
+/* Replace the degree that is 0 ("what is left"; at most one may be) so that the product of all
+ * degrees is ranks.  Returns 0, or -1 with err saying which product does not fit. */
 int mesh_resolve(struct mesh_shape *shape, int ranks, struct error *err);
 
-/* Pure arithmetic: the coordinates of a rank, and the rank that has them. */
+/* Return the coordinates of a rank, and the rank that has them; pure arithmetic. */
 struct mesh_coord mesh_coord_of_rank(const struct mesh_shape *shape, int rank);
 int mesh_rank(const struct mesh_shape *shape, struct mesh_coord coord);
 
-/* Pure, of a resolved shape and a set of axes: the axes of the set along which there is more than
- * one rank. */
+/* The functions below are pure; their shape is resolved, axes is a set of axes. */
+
+/* Returns the axes of the set along which there is more than one rank. */
 unsigned mesh_wide_axes(const struct mesh_shape *shape, unsigned axes);
-/* How many ranks the group of these axes has. */
+/* Returns how many ranks a group of these axes has. */
 int mesh_members(const struct mesh_shape *shape, unsigned axes);
-/* The number, in its group of these axes, of the rank at coord. */
+/* Returns the number of the rank at coord within its group of these axes. */
 int mesh_member(const struct mesh_shape *shape, struct mesh_coord coord, unsigned axes);
-/* Does a mesh of this shape make a group of these axes? */
+/* Returns 1 if a mesh of this shape makes a group of these axes. */
 int mesh_has(const struct mesh_shape *shape, unsigned axes);
 
-/* The coordinates of member number `member` of the group of these axes that the rank at coord is
- * in.
- */
+/* Returns the coordinates of member number `member` of the group of these axes that the rank at
+ * coord is in. */
 struct mesh_coord mesh_coord_of_member(const struct mesh_shape *shape, struct mesh_coord coord,
                                        unsigned axes, int member);
 
@@ -149,8 +149,8 @@ struct mesh_options {
 int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
                 const struct mesh_options *options, struct error *err);
 
-/* Bytes of device memory (POOL_COMM) mesh_attach() allocates on every rank, without NCCL's own
- * buffers; pure. */
+/* Returns the bytes of device memory (POOL_COMM) that mesh_attach() allocates on every rank,
+ * without NCCL's own buffers; pure. */
 size_t mesh_device_staging_bytes(const struct mesh_shape *shape,
                                  const struct mesh_options *options);
 
@@ -160,7 +160,8 @@ size_t mesh_device_staging_bytes(const struct mesh_shape *shape,
  * once the mesh is attached. */
 size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_options *options);
 
-/* Bytes of pinned host memory (POOL_HOST) mesh_attach() allocates on every rank; pure. */
+/* Returns the bytes of pinned host memory (POOL_HOST) that mesh_attach() allocates on every rank;
+ * pure. */
 size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options);
 
 /* Allocate device memory that transfers will read and write, counted in mem: by device_alloc(), or
@@ -185,9 +186,9 @@ int mesh_register(struct mesh *mesh, void *memory, size_t bytes, struct error *e
 /* Undo mesh_register(), before the memory is freed; memory that is not registered is allowed. */
 void mesh_unregister(struct mesh *mesh, void *memory);
 
-/* Did a transfer of an attached mesh fail meanwhile (a peer died, the network broke)?  Returns 0,
- * or -1 with err naming group, rank and node; does not wait.  Any thread may call it, but not while
- * another starts an operation. */
+/* Check whether a transfer of an attached mesh has failed (a peer died, the network broke). Returns
+ * 0, or -1 with err naming group, rank and node; does not wait.  Any thread may call it, but not
+ * while another starts an operation. */
 int mesh_poll(struct mesh *mesh, struct error *err);
 
 /* End what an attached mesh has under way, after a failure, without waiting for peers longer than a
@@ -199,18 +200,18 @@ void mesh_abandon(struct mesh *mesh);
  * text; returns text. */
 const char *mesh_gpu_library(char text[96]);
 
-/* ---- its shape and groups ---- */
+/* ---- shape and groups of a mesh ---- */
 
 struct mesh_shape mesh_shape(const struct mesh *mesh); /* resolved */
 struct mesh_coord mesh_coord(const struct mesh *mesh); /* of this rank */
 
-/* The group of this rank along a set of axes: one axis, MESH_SHARDS or MESH_DATA; the mesh's.  NULL
- * for the empty set, and where mesh_has() says that there is no such group. */
+/* Returns the group of this rank along a set of axes: one axis, MESH_SHARDS or MESH_DATA.  It
+ * belongs to the mesh.  NULL: the set is empty, or mesh_has() says that there is no such group. */
 struct group *mesh_group_of(const struct mesh *mesh, unsigned axes);
 struct group *mesh_group(const struct mesh *mesh, enum mesh_axis axis);
 
-/* Bytes of POOL_COMM the groups of a mesh of this (resolved) shape allocate on every rank; pure.
- * Sets of axes that have the same ranks share one group. */
+/* Returns the bytes of POOL_COMM that the groups of a mesh of this (resolved) shape allocate on
+ * every rank; pure. Sets of axes that have the same ranks share one group. */
 size_t mesh_staging_bytes(const struct mesh_shape *shape);
 
 #endif

@@ -41,6 +41,7 @@ const char *mesh_axes_name(unsigned axes, char text[MESH_AXES_TEXT])
     return text;
 }
 
+/* Set err: the product of the degrees is not the number of ranks.  Returns -1. */
 static int does_not_fit(const struct mesh_shape *s, int ranks, struct error *err)
 {
     return error_set(

@@ -1,8 +1,11 @@
 /* mpi.c - transport: carries out a list of transfers by MPI messages.
  *
- * Transfers are posted in order as far as the kind allows and retired in order, so only the
- * oldest one has to be tested.  Every message of the process uses one communicator; group
- * and queue are in the tag, and within a tag two ranks' messages keep their order.
+ *     0 ... retired - 1          complete, their results taken (kind->retired())
+ *     retired ... posted - 1     in flight; only the oldest, number `retired`, is tested
+ *     posted ... total - 1       not started; the window and kind->limit() say how many may be
+ *
+ * Every message of the process uses one communicator; group and queue are in the tag, and messages
+ * between two ranks with the same tag keep their order.
  */
 #include <stdio.h>
 
@@ -16,6 +19,7 @@ _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits");
 
 enum { RECEIVE, SEND };
 
+/* Returns the request of a transfer's receive or send. */
 static request *request_at(const struct operation *op, int64_t index, int which)
 {
     return (request *)&op->request[2 * (index % op->window) + which];
@@ -54,6 +58,7 @@ void transport_describe(const struct operation *op, char *text, size_t bytes)
                  op->group->name, member, op->group->ranks[member], sends ? "receive" : "send");
 }
 
+/* Set op->err: the receive or send of a transfer has failed.  Returns STEP_DONE. */
 static int fail(struct operation *op, int64_t index, int which, const char *why)
 {
     const struct group *g = op->group;
@@ -74,6 +79,7 @@ static int fail_mpi(struct operation *op, int64_t index, int which, int code)
     return fail(op, index, which, why);
 }
 
+/* Start a transfer's messages.  Returns STEP_MOVED, or STEP_DONE with op->err set. */
 static int post(struct operation *op, int64_t index)
 {
     const struct group *g = op->group;
@@ -113,7 +119,8 @@ static int check_length(struct operation *op, int64_t index, MPI_Status *status)
     return STEP_MOVED;
 }
 
-/* Whether a request is complete: STEP_WAITS, STEP_MOVED, or STEP_DONE with the error set. */
+/* Test a request.  Returns STEP_MOVED: it is complete; STEP_WAITS: not yet; or STEP_DONE with
+ * op->err set. */
 static int test(struct operation *op, int64_t index, int which)
 {
     request *r = request_at(op, index, which);
@@ -129,7 +136,7 @@ static int test(struct operation *op, int64_t index, int which)
     return which == RECEIVE ? check_length(op, index, &status) : STEP_MOVED;
 }
 
-/* Retire the oldest transfer if it is complete. */
+/* Retire the oldest transfer if it is complete.  Returns as test() does. */
 static int retire(struct operation *op)
 {
     int step = test(op, op->retired, RECEIVE);
@@ -143,6 +150,8 @@ static int retire(struct operation *op)
     return STEP_MOVED;
 }
 
+/* Post as many transfers as window and kind allow.  Returns STEP_MOVED if there was one, STEP_WAITS
+ * if there was none, or STEP_DONE with op->err set. */
 static int post_allowed(struct operation *op)
 {
     int64_t limit = min_i64(op->retired + op->window, op->total);
@@ -156,7 +165,7 @@ static int post_allowed(struct operation *op)
 
 static int step(struct operation *op)
 {
-    enum { TRANSFERS = 8 }; /* then the other queues are stepped */
+    enum { TRANSFERS = 8 }; /* most that a step retires, before the other queues are stepped */
     int result, moved = STEP_WAITS;
     for (int i = 0; i < TRANSFERS; i++) {
         result = post_allowed(op);

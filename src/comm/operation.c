@@ -5,7 +5,8 @@
  *                        nothing before it in its queue it is done at once, here;
  *   memory of a GPU      the transport enqueues it on a stream of the device, at once or, if it is
  *                        a message, together with the messages that follow.
- * comm_wait() copies what the caller may know of it and gives the record back.
+ * comm_wait() copies times, bytes and failure to the caller, and gives the record back to the
+ * group.
  */
 #include "base/array.h"
 #include "base/clock.h"
@@ -47,8 +48,8 @@ void operation_finish(struct operation *op)
     op->done = 1;
 }
 
-/* Bytes that this member sends in an operation that a library carries out, counted as if mpi.c did.
- */
+/* Returns the bytes that this member would send if mpi.c carried the operation out; used where a
+ * library does. */
 static int64_t sent_bytes(const struct operation *op)
 {
     int64_t bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
@@ -81,7 +82,8 @@ static void give_to_stream(struct operation *op)
         operation_finish(op);
 }
 
-/* Set what follows from kind and queue, and check them; a mistake goes to op->err. */
+/* Set the members of op that follow from kind and queue, and check them; a mistake goes to op->err.
+ */
 static void bind(struct operation *op, int queue, const struct comm_kind *kind)
 {
     struct group *g = op->group;
@@ -147,6 +149,7 @@ void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_
     operation_start(op, stream, &kind_reduce_scatter);
 }
 
+/* Returns the kind of an all-reduce, by its size. */
 static const struct comm_kind *kind_of_sum(const struct operation *op)
 {
     return group_sum_is_small(op->group->size, op->elems, op->dtype) ? &kind_all_reduce_small
@@ -173,7 +176,8 @@ void group_all_reduce_host(struct group *g, int queue, struct comm_op *handle, v
     start_on_host(op, g->size > 1 ? &transport_mpi : &transport_self);
 }
 
-/* Check the parts of an all-to-all, and set op->elems to the longest. */
+/* Check the parts of an all-to-all, and set op->elems to the longest.  Returns 0, or -1 with
+ * op->err set. */
 static int check_parts(struct operation *op)
 {
     const struct group *g = op->group;
@@ -201,6 +205,7 @@ void group_all_to_all(struct group *g, enum comm_stream stream, struct comm_op *
     operation_start(op, stream, &kind_all_to_all);
 }
 
+/* Start a send to peer, or a receive from it. */
 static void start_message(struct operation *op, enum comm_stream stream,
                           const struct comm_kind *kind, int peer)
 {

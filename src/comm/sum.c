@@ -47,7 +47,7 @@ EVERY_LEVEL static void join_f64(double *c, const double *a, const double *b, in
     }
 }
 
-/* in as fp32: where it lies, or widened into `wide`. */
+/* Returns in as fp32: in itself, or a copy in wide. */
 EVERY_LEVEL static const float *widen(float *restrict wide, const void *restrict in, int64_t n,
                                       enum dtype dtype)
 {
@@ -62,7 +62,7 @@ EVERY_LEVEL static const float *widen(float *restrict wide, const void *restrict
     return wide;
 }
 
-/* To 16 bits. */
+/* out = in, rounded to 16 bits. */
 EVERY_LEVEL static void narrow(void *restrict out, const float *restrict in, int64_t n,
                                enum dtype dtype)
 {
@@ -74,6 +74,7 @@ EVERY_LEVEL static void narrow(void *restrict out, const float *restrict in, int
             ((f16 *)out)[i] = f32_to_f16(in[i]);
 }
 
+/* Returns the address of term m. */
 static const char *term_at(const struct sum_terms *terms, int m)
 {
     if (m == terms->own)
@@ -81,14 +82,14 @@ static const char *term_at(const struct sum_terms *terms, int m)
     return terms->slots + (m - (m > terms->own)) * terms->slot_bytes;
 }
 
-/* out[n] = the sum or maximum of the terms from element first on, and then old[n] unless it is
- * NULL; n <= BLOCK.  out may be old or the own term, as the last join alone writes it. */
+/* Set out[n] to the sum or maximum of the terms from element first on, and add old[n] unless old is
+ * NULL; n <= BLOCK.  out may be old or this member's term: only the last join writes it. */
 static void block_f32(float *out, const struct sum_terms *terms, const float *old, int64_t first,
                       int64_t n, enum dtype dtype, enum group_reduction reduction)
 {
     const int64_t from = first * (int64_t)dtype_bytes(dtype);
-    /* Number of the addition that writes out: that of the last term or, where old is added behind
-     * it, none of the loop. */
+    /* Number of the loop's addition that writes out: that of the last term; where old is added
+     * after the loop, none. */
     const int last = terms->count - !old;
     float sum[BLOCK], wide[BLOCK];
     const float *all = widen(sum, term_at(terms, 0) + from, n, dtype);
@@ -101,6 +102,7 @@ static void block_f32(float *out, const struct sum_terms *terms, const float *ol
         join_f32(out, all, old, n, GROUP_SUM);
 }
 
+/* sum_reduce() in fp64. */
 static void reduce_f64(double *out, const struct sum_terms *terms, int64_t elems,
                        enum group_reduction reduction)
 {

@@ -14,11 +14,11 @@ struct sum_terms {
     int own, count;
 };
 
-/* out[i] = the sum or maximum of the terms, in their order, (((t0[i] + t1[i]) + t2[i]) + ...); to a
- * sum in fp32 old[i] is added last, where old is not NULL.  Terms of fp32, bf16 or fp16 are summed
- * in fp32; out_dtype, the format of out, is fp32 or dtype, to which the sum is rounded once.  Of
- * fp64 all is in fp64, out too.  The maximum of terms of which one is NaN is NaN.  out may be old
- * or own_data. */
+/* Set out[i] to the sum or maximum of the terms in their order, (((t0[i] + t1[i]) + t2[i]) + ...).
+ * If old is not NULL, old[i] is added last; only to sums in fp32.  Terms of fp32, bf16 or fp16 are
+ * summed in fp32; out_dtype, the format of out, is fp32 or dtype, to which the sum is rounded once.
+ * Terms of fp64 are summed in fp64, and out is fp64.  If a term is NaN, the maximum is NaN.  out
+ * may be old or own_data. */
 void sum_reduce(void *out, enum dtype out_dtype, const float *old, const struct sum_terms *terms,
                 int64_t elems, enum dtype dtype, enum group_reduction reduction);
 

@@ -27,14 +27,14 @@ enum { HOST_NAME = 64 };
 struct world {
     struct mem *mem;
     struct thread *thread;
-    MPI_Comm comm;       /* of every message */
-    struct group *whole; /* all ranks, for QUEUE_CONTROL only */
-    int rank, size, node, nodes, local_rank, local_size;
-    int cores, core_sharers; /* world_cores(), world_core_sharers() */
-    int splits;              /* number of groups made so far, which gives each group its own tags */
-    int tag_max;             /* the largest tag that the MPI library takes */
-    int patience_s;          /* seconds of world_watch(); atomic: the main thread sets it, the
-                                communication thread reads it */
+    MPI_Comm comm;                                       /* of every message */
+    struct group *whole;                                 /* all ranks, for QUEUE_CONTROL only */
+    int rank, size, node, nodes, local_rank, local_size; /* as world.h's functions return them */
+    int cores, core_sharers;                             /* world_cores(), world_core_sharers() */
+    int splits;     /* number of groups made so far, which gives each group its own tags */
+    int tag_max;    /* the largest tag that the MPI library takes */
+    int patience_s; /* seconds of world_watch(); atomic: the main thread sets it, the
+                       communication thread reads it */
     struct watch *watch;
     char host[256];           /* name of this node */
     char (*hosts)[HOST_NAME]; /* name of every rank's node, cut to 63 characters */
@@ -60,7 +60,7 @@ enum {
     HELD = 1 /* holds it, to enqueue it together with those that follow, by flush() at the latest */
 };
 
-/* Carries out the operations of a group; one row each. */
+/* A way of carrying out the operations of a group; there is one row for each. */
 struct transport {
     const char *name;
     /* Host memory (self.c, mpi.c): advance op without blocking, on the communication thread.
@@ -114,14 +114,14 @@ struct comm_kind {
     const char *name;
     enum comm_call call;
     int message; /* 1: a message between two members; 0: a collective */
-    /* Set op's piece and total. */
+    /* Set op->piece and op->total. */
     void (*plan)(struct operation *op);
-    /* The number of the first transfer that may not be posted yet, though the window allows it, as
-     * it needs what earlier ones bring.  NULL: the window alone counts. */
+    /* Returns the number of the first transfer that may not be posted yet, even if the window
+     * allows it, because it needs results of earlier ones.  NULL: the window alone counts. */
     int64_t (*limit)(const struct operation *op);
     /* Fill x, which is zeros, for transfer `index`. */
     void (*transfer)(const struct operation *op, int64_t index, struct transfer *x);
-    /* Transfer `index` is complete, and so are all before it.  NULL: nothing to do. */
+    /* Called when transfer `index` is complete, and so are all before it.  NULL: nothing to do. */
     void (*retired)(struct operation *op, int64_t index);
     /* Do all of the operation in a group of one.  NULL: nothing to do. */
     void (*alone)(struct operation *op);
@@ -138,14 +138,14 @@ static inline int transport_is_message(const struct operation *op)
     return op->kind && op->kind->message;
 }
 
-/* Elements that each member sums in a batch of an all-reduce of `elems` elements, where a slot
- * holds slot_elems. */
+/* Returns the elements that each member sums in a batch of an all-reduce of `elems` elements, if a
+ * slot holds slot_elems. */
 int64_t transport_share(int64_t elems, int size, int64_t slot_elems);
 
-/* Whether message b may start while the message a before it is under way. */
+/* Returns 1 if message b may start while the message a before it is under way. */
 int transport_independent(const struct operation *a, const struct operation *b);
 
-/* Whether an all-reduce is so small that all terms go to every member. */
+/* Returns 1 if an all-reduce is so small that every member is sent all terms. */
 int group_sum_is_small(int size, int64_t elems, enum dtype dtype);
 
 /* Make the group of all ranks of world, for its control queue; for group_destroy(). */
@@ -155,13 +155,13 @@ struct group *group_whole(struct world *world);
 void group_all_reduce_host(struct group *g, int queue, struct comm_op *op, void *data,
                            int64_t elems, enum dtype dtype, enum group_reduction reduction);
 
-/* The rank of the world that op waits for now, or -1; on the communication thread. */
+/* Returns the rank of the world that op waits for now, or -1; on the communication thread. */
 int transport_waits_for(const struct operation *op);
 
 /* End the job as world_abort() does; on the communication thread. */
 void world_end_all(int code) __attribute__((noreturn));
 
-/* Write what op is and whom it waits for into text, for a person to read. */
+/* Write into text, for people, what kind of operation op is, and which rank it waits for. */
 void transport_describe(const struct operation *op, char *text, size_t bytes);
 
 #endif
