@@ -1,7 +1,8 @@
-/* control.c - world.h's small collectives, on a queue of their own.
+/* control.c - world.h's small collectives and messages, on a queue of their own.
  *
- * All use the group of all ranks.  None blocks the communication thread, so the streams
- * advance meanwhile.  They have no way to report a failure of MPI itself: it ends the job.
+ * All use the group of all ranks, and the control queue of the communication thread, beside which
+ * the streams go on.  A failure of MPI itself ends the job, because the ranks could not agree on
+ * it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
  * ROUNDS_BYTES of all together at a time. */
 enum { DIRECT_RANKS = 32, ROUNDS_BYTES = 16 << 20 };
 
+/* Start an operation on bytes.  peer: the other rank of a message, the root of a broadcast. */
 static void start(struct world *world, struct comm_op *handle, const struct comm_kind *kind,
                   const void *send, void *recv, size_t bytes, int peer)
 {
@@ -23,7 +25,7 @@ static void start(struct world *world, struct comm_op *handle, const struct comm
     operation_start(op, QUEUE_CONTROL, kind);
 }
 
-/* If an operation fails the ranks can no longer agree on anything: the job ends. */
+/* Wait for an operation; if it has failed, end the job. */
 static void finish(struct world *world, struct comm_op *handle)
 {
     struct error err = {0};

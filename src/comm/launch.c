@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+/* Returns a number from the environment, or `otherwise` where it is not set or no such number. */
 static int number(const char *name, int otherwise)
 {
     const char *text = getenv(name);
@@ -21,8 +22,9 @@ static int number(const char *name, int otherwise)
     return *end || value < 0 || value > 1 << 24 ? otherwise : (int)value;
 }
 
-/* Tasks of torchrun, accelerate launch and deepspeed, which set the same variables: they know
- * nothing of MPI.  Containers and schedulers set WORLD_SIZE too, but not the place in the node. */
+/* Returns the number of tasks that torchrun, accelerate launch or deepspeed started, 0: none of
+ * them did.  They set the same variables, and know nothing of MPI.  Containers and schedulers set
+ * WORLD_SIZE too, but not LOCAL_RANK. */
 static int torch_tasks(void)
 {
     return number("RANK", -1) >= 0 && number("LOCAL_RANK", -1) >= 0 ? number("WORLD_SIZE", 0) : 0;
@@ -69,6 +71,7 @@ struct launch launch_read(void)
     return launch;
 }
 
+/* Set err (on task 0) to how to start trireme under this launcher.  Returns -1. */
 static int refuse(const struct launch *launch, struct error *err)
 {
     err->code = EXIT_USAGE;
@@ -117,8 +120,8 @@ int launch_may_copy(void)
     return process_vm_readv(getpid(), &target, 1, &source, 1, 0) == 1;
 }
 
-/* Slurm hands on the limit of the shell that called sbatch, often 1024, and a rank has a file open
- * for each socket and each part of a checkpoint. */
+/* Raise the limit of open files.  Slurm passes on the limit of the shell that called sbatch, often
+ * 1024, and a rank has a file open for each socket and each part of a checkpoint. */
 static void raise_file_limit(void)
 {
     struct rlimit limit;

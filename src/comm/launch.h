@@ -1,5 +1,5 @@
-/* launch.h - what the launcher (mpirun, Slurm, torchrun) says in the environment.  For comm/, the
- * doctor, and train/, which learns how much time a signal leaves to save. */
+/* launch.h - what the environment says about the launcher (mpirun, Slurm, torchrun).  Used by
+ * comm/, by doctor/, and by train/, which learns how much time a signal leaves to save. */
 #ifndef TRIREME_COMM_LAUNCH_H
 #define TRIREME_COMM_LAUNCH_H
 
@@ -45,8 +45,8 @@ void launch_prepare(const struct launch *launch);
  * as the environment says; -1: no launcher is known to do so. */
 int launch_kill_s(const struct launch *launch);
 
-/* May ranks of a node copy straight out of one another's memory, as far as a process can find out
- * by itself? */
+/* Returns 1 if ranks of a node may copy straight out of one another's memory, as far as a process
+ * can find out by itself. */
 int launch_may_copy(void);
 
 #endif

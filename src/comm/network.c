@@ -1,6 +1,6 @@
-/* network.c - see network.h.  MPI and NCCL do not report which way they take.  Where a node has no
- * adapter of InfiniBand or RoCE, or the environment keeps NCCL from it, it is TCP, over
- * one of the interfaces that are up. */
+/* network.c - see network.h.  MPI and NCCL do not report which network they use.  If a node has no
+ * adapter of InfiniBand or RoCE, or the environment keeps NCCL from using it, they use TCP over one
+ * of the interfaces that are up. */
 #include "comm/network.h"
 
 #include <dirent.h>
@@ -12,6 +12,7 @@
 
 #include "base/text.h"
 
+/* Write the names of the adapters of InfiniBand and RoCE into text; "" if there is none. */
 static void list_adapters(char text[NETWORK_TEXT])
 {
     DIR *dir = opendir("/sys/class/infiniband");
@@ -24,6 +25,7 @@ static void list_adapters(char text[NETWORK_TEXT])
         closedir(dir);
 }
 
+/* Write the names of the interfaces that are up and have an IPv4 address into text. */
 static void list_interfaces(char text[NETWORK_TEXT])
 {
     struct ifaddrs *all = NULL;

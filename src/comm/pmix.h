@@ -1,4 +1,5 @@
-/* pmix.h - what MPI leaves to PMIx, the launcher's side of a start.  Private to comm/. */
+/* pmix.h - a barrier by PMIx, the library by which a launcher connects the tasks that it starts.
+ * Private to comm/. */
 #ifndef TRIREME_COMM_PMIX_H
 #define TRIREME_COMM_PMIX_H
 

@@ -62,9 +62,9 @@ struct thread {
     void *watch_arg;
 };
 
-/* May op be stepped beside the unfinished operations before it?  A collective may not.  A message
- * may, unless it and a message before it share memory that one of them writes, or a peer whose
- * messages would be matched in the wrong order. */
+/* Returns 1 if op may be stepped beside the unfinished operations before it in its queue.  A
+ * collective may not.  A message may, unless it and a message before it share memory that one of
+ * them writes, or a peer whose messages would be matched in the wrong order. */
 static int may_join(const struct operation *head, const struct operation *op)
 {
     int count = 0;
@@ -116,7 +116,7 @@ static int advance(struct thread *t, struct queue *queue)
     return moved;
 }
 
-/* Take over what was submitted; under the lock. */
+/* Append the operations that were submitted to their queues; under the lock. */
 static void accept_submitted(struct thread *t)
 {
     __atomic_store_n(&t->incoming, 0, __ATOMIC_RELAXED);
@@ -132,6 +132,7 @@ static void accept_submitted(struct thread *t)
     }
 }
 
+/* Returns 1 if an operation is in flight. */
 static int busy(const struct thread *t)
 {
     for (int i = 0; i < QUEUES; i++)
@@ -154,7 +155,8 @@ static void sleep_for(struct thread *t, int64_t ns)
     pthread_cond_timedwait(&t->work, &t->lock, &until);
 }
 
-/* Nothing has moved for quiet_ns: leave the core to others.  Under the lock. */
+/* Leave the core to other threads for a while, as no operation has moved for quiet_ns.  Under the
+ * lock. */
 static void back_off(struct thread *t, int64_t quiet_ns)
 {
     int64_t yield_from = __atomic_load_n(&t->spin, __ATOMIC_RELAXED) ? SPIN_NS : 0;
@@ -170,8 +172,8 @@ static void back_off(struct thread *t, int64_t quiet_ns)
     sleep_for(t, ns < SLEEP_MIN_NS ? SLEEP_MIN_NS : ns > most_ns ? most_ns : ns);
 }
 
-/* Nothing is in flight: sleep.  MPI may still hold something small it has to pass on
- * (a connection being made, a fragment that did not fit), hence the tick. */
+/* Sleep, as no operation is in flight.  MPI may still have something to send (a connection that is
+ * being made, a fragment that did not fit); therefore the tick is called now and then. */
 static void idle(struct thread *t, int64_t quiet_ns)
 {
     if (!t->tick.call) {
@@ -225,6 +227,7 @@ static void look(struct thread *t, int moved)
         watch(arg, &view);
 }
 
+/* The thread: advance all queues, and back off where nothing moves, until thread_stop(). */
 static void *run(void *arg)
 {
     struct thread *t = arg;
@@ -309,6 +312,7 @@ void thread_set_spin(struct thread *t, int spin)
     __atomic_store_n(&t->spin, spin, __ATOMIC_RELAXED);
 }
 
+/* Set a hook, and wake the thread. */
 static void set_hook(struct thread *t, struct hook *hook, void (*call)(void *arg), void *arg)
 {
     pthread_mutex_lock(&t->lock);

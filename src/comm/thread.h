@@ -29,7 +29,8 @@ int thread_start(struct thread **thread, struct error *err);
 /* Finish what was submitted, end the thread, free it; NULL allowed. */
 void thread_stop(struct thread *thread);
 
-/* Poll without pause before sleeping (spin 1), for which a core has to be free, or not (0). */
+/* Make the thread poll without pause before it sleeps (spin 1), which needs a free core, or not
+ * (0). */
 void thread_set_spin(struct thread *thread, int spin);
 
 /* Make the thread call tick(arg) now and then while no operation is in flight; NULL: never. */
@@ -52,7 +53,7 @@ void thread_submit(struct thread *thread, struct operation *op);
 /* Wait until a submitted op is done. */
 void thread_wait(struct thread *thread, struct operation *op);
 
-/* 1 if every operation submitted to queue is done, else 0. */
+/* Returns 1 if every operation submitted to queue is done, else 0. */
 int thread_queue_idle(struct thread *thread, int queue);
 
 /* Make the thread run call(arg), behind what is in QUEUE_CONTROL, and wait until it has. */

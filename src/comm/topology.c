@@ -17,7 +17,8 @@
 #include <hwloc.h>
 #endif
 
-/* The number of cores whose time the control group (version 2, else 1) allows; 0: no limit. */
+/* Returns the number of cores whose time the control group (version 2, else 1) allows to this
+ * process; 0: no limit. */
 static double quota(void)
 {
     char text[64], more[32] = "";
@@ -32,7 +33,7 @@ static double quota(void)
     return read == 2 && limit > 0 && period > 0 ? limit / period : 0;
 }
 
-/* Is a hardware thread the first of its core among those in set? */
+/* Returns 1 if a hardware thread is the first one of its core that is in set. */
 static int first_of_core(int unit, const cpu_set_t *set)
 {
     char path[96], text[64];
@@ -65,6 +66,7 @@ int topology_count_sharers(const cpu_set_t *mine, const cpu_set_t *all, int coun
     return sharers;
 }
 
+/* Returns the number of cores that have a hardware thread in set. */
 static int cores_in(const cpu_set_t *set)
 {
     int cores = 0;
@@ -74,6 +76,7 @@ static int cores_in(const cpu_set_t *set)
     return cores;
 }
 
+/* Set *set to the hardware threads that this process is bound to. */
 static void own_set(cpu_set_t *set)
 {
     CPU_ZERO(set);
@@ -104,6 +107,7 @@ int topology_cores_for(int sharers, int local_size)
     return cores > 0 ? cores : 1;
 }
 
+/* Write the hardware threads of set into text, as "0-3,8". */
 static void list_units(const cpu_set_t *set, char *text, size_t bytes)
 {
     text[0] = 0;
@@ -119,6 +123,7 @@ static void list_units(const cpu_set_t *set, char *text, size_t bytes)
 }
 
 #ifdef HAVE_HWLOC
+/* Set packages, numa_nodes, cores and units. */
 static void read_machine(struct topology *t)
 {
     hwloc_topology_t h;
@@ -134,6 +139,7 @@ static void read_machine(struct topology *t)
     hwloc_topology_destroy(h);
 }
 
+/* Bind this process to the cores near a PCI device, unless all cores of the node are near it. */
 static void bind_near(const char *pci_bus)
 {
     hwloc_topology_t h;

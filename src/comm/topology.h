@@ -4,19 +4,21 @@
 
 #include <sched.h>
 
-/* Count which of the sets of cores all[count], to which ranks are bound, have a core in common with
- * mine. */
+/* Returns how many of the sets all[count], each the cores that a rank is bound to, have a core in
+ * common with mine. */
 int topology_count_sharers(const cpu_set_t *mine, const cpu_set_t *all, int count);
 
-/* Cores for one of `local_size` ranks of this node, `sharers` of which (itself included)
- * are bound to cores of this process: its cores divided by the sharers, the container's
- * quota divided by all; at least 1.  Cheap: reads a few files. */
+/* Returns the cores that this rank may use, one of `local_size` ranks of the node, of which
+ * `sharers` (itself included) are bound to cores of this process: its cores divided by the sharers,
+ * but not more than the container's quota divided by all ranks; at least 1.  Cheap: reads a few
+ * files. */
 int topology_cores_for(int sharers, int local_size);
 
-/* Cores that this process is bound to, and not more than the container's quota; at least 1. */
+/* Returns the cores that this process is bound to, but not more than the container's quota; at
+ * least 1. */
 int topology_own_cores(void);
 
-/* Cores that this process's parent, such as a launcher, is bound to; 0: not known. */
+/* Returns the cores that this process's parent, such as a launcher, is bound to; 0: not known. */
 int topology_parent_cores(void);
 
 struct topology {

@@ -1,14 +1,15 @@
-/* watch.c - how ranks ask one another for a sign of life, and who is blamed when there is none.
+/* watch.c - asking other ranks for a sign of life, and naming a rank when there is none.
  *
  * The communication thread calls look() now and then, which
  *
- *   1. answers the questions of other ranks: how long ago this one last did something;
- *   2. notes answers, and asks the ranks that its operations wait for;
- *   3. after run.hang_seconds without a sign of life finds the rank at the end of the chain, and
- *      ends the job in its name.
+ *   1. receives answers to this rank's questions;
+ *   2. answers the questions of other ranks: how long ago this rank's last sign of life was;
+ *   3. asks the ranks that this rank's operations wait for;
+ *   4. after run.hang_seconds without a sign of life finds the rank at the end of the chain, prints
+ *      it, and ends the job.
  *
- * A question and its answer are messages of a few numbers; a rank has one question open to each
- * other at most, kept after its answer for step 3.
+ * A question and its answer are messages of a few numbers.  A rank has at most one open question to
+ * each other rank, and keeps it after its answer for step 4.
  */
 #include "comm/watch.h"
 
@@ -29,7 +30,7 @@ enum { FIRST_PART = 4, NEXT_PART = 8 };
 
 #define SECOND_NS INT64_C(1000000000)
 
-/* What is known of a rank that may hold up the job, the surest sign last. */
+/* What is known of a rank that may hold up the job; later ones are surer signs. */
 enum guilt {
     GUILT_NEXT,  /* others wait for it */
     GUILT_IDLE,  /* it answers, waits for nobody, and has done nothing */
@@ -41,6 +42,7 @@ struct suspect {
     int32_t guilt; /* enum guilt */
 };
 
+/* What a rank answers. */
 struct answer {
     int64_t idle_ns; /* since its last sign of life */
     int32_t waits;   /* 1: it does nothing but wait for other ranks */
@@ -56,6 +58,7 @@ struct question {
     MPI_Request sent, received; /* of the question, of the answer */
 };
 
+/* An answer of this rank that is being sent. */
 struct reply {
     struct answer answer;
     MPI_Request sent;
@@ -64,20 +67,21 @@ struct reply {
 struct watch {
     struct world *world;
     struct clock_awake clock;
-    int64_t now_ns, life_ns; /* awake: now, and when the last sign of life was */
-    int alive;               /* alive_count() then */
+    int64_t now_ns, life_ns; /* in awake time: now, and the last sign of life */
+    int alive;               /* alive_count() of the last look */
     struct question question[QUESTIONS];
     struct reply reply[ANSWERS];
-    char nothing; /* what a question says */
+    char nothing; /* the bytes of a question */
 };
 
+/* Returns run.hang_seconds in ns; 0: never. */
 static int64_t patience_ns(const struct watch *w)
 {
     return __atomic_load_n(&w->world->patience_s, __ATOMIC_RELAXED) * SECOND_NS;
 }
 
-/* How long a rank may take to answer before it counts as silent: half of run.hang_seconds, 30
- * seconds at most.  On a machine that is busy with other work a process may get no core for
+/* Returns how long a rank may take to answer before it counts as silent: half of run.hang_seconds,
+ * 30 seconds at most.  On a machine that is busy with other work a process may get no core for
  * seconds.  As the first question comes after a quarter of run.hang_seconds, the rank that waits
  * for a silent one knows it after three quarters. */
 static int64_t silence_ns(const struct watch *w)
@@ -86,6 +90,7 @@ static int64_t silence_ns(const struct watch *w)
     return half && half < 30 * SECOND_NS ? half : 30 * SECOND_NS;
 }
 
+/* Returns the last question to a rank, or NULL. */
 static struct question *question_to(struct watch *w, int rank)
 {
     for (int i = 0; i < QUESTIONS; i++)
@@ -94,8 +99,9 @@ static struct question *question_to(struct watch *w, int rank)
     return NULL;
 }
 
-/* --- who is it? --- */
+/* The suspect */
 
+/* Make rank the suspect if this sign is surer than the present suspect's. */
 static void accuse(struct suspect *worst, int rank, int guilt)
 {
     if (rank >= 0 && (worst->rank < 0 || guilt > worst->guilt))
@@ -123,10 +129,10 @@ static struct suspect find_suspect(struct watch *w, const struct thread_view *vi
     return worst;
 }
 
-/* --- answering --- */
+/* Answering */
 
-/* A reply whose last message has been sent; NULL: all are on their way, and questions wait in MPI.
- */
+/* Returns a reply whose last message has been sent; NULL: all are being sent, and further questions
+ * wait in MPI. */
 static struct reply *free_reply(struct watch *w)
 {
     for (int i = 0; i < ANSWERS; i++) {
@@ -137,6 +143,7 @@ static struct reply *free_reply(struct watch *w)
     return NULL;
 }
 
+/* Answer the questions that have arrived. */
 static void answer_questions(struct watch *w, const struct thread_view *view)
 {
     MPI_Comm comm = w->world->comm;
@@ -153,8 +160,9 @@ static void answer_questions(struct watch *w, const struct thread_view *view)
     }
 }
 
-/* --- asking --- */
+/* Asking */
 
+/* Receive the answer to a question, if it is there. */
 static void hear(struct watch *w, struct question *q)
 {
     int done = 0;
@@ -163,12 +171,12 @@ static void hear(struct watch *w, struct question *q)
     MPI_Wait(&q->sent, MPI_STATUS_IGNORE);
     q->open = 0;
     q->answered = 1;
-    int64_t life_ns = q->asked_ns - q->answer.idle_ns; /* at least: the way took time, too */
+    int64_t life_ns = q->asked_ns - q->answer.idle_ns; /* or later: the question took time too */
     w->life_ns = life_ns > w->life_ns ? life_ns : w->life_ns;
 }
 
-/* The record for a new question to rank: that of the last question to it, or any that is not open.
- * NULL: the last one is still open, or no record is free. */
+/* Returns the record for a new question to rank: that of the last question to it, or one that is
+ * not open.  NULL: the last question is still open, or no record is free. */
 static struct question *place_for(struct watch *w, int rank)
 {
     struct question *q = question_to(w, rank);
@@ -182,6 +190,7 @@ static struct question *place_for(struct watch *w, int rank)
     return q;
 }
 
+/* Ask a rank, unless it has a question, or answered one a moment ago. */
 static void ask(struct watch *w, int rank)
 {
     struct question *q = place_for(w, rank);
@@ -194,11 +203,11 @@ static void ask(struct watch *w, int rank)
     MPI_Isend(&w->nothing, 1, MPI_CHAR, rank, TAG_QUESTION, comm, &q->sent);
 }
 
-/* --- the end --- */
+/* The end */
 
-/* How long this rank leaves it to another one to end the job, so that one line is printed and not
- * one by every rank.  The rank after the suspect ends the job at once, the others seconds later if
- * it has not: a launcher on a busy machine takes more than a second. */
+/* Returns how long this rank waits for another one to end the job, so that only one rank prints a
+ * line.  The rank after the suspect ends the job at once, the others do seconds later if the job
+ * has not ended: a launcher on a busy machine takes more than a second. */
 static int64_t courtesy_ns(const struct watch *w, struct suspect suspect)
 {
     int size = w->world->size;
@@ -207,6 +216,7 @@ static int64_t courtesy_ns(const struct watch *w, struct suspect suspect)
     return (suspect.rank + 1) % size == w->world->rank ? 0 : 3 * SECOND_NS;
 }
 
+/* Print a line that names the suspect, and end the job. */
 static void end_job(const struct watch *w, struct suspect suspect, const struct thread_view *view)
 {
     static const char *const what[] = {
@@ -225,8 +235,7 @@ static void end_job(const struct watch *w, struct suspect suspect, const struct 
     world_end_all(EXIT_HANG);
 }
 
-/* --- now and then --- */
-
+/* What the communication thread calls now and then (thread_watch): steps 1 to 4. */
 static void look(void *arg, const struct thread_view *view)
 {
     struct watch *w = arg;

@@ -1,19 +1,19 @@
-/* watch.h - is a job stuck, and who is it that does not get on?  Private to comm/.
+/* watch.h - finding out whether a job is stuck, and which rank holds it up.  Private to comm/.
  *
- * A rank whose transfers wait for a peer asks that peer how it is, by a small message that the
- * communication thread answers beside its other work.  The answer says how long ago the peer last
- * saw a sign of life: a transfer of its own that moved, work that was done (base/alive.h), or, if
- * it waits itself, what the rank that it waits for answered.  So the news of one busy rank reaches
- * all that wait for it, one after another along the chain, and each rank asks only those it waits
- * for, a few times in run.hang_seconds.
+ * A rank whose transfers wait for a peer sends that peer a question, a small message that the
+ * peer's communication thread answers beside its other work.  The answer says how long ago the
+ * peer's last sign of life was: a transfer of its own that moved, work that was done
+ * (base/alive.h), or, if the peer waits for another rank itself, that rank's answer.  So the sign
+ * of life of one busy rank reaches all ranks that wait for it, along the chain, and each rank asks
+ * only the ranks that it waits for, a few times in run.hang_seconds.
  *
  *      3 --waits for--> 1 --waits for--> 0, which writes a file
  *      "0 s ago"  <---   "0 s ago"  <---   "0 s ago: a piece was written"
  *
- * When the last sign of life is run.hang_seconds ago the job is stuck.  At the end of the chain is
- * a rank that does not answer (its process is stopped or its node gone), or one that answers, waits
- * for nobody, and has done nothing: that one is named.  All time is counted while this process is
- * awake, so that a job that was suspended as a whole is not stuck.
+ * When the last sign of life was run.hang_seconds ago, the job is stuck.  At the end of the chain
+ * is a rank that does not answer (its process is stopped, or its node is gone), or a rank that
+ * answers, waits for no other, and has done nothing: this rank is named.  Only time in which this
+ * process is awake counts, so that a job that was suspended as a whole is not stuck.
  */
 #ifndef TRIREME_COMM_WATCH_H
 #define TRIREME_COMM_WATCH_H

@@ -33,6 +33,7 @@ struct starting {
             return mpi_failed(err, #call, rc_); \
     } while (0)
 
+/* Set err: a call of MPI has failed.  Returns -1. */
 static int mpi_failed(struct error *err, const char *call, int rc)
 {
     char why[MPI_MAX_ERROR_STRING + 1] = "";
@@ -42,6 +43,7 @@ static int mpi_failed(struct error *err, const char *call, int rc)
     return error_set(err, "%.*s: %s", (int)strcspn(call, "("), call, why);
 }
 
+/* Set world->library from the first line of MPI's version. */
 static void read_library(struct world *world)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
@@ -51,7 +53,8 @@ static void read_library(struct world *world)
     snprintf(world->library, sizeof world->library, "%s", text);
 }
 
-/* Number the nodes in order of their lowest ranks.  Collective. */
+/* Number the nodes in order of their lowest ranks; local: the ranks of this node.  Collective.
+ * Returns 0, or -1 with err set. */
 static int number_nodes(struct world *world, MPI_Comm local, struct error *err)
 {
     int leader = world->rank;
@@ -97,6 +100,8 @@ static int share_cores(struct world *world, MPI_Comm local, struct error *err)
     return rc == MPI_SUCCESS ? 0 : mpi_failed(err, "MPI_Allgather", rc);
 }
 
+/* Find out which ranks are on this node, and number the nodes.  Collective.  Returns 0, or -1 with
+ * err set. */
 static int find_nodes(struct world *world, struct error *err)
 {
     MPI_Comm local;
@@ -111,6 +116,7 @@ static int find_nodes(struct world *world, struct error *err)
     return rc;
 }
 
+/* Start MPI, and fill in world.  Collective.  Returns 0, or -1 with err set. */
 static int start_mpi(const struct launch *launch, struct world *world, struct error *err)
 {
     int provided, *tag_max, found;
@@ -139,6 +145,7 @@ static void call_start(void *arg)
     world_end_all(s->err->code);
 }
 
+/* End MPI, on the communication thread. */
 static void call_stop(void *arg)
 {
     struct world *world = arg;
@@ -161,7 +168,7 @@ static void tick(void *arg)
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world->comm, &flag, MPI_STATUS_IGNORE);
 }
 
-/* What base/array.h calls when memory is out (array_end_by()). */
+/* End the job, where base/array.h finds that memory is out (array_end_by()). */
 static void end_job(void *arg, const struct error *err)
 {
     world_fail(arg, err);

@@ -1,4 +1,4 @@
-/* world_end.c - how a rank ends the whole job after a failure for which the other ranks would wait.
+/* world_end.c - ending the whole job after a failure of one rank, for which the others would wait.
  *
  * Buffered output is written first, then MPI_Abort is called on the communication thread, the only
  * one that may call MPI.  Each step may hang, so each has a limit of seconds, after which the
@@ -38,9 +38,8 @@ static void flush_if_possible(void)
     pthread_timedjoin_np(thread, NULL, &until);
 }
 
-/* On the communication thread.  MPI_Abort repeats at length what is already printed, so its stderr
- * is /dev/null.  Where it does not return either, the alarm ends this process and the launcher the
- * others. */
+/* MPI_Abort would print at length what is already printed, so stderr becomes /dev/null.  If it does
+ * not end the process, the alarm does, and the launcher ends the others. */
 void world_end_all(int code)
 {
     int nowhere = open("/dev/null", O_WRONLY);
