@@ -1,21 +1,21 @@
 #!/bin/bash
-# gpt2xl_zero3_offload.sh - the language model that DeepSpeed's users know from Accelerate's guide:
+# gpt2xl_zero3_offload.sh - trains the model of the example in Accelerate's guide to DeepSpeed:
 # GPT2-XL from random weights on wikitext-2, ZeRO stage 3 with optimizer, gradients and parameters in
-# host memory, on two GPUs of 24 GB.  What is trained and how is in gpt2xl_zero3_offload.yaml beside it.
+# host memory, on two GPUs of 24 GB.  The configuration is gpt2xl_zero3_offload.yaml beside it.
 #
-# Before, with the texts wiki.train.raw and wiki.valid.raw of wikitext-2-raw-v1, or others:
+# First, with the texts wiki.train.raw and wiki.valid.raw of wikitext-2-raw-v1, or others:
 #   hf download openai-community/gpt2-xl config.json tokenizer.json --local-dir gpt2-xl
 #   trireme tokenize wiki.train.raw --tokenizer gpt2-xl -o data/train.h5
 #   trireme tokenize wiki.valid.raw --tokenizer gpt2-xl -o data/valid.h5
 # and then
 #   sbatch jobs/gpt2xl_zero3_offload.sh                 two GPUs of one node
 #   sbatch jobs/gpt2xl_zero3_offload.sh train.lr=5e-5   keys of the configuration after the script
-#   sbatch jobs/gpt2xl_zero3_offload.sh offload.params=none      where GPUs have the memory
-#   sbatch jobs/gpt2xl_zero3_offload.sh model.path=gpt2-xl model.init=scratch    what config.json says
-#   jobs/gpt2xl_zero3_offload.sh ...                    the same here and now, under mpirun
+#   sbatch jobs/gpt2xl_zero3_offload.sh offload.params=none      parameters on GPUs that have the memory
+#   sbatch jobs/gpt2xl_zero3_offload.sh model.path=gpt2-xl model.init=scratch    sizes from config.json
+#   jobs/gpt2xl_zero3_offload.sh ...                    the same without Slurm, on this machine, by mpirun
 #
-# TRIREME_RANKS says how many ranks, one per GPU, instead of two.  60 GB of host memory are enough;
-# the job asks for a whole node, as its cores update what its memory holds.
+# TRIREME_RANKS sets another number of ranks, one per GPU, than two.  60 GB of host memory are enough; the job
+# asks for a whole node, because its cores update the parameters in host memory.
 #
 # Ten minutes before the time limit, on preemption, and on `scancel --signal=USR1 JOB` trireme
 # saves its state and ends with 75; the job then queues itself again and goes on from there, unless
@@ -32,14 +32,14 @@
 #SBATCH --output=%x-%j.out
 set -u
 
-# Slurm runs a copy: its record of the job knows where the script was.  A task of a job array is asked for
-# by its number, because the last one's SLURM_JOB_ID names the whole array.
+# Slurm runs a copy of the script; its record of the job says where the script was.  A task of a job array is
+# asked for by its number in the array, because the last task's SLURM_JOB_ID names the whole array.
 job=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 job=${job:-${SLURM_JOB_ID:-}}
 script=$0
 if [ -n "$job" ]; then
     command=$(scontrol show job "$job" | sed -n 's/^ *Command=//p')
-    until [ -z "$command" ] || [ -f "$command" ]; do # the arguments follow the path
+    until [ -z "$command" ] || [ -f "$command" ]; do # cut off the arguments behind the path
         case $command in *' '*) command=${command% *} ;; *) command= ;; esac
     done
     script=${command:-$script}
@@ -63,8 +63,8 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
         run.dir="runs/$name" "$@"
 fi
 
-# A whole node brings its GPUs to the job, but a step gets them only when it asks.
-# In a shell of salloc Slurm says what was asked for, as in "h100:8", and "72(x2)" cores.
+# A job of a whole node has its GPUs, but a step of the job gets them only if it asks for them.
+# In a shell of salloc these variables hold what was asked for: "h100:8" GPUs, "72(x2)" cores.
 gpus=${SLURM_GPUS_ON_NODE:-${SLURM_GPUS_PER_NODE:-0}}
 gpus=${gpus##*:}
 cores=${SLURM_CPUS_ON_NODE:-${SLURM_JOB_CPUS_PER_NODE%%[!0-9]*}}
@@ -75,9 +75,9 @@ share=$((cores / ranks))
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}
 export HDF5_USE_FILE_LOCKING=FALSE
 
-# When each checkpoint was saved, and how many starts in a row saved none.  The newest step alone does
-# not say whether one was: where that checkpoint is damaged, trireme keeps it, resumes before it, and
-# saves earlier steps.
+# saved() lists when each checkpoint was saved; the file $still counts how many starts in a row saved none.
+# The newest step alone does not tell whether this start saved one: if the newest checkpoint is damaged,
+# trireme keeps it, resumes from an older one, and saves steps before the newest.
 run=runs/$SLURM_JOB_NAME-$SLURM_JOB_ID
 for word; do case $word in run.dir=*) run=${word#run.dir=} ;; esac; done
 saved() { stat -c '%.9Y %n' "$run"/checkpoints/step-*/COMMIT 2>/dev/null; }
@@ -86,17 +86,18 @@ still=$run/starts-that-saved-nothing
 [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || rm -f "$still"
 before=$(saved)
 
-# Submitted with --export=NONE, as some clusters do by themselves, a job has srun start tasks without
-# its environment too, and so without what the module set, unless srun is told otherwise.
+# In a job that was submitted with --export=NONE, the default of some clusters, srun starts tasks without the
+# job's environment too, and so without what the module set; --export=ALL passes it on.
 srun --export=ALL --mpi=pmix --kill-on-bad-exit=1 --wait=60 "${layout[@]}" \
     "$trireme" train "$config" run.dir="runs/$SLURM_JOB_NAME-$SLURM_JOB_ID" "$@"
 rc=$?
 
-# A time limit that is not longer than the seconds of --signal has the job saved as soon as it starts.
+# If the time limit is not longer than the seconds of --signal, Slurm sends the signal as soon as the job
+# starts, and trireme saves and ends at once.
 lead=$(sed -n 's/^#SBATCH --signal=USR1@//p' "$script")
 limit=$(scontrol show job "$job" | sed -n 's/.* TimeLimit=\([0-9:-]*\).*/\1/p')
 seconds=$(echo "$limit" | awk -F'[-:]' 'NF == 3 { print ($1 * 60 + $2) * 60 + $3 }')
-if [ $rc = 75 ] || [ $rc = 138 ]; then # 128 + SIGUSR1: before there was anything to save
+if [ $rc = 75 ] || [ $rc = 138 ]; then # 128 + SIGUSR1: the signal came before there was anything to save
     [ "${seconds:-$((lead + 1))}" -gt "$lead" ] ||
         echo "$name: the time limit is $limit, and #SBATCH --signal has the state saved $lead s before it: as soon" \
             "as the job starts, unless sbatch was told otherwise; ask for more time (sbatch -t), or have it saved" \

@@ -1,5 +1,5 @@
 #!/bin/bash
-# llama70b_lora.sh - fine-tunes what llama70b_lora.yaml beside it says: Llama-2-70B by adapters of low
+# llama70b_lora.sh - fine-tunes by llama70b_lora.yaml beside it: Llama-2-70B by adapters of low
 # rank, on one node of eight GPUs of 80 GB.
 #
 #   hf download meta-llama/Llama-2-70b-hf --local-dir llama-2-70b
@@ -10,8 +10,8 @@
 #
 # `trireme plan jobs/llama70b_lora.yaml --ranks 8 --nodes 1 --machine h100` says what it needs.
 #
-# Everything else - ranks, time limits, going on after them, use without Slurm - is as in
-# llama8b_fsdp.sh, which it runs and which has to stand beside it.
+# Everything else - ranks, time limits, resuming after them, use without Slurm - is as in
+# llama8b_fsdp.sh, which this script runs and which has to be in the same folder.
 #SBATCH --job-name=llama70b_lora
 #SBATCH --nodes=1
 #SBATCH --exclusive
@@ -22,7 +22,9 @@
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%j.out
 
-beside=$0 # Slurm runs a copy: its record of the job, or of the task of a job array, knows of what
+# Slurm runs a copy of the script; its record of the job, or of the task of a job array, says where the
+# script was.
+beside=$0
 job=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 job=${job:-${SLURM_JOB_ID:-}}
 if [ -n "$job" ]; then

@@ -1,5 +1,5 @@
 #!/bin/bash
-# llama8b_2gpu_offload.sh - fine-tunes what llama8b_2gpu_offload.yaml beside it says: all of Llama-3-8B
+# llama8b_2gpu_offload.sh - fine-tunes by llama8b_2gpu_offload.yaml beside it: all of Llama-3-8B
 # on two GPUs of 24 GB, which hold the layers at work; parameters, gradients and the optimizer's state
 # are in the node's memory, of which 160 GB are enough, and its cores do the update.
 #
@@ -8,11 +8,11 @@
 #   sbatch jobs/llama8b_2gpu_offload.sh                       two GPUs of one node
 #   sbatch jobs/llama8b_2gpu_offload.sh train.lr=5e-6         keys of the configuration after it
 #   sbatch jobs/llama8b_2gpu_offload.sh model.path=mine data.train=my.h5 data.valid=held.h5 train.eval_every=100
-#   jobs/llama8b_2gpu_offload.sh ...                          the same here and now, under mpirun
+#   jobs/llama8b_2gpu_offload.sh ...                          the same without Slurm, on this machine, by mpirun
 #   trireme convert runs/llama8b_2gpu_offload-123 tuned       for Hugging Face's programs
 #
-# Everything else - TRIREME_RANKS, time limits, going on after them - is as in
-# gpt2xl_zero3_offload.sh, which it runs and which has to stand beside it.
+# Everything else - TRIREME_RANKS, time limits, resuming after them - is as in
+# gpt2xl_zero3_offload.sh, which this script runs and which has to be in the same folder.
 #SBATCH --job-name=llama8b_2gpu_offload
 #SBATCH --nodes=1
 #SBATCH --exclusive
@@ -23,7 +23,9 @@
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%j.out
 
-beside=$0 # Slurm runs a copy: its record of the job, or of the task of a job array, knows of what
+# Slurm runs a copy of the script; its record of the job, or of the task of a job array, says where the
+# script was.
+beside=$0
 job=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 job=${job:-${SLURM_JOB_ID:-}}
 if [ -n "$job" ]; then

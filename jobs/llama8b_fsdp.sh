@@ -1,19 +1,19 @@
 #!/bin/bash
-# llama8b_fsdp.sh - trains what llama8b_fsdp.yaml beside it says, on every GPU of two nodes.
+# llama8b_fsdp.sh - trains by llama8b_fsdp.yaml beside it, on every GPU of two nodes.
 #
 #   sbatch jobs/llama8b_fsdp.sh                        two nodes
-#   sbatch -N 8 -t 48:00:00 jobs/llama8b_fsdp.sh       options of Slurm stand before the script,
-#   sbatch jobs/llama8b_fsdp.sh train.lr=1e-4          keys of the configuration after it
+#   sbatch -N 8 -t 48:00:00 jobs/llama8b_fsdp.sh       options of Slurm precede the script,
+#   sbatch jobs/llama8b_fsdp.sh train.lr=1e-4          keys of the configuration follow it
 #   sbatch jobs/llama8b_fsdp.sh model.preset=llama-tiny device=cpu
-#   sbatch jobs/llama8b_fsdp.sh run.dir=runs/llama8b_fsdp-123    goes on with the run of job 123
-#   jobs/llama8b_fsdp.sh ...                           the same here and now, under mpirun
+#   sbatch jobs/llama8b_fsdp.sh run.dir=runs/llama8b_fsdp-123    continue the run of job 123
+#   jobs/llama8b_fsdp.sh ...                           the same without Slurm, on this machine, by mpirun
 #
-# The job asks for whole nodes, and with them come their GPUs: no line names GPUs, so a cluster
-# without any takes the same script.  Where nodes are shared, drop --exclusive and add
+# The job asks for whole nodes, and so gets their GPUs.  No line names GPUs, so that the same script runs on a
+# cluster without GPUs.  Where jobs share nodes, remove --exclusive and add
 # --gpus-per-node=N and --cpus-per-task=N.  Never --gpus-per-task or --gpu-bind=single: they hide a
-# rank's GPU from its neighbours, and transfers then go through the host (trireme doctor tells).
-# One rank is started per GPU; without GPUs one per core, 8 at most.  --ntasks-per-node or
-# TRIREME_RANKS (per node; outside Slurm, in all) says otherwise.
+# rank's GPU from its neighbours, and transfers then go through the host (trireme doctor reports it).
+# One rank is started for each GPU; without GPUs, one for each core, 8 per node at most.  To change that, give
+# sbatch --ntasks-per-node, or set TRIREME_RANKS (ranks per node; without Slurm: all ranks).
 #
 # Ten minutes before the time limit, on preemption, and on `scancel --signal=USR1 JOB` trireme
 # saves its state and ends with 75; the job then queues itself again and goes on from there, unless
@@ -30,14 +30,14 @@
 #SBATCH --output=%x-%j.out
 set -u
 
-# Slurm runs a copy: its record of the job knows where the script was.  A task of a job array is asked for
-# by its number, because the last one's SLURM_JOB_ID names the whole array.
+# Slurm runs a copy of the script; its record of the job says where the script was.  A task of a job array is
+# asked for by its number in the array, because the last task's SLURM_JOB_ID names the whole array.
 job=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 job=${job:-${SLURM_JOB_ID:-}}
 script=$0
 if [ -n "$job" ]; then
     command=$(scontrol show job "$job" | sed -n 's/^ *Command=//p')
-    until [ -z "$command" ] || [ -f "$command" ]; do # the arguments follow the path
+    until [ -z "$command" ] || [ -f "$command" ]; do # cut off the arguments behind the path
         case $command in *' '*) command=${command% *} ;; *) command= ;; esac
     done
     script=${command:-$script}
@@ -46,7 +46,8 @@ name=$(basename "$script" .sh)
 config=$(dirname "$script")/$name.yaml
 [ -f "$config" ] || { echo "$name: no $config beside the script; give sbatch its name, not its text" >&2; exit 1; }
 
-# The sequence length there is the 8B model's; another model takes its own unless it is given.
+# data.seq_len in the configuration is for the 8B model; with another preset it is that model's own length,
+# unless the command line sets it.
 case " $*" in *' model.preset='*) set -- data.seq_len=0 "$@" ;; esac
 
 trireme=${TRIREME:-trireme}
@@ -65,8 +66,8 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
         run.dir="runs/$name" "$@"
 fi
 
-# Whole nodes bring their GPUs to the job, but a step gets them only when it asks.
-# In a shell of salloc Slurm says what was asked for, as in "h100:8", and "72(x2)" cores.
+# A job of whole nodes has their GPUs, but a step of the job gets them only if it asks for them.
+# In a shell of salloc these variables hold what was asked for: "h100:8" GPUs, "72(x2)" cores.
 gpus=${SLURM_GPUS_ON_NODE:-${SLURM_GPUS_PER_NODE:-0}}
 gpus=${gpus##*:}
 cores=${SLURM_CPUS_ON_NODE:-${SLURM_JOB_CPUS_PER_NODE%%[!0-9]*}}
@@ -84,9 +85,9 @@ share=$((cores / per_node))
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}
 export HDF5_USE_FILE_LOCKING=FALSE
 
-# When each checkpoint was saved, and how many starts in a row saved none.  The newest step alone does
-# not say whether one was: where that checkpoint is damaged, trireme keeps it, resumes before it, and
-# saves earlier steps.
+# saved() lists when each checkpoint was saved; the file $still counts how many starts in a row saved none.
+# The newest step alone does not tell whether this start saved one: if the newest checkpoint is damaged,
+# trireme keeps it, resumes from an older one, and saves steps before the newest.
 run=runs/$SLURM_JOB_NAME-$SLURM_JOB_ID
 for word; do case $word in run.dir=*) run=${word#run.dir=} ;; esac; done
 saved() { stat -c '%.9Y %n' "$run"/checkpoints/step-*/COMMIT 2>/dev/null; }
@@ -95,17 +96,18 @@ still=$run/starts-that-saved-nothing
 [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || rm -f "$still"
 before=$(saved)
 
-# Submitted with --export=NONE, as some clusters do by themselves, a job has srun start tasks without
-# its environment too, and so without what the module set, unless srun is told otherwise.
+# In a job that was submitted with --export=NONE, the default of some clusters, srun starts tasks without the
+# job's environment too, and so without what the module set; --export=ALL passes it on.
 srun --export=ALL --mpi=pmix --kill-on-bad-exit=1 --wait=60 ${layout[@]+"${layout[@]}"} \
     "$trireme" train "$config" run.dir="runs/$SLURM_JOB_NAME-$SLURM_JOB_ID" "$@"
 rc=$?
 
-# A time limit that is not longer than the seconds of --signal has the job saved as soon as it starts.
+# If the time limit is not longer than the seconds of --signal, Slurm sends the signal as soon as the job
+# starts, and trireme saves and ends at once.
 lead=$(sed -n 's/^#SBATCH --signal=USR1@//p' "$script")
 limit=$(scontrol show job "$job" | sed -n 's/.* TimeLimit=\([0-9:-]*\).*/\1/p')
 seconds=$(echo "$limit" | awk -F'[-:]' 'NF == 3 { print ($1 * 60 + $2) * 60 + $3 }')
-if [ $rc = 75 ] || [ $rc = 138 ]; then # 128 + SIGUSR1: before there was anything to save
+if [ $rc = 75 ] || [ $rc = 138 ]; then # 128 + SIGUSR1: the signal came before there was anything to save
     [ "${seconds:-$((lead + 1))}" -gt "$lead" ] ||
         echo "$name: the time limit is $limit, and #SBATCH --signal has the state saved $lead s before it: as soon" \
             "as the job starts, unless sbatch was told otherwise; ask for more time (sbatch -t), or have it saved" \

@@ -1,11 +1,11 @@
 #!/bin/sh
-# packages.sh SET... - install what Debian 12 lacks of the named sets.
+# packages.sh SET... - install the packages of the named sets that a Debian 12 machine lacks.
 #   build  to compile trireme      run    to start it on several ranks
 #   test   for tests/check.sh      slurm  for a virtual Slurm cluster
 #   text   English to train on
-# Installs nothing, asks no server and needs no root when all is there.
-# --list prints the names instead.  Off Debian it says so and succeeds: configure then
-# names what it misses.
+# If all are there, it installs nothing, asks no server and needs no root.  --list prints the names of the
+# packages instead.  On other systems than Debian it prints what to provide and succeeds; configure then
+# names what is missing.
 set -eu
 
 packages_of()
@@ -35,7 +35,7 @@ installed()
     dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q ' ok installed$'
 }
 
-# No daemon of a package is to start by itself: tests bring up their own.
+# Install packages without starting their daemons: tests start their own.
 quietly_install()
 {
     policy=/usr/sbin/policy-rc.d

@@ -1,15 +1,15 @@
 #!/bin/sh
 # quickstart.sh [TEXT-FILE...] - from a fresh Debian 12 to a small trained model.
 #
-# Installs what is missing (as root; else says what to ask for), builds in build/, makes a
+# Installs missing packages (as root; else it prints what to ask for), builds in build/, makes a
 # tokenizer and token files of the given texts or of the Debian Reference, trains a 10-million-parameter Llama on
-# two ranks, each holding half of every parameter, and lets the result speak.  After the
-# installation that takes one to three minutes on two cores.  Run it again and it continues with
-# what is there already: a build, token files, a half-done or done training.
+# two ranks, each of which holds half of every parameter, and prints text that the model generates.  After the
+# installation that takes one to three minutes on two cores.  A second start uses what is there already: the
+# build, the token files, and the training, which it continues if it is not done.
 #
-# To start anew: rm -r data runs/quickstart
+# To start from the beginning: rm -r data runs/quickstart
 set -eu
-for file; do # the names stay right in another directory
+for file; do # absolute names, for the cd below
     shift
     [ -f "$file" ] && [ -r "$file" ] || { echo "quickstart.sh: cannot read $file" >&2; exit 1; }
     set -- "$@" "$(realpath "$file")"
@@ -28,14 +28,15 @@ trireme=$PWD/build/trireme
 
 say() { printf '\n== %s\n' "$*"; }
 
-# Run quietly; the log is shown only if it fails.
+# Run a command with its output in a log, the end of which is shown if the command fails.
 quietly() {
     log=$1
     shift
     "$@" >"$log" 2>&1 || { tail -n 30 "$log" >&2; echo "the whole of it: $log" >&2; exit 1; }
 }
 
-# The prose of the Debian Reference, a paragraph a line: what ends like a sentence and is no table.
+# Print the prose of the Debian Reference, each paragraph on a line: those that end like a sentence and are
+# not of a table.
 reference_text() {
     gzip -dc $reference | awk '
         function flush() {
@@ -50,7 +51,7 @@ reference_text() {
         END { flush() }'
 }
 
-# One block of twenty is kept apart to measure on.
+# Write the lines to train.txt, but of 20 blocks of 40 lines one to valid.txt.
 split_text() {
     awk -v block=40 -v to="$data" \
         '{ print >(to (int(NR / block) % 20 == 10 ? "/valid.txt" : "/train.txt")) }'
@@ -85,7 +86,7 @@ elif [ $# -gt 0 ] && [ ! -e "$data/valid.h5" ]; then
         --valid-fraction 0.05
 fi
 
-# Twice as fast where the processor has instructions for it.
+# bf16 is twice as fast where the processor has instructions for it.
 precision=fp32
 if grep -q -w -e avx512_bf16 -e amx_bf16 /proc/cpuinfo; then precision=bf16; fi
 

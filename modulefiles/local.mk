@@ -1,4 +1,4 @@
-# Written when they are installed, so that they name the directories of that very install.
+# The files are written by make install, so that they name the directories of that very install.
 EXTRA_DIST += modulefiles/trireme.lua.in modulefiles/trireme.tcl.in modulefiles/trireme.pc.in
 include $(top_srcdir)/modulefiles/names.mk
 placed = $(SED) -e 's|@VERSION[@]|$(PACKAGE_VERSION)|g' -e 's|@prefix[@]|$(prefix)|g' \
