@@ -178,31 +178,31 @@ int rig_load(void *user, const struct step_batch *batch, struct error *err)
     return 0;
 }
 
-const struct flat_tensor *rig_tensor(const struct session *s, const char *name, int *unit)
+const struct flat_tensor *rig_tensor(const struct session *s, const char *name, int *flat)
 {
-    for (*unit = 0; *unit < s->units->flats; ++*unit)
-        for (int t = 0; t < s->units->flat[*unit].tensors; t++)
-            if (!strcmp(s->units->flat[*unit].tensor[t].name, name))
-                return &s->units->flat[*unit].tensor[t];
+    for (*flat = 0; *flat < s->units->flats; ++*flat)
+        for (int t = 0; t < s->units->flat[*flat].tensors; t++)
+            if (!strcmp(s->units->flat[*flat].tensor[t].name, name))
+                return &s->units->flat[*flat].tensor[t];
     return NULL;
 }
 
-float *rig_state(const struct session *s, int unit, enum rig_state which)
+float *rig_state(const struct session *s, int flat, enum rig_state which)
 {
-    const struct state_flat *state = &s->train->state->flat[unit];
+    const struct state_flat *state = &s->train->state->flat[flat];
     const int buffer[] = {state->master, state->grad, state->slot[0], state->slot[1]};
     return executor_buffer(s->executor, &s->train->buffer[buffer[which]]);
 }
 
 void rig_refresh(const struct session *s)
 {
-    for (int u = 0; u < s->units->flats; u++) {
-        const struct state_flat *state = &s->train->state->flat[u];
+    for (int f = 0; f < s->units->flats; f++) {
+        const struct state_flat *state = &s->train->state->flat[f];
         if (state->master >= 0 && state->param >= 0 && state->param != state->master)
             s->device->ops->cast(s->device, s->layout.dtype,
                                  executor_buffer(s->executor, &s->train->buffer[state->param]),
-                                 DTYPE_F32, rig_state(s, u, RIG_MASTER),
-                                 s->units->flat[u].shard_elems);
+                                 DTYPE_F32, rig_state(s, f, RIG_MASTER),
+                                 s->units->flat[f].shard_elems);
     }
 }
 
@@ -223,16 +223,17 @@ static uint64_t hash_buffer(const struct session *s, int buffer, uint64_t hash)
     return hash;
 }
 
-/* What a unit computes with: where each gather makes it of the masters, what that makes. */
-static uint64_t hash_param(const struct session *s, int unit, uint64_t hash)
+/* Add to a hash the parameters of a flat that runs compute with: a buffer of the state, or, where
+ * each gather makes them of the masters, what it makes.  Returns the new hash. */
+static uint64_t hash_param(const struct session *s, int flat, uint64_t hash)
 {
-    const struct state_flat *state = &s->train->state->flat[unit];
+    const struct state_flat *state = &s->train->state->flat[flat];
     if (state->param >= 0)
         return hash_buffer(s, state->param, hash);
     if (state->master < 0)
         return hash; /* another stage's */
     float *master = rig_download(s, state->master);
-    int64_t elems = s->units->flat[unit].shard_elems;
+    int64_t elems = s->units->flat[flat].shard_elems;
     uint16_t *param = malloc((size_t)elems * sizeof *param + 1);
     for (int64_t i = 0; i < elems; i++)
         param[i] = s->layout.dtype == DTYPE_BF16 ? f32_to_bf16(master[i]) : f32_to_f16(master[i]);
@@ -245,10 +246,10 @@ static uint64_t hash_param(const struct session *s, int unit, uint64_t hash)
 uint64_t rig_hash(const struct session *s)
 {
     uint64_t hash = 0;
-    for (int u = 0; u < s->units->flats; u++) {
-        const struct state_flat *state = &s->train->state->flat[u];
+    for (int f = 0; f < s->units->flats; f++) {
+        const struct state_flat *state = &s->train->state->flat[f];
         const int buffer[] = {state->master, state->slot[0], state->slot[1]};
-        hash = hash_param(s, u, hash);
+        hash = hash_param(s, f, hash);
         for (int k = 0; k < 3; k++)
             hash = buffer[k] < 0 ? hash : hash_buffer(s, buffer[k], hash);
     }

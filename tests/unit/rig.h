@@ -47,17 +47,17 @@ struct rig_data {
 };
 int rig_load(void *user, const struct step_batch *batch, struct error *err);
 
-/* Find a logical tensor by name in the whole flat parameter of a unit, whose number becomes *unit;
- * NULL: there is none. */
-const struct flat_tensor *rig_tensor(const struct session *session, const char *name, int *unit);
+/* Find a logical tensor by name in the session's flats.  Returns the tensor, and in *flat the
+ * number of its flat; NULL: there is none. */
+const struct flat_tensor *rig_tensor(const struct session *session, const char *name, int *flat);
 
 /* Copy a buffer of the training program to the host; for free(). */
 void *rig_download(const struct session *session, int buffer);
 
-/* Return the fp32 state of this rank's shard of a flat parameter, by its number, in memory of the
- * session.  On the CPU alone. */
+/* Return the fp32 state of this rank's shard of flat number `flat`, in memory of the session.  On
+ * the CPU alone. */
 enum rig_state { RIG_MASTER, RIG_GRAD, RIG_FIRST, RIG_SECOND };
-float *rig_state(const struct session *session, int unit, enum rig_state which);
+float *rig_state(const struct session *session, int flat, enum rig_state which);
 
 /* Set the parameters that are computed with from the masters, after a test has written masters. */
 void rig_refresh(const struct session *session);

@@ -264,11 +264,11 @@ static void a_broken_gradient_updates_nothing(void **state)
     const float nan = NAN;
     input.load = load;
     input.user = s;
-    int unit;
-    const struct flat_tensor *tensor = rig_tensor(s, "layers.1.norm1", &unit);
+    int flat;
+    const struct flat_tensor *tensor = rig_tensor(s, "layers.1.norm1", &flat);
     assert_non_null(tensor);
     float *master =
-        executor_buffer(s->executor, &s->train->buffer[s->train->state->flat[unit].master]);
+        executor_buffer(s->executor, &s->train->buffer[s->train->state->flat[flat].master]);
     if (device_upload(s->device, master + tensor->offset, &nan, sizeof nan, &err))
         fail_msg("%s", err.text);
     uint64_t before = rig_hash(s);

@@ -181,10 +181,10 @@ static struct step_output run(struct golden *g, int64_t step)
 /* The largest difference of a tensor of the state, times factor, from the golden one, relative to
  * the largest golden value. */
 static double worst(struct golden *g, const char *group, enum rig_state which,
-                    const struct flat_tensor *tensor, int unit, double factor)
+                    const struct flat_tensor *tensor, int flat, double factor)
 {
     float *want = golden_of(g, group, tensor);
-    const float *got = rig_state(g->s, unit, which) + tensor->offset;
+    const float *got = rig_state(g->s, flat, which) + tensor->offset;
     double error = 0, size = 0;
     for (int64_t i = 0; i < tensor->elems; i++) {
         double off = fabs(got[i] * factor - want[i]);
@@ -203,9 +203,9 @@ static int is_without_effect(const struct flat_tensor *tensor)
     return length >= end && !strcmp(tensor->name + length - end, "attn.k.bias");
 }
 
-static void check_zero(struct golden *g, const struct flat_tensor *tensor, int unit)
+static void check_zero(struct golden *g, const struct flat_tensor *tensor, int flat)
 {
-    const float *grad = rig_state(g->s, unit, RIG_GRAD) + tensor->offset;
+    const float *grad = rig_state(g->s, flat, RIG_GRAD) + tensor->offset;
     for (int64_t i = 0; i < tensor->elems; i++)
         assert_true(fabsf(grad[i]) <= 1e-7f);
 }
@@ -282,10 +282,10 @@ static void check_some(struct golden *g, struct h5 *file, const char *group)
     double norm_off = fabs(output.grad_norm / number(file, name[2]) - 1);
     g->file = file;
     for (size_t i = 0; i < sizeof few / sizeof few[0]; i++) {
-        int unit;
-        const struct flat_tensor *tensor = rig_tensor(g->s, few[i], &unit);
+        int flat;
+        const struct flat_tensor *tensor = rig_tensor(g->s, few[i], &flat);
         double error =
-            worst(g, name[3], RIG_GRAD, tensor, unit, (double)(g->batch * g->seq) / count);
+            worst(g, name[3], RIG_GRAD, tensor, flat, (double)(g->batch * g->seq) / count);
         most = error <= most ? most : error;
     }
     g->file = own;

@@ -129,9 +129,9 @@ static void direct(double *direction, int64_t elems, uint64_t key, int n)
 /* The worst difference of gradient and slope, relative to the gradient's length. */
 static double check_tensor(struct trial *t, const struct flat_tensor *tensor, int directions)
 {
-    int unit;
-    rig_tensor(t->s, tensor->name, &unit);
-    const float *grad = rig_state(t->s, unit, RIG_GRAD) + tensor->offset;
+    int flat;
+    rig_tensor(t->s, tensor->name, &flat);
+    const float *grad = rig_state(t->s, flat, RIG_GRAD) + tensor->offset;
     double factor = (double)(t->rows * t->seq) / t->count, length = 0, worst = 0;
     double *direction = calloc((size_t)tensor->elems, sizeof *direction);
     for (int64_t i = 0; i < tensor->elems; i++)

@@ -153,15 +153,15 @@ static void test_names(void **state)
         struct config config = rig_config(text);
         struct session *s = rig_open(&mem, &config, NULL, 0);
         const struct units *units = s->units;
-        int n = 0, unit;
+        int n = 0, flat;
         for (int u = 0; u < units->count && n < 11; u++)
             for (int t = 0; t < units->flat[u].tensors && n < 11; t++)
                 assert_string_equal(units->flat[u].tensor[t].name, first[n++]);
         assert_int_equal(n, 11);
-        assert_non_null(rig_tensor(s, "norm", &unit));
-        assert_int_equal(unit, units->count - 1);
-        assert_int_equal(rig_tensor(s, "head", &unit) != NULL, !i);
-        const struct flat_tensor *k = rig_tensor(s, "layers.1.attn.k", &unit);
+        assert_non_null(rig_tensor(s, "norm", &flat));
+        assert_int_equal(flat, units->count - 1);
+        assert_int_equal(rig_tensor(s, "head", &flat) != NULL, !i);
+        const struct flat_tensor *k = rig_tensor(s, "layers.1.attn.k", &flat);
         assert_int_equal(k->box.whole[0], config.model.kv_heads * config.model.head_dim);
         assert_int_equal(k->box.whole[1], config.model.hidden);
         session_close(s);
@@ -183,7 +183,7 @@ static void test_gpt2(void **state)
                                       "model.heads=3 model.ffn=100 model.vocab=301 "
                                       "model.max_seq_len=77 data.seq_len=5");
     struct session *s = rig_open(&mem, &config, NULL, 0);
-    int n = 0, unit;
+    int n = 0, flat;
     rig_init(s);
     for (int u = 0; u < s->units->count; u++)
         for (int t = 0; t < s->units->flat[u].tensors; t++) {
@@ -204,9 +204,9 @@ static void test_gpt2(void **state)
                 assert_non_null(strstr(tensor->name, first[n++]));
         }
     assert_int_equal(n, 19);
-    assert_int_equal(rig_tensor(s, "positions", &unit)->box.whole[0], 77);
-    assert_non_null(rig_tensor(s, "norm.bias", &unit));
-    assert_non_null(rig_tensor(s, "head", &unit));
+    assert_int_equal(rig_tensor(s, "positions", &flat)->box.whole[0], 77);
+    assert_non_null(rig_tensor(s, "norm.bias", &flat));
+    assert_non_null(rig_tensor(s, "head", &flat));
     session_close(s);
 }
 

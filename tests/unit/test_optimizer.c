@@ -128,14 +128,14 @@ static void take_step(struct session *s, int64_t step)
         fail_msg("%s", err.text);
 }
 
-/* One step of a unit, from its state before and its gradient, in double precision. */
-static void check_unit(const struct session *s, int unit, const float *p0, const float *v0,
+/* One step of a flat, from its state before and its gradient, in double precision. */
+static void check_flat(const struct session *s, int number, const float *p0, const float *v0,
                        double lr)
 {
     const struct config_train *c = &s->config.train;
-    const struct flat *flat = &s->units->flat[unit];
-    const float *p = rig_state(s, unit, RIG_MASTER), *v = rig_state(s, unit, RIG_FIRST);
-    const float *g = rig_state(s, unit, RIG_GRAD);
+    const struct flat *flat = &s->units->flat[number];
+    const float *p = rig_state(s, number, RIG_MASTER), *v = rig_state(s, number, RIG_FIRST);
+    const float *g = rig_state(s, number, RIG_GRAD);
     for (int t = 0; t < flat->tensors; t++) {
         int decays = c->decay == DECAY_ALL || flat->tensor[t].box.dims > 1;
         for (int64_t e = 0; e < flat->tensor[t].elems; e++) {
@@ -180,7 +180,7 @@ static void steps_of_sgd_are_the_rule(void **state)
             }
             take_step(s, step);
             for (int u = 0; u < s->units->count; u++) {
-                check_unit(s, u, p[u], v[u], lr_schedule_at(&config.train, step));
+                check_flat(s, u, p[u], v[u], lr_schedule_at(&config.train, step));
                 free(p[u]);
                 free(v[u]);
             }
@@ -189,26 +189,27 @@ static void steps_of_sgd_are_the_rule(void **state)
     }
 }
 
-/* Moments of a unit in double precision, and the size of the terms that m is the sum of. */
+/* Moments of a flat in double precision, and the size of the terms that m is the sum of. */
 struct moments {
     double *m, *v, *size;
 };
 
-static struct moments moments_of_zero(const struct session *s, int unit)
+static struct moments moments_of_zero(const struct session *s, int number)
 {
-    size_t elems = (size_t)s->units->flat[unit].shard_elems;
+    size_t elems = (size_t)s->units->flat[number].shard_elems;
     return (struct moments){calloc(elems, sizeof(double)), calloc(elems, sizeof(double)),
                             calloc(elems, sizeof(double))};
 }
 
 /* Take a step with the gradient of the session's; each of `steps` so far rounded by a few 2^-24. */
-static void check_moments(const struct session *s, int unit, const struct moments *t, int64_t steps)
+static void check_moments(const struct session *s, int number, const struct moments *t,
+                          int64_t steps)
 {
-    const float *m = rig_state(s, unit, RIG_FIRST), *v = rig_state(s, unit, RIG_SECOND);
-    const float *g = rig_state(s, unit, RIG_GRAD);
+    const float *m = rig_state(s, number, RIG_FIRST), *v = rig_state(s, number, RIG_SECOND);
+    const float *g = rig_state(s, number, RIG_GRAD);
     const double beta1 = s->config.train.beta1, beta2 = s->config.train.beta2;
     const double ulps = (4 + 2 * (double)steps) * 0x1p-24;
-    for (int64_t i = 0; i < s->units->flat[unit].shard_elems; i++) {
+    for (int64_t i = 0; i < s->units->flat[number].shard_elems; i++) {
         double grad = g[i];
         t->m[i] = beta1 * t->m[i] + (1 - beta1) * grad;
         t->v[i] = beta2 * t->v[i] + (1 - beta2) * grad * grad;

@@ -212,9 +212,9 @@ static void test_stacked_tensors(void **state)
         {"layers.0.mlp.gate", "layers.0.mlp.up"}};
     for (int i = 0; i < 2; i++)
         for (int k = 1; stacks[i][k]; k++) {
-            int unit;
-            const struct flat_tensor *before = rig_tensor(s, stacks[i][k - 1], &unit);
-            const struct flat_tensor *next = rig_tensor(s, stacks[i][k], &unit);
+            int flat;
+            const struct flat_tensor *before = rig_tensor(s, stacks[i][k - 1], &flat);
+            const struct flat_tensor *next = rig_tensor(s, stacks[i][k], &flat);
             assert_int_equal(before->offset + before->elems, next->offset);
         }
     session_close(s);
