@@ -29,7 +29,7 @@ int64_t checkpoint_size_bytes(const struct config *config, const struct layout *
                               const struct units *units)
 {
     size_t weight = dtype_bytes(layout->dtype);
-    size_t master = layout->pure ? weight : sizeof(float);
+    size_t master = layout->no_masters ? weight : sizeof(float);
     size_t slot = dtype_bytes(layout->optimizer_dtype);
     int refers = refers_to_folder(config);
     size_t bytes = 0;

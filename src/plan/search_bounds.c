@@ -327,7 +327,7 @@ static double update_s(const struct bounds *b, const struct search_candidate *c,
 {
     const struct search_request *r = b->request;
     const struct optimizer *rule = optimizer_row(r->config->train.optimizer);
-    double each = 2 * (double)dtype_bytes(b->layout.pure ? b->layout.dtype : DTYPE_F32);
+    double each = 2 * (double)dtype_bytes(b->layout.no_masters ? b->layout.dtype : DTYPE_F32);
     if (!rule->of_matrices)
         each += 2 * rule->slots * (double)dtype_bytes(b->layout.optimizer_dtype);
     if (c->offload[0] || r->config->offload.optimizer != OFFLOAD_NONE)
@@ -358,10 +358,11 @@ static double state_bytes(const struct bounds *b, const struct search_candidate 
     const struct optimizer *rule = optimizer_row(config->train.optimizer);
     int stage = config_sharding[c->strategy].stage, shards = shards_of(b->request, c);
     int keeps_whole = stage < 3 || (c->pipeline > 1 && !config->parallel.pipeline_reshard);
-    double master = (double)dtype_bytes(b->layout.pure ? b->layout.dtype : DTYPE_F32);
+    double master = (double)dtype_bytes(b->layout.no_masters ? b->layout.dtype : DTYPE_F32);
     double slots = rule->of_matrices ? 1 : rule->slots; /* muon's matrices have one */
-    double copy =
-        b->layout.pure || b->layout.dtype == DTYPE_F32 ? 0 : (double)dtype_bytes(b->layout.dtype);
+    double copy = b->layout.no_masters || b->layout.dtype == DTYPE_F32
+                      ? 0
+                      : (double)dtype_bytes(b->layout.dtype);
     double bytes = 0;
     if (!c->offload[0] && config->offload.optimizer == OFFLOAD_NONE)
         bytes += (master + slots * (double)dtype_bytes(b->layout.optimizer_dtype)) * rank->trained /
@@ -432,7 +433,7 @@ void search_bounds_set(struct search_candidates *list, const struct search_reque
     struct bounds b = {.request = request};
     struct rank_work *rank = array_make((size_t)request->ranks, sizeof *rank);
     b.layout = (struct layout){.dtype = layout_dtype(request->config),
-                               .pure = request->config->precision == PRECISION_BF16_PURE,
+                               .no_masters = request->config->precision == PRECISION_BF16_PURE,
                                .reduce_dtype = request->config->comm.reduce_dtype,
                                .optimizer_dtype = request->config->train.optimizer_dtype};
     plan_places(&b, list);

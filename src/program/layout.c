@@ -276,7 +276,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         .optimizer_dtype = config->train.optimizer_dtype,
         .reduce_dtype = config->comm.reduce_dtype,
         .tensor_fp32 = p->tensor_fp32 && dtype != DTYPE_F32,
-        .pure = config->precision == PRECISION_BF16_PURE,
+        .no_masters = config->precision == PRECISION_BF16_PURE,
         .overlap_update = config->train.overlap_update,
         .prefetch_forward = p->forward_prefetch ? ahead : 0,
         .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,

@@ -47,7 +47,7 @@ struct layout {
     enum dtype reduce_dtype; /* of gradients on their way to shards, where they are fp32 */
     int tensor_parts;        /* parts in which tensor ranks exchange rows; 1: all rows at once */
     int tensor_fp32;         /* 1: terms of sums over tensor ranks are sent in fp32 */
-    int pure;                /* 1: there are no fp32 masters (precision bf16_pure) */
+    int no_masters;          /* 1: there are no fp32 masters (precision bf16_pure) */
     int overlap_update;      /* 1: the update of a step is in the next one's program */
     int prefetch_forward, prefetch_backward, prefetch_late;
 };

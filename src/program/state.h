@@ -109,7 +109,7 @@ static inline int state_owns(const struct state *state, int flat)
 /* The format of masters. */
 static inline enum dtype state_master_dtype(const struct state *state)
 {
-    return state->layout->pure ? state->units->request.dtype : DTYPE_F32;
+    return state->layout->no_masters ? state->units->request.dtype : DTYPE_F32;
 }
 
 /* ---- where state lives, and what is whole ---- */
