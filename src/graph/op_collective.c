@@ -162,7 +162,7 @@ static void swap_shapes(struct graph *graph, struct graph_node *node)
 
 const struct op op_all_to_all = {
     .name = "all_to_all",
-    .transfer = TRANSFER_SWAP,
+    .transfer = TRANSFER_ALL_TO_ALL,
     .shapes = swap_shapes,
     .gradient = transposed,
     .run = give_nothing,

@@ -52,7 +52,7 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
                               .reduction = GROUP_MAX},
         [TRANSFER_GATHER] = {.kind = INSTR_GATHER, .stream = STREAM_GATHER},
         [TRANSFER_SCATTER] = {.kind = INSTR_REDUCE, .stream = STREAM_REDUCE},
-        [TRANSFER_SWAP] = {.kind = INSTR_ALLTOALL, .stream = STREAM_REDUCE},
+        [TRANSFER_ALL_TO_ALL] = {.kind = INSTR_ALLTOALL, .stream = STREAM_REDUCE},
     };
     const struct segment_step *step = segment_exchange(run->segment, piece);
     const struct graph_node *node = segment_node(run->segment, step);
@@ -63,14 +63,15 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
     int from = in_place ? -1 : operand(program, run, buffer, step->in[0], x, step->parts);
     int to = operand(program, run, buffer, step->out[0], y, step->parts);
     int64_t elems = graph_elems(graph, transfer == TRANSFER_GATHER ? x : y) / step->parts;
-    int parts = transfer == TRANSFER_SWAP ? equal_parts(program, members, elems / members) : -1;
+    int parts =
+        transfer == TRANSFER_ALL_TO_ALL ? equal_parts(program, members, elems / members) : -1;
     struct instr *instr = program_instr(program, kinds[transfer].kind, kinds[transfer].stream);
     instr->unit = run->unit;
     instr->micro = run->micro;
     instr->phase = run->phase;
     instr->piece = piece;
     instr->axes = node->attrs.axes;
-    instr->elems = transfer == TRANSFER_SWAP ? elems / members : elems;
+    instr->elems = transfer == TRANSFER_ALL_TO_ALL ? elems / members : elems;
     instr->dtype = graph->values[x].dtype;
     if (transfer == TRANSFER_SCATTER)
         instr->result = graph->values[y].dtype;

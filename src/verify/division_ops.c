@@ -60,11 +60,11 @@ static const struct division_exchange exchanges[] = {
                          .pulled = PULL_TERM,
                          .why_not_pulled = "is summed to each rank's rows, but is no term of a sum",
                          .pulls = PULL_OWN},
-    [TRANSFER_SWAP] = {.takes = COLUMNS,
-                       .gives = SPREAD,
-                       .takes_its_result = 1,
-                       .why_not = "it exchanges rows of own columns",
-                       .pulls = PULL_OWN},
+    [TRANSFER_ALL_TO_ALL] = {.takes = COLUMNS,
+                             .gives = SPREAD,
+                             .takes_its_result = 1,
+                             .why_not = "it exchanges rows of own columns",
+                             .pulls = PULL_OWN},
 };
 
 const struct division_exchange *division_exchange(enum op_transfer transfer)

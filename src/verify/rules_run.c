@@ -350,7 +350,7 @@ static int check_exchange(const struct values *v, int i)
                  [TRANSFER_MAXIMUM] = {INSTR_ALLREDUCE, GROUP_MAX},
                  [TRANSFER_GATHER] = {INSTR_GATHER, GROUP_SUM},
                  [TRANSFER_SCATTER] = {INSTR_REDUCE, GROUP_SUM},
-                 [TRANSFER_SWAP] = {INSTR_ALLTOALL, GROUP_SUM}};
+                 [TRANSFER_ALL_TO_ALL] = {INSTR_ALLTOALL, GROUP_SUM}};
     const struct instr *instr = &v->program->instr[i];
     const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
     const struct segment_step *step = segment_exchange(segment, instr->piece);
