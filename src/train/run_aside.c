@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -190,11 +191,26 @@ static int keep_lines(const struct run_directory *d, const char *name, struct er
     return rc;
 }
 
+/* Can checkpoints be renamed into the folder of a branch?  Not where checkpoints/ is a link to, or
+ * a mount of, another file system; known before anything is written, as nothing could be finished
+ * afterwards. */
+static int check_movable(const struct run_directory *d, const char *folder, struct error *err)
+{
+    struct stat from, to;
+    if (stat(d->checkpoints, &from) || stat(folder, &to) || from.st_dev == to.st_dev)
+        return 0;
+    return error_set(err,
+                     "later checkpoints of %s cannot be moved to branches/: %s is on another file "
+                     "system; begin a run from that checkpoint in place of going back: "
+                     "checkpoint.resume=PATH run.dir=OTHER",
+                     d->path, d->checkpoints);
+}
+
 int run_aside_copies(const struct run_directory *d, struct error *err)
 {
     char *folder = folder_of(d, d->record.branch, "");
-    int rc = disk_make_folders(folder, err) || keep_lines(d, "metrics.jsonl", err) ||
-             keep_lines(d, "samples.jsonl", err);
+    int rc = disk_make_folders(folder, err) || check_movable(d, folder, err) ||
+             keep_lines(d, "metrics.jsonl", err) || keep_lines(d, "samples.jsonl", err);
     /* The last of them: it syncs the folder. */
     rc = rc || run_record_write(&d->record, folder, BRANCH_RECORD, WHOLE_FILE_DURABLE, err);
     free(folder);

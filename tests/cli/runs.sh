@@ -195,6 +195,23 @@ is "a branch that is not all aside is finished before another begins" "0 18 19 2
 said "finishing what was half set aside is said" 'branch 1 had begun when an earlier start ended; .* is finished now'
 is "what was half set aside is finished once" 0 "$(grep -c moving half/run.json)"
 
+# Checkpoints on another file system cannot be renamed into branches/: known before anything is written.
+shm=$(mktemp -d /dev/shm/trireme-test.XXXXXX 2>/dev/null)
+cleanup() { [ -z "$shm" ] || rm -rf "$shm"; }
+if [ -n "$shm" ] && [ "$(stat -c %d "$shm")" != "$(stat -c %d .)" ]; then
+    mkdir linked && ln -s "$shm" linked/checkpoints
+    train run.dir=linked train.steps=4 checkpoint.every=2
+    train run.dir=linked train.steps=6 checkpoint.resume=2
+    said "going back with checkpoints on another file system is refused" \
+        'error: later checkpoints of linked cannot be moved to branches/: .* is on another file system; .*run\.dir=OTHER'
+    train run.dir=linked train.steps=6
+    is "and the run goes on as before" "0 4 6 1-6" "$code $(kept linked) $(steps_of linked)"
+    train run.dir=unlinked train.steps=6 checkpoint.resume=linked/checkpoints/step-00000004
+    is "another run begins from such a checkpoint" "0 6" "$code $(kept unlinked)"
+else
+    skip "checkpoints on another file system" "/dev/shm is none here"
+fi
+
 # Starting over: the old run is beside, whole.
 train run.dir=two run.fresh=true train.steps=3
 is "a fresh start" "0 3 1-3" "$code $(kept two) $(steps_of two)"
