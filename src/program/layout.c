@@ -240,6 +240,22 @@ static int check_transfers(const struct layout *layout, const struct config *con
     return 0;
 }
 
+/* Libraries count the rows of a product, the tokens that a rank computes at once, in 32 bits. */
+static int check_tokens(const struct layout *layout, const struct config *config, struct error *err)
+{
+    int64_t batch = max_i64(layout->micro_batch, layout->eval_batch);
+    int64_t length = ceil_div(config->data.seq_len, layout->shape.degree[MESH_CONTEXT]);
+    if (!length || batch <= INT32_MAX / length)
+        return 0;
+    return error_set(
+        err,
+        "%lld sequences of %lld tokens at once are more than the %d tokens that a rank "
+        "can compute: set a smaller %s, or, if a number of tokens was meant, "
+        "train.global_batch_tokens",
+        (long long)batch, (long long)config->data.seq_len, INT32_MAX,
+        layout->micro_batch == batch ? "train.micro_batch" : "train.eval_micro_batch");
+}
+
 /* Batches and micro-batches, once the shape is known. */
 static int resolve_batches(struct layout *layout, const struct config *config, struct error *err)
 {
@@ -259,7 +275,7 @@ static int resolve_batches(struct layout *layout, const struct config *config, s
             "tokens was meant, train.global_batch_tokens",
             (long long)layout->global_batch, (long long)micros, MOST_MICROS);
     layout->micros = (int)micros;
-    return 0;
+    return check_tokens(layout, config, err);
 }
 
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,

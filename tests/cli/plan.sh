@@ -69,6 +69,12 @@ is "unless --nodes says another number" 1 "$("$TRIREME" plan "$job" --ranks 16 -
 
 "$TRIREME" plan "$job" --ranks 16 device=cuda >out 2>err
 is "plan for GPUs nobody named" "0 1" "$? $(grep -c 'on one GPU a rank' out)"
+# A number of tokens where sequences are counted: oneDNN divided by zero.
+for device in cpu cuda; do
+    refused "more tokens at once than libraries count ($device)" \
+        '4194304 sequences of 1024 tokens at once are more than .* train\.micro_batch, or, .*train\.global_batch_tokens$' \
+        "$TRIREME" plan model.preset=llama-10m device=$device train.global_batch=4194304 data.seq_len=1024 --ranks 1
+done
 refused "heads too wide for GPUs" \
     'model\.head_dim is 258; GPUs take 256 at most: change it, or device=cpu$' \
     "$TRIREME" plan "$job" --ranks 1 device=cuda model.head_dim=258
