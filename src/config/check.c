@@ -157,6 +157,25 @@ static int check_units(const struct config *config, struct error *err)
     return 0;
 }
 
+/* parallel.layout auto chooses the strategy later. */
+static int check_prefetch(const struct config_parallel *p, struct error *err)
+{
+    if (p->prefetch_units == 1)
+        return 0;
+    if (!p->forward_prefetch && p->backward_prefetch == PREFETCH_NONE)
+        return error_set(err,
+                         "parallel.prefetch_units is %lld, but parallel.forward_prefetch is false "
+                         "and parallel.backward_prefetch none: nothing is gathered ahead; leave it "
+                         "at 1",
+                         (long long)p->prefetch_units);
+    if (p->strategy == STRATEGY_NO_SHARD && p->layout != PARALLEL_LAYOUT_AUTO)
+        return error_set(err,
+                         "parallel.prefetch_units is %lld, but parallel.strategy is NO_SHARD, "
+                         "which gathers no parameters; leave it at 1",
+                         (long long)p->prefetch_units);
+    return 0;
+}
+
 static int check_tensor(const struct config_parallel *p, struct error *err)
 {
     const char *set = p->tensor_overlap ? "tensor_overlap"
@@ -205,8 +224,9 @@ int config_finish(struct config *config, struct error *err)
     if (config_check_model(config, err) || finish_data(config, err) ||
         check_sources(&config->data, err) || finish_parallel(&config->parallel, err) ||
         check_comm(config, err) || check_offload(config, err) || check_units(config, err) ||
-        check_tensor(&config->parallel, err) || check_reshard(&config->parallel, err) ||
-        config_check_train(config, err) || config_check_weights(config, err))
+        check_prefetch(&config->parallel, err) || check_tensor(&config->parallel, err) ||
+        check_reshard(&config->parallel, err) || config_check_train(config, err) ||
+        config_check_weights(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

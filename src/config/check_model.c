@@ -213,6 +213,15 @@ static int check_init(const struct config *config, struct error *err)
     return 0;
 }
 
+/* Refuse model.loading node where no weights are read from files. */
+static int check_loading(const struct config *config, struct error *err)
+{
+    if (config->model_loading == LOADING_EACH || config->model_path[0] || config->lora.path[0])
+        return 0;
+    return error_set(err, "model.loading is node, which is of the files of model.path, and that is "
+                          "empty: weights are new; leave it at each");
+}
+
 int config_check_model(struct config *config, struct error *err)
 {
     return check_adapted(config, err) || finish_model(&config->model, err) ||
@@ -224,5 +233,8 @@ int config_check_model(struct config *config, struct error *err)
 
 int config_check_weights(const struct config *config, struct error *err)
 {
-    return check_lora(config, err) || check_init(config, err) || check_export(config, err) ? -1 : 0;
+    return check_lora(config, err) || check_init(config, err) || check_loading(config, err) ||
+                   check_export(config, err)
+               ? -1
+               : 0;
 }

@@ -94,6 +94,7 @@ static int make(struct choices_row *row, const struct report *of, const char *se
 {
     struct report report;
     struct config config = of->config;
+    char text[VARIANT_SETTINGS];
     config.device = of->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
     const struct config as_is = config;
     struct report_request request = {.config = &config,
@@ -104,7 +105,9 @@ static int make(struct choices_row *row, const struct report *of, const char *se
     if (variant_set(&config, settings) || !memcmp(&config, &as_is, sizeof config) ||
         !has_products(of, &config) || report_measure(&report, &request, NULL))
         return 0;
-    measure(row, &report, settings);
+    snprintf(text, sizeof text, "%s", settings);
+    variant_complete(text, &as_is, &config);
+    measure(row, &report, text);
     report_free(&report);
     return 1;
 }

@@ -9,7 +9,7 @@ enum { CHOICES_MOST = 32 };
 
 /* One change of a rank's plan: another setting, or several that are changed together. */
 struct choices_row {
-    char settings[96];
+    char settings[160];
     size_t memory_bytes; /* of the GPU, or of the rank where it computes on CPUs */
     size_t host_bytes;   /* that a GPU's rank has in the node's memory; 0 on CPUs */
     size_t disk_bytes;

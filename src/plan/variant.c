@@ -19,6 +19,8 @@ static void drop_unused(struct config_parallel *p)
     int stage = config_sharding[p->strategy].stage;
     if (stage == 0)
         p->persist_below = 0;
+    if (stage == 0 || (!p->forward_prefetch && p->backward_prefetch == PREFETCH_NONE))
+        p->prefetch_units = 1;
     if (stage < 3 || p->pipeline == 1)
         p->pipeline_reshard = 0;
 }

@@ -50,7 +50,8 @@ static void rows_are_plans(void **state)
     static const char *const runs[] = {
         LARGE "train.micro_batch=2",
         LARGE "parallel.strategy=NO_SHARD precision=bf16",
-        LARGE "parallel.strategy=SHARD_GRAD_OP precision=fp16 recompute=full",
+        LARGE
+        "parallel.strategy=SHARD_GRAD_OP precision=fp16 recompute=full parallel.prefetch_units=3",
         "model.preset=gpt2 data.seq_len=128 device=cpu offload.optimizer=disk",
     };
     for (int i = 0; i < 4; i++) {

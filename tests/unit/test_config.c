@@ -346,6 +346,11 @@ static void impossible_combinations_are_refused(void **state)
         {"parallel.wrap: layers\nparallel.layers_per_unit: 2\nparallel.min_num_params: 5", "size"},
         {"recompute_every: 2", "recompute is none"},
         {"parallel.strategy: ddp\nparallel.persist_below: 9", "NO_SHARD"},
+        {"parallel.strategy: ddp\nparallel.prefetch_units: 2", "NO_SHARD, which gathers no"},
+        {"parallel.backward_prefetch: none\nparallel.forward_prefetch: false\n"
+         "parallel.prefetch_units: 2",
+         "nothing is gathered ahead"},
+        {"model.loading: node", "model.path, and that is empty"},
         {"data.seq_len: 16\ntrain.global_batch_tokens: 40", "48 is"},
         {"train.steps: 7\ntrain.epochs: 2", "train.epochs (2) both say"},
         {"train.early_stop: 3", "set train.eval_every and data.valid"},
