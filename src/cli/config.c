@@ -6,6 +6,8 @@
 
 #include "cli/arguments.h"
 #include "config/schema.h"
+#include "program/layout.h"
+#include "segment/units_frozen.h"
 
 /* Print all keys, or those named: keys and groups. */
 static int show(int names, char **name, struct error *err)
@@ -21,6 +23,18 @@ static int show(int names, char **name, struct error *err)
     return 0;
 }
 
+/* Check the keys that name parts of the model, as training does: lora.target_modules,
+ * lora.modules_to_save and train.freeze. */
+static int check_names(const struct config *config, struct error *err)
+{
+    struct model *model;
+    if (layout_model(&model, config, err))
+        return -1;
+    int rc = units_check_freeze(model, config->train.freeze, err);
+    model_destroy(model);
+    return rc;
+}
+
 int command_config(struct app *app, int argc, char **argv, struct error *err)
 {
     struct config config;
@@ -30,7 +44,7 @@ int command_config(struct app *app, int argc, char **argv, struct error *err)
         return error_set(err,
                          "trireme config takes a CONFIG file or key=value, which it checks, or "
                          "--show, which lists the keys");
-    if (arguments_config(&config, ARGUMENTS_PLAN, argc, argv, err))
+    if (arguments_config(&config, ARGUMENTS_PLAN, argc, argv, err) || check_names(&config, err))
         return -1;
     config_print(stdout, &config);
     return 0;

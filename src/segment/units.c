@@ -388,7 +388,7 @@ int units_create(struct units **out, const struct model *model, const struct uni
     units->kind = array_make((size_t)units->count, sizeof *units->kind);
     units->boundary = array_make((size_t)units->count, sizeof *units->boundary);
     if (find_boundaries_and_kinds(units, err) || fates_make_flats(units, err) ||
-        units_check_freeze(units, err) || compile_all(units, device, err) ||
+        units_check_freeze(model, request->freeze, err) || compile_all(units, device, err) ||
         fp8_matrices_check(units, err) || find_sections(units, err) || stages_find(units, err)) {
         units_destroy(units);
         return -1;

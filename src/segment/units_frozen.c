@@ -39,19 +39,20 @@ int units_is_frozen(const char *patterns, const char *name)
     return 0;
 }
 
-static int matches_tensor(const struct units *units, const char *pattern)
-{
-    for (int f = 0; f < units->flats; f++)
-        for (int t = 0; t < units->flat[f].tensors; t++)
-            if (!fnmatch(pattern, units->flat[f].tensor[t].name, 0))
-                return 1;
-    return 0;
-}
+/* What a pattern is compared with: the names of all tensors of a model. */
+struct search {
+    const struct model *model;
+    const char *pattern;
+    int matches;            /* tensors that it matches */
+    char called[FLAT_NAME]; /* the first tensor that has it in Hugging Face's files; "": none */
+    struct nearest nearest;
+    char near[FLAT_NAME]; /* the nearest name */
+    char names[512];      /* of the tensors of the first block, and those of no block */
+};
 
 /* Is name a tensor's in Hugging Face's files, or its module's? */
-static int is_called(const struct units *units, const char *pattern, const char *own)
+static int is_called(const struct model *model, const char *pattern, const char *own)
 {
-    const struct model *model = units->model;
     struct model_place place;
     char module[HF_NAME];
     return model->family->names && !model_hf_place(model->family, own, &place) &&
@@ -68,38 +69,45 @@ static int is_of_later_block(const char *name)
     return 0;
 }
 
-/* A pattern is no tensor's name: which one is, and else, which there are. */
-static int error_no_tensor(const struct units *units, const char *pattern, struct error *err)
+static int look_at(void *user, const struct model_tensor *tensor, struct error *err)
 {
-    struct nearest nearest = {.wanted = pattern};
-    const char *meant = NULL;
-    char names[512] = "";
-    for (int f = 0; f < units->flats; f++)
-        for (int t = 0; t < units->flat[f].tensors; t++) {
-            const char *own = units->flat[f].tensor[t].name;
-            nearest_try(&nearest, own, own);
-            if (!meant && is_called(units, pattern, own))
-                meant = own;
-            if (!is_of_later_block(own))
-                text_join(names, sizeof names, ", ", "%s", own);
-        }
-    meant = meant ? meant : nearest.name;
-    return error_set(err, "train.freeze: no tensor is called %.100s; %s%s", pattern,
-                     meant ? "did you mean " : "the model has ", meant ? meant : names);
+    struct search *s = user;
+    int before = s->nearest.distance;
+    const char *was = s->nearest.name;
+    (void)err;
+    s->matches += !fnmatch(s->pattern, tensor->name, 0);
+    nearest_try(&s->nearest, tensor->name, s->near);
+    if (s->nearest.name && (!was || s->nearest.distance != before))
+        snprintf(s->near, sizeof s->near, "%s", tensor->name);
+    if (!s->called[0] && is_called(s->model, s->pattern, tensor->name))
+        snprintf(s->called, sizeof s->called, "%s", tensor->name);
+    if (!is_of_later_block(tensor->name))
+        text_join(s->names, sizeof s->names, ", ", "%s", tensor->name);
+    return 0;
 }
 
-static int freezes(const struct units *units, const char *name)
+/* Refuse a pattern that matches no tensor, saying which one was meant, or else which there are. */
+static int check_pattern(const struct model *model, const char *pattern, struct error *err)
 {
-    const struct model *model = units->model;
-    return units_is_frozen(units->request.freeze, name) ||
-           (model->lora.r && !adapters_train(model, name));
+    struct search s = {.model = model, .pattern = pattern, .nearest = {.wanted = pattern}};
+    if (model_each_tensor(model, look_at, &s, err))
+        return -1;
+    if (s.matches)
+        return 0;
+    const char *meant = s.called[0] ? s.called : s.nearest.name;
+    return error_set(err, "train.freeze: no tensor is called %.100s; %s%s", pattern,
+                     meant ? "did you mean " : "the model has ", meant ? meant : s.names);
+}
+
+static int freezes(const struct model *model, const char *patterns, const char *name)
+{
+    return units_is_frozen(patterns, name) || (model->lora.r && !adapters_train(model, name));
 }
 
 /* Parts of one matrix that are frozen and trained: by which key? */
-static int error_one_matrix(const struct units *units, const char *one, const char *other,
+static int error_one_matrix(const struct model *model, const char *one, const char *other,
                             struct error *err)
 {
-    const struct model *model = units->model;
     char module[HF_NAME], other_module[HF_NAME];
     if (model->lora.r && adapters_train(model, one) != adapters_train(model, other) &&
         !modules_name(model, one, module) && !modules_name(model, other, other_module))
@@ -112,57 +120,63 @@ static int error_one_matrix(const struct units *units, const char *one, const ch
                      one, other);
 }
 
-int units_freeze(const struct units *units, int unit, struct graph *graph, struct error *err)
+static int freeze_unit(const struct model *model, const char *patterns, int unit,
+                       struct graph *graph, struct error *err)
 {
-    const struct model_unit *block = &units->model->block[units->model->unit[unit].first];
+    const struct model_unit *block = &model->block[model->unit[unit].first];
     for (int i = 0; i < graph->param_count; i++) {
         struct graph_param *param = &graph->params[i];
         char name[FLAT_NAME], first[FLAT_NAME];
         int is_adapter = 0;
         for (int p = 0; p < param->parts; p++) {
             units_param_name(name, param, p, block);
-            int matches = freezes(units, name);
+            int matches = freezes(model, patterns, name);
             if (p > 0 && matches != param->frozen)
-                return error_one_matrix(units, units_param_name(first, param, 0, block), name, err);
+                return error_one_matrix(model, units_param_name(first, param, 0, block), name, err);
             param->frozen = matches;
-            is_adapter |= units->model->lora.r && adapters_train(units->model, name);
+            is_adapter |= model->lora.r && adapters_train(model, name);
         }
         param->frozen_adapter = param->frozen && is_adapter;
     }
     return 0;
 }
 
+int units_freeze(const struct units *units, int unit, struct graph *graph, struct error *err)
+{
+    return freeze_unit(units->model, units->request.freeze, unit, graph, err);
+}
+
 /* Refuse parts of one matrix that are frozen and trained, as units_freeze() does, in the model that
  * is not divided: tensor ranks may have them apart, and another layout is to load the checkpoint.
- */
-static int check_matrices(const struct units *units, struct error *err)
+ * Count the parameters that are trained in *trained. */
+static int check_matrices(const struct model *model, const char *patterns, int *trained,
+                          struct error *err)
 {
     const struct model_graph form = {
         .purpose = MODEL_LOSS, .batch = 1, .seq = {1, 1}, .dtype = DTYPE_F32, .loss_factor = 1};
     int rc = 0;
-    for (int u = 0; !rc && u < units->model->units; u++) {
-        struct graph *graph = model_unit_graph(units->model, u, &form, err);
-        rc = graph ? units_freeze(units, u, graph, err) : -1;
+    *trained = 0;
+    for (int u = 0; !rc && u < model->units; u++) {
+        struct graph *graph = model_unit_graph(model, u, &form, err);
+        rc = graph ? freeze_unit(model, patterns, u, graph, err) : -1;
+        for (int i = 0; !rc && i < graph->param_count; i++)
+            *trained += !graph->params[i].frozen;
         graph_destroy(graph);
     }
     return rc;
 }
 
-int units_check_freeze(const struct units *units, struct error *err)
+int units_check_freeze(const struct model *model, const char *patterns, struct error *err)
 {
-    const char *patterns = units->request.freeze;
     char pattern[CONFIG_TEXT];
-    int trained = 0;
-    while (next_pattern(&patterns, pattern))
-        if (!matches_tensor(units, pattern))
-            return error_no_tensor(units, pattern, err);
-    if (check_matrices(units, err))
+    const char *rest = patterns;
+    int trained;
+    while (next_pattern(&rest, pattern))
+        if (check_pattern(model, pattern, err))
+            return -1;
+    if (check_matrices(model, patterns, &trained, err))
         return -1;
-    for (int f = 0; f < units->flats; f++)
-        trained |= units->flat[f].trained;
-    return trained ? 0
-                   : error_set(err, "train.freeze: %.100s leaves nothing to train",
-                               units->request.freeze);
+    return trained ? 0 : error_set(err, "train.freeze: %.100s leaves nothing to train", patterns);
 }
 
 static void freeze_graph(const void *user, int unit, struct graph *graph)

@@ -16,8 +16,9 @@ int units_freeze(const struct units *units, int unit, struct graph *graph, struc
  * left out. */
 struct model_flops units_flops_per_token(const struct units *units, int64_t seq);
 
-/* Refuse a pattern that matches nothing, to freeze everything, and to freeze a part of a matrix
- * that is one on any layout.  Returns 0, or -1 with err set. */
-int units_check_freeze(const struct units *units, struct error *err);
+/* Check the patterns of train.freeze ("" or NULL: none) for a model: refuse one that matches
+ * nothing, to freeze everything, and to freeze a part of a matrix that is one on any layout.
+ * Returns 0, or -1 with err set. */
+int units_check_freeze(const struct model *model, const char *patterns, struct error *err);
 
 #endif

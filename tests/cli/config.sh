@@ -59,6 +59,10 @@ refused "fraction for a whole number" 'train\.steps' $T model.preset=llama-tiny 
 refused "negative steps" 'train\.steps' $T model.preset=llama-tiny train.steps=-1
 refused "number past 64 bits" 'train\.steps' $T model.preset=llama-tiny train.steps=99999999999999999999
 refused "not a number" 'train\.lr' $T model.preset=llama-tiny train.lr=nan
+refused "a tensor that is not there, as in training" 'train\.freeze: no tensor is called nope\.\*; the model has' \
+    "$TRIREME" config model.preset=llama-tiny 'train.freeze=nope.*'
+refused "a module that is not there, as in training" 'lora\.target_modules: the model has no module "nope"' \
+    "$TRIREME" config model.preset=llama-tiny lora.r=2 lora.target_modules=nope
 refused "unknown choice, choices named" 'FULL_SHARD' $T model.preset=llama-tiny parallel.strategy=FUL
 refused "empty value" 'train\.steps' $T model.preset=llama-tiny train.steps=
 refused "sequence longer than the model's" 'seq_len' $T model.preset=llama-tiny data.train=train.h5 \
