@@ -135,7 +135,8 @@ static int change(const struct search *s, struct candidate *c, enum axis axis, i
     case MICRO_BATCH:
         return set(c, "train.micro_batch", "%lld", (long long)halved(s->layout.micro_batch, level));
     case SHARDS:
-        c->config.parallel.replicate = 0;
+        if (c->config.parallel.replicate && set(c, "parallel.replicate", "0"))
+            return -1;
         return set(c, "parallel.shard", "%d", shards_at(s, level));
     case OFFLOAD: return set_offload(c, s->offload[level]);
     case RANKS:

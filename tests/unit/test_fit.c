@@ -144,6 +144,18 @@ static void test_hybrids(void **state)
         assert_int_equal(fit.ranks, 12);
         assert_string_equal(fit.settings, wanted[i]);
     }
+
+    /* The number of copies, where it was given, is part of what has to change. */
+    static const char copies[] = "model.preset=llama-10m device=cpu data.seq_len=8 recompute=full "
+                                 "train.global_batch=12 train.micro_batch=1 parallel.shard=2 "
+                                 "parallel.replicate=6 parallel.strategy=HYBRID_SHARD";
+    static const char fewer[] = "parallel.replicate=0 parallel.shard=4";
+    struct config given = rig_config(copies);
+    struct memory_limits room = {.host_bytes = bytes_with(copies, fewer, 12)};
+    struct fit fit;
+    fit_find(&fit, &given, 12, 1, 1, &room);
+    assert_true(fit.found);
+    assert_string_equal(fit.settings, fewer);
 }
 
 /* A plan as for GPUs. */
