@@ -241,7 +241,8 @@ static const char *option_names(const struct command *command, char *text, size_
     return text[0] ? text : "none";
 }
 
-/* An option of another program that says how many ranks there are; 0: it is none. */
+/* Set err for an option of another program that says how many ranks there are; -n is also llm.c's,
+ * and a key.  Returns -1; 0: it is none. */
 static int answer_ranks(const struct command *command, const char *name, const char *value,
                         struct error *err)
 {
@@ -254,10 +255,15 @@ static int answer_ranks(const struct command *command, const char *name, const c
         return error_set(err, "%s has no option %s; did you mean --ranks?", command->name, name);
     if (!command->collective)
         return 0;
-    return error_set(err,
-                     "%s has no option %s: a launcher starts the ranks, as in mpirun -n %s trireme "
-                     "%s ..., or srun --mpi=pmix",
-                     command->name, name, value ? value : "N", command->name);
+    error_set(err,
+              "%s has no option %s: a launcher starts the ranks, as in mpirun -n %s trireme "
+              "%s ..., or srun --mpi=pmix",
+              command->name, name, value ? value : "N", command->name);
+    const struct foreign *f = command->takes_keys && value ? foreign_find(name) : NULL;
+    if (f && f->here && name[1] != '-' && !name[2])
+        text_append(err->text, sizeof err->text, "; llm.c's %s is a key here: %s=%.80s", name,
+                    f->here, value);
+    return -1;
 }
 
 static int is_number(const char *text)

@@ -226,6 +226,11 @@ const struct foreign foreign_names[] = {
               "accumulation_steps",
      .here = "train.global_batch",
      .note = "train.micro_batch times these steps times ranks"},
+    {.names = "train.accumulate|train.accumulation|train.grad_accum",
+     .here = "train.global_batch",
+     .note =
+         "train.micro_batch times the micro-batches times ranks; how their gradients are summed "
+         "is parallel.accumulate"},
     {.names = "rampup_batch_size",
      .note = "the batch has one size from the first step to the last"},
     {.names = "split_batches", .here = "train.split_batches"},
