@@ -98,6 +98,9 @@ if timeout 60 "$TRIREME" train $M >out 2>err; then
     is "checkpoint show" 0 $?
     timeout 60 "$TRIREME" evaluate $M data.valid=valid.h5 >out 2>err
     is "evaluate" 0 $?
+    timeout 60 "$TRIREME" evaluate $M data.valid=valid.h5 train.lr=9 parallel.strategy=NO_SHARD checkpoint.every=3 >more.out 2>err
+    is "evaluate names keys that change nothing" "1 $(cat out)" \
+        "$(grep -c 'warning: these keys are of training, and change nothing here: .*train\.lr, checkpoint\.every$' err) $(cat more.out)"
 
     # A start that cannot be leaves the run as it was.
     cat run/config.yaml run/plan.json run/metrics.jsonl >before
