@@ -88,6 +88,9 @@ END
 PKG_CONFIG_PATH=$prefix/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
 is "pkg-config knows the version" "$version" "$(pkg-config --modversion trireme)"
+make -C "$build" install-modulefiles prefix="$work/a prefix" >"$work/spaced.log" 2>&1
+is "pkg-config quotes a prefix with a space" 2 "$(PKG_CONFIG_PATH="$work/a prefix/lib/pkgconfig:$PKG_CONFIG_PATH" \
+    pkg-config --cflags --libs trireme | grep -o '/a\\ prefix/' | wc -l)"
 # shellcheck disable=SC2046
 check "a program compiles and links by pkg-config" \
     cc -Wall -Wextra -Werror -o "$work/use" "$work/use.c" $(pkg-config --cflags --libs trireme)
