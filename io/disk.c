@@ -182,20 +182,25 @@ int disk_make_folders(const char *path, struct error *err)
 int disk_copy(const char *from, const char *to, struct error *err)
 {
     enum { BLOCK = 1 << 16 };
-    char block[BLOCK];
+    char block[BLOCK], *beside = array_format("%s.partial", to);
     struct stat info;
     int in = disk_open(from, O_RDONLY, err);
-    int out = in < 0 ? -1 : disk_open(to, O_WRONLY | O_CREAT | O_TRUNC, err);
+    int out = in < 0 ? -1 : disk_open(beside, O_WRONLY | O_CREAT | O_TRUNC, err);
     int rc = out < 0 ? -1 : fstat(in, &info) ? error_errno(err, "cannot read %s", from) : 0;
     for (int64_t at = 0; !rc && at < info.st_size; at += BLOCK) {
         size_t bytes = info.st_size - at < BLOCK ? (size_t)(info.st_size - at) : BLOCK;
         rc = disk_read(in, block, bytes, at, from, err) ||
-             disk_write(out, block, bytes, at, to, err);
+             disk_write(out, block, bytes, at, beside, err);
     }
     if (in >= 0)
         close(in);
-    if (out >= 0 && disk_finish(out, to, rc ? NULL : err))
+    if (out >= 0 && disk_finish(out, beside, rc ? NULL : err))
         rc = -1;
+    if (!rc && rename(beside, to))
+        rc = error_errno(err, "cannot rename %s to %s", beside, to);
+    if (rc && out >= 0)
+        unlink(beside);
+    free(beside);
     return rc ? -1 : 0;
 }
 

@@ -57,8 +57,9 @@ int disk_sync_parent(const char *path, struct error *err);
 /* Make the folder at path and those above it, where they do not exist. */
 int disk_make_folders(const char *path, struct error *err);
 
-/* Copy the file at `from` over the file at `to`, which is truncated first, or created; the copy is
- * on the disk when this returns 0, and may be incomplete otherwise. */
+/* Copy the file at `from` to TO.partial, which is then renamed to `to`.  The contents of the copy
+ * are on the disk when this returns 0; else there is no TO.partial, `to` is as it was, and err is
+ * set. */
 int disk_copy(const char *from, const char *to, struct error *err);
 
 /* Remove the file at path, or the folder with all that is in it; an absent one is no error. */

@@ -159,12 +159,9 @@ int run_aside_branch(const struct run_directory *d, enum run_torn torn, struct e
 static int take_lines(const struct run_directory *d, const char *name, struct error *err)
 {
     char *from = folder_of(d, d->record.start.branch, name);
-    char *to = array_format("%s/%s", d->path, name), *beside = array_format("%s.partial", to);
-    int kept = !access(from, F_OK), rc = kept ? disk_copy(from, beside, err) : 0;
-    if (kept && !rc && rename(beside, to))
-        rc = error_errno(err, "cannot rename %s to %s", beside, to);
+    char *to = array_format("%s/%s", d->path, name);
+    int rc = access(from, F_OK) ? 0 : disk_copy(from, to, err);
     rc = rc || metrics_resume(to, d->record.start.step, d->s->log, err);
-    free(beside);
     free(to);
     free(from);
     return rc ? -1 : 0;

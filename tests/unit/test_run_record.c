@@ -1,4 +1,5 @@
-/* test_run_record.c - run.json outlives a failing machine once it is said to.
+/* test_run_record.c - run.json outlives a failing machine once it is said to, and any file a copy
+ * over it that fails.
  *
  * fsync() and rename() here take the place of the C library's: they do the same, and are listed. */
 #include <fcntl.h>
@@ -69,8 +70,43 @@ static void durable(void **state)
     assert_int_equal(disk_remove(dir, &err), 0);
 }
 
+static void assert_holds(const char *path, const char *text)
+{
+    char got[16] = "";
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(got, sizeof got, file));
+    fclose(file);
+    assert_string_equal(got, text);
+}
+
+/* Reading a folder fails when the copy has begun. */
+static void a_failed_copy_leaves_the_file(void **state)
+{
+    struct error err = {0};
+    char dir[] = "copy.XXXXXX", to[64], from[64], partial[64];
+    assert_non_null(mkdtemp(dir));
+    snprintf(to, sizeof to, "%s/to", dir);
+    snprintf(from, sizeof from, "%s/from", dir);
+    snprintf(partial, sizeof partial, "%s/to.partial", dir);
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(i ? from : to, "w");
+        assert_non_null(file);
+        fputs(i ? "new" : "old", file);
+        fclose(file);
+    }
+    assert_int_equal(disk_copy(dir, to, &err), -1);
+    assert_true(err.text[0]);
+    assert_holds(to, "old");
+    assert_int_equal(disk_copy(from, to, &err), 0);
+    assert_holds(to, "new");
+    assert_int_not_equal(access(partial, F_OK), 0);
+    assert_int_equal(disk_remove(dir, &err), 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(durable)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(durable),
+                                       cmocka_unit_test(a_failed_copy_leaves_the_file)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
