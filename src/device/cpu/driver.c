@@ -147,9 +147,11 @@ static int open_cpu(struct device *d, const struct device_request *request, stru
     d->packs_products = levels[level].packs_products();
     d->logits_bytes = LOGITS_BYTES;
     d->logits_most = LOGITS_MOST;
+    if (gemm_open(d, err))
+        return -1;
     if (!request->planning)
         d->queue = run_queue_open(d->threads);
-    return gemm_open(d, err);
+    return 0;
 }
 
 static void close_cpu(struct device *d)
