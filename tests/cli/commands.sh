@@ -102,6 +102,11 @@ if timeout 60 "$TRIREME" train $M >out 2>err; then
     is "evaluate names keys that change nothing" "1 $(cat out)" \
         "$(grep -c 'warning: these keys are of training, and change nothing here: .*train\.lr, checkpoint\.every$' err) $(cat more.out)"
 
+    "$TRIREME" config --show | sed -n 's/^\([a-z0-9_.]*\) (.*/\1=/p' >keys
+    sed -n '/of_training\[\] = {/,/^};/s/^ *"\(.*\)",$/\1/p' "$top/src/cli/evaluate.c" >of_training
+    is "these are keys, or beginnings of keys" "$(wc -l <of_training)" \
+        "$(while read -r key; do grep -m 1 -c "^$(echo "$key" | sed 's/\./\\./g')" keys; done <of_training | grep -c 1)"
+
     # A start that cannot be leaves the run as it was.
     cat run/config.yaml run/plan.json run/metrics.jsonl >before
     refused "another model for the run" 'step-00000002.*holds the model llama-tiny' "$TRIREME" train $M model.hidden=128 \
