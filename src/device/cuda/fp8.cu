@@ -23,10 +23,10 @@ struct lines {
     uint32_t of[EACH][EACH / 2];
 };
 
-/* Where a tile begins, and how much of the matrix there is from there on. */
+/* A tile of a matrix. */
 struct tile {
-    int64_t row, k;
-    int64_t rows, depth;
+    int64_t row, k;      /* where it begins */
+    int64_t rows, depth; /* rows and elements of k that the matrix has from there on */
 };
 
 static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
@@ -34,18 +34,20 @@ static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* The larger magnitudes of the first and of the second elements. */
+/* Returns the larger magnitude of the first elements of two pairs, and that of the second ones. */
 static __device__ __forceinline__ uint32_t larger_pair(uint32_t a, uint32_t b)
 {
     return larger_halves(a & 0x7fff7fff, b & 0x7fff7fff);
 }
 
+/* Returns the larger magnitude of a pair. */
 static __device__ __forceinline__ uint32_t largest_of_pair(uint32_t pair)
 {
     return larger(pair & 0x7fff, pair >> 16 & 0x7fff);
 }
 
-/* The largest of the lanes whose numbers differ in bits below 2 * distance, in each of them. */
+/* Returns, in each lane, the largest x of the 2 * distance lanes whose numbers differ only in their
+ * lower bits. */
 static __device__ __forceinline__ uint32_t largest_of_lanes(uint32_t x, int distance)
 {
     for (; distance; distance /= 2)
@@ -53,7 +55,7 @@ static __device__ __forceinline__ uint32_t largest_of_lanes(uint32_t x, int dist
     return x;
 }
 
-/* 8 elements of which `count` are there; zeros for the others. */
+/* Read a line of 8 elements, of which `count` exist; the others become 0. */
 static __device__ __forceinline__ void read_line(uint32_t (&to)[EACH / 2], const bf16 *from,
                                                  int64_t count, bool is_aligned)
 {
@@ -70,7 +72,8 @@ static __device__ __forceinline__ void read_line(uint32_t (&to)[EACH / 2], const
     }
 }
 
-/* A thread's lines of a tile that begins at x and has so many lines of so many elements. */
+/* Returns this thread's lines of a tile that begins at x and has `count` lines of `elems` elements.
+ */
 static __device__ __forceinline__ struct lines read_lines(const bf16 *x, int64_t ld, int64_t count,
                                                           int64_t elems, bool is_aligned)
 {
@@ -83,7 +86,8 @@ static __device__ __forceinline__ struct lines read_lines(const bf16 *x, int64_t
     return got;
 }
 
-/* The codes of four elements of a line.  Where the scale is a NaN, inverse is one, and so are they.
+/* Returns the codes of four elements of a line.  inverse: 1 / scale; if it is a NaN, so are the
+ * codes.
  */
 static __device__ __forceinline__ uint32_t codes_of(const uint32_t *pairs, float inverse)
 {
@@ -94,7 +98,7 @@ static __device__ __forceinline__ uint32_t codes_of(const uint32_t *pairs, float
            e4m3_pair_of(x[2] * inverse, x[3] * inverse) << 16;
 }
 
-/* The codes at place j of two lines, one below the other. */
+/* Returns the codes of elements j of two successive lines. */
 static __device__ __forceinline__ uint32_t codes_at(const struct lines &x, int line, int j,
                                                     float inverse)
 {
@@ -104,7 +108,7 @@ static __device__ __forceinline__ uint32_t codes_at(const struct lines &x, int l
     return e4m3_pair_of(of_line[j % 2] * inverse, of_next[j % 2] * inverse);
 }
 
-/* The largest at every place, over a thread's lines. */
+/* largest = the largest magnitude of each element of a line, over this thread's lines. */
 static __device__ __forceinline__ void largest_of_lines(uint32_t (&largest)[EACH / 2],
                                                         const struct lines &x)
 {
@@ -117,7 +121,7 @@ static __device__ __forceinline__ void largest_of_lines(uint32_t (&largest)[EACH
     }
 }
 
-/* The largest of the block's tile, in every thread. */
+/* Returns the largest magnitude of the block's tile, in every thread. */
 static __device__ __forceinline__ uint32_t largest_of_tile(const struct lines &x)
 {
     __shared__ uint32_t of_warp[WARPS];
@@ -163,7 +167,9 @@ static __device__ __forceinline__ void largest_of_places(uint32_t (&largest)[SID
     __syncthreads();
 }
 
-/* The scale of a square, and behind the last one of its row zeros. */
+/* Write the scale of a square tile, and, behind the last tile of a row of tiles, zeros up to
+ * to.step.
+ */
 static __device__ __forceinline__ void write_square_scale(const struct cuda_fp8 &to,
                                                           const struct tile &t, uint32_t largest)
 {
@@ -175,7 +181,7 @@ static __device__ __forceinline__ void write_square_scale(const struct cuda_fp8 
         row[behind] = 0;
 }
 
-/* A tile whose lines are rows. */
+/* Round a tile whose lines are rows. */
 template <bool squares>
 static __device__ __forceinline__ void round_rows(const struct cuda_fp8 &to, const struct tile &t,
                                                   const struct lines &x)
@@ -211,7 +217,8 @@ static __device__ __forceinline__ int group_of(int h, int row)
     return h ^ row / EACH;
 }
 
-/* A tile whose lines are of k. */
+/* Round a tile whose lines are of k: codes are exchanged in shared memory, and written row by row.
+ */
 template <bool squares>
 static __device__ __forceinline__ void round_columns(const struct cuda_fp8 &to,
                                                      const struct tile &t, const struct lines &x)

@@ -112,8 +112,8 @@ void cuda_pack_heads_backward(struct device *d, const struct pack_heads *p, void
     });
 }
 
-/* A block copies a part of a chunk, and of every gridDim.y-th one behind it, a thread some words of
- * type R of each; `words` are those of a chunk. */
+/* Copy chunks to another order.  A block has the same part of every gridDim.y-th chunk; in each a
+ * thread copies ORDER_WORDS words of type R.  words: of a chunk. */
 enum { ORDER_THREADS = 256, ORDER_WORDS = 4 };
 
 template <typename R>

@@ -19,23 +19,26 @@
 #include "device/cuda/pack.cuh"
 #include "device/cuda/reduce.cuh"
 
+/* The tensors of a call.  centered: LayerNorm; else RMSNorm. */
 template <typename T> struct norm_gradient {
     T *dx;
-    const T *dy, *dsum, *x, *w;
-    const float *stats; /* a row's rstd; of LayerNorm (centered) mean and rstd */
-    float *parts;       /* [groups, hidden] of dw; of LayerNorm [groups, 2, hidden]: of dw, of db */
-    int64_t rows;       /* of a micro-batch: far from 2^31 */
+    const T *dy, *dsum, *x, *w; /* dsum NULL: none */
+    const float *stats;         /* [rows] rstd; centered: [rows, 2] mean and rstd */
+    float *parts; /* [groups, hidden] of dw; centered: [groups, 2, hidden] of dw, db */
+    int64_t rows; /* of a micro-batch: far less than 2^31 */
     int hidden;
-    bool w_aligned;
+    bool w_aligned; /* 16-byte loads of w are allowed */
 };
 
+/* mean: 0 for RMSNorm. */
 struct norm_stats {
     float mean, rstd;
 };
 
-/* What is summed over a row; its means, as they enter dx. */
+/* Sums over a row, or means of them as dx has them in the formulas above: `product` of dy w x, or
+ * (centered) of dy w n; `plain` of dy w (centered alone). */
 struct norm_sums {
-    float plain, product; /* of dy w (LayerNorm alone), and of dy w x or dy w n */
+    float plain, product;
 };
 
 template <bool centered, typename T>
@@ -46,7 +49,8 @@ static __device__ __forceinline__ norm_stats stats_of(const norm_gradient<T> &t,
     return {0, t.stats[row]};
 }
 
-/* The sums over a team of so many warps, as means; partial as in team_sum(). */
+/* Returns the means over a row from the sums of each thread of its team, of `warps` warps; partial
+ * as in team_sum(). */
 template <bool centered>
 static __device__ __forceinline__ norm_sums means_of(norm_sums p, norm_stats s, int hidden,
                                                      int warps, float (&partial)[2][32])
@@ -69,7 +73,7 @@ static __device__ __forceinline__ norm_sums means_of(norm_sums p, norm_stats s, 
     return {p.plain / (float)hidden, p.product / (float)hidden};
 }
 
-/* What n elements add to the sums, to dw and to db. */
+/* Add n elements of a row to the thread's sums, to dw and to db. */
 template <bool centered, int n>
 static __device__ __forceinline__ void collect(norm_sums &p, float (&dw)[n], float (&db)[n],
                                                const float (&dy)[n], const float (&w)[n],
@@ -91,7 +95,7 @@ static __device__ __forceinline__ void collect(norm_sums &p, float (&dw)[n], flo
     p.product = centered ? sum : p.product + sum;
 }
 
-/* dsum becomes dx. */
+/* Make dx of dsum, in place. */
 template <bool centered, int n>
 static __device__ __forceinline__ void add_gradient(float (&dsum)[n], const float (&dy)[n],
                                                     const float (&w)[n], const float (&x)[n],
@@ -111,12 +115,15 @@ struct norm_team {
     int threads, place;
 };
 
+/* Returns the first column of piece j of this thread. */
 template <typename T> static __device__ __forceinline__ int column_of(norm_team team, int j)
 {
     return (team.place + j * team.threads) * LANES<T>;
 }
 
-/* w of a piece: read once where registers allow, else where it is used (it stays in cache). */
+/* w of a thread's columns: kept in registers (held_w), or read where it is used (it stays in
+ * cache).
+ */
 template <typename T, int count, bool held_w> struct norm_weights {
     raw<T, LANES<T>> bits[held_w ? count : 1] = {};
     __device__ __forceinline__ void begin(const norm_gradient<T> &t, norm_team team)
@@ -139,12 +146,13 @@ template <typename T, int count, bool held_w> struct norm_weights {
     }
 };
 
-/* What a thread holds of a row: `count` pieces of 16 bytes of each tensor. */
+/* A thread's part of a row: `count` pieces of 16 bytes of each tensor. */
 template <typename T, int count> struct norm_held {
     raw<T, LANES<T>> dy[count], dsum[count], x[count];
     norm_stats stats;
 };
 
+/* Load this thread's part of a row; nothing behind the last row. */
 template <bool centered, typename T, int count>
 static __device__ __forceinline__ void hold(norm_held<T, count> &h, const norm_gradient<T> &t,
                                             norm_team team, int64_t row)
@@ -167,12 +175,12 @@ static __device__ __forceinline__ void hold(norm_held<T, count> &h, const norm_g
 }
 
 enum {
-    NORM_THREADS = 512,     /* the most of a block */
-    CENTERED_THREADS = 320, /* the most of LayerNorm's teams together: two blocks fit */
+    NORM_THREADS = 512,     /* most threads of a block */
+    CENTERED_THREADS = 320, /* the same for LayerNorm, so that two blocks fit on a multiprocessor */
 };
 
-/* A thread's sums + those of the other teams for its columns, for the threads of the first team;
- * others: of all threads.  All of the block call. */
+/* In the threads of the first team, add to sum the other teams' sums of the same columns.  others:
+ * [threads of the block] in shared memory.  All threads of the block call it. */
 template <int n>
 static __device__ __forceinline__ void add_teams(float (&sum)[n], float (*others)[n], int threads)
 {
@@ -189,7 +197,7 @@ static __device__ __forceinline__ void add_teams(float (&sum)[n], float (*others
     __syncthreads();
 }
 
-/* The first team stores the block's parts. */
+/* Store the block's parts of dw and db, by the first team. */
 template <bool centered, typename T, int count>
 static __device__ __forceinline__ void put_parts(const norm_gradient<T> &t, norm_team team,
                                                  const float (&dw)[count][LANES<T>],
@@ -267,7 +275,7 @@ __global__ void __launch_bounds__(NORM_THREADS, count == 1 && !centered ? 2 : 1)
     put_parts<centered, T, count>(t, team, dw, db);
 }
 
-/* The n floats at from, or zeros. */
+/* to = the n floats at from, or (zero) zeros. */
 template <int n>
 static __device__ __forceinline__ void get_sums(float (&to)[n], const float *from, bool zero)
 {

@@ -4,7 +4,7 @@
 
 #include "device/cuda/simt.cuh"
 
-/* Every lane gets the sum of all 32. */
+/* Returns, in every lane, the sum over all 32 lanes. */
 template <typename V> static __device__ __forceinline__ V warp_sum(V value)
 {
 #pragma unroll
