@@ -129,6 +129,10 @@ static int read_rope(struct config *config, const struct js *json, const struct 
         if (rope_members[i].of & types[type].bit &&
             hf_set_member(config, &rope_members[i].member, rope, err))
             return -1;
+    if (types[type].bit & YARN && js_has(rope, "attention_factor") &&
+        !config->model.rope.yarn.attention_factor) /* 0 in a key is: not given */
+        return error_set(err, "attention_factor is 0, with which all queries and keys are 0; leave "
+                              "it out of the file, so that it follows from factor");
     return types[type].bit & (LLAMA3 | YARN) ? set_original_len(config, json, rope, err) : 0;
 }
 

@@ -223,6 +223,8 @@ bad "an architecture that is not there" 'bad/config.json: model_type "falcon" is
 bad "an activation that is not there" 'hidden_act is "gelu"; trireme has silu' 's/"silu"/"gelu"/'
 bad "rotary positions that are not there" 'rope type "longrope" is not one' \
     's/"rope_theta"/"rope_scaling": {"rope_type": "longrope", "short_factor": [1.0]}, "rope_theta"/'
+bad "positions that make all queries 0" 'attention_factor is 0, with which all queries and keys are 0' \
+    's/"rope_theta"/"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "attention_factor": 0}, "rope_theta"/'
 bad "members of positions that are not known" 'mrope_section of the rotary positions' \
     's/"rope_theta"/"rope_scaling": {"rope_type": "default", "mrope_section": [1, 2]}, "rope_theta"/'
 bad "a part of a head that rotates" 'partial_rotary_factor is set' \
