@@ -5,7 +5,8 @@
  *     special_tokens_map.json   the same
  *     generation_config.json    "eos_token_id": 2, or a list, at all of which generation stops
  * For each role the first of these files that names a token of the tokenizer (or null) decides;
- * where none does, the role gets the first well-known name that is a token.
+ * where none does, the role gets the first well-known name that is a token, but not the end of
+ * texts where a file names one that the vocabulary lacks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -51,15 +52,18 @@ static int read_beside(const struct tokenizer *tokenizer, const char *name, stru
     return rc;
 }
 
-/* Returns 1 if a file decides a role, by a token, whose id becomes *id, or by null (*id: -1). */
+/* Returns 1 if a file decides a role, by a token, whose id becomes *id, or by null (*id: -1).  Where
+ * the file names one that the vocabulary lacks, *lacking becomes that name. */
 static int is_decided(const struct tokenizer *tokenizer, const struct js *file, int role,
-                      int64_t *id)
+                      int64_t *id, const char **lacking)
 {
     const struct js *value = js_get(file, roles[role].text);
     const char *text = js_string(value);
     if (!text)
         text = js_get_string(value, "content", NULL);
     *id = text ? tokenizer_id(tokenizer, text) : -1;
+    if (text && *id < 0)
+        *lacking = text;
     return value && (!text || *id >= 0);
 }
 
@@ -87,14 +91,21 @@ static void stop_at(struct tokenizer *tokenizer, int64_t id)
         tokenizer->data->flags[id] |= TOKENIZER_IS_STOP;
 }
 
-static void find_roles(struct tokenizer *tokenizer, const struct js *config, const struct js *map,
-                       const struct js *generation)
+static int find_roles(struct tokenizer *tokenizer, const struct js *config, const struct js *map,
+                      const struct js *generation, struct error *err)
 {
     for (int i = 0; i < TOKENIZER_ROLES; i++) {
         int64_t *id = &tokenizer->role[i];
-        if (is_decided(tokenizer, config, i, id) || is_decided(tokenizer, map, i, id))
+        const char *lacking = NULL;
+        if (is_decided(tokenizer, config, i, id, &lacking) ||
+            is_decided(tokenizer, map, i, id, &lacking))
             continue;
         *id = by_number(tokenizer, generation, i);
+        if (*id < 0 && lacking && i == TOKENIZER_EOS)
+            return error_set(err,
+                             "%s: the files beside it name \"%.60s\" as eos_token, which the "
+                             "vocabulary lacks; mend tokenizer_config.json",
+                             tokenizer->path, lacking);
         if (*id < 0)
             *id = by_names(tokenizer, roles[i].names, MOST_NAMES);
     }
@@ -109,6 +120,7 @@ static void find_roles(struct tokenizer *tokenizer, const struct js *config, con
     stop_at(tokenizer, js_int(stops, -1));
     for (int i = 0; i < js_length(stops); i++)
         stop_at(tokenizer, js_at_int(stops, i, -1));
+    return 0;
 }
 
 int tokenizer_roles_read(struct tokenizer *tokenizer, struct error *err)
@@ -117,8 +129,7 @@ int tokenizer_roles_read(struct tokenizer *tokenizer, struct error *err)
     int rc = read_beside(tokenizer, "tokenizer_config.json", &config, err) ||
              read_beside(tokenizer, "special_tokens_map.json", &map, err) ||
              read_beside(tokenizer, "generation_config.json", &generation, err);
-    if (!rc)
-        find_roles(tokenizer, config, map, generation);
+    rc = rc || find_roles(tokenizer, config, map, generation, err);
     js_free(config);
     js_free(map);
     js_free(generation);

@@ -114,6 +114,12 @@ cp elsewhere.json unlimited/tokenizer.json
 echo '{"model_max_length": 1000000000000000019884624838656}' >unlimited/tokenizer_config.json
 "$TRIREME" tokenize corpus.txt --tokenizer unlimited -o unlimited.h5 >out 2>err
 is "a model_max_length beyond 64 bits" "0 0" "$? $(cmp same.h5 unlimited.h5 >cmp.out 2>&1; echo $?)"
+echo '{"eos_token": {"content": "<|stop|>"}}' >unlimited/tokenizer_config.json
+refused "an end of texts that the vocabulary lacks" '"<\|stop\|>" as eos_token, which the vocabulary lacks' \
+    "$TRIREME" tokenize corpus.txt --tokenizer unlimited -o x.h5
+echo '{"eos_token": "<|endoftext|>"}' >unlimited/special_tokens_map.json
+"$TRIREME" tokenize corpus.txt --tokenizer unlimited -o unlimited.h5 >out 2>err
+is "and that another file names" "0 0" "$? $(cmp same.h5 unlimited.h5 >cmp.out 2>&1; echo $?)"
 echo '{"model": {"type": "Unigram"}}' >unigram.json
 refused "a model that is not there" 'unigram\.json: model "Unigram" is none that trireme has' \
     "$TRIREME" tokenize corpus.txt --tokenizer unigram.json -o x.h5
