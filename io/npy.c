@@ -213,10 +213,16 @@ static int read_front(struct npy *npy, enum npy_format format, struct error *err
         return error_set(err, "%s is neither numpy's .npy nor llm.c's .bin", npy->path);
     if (readers[format](npy, info.st_size, err))
         return -1;
-    if (npy->count > (info.st_size - npy->offset) / npy->width)
+    int64_t there = (info.st_size - npy->offset) / npy->width;
+    if (npy->count > there)
         return error_set(err, "%s is truncated: %lld numbers in its header, %lld in the file",
-                         npy->path, (long long)npy->count,
-                         (long long)((info.st_size - npy->offset) / npy->width));
+                         npy->path, (long long)npy->count, (long long)there);
+    int64_t behind = info.st_size - npy->offset - npy->count * npy->width;
+    if (behind)
+        return error_set(err,
+                         "%s: %lld bytes follow the %lld numbers that its header counts, and would "
+                         "be left out; write a file for each array, with the count of its numbers",
+                         npy->path, (long long)behind, (long long)npy->count);
     return 0;
 }
 

@@ -141,6 +141,7 @@ static void headers_are_not_trusted(void **state)
         {"{'descr': '<u2', 'shape': (3", "one dimension"},
         {"{'descr': '<u2', 'shape': (99999999999999999999,), }", "one dimension"},
         {"{'descr': '<u2', 'shape': (4,), }", "truncated: 4 numbers in its header, 3"},
+        {"{'descr': '<u2', 'shape': (2,), }", "2 bytes follow the 2 numbers"},
         {"{'descr': '<i8', 'shape': (9223372036854775807,), }", "truncated"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -167,6 +168,10 @@ static void other_files_are_not_trusted(void **state)
     refuse(NPY_LLMC, "version 2");
     write_llmc(20240520, 1, 4, "abcdef", 6);
     refuse(NPY_LLMC, "truncated: 4 numbers in its header, 3");
+    write_llmc(20240520, 1, 2, "abcdef", 6);
+    refuse(NPY_LLMC, "2 bytes follow the 2 numbers");
+    write_llmc(20240520, 1, 3, "abcdefg", 7);
+    refuse(NPY_LLMC, "1 bytes follow the 3 numbers");
     write_llmc(20240801, 7, 0xffffffff, "abcdef", 6);
     refuse(NPY_LLMC, "truncated");
     assert_int_equal(truncate(path, 1000), 0);
