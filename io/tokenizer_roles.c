@@ -52,7 +52,7 @@ static int read_beside(const struct tokenizer *tokenizer, const char *name, stru
     return rc;
 }
 
-/* Returns 1 if a file decides a role, by a token, whose id becomes *id, or by null (*id: -1).  Where
+/* Returns 1 if a file decides a role, by a token, whose id becomes *id, or by null (*id: -1). Where
  * the file names one that the vocabulary lacks, *lacking becomes that name. */
 static int is_decided(const struct tokenizer *tokenizer, const struct js *file, int role,
                       int64_t *id, const char **lacking)

@@ -143,10 +143,10 @@ static void warn_idle(const struct session *s)
     int64_t busy = (l->global_batch + l->micro_batch - 1) / l->micro_batch;
     if (busy < l->data_ranks)
         log_warn(s->log,
-                 "ranks without a sequence to compute: %lld of %d; a step has %lld sequences "
+                 "ranks without a sequence to compute: %lld of %d; a step has %lld sequence%s "
                  "(train.global_batch), of which a rank computes %lld at once (train.micro_batch)",
                  (long long)(l->data_ranks - busy), l->data_ranks, (long long)l->global_batch,
-                 (long long)l->micro_batch);
+                 l->global_batch == 1 ? "" : "s", (long long)l->micro_batch);
     if (l->micro_batch > each)
         log_warn(
             s->log,
