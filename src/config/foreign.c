@@ -226,7 +226,7 @@ const struct foreign foreign_names[] = {
               "accumulation_steps",
      .here = "train.global_batch",
      .note = "train.micro_batch times these steps times ranks"},
-    {.names = "train.accumulate|train.accumulation|train.grad_accum",
+    {.names = "train.accumulate|train.accumulation",
      .here = "train.global_batch",
      .note =
          "train.micro_batch times the micro-batches times ranks; how their gradients are summed "
