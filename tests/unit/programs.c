@@ -19,9 +19,10 @@ struct config programs_config(int bits, const char *more)
              "model.layers=3 model.hidden=12 model.heads=2 model.kv_heads=1 model.ffn=20 "
              "model.vocab=23 data.seq_len=7 train.global_batch=6 train.micro_batch=1 "
              "model.tie_embeddings=%s parallel.forward_prefetch=%s parallel.backward_prefetch=%s "
-             "%s",
+             "%s%s",
              bits & 1 ? "true" : "false", bits & 2 ? "true" : "false",
-             bits & 4 ? "BACKWARD_PRE" : "none", more);
+             bits & 4 ? "BACKWARD_PRE" : "none", more,
+             bits & 6 ? "" : " parallel.prefetch_units=1"); /* no other number without a prefetch */
     return rig_config(text);
 }
 
