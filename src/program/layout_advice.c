@@ -58,7 +58,7 @@ static void try_near(struct advice *a, const char *key, int degree)
         try_degree(a, key, above);
 }
 
-/* Set all degrees above 1, as far as shard follows, to 1, and write "key=1 key=1" to text. */
+/* Set all degrees above 1 to 1, and write the settings that do so to text: "key=1 key=1". */
 static void drop_degrees(struct config *config, char *text, size_t size)
 {
     struct config_parallel *p = &config->parallel;
@@ -78,7 +78,8 @@ static void drop_degrees(struct config *config, char *text, size_t size)
         }
 }
 
-/* The ranks that the given degrees make; 0 stands for 1.  Above MOST_RANKS it is not exact. */
+/* Returns the product of all degrees, where 0 ("what is left") counts as 1; once it is above
+ * MOST_RANKS the degrees that are left do not count. */
 static int64_t ranks_of(const struct config_parallel *p)
 {
     const int64_t degrees[] = {p->pipeline, p->replicate, p->shard, p->context, p->tensor};

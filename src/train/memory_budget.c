@@ -26,7 +26,7 @@ static int check_gpu(const struct session *s, struct memory_limits *limits, stru
 size_t memory_budget_node_share(const struct world *world)
 {
     size_t share = mem_node_bytes() / (size_t)world_local_size(world);
-    return share > PROCESS_BYTES ? share - PROCESS_BYTES : share;
+    return share > PROCESS_BYTES ? share - PROCESS_BYTES : share > 0;
 }
 
 static int check_node(const struct session *s, size_t share, struct error *err)
@@ -37,12 +37,13 @@ static int check_node(const struct session *s, size_t share, struct error *err)
         return 0;
     return error_set(err,
                      "the run needs %.2f GiB of the node's memory a rank, and %s %.2f GiB "
-                     "for %d of them: short by %.2f GiB each",
+                     "for %d of them, each of which takes %.2f GiB beside that: short by %.2f GiB "
+                     "each",
                      gib_of(need),
                      mem_node_bytes() == cgroup_memory_bytes()
                          ? "its control group (Slurm's --mem, a container) allows"
                          : "the node has",
-                     gib_of(share * (size_t)ranks), ranks, gib_of(need - share));
+                     gib_of(mem_node_bytes()), ranks, gib_of(PROCESS_BYTES), gib_of(need - share));
 }
 
 /* What the ranks of this node lack of the memory that other programs have left; 0: nothing. */

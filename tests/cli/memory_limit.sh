@@ -32,7 +32,7 @@ chmod +x limited
 for folder in own root; do
     # shellcheck disable=SC2086
     refused "a control group ($folder) with too little memory" \
-        "error: the run needs 0\\.[0-9]* GiB of the node's memory a rank, and its control group .* allows 0\\.06 GiB for 1 of them: short by .*; nearest that fits: " \
+        "error: the run needs 0\\.[0-9]* GiB of the node's memory a rank, and its control group .* allows 0\\.10 GiB for 1 of them, each of which takes 0\\.04 GiB beside that: short by .*; nearest that fits: " \
         ./limited 100 $folder "$TRIREME" train $M run.dir=none
 done
 is "no run was begun" 0 "$(ls none/checkpoints 2>/dev/null | wc -l)"
@@ -45,5 +45,5 @@ is "and gives the machine that it measures as much memory" "0 1" "$? $(grep -c '
 is "a control group with enough memory" 0 $?
 # shellcheck disable=SC2086
 ./limited 400 root mpirun -n 3 "$TRIREME" train $M parallel.strategy=NO_SHARD run.dir=none >out 2>&1
-is "ranks share it" "1 1" "$? $(grep -c "allows 0\\.2[0-9] GiB for 3 of them" out)"
+is "ranks share it" "1 1" "$? $(grep -c "allows 0\\.39 GiB for 3 of them" out)"
 finish
