@@ -159,7 +159,7 @@ int key_refuse_home(const struct key *key, const char *value, struct error *err)
     if (key->type != KEY_TEXT)
         return 0;
     for (const char *item = value; item; item = key->list ? strchr(item, ',') : NULL) {
-        item += *item == ',';
+        item += strspn(item, key->list ? ", " : "");
         int length = (int)strcspn(item, key->list ? "," : "");
         if (*item == '~' && (length == 1 || item[1] == '/'))
             return error_set(err,
@@ -169,6 +169,24 @@ int key_refuse_home(const struct key *key, const char *value, struct error *err)
                              length < 80 ? length - 1 : 79, item + 1);
     }
     return 0;
+}
+
+/* Copy a list, "a, b", without the blanks around its items: "a,b".  `to` is cleared, and as long as
+ * the list at least. */
+static void copy_list(char *to, const char *list)
+{
+    for (const char *item = list; item; item = strchr(item, ',')) {
+        if (item > list) {
+            item++;
+            *to++ = ',';
+        }
+        item += strspn(item, " ");
+        size_t length = strcspn(item, ",");
+        while (length && item[length - 1] == ' ')
+            length--;
+        memcpy(to, item, length);
+        to += length;
+    }
 }
 
 static int set_text(const struct key *key, char *field, const char *value, struct error *err)
@@ -187,7 +205,10 @@ static int set_text(const struct key *key, char *field, const char *value, struc
             return error_set(err, "%s: byte %d of the text is no printable UTF-8", key->name,
                              at + 1);
     memset(field, 0, key->bytes);
-    memcpy(field, value, strlen(value));
+    if (key->list)
+        copy_list(field, value);
+    else
+        memcpy(field, value, strlen(value));
     return 0;
 }
 

@@ -176,8 +176,14 @@ static int add_item(struct reader *r, const char *text, struct error *err)
     if (strlen(r->items) + strlen(text) + 2 > sizeof r->items)
         return error_set(err, "%s: a list of more than %zu characters", r->key,
                          sizeof r->items - 1);
-    if (!*text || strchr(text, ','))
-        return error_set(err, "%s: \"%.40s\" cannot be in a list", r->key, text);
+    if (!*text)
+        return error_set(err, "%s: an item of the list is empty", r->key);
+    if (strchr(text, ','))
+        return error_set(
+            err,
+            "%s: \"%.40s\" has a comma, which separates the items of a list; give a file "
+            "another name, or a link that has one",
+            r->key, text);
     text_join(r->items, sizeof r->items, ",", "%s", text);
     return 0;
 }

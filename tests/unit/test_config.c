@@ -139,6 +139,10 @@ static void preset_comes_first_overrides_last(void **state)
     assert_int_equal(c.train.steps, 9);
     assert_true(c.train.lr == 0.01);
     assert_string_equal(c.data.train, "a b");
+    LOAD(&c, NULL, "model.preset=llama-tiny", "data.train=a b.h5:0.5 , b.h5:0.5,  c.h5:1 ",
+         "run.dir= a, b");
+    assert_string_equal(c.data.train, "a b.h5:0.5,b.h5:0.5,c.h5:1");
+    assert_string_equal(c.run.dir, " a, b");
     LOAD(&c, path, "model.kv_heads=0", "model.heads=3", "model.preset=llama-10m",
          "model.hidden=96");
     assert_string_equal(c.model.preset, "llama-10m");
@@ -401,6 +405,7 @@ static void syntax_errors_have_line_and_column(void **state)
     REFUSED("{a: {a: {a: {a: {a: {a: {a: {a: {a: 1}}}}}}}}}\n", NULL, "nested");
     REFUSED("seed: \"\xff\"\n", NULL, "not a text file");
     REFUSED("data.train: \"a\\nb\"\n", NULL, "byte 2", "printable");
+    REFUSED("{}\n", "data.train=a.h5, ~/b.h5", "~/b.h5", "not expanded");
 }
 
 static void files_that_are_no_configuration(void **state)

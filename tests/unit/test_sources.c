@@ -68,7 +68,7 @@ static void files_are_listed(void **state)
         {"data:\n  train: [{path: {a: b}}]\n", NULL, "a map in a list"},
         {"data:\n  train: [[a.h5]]\n", NULL, "lists are not understood"},
         {"data:\n  train: [{path: [a.h5]}]\n", NULL, "lists are not understood"},
-        {"data:\n  train: [{path: \"a,b.h5\"}]\n", NULL, "cannot be in a list"},
+        {"data:\n  train: [{path: \"a,b.h5\"}]\n", NULL, "\"a,b.h5\" has a comma"},
         {"data:\n  valid: [{path: a.h5, weight: 1}]\n", NULL, "unknown key \"weight\""},
         {"parallel:\n  stages: [{path: 3}]\n", NULL, "a map in a list"},
         {"data:\n  train: [{path: a.h5, weight: 0}]\n", NULL, "is no weight"},
