@@ -11,27 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
 #include "base/text.h"
 #include "config/defines.h"
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 #endif
-
-/* Returns the number of cores whose time the control group (version 2, else 1) allows to this
- * process; 0: no limit. */
-static double quota(void)
-{
-    char text[64], more[32] = "";
-    double limit = 0, period = 0;
-    if (text_from_file("/sys/fs/cgroup/cpu.max", NULL, text, sizeof text)) {
-        if (text_from_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", NULL, text, sizeof text) ||
-            text_from_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", NULL, more, sizeof more))
-            return 0;
-        text_join(text, sizeof text, " ", "%s", more);
-    }
-    int read = sscanf(text, "%lf %lf", &limit, &period); /* "max" is no number: no limit */
-    return read == 2 && limit > 0 && period > 0 ? limit / period : 0;
-}
 
 /* Returns 1 if a hardware thread is the first one of its core that is in set. */
 static int first_of_core(int unit, const cpu_set_t *set)
@@ -99,7 +84,7 @@ int topology_parent_cores(void)
 int topology_cores_for(int sharers, int local_size)
 {
     cpu_set_t set;
-    double limit = quota() / (local_size > 0 ? local_size : 1);
+    double limit = cgroup_cores() / (local_size > 0 ? local_size : 1);
     own_set(&set);
     int cores = cores_in(&set) / (sharers > 0 ? sharers : 1);
     if (limit > 0 && cores > limit + 0.5)
@@ -181,7 +166,7 @@ void topology_read(struct topology *t)
     own_set(&set);
     t->own_units = CPU_COUNT(&set);
     t->own_cores = cores_in(&set);
-    t->quota = quota();
+    t->quota = cgroup_cores();
     list_units(&set, t->binding, sizeof t->binding);
     read_machine(t);
     if (t->units < 1)

@@ -10,11 +10,11 @@ int topology_count_sharers(const cpu_set_t *mine, const cpu_set_t *all, int coun
 
 /* Returns the cores that this rank may use, one of `local_size` ranks of the node, of which
  * `sharers` (itself included) are bound to cores of this process: its cores divided by the sharers,
- * but not more than the container's quota divided by all ranks; at least 1.  Cheap: reads a few
+ * but not more than the control group's quota divided by all ranks; at least 1.  Cheap: reads a few
  * files. */
 int topology_cores_for(int sharers, int local_size);
 
-/* Returns the cores that this process is bound to, but not more than the container's quota; at
+/* Returns the cores that this process is bound to, but not more than the control group's quota; at
  * least 1. */
 int topology_own_cores(void);
 
@@ -24,8 +24,8 @@ int topology_parent_cores(void);
 struct topology {
     int packages, numa_nodes, cores, units; /* of the node; a unit is a hardware thread */
     int own_cores, own_units;               /* that this process is bound to */
-    double quota;                           /* cores the container may use, 0: no limit */
-    char binding[128];                      /* the units, as a list "0-3,8" */
+    double quota;      /* cores whose time the control group allows, 0: no limit */
+    char binding[128]; /* the units, as a list "0-3,8" */
 };
 
 /* Fill all members; without hwloc packages and numa_nodes are 0, and cores is an estimate. */
