@@ -7,4 +7,5 @@ libtrireme_a_SOURCES += \
 	io/jsonl.c io/jsonl.h \
 	io/npy.c io/npy.h \
 	io/ordered.c io/ordered.h \
-	io/token_list.c io/token_list.h
+	io/token_list.c io/token_list.h \
+	io/unpack.c io/unpack.h

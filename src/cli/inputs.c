@@ -4,11 +4,13 @@
  * left out and counted.  A file is "named" if it is itself an argument.  Its format, or why it is
  * refused, follows from its name and its first bytes:
  *
+ *  - the first bytes of gzip, zstd, xz or bzip2, where it was named or has an ending of theirs: it
+ *    is unpacked as it is read, and is what its name without the ending and its unpacked bytes say
  *  - .jsonl, .ndjson, and .json that was named: JSON lines; refused where it begins with [
  *  - the first bytes of numpy's or llm.c's files, or Megatron's .idx beside it: numbers, if it was
  *    named
  *  - a byte of 0 among the first: left out and counted; refused where it is HDF5 and was named
- *  - compressed, Parquet, numpy's .npz, and .csv and .tsv that were named: refused
+ *  - archives, Parquet, numpy's .npz, and .csv and .tsv that were named: refused
  *  - anything else: text
  */
 #include "cli/inputs.h"
@@ -63,35 +65,38 @@ static int is_jsonl(const char *path)
     return text_ends_with(path, ".jsonl") || text_ends_with(path, ".ndjson");
 }
 
-/* Does the name of a compressed file say JSON lines, as "data.jsonl.gz"? */
-static int holds_jsonl(const char *path)
+/* Replace the first bytes of a compressed file by those of what it holds. */
+static int unpack_probe(struct probe *probe, const char *path, const char *packer,
+                        struct error *err)
 {
-    const char *dot = strrchr(path, '.');
-    char *name = array_format("%.*s", dot ? (int)(dot - path) : 0, path);
-    int holds = is_jsonl(name) || text_ends_with(name, ".json");
-    free(name);
-    return holds;
+    struct unpack unpack;
+    ssize_t got = 1;
+    if (unpack_open(&unpack, path, packer, err))
+        return -1;
+    for (probe->count = 0; got > 0 && probe->count < PROBE_BYTES; probe->count += got) {
+        got = read(unpack.fd, probe->bytes + probe->count, (size_t)(PROBE_BYTES - probe->count));
+        if (got < 0 && errno == EINTR)
+            got = 0;
+        else if (got <= 0)
+            break;
+    }
+    return unpack_close(&unpack, !got, err);
 }
 
-/* Refuse a file that is compressed, by its name or its first bytes; probe NULL: by its name alone.
- */
-static int refuse_packed(const char *path, const struct probe *probe, struct error *err)
+static int is_archive(const char *path, const struct probe *probe)
 {
-    static const struct {
-        const char *ending, *front;
-    } packed[] = {
-        {.ending = ".gz", .front = "\x1f\x8b"},          {.ending = ".xz", .front = "\3757zXZ"},
-        {.ending = ".zst", .front = "\x28\xb5\x2f\xfd"}, {.ending = ".bz2", .front = "BZh"},
-        {.ending = ".zip", .front = "PK\x03\x04"},
-    };
-    int is_binary = probe && memchr(probe->bytes, 0, (size_t)probe->count);
-    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
-        if ((is_binary && begins_with(probe, packed[i].front)) ||
-            text_ends_with(path, packed[i].ending))
-            return error_set(err,
-                             "%s is compressed; unpack it first, or pipe its text to "
-                             "trireme tokenize -%s",
-                             path, holds_jsonl(path) ? " --format jsonl" : "");
+    enum { TAR_AT = 257 };
+    if (text_ends_with(path, ".zip"))
+        return 1;
+    return probe && (begins_with(probe, "PK\x03\x04") ||
+                     (probe->count > TAR_AT + 5 && !memcmp(probe->bytes + TAR_AT, "ustar", 5)));
+}
+
+/* Refuse archives and Parquet.  probe NULL: by their names alone. */
+static int refuse_archive(const char *path, const struct probe *probe, struct error *err)
+{
+    if (is_archive(path, probe))
+        return error_set(err, "%s is an archive of files; unpack it into a folder first", path);
     if (text_ends_with(path, ".parquet"))
         return error_set(err,
                          "%s is Parquet, which trireme does not read; make JSON lines of it: "
@@ -108,10 +113,10 @@ static int is_table(const char *path)
 
 /* Refuse a table, .csv or .tsv: read as text it would be one document, with names of columns and
  * quotes in it. */
-static int refuse_table(const char *path, struct error *err)
+static int refuse_table(const char *path, const char *name, struct error *err)
 {
-    int has_tabs = text_ends_with(path, ".tsv");
-    if (!is_table(path))
+    int has_tabs = text_ends_with(name, ".tsv");
+    if (!is_table(name))
         return 0;
     return error_set(err,
                      "%s is a table, which trireme does not read; make JSON lines of it: python3 "
@@ -129,37 +134,85 @@ static int refuse_npz(const char *path, struct error *err)
                      path, path);
 }
 
-static void add(struct inputs *inputs, const char *path, enum inputs_format format)
+static void add(struct inputs *inputs, const char *path, enum inputs_format format,
+                const char *packer)
 {
     inputs->list = array_grow(inputs->list, inputs->count, &inputs->capacity, sizeof *inputs->list);
-    inputs->list[inputs->count++] = (struct inputs_file){array_text(path), format};
+    inputs->list[inputs->count++] = (struct inputs_file){array_text(path), format, packer};
 }
 
 /* Find the format of a file from its name and its first bytes; INPUT_ANY: it is not text. */
-static enum inputs_format format_of(const char *path, const struct probe *probe, int is_named)
+static enum inputs_format format_of(const char *name, const struct probe *probe, int is_named)
 {
-    if (is_jsonl(path) || (is_named && text_ends_with(path, ".json")))
+    if (is_jsonl(name) || (is_named && text_ends_with(name, ".json")))
         return INPUT_JSONL;
     if (is_named && npy_format(probe->bytes, probe->count) != NPY_NONE)
         return INPUT_NPY;
     struct error unreadable; /* ignored: npy_open() fails later with the same text */
     int type;
-    if (is_named && (megatron_type(path, &type, &unreadable) || type >= 0))
+    if (is_named && (megatron_type(name, &type, &unreadable) || type >= 0))
         return INPUT_BIN;
     return memchr(probe->bytes, 0, (size_t)probe->count) ? INPUT_ANY : INPUT_TEXT;
 }
 
-static int refuse_list(const char *path, const struct probe *probe, struct error *err)
+static int refuse_list(const char *path, const char *packer, const struct probe *probe,
+                       struct error *err)
 {
     ssize_t at = 0;
     while (at < probe->count && memchr(" \t\r\n", probe->bytes[at], 4))
         at++;
     if (at == probe->count || probe->bytes[at] != '[')
         return 0;
+    if (packer)
+        return error_set(err,
+                         "%s is a list in JSON; write its elements as lines first: %s -dc %s | jq "
+                         "-c '.[]' >data.jsonl",
+                         path, packer, path);
     return error_set(err,
                      "%s is a list in JSON; write its elements as lines first: jq -c '.[]' %s "
                      ">data.jsonl",
                      path, path);
+}
+
+/* Add a file that was not refused, and note what may not be meant; or count it as no text. */
+static void add_or_skip(struct inputs *inputs, const char *path, const char *name,
+                        enum inputs_format format, const char *packer)
+{
+    if (format == INPUT_ANY) {
+        skip(&inputs->not_text, path);
+        return;
+    }
+    if (format == INPUT_TEXT && !inputs->asked && text_ends_with(name, ".json"))
+        skip(&inputs->json, path);
+    if (format == INPUT_TEXT && !inputs->asked && is_table(name))
+        skip(&inputs->table, path);
+    add(inputs, path, format, packer);
+}
+
+/* add_file() of a file whose first bytes, unpacked by packer unless that is NULL, are known; name:
+ * its path without the ending of a compressed file. */
+static int add_probed(struct inputs *inputs, const char *path, const char *name,
+                      const struct probe *probe, const char *packer, int is_named,
+                      struct error *err)
+{
+    int looks = packer || (is_named && !inputs->asked); /* else bytes may be anything */
+    if (refuse_archive(path, looks ? probe : NULL, err) ||
+        (is_named && !inputs->asked && refuse_table(path, name, err)))
+        return -1;
+    enum inputs_format format = inputs->asked ? inputs->asked : format_of(name, probe, is_named);
+    if (packer && (format == INPUT_NPY || format == INPUT_BIN))
+        return error_set(err, "%s has token ids and is compressed; unpack it first: %s -dk %s",
+                         path, packer, path);
+    if (format == INPUT_JSONL && refuse_list(path, packer, probe, err))
+        return -1;
+    if (format == INPUT_ANY && is_named && h5_is_file(path))
+        return error_set(err, "%s is an HDF5 file, not a text%s", path,
+                         text_ends_with(path, ".h5")
+                             ? "; if it is a token file, train on it: data.train="
+                               "FILE.h5"
+                             : "");
+    add_or_skip(inputs, path, name, format, packer);
+    return 0;
 }
 
 /* Add a regular file, which is an argument itself (is_named), or was found in a folder; or count
@@ -167,31 +220,20 @@ static int refuse_list(const char *path, const struct probe *probe, struct error
 static int add_file(struct inputs *inputs, const char *path, int is_named, struct error *err)
 {
     struct probe probe;
+    const char *packer = NULL;
+    size_t ending = unpack_ending(path);
     if (is_named && text_ends_with(path, ".npz"))
         return refuse_npz(path, err);
-    if (read_probe(&probe, path, err) ||
-        refuse_packed(path, is_named && !inputs->asked ? &probe : NULL, err) ||
-        (is_named && !inputs->asked && refuse_table(path, err)))
+    if (read_probe(&probe, path, err))
         return -1;
-    enum inputs_format format = inputs->asked ? inputs->asked : format_of(path, &probe, is_named);
-    if (format == INPUT_JSONL && refuse_list(path, &probe, err))
+    if (is_named || ending)
+        packer = unpack_program(probe.bytes, (size_t)probe.count);
+    if (packer && unpack_probe(&probe, path, packer, err))
         return -1;
-    if (format == INPUT_TEXT && !inputs->asked && text_ends_with(path, ".json"))
-        skip(&inputs->json, path);
-    if (format == INPUT_TEXT && !inputs->asked && is_table(path))
-        skip(&inputs->table, path);
-    if (format != INPUT_ANY) {
-        add(inputs, path, format);
-        return 0;
-    }
-    if (is_named && h5_is_file(path))
-        return error_set(err, "%s is an HDF5 file, not a text%s", path,
-                         text_ends_with(path, ".h5")
-                             ? "; if it is a token file, train on it: data.train="
-                               "FILE.h5"
-                             : "");
-    skip(&inputs->not_text, path);
-    return 0;
+    char *name = array_format("%.*s", (int)(strlen(path) - ending), path);
+    int rc = add_probed(inputs, path, name, &probe, packer, is_named, err);
+    free(name);
+    return rc;
 }
 
 static int by_name(const FTSENT **a, const FTSENT **b)
@@ -214,7 +256,7 @@ static int add_entry(struct inputs *inputs, FTS *tree, FTSENT *entry, struct err
         return entry->fts_info == FTS_D ? 0 : add_file(inputs, entry->fts_path, is_named, err);
     case FTS_DEFAULT: /* a pipe is read if it was named */
         if (is_named)
-            add(inputs, entry->fts_path, inputs->asked ? inputs->asked : INPUT_TEXT);
+            add(inputs, entry->fts_path, inputs->asked ? inputs->asked : INPUT_TEXT, NULL);
         return 0;
     case FTS_DNR:
     case FTS_ERR:
@@ -241,7 +283,7 @@ int inputs_list(struct inputs *inputs, char **arguments, int count, struct error
 {
     for (int i = 0; i < count; i++)
         if (!strcmp(arguments[i], "-"))
-            add(inputs, "-", inputs->asked ? inputs->asked : INPUT_TEXT);
+            add(inputs, "-", inputs->asked ? inputs->asked : INPUT_TEXT, NULL);
         else if (add_tree(inputs, arguments[i], err))
             return -1;
     if (inputs->count)
@@ -278,6 +320,27 @@ int inputs_contain(const struct inputs *inputs, const char *path)
             input.st_dev == output.st_dev && input.st_ino == output.st_ino)
             return 1;
     }
+    return 0;
+}
+
+int inputs_open(struct inputs_stream *stream, const struct inputs_file *file, struct error *err)
+{
+    *stream = (struct inputs_stream){.fd = STDIN_FILENO, .is_packed = file->packer != NULL};
+    if (file->packer && unpack_open(&stream->unpack, file->path, file->packer, err))
+        return -1;
+    if (file->packer)
+        stream->fd = stream->unpack.fd;
+    else if (strcmp(file->path, "-") != 0)
+        stream->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    return stream->fd < 0 ? error_errno(err, "cannot open input %s", file->path) : 0;
+}
+
+int inputs_close(struct inputs_stream *stream, int is_read, struct error *err)
+{
+    if (stream->is_packed)
+        return unpack_close(&stream->unpack, is_read, err);
+    if (stream->fd != STDIN_FILENO)
+        close(stream->fd);
     return 0;
 }
 

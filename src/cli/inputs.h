@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "io/unpack.h"
 
 /* Files of one kind that were left out, or read in another way than their name says. */
 struct inputs_skipped {
@@ -24,6 +25,7 @@ enum inputs_format {
 struct inputs_file {
     char *path; /* "-" is standard input */
     enum inputs_format format;
+    const char *packer; /* the program that unpacks it; NULL: it is not compressed */
 };
 
 struct inputs {
@@ -39,8 +41,9 @@ struct inputs {
 /* List the files that the arguments name, and those of folders in the order of their names.  Hidden
  * files are left out, and so are files that are not text, unless a format was asked for
  * (inputs->asked).  inputs is for inputs_free(), also after a failure.  Returns 0, or -1 with err
- * set: nothing is left, a file cannot be read, is compressed, is Parquet or a list in JSON, or was
- * named itself and is a token file, a table (.csv, .tsv) or numpy's .npz. */
+ * set: nothing is left, a file cannot be read or unpacked, is Parquet, an archive, compressed
+ * numbers or a list in JSON, or was named itself and is a token file, a table (.csv, .tsv) or
+ * numpy's .npz. */
 int inputs_list(struct inputs *inputs, char **arguments, int count, struct error *err);
 
 /* Return how many files are of a format. */
@@ -48,6 +51,20 @@ int inputs_of(const struct inputs *inputs, enum inputs_format format);
 
 /* Would writing to path overwrite an input, also one that has another name, such as a link? */
 int inputs_contain(const struct inputs *inputs, const char *path);
+
+/* An input that is read, from standard input or from its file, which is unpacked on the way. */
+struct inputs_stream {
+    int fd;
+    int is_packed;
+    struct unpack unpack;
+};
+
+/* Open an input for inputs_close().  Returns 0, or -1 with err set. */
+int inputs_open(struct inputs_stream *stream, const struct inputs_file *file, struct error *err);
+
+/* Close it; standard input stays open.  is_read: it was read to its end.  Returns 0, or -1 with err
+ * set, as unpack_close() does: what is compressed is damaged or cut. */
+int inputs_close(struct inputs_stream *stream, int is_read, struct error *err);
 
 /* Log one line about the files that were left out, if there are any, and warn of JSON and tables
  * that are read as text. */

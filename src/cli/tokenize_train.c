@@ -3,7 +3,6 @@
 #include "cli/tokenize_train.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,15 +51,15 @@ static int fill(struct piece *piece, int fd, const char *path, struct error *err
     return 1;
 }
 
-static int add_file(struct tokenizer_trainer *trainer, struct piece *piece, const char *path,
-                    struct error *err)
+static int add_file(struct tokenizer_trainer *trainer, struct piece *piece,
+                    const struct inputs_file *input, struct error *err)
 {
-    int fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+    struct inputs_stream stream;
     int more = 1;
-    if (fd < 0)
-        return error_errno(err, "cannot open input %s", path);
+    if (inputs_open(&stream, input, err))
+        return -1;
     piece->bytes = 0;
-    while (more > 0 && (more = fill(piece, fd, path, err)) >= 0) {
+    while (more > 0 && (more = fill(piece, stream.fd, input->path, err)) >= 0) {
         size_t cut =
             more ? tokenizer_trainer_cut(trainer, piece->text, piece->bytes) : piece->bytes;
         if (tokenizer_trainer_add(trainer, piece->text, cut, err))
@@ -68,9 +67,7 @@ static int add_file(struct tokenizer_trainer *trainer, struct piece *piece, cons
         memmove(piece->text, piece->text + cut, piece->bytes - cut);
         piece->bytes -= cut;
     }
-    if (fd != STDIN_FILENO)
-        close(fd);
-    return more < 0 ? -1 : 0;
+    return inputs_close(&stream, !more, err) || more < 0 ? -1 : 0;
 }
 
 static int train(struct app *app, const struct inputs *inputs, int64_t tokens, const char *path,
@@ -82,7 +79,7 @@ static int train(struct app *app, const struct inputs *inputs, int64_t tokens, c
     int rc = 0;
     tokenizer_trainer_create(&trainer);
     for (int i = 0; !rc && i < inputs->count; i++)
-        rc = add_file(trainer, &piece, inputs->list[i].path, err);
+        rc = add_file(trainer, &piece, &inputs->list[i], err);
     rc = rc || tokenizer_trainer_write(trainer, tokens, path, &made, err);
     tokenizer_trainer_destroy(trainer);
     free(piece.text);

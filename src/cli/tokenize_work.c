@@ -229,6 +229,21 @@ static size_t cut_text(const void *arg, const char *text, size_t bytes)
     return tokenizer_cut(arg, text, bytes);
 }
 
+/* Refuse bytes that are compressed, and that nothing unpacks: those of standard input, or of a file
+ * that was compressed twice. */
+static int refuse_packed(const struct inputs_file *input, const struct blocks_buffer *block,
+                         struct error *err)
+{
+    const char *packer = unpack_program(block->text, block->bytes);
+    if (!packer)
+        return 0;
+    if (strcmp(input->path, "-") != 0)
+        return error_set(err, "%s is compressed twice; unpack it once", input->path);
+    return error_set(
+        err, "standard input is compressed; unpack it: %s -dc FILE | trireme tokenize - ...",
+        packer);
+}
+
 /* Read up to `left` bytes (negative: all) of an input in blocks and give them to the threads.  Of a
  * text these bytes are one document for `output`. */
 static int give_part(struct tokenize_job *job, struct ordered *ordered,
@@ -244,6 +259,8 @@ static int give_part(struct tokenize_job *job, struct ordered *ordered,
     for (int is_first = 1; got > 0 && !(blocks_is_last(&blocks)); is_first = 0) {
         struct work *work = ordered_item(ordered, err);
         got = work ? blocks_next(&blocks, &work->block, err) : -1;
+        if (got > 0 && is_first && refuse_packed(input, &work->block, err))
+            got = -1;
         if (!got && is_first && !is_lines)
             job->counts.empty++;
         if (got <= 0)
@@ -280,10 +297,9 @@ static int give_split(struct tokenize_job *job, struct ordered *ordered,
 {
     struct stat info;
     if (fstat(fd, &info) || !S_ISREG(info.st_mode))
-        return error_set(err,
-                         "%s has no size, so that its tail cannot be split off for "
-                         "validation; save it to a file first",
-                         input->path);
+        return error_set(err, "%s %s, so that its tail cannot be split off for validation; %s",
+                         input->path, input->packer ? "is compressed" : "has no size",
+                         input->packer ? "unpack it first" : "save it to a file first");
     int64_t tail = (int64_t)((double)info.st_size * job->options.valid_fraction);
     int64_t head = character_start(fd, info.st_size - tail);
     return give_part(job, ordered, input, fd, head, &job->train, err) ||
@@ -296,19 +312,18 @@ static int give_input(struct tokenize_job *job, struct ordered *ordered,
                       const struct inputs_file *input, struct error *err)
 {
     int texts = inputs_of(&job->inputs, INPUT_TEXT);
-    int fd = strcmp(input->path, "-") ? open(input->path, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+    struct inputs_stream stream;
     int rc;
-    if (fd < 0)
-        return error_errno(err, "cannot open input %s", input->path);
+    if (inputs_open(&stream, input, err))
+        return -1;
     if (input->format == INPUT_JSONL)
-        rc = give_part(job, ordered, input, fd, -1, NULL, err);
+        rc = give_part(job, ordered, input, stream.fd, -1, NULL, err);
     else if (job->valid.path && texts * job->options.valid_fraction < 1)
-        rc = give_split(job, ordered, input, fd, err);
+        rc = give_split(job, ordered, input, stream.fd, err);
     else
-        rc = give_part(job, ordered, input, fd, -1, tokenize_output_choose(job, &job->texts), err);
-    if (fd != STDIN_FILENO)
-        close(fd);
-    return rc;
+        rc = give_part(job, ordered, input, stream.fd, -1, tokenize_output_choose(job, &job->texts),
+                       err);
+    return inputs_close(&stream, !rc, err) || rc ? -1 : 0;
 }
 
 int tokenize_work(struct tokenize_job *job, struct error *err)

@@ -261,9 +261,6 @@ is "a folder: text alone, and one line of the rest" "0 1 1 2" "$? $(wc -l <err |
 $(grep -c 'skipped 2 that are not text (tree/d\.h5, \.\.\.), 2 hidden (tree/\.git, \.\.\.)' err) \
 $(sed -n 's/.* tokens in \([0-9]*\) documents.*/\1/p' out)"
 refused "nothing but bytes" 'no input is text.*c\.bin' "$TRIREME" tokenize tree/sub/c.bin -o x.h5
-gzip -c text >packed
-refused "what is compressed, under another name" 'packed is compressed; unpack it first' \
-    "$TRIREME" tokenize packed -o x.h5
 mkdir empty
 refused "a folder without a file" 'no input: there is no file in empty$' "$TRIREME" tokenize empty -o x.h5
 "$TRIREME" tokenize - -o bytes.h5 <tree/sub/c.bin >out 2>err

@@ -146,9 +146,6 @@ echo ' [{"text": "a"}]' >list.json
 refused "a list in JSON" "list\.json is a list in JSON.*jq -c '\.\[\]' list\.json" \
     "$TRIREME" tokenize list.json -o x.h5
 : >table.parquet
-gzip -c few.jsonl >few.jsonl.gz
-refused "compressed lines" 'few\.jsonl\.gz is compressed; unpack it first.* trireme tokenize - --format jsonl$' \
-    "$TRIREME" tokenize few.jsonl.gz -o x.h5
 printf 'PK\003\004\000' >ids.npz
 refused "arrays of numpy" 'ids\.npz holds arrays of numpy; .*numpy\.save' "$TRIREME" tokenize ids.npz -o x.h5
 printf '{\n  "text": "a"\n}\n' >lines.json
