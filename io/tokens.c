@@ -36,13 +36,15 @@ static int open_file(const char *path, struct error *err)
     if (fd < 0 && errno == ENOENT && names_several(path))
         return error_set(err,
                          "no token file %s: patterns are not expanded here; name each file, with "
-                         "commas between: a.h5,b.h5",
+                         "commas between: a.h5,b.h5; or join them: trireme tokenize FILE.h5... -o "
+                         "ALL.h5",
                          path);
     if (fd < 0 && errno == EMFILE)
         return error_set(
             err,
             "cannot open token file %s: each one stays open, and a process may have no more "
-            "open files (ulimit -Hn); raise that limit, or make one file of several",
+            "open files (ulimit -Hn); raise that limit, or join files: trireme tokenize "
+            "FILE.h5... -o ALL.h5",
             path);
     if (fd < 0)
         return error_file(err, "cannot open token file", path);
@@ -50,7 +52,8 @@ static int open_file(const char *path, struct error *err)
         return fd;
     close(fd);
     return error_set(err, "%s is %s, not a token file", path,
-                     S_ISDIR(info.st_mode)    ? "a folder"
+                     S_ISDIR(info.st_mode)    ? "a folder (trireme tokenize FOLDER/*.h5 -o ALL.h5 "
+                                                "joins what it holds)"
                      : S_ISFIFO(info.st_mode) ? "a pipe"
                                               : "a device");
 }

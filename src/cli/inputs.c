@@ -9,7 +9,8 @@
  *  - .jsonl, .ndjson, and .json that was named: JSON lines; refused where it begins with [
  *  - the first bytes of numpy's or llm.c's files, or Megatron's .idx beside it: numbers, if it was
  *    named
- *  - a byte of 0 among the first: left out and counted; refused where it is HDF5 and was named
+ *  - HDF5 that was named: a token file
+ *  - a byte of 0 among the first: left out and counted
  *  - archives, Parquet, numpy's .npz, and .csv and .tsv that were named: refused
  *  - anything else: text
  */
@@ -206,11 +207,7 @@ static int add_probed(struct inputs *inputs, const char *path, const char *name,
     if (format == INPUT_JSONL && refuse_list(path, packer, probe, err))
         return -1;
     if (format == INPUT_ANY && is_named && h5_is_file(path))
-        return error_set(err, "%s is an HDF5 file, not a text%s", path,
-                         text_ends_with(path, ".h5")
-                             ? "; if it is a token file, train on it: data.train="
-                               "FILE.h5"
-                             : "");
+        format = INPUT_TOKENS;
     add_or_skip(inputs, path, name, format, packer);
     return 0;
 }
@@ -295,6 +292,8 @@ int inputs_list(struct inputs *inputs, char **arguments, int count, struct error
                          inputs->hidden.count ? ", but for hidden ones" : "");
     if (!first)
         return error_set(err, "no input: trireme tokenize INPUT... -o FILE.h5");
+    if (h5_is_file(first))
+        return error_set(err, "no input is text; to join token files, name them: %s", first);
     return error_set(err,
                      "no input is text: %s has bytes of 0 (UTF-16? convert it: iconv -t utf-8; "
                      "16-bit token ids? --format bin); trireme tokenize - takes any bytes",

@@ -19,7 +19,8 @@ enum inputs_format {
     INPUT_TEXT,  /* the file is one document */
     INPUT_JSONL, /* each line is a document */
     INPUT_NPY,   /* token ids in a file of numpy or llm.c (npy.h) */
-    INPUT_BIN    /* token ids without a header, or in a file of llm.c */
+    INPUT_BIN,   /* token ids without a header, or in a file of llm.c */
+    INPUT_TOKENS /* a token file, or another file of HDF5 */
 };
 
 struct inputs_file {
@@ -42,8 +43,7 @@ struct inputs {
  * files are left out, and so are files that are not text, unless a format was asked for
  * (inputs->asked).  inputs is for inputs_free(), also after a failure.  Returns 0, or -1 with err
  * set: nothing is left, a file cannot be read or unpacked, is Parquet, an archive, compressed
- * numbers or a list in JSON, or was named itself and is a token file, a table (.csv, .tsv) or
- * numpy's .npz. */
+ * numbers or a list in JSON, or was named itself and is a table (.csv, .tsv) or numpy's .npz. */
 int inputs_list(struct inputs *inputs, char **arguments, int count, struct error *err);
 
 /* Return how many files are of a format. */

@@ -4,7 +4,7 @@ trireme_SOURCES += src/cli/config.c src/cli/app.c src/cli/doctor.c src/cli/argum
 trireme_SOURCES += src/cli/evaluate.c src/cli/convert.c
 trireme_SOURCES += src/cli/generate.c src/cli/generate.h src/cli/generate_chat.c src/cli/generate_model.c \
 	src/cli/generate_output.c src/cli/generate_prompts.c
-trireme_SOURCES += src/cli/tokenize.c src/cli/tokenize.h src/cli/tokenize_make.c src/cli/tokenize_numbers.c \
+trireme_SOURCES += src/cli/tokenize.c src/cli/tokenize.h src/cli/tokenize_make.c src/cli/tokenize_join.c src/cli/tokenize_numbers.c \
 	src/cli/tokenize_options.c src/cli/tokenize_output.c src/cli/tokenize_record.c src/cli/tokenize_work.c
 trireme_SOURCES += src/cli/tokenize_train.c src/cli/tokenize_train.h src/cli/checkpoint.c src/cli/checkpoint_list.c src/cli/checkpoint_list.h
 trireme_SOURCES += src/cli/inputs.c src/cli/inputs.h src/cli/last_start.c src/cli/last_start.h \

@@ -6,6 +6,7 @@
  *     tokenize_work.c     inputs of text and of JSON lines, in blocks, by several threads
  *     tokenize_record.c   one record of JSON lines to tokens
  *     tokenize_numbers.c  inputs of token ids
+ *     tokenize_join.c     inputs that are token files
  *     tokenize_output.c   the token files that are written
  *     tokenize_train.c    --train-bpe: making a tokenizer of texts (tokenize_train.h)
  */
@@ -94,6 +95,7 @@ struct tokenize_job {
     struct inputs inputs;
     struct tokenizer *tokenizer; /* NULL: the inputs are token ids, of options.vocab */
     const char *name;            /* of the tokenizer, for the token files */
+    char *joined;                /* that name, where inputs are token files; else NULL */
     int64_t vocab;
     int64_t end_of_text;              /* id that is put behind each text; -1: none */
     int64_t cut_behind;               /* id behind which documents of token ids end; -1: none */
@@ -119,6 +121,13 @@ int tokenize_work(struct tokenize_job *job, struct error *err);
 
 /* tokenize_numbers.c: read an input of token ids and write them.  Returns 0, or -1 with err set. */
 int tokenize_numbers(struct tokenize_job *job, const struct inputs_file *input, struct error *err);
+
+/* tokenize_join.c: where inputs are token files, check that all are, of one tokenizer, and set the
+ * job's name, joined and vocab.  Returns 0, or -1 with err set. */
+int tokenize_join_check(struct tokenize_job *job, struct error *err);
+
+/* tokenize_join.c: read a token file and write its documents.  Returns 0, or -1 with err set. */
+int tokenize_join(struct tokenize_job *job, const struct inputs_file *input, struct error *err);
 
 /* tokenize_record.c: what a thread needs to make tokens of records; for tokenize_record_free(). */
 struct tokenize_record {

@@ -22,6 +22,8 @@ static int open_tokenizer(struct tokenize_job *job, struct error *err)
     job->end_of_text = -1;
     job->vocab = o->vocab;
     job->name = "unnamed";
+    if (inputs_of(&job->inputs, INPUT_TOKENS))
+        return tokenize_join_check(job, err);
     if (o->vocab)
         return 0;
     if (data_tokenizer_open_named(&job->tokenizer, o->tokenizer ? o->tokenizer : "bytes", err))
@@ -214,6 +216,7 @@ int tokenize_make(struct app *app, const struct tokenize_options *options, char 
     tokens_abandon(job.valid.writer);
     chat_specials_destroy(job.specials);
     tokenizer_close(job.tokenizer);
+    free(job.joined);
     inputs_free(&job.inputs);
     tokenizer_wrap_free(&job.wrap);
     return rc;

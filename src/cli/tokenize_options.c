@@ -123,6 +123,7 @@ int tokenize_options_check(const struct tokenize_options *o, const struct inputs
         {"--skip-bad", o->skips_bad, lines, "JSON lines"},
         {"--max-tokens", o->max_tokens != 0, lines, "JSON lines"},
         {"--specials", o->specials, lines + texts, "texts"},
+        {"--tokenizer", o->tokenizer != NULL, lines + texts + numbers, "texts and token ids"},
         {"--vocab", o->vocab != 0, numbers, "token ids"},
         {"--eos", o->eos != NULL, numbers, "token ids"},
     };
@@ -132,9 +133,10 @@ int tokenize_options_check(const struct tokenize_options *o, const struct inputs
                              "%s is for %s, and there are none (inputs are taken for %s; "
                              "--format names another)",
                              rows[i].name, rows[i].what,
-                             lines   ? "JSON lines"
-                             : texts ? "text"
-                                     : "token ids");
+                             lines     ? "JSON lines"
+                             : texts   ? "text"
+                             : numbers ? "token ids"
+                                       : "token files, which are joined");
     if (o->vocab && o->tokenizer)
         return error_set(err, "--vocab is for ids of a tokenizer that is not at hand: give it or "
                               "--tokenizer");

@@ -336,6 +336,8 @@ int tokenize_work(struct tokenize_job *job, struct error *err)
         const struct inputs_file *input = &job->inputs.list[i];
         if (input->format == INPUT_TEXT || input->format == INPUT_JSONL)
             rc = give_input(job, ordered, input, err);
+        else if (input->format == INPUT_TOKENS)
+            rc = tokenize_join(job, input, err);
         else
             rc = (ordered && ordered_finish(ordered, err)) || tokenize_numbers(job, input, err);
     }

@@ -82,7 +82,10 @@ int config_sources(const char *text, struct config_source source[CONFIG_SOURCES]
     int count = 0, weighted = 0;
     for (const char *at = text; *text && at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
         if (count == CONFIG_SOURCES)
-            return error_set(err, "more than %d token files", CONFIG_SOURCES);
+            return error_set(err,
+                             "more than %d token files; join some: trireme tokenize FILE.h5... -o "
+                             "ALL.h5",
+                             CONFIG_SOURCES);
         if (read_source(&source[count], at, strcspn(at, ","), err))
             return -1;
         weighted += source[count++].weight > 0;

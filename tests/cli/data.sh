@@ -243,7 +243,7 @@ else
 fi
 cmp -s text corpus.txt && ok "the inputs are as they were" ||
     not_ok "the inputs are as they were" "$(ls -l corpus.txt)"
-refused "a token file as an input" 'train\.h5 is an HDF5 file' "$TRIREME" tokenize train.h5 -o x.h5
+refused "a token file and a text" 'joined with token files alone, which text is not' "$TRIREME" tokenize train.h5 text -o x.h5
 refused "no folder elsewhere is made" 'no folder .*/absent' "$TRIREME" tokenize corpus.txt \
     -o "$work/absent/x.h5"
 [ ! -e absent ] && [ ! -e x.h5 ] && ok "none of these left a file" ||
