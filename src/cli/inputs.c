@@ -101,8 +101,9 @@ static int refuse_archive(const char *path, const struct probe *probe, struct er
     if (text_ends_with(path, ".parquet"))
         return error_set(err,
                          "%s is Parquet, which trireme does not read; make JSON lines of it: "
-                         "python3 -c 'import pandas; pandas.read_parquet(\"%s\").to_json("
-                         "\"data.jsonl\", orient=\"records\", lines=True)'",
+                         "python3 -c 'import pandas, sys; pandas.read_parquet(\"%s\").to_json("
+                         "sys.stdout, orient=\"records\", lines=True)' | trireme tokenize - "
+                         "--format jsonl ...",
                          path, path);
     return 0;
 }
@@ -121,8 +122,9 @@ static int refuse_table(const char *path, const char *name, struct error *err)
         return 0;
     return error_set(err,
                      "%s is a table, which trireme does not read; make JSON lines of it: python3 "
-                     "-c 'import pandas; pandas.read_csv(\"%s\"%s).to_json(\"data.jsonl\", "
-                     "orient=\"records\", lines=True)'; or take it as one text: --format text",
+                     "-c 'import pandas, sys; pandas.read_csv(\"%s\"%s).to_json(sys.stdout, "
+                     "orient=\"records\", lines=True)' | trireme tokenize - --format jsonl ...; or "
+                     "take it as one text: --format text",
                      path, path, has_tabs ? ", sep=\"\\t\"" : "");
 }
 
