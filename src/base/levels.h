@@ -8,8 +8,21 @@
 #ifndef TRIREME_BASE_LEVELS_H
 #define TRIREME_BASE_LEVELS_H
 
-/* No level fuses a product with a sum, so all levels give the same bits. */
+/* No level fuses a product with a sum, so all levels give the same bits.  clang has it for what
+ * follows in a file. */
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF
+#define LEVEL_LOOPS
+#else
 #define LEVEL_LOOPS optimize("O3", "fp-contract=off")
+#endif
+
+/* Before a loop: no iteration reads what another one writes. */
+#ifdef __clang__
+#define ITERATIONS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define ITERATIONS_INDEPENDENT _Pragma("GCC ivdep")
+#endif
 
 /* Not with the thread sanitizer: the loader chooses a clone before the sanitizer is initialised. */
 #if defined CPU_X86_LEVELS && !defined __SANITIZE_THREAD__

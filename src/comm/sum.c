@@ -23,11 +23,11 @@ EVERY_LEVEL static void join_f32(float *c, const float *a, const float *b, int64
                                  enum group_reduction reduction)
 {
     if (reduction == GROUP_SUM) {
-#pragma GCC ivdep
+        ITERATIONS_INDEPENDENT
         for (int64_t i = 0; i < n; i++)
             c[i] = a[i] + b[i];
     } else {
-#pragma GCC ivdep
+        ITERATIONS_INDEPENDENT
         for (int64_t i = 0; i < n; i++)
             c[i] = b[i] > a[i] || isnan(b[i]) ? b[i] : a[i];
     }
@@ -37,11 +37,11 @@ EVERY_LEVEL static void join_f64(double *c, const double *a, const double *b, in
                                  enum group_reduction reduction)
 {
     if (reduction == GROUP_SUM) {
-#pragma GCC ivdep
+        ITERATIONS_INDEPENDENT
         for (int64_t i = 0; i < n; i++)
             c[i] = a[i] + b[i];
     } else {
-#pragma GCC ivdep
+        ITERATIONS_INDEPENDENT
         for (int64_t i = 0; i < n; i++)
             c[i] = b[i] > a[i] || isnan(b[i]) ? b[i] : a[i];
     }

@@ -38,10 +38,12 @@ static void fill_row(const struct choices_row *as_is, const struct choices_row *
     difference((int64_t)row->host_bytes, (int64_t)as_is->host_bytes, cell[2]);
     difference((int64_t)row->disk_bytes, (int64_t)as_is->disk_bytes, cell[3]);
     difference(row->sent_bytes, as_is->sent_bytes, cell[4]);
-    snprintf(cell[5], CELL, row->flops == as_is->flops ? "" : "%+.1f %%",
-             100 * (row->flops / as_is->flops - 1));
+    cell[5][0] = cell[6][0] = 0;
+    if (row->flops != as_is->flops)
+        snprintf(cell[5], CELL, "%+.1f %%", 100 * (row->flops / as_is->flops - 1));
     double longer = row->step_s > 0 ? 100 * (row->step_s / as_is->step_s - 1) : 0;
-    snprintf(cell[6], CELL, row->step_s > 0 ? "%+.*f %%" : "", longer < 1000, longer);
+    if (row->step_s > 0)
+        snprintf(cell[6], CELL, "%+.*f %%", longer < 1000, longer);
 }
 
 static void fill(struct table *t, const struct choices *c)

@@ -154,8 +154,8 @@ SIMD_INLINE void interleave_rows(unit *to, const unit *even, const unit *odd, in
         vu e = unit_load(even + i), o = unit_load(odd + i);
         vu low = (e & 0xffffu) | o << 16, high = e >> 16 | (o & 0xffff0000u);
         vi first = half + (odd_lane & CPU_LANES);
-        unit_store(to + 2 * i, __builtin_shuffle(low, high, first));
-        unit_store(to + 2 * i + CPU_LANES, __builtin_shuffle(low, high, first + CPU_LANES / 2));
+        unit_store(to + 2 * i, simd_shuffle_two(low, high, first));
+        unit_store(to + 2 * i + CPU_LANES, simd_shuffle_two(low, high, first + CPU_LANES / 2));
     }
     for (; i < units; i++) {
         to[2 * i] = (even[i] & 0xffffu) | odd[i] << 16;

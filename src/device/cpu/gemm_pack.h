@@ -93,8 +93,8 @@ SIMD_INLINE void pack_two_across(bf16 *to, const struct gemm_source *s, int64_t 
         two_vh even, odd;
         memcpy(&even, from + 2 * r * s->ld, sizeof even);
         memcpy(&odd, from + (2 * r + 1) * s->ld, sizeof odd);
-        unit_store((unit *)to + r * 16, (vu)__builtin_shuffle(even, odd, first));
-        unit_store((unit *)(to + TILE_ELEMS) + r * 16, (vu)__builtin_shuffle(even, odd, second));
+        unit_store((unit *)to + r * 16, (vu)simd_shuffle_two(even, odd, first));
+        unit_store((unit *)(to + TILE_ELEMS) + r * 16, (vu)simd_shuffle_two(even, odd, second));
     }
 }
 

@@ -98,7 +98,7 @@ SIMD_INLINE vf add_halves(vf a, vf b, const int half)
 {
     const vi lanes = vi_lanes();
     vi first = lanes + (((lanes & half) != 0) & (CPU_LANES - half));
-    return __builtin_shuffle(a, b, first) + __builtin_shuffle(a, b, first + half);
+    return simd_shuffle_two(a, b, first) + simd_shuffle_two(a, b, first + half);
 }
 
 /* out[i] = vf_sum(sum[i]) of 8 vectors, to the same bits.  Where lanes allow it vectors are halved
@@ -118,7 +118,7 @@ SIMD_INLINE void add_across(const vf *sum, float *out)
     vf all = add_halves(add_halves(a, b, half / 2), add_halves(c, d, half / 2), half / 4);
 #pragma GCC unroll 4
     for (int left = half / 8; left > 0; left /= 2)
-        all += __builtin_shuffle(all, vi_lanes() ^ left);
+        all += simd_shuffle(all, vi_lanes() ^ left);
     vf_store(lane, all);
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++)

@@ -186,13 +186,30 @@ SIMD_INLINE vi vi_lanes(void)
     return lanes;
 }
 
+/* The lanes of a vector, or of two end to end, in the order of the numbers in `at`. */
+#ifdef __clang__
+#define simd_shuffle(v, at) simd_shuffle_two(v, v, at)
+#define simd_shuffle_two(a, b, at)                                          \
+    ({                                                                      \
+        __typeof__(a) a_ = (a), b_ = (b), to_ = a_;                         \
+        __typeof__(at) at_ = (at);                                          \
+        const int lanes_ = (int)(sizeof to_ / sizeof to_[0]);               \
+        for (int l_ = 0; l_ < lanes_; l_++)                                 \
+            to_[l_] = (at_[l_] & lanes_ ? b_ : a_)[at_[l_] & (lanes_ - 1)]; \
+        to_;                                                                \
+    })
+#else
+#define simd_shuffle(v, at)        __builtin_shuffle(v, at)
+#define simd_shuffle_two(a, b, at) __builtin_shuffle(a, b, at)
+#endif
+
 /* Sum of the lanes, pairwise, always in the same order. */
 SIMD_INLINE float vf_sum(vf v)
 {
     const vi lanes = vi_lanes();
 #pragma GCC unroll 8
     for (int half = CPU_LANES / 2; half > 0; half /= 2)
-        v += __builtin_shuffle(v, lanes ^ half);
+        v += simd_shuffle(v, lanes ^ half);
     return v[0];
 }
 
@@ -202,7 +219,7 @@ SIMD_INLINE float vf_top(vf v)
     const vi lanes = vi_lanes();
 #pragma GCC unroll 8
     for (int half = CPU_LANES / 2; half > 0; half /= 2)
-        v = vf_max(v, __builtin_shuffle(v, lanes ^ half));
+        v = vf_max(v, simd_shuffle(v, lanes ^ half));
     return v[0];
 }
 

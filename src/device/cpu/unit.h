@@ -56,8 +56,8 @@ SIMD_INLINE void unit_transpose(vu v[CPU_LANES])
             if (i & half)
                 continue;
             vu a = v[i], b = v[i + half];
-            v[i] = __builtin_shuffle(a, b, low);
-            v[i + half] = __builtin_shuffle(a, b, high);
+            v[i] = simd_shuffle_two(a, b, low);
+            v[i + half] = simd_shuffle_two(a, b, high);
         }
     }
 }
