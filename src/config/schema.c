@@ -41,7 +41,8 @@ const struct key config_keys[] = {
          "scratch; Llama, Mistral, Qwen2, Qwen3 and GPT-2. A name of Hugging Face's hub, ORG/NAME "
          "or ORG/NAME@REVISION, is the folder of "
          "that model in their cache on this machine. A run's directory, or a checkpoint, sets "
-         "these keys too and gives its weights, and nothing else of that run"},
+         "these keys too and gives its weights, and nothing else of that run. Weights are read "
+         "when a run begins: one that goes on has those of its checkpoint, whatever is named"},
     {NAMED_KEY("model.init", CHOICE, model_init, "pretrained"), .choices = inits,
      .help = "weights of a model of model.path: those that are there, or scratch, new ones from "
              "the seed"},
@@ -63,9 +64,11 @@ const struct key config_keys[] = {
     {KEY(INT, model.hidden, "0"), .min = 0, .max = 1 << 20, .help = "width of the residual stream"},
     {KEY(INT, model.heads, "0"), .min = 0, .max = 8192, .help = "query heads"},
     {KEY(INT, model.kv_heads, "0"), .min = 0, .max = 8192,
-     .help = "key and value heads, a divisor of heads; 0: as many as heads"},
+     .help =
+         "key and value heads, a divisor of heads; 0: as many as heads, which is also what a new "
+         "model.heads gives a preset that has as many"},
     {KEY(INT, model.head_dim, "0"), .min = 0, .max = 4096,
-     .help = "width of one head, even; 0: hidden / heads"},
+     .help = "width of one head, even; GPUs take 256 at most; 0: hidden / heads"},
     {KEY(INT, model.ffn, "0"), .min = 0, .max = 1 << 24,
      .help = "width inside the feed-forward layer"},
     {KEY(INT, model.vocab, "0"), .min = 0, .max = INT32_MAX,
@@ -124,7 +127,7 @@ const struct key config_keys[] = {
          "as Qwen3 has it"},
     {KEY(INT, model.sliding_window, "0"), .min = 0, .max = 1 << 24,
      .help = "llama in whose attention a token sees so many tokens at most, itself among them, as "
-             "Mistral has it; 0: all before it"},
+             "Mistral has it, on GPUs by trireme's own kernels, not by cuDNN; 0: all before it"},
     {NAMED_KEY("model.embed_dropout", REAL, model.dropout.embed, "0"), .most = 0.99,
      .help = "gpt2: share of the embedding's output that training sets to zero (embd_pdrop)"},
     {NAMED_KEY("model.residual_dropout", REAL, model.dropout.residual, "0"), .most = 0.99,
@@ -144,8 +147,10 @@ const struct key config_keys[] = {
     {KEY(BOOL, lora.use_rslora, "false"),
      .help = "true: multiplied by alpha / sqrt(r) instead, which suits large ranks"},
     {KEY(BOOL, lora.use_dora, "false"),
-     .help = "true: DoRA, which also trains the length of each row of the adapted matrices "
-             "(lora_magnitude_vector), and scales the row with its adapter to that"},
+     .help =
+         "true: DoRA, which also trains the length of each row of the adapted matrices "
+         "(lora_magnitude_vector), and scales the row with its adapter to that; norms of rows are "
+         "constants to backward, as in peft"},
     {KEY(REAL, lora.dropout, "0"), .most = 0.99,
      .help = "share of what they read that training sets to zero (peft's lora_dropout)"},
     {KEY(TEXT, lora.target_modules, ""), .list = 1,
@@ -162,7 +167,9 @@ const struct key config_keys[] = {
     {KEY(TEXT, lora.path, ""),
      .help = "folder of an adapter as peft keeps it, adapter_config.json and "
              "adapter_model.safetensors: the first sets the other keys of lora, and training "
-             "begins with the second's numbers"},
+             "begins with the second's numbers. What trireme does not have (layers_to_transform, "
+             "rank_pattern and the like), and ways to begin that change the model's own weights "
+             "(PiSSA, OLoRA, CorDA, LoRA-GA, LoftQ), are refused"},
 
     {KEY(TEXT, data.train, ""), .list = 1, .options = "weight|samples", .by_rank = 1,
      .help = "token files to train on, as trireme tokenize makes them or doc/token-files.md "
@@ -184,7 +191,8 @@ const struct key config_keys[] = {
              "model.max_seq_len and 512"},
 
     {KEY(INT, train.steps, "100"), .min = 0, .max = INT64_C(1000000000000),
-     .help = "optimizer steps from the start of training, those before a resume included"},
+     .help = "optimizer steps from the start of training, those before a resume included; 0 saves "
+             "the initial weights"},
     {KEY(REAL, train.epochs, "0"), .least = 0, .most = 1e9,
      .help = "in place of train.steps: passes over data.train, whose last step may take the first "
              "sequences of the next; of files with weights as many samples as all have sequences; "
@@ -202,9 +210,10 @@ const struct key config_keys[] = {
      .help = "false: global_batch is the sequences of each rank, so that twice the ranks take "
              "twice as many a step, in as many steps"},
     {KEY(INT, train.micro_batch, "0"), .min = 0, .max = 1 << 20,
-     .help = "sequences a rank computes at once; more are done by accumulating gradients, and "
-             "what is missing to a whole micro-batch is masked; 0: a rank's whole share of "
-             "global_batch"},
+     .help =
+         "sequences a rank computes at once; more are done by accumulating gradients, and "
+         "what is missing to a whole micro-batch is masked; a step has 65536 of them on a rank at "
+         "most; 0: a rank's whole share of global_batch"},
     {KEY(REAL, train.lr, "0.0003"), .least = 0, .most = 100, .help = "highest learning rate"},
     {KEY(REAL, train.min_lr, "0"), .least = 0, .most = 100,
      .help = "learning rate at the last step of schedules linear and cosine"},
@@ -222,7 +231,8 @@ const struct key config_keys[] = {
     {KEY(CHOICE, train.optimizer, "adamw"), .choices = optimizers,
      .help = "rule of the update: adamw keeps two moments per parameter; sgd is plain descent "
              "with momentum, and keeps one; muon orthogonalizes the momentum of each matrix of the "
-             "blocks (query, key and value apart) and keeps one, and adamw updates the rest"},
+             "blocks (query, key and value apart) and keeps one, and adamw updates the rest; muon "
+             "takes no parallel.tensor, train.grad_dtype=bf16 or train.overlap_update"},
     {KEY(CHOICE, train.optimizer_dtype, "fp32"), .choices = state_dtypes,
      .help = "number format in which adamw keeps its moments; bf16 takes half the memory, and is "
              "rounded stochastically, the same on any number of ranks"},
@@ -315,10 +325,13 @@ const struct key config_keys[] = {
          "by the first that the library suggests, which was as fast on an H100; on CPUs nothing "
          "changes"},
     {KEY(TEXT, train.freeze, ""), .list = 1,
-     .help = "tensors that are not trained: a list of names, in which * stands for any text, such "
-             "as \"embed,layers.0.*\"; they have no gradient, no optimizer state and no fp32 "
-             "masters, so that with precision=bf16 checkpoints hold them in bf16; trireme "
-             "checkpoint show lists the names, and so does the message about another"},
+     .help =
+         "tensors that are not trained: a list of names, in which * stands for any text, such "
+         "as \"embed,layers.0.*\"; they have no gradient, no optimizer state and no fp32 "
+         "masters, so that with precision=bf16 checkpoints hold them in bf16; trireme "
+         "checkpoint show lists the names, and so does the message about another; query, key and "
+         "value of a layer are one matrix, and so are gate and up, of which all or none are "
+         "named. A run that goes on may train them again"},
     {KEY(INT, train.eval_every, "0"), .min = 0, .max = INT64_C(1000000000000),
      .help = "steps between evaluations on data.valid; 0: only after the last step"},
     {KEY(INT, train.eval_batches, "0"), .min = 0, .max = INT64_C(1000000000000),
@@ -327,7 +340,8 @@ const struct key config_keys[] = {
      .help = "sequences a rank evaluates at once; 0: as many as train.micro_batch"},
     {KEY(INT, train.early_stop, "0"), .min = 0, .max = INT32_MAX,
      .help = "end training after so many evaluations in a row whose loss was not below the lowest "
-             "before them; 0: never"},
+             "before them; evaluations on other data than data.valid is now do not count, nor for "
+             "checkpoint.keep_best; 0: never"},
     {KEY(REAL, train.early_stop_delta, "0"), .least = 0, .most = 1e6,
      .help =
          "by how much a loss must be below that of the last better evaluation to count as better "
@@ -364,9 +378,10 @@ const struct key config_keys[] = {
      .help = "units with fewer parameters than this, such as a tied head's norm, are not sharded: "
              "every rank has them whole, and their gradients are summed over all ranks"},
     {KEY(INT, parallel.context, "1"), .min = 1, .max = 1024,
-     .help = "ranks that divide each sequence among them, of whose keys and values they see all: "
-             "for sequences whose activations one GPU does not hold; data.seq_len must be a "
-             "multiple of twice as many"},
+     .help =
+         "ranks that divide each sequence among them, of whose keys and values they see all: "
+         "for sequences whose activations one GPU does not hold; data.seq_len must be a "
+         "multiple of twice as many. On GPUs trireme's own kernels, not cuDNN, then do attention"},
     {KEY(INT, parallel.tensor, "1"), .min = 1, .max = 1024,
      .help = "ranks that divide each layer: heads, the width of the feed-forward part, vocabulary"},
     {KEY(CHOICE, parallel.tensor_overlap, "auto"), .choices = overlaps,
@@ -441,7 +456,8 @@ const struct key config_keys[] = {
      .help =
          "folder of the ranks' files, best on a disk of each node; empty: offload/ in run.dir, "
          "of trireme generate the working directory. Files have no name and go with the run: what "
-         "lasts is in checkpoints"},
+         "lasts is in checkpoints. A folder that cannot be written, or is too small, is refused "
+         "before anything is allocated; a disk that is slower than the steps is warned of"},
 
     {KEY(CHOICE, comm.reduce_dtype, "fp32"), .choices = reduces,
      .help = "number format in which gradients travel to the ranks that keep their shards; bf16 "
@@ -501,7 +517,9 @@ const struct key config_keys[] = {
 
     {KEY(BOOL, checkpoint.export_hf, "false"),
      .help = "true: when training ends, the model, or adapter, is written to hf/ in run.dir as "
-             "trireme convert writes it; with checkpoint.keep_best that of the best evaluation"},
+             "trireme convert writes it; with checkpoint.keep_best that of the best evaluation. "
+             "What is in hf/ and not of this run becomes hf.1; a missing export is made by the "
+             "next start"},
     {KEY(CHOICE, checkpoint.frozen, "auto"), .choices = frozens,
      .help =
          "what checkpoints of a run with adapters (lora.r) hold of the frozen tensors: full all "
