@@ -1,4 +1,4 @@
-# What `tokenize` reads: lines, conversations, numbers; and threads that work on them.
+# What `tokenize` reads: lines, conversations, numbers; and threads that work on them.  Event files.
 libtrireme_a_SOURCES += \
 	io/blocks.c io/blocks.h \
 	io/chat.c io/chat.h io/chat_program.c io/chat_program.h \
@@ -8,4 +8,4 @@ libtrireme_a_SOURCES += \
 	io/npy.c io/npy.h \
 	io/ordered.c io/ordered.h \
 	io/token_list.c io/token_list.h \
-	io/unpack.c io/unpack.h
+	io/unpack.c io/unpack.h io/event_file.c io/event_file.h

@@ -78,6 +78,7 @@ int command_plan(struct app *app, int argc, char **argv, struct error *err);
 int command_config(struct app *app, int argc, char **argv, struct error *err);
 int command_convert(struct app *app, int argc, char **argv, struct error *err);
 int command_checkpoint(struct app *app, int argc, char **argv, struct error *err);
+int command_tensorboard(struct app *app, int argc, char **argv, struct error *err);
 int command_completion(struct app *app, int argc, char **argv, struct error *err);
 int command_doctor(struct app *app, int argc, char **argv, struct error *err);
 

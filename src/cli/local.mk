@@ -1,4 +1,4 @@
-trireme_SOURCES = src/cli/main.c src/cli/command.h src/cli/commands.c src/cli/completion.c
+trireme_SOURCES = src/cli/main.c src/cli/command.h src/cli/commands.c src/cli/completion.c src/cli/tensorboard.c
 trireme_LDADD = $(TRIREME_LIBS)
 trireme_SOURCES += src/cli/config.c src/cli/app.c src/cli/doctor.c src/cli/arguments.c src/cli/arguments.h src/cli/train.c src/cli/plan.c
 trireme_SOURCES += src/cli/evaluate.c src/cli/convert.c

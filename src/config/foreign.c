@@ -134,7 +134,7 @@ const struct foreign foreign_names[] = {
     {.names = "logging_steps|log_interval|log_freq|steps_per_print|print_freq",
      .here = "run.log_every"},
     {.names = "report_to|tensorboard_dir|wandb_project|enable_tensorboard|enable_wandb|log_with",
-     .note = "metrics.jsonl in run.dir has a line for each step"},
+     .note = "metrics.jsonl in run.dir has a line for each step, and trireme tensorboard shows it"},
     {.names = "ddp_timeout|train_timeout_seconds|init_timeout_seconds", .here = "run.hang_seconds"},
     {.names = "distributed_timeout_minutes", .here = "run.hang_seconds", .note = "in seconds"},
     {.names =

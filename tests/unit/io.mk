@@ -2,7 +2,7 @@
 UNIT_TESTS += tests/unit/test_io_h5 tests/unit/test_io_checkpoint tests/unit/test_io_boxes tests/unit/test_io_faults \
 	tests/unit/test_safetensors tests/unit/test_flips tests/unit/test_io_crafted tests/unit/test_swap tests/unit/test_tokens \
 	tests/unit/test_packing tests/unit/test_read_ahead tests/unit/test_tokenizer tests/unit/test_tokenizer_parts
-UNIT_TESTS += tests/unit/test_chat tests/unit/test_jsonl tests/unit/test_megatron tests/unit/test_npy \
+UNIT_TESTS += tests/unit/test_chat tests/unit/test_jsonl tests/unit/test_megatron tests/unit/test_npy tests/unit/test_event_file \
 	tests/unit/test_catalog
 h5_data = tests/unit/h5_data.c tests/unit/h5_data.h
 h5_data_flags = $(AM_CPPFLAGS) $(HDF5_CFLAGS) $(MPI_CFLAGS)
