@@ -49,7 +49,7 @@ int access_map_intervals(const struct access_map *map)
     return map->count;
 }
 
-/* The interval that begins at a byte: the one in which it lies is split where it begins before. */
+/* The interval that begins at a byte, made by splitting the one in which the byte lies. */
 static int split(struct access_map *map, size_t at)
 {
     int low = 0, high = map->count; /* the last one up to the byte is in [low, high) */
@@ -74,7 +74,7 @@ static void raise_to(int *after, int instr)
     *after = instr > *after ? instr : *after;
 }
 
-/* An access of all of an interval. */
+/* Add an access to an interval, which it covers. */
 static void access_interval(struct interval *interval, const struct access *access,
                             int after[STREAMS])
 {

@@ -10,10 +10,12 @@ int copies_other_rank(const struct state *state, int flat)
     return -1;
 }
 
+/* Append one end of a message of a flat's gradient to or from the other rank.  One stream has the
+ * messages of all lower ranks, one those of all upper ones. */
 static void message(struct program *program, enum instr_kind kind, int flat, int other, int buffer)
 {
-    int own = program->state->coord.at[MESH_PIPELINE],
-        goes_up = (kind == INSTR_SEND) == (own < other);
+    int own = program->state->coord.at[MESH_PIPELINE];
+    int goes_up = (kind == INSTR_SEND) == (own < other);
     enum program_stream stream =
         goes_up ? program_point(program, 0, 1, WAY_UP) : program_point(program, 1, 0, WAY_DOWN);
     struct instr *instr = program_instr(program, kind, stream);

@@ -28,18 +28,20 @@ static int leaves_each(const struct program *program, int flat)
            (state_fetches_grads(program->state) && !state_is_split(program->state, flat));
 }
 
-/* What gradients_plan() knows of the window that a flat's last run was in.  One for each flat, and
- * where gradients are reduced after each micro-batch for each micro-batch of it. */
+/* What gradients_plan() knows of a flat's present window: one for each flat or, where gradients are
+ * reduced after each micro-batch, for each flat and micro-batch. */
 struct progress {
-    struct run_use *use; /* of the last run that wrote it; NULL: none yet */
-    int run, micro;      /* that run */
-    unsigned written;    /* sections that hold a sum already */
+    struct run_use *use; /* of the last run that wrote the gradient; NULL: none yet */
+    int run, micro;      /* that run and its micro-batch */
+    unsigned written;    /* sections that hold a sum already, a bit each */
 };
 
 /* Windows of neighbouring micro-batches that are at most this many runs apart become one: a copy to
  * where the gradient lives and back would have no run to overlap. */
 enum { RUNS_APART_MOST = 2 };
 
+/* Let use k of run r, which writes a gradient, go on with the flat's present window or begin a new
+ * one. */
 static void plan_use(const struct program *program, struct progress *progress, struct run *run,
                      int r, int k)
 {
@@ -119,8 +121,8 @@ void gradients_norm(struct program *program, int flat, int buffer)
     instr_bind(instr, SLOT_SUMS, program->state->sums, ACCESS_BOTH);
 }
 
-/* The gradients that a run finished go to where they live; the last of the step count in the norm.
- */
+/* Write the copies that take the gradients which a run finished to where they live, and before them
+ * the norm of those that are complete. */
 static void spill_sums(struct program *program, struct run *run)
 {
     for (int k = 0; k < run->uses; k++) {
@@ -137,6 +139,7 @@ static void spill_sums(struct program *program, struct run *run)
 
 /* ---- before a run ---- */
 
+/* The buffer for the first run of a window: the state's, or a new one. */
 static int new_gradient(struct program *program, const struct run *run, int flat)
 {
     const struct state_flat *state = &program->state->flat[flat];
@@ -201,7 +204,8 @@ void gradients_before(struct program *program, struct run *run, int runs, int r)
 
 /* ---- after it ---- */
 
-/* The axes whose ranks' terms a gradient lacks, once it is complete in this shard. */
+/* The axes over which a gradient is still to be summed when all micro-batches are in the rank's
+ * shard. */
 static unsigned lacking_axes(const struct program *program, int flat)
 {
     const struct flat *of = &program->units->flat[flat];
@@ -223,6 +227,8 @@ static void sum_axes(struct program *program, int flat, int micro, int buffer, i
                            dtype);
 }
 
+/* Sum a gradient, whose last window is finished, over the axes it lacks; one in a bucket with the
+ * others of that, when all of them are finished. */
 static void sum_replicas(struct program *program, int flat, int micro, int sum)
 {
     const struct state_flat *state = &program->state->flat[flat];
@@ -242,7 +248,8 @@ static enum dtype sent_dtype(const struct program *program, int flat)
     return own == DTYPE_F32 ? program->layout->reduce_dtype : own;
 }
 
-/* The gradient in whole as it is sent: rounded, so that half the bytes travel. */
+/* The buffer that is sent of the gradient in buffer `whole`: a copy rounded to the format in which
+ * it travels, or `whole` itself. */
 static int narrow_gradient(struct program *program, const struct run *run, int flat, int whole)
 {
     int64_t elems = program->units->flat[flat].padded;
@@ -274,7 +281,8 @@ static void reduce(struct program *program, const struct run *run, const struct 
     instr_bind(instr, SLOT_TO, sum, adds ? ACCESS_BOTH : ACCESS_WRITE);
 }
 
-/* Where a gradient, whole in one buffer, is summed. */
+/* The buffer that holds a finished gradient after it was reduced: of a split flat that of the
+ * shard, else the one that the runs wrote. */
 static int sum_buffer(struct program *program, const struct run_use *use)
 {
     int own = program->state->flat[use->flat].grad;

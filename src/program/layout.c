@@ -12,8 +12,9 @@
 
 enum { MOST_MICROS = 65536 }; /* a step's list of instructions grows with them */
 
-/* FULL_SHARD's parameters: with several stages they would be gathered for each micro-batch, and are
- * kept, unless that is asked for. */
+/* Does FULL_SHARD keep gathered parameters for the step?  On several stages, where they would
+ * otherwise be gathered again for each micro-batch, it does, unless parallel.pipeline_reshard asks
+ * for that, or parameters are offloaded. */
 static int keeps_params(const struct config *config)
 {
     const struct config_parallel *p = &config->parallel;
@@ -41,9 +42,10 @@ static struct layout_strategy strategy_of(const struct config *config)
     };
 }
 
-/* The shard degree of a hybrid strategy: a copy of each stage's units per node, whose ranks divide
- * layers and sequences too, unless one of the two degrees was given.  Where a node has several
- * stages, a copy has the ranks of one. */
+/* The shard degree of a hybrid strategy: parallel.shard (0: what is left) where it or
+ * parallel.replicate is set.  Else each node has a copy of each stage's units, shared by the node's
+ * ranks, or, where a node has several stages, by those of one; context and tensor ranks divide a
+ * copy too.  -1 with err set: there is no such degree. */
 static int hybrid_shard(const struct config_parallel *p, int ranks, int per_node, struct error *err)
 {
     int each = (int)(p->tensor * p->context), stages = p->pipeline ? (int)p->pipeline : 1;
@@ -216,7 +218,7 @@ enum dtype layout_product_dtype(const struct config *config, int on_gpu)
     return config->precision == PRECISION_FP8 && on_gpu ? DTYPE_F8 : layout_dtype(config);
 }
 
-/* Refuse keys of transfers that there are none of. */
+/* Refuse keys of comm.gpu that are of transfers which this run does not have. */
 static int check_transfers(const struct layout *layout, const struct config *config, int ranks,
                            struct error *err)
 {

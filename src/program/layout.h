@@ -42,14 +42,16 @@ struct layout {
     int micros;                    /* micro-batches a step */
     int64_t global_batch;          /* sequences a step, of all ranks */
     struct schedule *schedule;     /* the layout's own */
-    enum dtype dtype;
-    enum dtype optimizer_dtype;
-    enum dtype reduce_dtype; /* of gradients on their way to shards, where they are fp32 */
-    int tensor_parts;        /* parts in which tensor ranks exchange rows; 1: all rows at once */
-    int tensor_fp32;         /* 1: terms of sums over tensor ranks are sent in fp32 */
-    int no_masters;          /* 1: there are no fp32 masters (precision bf16_pure) */
-    int overlap_update;      /* 1: the update of a step is in the next one's program */
-    int prefetch_forward, prefetch_backward, prefetch_late;
+    enum dtype dtype;              /* of whole parameters and activations */
+    enum dtype optimizer_dtype;    /* of the optimizer's state */
+    enum dtype reduce_dtype;       /* of fp32 gradients on their way to shards */
+    int tensor_parts;   /* parts in which tensor ranks exchange rows; 1: all rows at once */
+    int tensor_fp32;    /* 1: terms of sums over tensor ranks are sent in fp32 */
+    int no_masters;     /* 1: there are no fp32 masters (precision bf16_pure) */
+    int overlap_update; /* 1: the update of a step is in the next one's program */
+    int prefetch_forward, prefetch_backward; /* runs ahead of the present one whose parameters are
+                                                gathered beside it, in either direction */
+    int prefetch_late; /* 1: in backward these gathers follow the present run's reduction */
 };
 
 /* The format that a configuration's precision computes in. */
@@ -67,39 +69,40 @@ enum dtype layout_product_dtype(const struct config *config, int on_gpu);
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    enum device_kind device, struct error *err);
 
-/* The parts that the configuration asks of layout->tensor_parts for and that its rows cannot be cut
- * into; 0: none, or it asks for none by number. */
+/* Return the parts that parallel.tensor_overlap asks for where the rows of a micro-batch cannot be
+ * cut into so many; 0 where they can, or where it asks for no number. */
 int layout_lost_overlap(const struct layout *layout, const struct config *config);
 
 /* Free what a layout has; one that is all zero is allowed. */
 void layout_release(struct layout *layout);
 
-/* After layout_resolve() has failed: append to err (NULL allowed), of degrees that do not make the
- * ranks, settings that would, each of which was checked, or that parallel.layout=auto finds some.
- * Always returns -1. */
+/* Append advice to err (NULL allowed) after layout_resolve() has failed: settings with which it
+ * succeeds, each of which was tried; where there are none, and degrees do not multiply to the
+ * ranks, that parallel.layout=auto finds some.  Always returns -1. */
 int layout_advise(const struct config *config, int ranks, int per_node, enum device_kind device,
                   struct error *err);
 
-/* The tokens of a step, masked ones too: the gradients of the loss are those of the sum over it
- * divided by this, and SCALE makes them those of the mean over what was not masked. */
+/* Return the tokens of a step, masked ones too.  Backward makes the gradients of the summed loss
+ * divided by this number; SCALE turns them into those of the mean over the tokens not masked. */
 static inline int64_t layout_step_tokens(const struct layout *layout, const struct config *config)
 {
     return layout->global_batch * config->data.seq_len;
 }
 
-/* Wrap a model's blocks into units as the config says: once. */
+/* Join a model's blocks to units as parallel.wrap says.  To be called once for a model. */
 void layout_wrap(struct model *model, const struct config *config);
 
-/* The model, wrapped.  0, or -1 with err set. */
+/* Make the configuration's model, with its adapters and wrapped, for model_destroy().  0, or -1
+ * with err set. */
 int layout_model(struct model **model, const struct config *config, struct error *err);
 
-/* Sizes for generating so many texts: texts at a time, tokens of a prompt in one pass (no more than
- * generate.longest needs), and cached positions of each text: the context, data.seq_len, and behind
- * it one pass, for the rows of a prompt that are padding. */
+/* Return the sizes for generating `texts` texts: texts at a time, tokens of a prompt in one pass
+ * (no more than generate.longest needs), and cached positions of each text: data.seq_len, and
+ * behind these one pass, for the rows of a prompt that are padding. */
 struct units_generate layout_generate(const struct config *config, int64_t texts);
 
-/* The request of units_create() for a layout and the first variant (layout_variants()); of a model
- * with two sequences the caller sets seq[1]. */
+/* Return the request for units_create() of a layout's first variant (layout_variants()).  For a
+ * model with two sequences the caller sets seq[1]. */
 struct units_request layout_units(const struct layout *layout, const struct config *config);
 
 /* Variants of units: ranks that differ in their coordinates along context and tensor have other
@@ -110,13 +113,14 @@ int layout_variants(const struct layout *layout);
 /* Have a request for the first variant ask for another one. */
 void layout_set_variant(struct units_request *request, int variant);
 
-/* The folder of files that stand in for memory. */
+/* Write to folder the path of the directory for the file of POOL_DISK (offload.path, or one in the
+ * run's directory). */
 void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 16]);
 
 /* How GPUs communicate. */
 struct mesh_options layout_comm(const struct config *config);
 
-/* Number of the data rank at coord: replicas outside, shards inside. */
+/* Return which of the layout's data_ranks is at coord: replicas outside, shards inside. */
 int layout_data_rank(const struct layout *layout, struct mesh_coord coord);
 
 #endif

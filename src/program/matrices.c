@@ -39,7 +39,8 @@ static int member_of(const struct program *program, const struct owners *owners,
     return mesh_member(&program->layout->shape, program->state->coord, owners_axes(owners, flat));
 }
 
-/* Where two ranges meet; where they do not, nothing at the start of a. */
+/* The elements that two ranges have in common; where there are none, no element at the start of a.
+ */
 static struct flat_range common(struct flat_range a, struct flat_range b)
 {
     int64_t start = a.start > b.start ? a.start : b.start;
@@ -56,8 +57,9 @@ static struct flat_range shard_of(const struct program *program, int flat, int m
 
 enum direction { TO_OWNERS, FROM_OWNERS };
 
-/* Between the gradient, of which each rank has its shard, and what each owner owns of it.  Where
- * every rank has all, the owner's own range stays where it is. */
+/* Append the ALLTOALL between the gradient, of which each rank has its shard, and `matrices`, of
+ * which each owner has what it owns.  Where every rank has all of the gradient, matrices is grad,
+ * and a rank's own range stays where it is. */
 static void all_to_all(struct program *program, const struct owners *owners, int flat,
                        enum direction direction, int grad, int matrices)
 {

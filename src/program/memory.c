@@ -43,6 +43,7 @@ struct memory_lifetime *memory_lifetimes(const struct program *program)
     return life;
 }
 
+/* Place the persistent buffers of a pool from 0 on; returns the bytes they take. */
 static size_t place_persistent(struct program_buffer *list, int count, enum mem_pool pool)
 {
     size_t at = 0;
@@ -56,7 +57,8 @@ static size_t place_persistent(struct program_buffer *list, int count, enum mem_
     return at;
 }
 
-/* items and item_of: space for as many as there are buffers. */
+/* Place the step's buffers of a pool from `base` on; returns the bytes they take.  items, item_of:
+ * space for as many as there are buffers. */
 static size_t place_passing(struct program *program, enum mem_pool pool, size_t base,
                             const struct memory_lifetime *life, struct place *items,
                             struct place **item_of)
@@ -109,7 +111,7 @@ void memory_plan(struct program *program)
     free(life);
 }
 
-/* What is loaded for a step's micro-batches, and its sums. */
+/* The host's copy of what LOADs load in a step, and of its sums. */
 static size_t step_bytes(const struct program *program)
 {
     size_t bytes = SUM_COUNT * sizeof(double);

@@ -42,8 +42,8 @@ struct memory_limits {
  * logits_bytes. */
 void memory_slabs(struct memory_need *need, const struct program *const *programs, int count);
 
-/* Fill all of a need.  options: how GPUs communicate; reserve_bytes: what the GPU's context and
- * libraries will take, without NCCL.  Pure. */
+/* Fill all of a need, for count > 0 programs of a rank.  options: how GPUs communicate;
+ * reserve_bytes: what the GPU's context and libraries will take, without NCCL.  Pure. */
 void memory_need(struct memory_need *need, const struct program *const *programs, int count,
                  const struct mesh_options *options, size_t reserve_bytes);
 
@@ -51,10 +51,13 @@ void memory_need(struct memory_need *need, const struct program *const *programs
  * size, what is missing, and what takes less. */
 int memory_fits(const struct memory_need *need, size_t free_bytes, struct error *err);
 
-/* Lifetime of a buffer in list order: first and last instruction that names it; -1 if none. */
+/* The life of a buffer: the first and the last instruction that names it or a view of it; -1: none,
+ * or the buffer is a view. */
 struct memory_lifetime {
     int first, last;
 };
-struct memory_lifetime *memory_lifetimes(const struct program *program); /* per buffer; free() it */
+
+/* Find the lives of all buffers; for free(). */
+struct memory_lifetime *memory_lifetimes(const struct program *program);
 
 #endif

@@ -1,8 +1,9 @@
-/* offload.c - where state lives, and the copies between sides.
+/* offload.c - the copies between sides.
  *
- * Pools are on sides: POOL_DISK on the disk's, POOL_HOST on the host's where that memory is apart
- * from the device's, all others on the device's.  A copy goes one side at a time (disk, host,
- * device), each way on a stream of its own, so that copies overlap each other and the kernels.
+ * Pools are on sides (state_side()): POOL_DISK on the disk's, POOL_HOST on the host's where that
+ * memory is apart from the device's, all others on the device's.  A copy goes one side at a time,
+ * disk <-> host <-> device, and each of the four ways has a stream of its own, so that copies
+ * overlap each other and the kernels.  Where the host's memory is the device's there are two sides.
  */
 #include "program/offload.h"
 
@@ -32,7 +33,7 @@ int offload_temporary(struct program *program, int buffer, enum state_side side)
     return program_buffer(program, pool, of.bytes, 0, "%s copy", of.name);
 }
 
-/* The next side on the way; where the host's memory is the device's there are two. */
+/* The next side on the way from side `at` to side `to`. */
 static enum state_side step_towards(const struct program *program, enum state_side at,
                                     enum state_side to)
 {

@@ -13,16 +13,19 @@
 
 #include "program/program.h"
 
-/* Append the instruction that copies all of a buffer into one of the same size on another side, on
- * behalf of a flat (-1: of none). */
+/* In these functions flat and micro say whose data is copied; -1: of no single flat, of no single
+ * micro-batch. */
+
+/* Append the instruction that copies all of buffer `from` into buffer `to`, which has the same size
+ * and is on another side. */
 void offload_copy(struct program *program, int from, int to, int flat, int micro);
 
-/* Make a buffer on a side, of the size of another one and for a copy of it; it does not outlive the
- * step. */
+/* Append a buffer on a side for a copy of another one; it does not outlive the step.  Returns its
+ * index. */
 int offload_temporary(struct program *program, int buffer, enum state_side side);
 
-/* Append what copies a buffer to a side, over the host where it must.  Returns the copy, or the
- * buffer itself where it lives there. */
+/* Append the copies that bring a buffer to a side, by way of the host where there is no direct one.
+ * Returns the last copy, or the buffer itself where it is on that side. */
 int offload_fetch(struct program *program, int buffer, enum state_side side, int flat, int micro);
 
 /* Append the copies that bring `from` back into buffer `to`, which lives on another side. */

@@ -104,6 +104,8 @@ static int least_loaded(const struct owners *o, const struct flat_range *range, 
     return least;
 }
 
+/* Choose the owners of flat f: its ranges, the most costly first, each go to the member with the
+ * least load. */
 static void divide(struct owners *o, int f)
 {
     const struct flat *flat = &o->units->flat[f];

@@ -57,7 +57,7 @@ int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, in
     return b;
 }
 
-/* Have as much space as instr_capacity says. */
+/* Give the list the space that instr_capacity asks for. */
 static void set_space(struct program *program)
 {
     size_t bytes = (size_t)program->instr_capacity * sizeof *program->instr;

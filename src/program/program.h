@@ -45,12 +45,12 @@ enum instr_kind {
     INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard */
     INSTR_ALLREDUCE, /* sum or maximum over ranks, in place */
     INSTR_ALLTOALL,  /* a part of a buffer to each rank, one from each into another buffer */
-    INSTR_SEND,
-    INSTR_RECV,     /* SEND, RECV: a boundary, its gradient, or a flat's, between stages */
-    INSTR_FETCH,    /* from where state lives to where it is used */
-    INSTR_SPILL,    /* and from there back to where it lives */
-    INSTR_NORM,     /* add a gradient's sum of squares to the step's sums */
-    INSTR_SCALE,    /* the factor of the update from the step's sums: mean, loss scale, clipping */
+    INSTR_SEND,  /* a boundary, or the gradient of one or of a flat, to the rank of another stage */
+    INSTR_RECV,  /* what the SEND of another rank sends */
+    INSTR_FETCH, /* copy offloaded state from where it lives to where it is used */
+    INSTR_SPILL, /* copy it from where it is used back to where it lives */
+    INSTR_NORM,  /* add a gradient's sum of squares to the step's sums */
+    INSTR_SCALE, /* the factor of the update from the step's sums: mean, loss scale, clipping */
     INSTR_MOMENTUM, /* of an optimizer whose rule is of matrices: update its state, and replace the
                        gradient by the matrices that ORTHOGONALIZE then makes orthogonal */
     INSTR_ORTHOGONALIZE, /* the matrices of a flat that this rank owns, in place */
@@ -59,12 +59,13 @@ enum instr_kind {
     INSTR_KINDS
 };
 
-/* Operand slots; RUN uses one per segment space instead. */
+/* Operand slots: indices into struct instr's buffer[], by kind of instruction.  RUN has a slot for
+ * each segment space instead.  LOAD has a slot for each sequence of each kind of data: tokens of
+ * sequence k are in SLOT_LOAD_TOKENS + k. */
 enum {
     SLOT_FROM = 0,
-    SLOT_TO = 1, /* transfers, copies, ADD, CAST */
-    SLOT_LOAD_TOKENS =
-        0, /* LOAD: what a segment reads of each; SLOT_LOAD_TOKENS + k of sequence k */
+    SLOT_TO = 1,          /* transfers, copies, ADD, CAST */
+    SLOT_LOAD_TOKENS = 0, /* LOAD */
     SLOT_LOAD_TARGETS = SLOT_LOAD_TOKENS + SEQUENCES,
     SLOT_LOAD_POSITIONS = SLOT_LOAD_TARGETS + SEQUENCES,
     SLOT_LOAD_DOCUMENTS = SLOT_LOAD_POSITIONS + SEQUENCES,
@@ -80,31 +81,35 @@ enum {
     SLOTS = SPACE_COUNT
 };
 
+/* One instruction.  What its kind does not have is as instr_make() left it: -1 for unit, micro,
+ * piece, flat, peer, first_part, buffer and wait, 0 for the others. */
 struct instr {
     enum instr_kind kind;
     enum program_stream stream;
     enum segment_phase phase; /* RUN, exchanges, messages */
-    int unit;                 /* whose segment is run, whose output or its gradient is sent; -1 */
-    int micro;                /* of which micro-batch; -1: of no single one */
-    int piece;                /* RUN, exchanges: of the segment; else -1 */
-    int flat;                 /* whose parameters, gradient or state it works on, or -1 */
-    unsigned axes;            /* transfers: of their group (mesh.h); else 0 */
-    int peer;                 /* SEND and RECV: the member at the other end */
-    int64_t elems;     /* elements that it works on; of GATHER and REDUCE, and of ALLTOALL after a
-                          piece, those of one member */
-    int first_part;    /* ALLTOALL: index into program->part, where its parts begin, one for
-                          each member; else -1 */
-    int64_t from;      /* ORTHOGONALIZE: elements [from, from + elems) of the flat */
-    int64_t place[2];  /* ALLTOALL of a flat, ORTHOGONALIZE: by slot, where in the flat a
-                          buffer begins */
+    int unit;       /* RUN, exchanges: the unit whose segment runs; messages: the unit whose output,
+                       or its gradient, is sent */
+    int micro;      /* micro-batch; -1: of no single one */
+    int piece;      /* RUN: the piece of the segment that runs; exchanges: the piece before */
+    int flat;       /* the flat whose parameters, gradient or state it works on */
+    unsigned axes;  /* transfers: the axes of their group (mesh.h) */
+    int peer;       /* SEND, RECV: the member of the group at the other end */
+    int64_t elems;  /* elements that it works on; of GATHER and REDUCE, and of ALLTOALL after a
+                       piece, those of one member */
+    int first_part; /* ALLTOALL: index into program->part, where its parts begin, one for
+                       each member */
+    int64_t from;   /* ORTHOGONALIZE: elements [from, from + elems) of the flat */
+    int64_t place[2];  /* ALLTOALL of a flat, ORTHOGONALIZE: by slot, the element of the flat with
+                          which the buffer begins */
     enum dtype dtype;  /* transfers: the format sent; CAST: the format made; ADD: of both buffers */
-    enum dtype result; /* REDUCE: of the sum: fp32, or dtype; else fp32 */
-    enum group_reduction reduction; /* ALLREDUCE; else GROUP_SUM */
-    uint64_t accumulate; /* RUN: bits of segment_adds() and segment_adds_input(); REDUCE: 0 or 1 */
-    int buffer[SLOTS];   /* -1 where unused */
-    uint64_t reads, writes; /* space_bit() per slot */
-    uint64_t bound;         /* the same per slot that instr_bind() gave a buffer: for quick loops */
-    int wait[STREAMS];      /* the last instruction of each other stream that must be complete */
+    enum dtype result; /* REDUCE: the format of the sum: fp32, or dtype */
+    enum group_reduction reduction; /* ALLREDUCE */
+    uint64_t accumulate; /* RUN: bits of segment_adds() and segment_adds_input(); REDUCE: 1: add to
+                            what is there */
+    int buffer[SLOTS];   /* per slot: index into program->buffer */
+    uint64_t reads, writes; /* space_bit() of each slot whose buffer it reads, or writes */
+    uint64_t bound;         /* space_bit() of each slot that has a buffer: for quick loops */
+    int wait[STREAMS];      /* per stream but its own: the last instruction that must be complete */
 };
 
 enum program_kind {
@@ -129,27 +134,29 @@ struct program {
     struct comm_part *part;     /* of all ALLTOALLs */
     int parts, part_capacity;
     struct overlap_update *overlap; /* while compiling; NULL: UPDATE is at the end */
-    int *finished; /* per bucket, while compiling: of how many flats the gradients are complete */
-    int logits;    /* buffer that generation ends in, fp32 [sequences, vocab], of the rank with the
-                      last unit; else -1 */
+    int *finished; /* per bucket, while compiling: flats whose gradients are complete so far */
+    int logits;    /* generation, on the rank with the last unit: the buffer of its result, fp32
+                      [sequences, vocab]; else -1 */
     size_t pool_bytes[POOL_COUNT]; /* slab sizes, set by memory_plan() */
 };
 
 void program_destroy(struct program *program); /* NULL allowed */
 
-/* Where a program's instructions are the same as another's, let it read those in place of its own,
- * which are freed: the lists of most ranks of a large mesh differ in their buffers alone.  From
- * then on neither list is changed, and the program is not read once the other is destroyed. */
+/* If the instructions of both programs are the same, free those of program and let it read other's:
+ * the lists of most ranks of a large mesh differ in their buffers alone.  From then on neither list
+ * may change, and program may not be read once other is destroyed. */
 void program_share_list(struct program *program, const struct program *other);
 
-/* Does it begin with the update by the gradients of the step before, which that has left? */
+/* Does the program begin with the update by the gradients that the step before left in the state?
+ */
 static inline int program_updates_first(const struct program *program)
 {
     return program->kind == PROGRAM_UPDATE ||
            (program->kind == PROGRAM_TRAIN && program->layout->overlap_update);
 }
 
-/* Which pass of generation it is; -1: none. */
+/* Return which pass of generation this kind of program is: GENERATE_PROMPT, GENERATE_TOKEN; -1:
+ * none. */
 static inline int program_generates(const struct program *program)
 {
     return program->kind == PROGRAM_PROMPT  ? GENERATE_PROMPT
@@ -217,8 +224,8 @@ static inline int instr_is_transfer(const struct instr *instr)
     return instr->axes != 0;
 }
 
-/* Does it go to NCCL as several transfers, one after another?  Sums of 16 bits do
- * (comm/gpu/nccl.c): what comes behind in NCCL's order starts when the last of them does. */
+/* Does it go to NCCL as several transfers, one after another?  Sums of 16-bit numbers do
+ * (comm/gpu/nccl.c): the next transfer in NCCL's order starts when the last of these does. */
 static inline int instr_is_several_transfers(const struct instr *instr)
 {
     int sums = instr->kind == INSTR_REDUCE ||
@@ -240,11 +247,15 @@ static inline int instr_is_copy(const struct instr *instr)
 /* The graph of a unit in this kind of program. */
 const struct graph *program_graph(const struct program *program, int unit);
 
-/* What RUN of a unit in a phase runs in this kind of program; of the program's units. */
+/* The segment that RUN of a unit in a phase runs in this kind of program; program->units owns it.
+ */
 const struct segment *program_segment(const struct program *program, int unit,
                                       enum segment_phase phase);
 
-/* For the passes that write the list: append a buffer; returns its index. */
+/* ---- for the passes that write the list ---- */
+
+/* Append a buffer, whose name is made of fmt; persistent: 1 where it outlives the step.  Returns
+ * its index. */
 int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
                    const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
@@ -253,11 +264,11 @@ int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, in
 struct instr *program_instr(struct program *program, enum instr_kind kind,
                             enum program_stream stream);
 
-/* Have a list of so many instructions, and no space for more.  Those that are added have no values:
- * instr_make() is to give them theirs. */
+/* Make the list `instrs` long, with space for no more.  Instructions that this appends are not
+ * initialised: call instr_make() for each. */
 void program_set_instrs(struct program *program, int instrs);
 
-/* Make of memory an instruction with all operands absent. */
+/* Initialise an instruction, with all operands absent. */
 void instr_make(struct instr *instr, enum instr_kind kind, enum program_stream stream);
 
 /* Append a part of an ALLTOALL, which has one for each member of its group, in their order; returns
@@ -273,11 +284,12 @@ void program_all_reduce(struct program *program, int flat, int micro, unsigned a
 /* Append a ZERO of the step's sums. */
 void program_zero(struct program *program);
 
-/* Append a CAST of elements of a flat. */
+/* Append a CAST of fp32 elements of a flat, from buffer `from`, to dtype in buffer `to`. */
 void program_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,
                   enum dtype dtype);
 
-/* The buffer whose memory and hazards b's are: itself, or what it is a view of. */
+/* Return the buffer that waits and lifetimes of b count for: the one that b is a view of, else b.
+ */
 static inline int buffer_root(const struct program *program, int b)
 {
     return program->buffer[b].whole < 0 ? b : program->buffer[b].whole;

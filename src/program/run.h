@@ -24,12 +24,13 @@ struct run_use {
     int grad;    /* the window's buffer; -1: not made yet, or the run writes no gradient */
     int follows; /* the run that wrote before in this window, or -1 */
     int sum; /* buffer with the finished gradient, until it is spilled to where it lives; or -1 */
-    unsigned reads : 1, writes : 1; /* its parameters / its gradient */
-    unsigned gathers : 1;           /* a gather of it must precede the run */
-    unsigned resumes : 1;           /* begins a window that adds to the sum of those before */
-    unsigned finishes : 1;          /* the window ends with this run */
-    unsigned is_first : 1;          /* finishes the first of the flat's windows in the step */
-    unsigned is_last : 1;           /* finishes the last one */
+    unsigned reads : 1;    /* the run reads the flat's parameters */
+    unsigned writes : 1;   /* the run writes the flat's gradient */
+    unsigned gathers : 1;  /* the flat must be gathered before the run */
+    unsigned resumes : 1;  /* the run begins a window that adds to the sum of earlier windows */
+    unsigned finishes : 1; /* the window ends with this run */
+    unsigned is_first : 1; /* the run finishes the first of the flat's windows in the step */
+    unsigned is_last : 1;  /* the run finishes the last one */
 };
 
 /* One RUN to be written. */

@@ -104,7 +104,8 @@ static int *gradient_of(const struct program *program, const struct runs_buffers
                : &received_of(program, b, micro, unit)->buffer[WAY_DOWN];
 }
 
-/* A new buffer in the place of *which, of an earlier micro-batch, if there was one. */
+/* Give a new buffer the place of *which, the buffer of an earlier micro-batch, if there was one;
+ * then *which is the new one, which is returned. */
 static int follow(struct program *program, int *which, int buffer)
 {
     program->buffer[buffer].like = *which;
@@ -120,9 +121,10 @@ static int makes_gradient(const struct program *program, int unit, int k)
     return 0;
 }
 
-/* Does a unit's output cross to units of a stage? */
-static void crosses_to(const struct program *program, struct units_stage next, int unit,
-                       struct crossing *crossing)
+/* Find whether the output of an own unit goes to units of the next stage, and whether its gradient
+ * comes back from there. */
+static void find_crossing(const struct program *program, struct units_stage next, int unit,
+                          struct crossing *crossing)
 {
     for (int u = next.first; u < next.first + next.count; u++)
         for (int k = 0; k < program->units->boundary[u].inputs; k++)
@@ -148,12 +150,13 @@ static void find_crossings(const struct program *program, struct runs_buffers *b
         b->crossing[u].is_own = program_owns(program, u) != 0;
         if (program_owns(program, u) && next < program->units->stages &&
             b->rank[next] != own_rank(program))
-            crosses_to(program, b->stage[next], u, &b->crossing[u]);
+            find_crossing(program, b->stage[next], u, &b->crossing[u]);
     }
 }
 
 /* Where units of another rank read an output, their part of its gradient is received before the
- * first own run that writes it; so that run adds. */
+ * first own run that writes that gradient, so even the first one adds.  written: of each
+ * micro-batch and unit, is there something of its output's gradient? */
 void runs_plan(const struct program *program, const struct runs_buffers *b, struct run *run,
                int runs)
 {
@@ -175,15 +178,13 @@ void runs_plan(const struct program *program, const struct runs_buffers *b, stru
     free(written);
 }
 
-/* What LOAD loads for the rows of a sequence, or for it as a whole: what a unit's graph calls it,
- * and its space (of tokens: that of sequence 0).  A row has the slots of LOAD from `slot` on, one
- * for each sequence. */
+/* The kinds of data that LOAD loads. */
 static const struct load {
-    int slot;
+    int slot; /* LOAD's slot for sequence 0; that of sequence s is slot + s */
     const char *name;
-    enum graph_value_role role;
-    enum segment_space space;
-    int64_t each; /* int32 of each sequence; 0: one of each row */
+    enum graph_value_role role; /* of its value in a unit's graph */
+    enum segment_space space;   /* where a segment finds it; of tokens: of those of sequence 0 */
+    int64_t each;               /* int32 for each sequence; 0: one for each of its rows */
 } loads[] = {
     {.slot = SLOT_LOAD_TOKENS, .name = "tokens", .role = VALUE_TOKENS, .space = SPACE_TOKENS},
     {.slot = SLOT_LOAD_TARGETS, .name = "targets", .role = VALUE_TARGETS, .space = SPACE_TARGETS},
@@ -204,7 +205,7 @@ static const struct load {
 enum { LOADS = sizeof loads / sizeof loads[0] };
 _Static_assert(LOADS *SEQUENCES == LOAD_SLOTS, "each of a LOAD's slots has its row");
 
-/* LOAD's slot of what a segment finds in a space; -1: what is there is not loaded. */
+/* The slot of LOAD that fills a space of a segment; -1: none does. */
 static int load_slot(const struct segment *segment, int space)
 {
     if (space >= SPACE_TOKENS && space < SPACE_TARGETS)
@@ -257,7 +258,7 @@ void runs_close(struct runs_buffers *b)
     free(b);
 }
 
-/* The memory of a slot of LOAD. */
+/* Make the buffer of a slot of LOAD. */
 static int loaded(struct program *program, int *which, const struct load *load, int sequence,
                   int micro)
 {
@@ -284,7 +285,7 @@ void runs_load(struct program *program, struct runs_buffers *b, int micro)
         }
 }
 
-/* A new buffer for a value that passes between runs, as *which; like follow(). */
+/* Make a buffer for a value that passes between runs, in the place of *which; see follow(). */
 static int passing(struct program *program, int *which, const char *what, const struct run *run,
                    size_t bytes)
 {
@@ -293,7 +294,7 @@ static int passing(struct program *program, int *which, const char *what, const 
                                  run->unit, run->micro));
 }
 
-/* The buffer of a unit's output; that of the last unit, which only generation has, is the logits,
+/* Make the buffer of a unit's output.  The last unit has an output in generation alone: the logits,
  * which outlive the step. */
 static int output(struct program *program, int *which, const struct run *run)
 {
@@ -305,7 +306,7 @@ static int output(struct program *program, int *which, const struct run *run)
     return program->logits;
 }
 
-/* The gradient of input k of a run: the first of its readers to write it makes the buffer. */
+/* The buffer for the gradient of input k of a run, made where the run is the first to write it. */
 static int input_grad(struct program *program, struct runs_buffers *b, const struct run *run, int k)
 {
     int producer = program->units->boundary[run->unit].producer[k];
@@ -356,8 +357,8 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
 
 /* ---- messages between ranks ---- */
 
-/* Append one end of a message: with WAY_UP a unit's output, to the rank of the next stage; with
- * WAY_DOWN the gradient of that output, from there. */
+/* Append one end of a message: with WAY_UP of a unit's output, which goes to the rank of the next
+ * stage; with WAY_DOWN of the gradient of that output, which comes from there. */
 static void write_message(struct program *program, const struct runs_buffers *b,
                           enum instr_kind kind, int unit, int micro, enum mesh_way way, int buffer)
 {
@@ -376,6 +377,9 @@ static void write_message(struct program *program, const struct runs_buffers *b,
                kind == INSTR_SEND ? ACCESS_READ : ACCESS_WRITE);
 }
 
+/* Append the RECV of a unit's output or its gradient, unless this micro-batch's is received
+ * already.
+ */
 static void receive(struct program *program, struct runs_buffers *b, int unit, int micro,
                     enum mesh_way way)
 {

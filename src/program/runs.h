@@ -7,17 +7,17 @@
 /* The buffers that pass between runs: inputs, boundaries, and what one phase keeps for another. */
 struct runs_buffers;
 
-/* Where these lie: in numbered sets of places.  A micro-batch has the set of one that is done with
- * it, so that no more CUDA graphs than sets are captured. */
+/* The sets of places in which these buffers lie, by number.  A micro-batch takes over the set of an
+ * earlier one that needs it no longer, so that no more CUDA graphs than sets are captured. */
 struct runs_sets {
-    int *own;      /* [stage, micro-batch]: of what units of a stage make */
-    int *received; /* the same: of what a stage receives; which of them goes with which own */
-    int *loaded;   /* [micro-batch]: of what data says */
-    int owns, receipts, loads; /* how many there are */
+    int *own;      /* [stage, micro-batch]: set for what units of the stage make */
+    int *received; /* [stage, micro-batch]: set for what the stage receives; numbered apart */
+    int *loaded;   /* [micro-batch]: set for what LOAD loads; numbered apart */
+    int owns, receipts, loads; /* how many sets of each kind there are */
 };
 
-/* None made yet.  sets: the caller's, to live as long.  runs_close() frees what this returns, and
- * the program, which must live as long, keeps the buffers. */
+/* Begin with no buffer made.  program and sets are the caller's and must outlive what this returns,
+ * which runs_close() frees; the buffers stay the program's. */
 struct runs_buffers *runs_open(const struct program *program, const struct runs_sets *sets);
 void runs_close(struct runs_buffers *buffers);
 

@@ -72,7 +72,8 @@ static int from_row(struct schedule *s, const struct schedule_request *request,
 
 /* ---- is it right ---- */
 
-/* The actions that are there, a bit for each phase, by stage and micro-batch. */
+/* Add an action of a rank to there[stage, micro-batch], which has a bit for each phase.  Refuse one
+ * on another rank than its stage, one that is there twice, and one before what it needs. */
 static int note_action(const struct schedule *s, int rank, const struct schedule_action *action,
                        unsigned char *there, struct error *err)
 {
@@ -112,7 +113,7 @@ static int check_all(const struct schedule *s, const unsigned char *there, struc
     return 0;
 }
 
-/* Also finds when actions start. */
+/* Check that the actions of all ranks are a schedule, and find when they start. */
 static int check(struct schedule *s, struct error *err)
 {
     unsigned char *there = array_make((size_t)s->stages * (size_t)s->micros, 1);

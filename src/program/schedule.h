@@ -88,13 +88,13 @@ struct schedule_facts schedule_facts(const struct schedule_row *row);
 /* Which of the ranks a row gives a stage to. */
 int schedule_rank_of(const struct schedule_row *row, int ranks, int stage);
 
-/* Write it as text: a line for each rank, actions as "0F1" (stage 0, forward, micro-batch 1; B
- * backward, I and W its parts) with commas between. */
+/* Write a schedule as text: a line for each rank, actions as "0F1" (stage 0, forward, micro-batch
+ * 1; B backward, I and W its parts) with commas between. */
 void schedule_write(const struct schedule *schedule, FILE *out);
 
 /* ---- when ---- */
 
-/* What actions take; BACKWARD takes input and weight. */
+/* Time that an action takes, in any unit; BACKWARD takes input + weight. */
 struct schedule_costs {
     int64_t forward, input, weight;
 };

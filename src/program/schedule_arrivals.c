@@ -73,9 +73,10 @@ static unsigned streams_sent_on(const struct runs *runs)
     return streams;
 }
 
-/* Each before the first step that begins no earlier than it is there, or, on a stream on which the
- * rank does not send, a step ahead of what needs it if that is earlier; and none before one of an
- * earlier time. */
+/* Choose the step before which each message is received: the first that begins no earlier than the
+ * message is there, or, on a stream on which the rank does not send, the one ahead of the step that
+ * needs it, if that is earlier; but no message before one of an earlier time.  start: of the rank's
+ * actions. */
 static void place_arrivals(struct runs *runs, const int64_t *start)
 {
     struct schedule_arrival *arrival = runs->arrival;

@@ -9,7 +9,7 @@
 #include "program/runs.h"
 #include "program/schedule.h"
 
-/* An action of the rank, and its runs: those from `first` on. */
+/* An action of the rank, and its runs: runs->run[first] and the count - 1 behind it. */
 struct schedule_step {
     struct schedule_action action;
     int first, count;
@@ -24,11 +24,12 @@ struct schedule_arrival {
     int64_t time; /* when that rank has made it (schedule->start) */
 };
 
+/* What a rank does in a step. */
 struct runs {
     const struct program *program;
-    struct run *run;
+    struct run *run; /* in the order of the list */
     int count;
-    struct schedule_step *step;
+    struct schedule_step *step; /* in the order of the schedule */
     int steps;
     struct schedule_arrival *arrival; /* in the order in which they are received */
     int arrivals;
@@ -37,7 +38,7 @@ struct runs {
 /* schedule_arrivals.c: make runs->arrival, for free(): all that the rank receives. */
 void schedule_list_arrivals(struct runs *runs);
 
-/* schedule_sets.c: which set of places each micro-batch has in each stage; for
+/* schedule_sets.c: find which set of places each micro-batch has in each stage, for
  * schedule_free_sets(). */
 void schedule_find_sets(const struct runs *runs, struct runs_sets *sets);
 void schedule_free_sets(struct runs_sets *sets);

@@ -18,10 +18,10 @@
 
 #include "base/array.h"
 
-/* From which run on nothing else may have the places of a micro-batch in a stage, and the last run
- * that does. */
+/* The runs during which a micro-batch needs its places in a stage. */
 struct span {
-    int at, begin, end; /* at: stage * micro-batches + micro-batch */
+    int at;         /* stage * micro-batches + micro-batch; of what LOAD loads: micro-batch */
+    int begin, end; /* the first and the last run; begin past the last run of all: none */
 };
 
 static int by_begin(const void *a, const void *b)
@@ -30,6 +30,7 @@ static int by_begin(const void *a, const void *b)
     return one->begin != other->begin ? one->begin - other->begin : one->at - other->at;
 }
 
+/* Extend a span to runs begin to end. */
 static void span_run(struct span *span, int begin, int end)
 {
     span->begin = begin < span->begin ? begin : span->begin;
@@ -48,8 +49,8 @@ static int is_here(const struct runs *runs, int stage)
     return stage >= 0 && stage < runs->program->units->stages && !is_elsewhere(runs, stage);
 }
 
-/* The last run that has places of what a step sends up, or down (way), or uses: what is sent is
- * gone one run later. */
+/* The last run that needs the places of what a step uses and sends that way: its own last run, or,
+ * if it sends something, the run behind, during which that is sent. */
 static int end_of(const struct runs *runs, const struct schedule_step *step, enum mesh_way way)
 {
     int is_up = step->action.phase == PHASE_FORWARD, stage = step->action.stage;

@@ -4,15 +4,16 @@
 
 #include "program/program.h"
 
-/* How many numbers of instr->dtype the rank at coord sends by a transfer; 0 for an instruction that
- * is none. */
+/* Count the numbers, in instr->dtype, that the rank at coord sends by a transfer; 0 for an
+ * instruction that is no transfer. */
 int64_t sent_elems(const struct program *program, const struct instr *instr,
                    struct mesh_coord coord);
 
-/* Bytes that the program's own rank sends, as comm counts them in a run. */
+/* Count the bytes that the program's rank sends by an instruction, as comm counts them in a run. */
 int64_t sent_bytes(const struct program *program, const struct instr *instr);
 
-/* Put into options what programs of a rank send from GPU to GPU: messages, and the peers. */
+/* Set in options what programs of a rank send from GPU to GPU: the groups whose members all send to
+ * one another (messages), and the peers of SEND and RECV. */
 void sent_describe(struct mesh_options *options, const struct program *const *programs, int count);
 
 #endif

@@ -16,8 +16,8 @@
 #include "program/offload.h"
 #include "program/overlap_update.h"
 
-/* A gather serves consecutive runs, and one more is needed where a run in between did without; or
- * it serves the step. */
+/* Find the uses that must gather.  With PARAMS_STEP it is the first of the step; else each that
+ * does not follow directly on another run that uses the flat. */
 static void plan_gathers(const struct program *program, struct run *run, int runs)
 {
     size_t flats = (size_t)program->units->flats;
@@ -59,7 +59,7 @@ void shard_plan(const struct program *program, struct run *run, int runs)
     plan_gathers(program, run, runs);
 }
 
-/* Where a gather puts the whole parameter: where it stays, or for the next uses. */
+/* The buffer for a whole parameter: the state's, or a new one for the next uses. */
 static int whole_buffer(struct program *program, int flat)
 {
     const struct units *units = program->units;
@@ -102,6 +102,8 @@ static int cast_master(struct program *program, const struct run *run, int flat,
     return own;
 }
 
+/* Write the GATHER of a flat that the run uses, with its FETCH and CAST; returns the whole buffer.
+ */
 static int gather(struct program *program, const struct run *run, struct run_use *use)
 {
     int flat = use->flat;
@@ -135,6 +137,7 @@ static int whole_of(const struct program *program, const struct run *run, int r,
     return -1;
 }
 
+/* Write the gathers of a run that are not written yet. */
 static void issue(struct program *program, struct run *run)
 {
     for (int k = 0; k < run->uses; k++) {
@@ -144,8 +147,8 @@ static void issue(struct program *program, struct run *run)
     }
 }
 
-/* Gathers of the runs ahead, as far as prefetch allows; those of backward either before this
- * run's reduction is issued or (late) behind it. */
+/* Write the gathers of the runs ahead, as far as prefetch allows, and the FETCHes of the run behind
+ * these.  late: 0: what precedes the reduction of run r; 1: what follows it. */
 static void prefetch(struct program *program, struct run *run, int runs, int r, int late)
 {
     const struct layout *layout = program->layout;

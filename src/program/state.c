@@ -90,7 +90,7 @@ static const struct flat *flat_of(const struct state *state, int flat)
     return &state->units->flat[flat];
 }
 
-/* Elements of a flat: of its shard, or all. */
+/* Append a buffer for elements of a flat: all, or those of its shard. */
 static int flat_buffer(struct state *state, enum mem_pool pool, int flat, int64_t elems,
                        const char *what, enum dtype dtype)
 {
@@ -98,7 +98,8 @@ static int flat_buffer(struct state *state, enum mem_pool pool, int flat, int64_
                         flat_of(state, flat)->name, what);
 }
 
-/* The own shard inside a whole buffer; where a shard is the whole, that itself. */
+/* Append a view of the rank's shard in the whole buffer of a flat; returns it, or the whole where
+ * the flat is not split. */
 static int own_shard(struct state *state, int whole, int flat, const char *what, enum dtype dtype)
 {
     enum mem_pool pool = state->buffer[whole].pool;
@@ -179,7 +180,8 @@ static void fill_bucket(struct state *state, int from, int to)
     state->buckets++;
 }
 
-/* Of gradients of one format. */
+/* Fill buckets with the gradients of one format, from the last flat to the first.  A bucket ends
+ * when it has bucket_bytes, or where the next gradient is summed over other axes. */
 static void fill_buckets(struct state *state, enum dtype dtype)
 {
     int from = trained_before(state, state->units->flats, dtype);
@@ -196,8 +198,9 @@ static void fill_buckets(struct state *state, enum dtype dtype)
     }
 }
 
-/* A shard, into which whole ones are reduced or where what passes is kept; or the whole.  Of one in
- * 16 bits a sum does not go into the whole itself (group.h). */
+/* Make the buffer of a gradient: of its shard alone where the whole one passes, to be reduced to
+ * the shard or spilled; else of the whole, with a view of the shard.  A 16-bit gradient that is
+ * split always passes: its sum cannot be written into the whole that it is made of (group.h). */
 static void make_grad_buffers(struct state *state, int flat)
 {
     struct state_flat *own = &state->flat[flat];
@@ -235,14 +238,14 @@ static void make_flat(struct state *state, int flat)
                                    state->layout->optimizer_dtype);
 }
 
-/* Sums [from, to) by a name of their own. */
+/* Append a view of sums [from, to). */
 static int view_of_sums(struct state *state, int from, int to, const char *name)
 {
     int b = state_buffer(state, POOL_WORKSPACE, (size_t)(to - from) * sizeof(double), "%s", name);
     return state_make_view(state->buffer, b, state->sums, (size_t)from * sizeof(double));
 }
 
-/* Units keep as they are run, so those of other stages keep nothing here. */
+/* Make the caches of the rank's own units: those of other stages run on other ranks. */
 static void make_caches(struct state *state)
 {
     const struct units *units = state->units;

@@ -17,19 +17,21 @@ struct program_buffer {
     size_t bytes;
     int persistent; /* lives across steps; holds values before the step begins */
     int partial;    /* persistent, but before the step only its views hold values */
-    int whole;      /* -1; of a view: the buffer it is part of, whose hazards are its own */
-    int like;       /* -1; or an earlier one of its size, dead when it begins, whose place it has */
-    size_t from, offset; /* of a view: where it begins in that; in the slab */
+    int whole;     /* of a view: the buffer that it is part of, for which its uses count; else -1 */
+    int like;      /* an earlier buffer of the same size, dead when this one begins, whose place it
+                      takes; -1: none */
+    size_t from;   /* of a view: its first byte in the whole */
+    size_t offset; /* its first byte in the slab */
 };
 
-/* Append a buffer to a list that grows (the owner free()s it), with a name made of fmt and args,
- * which may be of the list.  Returns its index. */
+/* Append a buffer to a list that grows and that its owner free()s.  Its name is made of fmt and
+ * args, which may point into the list.  Returns its index. */
 int state_append_buffer(struct program_buffer **list, int *count, int *capacity, enum mem_pool pool,
                         size_t bytes, int persistent, const char *fmt, va_list args);
 
-/* Make buffer b of a list a view of another, which is none itself, from its byte `from` on: b's
- * name and bytes are kept; its pool, and whether it is persistent and partial, are those of the
- * whole. Returns b. */
+/* Make buffer b of a list a view of buffer `whole`, which is no view itself, from byte `from` of
+ * that on.  b keeps its name and bytes; pool, persistent and partial become those of the whole.
+ * Returns b. */
 int state_make_view(struct program_buffer *list, int b, int whole, size_t from);
 
 /* Persistent buffers of a flat: shard_elems elements each, but for the whole ones. */
@@ -56,18 +58,18 @@ struct state_bucket {
 /* What the sums buffer holds, fp64.  Squares are kept per flat until SCALE adds them, always in the
  * same order: the bits of the norm do not depend on which stage has which flats. */
 enum {
-    SUM_FACTOR,     /* of gradients in the update, from SCALE; NaN: no update */
-    SUM_LOSS_SCALE, /* gradients are those of the loss times this */
-    SUM_SQUARES,    /* of all gradients, from SCALE */
-    SUM_SUMMED,     /* those from here on are summed over data ranks and stages, */
-    SUM_LOSS = SUM_SUMMED,
-    SUM_TARGETS, /* behind the loss, as SPACE_LOSS wants it */
-    SUM_COUNTED, /* from here on over the ranks that compute one batch, too: these make the
-                    same loss, and each counts other squares */
-    SUM_STOP = SUM_COUNTED,
-    SUM_COUNT,            /* all that does not depend on the model */
-    SUM_FLATS = SUM_COUNT /* where a state is trained: squares of each flat's gradient; 0 where
-                             another rank counts them */
+    SUM_FACTOR,             /* of gradients in the update, from SCALE; NaN: no update */
+    SUM_LOSS_SCALE,         /* gradients are those of the loss times this */
+    SUM_SQUARES,            /* of all gradients, from SCALE */
+    SUM_SUMMED,             /* sums from here on are summed over data ranks and stages */
+    SUM_LOSS = SUM_SUMMED,  /* of the tokens' losses */
+    SUM_TARGETS,            /* number of targets; behind the loss, as SPACE_LOSS wants it */
+    SUM_COUNTED,            /* sums from here on are summed over tensor ranks, too: these make the
+                               same loss, but each counts other squares */
+    SUM_STOP = SUM_COUNTED, /* ranks that ask to stop */
+    SUM_COUNT,              /* number of the sums above, which do not depend on the model */
+    SUM_FLATS = SUM_COUNT   /* in training, per flat: squares of its gradient; 0 where another rank
+                               counts them */
 };
 
 struct state {
@@ -81,15 +83,16 @@ struct state {
     struct state_flat *flat; /* per flat */
     struct state_bucket *bucket;
     int buckets;
-    int *cache;                /* per unit: keys and values that generation keeps; -1: none */
+    int *cache; /* per unit: buffer of keys and values that generation keeps, or -1 */
     int sums, constants, work; /* buffers */
-    int loss_scale;            /* views of sums: from SUM_LOSS_SCALE, that alone; */
-    int summed, counted;       /* from SUM_SUMMED, from SUM_COUNTED to the end */
+    int loss_scale;            /* view of sums: SUM_LOSS_SCALE alone */
+    int summed, counted;       /* views of sums: from SUM_SUMMED, from SUM_COUNTED to the end */
 };
 
-/* The state of a rank: parameters, sums, constants and workspace, where units generate what they
- * keep, and where it trains gradients, masters and the optimizer's state.  Pure.  units and layout
- * must outlive it.  state_destroy() frees it (NULL allowed). */
+/* Plan the state of a rank: parameters, sums, constants and workspace; the caches of units that
+ * generate; where it trains also gradients, masters and the optimizer's state.  Pure: buffers get
+ * places, but no memory.  units and layout must outlive it.  state_destroy() frees it (NULL
+ * allowed). */
 struct state *state_create(const struct units *units, const struct layout *layout, int training,
                            int rank);
 void state_destroy(struct state *state);
@@ -100,7 +103,8 @@ static inline int state_trains(const struct state *state, int flat)
     return state->training && state->has[flat] && state->units->flat[flat].trained;
 }
 
-/* Is a flat of a unit that the rank has?  One that only uses it has a copy. */
+/* Is the unit that a flat belongs to one of the rank's?  A rank whose units only use the flat has a
+ * copy of it (copies.h). */
 static inline int state_owns(const struct state *state, int flat)
 {
     return state->units->rank[state->units->flat[flat].unit] == state->coord.at[MESH_PIPELINE];
@@ -120,13 +124,13 @@ enum state_side { SIDE_DISK, SIDE_HOST, SIDE_DEVICE };
 /* The side on which a pool's memory is. */
 enum state_side state_side(const struct state *state, enum mem_pool pool);
 
-/* The pool of state that is offloaded to a place; pool itself where that is none. */
+/* Return the pool of state that is offloaded to `to`; with OFFLOAD_NONE: pool. */
 enum mem_pool state_pool(enum config_offload_to to, enum mem_pool pool);
 
 /* The pool of gradients. */
 enum mem_pool state_grad_pool(const struct state *state);
 
-/* Where the optimizer works. */
+/* The side on which the optimizer works. */
 enum state_side state_update_side(const struct state *state);
 
 /* Do parameters live on another side than the device, so that each use needs a FETCH? */

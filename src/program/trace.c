@@ -57,7 +57,7 @@ void trace_free(struct trace *trace)
     *trace = (struct trace){0};
 }
 
-/* kind: "process_name", or "thread_name" of a lane. */
+/* Name a rank (kind "process_name"), or a lane of it ("thread_name"). */
 static void add_name(struct js *events, const char *kind, int rank, int lane, const char *name)
 {
     struct js *meta = js_object(), *args = js_object();

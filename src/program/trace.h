@@ -30,13 +30,16 @@ struct trace {
     int whole_runs;    /* 1: a RUN is not divided into its ops, and is as fast as untraced */
 };
 
+/* Empty a trace, keeping its memory, and let its times count from now.  It was zero-initialised
+ * once, and is for trace_free(). */
 void trace_begin(struct trace *trace);
-/* Returns the event, until the next one is added. */
+/* Append an event from start_ns to end_ns of clock_ns(), whose instr is -1.  Returns it; the
+ * pointer is valid until the next one is added. */
 struct trace_event *trace_add(struct trace *trace, const char *name, int lane, int64_t start_ns,
                               int64_t end_ns, int64_t bytes);
 
-/* How long ranks exchange what they have of a unit's values, summed over the streams, and how much
- * of that lies beside what the compute stream runs. */
+/* Time of a rank's exchanges within units, summed over the streams, and the part of it in which the
+ * compute stream works too. */
 struct trace_overlap {
     int64_t exchange_ns, beside_ns;
 };
@@ -49,7 +52,7 @@ void trace_free(struct trace *trace);
 void trace_json(struct js *events, int rank, const char *host, const struct trace_event *event,
                 int count);
 
-/* The document that holds them; *events is its traceEvents array, borrowed. */
+/* Make a Chrome trace without events; *events is its array traceEvents, which the document owns. */
 struct js *trace_document(struct js **events);
 
 #endif

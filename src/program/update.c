@@ -22,7 +22,7 @@
 #include "program/matrices.h"
 #include "program/update_flat.h"
 
-/* All elements of a buffer of sums over the ranks along axes. */
+/* Sum all elements of a buffer of sums over the ranks along axes. */
 static void sum_over(struct program *program, unsigned axes, int buffer)
 {
     int64_t elems = (int64_t)(program->buffer[buffer].bytes / sizeof(double));
@@ -37,7 +37,7 @@ void pass_sums(struct program *program)
     sum_over(program, 1u << MESH_TENSOR, program->state->counted);
 }
 
-/* Do gradients live on a side from which UPDATE's must be fetched? */
+/* Do gradients live farther from the device than UPDATE works, so that UPDATE's must be fetched? */
 static int fetches_grads(const struct program *program)
 {
     const struct state *state = program->state;
@@ -63,8 +63,9 @@ static int ahead_of(const struct program *program, const int *flat, int count, i
     return next < count ? next : count - 1;
 }
 
-/* The flats that are updated, in order, with their gradients where those are fetched already, else
- * -1.  here[0] is fetched. */
+/* Write the updates of the `count` flats of flat[], in order.  grad: of each the copy of its
+ * gradient where UPDATE works, or -1: not fetched yet; here: space for the operands of each, of
+ * which here[0] are fetched. */
 static void update_all(struct program *program, const int *flat, const int *grad, int count,
                        int sums, struct update_operands *here)
 {
@@ -91,10 +92,11 @@ static void update_all(struct program *program, const int *flat, const int *grad
     owners_destroy(owners);
 }
 
-/* Backward finishes the last flats first: their norms are taken and their gradients copied to where
- * UPDATE works while the first flats' are still being summed.  Gradients that live elsewhere were
- * measured in backward.  grad: of each flat the copy; NULL: UPDATE comes in the next step, and
- * nothing is copied. */
+/* Write the norms of the flats' gradients, and the copies of gradients to where UPDATE works, the
+ * last flat first: backward finishes its gradient first, so that this goes on while those of the
+ * first flats are still being summed.  The norms of gradients that live elsewhere were taken in
+ * backward.  grad: set, for each flat, to the copy, or -1 where none is made yet; NULL: UPDATE
+ * comes in the next step, and nothing is copied. */
 static void take_norms(struct program *program, const int *flat, int count, int *grad)
 {
     int *received = array_make((size_t)program->units->flats, sizeof *received);

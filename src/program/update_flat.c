@@ -19,13 +19,15 @@ int update_fetch(struct program *program, int flat, int buffer)
     return buffer < 0 ? -1 : offload_fetch(program, buffer, side, flat, -1);
 }
 
+/* Bring a copy back into the buffer that it is of, unless it is that buffer. */
 static void spill(struct program *program, int flat, int copy, int buffer)
 {
     if (copy != buffer)
         offload_spill(program, copy, buffer, flat, -1);
 }
 
-/* A skipped update writes nothing: what it would write over must be there too. */
+/* Also fetches param, which UPDATE only writes: a skipped update writes nothing, and what is
+ * spilled must then be the old values. */
 struct update_operands update_fetch_flat(struct program *program, int flat, int grad)
 {
     const struct state_flat *own = &program->state->flat[flat];

@@ -47,8 +47,8 @@ static void need(int wait[STREAMS], const int at[STREAMS])
         wait[s] = at[s] > wait[s] ? at[s] : wait[s];
 }
 
-/* Buffer b begins to live: it waits for the release of the buffers that had its memory last.  They
- * have waited for those that had it before them. */
+/* Need the release of the buffers that had the memory of b last, which begins to live.  Those have
+ * waited for the buffers that had it before them. */
 static void need_memory(struct waits *w, int b, int wait[STREAMS])
 {
     const struct program_buffer *buffer = &w->program->buffer[b];
@@ -58,14 +58,15 @@ static void need_memory(struct waits *w, int b, int wait[STREAMS])
         need(wait, w->history[had[i]].released);
 }
 
-/* Is who accessed a buffer remembered by its bytes? */
+/* Are accesses of a buffer remembered by bytes, not for the buffer as a whole? */
 static int is_by_bytes(const struct waits *w, int b)
 {
     return w->accesses && w->program->buffer[b].pool == POOL_ACTIVATIONS &&
            !w->program->buffer[b].persistent;
 }
 
-/* Instruction i accesses bytes of buffer b. */
+/* Need what an access of instruction i to bytes of buffer b comes after, and remember the access.
+ */
 static void need_bytes(struct waits *w, int i, int b, struct access access, int wait[STREAMS])
 {
     access.instr = i;
@@ -75,7 +76,8 @@ static void need_bytes(struct waits *w, int i, int b, struct access access, int 
     access_map_add(w->accesses[b], access, wait);
 }
 
-/* A RUN whose segment goes in parts accesses what its piece touches. */
+/* The same for all bytes of a slot's buffer that the piece of RUN i touches, whose segment goes in
+ * parts. */
 static void need_touches(struct waits *w, int i, int slot, int b, int wait[STREAMS])
 {
     const struct instr *instr = &w->program->instr[i];
@@ -91,7 +93,8 @@ static void need_touches(struct waits *w, int i, int slot, int b, int wait[STREA
     }
 }
 
-/* What instruction i accesses of the buffer of a slot. */
+/* The same for what instruction i accesses of the buffer of a slot: what its piece touches, or all.
+ */
 static void need_operand(struct waits *w, int i, int slot, int writes, int wait[STREAMS])
 {
     const struct instr *instr = &w->program->instr[i];
@@ -123,6 +126,7 @@ static void need_operands(struct waits *w, int i, int wait[STREAMS])
     }
 }
 
+/* Remember what instruction i wrote, read and released. */
 static void remember(struct waits *w, int i)
 {
     const struct instr *instr = &w->program->instr[i];
@@ -141,7 +145,8 @@ static void remember(struct waits *w, int i)
     }
 }
 
-/* Keep only the waits that nothing before implies: go through them latest first. */
+/* Give instruction i the waits that nothing before implies, latest first, and set the vectors of i
+ * and of its stream. */
 static void settle(struct waits *w, int i, const int wait[STREAMS], struct clock_vector *stream)
 {
     struct instr *instr = &w->program->instr[i];
