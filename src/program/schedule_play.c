@@ -12,21 +12,23 @@
 #include "base/array.h"
 #include "base/text.h"
 
-enum { SLOTS_EACH = 3 }; /* what ends at a time of its own: F, B or I, W */
+/* What of a stage and micro-batch ends at a time of its own.  B is the slot of BACKWARD, or of
+ * BACKWARD_INPUT. */
+enum slot { SLOT_F, SLOT_B, SLOT_W, SLOTS_EACH };
 
 struct play {
     const struct schedule *schedule;
     const struct schedule_costs *costs; /* of stage s: costs[s * costs_each] */
     int costs_each;                     /* 1: each stage has its own; 0: one for all */
     int64_t *start;
-    int64_t *end;  /* by stage, micro-batch and phase; -1: not yet */
+    int64_t *end;  /* by stage, micro-batch and slot: when it ends; -1: not known yet */
     int64_t *time; /* per rank: when it is free */
     int *at;       /* per rank: its next action */
 };
 
-static int slot_of(enum segment_phase phase)
+static enum slot slot_of(enum segment_phase phase)
 {
-    return phase == PHASE_FORWARD ? 0 : phase == PHASE_BACKWARD_WEIGHT ? 2 : 1;
+    return phase == PHASE_FORWARD ? SLOT_F : phase == PHASE_BACKWARD_WEIGHT ? SLOT_W : SLOT_B;
 }
 
 static int64_t cost_of(const struct play *p, const struct schedule_action *a)
@@ -34,43 +36,52 @@ static int64_t cost_of(const struct play *p, const struct schedule_action *a)
     return schedule_cost(&p->costs[a->stage * p->costs_each], a->phase);
 }
 
-static int64_t *end_of(const struct play *p, int stage, int micro, int slot)
+static int64_t *end_of(const struct play *p, int stage, int micro, enum slot slot)
 {
-    return &p->end[((int64_t)stage * p->schedule->micros + micro) * SLOTS_EACH + slot];
+    return &p->end[((int64_t)stage * p->schedule->micros + micro) * SLOTS_EACH + (int)slot];
 }
 
-/* What an action needs of another: forward of the stage below, the input part of the one above and
- * the own forward, the own input part.  The k-th: 1 and the need, or 0: there are no more. */
-static int need(const struct play *p, const struct schedule_action *a, int k, int *stage, int *slot)
+/* What must have ended before an action of the same micro-batch starts. */
+struct need {
+    int stage;
+    enum slot slot;
+};
+enum { NEEDS = 2 };
+
+/* List what an action needs; returns how many. */
+static int list_needs(const struct schedule *s, const struct schedule_action *a,
+                      struct need need[NEEDS])
 {
-    int is_backward = slot_of(a->phase) == 1;
-    *stage = a->stage;
-    *slot = slot_of(a->phase) - 1;
-    if (k == 1 && is_backward && a->stage + 1 < p->schedule->stages) {
-        *stage = a->stage + 1;
-        *slot = 1;
-        return 1;
+    int needs = 0;
+    switch (slot_of(a->phase)) {
+    case SLOT_F:
+        if (a->stage > 0)
+            need[needs++] = (struct need){a->stage - 1, SLOT_F};
+        break;
+    case SLOT_B:
+        need[needs++] = (struct need){a->stage, SLOT_F};
+        if (a->stage + 1 < s->stages)
+            need[needs++] = (struct need){a->stage + 1, SLOT_B};
+        break;
+    default: need[needs++] = (struct need){a->stage, SLOT_B};
     }
-    if (k == 0 && a->phase == PHASE_FORWARD) {
-        *stage = a->stage - 1;
-        *slot = 0;
-        return a->stage > 0;
-    }
-    return k == 0;
+    return needs;
 }
 
 /* From when on an action has what it needs; -1: not yet, and *missing is what it lacks first. */
 static int64_t ready_at(const struct play *p, const struct schedule_action *a,
                         struct schedule_action *missing)
 {
-    static const enum segment_phase phases[SLOTS_EACH] = {PHASE_FORWARD, PHASE_BACKWARD,
-                                                          PHASE_BACKWARD_WEIGHT};
+    struct need need[NEEDS];
+    int needs = list_needs(p->schedule, a, need);
     int64_t ready = 0;
-    int stage, slot;
-    for (int k = 0; need(p, a, k, &stage, &slot); k++) {
-        int64_t end = *end_of(p, stage, a->micro, slot);
+    for (int k = 0; k < needs; k++) {
+        int64_t end = *end_of(p, need[k].stage, a->micro, need[k].slot);
         if (end < 0) {
-            *missing = (struct schedule_action){stage, a->micro, phases[slot]};
+            enum segment_phase backward =
+                p->schedule->splits_backward ? PHASE_BACKWARD_INPUT : PHASE_BACKWARD;
+            *missing = (struct schedule_action){need[k].stage, a->micro,
+                                                need[k].slot == SLOT_F ? PHASE_FORWARD : backward};
             return -1;
         }
         ready = end > ready ? end : ready;
@@ -78,7 +89,7 @@ static int64_t ready_at(const struct play *p, const struct schedule_action *a,
     return ready;
 }
 
-/* A rank goes as far as it can; returns how many actions that is. */
+/* Play the next actions of a rank, as far as it can go; returns how many these are. */
 static int go_on(struct play *p, int rank)
 {
     const struct schedule *s = p->schedule;
@@ -113,8 +124,6 @@ static int name_circle(const struct play *p, int rank, struct error *err)
     do {
         const struct schedule_action *a = &s->action[p->at[rank]];
         ready_at(p, a, &missing);
-        missing.phase = missing.phase == PHASE_BACKWARD && s->splits_backward ? PHASE_BACKWARD_INPUT
-                                                                              : missing.phase;
         int other = s->rank_of[missing.stage];
         if (named++ < MOST)
             text_append(text, sizeof text, "%srank %d at %s waits for %s of rank %d",
