@@ -112,38 +112,49 @@ static int advise_ranks(const struct config *config, enum device_kind device, st
     return 1;
 }
 
+/* For parallel.shard: replicas of it that make the ranks, and the nearest degrees that divide them.
+ */
+static void try_shard(struct advice *a, int shard)
+{
+    int below = shard - 1, above = shard + 1;
+    if (a->ranks % shard == 0) {
+        try_degree(a, "parallel.replicate", a->ranks / shard);
+        try_setting(a, "parallel.strategy",
+                    a->config->parallel.strategy == STRATEGY_SHARD_GRAD_OP ? "HYBRID_SHARD_ZERO2"
+                                                                           : "HYBRID_SHARD");
+    }
+    while (below > 1 && a->ranks % below)
+        below--;
+    while (above < a->ranks && a->ranks % above)
+        above++;
+    try_degree(a, "parallel.shard", below);
+    try_degree(a, "parallel.shard", above);
+}
+
+/* Try other values of the degrees that are set. */
+static void try_degrees(struct advice *a)
+{
+    const struct config_parallel *p = &a->config->parallel;
+    if (p->shard > 0)
+        try_shard(a, (int)p->shard);
+    if (p->context > 1)
+        try_near(a, "parallel.context", (int)p->context);
+    if (p->tensor > 1)
+        try_near(a, "parallel.tensor", (int)p->tensor);
+    if (p->pipeline > 1) /* not above it: these may be more than the model's units */
+        try_below(a, "parallel.pipeline", (int)p->pipeline);
+    if (p->replicate && !p->shard)
+        try_degree(a, "parallel.replicate", a->ranks);
+}
+
 int layout_advise(const struct config *config, int ranks, int per_node, enum device_kind device,
                   struct error *err)
 {
     struct advice a = {.config = config, .ranks = ranks, .per_node = per_node, .device = device};
-    int shard = (int)config->parallel.shard, below = shard - 1, above = shard + 1;
-    int tensor = (int)config->parallel.tensor, pipeline = (int)config->parallel.pipeline;
-    int context = (int)config->parallel.context;
     size_t used = err ? strlen(err->text) : 0;
     if (!err || (ranks == 1 && advise_ranks(config, device, err)))
         return -1;
-    while (below > 1 && ranks % below)
-        below--;
-    while (above < ranks && ranks % above)
-        above++;
-    if (shard > 0 && ranks % shard == 0) {
-        try_degree(&a, "parallel.replicate", ranks / shard);
-        try_setting(&a, "parallel.strategy",
-                    config->parallel.strategy == STRATEGY_SHARD_GRAD_OP ? "HYBRID_SHARD_ZERO2"
-                                                                        : "HYBRID_SHARD");
-    }
-    if (shard > 0) {
-        try_degree(&a, "parallel.shard", below);
-        try_degree(&a, "parallel.shard", above);
-    }
-    if (context > 1)
-        try_near(&a, "parallel.context", context);
-    if (tensor > 1)
-        try_near(&a, "parallel.tensor", tensor);
-    if (pipeline > 1)
-        try_below(&a, "parallel.pipeline", pipeline); /* more may be more than the model's units */
-    if (config->parallel.replicate && !shard)
-        try_degree(&a, "parallel.replicate", ranks);
+    try_degrees(&a);
     if (a.named)
         snprintf(err->text + used, sizeof err->text - used, "; %s would", a.text);
     else if (ranks % ranks_of(&config->parallel))
