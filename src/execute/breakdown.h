@@ -24,7 +24,7 @@ enum breakdown_kind {
 
 struct breakdown_event;
 
-/* One step's; zero-initialise once and use again and again. */
+/* The breakdown of a step.  Zero-initialise it once; it serves one step after another. */
 struct breakdown {
     double ms[BREAKDOWN_KINDS]; /* after breakdown_end() */
 
@@ -36,20 +36,21 @@ struct breakdown {
     int events, capacity;
 };
 
-/* A step begins on a device: what follows is BREAKDOWN_OTHER.  0, or -1 with err set. */
+/* Begin a step on a device: what follows is BREAKDOWN_OTHER.  0, or -1 with err set. */
 int breakdown_begin(struct breakdown *breakdown, struct device *device, struct error *err);
 
-/* What the compute stream does from here on is of this kind; breakdown may be NULL.  0, or -1 with
+/* Count what the compute stream does from here on as `kind`; breakdown may be NULL.  0, or -1 with
  * err set. */
 int breakdown_enter(struct breakdown *breakdown, enum breakdown_kind kind, struct error *err);
 
-/* The last instruction has been given to the stream.  0, or -1 with err set. */
+/* End the step: its last instruction has been given to the stream.  breakdown may be NULL.  0, or
+ * -1 with err set. */
 int breakdown_end(struct breakdown *breakdown, struct error *err);
 
-/* The step has ended: fill ms. */
+/* Fill ms.  To be called when the device has done the step. */
 void breakdown_read(struct breakdown *breakdown);
 
-/* Release what it holds of the device. */
+/* Free its events, while the device is open; one that is all zero is allowed. */
 void breakdown_free(struct breakdown *breakdown);
 
 #endif

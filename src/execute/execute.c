@@ -96,6 +96,7 @@ int run_name_failure(struct run_state *run, int i)
                : error_suffix(run->err, "in %s", name);
 }
 
+/* Wait for what instruction i waits for, do it, and note that it is done. */
 static int step(struct run_state *run, int i)
 {
     const struct executor_mode *mode = run->x->mode;
@@ -206,7 +207,7 @@ float *executor_logits(struct executor *x, const struct program *program, struct
     return x->mode->logits ? x->mode->logits(x, buffer, err) : executor_buffer(x, buffer);
 }
 
-/* The slab of POOL_DISK; a program has `instrs` instructions at most. */
+/* Open the file of POOL_DISK, if programs have one; instrs: instructions of the longest program. */
 static int create_swap(struct executor *x, const struct program *program, int instrs,
                        const char *folder, struct error *err)
 {
@@ -222,7 +223,7 @@ static int create_swap(struct executor *x, const struct program *program, int in
     return 0;
 }
 
-/* The CPU beside a GPU, for what is done in the host's memory. */
+/* Open the CPU beside a GPU, if something lies in the host's memory and is worked on there. */
 static int open_host(struct executor *x, struct error *err)
 {
     struct device_request request = {.kind = DEVICE_CPU, .threads = x->device->threads};
@@ -232,7 +233,7 @@ static int open_host(struct executor *x, struct error *err)
     return device_open(&x->host, &request, err);
 }
 
-/* Has the mesh a group for every transfer? */
+/* Check that the mesh has a group for every transfer. */
 static int check_groups(const struct executor *x, const struct program *const *programs, int count,
                         struct error *err)
 {
@@ -247,7 +248,7 @@ static int check_groups(const struct executor *x, const struct program *const *p
     return 0;
 }
 
-/* The slabs transfers touch; a rank may lack one that others have. */
+/* The slabs that transfers read and write; a rank may lack one that others have. */
 static const enum mem_pool transferred[] = {POOL_PARAMS, POOL_GRADS, POOL_UNSHARDED};
 
 enum { TRANSFERRED = sizeof transferred / sizeof transferred[0] };
@@ -331,7 +332,7 @@ int executor_note_products(struct executor *x, const struct program *const *prog
     return x->mode->note_products ? x->mode->note_products(x, programs, count, err) : 0;
 }
 
-/* The first step of a program that updates first finds no gradients to update by. */
+/* Let the first step of a program that updates first update nothing: there are no gradients yet. */
 static int clear_factor(struct executor *x, const struct program *program, struct error *err)
 {
     const double none = NAN;

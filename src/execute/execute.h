@@ -13,17 +13,17 @@
 
 struct executor;
 
-/* A micro-batch of this rank to be filled: int32 [batch, tokens of the sequence], NULL for what no
- * segment reads. */
+/* A micro-batch of this rank, to be filled: arrays in host memory, NULL for what no segment reads.
+ * All but samples have an int32 for each row, [batch, tokens of the sequence]. */
 struct step_batch {
-    int micro;
-    int32_t *tokens[SEQUENCES];
-    int32_t *targets;              /* of the sequence that the loss is of; -1 masks one */
-    int32_t *positions[SEQUENCES]; /* of each row */
-    int32_t *documents[SEQUENCES]; /* of each row: the first row, within its sequence, of its
-                                      document */
-    uint32_t *samples[SEQUENCES];  /* [batch, 2]: of each the number of its sample, counted from the
-                                      start of training: its lower half, its upper half */
+    int micro;                     /* number of the micro-batch in the step */
+    int32_t *tokens[SEQUENCES];    /* token ids */
+    int32_t *targets;              /* ids to be predicted, of the loss's sequence; -1: masked */
+    int32_t *positions[SEQUENCES]; /* position of the row in its document */
+    int32_t
+        *documents[SEQUENCES];    /* position, in the row's sequence, of its document's first row */
+    uint32_t *samples[SEQUENCES]; /* [batch, 2]: number of the sequence's sample, counted from the
+                                     start of training: lower 32 bits, upper 32 bits */
 };
 
 /* What one step is given. */
@@ -34,13 +34,14 @@ struct step_input {
     /* Of programs whose segments read positions, documents or samples: fill these.  NULL where
      * programs read none.  Returns as load. */
     int (*load_positions)(void *user, const struct step_batch *batch, struct error *err);
-    void *user; /* of both */
-    /* The rule of the update that the program makes, which is by the gradients of this step or, in
-     * a PROGRAM_TRAIN that updates first (program_updates_first()), of the step before. */
+    void *user; /* first argument of both */
+    /* The rule of the update that the program makes: by the gradients of this step or, in a
+     * PROGRAM_TRAIN that updates first (program_updates_first()), of the step before. */
     struct optimizer_rule rule;
     uint64_t seed; /* of stochastic rounding, whose random numbers also depend on the step whose
                       gradients are used */
-    int64_t step;  /* from 1; of PROGRAM_UPDATE the step whose gradients it uses */
+    int64_t step;  /* from 1; for PROGRAM_UPDATE the step whose gradients it uses; 0: none, in
+                      programs that do not train */
     int decay_all; /* 1: weight decay on every tensor; 0: on matrices only */
     double clip;   /* of the gradient's norm; 0: none */
     double nominal_targets;      /* the count of targets by which gradients are divided until SCALE
@@ -59,21 +60,22 @@ struct step_output {
     int skipped;      /* 1: the norm was not finite, nothing was updated; on all ranks alike */
 };
 
-/* Allocate slabs for programs that run one at a time (same units, same state), counted in mem and
- * cleared; swap_folder is where the file of POOL_DISK is made, NULL where programs have none; on a
- * device that only enqueues, also capture its segments, which runs each kind once on what is there.
- * mesh may be NULL for one rank.  device, mesh, mem and programs stay the caller's.  Not
- * collective. Returns 0, or -1 with err set.  For tests: a session calls executor_allocate() and
- * executor_prepare() itself. */
+/* Make an executor of programs that run one at a time (same units, same state): allocate cleared
+ * slabs, counted in mem, and make the file of POOL_DISK in swap_folder (NULL where programs have
+ * none); on a device that only enqueues, also capture the segments, each kind of which runs once on
+ * what the slabs hold.  mesh may be NULL for one rank.  device, mesh, mem and programs stay the
+ * caller's and must outlive the executor.  Not collective.  Returns 0, or -1 with err set.  For
+ * tests: a session calls executor_allocate() and executor_prepare() itself. */
 int executor_create(struct executor **executor, struct device *device, struct mesh *mesh,
                     struct mem *mem, const struct program *const *programs, int count,
                     const char *swap_folder, struct error *err);
 
-/* executor_create() in two: memory, and what the first step needs besides.  Between them, and not
- * later, executor_note_products() may be called: the device notes the products of all segments
- * (device/product.h), each of which runs once without them; what products are chosen there is then
- * captured.  The programs are the same in all calls.  Each returns 0, or -1 with err set;
- * executor_allocate() frees what it made, the others leave that to executor_destroy(). */
+/* executor_create() in two: executor_allocate() allocates memory, executor_prepare() makes what the
+ * first step needs besides.  Between them, and not later, executor_note_products() may be called:
+ * the device notes the matrix products of all segments (device/product.h), whose other ops run
+ * once. The algorithms that are chosen for these products are then captured.  The programs are the
+ * same in all calls.  Each returns 0, or -1 with err set; executor_allocate() then frees what it
+ * made, the others leave that to executor_destroy(). */
 int executor_allocate(struct executor **executor, struct device *device, struct mesh *mesh,
                       struct mem *mem, const struct program *const *programs, int count,
                       const char *swap_folder, struct error *err);
@@ -83,12 +85,14 @@ int executor_prepare(struct executor *executor, const struct program *const *pro
                      struct error *err);
 void executor_destroy(struct executor *executor); /* NULL allowed; waits for the device */
 
-/* Register with a GPU's transport the memory that transfers read and write (mesh_register()).
- * Collective over the mesh's world.  Returns 0, or -1 on all ranks with err set. */
+/* Register with a GPU's transport the memory that transfers read and write (mesh_register()); on
+ * CPUs nothing is done.  Collective over the mesh's world.  Returns 0, or -1 on all ranks with err
+ * set. */
 int executor_register(struct executor *executor, struct error *err);
 
-/* Fail with EXIT_HANG, naming the transfer, when a step does not end for this long; 0, as at the
- * start: never.  Of devices that only enqueue, on the CPU world_watch() does it; and of files. */
+/* Let a step fail with EXIT_HANG, naming the transfer, when nothing of it has ended for `seconds`;
+ * 0, as at the start: never.  For devices that only enqueue, and for reads and writes of the file;
+ * on CPUs world_watch() watches the transfers. */
 void executor_watch(struct executor *executor, int seconds);
 
 /* Fill use with the counters of the file of POOL_DISK since it was opened; zeros where there is
@@ -96,12 +100,14 @@ void executor_watch(struct executor *executor, int seconds);
 struct swap_use;
 void executor_measure(const struct executor *executor, struct swap_use *use);
 
-/* Where a buffer of a program or of the state lies; NULL for one in a file. */
+/* The address of a buffer of a program or of the state; NULL for one in a file. */
 void *executor_buffer(const struct executor *executor, const struct program_buffer *buffer);
 
-/* After a program of generation was executed by a rank that has its logits (program->logits): they,
- * fp32 [texts, the model's vocabulary], in memory of the host, where the caller may change them
- * until a program is executed again.  NULL with err set if they cannot be copied there. */
+/* Return the logits of a program of generation that was executed, on a rank that has them
+ * (program->logits): fp32 [texts, the model's vocabulary] in memory of the host, where the caller
+ * may change them until a program is executed again.  NULL with err set if they cannot be copied
+ * there.
+ */
 float *executor_logits(struct executor *executor, const struct program *program, struct error *err);
 
 /* The device whose ops work on the host's memory: the same on the CPU, else one beside it. */
@@ -114,23 +120,23 @@ int executor_read(struct executor *executor, const struct program_buffer *buffer
 int executor_write(struct executor *executor, const struct program_buffer *buffer, size_t from,
                    const void *data, size_t bytes, struct error *err);
 
-/* A step under way. */
+/* A step under way; private. */
 struct step_pending {
     const struct program *program;
-    const double *sums; /* of the step, on the host once it is done */
-    struct device_event *done;
+    const double *sums;        /* enum SUM_...: in the host's memory once the step is done */
+    struct device_event *done; /* of an asynchronous device: behind the step */
     struct trace *trace;
     struct step_input input;
-    int slot; /* of the double buffer that holds what it loads, and its sums */
+    int slot; /* of an asynchronous device: slot of the double buffer for what the step loads, and
+                 its sums */
 };
 
-/* Run all instructions of a program.  On an asynchronous device the instructions are only enqueued,
- * and two steps (MEMORY_STEPS) may be under way; elsewhere a step has ended when step_start()
- * returns.  Collective over its mesh.
- * trace may be NULL; it is complete after step_finish().  Steps are finished in the order of their
- * start.
- * Returns 0, or -1 with err naming the instruction: on this rank alone, while the others wait for
- * it, so that the job has to be ended at once (world_must()). */
+/* Run all instructions of a program.  step_start() begins; on an asynchronous device it only
+ * enqueues them, and two steps (MEMORY_STEPS) may be under way; elsewhere the step has ended when
+ * it returns. step_finish() waits for the end and fills output (NULL allowed) and trace (NULL
+ * allowed); steps are finished in the order of their start.  Collective over the executor's mesh.
+ * Both return 0, or -1 with err naming the instruction: on this rank alone, while the others wait
+ * for it, so that the job has to be ended at once (world_must()). */
 int step_start(struct executor *executor, const struct program *program,
                const struct step_input *input, struct trace *trace, struct step_pending *pending,
                struct error *err);
@@ -145,7 +151,9 @@ int executor_run_step(struct executor *executor, const struct program *program,
 /* Payload bytes sent to other ranks by the step last started; for tests. */
 int64_t executor_sent_bytes(const struct executor *executor);
 
-/* Bytes of offloaded state that it moves: on STREAM_FETCH, _SPILL, _READ or _WRITE; for tests. */
+/* Bytes of offloaded state that this step moves on STREAM_FETCH, _SPILL, _READ or _WRITE; for
+ * tests.
+ */
 int64_t executor_moved_bytes(const struct executor *executor, enum program_stream stream);
 
 #endif

@@ -29,8 +29,9 @@ static int zero(struct run_state *run, int i)
     return 0;
 }
 
-/* Values of the rows of a micro-batch's sequence lie from 0 to before a limit; where that is 0,
- * from the value of the row before to the row's own position. */
+/* Check the values of the rows of a micro-batch's sequence (NULL: there are none): that each is
+ * from 0 to below limit; with a limit of 0, from the value of the row before to the row's own
+ * position. */
 static int check_rows(const struct run_state *run, const struct step_batch *batch, const char *what,
                       const int32_t *value, int sequence, int64_t limit)
 {
@@ -48,6 +49,8 @@ static int check_rows(const struct run_state *run, const struct step_batch *batc
     return 0;
 }
 
+/* Have the caller fill the positions, documents and samples of a batch, if it has some, and check
+ * them. */
 static int load_positions(const struct run_state *run, const struct step_batch *batch)
 {
     const struct step_input *input = run->input;
@@ -206,8 +209,9 @@ static int decays(const struct update *u, const struct flat_tensor *tensor)
     return u->input->decay_all || tensor->box.dims > 1;
 }
 
-/* Elements [start, end) of the shard, updated with one weight decay; the first of them is of a
- * tensor that names their random numbers, and lies there by `rows`. */
+/* Update elements [start, end) of the shard with one weight decay.  The first of them is of part's
+ * tensor, whose name is the key of their random numbers, and lies in the whole tensor as `rows`
+ * says. */
 static void update_range(const struct update *u, const struct flat_part *part, struct box_rows rows,
                          int64_t start, int64_t end)
 {
@@ -229,8 +233,9 @@ static void update_range(const struct update *u, const struct flat_part *part, s
     u->optimizer->update(u->device, &u->input->rule, u->factor, &range);
 }
 
-/* A part by itself, and the shard behind it up to `end`: the random numbers of an element are those
- * of its place in the whole tensor.  Rows that lie there alike are one range. */
+/* Update a part by itself, and the padding behind it up to element `end` of the shard: the random
+ * numbers of an element follow from its place in the whole tensor.  Rows at regular distances there
+ * are one range. */
 static void update_part(const struct update *u, const struct flat_part *part, int64_t end)
 {
     int64_t from = part->start, left = part->count, start = part->at;
@@ -244,8 +249,10 @@ static void update_part(const struct update *u, const struct flat_part *part, in
     }
 }
 
-/* Neighbouring tensors that agree on decay, with the padding between, are one range, unless each
- * has random numbers of its own, or a learning rate. */
+/* Update a flat's shard.  Neighbouring tensors with the same decay, and the padding between them,
+ * are one range, unless each tensor has its own random numbers or, by a rule of matrices, learning
+ * rate.
+ */
 static void update_flat(const struct update *u, const struct flat *flat, int64_t shard_start)
 {
     struct flat_part part, next;

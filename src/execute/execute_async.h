@@ -23,7 +23,7 @@ struct async_program {
     struct copy_call *call; /* per instruction: of its read or write of the file */
     struct async_capture *capture;
     int captures, capture_capacity;
-    int *capture_of; /* per RUN: its capture */
+    int *capture_of; /* per instruction, of RUNs: index of its capture */
 };
 
 /* Something to be timed in a traced step. */
@@ -37,20 +37,24 @@ struct async_span {
 struct async {
     struct async_program *program;
     int programs;
-    struct device_event *begin, *end[STREAMS], *done[MEMORY_STEPS];
-    char *host; /* pinned: per slot the sums, then what each micro-batch loads; then logits */
-    float *logits;
-    size_t host_bytes, slot_bytes;
-    int slot; /* slot of the step last started: 0, 1, 0, 1 ... */
+    struct device_event *begin;        /* in the compute stream, before a step: others wait */
+    struct device_event *end[STREAMS]; /* behind a step, per stream: the compute stream waits */
+    struct device_event *done[MEMORY_STEPS]; /* per slot, behind its step: step_finish() waits */
+    char *host;    /* pinned: per slot the sums, then what each micro-batch loads; then logits */
+    float *logits; /* in that */
+    size_t host_bytes; /* of all of it */
+    size_t slot_bytes; /* of a slot */
+    int slot;          /* slot of the step last started: 0, 1, 0, 1 ... */
     /* by slot: the program of a step that was started whole and is not finished; else NULL */
     const struct program *under_way[MEMORY_STEPS];
     struct async_span *span; /* spans of the traced step */
     int spans, span_capacity;
-    struct device_event *origin;
+    struct device_event *origin; /* before the traced step: its time 0 */
 };
 
-/* The functions of struct executor_mode: make events and host memory; note products; make the
- * programs' events and CUDA graphs. */
+/* Functions of struct executor_mode.  async_create() makes the events of steps and host memory,
+ * async_note_products() lets the device note products, async_prepare() makes the programs' events
+ * and CUDA graphs. */
 int async_create(struct executor *x, int programs, struct error *err);
 int async_note_products(struct executor *x, const struct program *const *programs, int count,
                         struct error *err);
@@ -63,10 +67,11 @@ struct async_program *async_program(const struct executor *x, const struct progr
 
 /* ---- spans of a traced step: a timed event on either side of what is timed ---- */
 
-/* Begin the trace of a step. */
+/* Begin the trace of a step: free the spans of an earlier one. */
 int async_trace_begin(struct executor *x, struct error *err);
 
-/* Open the next span now; close the one of this index. */
+/* Append a span that begins behind what the stream has been given; end span number `index` behind
+ * what the stream has been given since.  0, or -1 with err set. */
 int async_span_open(struct executor *x, const char *name, int lane, enum device_stream stream,
                     struct error *err);
 int async_span_close(struct executor *x, int index, enum device_stream stream, int64_t bytes,
@@ -75,7 +80,7 @@ int async_span_close(struct executor *x, int index, enum device_stream stream, i
 /* Run RUN instruction index with a span for each of its ops. */
 int async_run_traced(struct run_state *run, int index);
 
-/* The step is done: add its spans to the trace, and free them. */
+/* Add the spans of a step that is done to its trace, and free them. */
 void async_trace_end(struct executor *x, struct trace *trace);
 void async_spans_free(struct executor *x);
 

@@ -1,9 +1,10 @@
-/* execute_copy.c - state that lives in a file: the file, and FETCH and SPILL as reads and writes
- * of it. */
+/* execute_copy.c - state that lives in a file: FETCH and SPILL as reads and writes of the file; and
+ * executor_read() and executor_write(), of buffers wherever they live. */
 #include <string.h>
 
 #include "execute/execute_private.h"
 
+/* The read or write of the file that FETCH or SPILL i is. */
 static struct swap_op operation(const struct executor *x, const struct program *program, int i)
 {
     const struct instr *instr = &program->instr[i];
@@ -75,7 +76,8 @@ int copy_check(struct executor *x, struct error *err)
     return failed ? -1 : 0;
 }
 
-/* The bytes of a buffer from byte `from` on: where in the file, or where in memory. */
+/* Copy bytes of a buffer from its byte `from` on to host (SWAP_READ), or from there (SWAP_WRITE).
+ */
 static int move(struct executor *x, const struct program_buffer *buffer, size_t from,
                 enum swap_queue queue, void *host, size_t bytes, struct error *err)
 {

@@ -16,18 +16,18 @@ struct executor {
     struct device *device, *host; /* host: the CPU as a device, where UPDATE is there */
     struct mem *mem;
     struct mesh *mesh;
-    struct memory_need need;
-    char *slab[POOL_COUNT];
-    struct comm_op *op;   /* per instruction: of transfers */
-    struct swap *swap;    /* the file of POOL_DISK; NULL: no program has that pool */
+    struct memory_need need; /* what memory_slabs() sets of it */
+    char *slab[POOL_COUNT];  /* NULL: the programs have no buffer there, or it is the file */
+    struct comm_op *op;      /* per instruction: of transfers */
+    struct swap *swap;       /* the file of POOL_DISK; NULL: no program has that pool */
     struct swap_op *copy; /* per instruction, where there is a swap: its read or write, if the host
                              waits for it */
     struct error failed;  /* first failure of a read or write in copy_call_*(); under the lock */
     pthread_mutex_t lock;
     int64_t sent_bytes, moved_bytes[STREAMS]; /* of the step last started */
     double sums[SUM_COUNT];                   /* synchronous: of the last step */
-    int patience_s;
-    struct async *async; /* asynchronous: its own */
+    int patience_s;                           /* of executor_watch(); 0: without end */
+    struct async *async;                      /* asynchronous: its own */
 };
 
 /* One execution. */
@@ -51,15 +51,21 @@ typedef int run_action(struct run_state *run, int index);
  * streams.  Functions that are NULL have nothing to do. */
 struct executor_mode {
     run_action *action[INSTR_KINDS]; /* NULL: that of run_actions */
+    /* Wait, or let its stream wait, for what an instruction waits for. */
     run_action *before;
+    /* Note, behind its action, that an instruction that began at start_ns (of a traced step; else
+     * 0) has ended, or been enqueued. */
     int (*after)(struct run_state *run, int index, int64_t start_ns);
+    /* Begin a step. */
     int (*begin)(struct run_state *run);
-    int (*end)(struct run_state *run); /* the last instruction was given to its stream: end the step
-                                          and its breakdown */
+    /* End a step and its breakdown: the last instruction was given to its stream. */
+    int (*end)(struct run_state *run);
+    /* Wait until a step is done. */
     int (*finish)(struct executor *x, const struct step_pending *pending, struct error *err);
-    /* the logits of generation, in the host's memory, where those of the buffer are not */
+    /* Copy the logits of generation to the host's memory, where the buffer's are not there. */
     float *(*logits)(struct executor *x, const struct program_buffer *buffer, struct error *err);
-    /* after the slabs are there; then products may be noted; then what the first step needs */
+    /* In executor_allocate(), after the slabs are there; then executor_note_products() and
+     * executor_prepare(). */
     int (*create)(struct executor *x, int programs, struct error *err);
     int (*note_products)(struct executor *x, const struct program *const *programs, int count,
                          struct error *err);
@@ -80,24 +86,23 @@ static inline int instr_is_file(const struct instr *instr)
     return instr_is_copy(instr) && (instr->stream == STREAM_READ || instr->stream == STREAM_WRITE);
 }
 
-/* What waiting for a stream counts as in the breakdown, and what carries it out: the queue of a
- * group's transfers, and the device's stream. */
+/* What a stream of the program is when it runs. */
 struct run_stream {
-    enum breakdown_kind wait;
-    int comm; /* 1 + the enum comm_stream; 0: it has none */
-    enum device_stream device;
+    enum breakdown_kind
+        wait; /* what waiting for it counts as; BREAKDOWN_OTHER: not counted apart */
+    int comm; /* 1 + the enum comm_stream of its transfers; 0: it has none */
+    enum device_stream device; /* the device's stream */
 };
 extern const struct run_stream run_streams[STREAMS];
 
 /* Count what a FETCH or SPILL moves; returns its bytes. */
 size_t run_count_moved(struct run_state *run, const struct instr *instr);
 
-/* Begin a FETCH or SPILL between memory and POOL_DISK; wait for it. */
+/* Begin a FETCH or SPILL between memory and POOL_DISK (copy_begin), and wait for it (copy_end). */
 run_action copy_begin, copy_end;
 
-/* copy_begin and copy_end as functions for device_call(); `call` is the struct copy_call of both,
- * begun first.  The first failure is kept in the executor, later copies do nothing, and
- * copy_check() returns it. */
+/* The same two as functions for device_call(), whose argument is the same struct copy_call.  The
+ * first failure is kept in the executor, later copies do nothing, and copy_check() returns it. */
 struct copy_call {
     struct executor *x;
     const struct program *program;

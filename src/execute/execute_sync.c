@@ -54,6 +54,7 @@ static int finish_transfer(struct run_state *run, int i)
     return 0;
 }
 
+/* Wait for all transfers and copies of a stream up to instruction `until`. */
 static int wait_for(struct run_state *run, enum program_stream stream, int until)
 {
     if (stream == STREAM_COMPUTE || run->waited[stream] >= until)
