@@ -46,7 +46,8 @@ static int begin(struct run_state *run)
     return 0;
 }
 
-/* Where in a slot lies what a LOAD loads: the LOADs of a program are alike. */
+/* The byte of a slot at which what a LOAD loads begins: the LOADs of a program load equally much.
+ */
 static size_t slot_bytes_before(const struct program *program, const struct instr *instr)
 {
     size_t bytes = 0;
@@ -144,8 +145,8 @@ static int poll_transfers(struct executor *x, struct error *err)
     return -1;
 }
 
-/* Wait, and look from time to time whether the peers are alive, and how far the step is: one that
- * advances does not hang, however long it takes. */
+/* Wait for an event of step w, and look from time to time whether the peers are alive, and how far
+ * the step is: one that advances does not hang, however long it takes. */
 static int wait_for(struct executor *x, const struct waited_for *w, struct device_event *event,
                     struct error *err)
 {
@@ -179,8 +180,8 @@ static int wait_for(struct executor *x, const struct waited_for *w, struct devic
     }
 }
 
-/* Only this rank knows of the failure: end its transfers, so that the others do not wait for them.
- */
+/* wait_for(), and after a failure, of which only this rank knows, end its transfers, so that the
+ * others do not wait for them. */
 static int wait_done(struct executor *x, const struct waited_for *w, struct device_event *event,
                      struct error *err)
 {
@@ -196,7 +197,7 @@ static int is_traced(const struct run_state *run, const struct instr *instr)
     return run->trace && instr->kind != INSTR_RELEASE && instr->stream < STREAM_HOST;
 }
 
-/* The step before this one, as far as it is under way; its program is NULL if it is finished. */
+/* All instructions of the step before this one; their program is NULL if that step is finished. */
 static struct waited_for step_before(const struct run_state *run)
 {
     const struct async *a = run->x->async;
@@ -211,8 +212,8 @@ static int wait_for_step_before(struct run_state *run)
     return w.program ? wait_done(run->x, &w, run->x->async->done[w.slot], run->err) : 0;
 }
 
-/* Wait for the last instruction up to number `at` that has an event: of the compute stream, or of
- * any. */
+/* Wait for the last instruction up to number `at` that has an event; with of_compute for the last
+ * of those on the compute stream. */
 static int wait_for_last(struct run_state *run, const struct waited_for *w, int at, int of_compute)
 {
     struct device_event *const *event = async_program(run->x, w->program)->event[w->slot];
@@ -222,10 +223,10 @@ static int wait_for_last(struct run_state *run, const struct waited_for *w, int 
     return at < 0 ? 0 : wait_done(run->x, w, event[at], run->err);
 }
 
-/* A stream of CUDA holds about a thousand calls.  One more waits inside CUDA, where this rank
- * cannot notice that a peer is gone.  So the host stays about 256 instructions ahead of the device,
- * and looks how far it is at every 16th; 8 and 4 where each op of an instruction is traced, which
- * makes up to a hundred calls of it.
+/* Before instruction i is enqueued, wait until the device is at most about 256 instructions behind:
+ * a stream of CUDA holds about a thousand calls, and one more waits inside CUDA, where this rank
+ * cannot notice that a peer is gone.  The host looks at every 16th instruction.  Where each op of
+ * an instruction is traced, which makes up to a hundred calls of it, the numbers are 8 and 4.
  *
  * Of the step before, it waits for any instruction: all ranks that wait here have issued all of
  * that.  Of the same step, for those that compute, not for transfers: a RECV may be issued long
@@ -244,8 +245,8 @@ static int limit_ahead(struct run_state *run, int i)
     return wait_for_step_before(run) || wait_for_last(run, &own, behind, 1) ? -1 : 0;
 }
 
-/* The host waits for what its own instruction i needs of the device, which comes behind all of the
- * step before. */
+/* Wait on the host for what its own instruction i needs of the device, and for the step before: the
+ * instruction comes behind all of that. */
 static int wait_for_device(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
@@ -270,6 +271,7 @@ static int call_copy(struct run_state *run, int i, enum device_stream stream)
                : 0;
 }
 
+/* FETCH and SPILL. */
 static int copy(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
@@ -309,7 +311,7 @@ static int before(struct run_state *run, int i)
 }
 
 /* Record behind an instruction the end of its span, and its event. */
-static int end_instr(struct run_state *run, int i, int span)
+static int end_instr(struct run_state *run, int i)
 {
     struct executor *x = run->x;
     const struct instr *instr = &run->program->instr[i];
@@ -325,7 +327,7 @@ static int end_instr(struct run_state *run, int i, int span)
     }
     if (instr_is_copy(instr))
         bytes = (int64_t)run->program->buffer[instr->buffer[SLOT_FROM]].bytes;
-    if (is_traced(run, instr) && async_span_close(x, span, stream, bytes, run->err))
+    if (is_traced(run, instr) && async_span_close(x, run->span, stream, bytes, run->err))
         return -1;
     return event ? device_event_record(x->device, event, stream, run->err) : 0;
 }
@@ -337,7 +339,7 @@ static int after(struct run_state *run, int i, int64_t start_ns)
             run_trace(run, i, start_ns, clock_ns(), 0);
         return 0;
     }
-    if (end_instr(run, i, run->span))
+    if (end_instr(run, i))
         return -1;
     return device_check(run->x->device, run->err);
 }

@@ -22,6 +22,12 @@ struct async_program *async_program(const struct executor *x, const struct progr
     return NULL;
 }
 
+static int make_event(struct executor *x, struct device_event **event, struct error *err)
+{
+    *event = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
+    return *event ? 0 : -1;
+}
+
 /* Make events after instructions that another stream waits for; after transfers, so that a hang can
  * be named; and where a micro-batch begins, so that a long step is not taken for one that hangs. */
 static int make_events(struct executor *x, struct async_program *own, struct error *err)
@@ -39,10 +45,8 @@ static int make_events(struct executor *x, struct async_program *own, struct err
         struct device_event **event = array_make((size_t)program->instrs, sizeof *event);
         own->event[slot] = event;
         for (int i = 0; i < program->instrs && !rc; i++)
-            if (wanted[i] && program->instr[i].stream < STREAM_HOST) {
-                event[i] = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
-                rc = event[i] ? 0 : -1;
-            }
+            if (wanted[i] && program->instr[i].stream < STREAM_HOST)
+                rc = make_event(x, &event[i], err);
     }
     free(wanted);
     return rc;
@@ -93,9 +97,9 @@ static int capture_run(struct run_state *run, struct async_capture *capture, int
     return rc || !capture->graph || device_check(d, run->err) ? -1 : 0;
 }
 
-/* Libraries load their kernels and plan at the first use of a shape, which a capture does not
- * allow: each segment runs once on what the cleared slabs hold before it is captured, and where it
- * also adds to gradients, once more that way. */
+/* Capture the segments of a program's RUNs.  Libraries load their kernels and plan at the first use
+ * of a shape, which a capture does not allow: each segment runs once on what the cleared slabs hold
+ * before it is captured, and where it also adds to gradients, once more that way. */
 static int make_captures(struct executor *x, struct async_program *own, struct error *err)
 {
     const struct program *program = own->program;
@@ -131,8 +135,8 @@ static int make_program(struct executor *x, struct async_program *own,
                         instr_text(program, 0, name, sizeof name));
 }
 
-/* What segments run on: they only work on memory of the device, so that what is in the host's stays
- * as make_host() cleared it. */
+/* Clear what segments run on: memory of the device alone, so that the slab of the host's stays as
+ * make_host() cleared it. */
 static int clear(struct executor *x, struct error *err)
 {
     for (int pool = 0; pool < POOL_COUNT; pool++)
@@ -141,7 +145,8 @@ static int clear(struct executor *x, struct error *err)
     return device_sync(x->device, err);
 }
 
-/* The slab is cleared here, by all threads: it may be as large as the node's memory. */
+/* Allocate the host's memory for steps in flight and logits, and clear the slab of POOL_HOST; that
+ * by all threads, as it may be as large as the node's memory. */
 static int make_host(struct executor *x, struct error *err)
 {
     struct async *a = x->async;
@@ -159,20 +164,12 @@ static int make_host(struct executor *x, struct error *err)
 static int make_common_events(struct executor *x, struct error *err)
 {
     struct async *a = x->async;
-    a->begin = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
-    if (!a->begin)
-        return -1;
-    for (int s = 0; s < STREAM_HOST; s++) {
-        a->end[s] = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
-        if (!a->end[s])
-            return -1;
-    }
-    for (int k = 0; k < MEMORY_STEPS; k++) {
-        a->done[k] = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
-        if (!a->done[k])
-            return -1;
-    }
-    return 0;
+    int rc = make_event(x, &a->begin, err);
+    for (int s = 0; !rc && s < STREAM_HOST; s++)
+        rc = make_event(x, &a->end[s], err);
+    for (int k = 0; !rc && k < MEMORY_STEPS; k++)
+        rc = make_event(x, &a->done[k], err);
+    return rc;
 }
 
 int async_create(struct executor *x, int programs, struct error *err)
