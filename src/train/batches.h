@@ -1,4 +1,5 @@
-/* batches.h - which samples this rank computes, micro-batch by micro-batch, and of each which rows.
+/* batches.h - the samples that this rank computes, micro-batch by micro-batch, and its rows of
+ * each.
  */
 #ifndef TRIREME_TRAIN_BATCHES_H
 #define TRIREME_TRAIN_BATCHES_H
@@ -8,9 +9,10 @@
 
 struct batches {
     struct dataset data;
-    int64_t micro_batch, data_ranks, data_rank;
-    int64_t batch;  /* samples in a global batch */
-    int64_t sample; /* the first of the current one, counted from the start of training */
+    int64_t micro_batch;           /* samples that a rank computes at once */
+    int64_t data_ranks, data_rank; /* ranks that share a batch; which of them this is */
+    int64_t batch;                 /* samples in a global batch */
+    int64_t sample; /* first sample of the current batch, counted from the start of training */
 };
 
 /* Open the token files that text names (config data.train, data.valid) for this session, cut into
@@ -21,8 +23,10 @@ int batches_open(struct batches *batches, const struct session *session, const c
                  enum loader_order order, struct error *err);
 void batches_close(struct batches *batches); /* one of zeros allowed */
 
-/* A step_input's functions; user is a struct batches.  Sequences beyond the global batch are
- * masked.  Return 0, or -1 with err set where a file cannot be read or is damaged. */
+/* Functions for a step_input (execute.h), whose user is a struct batches: batches_load() fills
+ * tokens and targets, batches_load_places() positions, documents and samples.  Sequences beyond the
+ * global batch are masked.  Return 0, or -1 with err set where a file cannot be read or is damaged.
+ */
 int batches_load(void *user, const struct step_batch *batch, struct error *err);
 int batches_load_places(void *user, const struct step_batch *batch, struct error *err);
 

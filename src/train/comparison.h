@@ -1,7 +1,7 @@
 /* comparison.h - a run compared with its forecast, and its ranks with one another: when steps are
  * measured for that, and the line that says what is off (deviation.h).
  *
- * The first time after ten steps, by the last few of them.  Then, every so many
+ * Ranks compare for the first time after ten steps, by the last few of these.  Then, every so many
  * steps, rank 0 looks whether a step's time has changed, or twice as many steps are done, and if so
  * all compare again:
  *
@@ -17,8 +17,9 @@
 
 struct comparison;
 
-/* For steps from `first` on, for comparison_close() (NULL allowed); the other arguments are the
- * caller's and live as long. */
+/* Make a comparison of the steps from `first` on, for comparison_close() (NULL allowed).  session
+ * and forecast stay the caller's and must outlive it.  Returns NULL where nothing is compared:
+ * run.machine=off, or one rank and no forecast. */
 struct comparison *comparison_open(const struct session *session,
                                    const struct run_forecast *forecast, int64_t first);
 void comparison_close(struct comparison *comparison);

@@ -14,12 +14,13 @@
 #include "comm/launch.h"
 #include "comm/topology.h"
 
-/* What rank 0 learns of each. */
+/* What rank 0 learns of a rank. */
 struct core_use {
     int node, threads;
-    int cores;         /* that are its own */
-    int bound, shared; /* that it is bound to, and ranks that are bound to any of these */
-    int launcher;      /* cores of the program that started it; 0: not known */
+    int cores;    /* cores that are its own */
+    int bound;    /* cores that it is bound to */
+    int shared;   /* ranks that are bound to any of these */
+    int launcher; /* cores of the program that started it; 0: not known */
     int is_crowded;
 };
 
@@ -47,7 +48,7 @@ static const char *plural(int n)
     return n == 1 ? "" : "s";
 }
 
-/* The first crowded rank's node; the first rank with more threads than cores. */
+/* Warn of the node of the first crowded rank.  Returns 1 if there is one, else 0. */
 static int warn_crowded(const struct session *s, const struct core_use *all, int ranks)
 {
     int r = 0;

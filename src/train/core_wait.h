@@ -4,19 +4,20 @@
 
 #include <stdint.h>
 
-/* At most so many threads are looked at; of a process with more, the others are left out. */
-enum { CORE_WAIT_THREADS = 64 };
+enum { CORE_WAIT_THREADS = 64 }; /* looked at; of a process with more the others are left out */
+
+/* Threads of the process at core_wait_begin(). */
 struct core_wait {
     int threads;
-    int id[CORE_WAIT_THREADS];
-    int64_t ns[CORE_WAIT_THREADS];
+    int id[CORE_WAIT_THREADS];     /* the kernel's number of the thread */
+    int64_t ns[CORE_WAIT_THREADS]; /* how long it had waited for a core by then */
 };
 
 /* Note how long each thread of the process has waited for a core so far.  Where the kernel does not
  * count that (/proc/self/task/N/schedstat), no thread is noted and core_wait_end() returns 0. */
 void core_wait_begin(struct core_wait *wait);
 
-/* Seconds that the thread which waited longest since core_wait_begin() has waited. */
+/* Return for how many seconds since core_wait_begin() the thread that waited longest has waited. */
 double core_wait_end(const struct core_wait *wait);
 
 #endif

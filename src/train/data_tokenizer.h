@@ -5,10 +5,10 @@
 #include "config/config.h"
 #include "io/tokenizer.h"
 
-/* Open the tokenizer of that name, as token files have it: one of trireme's own, the one of the
- * folder that the config's model came from (saved_source()), or the one beside its data.  Returns 0
- * and a tokenizer for tokenizer_close(); -1: it is in none of these places, err (NULL allowed) says
- * so, and why a tokenizer.json that is there is not it. */
+/* Open the tokenizer that token files call `name`: one of trireme's own, the one of the folder that
+ * the config's model came from (saved_source()), or the one beside its data.  Returns 0 and a
+ * tokenizer for tokenizer_close(), or -1 with err (NULL allowed) set: it is in none of these
+ * places; err also says why a tokenizer.json that is there is not it. */
 int data_tokenizer_open(struct tokenizer **tokenizer, const char *name, const struct config *config,
                         struct error *err);
 

@@ -36,19 +36,22 @@ const char *deviation_cause_name(enum deviation_cause cause);
 
 /* What a rank measured of a step; seconds. */
 struct deviation_rank {
-    int node, place;               /* place: along the pipeline axis */
-    int is_crowded;                /* 1: more ranks than cores share its cores (core_use.h) */
-    double run_s, update_s;        /* segments; all other work */
-    double data_s;                 /* putting tokens where they are computed with */
-    double wait_s;                 /* in which it did nothing of these */
-    double copy_s;                 /* copies of offloaded state */
-    double core_share;             /* of its computing, that its thread had a core; 0: not known */
-    double queue_s;                /* in which a thread of it was ready to run and had no core */
-    double flops;                  /* of its segments */
-    double sent_bytes, plan_bytes; /* to other ranks; by its program */
+    int node, place;   /* place: along the pipeline axis */
+    int is_crowded;    /* 1: more ranks than cores share its cores (core_use.h) */
+    double run_s;      /* seconds in segments */
+    double update_s;   /* in all other work */
+    double data_s;     /* putting tokens where they are computed with */
+    double wait_s;     /* in which it did nothing of these */
+    double copy_s;     /* copies of offloaded state */
+    double core_share; /* share of its computing in which its thread had a core; 0: not known */
+    double queue_s;    /* in which a thread of it was ready to run and had no core */
+    double flops;      /* operations of its segments */
+    double sent_bytes; /* bytes sent to other ranks */
+    double plan_bytes; /* bytes that its program sends */
 };
 
-/* Transfers of a kind among the same ranks (of messages from one rank to another), of a step. */
+/* The transfers of a step that are of one kind and among the same ranks; of messages: from one rank
+ * to another. */
 struct deviation_link {
     enum machine_transfer_kind kind;
     int way;                   /* FORECAST_WITHIN a node, or _BETWEEN nodes */
@@ -62,27 +65,31 @@ struct deviation_place {
     double run_s, update_s, copy_s;
 };
 
+/* The forecast of a step. */
 struct deviation_forecast {
-    const char *machine;
+    const char *machine; /* its name */
     double step_s;
-    int places;
+    int places; /* ranks of the pipeline axis */
     const struct deviation_place *place;
     struct forecast_transfers transfers; /* of all ranks that were played */
 };
 
+/* All that is known of a step. */
 struct deviation_facts {
-    double step_s;
+    double step_s; /* as measured */
     int ranks, links;
     const struct deviation_rank *rank;
     const struct deviation_link *link;
     const struct deviation_forecast *forecast; /* NULL: none */
 };
 
+/* What is off. */
 struct deviation {
     enum deviation_cause cause;
-    int rank, node, link;      /* whom it is about; -1: none */
-    double measured, expected; /* seconds; of bytes: bytes; of transfers: bytes per second */
-    double excess_s;           /* that a step is longer for it */
+    int rank, node, link; /* whom it is about: index; -1: none */
+    double measured,
+        expected;    /* seconds; of DEVIATION_BYTES: bytes; of transfers: bytes per second */
+    double excess_s; /* seconds by which it makes a step longer */
 };
 
 /* Find the likely cause of what is off.  Pure. */
@@ -96,8 +103,8 @@ struct deviation_names {
     const char *network; /* what is known of the way between nodes, or "" */
 };
 
-/* The one line, "step takes 2.31 s, forecast 1.20 s (+92 %): rank 3 on node n7 ...", into text of
- * so many bytes.  Returns text. */
+/* Write one line to text, such as "step takes 2.31 s, forecast 1.20 s (+92 %): rank 3 on node n7
+ * ...".  size: of text, in bytes.  Returns text. */
 const char *deviation_text(const struct deviation_facts *facts, const struct deviation *deviation,
                            const struct deviation_names *names, char *text, size_t size);
 

@@ -15,7 +15,8 @@ enum { WINDOW = 4, LAST = 64 };
  * other things, so there a disk counts as too slow when it is busy almost all the time. */
 static const double much_waiting = 0.3, much_work = 0.9;
 
-/* One rank's measurement, per step. */
+/* A rank's measurements, per step: seconds between ends of steps, of the step, in which the file
+ * was busy, in which the rank waited for it; bytes read and written. */
 struct measured {
     double wall_s, step_s, busy_s, waited_s, bytes[SWAP_QUEUES];
 };
@@ -61,7 +62,9 @@ static void warn_slow(const struct session *s, int rank, const struct measured *
              read / 1e6, written / 1e6, (read + written) / measured->busy_s / 1e9);
 }
 
-/* Rank 0 warns, and names the slowest rank. */
+/* Warn, on rank 0, naming the slowest rank, if a rank spends much of its steps waiting for its
+ * file.
+ */
 static void judge(struct disk_rate *rate, const struct session *s, const struct measured *mine)
 {
     int slowest = -1, ranks = world_size(s->world);

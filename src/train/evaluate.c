@@ -11,7 +11,7 @@ struct sums {
     double loss, targets;
 };
 
-/* All steps, by what is read ahead. */
+/* Run all steps of an evaluation, on samples that are read ahead. */
 static int run_steps(struct session *s, struct batches *valid, struct read_ahead *ahead,
                      struct read_ahead_range range, const struct stop *stop, struct sums *sums,
                      struct error *err)

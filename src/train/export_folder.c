@@ -15,7 +15,7 @@
 #include "train/data_tokenizer.h"
 #include "train/run_changes.h"
 
-/* What goes with a model's weights, and does not change when they are trained. */
+/* Files that go with a model's weights, and do not change when those are trained. */
 static const char *const beside[] = {
     "tokenizer.json",          "tokenizer.model",     "tokenizer_config.json",
     "special_tokens_map.json", "vocab.json",          "merges.txt",
@@ -64,7 +64,7 @@ static const char *model_file(const char *folder)
     return NULL;
 }
 
-/* What goes with an exported model of its tokenizer. */
+/* What an exported model gets of its tokenizer. */
 struct texts {
     char folder[CONFIG_TEXT]; /* its tokenizer's files are copied; "": none are */
     struct js *ids;           /* ids of special tokens, for config.json */
@@ -78,7 +78,8 @@ static void add_id(struct js *ids, const char *name, int64_t id)
         js_add_null(ids, name);
 }
 
-/* An answer ends with one token, a document maybe with another; generation stops at both. */
+/* Add the tokens at which generation stops: the one that ends an answer, and the one that ends a
+ * document, which may be another. */
 static void add_ends(struct js *ids, int64_t answer, int64_t document)
 {
     if (answer < 0 || document < 0 || answer == document) {

@@ -6,7 +6,7 @@
 #include "comm/world.h"
 #include "train/weights_export.h"
 
-/* The format in which a run's model, or adapter, is written unless another is asked for. */
+/* Return the format in which a run's model, or adapter, is written unless another is asked for. */
 enum dtype export_folder_dtype(const struct config *config, enum weights_what what);
 
 /* Create how->folder and write the model into it as weights_export() does, and for EXPORT_MODEL
@@ -16,8 +16,8 @@ enum dtype export_folder_dtype(const struct config *config, enum weights_what wh
 int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err);
 
-/* The name of the tokenizer that a checkpoint's data was made with, where that tokenizer has files
- * and the exported folder has no tokenizer.json because they were not found; else NULL. */
+/* Return the name of the tokenizer that a checkpoint's data was made with if its files were not
+ * found, so that the exported folder has no tokenizer.json; else NULL. */
 const char *export_folder_lacks(const char *folder, const struct checkpoint *checkpoint);
 
 /* Write a run's checkpoint as run.dir/hf, under another name until it is whole, in place of what is

@@ -25,12 +25,12 @@
 
 struct slot {
     int64_t text; /* its number; -1: nothing is generated here */
-    int32_t *ids; /* of the text last generated here */
+    int32_t *ids; /* tokens of the text last generated here */
     int count, capacity;
-    int64_t prompt; /* of ids: given, the others were drawn */
-    int64_t first;  /* of ids: at position 0 */
+    int64_t prompt; /* the first `prompt` of ids were given, the others drawn */
+    int64_t first;  /* index in ids of the token at position 0 */
     int64_t cached; /* positions whose keys and values are kept */
-    int64_t taken;  /* of those waiting, by the pass under way */
+    int64_t taken;  /* waiting tokens that the pass under way computes */
 };
 
 /* What the root broadcasts of a slot's next token. */
@@ -41,21 +41,22 @@ struct drawn {
 
 struct generator {
     struct session *s;
-    int64_t slots, chunk; /* tokens of each slot in the pass under way */
+    int64_t slots;
+    int64_t chunk; /* tokens of each slot in the pass under way */
     struct slot *slot;
-    int64_t context;
-    int root;
-    float *logits; /* of the root, after a pass: [slots, the model's vocabulary] */
-    struct drawn *drawn;
-    int64_t *wanting; /* of the root: the slots of which no token waits */
+    int64_t context;     /* tokens of a text that are kept at most */
+    int root;            /* generator_root() */
+    float *logits;       /* on the root, after a pass: [slots, the model's vocabulary] */
+    struct drawn *drawn; /* per slot */
+    int64_t *wanting;    /* on the root: the slots of which no token waits */
 };
 
 /* What tokens of a run are drawn with, on the root. */
 struct drawing {
     const struct generator_request *request;
-    struct sampling **sampling; /* of each thread that may have a slot */
+    struct sampling **sampling; /* per thread that may draw */
     int64_t samplings;
-    int64_t *stop; /* ids that end a text, where it must not end yet */
+    int64_t *stop; /* ids that end a text, not to be drawn where it must not end yet */
     int stops, stop_capacity;
 };
 
@@ -66,8 +67,8 @@ static int64_t waiting(const struct slot *slot)
     return slot->text < 0 ? 0 : slot->count - slot->first - slot->cached;
 }
 
-/* A step_input's function: the tokens of a pass, and in place of targets the row of each slot whose
- * logits are wanted. */
+/* For a step_input: fill in the tokens of a pass, and in place of targets the row of each slot
+ * whose logits are wanted. */
 static int load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct generator *g = user;
@@ -85,8 +86,8 @@ static int load(void *user, const struct step_batch *batch, struct error *err)
     return 0;
 }
 
-/* Rows that no slot needs may be at positions behind the last that the model knows: these become
- * the last one. */
+/* For a step_input: fill in the positions of rows.  Rows that no slot needs may be at positions
+ * behind the last that the model knows: these become the last one. */
 static int load_positions(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct generator *g = user;
@@ -106,7 +107,7 @@ static int any_will_want_token(const struct generator *g)
     return 0;
 }
 
-/* On the root: get the logits that it draws from. */
+/* Get the logits that the root draws from; on the root alone. */
 static int fetch_logits(struct generator *g, const struct program *program, struct error *err)
 {
     if (world_rank(g->s->world) != g->root)

@@ -13,17 +13,17 @@
 
 struct generator;
 
-/* For a session with programs of generation (SESSION_GENERATE, or one that trains with
- * generate.samples).  Not collective.  generator_destroy() frees it (NULL allowed), before the
+/* Make a generator for a session with programs of generation (SESSION_GENERATE, or one that trains
+ * with generate.samples).  Not collective.  generator_destroy() frees it (NULL allowed), before the
  * session is closed. */
 struct generator *generator_create(struct session *session);
 void generator_destroy(struct generator *generator);
 
-/* To be called when parameters have changed: what slots keep is of the old ones. */
+/* Forget the keys and values that slots keep.  To be called when parameters have changed. */
 void generator_forget(struct generator *generator);
 
-/* The rank that draws tokens: the first of those that have the last unit.  It is the one whose
- * functions below are called. */
+/* Return the rank that draws tokens, the root: the first of those that have the last unit.  The
+ * functions of a generator_request are called there alone. */
 int generator_root(const struct generator *generator);
 
 struct generator_prompt {
@@ -37,19 +37,21 @@ struct generator_request {
     int64_t vocab;              /* ids below this are drawn, at most the model's vocabulary */
     /* Does a text end at this token, which is then not handed on? */
     int (*is_stop)(void *user, int64_t id);
-    /* The next token of a text, by its number among the prompts; 1: the text ends with it. */
+    /* Take the next token of text number `text` among the prompts.  Returns 1: the text ends with
+     * it; or 0. */
     int (*take)(void *user, int64_t text, int64_t id);
-    /* A text has ended, by either or with how.tokens; NULL allowed. */
+    /* Note that a text has ended, by either of these or after how.tokens; NULL allowed. */
     void (*ended)(void *user, int64_t text);
-    void *user;              /* of all three */
+    void *user;              /* first argument of all three */
     const struct stop *stop; /* signals that end it early; NULL, on all ranks: none */
 };
 
-/* Continue count texts, as many at a time as there are slots; of each the tokens come in order, of
- * several in any.  A prompt that begins as what a slot held last is computed from where they
- * differ, as a conversation that goes on is.  Collective over the session's world; prompts and
- * request are the same on all ranks, but for the functions.  Returns 0; GENERATOR_STOPPED, on all
- * ranks, when a rank was asked to stop, with some texts not ended; or -1 with err set. */
+/* Continue count texts, as many at a time as there are slots.  The tokens of a text come in order,
+ * those of different texts in any.  A prompt that begins as the text that a slot held last, such as
+ * a conversation that goes on, is computed from where the two differ.  Collective over the
+ * session's world; prompts and request are the same on all ranks, but for the functions.  Returns
+ * 0; GENERATOR_STOPPED, on all ranks, when a rank was asked to stop, with some texts not ended; or
+ * -1 with err set. */
 enum { GENERATOR_STOPPED = 1 };
 int generator_run(struct generator *generator, const struct generator_request *request,
                   const struct generator_prompt *prompts, int64_t count, struct error *err);

@@ -37,7 +37,7 @@ static int check_one(struct self_check *check, const struct device_request *requ
     return gpu_check_refuse(check, request, err);
 }
 
-/* The parts that are wrong on any rank.  Collective. */
+/* Return the parts that are wrong on any rank.  Collective. */
 static unsigned on_any_rank(struct world *world, unsigned replaced)
 {
     double bit[PARTS];

@@ -7,7 +7,8 @@
 #include "config/config.h"
 #include "device/self_check.h"
 
-/* -1, with err set, where nothing can replace what is wrong on the GPU of a request; else 0. */
+/* Refuse a GPU on which something is wrong that nothing can replace.  Returns -1 with err set; else
+ * 0. */
 int gpu_check_refuse(const struct self_check *check, const struct device_request *request,
                      struct error *err);
 

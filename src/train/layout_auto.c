@@ -10,7 +10,8 @@
 #include "train/memory_budget.h"
 #include "train/run_machine.h"
 
-/* What the least rank has: of its GPU's memory, and of the node's as its share. */
+/* Find the least that a rank has of its GPU's memory, and of its node's as its share.  Collective.
+ */
 static struct memory_limits find_limits(struct world *world, const struct device_gpu *gpu)
 {
     double least[] = {(double)gpu->total_bytes, (double)memory_budget_node_share(world)};

@@ -8,11 +8,11 @@
 #include "config/config.h"
 #include "device/device.h"
 
-/* Where config says so, rank 0 searches (plan/search.h) for the fastest layout of the world's ranks
- * that fits their memory, on the machine of run.machine, and all ranks set it in config; a line in
- * the log says which, and what it is forecast to take.  Else nothing is done.
- * gpu: this rank's, with request->kind DEVICE_CUDA.  Collective.  Returns 0, or -1 on all ranks
- * with err set: the machine is not known, no layout fits. */
+/* With parallel.layout=auto set the layout in config: rank 0 searches (plan/search.h) for the
+ * fastest one of the world's ranks that fits their memory, on the machine of run.machine; a line in
+ * the log says which, and what it is forecast to take.  Else nothing is done. gpu: this rank's,
+ * with request->kind DEVICE_CUDA.  Collective.  Returns 0, or -1 on all ranks with err set: the
+ * machine is not known, no layout fits. */
 int layout_auto_set(struct config *config, struct world *world, struct log *log,
                     const struct device_request *request, struct error *err);
 

@@ -5,13 +5,13 @@
 #include "config/config.h"
 #include "segment/optimizer.h"
 
-/* The learning rate of step (1 is the first): from warmup_min_lr, which a step 0 would have, to lr
- * at step warmup_steps, linearly or with log(step + 1), then by the schedule from lr to min_lr at
- * the last step.  Steps are those of the optimizer, however many ranks and micro-batches share one;
- * a step that an overflow in fp16 skipped does not count, as in DeepSpeed. */
+/* Return the learning rate of a step (1 is the first): from warmup_min_lr, which a step 0 would
+ * have, to lr at step warmup_steps, linearly or with log(step + 1), then by the schedule from lr to
+ * min_lr at the last step.  Steps are those of the optimizer, however many ranks and micro-batches
+ * share one; a step that an overflow in fp16 skipped does not count, as in DeepSpeed. */
 double lr_schedule_at(const struct config_train *train, int64_t step);
 
-/* The optimizer's numbers of this step: learning rate, the config's constants, AdamW's bias
+/* Return the optimizer's numbers of a step: learning rate, the config's constants, AdamW's bias
  * corrections. */
 struct optimizer_rule lr_schedule_rule(const struct config_train *train, int64_t step);
 

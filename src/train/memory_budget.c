@@ -22,7 +22,7 @@ static int check_gpu(const struct session *s, struct memory_limits *limits, stru
     return memory_fits(&s->need, left, err);
 }
 
-/* Ranks of a node share its memory alike. */
+/* Each rank of a node has an equal share of its memory. */
 size_t memory_budget_node_share(const struct world *world)
 {
     size_t share = mem_node_bytes() / (size_t)world_local_size(world);
@@ -54,8 +54,8 @@ static double lacking_bytes(const struct session *s)
     return available && need > available ? (double)(need - available) : 0;
 }
 
-/* Other programs may end before their memory is needed, so what they have is no reason to refuse.
- */
+/* Warn where other programs have memory of the node that its ranks need.  It is no reason to refuse
+ * the run: they may end before it is needed. */
 static void warn_of_others(const struct session *s, double lacking)
 {
     world_all_reduce(s->world, &lacking, 1, WORLD_MAX);
@@ -66,7 +66,8 @@ static void warn_of_others(const struct session *s, double lacking)
                  gib_of((size_t)lacking));
 }
 
-/* The file of this rank, among those of the ranks of a node. */
+/* Check that offload.path has space for the file of this rank and of the other ranks of its node.
+ */
 static int check_disk(const struct session *s, struct memory_limits *limits, struct error *err)
 {
     char folder[CONFIG_TEXT + 16];

@@ -4,7 +4,8 @@
 
 #include "train/session.h"
 
-/* Of a GPU's reserve, what an opened device has not taken yet: CUDA graphs. */
+/* Return the part of a GPU's reserve that an opened device has not taken yet, in bytes: CUDA
+ * graphs. */
 size_t memory_budget_reserve(const struct device *device);
 
 /* Returns what a rank has of its node's memory, or of what a control group allows, for what is

@@ -16,11 +16,11 @@
 struct merge {
     int64_t rows, columns, rank;
     double factor;
-    float *a, *b;  /* [rank, columns], [rows, rank] */
-    double *scale; /* [rows], what each is multiplied by; NULL: 1 */
+    float *a, *b;  /* A [rank, columns], B [rows, rank] */
+    double *scale; /* [rows]: what each row is multiplied by; NULL: 1 */
 };
 
-/* A matrix of the checkpoint, whole; NULL with err set. */
+/* Read a whole matrix of the checkpoint, for free(); NULL with err set. */
 static float *load(struct checkpoint *checkpoint, const char *name, int64_t rows, int64_t columns,
                    struct error *err)
 {
@@ -50,7 +50,7 @@ static float *load(struct checkpoint *checkpoint, const char *name, int64_t rows
 
 enum { BLOCK = 512 };
 
-/* To at most BLOCK elements of a row. */
+/* Add the adapter to at most BLOCK elements of a row. */
 static void add_to_row(const struct merge *m, int64_t row, int64_t column, int64_t count, float *to)
 {
     double sum[BLOCK] = {0}, scale = m->scale ? m->scale[row] : 1;
@@ -75,7 +75,7 @@ void merge_add(const struct merge *m, int64_t start, int64_t count, float *to)
     }
 }
 
-/* Of a row that has nothing, as W and its adapter are, nothing is made. */
+/* What a row is multiplied by to have this magnitude; 0 for a row of zeros. */
 static double scale_of(const float *row, int64_t columns, double magnitude)
 {
     double sum = 0;
@@ -84,7 +84,7 @@ static double scale_of(const float *row, int64_t columns, double magnitude)
     return sum == 0 ? 0 : magnitude / sqrt(sum);
 }
 
-/* What rows are multiplied by, from the rows without magnitudes. */
+/* Find what rows are multiplied by, from the rows without magnitudes. */
 static int find_scale(struct merge *m, struct checkpoint *checkpoint, const char *tensor,
                       merge_read *read, void *user, struct error *err)
 {

@@ -63,7 +63,8 @@ int metrics_want_breakdown(const struct metrics *m, int64_t step)
     return m->file.is_open && (!m->s->device->asynchronous || line_due(m, step));
 }
 
-/* Called only when a line is due, because the driver takes a while to answer. */
+/* Note the GPU's bytes in use.  Called only when a line is due, because the driver takes a while to
+ * answer. */
 static void sample_gpu(struct metrics *m)
 {
     size_t total, left;
@@ -79,7 +80,7 @@ static void add_rounded(struct js *js, const char *key, double value, double dig
     js_add_real(js, key, round(value * digits) / digits);
 }
 
-/* Operations per second of steps that take so long.  Masked tokens are computed, too. */
+/* The operations per second of steps that take step_ms each.  Masked tokens are computed, too. */
 static double flops_per_s(const struct metrics *m, double step_ms, double flops_per_token)
 {
     return step_ms > 0 ? m->step_tokens * flops_per_token / step_ms * 1000 : 0;
@@ -125,7 +126,7 @@ static void add_memory(struct js *js, const struct metrics *m)
     js_add_int(js, "resident_bytes", (int64_t)mem_resident_bytes());
 }
 
-/* Epochs of each of several files that are mixed. */
+/* Add the epochs of each of several files that are mixed. */
 static void add_files(struct js *js, const struct metrics_step *step)
 {
     if (!step->data || !step->data->is_mixed || step->data->files < 2)
@@ -143,7 +144,7 @@ static void add_evaluation(struct js *js, const struct metrics_step *step)
     js_add_int(js, "eval_tokens", (int64_t)step->eval_tokens);
 }
 
-/* metrics_resume() relies on "step" being the first key. */
+/* Make the line of a step.  metrics_resume() relies on "step" being the first key. */
 static struct js *make_line(const struct metrics *m, const struct metrics_step *step)
 {
     char time[CLOCK_TIME_OF_DAY], replaced[512];
@@ -200,8 +201,8 @@ static void write_line(struct metrics *m, struct js *js)
     free(text);
 }
 
-/* On a terminal: a live line, which stays when it reports an evaluation or the end.  Else, and in
- * the log, a line every log_every steps. */
+/* Show the progress line.  On a terminal it replaces itself, and stays when it reports an
+ * evaluation or the end; else, and in the log, there is one every log_every steps. */
 static void show_progress(struct metrics *m, const struct metrics_step *step, int due)
 {
     char text[PROGRESS_TEXT];

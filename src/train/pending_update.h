@@ -13,7 +13,7 @@
 
 #include "train/session.h"
 
-/* The step whose gradients wait, and its rule. */
+/* A step whose gradients are not used yet, and the rule of its update. */
 struct pending_update_step {
     int64_t step; /* 0: none */
     struct optimizer_rule rule;
@@ -21,8 +21,9 @@ struct pending_update_step {
 
 /* All zero: nothing is pending. */
 struct pending_update {
-    struct pending_update_step last, next; /* next: of the step that is being started */
-    int is_broken;                         /* 1: some flats may be updated, and others not */
+    struct pending_update_step last; /* the step whose update is pending */
+    struct pending_update_step next; /* the step that is being started */
+    int is_broken;                   /* 1: some flats may be updated, and others not */
 };
 
 /* Before a step is started: set the rule of its input, which is that of the step itself, to that of
@@ -31,8 +32,9 @@ struct pending_update {
 int pending_update_pass(struct pending_update *pending, const struct session *session,
                         struct step_input *input, struct error *err);
 
-/* After that: rc is the outcome of step_start().  With 0 the gradients of the step wait from now
- * on. Else part of the update may have been made, and what follows is refused. */
+/* Note the outcome rc of step_start(), after pending_update_pass().  With 0 the update of that step
+ * is pending from now on.  Else part of the update before it may have been made, and what follows
+ * is refused. */
 void pending_update_started(struct pending_update *pending, const struct session *session, int rc);
 
 /* Make the pending update, if there is one.  No step is under way.  Not collective.  Returns 0, or

@@ -60,7 +60,8 @@ int product_file_write(const struct product_table *table, const char *library, c
     return rc;
 }
 
-/* Of the names, the first `least` have to be there; others that are not are 0. */
+/* Read the numbers of an object under `key` by their names.  The first `least` have to be there;
+ * others that are not become 0. */
 static int read_numbers(const struct js *from, const char *key, const char *const *names,
                         int64_t *values, int count, int least)
 {

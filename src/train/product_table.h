@@ -23,12 +23,14 @@ struct product_table {
     int is_new; /* 1: some of it is not in the file */
 };
 
-/* What becomes of a product that is not in the file: it has the library's first suggestion, or is
- * timed. */
-enum product_table_missing { PRODUCT_IS_LEFT, PRODUCT_IS_TIMED };
+/* What becomes of a product that is not in the file. */
+enum product_table_missing {
+    PRODUCT_IS_LEFT, /* it has the library's first suggestion */
+    PRODUCT_IS_TIMED
+};
 
-/* Choose, by the file or by time, and have the session's device take it.  Between
- * executor_allocate() and executor_prepare() of the session.  Does nothing without
+/* Choose the algorithms, by the file or by time, and let the session's device take them.  To be
+ * called between executor_allocate() and executor_prepare().  Does nothing without
  * train.tune_products, and on CPUs.  Collective over the session's world.  Returns 0, or -1 on all
  * ranks with err set. */
 int product_table_choose(struct product_table *table, struct session *session,

@@ -18,33 +18,35 @@ struct speed {
     int64_t first_end_ns, end_ns;                  /* when the first and the last step ended */
 };
 
-/* A step that took step_ms has ended at end_ns (of clock_ns()). */
+/* Add a step of `tokens` tokens that took step_ms and has ended at end_ns (of clock_ns()). */
 void speed_add(struct speed *speed, double step_ms, double tokens, int64_t end_ns);
 
-/* Mean time of a step, and tokens per second of the steps' time, over the last `window` steps. */
+/* Return the mean time of a step in ms, and the tokens per second of the steps' time, over the last
+ * `window` steps. */
 double speed_ms(const struct speed *speed);
 double speed_tokens_per_s(const struct speed *speed);
 
-/* Seconds that so many steps will take: at speed_ms() each, with what evaluations and checkpoints
- * took per step so far. */
+/* Return the seconds that `steps` more steps will take: speed_ms() each, and what evaluations and
+ * checkpoints took per step so far. */
 double speed_left_s(const struct speed *speed, int64_t steps);
 
-/* What a progress line says. */
+/* What a progress line shows. */
 struct progress {
     const struct metrics_step *last;
     int64_t steps;                /* of the run */
     double tokens_per_s, step_ms; /* means of the last steps */
-    double mfu;                   /* of 1; 0: not known */
-    double left_s;
+    double mfu;                   /* share of the peak, 0 to 1; 0: not known */
+    double left_s;                /* seconds until the run ends */
 };
 
 enum { PROGRESS_TEXT = 320 };
 
-/* The line, of at most `columns` characters (0: no limit).  Where it would be longer, the least
- * important parts are left out; the loss and the end are the last to go.  Returns text. */
+/* Write the line to text, of at most `columns` characters (0: no limit).  Where it would be longer,
+ * the least important parts are left out; the loss and the end are the last to go.  Returns text.
+ */
 const char *progress_text(const struct progress *progress, int columns, char text[PROGRESS_TEXT]);
 
-/* Columns of the terminal if stderr is one, else the value of COLUMNS, else 80. */
+/* Return the columns of the terminal if stderr is one, else the value of COLUMNS, else 80. */
 int progress_columns(void);
 
 /* Can stderr show a line that replaces itself? */

@@ -31,11 +31,11 @@ static const int load_slot[KINDS] = {
 struct read_ahead {
     struct batches *batches;
     struct read_ahead_range range;
-    int micros;           /* of a step */
-    int64_t values;       /* of a micro-batch and kind */
+    int micros;           /* micro-batches of a step */
+    int64_t values;       /* values of a micro-batch and kind */
     int32_t *kind[KINDS]; /* [PLACES, micros, values]; NULL: not loaded on this rank */
-    int64_t *held;        /* [PLACES, micros]: the first sample of the step that was read; or -1 */
-    struct error failure; /* the first one */
+    int64_t *held;        /* [PLACES, micros]: first sample of the step that was read; -1: none */
+    struct error failure; /* the first failure to read; no text: none */
 };
 
 /* The number of a step's micro-batch among all in the ring. */

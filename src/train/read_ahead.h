@@ -22,10 +22,11 @@ enum { READ_AHEAD = 1 + MEMORY_STEPS };
 
 struct read_ahead;
 
-/* Which samples: a step takes `each`, the first step from `first` on; none is read from `end` on.
- */
+/* The samples that are read. */
 struct read_ahead_range {
-    int64_t first, each, end;
+    int64_t first; /* the first sample of the first step */
+    int64_t each;  /* samples of a step */
+    int64_t end;   /* the sample before which reading ends */
 };
 
 /* Read what the program's LOAD instructions on this rank load in the first READ_AHEAD steps.  Keeps
@@ -38,9 +39,10 @@ int read_ahead_open(struct read_ahead **ahead, struct batches *batches,
                     struct error *err);
 void read_ahead_close(struct read_ahead *ahead); /* NULL allowed */
 
-/* A step_input's functions; user is the struct read_ahead.  A step is given what was read for it,
- * and what the step READ_AHEAD later needs is read; if that fails, read_ahead_check() says so.
- * Return 0; a step for which nothing was read is loaded as by batches_load(), which may fail. */
+/* Functions for a step_input (execute.h), whose user is the struct read_ahead.  They give a step
+ * what was read for it, and read what the step READ_AHEAD later needs; if that fails,
+ * read_ahead_check() returns it.  A step for which nothing was read is loaded as by batches_load().
+ * Return 0, or -1 with err set where that fails. */
 int read_ahead_load(void *user, const struct step_batch *batch, struct error *err);
 int read_ahead_load_places(void *user, const struct step_batch *batch, struct error *err);
 

@@ -35,7 +35,7 @@ static int move_file(const char *path, char **aside, struct error *err)
     return 0;
 }
 
-/* Metrics last: without them the next start would not look for samples. */
+/* Metrics are moved last: without them the next start would not look for samples. */
 int run_aside_metrics(const struct run_directory *d, int64_t step, struct error *err)
 {
     char *path = array_format("%s/samples.jsonl", d->path), *samples, *metrics = NULL;
@@ -117,7 +117,7 @@ static int move_one(const char *path, const char *to, struct error *err)
     return rc;
 }
 
-/* Move the checkpoints of steps after `base`. */
+/* Move the checkpoints of steps after `base` into the folder to. */
 static int move_later(const struct run_list *list, int64_t base, const char *to, struct error *err)
 {
     int rc = 0;

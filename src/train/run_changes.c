@@ -10,7 +10,8 @@
 #include "base/hash.h"
 #include "base/text.h"
 
-/* What tensors there are, and their sizes. */
+/* Keys that say which tensors a model has, and their sizes.  The last counts for learned positions
+ * alone. */
 static const char *const of_tensors[] = {
     "model.family",         "model.layers",   "model.hidden",        "model.heads",
     "model.kv_heads",       "model.head_dim", "model.ffn",           "model.vocab",
@@ -55,6 +56,8 @@ static uint64_t hash_together(const struct dataset *data, const uint64_t *of)
     return hash_finish(hash);
 }
 
+/* Write to text what the contents of token files are known by (struct run_data); nothing where a
+ * file has neither a hash nor a sample. */
 static void describe_contents(const struct dataset *data, char *text, size_t bytes)
 {
     uint64_t of[CONFIG_SOURCES] = {0};
@@ -161,13 +164,14 @@ static int64_t saved_batch(const struct config *saved, const struct js *meta)
     return saved->train.global_batch * (saved->train.split_batches ? 1 : ranks);
 }
 
-/* What is known of a changed setting, and where it is listed. */
+/* A list of changed settings that is being written. */
 struct listing {
     const struct config *saved, *asked;
     char *text;
     size_t bytes;
 };
 
+/* Add "key old -> new" and a note to a list. */
 static void add(struct listing *list, const char *key, const char *note)
 {
     char one[CONFIG_TEXT], other[CONFIG_TEXT];
@@ -177,8 +181,9 @@ static void add(struct listing *list, const char *key, const char *note)
               new[0] ? new : "(none)", note);
 }
 
-/* Compare contents where both are known in the same way, else names: a checkpoint of an older
- * version knows no samples, and a file that was sealed since has a hash now. */
+/* Is the data of a key other data than the checkpoint's?  Contents are compared where both are
+ * known in the same way, else names: a checkpoint of an older version knows no samples, and a file
+ * that was sealed since has a hash now. */
 static int is_other_data(const struct config *saved, const struct config *asked, const char *key,
                          const char *known, const char *contents)
 {

@@ -16,38 +16,42 @@ struct run_data {
     int64_t sequences, valid_sequences; /* in an epoch of data.train; in data.valid */
 };
 
-/* Look at open token files; one of zeros is none. */
+/* Describe the data of open token files; a dataset of zeros has none. */
 struct run_data run_data_of(const struct dataset *train, const struct dataset *valid);
 
-/* Add data to a checkpoint's meta.json; and read the tokenizer's name from there, NULL if it is
- * absent. */
+/* Add data to a checkpoint's meta.json. */
 void run_data_add(struct js *meta, const struct run_data *data);
+
+/* Return the tokenizer's name in a meta.json, whose it stays; NULL: it has none. */
 const char *run_data_tokenizer(const struct js *meta);
 
-/* The weights of the saved model fit the one asked for.  Returns 0, or -1 with err naming both. */
+/* In all of these saved is the configuration of the checkpoint, meta its meta.json, asked and data
+ * are those of the start that resumes it, and batch the sequences of its step, of all ranks. */
+
+/* Check that the weights of the saved model fit the one asked for.  Returns 0, or -1 with err
+ * naming both. */
 int run_changes_model(const struct config *saved, const struct config *asked, struct error *err);
 
-/* "train.lr 0.0003 -> 0.01, seed 0 -> 7": every setting that changes the numbers of a run; keys of
- * layout, device, memory and records do not.  Data is compared by contents where meta has
- * hashes of the same kind, else by name; the global batch by the sequences of a step, which are
- * `batch` now.  Returns the number of changes, without train.steps and
- * train.epochs, which only set how long the run is.
- */
+/* Write to text every setting that differs and changes the numbers of a run, such as "train.lr
+ * 0.0003 -> 0.01, seed 0 -> 7"; keys of layout, device, memory and records do not.  Data is
+ * compared by contents where meta has hashes of the same kind, else by name; the global batch by
+ * the sequences of a step.  Returns the number of changes, without train.steps and train.epochs,
+ * which only set how long the run is. */
 int run_changes_text(const struct config *saved, const struct config *asked, int64_t batch,
                      const struct js *meta, const struct run_data *data, char *text, size_t bytes);
 
-/* "model.path a -> b": settings that name other weights to begin from than those of the saved run;
- * a run that resumes keeps its own.  Returns how many. */
+/* Write to text the settings that name other weights to begin from, such as "model.path a -> b": a
+ * run that resumes keeps its own.  Returns how many. */
 int run_changes_source(const struct config *saved, const struct config *asked, char *text,
                        size_t bytes);
 
 /* Does the run train on other sequences than the checkpoint's run did, so that its epochs are
- * others? The arguments are those above.  Returns 1, or 0. */
+ * others? */
 int run_changes_sequences(const struct config *saved, const struct config *asked,
                           const struct js *meta, const struct run_data *data);
 
-/* Do evaluations now look at other sequences than those of the checkpoint's run did, so that their
- * losses cannot be compared?  The arguments are those above.  Returns 1, or 0. */
+/* Do evaluations look at other sequences than those of the checkpoint's run did, so that their
+ * losses cannot be compared? */
 int run_changes_evaluation(const struct config *saved, const struct config *asked, int64_t batch,
                            const struct js *meta, const struct run_data *data);
 

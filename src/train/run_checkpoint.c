@@ -74,7 +74,7 @@ static void add_origin(struct js *meta, const struct run_origin *origin)
     run_data_add(meta, &origin->data);
 }
 
-/* Where the frozen tensors are that it does not hold. */
+/* Add where the frozen tensors are that the checkpoint does not hold. */
 static void add_base(struct js *meta, const struct session *s)
 {
     struct js *base = js_object();
@@ -132,7 +132,7 @@ int run_checkpoint_write(struct session *s, const char *dir, struct run_position
     return rc;
 }
 
-/* The state of one optimizer is of no use to another. */
+/* Refuse, in training, a checkpoint with the state of another optimizer. */
 static int check_optimizer(const struct session *s, const struct checkpoint *checkpoint,
                            struct error *err)
 {

@@ -7,11 +7,11 @@
 #include "train/scaler.h"
 #include "train/session.h"
 
-/* The evaluations so far; step 0: none had a loss. */
+/* The best of the evaluations so far. */
 struct run_best {
-    int64_t step; /* of the lowest loss */
-    double loss;
-    int64_t without; /* evaluations since, none of which was better */
+    int64_t step;    /* step with the lowest loss; 0: no evaluation had a finite loss */
+    double loss;     /* the loss there */
+    int64_t without; /* evaluations since then, or in all where step is 0: none was better */
 };
 
 /* How far training has come in a state. */
@@ -37,20 +37,21 @@ struct run_origin {
 int run_checkpoint_write(struct session *session, const char *dir, struct run_position position,
                          const struct run_origin *origin, struct error *err);
 
-/* Open a checkpoint by the path of a checkpoint, of a run, or of its checkpoints (the
- * newest good one), and verify its checksums, each rank a part.  Rank 0's path counts, and rank 0
- * decides which of the three it is.  Collective over world. */
+/* Open a checkpoint and verify its checksums, each rank a part.  path: of a checkpoint; of a run,
+ * or of its folder checkpoints: then the newest good one.  Rank 0's path counts, and rank 0 decides
+ * which of the three it is.  Collective over world.  Returns 0 and a checkpoint for
+ * checkpoint_close(), or -1 on all ranks with err set. */
 int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, const char *path,
                         struct log *log, struct error *err);
 
-/* Load a verified checkpoint into the session; *position becomes the checkpoint's (its scaler is
- * the session's before).  A checkpoint of another model, or in training of another optimizer, is
- * refused.  Collective. */
+/* Load a verified checkpoint into the session.  *position becomes the checkpoint's; before, its
+ * scaler is that of the session's configuration.  A checkpoint of another model, or in training of
+ * another optimizer, is refused.  Collective.  Returns 0, or -1 on all ranks with err set. */
 int run_checkpoint_load(struct session *session, struct checkpoint *checkpoint,
                         struct run_position *position, struct error *err);
 
-/* The configuration a checkpoint was saved with, and then the count overrides "key=value".
- * Returns 0, or -1 with err set. */
+/* Set config to the configuration that a checkpoint was saved with, and then to the count overrides
+ * "key=value".  Returns 0, or -1 with err set. */
 int run_checkpoint_config(const struct checkpoint *checkpoint, struct config *config,
                           const char *const *overrides, int count, struct error *err);
 

@@ -64,8 +64,8 @@ static int has_metrics(const char *path)
     return !bytes || !strcmp(begin, "{\"step\"");
 }
 
-/* A file of a name that a run uses, in a directory that is no run yet: its user's own?  NULL: there
- * is none. */
+/* In a directory that is no run yet, find a file that has a name of a run's files and that no run
+ * has written.  Returns the name; NULL: there is none. */
 static const char *find_foreign(const struct run_directory *d)
 {
     char *config = array_format("%s/config.yaml", d->path);
@@ -82,7 +82,8 @@ static const char *find_foreign(const struct run_directory *d)
     return foreign;
 }
 
-/* A run replaces files of its names, and hf/ as a whole. */
+/* Refuse a directory in which the run would replace what is not its own: files that have names of a
+ * run's files, or hf/, if this run's weights come from there. */
 static int check_names(const struct run_directory *d, struct error *err)
 {
     const struct config *c = &d->s->config;
@@ -149,7 +150,7 @@ int run_directory_last_step(const struct run_directory *d, int64_t *step, struct
     return rc;
 }
 
-/* Whose checkpoints */
+/* The run and branch of each checkpoint */
 
 static void add(struct run_list *list, struct checkpoint_entry *entry)
 {
@@ -198,8 +199,8 @@ void run_survey_free(struct run_survey *survey)
 
 /* Saving */
 
-/* Somebody may move or delete the directory while the run works: what then has its name is not this
- * run's, and no lock protects it. */
+/* Refuse to save if somebody has moved or deleted the directory since it was locked: what has its
+ * name now is not this run's, and no lock protects it. */
 static int check_place(struct run_directory *d, struct error *err)
 {
     if (!world_rank(d->s->world) && d->lock >= 0) {
@@ -223,7 +224,8 @@ static int check_place(struct run_directory *d, struct error *err)
     return -1;
 }
 
-/* If the record cannot be updated, the next start only knows less of what is there. */
+/* Write what was saved and exported into the record, on rank 0.  A failure is a warning: the next
+ * start then only knows less of what is there. */
 static void update_record(struct run_directory *d, int64_t saved, int64_t exported)
 {
     struct error why = {0};

@@ -24,18 +24,19 @@ struct run_directory {
     const char *path;                   /* run.dir of the session's config */
     char checkpoints[CONFIG_TEXT + 16]; /* path/checkpoints */
     char metrics[CONFIG_TEXT + 16];     /* path/metrics.jsonl */
-    int lock;                           /* on rank 0; -1: none */
+    int lock;                           /* on rank 0: descriptor of the locked file; -1: none */
     int lost;                           /* 1: the folder is not there any more */
-    struct run_record record;           /* rank 0's */
+    struct run_record record;           /* rank 0's; empty on others */
     struct run_data data;               /* the data it trains on */
-    struct checkpoint_checked checked;  /* rank 0's counts */
+    struct checkpoint_checked checked;  /* rank 0's: checkpoints verified by this start */
     char again[96];                     /* how the command must change to go on; "": not at all */
-    int64_t saved_step;                 /* of the newest checkpoint of this branch; -1: none */
-    int saved_due;                      /* and its position's evaluation_due */
-    int64_t best_step;                  /* the newest whose loss is about the lowest; -1: none */
-    double best_loss;
-    int64_t kept_step; /* rank 0's: of the checkpoint that checkpoints/best leads to; 0: none */
-    int prune_due;
+    int64_t saved_step;                 /* step of the newest checkpoint of this branch; -1: none */
+    int saved_due;                      /* evaluation_due of that checkpoint's position */
+    int64_t best_step; /* step of the newest checkpoint whose loss is about the lowest; -1: none */
+    double best_loss;  /* the training loss there */
+    int64_t
+        kept_step; /* rank 0's: step of the checkpoint that checkpoints/best leads to; 0: none */
+    int prune_due; /* 1: a checkpoint was saved since run_directory_prune() */
 };
 
 /* Make and lock the run directory, open its log and read its record; data describes the token files
@@ -61,12 +62,12 @@ int run_directory_begin(struct run_directory *dir, int *found, struct run_positi
  * set; with dir->lost nothing can be saved any more. */
 int run_directory_save(struct run_directory *dir, struct run_position position, struct error *err);
 
-/* Where checkpoint.keep_best asks for that, have checkpoints/best lead to the checkpoint of the
- * best evaluation, and keep that checkpoint from now on; until there is one, those that the link
- * led to before.  Rank 0 does it. */
+/* Where checkpoint.keep_best asks for it, let checkpoints/best lead to the checkpoint of the best
+ * evaluation, and keep that checkpoint from now on; until there is one, keep the one that the link
+ * leads to.  Done by rank 0; a failure is a warning. */
 void run_directory_keep_best(struct run_directory *dir, const struct run_best *best);
 
-/* Did this run write run.dir/hf?  Known on rank 0. */
+/* Did this run write run.dir/hf?  The answer counts on rank 0. */
 int run_directory_owns_export(const struct run_directory *dir);
 
 /* Does run.dir/hf hold the model of that step (checkpoint.export_hf)?  Collective. */

@@ -4,6 +4,7 @@
 
 #include "train/run_directory.h"
 
+/* Some checkpoints of a directory. */
 struct run_list {
     struct checkpoint_entry *entry; /* newest first */
     int count, capacity;
@@ -14,9 +15,9 @@ struct run_survey {
     struct run_list own;    /* committed, of the branch, or of another up to the record's base */
     struct run_list other;  /* committed, of another branch of this run, after the record's base */
     struct run_list torn;   /* step folders without COMMIT */
-    char foreign[RUN_PATH]; /* a checkpoint of another run; "": none */
-    /* Without a record: the step that metrics.jsonl comes to, where an earlier start must have
-     * saved on the way and no checkpoint is there; 0: nothing is missed. */
+    char foreign[RUN_PATH]; /* path of a checkpoint of another run; "": none */
+    /* Without a record, and without a checkpoint: the last step in metrics.jsonl, if a start that
+     * came to it must have saved one; else 0. */
     int64_t lost_step;
 };
 
@@ -36,10 +37,10 @@ enum run_from {
 /* What a start has decided to do (run_start.c). */
 struct run_start {
     enum run_from from;
-    char path[2 * RUN_PATH]; /* of the checkpoint, for the last two */
-    int aside;               /* the whole directory is moved aside first */
-    int branch;              /* a new branch begins */
-    int begins;              /* a new run begins */
+    char path[2 * RUN_PATH]; /* of the checkpoint, with FROM_START and FROM_ASKED */
+    int aside;               /* 1: the whole directory is moved aside first */
+    int branch;              /* 1: a new branch begins */
+    int begins;              /* 1: a new run begins */
 };
 
 /* Set *step to the last one in metrics.jsonl; 0: none.  Returns 0, or -1 with err set. */
@@ -73,7 +74,8 @@ int run_aside_branch(const struct run_directory *dir, enum run_torn torn, struct
 int run_aside_finish(struct run_directory *dir, struct error *err);
 
 /* Copy metrics.jsonl and samples.jsonl, and the record as branch.json, to the folder of the
- * record's branch, which is about to be left. */
+ * record's branch, which is about to be left.  Returns 0, or -1 with err set: also where
+ * checkpoints could not be moved there. */
 int run_aside_copies(const struct run_directory *dir, struct error *err);
 
 /* The highest number in branches/; -1: none. */

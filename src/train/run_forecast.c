@@ -11,8 +11,8 @@
 #include "plan/report_time.h"
 #include "simulate/machine_fields.h"
 
-/* Playing the ranks of a pipeline takes about as long as their instructions times their number; so
- * much of that, some seconds, is done before the first step. */
+/* Playing the ranks of a pipeline takes time in proportion to their instructions times their
+ * number. No forecast is made where that is more than this, which takes some seconds. */
 static const double most_work = 2e6;
 
 /* ---- the machine ---- */
@@ -39,7 +39,8 @@ void run_forecast_close(struct run_forecast *f)
 
 /* ---- the forecast ---- */
 
-/* Of the first played rank at each place of the pipeline axis, and of all their transfers. */
+/* Fill f->steps: seconds of the first played rank at each place of the pipeline axis, and the sums
+ * of all played ranks' transfers. */
 static void sum_up(struct run_forecast *f)
 {
     const struct forecast *forecast = &f->report.forecast;
@@ -104,7 +105,7 @@ static struct js *rank_json(const struct forecast *forecast, int r)
     return rank;
 }
 
-/* The rank that waits least stands for all, as its time is the step's. */
+/* Write forecast.json.  The rank that waits least stands for all, as its time is the step's. */
 static int write_file(const struct run_forecast *f, const struct session *s, struct error *err)
 {
     const struct report *report = &f->report;
@@ -130,7 +131,7 @@ static int write_file(const struct run_forecast *f, const struct session *s, str
     return rc;
 }
 
-/* Rank 0's part. */
+/* Make the forecast and its file, on rank 0. */
 static int make(struct run_forecast *f, const struct session *s, struct error *err)
 {
     struct config config = s->config;

@@ -10,14 +10,14 @@
 
 struct run_forecast {
     int has_machine;       /* 1, on all ranks: run.machine is known */
-    int is_there;          /* 1, on all ranks: so is the forecast */
-    struct run_machine on; /* rank 0's, as is all that follows */
+    int is_there;          /* 1, on all ranks: the forecast was made */
+    struct run_machine on; /* on rank 0 alone, as is all that follows */
     struct report report;
     struct deviation_forecast steps;
 };
 
-/* Find the machine that run.machine names, and refuse what does not fit the run.
- * Zero-initialised before; run_forecast_close() in any case.  Collective.  Returns 0, or -1 on all
+/* Find the machine that run.machine names, and refuse one that does not fit the run.  forecast is
+ * zero-initialised, and for run_forecast_close() in any case.  Collective.  Returns 0, or -1 on all
  * ranks with err set. */
 int run_forecast_open(struct run_forecast *forecast, const struct session *session,
                       struct error *err);
@@ -28,7 +28,7 @@ int run_forecast_open(struct run_forecast *forecast, const struct session *sessi
 int run_forecast_make(struct run_forecast *forecast, const struct session *session,
                       struct error *err);
 
-/* Rank 0 prints it, one line. */
+/* Print the forecast, one line, on rank 0; nothing where there is none. */
 void run_forecast_print(const struct run_forecast *forecast, const struct session *session);
 
 void run_forecast_close(struct run_forecast *forecast);

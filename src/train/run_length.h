@@ -5,11 +5,11 @@
 #include "base/error.h"
 #include "config/config.h"
 
-/* With train.epochs set train->steps and train->ahead, else leave train as it is.
- * A run stands at step `done` after `samples` sequences, has `sequences` in an epoch, and takes
- * `batch` of them a step from now on.  It may have taken other batches before: its last step is the
- * one that reads the last sequence.  Returns 0, or -1 with err set: there would be too many steps.
- */
+/* Set train->steps and train->ahead by train->epochs; where that is 0, leave train as it is.
+ * The run stands at step `done`, has read `samples` sequences, has `sequences` in an epoch, and
+ * takes `batch` of them a step from now on.  It may have taken other batches before: its last step
+ * is the one that reads the last sequence.  Returns 0, or -1 with err set: there would be too many
+ * steps. */
 int run_length_set(struct config_train *train, int64_t done, int64_t samples, int64_t sequences,
                    int64_t batch, struct error *err);
 

@@ -9,15 +9,15 @@
 #include "simulate/machine_fields.h"
 #include "simulate/machine_file.h"
 
-/* run.machine=auto: by the name of the GPU, if its precision is known there.  Ranks that share GPUs
- * are no such machine. */
+/* With run.machine=auto: find the machine by the name of its GPU.  It is known if its speed in the
+ * run's precision is, and ranks do not share GPUs. */
 static void find_by_gpu(struct run_machine *m, const struct config *config, const char *gpu)
 {
     m->is_known = gpu && !config->comm.share_gpu && !machine_of_gpu(&m->machine, gpu) &&
                   !machine_check(&m->machine, 1, layout_product_dtype(config, 1), "", NULL);
 }
 
-/* By what run.machine has before its '@'. */
+/* Find the machine that run.machine names before its '@'. */
 static int find_by_name(struct run_machine *m, const struct config *config, const char *gpu,
                         const char *name, struct error *err)
 {
@@ -34,7 +34,7 @@ static int find_by_name(struct run_machine *m, const struct config *config, cons
                          "run.machine", err);
 }
 
-/* A file's name may have an '@', too. */
+/* An '@' in the name of a file that is there begins no network. */
 int run_machine_find(struct run_machine *m, const struct config *config, const char *gpu,
                      struct error *err)
 {

@@ -6,14 +6,15 @@
 #include "simulate/machine.h"
 
 struct run_machine {
-    int is_known;
+    int is_known; /* 1: machine is set */
     struct machine machine;
-    const char *network; /* that run.machine gives it, or ""; in the configuration */
+    const char *network; /* the network that run.machine names behind @, or ""; the config's text */
 };
 
-/* gpu: the name of the GPU of a run on GPUs; NULL: it is on processors.  Returns 0 and a machine,
- * known or not, for run_machine_free(), or -1 with err set: no such machine, or one that does not
- * fit the run.  It is local: what all ranks know, they broadcast. */
+/* Find the machine of run.machine.  gpu: the name of the GPU of a run on GPUs; NULL: it is on
+ * processors.  config must outlive machine.  Not collective.  Returns 0 and a machine, known or
+ * not, for run_machine_free(), or -1 with err set: no such machine, or one that does not fit the
+ * run. */
 int run_machine_find(struct run_machine *machine, const struct config *config, const char *gpu,
                      struct error *err);
 void run_machine_free(struct run_machine *machine); /* one that is all zero is allowed */

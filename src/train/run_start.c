@@ -44,6 +44,7 @@ static int find_step_beyond_saves(const struct run_directory *d, int64_t *lost, 
     return 0;
 }
 
+/* Find out what the directory holds. */
 static int look(const struct run_directory *d, struct run_survey *survey, struct error *err)
 {
     if (run_survey_make(survey, d, err))
@@ -53,12 +54,13 @@ static int look(const struct run_directory *d, struct run_survey *survey, struct
     return 0;
 }
 
+/* Has a run of this directory saved something? */
 static int is_used(const struct run_directory *d, const struct run_survey *survey)
 {
     return survey->own.count || survey->torn.count || d->record.saved >= 0 || survey->lost_step;
 }
 
-/* Whether run.fresh has something to move aside. */
+/* Set *left to whether run.fresh has something to move aside. */
 static int find_left(const struct run_directory *d, const struct run_survey *survey, int *left,
                      struct error *err)
 {
@@ -120,6 +122,7 @@ static int go_on(const struct run_directory *d, const struct run_survey *survey,
     return 0;
 }
 
+/* Find the checkpoint of the step that checkpoint.resume names. */
 static int find_step(const struct run_directory *d, const struct run_survey *survey,
                      struct run_start *start, struct error *err)
 {
@@ -138,13 +141,14 @@ static int find_step(const struct run_directory *d, const struct run_survey *sur
                      d->checkpoints, (long long)step, steps[0] ? "are " : "is none", steps);
 }
 
-/* Whether run.fresh asks for a new run: a requeued job goes on with the one that it began. */
+/* Does run.fresh begin a new run?  In a requeued job it does not: that goes on with the run that it
+ * began. */
 static int begins_fresh(const struct run_directory *d)
 {
     return d->s->config.run.fresh && !run_record_requeued(&d->record);
 }
 
-/* checkpoint.resume is a path or a step. */
+/* Decide where checkpoint.resume is a path or a step. */
 static int decide_asked(const struct run_directory *d, const struct run_survey *survey,
                         struct run_start *start, struct error *err)
 {
@@ -162,7 +166,7 @@ static int decide_asked(const struct run_directory *d, const struct run_survey *
     return 0;
 }
 
-/* A new run begins, in an unused directory or by run.fresh. */
+/* Decide to begin a new run, in an unused directory or by run.fresh; refuse a used one. */
 static int begin_new(const struct run_directory *d, const struct run_survey *survey,
                      struct run_start *start, struct error *err)
 {
@@ -173,6 +177,8 @@ static int begin_new(const struct run_directory *d, const struct run_survey *sur
     return fresh ? find_left(d, survey, &start->aside, err) : 0;
 }
 
+/* Decide what the start does.  Of a checkpoint that checkpoint.resume names, judge() decides the
+ * rest. */
 static int decide(const struct run_directory *d, const struct run_survey *survey,
                   struct run_start *start, struct error *err)
 {
@@ -201,6 +207,9 @@ static int same_point(const struct run_point *a, const struct run_point *b)
     return a->run[0] && !strcmp(a->run, b->run) && a->branch == b->branch && a->step == b->step;
 }
 
+/* Decide what the start does with the opened checkpoint that was asked for: with another run's it
+ * begins a run; with one of this run it goes on with the branch that began from it, or begins a new
+ * branch. */
 static int judge(const struct run_directory *d, const struct run_survey *survey,
                  struct run_start *start, const struct checkpoint *checkpoint, struct error *err)
 {
@@ -245,7 +254,7 @@ static int64_t count_staying(const struct run_directory *d, const struct run_sur
 
 /* All ranks */
 
-/* Epochs are counted in sequences, whatever those were of. */
+/* Warn that sequences read from other data count in train.epochs like those of the present data. */
 static void report_epochs(const struct run_directory *d, int64_t samples)
 {
     double epochs = d->s->config.train.epochs;
@@ -257,6 +266,7 @@ static void report_epochs(const struct run_directory *d, int64_t samples)
                  (long long)d->data.sequences);
 }
 
+/* Log the settings that changed since the checkpoint was saved, on rank 0. */
 static void report_changes(const struct run_directory *d, const struct checkpoint *checkpoint,
                            int64_t samples)
 {
@@ -281,8 +291,9 @@ static void report_changes(const struct run_directory *d, const struct checkpoin
                  text);
 }
 
-/* A run writes a line of metrics for every step before it saves.  A file of metrics that cannot be
- * read is refused later, when it is opened to be continued. */
+/* Warn where metrics.jsonl ends before the checkpoint's step: a run writes a line for every step
+ * before it saves.  A file that cannot be read is refused later, when it is opened to be continued.
+ */
 static void report_missing(const struct run_directory *d, int64_t step)
 {
     int64_t last;
@@ -345,8 +356,8 @@ static enum comparable compare_evaluations(const struct run_directory *d,
     return COMPARABLE;
 }
 
-/* Evaluations that cannot be compared with those to come count for nothing: neither early_stop nor
- * keep_best goes by them. */
+/* Forget the evaluations of a checkpoint that cannot be compared with those to come, so that
+ * neither early_stop nor keep_best goes by them.  Collective. */
 static void forget_evaluations(const struct run_directory *d, const struct run_start *start,
                                const struct checkpoint *checkpoint, struct run_position *position)
 {

@@ -1,4 +1,5 @@
-/* run_start_commit.c - what a start writes into a run: see run_start.c, of which this is step 5. */
+/* run_start_commit.c - step 5 of run_start.c: a start sets aside what has to be, and writes the
+ * record. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,8 @@
 #include "io/disk.h"
 #include "train/run_directory_private.h"
 
-/* An older version's directory, or one that checkpoints were copied into, becomes a run. */
+/* Make a run of a directory that has no record: of an older version, or one that checkpoints were
+ * copied into.  Its first branch is the checkpoint's, or a later one than those in branches/. */
 static int adopt(struct run_directory *d, const struct checkpoint *checkpoint, struct error *err)
 {
     struct run_point point = run_point_of(checkpoint->meta, checkpoint->step);
@@ -30,8 +32,8 @@ static int adopt(struct run_directory *d, const struct checkpoint *checkpoint, s
     return 0;
 }
 
-/* The path of the checkpoint, relative where it is inside the directory, so that it stays valid
- * when the directory is moved or copied. */
+/* Keep the path of a checkpoint in the record: relative where it is inside the directory, so that
+ * it stays valid when the directory is moved or copied. */
 static void keep_path(struct run_record *record, const char *path, const char *dir)
 {
     char *real = realpath(path, NULL), *base = realpath(dir, NULL);
@@ -43,6 +45,7 @@ static void keep_path(struct run_record *record, const char *path, const char *d
     free(real);
 }
 
+/* Note in the record that the branch begins from this checkpoint. */
 static void set_start(struct run_directory *d, const struct checkpoint *checkpoint)
 {
     struct run_record *record = &d->record;

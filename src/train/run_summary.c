@@ -167,10 +167,11 @@ static void warn_repeats(const struct session *s, const struct batches *train)
                  batch, train->data.is_mixed ? "a file of data.train" : "data.train", epochs);
 }
 
-/* Of training that is over: where it is, and a key with which it is longer.  Epochs are a multiple
- * of those asked for, by half of them at least more than there were. */
+/* Texts about training that is over. */
 struct done_text {
-    char at[96], longer[64];
+    char at[96];     /* "step 40 of 40" */
+    char longer[64]; /* "train.steps=80": a setting with which it goes on.  Epochs are a multiple of
+                        those asked for, so that at least half of these are left to train */
 };
 
 static struct done_text done_text(const struct session *s, const struct batches *train,
@@ -243,8 +244,9 @@ static void warn_frozen(const struct session *s, int64_t done)
                          "model.path=FOLDER names a model that has its own");
 }
 
-/* Settings that are allowed but wasteful or without effect: ranks and sequences without work, more
- * threads than cores, learning rates, adapters of nothing, a trace beyond the last step. */
+/* Warn of settings that are allowed but wasteful or without effect: ranks and sequences without
+ * work, more threads than cores, learning rates, adapters of nothing, a trace beyond the last step.
+ */
 static void warn(const struct session *s, int64_t done)
 {
     const struct config *c = &s->config;

@@ -28,8 +28,8 @@ enum { REPORTED = 60 }; /* tokens of each that the log shows: the last given, th
 /* Tokens of a text: first those that are given, then how it goes on. */
 struct sample {
     int32_t *ids;
-    int64_t given, count;
-    int32_t *written; /* what the model wrote last, written_count of them */
+    int64_t given, count; /* how many ids are given, and how many there are */
+    int32_t *written;     /* what the model wrote last, written_count of them */
     int64_t written_count;
 };
 
@@ -56,7 +56,7 @@ static int64_t prompt_of(const int32_t *targets, int64_t count)
     return any && first > 0 && first < count ? first : max_i64(count / 2, 1);
 }
 
-/* Tokens [first, end) of the file, as many as the context and what is generated need. */
+/* Read tokens [first, end) of the file, as many as the context and what is generated need. */
 static int read_sample(struct sample *sample, struct tokens *tokens, int64_t first, int64_t end,
                        const struct config *config, struct error *err)
 {
@@ -206,7 +206,7 @@ static int take(void *user, int64_t text, int64_t id)
     return 0;
 }
 
-/* Tokens as text where a tokenizer is known, else as numbers. */
+/* Add tokens to an object: as text where a tokenizer is known, else as numbers. */
 static void add_tokens(const struct samples *samples, struct js *to, const char *key,
                        const int32_t *ids, int64_t count)
 {

@@ -20,10 +20,10 @@ int samples_open(struct samples **samples, struct session *session, int64_t step
                  struct error *err);
 void samples_close(struct samples *samples);
 
-/* Continue them all with the present parameters, always with the same random numbers: a line of
- * samples.jsonl each, and the first in the log.  stop: signals that end it early; NULL: none.
- * Collective.  Returns 0; SAMPLES_STOPPED, with nothing written, when a rank was asked to stop; or
- * -1 with err set. */
+/* Continue all texts with the present parameters, always with the same random numbers; write a line
+ * of samples.jsonl for each, and the first into the log.  stop: signals that end it early; NULL:
+ * none. Collective.  Returns 0; SAMPLES_STOPPED, with nothing written, when a rank was asked to
+ * stop; or -1 with err set. */
 enum { SAMPLES_STOPPED = 1 };
 int samples_write(struct samples *samples, int64_t step, const struct stop *stop,
                   struct error *err);

@@ -6,12 +6,13 @@
 
 #include "config/config.h"
 
-/* Memory to draw with: of one vocabulary, for one thread at a time. */
+/* Memory for draws from one vocabulary, by one thread at a time. */
 struct sampling;
 struct sampling *sampling_create(int64_t vocab);
 void sampling_destroy(struct sampling *sampling); /* NULL allowed */
 
-/* A token below vocab, in this order, as Hugging Face's processors of logits have it:
+/* Draw a token below vocab, by these steps in this order, as Hugging Face's processors of logits
+ * do:
  *  - repetition_penalty: logits of tokens among ids, each once, are divided by it where they are
  *    positive, and multiplied where they are negative;
  *  - temperature 0: the likeliest token, of equal ones the first, and nothing below applies;

@@ -5,8 +5,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Tokens of a block, of which the last may have fewer; values of half the bits of a weight. */
-enum { SAMPLING_BLOCK = 128, SAMPLING_BUCKETS = 1 << 15 };
+enum {
+    SAMPLING_BLOCK = 128,       /* tokens of a block; the last may have fewer */
+    SAMPLING_BUCKETS = 1 << 15, /* values that half the bits of a weight can have */
+};
 
 struct sampling_candidate {
     float weight;
@@ -15,29 +17,29 @@ struct sampling_candidate {
 
 struct sampling {
     int64_t vocab, blocks;
-    float *top;                           /* of each block: its largest logit */
-    float *weight;                        /* of tokens, in blocks whose sum is above 0 */
-    double *sum;                          /* of each block: of its weights, up to rounding */
-    double *bucket;                       /* of weights whose bits begin, or end, alike */
-    struct sampling_candidate *candidate; /* of those that top_p may keep, where they are sorted */
-    char *seen; /* of each token: is it in the text?  All 0 between calls */
+    float *top;                           /* per block: its largest logit */
+    float *weight;                        /* per token, valid in blocks whose sum is above 0 */
+    double *sum;                          /* per block: sum of its weights, up to rounding */
+    double *bucket;                       /* sums of weights whose bits begin, or end, alike */
+    struct sampling_candidate *candidate; /* tokens that top_p may keep, to be sorted */
+    char *seen;                           /* per token: 1: it is in the text; all 0 between calls */
 };
 
-/* What a token is drawn by, once its logits are as they have to be. */
+/* What a token is drawn by, once penalties and top_k have changed the logits. */
 struct sampling_call {
     const float *logits;
     float most, least; /* the largest, which is finite, and the smallest that is not left out */
     double temperature, top_p, uniform;
 };
 
-/* The tokens of block b: how many, from b * SAMPLING_BLOCK on. */
+/* The number of tokens in block b, which begins with token b * SAMPLING_BLOCK. */
 static inline int64_t sampling_block(const struct sampling *s, int64_t b)
 {
     int64_t left = s->vocab - b * SAMPLING_BLOCK;
     return left < SAMPLING_BLOCK ? left : SAMPLING_BLOCK;
 }
 
-/* The bits of a float, which of floats from 0 on are in the same order. */
+/* The bits of a float: for floats from 0 on, integers in the same order. */
 static inline __attribute__((always_inline)) uint32_t sampling_bits(float x)
 {
     uint32_t bits;
@@ -45,7 +47,7 @@ static inline __attribute__((always_inline)) uint32_t sampling_bits(float x)
     return bits;
 }
 
-/* Set top; the largest logit of all, NaN if one is NaN. */
+/* Set top; returns the largest logit of all, NaN if one is NaN. */
 float sampling_tops(struct sampling *s, const float *logits);
 
 /* The weight of a token of this logit. */
@@ -60,8 +62,8 @@ double sampling_weigh(struct sampling *s, const struct sampling_call *call);
 double sampling_keep(struct sampling *s, const struct sampling_call *call, double total,
                      double margin);
 
-/* The token, by sums in a certain order, for which nothing need be set: what all else here is a
- * faster way to. */
+/* Draw the token by sums in the order that defines it; top, weight and sum need not be set.  All
+ * else here is a faster way to the same token. */
 int64_t sampling_in_order(struct sampling *s, const struct sampling_call *call);
 
 #endif

@@ -17,7 +17,8 @@
 #include "base/levels.h"
 #include "train/sampling_private.h"
 
-/* Kept are heavier weights, and the first `ties` tokens of this one. */
+/* Where tokens are cut off: those that are heavier than a weight are kept, and the first `ties` of
+ * those that have this weight. */
 struct cut {
     float weight;
     double ties;
@@ -60,7 +61,8 @@ static int reach(const struct sampling *s, double limit, double *heavier)
     return k;
 }
 
-/* Returns 0, or -1 where rounding may decide.  The first token is kept in any case. */
+/* Find where tokens are cut off.  The first token is kept in any case.  Returns 0, or -1 where
+ * rounding may decide. */
 static int find_cut(struct sampling *s, double limit, double faint, double margin, struct cut *cut)
 {
     double heavier = 0;
@@ -80,8 +82,9 @@ static int find_cut(struct sampling *s, double limit, double faint, double margi
     return is_sure && cut->weight >= faint ? 0 : -1;
 }
 
-/* Weights below `least` become 0; the sum of the others, and how many are equal to it.  Bits of
- * weights are in their order. */
+/* Set the weights of a block that are below `least` to 0.  Returns the sum of the others; *ties:
+ * how many are equal to least.  least is the bits of a weight, which are in the order of weights.
+ */
 EVERY_LEVEL static double keep_block(float *weight, int64_t n, uint32_t least, int *ties)
 {
     double sum = 0;

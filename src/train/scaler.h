@@ -19,8 +19,8 @@ struct scaler {
     int64_t skipped;       /* steps of the run that updated nothing */
 };
 
-/* The scaler of a configuration before its first step.  Only precision fp16 has one; others keep
- * the scale 1. */
+/* Return the scaler of a configuration before its first step.  Only precision fp16 has an active
+ * one; others keep the scale 1. */
 struct scaler scaler_begin(const struct config *config);
 
 /* Go on from a checkpoint: its scale, where the configuration's is dynamic too, and its count of
@@ -32,7 +32,7 @@ void scaler_resume(struct scaler *scaler, const struct scaler *saved);
  * down to min_loss_scale; loss_scale_window finite steps in a row double it and restore `spare`. */
 void scaler_update(struct scaler *scaler, int overflowed);
 
-/* 1: the scale cannot become smaller. */
+/* Is the scale one that cannot become smaller? */
 int scaler_at_end(const struct scaler *scaler);
 
 #endif

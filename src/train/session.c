@@ -56,7 +56,7 @@ static int compile(struct session *s, enum session_use use, struct error *err)
     return 0;
 }
 
-/* The constants of the model, such as its rotary table. */
+/* Compute the constants of the model, such as its rotary table, and copy them to the device. */
 static int upload_table(struct session *s, struct error *err)
 {
     const struct program_buffer *constants = &s->state->buffer[s->state->constants];
@@ -80,7 +80,7 @@ static int allocate(struct session *s, struct error *err)
     return 0;
 }
 
-/* What steps need, which captures products as they were chosen. */
+/* Make what steps need.  On a GPU this captures the matrix products, with the algorithms chosen. */
 static int prepare_steps(struct session *s, struct error *err)
 {
     return executor_prepare(s->executor, s->programs, s->program_count, err) || upload_table(s, err)
@@ -88,8 +88,8 @@ static int prepare_steps(struct session *s, struct error *err)
                : 0;
 }
 
-/* As the config says, else as OMP_NUM_THREADS (0 here: the device reads it), else as many as the
- * cores that are this rank's. */
+/* The threads of this rank: run.threads; else 0 if OMP_NUM_THREADS is set, which the device reads;
+ * else the cores that are the rank's own. */
 static int threads_of(const struct session *s)
 {
     if (s->config.run.threads || getenv("OMP_NUM_THREADS"))
@@ -176,7 +176,7 @@ static int check_fp8(const struct session *s, struct error *err)
     return error_set(err, "precision fp8 needs %s; use precision bf16", lacking.text);
 }
 
-/* All programs, and what they need. */
+/* Compile all programs, and find the memory that they need. */
 static int compile_all(struct session *s, enum session_use use, struct error *err)
 {
     if (compile(s, use, err))
@@ -188,6 +188,7 @@ static int compile_all(struct session *s, enum session_use use, struct error *er
     return 0;
 }
 
+/* Undo compile_all(). */
 static void drop_programs(struct session *s)
 {
     struct program **all[] = {&s->train, &s->update, &s->evaluate, &s->prompt, &s->token};
@@ -202,7 +203,8 @@ static void drop_programs(struct session *s)
     s->units = NULL;
 }
 
-/* Compile; and again where attention's backward may have what is free of a rank's own GPU. */
+/* Compile; then, if a rank has a GPU of its own, compile again so that attention's backward may use
+ * the memory that is left there. */
 static int compile_into_memory(struct session *s, enum session_use use, struct error *err)
 {
     size_t total, left = 0;
@@ -243,7 +245,7 @@ static void begin_ops(const struct session *s)
                 prepare_ops(s, s->programs[p], u);
 }
 
-/* The part of opening that needs no other rank: all that comes before the mesh. */
+/* Do the part of opening that needs no other rank: all that comes before the mesh. */
 static int prepare(struct session *s, const struct device_request *request, int per_node,
                    enum session_use use, struct error *err)
 {

@@ -18,7 +18,8 @@
 
 /* ---- settings ---- */
 
-/* The first lines: ranks of two programs may compute different numbers. */
+/* Compare the first lines, version and build: ranks of two programs may compute different numbers.
+ */
 static int compare_programs(const char *own, const char *first, struct error *err)
 {
     const int a = (int)strcspn(own, "\n"), b = (int)strcspn(first, "\n");
@@ -127,8 +128,8 @@ static int look_for(struct world *world, const char *folder, const char *file, s
     return rc;
 }
 
-/* Of starts that were killed before they removed theirs.  Nobody else looks for one: rank 0 holds
- * the lock of the run. */
+/* Remove the files of starts that were killed before they did.  Nobody else looks for one: rank 0
+ * holds the lock of the run. */
 static void remove_leftovers(const char *folder)
 {
     DIR *dir = opendir(folder);

@@ -19,7 +19,7 @@
 #include "program/sent.h"
 #include "simulate/cost.h"
 
-/* One step. */
+/* What was measured of one step. */
 struct step_time {
     double step_s, run_s, update_s, data_s, wait_s, copy_s, core_share, queue_s, sent_bytes;
 };
@@ -30,7 +30,7 @@ struct step_times {
     int steps;
     int transfers;
     int *transfer_of;             /* per instruction: its number among transfers, or -1 */
-    float (*seconds)[STEP_TIMES]; /* per transfer */
+    float (*seconds)[STEP_TIMES]; /* per transfer and step */
 };
 
 struct step_times *step_times_create(const struct program *program)
@@ -170,7 +170,7 @@ struct deviation_rank step_times_rank(const struct step_times *t)
 
 /* ---- a rank's transfers ---- */
 
-/* The members of a transfer and its stream, which its ordinals count within. */
+/* Have two transfers the same members and stream, within which ordinals count? */
 static int are_alike(const struct step_times_transfer *a, const struct step_times_transfer *b)
 {
     return a->first == b->first && a->last == b->last && a->axes == b->axes &&
@@ -257,7 +257,7 @@ static int by_members(const void *x, const void *y)
     return (a->ordinal > b->ordinal) - (a->ordinal < b->ordinal);
 }
 
-/* Where its members are. */
+/* Make the link of a transfer's members, without bytes and seconds. */
 static struct deviation_link place_link(const struct step_times_transfer *of,
                                         const struct mesh_shape *shape, const int *node)
 {

@@ -82,7 +82,7 @@ static int is_ignored(int signal)
     return !sigaction(signal, NULL, &now) && now.sa_handler == SIG_IGN;
 }
 
-/* From now on the signal ends the process. */
+/* Let the signal end the process from now on. */
 static void restore_default(int signal_)
 {
     sigset_t only;
@@ -102,9 +102,9 @@ static int is_one_of_several(const struct stop *s)
     return s->world && world_size(s->world) > 1;
 }
 
-/* What may follow a SIGTERM: mpirun passes Ctrl-C on as that, and may kill the ranks before a long
- * step is over; SIGUSR1 it only passes on.  It, or srun, also sends SIGTERM where a rank has ended,
- * and the others then wait for that one's part of the step until they are killed. */
+/* Write to text what may follow a SIGTERM.  mpirun passes Ctrl-C on as SIGTERM, and may kill the
+ * ranks before a long step is over; SIGUSR1 it only passes on.  mpirun and srun also send SIGTERM
+ * where a rank has ended: the others then wait for its part of the step until they are killed. */
 static void describe_sigterm(const struct stop *s, char *text, size_t bytes)
 {
     if (is_one_of_several(s))
@@ -120,7 +120,7 @@ static void describe_sigterm(const struct stop *s, char *text, size_t bytes)
                           " to their seconds, or send mpirun SIGUSR1, which leaves time");
 }
 
-/* Rank 0's line in training and after it. */
+/* Print rank 0's line about a signal, in training and after it. */
 static void print_answer(const struct stop *s, int signal)
 {
     char text[sizeof s->left + 480] = "";
@@ -155,7 +155,9 @@ static int early_code(const struct stop *s, int signal)
     return s->resumable ? EXIT_SAVED : KILLED + signal;
 }
 
-/* Where one rank ends, launchers stop the others: nobody need have asked for it. */
+/* Return a note on who may have sent the signal: launchers stop the other ranks where one has
+ * ended.
+ */
 static const char *sender(const struct stop *s)
 {
     return is_one_of_several(s)

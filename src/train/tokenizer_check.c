@@ -34,7 +34,7 @@ int tokenizer_check_data(const struct dataset *train, const struct dataset *vali
                      train->file[0].tokens.path, one, valid->file[0].tokens.path, other);
 }
 
-/* meta.json of a checkpoint, or of the newest one of a run; NULL: path is neither. */
+/* Read meta.json of a checkpoint, or of the newest one of a run; NULL: path is neither. */
 static struct js *read_meta(const char *path)
 {
     struct checkpoint_entry *entries;

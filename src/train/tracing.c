@@ -22,8 +22,8 @@ static int write_file(const struct session *s, const char *all, const size_t *si
     return rc;
 }
 
-/* How much of what tensor ranks exchange lay beside products, on this rank; where that was asked
- * for by number and hardly any did, a warning. */
+/* Log, on rank 0, how much of the time in which tensor ranks exchange rows lay beside products;
+ * warn where that is little and the parts were set by the user. */
 static void report_overlap(const struct session *s, const struct trace *trace)
 {
     enum { HARDLY_PERCENT = 10 };

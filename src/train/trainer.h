@@ -8,18 +8,18 @@
 
 struct trainer;
 
-/* Everything up to the first step: data, the run directory with log.txt, the state to resume
- * from, then config.yaml and metrics.jsonl.  A request that cannot be met leaves those two of an
- * earlier start as they were.  Collective; session and stop, which is asked on the way (NULL: no
- * signal stops the run), stay the caller's.  Returns 0 and a trainer for trainer_close(), or -1 on
- * all ranks with err set. */
+/* Do everything up to the first step: open the data and the run directory with log.txt, load the
+ * state to resume from, then write config.yaml and open metrics.jsonl.  A request that cannot be
+ * met leaves those two of an earlier start as they were.  session, and stop, which is asked on the
+ * way (NULL: no signal stops the run), stay the caller's and must outlive the trainer.  Collective.
+ * Returns 0 and a trainer for trainer_close(), or -1 on all ranks with err set. */
 int trainer_open(struct trainer **trainer, struct session *session, struct stop *stop,
                  struct error *err);
 void trainer_close(struct trainer *trainer); /* NULL allowed */
 
 /* Train as the session's config asks: steps, evaluation, checkpoints, metrics, trace.  Collective.
- * Returns 0 when all steps are done; -1 on all ranks with err set: with code EXIT_SAVED and no
- * text when a signal stopped the run and its state is saved. */
+ * Returns 0 when all steps are done, or -1 on all ranks with err set.  When a signal stopped the
+ * run and its state is saved, err has the code EXIT_SAVED and no text. */
 int trainer_run(struct trainer *trainer, struct error *err);
 
 /* The parts of trainer_run(), for a program that has a loop of its own. */
@@ -33,7 +33,7 @@ int trainer_advance(struct trainer *trainer, int64_t steps, struct error *err);
  * all ranks with err set and its code EXIT_NODE. */
 int trainer_save(struct trainer *trainer, struct error *err);
 
-/* How far training has come: the position after the last step. */
+/* Return how far training has come: the position after the last step. */
 struct run_position trainer_position(const struct trainer *trainer);
 
 #endif

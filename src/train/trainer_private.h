@@ -17,13 +17,15 @@
 
 /* A step between its start and its end. */
 struct trainer_flight {
-    int under_way;
-    struct step_pending pending;
-    struct metrics_step report; /* its metrics, as far as known */
-    struct trace trace;
-    int traced, measured;       /* traced: for trace.json; measured: for the comparison */
-    struct core_wait core_wait; /* where measured */
-    int64_t start_ns, core_ns;  /* core_ns: time on a core of this thread in step_start() */
+    int under_way;               /* 1: started, and not yet ended */
+    struct step_pending pending; /* for step_finish() */
+    struct metrics_step report;  /* its metrics, as far as known */
+    struct trace trace;          /* where traced or measured */
+    int traced;                  /* 1: for trace.json */
+    int measured;                /* 1: for the comparison */
+    struct core_wait core_wait;  /* where measured */
+    int64_t start_ns;            /* when it was started */
+    int64_t core_ns;             /* time on a core of this thread in step_start(); 0: not known */
 };
 
 _Static_assert(MEMORY_STEPS == 2, "memory is planned for the steps of flight[]");
@@ -40,7 +42,7 @@ struct trainer {
     struct comparison *comparison;
     struct run_position at;          /* after the step last started */
     struct trainer_flight flight[2]; /* [step % 2] */
-    struct breakdown breakdown[2];
+    struct breakdown breakdown[2];   /* [step % 2] */
     int64_t until;       /* the last step of this call; the one after it is not started */
     int64_t finished_ns; /* when the last step ended */
     int64_t settled_ns;  /* spent in trainer_settle() since then */
@@ -53,13 +55,13 @@ struct trainer {
                         the epoch, whose time is not known */
 };
 
-/* Does what happens every so many steps, 0: never, happen after this one? */
+/* Is something that happens after every `every` steps (0: never) due after this step? */
 static inline int trainer_is_due(int64_t every, int64_t step)
 {
     return every && step % every == 0;
 }
 
-/* Have so many evaluations in a row had no better loss that training ends? */
+/* Does train.early_stop end training: have as many evaluations in a row had no better loss? */
 static inline int trainer_is_over(const struct trainer *t)
 {
     int64_t most = t->s->config.train.early_stop;

@@ -21,7 +21,8 @@ const char *trireme_version(void)
     return PACKAGE_VERSION;
 }
 
-/* Returns -1, or 0 where rc is 0. */
+/* Hand the outcome rc of a call, and err, to the user of trireme.h.  Returns 0, or -1 with error
+ * (NULL allowed) set; its text is rank 0's alone. */
 static int outcome(const struct trireme *run, int rc, const struct error *err,
                    struct trireme_error *error)
 {
