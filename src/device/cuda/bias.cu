@@ -29,7 +29,7 @@ static __device__ __forceinline__ float gelu_slope(float v)
     return fmaf(v * s * (1.0f - s), twice_root * fmaf(cubic3 * v, v, 1.0f), s);
 }
 
-/* What becomes of v = x + b; dy is read where a function says so. */
+/* The functions of v = x + b, and of dy if reads_dy says so, that bias_tile() computes. */
 struct bias_alone {
     static constexpr bool reads_dy = false;
     static __device__ __forceinline__ float of(float v, float)
@@ -61,7 +61,7 @@ template <typename T> struct bias_rows {
     bool b_aligned;
 };
 
-/* to = F(x + b, dy) */
+/* to = F(x + b, dy), n columns and ROWS rows at a time per thread. */
 template <typename T, int n, typename F>
 __global__ void __launch_bounds__(THREADS) bias_tile(bias_rows<T> t)
 {
@@ -145,7 +145,10 @@ void cuda_gelu_backward(struct device *d, enum dtype dt, void *dx, const void *d
 
 enum { WARPS = 8 };
 
-/* Group blockIdx.y's rows into sums[blockIdx.y, cols]. */
+/* Sum the rows of group blockIdx.y into sums[blockIdx.y, cols].  Each warp sums every WARPS-th row
+ * in n columns per lane; then the threads of warp w < n add up the warps' sums of column w of each
+ * lane.
+ */
 template <typename T, int n>
 __global__ void __launch_bounds__(WARPS * 32)
     bias_sum_rows(float *sums, const T *dy, int64_t rows, int64_t cols, int64_t per_group,
@@ -179,7 +182,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     for (int i = 0; i < n; i++)
         partial[warp][i * 32 + lane] = total[i];
     __syncthreads();
-    const int64_t column = first + lane * n + warp; /* thread warp * 32 + lane has this one */
+    const int64_t column = first + lane * n + warp; /* its sums are partial[i][warp * 32 + lane] */
     if (warp >= n || column >= cols)
         return;
     float *to = sums + blockIdx.y * cols + column;

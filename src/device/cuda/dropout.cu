@@ -15,7 +15,8 @@ template <typename T> struct dropout_rows {
     struct dropout p;
 };
 
-/* Row r's sequence, and its position in that; as dropout_row() and sequence_position(). */
+/* The sequence of a row, and the row's position in that, as dropout_row() and sequence_position()
+ * find them. */
 struct dropout_place {
     int64_t sequence, position;
 };
@@ -31,6 +32,8 @@ static __device__ __forceinline__ struct dropout_place place_of(const struct dro
     return {row / p.seq, at};
 }
 
+/* Make the random words of columns [column, column + n): one column alone, or whole blocks of four.
+ */
 template <int n>
 static __device__ __forceinline__ void words_of(uint32_t (&words)[n], const struct dropout_mask &m,
                                                 uint2 sample, int64_t position, int64_t column)
@@ -48,6 +51,7 @@ static __device__ __forceinline__ void words_of(uint32_t (&words)[n], const stru
     }
 }
 
+/* y = addend + drop(x), n columns per thread, every gridDim.y-th row. */
 template <typename T, int n>
 __global__ void __launch_bounds__(THREADS) dropout_tile(dropout_rows<T> t)
 {

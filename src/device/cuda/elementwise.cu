@@ -39,7 +39,8 @@ static __device__ __forceinline__ void gate(float (&g)[n], float (&u)[n], const 
     }
 }
 
-/* to: of a forward pass [rows, ffn], of a backward one [rows, 2 ffn] as gate_up. */
+/* Compute a tile of rows.  t.to: y [rows, ffn] or, backward, the gradient of gate_up [rows, 2 ffn].
+ */
 template <bool backward, typename T, int n>
 __global__ void __launch_bounds__(GATE_THREADS) swiglu_tile(gate_rows<T> t)
 {
@@ -187,13 +188,13 @@ static __device__ __forceinline__ void convert(To &to, From from)
     narrow(to, v);
 }
 
-/* One type: the bits. */
+/* To the same type: copy the bits. */
 template <int n, typename T> static __device__ __forceinline__ void convert(T &to, T from)
 {
     to = from;
 }
 
-/* From From to To, four elements at a time: 16 bytes on the fp32 side, so that neighbouring
+/* Convert From to To, four elements at a time: 16 bytes on the fp32 side, so that neighbouring
  * threads touch neighbouring bytes on both sides.  Every number keeps its bits or is rounded to
  * nearest even, denormals included; a NaN made narrower stays a NaN but loses its payload. */
 template <typename To, typename From> struct cast_op {

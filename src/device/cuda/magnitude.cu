@@ -31,7 +31,8 @@ template <typename T> static __device__ __forceinline__ float value_at(const T *
     return one[0];
 }
 
-/* w w + factor b (2 wa + factor aa b); aa is symmetric, so that lanes read neighbours of it. */
+/* squares = w w + factor b (2 wa + factor aa b), a row per warp; aa is symmetric, so that lanes
+ * read neighbours of it. */
 template <typename T, int n>
 __global__ void __launch_bounds__(WARPS * 32) square_rows(rows_squared<T> t)
 {
@@ -96,6 +97,7 @@ template <typename T> struct scaled {
     bool m_aligned, squares_aligned;
 };
 
+/* y = x m / sqrt(squares) by columns, n columns and ROWS rows at a time per thread. */
 template <typename T, int n> __global__ void __launch_bounds__(THREADS) scale_tile(scaled<T> t)
 {
     using R = raw<T, n>;
@@ -176,7 +178,8 @@ template <typename T> struct products_summed {
     int accumulate;
 };
 
-/* Group blockIdx.y's rows into sums[blockIdx.y, cols]. */
+/* Sum dy x of the rows of group blockIdx.y, over sqrt(squares), into sums[blockIdx.y, cols].  The
+ * threads share the work as in bias_sum_rows() (bias.cu). */
 template <typename T, int n>
 __global__ void __launch_bounds__(WARPS * 32) sum_products(products_summed<T> t)
 {
@@ -211,7 +214,7 @@ __global__ void __launch_bounds__(WARPS * 32) sum_products(products_summed<T> t)
     for (int i = 0; i < n; i++)
         partial[warp][i * 32 + lane] = total[i];
     __syncthreads();
-    const int64_t column = first + lane * n + warp; /* thread warp * 32 + lane has this one */
+    const int64_t column = first + lane * n + warp; /* its sums are partial[i][warp * 32 + lane] */
     if (warp >= n || column >= t.cols)
         return;
     float *to = t.sums + blockIdx.y * t.cols + column, sum = 0;

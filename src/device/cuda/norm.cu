@@ -24,6 +24,7 @@ template <typename T> struct norm_tensors {
     bool w_aligned, b_aligned;
 };
 
+/* The sum of n elements. */
 template <typename R, int n> static __device__ __forceinline__ float total_of(R bits)
 {
     float v[n], sum = 0;
@@ -34,6 +35,7 @@ template <typename R, int n> static __device__ __forceinline__ float total_of(R 
     return sum;
 }
 
+/* The sum of the squares of n elements' distances from mean. */
 template <typename R, int n>
 static __device__ __forceinline__ float squares_around(R bits, float mean)
 {
@@ -45,6 +47,7 @@ static __device__ __forceinline__ float squares_around(R bits, float mean)
     return sum;
 }
 
+/* Normalise n elements of a row, and write them to y. */
 template <bool centered, typename T, int n>
 static __device__ __forceinline__ void put_normal(const norm_tensors<T> &t, int64_t row, int column,
                                                   raw<T, n> bits, float mean, float rstd)
@@ -70,7 +73,7 @@ static __device__ __forceinline__ void put_stats(const norm_tensors<T> &t, int64
     t.stats[centered ? 2 * row + 1 : row] = rstd;
 }
 
-/* A row per team of `width` threads, `count` pieces of 16 bytes each. */
+/* Normalise a row per team of `width` threads, each of which keeps `count` pieces of 16 bytes. */
 template <bool centered, typename T, int count>
 __global__ void __launch_bounds__(1024) norm_kept(norm_tensors<T> t, int width)
 {
@@ -125,7 +128,8 @@ __global__ void __launch_bounds__(1024) norm_kept(norm_tensors<T> t, int width)
     }
 }
 
-/* A row per block, n elements per access, any length; each thread rereads what it wrote. */
+/* Normalise a row of any length per block, n elements per access; each thread reads its elements
+ * again for each pass, the sums that it wrote too. */
 template <bool centered, typename T, int n>
 __global__ void __launch_bounds__(1024) norm_reread(norm_tensors<T> t)
 {

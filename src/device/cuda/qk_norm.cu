@@ -40,7 +40,7 @@ static __device__ __forceinline__ int this_lane()
     return (int)threadIdx.x % 32;
 }
 
-/* Where head h of a row begins. */
+/* The element with which head h of a row begins. */
 template <typename T>
 static __device__ __forceinline__ int64_t head_first(const head_norm<T> &t, int64_t row, int h)
 {
@@ -90,7 +90,8 @@ template <typename T, int n> __global__ void __launch_bounds__(32 * WARPS) forwa
     }
 }
 
-/* A head; sums: the warp's part of the gradient of its weights. */
+/* Compute dx of a head, and add the head's part to sums, the gradient of its weights from this
+ * warp. */
 template <typename T, int n>
 static __device__ __forceinline__ void head_gradient(const head_norm<T> &t, const T *weights,
                                                      int64_t first, float rstd, float *sums)
@@ -120,7 +121,8 @@ static __device__ __forceinline__ void head_gradient(const head_norm<T> &t, cons
     }
 }
 
-/* As many warps as their parts [warps, 2, dim] allow. */
+/* Compute dx, and the block's parts of dwq and dwk.  A block has as many warps as its shared memory
+ * holds parts for, [warps, 2, dim]. */
 template <typename T, int n> __global__ void __launch_bounds__(32 * WARPS) backward(head_norm<T> t)
 {
     DYNAMIC_SHARED(float, shared);

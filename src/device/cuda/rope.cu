@@ -36,7 +36,7 @@ static __device__ __forceinline__ void rotate(raw<T, n> &low, raw<T, n> &high,
     narrow(high, b);
 }
 
-/* n columns of both halves of `count` heads, `step` elements apart: rotated, or copied. */
+/* Rotate, or copy, n columns of both halves of `count` heads that lie `step` elements apart. */
 template <typename T, int n, bool rotates, int count>
 static __device__ __forceinline__ void do_some(const rotation<T> &t, int64_t first, int64_t step,
                                                const float (&cosine)[n], const float (&sine)[n])
@@ -57,7 +57,7 @@ static __device__ __forceinline__ void do_some(const rotation<T> &t, int64_t fir
     }
 }
 
-/* Of heads [begin, end) every `step`-th, two at a time. */
+/* Rotate, or copy, n columns of every `step`-th of heads [begin, end), two heads at a time. */
 template <typename T, int n, bool rotates>
 static __device__ __forceinline__ void do_heads(const rotation<T> &t, int64_t row, int begin,
                                                 int end, int step, const float (&cosine)[n],
@@ -72,7 +72,8 @@ static __device__ __forceinline__ void do_heads(const rotation<T> &t, int64_t ro
         do_some<T, n, rotates, 1>(t, row + head * dim, 0, cosine, sine);
 }
 
-/* Threads: `columns` (n elements of each half) by as many heads at a time as fit in a block. */
+/* Rotate a row per block.  Its threads are `columns` groups of n columns of each half, by as many
+ * heads at a time as fit in a block. */
 template <typename T, int n>
 __global__ void __launch_bounds__(256) rope_rows(rotation<T> t, int columns)
 {

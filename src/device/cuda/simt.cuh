@@ -60,8 +60,8 @@ static __device__ __forceinline__ float float_of(fp16, uint16_t x)
     return wide;
 }
 
-/* Two of them in a word, low in its lower half, which is the first in memory.  Rounded to nearest
- * even; what is too large becomes infinity; NaN stays NaN. */
+/* Unpack two elements from a word, and pack two, low in its lower half, which is the first in
+ * memory. Packing rounds to nearest even; what is too large becomes infinity; NaN stays NaN. */
 static __device__ __forceinline__ void widen_pair(bf16, float *to, uint32_t pair)
 {
     to[0] = __uint_as_float(pair << 16);
@@ -88,8 +88,9 @@ static __device__ __forceinline__ uint32_t pair_of(fp16, float low, float high)
     return pair;
 }
 
-/* fp8_larger_halves() and two fp8_code(), low in the lower byte, of magnitudes up to 448: one
- * instruction each from compute capability 9.0 on, the only one that multiplies in fp8. */
+/* larger_halves() is fp8_larger_halves(), e4m3_pair_of() two fp8_code() of magnitudes up to 448,
+ * low in the lower byte.  Each is one instruction from compute capability 9.0 on, without which a
+ * GPU has no products in fp8 either. */
 static __device__ __forceinline__ uint32_t larger_halves(uint32_t a, uint32_t b)
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -112,7 +113,7 @@ static __device__ __forceinline__ uint32_t e4m3_pair_of(float low, float high)
 #endif
 }
 
-/* A first argument of another type, which would be converted to bf16, is a mistake. */
+/* Refuse a first argument of another type, which would be converted to bf16. */
 template <typename T> static __device__ float float_of(T, uint16_t) = delete;
 template <typename T> static __device__ void widen_pair(T, float *, uint32_t) = delete;
 template <typename T> static __device__ uint32_t pair_of(T, float, float) = delete;
@@ -128,8 +129,8 @@ static __device__ __forceinline__ float exp2_fast(float x) /* 2^x, two ulp; -inf
 
 /* ---- what the compiler is to know ---- */
 
-/* The compiler takes the word for a new value here, so it cannot compute earlier what depends on
- * it. */
+/* Make the compiler take the word for a new value here, so that it computes nothing earlier that
+ * depends on it. */
 static __device__ __forceinline__ void hide_value(uint32_t &word)
 {
     asm volatile("" : "+r"(word));
@@ -152,7 +153,7 @@ static __device__ __forceinline__ void store16(void *to, uint4 value)
     *reinterpret_cast<uint4 *>(to) = value;
 }
 
-/* Data nobody reads again soon: leaves the caches to others. */
+/* Access data that nobody reads again soon, and leave the caches to other data. */
 static __device__ __forceinline__ uint4 load16_once(const void *from)
 {
     return __ldcs(reinterpret_cast<const uint4 *>(from));
@@ -165,7 +166,7 @@ static __device__ __forceinline__ void store16_once(void *to, uint4 value)
 
 /* ---- global to shared memory without registers (sm_80) ---- */
 
-/* Copy 16 bytes; keep 0: write zeros and do not touch `from`. */
+/* Copy 16 bytes; with keep false write zeros and do not read `from`. */
 static __device__ __forceinline__ void async_copy16(void *shared, const void *from, bool keep)
 {
     uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
