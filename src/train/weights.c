@@ -92,7 +92,7 @@ int weights_clear(struct session *s, int flat, struct error *err)
     return weights_clear_but(s, flat, -1, err);
 }
 
-/* Through host memory, where one of the two is not on the device. */
+/* Cast masters to parameters through host memory, where one of the two is not on the device. */
 static int refresh_elsewhere(struct session *s, int master, int param, int64_t elems,
                              struct error *err)
 {
@@ -127,17 +127,4 @@ int weights_refresh(struct session *s, int flat, struct error *err)
     s->device->ops->cast(s->device, s->layout.dtype, address(s, own->param),
                          state_master_dtype(s->state), address(s, own->master), elems);
     return 0;
-}
-
-float *weights_make_shard(const struct session *s, struct error *err)
-{
-    int64_t most = 0;
-    for (int f = 0; f < s->units->flats; f++)
-        if (s->units->flat[f].shard_elems > most)
-            most = s->units->flat[f].shard_elems;
-    float *shard = malloc((size_t)most * sizeof *shard);
-    if (!shard)
-        error_set(err, "out of memory: %lld bytes for one unit's parameters",
-                  (long long)most * (long long)sizeof *shard);
-    return shard;
 }

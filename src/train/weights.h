@@ -24,34 +24,40 @@ int weights_import(struct session *session, struct error *err);
  * Returns 0, or -1 with err set. */
 int weights_import_check(struct session *session, struct error *err);
 
-/* What a checkpoint of the session holds: all tensors; or adapters, and beside them what is
- * trained, and of the others where they are (config checkpoint.frozen), which are the files of
- * config.model_path as long as these have the session's base_hash.  Rank 0 decides, and warns where
- * they no longer have it.  Collective. */
-enum weights_saved { WEIGHTS_ALL, WEIGHTS_TRAINED };
+/* What a checkpoint of the session holds. */
+enum weights_saved {
+    WEIGHTS_ALL,    /* all tensors */
+    WEIGHTS_TRAINED /* adapters and what else is trained; of frozen tensors only where they are */
+};
+
+/* Choose what the next checkpoint holds, by config checkpoint.frozen.  It can only say where frozen
+ * tensors are as long as the files of config.model_path have the session's base_hash.  Rank 0
+ * decides, and warns where they no longer have it.  Collective. */
 enum weights_saved weights_choose_saved(struct session *session);
 
-/* Beside adapters set the session's base_hash to that of the files of config.model_path, before
- * they are read: what is replaced meanwhile then has another.  Rank 0's.  0, or -1 with err set. */
+/* In a model with adapters set the session's base_hash to that of the files of config.model_path;
+ * to be called before they are read, so that files which are replaced later have another.  For rank
+ * 0. 0, or -1 with err set. */
 int weights_note_base(struct session *session, struct error *err);
 
-/* A hash of the files of a folder, as text, "" where there are none; 0, or -1 with err set. */
+/* Hash the weights in a folder, as text, "" where it has none; 0, or -1 with err set. */
 int weights_folder_hash(const char *folder, char hash[WEIGHTS_HASH], struct error *err);
 
-/* The pieces this rank saves: its share of parameters (fp32 masters) and optimizer state, as
- * "model/NAME" and, for each of the optimizer's slots, "optimizer/SLOT/NAME", such as
- * "optimizer/exp_avg/layers.0.attn.q".  Replicas divide a shard among them.  *pieces is free()d
- * with weights_pieces_free(); data points into the session; on a GPU it is fetched while saving. */
+/* List the pieces that this rank saves: its share of parameters (fp32 masters) and optimizer state,
+ * as "model/NAME" and, for each of the optimizer's slots, "optimizer/SLOT/NAME", such as
+ * "optimizer/exp_avg/layers.0.attn.q".  Replicas divide a shard among them.  Returns how many;
+ * *pieces is for weights_pieces_free(), and its data points into the session; on a GPU it is
+ * fetched while saving. */
 int weights_pieces(struct session *session, enum weights_saved saved,
                    struct checkpoint_piece **pieces);
 void weights_pieces_free(struct checkpoint_piece *pieces, int count);
 
 /* Load the rank's shard from a checkpoint: parameters, and the optimizer's state if the session
- * trains.  Frozen tensors that it only refers to are read from config.model_path, whose files must
- * have the hash that it names; that is the session's base_hash then.  frozen: the patterns by which
- * tensors were frozen when it was written, or NULL: their optimizer state, which it does not hold,
- * is zero.  Collective where frozen tensors are read and config.model_loading is node; what it
- * returns is the rank's own. Returns 0, or -1 with err set. */
+ * trains.  Frozen tensors that the checkpoint only refers to are read from config.model_path, whose
+ * files must have the hash that it names, which becomes the session's base_hash.  frozen: the
+ * patterns by which tensors were frozen when the checkpoint was written, or NULL: their optimizer
+ * state, which it does not hold, becomes zero.  Collective where frozen tensors are read and
+ * config.model_loading is node; what it returns is the rank's own: 0, or -1 with err set. */
 int weights_load(struct session *session, struct checkpoint *checkpoint, const char *frozen,
                  struct error *err);
 

@@ -47,6 +47,7 @@ static int hash_state(struct session *s, int buffer, size_t from, size_t bytes, 
     return rc;
 }
 
+/* Add the hashes of this rank's parts of a flat's tensors. */
 static int add_flat(struct session *s, int f, struct hashes *hashes, char *chunk, struct error *err)
 {
     const struct flat *flat = &s->units->flat[f];
@@ -93,6 +94,7 @@ static int is_same_part(const struct part_hash *x, const struct part_hash *y)
            x->count == y->count;
 }
 
+/* Sort the hashes of all ranks, and refuse two of one part that differ. */
 static int compare(struct part_hash *list, size_t count, struct error *err)
 {
     if (count)

@@ -30,7 +30,7 @@ struct part {
     struct merge *merge;
 };
 
-/* A tensor of the files: those of the model that are stacked in it. */
+/* A tensor of the files, and the model's tensors that are stacked in it. */
 struct target {
     struct part part[PARTS];
     int parts, has, is_transposed;
@@ -49,7 +49,7 @@ struct export
     int loaded;
 };
 
-/* The source of a name, made if there is none. */
+/* The number of the tensor of the files that a place is in, added if it is not there yet. */
 static int source_of(struct export *export, const struct model_place *place)
 {
     for (int i = 0; i < export->count; i++)
@@ -92,7 +92,7 @@ struct reader {
     const struct model_tensor *tensor;
 };
 
-/* Elements of a logical tensor as fp32, without what an adapter makes of it. */
+/* A merge_read: read elements of a logical tensor as fp32, without what an adapter makes of it. */
 static int read_plain(void *user, int64_t start, int64_t count, float *to, struct error *err)
 {
     const struct export *export = ((const struct reader *)user)->export;
@@ -112,7 +112,7 @@ static int read_plain(void *user, int64_t start, int64_t count, float *to, struc
     return checkpoint_load(export->checkpoint, &piece, 1, err);
 }
 
-/* The same, as the tensor is written. */
+/* Read elements of a logical tensor as they are written, with what an adapter makes of it. */
 static int read_part(const struct export *export, const struct part *part, int64_t start,
                      int64_t count, float *to, struct error *err)
 {
@@ -123,6 +123,7 @@ static int read_part(const struct export *export, const struct part *part, int64
     return rc;
 }
 
+/* Add a tensor of the model, if it is wanted, to the tensor of the files that it is in. */
 static int add_tensor(void *user, const struct model_tensor *tensor, struct error *err)
 {
     struct export *export = user;
@@ -165,7 +166,7 @@ static int read_stacked(struct export *export, const struct target *target, int6
     return 0;
 }
 
-/* Have all parts of a transposed matrix in memory. */
+/* Read all parts of a transposed matrix into memory, unless they are there. */
 static int load_matrix(struct export *export, int i, struct error *err)
 {
     const struct target *target = &export->target[i];
@@ -183,8 +184,8 @@ static int load_matrix(struct export *export, int i, struct error *err)
     return 0;
 }
 
-/* Row j of [in, parts * out] is column j of all parts, one behind the other: of [parts * out, in].
- */
+/* Read elements of a transposed matrix.  Row j of the stored [in, parts * out] is column j of all
+ * parts, one behind the other: of [parts * out, in]. */
 static int read_transposed(struct export *export, int i, int64_t start, int64_t count, float *to,
                            struct error *err)
 {
@@ -198,8 +199,8 @@ static int read_transposed(struct export *export, int i, int64_t start, int64_t 
     return 0;
 }
 
-/* Does a number fit into the format of the files?  Into fp16 numbers below 65520 do, which rounds
- * up to 65536. */
+/* Refuse numbers that do not fit into the format of the files: in fp16 those from 65520 on, which
+ * round to 65536. */
 static int check_range(const struct export *export, int i, int64_t count, const float *values,
                        struct error *err)
 {
@@ -225,7 +226,7 @@ static int read_source(void *user, int i, int64_t start, int64_t count, float *t
 
 /* ---- writing ---- */
 
-/* The shape of a tensor of the files, once all of its parts are there. */
+/* Set the shape of a tensor of the files, all of whose parts have to be there and of one size. */
 static int finish_source(struct export *export, int i, struct error *err)
 {
     const struct target *target = &export->target[i];
@@ -253,7 +254,7 @@ static int finish_source(struct export *export, int i, struct error *err)
     return 0;
 }
 
-/* The files that the checkpoint refers to, if it does. */
+/* Open the files to which the checkpoint refers for frozen tensors, if it does. */
 static int open_base(struct export *export, const struct config *config, struct error *err)
 {
     const struct js *base = js_get(export->checkpoint->meta, "base");

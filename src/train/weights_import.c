@@ -81,7 +81,8 @@ static int check_shape(const struct safetensors *st, const struct flat_tensor *o
                      st->file[tensor->file], tensor->name, (long long)first, (long long)second);
 }
 
-/* Every tensor of the files is one of the model's, which `used` has, or known not to be one. */
+/* Refuse files with a tensor that is neither the model's (used: 1 for each that is) nor known as
+ * one that is not read. */
 static int check_extra(const struct import *import, const struct safetensors *st, const char *used,
                        struct error *err)
 {
@@ -92,7 +93,8 @@ static int check_extra(const struct import *import, const struct safetensors *st
     return 0;
 }
 
-/* All that is read from these files. */
+/* Check that the tensors which are read from these files are there, in their shapes, and no others.
+ */
 static int check_files(const struct import *import, const struct safetensors *st, struct error *err)
 {
     const struct units *units = import->s->units;
@@ -117,7 +119,7 @@ static int check_files(const struct import *import, const struct safetensors *st
 
 /* ---- are its numbers finite? ---- */
 
-/* Of weights that are not every loss would be NaN. */
+/* Refuse numbers of a tensor that are not finite: every loss would be NaN. */
 static int check_finite(const char *path, const char *name, const void *values, enum dtype dtype,
                         int64_t count, struct error *err)
 {
@@ -133,25 +135,33 @@ static int check_finite(const char *path, const char *name, const void *values, 
 
 static const char model_prefix[] = "model/";
 
-/* The number of a tensor of the model in the checkpoint, of the same shape; -1 with err set. */
+/* The number in the checkpoint of the model's tensor `own`; -1 with err set. */
+static int saved_of(const struct checkpoint *saved, const char *own, struct error *err)
+{
+    char name[2 * FLAT_NAME];
+    snprintf(name, sizeof name, "%s%s", model_prefix, own);
+    int t = checkpoint_find_tensor(saved, name);
+    return t >= 0 ? t : error_set(err, "%s: tensor %s is missing", saved->path, name);
+}
+
+/* The same, of a tensor whose shape has to be the model's. */
 static int find_saved(const struct checkpoint *saved, const struct flat_tensor *own,
                       struct error *err)
 {
-    char name[2 * FLAT_NAME];
     const struct box *box = &own->box;
-    snprintf(name, sizeof name, "%s%s", model_prefix, own->name);
-    int t = checkpoint_find_tensor(saved, name);
+    int t = saved_of(saved, own->name, err);
     if (t < 0)
-        return error_set(err, "%s: tensor %s is missing", saved->path, name);
+        return -1;
     struct checkpoint_piece piece = checkpoint_tensor(saved, t);
     int same = piece.rank == box->dims;
     for (int d = 0; same && d < box->dims; d++)
         same = piece.dims[d] == box->whole[d];
     return same ? t
-                : error_set(err, "%s: tensor %s has another shape than the model's", saved->path,
-                            name);
+                : error_set(err, "%s: tensor %s%s has another shape than the model's", saved->path,
+                            model_prefix, own->name);
 }
 
+/* Check that the checkpoint has all tensors of the model in their shapes, and no adapters. */
 static int check_saved(const struct import *import, struct error *err)
 {
     const struct units *units = import->s->units;
@@ -200,7 +210,8 @@ static int read_saved(const struct import *import, const struct flat_part *part,
                : 0;
 }
 
-/* The newest committed one, without a look at its numbers; for rank 0 alone. */
+/* Open the checkpoint that model.path names, or the newest committed one of the run there, and
+ * check it without a look at its numbers; for rank 0 alone. */
 static int check_saved_folder(struct import *import, struct error *err)
 {
     const char *folder = import->s->config.model_path;
@@ -229,6 +240,7 @@ static int check_saved_folder(struct import *import, struct error *err)
 
 /* ---- reading ---- */
 
+/* A weights_fill_part: fill a part from wherever its tensor comes from. */
 static int read_part(void *user, const struct flat_part *part, float *to, struct error *err)
 {
     const struct import *import = user;
@@ -251,7 +263,8 @@ static int read_part(void *user, const struct flat_part *part, float *to, struct
                : 0;
 }
 
-/* What is stored as it is kept goes there by one read. */
+/* fill_as() of struct weights_filler: read a part that is stored in the format in which it is kept
+ * to its place, without a conversion. */
 static int read_as(void *user, const struct flat_part *part, enum dtype dtype, void *to,
                    struct error *err)
 {
@@ -273,7 +286,8 @@ static int read_as(void *user, const struct flat_part *part, enum dtype dtype, v
               : check_finite(st->file[tensor->file], tensor->name, to, dtype, part->count, err);
 }
 
-/* Columns of a transposed matrix are read row by row: the longer, the better. */
+/* piece() of struct weights_filler: a transposed matrix is divided among the threads once, because
+ * its runs are stretches of stored rows, and longer ones are read faster. */
 static int64_t piece_of(void *user, const struct flat_part *part, int threads)
 {
     const struct import *import = user;
@@ -343,16 +357,15 @@ static void close_files(struct import *import)
     checkpoint_close(import->saved);
 }
 
-/* Does model.path name a run or a checkpoint?  Rank 0 decides. */
-static int is_saved(struct session *s)
+/* Does model.path name a run or a checkpoint? */
+static int names_saved(const struct config *config)
 {
-    int saved = s->config.model_path[0] && !hf_has_config(s->config.model_path) &&
-                saved_has_config(s->config.model_path);
-    world_broadcast(s->world, &saved, sizeof saved, 0);
-    return saved;
+    const char *path = config->model_path;
+    return path[0] && !hf_has_config(path) && saved_has_config(path);
 }
 
-/* New magnitudes are made of all rows of matrices, which one rank does not send to another. */
+/* Refuse model.loading=node for new magnitudes: these are made of all rows of matrices, which one
+ * rank does not send to another. */
 static int check_loading(const struct import *import, struct error *err)
 {
     const struct config *c = &import->s->config;
@@ -373,9 +386,8 @@ static int check_tied(const struct import *import, struct error *err)
 int weights_import_check(struct session *s, struct error *err)
 {
     struct import import = {.s = s};
-    const char *folder = s->config.model_path;
-    int saved = folder[0] && !hf_has_config(folder) && saved_has_config(folder);
-    int rc = check_loading(&import, err) || (saved && check_saved_folder(&import, err)) ||
+    int rc = check_loading(&import, err) ||
+                     (names_saved(&s->config) && check_saved_folder(&import, err)) ||
                      open_files(&import, err) || check_tied(&import, err)
                  ? -1
                  : 0;
@@ -399,16 +411,8 @@ static int place_of(void *user, const char *own, struct model_place *place)
     return 1;
 }
 
-/* The number of a model's tensor in the checkpoint; -1 with err set. */
-static int saved_of(const struct import *import, const char *own, struct error *err)
-{
-    char name[2 * FLAT_NAME];
-    snprintf(name, sizeof name, "%s%s", model_prefix, own);
-    int t = checkpoint_find_tensor(import->saved, name);
-    return t >= 0 ? t : error_set(err, "%s: tensor %s is missing", import->saved->path, name);
-}
-
-/* Those of the model come before those of an adapter, in the order of files and their bytes. */
+/* Find the stored tensor of a logical one.  Numbers are in the order of the files and their bytes,
+ * those of an adapter's file behind all of the model's. */
 static int find_stored(void *user, const char *own, struct weights_stored *stored,
                        struct error *err)
 {
@@ -417,7 +421,7 @@ static int find_stored(void *user, const char *own, struct weights_stored *store
     struct model_place place;
     *stored = (struct weights_stored){.dtype = DTYPE_F32};
     if (!st)
-        return (stored->number = saved_of(import, own, err)) < 0 ? -1 : 0;
+        return (stored->number = saved_of(import->saved, own, err)) < 0 ? -1 : 0;
     const struct safetensors_tensor *tensor = find(import, st, own, &place, err);
     if (!tensor)
         return -1;
@@ -433,7 +437,7 @@ static int read_saved_ranges(const struct import *import, const char *own,
                              const struct hf_tensors_run *ranges, int count, int64_t from, char *to,
                              struct error *err)
 {
-    int t = saved_of(import, own, err);
+    int t = saved_of(import->saved, own, err);
     if (t < 0)
         return -1;
     struct checkpoint_piece *pieces = array_make((size_t)count, sizeof *pieces);
@@ -471,8 +475,8 @@ static int read_ranges(void *user, const char *own, const struct hf_tensors_run 
     return tensor && !rc ? 0 : -1;
 }
 
-/* Fill these flats (NULL: all); files that `open` opens are those of the node's reader alone where
- * that reads for the others. */
+/* Fill these flats (NULL: all) from the files that `open` opens: on every rank, or with
+ * model.loading=node on the reader of each node alone. */
 static int fill(struct import *import, const char *flats,
                 int (*open)(struct import *import, struct error *err), struct error *err)
 {
@@ -510,8 +514,9 @@ static void report(const struct session *s, const char *what, const char *folder
 int weights_import(struct session *s, struct error *err)
 {
     struct import import = {.s = s};
-    if (is_saved(s) &&
-        run_checkpoint_open(&import.saved, s->world, s->config.model_path, s->log, err))
+    int is_saved = names_saved(&s->config);
+    world_broadcast(s->world, &is_saved, sizeof is_saved, 0); /* rank 0 decides */
+    if (is_saved && run_checkpoint_open(&import.saved, s->world, s->config.model_path, s->log, err))
         return -1;
     int64_t start = clock_ns();
     int rc = check_loading(&import, err) || fill(&import, NULL, open_files, err) ? -1 : 0;
@@ -531,7 +536,7 @@ int weights_import(struct session *s, struct error *err)
     return rc;
 }
 
-/* The model's files alone, adapters being a checkpoint's. */
+/* Open the model's files alone; adapters are a checkpoint's. */
 static int open_base(struct import *import, struct error *err)
 {
     if (open_model(import, err))

@@ -14,7 +14,8 @@
 
 enum { PIECE = 1 << 18 };
 
-/* Elements [from, end) of a tensor's box: each is a function of its index in the whole. */
+/* Fill elements [from, end) of a tensor's box: each is a function of its index in the whole tensor.
+ */
 static void fill_runs(float *to, uint64_t key, const struct flat_tensor *tensor, int64_t from,
                       int64_t end)
 {
@@ -29,7 +30,7 @@ static void fill_runs(float *to, uint64_t key, const struct flat_tensor *tensor,
     }
 }
 
-/* The whole of a tensor of the model, for reading any of it; NULL: there is none. */
+/* The tensor of this name, in whichever flat it is; NULL: there is none. */
 static const struct flat_tensor *find_tensor(const struct session *s, const char *name)
 {
     for (int f = 0; f < s->units->flats; f++) {
@@ -121,7 +122,7 @@ struct filling {
     int threads;
 };
 
-/* values: for one that is not fp32. */
+/* Fill a piece of a part.  values: space for its fp32 values, if the shard is in another format. */
 static int fill_piece(const struct filling *f, const struct flat_part *piece, float *values,
                       struct error *err)
 {
@@ -139,7 +140,7 @@ static int fill_piece(const struct filling *f, const struct flat_part *piece, fl
     return 0;
 }
 
-/* Threads take the pieces of a part one by one. */
+/* Fill a part, whose pieces threads take one by one. */
 static int fill_part(const struct filling *f, const struct flat_part *part, struct error *err)
 {
     const struct weights_filler *filler = f->filler;
@@ -170,7 +171,7 @@ static int fill_part(const struct filling *f, const struct flat_part *part, stru
     return failed ? -1 : 0;
 }
 
-/* What of [start, end) of a flat belongs to no tensor becomes zero in the shard. */
+/* Set to zero what of elements [start, end) of a flat, the shard, belongs to no tensor. */
 static void clear_pads(const struct filling *f, const struct flat *flat, int64_t start, int64_t end)
 {
     size_t width = dtype_bytes(f->dtype);
@@ -182,7 +183,8 @@ static void clear_pads(const struct filling *f, const struct flat *flat, int64_t
     }
 }
 
-/* Clear and fill a flat.  Where it is no memory of this process, shard is, and then written. */
+/* Clear and fill a flat: in place where it is memory of this process, else in shard, which is then
+ * written there. */
 static int fill_flat(struct session *s, int f, const struct weights_filler *filler, void *shard,
                      struct error *err)
 {

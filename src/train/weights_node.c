@@ -31,11 +31,12 @@ struct request {
     int64_t start, count; /* elements of the box */
 };
 
+/* A part that a member of the node has asked for. */
 struct wanted {
     struct request what;
-    struct weights_stored stored;
-    struct model_place place;
-    struct hf_tensors_runs runs;
+    struct weights_stored stored; /* the stored tensor that it is in, */
+    struct model_place place;     /* where in that, */
+    struct hf_tensors_runs runs;  /* and its runs there */
     int member, index; /* the member that wants it, and its index in that member's list */
     int flat; /* where the part goes in this rank's state: flat, and element `at` of its shard */
     int64_t at;
@@ -113,7 +114,8 @@ static void find_members(struct node *n)
     free(node);
 }
 
-/* Where a part of a flat may be put together at once; NULL: it has to be written. */
+/* The memory in which a part of a flat may be put together, if it is the flat's own and in fp32;
+ * NULL: the part has to be written there. */
 static float *direct_place(struct session *s, int f, int64_t at)
 {
     struct weights_slot slots[WEIGHTS_SLOTS];
@@ -131,7 +133,7 @@ static struct wanted *add_wanted(struct wants *wants, int member, const struct r
     return w;
 }
 
-/* A part of a flat: from the files, or made here at once. */
+/* Add a part of a flat to what this rank wants; one that is in no file is made here at once. */
 static int add_part(struct node *n, int f, const struct flat_part *part, struct error *err)
 {
     struct request what = {.box = part->tensor->box, .start = part->start, .count = part->count};
@@ -207,6 +209,7 @@ static int serve(struct node *n, int member, int count, struct error *err)
     return rc;
 }
 
+/* Send this rank's requests to the reader, and take the answers. */
 static void ask(struct node *n)
 {
     struct world *world = n->s->world;
@@ -229,6 +232,8 @@ static void ask(struct node *n)
     free(answers);
 }
 
+/* Let the reader of the node know what every member wants, and every member where that is stored.
+ */
 static int exchange_requests(struct node *n, struct error *err)
 {
     struct world *world = n->s->world;
@@ -265,7 +270,8 @@ static int is_gathered(const struct node *n, const struct wanted *w)
     return w->member == n->member && !w->direct;
 }
 
-/* The end of the parts, from `first` on, of one stored tensor; *elems: those that are gathered. */
+/* The end of the parts, from `first` on, of one stored tensor; *elems: elements of those that are
+ * gathered. */
 static int end_of_stored(const struct node *n, int first, int64_t *elems)
 {
     const struct wanted *w = n->wants.list;
@@ -296,7 +302,7 @@ static int prepare(struct node *n, struct error *err)
 
 /* ---- numbers ---- */
 
-/* The runs of parts [first, end) up to a stored element. */
+/* List the next runs of parts [first, end), up to stored element `limit`, as n->piece. */
 static void find_pieces(struct node *n, int first, int end, int64_t limit)
 {
     struct hf_tensors_run run;
@@ -314,7 +320,7 @@ static int by_place(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Read what the pieces are of, each element once. */
+/* Read the elements of all pieces into n->chunk, each once. */
 static int read_chunk(struct node *n, int64_t from, size_t width, struct error *err)
 {
     int ranges = 0, last = 0;
@@ -379,7 +385,8 @@ static void send_all(struct node *n, struct outgoing *out)
     out->packed = 0;
 }
 
-/* Pieces [first, end), those of one member, behind the number that says how it went. */
+/* Append a message of pieces [first, end), those of one member, behind the number that says whether
+ * the reader has failed. */
 static void add_message(struct node *n, struct outgoing *out, int first, int end, int64_t from,
                         size_t width)
 {
@@ -409,7 +416,8 @@ static void add_message(struct node *n, struct outgoing *out, int first, int end
     out->list[out->count++] = (struct world_message){n->ranks[member], data, bytes};
 }
 
-/* The reader's part of a chunk of stored elements that begins with `from`. */
+/* On the reader: read a chunk of stored elements that begins with `from`, send the other members
+ * theirs, and keep its own. */
 static void give_chunk(struct node *n, int64_t from, size_t width, struct error *err)
 {
     struct outgoing out = {.list = array_make(2 * (size_t)n->members, sizeof *out.list)};
@@ -430,7 +438,7 @@ static void give_chunk(struct node *n, int64_t from, size_t width, struct error 
     free(out.list);
 }
 
-/* A rank's part of a chunk that the reader sends: receive it.  Returns 0, or -1: the reader has
+/* On another member: receive and keep its elements of a chunk.  Returns 0, or -1: the reader has
  * failed. */
 static int take_chunk(struct node *n, size_t width)
 {
@@ -449,7 +457,8 @@ static int take_chunk(struct node *n, size_t width)
     return 0;
 }
 
-/* One stored tensor, of which parts [first, end) are wanted.  -1: the reader has failed. */
+/* Read, send and keep one stored tensor, of which parts [first, end) are wanted.  Returns 0, or -1:
+ * the reader has failed. */
 static int pass_stored(struct node *n, int first, int end, struct error *err)
 {
     struct wanted *w = n->wants.list;

@@ -5,40 +5,41 @@
 #include "train/hf_tensors.h"
 #include "train/weights_private.h"
 
-/* Where a logical tensor is: alone or with others in a stored one, which the number stands for.
- * Stored tensors are read in the order of their numbers. */
+/* A stored tensor, which holds one or several logical ones. */
 struct weights_stored {
-    int64_t number;
+    int64_t number; /* which it is; stored tensors are read in the order of their numbers */
     enum dtype dtype;
 };
 
-/* What the parts of a rank are made of. */
+/* Where the parameters of a rank come from.  own: name of a logical tensor. */
 struct weights_source {
-    void *user;
-    /* A part that is in no file. */
+    void *user; /* first argument of the functions */
+    /* Fill a part of a tensor that is in no file. */
     weights_fill_part *fill;
-    /* Is a tensor in the files, and where in the stored one?  1 with *place set, or 0.  The same on
-     * all ranks of a node, of which one has the files. */
+    /* Is a tensor in the files?  Returns 1 and *place in its stored tensor, or 0.  The same on all
+     * ranks of a node, of which one has the files. */
     int (*place)(void *user, const char *own, struct model_place *place);
-    /* The stored tensor, on the rank that has the files.  0, or -1 with err set. */
+    /* Find the stored tensor, on the rank that has the files.  0, or -1 with err set. */
     int (*find)(void *user, const char *own, struct weights_stored *stored, struct error *err);
-    /* Read these elements of the stored tensor that a logical one is in, as they are stored;
-     * element i goes to to + (i - from) * its bytes.  0, or -1 with err set. */
+    /* Read these ranges of the stored tensor, in its format: element i goes to
+     * to + (i - from) * bytes of an element.  On the rank that has the files.  0, or -1 with err
+     * set. */
     int (*read)(void *user, const char *own, const struct hf_tensors_run *ranges, int count,
                 int64_t from, char *to, struct error *err);
 };
 
-/* The rank of the node that has the files: the first. */
+/* Is this the rank of its node that has the files: the first? */
 int weights_node_reads(const struct session *session);
 
-/* Give all ranks of a node what its reader has there.  Collective over the world. */
+/* Copy the bytes at data from the reader of each node to the node's other ranks.  Collective over
+ * the world. */
 void weights_node_share(struct session *session, void *data, size_t bytes);
 
-/* What weights_fill() does, to the same bits, with numbers that the first rank of each node reads,
- * each byte once that a rank of the node needs, and sends to those that do.  Takes a few MiB of
- * host memory and, where parameters are not fp32 in memory of this process, that for the largest
- * part of a stored tensor that the rank has.  Collective over the world; what it returns is the
- * rank's own: 0, or -1 with err set.  *read_bytes: what this rank read. */
+/* Do what weights_fill() does, to the same bits, with numbers that the first rank of each node
+ * reads, each byte once that a rank of the node needs, and sends to the ranks that do.  Takes a few
+ * MiB of host memory and, where parameters are not fp32 in memory of this process, that for the
+ * largest part of a stored tensor that the rank has.  Collective over the world; what it returns is
+ * the rank's own: 0, or -1 with err set.  *read_bytes: what this rank read. */
 int weights_node_fill(struct session *session, const char *flats,
                       const struct weights_source *source, int64_t *read_bytes, struct error *err);
 

@@ -1,10 +1,9 @@
 /* weights_pieces.c - the rank's shard of the state as pieces of a checkpoint, saved and loaded.
  *
  * A piece is a part of one logical tensor, or of a box of it: the elements that lie in this rank's
- * shard of a flat.
- * Ranks with the same shard divide it among them when saving, and each loads all of it.  State that
- * is plain memory is saved and loaded in place; other state is fetched while saving, and loaded one
- * kind of one flat at a time through host memory.
+ * shard of a flat.  Ranks with the same shard divide it among them when saving, and each loads all
+ * of it.  State that is plain memory is saved and loaded in place; other state is fetched while
+ * saving, and loaded one kind of one flat at a time through host memory.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@ struct source {
     size_t from;
 };
 
+/* fetch() of a checkpoint_piece: copy its bytes from `offset` on to host memory. */
 static int fetch(const struct checkpoint_piece *piece, void *to, int64_t offset, size_t bytes,
                  struct error *err)
 {
@@ -132,7 +132,7 @@ struct loading {
     char *refers; /* per flat: 1: the checkpoint only says where it is */
 };
 
-/* Does the checkpoint say where the tensors of a flat are, and not hold them? */
+/* Does the checkpoint only say where the tensors of a flat are, without holding them? */
 static int only_refers(const struct loading *l, int f)
 {
     const struct flat *flat = &l->s->units->flat[f];
@@ -144,7 +144,7 @@ static int only_refers(const struct loading *l, int f)
     return checkpoint_find_tensor(l->checkpoint, name) < 0;
 }
 
-/* Are the files of the model's folder those that it refers to? */
+/* Refuse files of model.path that are not those to which the checkpoint refers. */
 static int check_base(const struct loading *l, struct error *err)
 {
     const struct js *base = js_get(l->checkpoint->meta, "base");
@@ -167,7 +167,8 @@ static int check_base(const struct loading *l, struct error *err)
     return 0;
 }
 
-/* Fill the flats that it refers to from there; rc: how all before has ended on this rank. */
+/* Fill the flats that the checkpoint only refers to from model.path.  rc: the outcome on this rank
+ * of what came before.  Collective with model.loading=node. */
 static int load_base(const struct loading *l, int rc, struct error *err)
 {
     struct session *s = l->s;
@@ -178,8 +179,8 @@ static int load_base(const struct loading *l, int rc, struct error *err)
     return rc ? -1 : weights_import_flats(s, l->refers, err);
 }
 
-/* The pieces of one kind of state of a flat, to be loaded into memory.  What was frozen had no
- * optimizer state, which has a name of its own. */
+/* Append the pieces of one kind of state of a flat, to be loaded into memory.  Tensors that were
+ * frozen when it was saved have no optimizer state there. */
 static void want_slot(const struct loading *l, struct pieces *pieces, int f,
                       const struct weights_slot *slot, char *memory)
 {
@@ -213,7 +214,22 @@ static int load_slot(const struct loading *l, int f, const struct weights_slot *
     return executor_write(s->executor, &s->state->buffer[slot->buffer], 0, host, bytes, err);
 }
 
-/* What is plain memory is loaded at once, in the order of the files. */
+/* Host memory for the largest shard of one kind of state, for free(); NULL with err set. */
+static float *make_shard(const struct session *s, struct error *err)
+{
+    int64_t most = 0;
+    for (int f = 0; f < s->units->flats; f++)
+        if (s->units->flat[f].shard_elems > most)
+            most = s->units->flat[f].shard_elems;
+    float *shard = malloc((size_t)most * sizeof *shard);
+    if (!shard)
+        error_set(err, "out of memory: %lld bytes for one unit's parameters",
+                  (long long)most * (long long)sizeof *shard);
+    return shard;
+}
+
+/* Load all flats that the checkpoint holds: state in plain memory at once, in the order of the
+ * files, other state one kind of one flat at a time. */
 static int load_all(const struct loading *l, struct error *err)
 {
     struct session *s = l->s;
@@ -227,7 +243,7 @@ static int load_all(const struct loading *l, struct error *err)
             char *memory = weights_plain(s, slots[k].buffer);
             if (memory)
                 want_slot(l, &plain, f, &slots[k], memory);
-            else if (host || (host = weights_make_shard(s, err)))
+            else if (host || (host = make_shard(s, err)))
                 rc = load_slot(l, f, &slots[k], (char *)host, err);
             else
                 rc = -1;

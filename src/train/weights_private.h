@@ -1,5 +1,5 @@
-/* weights_private.h - what weights.c does for weights_init.c and weights_pieces.c: the buffers of
- * the rank's state by flat, wherever they live. */
+/* weights_private.h - what the files of weights*.c share: the buffers of the rank's state by flat,
+ * wherever they live (weights.c); filling parameters part by part (weights_init.c). */
 #ifndef TRIREME_TRAIN_WEIGHTS_PRIVATE_H
 #define TRIREME_TRAIN_WEIGHTS_PRIVATE_H
 
@@ -7,15 +7,15 @@
 
 /* One kind of state of a flat, under one prefix of names: parameters, or one of the optimizer's. */
 struct weights_slot {
-    const char *prefix, *name; /* of tensors: prefix, and name/ where there is one */
+    const char *prefix, *name; /* of tensors: prefix, and name/ where that is not "" */
     enum dtype dtype;
-    int buffer;
+    int buffer; /* index into the state's */
 };
 
 enum { WEIGHTS_SLOTS = 1 + OPTIMIZER_SLOTS };
 
-/* The state of a flat that is saved and loaded; returns how many.  The first are the parameters:
- * masters where there are any. */
+/* List the state of a flat that is saved and loaded; returns how many kinds, 0 where the rank does
+ * not use the flat.  The first are the parameters: masters where there are any. */
 int weights_slots(const struct session *s, int flat, struct weights_slot slots[WEIGHTS_SLOTS]);
 
 /* The address of a buffer that is plain memory of this process; else NULL. */
@@ -25,25 +25,29 @@ void *weights_plain(const struct session *s, int buffer);
  */
 int weights_clear(struct session *s, int flat, struct error *err);
 
-/* The same, but for buffer `but` (-1: none), which the caller fills whole. */
+/* Clear all state of a flat but buffer `but` (-1: none), which the caller fills whole.  0, or -1
+ * with err set. */
 int weights_clear_but(struct session *s, int flat, int but, struct error *err);
 
 /* Cast the masters of a flat to the parameters that are computed with.  Returns 0, or -1 with err
  * set. */
 int weights_refresh(struct session *s, int flat, struct error *err);
 
-/* What a rank's parameters are filled with, part by part. */
+/* Fill to with the initial values of a part of a tensor, fp32 [part->count].  0, or -1 with err
+ * set.
+ */
 typedef int weights_fill_part(void *user, const struct flat_part *part, float *to,
                               struct error *err);
+
+/* What a rank's parameters are filled with, part by part.  Several threads call these functions,
+ * each for pieces of a part. */
 struct weights_filler {
-    /* Put what a part of a tensor begins with into to, fp32 [part->count].  Several threads call
-     * it, each for pieces of a part.  0, or -1 with err set. */
     weights_fill_part *fill;
-    /* The same in another format, where that is the one in which they are read; NULL: they never
-     * are.  1: this part is not in it, and fill is called; 0, or -1 with err set. */
+    /* Fill to with the values in this format, if they are stored in it; NULL: they never are.
+     * Returns 1: they are not, and fill is called; 0, or -1 with err set. */
     int (*fill_as)(void *user, const struct flat_part *part, enum dtype dtype, void *to,
                    struct error *err);
-    /* The elements of a piece of a part that suit fill; NULL, or 0: any number. */
+    /* Return how many elements a piece of a part should have; NULL, or 0: any number. */
     int64_t (*piece)(void *user, const struct flat_part *part, int threads);
     void *user;
 };
@@ -63,15 +67,12 @@ int weights_write(struct session *s, int flat, int64_t at, float *values, int64_
  * node; what it returns is the rank's own: 0, or -1 with err set. */
 int weights_import_flats(struct session *s, const char *flats, struct error *err);
 
-/* What a part begins with from the seed; user is the session. */
+/* Fill a part from the seed; user is the session. */
 weights_fill_part weights_init_part;
 
-/* Fill to with the norms of the rows of the matrix to which the magnitudes of a part belong, whose
- * rows `fill` gives: whole ones, of any rank.  0, or -1 with err set. */
+/* Fill to with the initial values of a part of magnitudes: the norms of rows of the matrix to which
+ * they belong.  fill reads these, whole rows, also those of other ranks.  0, or -1 with err set. */
 int weights_norms_part(const struct session *s, const struct flat_part *part,
                        weights_fill_part *fill, void *user, float *to, struct error *err);
-
-/* Host memory for the largest shard of one kind of state; NULL with err set. */
-float *weights_make_shard(const struct session *s, struct error *err);
 
 #endif
