@@ -14,8 +14,8 @@ size_t attention_memory(const struct config *config, size_t need_bytes, size_t f
     return taken + DEVICE_ATTENTION_BYTES < free_bytes ? free_bytes - taken : 0;
 }
 
-/* Device memory of the rank that needs most among those that are probed; 0: it cannot be planned.
- */
+/* The device memory, with so many attention_bytes, of the rank that needs most among those that are
+ * probed; 0: it cannot be planned. */
 static size_t probe(const struct report *report, size_t attention_bytes, int threads)
 {
     struct config config = report->config;

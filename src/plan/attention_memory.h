@@ -9,14 +9,15 @@
 
 #include "plan/report.h"
 
-/* Bytes for struct device's attention_bytes where train.attention_bytes is 0: what a rank that
- * needs need_bytes of device memory leaves of free_bytes, but for a sixteenth; 0 where that is no
- * more than DEVICE_ATTENTION_BYTES, and where no such backward is made.  Not collective. */
+/* Return the bytes for struct device's attention_bytes where train.attention_bytes is 0: what a
+ * rank that needs need_bytes of device memory leaves of free_bytes, but for a sixteenth; 0 where
+ * that is no more than DEVICE_ATTENTION_BYTES, and where no such backward is made.  Not collective.
+ */
 size_t attention_memory(const struct config *config, size_t need_bytes, size_t free_bytes);
 
-/* Note in a report that was judged by a GPU's memory (report_set_gpu_memory()) what training takes
- * of it besides, by that; 0 where it takes nothing, or where that cannot be planned.  threads: as
- * given to report_make().  Not collective. */
+/* Set the attention_bytes of a report that has a GPU's memory (report_set_gpu_memory()): what
+ * training takes of that beside the plan; 0 where it takes nothing, or where that cannot be
+ * planned. threads: as given to report_make().  Not collective. */
 void attention_memory_note(struct report *report, int threads);
 
 #endif

@@ -5,20 +5,21 @@
 #include "program/layout.h"
 #include "segment/units.h"
 
-/* Bytes of the numbers in a checkpoint, of all ranks: the master weights and the optimizer's state
- * of what is trained, the weights of what is frozen; beside adapters the latter only where
- * checkpoint.frozen asks for them, or no folder (model.path) has them.  The same for every layout;
- * files add some KiB a rank and piece. */
+/* Return the bytes of the numbers in a checkpoint, of all ranks: the master weights and the
+ * optimizer's state of what is trained, and the weights of what is frozen; in a model with adapters
+ * these only where checkpoint.frozen asks for them, or no folder (model.path) has them.  The same
+ * for every layout; files add some KiB a rank and piece. */
 int64_t checkpoint_size_bytes(const struct config *config, const struct layout *layout,
                               const struct units *units);
 
-/* How many checkpoints a start will add to those that exist, at most, at any one time: it has
- * finished `done` of `steps`, saves every `every` steps (0: not) and at the end, and deletes all
- * but `keep` after a new one is complete.  `there`: how many exist.  0 where no step is left. */
+/* Return by how many checkpoints at most there will be more, at any one time, than the `there` that
+ * exist: a start has finished `done` of `steps`, saves every `every` steps (0: not) and at the end,
+ * and deletes all but `keep` after a new one is complete.  0 where no step is left. */
 int64_t checkpoint_size_count(int64_t done, int64_t steps, int64_t every, int64_t keep,
                               int64_t there);
 
-/* The same of a run as it is configured; steps: those of the run, as train.epochs may say them. */
+/* The same for a run as it is configured.  steps: of the whole run, counted where train.epochs sets
+ * them. */
 int64_t checkpoint_size_count_of_run(const struct config *config, int64_t done, int64_t steps,
                                      int64_t there);
 

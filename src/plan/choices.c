@@ -53,8 +53,10 @@ static int is_first(const struct report_rank *rank)
     return 1;
 }
 
-/* Memory is that of the rank which needs the most.  Sent and computed is the most of all stages:
- * with a change other stages may need the most memory, and their numbers cannot be compared. */
+/* Fill a row.  Memory is that of the rank that needs most.  Bytes sent and operations are the most
+ * of all stages: with a change another stage may need most memory, and its numbers cannot be
+ * compared.
+ */
 static void measure(struct choices_row *row, const struct report *report, const char *settings)
 {
     const struct report_rank *rank = report_largest(report);
@@ -81,7 +83,8 @@ static int same_numbers(const struct choices_row *a, const struct choices_row *b
            a->flops == b->flops && a->step_s == b->step_s;
 }
 
-/* Has the machine products in the format?  fp8 only takes memory, and on CPUs time. */
+/* Has the machine products in the configuration's format?  Of fp8 that has to be known: without
+ * such products it only takes memory, and on CPUs time. */
 static int has_products(const struct report *of, const struct config *config)
 {
     enum dtype format = layout_product_dtype(config, of->on_gpu);

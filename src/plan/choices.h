@@ -9,26 +9,29 @@ enum { CHOICES_MOST = 32 };
 
 /* One change of a rank's plan: another setting, or several that are changed together. */
 struct choices_row {
-    char settings[160];
+    char settings[160];  /* "key=value key=value" */
     size_t memory_bytes; /* of the GPU, or of the rank where it computes on CPUs */
     size_t host_bytes;   /* that a GPU's rank has in the node's memory; 0 on CPUs */
-    size_t disk_bytes;
-    int64_t sent_bytes;
-    double flops;
-    double step_s; /* 0: not forecast */
+    size_t disk_bytes;   /* of offloaded state */
+    int64_t sent_bytes;  /* to other ranks in a step */
+    double flops;        /* in a step */
+    double step_s;       /* 0: not forecast */
 };
 
 struct choices {
-    struct choices_row as_is;
+    struct choices_row as_is; /* without a change */
     int count;
     struct choices_row row[CHOICES_MOST];
 };
 
-/* Plan again for each change the run of a report by report_measure(): so what is compared is of the
- * same ranks.  Of each plan report_largest() is shown.  A change that the configuration has
- * already, that it does not allow, or that changes no number is left out. */
+/* Plan the run of a report again with each change.  The report is made once more by
+ * report_measure(), too, so that the same ranks are compared; each row is of that plan's
+ * report_largest().  A change that the configuration has already, that it does not allow, or that
+ * changes no number is left out.
+ */
 void choices_make(struct choices *choices, const struct report *report, int threads);
 
+/* Print the rows as a table. */
 void choices_print(const struct choices *choices, FILE *out);
 struct js *choices_json(const struct choices *choices); /* js_free() it */
 

@@ -7,7 +7,8 @@
 
 enum { CELL = 32 };
 
-/* The change of a number of bytes, "+1.50 GiB" or "-3.00 MiB", or "" for none. */
+/* Write to a cell by how much a number of bytes changes, "+1.50 GiB" or "-3.00 MiB"; "" for
+ * nothing. */
 static void difference(int64_t bytes, int64_t as_is, char cell[CELL])
 {
     double change = (double)(bytes - as_is);

@@ -27,12 +27,14 @@ void compare_free(struct compare *compare);
 /* The row of the configuration's own strategy. */
 const struct compare_row *compare_chosen(const struct compare *compare);
 
-/* Numbers a rank sends in a step, in parameters of the model. */
+/* Return how many numbers a rank sends in a step, per parameter of the model. */
 double compare_volume(const struct compare_row *row);
 
-/* Bytes of state by ZeRO's published formula; of what is frozen, its 16-bit parameters alone. */
+/* Return the bytes of state by ZeRO's published formula (estimate.h); of what is frozen its 16-bit
+ * parameters alone. */
 double compare_zero_bytes(const struct compare_row *row, enum config_strategy strategy);
 
+/* Print the rows as a table, a column for each strategy. */
 void compare_print(const struct compare *compare, FILE *out);
 struct js *compare_json(const struct compare *compare); /* js_free() it */
 

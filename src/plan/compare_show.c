@@ -69,7 +69,8 @@ static void verdict(const struct compare_row *row, int strategy, int which, char
         text[0] = 0;
 }
 
-/* Sequences of the largest micro-batch; which 1: of evaluation. */
+/* Write to a cell the sequences of the largest micro-batch, of training (which 0) or evaluation
+ * (1). */
 static void largest(const struct compare_row *row, int strategy, int which, char text[CELL])
 {
     int64_t count = which ? row->largest_eval : row->largest;

@@ -19,7 +19,7 @@ void exposed_add(struct exposed *exposed, int rank, int instr, double seconds)
     exposed->seconds[rank][instr] += seconds;
 }
 
-/* What a trace calls it, without " micro 3". */
+/* Write to name what a trace calls an instruction, without " micro 3". */
 static void name_of(const struct program *program, int i, char name[TRACE_NAME])
 {
     instr_text(program, i, name, TRACE_NAME);
@@ -40,7 +40,7 @@ static int by_seconds(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : by_name(a, b);
 }
 
-/* Rows of one name, which follow one another, become one.  Returns how many are left. */
+/* Make one row of rows with the same name, which follow one another.  Returns how many are left. */
 static int merge(struct exposed_row *row, int count)
 {
     int merged = 0;

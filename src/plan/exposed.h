@@ -7,11 +7,11 @@
 
 enum { EXPOSED_ROWS = 4 };
 
-/* Of all micro-batches together. */
+/* How long the compute stream waits for one instruction, of all micro-batches together. */
 struct exposed_row {
     char name[TRACE_NAME]; /* as in a trace, without the micro-batch: "GATHER layers.0" */
-    int times;
-    double seconds;
+    int times;             /* how often */
+    double seconds;        /* in all */
 };
 
 struct exposed {
@@ -19,11 +19,13 @@ struct exposed {
     double **seconds; /* per rank and instruction */
 };
 
-/* Sums of the ranks of programs, for exposed_free(). */
+/* Begin sums for the programs of so many ranks, for exposed_free(). */
 void exposed_begin(struct exposed *exposed, const struct program *const *program, int ranks);
+
+/* Add seconds for which a rank's compute stream has waited for an instruction. */
 void exposed_add(struct exposed *exposed, int rank, int instr, double seconds);
 
-/* The longest waits of a rank, whose program is this, longest first.  Returns how many. */
+/* List the longest waits of a rank, whose program is this, longest first.  Returns how many. */
 int exposed_list(const struct exposed *exposed, const struct program *program, int rank,
                  struct exposed_row row[EXPOSED_ROWS]);
 void exposed_free(struct exposed *exposed); /* one that is all zero is allowed */

@@ -55,7 +55,7 @@ static int set_offload(struct variant *v, const char *key, enum config_offload_t
     return has == wanted ? 0 : set(v, key, wanted == OFFLOAD_HOST ? "host" : "none");
 }
 
-/* Gradients in bf16 are those of one micro-batch, which is all that a rank has. */
+/* Has a step one micro-batch, whatever its size?  With gradients in bf16 it has. */
 static int is_one_micro(const struct config *config)
 {
     return config->train.grad_dtype != DTYPE_F32;
@@ -96,7 +96,7 @@ static int nodes_of(const struct fewest_request *r, int ranks)
     return (ranks + per_node_of(r) - 1) / per_node_of(r);
 }
 
-/* The number of which the ranks of every layout of this configuration are a multiple. */
+/* The product of the degrees that are set: the ranks of every layout are a multiple of it. */
 static int unit_of(const struct config *config)
 {
     const struct config_parallel *p = &config->parallel;
@@ -104,7 +104,7 @@ static int unit_of(const struct config *config)
                  (p->context > 1 ? p->context : 1));
 }
 
-/* All counts in their order; how many there are. */
+/* List all counts in their order; returns how many. */
 static int list_counts(const struct fewest_request *r, int unit, int counts[FEWEST_RANKS_MOST])
 {
     int per_node = per_node_of(r), count = 0;
@@ -144,7 +144,7 @@ static int holds(const struct fewest_request *r, const struct config *config, in
     return !lack.device_bytes && !lack.host_bytes;
 }
 
-/* The fewest ranks, fewer than `below`; 0: so few do not hold it. */
+/* The fewest ranks that hold a run, fewer than `below`; 0: so few do not hold it. */
 static int fewest_ranks(const struct fewest_request *r, const struct config *config, int below)
 {
     int counts[FEWEST_RANKS_MOST], end = 0, lacks = -1, fits = -1, last = -1;

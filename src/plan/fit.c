@@ -47,7 +47,7 @@ static int set(struct candidate *c, const char *key, const char *fmt, ...)
     return config_set(&c->config, key, value, NULL);
 }
 
-/* The strategy that shards more than the configuration's by so many stages. */
+/* The strategy that is `stages` stages of sharding behind the configuration's. */
 static enum config_strategy further(const struct config *config, int stages)
 {
     struct config_sharding own = config_sharding[config->parallel.strategy];
@@ -124,7 +124,7 @@ static int leave_disk(struct candidate *c)
     return c->config.offload.path[0] ? set(c, "offload.path", "") : 0;
 }
 
-/* Move the candidate to a level of an axis that is above 0.  -1 where keys do not go together. */
+/* Move the candidate to a level above 0 of an axis.  0, or -1 where keys do not go together. */
 static int change(const struct search *s, struct candidate *c, enum axis axis, int level)
 {
     static const char *const recompute[] = {"none", "gathered", "selective", "full"};
@@ -148,7 +148,7 @@ static int change(const struct search *s, struct candidate *c, enum axis axis, i
     return -1;
 }
 
-/* The configuration with every axis at its level.  -1 where keys do not go together. */
+/* Make the candidate with every axis at its level.  0, or -1 where keys do not go together. */
 static int candidate_at(const struct search *s, const int level[AXES], struct candidate *c)
 {
     *c = (struct candidate){.config = *s->config, .ranks = s->ranks, .nodes = s->nodes};

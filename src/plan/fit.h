@@ -15,23 +15,23 @@
 enum { FIT_RANKS_MOST = 4096 };
 
 struct fit {
-    int found;
-    int ranks, nodes;   /* ranks as asked for, or as many as are needed */
-    char settings[256]; /* "key=value key=value": what changes; "" where ranks alone do */
-    struct memory_limits takes;
+    int found;                  /* 1: the fields that follow are set */
+    int ranks, nodes;           /* ranks as asked for, or as many as are needed */
+    char settings[256];         /* "key=value key=value": what changes; "" where ranks alone do */
+    struct memory_limits takes; /* memory that a rank then needs */
 };
 
-/* Search, beginning with a checked configuration whose device is cpu or cuda.  Has no side effects;
- * plans one rank of each of a few dozen candidates. */
+/* Search for the nearest configuration that fits limits, beginning with a checked one whose device
+ * is cpu or cuda.  Has no side effects; plans one rank of each of a few dozen candidates. */
 void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
               const struct memory_limits *limits);
 
-/* The same with the ranks and the offloads that there are: what changes is the schedule, the
+/* The same on the same ranks and with the same offloads: what changes is the schedule, the
  * strategy, recomputation, the micro-batch or the shards of a hybrid. */
 void fit_find_here(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
                    const struct memory_limits *limits);
 
-/* "nearest that fits: recompute=full (70.21 GiB a rank)" into text; returns text. */
+/* Write to text "nearest that fits: recompute=full (70.21 GiB a rank)"; returns text. */
 const char *fit_text(const struct fit *fit, int ranks, char *text, size_t size);
 
 #endif

@@ -15,8 +15,8 @@ struct search {
     const struct memory_limits *limits;
 };
 
-/* The plan of so many sequences at a time.  Gradients in bf16 are those of one micro-batch a step.
- */
+/* The configuration with so many sequences at a time.  Gradients in bf16 are those of one
+ * micro-batch a step. */
 static struct config with(const struct search *s, int64_t sequences)
 {
     struct config config = *s->config;
@@ -64,7 +64,7 @@ struct point {
     double share;
 };
 
-/* Where the line through two points, of finite shares, is 1, in whole sequences. */
+/* The sequences, in whole ones, at which the line through two points of finite shares meets 1. */
 static int64_t meets_limit(const struct point *a, const struct point *b)
 {
     double slope = (b->share - a->share) / (double)(b->sequences - a->sequences);

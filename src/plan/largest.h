@@ -6,12 +6,12 @@
 
 enum { LARGEST_MOST = 4096 }; /* no more sequences are tried */
 
-/* Sequences of a rank's micro-batch at most, of a checked configuration whose device is cpu or
- * cuda, within limits of which at least one is set.  0: not even one fits, or the configuration
- * makes no plan; LARGEST_MOST: at least so many.  Training is planned with the configuration's
- * global batch, or one micro-batch of each rank if that is larger or gradients are in bf16;
- * evaluation beside training in micro-batches of one sequence, or with such gradients in the
- * configuration's.  Plans up to two dozen variants. */
+/* Find the most sequences that a rank's micro-batch can have, in training and in evaluation, within
+ * limits of which at least one is set.  The configuration is checked, and its device cpu or cuda.
+ * Returns 0 where not even one fits, or the configuration makes no plan; LARGEST_MOST: at least so
+ * many fit.  Training is planned with the configuration's global batch, or one micro-batch of each
+ * rank if that is larger or gradients are in bf16; evaluation beside training in micro-batches of
+ * one sequence, or with such gradients in the configuration's.  Plans up to two dozen variants. */
 int64_t largest_training(const struct config *config, int ranks, int nodes, int threads,
                          const struct memory_limits *limits);
 int64_t largest_evaluation(const struct config *config, int ranks, int nodes, int threads,

@@ -36,9 +36,9 @@
 
 /* Which ranks are compiled. */
 enum extent {
-    EXTENT_WORLD,    /* as many as say what all do */
+    EXTENT_WORLD,    /* all, or as many as the others repeat */
     EXTENT_PIPELINE, /* the first of each coordinate along the pipeline axis */
-    EXTENT_ENDS      /* of these the first two and the last */
+    EXTENT_ENDS      /* the first two and the last of EXTENT_PIPELINE */
 };
 
 struct making {
@@ -47,14 +47,14 @@ struct making {
     struct model *model;
     struct units **units;    /* per variant: layout_variants() */
     struct mesh_shape shape; /* the mesh of the compiled ranks: see choose_ranks() */
-    int ranks;               /* that are */
-    struct record *record;   /* or NULL */
+    int ranks;               /* how many are compiled */
+    struct record *record;   /* NULL: nothing is recorded */
     enum extent extent;
-    struct state **state;     /* per one of these */
-    struct program **program; /* the same */
-    struct memory_need *need; /* the same */
-    int wrong_rank;           /* the first one of which a program beside training's is wrong */
-    struct error wrong;       /* what is wrong there; no text: nothing */
+    struct state **state; /* per compiled rank, as are program and need */
+    struct program **program;
+    struct memory_need *need;
+    int wrong_rank;     /* the first one of which a program beside training's is wrong */
+    struct error wrong; /* what is wrong there; no text: nothing */
 };
 
 static int open_model(struct making *m, const struct config *config, int threads, struct error *err)
@@ -138,9 +138,9 @@ static int repeats(const struct making *m, enum mesh_axis axis)
     return axis == MESH_REPLICATE || axis == MESH_SHARD;
 }
 
-/* Which ranks are compiled: the first ones of the pipeline axis, if that is enough; all, or where
- * those are many, two at most along axes on which the others repeat the second, unless each of them
- * owns other matrices. */
+/* Choose the ranks that are compiled: the first ones of the pipeline axis, if that is enough; else
+ * all or, where these are many, two at most along axes on which the others repeat the second,
+ * unless each of them owns other matrices. */
 static int choose_ranks(struct making *m, struct error *err)
 {
     enum { FEW = 1024, MANY = 4096 };
@@ -166,7 +166,7 @@ static int choose_ranks(struct making *m, struct error *err)
     return 0;
 }
 
-/* The rank of the job that the i-th compiled one is. */
+/* The number in the job of compiled rank i. */
 static int rank_of(const struct making *m, int i)
 {
     struct mesh_coord coord = mesh_coord_of_rank(&m->shape, i);
@@ -175,7 +175,7 @@ static int rank_of(const struct making *m, int i)
     return mesh_rank(&m->report->layout.shape, coord);
 }
 
-/* Which compiled one does what a rank of the job does. */
+/* The compiled rank that does what a rank of the job does. */
 static int compiled_for_rank(const struct making *m, int rank)
 {
     struct mesh_coord coord = mesh_coord_of_rank(&m->report->layout.shape, rank);
@@ -208,7 +208,8 @@ static void verify_beside(struct making *m, int i, struct program *const *other,
     }
 }
 
-/* Training, evaluation and generation share slabs, so all programs are compiled. */
+/* Compile the programs of compiled rank i, and find what it needs.  Training, evaluation and
+ * generation share slabs, so all of their programs count. */
 static void compile_rank(struct making *m, int i)
 {
     struct report *report = m->report;
@@ -236,7 +237,7 @@ static void compile_rank(struct making *m, int i)
         program_destroy(other[k]);
 }
 
-/* What a rank's list has in common with those before it is kept once. */
+/* Let rank i share its list of instructions with a rank before it that has the same. */
 static void share_lists(struct making *m, int i)
 {
     int places = mesh_members(&m->shape, 1u << MESH_CONTEXT | 1u << MESH_TENSOR);
@@ -246,7 +247,7 @@ static void share_lists(struct making *m, int i)
         program_share_list(m->program[i], m->program[i - 1]);
 }
 
-/* How many ranks are worked on at once: for few it is not worth the threads. */
+/* How many ranks are compiled at once: for few, threads are not worth their start. */
 static int ranks_at_once(const struct making *m)
 {
     enum { FEW_RANKS = 4 };
@@ -286,7 +287,7 @@ static void compile(struct making *m)
     }
 }
 
-/* The two that are given each instruction of a step that is played. */
+/* What is given each instruction of a step that is played. */
 struct watching {
     struct record *record; /* NULL: does not */
     struct exposed exposed;
@@ -328,7 +329,7 @@ static void play(struct making *m, struct forecast_request *request)
     exposed_free(&watching.exposed);
 }
 
-/* What a node's ranks need, if all are as the one that needs most. */
+/* What the files of a node's ranks need, if all need as much as the one that needs most. */
 static struct machine_files files_of(const struct making *m)
 {
     struct machine_files files = {.ranks =
@@ -343,8 +344,8 @@ static struct machine_files files_of(const struct making *m)
     return files;
 }
 
-/* Of few ranks all are played, else the first at each place of the pipeline axis.  Ranks that wait
- * for ever are for verify to name. */
+/* Forecast a step: play all ranks where these are few, else the first at each place of the pipeline
+ * axis.  There is no forecast where ranks wait for ever, which verify names. */
 static void forecast(struct making *m)
 {
     enum { FEW = 64 };
@@ -369,7 +370,7 @@ static void forecast(struct making *m)
     free(program);
 }
 
-/* The graphs of all variants, those too of which no rank is compiled. */
+/* Check the graphs of all variants, those too of which no rank is compiled. */
 static int check_variants(const struct making *m, struct error *err)
 {
     unsigned mesh = mesh_wide_axes(&m->report->layout.shape, MESH_SETS - 1);
@@ -411,7 +412,7 @@ static void verify(struct making *m)
         !verify_some_ranks((const struct program *const *)m->program, &m->shape, &report->verdict);
 }
 
-/* What the ranks of the pipeline axis have, once all that are asked for are measured. */
+/* Fill in what the ranks of the pipeline axis have, once all that are asked for are measured. */
 static void fill_pipeline(struct report *report, const struct units *units)
 {
     const struct mesh_shape *shape = &report->layout.shape;

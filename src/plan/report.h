@@ -53,12 +53,12 @@ struct report {
     int64_t checkpoint_bytes; /* of one on disk (checkpoint_size.h) */
     double flops;             /* of a step, all ranks (attention's causal half) */
     double whole_flops;       /* the same with all of attention */
-    int on_gpu;               /* planned for one GPU a rank */
+    int on_gpu;               /* 1: planned for a GPU per rank */
     char fp8_note[FP8_NOTE];  /* what of precision fp8 is not in fp8 */
     char machine[96];         /* the GPU's name given to report_set_gpu_memory(), or "" */
     struct memory_limits limits;
     size_t attention_bytes; /* that training takes of what is left (attention_memory.h) */
-    int compiled;           /* of the ranks: these were checked, and the others repeat them */
+    int compiled;           /* ranks that were compiled and checked; the others repeat them */
     int measured; /* ranks that `rank` has: all, or the first at each place of the pipeline axis */
     struct report_rank *rank;
     struct report_pipeline *pipeline; /* per rank of the pipeline axis */
@@ -72,9 +72,9 @@ struct report {
     struct exposed_row exposed[EXPOSED_ROWS]; /* of the rank of the forecast that waits least; not
                                                  of report_measure() */
     int exposed_rows;
-    int64_t steps; /* of the whole run; 0: not known, as those of train.epochs until the caller
-                      counts them */
-    struct error no_data; /* why they are not known, set by the caller */
+    int64_t steps; /* of the whole run; 0: not known, as with train.epochs until the caller counts
+                      them */
+    struct error no_data; /* why steps is not known, set by the caller */
     int verified;         /* 1: the programs passed; 0: see verdict */
     struct error verdict;
 };
@@ -88,12 +88,11 @@ struct report_request {
                                      NULL: no times are forecast */
 };
 
-/* Compile and check the programs of all ranks.
- * Of more than 1,024 ranks two along replicate and two along shard are compiled and checked, and
- * two along context and tensor where the units of the others are alike: the others repeat these,
- * unless an optimizer's matrices have owners: then all are, 4,096 at most.  Not collective.  A
- * program that does not pass is a report, not a failure.  Returns 0 and a report for report_free(),
- * or -1 with err set. */
+/* Compile and check the programs of all ranks.  Of more than 1,024 ranks only two along replicate
+ * and two along shard are compiled and checked, and two along context and tensor where the units of
+ * the others are alike, because the others repeat these; but all of them, 4,096 at most, where an
+ * optimizer's matrices have owners.  Not collective.  A program that does not pass is a report, not
+ * a failure.  Returns 0 and a report for report_free(), or -1 with err set. */
 int report_make(struct report *report, const struct report_request *request, struct error *err);
 
 /* The same, recording the forecast's step of its ranks in record, for record_free(); no ranks are
@@ -110,36 +109,38 @@ int report_measure(struct report *report, const struct report_request *request, 
  * are measured, and no time is forecast: request->speeds is not read. */
 int report_probe(struct report *report, const struct report_request *request, struct error *err);
 
-/* Tokens of a step, masked ones too, per second; and the share of the machine's peak in products
- * that the model's operations are, counted as attention's causal half is computed, or as if all of
- * it were.  0 where no time is forecast. */
+/* Return the tokens of a step, masked ones too, per second; 0 where no time is forecast. */
 double report_tokens_per_s(const struct report *report);
+
+/* Return the share of the machine's peak in products that the model's operations use, counted as if
+ * all of attention were computed (whole_attention 1) or its causal half (0); 0 where no time is
+ * forecast. */
 double report_mfu(const struct report *report, int whole_attention);
 
-/* Set the memory of a GPU, with its name for messages, and of a node, that the plan is compared
- * with. */
+/* Set the memory that the plan is compared with: of a GPU, with its name for messages; of a node.
+ */
 void report_set_gpu_memory(struct report *report, const char *name, size_t memory_bytes);
 void report_set_node_memory(struct report *report, size_t memory_bytes);
 
-/* The measured rank that stands for a run where one is shown: with several pipeline ranks the one
- * that needs most memory, else the first. */
+/* Return the measured rank that stands for a run where one is shown: with several pipeline ranks
+ * the one that needs most memory, else the first. */
 const struct report_rank *report_largest(const struct report *report);
 
-/* The most device memory, and the most host memory, that a measured rank needs. */
+/* Return the most device memory, and the most host memory, that a measured rank needs. */
 struct memory_limits report_most(const struct report *report);
 
-/* By how much that exceeds limits; all 0: it fits. */
+/* Return by how much report_most() exceeds limits; all 0: it fits. */
 struct memory_limits report_lack(const struct report *report, const struct memory_limits *limits);
 void report_free(struct report *report);
 
-/* For people, and for programs (the caller frees with js_free()). */
+/* Print a report for people, and make one for programs, for js_free(). */
 void report_print(const struct report *report, FILE *out);
 struct js *report_json(const struct report *report);
 
-/* Members pool_bytes, total_bytes and so on of a rank. */
+/* Add the memory of a rank to an object: members pool_bytes, total_bytes and so on. */
 void report_rank_json(const struct report *report, const struct report_rank *rank, struct js *to);
 
-/* One line of how a GPU's and a node's memory compare with the plan. */
+/* Print how the plan compares with the memory of a GPU and of a node, where these are set. */
 void report_verdicts(const struct report *report, FILE *out);
 
 #endif

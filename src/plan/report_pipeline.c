@@ -9,7 +9,7 @@
 #include "plan/show.h"
 #include "simulate/timeline.h"
 
-/* "0, 7": the stages of a rank; of many the first ones. */
+/* Write to text the stages of a rank, "0, 7"; of many the first ones. */
 static const char *stages_of(const struct schedule *s, int rank, char *text, size_t size)
 {
     enum { MOST = 12, MORE = 5 };

@@ -4,11 +4,11 @@
 
 #include "plan/report.h"
 
-/* A table with a line for each rank of the pipeline axis, and what ranks wait; of one without a
- * pipeline nothing. */
+/* Print a table with a line for each rank of the pipeline axis, and how long ranks wait; nothing
+ * where there is no pipeline. */
 void report_pipeline_print(const struct report *report, FILE *out);
 
-/* Add member "pipeline" to a plan: an array of what the lines have. */
+/* Add the member "pipeline" to a plan: an array of what the lines of the table have. */
 void report_pipeline_json(const struct report *report, struct js *to);
 
 /* Write the schedule to a file: as text that parallel.schedule=FILE.csv reads; as a picture.

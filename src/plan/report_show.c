@@ -10,7 +10,7 @@
 #include "plan/report_time.h"
 #include "plan/show.h"
 
-/* In all but their places. */
+/* Are two ranks alike in all but their places? */
 static int alike(const struct report_rank *a, const struct report_rank *b)
 {
     size_t from = offsetof(struct report_rank, need);
@@ -24,7 +24,8 @@ static void print_bytes(const char *what, size_t bytes, FILE *out)
             bytes);
 }
 
-/* Sharded parameters in 16 bits need no place of their own: each gather rounds the masters. */
+/* Is the pool of parameters empty, where it is, because each gather rounds the masters, so that no
+ * 16-bit shards are kept? */
 static int params_are_masters(const struct report *report)
 {
     return report->layout.dtype != DTYPE_F32 && report->config.offload.params == OFFLOAD_NONE;

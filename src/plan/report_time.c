@@ -87,7 +87,7 @@ static void print_ranks(const struct report *report, FILE *out)
     print_exposed(report, out);
 }
 
-/* How long the run is; of epochs also in steps, where these are known. */
+/* Print how long the run is; with train.epochs also its steps, where these are known. */
 static void print_run(const struct report *report, FILE *out)
 {
     const struct config_train *train = &report->config.train;

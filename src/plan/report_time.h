@@ -4,13 +4,13 @@
 
 #include "plan/report.h"
 
-/* Nothing where the report has no forecast. */
+/* Print how long a step and the run take; nothing where the report has no forecast. */
 void report_time_print(const struct report *report, FILE *out);
 
-/* Add member "forecast". */
+/* Add the same to a plan as the member "forecast". */
 void report_time_json(const struct report *report, struct js *to);
 
-/* "412 ms", "3.5 s", "2.1 h", "12 days" into text; returns text. */
+/* Write a time to text as "412 ms", "3.5 s", "2.1 h", "12 days"; returns text. */
 const char *report_time_text(double seconds, char text[32]);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include "plan/report.h"
 
-/* Set report->unit and units from the first rank's program; costs are those of report->speeds. */
+/* Set report->unit and report->units from the first rank's program, with the costs of
+ * report->speeds. */
 void report_units_fill(struct report *report, const struct forecast_request *request);
 
 #endif

@@ -113,7 +113,7 @@ static void print_legend(const struct picture *p)
 
 /* ---- rows ---- */
 
-/* Of the stages of a rank, how many there are and which of them one is. */
+/* Return which of its rank's stages a stage is; *count: how many that rank has. */
 static int stage_among(const struct schedule *s, int stage, int *count)
 {
     int at = 0;
@@ -187,8 +187,8 @@ static void find_sources(struct picture *p)
     }
 }
 
-/* The line of what action a reads of another rank, if it does: from the end of the action that
- * makes it, at that rank's row, to its own start. */
+/* Draw the line of a message that action a reads, if it comes from another rank: from the end of
+ * the action that makes it, in that rank's row, to the start of a. */
 static void print_message(const struct picture *p, int a, int is_forward)
 {
     const struct schedule *s = p->schedule;

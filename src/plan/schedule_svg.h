@@ -6,9 +6,10 @@
 
 #include "simulate/timeline.h"
 
-/* Ranks down, time across: a box for each action, a line for each message between ranks, the share
- * that each rank waits at the right.  name: of the schedule, for the heading.  The timeline's costs
- * are those of timeline_costs(), which the caption explains. */
+/* Write the picture: ranks down, time across; a box for each action, a line for each message
+ * between ranks, at the right the share of the time that each rank waits.  name: of the schedule,
+ * for the heading.  The timeline's costs are those of timeline_costs(), which the caption explains.
+ */
 void schedule_svg_print(const struct timeline *timeline, const char *name, FILE *out);
 
 #endif

@@ -32,8 +32,8 @@ struct finding {
     int bests;
 };
 
-/* With as many shards, does the strategy of a keep as little as that of b, or less?  A later stage
- * of ZeRO does. */
+/* Are a's shards as many as b's, and does its strategy keep as little or less, as a later stage of
+ * ZeRO does? */
 static int shards_as_much(const struct search_candidate *a, const struct search_candidate *b)
 {
     return a->shard == b->shard &&
@@ -112,7 +112,7 @@ static void take_in(struct finding *f, const struct search_outcome *o)
     f->too_large[f->too_larges++] = o->candidate;
 }
 
-/* One that is planned next. */
+/* A candidate that is planned next. */
 struct choice {
     struct search_candidate *candidate;
     enum search_extent extent;

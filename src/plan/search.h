@@ -44,8 +44,8 @@ struct search_request {
 struct search_row {
     char settings[SEARCH_SETTINGS]; /* "key=value key=value": the layout, and what else changes */
     double step_s, tokens_per_s, mfu;
-    struct memory_limits takes;
-    char why[96]; /* of all but the first: what takes longer */
+    struct memory_limits takes; /* memory that a rank needs */
+    char why[96];               /* of all rows but the first: what takes longer than there */
 };
 
 struct search {
@@ -57,13 +57,16 @@ struct search {
     int below_bound;        /* plans that took less time or memory than their bounds: 0 */
 };
 
-/* Returns 0 and at least one row, or -1 with err set: no candidate is allowed, or none fits. */
+/* Search.  Returns 0 and at least one row, or -1 with err set: no candidate is allowed, or none
+ * fits.
+ */
 int search_find(struct search *search, const struct search_request *request, struct error *err);
 
 /* Set config to base with a row's settings in place of its layout.  Returns 0, or -1 where base
  * does not allow it. */
 int search_apply(struct config *config, const struct config *base, const char *settings);
 
+/* Print the rows as a table. */
 void search_print(const struct search *search, const struct search_request *request, FILE *out);
 struct js *search_json(const struct search *search); /* js_free() it */
 

@@ -182,7 +182,8 @@ static struct report_unit *plan_units(const struct bounds *b, const struct searc
     return unit;
 }
 
-/* Where all units between the first and the last are the same, two of them stand for all. */
+/* Where all units between the first and the last are the same, let places be planned with a model
+ * of FEW_UNITS units: two of them stand for all. */
 static void look_at_layers(struct bounds *b, const struct report_unit *unit)
 {
     int inner = b->units - 2, alike = inner > 2 && b->request->config->model.layers % inner == 0;
@@ -269,7 +270,7 @@ static void add_transfer(struct exchange *e, const struct search_request *reques
     *(span.nodes > 1 ? &e->network_s : &e->node_s) += seconds;
 }
 
-/* Context ranks have shards of their own, too. */
+/* The shards of a candidate's state, over data and context ranks. */
 static int shards_of(const struct search_request *r, const struct search_candidate *c)
 {
     int stage = config_sharding[c->strategy].stage, hybrid = config_sharding[c->strategy].hybrid;
@@ -310,7 +311,7 @@ struct rank_work {
     struct exchange exchange;
 };
 
-/* The step of a rank that works so long, waits so long and has transfers on one link. */
+/* The seconds of a step in which a rank works, waits and has transfers on one link for so long. */
 static double step_s(const struct machine *m, double work_s, double wait_s, double transfer_s)
 {
     double compute = m->beside_compute > 0 ? m->beside_compute : 1;
@@ -321,8 +322,8 @@ static double step_s(const struct machine *m, double work_s, double wait_s, doub
     return work_s + (1 - compute) * both + (alone > wait_s ? alone : wait_s);
 }
 
-/* Masters and moments are read and written once.  Of matrices that muon updates the masters count.
- */
+/* The seconds of an update of `trained` parameters at least: masters and moments are read and
+ * written once; of matrices that muon updates the masters alone count. */
 static double update_s(const struct bounds *b, const struct search_candidate *c, double trained)
 {
     const struct search_request *r = b->request;
@@ -335,7 +336,8 @@ static double update_s(const struct bounds *b, const struct search_candidate *c,
     return machine_memory_s(r->machine, "UPDATE", DTYPE_F32, each * trained / shards_of(r, c));
 }
 
-/* Micro-batches that a stage has in work when its rank has most: as schedule_rows.c lists them. */
+/* The micro-batches that a stage has in work when its rank has most of them, by the order in which
+ * schedule_rows.c lists actions. */
 static double in_flight(const struct search_candidate *c, int stage, double micros)
 {
     int rank = search_rank_of_stage(c, stage), behind = c->pipeline - 1 - rank;

@@ -30,7 +30,7 @@ enum {
     CHUNKS_MOST = 8 /* stages of a rank that are tried where the schedule has no limit */
 };
 
-/* The name that the configuration has for it, into text; returns text. */
+/* Write to text the name that the configuration has for a kind of recomputation; returns text. */
 static const char *recompute_name(enum config_recompute recompute, char text[CONFIG_TEXT])
 {
     struct config config = {.recompute = recompute};
@@ -56,7 +56,7 @@ void search_candidate_text(const struct search_candidate *c, char text[SEARCH_SE
         text_append(text, SEARCH_SETTINGS, " %s", c->offload);
 }
 
-/* What the configuration says itself of degrees and stages would not go with others. */
+/* Degrees and stages that base sets itself are unset first: they would not go with a layout's. */
 int search_apply(struct config *config, const struct config *base, const char *settings)
 {
     *config = *base;
@@ -124,8 +124,8 @@ static void add_micros(struct search_candidates *list, const struct search_reque
     add(list, &c);
 }
 
-/* Of one data and context rank all strategies are the same: NO_SHARD, or where other keys need
- * parameters or gradients in shards, FULL_SHARD. */
+/* The strategy for one data and context rank, where all are the same: NO_SHARD, or FULL_SHARD where
+ * other keys need parameters or gradients in shards. */
 static int strategy_of_one(const struct search_request *request, struct search_candidate c)
 {
     struct config config;
@@ -135,7 +135,7 @@ static int strategy_of_one(const struct search_request *request, struct search_c
                                                                  : STRATEGY_NO_SHARD;
 }
 
-/* A hybrid's copies are of a node's ranks each. */
+/* Add a candidate with each strategy; a copy of a hybrid has the ranks of a node. */
 static void add_strategies(struct search_candidates *list, const struct search_request *request,
                            struct search_candidate c)
 {

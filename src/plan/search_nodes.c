@@ -42,7 +42,7 @@ void search_nodes_find(struct search_nodes *found, const struct search_request *
     }
 }
 
-/* The first that fits: others are compared with it. */
+/* The first row that fits, with which the others are compared; NULL: none does. */
 static const struct search_nodes_row *first_of(const struct search_nodes *found)
 {
     for (int i = 0; i < found->rows; i++)

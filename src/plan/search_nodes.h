@@ -13,10 +13,11 @@ enum search_keeps {
 enum { SEARCH_NODES = 20 };
 
 struct search_nodes_row {
-    int ranks, nodes, fits;
-    int64_t global_batch;
-    struct search search; /* where it fits */
-    struct error why;     /* else */
+    int ranks, nodes;
+    int fits;             /* 1: search is set, else why */
+    int64_t global_batch; /* sequences of a step */
+    struct search search;
+    struct error why;
 };
 
 struct search_nodes {
@@ -30,6 +31,7 @@ struct search_nodes {
 void search_nodes_find(struct search_nodes *found, const struct search_request *request, int least,
                        int most, enum search_keeps keeps);
 
+/* Print the rows as a table. */
 void search_nodes_print(const struct search_nodes *found, const struct search_request *request,
                         FILE *out);
 struct js *search_nodes_json(const struct search_nodes *found); /* js_free() it */

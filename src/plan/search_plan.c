@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-/* Does it lack a twentieth of what there is? */
+/* Is what lacks a twentieth of the limit or more? */
 static int is_far(size_t lack, size_t limit)
 {
     return lack > limit / 20;
 }
 
-/* The configuration with so many micro-batches a step; -1: it is not allowed. */
+/* Make the configuration with so many micro-batches a step.  0, or -1: it is not allowed. */
 static int with_micros(const struct search_candidate *c, const struct search_request *request,
                        int64_t micros, struct config *config)
 {
@@ -31,7 +31,8 @@ static int is_too_large(struct search_outcome *o, const struct report *report,
     return 1;
 }
 
-/* Of a long pipeline the second rank and the last need most, or nearly: ask them before all. */
+/* Are the first ranks or the last of a long pipeline too large?  They need most, or nearly, and are
+ * planned in less time than all. */
 static int ends_are_too_large(struct search_outcome *o, const struct search_request *request,
                               int64_t micros)
 {
@@ -76,7 +77,7 @@ static int plan_micros(struct search_outcome *o, const struct search_request *re
     return o->fate == SEARCH_FITS ? 0 : -1;
 }
 
-/* From the plans of two numbers of micro-batches to that of more. */
+/* Make of the plans of two numbers of micro-batches the forecast of more. */
 static void extrapolate(struct search_outcome *o, const struct search_outcome *fewer,
                         double planned, double period, double micros)
 {
@@ -90,7 +91,7 @@ static void extrapolate(struct search_outcome *o, const struct search_outcome *f
     o->mfu *= growth;
 }
 
-/* After how many micro-batches the order of work repeats, and a few ranks' memory does not grow: a
+/* The number of micro-batches from which on the order of work repeats and no rank's memory grows: a
  * rank has at most as many in work as there are ranks, with several stages twice as many. */
 static int64_t warm_up(const struct search_candidate *c)
 {

@@ -18,12 +18,12 @@ enum search_fate {
     SEARCH_FITS
 };
 
-/* Of one that was planned. */
+/* What a plan of a candidate came to. */
 struct search_outcome {
     const struct search_candidate *candidate;
     enum search_fate fate;
-    int is_far;   /* TOO_LARGE by a twentieth of a limit or more */
-    int is_whole; /* 1: no plan of more of its micro-batches is made; 0: see above */
+    int is_far;   /* 1: SEARCH_TOO_LARGE by a twentieth of a limit or more */
+    int is_whole; /* 1: no plan of more of its micro-batches is made; 0: a plan of few, as above */
     double step_s, seconds[PLAY_KINDS]; /* of its busiest rank */
     double tokens_per_s, mfu;
     struct memory_limits takes;

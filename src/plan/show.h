@@ -7,7 +7,7 @@
 
 enum { SHOW_COLUMNS = 100 }; /* what a plan prints is never wider */
 
-/* "28.21 GiB" into text; returns text. */
+/* Write bytes to text as "28.21 GiB"; returns text. */
 const char *show_bytes(double bytes, char *text, size_t size);
 
 /* Print text, broken between words; lines after the first are indented.  column is where the first

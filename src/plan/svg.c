@@ -24,7 +24,7 @@ void svg_end(FILE *out)
     fputs("</svg>\n", out);
 }
 
-/* Text between tags: what XML has a meaning for, and what is not ASCII, is replaced. */
+/* Write text between tags: what XML has a meaning for, and what is not ASCII, is replaced. */
 static void put_escaped(FILE *out, const char *text)
 {
     for (; *text; text++)

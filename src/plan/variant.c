@@ -46,7 +46,7 @@ int variant_set(struct config *config, const char *settings)
     return config_finish(config, NULL);
 }
 
-/* Without the degrees that nobody gave. */
+/* The configuration without the degrees that nobody has set. */
 static struct config as_given(const struct config *config)
 {
     struct config given = *config;

@@ -6,17 +6,17 @@
 
 enum { VARIANT_SETTINGS = 512 }; /* bytes of such a text at most, with its end */
 
-/* The name the configuration has for it, into text; returns text. */
+/* Write to text the name that the configuration has for a strategy; returns text. */
 const char *variant_name(enum config_strategy strategy, char text[CONFIG_TEXT]);
 
-/* Set what a text "key=value key=value" says ("": nothing), and check the whole; keys of sharding
- * and stages that it has no use for become unset.  Returns 0, or -1 where a key or the whole is not
- * allowed; config is then partly set. */
+/* Set the keys of a text "key=value key=value" ("": none), and check the whole; keys of sharding
+ * and stages for which the whole has no use become unset.  Returns 0, or -1 where a key or the
+ * whole is not allowed; config is then partly set. */
 int variant_set(struct config *config, const char *settings);
 
-/* Append to a text of settings those of all other keys, in the order of their table, whose values
- * config has and base with the text has not, so that the text behind base makes config.  Both are
- * checked; degrees that follow from a strategy are none that base gives. */
+/* Complete a text of settings so that base with it makes config: append, in the order of their
+ * table, the keys in which base with the text differs from config.  Both configurations are
+ * checked; degrees that follow from base's strategy do not count as set. */
 void variant_complete(char text[VARIANT_SETTINGS], const struct config *base,
                       const struct config *config);
 
