@@ -3,8 +3,9 @@
  * rope: inputs x, cos_sin [positions, head_dim], and positions [rows] or none; output y.
  *
  * attention: inputs qkv, or q and kv, documents [rows] or none, and samples [batch, 2] where
- * weights are dropped; outputs o, lse.  What its attributes' forms are is in device/ops.h.
- * Sequences of q and of kv are as many as the graph has, and as long as their rows make them.
+ * weights are dropped; outputs o, lse.  attrs.forms are bits of enum attention_form (device/ops.h).
+ * q and kv each have graph->batch sequences, whose lengths follow from the rows of q and of kv, and
+ * may differ.
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"
@@ -72,8 +73,8 @@ const struct op op_rope = {
     .in_place = 1u << 0,
 };
 
-enum { Q, KV, DOCUMENTS, SAMPLES }; /* inputs of attention; Q: packed, where there is no KV */
-enum { DOUT, O, LSE, BACK };        /* of its backward, which has those from BACK on */
+enum { Q, KV, DOCUMENTS, SAMPLES }; /* inputs of attention; without KV Q is packed projections */
+enum { DOUT, O, LSE, BACK };        /* inputs of attention_backward; from BACK on attention's */
 enum { Q_GRAD, KV_GRAD };
 
 static int is_backward(const struct graph_node *node)
@@ -231,7 +232,7 @@ static int attention_run(const struct op_call *call, struct error *err)
     return 0;
 }
 
-/* The forms have one name each, for what a device does not offer. */
+/* Refuse a form of attention that the device does not offer, by its name. */
 static int attention_offered(struct device *d, const struct graph *graph,
                              const struct graph_node *node, struct error *err)
 {

@@ -58,10 +58,10 @@ static void gelu_gradient(struct autodiff *ad, const struct graph_node *node, in
     give(ad, node, &op_bias_backward, ad->graph->nodes[back].out[0]);
 }
 
-/* One call of the device's bias or bias_backward.  Usually one call does all: a bias is added to
- * `count` rows, or the table of positions to `count` sequences.  Where a rank has only some rows of
- * the table or of each sequence, there is a call for each chunk of each sequence, for the positions
- * of which the rank has both. */
+/* What one call of the device's bias or bias_backward works on.  Usually one call does all: a bias
+ * is added to `count` rows, or the table of positions to `count` sequences.  Where a rank has only
+ * some rows of the table or of each sequence, there is a call for each chunk of each sequence, for
+ * the positions of which the rank has both. */
 struct sums {
     int64_t count; /* rows or sequences, one behind the other in x or dy */
     int64_t elems; /* elements of each, and of the bias, that are added */

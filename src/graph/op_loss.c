@@ -217,7 +217,7 @@ static struct gemm gradient_gemm(const struct sizes *s, int64_t rows, int of)
     });
 }
 
-/* The products of whole chunks, and those of a last chunk with fewer rows. */
+/* List the products of whole chunks, and those of a last chunk with fewer rows. */
 static int products(const struct device *d, const struct graph *graph,
                     const struct graph_node *node, struct op_product product[OP_PRODUCTS])
 {
@@ -236,7 +236,8 @@ static int products(const struct device *d, const struct graph *graph,
     return count;
 }
 
-/* Logits are read, and in training their gradients written in their place. */
+/* The bytes of the passes over the logits: they are read, and in training their gradients written
+ * in their place. */
 static double logits_passes(const struct graph *graph, const struct graph_node *node)
 {
     int64_t rows = graph->values[node->in[H]].dim[0];
@@ -244,7 +245,7 @@ static double logits_passes(const struct graph *graph, const struct graph_node *
     return (double)rows * (double)columns_of(graph, node) * (double)each;
 }
 
-/* The last chunk may have fewer rows, which is another product to the library. */
+/* The scratch of the products of a chunk of so many rows. */
 static size_t gemm_scratch(struct device *d, const struct sizes *s, int64_t rows, int train)
 {
     const struct gemm all[] = {logits_gemm(s, rows), gradient_gemm(s, rows, DH),
@@ -255,10 +256,11 @@ static size_t gemm_scratch(struct device *d, const struct sizes *s, int64_t rows
     return bytes;
 }
 
+/* The parts of the node's scratch. */
 struct parts {
-    void *logits;
-    float *row_loss;
-    void *gemm;
+    void *logits;    /* of a chunk, and then their gradients: [chunk rows, ld] */
+    float *row_loss; /* [rows] */
+    void *gemm;      /* the products' scratch */
 };
 
 static struct parts split(const struct sizes *s, void *scratch)
@@ -275,6 +277,7 @@ static size_t scratch(struct device *d, const struct graph *graph, const struct 
 {
     struct sizes s = sizes_of(d, graph, node);
     size_t bytes = gemm_scratch(d, &s, s.chunk, is_train(node));
+    /* a last chunk with fewer rows is another product to the library */
     if (s.rows % s.chunk)
         bytes = max_bytes(bytes, gemm_scratch(d, &s, s.rows % s.chunk, is_train(node)));
     return logits_bytes(&s) + row_loss_bytes(&s) + bytes;
@@ -329,6 +332,7 @@ static int for_each_chunk(const struct op_call *call, chunk_action *action, stru
     return 0;
 }
 
+/* A chunk_action: compute the losses of rows and, in training, the gradients of the logits. */
 static void take_losses(const struct op_call *call, const struct sizes *s,
                         const struct parts *parts, int64_t first, int64_t rows)
 {
@@ -389,6 +393,7 @@ static void part_shapes(struct graph *graph, struct graph_node *node)
     node->out[1] = graph_value(graph, VALUE_TEMP, DTYPE_F32, 2, (int64_t[]){h.dim[0], 2});
 }
 
+/* A chunk_action: find each row's largest logit and sums, of this rank's columns. */
 static void take_part(const struct op_call *call, const struct sizes *s, const struct parts *parts,
                       int64_t first, int64_t rows)
 {
@@ -465,6 +470,7 @@ const struct op op_head_part_loss = {
     .run = part_loss_run,
 };
 
+/* A chunk_action: compute the gradients of the logits from what ranks have exchanged. */
 static void take_gradients(const struct op_call *call, const struct sizes *s,
                            const struct parts *parts, int64_t first, int64_t rows)
 {

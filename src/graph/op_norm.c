@@ -1,4 +1,4 @@
-/* op_norm.c - RMSNorm with the residual sum in front of it.
+/* op_norm.c - RMSNorm (Zhang and Sennrich 2019), with the residual sum in front of it.
  *
  * inputs x, delta (absent: none), w;  outputs y, x' = x + delta (absent without delta: x' is x),
  * rstd.  The gradient that has reached x' by its other uses is folded into the backward pass.
