@@ -49,7 +49,7 @@ static size_t forward_layout(struct forward *w, const struct attention *a, void 
     return at;
 }
 
-/* Blocks from `first` to before `end`. */
+/* Pack the keys and values of blocks [first, end). */
 static void pack_keys(struct forward *w, struct attention_rows k, struct attention_rows v,
                       int64_t first, int64_t end)
 {
@@ -70,7 +70,7 @@ static void pack_keys(struct forward *w, struct attention_rows k, struct attenti
     }
 }
 
-/* Scores of nk keys of block j by n query columns.  On the diagonal what lies wholly in
+/* Compute the scores of nk keys of block j by n query columns.  On the diagonal what lies wholly in
  * the future is left out. */
 static void block_scores(struct forward *w, int64_t j, int64_t nk, int64_t n, int diagonal)
 {
@@ -106,8 +106,8 @@ SIMD_INLINE vf seen_scores(const struct forward *w, int64_t j, int64_t row, int6
     return mask == MASK_CAUSAL ? causal(s, row, col, -__builtin_inff()) : s;
 }
 
-/* Softmax of one vector of queries over nk keys of block j: scores become weights in place.  A
- * query that has seen no key yet has no largest score to subtract. */
+/* Turn scores of one vector of queries over nk keys of block j into weights, in place.  A query
+ * that has seen no key yet has no largest score to subtract. */
 SIMD_INLINE void softmax_queries(const enum dtype dt, const enum attention_mask mask,
                                  const int drops, struct forward *w, int64_t j, int64_t nk,
                                  int64_t col)
@@ -167,8 +167,8 @@ static int all_are_one(const float *x)
     return ones == CPU_LANES;
 }
 
-/* Where no query has found a larger score, which later blocks often have none of, all factors are 1
- * and the sums stay as they are. */
+/* Multiply the sums of each query by its factor.  All factors of a vector are 1 where no query of
+ * it has found a larger score, as in many later blocks: then its sums stay as they are. */
 static void shrink_output(struct forward *w, int64_t n)
 {
     for (int64_t col = 0; col < n; col += CPU_LANES) {
@@ -181,7 +181,8 @@ static void shrink_output(struct forward *w, int64_t n)
     }
 }
 
-/* The queries of block i of one head; rows of o at `out`, lse at its first query. */
+/* Compute the output of the queries of block i of one head: rows of o from element o_first on, and
+ * lse[0] on. */
 static void query_block(struct forward *w, struct attention_rows q, int64_t i, void *o,
                         int64_t o_first, float *lse)
 {

@@ -77,7 +77,7 @@ void CPU(attention_write_rows)(void *base, int64_t first, int64_t stride,
                                const struct attention_shape *s, const float *from, int64_t ld,
                                float scale, int64_t n);
 
-/* Scratch of all threads for the backward pass. */
+/* Return the bytes of scratch that the backward pass needs for all threads. */
 size_t CPU(attention_backward_bytes)(const struct device *d, const struct attention *a);
 
 /* What a block of scores hides from some of its queries. */

@@ -105,7 +105,7 @@ size_t CPU(attention_backward_bytes)(const struct device *d, const struct attent
            (size_t)(a->batch * a->kv_heads * shared) * sizeof(float);
 }
 
-/* The keys of blocks [first, end). */
+/* Pack the keys and values of blocks [first, end). */
 static void pack_keys(struct backward *w, struct attention_rows k, struct attention_rows v,
                       int64_t first, int64_t end)
 {
@@ -127,8 +127,8 @@ static void pack_keys(struct backward *w, struct attention_rows k, struct attent
     }
 }
 
-/* D of the queries of a block, whose rows of O are in w->rows: the diagonal of O dO^T, which has
- * the order of sums of V dO^T. */
+/* Compute D of the queries of a block, whose rows of O are in w->rows: the diagonal of O dO^T,
+ * which has the order of sums of V dO^T. */
 static void row_products(struct backward *w)
 {
     const int64_t ld = w->s.dim_units;
@@ -150,8 +150,8 @@ static void row_products(struct backward *w)
     }
 }
 
-/* Q and dO of nq queries in both layouts; lse and D, such that weights of the queries that pad the
- * block are 0. */
+/* Pack Q and dO of nq queries in both layouts, and set lse and D, so that weights of the queries
+ * that pad the block are 0. */
 static void pack_queries(struct backward *w, const struct block_at *at, int64_t nq)
 {
     const struct attention_shape *s = &w->s;
@@ -167,7 +167,8 @@ static void pack_queries(struct backward *w, const struct block_at *at, int64_t 
         w->lse[r] = r < nq ? at->lse[r] : 1e30f;
 }
 
-/* Rounded to nearest; bf16 of a vector as the upper halves. */
+/* Store a vector in units of a row; for bf16 rounded to nearest, as the upper halves of the units.
+ */
 SIMD_INLINE void store_row(unit *row, int64_t col, vf v, const enum dtype dt)
 {
     if (dt == DTYPE_BF16) {
@@ -178,7 +179,7 @@ SIMD_INLINE void store_row(unit *row, int64_t col, vf v, const enum dtype dt)
     }
 }
 
-/* P and dS of key rows [row, row + TILE_ROWS) of block j from their scores and dP. */
+/* Compute P and dS of key rows [row, row + TILE_ROWS) of block j from their scores and dP. */
 SIMD_INLINE void strip_gradients(const enum dtype dt, const enum attention_mask mask,
                                  const int drops, struct backward *w, int64_t j, int64_t row,
                                  int64_t first, int64_t n)
@@ -209,7 +210,7 @@ SIMD_INLINE void strip_gradients(const enum dtype dt, const enum attention_mask 
         }
 }
 
-/* P and dS of block j, strip by strip so that scores and dP stay close. */
+/* Compute P and dS of block j, strip by strip so that scores and dP stay in the caches. */
 static void block_gradients(struct backward *w, int64_t j, int64_t nk, int64_t n)
 {
     const struct attention_shape *s = &w->s;

@@ -41,7 +41,8 @@ void CPU(attention_draw)(struct attention_dropout *w, int64_t j, int64_t nk)
     }
 }
 
-/* REGISTER_ROWS x TILE_COLS sums in registers; per unit of k a row costs one broadcast. */
+/* Make REGISTER_ROWS x TILE_COLS sums, which stay in registers; per unit of k a row costs one
+ * broadcast. */
 SIMD_INLINE void vector_block(const enum dtype dt, const int accumulate,
                               const struct attention_product *p, int64_t row, int64_t col)
 {
@@ -144,7 +145,7 @@ void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
     memset(to + n * s->dim_units, 0, (size_t)((BLOCK - n) * s->dim_units) * sizeof *to);
 }
 
-/* Pairs of neighbouring elements of two rows become pairs of neighbouring rows. */
+/* Make of pairs of neighbouring elements in two rows pairs of elements of neighbouring rows. */
 SIMD_INLINE void interleave_rows(unit *to, const unit *even, const unit *odd, int64_t units)
 {
     const vi lanes = vi_lanes(), half = lanes / 2;

@@ -67,7 +67,7 @@ SIMD_INLINE void token_scores(const enum dtype dt, const struct token_task *t, i
     }
 }
 
-/* Scores become weights; returns their sum. */
+/* Turn scores into weights, in place; returns their sum. */
 static float token_softmax(float *scores, int64_t n, float scale)
 {
     float top = -__builtin_inff();
@@ -85,7 +85,7 @@ static float token_softmax(float *scores, int64_t n, float scale)
     return vf_sum(sum);
 }
 
-/* The output of one query head, two vectors of elements at a time. */
+/* Compute the output of one query head, two vectors of elements at a time. */
 SIMD_INLINE void token_values(const enum dtype dt, const struct token_task *t, int64_t h, void *o,
                               int64_t o_first, float sum)
 {
@@ -133,7 +133,7 @@ static void token_task(const struct attention_cached *a, int64_t b, int64_t kv, 
     }
 }
 
-/* The scores of one task. */
+/* Bytes of the scores of one task. */
 static size_t task_bytes(const struct attention_cached *a)
 {
     size_t elems = (size_t)(a->heads / a->kv_heads * a->capacity);
@@ -153,7 +153,7 @@ static void one_row_each(struct device *d, const struct attention_cached *a, voi
                    (float *)((char *)scratch + (size_t)omp_get_thread_num() * task_bytes(a)));
 }
 
-/* Rows of one sequence from a position on, as the part of a sequence that they are. */
+/* The problem of ATTENTION_PART that rows of one sequence from a position on are. */
 static struct attention part_of(const struct attention_cached *a, int64_t position)
 {
     int64_t chunk = a->seq / 2;
@@ -172,7 +172,7 @@ static struct attention part_of(const struct attention_cached *a, int64_t positi
     };
 }
 
-/* Queries of one sequence, dense, and its log-sum-exps, which nobody reads. */
+/* Bytes of the queries of one sequence, dense, and of its log-sum-exps, which nobody reads. */
 static size_t queries_bytes(const struct attention_cached *a)
 {
     size_t rows = (size_t)(a->seq * a->heads);

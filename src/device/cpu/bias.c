@@ -33,7 +33,7 @@ enum {
     COLUMNS = VECTORS * CPU_LANES,
 };
 
-/* sum[] = that of some rows, of n columns from element first on. */
+/* Sum some rows, of n columns from element first on, into sum[]. */
 SIMD_INLINE void sum_rows(enum dtype dt, vf sum[VECTORS], const void *dy, int64_t first,
                           int64_t rows, int64_t cols, int64_t n)
 {
@@ -45,8 +45,8 @@ SIMD_INLINE void sum_rows(enum dtype dt, vf sum[VECTORS], const void *dy, int64_
                 sum[v] += vf_get_some(dt, dy, first + v * CPU_LANES, n - v * CPU_LANES);
 }
 
-/* Some columns of all rows.  64 rows are summed first, and their sum is added to the total: adding
- * single rows to a large total would lose more bits. */
+/* Sum all rows of a group of columns, from `begin` on, into db.  GROUP_ROWS rows are summed first,
+ * and their sum is added to the total: adding single rows to a large total would lose more bits. */
 SIMD_INLINE void sum_columns(enum dtype dt, float *db, const void *dy, int64_t rows, int64_t cols,
                              int64_t begin, int accumulate)
 {

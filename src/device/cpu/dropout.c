@@ -14,7 +14,8 @@ enum {
     WORDS = PIECE + MORE + 4
 };
 
-/* words[4 i .. 4 i + 3] are of block `first` + i of a row. */
+/* Draw the words of blocks of a row: words[4 i] to words[4 i + 3] are those of block `first` + i.
+ */
 SIMD_INLINE void draw(uint32_t *restrict words, const struct dropout_mask *m,
                       struct philox4 counter, uint32_t row, uint32_t first, int64_t blocks)
 {

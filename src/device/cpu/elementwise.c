@@ -107,7 +107,7 @@ void CPU(copy)(struct device *d, void *y, const void *x, size_t bytes)
         memcpy((char *)y + begin, (const char *)x + begin, min_bytes(bytes - begin, piece));
 }
 
-/* The next row is prefetched, here and backward. */
+/* Compute a row; the next one is prefetched, here and backward. */
 SIMD_INLINE void swiglu_row(enum dtype dt, void *y, const void *gate_up, int64_t row, int64_t ffn)
 {
     int64_t gate = row * 2 * ffn, up = gate + ffn;

@@ -75,7 +75,7 @@ SIMD_INLINE void round_block(bf16 *to, const bf16 *from, const struct fp8_operan
         }
 }
 
-/* to [rows, columns], dense. */
+/* Round an operand into to [rows, columns], dense. */
 static void round_operand(struct device *d, bf16 *to, const struct fp8_operand *o)
 {
     int64_t across = ceil_div(o->columns, FP8_BLOCK), down = ceil_div(o->rows, o->block_rows);

@@ -85,7 +85,8 @@ int gemm_by_blocks(struct device *d, const struct gemm *g, void *scratch, struct
     return 0;
 }
 
-/* Whole blocks and the rests at the edges are different products of the library. */
+/* Scratch for the largest of the library's products: whole blocks, and what is left at the edges.
+ */
 size_t gemm_by_blocks_scratch(struct device *d, const struct gemm *g)
 {
     const int64_t ms[] = {min_i64(BLOCK_M, g->m), g->m % BLOCK_M};

@@ -8,18 +8,18 @@
  * device leaves such products to it or to the library, packs_products of struct device says. */
 int CPU(gemm_is_packed)(const struct gemm *g);
 
-/* Such a product; scratch is the caller's, of the bytes below.  It cannot fail, and its bits do not
- * depend on the number of threads. */
+/* Make a product that gemm_is_packed() takes.  scratch is the caller's, of gemm_packed_scratch()
+ * bytes.  It cannot fail, and its bits do not depend on the number of threads. */
 void CPU(gemm_packed)(struct device *d, const struct gemm *g, void *scratch);
 
-/* Bytes of scratch it needs, with however few threads it runs. */
+/* Return the bytes of scratch that gemm_packed() needs, with however few threads it runs. */
 size_t CPU(gemm_packed_scratch)(struct device *d, const struct gemm *g);
 
 /* Is g a product of a few rows with the transpose of a matrix, as generation has them? */
 int CPU(gemm_has_few_rows)(const struct gemm *g);
 
-/* Such a product; scratch is the caller's, of the bytes below.  It cannot fail; a row's bits do not
- * depend on other rows. */
+/* Make a product that gemm_has_few_rows() takes.  scratch is the caller's, of
+ * gemm_few_rows_scratch() bytes.  It cannot fail; a row's bits do not depend on other rows. */
 void CPU(gemm_of_few_rows)(struct device *d, const struct gemm *g, void *scratch);
 size_t CPU(gemm_few_rows_scratch)(const struct gemm *g);
 

@@ -29,7 +29,7 @@ SIMD_INLINE uint32_t element_of(const struct gemm_source *s, int64_t i, int64_t 
     return ((const bf16 *)s->base)[s->is_along ? i * s->ld + k : k * s->ld + i];
 }
 
-/* A tile over the edge of its operand, zeros outside, with i along rows or lanes. */
+/* Read a tile over the edge of its operand, zeros outside, with i along rows or lanes. */
 SIMD_INLINE void edge_tile(vu v[16], const struct gemm_source *s, int64_t i, int64_t k,
                            int i_is_lane)
 {
@@ -40,7 +40,7 @@ SIMD_INLINE void edge_tile(vu v[16], const struct gemm_source *s, int64_t i, int
         }
 }
 
-/* Units of two neighbouring rows. */
+/* Make units of two neighbouring rows. */
 SIMD_INLINE vu interleave(const bf16 *even, const bf16 *odd)
 {
     vh low, high;
@@ -49,7 +49,7 @@ SIMD_INLINE vu interleave(const bf16 *even, const bf16 *odd)
     return simd_widen(low) | simd_widen(high) << 16;
 }
 
-/* The tile from (i, k) on. */
+/* Pack the tile from (i, k) on. */
 SIMD_INLINE void pack_tile(bf16 *to, const struct gemm_source *s, int64_t i, int64_t k,
                            const int i_is_lane)
 {
@@ -78,8 +78,8 @@ SIMD_INLINE void pack_tile(bf16 *to, const struct gemm_source *s, int64_t i, int
 /* 32 neighbouring bf16. */
 typedef uint16_t two_vh __attribute__((vector_size(4 * CPU_LANES)));
 
-/* Both tiles of a panel, inside an operand across k, with i along lanes: two rows of 32 elements
- * are interleaved at a time. */
+/* Pack both tiles of a panel, inside an operand across k, with i along lanes: two rows of 32
+ * elements are interleaved at a time. */
 SIMD_INLINE void pack_two_across(bf16 *to, const struct gemm_source *s, int64_t i, int64_t k)
 {
     const bf16 *from = (const bf16 *)s->base + k * s->ld + i;
@@ -110,7 +110,7 @@ SIMD_INLINE void prefetch_next_two(const struct gemm_source *s, int64_t i, int64
         __builtin_prefetch((const bf16 *)s->base + r * s->ld + column);
 }
 
-/* The panel's two tiles from (i, k) on. */
+/* Pack the panel's two tiles from (i, k) on. */
 SIMD_INLINE void pack_two(bf16 *to, const struct gemm_source *s, int64_t i, int64_t k,
                           const int i_is_lane)
 {
@@ -123,7 +123,8 @@ SIMD_INLINE void pack_two(bf16 *to, const struct gemm_source *s, int64_t i, int6
     pack_tile(to + TILE_ELEMS, s, i + 16, k, i_is_lane);
 }
 
-/* Tiles of a range, in the order of memory; `stride` elements are between panels of 32 of i. */
+/* Pack the tiles of a range, in the order of memory; stride: elements from one panel of 32 of i to
+ * the next. */
 SIMD_INLINE void pack(bf16 *to, int64_t stride, const struct gemm_source *s,
                       const struct gemm_range *r, const int i_is_lane)
 {

@@ -94,7 +94,7 @@ static size_t all_sums_bytes(const struct gemm *g)
     return round_up_bytes((size_t)(g->m * g->n) * sizeof(float), 64);
 }
 
-/* The same product, which leaves its sums [m, n] in `sums` instead of c, without the addend. */
+/* The product of g without its addend, which leaves its sums [m, n] in `sums` instead of c. */
 static struct gemm product_of_sums(const struct gemm *g, float *sums)
 {
     struct gemm p = *g;
@@ -157,7 +157,7 @@ static struct gemm piece_of(const struct gemm *g, int64_t p)
     return piece;
 }
 
-/* Sums of a task's block. */
+/* The number of sums in a task's block. */
 static int64_t block_elems(const struct blocking *by)
 {
     return min_i64(level_format->block_m, by->rows) * level_format->block_n;
@@ -194,7 +194,7 @@ size_t CPU(gemm_packed_scratch)(struct device *d, const struct gemm *g)
     return all_sums_bytes(g) + most;
 }
 
-/* Thread t's share of packing columns [jc, end): some panels, or of all panels some steps of k. */
+/* Pack thread t's share of columns [jc, end): some panels, or of all panels some steps of k. */
 static void pack_panels(const struct blocking *by, int64_t jc, int64_t end, int t, int threads)
 {
     const int64_t width = level_format->block_n, step = level_format->step_k;
@@ -220,7 +220,7 @@ static int is_whole(const struct gemm *g, const struct block *b)
     return b->row + b->rows <= g->m && b->col + level_format->block_n <= g->n;
 }
 
-/* A block of an fp32 addend, zeros outside. */
+/* Read a block of an fp32 addend into sums, with zeros outside of it. */
 static void get_block(float *sums, const struct gemm *g, const struct block *b)
 {
     const int64_t width = level_format->block_n;
@@ -288,9 +288,9 @@ static struct gemm_ahead after_block(const struct blocking *by, const float *sum
     return (struct gemm_ahead){.at = next};
 }
 
-/* A block for k in [kc, end).  Up to the last part of k its sums are in `sums`, not in c, where
- * rows are often a power of two apart and push each other out of the first cache.  `ahead` says
- * what is prefetched meanwhile: with vectors the caller has set it, for tiles and strips this
+/* Multiply a block for k in [kc, end).  Up to the last part of k its sums are in `sums`, not in c,
+ * where rows are often a power of two apart and push each other out of the first cache.  `ahead`
+ * says what is prefetched meanwhile: with vectors the caller has set it, for tiles and strips this
  * function does.
  */
 static void run_block(const struct blocking *by, float *sums, const struct gemm_block_rows *a,
@@ -375,7 +375,7 @@ static void multiply_part(const struct blocking *by, const struct thread_scratch
         }
 }
 
-/* Rows [ic, ...) of c by panels [first, end) of the columns from jc on. */
+/* Run a task: rows of c from ic on by panels [first, end) of the columns from jc on. */
 static void run_task(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
                      int64_t ic, int64_t first, int64_t end)
 {
@@ -395,7 +395,7 @@ static void run_task(const struct blocking *by, const struct thread_scratch *own
     }
 }
 
-/* Task t of columns [jc, end): rows, or with few of them some of the columns for these rows. */
+/* Run task t of columns [jc, end): some rows, or of few rows some of the columns. */
 static void run_task_number(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
                             int64_t end, int64_t t)
 {
@@ -404,7 +404,7 @@ static void run_task_number(const struct blocking *by, const struct thread_scrat
              panels * (split + 1) / by->splits);
 }
 
-/* Thread t's tasks of columns [jc, end), and then those that others have not begun. */
+/* Run thread t's tasks of columns [jc, end), and then those that others have not begun. */
 static void run_tasks(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
                       int64_t end, int t, int threads)
 {

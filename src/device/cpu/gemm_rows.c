@@ -60,7 +60,7 @@ size_t CPU(gemm_few_rows_scratch)(const struct gemm *g)
     return (size_t)(blocks * packed_elems(g)) * dtype_bytes(g->dt);
 }
 
-/* Rows that are not there, and elements behind the last, are 0. */
+/* Copy x to scratch; rows that are not there, and elements behind the last, become 0. */
 static void pack_rows(const struct gemm *g, char *to)
 {
     size_t bytes = dtype_bytes(g->dt), whole = (size_t)step_of(g->dt) * bytes;
@@ -93,7 +93,7 @@ SIMD_INLINE vf add_product(const enum dtype dt, vf sum, vf a, vf b)
     return dt == DTYPE_BF16 ? vf_dot_bf16(sum, (vb)a, (vb)b) : a * b + sum;
 }
 
-/* Of each block of 2 half lanes: a's two halves added, and behind them b's. */
+/* In each block of 2 half lanes put the sum of a's two halves, and behind it that of b's. */
 SIMD_INLINE vf add_halves(vf a, vf b, const int half)
 {
     const vi lanes = vi_lanes();
@@ -161,7 +161,7 @@ SIMD_INLINE void block(const enum dtype dt, const int R, const int C, const stru
     }
 }
 
-/* Rows of y, the columns [col, end): sums and what they are added to. */
+/* Write columns [col, end) of all rows of the result: the sums in y, with the addend. */
 SIMD_INLINE void put_rows(const enum dtype dt, const struct gemm *g, const float *y, int64_t col,
                           int64_t end)
 {
@@ -185,8 +185,8 @@ static int64_t find_next(const struct gemm *g, int64_t t, int64_t groups, int64_
     return (col + t % groups * C) * g->ldb + t / groups * part;
 }
 
-/* All rows of x, R at a time, by columns [col, end) of y, C at a time; of long rows a part after
- * the other, so that those of x stay in the first cache. */
+/* Multiply all rows of x, R at a time, by columns [col, end) of y, C at a time; long rows in parts,
+ * so that those of x stay in the first cache. */
 SIMD_INLINE void columns(const enum dtype dt, const int R, const int C, const struct gemm *g,
                          const char *x, int64_t col, int64_t end)
 {

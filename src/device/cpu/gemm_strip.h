@@ -33,7 +33,7 @@ enum {
     LINE = 16,              /* floats */
 };
 
-/* A square of an operand over its edge: row r of v has step r of k, with i along lanes, zeros
+/* Read a square of an operand over its edge: row r of v gets step r of k, with i along lanes, zeros
  * outside. */
 SIMD_INLINE void edge_square(const enum dtype dt, vf v[CPU_LANES], const struct gemm_source *s,
                              int64_t i, int64_t k)
@@ -46,7 +46,7 @@ SIMD_INLINE void edge_square(const enum dtype dt, vf v[CPU_LANES], const struct 
         }
 }
 
-/* The square from (i, k) on: row r of v has step r of k, with i along lanes. */
+/* Read the square from (i, k) on: row r of v gets step r of k, with i along lanes. */
 SIMD_INLINE void get_square(const enum dtype dt, vf v[CPU_LANES], const struct gemm_source *s,
                             int64_t i, int64_t k)
 {
@@ -68,7 +68,7 @@ SIMD_INLINE void get_square(const enum dtype dt, vf v[CPU_LANES], const struct g
     }
 }
 
-/* One step of a panel. */
+/* Pack one step of a panel. */
 SIMD_INLINE void pack_panel_step(const enum dtype dt, float *to, const struct gemm_source *s,
                                  int64_t i, int64_t k)
 {
@@ -81,8 +81,8 @@ SIMD_INLINE void pack_panel_step(const enum dtype dt, float *to, const struct ge
     }
 }
 
-/* One step of a strip.  A row is stored as a whole vector, and the next row overwrites the lanes
- * that are too many; of the last row only STRIP_ROWS lanes are stored. */
+/* Pack one step of a strip.  A row is stored as a whole vector, and the next row overwrites the
+ * lanes that are too many; of the last row only STRIP_ROWS lanes are stored. */
 SIMD_INLINE void pack_strip_step(const enum dtype dt, float *to, const struct gemm_source *s,
                                  int64_t i, int64_t k)
 {
@@ -94,7 +94,7 @@ SIMD_INLINE void pack_strip_step(const enum dtype dt, float *to, const struct ge
     memcpy(to + (STRIP_STEP - 1) * STRIP_ROWS, &v[STRIP_STEP - 1], STRIP_ROWS * sizeof *to);
 }
 
-/* A range in strips or panels, `width` of i each and `stride` elements apart, in the order of
+/* Pack a range in strips or panels, `width` of i each and `stride` elements apart, in the order of
  * memory. */
 SIMD_INLINE void pack_steps(const enum dtype dt, float *to, int64_t stride,
                             const struct gemm_source *s, const struct gemm_range *r,

@@ -25,7 +25,7 @@ void CPU(pack_heads)(struct device *d, const struct pack_heads *p, void *y, cons
                  (const char *)kv + (size_t)row * row_kv);
 }
 
-/* Heads [begin, end) of dy, which lie one behind the other, added up. */
+/* Add up heads [begin, end) of dy, counted from its beginning, into head `to` of dkv. */
 SIMD_INLINE void add_heads(enum dtype dt, void *dkv, int64_t to, const void *dy, int64_t begin,
                            int64_t end, int64_t head_dim)
 {

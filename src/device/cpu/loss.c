@@ -2,7 +2,7 @@
 #include "device/cpu/kernels.h"
 #include "device/cpu/simd.h"
 
-/* The last n < CPU_LANES elements, from i on, and -inf behind them. */
+/* Read the last n < CPU_LANES elements of a row, from i on; lanes behind them are -inf. */
 SIMD_INLINE vf get_tail(enum dtype dt, const void *x, int64_t i, int64_t n)
 {
     vf v = vf_get_part(dt, x, i, n);
@@ -27,8 +27,8 @@ static float row_max(enum dtype dt, const void *x, int64_t n)
     return top;
 }
 
-/* Sum of e^(x - top), in fp32 over short blocks and in fp64 over the blocks.  As many
- * elements behind the row are prefetched: most of the next row. */
+/* Set *result to the sum of e^(x - top), in fp32 within short blocks and in fp64 over the blocks.
+ * As many elements behind the row are prefetched: most of the next row. */
 SIMD_INLINE void find_sum(enum dtype dt, const void *x, int64_t n, float top, double *result)
 {
     enum { BLOCK = 1024 };
@@ -71,15 +71,15 @@ SIMD_INLINE void gradient_of_fp32(enum dtype dt, void *dlogits, const void *x, i
     row_gradient(dt, dlogits, DTYPE_F32, x, n, top, factor);
 }
 
-/* The gradient of a row whose logits have the gradient's format. */
+/* Compute the gradient of a row whose logits have the gradient's format. */
 SIMD_INLINE void gradient_of_same(enum dtype dt, void *dlogits, const void *x, int64_t n, float top,
                                   float factor)
 {
     row_gradient(dt, dlogits, dt, x, n, top, factor);
 }
 
-/* The gradient of a row whose e^(x - top) sum up to `sum`.  column: of the target, or -1 where the
- * row has it not. */
+/* Compute the gradient of a row whose e^(x - top) sum up to `sum`.  column: the target's; -1: the
+ * row does not have it. */
 SIMD_INLINE void put_gradient(enum dtype dt, void *dlogits, enum dtype dt_x, const void *x,
                               int64_t column, int64_t n, float top, double sum, float scale)
 {

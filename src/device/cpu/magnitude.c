@@ -5,7 +5,7 @@
 
 /* ---- squares ---- */
 
-/* The squares of a row of w; those of 1024 elements are added to the total together. */
+/* The sum of the squares of a row of w; those of 1024 elements are added to the total together. */
 SIMD_INLINE float squares_of(enum dtype dt, const void *w, int64_t first, int64_t cols)
 {
     enum { BLOCK = 1024 };
@@ -30,7 +30,7 @@ SIMD_INLINE float dot(enum dtype dt, const float *a, const void *b, int64_t firs
     return vf_sum(sum);
 }
 
-/* w w + factor b (2 wa + factor aa b) */
+/* squares[row] = w w + factor b (2 wa + factor aa b) */
 SIMD_INLINE void row_of_squares(enum dtype dt, const struct row_squares *s, float *squares,
                                 const void *w, const void *b, const float *wa, const float *aa,
                                 int64_t row)
@@ -93,7 +93,8 @@ void CPU(scale_columns)(struct device *d, const struct column_scale *s, void *y,
     }
 }
 
-/* Some columns of all rows; 64 rows are summed first, as in bias.c. */
+/* Sum dy x of all rows of a group of columns into dm, over sqrt(squares); 64 rows are summed first,
+ * as in bias.c. */
 SIMD_INLINE void sum_products(enum dtype dt, const struct column_scale *s, float *dm,
                               const void *dy, const void *x, const float *squares, int64_t begin,
                               int accumulate)

@@ -141,7 +141,8 @@ SIMD_INLINE void backward_row(enum dtype dt, const int centered, const struct ba
     }
 }
 
-/* The parts of dw, and of db where the norm is centered, of each piece of the rows. */
+/* Compute dx, and for each piece of the rows its part of dw, and of db where the norm is centered.
+ */
 static void backward_pieces(struct device *d, enum dtype dt, int centered, const struct backward *b,
                             float *parts, int64_t rows)
 {

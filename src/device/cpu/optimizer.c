@@ -24,7 +24,7 @@ SIMD_INLINE double squares(enum dtype dt, const void *x, int64_t begin, int64_t 
     return sum;
 }
 
-/* Sums are per piece, and the number of pieces is fixed: bits do not depend on threads. */
+/* Sums are made for pieces whose number is fixed, so that bits do not depend on threads. */
 void CPU(sumsq)(struct device *d, double *result, enum dtype dt, const void *x, int64_t elems)
 {
     enum { PIECES = 256, ALIGN = 64 };
@@ -78,13 +78,13 @@ struct rule {
     const struct sgd *sgd;
 };
 
-/* The copy in bf16, or NULL. */
+/* The copy of the parameters in bf16; NULL: there is none. */
 static bf16 *bf16_copy(const struct adamw_state *s)
 {
     return s->dt_copy == DTYPE_BF16 ? s->copy : NULL;
 }
 
-/* A copy in fp16, of a chunk that is still in the caches. */
+/* Write the copy in fp16, if there is one, of a chunk that is still in the caches. */
 static void copy_half(struct device *d, const struct adamw_state *s, int64_t begin, int64_t n)
 {
     if (!s->copy || s->dt_copy != DTYPE_F16)
@@ -113,7 +113,7 @@ static void update(struct device *d, const struct rule *rule, const double *fact
     }
 }
 
-/* noise in [0, 2^16), for bf16 */
+/* Store a value; to bf16 it is rounded by noise, in [0, 2^16). */
 SIMD_INLINE void put(enum dtype dt, void *base, int64_t i, float value, uint32_t noise)
 {
     uint32_t bits;
@@ -125,7 +125,7 @@ SIMD_INLINE void put(enum dtype dt, void *base, int64_t i, float value, uint32_t
         ((float *)base)[i] = value;
 }
 
-/* words: two of each element, for what is rounded to bf16 */
+/* Update elements in these formats.  words: two for each element, for what is rounded to bf16. */
 SIMD_INLINE void adamw_in_formats(const struct rule *rule, enum dtype dt_p, enum dtype dt_m,
                                   enum dtype dt_g, const int copies, float grad_scale,
                                   const uint32_t *restrict words, int64_t begin, int64_t end)
@@ -175,7 +175,8 @@ static void adamw_chunk(const struct rule *rule, float grad_scale, int64_t begin
 
 /* ---- AdamW on bf16 ---- */
 
-/* words[2i], words[2i + 1] are those of element 2 * pair + i. */
+/* Draw the words of `pairs` pairs of elements: words[2i] and words[2i + 1] are those of element
+ * 2 * pair + i. */
 SIMD_INLINE void draw(uint32_t *restrict words, const struct rounding *r, uint64_t pair,
                       int64_t pairs)
 {
@@ -193,8 +194,8 @@ SIMD_INLINE void draw(uint32_t *restrict words, const struct rounding *r, uint64
     }
 }
 
-/* The number of element i for random numbers (struct rounding); *count: how many elements from i on
- * have consecutive numbers. */
+/* The number by which the random words of element i are drawn (struct rounding); *count: how many
+ * elements from i on have consecutive numbers. */
 static uint64_t number_of(const struct rounding *r, int64_t i, int64_t *count)
 {
     if (!r->run) {

@@ -14,7 +14,7 @@ SIMD_INLINE int64_t rows_per_piece(int64_t rows)
     return piece > LEAST_ROWS ? piece : LEAST_ROWS;
 }
 
-/* Number of pieces of so many rows. */
+/* Number of pieces that `rows` rows are cut into. */
 SIMD_INLINE int64_t pieces_of(int64_t rows)
 {
     return ceil_div(rows, rows_per_piece(rows));

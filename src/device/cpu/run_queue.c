@@ -56,7 +56,9 @@ static int open_schedstat(void)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* 0 where the file could not be opened. */
+/* How long a thread has waited for a core so far, by its schedstat; 0 where that could not be
+ * opened.
+ */
 static int64_t waited_ns(int file)
 {
     char text[96];

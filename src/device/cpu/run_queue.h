@@ -22,12 +22,15 @@
 
 struct device;
 
-/* The choice itself, without clock and files; zero but for `most` and `now`, which begin equal. */
+/* The choice itself, without clock and files.  It begins with zeros, but for most and now, which
+ * are equal. */
 struct run_queue_choice {
-    int most, now;
-    int64_t last_ns, last_waited_ns; /* the sample before; last_ns 0: none */
-    int64_t hold_ns, until_ns;       /* how long threads are left out, and until when */
-    int64_t raised_ns;               /* when all were tried again; 0: never */
+    int most, now;          /* threads there are; threads to be used */
+    int64_t last_ns;        /* time of the sample before; 0: there was none */
+    int64_t last_waited_ns; /* and what all threads had waited by then */
+    int64_t hold_ns;        /* how long threads are left out */
+    int64_t until_ns;       /* and until when */
+    int64_t raised_ns;      /* when all threads were tried again; 0: never */
 };
 
 /* Take a sample: the time, and for how long all threads together were ready without a core, since
