@@ -145,36 +145,50 @@ static int poll_transfers(struct executor *x, struct error *err)
     return -1;
 }
 
-/* Wait for an event of step w, and look from time to time whether the peers are alive, and how far
- * the step is: one that advances does not hang, however long it takes. */
+/* How far a step was at the last look. */
+struct advance {
+    struct clock_awake awake; /* its clock leaves out time in which the job was suspended */
+    int64_t moved_ns;         /* when the step was last found further than before */
+    int open;                 /* its first instruction whose event had not come */
+};
+
+/* Look whether the peers are alive, and how far step w is: one that advances does not hang, however
+ * long it takes.  0, or -1 with err set. */
+static int look(struct executor *x, const struct waited_for *w, struct advance *advance,
+                struct error *err)
+{
+    if (poll_transfers(x, err))
+        return -1;
+    int64_t now_ns = clock_awake_ns(&advance->awake);
+    int before = advance->open;
+    advance->open = first_open(x, w, before);
+    if (advance->open > before)
+        alive_note();
+    if (advance->open > before || swap_busy(x->swap)) /* swap_watch() looks after a file */
+        advance->moved_ns = now_ns;
+    int64_t patience_ns = (int64_t)x->patience_s * 1000000000;
+    return patience_ns && now_ns - advance->moved_ns > patience_ns ? hang(x, w, err) : 0;
+}
+
+/* Wait for an event of step w, and look() from time to time. */
 static int wait_for(struct executor *x, const struct waited_for *w, struct device_event *event,
                     struct error *err)
 {
     enum { SPINS = 2000, NAP_NS = 50000, LOOK_NS = 20000000 };
-    struct clock_awake awake = {0}; /* a job that was suspended was not waiting */
-    int64_t begin_ns = clock_awake_ns(&awake), looked_ns = clock_ns();
     const struct timespec nap = {.tv_nsec = NAP_NS};
-    int open = 0;
+    struct advance advance = {0};
+    advance.moved_ns = clock_awake_ns(&advance.awake);
+    int64_t looked_ns = clock_ns();
     for (int spins = 0;; spins++) {
         int done = device_event_done(x->device, event, err);
         if (done)
             return done > 0 ? copy_check(x, err) : -1;
         if (spins < SPINS)
             continue;
-        int64_t now = clock_ns();
-        if (now - looked_ns > LOOK_NS) {
-            looked_ns = now;
-            if (poll_transfers(x, err))
+        if (clock_ns() - looked_ns > LOOK_NS) {
+            looked_ns = clock_ns();
+            if (look(x, w, &advance, err))
                 return -1;
-            int64_t waited_ns = clock_awake_ns(&awake);
-            int before = open;
-            open = first_open(x, w, before);
-            if (open > before)
-                alive_note();
-            if (open > before || swap_busy(x->swap)) /* swap_watch() looks after a file */
-                begin_ns = waited_ns;
-            if (x->patience_s && waited_ns - begin_ns > (int64_t)x->patience_s * 1000000000)
-                return hang(x, w, err);
         }
         nanosleep(&nap, NULL);
     }
