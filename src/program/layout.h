@@ -83,7 +83,7 @@ int layout_advise(const struct config *config, int ranks, int per_node, enum dev
                   struct error *err);
 
 /* Return the tokens of a step, masked ones too.  Backward makes the gradients of the summed loss
- * divided by this number; SCALE turns them into those of the mean over the tokens not masked. */
+ * divided by this number; SCALE makes them those of the mean over the tokens not masked. */
 static inline int64_t layout_step_tokens(const struct layout *layout, const struct config *config)
 {
     return layout->global_batch * config->data.seq_len;

@@ -106,7 +106,7 @@ SIMD_INLINE vf seen_scores(const struct forward *w, int64_t j, int64_t row, int6
     return mask == MASK_CAUSAL ? causal(s, row, col, -__builtin_inff()) : s;
 }
 
-/* Turn scores of one vector of queries over nk keys of block j into weights, in place.  A query
+/* Make weights of the scores of one vector of queries over nk keys of block j, in place.  A query
  * that has seen no key yet has no largest score to subtract. */
 SIMD_INLINE void softmax_queries(const enum dtype dt, const enum attention_mask mask,
                                  const int drops, struct forward *w, int64_t j, int64_t nk,

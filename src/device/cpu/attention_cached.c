@@ -67,7 +67,7 @@ SIMD_INLINE void token_scores(const enum dtype dt, const struct token_task *t, i
     }
 }
 
-/* Turn scores into weights, in place; returns their sum. */
+/* Make weights of scores, in place; returns their sum. */
 static float token_softmax(float *scores, int64_t n, float scale)
 {
     float top = -__builtin_inff();
