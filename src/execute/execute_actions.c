@@ -1,4 +1,6 @@
-/* execute_actions.c - what an instruction does where that is the same on all devices. */
+/* execute_actions.c - what an instruction does where that is the same on all devices: an action for
+ * each kind of instruction (run_actions, at the end), and what the actions of the two executors
+ * share (run_*()). */
 #include <math.h>
 
 #include "base/philox.h"

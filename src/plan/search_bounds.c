@@ -1,4 +1,11 @@
-/* search_bounds.c - see search_bounds.h. */
+/* search_bounds.c - see search_bounds.h.
+ *
+ *   plan_places()  one plan for each place.  The first that succeeds is of the whole model; if all
+ *                  its blocks are alike, a model of few layers is planned for the other places
+ *   find_cut()     which units a stage has, for each number of stages
+ *   sum_ranks()    of a candidate: what each of its pipeline ranks computes, keeps and exchanges
+ *   set_bound()    the seconds and bytes of the rank that needs most
+ */
 #include "plan/search_bounds.h"
 
 #include <math.h>
@@ -39,6 +46,7 @@ struct bounds {
 
 /* ---- places ---- */
 
+/* Do two candidates have one place? */
 static int is_place_of(const struct search_candidate *a, const struct search_candidate *b)
 {
     return a->tensor == b->tensor && a->context == b->context && a->micro == b->micro &&
@@ -193,6 +201,7 @@ static void look_at_layers(struct bounds *b, const struct report_unit *unit)
     b->few_layers = alike ? 2 * (b->request->config->model.layers / inner) : 0;
 }
 
+/* The index of a candidate's place, which is added if it is the first there. */
 static int find_place(struct bounds *b, const struct search_candidate *c)
 {
     for (int i = 0; i < b->places; i++)
@@ -203,6 +212,8 @@ static int find_place(struct bounds *b, const struct search_candidate *c)
     return b->places++;
 }
 
+/* Find the places of all candidates and plan them: one after another until one has a plan, which
+ * gives the number of units, then the rest by all threads. */
 static void plan_places(struct bounds *b, struct search_candidates *list)
 {
     for (int i = 0; i < list->count; i++)
@@ -222,6 +233,7 @@ static void plan_places(struct bounds *b, struct search_candidates *list)
 
 /* ---- stages ---- */
 
+/* The stage of each unit where there are so many stages. */
 static const int *find_cut(struct bounds *b, const struct place *place, int stages)
 {
     for (int i = 0; i < b->cuts; i++)
@@ -240,11 +252,13 @@ static const int *find_cut(struct bounds *b, const struct place *place, int stag
 
 /* ---- what data ranks exchange ---- */
 
-/* A group of data ranks whose members are `step` ranks apart. */
+/* Where the ranks of a group are. */
 struct span {
-    int ranks, nodes, sharing;
+    int ranks, nodes;
+    int sharing; /* groups that use a node's network at once; 1: within a node */
 };
 
+/* The span of a group of so many ranks, each `step` ranks from the next. */
 static struct span span_of(const struct search_request *request, int ranks, int step)
 {
     int per_node = machine_ranks_per_node(request->ranks, request->nodes);
@@ -277,7 +291,8 @@ static int shards_of(const struct search_request *r, const struct search_candida
     return !stage ? 1 : c->context * (hybrid ? c->shard : search_data_ranks(r, c));
 }
 
-/* What the strategy of a candidate does with a unit's parameters and gradients in a step. */
+/* Add what the strategy of a candidate transfers of a unit in a step: it gathers parameters
+ * `gathers` times where each use does, and sums gradients once for each micro-batch or once. */
 static void add_unit(struct exchange *e, const struct bounds *b, const struct search_candidate *c,
                      const struct report_unit *unit, double gathers, double micros)
 {
@@ -351,8 +366,8 @@ static double in_flight(const struct search_candidate *c, int stage, double micr
     return fmin(most, micros);
 }
 
-/* Bytes of a rank's parameters, gradients and optimizer state between their uses, where they are
- * not offloaded; padding and buffers are beside them. */
+/* The bytes of a rank's parameters, gradients and optimizer state between their uses, where they
+ * are not offloaded; padding and buffers are beside them. */
 static double state_bytes(const struct bounds *b, const struct search_candidate *c,
                           const struct rank_work *rank)
 {
@@ -379,6 +394,7 @@ static double state_bytes(const struct bounds *b, const struct search_candidate 
     return bytes;
 }
 
+/* Set rank[0 .. pipeline): the sums over the units of each. */
 static void sum_ranks(struct bounds *b, const struct search_candidate *c, const struct place *place,
                       double micros, struct rank_work *rank)
 {
@@ -404,6 +420,7 @@ static void sum_ranks(struct bounds *b, const struct search_candidate *c, const 
     }
 }
 
+/* Set least_s, micro_s and least_bytes of a candidate.  rank: scratch memory, one of each rank. */
 static void set_bound(struct bounds *b, struct search_candidate *c, struct rank_work *rank)
 {
     const struct place *place = &b->place[c->place];

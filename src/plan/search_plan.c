@@ -19,6 +19,8 @@ static int with_micros(const struct search_candidate *c, const struct search_req
     return search_candidate_config(c, &base, config);
 }
 
+/* Do the ranks of a report need more than the limits?  If so, the outcome says that and by how
+ * much. */
 static int is_too_large(struct search_outcome *o, const struct report *report,
                         const struct memory_limits *limits)
 {
@@ -77,7 +79,8 @@ static int plan_micros(struct search_outcome *o, const struct search_request *re
     return o->fate == SEARCH_FITS ? 0 : -1;
 }
 
-/* Make of the plans of two numbers of micro-batches the forecast of more. */
+/* Make of the outcome of a plan of `planned` micro-batches, and of that of a period fewer, the one
+ * of all. */
 static void extrapolate(struct search_outcome *o, const struct search_outcome *fewer,
                         double planned, double period, double micros)
 {
@@ -102,6 +105,8 @@ static int64_t warm_up(const struct search_candidate *c)
 void search_plan(struct search_outcome *outcome, const struct search_candidate *candidate,
                  const struct search_request *request, enum search_extent extent, double most_s)
 {
+    /* From LONG pipeline ranks on, looking at the ends first pays; a plan of more than MANY
+     * micro-batches, of all ranks together, takes longer than a search should. */
     enum { LONG = 4, MANY = 1 << 14 };
     int64_t micros = search_micros(request, candidate);
     int64_t period = search_period(candidate, micros), few = warm_up(candidate);

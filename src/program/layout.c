@@ -1,5 +1,9 @@
 /* layout.c - the layout that a configuration means on so many ranks: strategy, mesh, batches,
  * formats; and what model, units, mesh and swap file are made with.
+ *
+ * layout_resolve() first takes what follows from the configuration alone, then finds the degrees of
+ * the mesh, checks what depends on them (check_*(), each of which names what to set instead), finds
+ * batches and micro-batches, and makes the schedule of these.
  */
 #include "program/layout.h"
 
@@ -21,6 +25,7 @@ static int keeps_params(const struct config *config)
     return p->pipeline > 1 && !p->pipeline_reshard && config->offload.params == OFFLOAD_NONE;
 }
 
+/* What a strategy of the configuration keeps whole, and when it sums gradients. */
 static struct layout_strategy strategy_of(const struct config *config)
 {
     const struct config_parallel *p = &config->parallel;

@@ -1,4 +1,13 @@
-/* export_folder.c - see export_folder.h. */
+/* export_folder.c - see export_folder.h.
+ *
+ * A folder is refused if a model is in it.  weights_export() writes config.json and the weights;
+ * what goes with a model beside these, the files of its tokenizer and of generation, is copied from
+ * one folder (find_texts()), which also decides where the ids of special tokens in config.json come
+ * from.
+ *
+ * For a run, rank 0 exports to hf.partial, renames what is at hf (to hf.old if the run wrote it,
+ * else to a name that is free), renames hf.partial to hf, and removes hf.old.
+ */
 #include "train/export_folder.h"
 
 #include <errno.h>
@@ -29,6 +38,7 @@ enum dtype export_folder_dtype(const struct config *config, enum weights_what wh
     return config->precision == PRECISION_FP16 ? DTYPE_F16 : DTYPE_BF16;
 }
 
+/* Are two paths of one folder? */
 static int is_same(const char *a, const char *b)
 {
     struct stat first, second;
@@ -36,6 +46,8 @@ static int is_same(const char *a, const char *b)
            first.st_ino == second.st_ino;
 }
 
+/* Copy the files of `beside` that a folder ("": none) has to another.  Returns 0, or -1 with err
+ * set and the files before it copied. */
 static int copy_beside(const char *from, const char *to, struct error *err)
 {
     int rc = 0, is_elsewhere = from[0] && !is_same(from, to);
@@ -92,6 +104,8 @@ static void add_ends(struct js *ids, int64_t answer, int64_t document)
     js_add(ids, "eos_token_id", list);
 }
 
+/* The ids of a tokenizer's special tokens, null for one that it does not have; NULL: no tokenizer.
+ */
 static struct js *ids_of(const struct tokenizer *tokenizer)
 {
     struct js *ids = js_object();
@@ -189,6 +203,8 @@ static void settle_aside(const char *aside, const char *folder, int is_own, stru
         log_warn(log, "the export before, %s, could not be removed: %s", aside, why.text);
 }
 
+/* Give the folder that was made its final name, and move aside or remove what has that name.
+ * Returns 0, or -1 with err set: what had the name has it again, or err says what it is now. */
 static int replace(const char *made, const char *folder, int is_own, struct log *log,
                    struct error *err)
 {
@@ -209,6 +225,8 @@ static int replace(const char *made, const char *folder, int is_own, struct log 
     return rc;
 }
 
+/* Export the checkpoint at a path to the run's hf.  Returns 0, or -1 with err set and hf.partial
+ * removed. */
 static int write_run(const char *path, const struct config *config, int is_own, struct log *log,
                      struct error *err)
 {

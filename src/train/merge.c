@@ -20,7 +20,7 @@ struct merge {
     double *scale; /* [rows]: what each row is multiplied by; NULL: 1 */
 };
 
-/* Read a whole matrix of the checkpoint, for free(); NULL with err set. */
+/* Read a whole matrix of the checkpoint in fp32, for free(); NULL with err set. */
 static float *load(struct checkpoint *checkpoint, const char *name, int64_t rows, int64_t columns,
                    struct error *err)
 {
@@ -84,7 +84,8 @@ static double scale_of(const float *row, int64_t columns, double magnitude)
     return sum == 0 ? 0 : magnitude / sqrt(sum);
 }
 
-/* Find what rows are multiplied by, from the rows without magnitudes. */
+/* Find what rows are multiplied by, from the rows without magnitudes: read() gives those of W.
+ * Returns 0, or -1 with err set; m->scale is m's either way. */
 static int find_scale(struct merge *m, struct checkpoint *checkpoint, const char *tensor,
                       merge_read *read, void *user, struct error *err)
 {

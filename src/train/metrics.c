@@ -52,6 +52,7 @@ void metrics_close(struct metrics *m)
                  (long long)missing);
 }
 
+/* Is a progress line due after this step? */
 static int line_due(const struct metrics *m, int64_t step)
 {
     return step == m->first || step == m->s->config.train.steps ||
@@ -86,6 +87,7 @@ static double flops_per_s(const struct metrics *m, double step_ms, double flops_
     return step_ms > 0 ? m->step_tokens * flops_per_token / step_ms * 1000 : 0;
 }
 
+/* The share of the GPUs' peak that steps of step_ms use; 0: the peak is unknown. */
 static double mfu(const struct metrics *m, double step_ms, double flops_per_token)
 {
     return m->peak_flops > 0 ? flops_per_s(m, step_ms, flops_per_token) / m->peak_flops : 0;

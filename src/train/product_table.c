@@ -1,5 +1,13 @@
 /* product_table.c - see product_table.h.  Rank 0 has the file and merges; what it comes to is
- * broadcast, so that all ranks hold the same table in the same order. */
+ * broadcast, so that all ranks hold the same table in the same order:
+ *
+ *   read_file()      rank 0 reads the file; all share it, and their devices take its choices
+ *   executor_note_products()  each device notes the shapes of all products of its programs
+ *   agree_missing()  shapes that are not in the table go to rank 0, which lists each once, with the
+ *                    lowest rank that has it as its owner; all share the list
+ *   time_own()       each rank times those that it owns
+ *   time_missing()   their choices go to rank 0, which adds them; all share and take the table
+ */
 #include "train/product_table.h"
 
 #include <stdio.h>
@@ -21,6 +29,7 @@ struct missing {
     int64_t owner;
 };
 
+/* The index of a shape in the table; -1: it is not there. */
 static int find(const struct product_table *t, const int64_t *shape)
 {
     for (int i = 0; i < t->count; i++)
@@ -73,6 +82,7 @@ static char *path_of(const struct session *s)
     return array_format("%s/%s", s->config.run.dir, PRODUCTS_FILE);
 }
 
+/* Let a device compute each product of the table as was chosen.  Returns 0, or -1 with err set. */
 static int take_all(const struct product_table *t, struct device *d, struct error *err)
 {
     for (int i = 0; i < t->count; i++)
@@ -175,6 +185,7 @@ static struct missing *agree_missing(const struct product_table *t, struct sessi
     return list;
 }
 
+/* The number of a shape among those that a device noted; -1: it noted none such. */
 static int index_of(const struct device *d, const int64_t *shape)
 {
     int64_t other[PRODUCT_SHAPE];
@@ -186,7 +197,8 @@ static int index_of(const struct device *d, const int64_t *shape)
     return -1;
 }
 
-/* Time the products that this rank owns, and add the choices to own. */
+/* Time the products that this rank owns, and add the choices to own.  Returns 0, or -1 with err
+ * set. */
 static int time_own(struct product_table *own, const struct missing *list, int count,
                     const struct session *s, struct error *err)
 {
@@ -203,6 +215,7 @@ static int time_own(struct product_table *own, const struct missing *list, int c
     return 0;
 }
 
+/* Log what timing the choices from number `before` on came to, which took ms. */
 static void report(const struct product_table *t, int before, const struct session *s, double ms)
 {
     int faster = 0;
@@ -219,6 +232,8 @@ static void report(const struct product_table *t, int before, const struct sessi
                  t->count - before, ms / 1e3, faster, ns / 1e6, first_ns / 1e6);
 }
 
+/* Time the noted products that are not in the table, add them, and have all devices take the table.
+ * Collective.  Returns 0, or -1 on all ranks with err set. */
 static int time_missing(struct product_table *t, struct session *s, struct error *err)
 {
     int64_t start = clock_ns();

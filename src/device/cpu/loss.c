@@ -1,4 +1,17 @@
-/* loss.c - softmax cross-entropy of logits that are never kept for the whole batch. */
+/* loss.c - softmax cross-entropy of logits that are never kept for the whole batch.
+ *
+ * Of a row of logits x with target t, and with top its largest logit:
+ *
+ *   sum   = e^(x[0] - top) + e^(x[1] - top) + ...
+ *   loss  = log(sum) + top - x[t]
+ *   dx[i] = (e^(x[i] - top) / sum - (1 if i is t, else 0)) * scale
+ *
+ * cross_entropy() does this where a rank has whole rows.  Where tensor ranks each have a part of
+ * the vocabulary, columns from `first` on, softmax_part() finds a part's top, sum and x[t] (0 if t
+ * is not in it), softmax_term() relates a part's sum to the top of all parts, and after these were
+ * summed over the ranks softmax_loss() and softmax_gradient() give the same for the whole row.  A
+ * negative target masks its row: loss and gradient are 0.
+ */
 #include "device/cpu/kernels.h"
 #include "device/cpu/simd.h"
 
@@ -9,6 +22,7 @@ SIMD_INLINE vf get_tail(enum dtype dt, const void *x, int64_t i, int64_t n)
     return vf_select(vi_lanes() < (int32_t)n, v, vf_set(-INFINITY));
 }
 
+/* Set *result to the largest element of a row. */
 SIMD_INLINE void find_max(enum dtype dt, const void *x, int64_t n, float *result)
 {
     vf top = vf_set(-INFINITY);
@@ -92,6 +106,7 @@ SIMD_INLINE void put_gradient(enum dtype dt, void *dlogits, enum dtype dt_x, con
         value_put(dt, dlogits, column, (float)((p / sum - 1) * scale));
 }
 
+/* The loss of a row, and its gradient unless dlogits is NULL. */
 static float loss_row(enum dtype dt, void *dlogits, enum dtype dt_x, const void *x, int32_t target,
                       int64_t n, float scale)
 {
