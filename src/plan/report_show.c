@@ -1,4 +1,9 @@
-/* report_show.c - a report for people, and for programs. */
+/* report_show.c - a report for people, report_print(), and for programs, report_json().
+ *
+ * For people: the model and its batches; the memory of each rank, once for neighbouring ranks that
+ * are alike; the pipeline (report_pipeline.c); what pools hold; checkpoints; what was verified; the
+ * forecast (report_time.c).  For programs: the same facts, of every rank that was measured.
+ */
 #include <stddef.h>
 #include <string.h>
 
@@ -98,6 +103,7 @@ static void print_moved(const int64_t moved_bytes[STREAMS], FILE *out)
     show_wrapped(out, 2, 4, line);
 }
 
+/* Print ranks first to last, which are alike. */
 static void print_rank(const struct report *report, int first, int last, FILE *out)
 {
     const struct report_rank *r = &report->rank[first];
@@ -119,6 +125,8 @@ static void print_rank(const struct report *report, int first, int last, FILE *o
     print_moved(r->moved_bytes, out);
 }
 
+/* Print whether what the ranks need at most fits on `what`, which has `limit` bytes; lack: how many
+ * bytes more it would have to have. */
 static void print_verdict(const char *what, size_t limit, size_t most, size_t lack, FILE *out)
 {
     char text[32], rest[32];
@@ -206,6 +214,7 @@ static void print_verification(const struct report *report, FILE *out)
         fprintf(out, "of %d; each of the others does what one of these does\n", report->ranks);
 }
 
+/* How many checkpoints of the run there may be on disk at once. */
 static int64_t checkpoints_at_once(const struct report *report)
 {
     int64_t steps = report->steps ? report->steps : INT64_MAX;

@@ -104,11 +104,6 @@ static void print_run(const struct report *report, FILE *out)
         fprintf(out, "; train.epochs %g: not known: %s", train->epochs, report->no_data.text);
 }
 
-static double hours_of(const struct report *report, double tokens)
-{
-    return tokens / report_tokens_per_s(report) / 3600;
-}
-
 void report_time_print(const struct report *report, FILE *out)
 {
     const struct forecast *f = &report->forecast;
@@ -127,7 +122,7 @@ void report_time_print(const struct report *report, FILE *out)
             100 * mfu, report->config.precision == PRECISION_FP8 ? " of bf16" : "",
             100 * report_mfu(report, 1));
     print_ranks(report, out);
-    double each = hours_of(report, 1e9);
+    double each = 1e9 / tokens_per_s / 3600; /* hours */
     fprintf(out, "  10^9 tokens: %s, %.4g rank-hours", report_time_text(3600 * each, billion),
             each * report->ranks);
     print_run(report, out);
