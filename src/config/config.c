@@ -246,14 +246,14 @@ static int apply_entries(struct config *config, const char *path, const struct c
     return 0;
 }
 
-/* Refuse paths that begin with "~" in the entries from `from` on, which a user wrote. */
-static int refuse_home(const char *path, const struct config_file *file, int from,
-                       struct error *err)
+/* Refuse "~" and variables of a shell in the entries from `from` on, which a user wrote. */
+static int refuse_shell(const char *path, const struct config_file *file, int from,
+                        struct error *err)
 {
     for (int i = from; i < file->count; i++) {
         const struct config_entry *e = &file->entries[i];
         const struct key *key = e->value ? key_find(e->key) : NULL;
-        if (key && key_refuse_home(key, e->value, err))
+        if (key && key_refuse_shell(key, e->value, err))
             return prefix_place(err, path, e);
     }
     return 0;
@@ -276,7 +276,7 @@ static int load(struct config *config, const char *name, const char *text, size_
     int rc = set_defaults(config, err) || config_text_read(&file, name, text, bytes, err);
     int in_file = file.count, yielded;
     rc = rc || add_arguments(&file, overrides, count, err) ||
-         refuse_home(name, &file, writer == BY_USER ? 0 : in_file, err);
+         refuse_shell(name, &file, writer == BY_USER ? 0 : in_file, err);
     if (!rc) {
         named_model_read(&own, &file, config);
         in_file -= config_file_drop_rivals(&file);

@@ -66,10 +66,10 @@ int key_is_group(const char *name);
  * 5), else 0. */
 int key_opens_group(int i);
 
-/* Refuse a value that begins with "~", such as "~/runs", which shells would expand and trireme does
- * not.  For values that a user wrote; those in the config.yaml of a run are not checked.  Returns
- * 0, or -1 with err set. */
-int key_refuse_home(const struct key *key, const char *value, struct error *err);
+/* Refuse a value with what a shell would expand and trireme does not: "~" at its beginning, as in
+ * "~/runs", and variables, as in "$SCRATCH/runs".  For values that a user wrote; those in the
+ * config.yaml of a run are not checked.  Returns 0, or -1 with err set. */
+int key_refuse_shell(const struct key *key, const char *value, struct error *err);
 
 /* Check value against the key's type and range, and put it into the key's field.  A model.preset
  * sets all of config->model.  Returns 0, or -1 with err (NULL allowed) set and config unchanged. */

@@ -152,21 +152,46 @@ static int is_file(const struct key *key, const char *value)
     return key->or_file && strcmp(value, key->or_file) != 0 && text_ends_with(value, key->or_file);
 }
 
-/* A shell expands ~ at the beginning of a word, which in run.dir=~/runs it is not.  Only paths
- * begin with "~" or "~/": no other text is refused by mistake. */
-int key_refuse_home(const struct key *key, const char *value, struct error *err)
+/* Find a variable as a shell writes it, $NAME or ${NAME}, in the first `length` bytes of text.
+ * Returns its "$" and sets *bytes, or NULL. */
+static const char *find_variable(const char *text, int length, int *bytes)
+{
+    for (const char *at = text; (at = memchr(at, '$', (size_t)(text + length - at))); at++) {
+        int braces = at[1] == '{', end = 1 + braces;
+        while (at + end < text + length && (isalnum((unsigned char)at[end]) || at[end] == '_'))
+            end++;
+        if (end > 1 + braces && !isdigit((unsigned char)at[1 + braces]) &&
+            (!braces || at[end] == '}')) {
+            *bytes = end + braces;
+            return at;
+        }
+    }
+    return NULL;
+}
+
+/* A shell expands "~" at the beginning of a word, which in run.dir=~/runs it is not, and variables,
+ * which it does not see in a file.  Only paths begin with "~" or "~/". */
+int key_refuse_shell(const struct key *key, const char *value, struct error *err)
 {
     if (key->type != KEY_TEXT)
         return 0;
     for (const char *item = value; item; item = key->list ? strchr(item, ',') : NULL) {
         item += strspn(item, key->list ? ", " : "");
-        int length = (int)strcspn(item, key->list ? "," : "");
+        int length = (int)strcspn(item, key->list ? "," : ""), bytes;
+        int shown = length < 80 ? length : 80;
+        const char *variable = find_variable(item, length, &bytes);
         if (*item == '~' && (length == 1 || item[1] == '/'))
             return error_set(err,
                              "%s: \"%.*s\": ~ is not expanded here; write the whole path, or "
                              "$HOME%.*s on a command line (a folder that is named ~ is ./~)",
-                             key->name, length < 80 ? length : 80, item,
-                             length < 80 ? length - 1 : 79, item + 1);
+                             key->name, shown, item, shown - 1, item + 1);
+        if (variable)
+            return error_set(err,
+                             "%s: \"%.*s\": %.*s is not expanded here; write what it stands for, "
+                             "or set the key on a command line, where the shell expands it: "
+                             "%s=\"%.*s\"",
+                             key->name, shown, item, bytes < 40 ? bytes : 40, variable, key->name,
+                             shown, item);
     }
     return 0;
 }

@@ -95,6 +95,14 @@ sed -i -e 's|"./~/a"|"~/a"|' -e '1i # The configuration this run was given, comp
 is "what a run has kept stands" "0 1" "$? $(grep -c 'dir: .*~/a' out)"
 "$TRIREME" config model.preset=llama-tiny data.train=a.h5,~b.h5 run.dir=./~/a >out 2>err
 is "~ elsewhere is a letter" "0 1" "$? $(grep -c 'dir: .*\./~/a' out)"
+# ... and variables, which no shell sees in a file
+printf 'run:\n  dir: $SCRATCH/runs/${SLURM_JOB_ID}\n' >variables.yaml
+refused "a variable in a file" 'variables\.yaml:2: run\.dir: .*: \$SCRATCH is not expanded here' $T variables.yaml
+refused "a variable in braces" 'offload\.path: .*: \$\{TMPDIR\} is not expanded.*offload\.path="/x/\$\{TMPDIR\}"' \
+    $T 'offload.path=/x/${TMPDIR}'
+refused "one in the second file of several" 'data\.train: .\$DATA/b\.h5.: \$DATA is not' $T 'data.train=a.h5,$DATA/b.h5'
+"$TRIREME" config model.preset=llama-tiny 'data.train=a$.h5,$5.h5,${b.h5,b$' run.dir='$' >out 2>err
+is "\$ elsewhere is a letter" "0 1" "$? $(grep -c 'dir: "\$"' out)"
 
 # Files
 refused "missing file" 'nowhere\.yaml' $T nowhere.yaml
