@@ -10,6 +10,7 @@
 #include "io/disk.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/unused.h"
 #include "train/evaluate.h"
 #include "train/run_checkpoint.h"
 #include "train/shared_settings.h"
@@ -20,8 +21,8 @@
 struct named {
     int folder; /* 1: a folder, by model.path= */
     int run;    /* 1: a configuration, run or checkpoint, also by run.dir= or checkpoint.resume= */
-    char unused[512]; /* keys that change nothing of an evaluation; those of a file are not here,
-                         which may serve to train, too */
+    const char *const *argument;
+    int arguments;
 };
 
 static int begins(const char *text, const char *with)
@@ -29,60 +30,14 @@ static int begins(const char *text, const char *with)
     return !strncmp(text, with, strlen(with));
 }
 
-/* Keys, or beginnings of keys, that change nothing of an evaluation. */
-static const char *const of_training[] = {
-    "data.train=",
-    "train.steps=",
-    "train.epochs=",
-    "train.lr=",
-    "train.min_lr=",
-    "train.schedule=",
-    "train.warmup_",
-    "train.optimizer",
-    "train.grad_dtype=",
-    "train.weight_decay=",
-    "train.decay=",
-    "train.beta",
-    "train.eps=",
-    "train.momentum=",
-    "train.muon_",
-    "train.loss_scale",
-    "train.initial_scale_",
-    "train.hysteresis=",
-    "train.min_loss_scale=",
-    "train.clip=",
-    "train.overlap_update=",
-    "train.freeze=",
-    "train.eval_every=",
-    "train.early_",
-    "recompute=",
-    "recompute_every=",
-    "offload.optimizer=",
-    "offload.gradients=",
-    "parallel.accumulate=",
-    "parallel.reduce_bucket_bytes=",
-    "comm.reduce_dtype=",
-    "checkpoint.every=",
-    "checkpoint.keep",
-    "checkpoint.export_hf=",
-    "checkpoint.frozen=",
-    "generate.",
-    "run.fresh=",
-    "run.trace=",
-    "run.log_every=",
-    "run.machine=",
-};
-
 static struct named find_named(int argc, char **argv)
 {
-    struct named named = {.run = argc > 1 && !arguments_is_setting(argv[1])};
+    struct named named = {.run = argc > 1 && !arguments_is_setting(argv[1]),
+                          .argument = (const char *const *)argv + 1,
+                          .arguments = argc - 1};
     for (int i = 1; i < argc; i++) {
         named.folder |= begins(argv[i], "model.path=");
         named.run |= begins(argv[i], "run.dir=") || begins(argv[i], "checkpoint.resume=");
-        for (size_t k = 0; k < sizeof of_training / sizeof of_training[0]; k++)
-            if (begins(argv[i], of_training[k]))
-                text_join(named.unused, sizeof named.unused, ", ", "%.*s",
-                          (int)strcspn(argv[i], "="), argv[i]);
     }
     return named;
 }
@@ -147,9 +102,8 @@ static int load(struct session *session, const struct named *named, char **from,
     if (of_folder ? load_folder(session, from, err) : load_checkpoint(session, from, err))
         return -1;
     log_info(session->log, "evaluating %s", *from);
-    if (named->unused[0] && !world_rank(session->world))
-        log_warn(session->log, "these keys are of training, and change nothing here: %s",
-                 named->unused);
+    if (!world_rank(session->world))
+        unused_warn(session->log, UNUSED_OF_EVALUATE, named->argument, named->arguments);
     return 0;
 }
 

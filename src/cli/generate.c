@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/generate.h"
+#include "cli/unused.h"
 #include "comm/world.h"
 
 /* Options that are keys of the configuration, too; -1: not given. */
@@ -59,6 +60,11 @@ static int read_stops(struct generate_options *o, int *argc, char **argv, struct
     return 0;
 }
 
+static int begins(const char *text, const char *with)
+{
+    return !strncmp(text, with, strlen(with));
+}
+
 static int check(const struct generate_options *o, int argc, int has_other, struct error *err)
 {
     if (argc < 2 || has_other)
@@ -74,12 +80,18 @@ static int check(const struct generate_options *o, int argc, int has_other, stru
                          o->template ? "--chat-template" : "--system");
     if (o->system && o->prompts)
         return error_set(err, "--system: the conversations of --prompts have their own");
-    for (int i = 0; i < o->setting_count; i++)
-        if (!strncmp(o->settings[i], "parallel.", strlen("parallel.")))
+    for (int i = 0; i < o->setting_count; i++) {
+        if (begins(o->settings[i], "parallel."))
             return error_set(err,
                              "%.60s has no effect: generate divides every layer among all of its "
                              "ranks",
                              o->settings[i]);
+        if (begins(o->settings[i], "seed="))
+            return error_set(err,
+                             "%.60s has no effect: that is the seed of training; tokens are drawn "
+                             "by that of --seed",
+                             o->settings[i]);
+    }
     if (!o->prompt && !o->prompts && !o->is_chat && isatty(STDIN_FILENO))
         return error_set(err,
                          "generate wants a text to continue: --prompt TEXT, or standard input");
@@ -94,7 +106,7 @@ static int refuse_names(const struct generate_options *o, struct error *err)
     static const char *const names[] = {"run.dir=", "checkpoint.resume=", "model.preset="};
     for (int i = 0; i < o->setting_count; i++)
         for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
-            if (!strncmp(o->settings[i], names[k], strlen(names[k])))
+            if (begins(o->settings[i], names[k]))
                 return error_set(err,
                                  "%.400s has no effect here: the weights are those of %.400s; "
                                  "leave out one or the other",
@@ -171,8 +183,10 @@ static int run(struct generate_model *model, struct app *app,
     struct generator *generator = generator_create(session);
     struct generate_output *output = NULL;
     int rc;
-    if (!world_rank(app->world))
+    if (!world_rank(app->world)) {
+        unused_warn(&app->log, UNUSED_OF_GENERATE, options->settings, options->setting_count);
         generate_texts_warn(texts, &model->config, &app->log);
+    }
     if (options->is_chat && !options->prompts) {
         rc = generate_chat(model, app, generator, &request, options, err);
     } else {

@@ -75,6 +75,9 @@ for setting in run.dir=two checkpoint.resume=two model.preset=gpt2; do
     refused "beside a run no $setting" "$setting has no effect here: the weights are those of one;" \
         "$TRIREME" generate one --prompt x device=cpu $setting
 done
+refused "nor the seed of training" 'seed=3 has no effect: .* that of --seed$' "$TRIREME" generate one --prompt x device=cpu seed=3
+"$TRIREME" generate one --prompt x --tokens 1 device=cpu train.lr=9 data.train=no.h5 2>err >out
+is "keys of training are named" "0 1" "$? $(grep -c 'warning: these keys are of training, and change nothing here: train\.lr, data\.train$' err)"
 refused "nor another model's folder" 'model.path=.* has no effect here' "$TRIREME" generate one --prompt x device=cpu \
     model.path=two
 finish
