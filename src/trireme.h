@@ -64,7 +64,8 @@ struct trireme_progress {
 int trireme_train(struct trireme *run, int64_t steps, struct trireme_progress *progress,
                   struct trireme_error *error);
 
-/* Write a checkpoint of the last step, unless there is one. */
+/* Write a checkpoint of the last step, unless there is one; with checkpoint.export_hf also the
+ * model to hf/ in run.dir, once training has ended: with train.steps, or by train.early_stop. */
 int trireme_save(struct trireme *run, struct trireme_error *error);
 
 /* Free the run (NULL allowed) and end MPI.  Saves nothing. */

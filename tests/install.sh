@@ -108,7 +108,7 @@ losses() { sed -n 's/^{"step": \([0-9]*\),.*"loss": \([0-9.]*\),.*/\1 \2/p' "$1"
 seq 500 >text.txt
 check "a text is tokenized" "$prefix/bin/trireme" tokenize text.txt -o text.h5
 # shellcheck disable=SC2086
-check "the program trains" ./use $settings run.dir=own
+check "the program trains" ./use $settings run.dir=own checkpoint.export_hf=true
 cp log steps
 # shellcheck disable=SC2086
 check "trireme train does" "$prefix/bin/trireme" train $settings run.dir=other
@@ -117,6 +117,7 @@ is "trireme train comes to the same losses as the program" "$(losses other/metri
 is "the program reads the losses that the run wrote" "$(losses other/metrics.jsonl | awk '$1 != 1 && $1 != 3 { printf "%d %.6f\n", $1, $2 }')" \
     "$(grep -E '^[0-9]+ [0-9.]+$' steps)"
 is "the last state of the program's run is saved" step-00000005 "$(ls own/checkpoints)"
+is "and the model is exported" "config.json model.safetensors" "$(ls own/hf | paste -sd' ')"
 ./use model.preset=llama-tiny data.tran=text.h5 >refused 2>&1
 is "a wrong setting is its error" "1 1: data.tran" "$? $(sed -n 's/^\(1: \).*\(data\.tran\).*/\1\2/p' refused | head -n 1)"
 cd "$top" || exit 1

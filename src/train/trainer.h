@@ -33,6 +33,11 @@ int trainer_advance(struct trainer *trainer, int64_t steps, struct error *err);
  * all ranks with err set and its code EXIT_NODE. */
 int trainer_save(struct trainer *trainer, struct error *err);
 
+/* Write the model to run.dir/hf where checkpoint.export_hf asks for it, all steps are done or
+ * train.early_stop has ended training, and the state is saved.  Collective.  Returns 0, or -1 on
+ * all ranks with err set and its code EXIT_NODE. */
+int trainer_export(struct trainer *trainer, struct error *err);
+
 /* Return how far training has come: the position after the last step. */
 struct run_position trainer_position(const struct trainer *trainer);
 

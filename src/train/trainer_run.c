@@ -57,6 +57,16 @@ static int export_at_end(struct trainer *t, struct error *err)
     return 0;
 }
 
+static int has_ended(const struct trainer *t)
+{
+    return (t->at.step >= t->s->config.train.steps && !t->at.evaluation_due) || trainer_is_over(t);
+}
+
+int trainer_export(struct trainer *t, struct error *err)
+{
+    return has_ended(t) ? export_at_end(t, err) : 0;
+}
+
 /* Returns -1 with err set where this start has made steps and none has updated anything. */
 static int check_updates(const struct trainer *t, struct error *err)
 {
@@ -78,7 +88,7 @@ static int train_to_end(struct trainer *t, struct error *err)
         return -1;
     if (trainer_is_over(t))
         report_over(t);
-    if ((t->at.step >= last && !t->at.evaluation_due) || trainer_is_over(t))
+    if (has_ended(t))
         return export_at_end(t, err);
     log_info(t->s->log, "asked to stop: state saved at step %lld, %srun me again%s",
              (long long)t->at.step,

@@ -83,7 +83,8 @@ int trireme_train(struct trireme *run, int64_t steps, struct trireme_progress *p
 int trireme_save(struct trireme *run, struct trireme_error *error)
 {
     struct error err = {0};
-    return outcome(run, trainer_save(run->trainer, &err), &err, error);
+    int rc = trainer_save(run->trainer, &err) || trainer_export(run->trainer, &err);
+    return outcome(run, rc, &err, error);
 }
 
 void trireme_close(struct trireme *run)
