@@ -254,16 +254,23 @@ static int64_t count_staying(const struct run_directory *d, const struct run_sur
 
 /* All ranks */
 
-/* Warn that sequences read from other data count in train.epochs like those of the present data. */
-static void report_epochs(const struct run_directory *d, int64_t samples)
+/* Warn where reading of other data begins: samples are counted, whatever they were of, and a
+ * sample's number is its place in the order of the data: so other data are read from the middle of
+ * their order on. */
+static void report_place(const struct run_directory *d, int64_t samples)
 {
     double epochs = d->s->config.train.epochs;
-    if (epochs > 0 && samples > 0)
-        log_warn(d->s->log,
-                 "train.epochs is %g, in which the %lld sequences that were read count as %.3g "
-                 "epochs of what data.train is now, %lld sequences",
-                 epochs, (long long)samples, (double)samples / (double)d->data.sequences,
-                 (long long)d->data.sequences);
+    char length[64] = "";
+    if (!samples)
+        return;
+    if (epochs > 0)
+        snprintf(length, sizeof length, "train.epochs is %g, in which ", epochs);
+    log_warn(d->s->log,
+             "%sthe %lld sequences that were read count as %.3g epochs of what data.train is now, "
+             "%lld sequences: reading goes on from that place in their order, and what is before "
+             "it is not read in this epoch",
+             length, (long long)samples, (double)samples / (double)d->data.sequences,
+             (long long)d->data.sequences);
 }
 
 /* Log the settings that changed since the checkpoint was saved, on rank 0. */
@@ -283,7 +290,7 @@ static void report_changes(const struct run_directory *d, const struct checkpoin
         log_print(d->s->log, changes ? LOG_WARN : LOG_INFO, "settings changed since step %lld: %s",
                   (long long)checkpoint->step, text);
     if (run_changes_sequences(&saved, &d->s->config, checkpoint->meta, &d->data))
-        report_epochs(d, samples);
+        report_place(d, samples);
     if (run_changes_source(&saved, &d->s->config, text, sizeof text))
         log_warn(d->s->log,
                  "%s: not read, as the run goes on with the weights of its checkpoint; another "

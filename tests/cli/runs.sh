@@ -325,6 +325,7 @@ train run.dir=set train.steps=5
 train run.dir=set train.steps=8 train.lr=5e-4 seed=9 data.train=valid.h5
 said "settings that changed" \
     'changed since step 5: data.train train.h5 -> valid.h5, seed 0 -> 9, train.steps 5 -> 8, train.lr 0.001 -> 0.0005$'
+said "where other data are read from" '^trireme: warning: the 20 sequences that were read count as .* epochs of what data.train is now,'
 cp train.h5 moved.h5
 train run.dir=set train.steps=9 train.lr=5e-4 seed=9 data.train=moved.h5
 said "data under another name, and other contents" 'data.train valid.h5 -> moved.h5'
