@@ -132,11 +132,12 @@ int run_changes_model(const struct config *saved, const struct config *asked, st
             continue;
         describe(saved, one, sizeof one);
         describe(asked, other, sizeof other);
+        const char *is = config_value(saved, key, old), *asks = config_value(asked, key, new);
         return error_set(err,
                          "it holds the model %s, and %s is asked for: %s is %.40s there and %.40s "
                          "here; ask for that model, or start another run: run.dir=OTHER",
-                         one, other, key, config_value(saved, key, old),
-                         config_value(asked, key, new));
+                         one, strcmp(one, other) ? other : "another one", key,
+                         is[0] ? is : "(none)", asks[0] ? asks : "(none)");
     }
     return 0;
 }

@@ -104,6 +104,33 @@ static void batches_are_compared_as_they_come_out(void **state)
     }
 }
 
+/* Another model: the key is named, both its values, and models only where their names differ. */
+static void another_model_is_refused_by_its_key(void **state)
+{
+    static const struct {
+        const char *asked, *text;
+    } rows[] = {
+        {"model.layers=3",
+         "it holds the model llama-tiny (2 layers, width 64, vocabulary 512), and "
+         "llama-tiny (3 layers, width 64, vocabulary 512) is asked for: "
+         "model.layers is 2 there and 3 here;"},
+        {"lora.r=4", "it holds the model llama-tiny (2 layers, width 64, vocabulary 512), and "
+                     "another one is asked for: lora.r is 0 there and 4 here;"},
+        {"lora.target_modules=q_proj", "lora.target_modules is (none) there and q_proj here;"},
+    };
+    const char *before[] = {"model.preset=llama-tiny", "lora.r=4"};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *now[] = {"model.preset=llama-tiny", rows[i].asked, "lora.r=4"};
+        int adapters = !strncmp(rows[i].asked, "lora.target", 11);
+        struct config saved, asked;
+        struct error err = {0};
+        assert_int_equal(config_load(&saved, NULL, before, 1 + adapters, &err), 0);
+        assert_int_equal(config_load(&asked, NULL, now, 2 + adapters, &err), 0);
+        assert_int_equal(run_changes_model(&saved, &asked, &err), -1);
+        assert_non_null(strstr(err.text, rows[i].text));
+    }
+}
+
 /* A file of `count` tokens, all 7 but the one at `other`; what it is known by without its hash. */
 static uint64_t sample_of(int64_t count, int64_t other)
 {
@@ -167,6 +194,7 @@ int main(void)
         cmocka_unit_test(contents_of_one_kind_are_compared),
         cmocka_unit_test(samples_are_spread),
         cmocka_unit_test(batches_are_compared_as_they_come_out),
+        cmocka_unit_test(another_model_is_refused_by_its_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
