@@ -45,6 +45,7 @@ struct options {
     int as_machine;          /* 1: --machine was given */
     int64_t ranks, nodes;    /* 0: not known yet (set_ranks()) */
     int64_t threads;         /* of a rank on CPUs; 0: as OMP_NUM_THREADS says */
+    int threads_given;       /* 1: by --threads */
     int64_t most_nodes;      /* above 0: a search over `nodes` to this many nodes */
     enum search_keeps keeps; /* what stays the same in such a search */
     double node_gib;         /* --node-memory: GiB of a node's memory; 0: not given */
@@ -279,11 +280,18 @@ static int set_ranks(struct options *o, int argc, char **argv, struct error *err
                      (long long)o->ranks, (long long)o->nodes);
 }
 
-static void show_only_planned(const struct options *options)
+/* Print what holds of the machine whatever is found: that trireme does not run there, and that
+ * links within a node are taken to join more GPUs than its nodes have. */
+static void show_notes(const struct options *o)
 {
-    if (machine_has_gpu(options) && !options->machine.runs)
-        printf("trireme's kernels do not run on %s: this is only a plan\n\n",
-               options->machine.name);
+    const struct machine *machine = &o->machine;
+    int most = o->nodes > 0 ? machine_ranks_per_node((int)o->ranks, (int)o->nodes) : 0;
+    if (machine_has_gpu(o) && !machine->runs)
+        printf("trireme's kernels do not run on %s: this is only a plan\n\n", machine->name);
+    if (machine_has_gpu(o) && machine->per_node && most > machine->per_node)
+        printf("nodes of %s have %d GPUs, and one has %d here: planned as if its links joined them "
+               "all\n\n",
+               machine->name, machine->per_node, most);
 }
 
 /* Print the plan, then those of other strategies and of single changes, and write the files that
@@ -303,7 +311,7 @@ static int show(const struct report *report, const struct options *options, stru
         show_wrapped(stdout, 0, 0, machine_names(known, sizeof known, ", "));
         printf("\n");
     }
-    show_only_planned(options);
+    show_notes(options);
     report_print(report, stdout);
     compare_print(&compare, stdout);
     choices_print(&choices, stdout);
@@ -368,6 +376,8 @@ static int check_machine(const struct config *config, const struct options *opti
                          struct error *err)
 {
     int on_gpu = config->device == CONFIG_DEVICE_CUDA;
+    if (on_gpu && options->threads_given)
+        return error_set(err, "--threads is of ranks on CPUs, and these are on GPUs; leave it out");
     if (!options->as_machine)
         return check_own_gpu(config, err);
     return machine_check(&options->machine, on_gpu, layout_product_dtype(config, on_gpu),
@@ -418,7 +428,7 @@ static int find_layout(const struct config *config, const struct options *o, str
     if (search_find(&search, &request, err))
         return -1;
     search.best.parallel.layout = PARALLEL_LAYOUT_GIVEN;
-    show_only_planned(o);
+    show_notes(o);
     search_print(&search, &request, stdout);
     if (fflush(stdout) || ferror(stdout))
         return error_errno(err, "the layouts cannot be written");
@@ -445,7 +455,7 @@ static int find_layouts(const struct config *config, const struct options *o, st
                                            .machine = &o->machine,
                                            .limits = &limits.limits};
     search_nodes_find(&found, &request, (int)o->nodes, (int)o->most_nodes, o->keeps);
-    show_only_planned(o);
+    show_notes(o);
     search_nodes_print(&found, &request, stdout);
     if (fflush(stdout) || ferror(stdout))
         return error_errno(err, "the layouts cannot be written");
@@ -467,7 +477,7 @@ static int find_fewest(const struct config *config, const struct options *o, str
     struct fewest fewest;
     if (fewest_find(&fewest, &request, err))
         return -1;
-    show_only_planned(o);
+    show_notes(o);
     fewest_print(&fewest, &request, stdout);
     if (fflush(stdout) || ferror(stdout))
         return error_errno(err, "the ranks cannot be written");
@@ -526,6 +536,7 @@ static int plan(struct options *options, int argc, char **argv, struct error *er
         set_ranks(options, argc, argv, err))
         return -1;
     resolve_device(&config, options);
+    options->threads_given = options->threads > 0;
     options->threads = threads_of(&config, options);
     keep_memory();
     if (check_machine(&config, options, err))

@@ -65,7 +65,10 @@ $(grep -c '^64 ranks on 8 nodes: pipeline 4 x replicate 1 x shard 2 x context 1 
 if cmp -s whole out; then ok "ranks are on as many nodes of the machine as they need"; else
     not_ok "ranks are on as many nodes of the machine as they need" "$(diff whole out | head -n 3)"; fi
 is "which is said" 1 "$(grep -c '^16 ranks on 2 nodes: ' out)"
-is "unless --nodes says another number" 1 "$("$TRIREME" plan "$job" --ranks 16 --nodes 1 --machine h100 2>err | grep -c '^16 ranks: ')"
+"$TRIREME" plan "$job" --ranks 16 --nodes 1 --machine h100 >out 2>err
+is "unless --nodes says another number, with a note on nodes of more GPUs" "1 1 0" \
+    "$(grep -c '^16 ranks: ' out) $(grep -c '^nodes of h100 have 8 GPUs, and one has 16 here: ' out) $(grep -c '^nodes of' whole)"
+refused "threads of ranks on GPUs" '--threads is of ranks on CPUs' "$TRIREME" plan "$job" --ranks 16 --machine h100 --threads 4
 
 "$TRIREME" plan "$job" --ranks 16 device=cuda >out 2>err
 is "plan for GPUs nobody named" "0 1" "$? $(grep -c 'on one GPU a rank' out)"
