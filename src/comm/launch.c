@@ -120,15 +120,19 @@ int launch_may_copy(void)
     return process_vm_readv(getpid(), &target, 1, &source, 1, 0) == 1;
 }
 
-/* Raise the limit of open files.  Slurm passes on the limit of the shell that called sbatch, often
- * 1024, and a rank has a file open for each socket and each part of a checkpoint. */
-static void raise_file_limit(void)
+/* Raise the limits of open files and of a file's size.  Slurm passes on those of the shell that
+ * called sbatch, often 1024 files, and a rank has a file open for each socket and each part of a
+ * checkpoint. */
+static void raise_file_limits(void)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit))
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit); /* where it fails the limit stays, and doctor shows it */
+    static const int resources[] = {RLIMIT_NOFILE, RLIMIT_FSIZE};
+    for (int i = 0; i < 2; i++) {
+        struct rlimit limit;
+        if (getrlimit(resources[i], &limit))
+            continue;
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(resources[i], &limit); /* where it fails the limit stays, and doctor shows it */
+    }
 }
 
 void launch_prepare(const struct launch *launch)
@@ -138,7 +142,7 @@ void launch_prepare(const struct launch *launch)
         "OMPI_MCA_btl_openib_warn_no_device_params_found",
         "OMPI_MCA_mpi_warn_on_fork",
     };
-    raise_file_limit();
+    raise_file_limits();
     for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++)
         setenv(quiet[i], "0", 0);
     if (launch->one_node)

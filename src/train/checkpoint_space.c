@@ -2,12 +2,30 @@
  * plan/checkpoint_size.c. */
 #include "train/checkpoint_space.h"
 
+#include <sys/resource.h>
+
 #include "io/checkpoint.h"
 #include "io/disk.h"
 #include "plan/checkpoint_size.h"
 #include "train/weights.h"
 
-static int judge(const struct session *s, const char *dir, int64_t done, int64_t there, double each,
+/* Can this rank write its file of a checkpoint, of `bytes`?  A shell's limit is passed on by
+ * launchers; launch_prepare() has raised it as far as it may be. */
+static int check_limit(const char *dir, double bytes, struct error *err)
+{
+    struct rlimit limit;
+    char text[2][DISK_SIZE];
+    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+        bytes <= (double)limit.rlim_cur)
+        return 0;
+    return error_set(err,
+                     "%s: a rank's file of a checkpoint takes %s, and files may have %s here: its "
+                     "work could not be saved; raise the limit where the job is started (ulimit -f "
+                     "unlimited), or start more ranks, which share the state",
+                     dir, disk_size(bytes, text[0]), disk_size((double)limit.rlim_cur, text[1]));
+}
+
+static int judge(const struct session *s, const char *dir, int64_t count, double each,
                  struct error *err)
 {
     const struct config *c = &s->config;
@@ -15,7 +33,6 @@ static int judge(const struct session *s, const char *dir, int64_t done, int64_t
     double free_bytes;
     if (disk_free(dir, &free_bytes, err))
         return -1;
-    int64_t count = checkpoint_size_count_of_run(c, done, c->train.steps, there);
     double all = each * (double)count;
     if (count && free_bytes < each) {
         error_set(err,
@@ -41,9 +58,14 @@ int checkpoint_space_check(struct session *s, const char *dir, int64_t done, int
 {
     struct checkpoint_piece *pieces;
     int count = weights_pieces(s, weights_choose_saved(s), &pieces);
-    double each = checkpoint_disk_bytes(pieces, count);
+    double each = checkpoint_disk_bytes(pieces, count), own = each;
     weights_pieces_free(pieces, count);
+    int64_t more = checkpoint_size_count_of_run(&s->config, done, s->config.train.steps, there);
+    world_broadcast(s->world, &more, sizeof more, 0);
     world_all_reduce(s->world, &each, 1, WORLD_SUM);
-    int rc = world_rank(s->world) ? 0 : judge(s, dir, done, there, each, err);
+    int rc = more ? check_limit(dir, own, err) : 0;
+    if (world_agree(s->world, rc, err))
+        return -1;
+    rc = world_rank(s->world) ? 0 : judge(s, dir, more, each, err);
     return world_agree(s->world, rc, err);
 }

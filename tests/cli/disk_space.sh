@@ -1,14 +1,22 @@
 #!/bin/bash
-# disk_space.sh - a disk too small for a run's checkpoints is known before it trains.
+# disk_space.sh - a disk, or a limit of files, too small for a run's checkpoints is known before it trains.
 . "$(dirname "$0")/../cli/helpers.inc"
+
+make_tokens
+M="model.preset=llama-tiny device=cpu data.train=$work/train.h5 data.seq_len=32 train.global_batch=8
+   run.threads=1"
+
+# A file may have 1000 KiB, and a checkpoint of llama-tiny takes 1.9 MB.
+(ulimit -f 1000 && timeout 60 "$TRIREME" train $M run.dir=limited train.steps=3 >out 2>err)
+is "files that may not be so large: refused before a step" "1 0 1" "$? $(grep -c 'step 1/' err) $(grep -c \
+    "error: limited/checkpoints: a rank's file of a checkpoint takes .*, and files may have 1.02 MB here: .* (ulimit -f unlimited)" err)"
+(ulimit -S -f 1000 && timeout 60 "$TRIREME" train $M run.dir=raised train.steps=3 >out 2>err)
+is "a limit that may be raised is" 0 $?
 
 if ! unshare --mount true 2>/dev/null; then
     skip "small disks" "mounts are not allowed here"
     finish
 fi
-make_tokens
-M="model.preset=llama-tiny device=cpu data.train=$work/train.h5 data.seq_len=32 train.global_batch=8
-   run.threads=1"
 mkdir disk
 
 # on_disk KIB RANKS key=value...: train on a disk of its own; in $code how it ended, in err what it

@@ -40,10 +40,14 @@ is "a run whose gradients stay infinite leaves a good checkpoint" 12 "$(kept wil
 last=$(sed -n 's/.*error: step \([0-9]*\):.*/\1/p' err)
 is "a run whose gradients stay infinite leaves a line of metrics for every step" "1-$last" "$(steps_of wild)"
 
-ranks 3 sh -c 'ulimit -f 200 && exec "$@"' limited "$TRIREME" train $M run.dir=small train.steps=3 \
-    checkpoint.every=1 train.global_batch=6 >out 2>err
-said "a checkpoint that fails on ranks is one warning" 'checkpoint of step 1 failed'
-said "which says why" 'checkpoint of step 1 failed.*[Ff]ile too large'
+# All ranks may write no more than 300 kB into a file, from their first step on; before it they would be refused.
+ranks 3 "$TRIREME" train $M run.dir="$work/small" train.steps=310 checkpoint.every=300 train.global_batch=6 >out 2>err &
+pid=$!
+until [ -s small/metrics.jsonl ] || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+for rank in $(pgrep -f "^$TRIREME train .*run.dir=$work/small "); do prlimit --fsize=300000 --pid "$rank"; done
+wait $pid
+said "a checkpoint that fails on ranks is one warning" 'checkpoint of step 300 failed'
+said "which says why" 'checkpoint of step 300 failed.*[Ff]ile too large'
 
 train run.dir=stuck train.steps=10 checkpoint.every=5
 if chattr +i stuck/checkpoints/step-00000005 2>/dev/null; then
