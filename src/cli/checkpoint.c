@@ -60,6 +60,12 @@ static int verify_one(const char *path, struct error *err)
     return rc;
 }
 
+/* Is an entry of a folder gone, as pruning of a run that goes on takes it away? */
+static int was_deleted(const struct checkpoint_entry *entry)
+{
+    return entry->step >= 0 && access(entry->path, F_OK) != 0;
+}
+
 /* Verify all; the first failure becomes the command's error, the others are printed. */
 static int verify(struct app *app, const struct checkpoint_selection *selection, struct error *err)
 {
@@ -71,6 +77,8 @@ static int verify(struct app *app, const struct checkpoint_selection *selection,
             log_warn(&app->log, "%s is not committed", entry->path);
         } else if (!verify_one(entry->path, &why)) {
             good++;
+        } else if (was_deleted(entry)) {
+            log_warn(&app->log, "%s was deleted before it was verified", entry->path);
         } else {
             if (bad++)
                 log_error(&app->log, "%s", why.text);

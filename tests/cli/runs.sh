@@ -446,4 +446,15 @@ is "checkpoint ls of it" "0 1" "$? $(grep -c '^step-00000003' out)"
 touch seed=7
 refused "a key stays one beside a file of that name" 'model\.layers' "$TRIREME" config seed=7
 refused "what is not there is no path" 'unknown key "sweep/lr"' "$TRIREME" train sweep/lr=1
+# A run that goes on deletes checkpoints while they are verified: here the oldest, once reading has begun.
+train run.dir=many train.steps=40 checkpoint.every=1 checkpoint.keep=99
+"$TRIREME" checkpoint verify many >out 2>err &
+pid=$!
+until [ "$(sed -n 's/rchar: //p' /proc/$pid/io 2>/dev/null || echo 9000000)" -gt 4000000 ]; do :; done
+kill -STOP $pid 2>/dev/null
+rm -r many/checkpoints/step-00000001
+kill -CONT $pid 2>/dev/null
+wait $pid
+is "a checkpoint that was deleted meanwhile is not a damaged one" "0 39 1" \
+    "$? $(grep -c ': whole' out) $(grep -c 'warning: many/checkpoints/step-00000001 was deleted before' err)"
 finish
