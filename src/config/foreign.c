@@ -61,8 +61,11 @@ const struct foreign foreign_names[] = {
     {.names = "data_parallel_size|data_parallel|dp_size|dp",
      .note = "all ranks that the other axes leave share the batch; parallel.strategy says what "
              "each keeps of the model"},
-    {.names = "expert_parallel_degree|expert_model_parallel_size|expert_parallel|ep_size|ep",
+    {.names = "expert_parallel_degree|expert_model_parallel_size|expert_parallel|ep_size|ep|"
+              "parallel.expert",
      .note = "expert parallelism is not in this version of trireme"},
+    {.names = "num_experts|num_local_experts|num_experts_per_tok|moe_router_topk",
+     .note = "mixtures of experts are not in this version of trireme"},
     {.names = "fsdp_auto_wrap_policy|auto_wrap_policy|fsdp_transformer_layer_cls_to_wrap|"
               "transformer_layer_cls_to_wrap",
      .here = "parallel.wrap"},
@@ -133,7 +136,8 @@ const struct foreign foreign_names[] = {
     {.names = "overwrite_output_dir", .here = "run.fresh"},
     {.names = "logging_steps|log_interval|log_freq|steps_per_print|print_freq",
      .here = "run.log_every"},
-    {.names = "report_to|tensorboard_dir|wandb_project|enable_tensorboard|enable_wandb|log_with",
+    {.names = "report_to|tensorboard_dir|wandb_project|enable_tensorboard|enable_wandb|log_with|"
+              "wandb|wandb.project|tensorboard|run_name",
      .note = "metrics.jsonl in run.dir has a line for each step, and trireme tensorboard shows it"},
     {.names = "ddp_timeout|train_timeout_seconds|init_timeout_seconds", .here = "run.hang_seconds"},
     {.names = "distributed_timeout_minutes", .here = "run.hang_seconds", .note = "in seconds"},
@@ -150,6 +154,11 @@ const struct foreign foreign_names[] = {
     {.names = "gpu_ids",
      .note = "each rank takes a GPU by itself; CUDA_VISIBLE_DEVICES hides some"},
     {.names = "use_cpu|no_cuda|accelerator", .here = "device", .note = "cpu or cuda"},
+    {.names = "exit_duration_in_mins|max_time|time_limit",
+     .note = "the job's own limit counts: state is saved on SIGUSR1, which #SBATCH "
+             "--signal=USR1@600 sends ten minutes before it"},
+    {.names = "async_save|async_mode",
+     .note = "saving in the background is not in this version of trireme"},
     {.names = "torch_compile|compile|dynamo_backend|training.compile|compile.enable",
      .note = "nothing has to be compiled: the kernels are built in"},
 
@@ -159,6 +168,14 @@ const struct foreign foreign_names[] = {
      .here = "model.path",
      .note = "a folder or a name of Hugging Face's hub, weights and tokenizer; without weights: "
              "model.preset"},
+    {.names = "model_revision|revision", .here = "model.path", .note = "ORG/NAME@REVISION"},
+    {.names = "flash_attention|flash_attn|use_flash_attn|attn_implementation|attention_backend|"
+              "use_liger_kernel|enable_liger_kernel",
+     .note = "leave it out: attention never holds all scores, and the loss not all logits"},
+    {.names = "load_in_4bit|load_in_8bit|quantization_bit|quantization_method|"
+              "bnb_4bit_quant_type|use_qlora|qlora",
+     .note = "quantized weights are not in this version of trireme; precision=bf16 keeps frozen "
+             "ones in 16 bits"},
     {.names = "model.name|model.flavor|model_type|-e",
      .here = "model.preset",
      .note = "a model with its weights: model.path"},
@@ -268,6 +285,10 @@ const struct foreign foreign_names[] = {
     {.names = "gradient_clipping|max_grad_norm|clip_grad|grad_clip|gradient_clip_val|max_norm|"
               "grad_norm_clip|clip_grad_norm",
      .here = "train.clip"},
+    {.names = "label_smoothing|label_smoothing_factor|z_loss|z_loss_weight|neftune_noise_alpha",
+     .note = "the loss is the mean cross-entropy; there is none with this term"},
+    {.names = "ema|ema_decay|use_ema",
+     .note = "means of weights over steps are not in this version of trireme"},
     {.names = "eval_steps|eval_interval|validation.freq|-v", .here = "train.eval_every"},
     {.names = "evaluation_strategy|eval_strategy|do_eval",
      .here = "train.eval_every",

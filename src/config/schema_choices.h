@@ -69,7 +69,8 @@ static const struct key_choice packings[] = {
 static const struct key_choice schedules[] = {
     {.name = "constant", .value = SCHEDULE_CONSTANT, .aliases = "WarmupLR|constant_with_warmup"},
     {.name = "linear", .value = SCHEDULE_LINEAR, .aliases = "WarmupDecayLR"},
-    {.name = "cosine", .value = SCHEDULE_COSINE, .aliases = "WarmupCosineLR"},
+    {.name = "cosine", .value = SCHEDULE_COSINE, .aliases = "WarmupCosineLR|cosine_with_min_lr"},
+    {.name = "wsd", .value = CHOICE_LATER, .aliases = "warmup_stable_decay"},
     {0},
 };
 
@@ -77,10 +78,13 @@ static const struct key_choice warmups[] = {
     {.name = "linear", .value = WARMUP_LINEAR}, {.name = "log", .value = WARMUP_LOG}, {0}};
 
 static const struct key_choice optimizers[] = {
-    {.name = "adamw", .value = OPTIMIZER_ADAMW},
+    {.name = "adamw", .value = OPTIMIZER_ADAMW, .aliases = "adamw_torch|adamw_torch_fused"},
     {.name = "sgd", .value = OPTIMIZER_SGD},
     {.name = "muon", .value = OPTIMIZER_MUON},
     {.name = "adam", .value = CHOICE_LATER},
+    {.name = "adamw8bit", .value = CHOICE_LATER, .aliases = "adamw_8bit|adam8bit|paged_adamw_8bit"},
+    {.name = "adafactor", .value = CHOICE_LATER},
+    {.name = "lion", .value = CHOICE_LATER},
     {0},
 };
 

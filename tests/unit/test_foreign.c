@@ -78,6 +78,45 @@ static void spelling_does_not_matter(void **state)
     assert_null(foreign_find("lip"));
 }
 
+/* What trireme does not have is said to be absent; the nearest key would be none that helps
+ * ("parallel.expert": parallel.layout, "ema": train.eps). */
+static void what_is_absent_is_no_other_key(void **state)
+{
+    static const char *const typed[] = {
+        "parallel.expert", "model.num_experts", "load_in_4bit",  "train.label_smoothing",
+        "train.ema",       "run.time_limit",    "wandb.project", "checkpoint.async_mode",
+    };
+    for (size_t i = 0; i < sizeof typed / sizeof typed[0]; i++) {
+        struct error err = {0};
+        assert_int_equal(key_unknown(typed[i], &err), -1);
+        assert_null(strstr(err.text, "did you mean"));
+        assert_null(strstr(err.text, "lists the keys"));
+    }
+}
+
+/* Optimizers and schedules that others have are known by name. */
+static void values_of_others_are_known(void **state)
+{
+    static const struct {
+        const char *key, *value, *text; /* NULL: taken */
+    } cases[] = {
+        {"train.optimizer", "adamw_torch", NULL},
+        {"train.optimizer", "adamw_torch_fused", NULL},
+        {"train.optimizer", "paged_adamw_8bit", "adamw8bit is not in this version"},
+        {"train.schedule", "cosine_with_min_lr", NULL},
+        {"train.schedule", "warmup_stable_decay", "wsd is not in this version"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char setting[80];
+        const char *settings[] = {"model.preset=llama-tiny", setting};
+        struct config config;
+        struct error err = {0};
+        snprintf(setting, sizeof setting, "%s=%s", cases[i].key, cases[i].value);
+        assert_int_equal(config_load(&config, NULL, settings, 2, &err), cases[i].text ? -1 : 0);
+        assert_true(!cases[i].text || strstr(err.text, cases[i].text));
+    }
+}
+
 static void keys_of_trireme_are_not_shadowed(void **state)
 {
     for (int i = 0; i < config_key_count; i++)
@@ -177,6 +216,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_name_leads_to_a_key),
         cmocka_unit_test(spelling_does_not_matter),
+        cmocka_unit_test(what_is_absent_is_no_other_key),
+        cmocka_unit_test(values_of_others_are_known),
         cmocka_unit_test(keys_of_trireme_are_not_shadowed),
         cmocka_unit_test(files_are_named),
         cmocka_unit_test(a_mistake_is_not_another_program),
