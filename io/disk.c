@@ -228,6 +228,15 @@ int disk_free(const char *path, double *bytes, struct error *err)
     return 0;
 }
 
+int disk_free_files(const char *path, int64_t *files, struct error *err)
+{
+    struct statvfs space;
+    if (statvfs(path, &space))
+        return error_errno(err, "cannot ask for the free files of %s", path);
+    *files = space.f_files ? (int64_t)space.f_favail : -1;
+    return 0;
+}
+
 int disk_digest(const char *path, char digest[DISK_DIGEST], struct error *err)
 {
     int fd = disk_open(path, O_RDONLY, err);

@@ -68,6 +68,10 @@ int disk_remove(const char *path, struct error *err);
 /* Set *bytes to the bytes that this user may still write on the file system that path is on. */
 int disk_free(const char *path, double *bytes, struct error *err);
 
+/* Set *files to how many files and folders (inodes) this user may still make there, or to -1 where
+ * the file system has no such limit. */
+int disk_free_files(const char *path, int64_t *files, struct error *err);
+
 /* Write XXH3 of a whole file as hexadecimal digits into digest. */
 enum { DISK_DIGEST = 17 };
 int disk_digest(const char *path, char digest[DISK_DIGEST], struct error *err);

@@ -25,6 +25,25 @@ static int check_limit(const char *dir, double bytes, struct error *err)
                      dir, disk_size(bytes, text[0]), disk_size((double)limit.rlim_cur, text[1]));
 }
 
+/* Can the files of one checkpoint be made: its folder, a shard of each rank, index.h5, meta.json
+ * and COMMIT; and those of the run, which a new one makes afterwards? */
+static int judge_files(const struct session *s, const char *dir, struct error *err)
+{
+    enum { OF_CHECKPOINT = 4, OF_RUN = 4 };
+    int64_t free_files, files = world_size(s->world) + OF_CHECKPOINT + OF_RUN;
+    if (disk_free_files(dir, &free_files, err))
+        return -1;
+    if (free_files < 0 || free_files >= files)
+        return 0;
+    error_set(err,
+              "%s: a checkpoint and what else the run writes are %lld files and folders, and %lld "
+              "more (inodes) can "
+              "be made there: its work could not be saved; delete some, or name another run.dir",
+              dir, (long long)files, (long long)free_files);
+    err->code = EXIT_NODE;
+    return -1;
+}
+
 static int judge(const struct session *s, const char *dir, int64_t count, double each,
                  struct error *err)
 {
@@ -43,6 +62,8 @@ static int judge(const struct session *s, const char *dir, int64_t count, double
         err->code = EXIT_NODE;
         return -1;
     }
+    if (count && judge_files(s, dir, err))
+        return -1;
     if (free_bytes < all)
         log_warn(s->log,
                  "%s: %lld more checkpoints of %s may be there at once (checkpoint.keep=%lld, one "

@@ -1,5 +1,5 @@
 #!/bin/bash
-# disk_space.sh - a disk, or a limit of files, too small for a run's checkpoints is known before it trains.
+# disk_space.sh - a disk, its number of files, or a limit of their size, too small for a run's checkpoints is known before it trains.
 . "$(dirname "$0")/../cli/helpers.inc"
 
 make_tokens
@@ -25,7 +25,7 @@ on_disk() {
     kib=$1 n=$2
     shift 2
     cat >on_disk.sh <<'END'
-mount -t tmpfs -o size=${KIB}k tmpfs disk || exit 99
+mount -t tmpfs -o size=${KIB}k${INODES:+,nr_inodes=$INODES} tmpfs disk || exit 99
 [ ! -e before ] || cp -r before disk/run
 timeout -k 5 120 mpirun --oversubscribe -n "$N" "$TRIREME" train $M run.dir=disk/run "$@" >out 2>err
 code=$?
@@ -36,7 +36,7 @@ ls disk >beside
 exit $code
 END
     rm -rf left run-left files
-    KIB=$kib N=$n TRIREME=$TRIREME M=$M unshare --mount sh on_disk.sh "$@"
+    KIB=$kib INODES=${inodes-} N=$n TRIREME=$TRIREME M=$M unshare --mount sh on_disk.sh "$@"
     code=$?
     beside=$(xargs <beside)
 }
@@ -52,6 +52,14 @@ for n in 1 2; do
 done
 on_disk 1024 1 train.steps=20 checkpoint.every=5
 is "a first of several checkpoints that cannot fit is refused" 95 $code
+inodes=12
+on_disk 9000 1 train.steps=3
+is "a disk on which too few files can be made is refused before a step" "95 0 1" "$code $(grep -c 'step 1/' err) $(grep -cE \
+    'error: disk/run/checkpoints: a checkpoint and what else the run writes are 9 files and folders, and [0-7] more \(inodes\)' err)"
+inodes=14
+on_disk 9000 1 train.steps=3
+is "and one on which enough can is not" "0 1" "$code $(ls left | wc -l)"
+inodes=
 on_disk 5000 1 train.steps=12 checkpoint.every=10
 is "room for two of two: no warning" "0 0" "$code $(warnings)"
 on_disk 5000 1 train.steps=3
