@@ -379,14 +379,19 @@ int h5_get_text(struct h5 *file, const char *object, const char *key, char *text
     hid_t attribute = H5Aopen_by_name(file->id, object, key, H5P_DEFAULT, H5P_DEFAULT);
     if (attribute < 0)
         return h5_fail(file, err, "no attribute %s of %s", key, object);
-    hid_t stored = H5Aget_type(attribute);
-    char *found = H5Tget_class(stored) == H5T_STRING ? read_text(attribute, stored) : NULL;
+    hid_t stored = H5Aget_type(attribute), space = H5Aget_space(attribute);
+    int is_text = H5Tget_class(stored) == H5T_STRING;
+    int is_one = H5Sget_simple_extent_npoints(space) == 1; /* read_text() has space for one */
+    char *found = is_text && is_one ? read_text(attribute, stored) : NULL;
     int rc = 0;
-    if (!found)
+    if (is_text && !is_one)
+        rc = error_set(err, "%s: attribute %s of %s is not one text", file->path, key, object);
+    else if (!found)
         rc = error_set(err, "%s: attribute %s of %s is not a text", file->path, key, object);
     else if ((size_t)snprintf(text, size, "%s", found) >= size)
         rc = error_set(err, "%s: attribute %s of %s is too long", file->path, key, object);
     free(found);
+    H5Sclose(space);
     H5Tclose(stored);
     H5Aclose(attribute);
     return rc;

@@ -56,6 +56,26 @@ int h5_read(struct h5 *file, const char *name, int type, void **data, struct h5_
     return rc;
 }
 
+int h5_set_texts(struct h5 *file, const char *key, size_t bytes, int64_t count)
+{
+    hid_t type = H5Tcopy(H5T_C_S1), space = h5_make_space(1, &count);
+    H5Tset_size(type, bytes ? bytes : H5T_VARIABLE);
+    hid_t attribute = H5Acreate2(file->id, key, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    char *fixed = calloc((size_t)count, bytes + 1);
+    const char **texts = calloc((size_t)count, sizeof *texts);
+    for (int64_t i = 0; i < count; i++) {
+        texts[i] = "a";
+        fixed[(size_t)i * bytes] = 'a';
+    }
+    int rc = H5Awrite(attribute, type, bytes ? (const void *)fixed : texts) < 0 ? -1 : 0;
+    free(texts);
+    free(fixed);
+    H5Aclose(attribute);
+    H5Sclose(space);
+    H5Tclose(type);
+    return rc;
+}
+
 int64_t h5_mappings(struct h5 *file, const char *name)
 {
     size_t count = 0;

@@ -374,12 +374,38 @@ static void attributes_are_numbers(void **state)
     h5_close(file, NULL);
 }
 
+/* A list of texts is no text, however long each is: HDF5 would write all of them. */
+static void attributes_are_one_text(void **state)
+{
+    static const struct {
+        size_t bytes;
+        int64_t count;
+        int rc;
+    } rows[] = {{8, 1, 0}, {0, 1, 0}, {8, 3000, -1}, {0, 3000, -1}, {8, 2, -1}, {0, 0, -1}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct error err = {0};
+        struct h5 *file;
+        char text[16] = "";
+        assert_int_equal(h5_create(&file, in_folder("t.h5"), &err), 0);
+        assert_int_equal(h5_set_texts(file, "source", rows[i].bytes, rows[i].count), 0);
+        assert_int_equal(h5_get_text(file, "/", "source", text, sizeof text, &err), rows[i].rc);
+        assert_string_equal(text, rows[i].rc ? "" : "a");
+        if (rows[i].rc)
+            assert_non_null(strstr(err.text, "source of / is not one text"));
+        h5_close(file, NULL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elements_do_not_wrap),    cmocka_unit_test(datasets_do_not_wrap),
-        cmocka_unit_test(tables_are_not_believed), cmocka_unit_test(boxes_are_not_believed),
-        cmocka_unit_test(tables_of_boxes_agree),   cmocka_unit_test(attributes_are_numbers),
+        cmocka_unit_test(elements_do_not_wrap),
+        cmocka_unit_test(datasets_do_not_wrap),
+        cmocka_unit_test(tables_are_not_believed),
+        cmocka_unit_test(boxes_are_not_believed),
+        cmocka_unit_test(tables_of_boxes_agree),
+        cmocka_unit_test(attributes_are_numbers),
+        cmocka_unit_test(attributes_are_one_text),
     };
     h5_setup();
     return cmocka_run_group_tests_name("crafted", tests, make_folder, remove_folder);
