@@ -271,13 +271,33 @@ int h5_reserve(struct h5 *file, const char *name, int type, int rank, const int6
     return 0;
 }
 
+/* Returns 1 if an open object lies in the file itself: external links lead to other files. */
+static int lies_in_file(const struct h5 *file, hid_t object)
+{
+    ssize_t bytes = H5Fget_name(file->id, NULL, 0);
+    if (bytes < 0 || H5Fget_name(object, NULL, 0) != bytes)
+        return 0;
+    char *name = array_make((size_t)bytes + 1, 1), *other = array_make((size_t)bytes + 1, 1);
+    H5Fget_name(file->id, name, (size_t)bytes + 1);
+    H5Fget_name(object, other, (size_t)bytes + 1);
+    int same = !strcmp(name, other);
+    free(name);
+    free(other);
+    return same;
+}
+
 int h5_locate(struct h5 *file, const char *name, struct h5_dataset *dataset, struct error *err)
 {
     hid_t set = H5Dopen2(file->id, name, H5P_DEFAULT);
     if (set < 0)
         return h5_fail(file, err, "no dataset %s", name);
-    int rc = describe(set, dataset);
+    int rc = describe(set, dataset), is_here = lies_in_file(file, set);
     H5Dclose(set);
+    if (!is_here)
+        return error_set(err,
+                         "%s: dataset %s lies in another file, to which an external link of HDF5's "
+                         "leads; copy it into this one",
+                         file->path, name);
     return rc ? error_set(err,
                           "%s: dataset %s has more than %d dimensions, or is larger than any file",
                           file->path, name, H5_RANK_MAX)
@@ -286,7 +306,7 @@ int h5_locate(struct h5 *file, const char *name, struct h5_dataset *dataset, str
 
 int h5_has(struct h5 *file, const char *name)
 {
-    int found = H5Oexists_by_name(file->id, name, H5P_DEFAULT) > 0;
+    int found = H5Lexists(file->id, name, H5P_DEFAULT) > 0;
     H5Eclear2(H5E_DEFAULT);
     return found;
 }

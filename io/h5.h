@@ -72,10 +72,11 @@ struct h5_dataset {
 int h5_reserve(struct h5 *file, const char *name, int type, int rank, const int64_t *dims,
                struct h5_dataset *dataset, struct error *err);
 
-/* Put the description of the dataset at path `name` into *dataset. */
+/* Put the description of the dataset at path `name` into *dataset.  A dataset of another file, to
+ * which a link leads, is an error: its offset is not one of this file. */
 int h5_locate(struct h5 *file, const char *name, struct h5_dataset *dataset, struct error *err);
 
-/* Returns 1 if there is an object at path `name`. */
+/* Returns 1 if there is an object at path `name`, or a link that leads to none. */
 int h5_has(struct h5 *file, const char *name);
 
 /* Write or read attribute `key` of an object ("/" is the root), which is one number of `type`, or a

@@ -56,6 +56,11 @@ int h5_read(struct h5 *file, const char *name, int type, void **data, struct h5_
     return rc;
 }
 
+int h5_link_outside(struct h5 *file, const char *name, const char *other, const char *object)
+{
+    return H5Lcreate_external(other, object, file->id, name, H5P_DEFAULT, H5P_DEFAULT) < 0 ? -1 : 0;
+}
+
 int h5_set_texts(struct h5 *file, const char *key, size_t bytes, int64_t count)
 {
     hid_t type = H5Tcopy(H5T_C_S1), space = h5_make_space(1, &count);

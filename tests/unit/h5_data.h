@@ -18,6 +18,9 @@ int h5_write(struct h5 *file, const char *name, int type, int rank, const int64_
 int h5_read(struct h5 *file, const char *name, int type, void **data, struct h5_dataset *dataset,
             struct error *err);
 
+/* Make a link at path `name` to an object of another file.  Returns 0, or -1. */
+int h5_link_outside(struct h5 *file, const char *name, const char *other, const char *object);
+
 /* Write attribute `key` of the root: `count` times the text "a", in `bytes` bytes each; with bytes
  * 0 as texts of any length.  Returns 0, or -1. */
 int h5_set_texts(struct h5 *file, const char *key, size_t bytes, int64_t count);

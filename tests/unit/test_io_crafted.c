@@ -396,6 +396,57 @@ static void attributes_are_one_text(void **state)
     }
 }
 
+/* A file with datasets tokens and documents, of which `linked` is a link to one in other.h5. */
+static int open_linked(const char *linked, const char *other, struct error *err)
+{
+    static const uint16_t tokens[100];
+    static const uint64_t documents[] = {0, 100};
+    static const uint8_t mask[100];
+    const int64_t count = 100, two = 2, format = 1, vocab = 5;
+    struct tokens opened;
+    struct h5 *file;
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "linked.h5" : "other.h5", *left_out = i ? linked : "";
+        assert_int_equal(h5_create(&file, in_folder(name), err), 0);
+        if (strcmp(left_out, "tokens"))
+            assert_int_equal(h5_write(file, "tokens", DTYPE_U16, 1, &count, tokens, err), 0);
+        if (strcmp(left_out, "documents"))
+            assert_int_equal(h5_write(file, "documents", H5_TYPE_U64, 1, &two, documents, err), 0);
+        if (strcmp(left_out, "loss_mask"))
+            assert_int_equal(h5_write(file, "loss_mask", DTYPE_U8, 1, &count, mask, err), 0);
+        assert_int_equal(h5_set_value(file, "/", "format", H5_TYPE_I64, &format, err), 0);
+        assert_int_equal(h5_set_value(file, "/", "vocab", H5_TYPE_I64, &vocab, err), 0);
+        assert_int_equal(h5_set_text(file, "/", "tokenizer", "x", err), 0);
+        if (*left_out)
+            assert_int_equal(h5_link_outside(file, linked, other, linked), 0);
+        assert_int_equal(h5_close(file, err), 0);
+    }
+    int rc = tokens_open(&opened, in_folder("linked.h5"), err);
+    tokens_close(&opened);
+    return rc;
+}
+
+/* Offsets of another file's datasets are not those of this one, and a mask that is not found is not
+ * the same as none. */
+static void datasets_of_other_files_are_refused(void **state)
+{
+    static const char *const linked[] = {"tokens", "documents", "loss_mask"};
+    struct error err = {0};
+    char text[64];
+    if (open_linked("", "other.h5", &err))
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < sizeof linked / sizeof linked[0]; i++) {
+        assert_int_equal(open_linked(linked[i], "other.h5", &err), -1);
+        snprintf(text, sizeof text, "dataset %s lies in another file", linked[i]);
+        if (!strstr(err.text, text))
+            fail_msg("%s", err.text);
+        assert_int_equal(open_linked(linked[i], "nowhere.h5", &err), -1);
+        snprintf(text, sizeof text, "no dataset %s", linked[i]);
+        if (!strstr(err.text, text))
+            fail_msg("%s", err.text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +457,7 @@ int main(void)
         cmocka_unit_test(tables_of_boxes_agree),
         cmocka_unit_test(attributes_are_numbers),
         cmocka_unit_test(attributes_are_one_text),
+        cmocka_unit_test(datasets_of_other_files_are_refused),
     };
     h5_setup();
     return cmocka_run_group_tests_name("crafted", tests, make_folder, remove_folder);
