@@ -9,23 +9,30 @@
  */
 #include "config/config.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 
+/* The largest weight: sums of weights are finite. */
+static const double WEIGHT_MOST = 1e100;
+
 static int read_weight(struct config_source *source, const char *text, struct error *err)
 {
     char *end = NULL;
+    if (source->weight > 0)
+        return error_set(err, "%.40s: a weight is given twice", source->path);
     source->weight = strtod(text, &end);
-    if (*text && !*end && source->weight > 0 && isfinite(source->weight))
+    if (*text && !*end && source->weight > 0 && source->weight <= WEIGHT_MOST)
         return 0;
-    return error_set(err, "\"%.40s\" is no weight: a number above 0", text);
+    return error_set(err, "\"%.40s\" is no weight: a number above 0, at most %g", text,
+                     WEIGHT_MOST);
 }
 
 static int read_samples(struct config_source *source, const char *text, struct error *err)
 {
+    if (source->samples > 0)
+        return error_set(err, "%.40s: samples is given twice", source->path);
     source->samples = text_is_digits(text) && strlen(text) < 19 ? atoll(text) : 0;
     if (source->samples > 0)
         return 0;

@@ -27,6 +27,14 @@ static void sources_are_read(void **state)
         {"a.h5:-1", "\"-1\" is no weight"},
         {"a.h5:samples=0", "samples=0"},
         {"a.h5:samples=99999999999999999999", "samples="},
+        {"a.h5:1e100,b.h5:1e-300", NULL, 2, 1e100, 0, "a.h5"},
+        {"a.h5:1e101", "\"1e101\" is no weight"},
+        {"a.h5:inf", NULL, 1, 0, 0, "a.h5:inf"},
+        {"a.h5:weight=inf", "\"inf\" is no weight"},
+        {"a.h5:weight=nan", "\"nan\" is no weight"},
+        {"a.h5:1:2", "a.h5:1: a weight is given twice"},
+        {"a.h5:weight=1:samples=5:2", "a weight is given twice"},
+        {"a.h5:samples=5:samples=7", "samples is given twice"},
         {"a.h5:1,b.h5", "1 of 2 files have a weight"},
         {"a.h5,,b.h5", "an empty name"},
         {"a.h5,", "an empty name"},
@@ -72,6 +80,7 @@ static void files_are_listed(void **state)
         {"data:\n  valid: [{path: a.h5, weight: 1}]\n", NULL, "unknown key \"weight\""},
         {"parallel:\n  stages: [{path: 3}]\n", NULL, "a map in a list"},
         {"data:\n  train: [{path: a.h5, weight: 0}]\n", NULL, "is no weight"},
+        {"data:\n  train: [{path: \"a.h5:2\", weight: 1}]\n", NULL, "a weight is given twice"},
         {"data:\n  train: [{path: a.h5, weight: 1}, b.h5]\n", NULL, "1 of 2 files"},
     };
     const char *override = "model.preset=llama-tiny";
