@@ -120,14 +120,18 @@ static int is_null(const char *value)
            !strcmp(value, "NULL");
 }
 
+static int refuse_tag(const yaml_char_t *tag, struct error *err)
+{
+    return tag ? error_set(err, "tags such as %.40s are not understood", (const char *)tag) : 0;
+}
+
 static int take_scalar(struct reader *r, const yaml_event_t *event, struct error *err)
 {
     const char *text = (const char *)event->data.scalar.value;
     size_t length = event->data.scalar.length;
     int plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-    if (event->data.scalar.tag)
-        return error_set(err, "tags such as %.40s are not understood",
-                         (const char *)event->data.scalar.tag);
+    if (refuse_tag(event->data.scalar.tag, err))
+        return -1;
     if (!r->depth && plain && is_null(text))
         return 0;
     if (!r->depth)
@@ -146,8 +150,8 @@ static int take_scalar(struct reader *r, const yaml_event_t *event, struct error
 
 static int take_map(struct reader *r, const yaml_event_t *event, struct error *err)
 {
-    if (event->data.mapping_start.tag)
-        return error_set(err, "tags are not understood");
+    if (refuse_tag(event->data.mapping_start.tag, err))
+        return -1;
     if (r->depth && !r->have_key)
         return error_set(err, "a map cannot be a key");
     if (r->depth == DEPTH_MAX)
@@ -160,9 +164,11 @@ static int take_map(struct reader *r, const yaml_event_t *event, struct error *e
 }
 
 /* Begin a list, where the key takes one. */
-static int take_list(struct reader *r, struct error *err)
+static int take_list(struct reader *r, const yaml_event_t *event, struct error *err)
 {
     const struct key *key = r->have_key && !r->list ? key_find(r->key) : NULL;
+    if (refuse_tag(event->data.sequence_start.tag, err))
+        return -1;
     if (!key || !key->list)
         return error_set(err, "%s%slists are not understood, give one value",
                          r->have_key ? r->key : "", r->have_key ? ": " : "");
@@ -198,8 +204,10 @@ static int is_option(const char *options, const char *name)
     return 0;
 }
 
-static int begin_item(struct reader *r, struct error *err)
+static int begin_item(struct reader *r, const yaml_event_t *event, struct error *err)
 {
+    if (refuse_tag(event->data.mapping_start.tag, err))
+        return -1;
     if (r->in_item || !key_find(r->key)->options)
         return error_set(err, "%s: a map in a list", r->key);
     r->in_item = 1;
@@ -249,19 +257,29 @@ static void end_list(struct reader *r)
     add(r, r->items, ENTRY_VALUE);
 }
 
+/* Take a text of a list, or of an item that is a map; null is an empty one. */
+static int take_text(struct reader *r, const yaml_event_t *event, struct error *err)
+{
+    const char *text = (const char *)event->data.scalar.value;
+    int plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (refuse_tag(event->data.scalar.tag, err))
+        return -1;
+    if (strlen(text) != event->data.scalar.length)
+        return error_set(err, "%s: the text holds a NUL character", r->key);
+    if (plain && is_null(text))
+        text = "";
+    return r->in_item ? take_option(r, text, err) : add_item(r, text, err);
+}
+
 /* Take an event inside of a list. */
 static int take_in_list(struct reader *r, const yaml_event_t *event, struct error *err)
 {
-    const char *text = (const char *)event->data.scalar.value;
     switch (event->type) {
-    case YAML_SCALAR_EVENT:
-        if (strlen(text) != event->data.scalar.length)
-            return error_set(err, "%s: the text holds a NUL character", r->key);
-        return r->in_item ? take_option(r, text, err) : add_item(r, text, err);
-    case YAML_MAPPING_START_EVENT: return begin_item(r, err);
+    case YAML_SCALAR_EVENT: return take_text(r, event, err);
+    case YAML_MAPPING_START_EVENT: return begin_item(r, event, err);
     case YAML_MAPPING_END_EVENT: return end_item(r, err);
     case YAML_SEQUENCE_END_EVENT: end_list(r); return 0;
-    case YAML_SEQUENCE_START_EVENT: return take_list(r, err);
+    case YAML_SEQUENCE_START_EVENT: return take_list(r, event, err);
     default: return error_set(err, "%s: aliases are not understood", r->key);
     }
 }
@@ -280,7 +298,7 @@ static int take(void *reader, const yaml_event_t *event, int line, struct error 
     case YAML_SCALAR_EVENT: return take_scalar(r, event, err);
     case YAML_MAPPING_START_EVENT: return take_map(r, event, err);
     case YAML_MAPPING_END_EVENT: r->depth--; return 0;
-    case YAML_SEQUENCE_START_EVENT: return take_list(r, err);
+    case YAML_SEQUENCE_START_EVENT: return take_list(r, event, err);
     case YAML_ALIAS_EVENT:
         return error_set(err, "aliases (*%.40s) are not understood",
                          (const char *)event->data.alias.anchor);
