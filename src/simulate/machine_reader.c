@@ -144,6 +144,11 @@ static int begin(struct reading *r, const struct yaml_tree *node, const struct m
     r->line = key->line;
     if (key->kind != YAML_TREE_TEXT)
         return error_set(err, "like: the name of a machine is wanted");
+    for (const struct yaml_tree *next = key->next; next; next = next->next)
+        if (!strcmp(next->key, "like")) {
+            r->line = next->line;
+            return error_set(err, "like is given twice");
+        }
     like = machine_list_find(list, key->text);
     like = like ? like : machine_list_find(known, key->text);
     if (!like)

@@ -301,6 +301,8 @@ static void test_mistakes(void **state)
          .wanted = "FILE:3: m: launch: one value is wanted"},
         {.text = "m:\n  like: h100\n  launch: 1\n  launch: 2\n",
          .wanted = "FILE:4: m: launch is given twice"},
+        {.text = "m: {like: h100}\nn:\n  like: m\n  like: h100\n",
+         .wanted = "FILE:4: n: like is given twice"},
         {.text = "m:\n  like: h100\nM:\n  like: h100\n",
          .wanted = "FILE:4: M: a second machine of that name"},
         {.text = "a b:\n  like: h100\n", .wanted = "FILE:2: a b: \"a b\" is not a name"},
