@@ -164,6 +164,8 @@ int disk_sync_parent(const char *path, struct error *err)
 
 int disk_make_folders(const char *path, struct error *err)
 {
+    if (!*path)
+        return error_set(err, "a folder without a name cannot be created");
     char *part = array_text(path);
     int rc = 0;
     for (char *at = part; !rc && at;) {

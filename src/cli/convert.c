@@ -38,6 +38,8 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
                               "convert runs/default model-hf");
     asked->from = argv[1];
     asked->folder = argv[2];
+    if (!asked->folder[0])
+        return error_set(err, "convert %s '': name a folder, which is written", asked->from);
     return check_folder(asked->folder, err);
 }
 

@@ -354,6 +354,8 @@ refused "convert to the run itself" 'llama-true is the directory of a run: name 
 refused "convert to a checkpoint" 'is a checkpoint: name another folder' \
     "$TRIREME" convert llama-true "$(newest_checkpoint llama-true)"
 is "both stay as they were" "$(xargs <before)" "$(ls llama-true llama-true/checkpoints/* | xargs)"
+refused "convert to a folder without a name" "convert llama-true '': name a folder" \
+    "$TRIREME" convert llama-true ""
 refused "convert to a format that is none" 'dtype is fp32' \
     "$TRIREME" convert llama-true other --dtype int8
 

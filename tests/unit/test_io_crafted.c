@@ -447,6 +447,16 @@ static void datasets_of_other_files_are_refused(void **state)
     }
 }
 
+static void folders_have_names(void **state)
+{
+    struct error err = {0};
+    assert_int_equal(disk_make_folders("", &err), -1);
+    assert_non_null(strstr(err.text, "a folder without a name"));
+    assert_int_equal(disk_make_folders("/", &err), 0);
+    assert_int_equal(disk_make_folders(in_folder("a//b/"), &err), 0);
+    assert_true(disk_has(folder, "a/b"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +468,7 @@ int main(void)
         cmocka_unit_test(attributes_are_numbers),
         cmocka_unit_test(attributes_are_one_text),
         cmocka_unit_test(datasets_of_other_files_are_refused),
+        cmocka_unit_test(folders_have_names),
     };
     h5_setup();
     return cmocka_run_group_tests_name("crafted", tests, make_folder, remove_folder);
