@@ -96,7 +96,8 @@ layout() {
         grep -v -e '/log.txt$' -e '/lock$' -e '^run\..*\.partial$' | sort | while read -r name; do
         branch=$(sed -n 's/.*"branch": *\([0-9]*\).*/\1/p' "${name%%/*}/run.json" | head -n 1)
         case $name in
-        */branches/"$branch"/metrics.jsonl | */branches/"$branch"/branch.json*) ;;
+        */branches/"$branch"/metrics.jsonl | */branches/"$branch"/metrics.jsonl.partial) ;;
+        */branches/"$branch"/branch.json*) ;;
         */metrics.jsonl) echo "$name $(steps_of "${name%/*}")" ;;
         *) echo "$name" ;;
         esac
