@@ -128,7 +128,7 @@ is "mended, the run goes on as if nothing had happened" "0 $steps $(last_metric 
 if ${CC:-cc} -std=gnu11 -O1 -D_GNU_SOURCE -shared -fPIC -o preload.so "$top/tests/chaos/preload.c" \
     2>cc.log; then
     cat >one_disk.sh <<'END'
-[ "$OMPI_COMM_WORLD_RANK" = 1 ] && export LD_PRELOAD=$PWD/preload.so
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] && export LD_PRELOAD=${PRELOAD_FIRST:+$PRELOAD_FIRST:}$PWD/preload.so
 exec "$@"
 END
     for data in train valid; do
