@@ -16,7 +16,9 @@ for file; do # absolute names, for the cd below
 done
 cd "$(dirname "$0")/.."
 steps=${QUICKSTART_STEPS:-600}
-reference=/usr/share/debian-reference/debian-reference.en.txt.gz
+# Where Debian 12 and Debian 13 have the text; a system without documentation lacks the second.
+references="/usr/share/debian-reference/debian-reference.en.txt.gz
+    /usr/share/doc/debian-reference-common/docs/debian-reference.en.txt.gz"
 data=data run=runs/quickstart text=text prompt='The Debian system'
 if [ $# -gt 0 ]; then
     sum=$(cat -- "$@" | cksum | cut -d' ' -f1)
@@ -38,7 +40,7 @@ quietly() {
 # Print the prose of the Debian Reference, each paragraph on a line: those that end like a sentence and are
 # not of a table.
 reference_text() {
-    gzip -dc $reference | awk '
+    gzip -dc "$reference" | awk '
         function flush() {
             gsub(/\302\240/, " ", line)
             gsub(/[ \t]+/, " ", line)
@@ -61,7 +63,10 @@ say "packages (about a minute where they are missing; log: build/packages.log)"
 mkdir -p build "$data"
 # shellcheck disable=SC2086
 quietly build/packages.log jobs/packages.sh build run $text
-[ -z "$text" ] || [ -f $reference ] ||
+for reference in $references; do
+    [ ! -f "$reference" ] || break
+done
+[ -z "$text" ] || [ -f "$reference" ] ||
     { echo "quickstart.sh: no $reference; give text files: jobs/quickstart.sh FILE..." >&2; exit 1; }
 
 cuda=
