@@ -71,8 +71,9 @@ cores=${SLURM_CPUS_ON_NODE:-${SLURM_JOB_CPUS_PER_NODE%%[!0-9]*}}
 layout=(--nodes=1 --ntasks="$ranks")
 [ "$gpus" = 0 ] || layout+=(--gpus-per-node="$gpus" --gpu-bind=none)
 share=$((cores / ranks))
-# From Slurm 22.05 on, srun does not read SLURM_CPUS_PER_TASK.
-export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}
+# Given as an option: srun does not read SLURM_CPUS_PER_TASK from Slurm 22.05 on, nor SRUN_CPUS_PER_TASK from
+# 23.11 on.
+layout+=(--cpus-per-task="${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}")
 export HDF5_USE_FILE_LOCKING=FALSE
 
 # saved() lists when each checkpoint was saved; the file $still counts how many starts in a row saved none.

@@ -81,8 +81,9 @@ else
 fi
 [ "$gpus" = 0 ] || layout+=(--gpus-per-node="$gpus" --gpu-bind=none)
 share=$((cores / per_node))
-# From Slurm 22.05 on, srun does not read SLURM_CPUS_PER_TASK.
-export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}
+# Given as an option: srun does not read SLURM_CPUS_PER_TASK from Slurm 22.05 on, nor SRUN_CPUS_PER_TASK from
+# 23.11 on.
+layout+=(--cpus-per-task="${SLURM_CPUS_PER_TASK:-$((share > 0 ? share : 1))}")
 export HDF5_USE_FILE_LOCKING=FALSE
 
 # saved() lists when each checkpoint was saved; the file $still counts how many starts in a row saved none.

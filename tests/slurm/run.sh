@@ -98,6 +98,14 @@ $work/a dir/llama70b_3d.yaml run.dir=runs/llama70b_3d-$job a=1" \
         "$(cat "llama70b_3d-$job.out")"
 fi
 
+for way in llama8b_fsdp gpt2xl_zero3_offload; do
+    name="batch script $way of one rank"
+    if TRIREME=$work/stand-in TRIREME_RANKS=1 submit -N 1 "a dir/$way.sh"; then
+        over 30
+        is "$name gives it both cores" "tasks 1, gpus 0, cores 2" "$(cut -d, -f1-3 "$way-$job.out")"
+    fi
+done
+
 # A job without the environment of the shell that submitted it: srun hands on what the script has set.
 cat >environment <<'END'
 #!/bin/sh
