@@ -100,7 +100,12 @@ PartitionName=gpu Nodes=n[3-$CLUSTER_NODES] MaxTime=INFINITE State=UP
 END
     echo "NodeName=n[3-$CLUSTER_NODES] Name=gpu File=$CLUSTER/gpu[0-1]" >"$CLUSTER/gres.conf"
     mknod "$CLUSTER/gpu0" c 1 3 && mknod "$CLUSTER/gpu1" c 1 3
-    : >"$CLUSTER/cgroup.conf"
+    # slurmd uses no control groups.  A newer one (24.11) also has to be told not to look for them, which
+    # an older one (22.05) does not understand.
+    case $(slurmd -V) in
+    *' 2'[0-2].*) : >"$CLUSTER/cgroup.conf" ;;
+    *) echo "CgroupPlugin=disabled" >"$CLUSTER/cgroup.conf" ;;
+    esac
 }
 
 cluster_start() {
