@@ -10,7 +10,7 @@ libtrireme_a_SOURCES += \
 	src/comm/thread.c src/comm/thread.h \
 	src/comm/topology.c src/comm/topology.h \
 	src/comm/transport.h \
-	src/comm/watch.c src/comm/watch.h \
+	src/comm/ucx.c src/comm/ucx.h src/comm/watch.c src/comm/watch.h \
 	src/comm/world.c src/comm/world.h src/comm/world_end.c
 if HAVE_PMIX
 libtrireme_a_SOURCES += src/comm/pmix.c

@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "comm/launch.h"
+#include "comm/ucx.h"
 #include "config/config.h"
 
 /* Seconds after which a start that has not noticed the signal is ended.  Rank 0 comes first, so
@@ -199,11 +200,13 @@ int stop_watch(struct stop **stop, struct error *err)
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&s->signals);
     sigemptyset(&action.sa_mask);
-    for (int i = 0; i < WATCHED; i++)
+    for (int i = 0; i < WATCHED; i++) {
+        ucx_release_signal(watched[i].signal);
         if (!watched[i].may_be_ignored || !is_ignored(watched[i].signal)) {
             sigaddset(&s->signals, watched[i].signal);
             sigaction(watched[i].signal, &action, NULL);
         }
+    }
     pthread_sigmask(SIG_BLOCK, &s->signals, NULL);
     int failed = pthread_create(&s->thread, NULL, watch, s);
     if (failed) {
