@@ -105,10 +105,18 @@ int launch_check(const struct launch *launch, int size, struct error *err)
     return launch->tasks > 1 && alone ? refuse(launch, err) : 0;
 }
 
-/* mpirun passes settings of its command line to the environment of its ranks, too. */
-int launch_kill_s(const struct launch *launch)
+/* The mpirun of Open MPI 4 passes settings of its command line to the environment of its ranks,
+ * too. That of Open MPI 5, which is PRRTE's, knows no such setting: it waits 250 ms. */
+struct launch_kill launch_kill(const struct launch *launch)
 {
-    return launch->kind == LAUNCH_MPIRUN ? number(LAUNCH_KILL_VARIABLE, 1) : -1;
+    if (launch->kind != LAUNCH_MPIRUN)
+        return (struct launch_kill){.ms = -1, .source = LAUNCH_KILL_FIXED};
+    if (getenv("PRTE_LAUNCHED"))
+        return (struct launch_kill){.ms = 250, .source = LAUNCH_KILL_FIXED};
+    return (struct launch_kill){
+        .ms = 1000 * number(LAUNCH_KILL_VARIABLE, 1),
+        .source = getenv(LAUNCH_KILL_VARIABLE) ? LAUNCH_KILL_SET : LAUNCH_KILL_DEFAULT,
+    };
 }
 
 /* Tries the call on this process's own memory: a container's filter that forbids it does so there,

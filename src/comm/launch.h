@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-/* Open MPI's variable for the seconds of launch_kill_s(); 1 second where it is not set. */
+/* The variable of Open MPI 4 for the seconds of launch_kill(); 1 second where it is not set. */
 #define LAUNCH_KILL_VARIABLE "OMPI_MCA_odls_base_sigkill_timeout"
 
 enum launch_kind {
@@ -41,9 +41,14 @@ int launch_check(const struct launch *launch, int size, struct error *err);
  * raises the limit of open files to the hard limit. */
 void launch_prepare(const struct launch *launch);
 
-/* Seconds between SIGTERM and SIGKILL for a rank where the launcher is asked to end the job, as far
- * as the environment says; -1: no launcher is known to do so. */
-int launch_kill_s(const struct launch *launch);
+struct launch_kill {
+    int ms; /* milliseconds; -1: no launcher is known to kill ranks so */
+    enum { LAUNCH_KILL_FIXED, LAUNCH_KILL_DEFAULT, LAUNCH_KILL_SET } source;
+};
+
+/* Returns the time between SIGTERM and SIGKILL for a rank where the launcher is asked to end the
+ * job, and where it is from: nothing changes it, LAUNCH_KILL_VARIABLE could, or that did. */
+struct launch_kill launch_kill(const struct launch *launch);
 
 /* Returns 1 if ranks of a node may copy straight out of one another's memory, as far as a process
  * can find out by itself. */

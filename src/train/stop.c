@@ -56,7 +56,7 @@ struct stop {
     _Atomic int asked, resumable;
     _Atomic enum phase phase;
     char left[CONFIG_TEXT + 256]; /* once trained: what is still being done, or "" */
-    int kill_s;                   /* launch_kill_s() */
+    struct launch_kill kill;      /* how long mpirun waits before it kills */
     int64_t deadline_ns;          /* used by the thread alone */
     int interrupts;
 };
@@ -112,13 +112,17 @@ static void describe_sigterm(const struct stop *s, char *text, size_t bytes)
         text_append(text, bytes,
                     "; where another rank has ended, nothing is saved, and the last line of that "
                     "rank or the launcher's says why");
-    if (s->kill_s >= 0)
+    static const char *const advice[] = {
+        [LAUNCH_KILL_FIXED] = ": where a step and saving take longer, send mpirun SIGUSR1, which "
+                              "leaves time",
+        [LAUNCH_KILL_DEFAULT] = ": where a step and saving take longer, set " LAUNCH_KILL_VARIABLE
+                                " to their seconds, or send mpirun SIGUSR1, which leaves time",
+        [LAUNCH_KILL_SET] = " (" LAUNCH_KILL_VARIABLE ")",
+    };
+    if (s->kill.ms >= 0)
         text_append(text, bytes,
-                    "; if mpirun was stopped (Ctrl-C), it kills the ranks after %d s%s", s->kill_s,
-                    getenv(LAUNCH_KILL_VARIABLE)
-                        ? " (" LAUNCH_KILL_VARIABLE ")"
-                        : ": where a step and saving take longer, set " LAUNCH_KILL_VARIABLE
-                          " to their seconds, or send mpirun SIGUSR1, which leaves time");
+                    "; if mpirun was stopped (Ctrl-C), it kills the ranks after %g s%s",
+                    s->kill.ms / 1000.0, advice[s->kill.source]);
 }
 
 /* Print rank 0's line about a signal, in training and after it. */
@@ -196,7 +200,7 @@ int stop_watch(struct stop **stop, struct error *err)
     struct stop *s = array_make(1, sizeof *s);
     struct launch launch = launch_read();
     *stop = NULL;
-    s->kill_s = launch_kill_s(&launch);
+    s->kill = launch_kill(&launch);
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&s->signals);
     sigemptyset(&action.sa_mask);
