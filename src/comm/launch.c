@@ -153,8 +153,12 @@ void launch_prepare(const struct launch *launch)
     raise_file_limits();
     for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++)
         setenv(quiet[i], "0", 0);
-    if (launch->one_node)
+    if (launch->one_node) {
         setenv("OMPI_MCA_pml", "ob1", 0);
+        /* Open MPI 5 asks the kernel for routes, finds none to a node's own IPv6 address, and says
+         * so. */
+        setenv("OMPI_MCA_reachable", "weighted", 0);
+    }
     if (launch->one_node && !launch->joined && launch->kind != LAUNCH_MPIRUN) {
         setenv("OMPI_MCA_ess_singleton_isolated", "1", 0); /* no daemon for one process */
         /* All such processes would use one folder, and remove it under one another. */
