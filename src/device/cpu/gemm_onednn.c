@@ -79,14 +79,18 @@ static dnnl_data_type_t type_of(int64_t dt)
 /* Descriptor of a [rows, cols] operand whose transpose is stored where trans is 1.  Where only one
  * row is stored the distance between rows means nothing: it is that of a dense operand, as oneDNN's
  * cache of primitives takes such operands as equal, and two that differ in it would get one
- * primitive, which may want more scratch than was asked for the other. */
+ * primitive, which may want more scratch than was asked for the other.  Where each row has one
+ * element, oneDNN 3.7 would take rows that are not dense as dense, and read and write beside them:
+ * the distance between elements, which means nothing, is then such that its fast kernels refuse
+ * them. */
 static dnnl_status_t describe(dnnl_memory_desc_t *md, int64_t dt, int64_t rows, int64_t cols,
                               int64_t ld, int64_t trans)
 {
     int64_t stored = trans ? cols : rows, length = trans ? rows : cols;
     if (stored == 1)
         ld = length;
-    const dnnl_dims_t dims = {rows, cols}, strides = {trans ? 1 : ld, trans ? ld : 1};
+    int64_t step = length == 1 && ld > 1 ? stored * ld : 1;
+    const dnnl_dims_t dims = {rows, cols}, strides = {trans ? step : ld, trans ? ld : step};
     return onednn_md_create(md, type_of(dt), dims, strides);
 }
 
