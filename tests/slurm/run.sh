@@ -274,7 +274,8 @@ if submit "$script" $M train.steps=1000000 run.log_every=1000; then
     over 40 || echo "# $name did not end in time"
     is "$name has failed and is not queued again" "FAILED 0" \
         "$(job_field JobState) $(job_field Restarts)"
-    if grep -q 'task [0-3]: Killed' "llama8b_fsdp-$job.out"; then
+    # A newer Slurm puts the ranks of a node together, once it has killed the other one as well.
+    if grep -qE 'tasks? [0-3](-[0-3])?: Killed' "llama8b_fsdp-$job.out"; then
         ok "$name: the rank is named"
     else
         not_ok "$name: the rank is named" "$(tail -n 3 "llama8b_fsdp-$job.out")"
