@@ -156,8 +156,8 @@ threads=$(OMP_NUM_THREADS= nproc) cores=$(lscpu -p=core,socket | grep -v '^#' | 
 mpirun --oversubscribe --bind-to none -n $((threads + 1)) "$TRIREME" train $M train.steps=1 run.dir=crowd >out 2>err
 is "more ranks than cores are one warning" 1 \
     "$(grep -c "^trireme: warning: $((threads + 1)) ranks on [0-9]* cores* of node $(uname -n): they wait" err)"
-mpirun --oversubscribe --bind-to none -n 1 "$TRIREME" train $M train.steps=1 run.dir=threads : \
-    -n 1 "$TRIREME" train $M train.steps=1 run.dir=threads run.threads=$((threads + 5)) >out 2>err
+mpirun --oversubscribe --bind-to none -n 2 sh -c "$by_rank" sh "$TRIREME" train $M train.steps=1 run.dir=threads AND \
+    "$TRIREME" train $M train.steps=1 run.dir=threads run.threads=$((threads + 5)) >out 2>err
 is "threads of rank 1 on too few cores are one warning" 1 \
     "$(grep -c "^trireme: warning: $((threads + 5)) threads of rank 1 (run.threads) on .*they wait" err)"
 if [ "$cores" -gt 1 ]; then

@@ -27,9 +27,9 @@ train() {
 two() {
     name=$1 first=$2 second=$3 run=$4
     shift 4
-    timeout -k 5 300 mpirun --oversubscribe \
-        -n 1 env TRIREME_EMULATE_FASTEST="$first" "$TRIREME_CUDA" train $M run.dir="$run" "$@" : \
-        -n 1 env TRIREME_EMULATE_FASTEST="$second" "$TRIREME_CUDA" train $M run.dir="$run" "$@" \
+    timeout -k 5 300 mpirun --oversubscribe -n 2 sh -c "$by_rank" sh \
+        env TRIREME_EMULATE_FASTEST="$first" "$TRIREME_CUDA" train $M run.dir="$run" "$@" AND \
+        env TRIREME_EMULATE_FASTEST="$second" "$TRIREME_CUDA" train $M run.dir="$run" "$@" \
         >"$run.out" 2>"$run.err" </dev/null
     is "$name" 0 $?
 }

@@ -118,8 +118,9 @@ is "under a name of its own" 1 "$([ "$(id_of from/run.json)" != "$id" ]; echo $(
 mkdir elsewhere
 refused "a checkpoint that rank 1 does not see" \
     'rank 1 .*step-00000015 is not a committed checkpoint' \
-    mpirun --oversubscribe -n 1 "$TRIREME" train $M data.train="$work/train.h5" run.dir="$work/unseen" \
-    checkpoint.resume=one/checkpoints/step-00000015 : -n 1 --wdir "$work/elsewhere" "$TRIREME" train $M \
+    mpirun --oversubscribe -n 2 sh -c "$by_rank" sh \
+    "$TRIREME" train $M data.train="$work/train.h5" run.dir="$work/unseen" \
+    checkpoint.resume=one/checkpoints/step-00000015 AND env -C elsewhere "$TRIREME" train $M \
     data.train="$work/train.h5" run.dir="$work/unseen" checkpoint.resume=one/checkpoints/step-00000015
 rm -r one/checkpoints/step-00000015
 train run.dir=from train.steps=23 checkpoint.resume=one/checkpoints/step-00000015
