@@ -74,7 +74,9 @@ static void read_tokens(struct family *f)
 /* Take weights from the folder, or from the one of gradients within it. */
 static void import(struct family *f, const char *within)
 {
-    snprintf(f->s->config.model_path, sizeof f->s->config.model_path, "%s%s", f->folder, within);
+    size_t most = sizeof f->s->config.model_path;
+    int length = snprintf(f->s->config.model_path, most, "%s%s", f->folder, within);
+    assert_in_range(length, 1, most - 1);
     if (weights_import(f->s, &err))
         fail_msg("%s: %s", f->name, err.text);
 }

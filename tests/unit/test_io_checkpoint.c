@@ -1,5 +1,6 @@
 /* test_io_checkpoint.c - properties of checkpoints in a world of one; tests/mpi/test_checkpoint.c
  * has those of several ranks, test_io_faults.c what may happen to them. */
+#include <fcntl.h>
 #include <sys/syscall.h>
 
 #include "io/safetensors.h"

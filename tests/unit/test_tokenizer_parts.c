@@ -27,8 +27,9 @@ static char dir[64];
 
 enum { CHARACTERS = 60, TEXTS = 20000 };
 
-/* A text of few characters, many of them those that patterns name. */
-static size_t random_text(char *text, int64_t seed)
+/* A text of few characters, many of them those that patterns name.  Characters without a class are
+ * left out: PCRE2 may know a newer Unicode, and have one for them. */
+static size_t random_text(char *text, int64_t seed, const uint16_t *classes)
 {
     static const uint32_t likely[] = {
         ' ',   ' ',    '\n',  '\r',   '\t',    '\'',   's',  'S',    'l',    'L',   'r',
@@ -42,7 +43,7 @@ static size_t random_text(char *text, int64_t seed)
         uint32_t code = likely[number % (sizeof likely / sizeof likely[0])];
         if (number >> 32 & 7 && i > 1 && number >> 40 & 1)
             code = (uint32_t)(number >> 41 & 3 ? code : (number >> 43) % 0xd800);
-        bytes += tokenizer_put_code(text + bytes, code ? code : 1);
+        bytes += tokenizer_put_code(text + bytes, code && classes[code] ? code : 1);
     }
     return bytes;
 }
@@ -61,7 +62,7 @@ static void test_scans(void **state)
         tokenizer_scan *scan = tokenizer_scan_of(pattern);
         assert_int_equal(tokenizer_regex_create(&regex, pattern, &err), 0);
         for (int64_t i = 0; i < TEXTS; i++) {
-            size_t bytes = random_text(text, i);
+            size_t bytes = random_text(text, i, classes);
             for (size_t at = 0; at < bytes; at = end) {
                 assert_int_equal(
                     tokenizer_regex_find(regex, match, text, bytes, at, &start, &end, &err), 1);
