@@ -1,5 +1,5 @@
 #!/bin/sh
-# packages.sh SET... - install the packages of the named sets that a Debian 12 machine lacks.
+# packages.sh SET... - install the packages of the named sets that a Debian 12 or 13 machine lacks.
 #   build  to compile trireme      run    to start it on several ranks
 #   test   for tests/check.sh      slurm  for a virtual Slurm cluster
 #   text   English to train on

@@ -1,5 +1,5 @@
 #!/bin/sh
-# quickstart.sh [TEXT-FILE...] - from a fresh Debian 12 to a small trained model.
+# quickstart.sh [TEXT-FILE...] - from a fresh Debian 12 or 13 to a small trained model.
 #
 # Installs missing packages (as root; else it prints what to ask for), builds in build/, makes a
 # tokenizer and token files of the given texts or of the Debian Reference, trains a 10-million-parameter Llama on
