@@ -28,12 +28,26 @@ static int cut(int fd, size_t bytes)
     return end < 0 || ftruncate(fd, end - (off_t)bytes);
 }
 
+/* Is there space for the first line of text behind the end of the file?  1 where the file system
+ * cannot tell; else 0 with errno set. */
+static int has_space(int fd, const char *text, size_t bytes)
+{
+    const char *newline = memchr(text, '\n', bytes);
+    off_t end = lseek(fd, 0, SEEK_END), line = newline ? newline + 1 - text : (off_t)bytes;
+    return end < 0 || !fallocate(fd, FALLOC_FL_KEEP_SIZE, end, line) ||
+           (errno != ENOSPC && errno != EDQUOT);
+}
+
 /* Write text to the end of the file.  Returns how many of its bytes are in the file now: all of
  * them, f->why being 0; or, with f->why set, those up to the end of a line, or a part of a line too
  * where the file could not be cut back. */
 static size_t write_lines(struct line_file *f, const char *text, size_t bytes)
 {
     size_t done = 0;
+    if (f->why && !has_space(f->fd, text, bytes)) {
+        f->why = errno;
+        return 0;
+    }
     while (done < bytes) {
         ssize_t wrote = write(f->fd, text + done, bytes - done);
         if (wrote >= 0) {

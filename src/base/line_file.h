@@ -2,9 +2,10 @@
  *
  * A line is written by one write(2) to the end of the file (O_APPEND).  Where a full disk takes
  * only a part of a line, the file is cut back to the end of the previous line; where that fails
- * too, the rest of the line is the first thing that is written once the disk has space.  Lines that
- * cannot be written are kept in memory, and written in order before the next line.  One thread may
- * use a line_file.
+ * too, the rest of the line is the first thing that is written once the disk has space.  From then
+ * on a line is written only where the file system says that it has space for it, so that readers do
+ * not see parts of lines that are cut off again.  Lines that cannot be written are kept in memory,
+ * and written in order before the next line.  One thread may use a line_file.
  */
 #ifndef TRIREME_BASE_LINE_FILE_H
 #define TRIREME_BASE_LINE_FILE_H

@@ -235,7 +235,8 @@ reach 20
 head -c 100M /dev/zero >disk/filler 2>/dev/null
 tries=1200
 until grep -q 'metrics.jsonl cannot be written' full.err || [ $((tries -= 1)) = 0 ]; do sleep 0.05; done
-tail -c 1 disk/run/metrics.jsonl | od -An -c >last_byte
+looks=300 # every step tries again
+until [ $((looks -= 1)) = 0 ]; do tail -c 1 disk/run/metrics.jsonl; done | od -An -v -t c -w1 | sort -u >last_byte
 at=$(lines)
 sleep 1
 echo "during $at $(lines)"
