@@ -5,8 +5,8 @@
  * metrics.jsonl by one without the later steps: then a further event file begins, from the first
  * step on, which makes TensorBoard forget what the one before says.
  */
+#include <dirent.h>
 #include <errno.h>
-#include <glob.h>
 #include <libgen.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,6 +24,9 @@
 #include "io/event_file.h"
 
 enum { MOST_CURVES = 64 };
+
+/* What names of event files begin with, and what is in those of this command. */
+static const char front[] = "events.out.tfevents.", mark[] = ".trireme.";
 
 /* A run whose metrics are read. */
 struct source {
@@ -52,8 +55,8 @@ static double seconds_of(const char *text)
 
 static int begin_events(struct source *s, double wall_s, int64_t step, struct error *err)
 {
-    char *path = array_format("%s/events.out.tfevents.%lld.trireme.%04d", s->folder,
-                              (long long)time(NULL), s->outs++);
+    char *path =
+        array_format("%s/%s%lld%s%04d", s->folder, front, (long long)time(NULL), mark, s->outs++);
     int rc =
         disk_make_folders(s->folder, err) || event_file_create(&s->out, path, wall_s, step, err);
     free(path);
@@ -151,19 +154,21 @@ static void close_source(struct source *s)
     free(s->line);
 }
 
+static int is_ours(const char *name)
+{
+    return !strncmp(name, front, sizeof front - 1) && strstr(name, mark);
+}
+
 /* Remove the event files that this command wrote before: the new one has all that they have. */
 static int remove_old(const struct source *s, struct error *err)
 {
-    glob_t found;
+    DIR *folder = opendir(s->folder);
     int rc = 0;
-    char *pattern = array_format("%s/events.out.tfevents.*.trireme.*", s->folder);
-    if (!glob(pattern, 0, NULL, &found)) {
-        for (size_t i = 0; i < found.gl_pathc && !rc; i++)
-            if (unlink(found.gl_pathv[i]) && errno != ENOENT)
-                rc = error_errno(err, "cannot remove %s", found.gl_pathv[i]);
-        globfree(&found);
-    }
-    free(pattern);
+    for (struct dirent *entry; folder && !rc && (entry = readdir(folder));)
+        if (is_ours(entry->d_name) && unlinkat(dirfd(folder), entry->d_name, 0))
+            rc = error_errno(err, "cannot remove %s/%s", s->folder, entry->d_name);
+    if (folder)
+        closedir(folder);
     return rc;
 }
 

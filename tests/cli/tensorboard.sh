@@ -31,6 +31,10 @@ shown "its losses" "1:2.5 2:2.25 3:2" curves/one loss
 shown "a number that is missing is left out" "2:1.5 3:1" curves/one grad_norm
 "$TRIREME" tensorboard runs/one/ -o curves >out 2>err
 is "again: still one file" "0 1" "$? $(find curves -type f | wc -l)"
+mkdir -p 'runs/on[e]' && cp runs/one/metrics.jsonl 'runs/on[e]'
+"$TRIREME" tensorboard 'runs/on[e]' -o curves >out 2>err
+is "a name with brackets leaves others alone" "0 2" "$? $(find curves -type f | wc -l)"
+rm -r 'runs/on[e]'
 "$TRIREME" tensorboard runs/* -o curves >out 2>err
 is "a folder without steps beside it" "0 1" "$? $(grep -c 'warning: runs/none has no metrics\.jsonl with steps, and is left out' err)"
 (cd runs/one && "$TRIREME" tensorboard . -o ../../here >/dev/null 2>&1)
