@@ -29,7 +29,7 @@ static int cut(int fd, size_t bytes)
 }
 
 /* Is there space for the first line of text behind the end of the file?  1 where the file system
- * cannot tell; else 0 with errno set. */
+ * cannot say; else 0 with errno set. */
 static int has_space(int fd, const char *text, size_t bytes)
 {
     const char *newline = memchr(text, '\n', bytes);

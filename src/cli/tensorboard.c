@@ -26,7 +26,7 @@
 enum { MOST_CURVES = 64 };
 
 /* What names of event files begin with, and what is in those of this command. */
-static const char front[] = "events.out.tfevents.", mark[] = ".trireme.";
+static const char front[] = "events.out.tfevents.", ours[] = ".trireme.";
 
 /* A run whose metrics are read. */
 struct source {
@@ -56,7 +56,7 @@ static double seconds_of(const char *text)
 static int begin_events(struct source *s, double wall_s, int64_t step, struct error *err)
 {
     char *path =
-        array_format("%s/%s%lld%s%04d", s->folder, front, (long long)time(NULL), mark, s->outs++);
+        array_format("%s/%s%lld%s%04d", s->folder, front, (long long)time(NULL), ours, s->outs++);
     int rc =
         disk_make_folders(s->folder, err) || event_file_create(&s->out, path, wall_s, step, err);
     free(path);
@@ -156,7 +156,7 @@ static void close_source(struct source *s)
 
 static int is_ours(const char *name)
 {
-    return !strncmp(name, front, sizeof front - 1) && strstr(name, mark);
+    return !strncmp(name, front, sizeof front - 1) && strstr(name, ours);
 }
 
 /* Remove the event files that this command wrote before: the new one has all that they have. */

@@ -200,17 +200,18 @@ int key_refuse_shell(const struct key *key, const char *value, struct error *err
  * the list at least. */
 static void copy_list(char *to, const char *list)
 {
-    for (const char *item = list; item; item = strchr(item, ',')) {
-        if (item > list) {
-            item++;
-            *to++ = ',';
-        }
+    for (const char *item = list;; item++) {
         item += strspn(item, " ");
-        size_t length = strcspn(item, ",");
+        const char *end = item + strcspn(item, ",");
+        size_t length = (size_t)(end - item);
         while (length && item[length - 1] == ' ')
             length--;
         memcpy(to, item, length);
         to += length;
+        item = end;
+        if (!*item)
+            return;
+        *to++ = ',';
     }
 }
 

@@ -143,6 +143,8 @@ static void preset_comes_first_overrides_last(void **state)
          "run.dir= a, b");
     assert_string_equal(c.data.train, "a b.h5:0.5,b.h5:0.5,c.h5:1");
     assert_string_equal(c.run.dir, " a, b");
+    LOAD(&c, NULL, "model.preset=llama-tiny", "train.freeze=, embed ,,layers.0.* ,");
+    assert_string_equal(c.train.freeze, ",embed,,layers.0.*,");
     LOAD(&c, path, "model.kv_heads=0", "model.heads=3", "model.preset=llama-10m",
          "model.hidden=96");
     assert_string_equal(c.model.preset, "llama-10m");
