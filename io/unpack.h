@@ -32,8 +32,8 @@ struct unpack {
 int unpack_open(struct unpack *u, const char *path, const char *program, struct error *err);
 
 /* End.  is_read: fd was read to its end; else the program is stopped, unless it has ended.  Returns
- * 0, or -1 with err set, in the program's words: the file is damaged or cut.  err is then also set
- * where it was: what was read last was perhaps wrong because of that. */
+ * 0, or -1 with err set, in the program's words: the file is damaged or cut.  That replaces what
+ * err says already, which is probably a consequence, such as a line that is not whole. */
 int unpack_close(struct unpack *u, int is_read, struct error *err);
 
 #endif

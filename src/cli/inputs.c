@@ -74,14 +74,16 @@ static int unpack_probe(struct probe *probe, const char *path, const char *packe
     ssize_t got = 1;
     if (unpack_open(&unpack, path, packer, err))
         return -1;
-    for (probe->count = 0; got > 0 && probe->count < PROBE_BYTES; probe->count += got) {
+    probe->count = 0;
+    while (probe->count < PROBE_BYTES && got) {
         got = read(unpack.fd, probe->bytes + probe->count, (size_t)(PROBE_BYTES - probe->count));
-        if (got < 0 && errno == EINTR)
-            got = 0;
-        else if (got <= 0)
+        if (got < 0 && errno != EINTR)
             break;
+        probe->count += got > 0 ? got : 0;
     }
-    return unpack_close(&unpack, !got, err);
+    if (got < 0)
+        error_errno(err, "cannot read what %s unpacks of %s", packer, path);
+    return unpack_close(&unpack, !got, err) || got < 0 ? -1 : 0;
 }
 
 static int is_archive(const char *path, const struct probe *probe)
@@ -198,9 +200,9 @@ static int add_probed(struct inputs *inputs, const char *path, const char *name,
                       const struct probe *probe, const char *packer, int is_named,
                       struct error *err)
 {
-    int looks = packer || (is_named && !inputs->asked); /* else bytes may be anything */
-    if (refuse_archive(path, looks ? probe : NULL, err) ||
-        (is_named && !inputs->asked && refuse_table(path, name, err)))
+    int is_judged = is_named && !inputs->asked;
+    if (refuse_archive(path, packer || is_judged ? probe : NULL, err) ||
+        (is_judged && refuse_table(path, name, err)))
         return -1;
     enum inputs_format format = inputs->asked ? inputs->asked : format_of(name, probe, is_named);
     if (packer && (format == INPUT_NPY || format == INPUT_BIN))

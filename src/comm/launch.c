@@ -155,8 +155,8 @@ void launch_prepare(const struct launch *launch)
         setenv(quiet[i], "0", 0);
     if (launch->one_node) {
         setenv("OMPI_MCA_pml", "ob1", 0);
-        /* Open MPI 5 asks the kernel for routes, finds none to a node's own IPv6 address, and says
-         * so. */
+        /* By itself Open MPI 5 asks the kernel for routes, and each rank prints that there is none
+         * to the node's own IPv6 address. */
         setenv("OMPI_MCA_reachable", "weighted", 0);
     }
     if (launch->one_node && !launch->joined && launch->kind != LAUNCH_MPIRUN) {

@@ -254,9 +254,9 @@ static int64_t count_staying(const struct run_directory *d, const struct run_sur
 
 /* All ranks */
 
-/* Warn where reading of other data begins: samples are counted, whatever they were of, and a
- * sample's number is its place in the order of the data: so other data are read from the middle of
- * their order on. */
+/* Warn where reading of other data begins.  A sample's number is its place in the order of the
+ * data, and all samples count, whatever data they were of; so other data are read from the middle
+ * of their order on. */
 static void report_place(const struct run_directory *d, int64_t samples)
 {
     double epochs = d->s->config.train.epochs;
