@@ -56,6 +56,31 @@ int checkpoint_save(struct world *world, const char *dir, int64_t step,
                     const struct checkpoint_piece *pieces, int count, struct js *meta,
                     struct error *err);
 
+/* A checkpoint that is written in the background, each rank's file by a thread of its own. */
+struct checkpoint_writing;
+
+/* Returns the bytes of memory that checkpoint_begin() copies this rank's pieces to. */
+size_t checkpoint_copy_bytes(const struct checkpoint_piece *pieces, int count);
+
+/* Begin what checkpoint_save() does, with the same conditions, and return while the files are
+ * written.  The pieces are copied to `copy`, of checkpoint_copy_bytes(), and may change after the
+ * return; copy is the caller's and may be neither freed nor changed before checkpoint_end().  meta
+ * becomes the checkpoint's, whatever is returned.  Until checkpoint_end() nothing else may save or
+ * delete checkpoints in dir.  Collective over world.  Returns 0 and a checkpoint for
+ * checkpoint_end(), or -1 on every rank with err set, the same state as where checkpoint_save()
+ * fails, and *writing NULL. */
+int checkpoint_begin(struct checkpoint_writing **writing, struct world *world, const char *dir,
+                     int64_t step, const struct checkpoint_piece *pieces, int count,
+                     struct js *meta, void *copy, struct error *err);
+
+/* Have the threads of all ranks ended, so that checkpoint_end() need not wait for them?  One small
+ * message: it may be asked after every step.  Collective. */
+int checkpoint_is_written(const struct checkpoint_writing *writing);
+
+/* Wait for the threads, commit the checkpoint and free `writing`.  Collective.  Returns as
+ * checkpoint_save() does. */
+int checkpoint_end(struct checkpoint_writing *writing, struct error *err);
+
 /* An opened, committed checkpoint.  Callers only read its fields. */
 struct checkpoint {
     char *path;

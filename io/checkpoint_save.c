@@ -7,6 +7,10 @@
  *  3. Rank 0 gathers the offsets and checksums of all pieces, writes index.h5 and meta.json,
  *     then COMMIT with the checksums of both, renames the folder and fsyncs its parent.
  * After each step the ranks agree on its outcome; after a failure rank 0 removes the folder.
+ *
+ * In the background, checkpoint_begin() does step 1, makes the shard files' HDF5 structure, copies
+ * the pieces, and starts a thread that does the rest of step 2; checkpoint_end() does step 3.  A
+ * kill in between leaves a .partial folder, as one in the middle of a save does.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +25,7 @@
 #include "io/disk.h"
 #include "io/h5.h"
 #include "io/shard.h"
+#include "io/shard_thread.h"
 
 /* Upper bounds of the space that headers and index entries take, for each piece and each rank. */
 enum { BYTES_PER_PIECE = 4096, BYTES_PER_RANK = 64 << 10 };
@@ -184,15 +189,32 @@ static int plan(struct save *save, struct error *err)
 
 /* Step 2: the shard */
 
+/* Make this rank's file without the bytes of its pieces.  Returns 0, or -1 with err set. */
+static int make_shard(struct save *save, struct error *err)
+{
+    return shard_make(save->shard, &save->catalog, world_rank(save->world), save->pieces,
+                      save->count, save->places + 1, err);
+}
+
+/* Keep the row of this rank's file, which was written where rc is 0.  Collective.  Returns 0, or -1
+ * with err set on every rank. */
+static int agree_on_shard(struct save *save, int rc, const struct catalog_file *row,
+                          struct error *err)
+{
+    if (!rc)
+        save->places[0] = (struct shard_place){row->bytes, row->rest};
+    return world_agree(save->world, rc, err);
+}
+
 /* Do step 2.  Collective.  Returns 0, or -1 with err set on every rank. */
 static int write_shard(struct save *save, struct error *err)
 {
     struct catalog_file row;
-    int rc = shard_write(save->shard, &save->catalog, world_rank(save->world), save->pieces,
-                         save->count, save->places + 1, &row, err);
-    if (!rc)
-        save->places[0] = (struct shard_place){row.bytes, row.rest};
-    return world_agree(save->world, rc, err);
+    int rc = make_shard(save, err) ||
+                     shard_fill(save->shard, save->pieces, save->count, save->places + 1, &row, err)
+                 ? -1
+                 : 0;
+    return agree_on_shard(save, rc, &row, err);
 }
 
 /* Step 3: index, commit, publish */
@@ -305,6 +327,22 @@ static int commit(struct save *save, struct js *meta, struct error *err)
     return world_agree(save->world, rc ? -1 : 0, err);
 }
 
+/* Free what save has; after a failure (rc), remove the folder on rank 0.  Returns 0, or -1 where rc
+ * is not 0. */
+static int finish(struct save *save, int rc)
+{
+    if (rc && !world_rank(save->world) && save->partial)
+        disk_remove(save->partial, NULL);
+    catalog_free(&save->catalog);
+    free(save->places);
+    free(save->entries);
+    free(save->sizes);
+    free(save->shard);
+    free(save->partial);
+    free(save->path);
+    return rc ? -1 : 0;
+}
+
 int checkpoint_save(struct world *world, const char *dir, int64_t step,
                     const struct checkpoint_piece *pieces, int count, struct js *meta,
                     struct error *err)
@@ -312,14 +350,77 @@ int checkpoint_save(struct world *world, const char *dir, int64_t step,
     struct save save = {.world = world, .dir = dir, .step = step, .pieces = pieces, .count = count};
     int rc = world_agree(world, begin(&save, err), err);
     rc = rc || plan(&save, err) || write_shard(&save, err) || commit(&save, meta, err);
-    if (rc && !world_rank(world) && save.partial)
-        disk_remove(save.partial, NULL);
-    catalog_free(&save.catalog);
-    free(save.places);
-    free(save.entries);
-    free(save.sizes);
-    free(save.shard);
-    free(save.partial);
-    free(save.path);
-    return rc ? -1 : 0;
+    return finish(&save, rc);
+}
+
+/* In the background */
+
+struct checkpoint_writing {
+    struct save save; /* without pieces, once they are copied */
+    char *dir;
+    struct js *meta;
+    struct shard_thread *thread; /* NULL: not started */
+};
+
+size_t checkpoint_copy_bytes(const struct checkpoint_piece *pieces, int count)
+{
+    return shard_thread_copy_bytes(pieces, count);
+}
+
+/* Free a checkpoint in writing whose thread has ended; rc as for finish(), and so is the result. */
+static int close_writing(struct checkpoint_writing *w, int rc)
+{
+    rc = finish(&w->save, rc);
+    js_free(w->meta);
+    free(w->dir);
+    free(w);
+    return rc;
+}
+
+/* Make the shard file, copy the pieces and start the thread.  Collective.  Returns 0, or -1 with
+ * err set on every rank, and no thread is running. */
+static int start_shard(struct checkpoint_writing *w, void *copy, struct error *err)
+{
+    struct save *save = &w->save;
+    struct catalog_file row;
+    int rc = make_shard(save, err) || shard_thread_start(&w->thread, save->shard, save->pieces,
+                                                         save->count, save->places + 1, copy, err);
+    rc = world_agree(save->world, rc ? -1 : 0, err);
+    if (rc && w->thread)
+        shard_thread_end(w->thread, &row, NULL); /* another rank has failed */
+    return rc;
+}
+
+int checkpoint_begin(struct checkpoint_writing **writing, struct world *world, const char *dir,
+                     int64_t step, const struct checkpoint_piece *pieces, int count,
+                     struct js *meta, void *copy, struct error *err)
+{
+    struct checkpoint_writing *w = array_make(1, sizeof *w);
+    *w = (struct checkpoint_writing){.dir = array_text(dir), .meta = meta};
+    w->save = (struct save){
+        .world = world, .dir = w->dir, .step = step, .pieces = pieces, .count = count};
+    *writing = NULL;
+    int rc = world_agree(world, begin(&w->save, err), err);
+    if (rc || plan(&w->save, err) || start_shard(w, copy, err))
+        return close_writing(w, -1);
+    w->save.pieces = NULL;
+    if (world_rank(world))
+        catalog_free(&w->save.catalog); /* of all ranks' pieces; rank 0 writes the index from it */
+    *writing = w;
+    return 0;
+}
+
+int checkpoint_is_written(const struct checkpoint_writing *w)
+{
+    double done = shard_thread_is_done(w->thread);
+    world_all_reduce(w->save.world, &done, 1, WORLD_MIN);
+    return done > 0;
+}
+
+int checkpoint_end(struct checkpoint_writing *w, struct error *err)
+{
+    struct catalog_file row;
+    int rc = shard_thread_end(w->thread, &row, err);
+    rc = agree_on_shard(&w->save, rc, &row, err);
+    return close_writing(w, rc || commit(&w->save, w->meta, err));
 }

@@ -12,7 +12,7 @@ libtrireme_a_SOURCES += \
 	io/packing.c io/packing.h io/partial.c io/partial.h \
 	io/safetensors.c io/safetensors.h io/safetensors_write.c \
 	io/seal.c io/seal.h \
-	io/shard.c io/shard.h \
+	io/shard.c io/shard.h io/shard_thread.c io/shard_thread.h \
 	io/shuffle.c io/shuffle.h io/swap.c io/swap.h \
 	io/tokens.c io/tokens.h io/tokens_format.h \
 	io/tokens_read.c io/tokens_verify.c io/tokens_writer.c

@@ -63,11 +63,9 @@ static int open_file(struct file *file, const char *path, int flags, struct erro
     return error_set(err, "%s: out of memory", path);
 }
 
-/* Make the HDF5 file with views, and with datasets of the right sizes but without data.  places[i]
- * becomes the offset of piece i's data.  Returns 0, or -1 with err set. */
-static int make_skeleton(const char *path, const struct catalog *catalog, int64_t shard,
-                         const struct checkpoint_piece *pieces, int count,
-                         struct shard_place *places, struct error *err)
+int shard_make(const char *path, const struct catalog *catalog, int64_t shard,
+               const struct checkpoint_piece *pieces, int count, struct shard_place *places,
+               struct error *err)
 {
     struct h5 *file;
     if (h5_create(&file, path, err))
@@ -158,16 +156,14 @@ static int hash_rest(const struct file *file, struct span *spans, int64_t count,
     return rc;
 }
 
-int shard_write(const char *path, const struct catalog *catalog, int64_t shard,
-                const struct checkpoint_piece *pieces, int count, struct shard_place *places,
-                struct catalog_file *row, struct error *err)
+int shard_fill(const char *path, const struct checkpoint_piece *pieces, int count,
+               struct shard_place *places, struct catalog_file *row, struct error *err)
 {
     struct file file;
     struct stat info;
     int64_t used = 0;
     int rc = 0;
-    if (make_skeleton(path, catalog, shard, pieces, count, places, err) ||
-        open_file(&file, path, O_RDWR, err))
+    if (open_file(&file, path, O_RDWR, err))
         return -1;
     struct span *spans = array_make((size_t)count, sizeof *spans);
     for (int i = 0; i < count && !rc; i++) {

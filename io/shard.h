@@ -2,8 +2,8 @@
  *
  * HDF5 makes its skeleton first: an unwritten contiguous dataset per piece and the views of some
  * tensors (catalog_view.c).  The file is closed, and the bytes of the pieces are written at the
- * offsets of their datasets by pwrite(), which needs no HDF5 and could be done by any thread.  HDF5
- * cannot see whether these bytes are on the disk; checksums show it.
+ * offsets of their datasets by pwrite(), which needs no HDF5, so that a thread may do it beside the
+ * steps (shard_thread.h).  HDF5 cannot see whether these bytes are on the disk; checksums show it.
  */
 #ifndef TRIREME_IO_SHARD_H
 #define TRIREME_IO_SHARD_H
@@ -19,12 +19,19 @@ struct shard_place {
     uint64_t checksum; /* XXH3 of its bytes */
 };
 
-/* Make the file at path, number `shard` of the catalog, with a dataset per piece and with its
- * views, write the pieces into it, and fsync it.  Sets places[count], one per piece, and *row.  Not
- * collective.  Returns 0, or -1 with err set; a file that is not whole may then be there. */
-int shard_write(const char *path, const struct catalog *catalog, int64_t shard,
-                const struct checkpoint_piece *pieces, int count, struct shard_place *places,
-                struct catalog_file *row, struct error *err);
+/* Make the file at path, number `shard` of the catalog, with its views and with datasets of the
+ * right sizes for the pieces, but without their bytes.  Sets places[count], one per piece, to where
+ * these belong; of the pieces only names, boxes and sizes are read.  For the one thread that calls
+ * HDF5.  Not collective.  Returns 0, or -1 with err set; part of a file may then be there. */
+int shard_make(const char *path, const struct catalog *catalog, int64_t shard,
+               const struct checkpoint_piece *pieces, int count, struct shard_place *places,
+               struct error *err);
+
+/* Write the bytes of the pieces into the file that shard_make() made, at their places, and fsync
+ * it.  Sets the checksums of places[count], and *row.  Any thread may call it.  Not collective.
+ * Returns 0, or -1 with err set; a file that is not whole is then there. */
+int shard_fill(const char *path, const struct checkpoint_piece *pieces, int count,
+               struct shard_place *places, struct catalog_file *row, struct error *err);
 
 /* Compare the size of file number `shard` in folder with the catalog.  Returns 0, or -1 with err
  * set. */

@@ -1,8 +1,10 @@
 /* test_checkpoint.c - checkpoints of several ranks: saved by all of them in uneven pieces, or in
  * boxes of uneven columns, read back in the layouts of 1 to 5; failing together; found together. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -74,6 +76,33 @@ static struct checkpoint_piece share(int t, int part, int parts, int64_t step)
     return piece;
 }
 
+/* The same in the background: the pieces change as soon as they may, and every rank asks until all
+ * have written. */
+static int save_beside(struct checks *c, const char *dir, int64_t step,
+                       const struct checkpoint_piece *pieces, int count, struct js *meta,
+                       struct error *err)
+{
+    struct checkpoint_writing *writing;
+    struct stat info;
+    char path[256];
+    size_t bytes = checkpoint_copy_bytes(pieces, count);
+    void *copy = malloc(bytes + 1);
+    int rc = checkpoint_begin(&writing, c->world, dir, step, pieces, count, meta, copy, err);
+    for (int i = 0; i < count && !rc; i++)
+        memset(pieces[i].data, 0xff, (size_t)pieces[i].count * dtype_bytes(pieces[i].dtype));
+    if (!rc) {
+        snprintf(path, sizeof path, "%s/step-%08lld.partial", dir, (long long)step);
+        CHECK(c, !stat(path, &info));
+        while (!checkpoint_is_written(writing))
+            usleep(1000);
+        CHECK(c, !stat(path, &info)); /* written, and not committed before its end */
+        rc = checkpoint_end(writing, err);
+    }
+    free(copy);
+    return rc;
+}
+
+/* Steps of odd numbers are saved in the background. */
 static int save(struct checks *c, const char *dir, int64_t step, struct error *err)
 {
     struct checkpoint_piece pieces[TENSORS];
@@ -83,8 +112,10 @@ static int save(struct checks *c, const char *dir, int64_t step, struct error *e
         pieces[t] = share(t, rank, world_size(c->world), step);
     if (meta)
         js_add_string(meta, "note", "here");
-    int rc = checkpoint_save(c->world, dir, step, pieces, TENSORS, meta, err);
-    js_free(meta);
+    int rc = step % 2 ? save_beside(c, dir, step, pieces, TENSORS, meta, err)
+                      : checkpoint_save(c->world, dir, step, pieces, TENSORS, meta, err);
+    if (step % 2 == 0)
+        js_free(meta);
     for (int t = 0; t < TENSORS; t++)
         free(pieces[t].data);
     return rc;
@@ -223,9 +254,36 @@ static void test_falling_back(struct checks *c, const char *dir)
     CHECK(c, find(c, dir) == 3);
 }
 
-/* A fault of one rank is every rank's failure, with one text, and leaves nothing. */
-static void test_failing_together(struct checks *c, const char *dir)
+typedef int save_one(struct checks *c, const char *dir, struct checkpoint_piece *piece,
+                     struct error *err);
+
+static int save_at_once(struct checks *c, const char *dir, struct checkpoint_piece *piece,
+                        struct error *err)
 {
+    return checkpoint_save(c->world, dir, 20, piece, 1, NULL, err);
+}
+
+static int save_in_background(struct checks *c, const char *dir, struct checkpoint_piece *piece,
+                              struct error *err)
+{
+    return save_beside(c, dir, 20, piece, 1, NULL, err);
+}
+
+/* Files of the last rank may have no more than `most` bytes: a full disk of its own. */
+static void limit_file(struct checks *c, rlim_t most)
+{
+    struct rlimit limit;
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK(c, !getrlimit(RLIMIT_FSIZE, &limit));
+    limit.rlim_cur = most;
+    if (world_rank(c->world) == world_size(c->world) - 1)
+        CHECK(c, !setrlimit(RLIMIT_FSIZE, &limit));
+}
+
+/* A fault of one rank is every rank's failure, with one text, and leaves nothing. */
+static void test_failing_together(struct checks *c, const char *dir, save_one *save_it)
+{
+    enum { LARGE = 4 << 20 };
     struct error err = {0};
     float x[4] = {0};
     int rank = world_rank(c->world), size = world_size(c->world), last = rank == size - 1;
@@ -233,22 +291,32 @@ static void test_failing_together(struct checks *c, const char *dir)
     char path[256];
     struct stat info;
     piece.count -= last; /* the last rank forgets one */
-    CHECK(c, checkpoint_save(c->world, dir, 20, &piece, 1, NULL, &err) == -1);
+    CHECK(c, save_it(c, dir, &piece, &err) == -1);
     CHECK(c, strstr(err.text, "tensor x") && strstr(err.text, "held by no rank"));
     piece.count += last;
     piece.dims[0] += last; /* or is wrong about the size */
     if (size > 1) {
-        CHECK(c, checkpoint_save(c->world, dir, 20, &piece, 1, NULL, &err) == -1);
+        CHECK(c, save_it(c, dir, &piece, &err) == -1);
         CHECK(c, strstr(err.text, "other dimensions"));
     }
     piece.dims[0] -= last;
     piece.start += last; /* or holds what does not exist */
-    CHECK(c, checkpoint_save(c->world, dir, 20, &piece, 1, NULL, &err) == -1);
+    CHECK(c, save_it(c, dir, &piece, &err) == -1);
     CHECK(c, strstr(err.text, "not in tensor x"));
     piece.start -= last;
     snprintf(path, sizeof path, "%s/step-00000020.partial", dir);
     CHECK(c, stat(path, &info) == -1);
-    CHECK(c, !checkpoint_save(c->world, dir, 20, &piece, 1, NULL, &err));
+    struct checkpoint_piece large = {
+        "large", DTYPE_F32, 1, {(int64_t)size * LARGE}, (int64_t)rank * LARGE, LARGE};
+    large.data = calloc(LARGE, sizeof(float));
+    limit_file(c, LARGE); /* or its disk is full in the middle */
+    CHECK(c, save_it(c, dir, &large, &err) == -1);
+    CHECK(c, strstr(err.text, "shard-") && strstr(err.text, "too large"));
+    limit_file(c, RLIM_INFINITY);
+    world_barrier(c->world); /* rank 0 removes the folder */
+    CHECK(c, stat(path, &info) == -1);
+    free(large.data);
+    CHECK(c, !save_it(c, dir, &piece, &err));
 }
 
 static int has_step(const char *dir, int step)
@@ -297,7 +365,8 @@ int main(void)
     test_resharding(&c, dir);
     test_reading_once(&c, dir);
     test_falling_back(&c, dir);
-    test_failing_together(&c, dir);
+    test_failing_together(&c, dir, save_at_once);
+    test_failing_together(&c, dir, save_in_background);
     test_pruning(&c, dir);
     world_barrier(c.world);
     if (!world_rank(c.world))

@@ -1,0 +1,120 @@
+/* shard_thread.c - see shard_thread.h.
+ *
+ * The copies lie one behind the other, in the order of the pieces.  The thread calls neither HDF5
+ * nor MPI nor CUDA: only pwrite() and fsync().  What it writes notes signs of life (base/alive.h),
+ * so that a rank at a slow disk, for which the others wait at the end, is not taken for a stuck
+ * one. */
+#include "io/shard_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alive.h"
+#include "base/array.h"
+
+struct shard_thread {
+    pthread_t id;
+    const char *path;
+    struct checkpoint_piece *piece; /* [count] with data in the copy */
+    int count;
+    struct shard_place *places; /* [count] the caller's */
+    struct catalog_file row;
+    int rc; /* of shard_fill() */
+    struct error err;
+    int is_done;
+};
+
+static size_t bytes_of(const struct checkpoint_piece *piece)
+{
+    return (size_t)piece->count * dtype_bytes(piece->dtype);
+}
+
+size_t shard_thread_copy_bytes(const struct checkpoint_piece *pieces, int count)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += bytes_of(&pieces[i]);
+    return bytes;
+}
+
+/* Copy the pieces, and let the thread's pieces lead to the copies.  Returns 0, or -1 with err set.
+ */
+static int copy_pieces(struct shard_thread *t, const struct checkpoint_piece *pieces, char *to,
+                       struct error *err)
+{
+    for (int i = 0; i < t->count; i++) {
+        size_t bytes = bytes_of(&pieces[i]);
+        t->piece[i] = (struct checkpoint_piece){
+            .dtype = pieces[i].dtype, .count = pieces[i].count, .data = to};
+        if (bytes && !pieces[i].fetch)
+            memcpy(to, pieces[i].data, bytes);
+        else if (bytes && pieces[i].fetch(&pieces[i], to, 0, bytes, err))
+            return -1;
+        to += bytes;
+        alive_note();
+    }
+    return 0;
+}
+
+static void *write_file(void *arg)
+{
+    struct shard_thread *t = arg;
+    pthread_setname_np(pthread_self(), "checkpoint");
+    t->rc = shard_fill(t->path, t->piece, t->count, t->places, &t->row, &t->err);
+    __atomic_store_n(&t->is_done, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Create the thread with all signals blocked: signals are for the main thread.  Returns 0, or -1
+ * with err set. */
+static int create(struct shard_thread *t, struct error *err)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&t->id, NULL, write_file, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed ? error_set(err, "cannot start a thread that writes %s: %s", t->path,
+                              strerror(failed))
+                  : 0;
+}
+
+static void destroy(struct shard_thread *t)
+{
+    free(t->piece);
+    free(t);
+}
+
+int shard_thread_start(struct shard_thread **thread, const char *path,
+                       const struct checkpoint_piece *pieces, int count, struct shard_place *places,
+                       void *copy, struct error *err)
+{
+    struct shard_thread *t = array_make(1, sizeof *t);
+    *t = (struct shard_thread){.path = path, .count = count, .places = places};
+    t->piece = array_make((size_t)count, sizeof *t->piece);
+    *thread = NULL;
+    if (copy_pieces(t, pieces, copy, err) || create(t, err)) {
+        destroy(t);
+        return -1;
+    }
+    *thread = t;
+    return 0;
+}
+
+int shard_thread_is_done(const struct shard_thread *t)
+{
+    return __atomic_load_n(&t->is_done, __ATOMIC_ACQUIRE);
+}
+
+int shard_thread_end(struct shard_thread *t, struct catalog_file *row, struct error *err)
+{
+    pthread_join(t->id, NULL);
+    int rc = t->rc;
+    *row = t->row;
+    if (rc && err)
+        *err = t->err;
+    destroy(t);
+    return rc;
+}
