@@ -20,7 +20,8 @@ enum mem_pool {
     POOL_ACTIVATIONS, /* boundaries and what forward keeps for backward */
     POOL_WORKSPACE,   /* temporaries of segments, constants, inputs */
     POOL_COMM,        /* staging of the transport */
-    POOL_HOST,        /* offloaded state in host memory, and staging of it */
+    POOL_HOST,        /* offloaded state in host memory, and staging of it; the copy of state that a
+                         checkpoint in the background is written from */
     POOL_DISK,        /* offloaded state in a file: no memory */
     POOL_COUNT
 };

@@ -259,6 +259,7 @@ struct config_comm {
 struct config_checkpoint {
     int64_t every;            /* steps between checkpoints; 0: only at the end and on signals */
     int64_t keep;             /* newest checkpoints that are not deleted */
+    int async;                /* 1: written in the background, from a copy */
     int keep_best;            /* 1: the checkpoint with the lowest loss on data.valid is kept too */
     char resume[CONFIG_TEXT]; /* "auto", "none" or a path */
     enum config_frozen frozen;

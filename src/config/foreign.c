@@ -158,7 +158,8 @@ const struct foreign foreign_names[] = {
      .note = "the job's own limit counts: state is saved on SIGUSR1, which #SBATCH "
              "--signal=USR1@600 sends ten minutes before it"},
     {.names = "async_save|async_mode",
-     .note = "saving in the background is not in this version of trireme"},
+     .here = "checkpoint.async",
+     .note = "true or false"},
     {.names = "torch_compile|compile|dynamo_backend|training.compile|compile.enable",
      .note = "nothing has to be compiled: the kernels are built in"},
 

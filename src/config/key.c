@@ -99,10 +99,6 @@ static const char *first_of_group(const char *group, char *text, size_t size)
 int key_unknown(const char *name, struct error *err)
 {
     char keys[256];
-    for (int i = 0; i < config_absent_count; i++)
-        if (!strcmp(config_absent_keys[i].name, name))
-            return error_set(err, "%s: %s is not in this version of trireme; leave the key out",
-                             name, config_absent_keys[i].what);
     if (key_is_group(name))
         return error_set(err,
                          "%s is a group of keys and takes no value of its own: set one of its "

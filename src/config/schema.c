@@ -503,6 +503,12 @@ const struct key config_keys[] = {
      .help = "newest checkpoints that are not deleted; the newest after which the training loss "
              "was about the lowest is spared beside them, so that a run that diverges keeps a good "
              "one"},
+    {KEY(BOOL, checkpoint.async, "false"),
+     .help = "true: checkpoints are written in the background: steps wait only until the state is "
+             "copied to the host's memory, which takes as much of it as the rank's part of a "
+             "checkpoint has (host, in trireme plan), and a thread of each rank writes the copy "
+             "beside them; a checkpoint that is due before the last one is written waits for it.  "
+             "The one at the end, or on a signal, is written at once"},
     {KEY(BOOL, checkpoint.keep_best, "false"),
      .help = "true: an evaluation with the lowest loss so far saves a checkpoint, which is kept "
              "until there is a better one; checkpoints/best leads to it, for evaluate, generate "
@@ -587,8 +593,3 @@ const struct key config_keys[] = {
 
 const int config_key_count = sizeof config_keys / sizeof config_keys[0];
 
-const struct key_absent config_absent_keys[] = {
-    {.name = "checkpoint.async", .what = "saving in the background"},
-};
-
-const int config_absent_count = sizeof config_absent_keys / sizeof config_absent_keys[0];

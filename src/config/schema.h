@@ -46,15 +46,8 @@ struct key {
     const char *help;
 };
 
-/* A key that other versions have.  It is refused, saying what it would do. */
-struct key_absent {
-    const char *name, *what; /* "checkpoint.async", "saving in the background" */
-};
-
 extern const struct key config_keys[];
 extern const int config_key_count;
-extern const struct key_absent config_absent_keys[];
-extern const int config_absent_count;
 
 /* Find the row of a dotted name; NULL: there is none. */
 const struct key *key_find(const char *name);
@@ -75,8 +68,8 @@ int key_refuse_shell(const struct key *key, const char *value, struct error *err
  * sets all of config->model.  Returns 0, or -1 with err (NULL allowed) set and config unchanged. */
 int key_set(struct config *config, const struct key *key, const char *value, struct error *err);
 
-/* Set err for a name that is not a key: one of config_absent_keys, a group, another program's word,
- * or a misspelt key.  Returns -1. */
+/* Set err for a name that is not a key: a group, another program's word, or a misspelt key. Returns
+ * -1. */
 int key_unknown(const char *name, struct error *err);
 
 /* Set err for the name of a group in a file, "trian:", of which there is no group.  Returns -1. */

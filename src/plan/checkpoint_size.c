@@ -8,22 +8,8 @@
  * Those of earlier starts take their space already. */
 #include "plan/checkpoint_size.h"
 
-#include <unistd.h>
-
 #include "base/round.h"
-#include "io/safetensors.h"
 #include "segment/optimizer.h"
-
-/* Does a checkpoint of adapters say where the frozen tensors are?  A run at model.path has no files
- * of weights that it could name; of a folder that is not on this machine it is taken to have them.
- */
-static int refers_to_folder(const struct config *config)
-{
-    const char *folder = config->model_path;
-    if (!config->lora.r || config->checkpoint.frozen == FROZEN_FULL || !folder[0])
-        return 0;
-    return access(folder, F_OK) || safetensors_look(folder) != SAFETENSORS_NONE;
-}
 
 int64_t checkpoint_size_bytes(const struct config *config, const struct layout *layout,
                               const struct units *units)
@@ -31,7 +17,7 @@ int64_t checkpoint_size_bytes(const struct config *config, const struct layout *
     size_t weight = dtype_bytes(layout->dtype);
     size_t master = layout->no_masters ? weight : sizeof(float);
     size_t slot = dtype_bytes(layout->optimizer_dtype);
-    int refers = refers_to_folder(config);
+    int refers = layout_refers_to_folder(config);
     size_t bytes = 0;
     for (int f = 0; f < units->flats; f++) {
         const struct flat *flat = &units->flat[f];

@@ -30,6 +30,7 @@ static const char *const changes[] = {
     "train.grad_dtype=bf16",
     "comm.reduce_dtype=bf16",
     "comm.reduce_dtype=fp16",
+    "checkpoint.async=false",
     "offload.optimizer=none",
     "offload.optimizer=host",
     "offload.optimizer=disk",

@@ -17,7 +17,7 @@
 
 enum { OFFLOADS = 6 };
 
-enum axis { SCHEDULE, STRATEGY, RECOMPUTE, MICRO_BATCH, SHARDS, OFFLOAD, RANKS, AXES };
+enum axis { COPY, SCHEDULE, STRATEGY, RECOMPUTE, MICRO_BATCH, SHARDS, OFFLOAD, RANKS, AXES };
 
 struct search {
     const struct config *config;
@@ -129,6 +129,7 @@ static int change(const struct search *s, struct candidate *c, enum axis axis, i
 {
     static const char *const recompute[] = {"none", "gathered", "selective", "full"};
     switch (axis) {
+    case COPY: return set(c, "checkpoint.async", "false");
     case SCHEDULE: return set(c, "parallel.schedule", "1f1b");
     case STRATEGY: return change_strategy(s, c, level);
     case RECOMPUTE: return set(c, "recompute", "%s", recompute[s->config->recompute + level]);
@@ -224,6 +225,7 @@ static void find_levels(struct search *s)
     struct config_sharding own = config_sharding[s->config->parallel.strategy];
     for (int axis = 0; axis < AXES; axis++)
         s->levels[axis] = 1;
+    s->levels[COPY] += s->config->checkpoint.async;
     const char *schedule = s->config->parallel.schedule;
     s->levels[SCHEDULE] += !strcmp(schedule, "gpipe") || !strcmp(schedule, "zb_h1");
     s->levels[STRATEGY] = STAGE_MOST - own.stage + 1;

@@ -47,7 +47,8 @@ static const char *pool_meaning(const struct report *report, int pool, size_t by
         [POOL_ACTIVATIONS] = "what forward keeps for backward, and what units hand to each other",
         [POOL_WORKSPACE] = "temporaries of the ops (logits, attention, products), and inputs",
         [POOL_COMM] = "buffers that transfers between ranks pass through",
-        [POOL_HOST] = "offloaded state, inputs, and logits to draw from, in the node's memory",
+        [POOL_HOST] = "offloaded state, the copy that checkpoints are written from, inputs, logits "
+                      "to draw from, in the node's memory",
         [POOL_DISK] = "offloaded state in a file: no memory",
     };
     if (pool != POOL_PARAMS || bytes)

@@ -8,9 +8,11 @@
 #include "program/layout.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/fp8.h"
 #include "base/round.h"
+#include "io/safetensors.h"
 #include "model/adapters.h"
 #include "program/schedule.h"
 
@@ -285,6 +287,21 @@ static int resolve_batches(struct layout *layout, const struct config *config, s
     return check_tokens(layout, config, err);
 }
 
+int layout_refers_to_folder(const struct config *config)
+{
+    const char *folder = config->model_path;
+    if (!config->lora.r || config->checkpoint.frozen == FROZEN_FULL || !folder[0])
+        return 0;
+    return access(folder, F_OK) || safetensors_look(folder) != SAFETENSORS_NONE;
+}
+
+static enum layout_copy copy_of(const struct config *config)
+{
+    if (!config->checkpoint.async)
+        return COPY_NONE;
+    return layout_refers_to_folder(config) ? COPY_TRAINED : COPY_ALL;
+}
+
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    enum device_kind device, struct error *err)
 {
@@ -301,6 +318,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         .tensor_fp32 = p->tensor_fp32 && dtype != DTYPE_F32,
         .no_masters = config->precision == PRECISION_BF16_PURE,
         .overlap_update = config->train.overlap_update,
+        .copy = copy_of(config),
         .prefetch_forward = p->forward_prefetch ? ahead : 0,
         .prefetch_backward = p->backward_prefetch == PREFETCH_NONE ? 0 : ahead,
         .prefetch_late = p->backward_prefetch == PREFETCH_BACKWARD_POST,

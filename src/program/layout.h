@@ -1,5 +1,5 @@
 /* layout.h - from a configuration and a number of ranks to what every rank compiles.  Pure, but for
- * a schedule that is read from a file. */
+ * a schedule that is read from a file, and for a look at whether model.path holds weights. */
 #ifndef TRIREME_PROGRAM_LAYOUT_H
 #define TRIREME_PROGRAM_LAYOUT_H
 
@@ -30,6 +30,14 @@ struct layout_strategy {
     size_t bucket_bytes;  /* of whole gradients that are summed over replicas in one transfer */
 };
 
+/* What of a rank's state is copied to the host's memory while a checkpoint is written from there.
+ */
+enum layout_copy {
+    COPY_NONE,
+    COPY_TRAINED, /* adapters and what else is trained; no checkpoint holds what is frozen */
+    COPY_ALL
+};
+
 struct layout {
     struct mesh_shape shape;
     struct layout_strategy strategy;
@@ -45,10 +53,11 @@ struct layout {
     enum dtype dtype;              /* of whole parameters and activations */
     enum dtype optimizer_dtype;    /* of the optimizer's state */
     enum dtype reduce_dtype;       /* of fp32 gradients on their way to shards */
-    int tensor_parts;   /* parts in which tensor ranks exchange rows; 1: all rows at once */
-    int tensor_fp32;    /* 1: terms of sums over tensor ranks are sent in fp32 */
-    int no_masters;     /* 1: there are no fp32 masters (precision bf16_pure) */
-    int overlap_update; /* 1: the update of a step is in the next one's program */
+    int tensor_parts;      /* parts in which tensor ranks exchange rows; 1: all rows at once */
+    int tensor_fp32;       /* 1: terms of sums over tensor ranks are sent in fp32 */
+    int no_masters;        /* 1: there are no fp32 masters (precision bf16_pure) */
+    int overlap_update;    /* 1: the update of a step is in the next one's program */
+    enum layout_copy copy; /* checkpoint.async */
     int prefetch_forward, prefetch_backward; /* runs ahead of the present one whose parameters are
                                                 gathered beside it, in either direction */
     int prefetch_late; /* 1: in backward these gathers follow the present run's reduction */
@@ -68,6 +77,11 @@ enum dtype layout_product_dtype(const struct config *config, int on_gpu);
  * A global batch that ranks and micro-batches do not divide is filled up with masked sequences. */
 int layout_resolve(struct layout *layout, const struct config *config, int ranks, int per_node,
                    enum device_kind device, struct error *err);
+
+/* Does a checkpoint of adapters only say where the frozen tensors are (checkpoint.frozen)?  A run
+ * at model.path has no files of weights that it could name; of a folder that is not on this machine
+ * it is taken to have them. */
+int layout_refers_to_folder(const struct config *config);
 
 /* Return the parts that parallel.tensor_overlap asks for where the rows of a micro-batch cannot be
  * cut into so many; 0 where they can, or where it asks for no number. */

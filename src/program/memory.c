@@ -165,6 +165,13 @@ static void add_gpu(struct memory_need *need, const struct mesh_shape *shape,
         need->device_bytes += on_gpu(need, pool);
 }
 
+/* The copy of the state that a checkpoint in the background is written from. */
+static size_t copy_bytes(const struct state *state)
+{
+    enum layout_copy copy = state->layout->copy;
+    return state->training && copy != COPY_NONE ? state_saved_bytes(state, copy == COPY_ALL) : 0;
+}
+
 void memory_need(struct memory_need *need, const struct program *const *programs, int count,
                  const struct mesh_options *options, size_t reserve_bytes)
 {
@@ -173,6 +180,8 @@ void memory_need(struct memory_need *need, const struct program *const *programs
     memcpy(need->pool_bytes, need->slab_bytes, sizeof need->pool_bytes);
     need->staging_bytes = mesh_staging_bytes(&layout->shape);
     need->pool_bytes[POOL_COMM] += need->staging_bytes;
+    need->copy_bytes = copy_bytes(programs[0]->state);
+    need->pool_bytes[POOL_HOST] += need->copy_bytes;
     if (layout->host_apart) {
         struct mesh_options with_messages = *options;
         sent_describe(&with_messages, programs, count);

@@ -300,7 +300,7 @@ static int compare(struct comparison *c, int64_t step, struct js **line, struct 
 
 static void note_time(struct comparison *c, int64_t step, double ms, int is_measured)
 {
-    if (step == c->first || (is_measured && c->s->device->asynchronous))
+    if (!ms || step == c->first || (is_measured && c->s->device->asynchronous))
         return;
     c->recent_ms[c->recents++ % RECENT] = ms;
 }
@@ -330,7 +330,7 @@ int comparison_step(struct comparison *c, int64_t step, double ms, const struct 
         step_times_add(c->times, trace, ms / 1e3, core_s, queue_s);
     if (step == c->to)
         return step_times_count(c->times) ? compare(c, step, line, err) : 0;
-    if (step > c->to && (step - c->first + 1) % AFTER == 0)
+    if (step > c->to && c->recents && (step - c->first + 1) % AFTER == 0)
         look(c, step);
     return 0;
 }

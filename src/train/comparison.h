@@ -29,11 +29,12 @@ void comparison_close(struct comparison *comparison);
  * step two before it has ended.  comparison: NULL allowed. */
 int comparison_measures(const struct comparison *comparison, int64_t step);
 
-/* Note a step that has ended.  trace: that of a measured step, else NULL; core_s: seconds in which
- * the calling thread had a core, 0: not known; queue_s: seconds in which a thread was ready to run
- * and had none.  When the measured steps are done the ranks are compared, and *line, which is NULL
- * before, becomes rank 0's object for metrics.jsonl, for js_free().  comparison: NULL allowed.
- * Collective.  Returns 0, or -1 on all ranks with err set. */
+/* Note a step that has ended.  step_ms: 0 where its time is not that of a step alone, because a
+ * checkpoint was being written beside it; it is not compared then.  trace: that of a measured step,
+ * else NULL; core_s: seconds in which the calling thread had a core, 0: not known; queue_s: seconds
+ * in which a thread was ready to run and had none.  When the measured steps are done the ranks are
+ * compared, and *line, which is NULL before, becomes rank 0's object for metrics.jsonl, for
+ * js_free().  comparison: NULL allowed. Collective.  Returns 0, or -1 on all ranks with err set. */
 int comparison_step(struct comparison *comparison, int64_t step, double step_ms,
                     const struct trace *trace, double core_s, double queue_s, struct js **line,
                     struct error *err);

@@ -117,18 +117,52 @@ static struct js *meta_of(const struct session *s, struct run_position position,
     return meta;
 }
 
+/* The pieces and meta.json of a checkpoint. */
+struct content {
+    struct checkpoint_piece *piece;
+    int count;
+    struct js *meta;
+};
+
+static struct content make_content(struct session *s, enum weights_saved saved,
+                                   struct run_position position, const struct run_origin *origin)
+{
+    struct content content = {.meta = meta_of(s, position, origin)};
+    content.count = weights_pieces(s, saved, &content.piece);
+    if (saved == WEIGHTS_TRAINED)
+        add_base(content.meta, s);
+    return content;
+}
+
+static int write(struct session *s, enum weights_saved saved, const char *dir,
+                 struct run_position position, const struct run_origin *origin, struct error *err)
+{
+    struct content content = make_content(s, saved, position, origin);
+    int rc = checkpoint_save(s->world, dir, position.step, content.piece, content.count,
+                             content.meta, err);
+    js_free(content.meta);
+    weights_pieces_free(content.piece, content.count);
+    return rc;
+}
+
 int run_checkpoint_write(struct session *s, const char *dir, struct run_position position,
                          const struct run_origin *origin, struct error *err)
 {
-    struct checkpoint_piece *pieces;
+    return write(s, weights_choose_saved(s), dir, position, origin, err);
+}
+
+int run_checkpoint_begin(struct checkpoint_writing **writing, struct session *s, const char *dir,
+                         struct run_position position, const struct run_origin *origin, void *copy,
+                         struct error *err)
+{
     enum weights_saved saved = weights_choose_saved(s);
-    int count = weights_pieces(s, saved, &pieces);
-    struct js *meta = meta_of(s, position, origin);
-    if (saved == WEIGHTS_TRAINED)
-        add_base(meta, s);
-    int rc = checkpoint_save(s->world, dir, position.step, pieces, count, meta, err);
-    js_free(meta);
-    weights_pieces_free(pieces, count);
+    *writing = NULL;
+    if (saved == WEIGHTS_ALL && s->layout.copy != COPY_ALL)
+        return write(s, saved, dir, position, origin, err);
+    struct content content = make_content(s, saved, position, origin);
+    int rc = checkpoint_begin(writing, s->world, dir, position.step, content.piece, content.count,
+                              content.meta, copy, err);
+    weights_pieces_free(content.piece, content.count);
     return rc;
 }
 

@@ -37,6 +37,14 @@ struct run_origin {
 int run_checkpoint_write(struct session *session, const char *dir, struct run_position position,
                          const struct run_origin *origin, struct error *err);
 
+/* Begin to save it in the background, from copy, of session->need.copy_bytes (checkpoint_begin()).
+ * *writing becomes NULL where it is saved at once: a model with adapters whose frozen tensors have
+ * to be saved after all, for which the copy has no room (weights_choose_saved()).  Collective.
+ * Returns 0, or -1 on all ranks with err set; training may go on. */
+int run_checkpoint_begin(struct checkpoint_writing **writing, struct session *session,
+                         const char *dir, struct run_position position,
+                         const struct run_origin *origin, void *copy, struct error *err);
+
 /* Open a checkpoint and verify its checksums, each rank a part.  path: of a checkpoint; of a run,
  * or of its folder checkpoints: then the newest good one.  Rank 0's path counts, and rank 0 decides
  * which of the three it is.  Collective over world.  Returns 0 and a checkpoint for

@@ -3,7 +3,6 @@
  * that would be in its way. */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +19,8 @@
 
 /* Lock and log */
 
-/* Does the locked file still have its name?  Another start may have moved the directory aside. */
-static int is_there(int fd, const char *path)
+/* Another start may have moved the directory aside. */
+int run_directory_is_there(int fd, const char *path)
 {
     struct stat one, other;
     return !fstat(fd, &one) && !stat(path, &other) && one.st_ino == other.st_ino &&
@@ -37,7 +36,8 @@ int run_directory_lock(struct run_directory *d, struct error *err)
     int fd = rc ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (!rc && fd < 0)
         rc = error_errno(err, "cannot create %s", path);
-    if (!rc && ((flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) || !is_there(fd, path)))
+    if (!rc && ((flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) ||
+                !run_directory_is_there(fd, path)))
         rc = error_set(err,
                        "run.dir %s is in use by another start of trireme; end that one, or "
                        "name another directory",
@@ -125,6 +125,8 @@ int run_directory_open(struct run_directory *d, struct session *s, struct run_da
 
 void run_directory_close(struct run_directory *d)
 {
+    if (d->s)
+        run_directory_saving_close(d);
     checkpoint_checked_free(&d->checked);
     if (d->s && d->lock >= 0)
         close(d->lock);
@@ -197,67 +199,7 @@ void run_survey_free(struct run_survey *survey)
     *survey = (struct run_survey){0};
 }
 
-/* Saving */
-
-/* Refuse to save if somebody has moved or deleted the directory since it was locked: what has its
- * name now is not this run's, and no lock protects it. */
-static int check_place(struct run_directory *d, struct error *err)
-{
-    if (!world_rank(d->s->world) && d->lock >= 0) {
-        char *path = array_format("%s/lock", d->path);
-        errno = 0;
-        d->lost = !is_there(d->lock, path) &&
-                  (!errno || errno == ENOENT || errno == ENOTDIR || errno == ESTALE);
-        free(path);
-    }
-    world_broadcast(d->s->world, &d->lost, sizeof d->lost, 0);
-    if (!d->lost)
-        return 0;
-    error_set(
-        err,
-        "run.dir %s is no longer the folder that this run began in: it, or its file lock, was "
-        "moved or deleted, and nothing can be saved there; put it back, and the same command "
-        "goes on from its newest checkpoint",
-        d->path);
-    if (err)
-        err->code = EXIT_NODE;
-    return -1;
-}
-
-/* Write what was saved and exported into the record, on rank 0.  A failure is a warning: the next
- * start then only knows less of what is there. */
-static void update_record(struct run_directory *d, int64_t saved, int64_t exported)
-{
-    struct error why = {0};
-    if (world_rank(d->s->world))
-        return;
-    d->record.saved = saved;
-    d->record.exported = exported;
-    if (run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, &why))
-        log_warn(d->s->log, "%s", why.text);
-}
-
-int run_directory_save(struct run_directory *d, struct run_position position, struct error *err)
-{
-    struct run_origin origin = {d->record.run, d->record.branch, d->data};
-    int64_t start = clock_ns();
-    if (d->saved_step == position.step && d->saved_due == position.evaluation_due)
-        return 0;
-    if (check_place(d, err))
-        return -1;
-    int rc = run_checkpoint_write(d->s, d->checkpoints, position, &origin, err);
-    if (check_place(d, err) || rc) /* it may have been moved meanwhile */
-        return -1;
-    d->saved_step = position.step;
-    d->saved_due = position.evaluation_due;
-    d->prune_due = 1;
-    update_record(d, position.step, d->record.exported);
-    if (position.best.step == position.step)
-        run_directory_keep_best(d, &position.best);
-    log_info(d->s->log, "saved %s/step-%08lld in %.2f s", d->checkpoints, (long long)position.step,
-             (double)(clock_ns() - start) / 1e9);
-    return 0;
-}
+/* Exports, links, pruning */
 
 int run_directory_owns_export(const struct run_directory *d)
 {
@@ -273,7 +215,7 @@ int run_directory_has_export(const struct run_directory *d, int64_t step)
 
 void run_directory_exported(struct run_directory *d, int64_t step)
 {
-    update_record(d, d->record.saved, step);
+    run_directory_update_record(d, d->record.saved, step);
 }
 
 /* Make the link at path lead to `to`, in one rename; NULL: remove it. */
@@ -327,16 +269,6 @@ void run_directory_keep_best(struct run_directory *d, const struct run_best *bes
     free(link);
 }
 
-/* A loss within a tenth of the lowest counts as the lowest, as losses differ by so much from batch
- * to batch. */
-void run_directory_note_loss(struct run_directory *d, double loss)
-{
-    if (d->saved_step < 0 || isnan(loss) || (d->best_step >= 0 && !(loss < 1.1 * d->best_loss)))
-        return;
-    d->best_step = d->saved_step;
-    d->best_loss = loss;
-}
-
 /* Old checkpoints that cannot be deleted only take disk space: the new one is committed. */
 void run_directory_prune(struct run_directory *d)
 {
@@ -344,7 +276,7 @@ void run_directory_prune(struct run_directory *d)
     struct run_survey survey = {0};
     struct world *world = d->s->world;
     int rank = world_rank(world), rc;
-    if (!d->prune_due)
+    if (!d->prune_due || d->saving.writing)
         return;
     d->prune_due = 0;
     char *written = array_format("%s/step-%08lld", d->checkpoints, (long long)d->saved_step);

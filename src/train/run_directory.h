@@ -19,6 +19,17 @@
 #include "train/run_checkpoint.h"
 #include "train/run_record.h"
 
+/* A checkpoint in the background. */
+struct run_saving {
+    struct checkpoint_writing *writing; /* NULL: none is being written */
+    struct run_position position;       /* its, or that of the last one */
+    double loss;      /* that the step after it has computed; NAN: it has none, or has not ended */
+    int64_t begin_ns; /* when it was begun */
+    double waited_s;  /* seconds that no step could be made for it */
+    void *copy;       /* what it is written from; NULL without checkpoint.async */
+    size_t copy_bytes;
+};
+
 struct run_directory {
     struct session *s;
     const char *path;                   /* run.dir of the session's config */
@@ -37,12 +48,14 @@ struct run_directory {
     int64_t
         kept_step; /* rank 0's: step of the checkpoint that checkpoints/best leads to; 0: none */
     int prune_due; /* 1: a checkpoint was saved since run_directory_prune() */
+    struct run_saving saving;
 };
 
 /* Make and lock the run directory, open its log and read its record; data describes the token files
  * and is written into checkpoints.  A directory that is no run and has files of somebody else's
- * under the names of a run's is refused.  Collective; run_directory_close() in any case.  Returns
- * 0, or -1 on all ranks with err set. */
+ * under the names of a run's is refused.  Collective; run_directory_close() in any case, which
+ * finishes a checkpoint that is being written and is collective then.  Returns 0, or -1 on all
+ * ranks with err set. */
 int run_directory_open(struct run_directory *dir, struct session *session, struct run_data data,
                        struct error *err);
 void run_directory_close(struct run_directory *dir);
@@ -62,6 +75,23 @@ int run_directory_begin(struct run_directory *dir, int *found, struct run_positi
  * set; with dir->lost nothing can be saved any more. */
 int run_directory_save(struct run_directory *dir, struct run_position position, struct error *err);
 
+/* Allocate what checkpoints in the background are written from, where checkpoint.async asks for it.
+ * Collective.  Returns 0, or -1 on all ranks with err set. */
+int run_directory_saving_open(struct run_directory *dir, struct error *err);
+
+/* With checkpoint.async, begin to save the state in the background, unless there is a checkpoint of
+ * that step; the state may change after the return.  No other may be being written.  Without it, do
+ * run_directory_save().  Collective.  Returns 0, or -1 on all ranks with err set, as
+ * run_directory_save() does. */
+int run_directory_save_begin(struct run_directory *dir, struct run_position position,
+                             struct error *err);
+
+/* Commit the checkpoint that is being written, if all ranks have written it or are to wait for
+ * that; else, and where there is none, do nothing.  To be called after every step.  Collective.
+ * Returns 0, or -1 on all ranks with err set, as run_directory_save() does. */
+enum run_save_wait { SAVE_NO_WAIT, SAVE_WAIT };
+int run_directory_save_end(struct run_directory *dir, enum run_save_wait wait, struct error *err);
+
 /* Where checkpoint.keep_best asks for it, let checkpoints/best lead to the checkpoint of the best
  * evaluation, and keep that checkpoint from now on; until there is one, keep the one that the link
  * leads to.  Done by rank 0; a failure is a warning. */
@@ -76,12 +106,13 @@ int run_directory_has_export(const struct run_directory *dir, int64_t step);
 /* Note that run.dir/hf holds the model of that step.  Rank 0 keeps it in the record. */
 void run_directory_exported(struct run_directory *dir, int64_t step);
 
-/* Note the loss that a step computed with the state of the newest checkpoint. */
-void run_directory_note_loss(struct run_directory *dir, double loss);
+/* Note the loss of a step (NAN: none), which counts where the step before it has the newest
+ * checkpoint, or the one that is being written: it was computed with that state. */
+void run_directory_note_loss(struct run_directory *dir, int64_t step, double loss);
 
 /* Delete the checkpoints that the newest one replaces, if there are any; a failure is a warning.
  * An older checkpoint with a much lower loss is kept beside the newest ones, for a run that
- * diverges.  Collective. */
+ * diverges.  While a checkpoint is being written nothing is deleted.  Collective. */
 void run_directory_prune(struct run_directory *dir);
 
 #endif

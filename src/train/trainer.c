@@ -90,7 +90,8 @@ static int begin(struct trainer *t, struct error *err)
     struct run_data data = run_data_of(&t->data.train.data, &t->data.valid.data);
     if (shared_settings_check_data(s->world, &s->config.data, &data, err) ||
         run_forecast_open(&t->forecast, s, err) || run_directory_open(&t->dir, s, data, err) ||
-        stop_early(t->asked, s->log, err) || run_directory_begin(&t->dir, &found, &t->at, err))
+        stop_early(t->asked, s->log, err) || run_directory_begin(&t->dir, &found, &t->at, err) ||
+        run_directory_saving_open(&t->dir, err))
         return -1;
     run_directory_keep_best(&t->dir, &t->at.best);
     t->at.evaluation_due &= s->evaluate != NULL;
@@ -144,11 +145,35 @@ static int is_best(const struct trainer *t)
     return t->s->config.checkpoint.keep_best && t->at.best.step == t->at.step;
 }
 
-/* Save a checkpoint where one is due.  One that cannot be written is a warning, and the run goes
- * on, unless its directory is lost (run_directory_save()).  While steps update nothing, none is
- * written, because the weights are still those of the newest checkpoint; but that of the best
- * evaluation is written at once, because a later checkpoint would have another step.  Returns 0, or
- * -1 with err set: the directory is lost, or the pending update failed. */
+/* What becomes of the run where rc says that the checkpoint of a step could not be saved, and why:
+ * a warning, and the run goes on, unless its directory is lost.  Returns 0, or -1 with err set. */
+static int go_on(const struct trainer *t, int rc, int64_t step, const struct error *why,
+                 struct error *err)
+{
+    if (rc && t->dir.lost) {
+        *err = *why;
+        return error_prefix(err, "training ends at step %lld", (long long)t->at.step);
+    }
+    if (rc && !world_rank(t->s->world))
+        log_warn(t->s->log, "checkpoint of step %lld failed, training goes on: %s", (long long)step,
+                 why->text);
+    return 0;
+}
+
+/* Commit the checkpoint that is being written in the background, where it is written or the run has
+ * to wait for it.  Returns as go_on() does. */
+static int end_saving(struct trainer *t, enum run_save_wait wait, struct error *err)
+{
+    struct error why = {0};
+    int rc = run_directory_save_end(&t->dir, wait, &why);
+    return go_on(t, rc, t->dir.saving.position.step, &why, err);
+}
+
+/* Save a checkpoint where one is due, in the background if checkpoint.async says so.  While steps
+ * update nothing, none is written, because the weights are still those of the newest checkpoint;
+ * but that of the best evaluation is written at once, because a later checkpoint would have another
+ * step.  Old ones are deleted first where a checkpoint in the background has kept them so far.
+ * Returns 0, or -1 with err set: the directory is lost (go_on()), or the pending update failed. */
 static int save_if_due(struct trainer *t, struct error *err)
 {
     struct error why = {0};
@@ -157,17 +182,12 @@ static int save_if_due(struct trainer *t, struct error *err)
     if (!t->save_due || t->at.step >= c->train.steps || t->stop || (t->skips && !is_best(t)))
         return 0;
     t->save_due = 0;
-    if (trainer_settle(t, err))
+    if (trainer_settle(t, err) || end_saving(t, SAVE_WAIT, err))
         return -1;
-    int rc = run_directory_save(&t->dir, t->at, &why);
-    if (rc && t->dir.lost) {
-        *err = why;
-        return error_prefix(err, "training ends at step %lld", (long long)t->at.step);
-    }
-    if (rc && !world_rank(t->s->world))
-        log_warn(t->s->log, "checkpoint of step %lld failed, training goes on: %s",
-                 (long long)t->at.step, why.text);
-    return 0;
+    if (t->at.step > t->dir.saved_step && !t->skips)
+        run_directory_prune(&t->dir);
+    int rc = run_directory_save_begin(&t->dir, t->at, &why);
+    return go_on(t, rc, t->at.step, &why, err);
 }
 
 static struct step_input input_of(struct trainer *t, int64_t step)
@@ -237,7 +257,9 @@ static int start(struct trainer *t, struct error *err)
         return world_must(s->world, -1, err);
     *flight =
         (struct trainer_flight){.traced = s->config.run.trace == step, .start_ns = clock_ns()};
-    flight->measured = !flight->traced && comparison_measures(t->comparison, step);
+    flight->beside_saving = t->dir.saving.writing != NULL;
+    flight->measured =
+        !flight->traced && !flight->beside_saving && comparison_measures(t->comparison, step);
     flight->report = (struct metrics_step){
         .step = step,
         .lr = lr_schedule_at(&s->config.train, step - t->at.scaler.skipped),
@@ -298,7 +320,7 @@ static int report_step(struct trainer *t, int64_t step, struct error *err)
     int rc = flight->traced ? tracing_write(t->s, &flight->trace, err) : 0;
     if (!rc)
         rc =
-            comparison_step(t->comparison, step, flight->report.step_ms,
+            comparison_step(t->comparison, step, flight->beside_saving ? 0 : flight->report.step_ms,
                             flight->measured ? &flight->trace : NULL, (double)flight->core_ns / 1e9,
                             core_wait_end(&flight->core_wait), &flight->report.compared, err);
     trace_free(&flight->trace);
@@ -315,8 +337,7 @@ static int end_step(struct trainer *t, int64_t step, struct error *err)
         return 0;
     if (finish(t, step, err) || report_step(t, step, err))
         return -1;
-    if (step == t->dir.saved_step + 1)
-        run_directory_note_loss(&t->dir, t->skips ? NAN : t->at.loss);
+    run_directory_note_loss(&t->dir, step, t->skips ? NAN : t->at.loss);
     if (step > t->dir.saved_step && !t->skips)
         run_directory_prune(&t->dir);
     return check_skips(t, step, err);
@@ -366,7 +387,7 @@ int trainer_advance(struct trainer *t, int64_t steps, struct error *err)
     if (t->at.evaluation_due && (trainer_make_up_evaluation(t, err) || save_if_due(t, err)))
         return -1;
     while (t->at.step < t->until && !t->stop && !trainer_is_over(t)) {
-        if (one_step(t, err) || save_if_due(t, err))
+        if (one_step(t, err) || end_saving(t, SAVE_NO_WAIT, err) || save_if_due(t, err))
             return -1;
     }
     return save_if_unread(t, err);
@@ -379,7 +400,7 @@ struct run_position trainer_position(const struct trainer *t)
 
 int trainer_save(struct trainer *t, struct error *err)
 {
-    if (trainer_settle(t, err))
+    if (trainer_settle(t, err) || end_saving(t, SAVE_WAIT, err))
         return -1;
     if (run_directory_save(&t->dir, t->at, err)) {
         err->code = EXIT_NODE; /* once its cause is mended, the same command goes on */

@@ -23,6 +23,7 @@ struct trainer_flight {
     struct trace trace;          /* where traced or measured */
     int traced;                  /* 1: for trace.json */
     int measured;                /* 1: for the comparison */
+    int beside_saving;           /* 1: a checkpoint was being written when it began */
     struct core_wait core_wait;  /* where measured */
     int64_t start_ns;            /* when it was started */
     int64_t core_ns;             /* time on a core of this thread in step_start(); 0: not known */

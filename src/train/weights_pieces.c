@@ -71,22 +71,6 @@ static void save_piece(struct session *s, struct pieces *pieces, const struct we
     piece->user = source;
 }
 
-/* The elements [*from, *to) of this rank's shard of a flat that this rank saves; other ranks with
- * the same shard save the rest.  The data ranks divide it.  Of the ranks of a tensor group that all
- * have it only the first saves, and of several stages only that of the flat's unit. */
-static void share_of(const struct session *s, const struct flat *flat, int64_t *from, int64_t *to)
-{
-    const struct mesh_shape *shape = &s->layout.shape;
-    struct mesh_coord coord = s->state->coord;
-    unsigned data = s->units->request.data_axes & ~flat->shard_axes;
-    int64_t share = mesh_member(shape, coord, data), shares = mesh_members(shape, data);
-    *from = flat->shard_elems * share / shares;
-    *to = flat->shard_elems * (share + 1) / shares;
-    if (mesh_member(shape, coord, 1u << MESH_TENSOR & ~flat->divided_axes) ||
-        s->units->rank[flat->unit] != coord.at[MESH_PIPELINE])
-        *to = *from;
-}
-
 static void save_flat(struct session *s, struct pieces *pieces, int f)
 {
     const struct flat *flat = &s->units->flat[f];
@@ -94,7 +78,7 @@ static void save_flat(struct session *s, struct pieces *pieces, int f)
     struct flat_part part;
     int64_t start = state_shard_start(s->state, f), from, to;
     int count = weights_slots(s, f, slots);
-    share_of(s, flat, &from, &to);
+    state_saved_part(s->state, f, &from, &to);
     for (int t = -1; (t = flat_next_part(flat, start + from, start + to, t, &part)) >= 0;) {
         part.at += from;
         for (int k = 0; k < count; k++)

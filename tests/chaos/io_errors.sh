@@ -34,10 +34,13 @@ one_run() {
     one_of 0 0 0 1
     short=$drawn
     one_of 0.01 0.05 0.2
-    how="$call, errno $error, share $drawn"
-    CHAOS_CALL=$call CHAOS_ERRNO=$error CHAOS_SHORT=$short CHAOS_P=$drawn CHAOS_SEED=$trial \
+    share=$drawn
+    one_of false true
+    saving=checkpoint.async=$drawn
+    how="$call, errno $error, share $share, $saving"
+    CHAOS_CALL=$call CHAOS_ERRNO=$error CHAOS_SHORT=$short CHAOS_P=$share CHAOS_SEED=$trial \
         CHAOS_PATH=$work/run CHAOS_LOG=$work/calls.log LD_PRELOAD=$work/preload.so \
-        train 2 "$work/run" 24 checkpoint.every=4 >run.log 2>&1
+        train 2 "$work/run" 24 checkpoint.every=4 $saving >run.log 2>&1
     code=$?
     [ ! -e calls.log ] || injected=$((injected + $(wc -l <calls.log)))
     case $code in
@@ -49,7 +52,7 @@ one_run() {
     *) bad_trial "$how: exit code $code: $(tail -n 3 run.log)" ;;
     esac
     check_checkpoints
-    if ! train 2 "$work/run" 24 checkpoint.every=4 >again.log 2>&1; then
+    if ! train 2 "$work/run" 24 checkpoint.every=4 $saving >again.log 2>&1; then
         bad_trial "$how: does not go on: $(grep -a trireme: again.log | tail -n 1)"
     elif ! same_state whole run; then
         bad_trial "$how: another state than without errors"

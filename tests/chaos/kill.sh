@@ -40,11 +40,13 @@ one_run() {
     rm -rf run
     random 3
     n=$((drawn + 1)) code=1 starts=0
+    one_of false true
+    saving=checkpoint.async=$drawn
     runs=$((runs + 1))
     while [ $code != 0 ] && [ $starts -lt 6 ]; do
         starts=$((starts + 1))
         # shellcheck disable=SC2086
-        train $n "$work/run" $steps $every >run.log 2>&1 &
+        train $n "$work/run" $steps $every $saving >run.log 2>&1 &
         job=$!
         if [ $starts -lt 5 ] && [ $kills -lt "$trials" ] && kill_one; then
             kills=$((kills + 1))
@@ -55,11 +57,11 @@ one_run() {
         wait_for 30 no_processes || bad_trial "processes stay: $(processes | tr '\n' ' ')"
     done
     if [ $code != 0 ]; then
-        bad_trial "exit code $code after $starts starts: $(grep -a trireme: run.log | tail -n 2)"
+        bad_trial "$saving: exit code $code after $starts starts: $(grep -a trireme: run.log | tail -n 2)"
     elif ! same_state whole-$n run; then
-        bad_trial "$n ranks: another state than without kills"
+        bad_trial "$n ranks, $saving: another state than without kills"
     elif ! numbers_of run | cmp -s - whole-$n.numbers; then
-        bad_trial "$n ranks: other numbers than without kills: $(numbers_of run | diff - whole-$n.numbers | head -n 3)"
+        bad_trial "$n ranks, $saving: other numbers than without kills: $(numbers_of run | diff - whole-$n.numbers | head -n 3)"
     fi
 }
 

@@ -1,5 +1,6 @@
 /* slow_file.c - a disk that takes its time, or does not answer: pread() and pwrite() of the files
- * of offloaded state last as long as is asked.
+ * of offloaded state, and of the thread that writes a checkpoint in the background, last as long as
+ * is asked.
  *
  * Linked into a test, or preloaded into a program, these take the place of the C library's.  The
  * file that SLOW_FILE names holds how many milliseconds a call lasts at least; it is read again and
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +23,12 @@ static int is_offloaded(int fd)
         return 0;
     to[length] = 0;
     return strstr(to, "/rank-") && strstr(to, "-of-process-");
+}
+
+static int is_in_background(void)
+{
+    char name[16] = "";
+    return !prctl(PR_GET_NAME, name) && !strcmp(name, "checkpoint");
 }
 
 static long wanted_ms(const char *path)
@@ -40,7 +48,7 @@ static void last(int fd)
     const struct timespec nap = {.tv_nsec = 1000000};
     const char *path = getenv("SLOW_FILE");
     struct timespec begin, now;
-    if (!path || !is_offloaded(fd))
+    if (!path || !(is_offloaded(fd) || is_in_background()))
         return;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (long ms = 0; ms < wanted_ms(path);) {
