@@ -6,13 +6,12 @@
  * one. */
 #include "io/shard_thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alive.h"
 #include "base/array.h"
+#include "base/quiet_thread.h"
 
 struct shard_thread {
     pthread_t id;
@@ -61,24 +60,9 @@ static int copy_pieces(struct shard_thread *t, const struct checkpoint_piece *pi
 static void *write_file(void *arg)
 {
     struct shard_thread *t = arg;
-    pthread_setname_np(pthread_self(), "checkpoint");
     t->rc = shard_fill(t->path, t->piece, t->count, t->places, &t->row, &t->err);
     __atomic_store_n(&t->is_done, 1, __ATOMIC_RELEASE);
     return NULL;
-}
-
-/* Create the thread with all signals blocked: signals are for the main thread.  Returns 0, or -1
- * with err set. */
-static int create(struct shard_thread *t, struct error *err)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&t->id, NULL, write_file, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? error_set(err, "cannot start a thread that writes %s: %s", t->path,
-                              strerror(failed))
-                  : 0;
 }
 
 static void destroy(struct shard_thread *t)
@@ -95,7 +79,11 @@ int shard_thread_start(struct shard_thread **thread, const char *path,
     *t = (struct shard_thread){.path = path, .count = count, .places = places};
     t->piece = array_make((size_t)count, sizeof *t->piece);
     *thread = NULL;
-    if (copy_pieces(t, pieces, copy, err) || create(t, err)) {
+    int rc = copy_pieces(t, pieces, copy, err);
+    int failed = rc ? 0 : quiet_thread_start(&t->id, "checkpoint", write_file, t);
+    if (failed)
+        rc = error_set(err, "cannot start a thread that writes %s: %s", path, strerror(failed));
+    if (rc) {
         destroy(t);
         return -1;
     }

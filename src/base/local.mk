@@ -10,7 +10,8 @@ libtrireme_a_SOURCES += \
 	src/base/json.c src/base/json.h \
 	src/base/levels.h src/base/line_file.c src/base/line_file.h src/base/log.c src/base/log.h \
 	src/base/median.c src/base/median.h src/base/mem.c src/base/mem.h \
-	src/base/philox.c src/base/philox.h src/base/round.h \
+	src/base/philox.c src/base/philox.h \
+	src/base/quiet_thread.c src/base/quiet_thread.h src/base/round.h \
 	src/base/schedstat.c src/base/schedstat.h \
-	src/base/text.c src/base/text.h \
+	src/base/text.c src/base/text.h src/base/touch.c src/base/touch.h \
 	src/base/whole_file.c src/base/whole_file.h

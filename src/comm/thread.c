@@ -13,7 +13,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -21,6 +20,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/quiet_thread.h"
 #include "comm/transport.h"
 
 enum {
@@ -233,7 +233,6 @@ static void *run(void *arg)
     struct thread *t = arg;
     int64_t moved_ns = clock_ns(), looked_ns = moved_ns, quiet_ns = 0;
     int moved_since = 0;
-    pthread_setname_np(pthread_self(), "comm");
     prctl(PR_SET_TIMERSLACK, 1000);
     while (prepare_pass(t, quiet_ns)) {
         int moved = 0;
@@ -253,18 +252,6 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Create the thread with all signals blocked: signals are for the main thread.  Returns 0 or an
- * error number. */
-static int create(struct thread *t)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&t->id, NULL, run, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
-}
-
 int thread_start(struct thread **thread, struct error *err)
 {
     pthread_condattr_t attr;
@@ -276,7 +263,7 @@ int thread_start(struct thread **thread, struct error *err)
     pthread_cond_init(&t->work, &attr);
     pthread_condattr_destroy(&attr);
     pthread_cond_init(&t->done, NULL);
-    int failed = create(t);
+    int failed = quiet_thread_start(&t->id, "comm", run, t);
     if (failed) {
         free(t);
         return error_set(err, "cannot start the communication thread: %s", strerror(failed));

@@ -157,9 +157,7 @@ const struct foreign foreign_names[] = {
     {.names = "exit_duration_in_mins|max_time|time_limit",
      .note = "the job's own limit counts: state is saved on SIGUSR1, which #SBATCH "
              "--signal=USR1@600 sends ten minutes before it"},
-    {.names = "async_save|async_mode",
-     .here = "checkpoint.async",
-     .note = "true or false"},
+    {.names = "async_save|async_mode", .here = "checkpoint.async", .note = "true or false"},
     {.names = "torch_compile|compile|dynamo_backend|training.compile|compile.enable",
      .note = "nothing has to be compiled: the kernels are built in"},
 

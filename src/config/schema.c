@@ -592,4 +592,3 @@ const struct key config_keys[] = {
 };
 
 const int config_key_count = sizeof config_keys / sizeof config_keys[0];
-

@@ -39,7 +39,7 @@ int run_checkpoint_write(struct session *session, const char *dir, struct run_po
 
 /* Begin to save it in the background, from copy, of session->need.copy_bytes (checkpoint_begin()).
  * *writing becomes NULL where it is saved at once: a model with adapters whose frozen tensors have
- * to be saved after all, for which the copy has no room (weights_choose_saved()).  Collective.
+ * to be saved after all, which the copy is too small for (weights_choose_saved()).  Collective.
  * Returns 0, or -1 on all ranks with err set; training may go on. */
 int run_checkpoint_begin(struct checkpoint_writing **writing, struct session *session,
                          const char *dir, struct run_position position,

@@ -16,6 +16,7 @@
 #ifndef TRIREME_TRAIN_RUN_DIRECTORY_H
 #define TRIREME_TRAIN_RUN_DIRECTORY_H
 
+#include "base/touch.h"
 #include "train/run_checkpoint.h"
 #include "train/run_record.h"
 
@@ -28,6 +29,7 @@ struct run_saving {
     double waited_s;  /* seconds that no step could be made for it */
     void *copy;       /* what it is written from; NULL without checkpoint.async */
     size_t copy_bytes;
+    struct touch *touch; /* of the copy, until it is first used; NULL: none */
 };
 
 struct run_directory {

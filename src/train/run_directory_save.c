@@ -97,7 +97,10 @@ int run_directory_saving_open(struct run_directory *d, struct error *err)
     if (d->s->layout.copy == COPY_NONE)
         return 0;
     saving->copy = mem_alloc(d->s->mem, POOL_HOST, saving->copy_bytes, err);
-    return world_agree(d->s->world, saving->copy ? 0 : -1, err);
+    if (world_agree(d->s->world, saving->copy ? 0 : -1, err))
+        return -1;
+    saving->touch = touch_begin(saving->copy, saving->copy_bytes);
+    return 0;
 }
 
 void run_directory_saving_close(struct run_directory *d)
@@ -107,6 +110,7 @@ void run_directory_saving_close(struct run_directory *d)
     if (run_directory_save_end(d, SAVE_WAIT, &why) && !world_rank(d->s->world))
         log_warn(d->s->log, "checkpoint of step %lld failed: %s", (long long)saving->position.step,
                  why.text);
+    touch_end(saving->touch);
     mem_free(d->s->mem, POOL_HOST, saving->copy_bytes, saving->copy);
     saving->copy = NULL;
 }
@@ -125,6 +129,8 @@ int run_directory_save_begin(struct run_directory *d, struct run_position positi
     saving->position = position;
     saving->loss = NAN;
     saving->begin_ns = clock_ns();
+    touch_end(saving->touch);
+    saving->touch = NULL;
     if (run_checkpoint_begin(&saving->writing, d->s, d->checkpoints, position, &origin,
                              saving->copy, err))
         return -1;
