@@ -7,9 +7,9 @@ dist_docpages_DATA = doc/architecture.md doc/development.md doc/experiments.md d
 	doc/numerics.md doc/performance.md doc/step.md doc/token-files.md doc/tokenizers.md
 EXTRA_DIST += doc/metrics.awk doc/trireme.1.in doc/trireme-config.5.in doc/keys.c
 CLEANFILES += $(man_MANS) doc/keys
-keys_sources = $(addprefix $(srcdir)/,doc/keys.c src/base/error.c src/base/text.c src/config/foreign.c src/config/key.c \
-	src/config/nearest.c src/config/presets.c src/config/schema.c src/config/show.c)
-doc/keys: $(keys_sources) $(srcdir)/src/config/schema.h $(srcdir)/src/config/config.h
+keys_sources = $(addprefix $(srcdir)/,doc/keys.c src/base/error.c src/base/text.c) $(addprefix $(srcdir)/src/config/, \
+	foreign.c key.c nearest.c presets.c schema.c schema_model.c schema_parallel.c schema_run.c schema_train.c show.c)
+doc/keys: $(keys_sources) $(addprefix $(srcdir)/src/config/,config.h schema.h schema_rows.h)
 	$(AM_V_GEN)$(MKDIR_P) doc && $(CC_FOR_BUILD) -std=gnu11 $(AM_CPPFLAGS) -o $@ $(keys_sources)
 doc/trireme-config.5: doc/trireme-config.5.in doc/keys
 	$(AM_V_GEN)doc/keys >$@.keys && $(SED) -e 's|@VERSION[@]|$(PACKAGE_VERSION)|' \

@@ -214,11 +214,11 @@ rule_scripts()
 rule_keys()
 {
     [ -e src/config/schema.c ] || return 0
-    members=$(product | grep -vE '^src/config/(config|schema|presets)\.[ch]$' |
+    members=$(product | grep -vE '^src/config/(config|schema(_[a-z]*)?|presets)\.[ch]$' |
         xargs -r grep -ohE '(->|\.)[a-z_0-9]+' | sed 's/^->//; s/^\.//' | sort -u)
-    grep -oE 'KEY\([^)]*, [a-z_0-9.]+\)' src/config/schema.c |
+    grep -ohE 'KEY\([^)]*, [a-z_0-9.]+\)' src/config/schema*.c |
         sed 's/.*, \(.*\))/\1/' | grep -vx field | while read -r key; do
-        grep -qx "${key##*.}" <<<"$members" || echo "src/config/schema.c: nothing reads $key"
+        grep -qx "${key##*.}" <<<"$members" || echo "src/config: nothing reads $key"
     done
 }
 

@@ -59,12 +59,13 @@ static const char function[] =
 
 static void print_commands(void)
 {
+    const struct key *key;
     printf("_trireme_commands='");
     for (int i = 0; i < command_count; i++)
         printf("%s ", commands[i].name);
     printf("help version'\n_trireme_keys='");
-    for (int i = 0; i < config_key_count; i++)
-        printf("%s%s", i ? " " : "", config_keys[i].name);
+    for (int i = 0; (key = key_at(i)); i++)
+        printf("%s%s", i ? " " : "", key->name);
     printf("'\n");
 }
 
@@ -116,8 +117,8 @@ static void print_values(void)
 {
     char machines[512];
     printf("_trireme_values() {\n    case $1 in\n");
-    for (int i = 0; i < config_key_count; i++) {
-        const struct key *key = &config_keys[i];
+    const struct key *key;
+    for (int i = 0; (key = key_at(i)); i++) {
         if (key->choices)
             print_choices(key);
         else if (key->type == KEY_BOOL)

@@ -34,9 +34,10 @@ int config_set(struct config *config, const char *name, const char *value, struc
 
 static int set_defaults(struct config *config, struct error *err)
 {
+    const struct key *key;
     memset(config, 0, sizeof *config);
-    for (int i = 0; i < config_key_count; i++)
-        if (key_set(config, &config_keys[i], config_keys[i].initial, err))
+    for (int i = 0; (key = key_at(i)); i++)
+        if (key_set(config, key, key->initial, err))
             return error_prefix(err, "default");
     return 0;
 }

@@ -1,6 +1,6 @@
 /* config.h - the configuration of a run: one struct, filled from the schema table.
  *
- * Every key is one row of schema.c: name, type, default, range or choices, help, and the field it
+ * Every key is one row of schema_*.c: name, type, default, range or choices, help, and the field it
  * fills.  The same row parses YAML and key=value, prints `config --show`, makes the man page, and
  * writes the effective config.yaml of a run.
  */

@@ -10,10 +10,10 @@
 
 const struct key *key_find(const char *name)
 {
-    for (int i = 0; i < config_key_count; i++)
-        if (!strcmp(config_keys[i].name, name))
-            return &config_keys[i];
-    return NULL;
+    const struct key *key;
+    for (int i = 0; (key = key_at(i)) && strcmp(key->name, name) != 0; i++)
+        ;
+    return key;
 }
 
 static int is_in_group(const char *key, const char *group)
@@ -24,17 +24,18 @@ static int is_in_group(const char *key, const char *group)
 
 int key_is_group(const char *name)
 {
-    for (int i = 0; i < config_key_count; i++)
-        if (is_in_group(config_keys[i].name, name))
+    const struct key *key;
+    for (int i = 0; (key = key_at(i)); i++)
+        if (is_in_group(key->name, name))
             return 1;
     return 0;
 }
 
 int key_opens_group(int i)
 {
-    const char *name = config_keys[i].name, *dot = strchr(name, '.');
+    const char *name = key_at(i)->name, *dot = strchr(name, '.');
     int length = dot ? (int)(dot - name) : 0;
-    return i && !strncmp(name, config_keys[i - 1].name, (size_t)length + 1) ? 0 : length;
+    return i && !strncmp(name, key_at(i - 1)->name, (size_t)length + 1) ? 0 : length;
 }
 
 /* "lr" of "train.lr". */
@@ -69,12 +70,12 @@ const char *key_meant(const char *name)
 {
     const struct foreign *f = foreign_find(name);
     struct nearest whole = {name}, part = {last_part(name)};
-    for (int i = 0; i < config_key_count; i++) {
-        if (has_same_words(name, config_keys[i].name) ||
-            has_same_words(name, last_part(config_keys[i].name)))
-            return config_keys[i].name;
-        nearest_try(&whole, config_keys[i].name, config_keys[i].name);
-        nearest_try(&part, last_part(config_keys[i].name), config_keys[i].name);
+    const struct key *key;
+    for (int i = 0; (key = key_at(i)); i++) {
+        if (has_same_words(name, key->name) || has_same_words(name, last_part(key->name)))
+            return key->name;
+        nearest_try(&whole, key->name, key->name);
+        nearest_try(&part, last_part(key->name), key->name);
     }
     if (part.name && part.distance == 0)
         return part.name;
@@ -87,10 +88,11 @@ const char *key_meant(const char *name)
 static const char *first_of_group(const char *group, char *text, size_t size)
 {
     enum { SHOWN = 5 };
+    const struct key *key;
     text[0] = 0;
-    for (int i = 0, shown = 0; i < config_key_count && shown < SHOWN; i++)
-        if (is_in_group(config_keys[i].name, group)) {
-            text_join(text, size, ", ", "%s", config_keys[i].name);
+    for (int i = 0, shown = 0; (key = key_at(i)) && shown < SHOWN; i++)
+        if (is_in_group(key->name, group)) {
+            text_join(text, size, ", ", "%s", key->name);
             shown++;
         }
     return text;
@@ -117,15 +119,16 @@ int key_unknown(const char *name, struct error *err)
 static const char *group_meant(const char *name)
 {
     struct nearest nearest = {name};
+    const struct key *key;
     const char *begun = NULL;
-    for (int i = 0; i < config_key_count; i++) {
+    for (int i = 0; (key = key_at(i)); i++) {
         char group[64];
         int length = key_opens_group(i);
-        snprintf(group, sizeof group, "%.*s", length, config_keys[i].name);
+        snprintf(group, sizeof group, "%.*s", length, key->name);
         if (length)
-            nearest_try(&nearest, group, config_keys[i].name);
+            nearest_try(&nearest, group, key->name);
         if (length && !strncmp(name, group, (size_t)length))
-            begun = config_keys[i].name;
+            begun = key->name;
     }
     return nearest.name ? nearest.name : begun;
 }

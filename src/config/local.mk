@@ -11,9 +11,9 @@ libtrireme_a_SOURCES += \
 	src/config/presets.c \
 	src/config/named_model.c src/config/named_model.h src/config/rivals.c \
 	src/config/saved.c src/config/saved.h \
-	src/config/schema.c src/config/schema_choices.h src/config/schema.h \
-	src/config/show.c \
-	src/config/sources.c \
+	src/config/schema.c src/config/schema.h src/config/schema_rows.h src/config/schema_model.c \
+	src/config/schema_parallel.c src/config/schema_run.c src/config/schema_train.c \
+	src/config/show.c src/config/sources.c \
 	src/config/value.c \
 	src/config/write.c \
 	src/config/yaml.c src/config/yaml.h

@@ -3,7 +3,7 @@
  * A configuration becomes a struct in four steps:
  *
  *     YAML text, arguments --> struct config_file     a list of entries (yaml.c, config.c)
- *     entry "train.lr" = "1e-3" --> struct key        the row of schema.c with this name (key.c)
+ *     entry "train.lr" = "1e-3" --> struct key        the row of schema_*.c with this name (key.c)
  *     row and text --> a field of struct config       checked for type and range (value.c)
  *     struct config --> struct config                 what follows from other keys, combinations
  *                                                     that cannot work (check*.c)
@@ -46,8 +46,10 @@ struct key {
     const char *help;
 };
 
-extern const struct key config_keys[];
-extern const int config_key_count;
+/* Return the i-th key, from 0, in the order in which keys are shown; NULL: there are fewer. */
+const struct key *key_at(int i);
+
+int key_count(void);
 
 /* Find the row of a dotted name; NULL: there is none. */
 const struct key *key_find(const char *name);

@@ -99,8 +99,8 @@ static int is_wanted(const char *name, const char *only)
 int config_show(FILE *out, enum config_format format, const char *only)
 {
     int shown = 0;
-    for (int i = 0; i < config_key_count; i++) {
-        const struct key *key = &config_keys[i];
+    const struct key *key;
+    for (int i = 0; (key = key_at(i)); i++) {
         if (!is_wanted(key->name, only))
             continue;
         int group = key_opens_group(i);

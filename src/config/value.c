@@ -301,8 +301,8 @@ int key_set(struct config *config, const struct key *key, const char *value, str
 const char *config_first_set(const struct config *config, const void *part, size_t bytes)
 {
     size_t from = (size_t)((const char *)part - (const char *)config);
-    for (int i = 0; i < config_key_count; i++) {
-        const struct key *key = &config_keys[i];
+    const struct key *key;
+    for (int i = 0; (key = key_at(i)); i++) {
         struct config initial;
         if (key->offset >= from && key->offset < from + bytes &&
             !key_set(&initial, key, key->initial, NULL) &&

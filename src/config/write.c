@@ -37,14 +37,15 @@ const char *config_value(const struct config *config, const char *key, char *buf
 
 const char *config_key_name(int i)
 {
-    return i < config_key_count ? config_keys[i].name : NULL;
+    const struct key *key = key_at(i);
+    return key ? key->name : NULL;
 }
 
 void config_print(FILE *out, const struct config *config)
 {
     char buffer[CONFIG_TEXT];
-    for (int i = 0; i < config_key_count; i++) {
-        const struct key *key = &config_keys[i];
+    const struct key *key;
+    for (int i = 0; (key = key_at(i)); i++) {
         const char *dot = strchr(key->name, '.');
         int group = key_opens_group(i);
         if (group)
@@ -58,8 +59,8 @@ char *config_shared(const struct config *config)
 {
     char buffer[CONFIG_TEXT], build[BUILD_ID];
     char *text = array_format("version=%s, build %s\n", PACKAGE_VERSION, build_id(build));
-    for (int i = 0; i < config_key_count; i++) {
-        const struct key *key = &config_keys[i];
+    const struct key *key;
+    for (int i = 0; (key = key_at(i)); i++) {
         if (key->by_rank)
             continue;
         char *longer = array_format("%s%s=%s\n", text, key->name, key_text(config, key, buffer));

@@ -8,8 +8,8 @@
 static void same_settings(const struct config *one, const struct config *other)
 {
     char a[CONFIG_TEXT], b[CONFIG_TEXT];
-    for (int i = 0; i < config_key_count; i++) {
-        const struct key *key = &config_keys[i];
+    const struct key *key;
+    for (int i = 0; (key = key_at(i)); i++) {
         if (strcmp(key_text(one, key, a), key_text(other, key, b)))
             fuzz_fail("%s is %s, and when read again %s", key->name, a, b);
     }

@@ -13,8 +13,8 @@
 static void same(const struct config *one, const struct config *other, const char *group)
 {
     char a[CONFIG_TEXT], b[CONFIG_TEXT];
-    for (int i = 0; i < config_key_count; i++) {
-        const struct key *key = &config_keys[i];
+    const struct key *key;
+    for (int i = 0; (key = key_at(i)); i++) {
         if (!strncmp(key->name, group, strlen(group)) &&
             strcmp(key_text(one, key, a), key_text(other, key, b)))
             fuzz_fail("%s is %s, and when read again %s", key->name, a, b);

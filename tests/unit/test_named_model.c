@@ -47,8 +47,8 @@ static const char *whole(const struct config *config, char text[TEXT])
 static void assert_same_model(const struct config *a, const struct config *b)
 {
     char of_a[CONFIG_TEXT], of_b[CONFIG_TEXT];
-    for (int i = 0; i < config_key_count; i++) {
-        const struct key *key = &config_keys[i];
+    const struct key *key;
+    for (int i = 0; (key = key_at(i)); i++) {
         if (!strncmp(key->name, "model.", 6) && strcmp(key->name, "model.preset") != 0)
             assert_string_equal(key_text(a, key, of_a), key_text(b, key, of_b));
     }
