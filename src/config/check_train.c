@@ -170,6 +170,33 @@ static int check_evaluation(const struct config *config, struct error *err)
     return 0;
 }
 
+int config_check_decay_steps(const struct config_train *train, struct error *err)
+{
+    int64_t left = train->steps > train->warmup_steps ? train->steps - train->warmup_steps : 0;
+    if (train->decay_steps <= left)
+        return 0;
+    return error_set(err,
+                     "train.decay_steps is %lld, but of the run's %lld steps %lld come after "
+                     "train.warmup_steps (%lld); no more than these can decay",
+                     (long long)train->decay_steps, (long long)train->steps, (long long)left,
+                     (long long)train->warmup_steps);
+}
+
+/* Refuse train.decay_steps where a schedule has no such steps, or the run not as many.  The steps
+ * of train.epochs are not known yet: run_length_set() checks those. */
+static int check_decay(const struct config_train *t, struct error *err)
+{
+    if (t->decay_steps && t->schedule < SCHEDULE_WSD)
+        return error_set(err,
+                         "train.decay_steps is %lld, but it is of train.schedule wsd, wsd_cosine "
+                         "and wsd_sqrt; %s: leave it at 0",
+                         (long long)t->decay_steps,
+                         t->schedule == SCHEDULE_CONSTANT
+                             ? "constant does not decay"
+                             : "linear and cosine decay in all steps after warm-up");
+    return t->epochs > 0 ? 0 : config_check_decay_steps(t, err);
+}
+
 static int check_steps(const struct config *config, struct error *err)
 {
     const struct config_train *t = &config->train;
@@ -191,7 +218,7 @@ static int check_steps(const struct config *config, struct error *err)
                          "train.steps (%lld) and train.epochs (%g) both say how long training is; "
                          "leave one out",
                          (long long)t->steps, t->epochs);
-    if (check_evaluation(config, err))
+    if (check_decay(t, err) || check_evaluation(config, err))
         return -1;
     if (t->eval_every && !config->data.valid[0])
         return error_set(err, "train.eval_every is %lld, but data.valid names no file",

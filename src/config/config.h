@@ -35,7 +35,14 @@ enum config_rope_scaling {
     ROPE_SCALING_YARN
 };
 enum config_packing { PACKING_STREAM, PACKING_DOCUMENTS, PACKING_PADDED };
-enum config_schedule { SCHEDULE_CONSTANT, SCHEDULE_LINEAR, SCHEDULE_COSINE };
+enum config_schedule {
+    SCHEDULE_CONSTANT,
+    SCHEDULE_LINEAR,
+    SCHEDULE_COSINE,
+    SCHEDULE_WSD, /* this and those below are warm-up, stable, decay */
+    SCHEDULE_WSD_COSINE,
+    SCHEDULE_WSD_SQRT
+};
 enum config_warmup { WARMUP_LINEAR, WARMUP_LOG };
 enum config_strategy {
     STRATEGY_NO_SHARD,
@@ -183,6 +190,7 @@ struct config_train {
     double lr, min_lr;                 /* the highest, and the one at which schedules end */
     enum config_schedule schedule;
     int64_t warmup_steps;
+    int64_t decay_steps;  /* the last steps, which decay, of schedules wsd; 0: a tenth of steps */
     double warmup_min_lr; /* learning rate at which warm-up starts */
     enum config_warmup warmup_type;
     enum config_optimizer optimizer;
@@ -358,6 +366,10 @@ const char *config_key_name(int i);
  * ("parallel").  Returns the number of keys shown. */
 enum config_format { CONFIG_TEXT_TABLE, CONFIG_MAN };
 int config_show(FILE *out, enum config_format format, const char *only);
+
+/* Refuse a train->decay_steps that is more than the steps after warm-up.  Returns 0, or -1 with err
+ * set. */
+int config_check_decay_steps(const struct config_train *train, struct error *err);
 
 /* Return the first key of a part of config that differs from its default, or NULL.  part: a member
  * of config, of so many bytes.  A key that the user set to its default counts as not set. */

@@ -5,7 +5,9 @@ static const struct key_choice schedules[] = {
     {.name = "constant", .value = SCHEDULE_CONSTANT, .aliases = "WarmupLR|constant_with_warmup"},
     {.name = "linear", .value = SCHEDULE_LINEAR, .aliases = "WarmupDecayLR"},
     {.name = "cosine", .value = SCHEDULE_COSINE, .aliases = "WarmupCosineLR|cosine_with_min_lr"},
-    {.name = "wsd", .value = CHOICE_LATER, .aliases = "warmup_stable_decay"},
+    {.name = "wsd", .value = SCHEDULE_WSD, .aliases = "wsd_linear"},
+    {.name = "wsd_cosine", .value = SCHEDULE_WSD_COSINE, .aliases = "warmup_stable_decay"},
+    {.name = "wsd_sqrt", .value = SCHEDULE_WSD_SQRT, .aliases = "wsd_minus_sqrt|wsd_1-sqrt"},
     {0},
 };
 
@@ -68,13 +70,20 @@ static const struct key rows[] = {
          "most; 0: a rank's whole share of global_batch"},
     {KEY(REAL, train.lr, "0.0003"), .least = 0, .most = 100, .help = "highest learning rate"},
     {KEY(REAL, train.min_lr, "0"), .least = 0, .most = 100,
-     .help = "learning rate at the last step of schedules linear and cosine"},
+     .help = "learning rate at the last step, with every schedule but constant"},
     {KEY(CHOICE, train.schedule, "cosine"), .choices = schedules,
-     .help = "learning rate after warm-up, step by step of the optimizer: constant, or linear or "
-             "cosine to min_lr at the last step; WarmupLR and WarmupDecayLR are constant and "
-             "linear"},
+     .help = "learning rate after warm-up, step by step of the optimizer: constant; linear or "
+             "cosine to min_lr at the last step; or wsd (warm-up, stable, decay), at lr up to the "
+             "last decay_steps steps, which come down to min_lr: linearly with wsd, as half a "
+             "cosine with wsd_cosine, as 1 less the square root of the part that is done with "
+             "wsd_sqrt. From a checkpoint before the decay a run goes on with other steps or "
+             "decay_steps as if it had begun with them. WarmupLR and WarmupDecayLR are constant "
+             "and linear, warmup_stable_decay is wsd_cosine"},
     {KEY(INT, train.warmup_steps, "0"), .min = 0, .max = INT64_C(1000000000000),
      .help = "steps in which the learning rate rises linearly to lr; may be more than steps"},
+    {KEY(INT, train.decay_steps, "0"), .min = 0, .max = INT64_C(1000000000000),
+     .help = "how many of the last steps decay, with schedules wsd, wsd_cosine and wsd_sqrt; at "
+             "most as many as come after warm-up; 0: a tenth of steps, rounded up"},
     {KEY(REAL, train.warmup_min_lr, "0"), .least = 0, .most = 100,
      .help = "learning rate from which warm-up rises, as of a step 0"},
     {KEY(CHOICE, train.warmup_type, "linear"), .choices = warmups,

@@ -3,14 +3,19 @@
 
 #include <math.h>
 
+#include "base/round.h"
+
 /* How far the learning rate has come from lr (0) to min_lr (1) after `done` (0 to 1) of the decay.
  */
 static double decayed(enum config_schedule schedule, double done)
 {
     switch (schedule) {
     case SCHEDULE_CONSTANT: break;
-    case SCHEDULE_LINEAR: return done;
-    case SCHEDULE_COSINE: return 0.5 * (1 - cos(M_PI * done));
+    case SCHEDULE_LINEAR:
+    case SCHEDULE_WSD: return done;
+    case SCHEDULE_COSINE:
+    case SCHEDULE_WSD_COSINE: return 0.5 * (1 - cos(M_PI * done));
+    case SCHEDULE_WSD_SQRT: return sqrt(done);
     }
     return 0;
 }
@@ -24,14 +29,40 @@ static double warm(const struct config_train *train, int64_t step)
     return fmin(1, log((double)step + 1) / log(fmax(2, steps)));
 }
 
+/* The fraction of a decay over the last `decay` steps that is done at a step. */
+static double done_at(const struct config_train *train, int64_t decay, int64_t step)
+{
+    double done = decay > 0 ? (double)(step - train->steps + decay) / (double)decay : 1;
+    return fmax(0, fmin(done, 1));
+}
+
+/* Where the batch has changed on the way, a tenth is that of the steps that the run would have had
+ * with this batch from its start. */
+int64_t lr_schedule_decay_steps(const struct config_train *train)
+{
+    if (train->schedule < SCHEDULE_WSD)
+        return 0;
+    if (train->decay_steps)
+        return train->decay_steps;
+    return max_i64(
+        0, min_i64(ceil_div(train->steps + train->ahead, 10), train->steps - train->warmup_steps));
+}
+
+double lr_schedule_decay_done(const struct config_train *train, int64_t step)
+{
+    int64_t decay = lr_schedule_decay_steps(train);
+    return decay > 0 ? done_at(train, decay, step) : 0;
+}
+
 double lr_schedule_at(const struct config_train *train, int64_t step)
 {
     if (step <= train->warmup_steps)
         return train->warmup_min_lr + (train->lr - train->warmup_min_lr) * warm(train, step);
-    int64_t first = train->warmup_steps - train->ahead, decay = train->steps - first;
-    double done = decay > 0 ? (double)(step - first) / (double)decay : 1;
+    int64_t decay = train->schedule >= SCHEDULE_WSD
+                        ? lr_schedule_decay_steps(train)
+                        : train->steps + train->ahead - train->warmup_steps;
     return train->lr -
-           (train->lr - train->min_lr) * decayed(train->schedule, fmax(0, fmin(done, 1)));
+           (train->lr - train->min_lr) * decayed(train->schedule, done_at(train, decay, step));
 }
 
 struct optimizer_rule lr_schedule_rule(const struct config_train *train, int64_t step)

@@ -4,11 +4,15 @@
  * moved is no change and other data under the same name is one.  Another model is an error. */
 #include "train/run_changes.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "train/lr_schedule.h"
+#include "train/run_checkpoint.h"
+#include "train/run_length.h"
 
 /* Keys that say which tensors a model has, and their sizes.  The last counts for learned positions
  * alone. */
@@ -226,6 +230,14 @@ static int is_derived(const struct listing *list, const char *key)
            (list->saved->train.epochs > 0 || list->asked->train.epochs > 0);
 }
 
+/* Does a key only set how long the run is, or its decay?  run_changes_decay() finds where that
+ * changes numbers. */
+static int sets_length(const char *key)
+{
+    return !strcmp(key, "train.steps") || !strcmp(key, "train.epochs") ||
+           !strcmp(key, "train.decay_steps");
+}
+
 int run_changes_text(const struct config *saved, const struct config *asked, int64_t batch,
                      const struct js *meta, const struct run_data *data, char *text, size_t bytes)
 {
@@ -241,9 +253,54 @@ int run_changes_text(const struct config *saved, const struct config *asked, int
         add(&list, key,
             strcmp(key, "train.freeze") ? ""
                                         : " (optimizer state that was not kept begins at zero)");
-        count += strcmp(key, "train.steps") != 0 && strcmp(key, "train.epochs") != 0;
+        count += !sets_length(key);
     }
     return count;
+}
+
+/* By how much of the decay two runs may differ at a step that both are at.  With epochs, a run that
+ * takes another batch from here on is where it was but for two of its steps. */
+static double decay_tolerance(const struct config *saved, const struct config *asked)
+{
+    int64_t decay = lr_schedule_decay_steps(&asked->train);
+    int only_batch = asked->train.epochs > 0 && decay && !differs(saved, asked, "train.epochs") &&
+                     !differs(saved, asked, "train.decay_steps");
+    return only_batch ? 2 / (double)decay : 0;
+}
+
+int run_changes_decay(const struct config *saved, const struct config *asked, const struct js *meta,
+                      const struct run_data *data, const struct run_position *at, char *text,
+                      size_t bytes)
+{
+    struct config_train was = saved->train;
+    const struct config_train *now = &asked->train;
+    int64_t batch = saved_batch(saved, meta), skipped = at->scaler.skipped;
+    int64_t step = at->step - skipped; /* of the schedule */
+    int known = !(was.epochs > 0) ||
+                (batch && !run_changes_sequences(saved, asked, meta, data) &&
+                 !run_length_set(&was, at->step, at->samples, data->sequences, batch, NULL));
+    if (!known || at->step >= now->steps)
+        return 0;
+    double done = lr_schedule_decay_done(&was, step);
+    if (fabs(done - lr_schedule_decay_done(now, step)) <= decay_tolerance(saved, asked))
+        return 0;
+    int64_t stable = was.steps - lr_schedule_decay_steps(&was);
+    int64_t stable_now = now->steps - lr_schedule_decay_steps(now);
+    snprintf(text, bytes, "the learning rate jumps from %g at step %lld to %g at step %lld: ",
+             lr_schedule_at(&was, step), (long long)at->step, lr_schedule_at(now, step + 1),
+             (long long)at->step + 1);
+    if (done > 0)
+        text_append(text, bytes,
+                    "the checkpoint was saved in the decay, which began after step %lld and is "
+                    "another one now; a checkpoint of step %lld or before goes on without a jump",
+                    (long long)(stable + skipped),
+                    (long long)((stable < stable_now ? stable : stable_now) + skipped));
+    else
+        text_append(text, bytes,
+                    "the decay now begins after step %lld, before the checkpoint; with more "
+                    "train.steps or fewer train.decay_steps it begins later",
+                    (long long)(stable_now + skipped));
+    return 1;
 }
 
 int run_changes_source(const struct config *saved, const struct config *asked, char *text,

@@ -6,6 +6,8 @@
 #include "config/config.h"
 #include "io/dataset.h"
 
+struct run_position;
+
 /* The data that a run trains on. */
 struct run_data {
     /* What the contents of the token files are known by: "1f..." is the hash that a file has,
@@ -35,10 +37,17 @@ int run_changes_model(const struct config *saved, const struct config *asked, st
 /* Write to text every setting that differs and changes the numbers of a run, such as "train.lr
  * 0.0003 -> 0.01, seed 0 -> 7"; keys of layout, device, memory and records do not.  Data is
  * compared by contents where meta has hashes of the same kind, else by name; the global batch by
- * the sequences of a step.  Returns the number of changes, without train.steps and train.epochs,
- * which only set how long the run is. */
+ * the sequences of a step.  Returns the number of changes, without train.steps, train.epochs and
+ * train.decay_steps, which only set how long the run and its decay are. */
 int run_changes_text(const struct config *saved, const struct config *asked, int64_t batch,
                      const struct js *meta, const struct run_data *data, char *text, size_t bytes);
+
+/* Where one of both has a train.schedule wsd, and a run at this position is elsewhere in its decay
+ * now, write to text how the learning rate jumps.  Returns 1, or 0 where the learning rate goes on
+ * as it was. */
+int run_changes_decay(const struct config *saved, const struct config *asked, const struct js *meta,
+                      const struct run_data *data, const struct run_position *at, char *text,
+                      size_t bytes);
 
 /* Write to text the settings that name other weights to begin from, such as "model.path a -> b": a
  * run that resumes keeps its own.  Returns how many. */

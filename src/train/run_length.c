@@ -27,5 +27,5 @@ int run_length_set(struct config_train *train, int64_t done, int64_t samples, in
     int64_t needed = max_i64((int64_t)all, 1), alike = ceil_div(needed, batch);
     train->steps = done + ceil_div(max_i64(needed - samples, 0), batch);
     train->ahead = alike - train->steps;
-    return 0;
+    return config_check_decay_steps(train, err);
 }

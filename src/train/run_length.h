@@ -9,7 +9,7 @@
  * The run stands at step `done`, has read `samples` sequences, has `sequences` in an epoch, and
  * takes `batch` of them a step from now on.  It may have taken other batches before: its last step
  * is the one that reads the last sequence.  Returns 0, or -1 with err set: there would be too many
- * steps. */
+ * steps, or fewer than train->decay_steps after warm-up. */
 int run_length_set(struct config_train *train, int64_t done, int64_t samples, int64_t sequences,
                    int64_t batch, struct error *err);
 

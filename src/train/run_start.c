@@ -275,7 +275,7 @@ static void report_place(const struct run_directory *d, int64_t samples)
 
 /* Log the settings that changed since the checkpoint was saved, on rank 0. */
 static void report_changes(const struct run_directory *d, const struct checkpoint *checkpoint,
-                           int64_t samples)
+                           const struct run_position *position)
 {
     struct config saved;
     struct error why = {0};
@@ -290,7 +290,10 @@ static void report_changes(const struct run_directory *d, const struct checkpoin
         log_print(d->s->log, changes ? LOG_WARN : LOG_INFO, "settings changed since step %lld: %s",
                   (long long)checkpoint->step, text);
     if (run_changes_sequences(&saved, &d->s->config, checkpoint->meta, &d->data))
-        report_place(d, samples);
+        report_place(d, position->samples);
+    if (run_changes_decay(&saved, &d->s->config, checkpoint->meta, &d->data, position, text,
+                          sizeof text))
+        log_warn(d->s->log, "%s", text);
     if (run_changes_source(&saved, &d->s->config, text, sizeof text))
         log_warn(d->s->log,
                  "%s: not read, as the run goes on with the weights of its checkpoint; another "
@@ -390,13 +393,13 @@ static void forget_evaluations(const struct run_directory *d, const struct run_s
 /* Say on rank 0 from what a run resumed; here: from a checkpoint in its own directory. */
 static void report_resumed(const struct run_directory *d, const struct run_survey *survey,
                            const struct run_start *start, const struct checkpoint *checkpoint,
-                           int64_t samples, int here)
+                           const struct run_position *position, int here)
 {
     int64_t step = checkpoint->step;
     if (start->from == FROM_OWN && survey->torn.count && survey->torn.entry[0].step > step)
         log_warn(d->s->log, "%s is not committed and was passed over", survey->torn.entry[0].path);
     log_info(d->s->log, "resumed at step %lld from %s", (long long)step, checkpoint->path);
-    report_changes(d, checkpoint, samples);
+    report_changes(d, checkpoint, position);
     tokenizer_check_model(d->s->log, "data.train", d->data.tokenizer, checkpoint->path);
     if (here)
         report_missing(d, step);
@@ -430,7 +433,7 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         d->saved_due = position->evaluation_due;
     }
     if (!rank)
-        report_resumed(d, survey, start, *checkpoint, position->samples, here);
+        report_resumed(d, survey, start, *checkpoint, position, here);
     return 0;
 }
 

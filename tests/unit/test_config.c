@@ -99,6 +99,7 @@ static void defaults_are_complete(void **state)
     assert_int_equal(c.parallel.replicate, 1);
     assert_int_equal(c.parallel.shard, 0);
     assert_int_equal(c.train.schedule, SCHEDULE_COSINE);
+    assert_int_equal(c.train.decay_steps, 0);
     assert_true(c.train.beta2 == 0.95 && c.train.lr == 3e-4 && c.train.weight_decay == 0.1);
     assert_string_equal(c.checkpoint.resume, "auto");
     assert_int_equal(c.checkpoint.keep, 2);
@@ -108,7 +109,7 @@ static void defaults_are_complete(void **state)
 /* Every default is a legal value of its own row, written as it is printed. */
 static void rows_are_sound(void **state)
 {
-    assert_true(key_count() <= 153);
+    assert_true(key_count() <= 154);
     const struct key *key;
     for (int i = 0; (key = key_at(i)); i++) {
         struct config c = {0};
@@ -178,6 +179,12 @@ static void names_people_know_are_taken(void **state)
     assert_int_equal(c.parallel.forward_prefetch, 0);
     assert_int_equal(config_set(&c, "train.schedule", "WarmupDecayLR", &err), 0);
     assert_int_equal(c.train.schedule, SCHEDULE_LINEAR);
+    assert_int_equal(config_set(&c, "train.schedule", "WSD", &err), 0);
+    assert_int_equal(c.train.schedule, SCHEDULE_WSD);
+    assert_int_equal(config_set(&c, "train.schedule", "warmup_stable_decay", &err), 0);
+    assert_int_equal(c.train.schedule, SCHEDULE_WSD_COSINE);
+    assert_int_equal(config_set(&c, "train.schedule", "wsd_minus_sqrt", &err), 0);
+    assert_int_equal(c.train.schedule, SCHEDULE_WSD_SQRT);
     assert_int_equal(config_set(&c, "device", "GPU", &err), 0);
     assert_int_equal(c.device, CONFIG_DEVICE_CUDA);
     assert_int_equal(config_set(&c, "recompute", "Full", &err), 0);
@@ -323,6 +330,12 @@ static void impossible_combinations_are_refused(void **state)
         {"train.min_lr: 1", "train.min_lr"},
         {"train.warmup_min_lr: 1", "train.warmup_min_lr"},
         {"train.warmup_min_lr: 1e-5", "train.warmup_steps"},
+        {"train.decay_steps: 5", "train.schedule wsd, wsd_cosine and wsd_sqrt; linear and cosine"},
+        {"train.schedule: constant\ntrain.decay_steps: 5", "constant does not decay"},
+        {"train.schedule: wsd\ntrain.decay_steps: 101", "of the run's 100 steps 100 come after"},
+        {"train.schedule: wsd_sqrt\ntrain.warmup_steps: 91\ntrain.decay_steps: 10",
+         "train.decay_steps is 10, but of the run's 100 steps 9 come after train.warmup_steps "
+         "(91)"},
         {"train.momentum: 0.5", "train.optimizer sgd"},
         {"train.optimizer: sgd\ntrain.beta1: 0.5", "train.optimizer adamw"},
         {"train.muon_momentum: 0.5", "train.optimizer muon"},

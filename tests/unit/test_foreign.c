@@ -65,6 +65,10 @@ static void spelling_does_not_matter(void **state)
         {"--lora-rank", "lora.r"},
         {"--data", "data.train"},
         {"activation_checkpoint.selective_ac_option", "recompute"},
+        {"num_decay_steps", "train.decay_steps"},
+        {"lr_scheduler.decay_ratio", "train.decay_steps"},
+        {"--lr-wsd-decay-iters", "train.decay_steps"},
+        {"--lr-wsd-decay-style", "train.schedule"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct foreign *f = foreign_find(cases[i].typed);
@@ -104,7 +108,8 @@ static void values_of_others_are_known(void **state)
         {"train.optimizer", "adamw_torch_fused", NULL},
         {"train.optimizer", "paged_adamw_8bit", "adamw8bit is not in this version"},
         {"train.schedule", "cosine_with_min_lr", NULL},
-        {"train.schedule", "warmup_stable_decay", "wsd is not in this version"},
+        {"train.schedule", "warmup_stable_decay", NULL},
+        {"train.schedule", "WSD", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char setting[80];

@@ -68,6 +68,136 @@ static void cosine_ends_at_the_least(void **state)
                 lr_schedule_at(&config.train, 99) == 0.25);
 }
 
+enum { KINDS = 3 };
+static const char *const kinds[KINDS] = {"wsd", "warmup_stable_decay", "wsd_sqrt"};
+
+/* The factor of transformers' get_wsd_schedule at a step, with decay_type linear, cosine, 1-sqrt
+ * and warmup_type linear. */
+static double wsd_factor(int kind, int64_t step, int64_t warmup, int64_t stable, int64_t decay,
+                         double min_lr_ratio)
+{
+    double factor, progress;
+    if (step < warmup)
+        return (double)step / (double)warmup * (1 - min_lr_ratio) + min_lr_ratio;
+    if (step < warmup + stable)
+        return 1;
+    if (step >= warmup + stable + decay)
+        return min_lr_ratio;
+    progress = (double)(step - warmup - stable) / (double)decay;
+    factor = kind == 0   ? 1 - progress
+             : kind == 1 ? 0.5 * (1 + cos(M_PI * progress))
+                         : 1 - sqrt(progress);
+    return factor * (1 - min_lr_ratio) + min_lr_ratio;
+}
+
+static void wsd_is_that_of_transformers(void **state)
+{
+    static const int64_t steps[] = {1, 2, 10, 23}, warmups[] = {0, 1, 9}, decays[] = {1, 2, 7, 23};
+    static const double ratios[] = {0, 0.1};
+    for (int i = 0; i < KINDS * 4 * 3 * 4 * 2; i++) {
+        int kind = i % KINDS;
+        int64_t total = steps[i / KINDS % 4], warmup = warmups[i / KINDS / 4 % 3];
+        int64_t decay = decays[i / KINDS / 12 % 4];
+        double ratio = ratios[i / KINDS / 48], low = 3e-3 * ratio;
+        char text[256];
+        if (decay > total - warmup)
+            continue;
+        snprintf(text, sizeof text,
+                 "model.preset=llama-tiny train.lr=0.003 train.steps=%d train.warmup_steps=%d "
+                 "train.decay_steps=%d train.min_lr=%g train.warmup_min_lr=%g train.schedule=%s",
+                 (int)total, (int)warmup, (int)decay, low, warmup ? low : 0, kinds[kind]);
+        struct config config = rig_config(text);
+        assert_int_equal(lr_schedule_decay_steps(&config.train), decay);
+        for (int64_t step = 1; step <= total + 3; step++) {
+            double want =
+                3e-3 * wsd_factor(kind, step, warmup, total - warmup - decay, decay, ratio);
+            assert_true(fabs(lr_schedule_at(&config.train, step) - want) <= 1e-15);
+        }
+    }
+}
+
+/* Printed by transformers 5.24 for 20 steps, 4 of warm-up, 7 of decay, min_lr_ratio 0.1. */
+static void wsd_has_the_numbers_of_transformers(void **state)
+{
+    static const double numbers[KINDS][7] = {
+        {0.0026142857142857144, 0.0022285714285714287, 0.0018428571428571426, 0.0014571428571428574,
+         0.0010714285714285713, 0.00068571428571428592, 0.00030000000000000003},
+        {0.0028663079716682656, 0.0024917112325092907, 0.0019504032608410242, 0.0013495967391589758,
+         0.00080828876749070987, 0.00043369202833173437, 0.00030000000000000003},
+        {0.0019794959228750866, 0.0015567892936729083, 0.0012324350890884621,
+         0.00095899184575017331, 0.00071808351223300536, 0.00050028573061411115,
+         0.00030000000000000003},
+    };
+    for (int kind = 0; kind < KINDS; kind++) {
+        char text[256];
+        snprintf(text, sizeof text,
+                 "model.preset=llama-tiny train.lr=0.003 train.steps=20 train.warmup_steps=4 "
+                 "train.decay_steps=7 train.min_lr=3e-4 train.schedule=%s",
+                 kinds[kind]);
+        struct config config = rig_config(text);
+        for (int64_t step = 4; step <= 13; step++)
+            assert_true(lr_schedule_at(&config.train, step) == 3e-3);
+        for (int64_t step = 14; step <= 20; step++)
+            assert_true(fabs(lr_schedule_at(&config.train, step) - numbers[kind][step - 14]) <=
+                        1e-18);
+    }
+}
+
+/* Unless they are given, a tenth of the steps decay, and no more than come after warm-up. */
+static void a_tenth_of_the_steps_decays(void **state)
+{
+    static const struct {
+        int steps, warmup, decay;
+    } rows[] = {{0, 0, 0},    {1, 0, 1},    {10, 0, 1},    {11, 0, 2},   {100, 0, 10},
+                {101, 0, 11}, {100, 95, 5}, {100, 100, 0}, {100, 200, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[256];
+        snprintf(text, sizeof text,
+                 "model.preset=llama-tiny train.lr=1 train.min_lr=0.5 train.schedule=wsd_sqrt "
+                 "train.steps=%d train.warmup_steps=%d",
+                 rows[i].steps, rows[i].warmup);
+        struct config config = rig_config(text);
+        const struct config_train *t = &config.train;
+        int64_t stable = t->steps - rows[i].decay;
+        assert_int_equal(lr_schedule_decay_steps(t), rows[i].decay);
+        for (int64_t step = 1; step <= t->steps; step++) {
+            assert_true((lr_schedule_at(t, step) == 1) ==
+                        (step >= t->warmup_steps && step <= stable));
+            assert_true((lr_schedule_decay_done(t, step) > 0) == (step > stable));
+        }
+        if (rows[i].decay)
+            assert_true(lr_schedule_at(t, t->steps) == 0.5 && lr_schedule_decay_done(t, 999) == 1);
+    }
+    struct config config =
+        rig_config("model.preset=llama-tiny train.steps=9 train.schedule=linear");
+    assert_true(!lr_schedule_decay_steps(&config.train));
+    assert_true(lr_schedule_decay_done(&config.train, 9) == 0);
+}
+
+/* Epochs make the steps: those of the decay are checked, or found, when these are known. */
+static void decay_steps_fit_into_epochs(void **state)
+{
+    struct config config = rig_config("model.preset=llama-tiny train.epochs=2 train.schedule=wsd "
+                                      "train.warmup_steps=5 train.lr=1");
+    struct config_train *t = &config.train, later;
+    struct error err = {0};
+    assert_int_equal(run_length_set(t, 0, 0, 97, 4, &err), 0);
+    assert_true(t->steps == 49 && lr_schedule_decay_steps(t) == 5);
+    for (int64_t done = 5; done < t->steps; done++) { /* other batches from here on */
+        later = *t;
+        assert_int_equal(run_length_set(&later, done, 4 * done, 97, 1, &err), 0);
+        double off = lr_schedule_decay_done(&later, done) - lr_schedule_decay_done(t, done);
+        assert_true(fabs(off) <= 2.0 / (double)lr_schedule_decay_steps(t));
+        assert_true(lr_schedule_decay_steps(&later) == 20);
+        assert_true(lr_schedule_at(&later, later.steps) == 0);
+    }
+    t->decay_steps = 44;
+    assert_int_equal(run_length_set(t, 0, 0, 97, 4, &err), 0);
+    t->decay_steps = 45;
+    assert_int_equal(run_length_set(t, 0, 0, 97, 4, &err), -1);
+    assert_non_null(strstr(err.text, "train.decay_steps is 45, but of the run's 49 steps 44 come"));
+}
+
 /* Epochs are sequences: whatever batches read them, the last step reads the last of them with the
  * least learning rate, which goes on where it was, and a second resume changes nothing. */
 static void epochs_end_with_their_sequences(void **state)
@@ -355,6 +485,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schedules_are_those_of_their_names),
         cmocka_unit_test(cosine_ends_at_the_least),
+        cmocka_unit_test(wsd_is_that_of_transformers),
+        cmocka_unit_test(wsd_has_the_numbers_of_transformers),
+        cmocka_unit_test(a_tenth_of_the_steps_decays),
+        cmocka_unit_test(decay_steps_fit_into_epochs),
         cmocka_unit_test(epochs_end_with_their_sequences),
         cmocka_unit_test(steps_of_sgd_are_the_rule),
         cmocka_unit_test(moments_are_exact_for_betas_near_one),

@@ -11,6 +11,8 @@
 #include <cmocka.h>
 
 #include "train/run_changes.h"
+#include "train/run_checkpoint.h"
+#include "train/run_length.h"
 
 static const char *const named[] = {"data.train=x.h5", "model.preset=llama-tiny"};
 static const char *const renamed[] = {"data.train=y.h5", "model.preset=llama-tiny"};
@@ -100,6 +102,70 @@ static void batches_are_compared_as_they_come_out(void **state)
         js_add(meta, "mesh", mesh);
         run_changes_text(&saved, &asked, rows[i].batch, meta, &data, text, sizeof text);
         assert_string_equal(text, rows[i].text);
+        js_free(meta);
+    }
+}
+
+/* The stable phase goes on with other steps; where a decay is left, or begun too late, that is
+ * reported. */
+static void jumps_of_the_learning_rate_are_reported(void **state)
+{
+    static const struct {
+        const char *saved, *asked; /* key=value, four at most */
+        int64_t step, skipped, batch;
+        const char *text; /* NULL: no jump */
+    } rows[] = {
+        {"train.steps=100", "train.steps=200", 90, 0, 8, NULL},
+        {"train.steps=100", "train.steps=200", 91, 0, 8,
+         "jumps from 0.9 at step 91 to 1 at step 92: the checkpoint was saved in the decay, which "
+         "began after step 90 and is another one now; a checkpoint of step 90 or before"},
+        {"train.steps=100", "train.steps=200", 100, 0, 8, "from 0 at step 100 to 1 at step 101"},
+        {"train.steps=100", "train.steps=100", 95, 0, 8, NULL},
+        {"train.steps=100", "train.steps=96 train.decay_steps=6", 90, 0, 8, NULL},
+        {"train.steps=100", "train.steps=96 train.decay_steps=10", 90, 0, 8,
+         "from 1 at step 90 to 0.5 at step 91: the decay now begins after step 86, before the"},
+        {"train.steps=100", "train.decay_steps=20", 95, 0, 8,
+         "from 0.5 at step 95 to 0.2 at step 96: the checkpoint was saved in the decay, which "
+         "began after step 90 and is another one now; a checkpoint of step 80 or before"},
+        {"train.steps=100", "train.steps=95", 95, 0, 8, NULL}, /* nothing is left to train */
+        {"train.steps=100", "train.schedule=cosine train.steps=200", 90, 0, 8, NULL},
+        {"train.steps=100", "train.schedule=constant", 98, 0, 8, "from 0.2 at step 98 to 1 at"},
+        {"train.schedule=constant", "train.schedule=wsd", 80, 0, 8, NULL},
+        {"train.schedule=constant", "train.steps=100", 98, 0, 8, "after step 90, before the"},
+        {"train.schedule=linear", "train.schedule=linear train.steps=200", 98, 0, 8, NULL},
+        {"train.steps=100", "train.steps=200", 95, 5, 8, NULL}, /* in fp16, 5 did not count */
+        {"train.steps=100", "train.steps=200", 96, 5, 8, "from 0.9 at step 96 to 1 at step 97"},
+        {"train.epochs=2", "train.epochs=3", 90, 0, 8, NULL},
+        {"train.epochs=2", "train.epochs=3", 95, 0, 8, "from 0.5 at step 95 to 1 at step 96"},
+        {"train.epochs=2", "train.epochs=2", 91, 0, 16, NULL},
+        {"train.epochs=2", "train.epochs=2", 95, 0, 16, NULL},
+        {"train.epochs=2 train.decay_steps=20", "train.epochs=2 train.decay_steps=20", 90, 0, 80,
+         "from 0.5 at step 90 to 0 at step 91"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct config config[2];
+        struct error err = {0};
+        struct run_data data = {.sequences = 400};
+        struct run_position at = {.step = rows[i].step, .samples = 8 * rows[i].step};
+        struct js *meta = js_object();
+        char text[900] = "";
+        at.scaler.skipped = rows[i].skipped;
+        for (int k = 0; k < 2; k++) {
+            char given[160];
+            const char *settings[8] = {"model.preset=llama-tiny", "train.lr=1",
+                                       "train.schedule=wsd"};
+            int count = 3;
+            snprintf(given, sizeof given, "%s", k ? rows[i].asked : rows[i].saved);
+            for (char *rest = given, *word; (word = strsep(&rest, " "));)
+                settings[count++] = word;
+            assert_int_equal(config_load(&config[k], NULL, settings, count, &err), 0);
+        }
+        assert_int_equal(run_length_set(&config[1].train, at.step, at.samples, data.sequences,
+                                        rows[i].batch, &err),
+                         0);
+        int jumps = run_changes_decay(&config[0], &config[1], meta, &data, &at, text, sizeof text);
+        if (jumps != (rows[i].text != NULL) || (jumps && !strstr(text, rows[i].text)))
+            fail_msg("row %zu: %d %s", i, jumps, text);
         js_free(meta);
     }
 }
@@ -194,6 +260,7 @@ int main(void)
         cmocka_unit_test(contents_of_one_kind_are_compared),
         cmocka_unit_test(samples_are_spread),
         cmocka_unit_test(batches_are_compared_as_they_come_out),
+        cmocka_unit_test(jumps_of_the_learning_rate_are_reported),
         cmocka_unit_test(another_model_is_refused_by_its_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
