@@ -1,5 +1,6 @@
 /* shard_thread.c - see shard_thread.h.
  *
+ * The thread has the lowest priority: where steps compute on all cores it takes what these leave.
  * The copies lie one behind the other, in the order of the pieces.  The thread calls neither HDF5
  * nor MPI nor CUDA: only pwrite() and fsync().  What it writes notes signs of life (base/alive.h),
  * so that a rank at a slow disk, for which the others wait at the end, is not taken for a stuck
@@ -8,6 +9,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/alive.h"
 #include "base/array.h"
@@ -60,6 +63,7 @@ static int copy_pieces(struct shard_thread *t, const struct checkpoint_piece *pi
 static void *write_file(void *arg)
 {
     struct shard_thread *t = arg;
+    setpriority(PRIO_PROCESS, (id_t)gettid(), 19); /* of this thread alone, as Linux has it */
     t->rc = shard_fill(t->path, t->piece, t->count, t->places, &t->row, &t->err);
     __atomic_store_n(&t->is_done, 1, __ATOMIC_RELEASE);
     return NULL;

@@ -24,6 +24,10 @@ lane=$(grep -o '"tid": *[0-9]*, "args": *{"name": "update"}' late/trace.json | g
 is "updates beside forward run on a stream of their own" "UPDATE embed" \
     "$(grep -o '"name": "UPDATE embed", "ph": "X", "pid": 0, "tid": '"$lane", late/trace.json | cut -d'"' -f4)"
 
+train "checkpoints in the background" "$TRIREME_CUDA" 1 beside device=cuda train.steps=$some $late checkpoint.every=2 checkpoint.async=true
+same "checkpoints in the background give the same bits" short beside
+is "each of them was written so" $(((some - 1) / 2)) "$(grep -c 'saved .* of which steps waited' beside/log.txt)"
+
 # Checkpoints know no device.
 for way in gpu:cpu cpu:gpu; do
     case $way in
