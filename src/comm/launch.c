@@ -5,6 +5,7 @@
  */
 #include "comm/launch.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -143,6 +144,34 @@ static void raise_file_limits(void)
     }
 }
 
+/* Returns 1 if this process can make a folder in one of that path. */
+static int takes_folders(const char *path)
+{
+    char made[PATH_MAX];
+    if (snprintf(made, sizeof made, "%s/trireme-XXXXXX", path) >= (int)sizeof made)
+        return 0;
+    return mkdtemp(made) && !rmdir(made);
+}
+
+/* Open MPI 5 makes a folder of its own for a process that runs alone, and its MPI_Init crashes
+ * where it cannot: TMPDIR may name a folder of another node, or a full disk.  Then choose one that
+ * works; where none does, what Open MPI prints has to do. */
+static void choose_temporary_folder(void)
+{
+    static const char *const variables[] = {"TMPDIR", "TEMP", "TMP"}; /* Open MPI's order */
+    static const char *const others[] = {"/tmp", "/dev/shm"};
+    const char *folder = NULL;
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0] && !folder; i++)
+        folder = getenv(variables[i]);
+    if (takes_folders(folder ? folder : "/tmp"))
+        return;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (takes_folders(others[i])) {
+            setenv("TMPDIR", others[i], 1);
+            return;
+        }
+}
+
 void launch_prepare(const struct launch *launch)
 {
     static const char *const quiet[] = {
@@ -163,6 +192,7 @@ void launch_prepare(const struct launch *launch)
         setenv("OMPI_MCA_ess_singleton_isolated", "1", 0); /* no daemon for one process */
         /* All such processes would use one folder, and remove it under one another. */
         setenv("OMPI_MCA_orte_create_session_dirs", "0", 0);
+        choose_temporary_folder();
     }
     if (!launch_may_copy()) {
         setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);

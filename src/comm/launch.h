@@ -37,8 +37,9 @@ int launch_check(const struct launch *launch, int size, struct error *err);
 
 /* Prepare the environment for the start of MPI, without changing what the user has set: no warnings
  * that mean nothing here, no ways of copying that this container forbids, and no networks that a
- * job on one node does not need (opening them is two thirds of the time that a start takes).  Also
- * raises the limit of open files to the hard limit. */
+ * job on one node does not need (opening them is two thirds of the time that a start takes).  A
+ * TMPDIR in which one process alone could make no folder is changed, because MPI would crash there.
+ * Also raises the limit of open files to the hard limit. */
 void launch_prepare(const struct launch *launch);
 
 struct launch_kill {
