@@ -18,7 +18,7 @@ packages_of()
         ;;
     run) echo openmpi-bin openssh-client ;;
     test)
-        echo libcmocka-dev libopenblas-dev hdf5-tools valgrind python3-h5py
+        echo libcmocka-dev libopenblas-dev hdf5-tools valgrind python3-h5py g++
         echo lmod tcl man-db groff-base clang-format universal-ctags procps diffutils
         echo gzip zstd xz-utils bzip2
         ;;
