@@ -226,10 +226,21 @@ static int check_steps(const struct config *config, struct error *err)
     return check_optimizer(config, err);
 }
 
+/* Refuse checkpoint.async where no checkpoint is written while steps go on. */
+static int check_async(const struct config *config, struct error *err)
+{
+    const struct config_checkpoint *c = &config->checkpoint;
+    if (!c->async || c->every || (c->keep_best && config->train.eval_every))
+        return 0;
+    return error_set(err,
+                     "checkpoint.async writes checkpoints beside the steps, and there are none "
+                     "before the end: set checkpoint.every, or leave it at false");
+}
+
 int config_check_train(struct config *config, struct error *err)
 {
     return finish_batch(config, err) || check_steps(config, err) || check_precision(config, err) ||
-                   check_loss_scale(config, err)
+                   check_loss_scale(config, err) || check_async(config, err)
                ? -1
                : 0;
 }

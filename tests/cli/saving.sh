@@ -6,7 +6,7 @@
 make_tokens
 M="model.preset=llama-tiny device=cpu precision=fp32 data.train=train.h5 data.seq_len=32 train.schedule=constant
    train.global_batch=4 train.lr=1e-3 run.threads=1 run.log_every=1000 run.machine=off"
-beside="checkpoint.async=true"
+beside="checkpoint.async=true checkpoint.every=10"
 export SLOW_FILE=$work/slow-ms
 compile_preload() { ${CC:-cc} -std=gnu11 -O1 -D_GNU_SOURCE -shared -fPIC -o "$1" "$2" 2>cc.log; }
 if ! compile_preload slow.so "$top/tests/unit/slow_file.c" || ! compile_preload preload.so "$top/tests/chaos/preload.c"; then
@@ -88,7 +88,7 @@ echo 20 >slow-ms
 LD_PRELOAD=$slow train_on 1 $beside run.dir=soon train.steps=12 checkpoint.every=10 >out 2>err
 is "a run that ends first waits" "0 10 12" "$? $(kept soon)"
 LD_PRELOAD=$slow train_on 1 $beside run.dir=best train.steps=12 data.valid=valid.h5 train.eval_every=3 \
-    checkpoint.keep_best=true >out 2>err
+    checkpoint.keep_best=true checkpoint.every=0 >out 2>err
 is "checkpoints/best leads to the best, once it is written" "0 step-00000012" "$? $(readlink best/checkpoints/best)"
 is "no more are kept than at once" "9 12" "$(kept best)"
 echo 5 >slow-ms

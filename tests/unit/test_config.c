@@ -368,6 +368,7 @@ static void impossible_combinations_are_refused(void **state)
         {"train.early_stop: 3", "set train.eval_every and data.valid"},
         {"train.early_stop_delta: 0.1", "neither train.early_stop nor"},
         {"checkpoint.keep_best: true", "checkpoint.keep_best"},
+        {"checkpoint.async: true", "set checkpoint.every"},
         {"train.eval_micro_batch: 2", "train.eval_micro_batch"},
         {"train.eval_batches: 2", "train.eval_batches is 2"},
         {"data.seq_len: 16\ntrain.global_batch_tokens: 48\ntrain.global_batch: 4", "3 sequences"},
