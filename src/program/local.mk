@@ -15,5 +15,5 @@ libtrireme_a_SOURCES += \
 	src/program/schedule_runs.c src/program/schedule_runs.h src/program/schedule_sets.c \
 	src/program/shard.c src/program/shard.h \
 	src/program/sent.c src/program/sent.h \
-	src/program/state.c src/program/state.h src/program/trace.c src/program/trace.h \
+	src/program/saved.c src/program/saved.h src/program/state.c src/program/state.h src/program/trace.c src/program/trace.h \
 	src/program/update.c src/program/update_flat.c src/program/update_flat.h src/program/waits.c

@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "base/round.h"
+#include "program/saved.h"
 #include "program/sent.h"
 #include "segment/place.h"
 
@@ -169,7 +170,7 @@ static void add_gpu(struct memory_need *need, const struct mesh_shape *shape,
 static size_t copy_bytes(const struct state *state)
 {
     enum layout_copy copy = state->layout->copy;
-    return state->training && copy != COPY_NONE ? state_saved_bytes(state, copy == COPY_ALL) : 0;
+    return state->training && copy != COPY_NONE ? saved_bytes(state, copy == COPY_ALL) : 0;
 }
 
 void memory_need(struct memory_need *need, const struct program *const *programs, int count,

@@ -165,17 +165,6 @@ static inline int64_t state_shard_start(const struct state *state, int flat)
     return flat_shard_start(of, mesh_member(&state->layout->shape, state->coord, of->shard_axes));
 }
 
-/* Set *from and *to so that this rank saves elements [*from, *to) of its shard of a flat; other
- * ranks with the same shard save the rest.  The data ranks divide it.  Of the ranks of a tensor
- * group that all have it only the first saves, and of several stages only that of the flat's unit.
- */
-void state_saved_part(const struct state *state, int flat, int64_t *from, int64_t *to);
-
-/* Return the bytes of what this rank saves in a checkpoint, padding of flats included: parameters
- * (masters where there are any) and the optimizer's state.  with_frozen: 1: of all flats, 0: of
- * those that are trained and of frozen adapters. */
-size_t state_saved_bytes(const struct state *state, int with_frozen);
-
 /* Does each GATHER of a flat cast the masters, so that no 16-bit shard is kept?  So it is where
  * parameters are gathered for each use, and the masters are on the device. */
 static inline int state_casts(const struct state *state, int flat)

@@ -125,8 +125,6 @@ int run_directory_open(struct run_directory *d, struct session *s, struct run_da
 
 void run_directory_close(struct run_directory *d)
 {
-    if (d->s)
-        run_directory_saving_close(d);
     checkpoint_checked_free(&d->checked);
     if (d->s && d->lock >= 0)
         close(d->lock);
@@ -200,6 +198,18 @@ void run_survey_free(struct run_survey *survey)
 }
 
 /* Exports, links, pruning */
+
+/* A failure is a warning: the next start then only knows less of what is there. */
+void run_directory_update_record(struct run_directory *d, int64_t saved, int64_t exported)
+{
+    struct error why = {0};
+    if (world_rank(d->s->world))
+        return;
+    d->record.saved = saved;
+    d->record.exported = exported;
+    if (run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, &why))
+        log_warn(d->s->log, "%s", why.text);
+}
 
 int run_directory_owns_export(const struct run_directory *d)
 {

@@ -55,9 +55,8 @@ struct run_directory {
 
 /* Make and lock the run directory, open its log and read its record; data describes the token files
  * and is written into checkpoints.  A directory that is no run and has files of somebody else's
- * under the names of a run's is refused.  Collective; run_directory_close() in any case, which
- * finishes a checkpoint that is being written and is collective then.  Returns 0, or -1 on all
- * ranks with err set. */
+ * under the names of a run's is refused.  Collective; run_directory_close() in any case.  Returns
+ * 0, or -1 on all ranks with err set. */
 int run_directory_open(struct run_directory *dir, struct session *session, struct run_data data,
                        struct error *err);
 void run_directory_close(struct run_directory *dir);
@@ -80,6 +79,11 @@ int run_directory_save(struct run_directory *dir, struct run_position position, 
 /* Allocate what checkpoints in the background are written from, where checkpoint.async asks for it.
  * Collective.  Returns 0, or -1 on all ranks with err set. */
 int run_directory_saving_open(struct run_directory *dir, struct error *err);
+
+/* Finish the checkpoint that is being written, where there is one, with a warning where that fails,
+ * and free what it was written from.  To be called before run_directory_close(), in any case.
+ * Collective where one is being written. */
+void run_directory_saving_close(struct run_directory *dir);
 
 /* With checkpoint.async, begin to save the state in the background, unless there is a checkpoint of
  * that step; the state may change after the return.  No other may be being written.  Without it, do

@@ -54,10 +54,6 @@ int run_start_commit(struct run_directory *dir, const struct run_start *start,
 /* Does the file that is open as fd still have the name path? */
 int run_directory_is_there(int fd, const char *path);
 
-/* Finish the checkpoint that is being written, where there is one, with a warning where that fails,
- * and free the copy.  Collective where one is being written. */
-void run_directory_saving_close(struct run_directory *dir);
-
 /* Write which step was saved and which exported into the record, on rank 0; on others do nothing.
  */
 void run_directory_update_record(struct run_directory *dir, int64_t saved, int64_t exported);

@@ -43,18 +43,6 @@ static int check_place(struct run_directory *d, struct error *err)
     return -1;
 }
 
-/* A failure is a warning: the next start then only knows less of what is there. */
-void run_directory_update_record(struct run_directory *d, int64_t saved, int64_t exported)
-{
-    struct error why = {0};
-    if (world_rank(d->s->world))
-        return;
-    d->record.saved = saved;
-    d->record.exported = exported;
-    if (run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, &why))
-        log_warn(d->s->log, "%s", why.text);
-}
-
 /* Note that the checkpoint of a position is committed. */
 static void note_saved(struct run_directory *d, const struct run_position *position)
 {
@@ -107,6 +95,8 @@ void run_directory_saving_close(struct run_directory *d)
 {
     struct run_saving *saving = &d->saving;
     struct error why = {0};
+    if (!d->s)
+        return;
     if (run_directory_save_end(d, SAVE_WAIT, &why) && !world_rank(d->s->world))
         log_warn(d->s->log, "checkpoint of step %lld failed: %s", (long long)saving->position.step,
                  why.text);

@@ -133,6 +133,7 @@ void trainer_close(struct trainer *t)
     comparison_close(t->comparison);
     run_forecast_close(&t->forecast);
     training_data_close(&t->data);
+    run_directory_saving_close(&t->dir);
     run_directory_close(&t->dir);
     breakdown_free(&t->breakdown[0]);
     breakdown_free(&t->breakdown[1]);

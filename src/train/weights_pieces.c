@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "program/saved.h"
 #include "train/weights_private.h"
 #include "train/weights.h"
 
@@ -78,7 +79,7 @@ static void save_flat(struct session *s, struct pieces *pieces, int f)
     struct flat_part part;
     int64_t start = state_shard_start(s->state, f), from, to;
     int count = weights_slots(s, f, slots);
-    state_saved_part(s->state, f, &from, &to);
+    saved_part(s->state, f, &from, &to);
     for (int t = -1; (t = flat_next_part(flat, start + from, start + to, t, &part)) >= 0;) {
         part.at += from;
         for (int k = 0; k < count; k++)

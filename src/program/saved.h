@@ -1,0 +1,18 @@
+/* saved.h - which part of a state its rank writes to a checkpoint. */
+#ifndef TRIREME_PROGRAM_SAVED_H
+#define TRIREME_PROGRAM_SAVED_H
+
+#include "program/state.h"
+
+/* Set *from and *to so that this rank saves elements [*from, *to) of its shard of a flat; other
+ * ranks with the same shard save the rest.  The data ranks divide it.  Of the ranks of a tensor
+ * group that all have it only the first saves, and of several stages only that of the flat's unit.
+ */
+void saved_part(const struct state *state, int flat, int64_t *from, int64_t *to);
+
+/* Return the bytes of what this rank saves in a checkpoint, padding of flats included: parameters
+ * (masters where there are any) and the optimizer's state.  with_frozen: 1: of all flats, 0: of
+ * those that are trained and of frozen adapters. */
+size_t saved_bytes(const struct state *state, int with_frozen);
+
+#endif
