@@ -20,7 +20,7 @@ packages_of()
     test)
         echo libcmocka-dev libopenblas-dev hdf5-tools valgrind python3-h5py g++
         echo lmod tcl man-db groff-base clang-format universal-ctags procps diffutils
-        echo gzip zstd xz-utils bzip2
+        echo gzip zstd xz-utils bzip2 libxml2-utils
         ;;
     text) echo debian-reference-en ;;
     slurm) echo slurmctld slurmd slurm-client munge iproute2 util-linux procps ;;
