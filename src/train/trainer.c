@@ -170,6 +170,13 @@ static int end_saving(struct trainer *t, enum run_save_wait wait, struct error *
     return go_on(t, rc, t->dir.saving.position.step, &why, err);
 }
 
+/* Delete what the newest checkpoint replaces, once a step after it has updated something. */
+static void prune_if_replaced(struct trainer *t)
+{
+    if (t->at.step > t->dir.saved_step && !t->skips)
+        run_directory_prune(&t->dir);
+}
+
 /* Save a checkpoint where one is due, in the background if checkpoint.async says so.  While steps
  * update nothing, none is written, because the weights are still those of the newest checkpoint;
  * but that of the best evaluation is written at once, because a later checkpoint would have another
@@ -185,8 +192,7 @@ static int save_if_due(struct trainer *t, struct error *err)
     t->save_due = 0;
     if (trainer_settle(t, err) || end_saving(t, SAVE_WAIT, err))
         return -1;
-    if (t->at.step > t->dir.saved_step && !t->skips)
-        run_directory_prune(&t->dir);
+    prune_if_replaced(t);
     int rc = run_directory_save_begin(&t->dir, t->at, &why);
     return go_on(t, rc, t->at.step, &why, err);
 }
@@ -403,6 +409,7 @@ int trainer_save(struct trainer *t, struct error *err)
 {
     if (trainer_settle(t, err) || end_saving(t, SAVE_WAIT, err))
         return -1;
+    prune_if_replaced(t);
     if (run_directory_save(&t->dir, t->at, err)) {
         err->code = EXIT_NODE; /* once its cause is mended, the same command goes on */
         return error_prefix(err, "the state at step %lld could not be saved",

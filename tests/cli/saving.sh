@@ -107,6 +107,11 @@ export TRIREME preload=${PRELOAD_FIRST:+$PRELOAD_FIRST:}$work/preload.so
 ranks 2 sh rank.sh train $M $beside run.dir=full train.steps=12 checkpoint.every=5 >out 2>err
 is "a disk that is full for one rank is one warning, and the run goes on" "0 10 12 1" "$? $(kept full) $(grep -c \
     'warning: checkpoint of step 5 failed, training goes on: rank 1 .*shard-00001.h5: No space left' err)"
+echo 20 >slow-ms
+LD_PRELOAD=$slow:$work/preload.so CHAOS_CALL=fsync CHAOS_P=1 CHAOS_ERRNO=28 CHAOS_PATH=step-00000017.partial train_on 1 \
+    $beside run.dir=last train.steps=17 checkpoint.every=5 >out 2>err
+is "old checkpoints are deleted before the last one is written, as at once" "95 10 15" "$? $(kept last)"
+echo 0 >slow-ms
 LD_PRELOAD=$slow "$TRIREME" train $M $beside run.dir=lost train.steps=100000 checkpoint.every=10 >out 2>err </dev/null &
 job=$!
 echo 20 >slow-ms
