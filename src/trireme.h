@@ -58,7 +58,10 @@ struct trireme_progress {
 };
 
 /* Train `steps` more steps, but not beyond train.steps, with evaluation, metrics and checkpoints as
- * the settings ask.  progress (NULL: not wanted) is set on success, to the same on all ranks.
+ * the settings ask.  With checkpoint.async the last checkpoint may still be in writing at the
+ * return; a later trireme_train(), trireme_save() or trireme_close() commits it, and it is lost
+ * where the program ends without one.  progress (NULL: not wanted) is set on success, to the same
+ * on all ranks.
  * Where a token file cannot be read any more, the state is saved and -1 is returned, by later calls
  * too: once the file is mended, close the run and open it again. */
 int trireme_train(struct trireme *run, int64_t steps, struct trireme_progress *progress,
@@ -68,7 +71,8 @@ int trireme_train(struct trireme *run, int64_t steps, struct trireme_progress *p
  * model to hf/ in run.dir, once training has ended: with train.steps, or by train.early_stop. */
 int trireme_save(struct trireme *run, struct trireme_error *error);
 
-/* Free the run (NULL allowed) and end MPI.  Saves nothing. */
+/* Free the run (NULL allowed) and end MPI.  Begins no checkpoint; one that is still in writing
+ * (checkpoint.async) is finished. */
 void trireme_close(struct trireme *run);
 
 #ifdef __cplusplus

@@ -85,6 +85,11 @@ int run_directory_saving_open(struct run_directory *d, struct error *err)
     if (d->s->layout.copy == COPY_NONE)
         return 0;
     saving->copy = mem_alloc(d->s->mem, POOL_HOST, saving->copy_bytes, err);
+    if (!saving->copy)
+        error_set(err,
+                  "out of memory: %zu bytes for the copy of its state that a rank writes "
+                  "checkpoints from; checkpoint.async=false needs none",
+                  saving->copy_bytes);
     if (world_agree(d->s->world, saving->copy ? 0 : -1, err))
         return -1;
     saving->touch = touch_begin(saving->copy, saving->copy_bytes);
