@@ -1,7 +1,8 @@
 /* disk_rate.c - see disk_rate.h.
  *
  * The first steps are looked at in windows of a few: the first step of all, which warms up, is left
- * out, and so are windows with an evaluation or a checkpoint between their steps. */
+ * out, and so are windows with an evaluation or a checkpoint between their steps, or with a step
+ * beside which one is written: its time is not in steps_s, while wall_s has it. */
 #include "train/disk_rate.h"
 
 #include <stdlib.h>

@@ -324,17 +324,18 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
 static int report_step(struct trainer *t, int64_t step, struct error *err)
 {
     struct trainer_flight *flight = &t->flight[step % 2];
+    double undisturbed_ms = flight->beside_saving ? 0 : flight->report.step_ms;
     int rc = flight->traced ? tracing_write(t->s, &flight->trace, err) : 0;
     if (!rc)
         rc =
-            comparison_step(t->comparison, step, flight->beside_saving ? 0 : flight->report.step_ms,
+            comparison_step(t->comparison, step, undisturbed_ms,
                             flight->measured ? &flight->trace : NULL, (double)flight->core_ns / 1e9,
                             core_wait_end(&flight->core_wait), &flight->report.compared, err);
     trace_free(&flight->trace);
     if (rc || (step == t->at.step && trainer_evaluate_if_due(t, &flight->report, err)))
         return -1;
     metrics_write(&t->metrics, &flight->report);
-    disk_rate_step(&t->disk_rate, t->s, flight->report.step_ms);
+    disk_rate_step(&t->disk_rate, t->s, undisturbed_ms);
     return 0;
 }
 

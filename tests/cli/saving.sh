@@ -82,6 +82,12 @@ is "and removes what was not finished" 0 "$(ls killed/checkpoints | grep -c part
 train_on 1 run.dir=spared train.steps=25 >out 2>err
 is "to the same numbers" "25 $(metrics_of spared | cksum)" "$(metrics_of killed | wc -l) $(metrics_of killed | cksum)"
 
+echo 20 >slow-ms
+SLOW_BESIDE=1 LD_PRELOAD=$slow train_on 1 $beside run.dir=shared train.steps=24 checkpoint.every=7 train.global_batch=64 \
+    offload.optimizer=disk >out 2>err
+is "a disk that is slow beside a checkpoint is not taken for one that is slow" "0 0" "$? $(grep -c 'the disk is slower' err)"
+echo 0 >slow-ms
+
 # Ends of training
 
 echo 20 >slow-ms

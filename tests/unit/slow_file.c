@@ -4,8 +4,9 @@
  *
  * Linked into a test, or preloaded into a program, these take the place of the C library's.  The
  * file that SLOW_FILE names holds how many milliseconds a call lasts at least; it is read again and
- * again while one lasts, so that a call can be let go.  It is counted how often a read and a write
- * were under way together. */
+ * again while one lasts, so that a call can be let go.  With SLOW_BESIDE set, those of offloaded
+ * state last so long only beside one of the thread, as on a disk that both share.  It is counted
+ * how often a read and a write were under way together. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,19 +44,31 @@ static long wanted_ms(const char *path)
     return ms;
 }
 
+static int in_background; /* calls of the thread that are under way */
+
+static int is_slow(int fd)
+{
+    if (is_in_background())
+        return 1;
+    return is_offloaded(fd) &&
+           (!getenv("SLOW_BESIDE") || __atomic_load_n(&in_background, __ATOMIC_RELAXED));
+}
+
 static void last(int fd)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
     const char *path = getenv("SLOW_FILE");
     struct timespec begin, now;
-    if (!path || !(is_offloaded(fd) || is_in_background()))
+    if (!path || !is_slow(fd))
         return;
+    __atomic_add_fetch(&in_background, is_in_background(), __ATOMIC_RELAXED);
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (long ms = 0; ms < wanted_ms(path);) {
         nanosleep(&nap, NULL);
         clock_gettime(CLOCK_MONOTONIC, &now);
         ms = (now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000;
     }
+    __atomic_sub_fetch(&in_background, is_in_background(), __ATOMIC_RELAXED);
 }
 
 static int under_way[2]; /* reads, writes */
