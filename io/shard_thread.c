@@ -1,10 +1,14 @@
 /* shard_thread.c - see shard_thread.h.
  *
- * The thread has the lowest priority: where steps compute on all cores it takes what these leave.
+ * Where steps compute on all cores, each moment of the thread on one of them is one in which the
+ * other cores wait for it.  So it has a low priority: about a tenth of a core there (NICE, by
+ * Linux's weights), which steps take longer then, and all that it can use where a core is free.
+ *
  * The copies lie one behind the other, in the order of the pieces.  The thread calls neither HDF5
  * nor MPI nor CUDA: only pwrite() and fsync().  What it writes notes signs of life (base/alive.h),
  * so that a rank at a slow disk, for which the others wait at the end, is not taken for a stuck
- * one. */
+ * one.
+ */
 #include "io/shard_thread.h"
 
 #include <stdlib.h>
@@ -15,6 +19,8 @@
 #include "base/alive.h"
 #include "base/array.h"
 #include "base/quiet_thread.h"
+
+enum { NICE = 10 };
 
 struct shard_thread {
     pthread_t id;
@@ -63,7 +69,7 @@ static int copy_pieces(struct shard_thread *t, const struct checkpoint_piece *pi
 static void *write_file(void *arg)
 {
     struct shard_thread *t = arg;
-    setpriority(PRIO_PROCESS, (id_t)gettid(), 19); /* of this thread alone, as Linux has it */
+    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* of this thread alone, as Linux has it */
     t->rc = shard_fill(t->path, t->piece, t->count, t->places, &t->row, &t->err);
     __atomic_store_n(&t->is_done, 1, __ATOMIC_RELEASE);
     return NULL;
