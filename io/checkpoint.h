@@ -63,15 +63,16 @@ struct checkpoint_writing;
 size_t checkpoint_copy_bytes(const struct checkpoint_piece *pieces, int count);
 
 /* Begin what checkpoint_save() does, with the same conditions, and return while the files are
- * written.  The pieces are copied to `copy`, of checkpoint_copy_bytes(), and may change after the
- * return; copy is the caller's and may be neither freed nor changed before checkpoint_end().  meta
- * becomes the checkpoint's, whatever is returned.  Until checkpoint_end() nothing else may save or
+ * written.  The pieces are copied to `copy`, of `bytes` bytes, and may change after the return;
+ * copy is the caller's and may be neither freed nor changed before checkpoint_end().  meta is freed
+ * with the checkpoint, also after a failure.  Until checkpoint_end() nothing else may save or
  * delete checkpoints in dir.  Collective over world.  Returns 0 and a checkpoint for
- * checkpoint_end(), or -1 on every rank with err set, the same state as where checkpoint_save()
- * fails, and *writing NULL. */
+ * checkpoint_end(); or -1 on every rank with err set (also where bytes are fewer than
+ * checkpoint_copy_bytes()), *writing NULL, and on disk what checkpoint_save() leaves after a
+ * failure. */
 int checkpoint_begin(struct checkpoint_writing **writing, struct world *world, const char *dir,
                      int64_t step, const struct checkpoint_piece *pieces, int count,
-                     struct js *meta, void *copy, struct error *err);
+                     struct js *meta, void *copy, size_t bytes, struct error *err);
 
 /* Have the threads of all ranks ended, so that checkpoint_end() need not wait for them?  One small
  * message: it may be asked after every step.  Collective. */

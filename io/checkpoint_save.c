@@ -196,8 +196,8 @@ static int make_shard(struct save *save, struct error *err)
                       save->count, save->places + 1, err);
 }
 
-/* Keep the row of this rank's file, which was written where rc is 0.  Collective.  Returns 0, or -1
- * with err set on every rank. */
+/* Where rc is 0, this rank's file was written: keep its row.  Agree on the outcome.  Collective.
+ * Returns 0, or -1 with err set on every rank. */
 static int agree_on_shard(struct save *save, int rc, const struct catalog_file *row,
                           struct error *err)
 {
@@ -367,7 +367,8 @@ size_t checkpoint_copy_bytes(const struct checkpoint_piece *pieces, int count)
     return shard_thread_copy_bytes(pieces, count);
 }
 
-/* Free a checkpoint in writing whose thread has ended; rc as for finish(), and so is the result. */
+/* Free a checkpoint that was being written and whose thread has ended.  Takes and returns rc as
+ * finish() does. */
 static int close_writing(struct checkpoint_writing *w, int rc)
 {
     rc = finish(&w->save, rc);
@@ -379,12 +380,13 @@ static int close_writing(struct checkpoint_writing *w, int rc)
 
 /* Make the shard file, copy the pieces and start the thread.  Collective.  Returns 0, or -1 with
  * err set on every rank, and no thread is running. */
-static int start_shard(struct checkpoint_writing *w, void *copy, struct error *err)
+static int start_shard(struct checkpoint_writing *w, void *copy, size_t bytes, struct error *err)
 {
     struct save *save = &w->save;
     struct catalog_file row;
-    int rc = make_shard(save, err) || shard_thread_start(&w->thread, save->shard, save->pieces,
-                                                         save->count, save->places + 1, copy, err);
+    int rc = make_shard(save, err) ||
+             shard_thread_start(&w->thread, save->shard, save->pieces, save->count,
+                                save->places + 1, copy, bytes, err);
     rc = world_agree(save->world, rc ? -1 : 0, err);
     if (rc && w->thread)
         shard_thread_end(w->thread, &row, NULL); /* another rank has failed */
@@ -393,7 +395,7 @@ static int start_shard(struct checkpoint_writing *w, void *copy, struct error *e
 
 int checkpoint_begin(struct checkpoint_writing **writing, struct world *world, const char *dir,
                      int64_t step, const struct checkpoint_piece *pieces, int count,
-                     struct js *meta, void *copy, struct error *err)
+                     struct js *meta, void *copy, size_t bytes, struct error *err)
 {
     struct checkpoint_writing *w = array_make(1, sizeof *w);
     *w = (struct checkpoint_writing){.dir = array_text(dir), .meta = meta};
@@ -401,7 +403,7 @@ int checkpoint_begin(struct checkpoint_writing **writing, struct world *world, c
         .world = world, .dir = w->dir, .step = step, .pieces = pieces, .count = count};
     *writing = NULL;
     int rc = world_agree(world, begin(&w->save, err), err);
-    if (rc || plan(&w->save, err) || start_shard(w, copy, err))
+    if (rc || plan(&w->save, err) || start_shard(w, copy, bytes, err))
         return close_writing(w, -1);
     w->save.pieces = NULL;
     if (world_rank(world))

@@ -1,8 +1,9 @@
 /* shard_thread.c - see shard_thread.h.
  *
- * Where steps compute on all cores, each moment of the thread on one of them is one in which the
- * other cores wait for it.  So it has a low priority: about a tenth of a core there (NICE, by
- * Linux's weights), which steps take longer then, and all that it can use where a core is free.
+ * The thread takes 1.5 s of a core for 1.5 GB, nearly all of it in the kernel.  Where steps compute
+ * on all cores, the other cores wait for the one that it takes.  So it has a low priority, NICE:
+ * about a tenth of such a core by Linux's weights, and all of one that is free.  Kernels that leave
+ * out threads which find no core (device/cpu/run_queue.h) may leave it a whole core all the same.
  *
  * The copies lie one behind the other, in the order of the pieces.  The thread calls neither HDF5
  * nor MPI nor CUDA: only pwrite() and fsync().  What it writes notes signs of life (base/alive.h),
@@ -50,8 +51,12 @@ size_t shard_thread_copy_bytes(const struct checkpoint_piece *pieces, int count)
 /* Copy the pieces, and let the thread's pieces lead to the copies.  Returns 0, or -1 with err set.
  */
 static int copy_pieces(struct shard_thread *t, const struct checkpoint_piece *pieces, char *to,
-                       struct error *err)
+                       size_t space, struct error *err)
 {
+    size_t need = shard_thread_copy_bytes(pieces, t->count);
+    if (need > space)
+        return error_set(err, "%s: a copy of its tensors takes %zu bytes, and %zu were planned",
+                         t->path, need, space);
     for (int i = 0; i < t->count; i++) {
         size_t bytes = bytes_of(&pieces[i]);
         t->piece[i] = (struct checkpoint_piece){
@@ -83,13 +88,13 @@ static void destroy(struct shard_thread *t)
 
 int shard_thread_start(struct shard_thread **thread, const char *path,
                        const struct checkpoint_piece *pieces, int count, struct shard_place *places,
-                       void *copy, struct error *err)
+                       void *copy, size_t bytes, struct error *err)
 {
     struct shard_thread *t = array_make(1, sizeof *t);
     *t = (struct shard_thread){.path = path, .count = count, .places = places};
     t->piece = array_make((size_t)count, sizeof *t->piece);
     *thread = NULL;
-    int rc = copy_pieces(t, pieces, copy, err);
+    int rc = copy_pieces(t, pieces, copy, bytes, err);
     int failed = rc ? 0 : quiet_thread_start(&t->id, "checkpoint", write_file, t);
     if (failed)
         rc = error_set(err, "cannot start a thread that writes %s: %s", path, strerror(failed));

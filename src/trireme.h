@@ -58,7 +58,7 @@ struct trireme_progress {
 };
 
 /* Train `steps` more steps, but not beyond train.steps, with evaluation, metrics and checkpoints as
- * the settings ask.  With checkpoint.async the last checkpoint may still be in writing at the
+ * the settings ask.  With checkpoint.async the last checkpoint may not be written yet at the
  * return; a later trireme_train(), trireme_save() or trireme_close() commits it, and it is lost
  * where the program ends without one.  progress (NULL: not wanted) is set on success, to the same
  * on all ranks.
@@ -71,8 +71,8 @@ int trireme_train(struct trireme *run, int64_t steps, struct trireme_progress *p
  * model to hf/ in run.dir, once training has ended: with train.steps, or by train.early_stop. */
 int trireme_save(struct trireme *run, struct trireme_error *error);
 
-/* Free the run (NULL allowed) and end MPI.  Begins no checkpoint; one that is still in writing
- * (checkpoint.async) is finished. */
+/* Free the run (NULL allowed) and end MPI.  Begins no checkpoint, and finishes one that is still
+ * being written (checkpoint.async). */
 void trireme_close(struct trireme *run);
 
 #ifdef __cplusplus

@@ -1,8 +1,7 @@
 /* schema_rows.h - how the files schema_*.c write their rows, a row for each key; for these alone.
  *
  * Each file has the groups of one subject: first the names that keys of a choice take, a list for
- * each, then the keys in the order in which they are shown.  schema.c has the
- * order of the files.
+ * each, then the keys in the order in which they are shown.  schema.c has the order of the files.
  */
 #ifndef TRIREME_CONFIG_SCHEMA_ROWS_H
 #define TRIREME_CONFIG_SCHEMA_ROWS_H

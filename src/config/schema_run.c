@@ -27,7 +27,9 @@ static const struct key rows[] = {
              "copied to the host's memory, which takes as much of it as the rank's part of a "
              "checkpoint has (host, in trireme plan), and a thread of each rank writes the copy "
              "beside them; a checkpoint that is due before the last one is written waits for it.  "
-             "The one at the end, or on a signal, is written at once. Needs checkpoint.every, or "
+             "The one at the end, or on a signal, is written at once. For nodes with free cores: "
+             "where all compute, steps beside it are longer by about what saving at once takes. "
+             "Needs checkpoint.every, or "
              "evaluations with keep_best"},
     {KEY(BOOL, checkpoint.keep_best, "false"),
      .help = "true: an evaluation with the lowest loss so far saves a checkpoint, which is kept "

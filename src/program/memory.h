@@ -22,14 +22,13 @@ struct memory_need {
     size_t step_bytes;   /* on a GPU, of the host: inputs and sums of one step in flight */
     size_t logits_bytes; /* on a GPU, of the host: where logits of generation are copied to */
     size_t copy_bytes;   /* of the host: what a checkpoint in the background is written from */
-    size_t
-        pool_bytes[POOL_COUNT]; /* all of a pool: slabs, steps in flight, logits, staging, copy */
-    size_t staging_bytes;       /* the part of POOL_COMM that is the node's memory, also on a GPU */
-    size_t reserve_bytes;       /* of a GPU beside the pools: its context and libraries, and NCCL */
-    size_t nccl_bytes;          /* of the reserve */
-    size_t total_bytes;         /* of the pools that are memory */
-    size_t device_bytes; /* of a GPU: the pools that lie there, and the reserve; 0 on the CPU */
-    size_t host_bytes;   /* of the node's memory: all pools, or what a GPU leaves there */
+    size_t pool_bytes[POOL_COUNT]; /* of a pool: slabs, steps in flight, logits, staging, copy */
+    size_t staging_bytes; /* the part of POOL_COMM that is the node's memory, also on a GPU */
+    size_t reserve_bytes; /* of a GPU beside the pools: its context and libraries, and NCCL */
+    size_t nccl_bytes;    /* of the reserve */
+    size_t total_bytes;   /* of the pools that are memory */
+    size_t device_bytes;  /* of a GPU: the pools that lie there, and the reserve; 0 on the CPU */
+    size_t host_bytes;    /* of the node's memory: all pools, or what a GPU leaves there */
 };
 
 /* Amounts of memory of one rank: what there is for it, 0 where nobody said; or, as a result, what

@@ -14,6 +14,12 @@ void saved_part(const struct state *state, int f, int64_t *from, int64_t *to)
         *to = *from;
 }
 
+int saved_has(const struct state *state, int f, int with_frozen)
+{
+    const struct flat *flat = &state->units->flat[f];
+    return state->has[f] && (with_frozen || flat->trained || flat->is_frozen_adapter);
+}
+
 /* Bytes of an element of a flat in a checkpoint. */
 static size_t elem_bytes(const struct state *state, int f)
 {
@@ -28,9 +34,8 @@ size_t saved_bytes(const struct state *state, int with_frozen)
 {
     size_t bytes = 0;
     for (int f = 0; f < state->units->flats; f++) {
-        const struct flat *flat = &state->units->flat[f];
         int64_t from, to;
-        if (!state->has[f] || !(with_frozen || flat->trained || flat->is_frozen_adapter))
+        if (!saved_has(state, f, with_frozen))
             continue;
         saved_part(state, f, &from, &to);
         bytes += (size_t)(to - from) * elem_bytes(state, f);

@@ -14,9 +14,9 @@ struct disk_rate {
     int warned;
 };
 
-/* Note a step that has ended, and took step_ms; 0: a checkpoint was written beside it, and its
- * window is left out.  Rank 0 warns, once, where a rank spends much of
- * its steps waiting for its file.  Collective. */
+/* Note a step that has ended.  step_ms: what it took; 0: a checkpoint was written beside it, and
+ * its window is left out.  Rank 0 warns, once, where a rank spends much of its steps waiting for
+ * its file.  Collective. */
 void disk_rate_step(struct disk_rate *rate, const struct session *session, double step_ms);
 
 #endif

@@ -161,7 +161,7 @@ int run_checkpoint_begin(struct checkpoint_writing **writing, struct session *s,
         return write(s, saved, dir, position, origin, err);
     struct content content = make_content(s, saved, position, origin);
     int rc = checkpoint_begin(writing, s->world, dir, position.step, content.piece, content.count,
-                              content.meta, copy, err);
+                              content.meta, copy, s->need.copy_bytes, err);
     weights_pieces_free(content.piece, content.count);
     return rc;
 }

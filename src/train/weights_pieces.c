@@ -91,8 +91,7 @@ int weights_pieces(struct session *s, enum weights_saved saved, struct checkpoin
 {
     struct pieces pieces = {0};
     for (int f = 0; f < s->units->flats; f++)
-        if (saved == WEIGHTS_ALL || s->units->flat[f].trained ||
-            s->units->flat[f].is_frozen_adapter)
+        if (saved_has(s->state, f, saved == WEIGHTS_ALL))
             save_flat(s, &pieces, f);
     *out = pieces.piece;
     return pieces.count;

@@ -87,7 +87,7 @@ static int save_beside(struct checks *c, const char *dir, int64_t step,
     char path[256];
     size_t bytes = checkpoint_copy_bytes(pieces, count);
     void *copy = malloc(bytes + 1);
-    int rc = checkpoint_begin(&writing, c->world, dir, step, pieces, count, meta, copy, err);
+    int rc = checkpoint_begin(&writing, c->world, dir, step, pieces, count, meta, copy, bytes, err);
     for (int i = 0; i < count && !rc; i++)
         memset(pieces[i].data, 0xff, (size_t)pieces[i].count * dtype_bytes(pieces[i].dtype));
     if (!rc) {
@@ -319,6 +319,22 @@ static void test_failing_together(struct checks *c, const char *dir, save_one *s
     CHECK(c, !save_it(c, dir, &piece, &err));
 }
 
+/* Memory for the copy that is too small on one rank is refused on all, and nothing is written
+ * there.
+ */
+static void test_small_copy(struct checks *c, const char *dir)
+{
+    struct error err = {0};
+    struct checkpoint_writing *writing;
+    float x[4] = {1, 2, 3, 4}, copy[4] = {0};
+    int rank = world_rank(c->world), size = world_size(c->world), last = rank == size - 1;
+    struct checkpoint_piece piece = {"x", DTYPE_F32, 1, {4 * size}, 4 * rank, 4, x};
+    int rc = checkpoint_begin(&writing, c->world, dir, 22, &piece, 1, NULL, copy,
+                              sizeof copy - (size_t)last, &err);
+    CHECK(c, rc == -1 && !writing && strstr(err.text, "takes 16 bytes, and 15 were planned"));
+    CHECK(c, !last || copy[0] == 0);
+}
+
 static int has_step(const char *dir, int step)
 {
     struct stat info;
@@ -367,6 +383,7 @@ int main(void)
     test_falling_back(&c, dir);
     test_failing_together(&c, dir, save_at_once);
     test_failing_together(&c, dir, save_in_background);
+    test_small_copy(&c, dir);
     test_pruning(&c, dir);
     world_barrier(c.world);
     if (!world_rank(c.world))
