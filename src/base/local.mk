@@ -4,7 +4,7 @@ libtrireme_a_SOURCES += \
 	src/base/box.c src/base/box.h src/base/build_id.c src/base/build_id.h \
 	src/base/cgroup.c src/base/cgroup.h \
 	src/base/clock.c src/base/clock.h \
-	src/base/dtype.c src/base/dtype.h \
+	src/base/dtype.c src/base/dtype.h src/base/dynamic8.h \
 	src/base/error.c src/base/error.h src/base/fp8.h \
 	src/base/hash.c src/base/hash.h \
 	src/base/json.c src/base/json.h \

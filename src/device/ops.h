@@ -356,7 +356,9 @@ struct device_ops {
      * The gradient is multiplied by (float)*factor first; *factor NaN: nothing is written.
      * The tensors of s are [elems].  What p, m and v have in bf16 is rounded stochastically, by r:
      * to the neighbour of larger magnitude with the probability that makes the rounded number right
-     * on average, so that small steps are not lost.  Where all three are fp32, r may be NULL. */
+     * on average, so that small steps are not lost.  Where none of the three is in bf16, r may be
+     * NULL.  m and v in 8 bits (Dettmers et al. 2022, arXiv 2110.02861): p takes its step by the
+     * new m and v in fp32, which then become codes of the nearest shares (base/dynamic8.h). */
     void (*adamw)(struct device *d, const struct adamw *a, const double *factor,
                   const struct adamw_state *s, const struct rounding *r, int64_t elems);
 

@@ -20,18 +20,22 @@ struct adamw {
 
 /* The tensors that AdamW works on, of as many elements each. */
 struct adamw_state {
-    enum dtype dt_p, dt_m; /* of p; of m and v: fp32 or bf16 */
+    enum dtype dt_p, dt_m; /* of p: fp32 or bf16; of m and v: these, or codes (u8) of dynamic8.h */
     void *p, *m, *v;       /* parameters, means of gradients and of their squares */
     const void *g;         /* gradients */
     enum dtype dt_copy;    /* bf16 or fp16 */
     void *copy;            /* receives an fp32 p rounded to nearest; NULL: no copy, as for bf16 p */
     enum dtype dt_g;       /* fp32 or bf16 */
+    /* Of codes: the largest magnitudes of m and v in blocks of DYNAMIC8_BLOCK elements from the
+     * first one on, of which the last may be shorter. */
+    float *m_largest, *v_largest;
 };
 
 /* Is any of p, m and v in bf16, and so rounded stochastically? */
 static inline int adamw_rounds(enum dtype dt_p, enum dtype dt_m)
 {
-    assert((dt_p == DTYPE_F32 || dt_p == DTYPE_BF16) && (dt_m == DTYPE_F32 || dt_m == DTYPE_BF16));
+    assert((dt_p == DTYPE_F32 || dt_p == DTYPE_BF16) &&
+           (dt_m == DTYPE_F32 || dt_m == DTYPE_BF16 || dt_m == DTYPE_U8));
     return dt_p == DTYPE_BF16 || dt_m == DTYPE_BF16;
 }
 

@@ -6,21 +6,14 @@
  * Philox of (pair of elements, step) gives 64 bits to each of the two, of which p, m and v take 16
  * each.
  */
-#include "base/philox.h"
-#include "device/cpu/kernels.h"
-#include "device/cpu/simd.h"
-
-SIMD_INLINE float get(enum dtype dt, const void *base, int64_t i)
-{
-    return dt == DTYPE_BF16 ? bf16_to_f32(((const bf16 *)base)[i]) : ((const float *)base)[i];
-}
+#include "device/cpu/optimizer.h"
 
 SIMD_INLINE double squares(enum dtype dt, const void *x, int64_t begin, int64_t end)
 {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t i = begin; i < end; i++)
-        sum += (double)get(dt, x, i) * (double)get(dt, x, i);
+        sum += (double)optimizer_get(dt, x, i) * (double)optimizer_get(dt, x, i);
     return sum;
 }
 
@@ -68,22 +61,6 @@ void CPU(update_factor)(struct device *d, double *factor, const double *targets,
         *factor *= clip / (norm + CLIP_EPSILON);
 }
 
-/* A rule, its tensors, and the function that applies it to elements [begin, end).  SGD has its
- * velocity in s.m, and no s.v. */
-struct rule {
-    void (*chunk)(const struct rule *rule, float grad_scale, int64_t begin, int64_t end);
-    struct adamw_state s;
-    const struct adamw *adamw;
-    const struct rounding *rounding;
-    const struct sgd *sgd;
-};
-
-/* The copy of the parameters in bf16; NULL: there is none. */
-static bf16 *bf16_copy(const struct adamw_state *s)
-{
-    return s->dt_copy == DTYPE_BF16 ? s->copy : NULL;
-}
-
 /* Write the copy in fp16, if there is one, of a chunk that is still in the caches. */
 static void copy_half(struct device *d, const struct adamw_state *s, int64_t begin, int64_t n)
 {
@@ -94,7 +71,8 @@ static void copy_half(struct device *d, const struct adamw_state *s, int64_t beg
 
 /* Moments of parameters without gradients decay into denormals, which are slow on some machines
  * and mean nothing: they become 0. */
-static void update(struct device *d, const struct rule *rule, const double *factor, int64_t elems)
+static void update(struct device *d, const struct optimizer_work *rule, const double *factor,
+                   int64_t elems)
 {
     enum { CHUNK = 8192 };
     const float grad_scale = (float)*factor;
@@ -113,22 +91,11 @@ static void update(struct device *d, const struct rule *rule, const double *fact
     }
 }
 
-/* Store a value; to bf16 it is rounded by noise, in [0, 2^16). */
-SIMD_INLINE void put(enum dtype dt, void *base, int64_t i, float value, uint32_t noise)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    uint32_t quiet = (bits >> 16) | 0x40u, rounded = (bits + noise) >> 16;
-    if (dt == DTYPE_BF16)
-        ((bf16 *)base)[i] = (bf16)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
-    else
-        ((float *)base)[i] = value;
-}
-
 /* Update elements in these formats.  words: two for each element, for what is rounded to bf16. */
-SIMD_INLINE void adamw_in_formats(const struct rule *rule, enum dtype dt_p, enum dtype dt_m,
-                                  enum dtype dt_g, const int copies, float grad_scale,
-                                  const uint32_t *restrict words, int64_t begin, int64_t end)
+SIMD_INLINE void adamw_in_formats(const struct optimizer_work *rule, enum dtype dt_p,
+                                  enum dtype dt_m, enum dtype dt_g, const int copies,
+                                  float grad_scale, const uint32_t *restrict words, int64_t begin,
+                                  int64_t end)
 {
     const struct adamw *a = rule->adamw;
     void *restrict p = rule->s.p, *restrict m = rule->s.m, *restrict v = rule->s.v;
@@ -142,20 +109,20 @@ SIMD_INLINE void adamw_in_formats(const struct rule *rule, enum dtype dt_p, enum
     for (int64_t i = begin; i < end; i++) {
         uint32_t first = rounds ? words[2 * (i - begin)] : 0;
         uint32_t second = rounds ? words[2 * (i - begin) + 1] : 0;
-        float grad = get(dt_g, g, i) * grad_scale, old = get(dt_m, m, i);
+        float grad = optimizer_get(dt_g, g, i) * grad_scale, old = optimizer_get(dt_m, m, i);
         float mean = old + (grad - old) * new1;
-        float square = get(dt_m, v, i) * beta2 + grad * grad * new2;
-        float next =
-            get(dt_p, p, i) * keep - step_size * (mean / (sqrtf(square) / root_bias2 + eps));
-        put(dt_p, p, i, next, first & 0xffffu);
-        put(dt_m, m, i, mean, first >> 16);
-        put(dt_m, v, i, square, second & 0xffffu);
+        float square = optimizer_get(dt_m, v, i) * beta2 + grad * grad * new2;
+        float next = optimizer_get(dt_p, p, i) * keep -
+                     step_size * (mean / (sqrtf(square) / root_bias2 + eps));
+        optimizer_put(dt_p, p, i, next, first & 0xffffu);
+        optimizer_put(dt_m, m, i, mean, first >> 16);
+        optimizer_put(dt_m, v, i, square, second & 0xffffu);
         if (copies)
             copy[i] = f32_to_bf16(next);
     }
 }
 
-SIMD_INLINE void adamw_elements(const struct rule *rule, enum dtype dt_p, enum dtype dt_m,
+SIMD_INLINE void adamw_elements(const struct optimizer_work *rule, enum dtype dt_p, enum dtype dt_m,
                                 const int copies, float grad_scale, const uint32_t *words,
                                 int64_t begin, int64_t end)
 {
@@ -165,9 +132,10 @@ SIMD_INLINE void adamw_elements(const struct rule *rule, enum dtype dt_p, enum d
         adamw_in_formats(rule, dt_p, dt_m, DTYPE_F32, copies, grad_scale, words, begin, end);
 }
 
-static void adamw_chunk(const struct rule *rule, float grad_scale, int64_t begin, int64_t end)
+static void adamw_chunk(const struct optimizer_work *rule, float grad_scale, int64_t begin,
+                        int64_t end)
 {
-    if (bf16_copy(&rule->s))
+    if (optimizer_bf16_copy(&rule->s))
         adamw_elements(rule, DTYPE_F32, DTYPE_F32, 1, grad_scale, NULL, begin, end);
     else
         adamw_elements(rule, DTYPE_F32, DTYPE_F32, 0, grad_scale, NULL, begin, end);
@@ -175,49 +143,14 @@ static void adamw_chunk(const struct rule *rule, float grad_scale, int64_t begin
 
 /* ---- AdamW on bf16 ---- */
 
-/* Draw the words of `pairs` pairs of elements: words[2i] and words[2i + 1] are those of element
- * 2 * pair + i. */
-SIMD_INLINE void draw(uint32_t *restrict words, const struct rounding *r, uint64_t pair,
-                      int64_t pairs)
+static void adamw_bf16_chunk(const struct optimizer_work *rule, float grad_scale, int64_t begin,
+                             int64_t end)
 {
-    const uint32_t key0 = (uint32_t)r->key, key1 = (uint32_t)(r->key >> 32);
-    const uint32_t step0 = (uint32_t)r->step, step1 = (uint32_t)(r->step >> 32);
-#pragma omp simd
-    for (int64_t i = 0; i < pairs; i++) {
-        uint64_t at = pair + (uint64_t)i;
-        struct philox4 drawn = {{(uint32_t)at, (uint32_t)(at >> 32), step0, step1}};
-        drawn = philox(drawn, key0, key1);
-        words[4 * i] = drawn.v[0];
-        words[4 * i + 1] = drawn.v[1];
-        words[4 * i + 2] = drawn.v[2];
-        words[4 * i + 3] = drawn.v[3];
-    }
-}
-
-/* The number by which the random words of element i are drawn (struct rounding); *count: how many
- * elements from i on have consecutive numbers. */
-static uint64_t number_of(const struct rounding *r, int64_t i, int64_t *count)
-{
-    if (!r->run) {
-        *count = INT64_MAX;
-        return r->first + (uint64_t)i;
-    }
-    *count = r->run - i % r->run;
-    return r->first + (uint64_t)(i / r->run * r->stride + i % r->run);
-}
-
-static void adamw_bf16_chunk(const struct rule *rule, float grad_scale, int64_t begin, int64_t end)
-{
-    enum { PIECE = 256, WORDS = 2 * (PIECE + 2) };
-    const struct rounding *r = rule->rounding;
-    uint32_t words[WORDS];
+    uint32_t words[OPTIMIZER_WORDS];
     for (int64_t n; begin < end; begin += n) {
-        uint64_t index = number_of(r, begin, &n), odd = index % 2;
-        n = min_i64(n, min_i64(end - begin, PIECE));
+        const uint32_t *mine = optimizer_draw(words, rule->rounding, begin, end, &n);
         int64_t stop = begin + n;
-        const uint32_t *mine = words + 2 * odd;
-        draw(words, r, index / 2, (n + (int64_t)odd + 1) / 2);
-        if (rule->s.dt_p == DTYPE_F32 && bf16_copy(&rule->s))
+        if (rule->s.dt_p == DTYPE_F32 && optimizer_bf16_copy(&rule->s))
             adamw_elements(rule, DTYPE_F32, DTYPE_BF16, 1, grad_scale, mine, begin, stop);
         else if (rule->s.dt_p == DTYPE_F32)
             adamw_elements(rule, DTYPE_F32, DTYPE_BF16, 0, grad_scale, mine, begin, stop);
@@ -231,8 +164,10 @@ static void adamw_bf16_chunk(const struct rule *rule, float grad_scale, int64_t 
 void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor,
                 const struct adamw_state *s, const struct rounding *r, int64_t elems)
 {
-    const struct rule rule = {
-        .chunk = adamw_rounds(s->dt_p, s->dt_m) ? adamw_bf16_chunk : adamw_chunk,
+    const struct optimizer_work rule = {
+        .chunk = s->dt_m == DTYPE_U8              ? CPU(optimizer_8bit_chunk)
+                 : adamw_rounds(s->dt_p, s->dt_m) ? adamw_bf16_chunk
+                                                  : adamw_chunk,
         .s = *s,
         .adamw = a,
         .rounding = r,
@@ -242,8 +177,8 @@ void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor,
 
 /* ---- SGD ---- */
 
-SIMD_INLINE void sgd_in_formats(const struct rule *rule, enum dtype dt_g, const int copies,
-                                float grad_scale, int64_t begin, int64_t end)
+SIMD_INLINE void sgd_in_formats(const struct optimizer_work *rule, enum dtype dt_g,
+                                const int copies, float grad_scale, int64_t begin, int64_t end)
 {
     float *restrict p = rule->s.p, *restrict v = rule->s.m;
     const void *restrict g = rule->s.g;
@@ -252,7 +187,7 @@ SIMD_INLINE void sgd_in_formats(const struct rule *rule, enum dtype dt_g, const 
     const float decay = rule->sgd->weight_decay;
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) {
-        float velocity = v[i] * momentum + (get(dt_g, g, i) * grad_scale + p[i] * decay);
+        float velocity = v[i] * momentum + (optimizer_get(dt_g, g, i) * grad_scale + p[i] * decay);
         float next = p[i] - lr * velocity;
         v[i] = velocity;
         p[i] = next;
@@ -261,7 +196,7 @@ SIMD_INLINE void sgd_in_formats(const struct rule *rule, enum dtype dt_g, const 
     }
 }
 
-SIMD_INLINE void sgd_elements(const struct rule *rule, const int copies, float grad_scale,
+SIMD_INLINE void sgd_elements(const struct optimizer_work *rule, const int copies, float grad_scale,
                               int64_t begin, int64_t end)
 {
     if (rule->s.dt_g == DTYPE_BF16)
@@ -270,9 +205,10 @@ SIMD_INLINE void sgd_elements(const struct rule *rule, const int copies, float g
         sgd_in_formats(rule, DTYPE_F32, copies, grad_scale, begin, end);
 }
 
-static void sgd_chunk(const struct rule *rule, float grad_scale, int64_t begin, int64_t end)
+static void sgd_chunk(const struct optimizer_work *rule, float grad_scale, int64_t begin,
+                      int64_t end)
 {
-    if (bf16_copy(&rule->s))
+    if (optimizer_bf16_copy(&rule->s))
         sgd_elements(rule, 1, grad_scale, begin, end);
     else
         sgd_elements(rule, 0, grad_scale, begin, end);
@@ -281,15 +217,15 @@ static void sgd_chunk(const struct rule *rule, float grad_scale, int64_t begin, 
 void CPU(sgd)(struct device *d, const struct sgd *s, const double *factor, float *p, float *v,
               enum dtype dt_g, const void *g, enum dtype dt_copy, void *copy, int64_t elems)
 {
-    const struct rule rule = {.chunk = sgd_chunk,
-                              .s = {.dt_p = DTYPE_F32,
-                                    .dt_m = DTYPE_F32,
-                                    .p = p,
-                                    .m = v,
-                                    .g = g,
-                                    .dt_copy = dt_copy,
-                                    .copy = copy,
-                                    .dt_g = dt_g},
-                              .sgd = s};
+    const struct optimizer_work rule = {.chunk = sgd_chunk,
+                                        .s = {.dt_p = DTYPE_F32,
+                                              .dt_m = DTYPE_F32,
+                                              .p = p,
+                                              .m = v,
+                                              .g = g,
+                                              .dt_copy = dt_copy,
+                                              .copy = copy,
+                                              .dt_g = dt_g},
+                                        .sgd = s};
     update(d, &rule, factor, elems);
 }
