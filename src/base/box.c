@@ -48,6 +48,29 @@ int box_equal(const struct box *a, const struct box *b)
     return equal;
 }
 
+int box_in_blocks(const struct box *box, int64_t block, struct box *blocks)
+{
+    int last = box->dims - 1;
+    int64_t whole = 1, row = 1; /* elements of the tensor; of one index of its first dimension */
+    *blocks = *box;
+    if (box->whole[last] % block == 0) {
+        blocks->whole[last] /= block;
+        blocks->start[last] /= block;
+        blocks->count[last] /= block;
+        return box->start[last] % block || box->count[last] % block ? -1 : 0;
+    }
+    for (int i = 0; i < box->dims; i++) {
+        whole *= box->whole[i];
+        row *= i ? box->whole[i] : 1;
+        if (i && box->count[i] != box->whole[i])
+            return -1;
+    }
+    int64_t start = box->start[0] * row, count = box->count[0] * row;
+    *blocks = (struct box){
+        .dims = 1, .whole = {whole / block}, .start = {start / block}, .count = {count / block}};
+    return whole % block || start % block || count % block ? -1 : 0;
+}
+
 int box_overlaps(const struct box *a, const struct box *b)
 {
     for (int i = 0; i < a->dims; i++)

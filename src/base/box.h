@@ -50,6 +50,12 @@ int box_overlaps(const struct box *a, const struct box *b);
  * begins behind them. */
 int64_t box_run(const struct box *a, const struct box *b, int64_t from, int64_t *at);
 
+/* Describe a box in blocks of `block` elements of the whole tensor, in row-major order from its
+ * first one on: *blocks becomes a box of a tensor of blocks, of as many dimensions where a row is
+ * whole blocks, and else of one.  The dimensions of that tensor follow from the whole tensor's.
+ * Returns 0, or -1 where the box, or the tensor, is not whole blocks. */
+int box_in_blocks(const struct box *box, int64_t block, struct box *blocks);
+
 /* Rows of a box that lie at equal distances in the whole tensor: `run` elements of each row lie end
  * to end there, and each row begins `stride` elements behind the row before it. */
 struct box_rows {

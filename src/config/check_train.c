@@ -91,11 +91,12 @@ static int check_precision(const struct config *config, struct error *err)
     if (t->logits_dtype == DTYPE_BF16 && !computes_in_bf16(config))
         return error_set(err, "train.logits_dtype bf16 is of precision bf16, bf16_pure and fp8, "
                               "whose activations are bf16; leave it at fp32");
-    if (t->optimizer == OPTIMIZER_ADAMW)
+    if (t->optimizer == OPTIMIZER_ADAMW || t->optimizer == OPTIMIZER_ADAMW8BIT)
         return 0;
     if (t->optimizer_dtype != DTYPE_F32)
-        return error_set(err, "train.optimizer_dtype bf16 is of train.optimizer adamw; leave it at "
-                              "fp32");
+        return error_set(err,
+                         "train.optimizer_dtype bf16 is of train.optimizer adamw and adamw8bit; "
+                         "leave it at fp32");
     if (config->precision == PRECISION_BF16_PURE)
         return error_set(err, "precision bf16_pure needs train.optimizer adamw, which rounds "
                               "stochastically; use precision bf16");

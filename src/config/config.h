@@ -66,7 +66,7 @@ enum config_wrap { WRAP_BLOCK, WRAP_SIZE, WRAP_LAYERS, WRAP_NONE };
 enum config_accumulate { ACCUMULATE_SHARD, ACCUMULATE_LOCAL };
 enum config_prefetch { PREFETCH_NONE, PREFETCH_BACKWARD_PRE, PREFETCH_BACKWARD_POST };
 enum config_inter_node { CONFIG_INTER_NODE_NCCL, CONFIG_INTER_NODE_MPI };
-enum config_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD, OPTIMIZER_MUON };
+enum config_optimizer { OPTIMIZER_ADAMW, OPTIMIZER_SGD, OPTIMIZER_MUON, OPTIMIZER_ADAMW8BIT };
 enum config_adjust_lr { ADJUST_LR_ORIGINAL, ADJUST_LR_MATCH_RMS_ADAMW };
 enum config_offload_to { OFFLOAD_NONE, OFFLOAD_HOST, OFFLOAD_DISK };
 /* What a checkpoint of adapters holds of the frozen model: the folder that it came from

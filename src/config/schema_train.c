@@ -19,7 +19,9 @@ static const struct key_choice optimizers[] = {
     {.name = "sgd", .value = OPTIMIZER_SGD},
     {.name = "muon", .value = OPTIMIZER_MUON},
     {.name = "adam", .value = CHOICE_LATER},
-    {.name = "adamw8bit", .value = CHOICE_LATER, .aliases = "adamw_8bit|adam8bit|paged_adamw_8bit"},
+    {.name = "adamw8bit", .value = OPTIMIZER_ADAMW8BIT, .aliases = "adamw_8bit|adamw_bnb_8bit"},
+    {.name = "adam8bit", .value = CHOICE_LATER},
+    {.name = "paged_adamw_8bit", .value = CHOICE_LATER, .aliases = "paged_adamw8bit"},
     {.name = "adafactor", .value = CHOICE_LATER},
     {.name = "lion", .value = CHOICE_LATER},
     {0},
@@ -93,10 +95,16 @@ static const struct key rows[] = {
      .help = "rule of the update: adamw keeps two moments per parameter; sgd is plain descent "
              "with momentum, and keeps one; muon orthogonalizes the momentum of each matrix of the "
              "blocks (query, key and value apart) and keeps one, and adamw updates the rest; muon "
-             "takes no parallel.tensor, train.grad_dtype=bf16 or train.overlap_update"},
+             "takes no parallel.tensor, train.grad_dtype=bf16 or train.overlap_update; adamw8bit "
+             "is adamw "
+             "whose moments have 8 bits: a code for each and the largest magnitude of every 256 in "
+             "fp32, 2.03 bytes a parameter where adamw has 8; embeddings, and tensors of fewer "
+             "than 4096 elements or not of whole blocks of 256, keep adamw's"},
     {KEY(CHOICE, train.optimizer_dtype, "fp32"), .choices = state_dtypes,
-     .help = "number format in which adamw keeps its moments; bf16 takes half the memory, and is "
-             "rounded stochastically, the same on any number of ranks"},
+     .help =
+         "number format in which adamw keeps its moments, and adamw8bit those that it leaves to "
+         "adamw; bf16 takes half the memory, and is rounded stochastically, the same on any "
+         "number of ranks"},
     {KEY(CHOICE, train.grad_dtype, "fp32"), .choices = state_dtypes,
      .help =
          "number format of the gradients of linear layers' weights; bf16 takes half their memory "

@@ -196,6 +196,7 @@ struct update {
     struct device *device;
     const struct step_input *input;
     const struct optimizer *optimizer;
+    enum dtype configured; /* train.optimizer_dtype */
     const double *factor;
     int64_t step; /* whose gradients these are */
     struct optimizer_range shard;
@@ -220,7 +221,10 @@ static void update_range(const struct update *u, const struct flat_part *part, s
     struct optimizer_range range = u->shard;
     range.master = plus(range.master, range.master_dtype, start);
     for (int k = 0; k < u->optimizer->slots; k++)
-        range.slot[k] = range.slot[k] ? plus(range.slot[k], range.slot_dtype, start) : NULL;
+        range.slot[k] = range.slot[k]
+                            ? (char *)range.slot[k] +
+                                  optimizer_slot_bytes(u->optimizer, k, start, u->configured)
+                            : NULL;
     range.grad = (const char *)range.grad + (size_t)start * dtype_bytes(range.grad_dtype);
     range.param = range.param ? plus(range.param, range.param_dtype, start) : NULL;
     range.elems = end - start;
@@ -322,10 +326,10 @@ static int update(struct run_state *run, int i)
         .device = instr->stream == STREAM_HOST ? run->x->host : run->x->device,
         .input = run->input,
         .optimizer = optimizer_row(flat->optimizer),
+        .configured = run->program->layout->optimizer_dtype,
         .factor = sums + SUM_FACTOR,
         .step = updated_step(run),
         .shard = {.master_dtype = state_master_dtype(run->program->state),
-                  .slot_dtype = run->program->layout->optimizer_dtype,
                   .master = run_operand(run, instr, SLOT_MASTER),
                   .grad_dtype = flat->grad_dtype,
                   .grad = run_operand(run, instr, SLOT_SHARD_GRAD),
@@ -333,6 +337,7 @@ static int update(struct run_state *run, int i)
                   .param = run_operand(run, instr, SLOT_PARAM),
                   .elems = flat->shard_elems},
     };
+    u.shard.slot_dtype = optimizer_slot_dtype(u.optimizer, 0, u.configured);
     for (int k = 0; k < u.optimizer->slots; k++)
         u.shard.slot[k] = run_operand(run, instr, SLOT_OPTIMIZER + k);
     device_ops_on(u.device, run_streams[instr->stream].device);

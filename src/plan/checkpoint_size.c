@@ -16,15 +16,16 @@ int64_t checkpoint_size_bytes(const struct config *config, const struct layout *
 {
     size_t weight = dtype_bytes(layout->dtype);
     size_t master = layout->no_masters ? weight : sizeof(float);
-    size_t slot = dtype_bytes(layout->optimizer_dtype);
     int refers = layout_refers_to_folder(config);
     size_t bytes = 0;
     for (int f = 0; f < units->flats; f++) {
         const struct flat *flat = &units->flat[f];
-        int slots = optimizer_row(flat->optimizer)->slots;
+        const struct optimizer *optimizer = optimizer_row(flat->optimizer);
+        int64_t elems = flat_whole_elems(flat);
         size_t frozen = refers && !flat->is_frozen_adapter ? 0 : weight;
-        size_t elem = flat->trained ? master + (size_t)slots * slot : frozen;
-        bytes += (size_t)flat_whole_elems(flat) * elem;
+        bytes += (size_t)elems * (flat->trained ? master : frozen);
+        for (int k = 0; flat->trained && k < optimizer->slots; k++)
+            bytes += optimizer_slot_bytes(optimizer, k, elems, layout->optimizer_dtype);
     }
     return (int64_t)bytes;
 }

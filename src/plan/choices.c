@@ -27,6 +27,8 @@ static const char *const changes[] = {
     "precision=fp8",
     "precision=bf16_pure train.optimizer_dtype=bf16",
     "train.optimizer_dtype=bf16",
+    "precision=bf16_pure train.optimizer=adamw8bit",
+    "train.optimizer=adamw8bit",
     "train.grad_dtype=bf16",
     "comm.reduce_dtype=bf16",
     "comm.reduce_dtype=fp16",
@@ -94,6 +96,13 @@ static int has_products(const struct report *of, const struct config *config)
     return !of->speeds || machine_peak(of->speeds, format) > 0;
 }
 
+/* Is it another rule of the update, whose losses are others?  adamw8bit's are adamw's. */
+static int is_other_rule(const struct config *as_is, const struct config *config)
+{
+    return config->train.optimizer != as_is->train.optimizer &&
+           as_is->train.optimizer != OPTIMIZER_ADAMW;
+}
+
 static int make(struct choices_row *row, const struct report *of, const char *settings, int threads)
 {
     struct report report;
@@ -107,7 +116,8 @@ static int make(struct choices_row *row, const struct report *of, const char *se
                                      .threads = threads,
                                      .speeds = of->speeds};
     if (variant_set(&config, settings) || !memcmp(&config, &as_is, sizeof config) ||
-        !has_products(of, &config) || report_measure(&report, &request, NULL))
+        is_other_rule(&as_is, &config) || !has_products(of, &config) ||
+        report_measure(&report, &request, NULL))
         return 0;
     snprintf(text, sizeof text, "%s", settings);
     variant_complete(text, &as_is, &config);

@@ -5,7 +5,7 @@
 
 #include "plan/report.h"
 
-enum { CHOICES_MOST = 33 };
+enum { CHOICES_MOST = 35 };
 
 /* One change of a rank's plan: another setting, or several that are changed together. */
 struct choices_row {

@@ -345,7 +345,7 @@ static double update_s(const struct bounds *b, const struct search_candidate *c,
     const struct optimizer *rule = optimizer_row(r->config->train.optimizer);
     double each = 2 * (double)dtype_bytes(b->layout.no_masters ? b->layout.dtype : DTYPE_F32);
     if (!rule->of_matrices)
-        each += 2 * rule->slots * (double)dtype_bytes(b->layout.optimizer_dtype);
+        each += 2 * optimizer_bytes_each(rule, b->layout.optimizer_dtype);
     if (c->offload[0] || r->config->offload.optimizer != OFFLOAD_NONE)
         return 0;
     return machine_memory_s(r->machine, "UPDATE", DTYPE_F32, each * trained / shards_of(r, c));
@@ -376,14 +376,13 @@ static double state_bytes(const struct bounds *b, const struct search_candidate 
     int stage = config_sharding[c->strategy].stage, shards = shards_of(b->request, c);
     int keeps_whole = stage < 3 || (c->pipeline > 1 && !config->parallel.pipeline_reshard);
     double master = (double)dtype_bytes(b->layout.no_masters ? b->layout.dtype : DTYPE_F32);
-    double slots = rule->of_matrices ? 1 : rule->slots; /* muon's matrices have one */
+    double slots = optimizer_bytes_each(rule, b->layout.optimizer_dtype);
     double copy = b->layout.no_masters || b->layout.dtype == DTYPE_F32
                       ? 0
                       : (double)dtype_bytes(b->layout.dtype);
     double bytes = 0;
     if (!c->offload[0] && config->offload.optimizer == OFFLOAD_NONE)
-        bytes += (master + slots * (double)dtype_bytes(b->layout.optimizer_dtype)) * rank->trained /
-                 shards;
+        bytes += (master + slots) * rank->trained / shards;
     /* Gradients in 16 bits are of one micro-batch, and may be sent to their shards one by one. */
     int are_whole = stage < 2 && config->train.grad_dtype == DTYPE_F32;
     if (!c->offload[0] && config->offload.gradients == OFFLOAD_NONE)

@@ -7,8 +7,9 @@ void saved_part(const struct state *state, int f, int64_t *from, int64_t *to)
     const struct mesh_shape *shape = &state->layout->shape;
     unsigned data = state->units->request.data_axes & ~flat->shard_axes;
     int64_t share = mesh_member(shape, state->coord, data), shares = mesh_members(shape, data);
-    *from = flat->shard_elems * share / shares;
-    *to = flat->shard_elems * (share + 1) / shares;
+    int64_t blocks = flat->shard_elems / flat->block;
+    *from = blocks * share / shares * flat->block;
+    *to = blocks * (share + 1) / shares * flat->block;
     if (mesh_member(shape, state->coord, 1u << MESH_TENSOR & ~flat->divided_axes) ||
         !state_owns(state, f))
         *to = *from;
@@ -20,13 +21,15 @@ int saved_has(const struct state *state, int f, int with_frozen)
     return state->has[f] && (with_frozen || flat->trained || flat->is_frozen_adapter);
 }
 
-/* Bytes of an element of a flat in a checkpoint. */
-static size_t elem_bytes(const struct state *state, int f)
+/* Bytes of so many elements of a flat, whole blocks, in a checkpoint. */
+static size_t bytes_of(const struct state *state, int f, int64_t elems)
 {
     const struct state_flat *own = &state->flat[f];
-    size_t bytes = dtype_bytes(own->master >= 0 ? state_master_dtype(state) : state->layout->dtype);
+    const struct optimizer *optimizer = optimizer_row(state->units->flat[f].optimizer);
+    size_t bytes = (size_t)elems *
+                   dtype_bytes(own->master >= 0 ? state_master_dtype(state) : state->layout->dtype);
     for (int k = 0; k < OPTIMIZER_SLOTS && own->slot[k] >= 0; k++)
-        bytes += dtype_bytes(state->layout->optimizer_dtype);
+        bytes += optimizer_slot_bytes(optimizer, k, elems, state->layout->optimizer_dtype);
     return bytes;
 }
 
@@ -38,7 +41,7 @@ size_t saved_bytes(const struct state *state, int with_frozen)
         if (!saved_has(state, f, with_frozen))
             continue;
         saved_part(state, f, &from, &to);
-        bytes += (size_t)(to - from) * elem_bytes(state, f);
+        bytes += bytes_of(state, f, to - from);
     }
     return bytes;
 }

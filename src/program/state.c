@@ -234,8 +234,10 @@ static void make_flat(struct state *state, int flat)
     if (!has_buckets(state))
         make_grad_buffers(state, flat);
     for (int k = 0; k < optimizer->slots; k++)
-        own->slot[k] = flat_buffer(state, pool, flat, of->shard_elems, optimizer->slot[k],
-                                   state->layout->optimizer_dtype);
+        own->slot[k] =
+            flat_buffer(state, pool, flat, optimizer_slot_elems(optimizer, k, of->shard_elems),
+                        optimizer->slot[k].name,
+                        optimizer_slot_dtype(optimizer, k, state->layout->optimizer_dtype));
 }
 
 /* Append a view of sums [from, to). */

@@ -55,13 +55,42 @@ static int is_matrix(const struct graph *graph, int param)
     return 0;
 }
 
+/* Is the parameter rows of an embedding? */
+static int is_embedding(const struct graph *graph, int param)
+{
+    for (int n = 0; n < graph->node_count; n++)
+        for (int k = 0; k < NODE_INS && graph->nodes[n].op == &op_embedding; k++) {
+            int v = graph->nodes[n].in[k];
+            const struct graph_value *value = v < 0 ? NULL : &graph->values[v];
+            if (value && value->role == VALUE_PARAM && value->index == param)
+                return 1;
+        }
+    return 0;
+}
+
+/* Are all tensors of the parameter large enough for an optimizer's blocks, and whole blocks? */
+static int is_in_blocks(const struct graph_param *param, const struct optimizer *optimizer)
+{
+    for (int p = 0; p < param->parts; p++) {
+        struct box whole = box_whole(param->box[p].dims, param->box[p].whole);
+        int64_t elems = box_elems(&whole);
+        if (elems < optimizer->least || elems % optimizer->block)
+            return 0;
+    }
+    return 1;
+}
+
 static enum updater updater_of(const struct units *units, const struct graph *graph, int param)
 {
-    enum config_optimizer configured = units->request.optimizer;
+    const struct optimizer *configured = optimizer_row(units->request.optimizer);
+    int takes = 1;
     if (graph->params[param].frozen)
         return UPDATER_NONE;
-    return optimizer_of(configured, is_matrix(graph, param)) == configured ? UPDATER_CONFIGURED
-                                                                           : UPDATER_OTHER;
+    if (configured->of_matrices)
+        takes = is_matrix(graph, param);
+    else if (configured->block)
+        takes = !is_embedding(graph, param) && is_in_blocks(&graph->params[param], configured);
+    return takes ? UPDATER_CONFIGURED : UPDATER_OTHER;
 }
 
 /* The axes whose ranks each make a term of a parameter's gradient. */
@@ -162,12 +191,14 @@ static void lay_out(struct units *units, int unit, struct fate fate, const char 
              fate.divided_axes ? " divided" : "", fate.term_axes ? " summed" : "",
              fate.is_shared ? " shared" : "", is_wide ? "" : " ",
              is_wide ? "" : dtype_name(fate.grad_dtype));
+    enum config_optimizer rule = optimizer_of(r->optimizer, fate.updater == UPDATER_CONFIGURED);
+    int64_t block = fate.updater == UPDATER_NONE ? 0 : optimizer_row(rule)->block;
     flat_create(flat, name, unit, units_kind(units, unit)->train, &units->model->block[u->first],
-                takes, shards);
+                takes, shards, block ? block : 1);
     flat->trained = fate.updater != UPDATER_NONE;
     flat->is_frozen_adapter = fate.is_adapter;
     flat->grad_dtype = fate.grad_dtype;
-    flat->optimizer = optimizer_of(r->optimizer, fate.updater == UPDATER_CONFIGURED);
+    flat->optimizer = rule;
     flat->divided_axes = fate.divided_axes;
     flat->shard_axes = shards > 1 ? r->shard_axes : 0;
     flat->sum_axes = r->data_axes | fate.term_axes;
@@ -179,6 +210,19 @@ static int use_flat(struct units *units, int unit, int flat, struct error *err)
     if (use->count == FLAT_USES)
         return error_set(err, "unit %d uses more than %d flats", unit, FLAT_USES);
     use->flat[use->count++] = flat;
+    return 0;
+}
+
+/* Set the boxes of a flat's tensors in blocks, where it is in blocks. */
+static int set_blocks(struct flat *flat, struct error *err)
+{
+    for (int t = 0; flat->block > 1 && t < flat->tensors; t++)
+        if (box_in_blocks(&flat->tensor[t].box, flat->block, &flat->tensor[t].blocks))
+            return error_set(err,
+                             "train.optimizer %s keeps %lld elements of a row of %s together, and "
+                             "parallel.tensor would divide them; use adamw, or fewer tensor ranks",
+                             optimizer_row(flat->optimizer)->name, (long long)flat->block,
+                             flat->tensor[t].name);
     return 0;
 }
 
@@ -197,6 +241,8 @@ static int add_flat(struct units *units, int unit, struct fate fate, const char 
         lay_out(units, unit, fate, takes, 1);
     }
     units->flats++;
+    if (set_blocks(flat, err))
+        return -1;
     if (flat->trained && fate.divided_axes && optimizer_row(flat->optimizer)->of_matrices)
         return error_set(err,
                          "%s is divided among ranks, and train.optimizer %s works on whole "

@@ -33,10 +33,11 @@ static void add_pad(struct flat *flat, int64_t start, int64_t end)
 }
 
 void flat_create(struct flat *flat, const char *name, int unit, const struct graph *graph,
-                 const struct model_unit *block, const char *takes, int shards)
+                 const struct model_unit *unit_block, const char *takes, int shards, int64_t block)
 {
     size_t params = (size_t)graph->param_count;
-    *flat = (struct flat){.unit = unit, .trained = 1};
+    int64_t align = block > FLAT_ALIGN ? block : FLAT_ALIGN;
+    *flat = (struct flat){.unit = unit, .trained = 1, .block = block};
     snprintf(flat->name, sizeof flat->name, "%s", name);
     flat->tensor = array_make(params * PARAM_PARTS, sizeof *flat->tensor);
     flat->pad = array_make(params + 1, sizeof *flat->pad);
@@ -45,11 +46,11 @@ void flat_create(struct flat *flat, const char *name, int unit, const struct gra
         const struct graph_param *param = &graph->params[i];
         if (takes ? !takes[i] : param->shared)
             continue;
-        int64_t offset = round_up(end, FLAT_ALIGN);
+        int64_t offset = round_up(end, align);
         add_pad(flat, end, offset);
-        end = add_tensors(flat, param, block[param->block].prefix, offset);
+        end = add_tensors(flat, param, unit_block[param->block].prefix, offset);
     }
-    flat->padded = round_up(end, (int64_t)FLAT_ALIGN * shards);
+    flat->padded = round_up(end, align * shards);
     flat->shard_elems = flat->padded / shards;
     add_pad(flat, end, flat->padded);
 }

@@ -10,6 +10,9 @@
  *   | attn.qkv: q, k, v | pad | attn.o | ffn.up | pad | norm | pad to the shards |
  *   |<- shard of rank 0 ->|<- shard of rank 1 ->|<- shard of rank 2 ->|
  *
+ * Where an optimizer keeps blocks of a tensor's elements together, tensors and shards begin with a
+ * block.
+ *
  * A flat is made once and used by the runs of one unit or of several (a matrix that two units
  * share).  Tensors whose gradients the same segments write form a section: whether a run writes a
  * gradient or adds to it is decided for each section.
@@ -29,6 +32,7 @@ enum { FLAT_ALIGN = 32, FLAT_NAME = 72, FLAT_USES = 6, FLAT_SECTIONS = 8 };
 struct flat_tensor {
     char name[FLAT_NAME];  /* "layers.3.attn.q" */
     struct box box;        /* what the flat has of it: of the whole, where nothing divides it */
+    struct box blocks;     /* the same in blocks of elements, where the flat is in blocks */
     int64_t offset, elems; /* of the box, in the flat parameter */
     enum graph_param_init init;
     float std;
@@ -54,6 +58,7 @@ struct flat {
     int tensors;
     struct flat_tensor *tensor;
     int64_t elems;       /* of all boxes */
+    int64_t block;       /* elements that no shard cuts, from the first of a tensor on; 1: none */
     int64_t padded;      /* with padding: shards * shard_elems */
     int64_t shard_elems; /* == padded where every rank has the whole */
     int pads;
@@ -61,11 +66,12 @@ struct flat {
 };
 
 /* Lay out the parameters of graph that the flat takes (1 for each; NULL: all that graph owns), for
- * `shards` ranks; names get the prefix of their block.  name is copied.  The flat is one of trained
+ * `shards` ranks; names get the prefix of their block.  block: a power of two; tensors that one
+ * parameter lays end to end must be whole blocks.  name is copied.  The flat is one of trained
  * tensors, until the caller sets another fate.  A flat without tensors has no elements.
  * flat_destroy() frees what it holds. */
 void flat_create(struct flat *flat, const char *name, int unit, const struct graph *graph,
-                 const struct model_unit *block, const char *takes, int shards);
+                 const struct model_unit *unit_block, const char *takes, int shards, int64_t block);
 void flat_destroy(struct flat *flat);
 
 /* The number of the tensor of that name, or -1. */

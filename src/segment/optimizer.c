@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "base/dynamic8.h"
+
 static void adamw(struct device *d, const struct optimizer_rule *rule, const double *factor,
                   const struct optimizer_range *r)
 {
@@ -19,6 +21,8 @@ static void adamw(struct device *d, const struct optimizer_rule *rule, const dou
         .dt_g = r->grad_dtype,
         .dt_copy = r->param_dtype,
         .copy = r->param,
+        .m_largest = r->slot[2],
+        .v_largest = r->slot[3],
     };
     d->ops->adamw(d, &a, factor, &state, &r->rounding, r->elems);
 }
@@ -52,11 +56,23 @@ static void muon(struct device *d, const struct optimizer_rule *rule, const doub
 static const struct optimizer optimizers[] = {
     [OPTIMIZER_ADAMW] = {.name = "adamw",
                          .slots = 2,
-                         .slot = {"exp_avg", "exp_avg_sq"},
+                         .slot = {{"exp_avg"}, {"exp_avg_sq"}},
                          .update = adamw},
-    [OPTIMIZER_SGD] = {.name = "sgd", .slots = 1, .slot = {"momentum_buffer"}, .update = sgd},
-    [OPTIMIZER_MUON] =
-        {.name = "muon", .slots = 1, .slot = {"momentum_buffer"}, .of_matrices = 1, .update = muon},
+    [OPTIMIZER_SGD] = {.name = "sgd", .slots = 1, .slot = {{"momentum_buffer"}}, .update = sgd},
+    [OPTIMIZER_MUON] = {.name = "muon",
+                        .slots = 1,
+                        .slot = {{"momentum_buffer"}},
+                        .of_matrices = 1,
+                        .update = muon},
+    [OPTIMIZER_ADAMW8BIT] = {.name = "adamw8bit",
+                             .slots = 4,
+                             .slot = {{"exp_avg", KEPT_CODES},
+                                      {"exp_avg_sq", KEPT_CODES},
+                                      {"exp_avg_absmax", KEPT_LARGEST},
+                                      {"exp_avg_sq_absmax", KEPT_LARGEST}},
+                             .block = DYNAMIC8_BLOCK,
+                             .least = 4096, /* as bitsandbytes' min_8bit_size */
+                             .update = adamw},
 };
 
 const struct optimizer *optimizer_row(enum config_optimizer optimizer)
@@ -64,7 +80,34 @@ const struct optimizer *optimizer_row(enum config_optimizer optimizer)
     return &optimizers[optimizer];
 }
 
-enum config_optimizer optimizer_of(enum config_optimizer configured, int is_matrix)
+enum dtype optimizer_slot_dtype(const struct optimizer *optimizer, int k, enum dtype configured)
 {
-    return optimizers[configured].of_matrices && !is_matrix ? OPTIMIZER_ADAMW : configured;
+    enum optimizer_kept kept = optimizer->slot[k].kept;
+    return kept == KEPT_NUMBERS ? configured : kept == KEPT_CODES ? DTYPE_U8 : DTYPE_F32;
+}
+
+int64_t optimizer_slot_elems(const struct optimizer *optimizer, int k, int64_t elems)
+{
+    return optimizer->slot[k].kept == KEPT_LARGEST ? elems / optimizer->block : elems;
+}
+
+size_t optimizer_slot_bytes(const struct optimizer *optimizer, int k, int64_t elems,
+                            enum dtype configured)
+{
+    return (size_t)optimizer_slot_elems(optimizer, k, elems) *
+           dtype_bytes(optimizer_slot_dtype(optimizer, k, configured));
+}
+
+double optimizer_bytes_each(const struct optimizer *optimizer, enum dtype configured)
+{
+    const int64_t elems = optimizer->block ? optimizer->block : 1;
+    size_t bytes = 0;
+    for (int k = 0; k < optimizer->slots; k++)
+        bytes += optimizer_slot_bytes(optimizer, k, elems, configured);
+    return (double)bytes / (double)elems;
+}
+
+enum config_optimizer optimizer_of(enum config_optimizer configured, int takes)
+{
+    return takes ? configured : OPTIMIZER_ADAMW;
 }

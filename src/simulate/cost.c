@@ -256,7 +256,7 @@ static double update_s(const struct cost *cost, const struct instr *instr)
     const struct state *state = program->state;
     const struct optimizer *rule = optimizer_row(flat->optimizer);
     double each = 2 * (double)dtype_bytes(state_master_dtype(state)) +
-                  2 * (double)rule->slots * (double)dtype_bytes(program->layout->optimizer_dtype) +
+                  2 * optimizer_bytes_each(rule, program->layout->optimizer_dtype) +
                   (double)dtype_bytes(flat->grad_dtype);
     if (instr->buffer[SLOT_PARAM] >= 0)
         each += (double)dtype_bytes(program->units->request.dtype);

@@ -22,13 +22,16 @@ int weights_slots(const struct session *s, int flat, struct weights_slot slots[W
         .prefix = "model/",
         .name = "",
         .dtype = has_master ? state_master_dtype(s->state) : s->layout.dtype,
+        .block = 1,
         .buffer = has_master ? own->master : own->param,
     };
     for (int k = 0; k < OPTIMIZER_SLOTS && own->slot[k] >= 0; k++)
-        slots[count++] = (struct weights_slot){.prefix = "optimizer/",
-                                               .name = optimizer->slot[k],
-                                               .dtype = s->layout.optimizer_dtype,
-                                               .buffer = own->slot[k]};
+        slots[count++] = (struct weights_slot){
+            .prefix = "optimizer/",
+            .name = optimizer->slot[k].name,
+            .dtype = optimizer_slot_dtype(optimizer, k, s->layout.optimizer_dtype),
+            .block = optimizer->slot[k].kept == KEPT_LARGEST ? optimizer->block : 1,
+            .buffer = own->slot[k]};
     return count;
 }
 

@@ -35,6 +35,12 @@ static int fetch(const struct checkpoint_piece *piece, void *to, int64_t offset,
                          source->from + (size_t)offset, to, bytes, err);
 }
 
+/* Where the memory of one kind of state has a part. */
+static size_t place_of(const struct weights_slot *slot, const struct flat_part *part)
+{
+    return (size_t)(part->at / slot->block) * dtype_bytes(slot->dtype);
+}
+
 /* Append the piece that is part of one kind of state; memory holds its shard, or is NULL. */
 static struct checkpoint_piece *add_piece(struct pieces *pieces, const struct weights_slot *slot,
                                           const struct flat_part *part, char *memory)
@@ -46,15 +52,15 @@ static struct checkpoint_piece *add_piece(struct pieces *pieces, const struct we
     pieces->piece =
         array_grow(pieces->piece, pieces->count, &pieces->capacity, sizeof *pieces->piece);
     struct checkpoint_piece *piece = &pieces->piece[pieces->count++];
-    *piece = (struct checkpoint_piece){
-        .name = array_text(name),
-        .dtype = slot->dtype,
-        .rank = tensor->box.dims,
-        .start = part->start,
-        .count = part->count,
-        .data = memory ? memory + (size_t)part->at * dtype_bytes(slot->dtype) : NULL,
-        .box = &tensor->box};
-    memcpy(piece->dims, tensor->box.whole, sizeof piece->dims);
+    const struct box *box = slot->block > 1 ? &tensor->blocks : &tensor->box;
+    *piece = (struct checkpoint_piece){.name = array_text(name),
+                                       .dtype = slot->dtype,
+                                       .rank = box->dims,
+                                       .start = part->start / slot->block,
+                                       .count = part->count / slot->block,
+                                       .data = memory ? memory + place_of(slot, part) : NULL,
+                                       .box = box};
+    memcpy(piece->dims, box->whole, sizeof piece->dims);
     return piece;
 }
 
@@ -67,7 +73,7 @@ static void save_piece(struct session *s, struct pieces *pieces, const struct we
     if (piece->data)
         return;
     struct source *source = array_make(1, sizeof *source);
-    *source = (struct source){s, slot->buffer, (size_t)part->at * dtype_bytes(slot->dtype)};
+    *source = (struct source){s, slot->buffer, place_of(slot, part)};
     piece->fetch = fetch;
     piece->user = source;
 }
@@ -190,7 +196,7 @@ static int load_slot(const struct loading *l, int f, const struct weights_slot *
 {
     struct session *s = l->s;
     struct pieces pieces = {0};
-    size_t bytes = (size_t)s->units->flat[f].shard_elems * dtype_bytes(slot->dtype);
+    size_t bytes = (size_t)(s->units->flat[f].shard_elems / slot->block) * dtype_bytes(slot->dtype);
     memset(host, 0, bytes);
     want_slot(l, &pieces, f, slot, host);
     if (load(l, &pieces, err))

@@ -9,7 +9,8 @@
 struct weights_slot {
     const char *prefix, *name; /* of tensors: prefix, and name/ where that is not "" */
     enum dtype dtype;
-    int buffer; /* index into the state's */
+    int64_t block; /* elements of the flat for each number */
+    int buffer;    /* index into the state's */
 };
 
 enum { WEIGHTS_SLOTS = 1 + OPTIMIZER_SLOTS };

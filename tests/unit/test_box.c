@@ -251,6 +251,59 @@ static void what_cannot_be_divided_is_refused(void **state)
     graph_destroy(graph);
 }
 
+/* The number in its whole tensor of element i of a box. */
+static int64_t number_in_whole(const struct box *box, int64_t i)
+{
+    int64_t number = 0, stride = 1;
+    for (int k = box->dims - 1; k >= 0; k--) {
+        number += (box->start[k] + i % box->count[k]) * stride;
+        i /= box->count[k];
+        stride *= box->whole[k];
+    }
+    return number;
+}
+
+/* Where a box is whole blocks, block i of it is block number_in_whole() of the tensor. */
+static void check_blocks(const struct box *box, int64_t block, int is_whole_blocks)
+{
+    struct box blocks, all, whole = box_whole(box->dims, box->whole);
+    assert_int_equal(box_in_blocks(box, block, &blocks), is_whole_blocks ? 0 : -1);
+    if (!is_whole_blocks)
+        return;
+    assert_int_equal(box_in_blocks(&whole, block, &all), 0);
+    assert_int_equal(box_elems(&blocks) * block, box_elems(box));
+    assert_int_equal(blocks.dims, all.dims);
+    for (int i = 0; i < all.dims; i++)
+        assert_int_equal(blocks.whole[i], all.whole[i]);
+    for (int64_t i = 0; i < box_elems(box); i++)
+        assert_int_equal(number_in_whole(box, i),
+                         number_in_whole(&blocks, i / block) * block + i % block);
+}
+
+static void boxes_are_described_in_blocks(void **state)
+{
+    struct box rows = box_whole(2, (int64_t[]){6, 12}), columns = rows;
+    check_blocks(&rows, 4, 1);
+    check_blocks(&rows, 8, 1); /* not of a row, but of all */
+    check_blocks(&rows, 5, 0);
+    rows.start[0] = 2, rows.count[0] = 2;
+    check_blocks(&rows, 4, 1);
+    check_blocks(&rows, 8, 1);
+    rows.count[0] = 3;
+    check_blocks(&rows, 8, 0);
+    rows.start[0] = 1, rows.count[0] = 2;
+    check_blocks(&rows, 8, 0);
+    columns.start[1] = 4, columns.count[1] = 8;
+    check_blocks(&columns, 4, 1);
+    check_blocks(&columns, 8, 0);
+    columns.start[1] = 2;
+    check_blocks(&columns, 4, 0);
+    struct box cube = box_whole(3, (int64_t[]){2, 3, 8});
+    cube.start[1] = 1, cube.count[1] = 2;
+    check_blocks(&cube, 4, 1);
+    check_blocks(&cube, 16, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +314,7 @@ int main(void)
         cmocka_unit_test(only_what_fits_is_sound),
         cmocka_unit_test(parts_are_the_whole),
         cmocka_unit_test(what_cannot_be_divided_is_refused),
+        cmocka_unit_test(boxes_are_described_in_blocks),
     };
     return cmocka_run_group_tests_name("box", tests, NULL, NULL);
 }

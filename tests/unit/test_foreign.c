@@ -106,7 +106,8 @@ static void values_of_others_are_known(void **state)
     } cases[] = {
         {"train.optimizer", "adamw_torch", NULL},
         {"train.optimizer", "adamw_torch_fused", NULL},
-        {"train.optimizer", "paged_adamw_8bit", "adamw8bit is not in this version"},
+        {"train.optimizer", "paged_adamw_8bit", "paged_adamw_8bit is not in this version"},
+        {"train.optimizer", "adamw_bnb_8bit", NULL},
         {"train.schedule", "cosine_with_min_lr", NULL},
         {"train.schedule", "warmup_stable_decay", NULL},
         {"train.schedule", "WSD", NULL},

@@ -443,6 +443,42 @@ static void state_in_bf16_takes_what_the_manual_says(void **state)
     }
 }
 
+/* Matrices have codes of 8 bits and two numbers in fp32 for every 256; all else is adamw's.  Shards
+ * and tensors begin with a block. */
+static void state_in_8_bits_takes_what_the_manual_says(void **state)
+{
+    struct fleet fleet;
+    struct config config =
+        rig_config("model.preset=llama-tiny model.hidden=128 train.global_batch=6 "
+                   "data.seq_len=16 train.optimizer=adamw8bit");
+    fleet_open(&fleet, &config, 3, PROGRAM_TRAIN);
+    const struct program *program = fleet.program[1];
+    int coded = 0, wide = 0;
+    for (int f = 0; f < fleet.units->flats; f++) {
+        const struct flat *flat = &fleet.units->flat[f];
+        const int *slot = program->state->flat[f].slot;
+        size_t elems = (size_t)flat->shard_elems;
+        int is_coded = flat->optimizer == OPTIMIZER_ADAMW8BIT;
+        assert_int_equal(program->buffer[slot[0]].bytes, is_coded ? elems : 4 * elems);
+        assert_int_equal(program->buffer[slot[1]].bytes, is_coded ? elems : 4 * elems);
+        for (int k = 2; k < OPTIMIZER_SLOTS; k++)
+            assert_int_equal(is_coded ? program->buffer[slot[k]].bytes : (size_t)slot[k],
+                             is_coded ? elems / 64 : (size_t)-1);
+        for (int t = 0; t < flat->tensors; t++) {
+            int64_t count = flat->tensor[t].elems;
+            int in_blocks =
+                count >= 4096 && count % 256 == 0 && !strstr(flat->tensor[t].name, "embed");
+            assert_int_equal(is_coded, in_blocks);
+            assert_true(!is_coded || flat->tensor[t].offset % 256 == 0);
+        }
+        assert_true(!is_coded || elems % 256 == 0);
+        coded += is_coded;
+        wide += !is_coded;
+    }
+    assert_true(coded >= 3 && wide >= 3);
+    fleet_close(&fleet);
+}
+
 /* Sequences or tokens of all ranks together, split evenly, one micro-batch unless asked; or
  * those of each rank. */
 static void batches_are_of_all_ranks(void **state)
@@ -495,6 +531,7 @@ int main(void)
         cmocka_unit_test(batches_are_of_all_ranks),
         cmocka_unit_test(state_is_what_the_optimizer_needs),
         cmocka_unit_test(state_in_bf16_takes_what_the_manual_says),
+        cmocka_unit_test(state_in_8_bits_takes_what_the_manual_says),
     };
     return cmocka_run_group_tests_name("optimizer", tests, NULL, NULL);
 }

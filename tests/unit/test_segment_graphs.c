@@ -115,7 +115,7 @@ static void unit_open(struct unit *u, struct graph *graph, enum config_recompute
     struct error err = {0};
     *u = (struct unit){.graph = graph, .device = device, .elems = 2 * 5 * 7};
     assert_int_equal(autodiff(u->graph, &err), 0);
-    flat_create(&u->flat, "unit", 0, u->graph, &(struct model_unit){0}, NULL, 1);
+    flat_create(&u->flat, "unit", 0, u->graph, &(struct model_unit){0}, NULL, 1, 1);
     u->uses[0] = &u->flat;
     for (int i = 0; i < u->graph->param_count; i++) {
         u->place[i] = (struct segment_param_place){0, i, u->flat.tensor[i].offset};

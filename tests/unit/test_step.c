@@ -190,7 +190,7 @@ static void test_flat_parameters(void **state)
                         .batch = 1, .seq = {3, 3}, .dtype = DTYPE_F32, .loss_factor = 1};
                     struct graph *graph = model_unit_graph(model, u, &form, &err);
                     assert_non_null(graph);
-                    flat_create(&flat, "unit", u, graph, &model->unit[u], NULL, shards);
+                    flat_create(&flat, "unit", u, graph, &model->unit[u], NULL, shards, 1);
                     check_flat(&flat, shards);
                     elems += flat.elems;
                     flat_destroy(&flat);
