@@ -66,27 +66,43 @@ DYNAMIC8_INLINE float dynamic8_level(float n, float items)
     return n >= 128 * items ? 1.0f : level;
 }
 
-/* The number of the level nearest to share, which is from 0 to 1. */
-DYNAMIC8_INLINE float dynamic8_number(float share, float items)
+/* A decade, which begins where shares become its first level and has k levels; scale is 1 / 0.9 of
+ * its end.  What is below the lowest and above the highest decade has one level, number k. */
+struct dynamic8_decade {
+    float begin, k, scale;
+};
+
+/* The later of two decades if share belongs to it, else the one before. */
+DYNAMIC8_INLINE struct dynamic8_decade dynamic8_later(struct dynamic8_decade before, float share,
+                                                      float begin, float k, float scale)
 {
-    float k = 0.5f * items, scale = 0; /* scale: 1 / 0.9 of the end of the decade */
-    int above = share >= 0.5f * 1e-6f * (0.1f + 0.45f / items);
-    k = above ? items : k, scale = above ? 1e6f / 0.9f : scale;
-    above = share >= DYNAMIC8_EDGE(1e-5f, 2 * items);
-    k = above ? 2 * items : k, scale = above ? 1e5f / 0.9f : scale;
-    above = share >= DYNAMIC8_EDGE(1e-4f, 4 * items);
-    k = above ? 4 * items : k, scale = above ? 1e4f / 0.9f : scale;
-    above = share >= DYNAMIC8_EDGE(1e-3f, 8 * items);
-    k = above ? 8 * items : k, scale = above ? 1e3f / 0.9f : scale;
-    above = share >= DYNAMIC8_EDGE(1e-2f, 16 * items);
-    k = above ? 16 * items : k, scale = above ? 1e2f / 0.9f : scale;
-    above = share >= DYNAMIC8_EDGE(1e-1f, 32 * items);
-    k = above ? 32 * items : k, scale = above ? 1e1f / 0.9f : scale;
-    above = share >= DYNAMIC8_EDGE(1.0f, 64 * items);
-    k = above ? 64 * items : k, scale = above ? 1.0f / 0.9f : scale;
-    above = share >= 1.0f - 0.225f / (64 * items);
-    k = above ? 128 * items : k, scale = above ? 0 : scale;
-    float number = k * fmaf(share, scale, 8.0f / 9.0f);
+    const int is_later = share >= begin;
+    const struct dynamic8_decade decade = {is_later ? begin : before.begin, is_later ? k : before.k,
+                                           is_later ? scale : before.scale};
+    return decade;
+}
+
+/* The decade of a share from 0 to 1. */
+DYNAMIC8_INLINE struct dynamic8_decade dynamic8_decade_of(float share, float items)
+{
+    struct dynamic8_decade d = {0, 0.5f * items, 0};
+    const float lowest = 0.5f * 1e-6f * (0.1f + 0.45f / items);
+    const float highest = 1.0f - 0.225f / (64 * items);
+    d = dynamic8_later(d, share, lowest, items, 1e6f / 0.9f);
+    d = dynamic8_later(d, share, DYNAMIC8_EDGE(1e-5f, 2 * items), 2 * items, 1e5f / 0.9f);
+    d = dynamic8_later(d, share, DYNAMIC8_EDGE(1e-4f, 4 * items), 4 * items, 1e4f / 0.9f);
+    d = dynamic8_later(d, share, DYNAMIC8_EDGE(1e-3f, 8 * items), 8 * items, 1e3f / 0.9f);
+    d = dynamic8_later(d, share, DYNAMIC8_EDGE(1e-2f, 16 * items), 16 * items, 1e2f / 0.9f);
+    d = dynamic8_later(d, share, DYNAMIC8_EDGE(1e-1f, 32 * items), 32 * items, 1e1f / 0.9f);
+    d = dynamic8_later(d, share, DYNAMIC8_EDGE(1.0f, 64 * items), 64 * items, 1.0f / 0.9f);
+    return dynamic8_later(d, share, highest, 128 * items, 0);
+}
+
+/* The number of the level nearest to a share of this decade. */
+DYNAMIC8_INLINE float dynamic8_number(float share, struct dynamic8_decade decade)
+{
+    const float k = decade.k;
+    float number = k * fmaf(share, decade.scale, 8.0f / 9.0f);
     number = number > k ? number : k;
     number = number < 2 * k - 1 ? number : 2 * k - 1;
     return (float)(int32_t)number;
@@ -104,17 +120,29 @@ DYNAMIC8_INLINE float dynamic8_unsigned(uint8_t code)
     return dynamic8_level((float)(code + 1), 2);
 }
 
-/* The code of a share from -1 to 1, and of one from 0 to 1. */
-DYNAMIC8_INLINE uint8_t dynamic8_signed_code(float share)
+/* The code of a share from -1 to 1 whose magnitude is of this decade of the signed table, and of
+ * one from 0 to 1 of this decade of the other. */
+DYNAMIC8_INLINE uint8_t dynamic8_signed_code_in(float share, struct dynamic8_decade decade)
 {
-    const float n = dynamic8_number(fabsf(share), 1);
+    const float n = dynamic8_number(fabsf(share), decade);
     const float below = n < 1 ? 1.0f : n > 127 ? 127.0f : n;
     return (uint8_t)(127 + (int)(share < 0 ? -below : n));
 }
 
+DYNAMIC8_INLINE uint8_t dynamic8_unsigned_code_in(float share, struct dynamic8_decade decade)
+{
+    return (uint8_t)((int)dynamic8_number(share, decade) - 1);
+}
+
+/* The code of a share from -1 to 1, and of one from 0 to 1. */
+DYNAMIC8_INLINE uint8_t dynamic8_signed_code(float share)
+{
+    return dynamic8_signed_code_in(share, dynamic8_decade_of(fabsf(share), 1));
+}
+
 DYNAMIC8_INLINE uint8_t dynamic8_unsigned_code(float share)
 {
-    return (uint8_t)((int)dynamic8_number(share, 2) - 1);
+    return dynamic8_unsigned_code_in(share, dynamic8_decade_of(share, 2));
 }
 
 /* What the numbers of a block are multiplied by to be shares: the inverse of its largest magnitude,
