@@ -69,6 +69,8 @@ static double get(const struct operand *o, const void *data, int64_t i)
         return bf16_to_f32(((const bf16 *)data)[i]);
     if (o->dt == DTYPE_F16)
         return f16_to_f32(((const f16 *)data)[i]);
+    if (o->dt == DTYPE_U8)
+        return ((const uint8_t *)data)[i];
     return o->dt == DTYPE_F64 ? ((const double *)data)[i] : ((const float *)data)[i];
 }
 

@@ -4,7 +4,8 @@ UNIT_TESTS += tests/unit/test_cuda_ops_loss tests/unit/test_cuda_ops_loss_emulat
 	tests/unit/test_cuda_ops_cached tests/unit/test_cuda_ops_cached_emulated \
 	tests/unit/test_cuda_ops_magnitude tests/unit/test_cuda_ops_magnitude_emulated \
 	tests/unit/test_cuda_ops_dropout tests/unit/test_cuda_ops_dropout_emulated \
-	tests/unit/test_cuda_ops_optimizer tests/unit/test_cuda_ops_optimizer_emulated
+	tests/unit/test_cuda_ops_optimizer tests/unit/test_cuda_ops_optimizer_emulated \
+	tests/unit/test_cuda_ops_adamw_8bit tests/unit/test_cuda_ops_adamw_8bit_emulated
 tests_unit_test_cuda_ops_cached_SOURCES = tests/unit/test_cuda_ops_cached.c $(cuda_check)
 tests_unit_test_cuda_ops_cached_emulated_SOURCES = $(tests_unit_test_cuda_ops_cached_SOURCES)
 tests_unit_test_cuda_ops_cached_emulated_LDADD = $(EMULATED_UNIT_LIBS)
@@ -17,6 +18,9 @@ tests_unit_test_cuda_ops_dropout_emulated_LDADD = $(EMULATED_UNIT_LIBS)
 tests_unit_test_cuda_ops_optimizer_SOURCES = tests/unit/test_cuda_ops_optimizer.c $(cuda_check)
 tests_unit_test_cuda_ops_optimizer_emulated_SOURCES = $(tests_unit_test_cuda_ops_optimizer_SOURCES)
 tests_unit_test_cuda_ops_optimizer_emulated_LDADD = $(EMULATED_UNIT_LIBS)
+tests_unit_test_cuda_ops_adamw_8bit_SOURCES = tests/unit/test_cuda_ops_adamw_8bit.c $(cuda_check)
+tests_unit_test_cuda_ops_adamw_8bit_emulated_SOURCES = $(tests_unit_test_cuda_ops_adamw_8bit_SOURCES)
+tests_unit_test_cuda_ops_adamw_8bit_emulated_LDADD = $(EMULATED_UNIT_LIBS)
 tests_unit_test_cuda_ops_loss_SOURCES = tests/unit/test_cuda_ops_loss.c $(cuda_check)
 tests_unit_test_cuda_ops_loss_emulated_SOURCES = $(tests_unit_test_cuda_ops_loss_SOURCES)
 tests_unit_test_cuda_ops_loss_emulated_LDADD = $(EMULATED_UNIT_LIBS)

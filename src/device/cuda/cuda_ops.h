@@ -32,6 +32,9 @@ DEVICE_FUNCTION(device_ops, attention_backward) cuda_own_attention_backward;
 /* Do a step of AdamW where p, or m and v, are kept in bf16. */
 DEVICE_FUNCTION(device_ops, adamw) cuda_adamw_bf16;
 
+/* The same where m and v are codes of 8 bits. */
+DEVICE_FUNCTION(device_ops, adamw) cuda_adamw_8bit;
+
 /* Multiply as struct gemm says, without cuBLASLt: pointers and row strides may have any alignment,
  * and k any size, 0 too.  Every element is one fp32 sum in the order of k, the addend last: bitwise
  * reproducible. */

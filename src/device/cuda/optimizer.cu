@@ -3,6 +3,7 @@
  *
  * Least memory traffic, in bytes an element with gradients in fp32 (in bf16 two less each):
  *   adamw         30   p, m and v are read and written, g is read, the 16-bit copy is written
+ *                      (with p, or m and v, in other formats: adamw_bf16.cu, adamw_8bit.cu)
  *   sgd           22
  *   muon's step   14
  *   sumsq          4
@@ -254,7 +255,9 @@ void cuda_adamw(struct device *d, const struct adamw *a, const double *factor,
                 const struct adamw_state *s, const struct rounding *r, int64_t elems)
 {
     float *p = (float *)s->p, *m = (float *)s->m, *v = (float *)s->v;
-    if (adamw_rounds(s->dt_p, s->dt_m))
+    if (s->dt_m == DTYPE_U8)
+        cuda_adamw_8bit(d, a, factor, s, r, elems);
+    else if (adamw_rounds(s->dt_p, s->dt_m))
         cuda_adamw_bf16(d, a, factor, s, r, elems);
     else if (s->dt_g == DTYPE_BF16)
         step_any(d, adamw_step{*a}, factor, {p, m, v}, (const bf16 *)s->g, s->dt_copy, s->copy,

@@ -5,8 +5,8 @@
  * __shared__ (static) __align__, dim3 threadIdx blockIdx blockDim gridDim, __syncthreads,
  * __syncwarp, __shfl_sync __shfl_xor_sync __shfl_down_sync, __ballot_sync, __popc, __ffs,
  * __float_as_uint __uint_as_float, float2 float4 uint2 uint4 and their make_ functions, and fmaf
- * fmaxf fminf sqrtf rsqrtf expf exp2f logf fabsf isfinite isnan and the double versions; templates
- * and C++17.  Kernels are started by LAUNCH().
+ * fmaxf fminf sqrtf rsqrtf expf exp2f logf fabsf copysignf isfinite isnan and the double versions;
+ * templates and C++17.  Kernels are started by LAUNCH().
  *
  * A product that is a term of a sum is written as fmaf(a, b, c).  Written as a * b + c, nvcc may
  * fuse it in one inlined copy and not in another, or fuse the other product of a * b + c * d: an
