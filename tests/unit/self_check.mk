@@ -1,10 +1,14 @@
-# The self-check of a GPU; built twice, as in cuda.mk.  The test plays cuDNN's attention.
+# The self-check of a GPU; built twice, as in cuda.mk.  One plays cuDNN's attention.
 if HAVE_CUDA
-UNIT_TESTS += tests/unit/test_cuda_self_check tests/unit/test_cuda_self_check_emulated
+UNIT_TESTS += tests/unit/test_cuda_self_check tests/unit/test_cuda_self_check_emulated \
+	tests/unit/test_cuda_self_check_kept tests/unit/test_cuda_self_check_kept_emulated
 play_cudnn = -Wl,--wrap=cuda_sdpa_forward -Wl,--wrap=cuda_sdpa_backward -Wl,--wrap=cuda_sdpa_report
 tests_unit_test_cuda_self_check_SOURCES = tests/unit/test_cuda_self_check.c $(cuda_check)
 tests_unit_test_cuda_self_check_LDFLAGS = $(AM_LDFLAGS) $(play_cudnn)
 tests_unit_test_cuda_self_check_emulated_SOURCES = $(tests_unit_test_cuda_self_check_SOURCES)
 tests_unit_test_cuda_self_check_emulated_LDFLAGS = $(AM_LDFLAGS) $(play_cudnn)
 tests_unit_test_cuda_self_check_emulated_LDADD = $(EMULATED_UNIT_LIBS)
+tests_unit_test_cuda_self_check_kept_SOURCES = tests/unit/test_cuda_self_check_kept.c $(cuda_check)
+tests_unit_test_cuda_self_check_kept_emulated_SOURCES = $(tests_unit_test_cuda_self_check_kept_SOURCES)
+tests_unit_test_cuda_self_check_kept_emulated_LDADD = $(EMULATED_UNIT_LIBS)
 endif
