@@ -65,6 +65,7 @@ const struct self_check_family self_check_families[] = {
     OWN("sums and factors", self_check_sums),
     OWN("adamw", self_check_adamw),
     OWN("adamw with bf16 state", self_check_adamw_bf16),
+    OWN("adamw with 8-bit state", self_check_adamw_8bit),
     OWN("sgd", self_check_sgd),
     OWN("muon", self_check_muon),
     OWN("sums of transfers", self_check_parts),

@@ -1,6 +1,9 @@
 /* self_check_sums.c - the loss, the optimizers and their sums, and the sums that transfers make. */
 #include <math.h>
 
+#include "base/dynamic8.h"
+#include "base/philox.h"
+#include "base/round.h"
 #include "device/self_check_private.h"
 
 /* ---- the loss ---- */
@@ -258,7 +261,9 @@ static void adamw(struct trial_side *side, void *const *at, const void *args)
                                       .dt_g = s->dt_g,
                                       .g = at[4],
                                       .dt_copy = s->dt_copy,
-                                      .copy = at[3]};
+                                      .copy = at[3],
+                                      .m_largest = at[6],
+                                      .v_largest = at[7]};
     side->d->ops->adamw(side->d, &rule, at[5], &state, &rounding, s->elems);
 }
 
@@ -286,6 +291,8 @@ static void adamw_cases(struct trial *t, const struct update_trial *steps, int c
         add_state(t, &steps[i], 2);
         trial_read(t, steps[i].dt_g, steps[i].elems, 0.1);
         trial_copy(t, DTYPE_F64, 1, &(double){i % 4 == 3 ? NAN : 0.37});
+        trial_none(t);
+        trial_none(t);
         trial_run(t, adamw, &steps[i]);
     }
 }
@@ -311,6 +318,55 @@ void self_check_adamw_bf16(struct trial *t, const struct self_check_family *fami
         {STEP(BF16, BF16, F32, 521), .dt_g = DTYPE_BF16},
     };
     adamw_cases(t, steps, 4);
+}
+
+/* Add codes of moments.  A share near the edge of two levels may become either: one level is within
+ * the bound, all codes a level off are beyond it, by the measure of rows. */
+static void add_codes(struct trial *t, int64_t elems, float (*decode)(uint8_t))
+{
+    struct trial_tensor *codes = trial_exact(t, DTYPE_U8, elems);
+    for (int64_t i = 0; i < elems; i++)
+        ((uint8_t *)codes->values)[i] =
+            (uint8_t)(philox_u64((uint64_t)t->count, (uint64_t)i) >> 32);
+    codes->use = TRIAL_NEAR;
+    codes->decode = decode;
+    codes->bound = 0.03;
+    codes->row = elems;
+}
+
+/* Add the largest magnitudes of the blocks, of which some are 0. */
+static void add_largest(struct trial *t, int64_t elems, double scale)
+{
+    struct trial_tensor *largest =
+        trial_changed(t, DTYPE_F32, ceil_div(elems, DYNAMIC8_BLOCK), scale);
+    float *values = largest->values;
+    for (int64_t i = 0; i < largest->elems; i++)
+        values[i] = i % 5 == 4 ? 0 : fabsf(values[i]);
+}
+
+void self_check_adamw_8bit(struct trial *t, const struct self_check_family *family)
+{
+    static const struct update_trial steps[] = {
+        {STEP(F32, U8, F32, 521)},
+        {STEP(F32, U8, BF16, 17 * DYNAMIC8_BLOCK)},
+        {STEP(F32, U8, F16, 5000), .dt_g = DTYPE_BF16},
+        {STEP(F32, U8, BF16, 521)}, /* of a factor that is no number */
+        {STEP(BF16, U8, F32, 5000)},
+        {STEP(BF16, U8, F32, 1031), .dt_g = DTYPE_BF16},
+    };
+    for (int i = 0; i < 6; i++) {
+        const struct update_trial *s = &steps[i];
+        trial_begin(t, "adamw", s->dt_m);
+        trial_changed(t, s->dt_p, s->elems, 1)->size = 1;
+        add_codes(t, s->elems, dynamic8_signed);
+        add_codes(t, s->elems, dynamic8_unsigned);
+        trial_near(t, s->dt_copy, s->dt_copy == DTYPE_F32 ? 0 : s->elems);
+        trial_read(t, s->dt_g, s->elems, 0.1);
+        trial_copy(t, DTYPE_F64, 1, &(double){i == 3 ? NAN : 0.37});
+        add_largest(t, s->elems, 0.1);
+        add_largest(t, s->elems, 0.01);
+        trial_run(t, adamw, s);
+    }
 }
 
 static void sgd(struct trial_side *side, void *const *at, const void *args)

@@ -99,9 +99,12 @@ static void put(void *values, enum dtype dt, int64_t i, double value)
         dtype_narrow((char *)values + (size_t)i * dtype_bytes(dt), dt, &narrow, 1);
 }
 
-static double get(const void *values, enum dtype dt, int64_t i)
+static double get(const struct trial_tensor *tensor, const void *values, int64_t i)
 {
+    const enum dtype dt = tensor->dt;
     float wide;
+    if (tensor->decode)
+        return tensor->decode(((const uint8_t *)values)[i]);
     if (dt == DTYPE_F64)
         return ((const double *)values)[i];
     if (dt == DTYPE_F32)
@@ -191,7 +194,7 @@ static double rms(const struct trial_tensor *tensor, const void *values, int64_t
     double square = 0;
     int64_t finite = 0;
     for (int64_t i = first; i < first + count; i++) {
-        double value = get(values, tensor->dt, i);
+        double value = get(tensor, values, i);
         square += isfinite(value) ? value * value : 0;
         finite += isfinite(value);
     }
@@ -213,7 +216,7 @@ static double largest_error(const struct trial_tensor *tensor, const void *got, 
         if (!memcmp((const char *)got + (size_t)i * size, (const char *)want + (size_t)i * size,
                     size))
             continue;
-        double a = get(got, tensor->dt, i), b = get(want, tensor->dt, i);
+        double a = get(tensor, got, i), b = get(tensor, want, i);
         if (isnan(a) && isnan(b))
             continue;
         double error = fmax(fabs(a - b) - step, 0) / (fabs(b) + whole + of_row);

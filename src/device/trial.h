@@ -34,8 +34,9 @@ struct trial_tensor {
                       no rows */
     double size;   /* of the terms of sums that may cancel; 0 */
     double bound;  /* 0: that of its format */
-    size_t begin;  /* byte of the block */
-    void *values;  /* before the call */
+    float (*decode)(uint8_t); /* of codes: what one stands for, which is compared; NULL */
+    size_t begin;             /* byte of the block */
+    void *values;             /* before the call */
 };
 
 /* A device of a trial. */

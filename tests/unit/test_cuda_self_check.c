@@ -256,6 +256,21 @@ static void off_adamw(struct device *d, const struct adamw *a, const double *fac
     cuda_adamw(d, &other, factor, s, r, elems);
 }
 
+/* With codes of the square of gradients a level too high, as if rounded up. */
+static void off_adamw_codes(struct device *d, const struct adamw *a, const double *factor,
+                            const struct adamw_state *s, const struct rounding *r, int64_t elems)
+{
+    enum { MOST = 8192 };
+    uint8_t codes[MOST];
+    struct error err;
+    cuda_adamw(d, a, factor, s, r, elems);
+    assert_in_range(elems, 1, MOST);
+    assert_int_equal(device_download(d, codes, s->v, (size_t)elems, &err), 0);
+    for (int64_t i = 0; i < elems; i++)
+        codes[i] += codes[i] < 255;
+    assert_int_equal(device_upload(d, s->v, codes, (size_t)elems, &err), 0);
+}
+
 static void off_muon(struct device *d, const struct muon *rule, const double *factor, float *p,
                      const float *u, enum dtype dt_copy, void *copy, int64_t elems)
 {
@@ -325,6 +340,7 @@ static void a_number_that_is_off_is_found(void **state)
         OFF("rope", rope, "rope"),
         OFF("cross-entropy", cross_entropy, "cross_entropy"),
         OFF("adamw", adamw, "adamw fp32"),
+        {.family = "adamw with 8-bit state", .of = "adamw u8", .ops = {.adamw = off_adamw_codes}},
         OFF("muon", muon, "muon"),
         OFF("dropout", dropout, "dropout"),
         OFF("attention, own kernels, bf16", attention_backward, "attention_backward bf16"),
