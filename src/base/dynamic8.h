@@ -32,6 +32,13 @@
 #define DYNAMIC8_INLINE static inline __attribute__((always_inline, unused))
 #endif
 
+/* a * b + c, rounded once where the machine does that by one instruction. */
+#if defined __CUDACC__ || defined __FMA__ || defined __ARM_FEATURE_FMA
+#define DYNAMIC8_FMA(a, b, c) fmaf(a, b, c)
+#else
+#define DYNAMIC8_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
 enum { DYNAMIC8_BLOCK = 256 };
 
 /* The smallest magnitude of a block that is not taken for 0: its inverse is finite. */
@@ -62,7 +69,7 @@ DYNAMIC8_INLINE float dynamic8_level(float n, float items)
     memcpy(&k, &bits, sizeof k);
     bits = 0x7f000000u - bits;
     memcpy(&part, &bits, sizeof part);
-    const float level = end * fmaf(0.9f * (n - k + 0.5f), part, 0.1f);
+    const float level = end * DYNAMIC8_FMA(0.9f * (n - k + 0.5f), part, 0.1f);
     return n >= 128 * items ? 1.0f : level;
 }
 
@@ -102,7 +109,7 @@ DYNAMIC8_INLINE struct dynamic8_decade dynamic8_decade_of(float share, float ite
 DYNAMIC8_INLINE float dynamic8_number(float share, struct dynamic8_decade decade)
 {
     const float k = decade.k;
-    float number = k * fmaf(share, decade.scale, 8.0f / 9.0f);
+    float number = k * DYNAMIC8_FMA(share, decade.scale, 8.0f / 9.0f);
     number = number > k ? number : k;
     number = number < 2 * k - 1 ? number : 2 * k - 1;
     return (float)(int32_t)number;

@@ -1,9 +1,8 @@
-# The ops against naive references; test_simd once per level, exit 77 where it cannot run.
-UNIT_TESTS += tests/unit/test_ops tests/unit/test_ops_norm tests/unit/test_ops_loss \
-	tests/unit/test_ops_optimizer tests/unit/test_ops_gemm tests/unit/test_simd_generic \
-	tests/unit/test_ops_layernorm tests/unit/test_ops_dropout tests/unit/test_ops_adamw_bf16 tests/unit/test_run_queue \
-	tests/unit/test_ops_adamw_8bit \
-	tests/unit/test_gemm_threads tests/unit/test_ops_magnitude
+# The ops against naive references.
+UNIT_TESTS += tests/unit/test_ops tests/unit/test_ops_norm tests/unit/test_ops_loss tests/unit/test_ops_optimizer \
+	tests/unit/test_ops_gemm tests/unit/test_ops_layernorm tests/unit/test_ops_dropout \
+	tests/unit/test_ops_adamw_bf16 tests/unit/test_run_queue tests/unit/test_ops_adamw_8bit tests/unit/test_gemm_threads \
+	tests/unit/test_ops_magnitude
 ops_check = tests/unit/ops_check.c tests/unit/ops_check.h
 tests_unit_test_gemm_threads_SOURCES = tests/unit/test_gemm_threads.c $(ops_check)
 tests_unit_test_run_queue_SOURCES = tests/unit/test_run_queue.c $(ops_check)
@@ -17,15 +16,4 @@ tests_unit_test_ops_dropout_SOURCES = tests/unit/test_ops_dropout.c $(ops_check)
 tests_unit_test_ops_loss_SOURCES = tests/unit/test_ops_loss.c $(ops_check)
 tests_unit_test_ops_optimizer_SOURCES = tests/unit/test_ops_optimizer.c $(ops_check)
 tests_unit_test_ops_gemm_SOURCES = tests/unit/test_ops_gemm.c $(ops_check)
-tests_unit_test_simd_generic_SOURCES = tests/unit/test_simd.c
-tests_unit_test_simd_generic_CPPFLAGS = $(libcpu_generic_a_CPPFLAGS)
-tests_unit_test_simd_generic_CFLAGS = $(libcpu_generic_a_CFLAGS)
-if CPU_X86
-UNIT_TESTS += tests/unit/test_simd_avx2 tests/unit/test_simd_avx512
-tests_unit_test_simd_avx2_SOURCES = tests/unit/test_simd.c
-tests_unit_test_simd_avx2_CPPFLAGS = $(libcpu_avx2_a_CPPFLAGS)
-tests_unit_test_simd_avx2_CFLAGS = $(libcpu_avx2_a_CFLAGS)
-tests_unit_test_simd_avx512_SOURCES = tests/unit/test_simd.c
-tests_unit_test_simd_avx512_CPPFLAGS = $(libcpu_avx512_a_CPPFLAGS)
-tests_unit_test_simd_avx512_CFLAGS = $(libcpu_avx512_a_CFLAGS)
-endif
+include $(top_srcdir)/tests/unit/simd.mk
