@@ -12,6 +12,15 @@ train "bf16 logits" "$TRIREME_CUDA" 1 narrow device=cuda train.steps=$some $narr
 train "bf16 logits on the CPU" "$TRIREME" 1 narrow_cpu device=cpu train.steps=$some $narrow
 near "bf16 logits: the GPU's losses are near the CPU's" narrow_cpu narrow 1e-2 $some
 near "bf16 logits: and near those of fp32 logits" bf16 narrow 1e-2 $some
+coded=train.optimizer=adamw8bit
+train "moments of 8 bits" "$TRIREME_CUDA" 1 coded device=cuda train.steps=$some $coded
+train "moments of 8 bits on the CPU" "$TRIREME" 1 coded_cpu device=cpu train.steps=$some $coded
+near "moments of 8 bits: the GPU's losses are near the CPU's" coded_cpu coded 1e-3 $some
+train "moments of 8 bits in the host's memory" "$TRIREME_CUDA" 1 coded_host device=cuda train.steps=$some $coded \
+    offload.optimizer=host
+near "and near those of updates on the host" coded coded_host 1e-3 $some
+train "resumed on the CPU" "$TRIREME" 1 coded device=cpu train.steps=$((some + 2)) $coded
+is "moments of 8 bits from the GPU to the CPU" "1-$((some + 2))" "$(steps_of coded)"
 eight="precision=fp8 data.seq_len=128 train.micro_batch=1 train.steps=$((some / 2))"
 if "$TRIREME_CUDA" plan $M device=cuda $eight >out 2>err; then
     train "fp8" "$TRIREME_CUDA" 1 fp8 device=cuda $eight
