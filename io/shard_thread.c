@@ -1,9 +1,8 @@
 /* shard_thread.c - see shard_thread.h.
  *
  * The thread takes 1.5 s of a core for 1.5 GB, nearly all of it in the kernel.  Where steps compute
- * on all cores, the other cores wait for the one that it takes.  So it has a low priority, NICE:
- * about a tenth of such a core by Linux's weights, and all of one that is free.  Kernels that leave
- * out threads which find no core (device/cpu/run_queue.h) may leave it a whole core all the same.
+ * on all cores, the other cores wait for the one that it takes.  So it works in the background
+ * (base/background.h): with about a tenth of such a core, and all of one that is free.
  *
  * The copies lie one behind the other, in the order of the pieces.  The thread calls neither HDF5
  * nor MPI nor CUDA: only pwrite() and fsync().  What it writes notes signs of life (base/alive.h),
@@ -14,14 +13,11 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/alive.h"
 #include "base/array.h"
+#include "base/background.h"
 #include "base/quiet_thread.h"
-
-enum { NICE = 10 };
 
 struct shard_thread {
     pthread_t id;
@@ -74,8 +70,9 @@ static int copy_pieces(struct shard_thread *t, const struct checkpoint_piece *pi
 static void *write_file(void *arg)
 {
     struct shard_thread *t = arg;
-    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* of this thread alone, as Linux has it */
+    background_begin();
     t->rc = shard_fill(t->path, t->piece, t->count, t->places, &t->row, &t->err);
+    background_end();
     __atomic_store_n(&t->is_done, 1, __ATOMIC_RELEASE);
     return NULL;
 }

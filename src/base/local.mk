@@ -1,6 +1,6 @@
 libtrireme_a_SOURCES += \
 	src/base/alive.c src/base/alive.h \
-	src/base/array.c src/base/array.h \
+	src/base/array.c src/base/array.h src/base/background.c src/base/background.h \
 	src/base/box.c src/base/box.h src/base/build_id.c src/base/build_id.h \
 	src/base/cgroup.c src/base/cgroup.h \
 	src/base/clock.c src/base/clock.h \

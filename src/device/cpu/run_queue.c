@@ -2,6 +2,7 @@
 #include "device/cpu/run_queue.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/background.h"
 #include "base/clock.h"
 #include "base/schedstat.h"
 #include "device/device.h"
@@ -21,14 +23,28 @@ static const int64_t LEAST_HOLD_NS = 400000000; /* how long threads are left out
 static const int64_t MOST_HOLD_NS = 8000000000; /* and at most, after trials that failed */
 static const int64_t TRIAL_NS = 4 * SAMPLE_NS;  /* waiting within this time: the trial failed */
 static const double TOLERATED = 0.15;           /* waiting of so much of a thread is noise */
+static const double BACKGROUND = 0.25; /* and of so much for a background thread is its due: of low
+                                          priority, it takes 0.1 to 0.2 of a core that is wanted */
 
-int run_queue_choice_sample(struct run_queue_choice *c, int64_t now_ns, int64_t waited_ns)
+/* The share of a thread by which other programs made the team wait since the sample before: what
+ * the process's own background threads ran is not theirs. */
+static double waited_for_others(const struct run_queue_choice *c, int64_t now_ns, int64_t waited_ns,
+                                int64_t ran_ns)
 {
-    int64_t wall = now_ns - c->last_ns;
-    double waited = wall > 0 ? (double)(waited_ns - c->last_waited_ns) / (double)wall : 0;
+    double wall = (double)(now_ns - c->last_ns);
+    double own = fmin((double)(ran_ns - c->last_ran_ns), BACKGROUND * wall);
+    double waited = (double)(waited_ns - c->last_waited_ns) - own;
+    return wall > 0 && waited > 0 ? waited / wall : 0;
+}
+
+int run_queue_choice_sample(struct run_queue_choice *c, int64_t now_ns, int64_t waited_ns,
+                            int64_t ran_ns)
+{
+    double waited = waited_for_others(c, now_ns, waited_ns, ran_ns);
     int first = c->last_ns == 0, fit = (int)(c->now - waited + TOLERATED);
     c->last_ns = now_ns;
     c->last_waited_ns = waited_ns;
+    c->last_ran_ns = ran_ns;
     if (first)
         return c->now;
     if (fit < c->now && c->now > 1) {
@@ -104,5 +120,5 @@ int run_queue_threads(const struct device *d)
     }
     for (int i = 0; i < q->choice.most; i++)
         sum += waited_ns(q->file[i]);
-    return run_queue_choice_sample(&q->choice, now, sum);
+    return run_queue_choice_sample(&q->choice, now, sum, background_ran_ns());
 }

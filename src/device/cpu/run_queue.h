@@ -11,6 +11,9 @@
  *   threads 2, waited 1.6 of 2    ->  1            eight busy processes on two cores
  *   threads 64, waited 0.5 of 64  ->  63           one busy process on 64 cores
  *
+ * A thread of this process that writes a checkpoint in the background is no other process: the team
+ * bears the little of a core that it takes, which is less than a thread left out.
+ *
  * A kernel gives the same bits with any number of threads, and a product of oneDNN takes fewer only
  * where that was seen to give the same bits, so that load changes nothing but time.
  * OMP_DYNAMIC=false, OpenMP's word for it, keeps all threads.
@@ -27,15 +30,18 @@ struct device;
 struct run_queue_choice {
     int most, now;          /* threads there are; threads to be used */
     int64_t last_ns;        /* time of the sample before; 0: there was none */
-    int64_t last_waited_ns; /* and what all threads had waited by then */
+    int64_t last_waited_ns; /* and what all threads had waited by then, */
+    int64_t last_ran_ns;    /* and background threads had run */
     int64_t hold_ns;        /* how long threads are left out */
     int64_t until_ns;       /* and until when */
     int64_t raised_ns;      /* when all threads were tried again; 0: never */
 };
 
-/* Take a sample: the time, and for how long all threads together were ready without a core, since
- * any fixed point.  Returns the number of threads to use from now on. */
-int run_queue_choice_sample(struct run_queue_choice *choice, int64_t now_ns, int64_t waited_ns);
+/* Take a sample: the time, for how long all threads together were ready without a core, and for how
+ * long background threads of the process (base/background.h) had one, each since any fixed point.
+ * Returns the number of threads to use from now on. */
+int run_queue_choice_sample(struct run_queue_choice *choice, int64_t now_ns, int64_t waited_ns,
+                            int64_t ran_ns);
 
 struct run_queue;
 

@@ -1,0 +1,22 @@
+/* background.h - threads of low priority that work beside the ones that compute.
+ *
+ * Where all cores compute, such a thread takes a small share of one.  Kernels that leave out
+ * threads which find no core (device/cpu/run_queue.h) would take it for another program, leave one
+ * out, and so give it a core; they ask here how long it ran.
+ */
+#ifndef TRIREME_BASE_BACKGROUND_H
+#define TRIREME_BASE_BACKGROUND_H
+
+#include <stdint.h>
+
+/* Let the calling thread work in the background until it calls background_end(), which it must
+ * before it ends: it has a low priority, about a tenth of a core that others want too, and all of
+ * one that is free.  Of BACKGROUND_MOST such threads at a time the time is counted. */
+enum { BACKGROUND_MOST = 4 };
+void background_begin(void);
+void background_end(void);
+
+/* Returns for how many nanoseconds the background threads of this process had a core so far. */
+int64_t background_ran_ns(void);
+
+#endif
