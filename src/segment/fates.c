@@ -319,6 +319,20 @@ static int add_shared(struct units *units, int unit, struct error *err)
     return 0;
 }
 
+/* Refuse an optimizer in blocks where no trained tensor is. */
+static int check_blocks(const struct units *units, struct error *err)
+{
+    const struct optimizer *optimizer = optimizer_row(units->request.optimizer);
+    int found = !optimizer->block;
+    for (int f = 0; f < units->flats; f++)
+        found |= units->flat[f].block > 1;
+    return found ? 0
+                 : error_set(err,
+                             "train.optimizer %s is of tensors of at least %lld elements in whole "
+                             "blocks of %d, embeddings apart, and none such is trained; use adamw",
+                             optimizer->name, (long long)optimizer->least, optimizer->block);
+}
+
 int fates_make_flats(struct units *units, struct error *err)
 {
     int rc = set_grad_formats(units, err);
@@ -326,5 +340,5 @@ int fates_make_flats(struct units *units, struct error *err)
         rc = add_flats(units, u, err);
     for (int u = 0; !rc && u < units->count; u++)
         rc = add_shared(units, u, err);
-    return rc;
+    return rc ? -1 : check_blocks(units, err);
 }

@@ -12,6 +12,9 @@ is "GPT2-XL fits two GPUs of 24 GB with 60 GB of host memory" "0 1" "$? $(grep -
 "$TRIREME" plan "$top/jobs/llama8b_2gpu_offload.yaml" model.preset=llama3-8b --ranks 2 --machine rtx4090 \
     --node-memory 160 >out 2>err
 is "all of Llama-3-8B with 160 GB" "0 1" "$? $(grep -c '^fits on rtx4090' out)"
+"$TRIREME" plan "$top/jobs/llama8b_1gpu.yaml" model.preset=llama3-8b --machine h100 >out 2>err
+is "the same on one of 80 GB, nothing in the host's memory" "0 1 0" \
+    "$? $(grep -c '^fits on h100' out) $(grep -c 'offloaded state of a step' out)"
 
 # The language model: one epoch of a text, from random weights and a folder's configuration.
 mkdir gpt2-xl
@@ -41,7 +44,7 @@ is "generate writes with its tokenizer" 0 $?
 
 # All of a Llama, fine-tuned on conversations, from a folder with weights.
 mkdir llama3
-"$TRIREME" train model.layers=2 model.hidden=16 model.heads=4 model.kv_heads=2 model.ffn=22 model.vocab=389 \
+"$TRIREME" train model.layers=2 model.hidden=32 model.heads=4 model.kv_heads=2 model.ffn=128 model.vocab=389 \
     model.max_seq_len=128 data.train=data/train.h5 data.seq_len=32 train.steps=2 device=cpu run.threads=1 \
     run.dir=made >out 2>err && "$TRIREME" convert made llama3 >out 2>err || cat err
 cp "$top/tests/golden/tokenizers/llama3.json" llama3/tokenizer.json
@@ -63,6 +66,12 @@ is "a job's run learns" less "$(awk -v a="$(sed -n '1s/.*"loss": *\([^,}]*\).*/\
     -v b="$(last_metric each loss)" 'BEGIN { print (b > 0 && b < a - 0.1 ? "less" : a " " b) }')"
 "$TRIREME" convert each tuned >out 2>err
 is "convert writes it for Hugging Face's programs" "0 yes" "$? $([ -f tuned/model.safetensors ] && echo yes)"
+TRIREME_RANKS=1 "$top/jobs/llama8b_1gpu.sh" data.seq_len=128 train.global_batch=4 device=cpu train.lr=1e-3 \
+    train.warmup_steps=1 run.threads=1 run.dir=alone >out 2>err
+is "llama8b_1gpu with a tiny Llama" 0 $?
+is "learns, with moments of 8 bits" "less 1" "$(awk -v a="$(sed -n '1s/.*"loss": *\([^,}]*\).*/\1/p' alone/metrics.jsonl)" \
+    -v b="$(last_metric alone loss)" 'BEGIN { print (b > 0 && b < a - 0.1 ? "less" : a " " b) }') $(
+        "$TRIREME" checkpoint show alone | grep -c 'exp_avg_absmax/layers.0.mlp.up')"
 
 # The same weights where one rank of the node reads for both.
 tune node model.loading=node
