@@ -4,7 +4,8 @@
  *
  * A row's bytes are those read and written, as simulate/cost.c counts them.  An update has 30 bytes
  * for an element: it reads and writes a master and two moments in fp32 (24), reads a gradient (4),
- * and writes the bf16 copy that is computed with (2).
+ * and writes the bf16 copy that is computed with (2).  With moments of 8 bits it has 18: codes of
+ * one byte, whose largest magnitudes lie behind them here.
  */
 #include <string.h>
 
@@ -19,7 +20,7 @@ struct call;
 
 struct kernel {
     enum instr_kind instr;
-    enum dtype dtype;         /* of its row; an update's is that of the master */
+    enum dtype dtype;         /* of its row; an update's is that of the master, or u8 */
     size_t operand[OPERANDS]; /* bytes of an element of each operand; 0: no more operands */
     size_t each;              /* bytes that are read and written for an element */
     void (*run)(struct measure *m, const struct call *call, void *const *operand);
@@ -30,6 +31,12 @@ struct call {
     int64_t elems;
     double *factor; /* [2] on the device: the factor of an update, and the sum of a norm */
 };
+
+/* Behind the codes of an operand that has twice their bytes. */
+static float *behind(const struct call *call, void *codes)
+{
+    return (float *)((char *)codes + round_up_bytes((size_t)call->elems, sizeof(float)));
+}
 
 static void update(struct measure *m, const struct call *call, void *const *operand)
 {
@@ -42,15 +49,18 @@ static void update(struct measure *m, const struct call *call, void *const *oper
                                       .bias1 = 0.5f,
                                       .bias2 = 0.5f};
     static const struct rounding rounding = {.key = 1};
-    const struct adamw_state state = {.dt_p = call->kernel->dtype,
-                                      .dt_m = call->kernel->dtype,
+    enum dtype dtype = call->kernel->dtype;
+    const struct adamw_state state = {.dt_p = dtype == DTYPE_U8 ? DTYPE_F32 : dtype,
+                                      .dt_m = dtype,
                                       .p = operand[0],
                                       .m = operand[1],
                                       .v = operand[2],
                                       .dt_g = DTYPE_F32,
                                       .g = operand[3],
                                       .dt_copy = DTYPE_BF16,
-                                      .copy = operand[4]};
+                                      .copy = operand[4],
+                                      .m_largest = behind(call, operand[1]),
+                                      .v_largest = behind(call, operand[2])};
     m->device->ops->adamw(m->device, &rule, call->factor, &state, &rounding, call->elems);
 }
 
@@ -90,6 +100,11 @@ static const struct kernel kernels[] = {
      .dtype = DTYPE_BF16,
      .operand = {2, 2, 2, 4},
      .each = 4 + 4 + 4 + 4,
+     .run = update},
+    {.instr = INSTR_UPDATE,
+     .dtype = DTYPE_U8,
+     .operand = {4, 2, 2, 4, 2},
+     .each = 8 + 2 + 2 + 4 + 2,
      .run = update},
     {.instr = INSTR_MOMENTUM,
      .dtype = DTYPE_F32,

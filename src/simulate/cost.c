@@ -263,7 +263,9 @@ static double update_s(const struct cost *cost, const struct instr *instr)
     double bytes = each * (double)flat->shard_elems;
     if (instr->stream == STREAM_HOST && cost->request.device->asynchronous)
         return bytes / cost->machine->host_bandwidth;
-    return machine_memory_s(cost->machine, "UPDATE", state_master_dtype(state), bytes);
+    int is_coded = rule->slots && rule->slot[0].kept == KEPT_CODES;
+    return machine_memory_s(cost->machine, "UPDATE",
+                            is_coded ? DTYPE_U8 : state_master_dtype(state), bytes);
 }
 
 static double orthogonalize_s(const struct cost *cost, const struct instr *instr)
