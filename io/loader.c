@@ -63,8 +63,9 @@ int loader_open(struct loader *loader, struct tokens *tokens, const struct loade
     if (tokens->vocab > options->vocab)
         return error_set(
             err,
-            "the vocabulary of %s (tokenizer \"%s\") is %lld, the model's is %lld; a new model "
-            "takes model.vocab=%lld, a trained one its own tokenizer",
+            "the vocabulary of %s (tokenizer \"%s\") is %lld, the model's is %lld; take a "
+            "trained model's own tokenizer or, where that was given tokens since, "
+            "model.vocab=%lld",
             tokens->path, tokens->tokenizer, (long long)tokens->vocab, (long long)options->vocab,
             (long long)tokens->vocab);
     if (options->packing == PACKING_STREAM)

@@ -19,8 +19,8 @@
 #include "config/hf.h"
 #include "io/safetensors.h"
 #include "model/adapters.h"
-#include "train/hf_tensors.h"
 #include "train/merge.h"
+#include "train/weights_rows.h"
 
 enum { PARTS = 3 };
 
@@ -41,7 +41,8 @@ struct export
     const struct weights_export *how;
     struct checkpoint *checkpoint;
     const struct model *model;
-    struct safetensors *base; /* NULL: the checkpoint has everything */
+    struct safetensors *base;  /* NULL: the checkpoint has everything */
+    struct weights_rows *rows; /* that it lacks */
     struct safetensors_source *source;
     struct target *target; /* per source */
     int count, capacity, target_capacity;
@@ -83,7 +84,9 @@ static int read_base(const struct export *export, const struct model_tensor *ten
     struct box box = box_whole(tensor->dims, tensor->dim);
     const struct safetensors_tensor *stored =
         hf_tensors_find(export->base, export->model, HF_MODEL, tensor->name, &place, err);
-    return stored ? hf_tensors_read(export->base, stored, &place, &box, start, count, to, err) : -1;
+    return stored ? weights_rows_read(export->rows, tensor->name, export->base, stored, &place,
+                                      &box, start, count, to, err)
+                  : -1;
 }
 
 /* A tensor that is read. */
@@ -293,6 +296,7 @@ static void release(struct export *export)
         for (int p = 0; p < PARTS; p++)
             merge_free(export->target[i].part[p].merge);
     safetensors_close(export->base);
+    weights_rows_free(export->rows);
     free(export->source);
     free(export->target);
     free(export->matrix);
@@ -301,7 +305,8 @@ static void release(struct export *export)
 int weights_export(struct weights_export *how, struct checkpoint *checkpoint,
                    const struct config *config, struct error *err)
 {
-    struct export export = {.how = how, .checkpoint = checkpoint, .loaded = -1};
+    struct weights_rows rows = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct export export = {.how = how, .checkpoint = checkpoint, .rows = &rows, .loaded = -1};
     struct model *model;
     if (model_create(&model, &config->model, err))
         return -1;

@@ -21,6 +21,7 @@
 #include "train/run_checkpoint.h"
 #include "train/weights.h"
 #include "train/weights_node.h"
+#include "train/weights_rows.h"
 
 /* Which files there are, whether opened by this rank or by the reader of its node. */
 struct import_has {
@@ -33,6 +34,7 @@ struct import {
     struct safetensors *adapter; /* of lora.path; NULL: adapters begin from the seed */
     struct checkpoint *saved;    /* in place of st, where model.path names a run or checkpoint */
     struct import_has has;
+    struct weights_rows rows;
 };
 
 enum import_from { FROM_SEED, FROM_FOLDER, FROM_ADAPTER, FROM_SAVED };
@@ -66,17 +68,27 @@ static const struct safetensors_tensor *find(const struct import *import,
 
 /* ---- are they the model's tensors? ---- */
 
-static int check_shape(const struct safetensors *st, const struct flat_tensor *own,
-                       const struct model_place *place, const struct safetensors_tensor *tensor,
-                       struct error *err)
+/* Files may lack the last rows of the embedding and the head. */
+static int check_shape(const struct import *import, const struct safetensors *st,
+                       const struct flat_tensor *own, const struct model_place *place,
+                       const struct safetensors_tensor *tensor, struct error *err)
 {
     const struct box *box = &own->box;
+    int is_node = import->s->config.model_loading == LOADING_NODE;
+    int lacks = st == import->st && weights_rows_lacking(own->name, box, place, tensor);
     int64_t rows = box->whole[0] * place->parts, columns = box->dims > 1 ? box->whole[1] : 1;
     int64_t first = place->is_transposed ? columns : rows;
     int64_t second = place->is_transposed ? rows : columns;
     if (tensor->dims == box->dims && tensor->dim[0] == first &&
         (box->dims == 1 || tensor->dim[1] == second))
         return 0;
+    if (lacks)
+        return is_node ? error_set(err,
+                                   "model.loading is node, and model.vocab is larger than that of "
+                                   "%s: new rows of the embedding begin as the mean of all, which "
+                                   "each rank reads; leave model.loading at each",
+                                   st->path)
+                       : 0;
     return error_set(err, "%s: tensor \"%s\" has another shape than the %lld x %lld of the model",
                      st->file[tensor->file], tensor->name, (long long)first, (long long)second);
 }
@@ -107,7 +119,7 @@ static int check_files(const struct import *import, const struct safetensors *st
             if (st == import->st ? adapters_own(own->name) : files_of(import, own->name) != st)
                 continue;
             const struct safetensors_tensor *tensor = find(import, st, own->name, &place, err);
-            rc = tensor ? check_shape(st, own, &place, tensor, err) : -1;
+            rc = tensor ? check_shape(import, st, own, &place, tensor, err) : -1;
             if (tensor)
                 used[tensor - st->tensor] = 1;
         }
@@ -243,9 +255,10 @@ static int check_saved_folder(struct import *import, struct error *err)
 /* A weights_fill_part: fill a part from wherever its tensor comes from. */
 static int read_part(void *user, const struct flat_part *part, float *to, struct error *err)
 {
-    const struct import *import = user;
+    struct import *import = user;
+    const struct flat_tensor *own = part->tensor;
     struct model_place place;
-    const struct safetensors *st = files_of(import, part->tensor->name);
+    const struct safetensors *st = files_of(import, own->name);
     if (!st && from_of(import, part->tensor->name) == FROM_SAVED)
         return read_saved(import, part, to, err);
     if (!st && part->tensor->init == INIT_ROW_NORMS)
@@ -255,10 +268,9 @@ static int read_part(void *user, const struct flat_part *part, float *to, struct
     const struct safetensors_tensor *tensor = find(import, st, part->tensor->name, &place, err);
     if (!tensor || !part->count)
         return tensor ? 0 : -1;
-    return hf_tensors_read(st, tensor, &place, &part->tensor->box, part->start, part->count, to,
-                           err) ||
-                   check_finite(st->file[tensor->file], tensor->name, to, DTYPE_F32, part->count,
-                                err)
+    int rc = weights_rows_read(&import->rows, own->name, st, tensor, &place, &own->box, part->start,
+                               part->count, to, err);
+    return rc || check_finite(st->file[tensor->file], tensor->name, to, DTYPE_F32, part->count, err)
                ? -1
                : 0;
 }
@@ -275,7 +287,9 @@ static int read_as(void *user, const struct flat_part *part, enum dtype dtype, v
     const struct safetensors_tensor *tensor =
         st ? find(import, st, part->tensor->name, &place, err) : NULL;
     int rc = st && !tensor ? -1 : 0;
-    if (!st || (tensor && (tensor->dtype != (int)dtype || place.is_transposed)))
+    if (!st ||
+        (tensor && (tensor->dtype != (int)dtype || place.is_transposed ||
+                    weights_rows_lacking(part->tensor->name, &part->tensor->box, &place, tensor))))
         return 1;
     struct hf_tensors_runs runs =
         hf_tensors_runs(&place, &part->tensor->box, part->start, part->count);
@@ -355,6 +369,7 @@ static void close_files(struct import *import)
     safetensors_close(import->st);
     safetensors_close(import->adapter);
     checkpoint_close(import->saved);
+    weights_rows_free(&import->rows);
 }
 
 /* Does model.path name a run or a checkpoint? */
@@ -385,7 +400,7 @@ static int check_tied(const struct import *import, struct error *err)
 
 int weights_import_check(struct session *s, struct error *err)
 {
-    struct import import = {.s = s};
+    struct import import = {.s = s, .rows = {.lock = PTHREAD_MUTEX_INITIALIZER}};
     int rc = check_loading(&import, err) ||
                      (names_saved(&s->config) && check_saved_folder(&import, err)) ||
                      open_files(&import, err) || check_tied(&import, err)
@@ -511,9 +526,26 @@ static void report(const struct session *s, const char *what, const char *folder
                  what, folder, st->tensors, st->files, st->files > 1 ? "s" : "", seconds);
 }
 
+/* Say that the embedding, and the head, have more rows than the files. */
+static void report_rows(const struct import *import)
+{
+    struct model_place place;
+    const struct session *s = import->s;
+    const struct safetensors_tensor *embedding =
+        import->st ? find(import, import->st, "embed", &place, NULL) : NULL;
+    int64_t vocab = s->config.model.vocab;
+    if (embedding && embedding->dim[0] < vocab)
+        log_info(
+            s->log,
+            "model.vocab is %lld, and that of %s %lld: the other rows of the embedding%s begin "
+            "as the mean of those there",
+            (long long)vocab, s->config.model_path, (long long)embedding->dim[0],
+            s->config.model.tie_embeddings ? "" : " and the head");
+}
+
 int weights_import(struct session *s, struct error *err)
 {
-    struct import import = {.s = s};
+    struct import import = {.s = s, .rows = {.lock = PTHREAD_MUTEX_INITIALIZER}};
     int is_saved = names_saved(&s->config);
     world_broadcast(s->world, &is_saved, sizeof is_saved, 0); /* rank 0 decides */
     if (is_saved && run_checkpoint_open(&import.saved, s->world, s->config.model_path, s->log, err))
@@ -529,6 +561,7 @@ int weights_import(struct session *s, struct error *err)
     if (!rc && s->config.adapter_note[0])
         log_warn(s->log, "%s/adapter_config.json: %s", s->config.lora.path, s->config.adapter_note);
     if (!rc) {
+        report_rows(&import);
         report(s, "weights", import.saved ? "" : s->config.model_path, import.st, seconds);
         report(s, "adapters", s->config.lora.path, import.adapter, seconds);
     }
@@ -547,7 +580,7 @@ static int open_base(struct import *import, struct error *err)
 
 int weights_import_flats(struct session *s, const char *flats, struct error *err)
 {
-    struct import import = {.s = s};
+    struct import import = {.s = s, .rows = {.lock = PTHREAD_MUTEX_INITIALIZER}};
     int rc = fill(&import, flats, open_base, err);
     close_files(&import);
     return rc;

@@ -149,7 +149,7 @@ M="model.preset=llama-tiny device=cpu run.dir=$work/run"
 refused "no training data" 'data\.train' $T $M
 refused "missing token file" 'nothing\.h5' $T $M data.train=nothing.h5
 refused "text for a token file" 'text.*tokenize|tokenize.*text|not.*HDF5' $T $M data.train=text
-refused "vocabulary too small for the data" 'a new model takes model\.vocab=' $T $M data.train=train.h5 model.vocab=100
+refused "vocabulary too small for the data" 'where that was given tokens since, model\.vocab=257' $T $M data.train=train.h5 model.vocab=100
 head -c 4000 train.h5 >cut.h5
 refused "token file cut short" 'cut\.h5' $T $M data.train=cut.h5
 : >occupied
