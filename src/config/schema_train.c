@@ -74,13 +74,15 @@ static const struct key rows[] = {
     {KEY(REAL, train.min_lr, "0"), .least = 0, .most = 100,
      .help = "learning rate at the last step, with every schedule but constant"},
     {KEY(CHOICE, train.schedule, "cosine"), .choices = schedules,
-     .help = "learning rate after warm-up, step by step of the optimizer: constant; linear or "
-             "cosine to min_lr at the last step; or wsd (warm-up, stable, decay), at lr up to the "
-             "last decay_steps steps, which come down to min_lr: linearly with wsd, as half a "
-             "cosine with wsd_cosine, as 1 less the square root of the part that is done with "
-             "wsd_sqrt. From a checkpoint before the decay a run goes on with other steps or "
-             "decay_steps as if it had begun with them. WarmupLR and WarmupDecayLR are constant "
-             "and linear, warmup_stable_decay is wsd_cosine"},
+     .help =
+         "learning rate after warm-up, step by step of the optimizer: constant; linear or "
+         "cosine to min_lr at the last step; or wsd (warm-up, stable, decay), at lr up to the "
+         "last decay_steps steps, which come down to min_lr: linearly with wsd, as half a "
+         "cosine with wsd_cosine, as 1 less the square root of the part that is done with "
+         "wsd_sqrt; with checkpoint.every one is saved where the decay begins, and stays. From a "
+         "checkpoint before the decay a run goes on with other steps or "
+         "decay_steps as if it had begun with them. WarmupLR and WarmupDecayLR are constant "
+         "and linear, warmup_stable_decay is wsd_cosine"},
     {KEY(INT, train.warmup_steps, "0"), .min = 0, .max = INT64_C(1000000000000),
      .help = "steps in which the learning rate rises linearly to lr; may be more than steps"},
     {KEY(INT, train.decay_steps, "0"), .min = 0, .max = INT64_C(1000000000000),

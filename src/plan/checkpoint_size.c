@@ -45,7 +45,8 @@ int64_t checkpoint_size_count_of_run(const struct config *config, int64_t done, 
     int64_t every = config->checkpoint.every, evaluated = config->train.eval_every;
     if (config->checkpoint.keep_best && evaluated && (!every || evaluated < every))
         every = evaluated; /* each evaluation may be the best */
-    /* of the lowest losses, training and data.valid */
-    int64_t spared = 1 + config->checkpoint.keep_best;
+    /* of the lowest losses, training and data.valid; and before the decay of a schedule wsd */
+    int64_t spared = 1 + config->checkpoint.keep_best +
+                     (config->checkpoint.every && config->train.schedule >= SCHEDULE_WSD);
     return checkpoint_size_count(done, steps, every, config->checkpoint.keep + spared, there);
 }

@@ -48,6 +48,12 @@ int64_t lr_schedule_decay_steps(const struct config_train *train)
         0, min_i64(ceil_div(train->steps + train->ahead, 10), train->steps - train->warmup_steps));
 }
 
+int64_t lr_schedule_stable_end(const struct config_train *train)
+{
+    int64_t end = train->steps - lr_schedule_decay_steps(train);
+    return train->schedule < SCHEDULE_WSD ? -1 : end > train->warmup_steps ? end : 0;
+}
+
 double lr_schedule_decay_done(const struct config_train *train, int64_t step)
 {
     int64_t decay = lr_schedule_decay_steps(train);

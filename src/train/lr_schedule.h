@@ -16,6 +16,10 @@ double lr_schedule_at(const struct config_train *train, int64_t step);
  * a tenth of the steps, rounded up, if as many come after warm-up.  0 for other schedules. */
 int64_t lr_schedule_decay_steps(const struct config_train *train);
 
+/* Return the last step of the stable phase of a schedule wsd, 0 where it has none; -1 for other
+ * schedules. */
+int64_t lr_schedule_stable_end(const struct config_train *train);
+
 /* Return how much of the decay of a schedule wsd is done at a step: 0 up to the end of the stable
  * phase, 1 at the last step.  0 for other schedules. */
 double lr_schedule_decay_done(const struct config_train *train, int64_t step);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "io/disk.h"
+#include "train/lr_schedule.h"
 #include "train/run_directory_private.h"
 #include "train/shared_settings.h"
 
@@ -292,7 +293,9 @@ void run_directory_prune(struct run_directory *d)
     char *written = array_format("%s/step-%08lld", d->checkpoints, (long long)d->saved_step);
     char *best = array_format("%s/step-%08lld", d->checkpoints, (long long)d->best_step);
     char *kept = array_format("%s/step-%08lld", d->checkpoints, (long long)d->kept_step);
-    const char *spared[] = {written, best, kept, NULL};
+    char *stable = array_format("%s/step-%08lld", d->checkpoints,
+                                (long long)lr_schedule_stable_end(&d->s->config.train));
+    const char *spared[] = {written, best, kept, stable, NULL};
     rc = world_agree(world, rank ? 0 : run_survey_make(&survey, d, &why), &why);
     if (!rc) {
         checkpoint_checked_set(&d->checked, written, CHECKPOINT_WHOLE);
@@ -305,6 +308,7 @@ void run_directory_prune(struct run_directory *d)
     if (!rank && rc)
         log_warn(d->s->log, "old checkpoints could not be deleted: %s", why.text);
     run_survey_free(&survey);
+    free(stable);
     free(kept);
     free(best);
     free(written);

@@ -42,6 +42,14 @@ train $W train.steps=30 run.dir=late checkpoint.resume=15
 is "more steps from the decay: the jump is named" "0 1" "$code $(grep -c \
     'warning: the learning rate jumps from 0.000387628 at step 15 to 0.001 at step 16: the checkpoint was saved in the decay, which began after step 12 .*; a checkpoint of step 12 or before goes on without a jump$' err)"
 
+# What other runs go on from stays, though it is neither among the newest nor of the lowest loss.
+train $W train.steps=30 run.dir=few checkpoint.keep=2
+is "a checkpoint where the decay begins stays" "0 22" \
+    "$code $(ls few/checkpoints | sed -n 's/^step-0*//p' | xargs | tr ' ' '\n' | head -n 1)"
+is "beside the two newest and that of the lowest loss" yes "$([ "$(ls few/checkpoints | grep -c step-)" -le 4 ] && echo yes)"
+"$TRIREME" train $M train.lr=1e-3 train.schedule=constant train.steps=30 run.dir=none checkpoint.keep=2 >out 2>err
+is "not with a schedule without a decay" 0 "$(ls none/checkpoints | grep -c 22)"
+
 # A decay of its own, from a checkpoint of the stable phase.
 train $W train.steps=24 train.decay_steps=4 run.dir=direct
 train $W train.steps=24 train.decay_steps=4 run.dir=branch checkpoint.resume="$work/whole/checkpoints/step-00000020"
