@@ -28,6 +28,9 @@ struct config programs_config(int bits, const char *more)
 
 #define DORA "lora.r=2 lora.use_dora=true lora.target_modules=q_proj,o_proj,gate_proj,down_proj "
 
+/* Matrices that are large enough for moments of 8 bits. */
+#define CODED "train.optimizer=adamw8bit model.ffn=512 "
+
 #define OVERLAP "train.overlap_update=true "
 
 /* Memory of the host is the device's, or apart: as on a GPU. */
@@ -110,6 +113,8 @@ static const struct {
      "parallel.strategy=SHARD_OPTIM offload.optimizer=host train.freeze=embed,layers.0.*"},
     {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD precision=bf16 comm.reduce_dtype=bf16"},
     {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD train.optimizer=muon"},
+    {3, ONE_MEMORY, "parallel.strategy=FULL_SHARD " CODED},
+    {3, HOST_APART, "parallel.strategy=SHARD_OPTIM offload.optimizer=host " CODED},
     {3, ONE_MEMORY, "parallel.strategy=NO_SHARD train.optimizer=muon precision=bf16"},
     {4, HOST_APART,
      "parallel.strategy=HYBRID_SHARD_ZERO2 parallel.shard=2 train.global_batch=8 "
