@@ -55,12 +55,14 @@ static int is_matrix(const struct graph *graph, int param)
     return 0;
 }
 
-/* Is the parameter rows of an embedding? */
+/* Is the parameter rows of an embedding, of tokens or of learned positions?  Positions that data
+ * gives are looked up as tokens are, and others are added. */
 static int is_embedding(const struct graph *graph, int param)
 {
     for (int n = 0; n < graph->node_count; n++)
-        for (int k = 0; k < NODE_INS && graph->nodes[n].op == &op_embedding; k++) {
-            int v = graph->nodes[n].in[k];
+        for (int k = 0; k < NODE_INS; k++) {
+            const struct graph_node *node = &graph->nodes[n];
+            int v = node->op == &op_embedding || node->op == &op_positions ? node->in[k] : -1;
             const struct graph_value *value = v < 0 ? NULL : &graph->values[v];
             if (value && value->role == VALUE_PARAM && value->index == param)
                 return 1;

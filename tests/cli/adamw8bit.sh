@@ -111,6 +111,16 @@ refused "rows that tensor ranks would cut within a block" \
     "train.optimizer adamw8bit keeps 256 elements of a row of layers.0.attn.o together, and parallel.tensor would divide them; use adamw, or fewer tensor ranks" \
     mpirun -n 2 "$TRIREME" train $E parallel.tensor=2 run.dir=none
 
+
+# Learned positions are an embedding, with positions from data and without.
+
+G="model.preset=gpt2 model.hidden=64 model.heads=2 model.layers=1 model.vocab=257 model.max_seq_len=128 $D
+   train.optimizer=adamw8bit"
+train 1 $G train.steps=2 run.dir=gpt2
+train 1 $G train.steps=4 data.packing=bfd run.dir=gpt2
+is "GPT-2, then with packed documents" "0 1-4 u8 fp32" "$code $(steps_of gpt2) $("$TRIREME" checkpoint show gpt2 |
+    awk '$NF ~ "exp_avg/(positions|layers.0.mlp.up)$" { print $1 }' | xargs)"
+
 # Adapters of 32 rows have 4096 elements and more.
 
 "$TRIREME" convert one base >/dev/null 2>err || not_ok convert "$(cat err)"
