@@ -98,10 +98,10 @@ static const struct key rows[] = {
              "with momentum, and keeps one; muon orthogonalizes the momentum of each matrix of the "
              "blocks (query, key and value apart) and keeps one, and adamw updates the rest; muon "
              "takes no parallel.tensor, train.grad_dtype=bf16 or train.overlap_update; adamw8bit "
-             "is adamw "
-             "whose moments have 8 bits: a code for each and the largest magnitude of every 256 in "
-             "fp32, 2.03 bytes a parameter where adamw has 8; embeddings, and tensors of fewer "
-             "than 4096 elements or not of whole blocks of 256, keep adamw's"},
+             "is adamw whose moments have 8 bits: a code for each and the largest magnitude of "
+             "every 256 in fp32, 2.03 bytes a parameter where adamw has 8; embeddings, and tensors "
+             "of fewer than 4096 elements or not of whole blocks of 256, keep adamw's, as do "
+             "queries, keys and values where one of them does"},
     {KEY(CHOICE, train.optimizer_dtype, "fp32"), .choices = state_dtypes,
      .help =
          "number format in which adamw keeps its moments, and adamw8bit those that it leaves to "

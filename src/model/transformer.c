@@ -127,12 +127,30 @@ int transformer_back(struct graph *graph, int x, int w, int addend)
     return addend < 0 ? y : build_add(graph, y, addend);
 }
 
+static const char *const qkv_names[] = {"attn.q", "attn.k", "attn.v"};
+
+/* What follows a name of queries, keys or values: "" or ".lora_A"; NULL: the name is of others. */
+static const char *behind_qkv(const char *name)
+{
+    for (int i = 0; i < 3; i++) {
+        size_t length = strlen(qkv_names[i]);
+        if (!strncmp(name, qkv_names[i], length))
+            return name + length;
+    }
+    return NULL;
+}
+
+int transformer_stacks(const char *one, const char *other)
+{
+    const char *a = behind_qkv(one), *b = behind_qkv(other);
+    return a && b ? !strcmp(a, b) : !strcmp(one, other);
+}
+
 /* Declare numbers [first, end) of queries (0), keys (1) and values (2), stacked: with suffix ""
  * their matrix, with ".bias" the vector of their biases. */
 static int declare_qkv(struct graph *graph, const struct config_model *c, int first, int end,
                        const char *suffix, struct graph_division division)
 {
-    static const char *const names[] = {"attn.q", "attn.k", "attn.v"};
     struct graph_param param = {.dims = 1, .init = INIT_ZEROS};
     if (!suffix[0])
         param = normal(c->hidden, c->init_std);
@@ -140,7 +158,7 @@ static int declare_qkv(struct graph *graph, const struct config_model *c, int fi
     char name[PARAM_PARTS][GRAPH_NAME];
     struct transformer_part parts[PARAM_PARTS];
     for (int i = first; i < end; i++) {
-        snprintf(name[i], GRAPH_NAME, "%s%s", names[i], suffix);
+        snprintf(name[i], GRAPH_NAME, "%s%s", qkv_names[i], suffix);
         parts[i] = (struct transformer_part){name[i], (i ? c->kv_heads : c->heads) * c->head_dim};
     }
     int w = declare(graph, param, parts + first, end - first);

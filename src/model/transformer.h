@@ -26,6 +26,11 @@ struct transformer_part {
     int64_t rows;     /* of the whole tensor */
 };
 
+/* Does one layout or another stack two logical tensors of a block into one parameter, or are they
+ * the same?  It does queries, keys and values, and what adapters have beside them
+ * ("attn.q.lora_B"), which tensor ranks and dropout have apart. */
+int transformer_stacks(const char *one, const char *other);
+
 /* Declare a whole matrix [sum of rows, in] of normal deviates times std; returns its value.  For
  * tests: models divide all of their matrices. */
 int transformer_matrix(struct graph *graph, const struct transformer_part *parts, int count,

@@ -24,6 +24,7 @@
 
 #include "base/array.h"
 #include "graph/op.h"
+#include "model/transformer.h"
 #include "segment/optimizer.h"
 
 /* Who updates a tensor. */
@@ -70,14 +71,22 @@ static int is_embedding(const struct graph *graph, int param)
     return 0;
 }
 
-/* Are all tensors of the parameter large enough for an optimizer's blocks, and whole blocks? */
-static int is_in_blocks(const struct graph_param *param, const struct optimizer *optimizer)
+/* Are all tensors of the parameter large enough for an optimizer's blocks, and whole blocks?  And
+ * those of its block that other layouts stack with them, so that every layout has the same answer?
+ */
+static int is_in_blocks(const struct graph *graph, int param, const struct optimizer *optimizer)
 {
-    for (int p = 0; p < param->parts; p++) {
-        struct box whole = box_whole(param->box[p].dims, param->box[p].whole);
-        int64_t elems = box_elems(&whole);
-        if (elems < optimizer->least || elems % optimizer->block)
-            return 0;
+    const struct graph_param *own = &graph->params[param];
+    for (int i = 0; i < graph->param_count; i++) {
+        const struct graph_param *other = &graph->params[i];
+        if (other->block != own->block || !transformer_stacks(own->part[0], other->part[0]))
+            continue;
+        for (int p = 0; p < other->parts; p++) {
+            struct box whole = box_whole(other->box[p].dims, other->box[p].whole);
+            int64_t elems = box_elems(&whole);
+            if (elems < optimizer->least || elems % optimizer->block)
+                return 0;
+        }
     }
     return 1;
 }
@@ -91,7 +100,7 @@ static enum updater updater_of(const struct units *units, const struct graph *gr
     if (configured->of_matrices)
         takes = is_matrix(graph, param);
     else if (configured->block)
-        takes = !is_embedding(graph, param) && is_in_blocks(&graph->params[param], configured);
+        takes = !is_embedding(graph, param) && is_in_blocks(graph, param, configured);
     return takes ? UPDATER_CONFIGURED : UPDATER_OTHER;
 }
 

@@ -112,6 +112,16 @@ refused "rows that tensor ranks would cut within a block" \
     mpirun -n 2 "$TRIREME" train $E parallel.tensor=2 run.dir=none
 
 
+# Layouts that have apart what others stack: keys of 3072 elements leave queries to adamw in each.
+
+Q="model.preset=llama-tiny model.hidden=48 model.heads=8 model.head_dim=64 model.kv_heads=1 model.ffn=512
+   model.layers=1 $D precision=fp32 train.optimizer=adamw8bit"
+train 2 $Q train.steps=3 parallel.tensor=2 run.dir=apart
+is "queries beside small keys" "0 fp32 u8" "$code $("$TRIREME" checkpoint show apart |
+    awk '$NF ~ "exp_avg/layers.0.(attn.q|mlp.up)$" { print $1 }' | xargs)"
+train 1 $Q train.steps=4 run.dir=apart
+is "from two tensor ranks to one that stacks them" "0 1-4" "$code $(steps_of apart)"
+
 # Learned positions are an embedding, with positions from data and without.
 
 G="model.preset=gpt2 model.hidden=64 model.heads=2 model.layers=1 model.vocab=257 model.max_seq_len=128 $D
@@ -131,6 +141,10 @@ is "adapters" "0 u8" \
 cp -r adapters again2
 train 1 $L train.steps=8 run.dir=again2 checkpoint.resume=4
 same "resumed: the same bits" adapters again2
+K="$L lora.target_modules=q_proj,k_proj"
+train 1 $K train.steps=2 run.dir=dropped
+train 1 $K train.steps=4 lora.dropout=0.1 run.dir=dropped
+is "adapters stacked, and apart with dropout" "0 1-4" "$code $(steps_of dropped)"
 
 # Memory: matrices 2 1/64 bytes a parameter in place of 8, beside embeddings and norms of adamw
 
