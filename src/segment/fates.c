@@ -330,7 +330,7 @@ static int add_shared(struct units *units, int unit, struct error *err)
     return 0;
 }
 
-/* Refuse an optimizer in blocks where no trained tensor is. */
+/* An optimizer of blocks that none of the tensors takes would be adamw by another name. */
 static int check_blocks(const struct units *units, struct error *err)
 {
     const struct optimizer *optimizer = optimizer_row(units->request.optimizer);
@@ -340,7 +340,8 @@ static int check_blocks(const struct units *units, struct error *err)
     return found ? 0
                  : error_set(err,
                              "train.optimizer %s is of tensors of at least %lld elements in whole "
-                             "blocks of %d, embeddings apart, and none such is trained; use adamw",
+                             "blocks of %d that are no embeddings, and none of those is trained; "
+                             "use adamw",
                              optimizer->name, (long long)optimizer->least, optimizer->block);
 }
 
@@ -351,5 +352,5 @@ int fates_make_flats(struct units *units, struct error *err)
         rc = add_flats(units, u, err);
     for (int u = 0; !rc && u < units->count; u++)
         rc = add_shared(units, u, err);
-    return rc ? -1 : check_blocks(units, err);
+    return rc ? rc : check_blocks(units, err);
 }

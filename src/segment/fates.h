@@ -8,7 +8,8 @@
  * every fate that tensors of its own have, then those of another unit that hold what it shares.
  * units->flat has space for FLAT_USES of each unit.  Returns 0, or -1 with err set: too many flats,
  * a shared matrix of which two units want different parts, a divided one that is to be made
- * orthogonal or cut within blocks of an optimizer, such an optimizer without tensors. */
+ * orthogonal, one whose division cuts an optimizer's blocks; or such blocks, and no tensor that has
+ * them. */
 int fates_make_flats(struct units *units, struct error *err);
 
 #endif

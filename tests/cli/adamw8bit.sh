@@ -161,6 +161,10 @@ blocks of 256, embeddings apart, and none such is trained; use adamw" \
 refused "a checkpoint of adamw" \
     "it holds the state of train.optimizer adamw, and this run's is adamw8bit; train on with adamw, or start another run" \
     "$TRIREME" train $E train.steps=70 run.dir=wide
+of_none="at least 4096 elements in whole blocks of 256 that are no embeddings, and none of those is trained; use adamw"
+refused "adapters that are all small" "$of_none" "$TRIREME" train $L lora.r=8 run.dir=none
+refused "a model without whole blocks" "$of_none" "$TRIREME" plan model.preset=llama-tiny model.hidden=72 \
+    model.ffn=201 model.vocab=257 $D train.optimizer=adamw8bit
 train 1 $E train.steps=8 train.optimizer_dtype=bf16 run.dir=low
 is "what it leaves to adamw has train.optimizer_dtype" "0 bf16 u8" "$code $("$TRIREME" checkpoint show low |
     awk '$NF ~ "optimizer/exp_avg/(embed|layers.0.mlp.up)$" { print $1 }' | xargs)"
