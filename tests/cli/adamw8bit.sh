@@ -165,6 +165,12 @@ of_none="at least 4096 elements in whole blocks of 256 that are no embeddings, a
 refused "adapters that are all small" "$of_none" "$TRIREME" train $L lora.r=8 run.dir=none
 refused "a model without whole blocks" "$of_none" "$TRIREME" plan model.preset=llama-tiny model.hidden=72 \
     model.ffn=201 model.vocab=257 $D train.optimizer=adamw8bit
+U="$W model.layers=2 lora.r=32 lora.target_modules=q_proj,o_proj lora.use_dora=true train.freeze=layers.0.*
+   parallel.tensor=2 --ranks 2"
+refused "units with too many kinds of tensors" \
+    "layers.0-1: a unit has tensors of 6 kinds at most .* use parallel.wrap block or train.optimizer adamw" \
+    "$TRIREME" plan $U parallel.wrap=none
+is "which a layer has not" 0 "$("$TRIREME" plan $U >/dev/null 2>&1; echo $?)"
 train 1 $E train.steps=8 train.optimizer_dtype=bf16 run.dir=low
 is "what it leaves to adamw has train.optimizer_dtype" "0 bf16 u8" "$code $("$TRIREME" checkpoint show low |
     awk '$NF ~ "optimizer/exp_avg/(embed|layers.0.mlp.up)$" { print $1 }' | xargs)"
