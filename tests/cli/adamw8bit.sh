@@ -111,6 +111,8 @@ refused "rows that tensor ranks would cut within a block" \
     "train.optimizer adamw8bit keeps 256 elements of a row of layers.0.attn.o together, and parallel.tensor would divide them; use adamw, or fewer tensor ranks" \
     mpirun -n 2 "$TRIREME" train $E parallel.tensor=2 run.dir=none
 
+is "evaluated by two, as nothing is updated" 0 \
+    "$(ranks 2 "$TRIREME" evaluate one data.valid=valid.h5 parallel.tensor=2 >/dev/null 2>&1; echo $?)"
 
 # Layouts that have apart what others stack: keys of 3072 elements leave queries to adamw in each.
 
