@@ -278,6 +278,34 @@ static void check_all(struct planning *p)
     check_halved(p);
 }
 
+/* Moments in blocks: matrices of whole blocks, of several and of none, whole, in shards and divided
+ * among tensor ranks. */
+static void check_8bit(struct planning *p)
+{
+    static const char *const more[] = {
+        "parallel.strategy=NO_SHARD",
+        "parallel.strategy=SHARD_OPTIM train.optimizer_dtype=bf16 model.tie_embeddings=true",
+        "parallel.strategy=FULL_SHARD precision=bf16_pure",
+        "parallel.strategy=FULL_SHARD precision=bf16 parallel.persist_below=20000",
+        "parallel.strategy=SHARD_GRAD_OP precision=bf16 train.grad_dtype=bf16 "
+        "offload.optimizer=host",
+        "parallel.strategy=FULL_SHARD offload.optimizer=disk train.freeze=layers.0.*",
+        "parallel.tensor=2 model.head_dim=256 model.ffn=512",
+        "parallel.pipeline=2 train.micro_batch=1 model.tie_embeddings=true precision=bf16",
+    };
+    char text[512];
+    int shared = world_size(p->c.world) % 2 == 0 ? 2 : 0; /* those of an even number of ranks */
+    for (size_t k = 0; k < sizeof more / sizeof more[0] - 2 + (size_t)shared; k++) {
+        int is_on_disk = strstr(more[k], "disk") != NULL;
+        snprintf(text, sizeof text,
+                 "model.layers=2 model.hidden=48 model.heads=4 model.kv_heads=2 model.ffn=352 "
+                 "model.vocab=104 data.seq_len=16 train.global_batch=12 run.threads=1 "
+                 "train.optimizer=adamw8bit offload.path=%s %s",
+                 is_on_disk ? p->dir : "", more[k]);
+        check_config(p, text);
+    }
+}
+
 /* 150 MiB of state and activations: a part not planned for would be above the bound. */
 static void check_large(struct planning *p)
 {
@@ -300,6 +328,7 @@ int main(void)
     snprintf(p.tokens, sizeof p.tokens, "%s/tokens.h5", p.dir);
     p.idle = p.c.mem;
     check_all(&p);
+    check_8bit(&p);
     check_large(&p);
     world_barrier(p.c.world);
     if (!world_rank(p.c.world)) {
