@@ -157,9 +157,6 @@ is "planned state" $(($(planned train.optimizer=adamw) - coded * 8 + coded * 2 +
 
 # Other optimizers' state
 
-refused "a model without such tensors" "train.optimizer adamw8bit is of tensors of at least 4096 elements in whole \
-blocks of 256, embeddings apart, and none such is trained; use adamw" \
-    "$TRIREME" train $E model.hidden=16 model.ffn=32 model.vocab=128 run.dir=none
 refused "a checkpoint of adamw" \
     "it holds the state of train.optimizer adamw, and this run's is adamw8bit; train on with adamw, or start another run" \
     "$TRIREME" train $E train.steps=70 run.dir=wide
