@@ -98,8 +98,8 @@ static int check_precision(const struct config *config, struct error *err)
                          "train.optimizer_dtype bf16 is of train.optimizer adamw and adamw8bit; "
                          "leave it at fp32");
     if (config->precision == PRECISION_BF16_PURE)
-        return error_set(err, "precision bf16_pure needs train.optimizer adamw, which rounds "
-                              "stochastically; use precision bf16");
+        return error_set(err, "precision bf16_pure needs train.optimizer adamw or adamw8bit, which "
+                              "round stochastically; use precision bf16");
     if (t->optimizer == OPTIMIZER_MUON && config->parallel.tensor > 1)
         return error_set(err, "train.optimizer muon needs whole matrices, and parallel.tensor "
                               "divides them; leave it at 1, or use adamw");

@@ -148,6 +148,9 @@ train 1 $K train.steps=2 run.dir=dropped
 train 1 $K train.steps=4 lora.dropout=0.1 run.dir=dropped
 is "adapters stacked, and apart with dropout" "0 1-4" "$code $(steps_of dropped)"
 
+refused "bf16_pure with others" "needs train.optimizer adamw or adamw8bit, which round stochastically" \
+    "$TRIREME" plan $E precision=bf16_pure train.optimizer=sgd
+
 # Memory: matrices 2 1/64 bytes a parameter in place of 8, beside embeddings and norms of adamw
 
 planned() { "$TRIREME" plan $M "$@" 2>err | awk '$1 == "optimizer" { print $(NF - 1); exit }'; }
