@@ -14,8 +14,11 @@
  * A level is the middle of its part of the decade.  Counted from the smallest, level number n of
  * 2^e <= n < 2^(e+1) is part n - 2^e of a decade, so that e and the part are the exponent and the
  * mantissa of n: neither direction needs a table.  A number becomes the nearest level, in its own
- * decade or at the edge of the next, to within rounding in fp32.  A negative number never becomes
- * 0, as in bitsandbytes, and -1 the level above it.
+ * decade or at the edge of the next, to within rounding in fp32.  A number that is not 0 does not
+ * become 0 where that matters: a negative one, as in bitsandbytes, so that it keeps its sign, and
+ * any of the table without negative numbers, because AdamW divides by a root of these: with 0 in
+ * the place of a small mean square a step would be as large as eps allows.  -1 becomes the level
+ * above it.
  *
  * Made of C that C++ and CUDA read too, and of expressions without branches.
  */
@@ -138,7 +141,8 @@ DYNAMIC8_INLINE uint8_t dynamic8_signed_code_in(float share, struct dynamic8_dec
 
 DYNAMIC8_INLINE uint8_t dynamic8_unsigned_code_in(float share, struct dynamic8_decade decade)
 {
-    return (uint8_t)((int)dynamic8_number(share, decade) - 1);
+    const float n = dynamic8_number(share, decade);
+    return (uint8_t)((int)(share > 0 && n < 2 ? 2.0f : n) - 1);
 }
 
 /* The code of a share from -1 to 1, and of one from 0 to 1. */
