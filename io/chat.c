@@ -17,6 +17,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
+#include "base/special_file.h"
 #include "base/text.h"
 #include "io/chat_program.h"
 #include "io/chat_rows.h"
@@ -109,7 +110,7 @@ const struct chat_template *chat_of_jinja(const char *jinja)
 static char *read_text(const char *path)
 {
     enum { MOST = 1 << 20 };
-    FILE *file = fopen(path, "rb");
+    FILE *file = special_file_kind(path) ? NULL : fopen(path, "rb");
     if (!file)
         return NULL;
     char *text = array_make(MOST, 1);
@@ -157,8 +158,9 @@ int chat_of_tokenizer(const struct chat_template **chat, const char *path, struc
     char *config_path = array_format("%.*stokenizer_config.json", folder, path);
     char *jinja = read_text(jinja_path);
     int has_config = !jinja && !access(config_path, F_OK);
+    int is_special = special_file_refuse(jinja_path, err);
     struct js *config = has_config ? js_read(config_path, err) : NULL;
-    if (has_config && !config)
+    if (is_special || (has_config && !config))
         rc = -1;
     else if (jinja)
         rc = choose(chat, jinja, jinja_path, err);

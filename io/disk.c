@@ -16,6 +16,7 @@
 #include "base/array.h"
 #include "base/hash.h"
 #include "base/round.h"
+#include "base/special_file.h"
 
 /* PIECE_BYTES: most that one system call reads or writes, so that alive_note() is called often;
  * OPEN_FOLDERS: descriptors that disk_remove() may use. */
@@ -63,6 +64,8 @@ const char *disk_size(double bytes, char text[DISK_SIZE])
 
 int disk_open(const char *path, int flags, struct error *err)
 {
+    if (special_file_refuse(path, err))
+        return -1;
     int fd = open(path, flags | O_CLOEXEC, 0666);
     return fd < 0 ? error_errno(err, "cannot %s %s", flags & O_CREAT ? "create" : "open", path)
                   : fd;

@@ -24,8 +24,8 @@ int disk_is_inside(const char *path, const char *folder);
 /* Returns 1 if folder has a file or folder of this name. */
 int disk_has(const char *folder, const char *name);
 
-/* Call open() with these flags and mode 0666.  Returns a descriptor for disk_finish() or close().
- */
+/* Call open() with these flags and mode 0666; refuse a pipe or a device (special_file.h).  Returns
+ * a descriptor for disk_finish() or close(). */
 int disk_open(const char *path, int flags, struct error *err);
 
 /* Write or read exactly `bytes` bytes at byte `offset` of the file; a file that ends before is an

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/special_file.h"
 #include "io/h5_private.h"
 
 _Static_assert(sizeof(hid_t) == sizeof(int64_t), "HDF5 1.10 or newer");
@@ -171,13 +172,16 @@ int h5_create_behind(struct h5 **out, const char *path, int64_t front_bytes, str
 int h5_is_file(const char *path)
 {
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    int is = H5Fis_hdf5(path) > 0;
+    int is = !special_file_kind(path) && H5Fis_hdf5(path) > 0;
     H5Eclear2(H5E_DEFAULT);
     return is;
 }
 
 int h5_open(struct h5 **out, const char *path, struct error *err)
 {
+    *out = NULL;
+    if (special_file_refuse(path, err))
+        return -1;
     struct h5 *file = make_file(path);
     file->id = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
     int rc = hand_over(out, file, "cannot open the file", err);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/special_file.h"
 
 /* struct js is never defined: a pointer to it is a json_t in disguise. */
 static json_t *in(const struct js *js)
@@ -169,6 +170,8 @@ static int begins_with_bom(const char *path)
 struct js *js_read(const char *path, struct error *err)
 {
     json_error_t why;
+    if (special_file_refuse(path, err))
+        return NULL;
     json_t *json = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
     if (is_too_big(json, &why))
         json = with_integers(json_load_file(path, BIG, &why));

@@ -7,9 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/special_file.h"
+
 int line_file_open(struct line_file *f, const char *path, struct error *err)
 {
-    *f = (struct line_file){.fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)};
+    *f = (struct line_file){0};
+    if (special_file_refuse(path, err))
+        return -1;
+    f->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     f->is_open = f->fd >= 0;
     return f->is_open ? 0 : error_errno(err, "cannot open %s", path);
 }

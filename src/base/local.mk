@@ -13,5 +13,6 @@ libtrireme_a_SOURCES += \
 	src/base/philox.c src/base/philox.h \
 	src/base/quiet_thread.c src/base/quiet_thread.h src/base/round.h \
 	src/base/schedstat.c src/base/schedstat.h \
+	src/base/special_file.c src/base/special_file.h \
 	src/base/text.c src/base/text.h src/base/touch.c src/base/touch.h \
 	src/base/whole_file.c src/base/whole_file.h

@@ -3,18 +3,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
-
-/* Returns 1 if path is a pipe or a device, such as /dev/stdout, which a rename would replace by a
- * file. */
-static int is_special(const char *path)
-{
-    struct stat at;
-    return !stat(path, &at) && !S_ISREG(at.st_mode) && !S_ISDIR(at.st_mode);
-}
+#include "base/special_file.h"
 
 static void forget(struct whole_file *file)
 {
@@ -26,14 +18,14 @@ static void forget(struct whole_file *file)
 int whole_file_begin(struct whole_file *file, const char *path, struct error *err)
 {
     *file = (struct whole_file){.path = array_format("%s", path)};
-    if (!is_special(path))
+    if (!special_file_kind(path)) /* a rename would replace it by a file */
         file->beside = array_format("%s.partial", path);
-    file->out = fopen(file->beside ? file->beside : path, "we");
-    if (file->out)
-        return 0;
-    error_errno(err, "cannot create %s", path);
-    forget(file);
-    return -1;
+    int rc = file->beside ? special_file_refuse(file->beside, err) : 0;
+    if (!rc && !(file->out = fopen(file->beside ? file->beside : path, "we")))
+        rc = error_errno(err, "cannot create %s", path);
+    if (rc)
+        forget(file);
+    return rc;
 }
 
 /* Set errno to the reason why an earlier write failed, which stdio does not keep: write once more

@@ -18,6 +18,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
+#include "base/special_file.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "io/disk.h"
@@ -96,6 +97,8 @@ static int open_metrics(struct source *s, struct error *err)
         return errno == ENOENT ? 0 : error_errno(err, "cannot read %s", s->metrics);
     if (s->in && info.st_ino == s->inode && info.st_size >= ftello(s->in))
         return 1;
+    if (special_file_refuse(s->metrics, err))
+        return -1;
     FILE *in = fopen(s->metrics, "r");
     if (!in)
         return errno == ENOENT ? 0 : error_errno(err, "cannot read %s", s->metrics);

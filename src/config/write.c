@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/build_id.h"
+#include "base/special_file.h"
 #include "base/whole_file.h"
 #include "config/defines.h"
 #include "config/schema.h"
@@ -86,7 +87,7 @@ static const char heading_for_user[] = "# A configuration, complete: every key h
 int config_is_written(const char *path)
 {
     char line[sizeof heading] = "";
-    FILE *file = fopen(path, "r");
+    FILE *file = special_file_kind(path) ? NULL : fopen(path, "r");
     int is_ours = file && fgets(line, sizeof line, file) && !strcmp(line, heading);
     if (file)
         fclose(file);

@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
+#include "base/special_file.h"
 #include "base/whole_file.h"
 
 /* Every line of metrics.jsonl begins so. */
@@ -81,6 +82,8 @@ static int rewrite(FILE *from, const char *path, int64_t until, struct error *er
 
 int metrics_resume(const char *path, int64_t step, struct log *log, struct error *err)
 {
+    if (special_file_refuse(path, err))
+        return -1;
     FILE *from = fopen(path, "r");
     if (!from)
         return errno == ENOENT ? 0 : error_errno(err, "cannot open %s", path);

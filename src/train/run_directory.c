@@ -13,6 +13,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/special_file.h"
 #include "io/disk.h"
 #include "train/lr_schedule.h"
 #include "train/run_directory_private.h"
@@ -51,6 +52,28 @@ int run_directory_lock(struct run_directory *d, struct error *err)
         d->lock = fd;
     free(log);
     free(path);
+    return rc;
+}
+
+/* Refuse a named pipe or a device that has the name of a file of the run: opening it may wait for
+ * ever. */
+static int check_kinds(const struct run_directory *d, struct error *err)
+{
+    static const char *const names[] = {
+        "lock",          "log.txt",       "config.yaml",   RUN_RECORD,   "plan.json",
+        "metrics.jsonl", "samples.jsonl", "forecast.json", "trace.json", "products.json",
+    };
+    int rc = 0;
+    for (size_t i = 0; !rc && i < sizeof names / sizeof names[0]; i++) {
+        char *path = array_format("%s/%s", d->path, names[i]);
+        const char *kind = special_file_kind(path);
+        if (kind)
+            rc = error_set(err,
+                           "%s is %s, and a run keeps a file of this name; remove it, or name "
+                           "another run.dir",
+                           path, kind);
+        free(path);
+    }
     return rc;
 }
 
@@ -116,7 +139,7 @@ int run_directory_open(struct run_directory *d, struct session *s, struct run_da
     snprintf(d->metrics, sizeof d->metrics, "%s/metrics.jsonl", d->path);
     int rc = 0;
     if (!world_rank(s->world))
-        rc = check_names(d, err) || run_directory_lock(d, err) ||
+        rc = check_kinds(d, err) || check_names(d, err) || run_directory_lock(d, err) ||
              run_record_read(&d->record, d->path, RUN_RECORD, err);
     return world_agree(s->world, rc ? -1 : 0, err) ||
                    shared_settings_check_folder(s->world, d->checkpoints, err)

@@ -447,6 +447,37 @@ is "checkpoint ls of it" "0 1" "$? $(grep -c '^step-00000003' out)"
 touch seed=7
 refused "a key stays one beside a file of that name" 'model\.layers' "$TRIREME" config seed=7
 refused "what is not there is no path" 'unknown key "sweep/lr"' "$TRIREME" train sweep/lr=1
+# Opening a named pipe waits for a process at its other end: in the place of a file it is refused.
+train run.dir=piped train.steps=4 checkpoint.every=2
+for file in lock log.txt config.yaml run.json plan.json metrics.jsonl samples.jsonl trace.json products.json \
+    forecast.json; do
+    [ ! -e "piped/$file" ] || mv "piped/$file" kept-aside
+    mkfifo "piped/$file"
+    refused "a pipe named $file" "piped/$file is a named pipe" "$TRIREME" train $M run.dir=piped train.steps=5
+    rm "piped/$file"
+    [ ! -e kept-aside ] || mv kept-aside "piped/$file"
+done
+echo '{"step": 9}' >>piped/metrics.jsonl # which makes a start rewrite it
+mkfifo piped/metrics.jsonl.partial
+train run.dir=piped train.steps=5
+is "a pipe that has the name of a file while it is written" "1 1" \
+    "$code $(grep -c 'error: .*metrics.jsonl.partial is a named pipe' err)"
+rm piped/metrics.jsonl.partial
+for file in COMMIT meta.json index.h5 shard-00000.h5; do
+    path=piped/checkpoints/step-00000004/$file
+    mv $path kept-aside && mkfifo $path
+    refused "evaluate: a pipe named $file" "$path is a named pipe" \
+        "$TRIREME" evaluate piped/checkpoints/step-00000004 data.valid=valid.h5
+    timeout -k 5 30 "$TRIREME" checkpoint verify piped >out 2>err </dev/null
+    is "checkpoint verify: a pipe named $file" "1 1" "$? $(grep -c "$file is a named pipe" err)"
+    rm $path && mv kept-aside $path
+done
+rm $path && ln -s /dev/zero $path
+train run.dir=piped train.steps=5
+is "the checkpoint before one with a device is taken" "0 1-5" "$code $(steps_of piped)"
+said "and the device is named" "cannot be used: .*shard-00000.h5 is a device.*; trying the one before"
+rm piped/metrics.jsonl && mkfifo piped/metrics.jsonl
+refused "tensorboard: metrics that are a pipe" 'metrics.jsonl is a named pipe' "$TRIREME" tensorboard piped -o events
 # A run that goes on deletes checkpoints while they are verified: here the oldest, once reading has begun.
 train run.dir=many train.steps=40 checkpoint.every=1 checkpoint.keep=99
 "$TRIREME" checkpoint verify many >out 2>err &
