@@ -230,6 +230,9 @@ static int set_text(const struct key *key, char *field, const char *value, struc
         if (!(bytes = character((const unsigned char *)value + at)))
             return error_set(err, "%s: byte %d of the text is no printable UTF-8", key->name,
                              at + 1);
+    if (key->list && *value && !value[strspn(value, ", ")])
+        return error_set(err, "%s: the list \"%.40s\" names nothing; leave the key out", key->name,
+                         value);
     memset(field, 0, key->bytes);
     if (key->list)
         copy_list(field, value);

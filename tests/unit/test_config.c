@@ -415,6 +415,12 @@ static void syntax_errors_have_line_and_column(void **state)
     REFUSED("seed: \"\xff\"\n", NULL, "not a text file");
     REFUSED("data.train: \"a\\nb\"\n", NULL, "byte 2", "printable");
     REFUSED("{}\n", "data.train=a.h5, ~/b.h5", "~/b.h5", "not expanded");
+    REFUSED("{}\n", "train.freeze=,", "train.freeze: the list \",\" names nothing");
+    REFUSED("train.freeze: \" , ,\"\n", NULL, "train.freeze: the list \" , ,\" names nothing");
+    REFUSED("{}\n", "lora.target_modules=  ", "lora.target_modules: the list", "names nothing");
+    REFUSED("{}\n", "lora.modules_to_save=,", "lora.modules_to_save: the list", "names nothing");
+    REFUSED("{}\n", "parallel.stages=,,", "parallel.stages: the list", "names nothing");
+    REFUSED("{}\n", "data.valid=, ", "data.valid: the list", "names nothing");
 }
 
 static void files_that_are_no_configuration(void **state)
