@@ -8,7 +8,8 @@ libtrireme_a_SOURCES += \
 	src/base/error.c src/base/error.h src/base/fp8.h \
 	src/base/hash.c src/base/hash.h \
 	src/base/json.c src/base/json.h \
-	src/base/levels.h src/base/line_file.c src/base/line_file.h src/base/log.c src/base/log.h \
+	src/base/levels.h src/base/line_file.c src/base/line_file.h \
+	src/base/link.c src/base/link.h src/base/log.c src/base/log.h \
 	src/base/median.c src/base/median.h src/base/mem.c src/base/mem.h \
 	src/base/philox.c src/base/philox.h \
 	src/base/quiet_thread.c src/base/quiet_thread.h src/base/round.h \

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/link.h"
 #include "base/special_file.h"
 
 static void forget(struct whole_file *file)
@@ -17,9 +18,13 @@ static void forget(struct whole_file *file)
 
 int whole_file_begin(struct whole_file *file, const char *path, struct error *err)
 {
-    *file = (struct whole_file){.path = array_format("%s", path)};
-    if (!special_file_kind(path)) /* a rename would replace it by a file */
-        file->beside = array_format("%s.partial", path);
+    *file = (struct whole_file){0};
+    int is_special = special_file_kind(path) != NULL; /* a rename would replace it by a file */
+    file->path = is_special ? array_text(path) : link_follow(path, err);
+    if (!file->path)
+        return -1;
+    if (!is_special)
+        file->beside = array_format("%s.partial", file->path);
     int rc = file->beside ? special_file_refuse(file->beside, err) : 0;
     if (!rc && !(file->out = fopen(file->beside ? file->beside : path, "we")))
         rc = error_errno(err, "cannot create %s", path);

@@ -1,5 +1,5 @@
 /* whole_file.h - a file that is there whole or not at all: it is written as PATH.partial, then
- * renamed to PATH. */
+ * renamed to PATH.  Of a symbolic link PATH is what it leads to, and the link stays. */
 #ifndef TRIREME_BASE_WHOLE_FILE_H
 #define TRIREME_BASE_WHOLE_FILE_H
 
@@ -13,7 +13,7 @@ enum whole_file_care { WHOLE_FILE_DURABLE, WHOLE_FILE_REPORT };
 
 struct whole_file {
     FILE *out;    /* the caller writes to it */
-    char *path;   /* private */
+    char *path;   /* private: links followed */
     char *beside; /* private: PATH.partial; NULL: path is a pipe or device, written in place */
 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/link.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/output_path.h"
@@ -209,9 +210,13 @@ static int make(struct tokenize_job *job, struct log *log, char **arguments, int
 int tokenize_make(struct app *app, const struct tokenize_options *options, char **arguments,
                   int count, struct error *err)
 {
-    struct tokenize_job job = {
-        .options = *options, .train.path = options->train, .valid.path = options->valid};
-    int rc = make(&job, &app->log, arguments, count, err);
+    struct tokenize_job job = {.options = *options};
+    char *train = link_follow(options->train, err);
+    char *valid = train && options->valid ? link_follow(options->valid, err) : NULL;
+    job.train.path = train;
+    job.valid.path = valid;
+    int rc =
+        !train || (options->valid && !valid) ? -1 : make(&job, &app->log, arguments, count, err);
     tokens_abandon(job.train.writer);
     tokens_abandon(job.valid.writer);
     chat_specials_destroy(job.specials);
@@ -219,5 +224,7 @@ int tokenize_make(struct app *app, const struct tokenize_options *options, char 
     free(job.joined);
     inputs_free(&job.inputs);
     tokenizer_wrap_free(&job.wrap);
+    free(valid);
+    free(train);
     return rc;
 }

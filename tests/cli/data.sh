@@ -290,6 +290,20 @@ case $tokens in
 *) not_ok "the one whole file has the letters of one of them" "token 1000 is '$tokens'" ;;
 esac
 
+# Outputs that are links: what they lead to is written.
+mkdir elsewhere
+ln -s elsewhere/t.h5 t.h5 && ln -s elsewhere/v.h5 v.h5 && ln -s elsewhere/bpe.json bpe.json
+for file in 1 2; do
+    "$TRIREME" tokenize corpus.txt -o t.h5 --valid v.h5 --valid-fraction 0.5 >out 2>err &&
+        "$TRIREME" tokenize corpus.txt --train-bpe 300 -o bpe.json >out 2>err
+    is "outputs that are links, written $file times" "0 elsewhere/bpe.json elsewhere/t.h5 elsewhere/v.h5 0" \
+        "$? $(readlink bpe.json t.h5 v.h5 | xargs) $("$TRIREME" tokenize --verify elsewhere/t.h5 elsewhere/v.h5 >out; echo $?)"
+done
+ln -s twin.h5 twin.h5
+refused "a link to itself" 'twin.h5: these links lead round' "$TRIREME" tokenize corpus.txt -o twin.h5
+ln -s t.h5 same.h5
+refused "two links to one file" 'name the same file' "$TRIREME" tokenize corpus.txt -o t.h5 --valid same.h5 --valid-fraction 0.5
+
 # A planted link with the name of a temporary file is not followed.  The shell that plants it becomes
 # the program, so that its number is known.
 mkdir plant

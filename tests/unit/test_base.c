@@ -270,6 +270,35 @@ static void files_are_whole(void **state)
     assert_int_equal(whole_file_begin(&file, "/tmp/none/such", &err), -1);
 }
 
+/* A link stays one: what it leads to is written, also where that is not there yet. */
+static void links_stay(void **state)
+{
+    char folder[] = "/tmp/trireme-links-XXXXXX", path[64], real[64], text[16] = "";
+    struct whole_file file;
+    struct error err = {0};
+    struct stat at;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/link", folder);
+    snprintf(real, sizeof real, "%s/real", folder);
+    assert_int_equal(symlink("real", path), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(whole_file_begin(&file, path, &err), 0);
+        fprintf(file.out, "new %d", i);
+        assert_int_equal(whole_file_end(&file, WHOLE_FILE_REPORT, &err), 0);
+        assert_true(!lstat(path, &at) && S_ISLNK(at.st_mode));
+        FILE *in = fopen(real, "r");
+        assert_string_equal(fgets(text, sizeof text, in), i ? "new 1" : "new 0");
+        fclose(in);
+    }
+    unlink(real);
+    assert_int_equal(symlink("link", real), 0);
+    assert_int_equal(whole_file_begin(&file, path, &err), -1);
+    assert_non_null(strstr(err.text, "lead round in a circle"));
+    unlink(real);
+    unlink(path);
+    rmdir(folder);
+}
+
 /* Whatever the process is called. */
 static void start_of_process_is_known(void **state)
 {
@@ -306,6 +335,7 @@ int main(void)
         cmocka_unit_test(ends_of_texts),
         cmocka_unit_test(medians),
         cmocka_unit_test(files_are_whole),
+        cmocka_unit_test(links_stay),
         cmocka_unit_test(texts_are_cut_off),
         cmocka_unit_test(philox_known_answers),
         cmocka_unit_test(philox_fill_is_by_index),
