@@ -317,6 +317,13 @@ int h5_has(struct h5 *file, const char *name)
 
 /* Attributes */
 
+int h5_has_attribute(struct h5 *file, const char *object, const char *key)
+{
+    int found = H5Aexists_by_name(file->id, object, key, H5P_DEFAULT) > 0;
+    H5Eclear2(H5E_DEFAULT);
+    return found;
+}
+
 /* Write an attribute of a datatype, which is closed here.  Returns 0, or -1 with err set. */
 static int set_attribute(struct h5 *file, const char *object, const char *key, hid_t type,
                          const void *value, struct error *err)

@@ -79,6 +79,9 @@ int h5_locate(struct h5 *file, const char *name, struct h5_dataset *dataset, str
 /* Returns 1 if there is an object at path `name`, or a link that leads to none. */
 int h5_has(struct h5 *file, const char *name);
 
+/* Returns 1 if the object has attribute `key`, of any type. */
+int h5_has_attribute(struct h5 *file, const char *object, const char *key);
+
 /* Write or read attribute `key` of an object ("/" is the root), which is one number of `type`, or a
  * text.  Reading a text that does not fit into size bytes is an error. */
 int h5_set_value(struct h5 *file, const char *object, const char *key, int type, const void *value,

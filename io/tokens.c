@@ -140,8 +140,10 @@ static int read_attributes(struct tokens *tokens, struct h5 *file, struct error 
         largest >= tokens->vocab)
         return error_set(err, "%s: token %lld is outside the vocabulary of %lld", tokens->path,
                          (long long)largest, (long long)tokens->vocab);
-    if (h5_get_text(file, "/", "source", tokens->source, sizeof tokens->source, NULL))
+    if (h5_get_text(file, "/", "source", tokens->source, sizeof tokens->source, NULL)) {
         tokens->source[0] = 0;
+        tokens->has_other_source = h5_has_attribute(file, "/", "source");
+    }
     tokens->has_hash = !h5_get_value(file, "/", "hash", H5_TYPE_U64, &tokens->hash, NULL);
     return 0;
 }

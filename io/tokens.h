@@ -27,10 +27,11 @@ struct tokens {
     int64_t vocab;              /* of the tokenizer: every token is less */
     char tokenizer[64];         /* its name, as tokenizer_open() takes it */
     char source[TOKENS_SOURCE]; /* where the tokens came from; "": the file does not say */
-    int has_mask;               /* 1: the file has a loss_mask */
-    int has_checksums;          /* 1: format 2 */
-    int has_hash;               /* 1: the file has a hash */
-    uint64_t hash; /* XXH3 of the token bytes, as stored; tokens_verify() compares it */
+    int has_other_source; /* 1: the file says where from, but not by one text that fits in source */
+    int has_mask;         /* 1: the file has a loss_mask */
+    int has_checksums;    /* 1: format 2 */
+    int has_hash;         /* 1: the file has a hash */
+    uint64_t hash;        /* XXH3 of the token bytes, as stored; tokens_verify() compares it */
     /* private to io/tokens*.c */
     struct seal seal;
     int64_t tokens_at, documents_at, mask_at; /* offsets in the file */
@@ -73,7 +74,7 @@ uint64_t tokens_sample_hash(struct tokens *tokens);
 int tokens_verify(struct tokens *tokens, struct error *err);
 
 /* Verify the file of format 1 at path, and replace it by a file of format 2 once that is whole.
- * Returns 0, or -1 with err set and the file as it was. */
+ * Returns 0, or -1 with err set and the file as it was; also where its source would be lost. */
 int tokens_seal(const char *path, struct error *err);
 
 /* Writing: tokens_create(), documents, tokens_finish().  The file has a name of its own beside path

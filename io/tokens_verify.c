@@ -114,6 +114,11 @@ int tokens_verify(struct tokens *tokens, struct error *err)
 static int rewrite(struct tokens *tokens, struct error *err)
 {
     struct tokens_writer *writer;
+    if (tokens->has_other_source)
+        return error_set(err,
+                         "%s: attribute source is not one text of at most %d bytes, and would be "
+                         "lost; make it one, or delete it",
+                         tokens->path, TOKENS_SOURCE - 1);
     if (tokens_create(&writer, tokens->path, tokens->tokenizer, tokens->vocab, tokens->source, err))
         return -1;
     if (pass_all(tokens, writer, err)) {

@@ -517,6 +517,44 @@ static void order_is_mixed(void **state)
     assert_true(product / N * 12 < 0.08 && product / N * 12 > -0.08);
 }
 
+/* Make a file of format 1 as other programs do, whose source is `count` texts.  Returns its path.
+ */
+static const char *make_plain(int64_t count)
+{
+    const char *path = in_folder("plain.h5");
+    struct h5 *file;
+    struct error err = {0};
+    const uint16_t tokens[] = {3, 1, 2};
+    const uint64_t starts[] = {0, 3};
+    const int64_t format = 1, vocab = 7, three = 3, two = 2;
+    assert_int_equal(h5_create(&file, path, &err), 0);
+    assert_int_equal(h5_write(file, "tokens", DTYPE_U16, 1, &three, tokens, &err), 0);
+    assert_int_equal(h5_write(file, "documents", H5_TYPE_U64, 1, &two, starts, &err), 0);
+    assert_int_equal(h5_set_value(file, "/", "format", H5_TYPE_I64, &format, &err), 0);
+    assert_int_equal(h5_set_value(file, "/", "vocab", H5_TYPE_I64, &vocab, &err), 0);
+    assert_int_equal(h5_set_text(file, "/", "tokenizer", "mine", &err), 0);
+    assert_int_equal(h5_set_texts(file, "source", 0, count), 0);
+    assert_int_equal(h5_close(file, &err), 0);
+    return path;
+}
+
+/* Sealing keeps a source of one text, and refuses to drop a list of them. */
+static void seals_keep_the_source(void **state)
+{
+    struct tokens tokens;
+    struct error err = {0};
+    assert_int_equal(tokens_seal(make_plain(1), &err), 0);
+    assert_int_equal(tokens_open(&tokens, in_folder("plain.h5"), &err), 0);
+    assert_true(tokens.has_checksums);
+    assert_string_equal(tokens.source, "a");
+    tokens_close(&tokens);
+    assert_int_equal(tokens_seal(make_plain(2), &err), -1);
+    assert_non_null(strstr(err.text, "plain.h5: attribute source is not one text of at most 1023"));
+    assert_int_equal(tokens_open(&tokens, in_folder("plain.h5"), &err), 0);
+    assert_false(tokens.has_checksums);
+    tokens_close(&tokens);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -533,6 +571,7 @@ int main(void)
         cmocka_unit_test(epochs_are_permutations),
         cmocka_unit_test(order_is_mixed),
         cmocka_unit_test(strange_tokens_are_refused),
+        cmocka_unit_test(seals_keep_the_source),
     };
     h5_setup();
     return cmocka_run_group_tests_name("tokens", tests, make_folder, remove_folder);
