@@ -35,8 +35,31 @@ struct tensor tensor_poisoned(enum dtype dt, int64_t elems);
 
 struct tensor tensor_copy(const struct tensor *t);
 void tensor_free(struct tensor *t);
-double tensor_get(const struct tensor *t, int64_t i);
-void tensor_set(struct tensor *t, int64_t i, double value);
+
+/* Fail the test, as i is no element. */
+void tensor_outside(const struct tensor *t, int64_t i);
+
+/* One element; here, as some tests read and set a thousand million. */
+static inline double tensor_get(const struct tensor *t, int64_t i)
+{
+    if (i < 0 || i >= t->elems)
+        tensor_outside(t, i);
+    switch (t->dt) {
+    case DTYPE_BF16: return bf16_to_f32(((bf16 *)t->data)[i]);
+    case DTYPE_F16: return f16_to_f32(((f16 *)t->data)[i]);
+    default: return ((float *)t->data)[i];
+    }
+}
+
+static inline void tensor_set(struct tensor *t, int64_t i, double value)
+{
+    switch (t->dt) {
+    case DTYPE_BF16: ((bf16 *)t->data)[i] = f32_to_bf16((float)value); break;
+    case DTYPE_F16: ((f16 *)t->data)[i] = f32_to_f16((float)value); break;
+    default: ((float *)t->data)[i] = (float)value;
+    }
+}
+
 uint64_t tensor_hash(const struct tensor *t);
 
 /* Round value to dt, as a result is rounded. */
