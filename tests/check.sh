@@ -256,7 +256,7 @@ prepare() {
     tar -C "$source" --strip-components=1 -xf trireme-*.tar.* || exit 1
     cd "$build" || exit 1
     # Without debugging information: it takes a tenth of compiling, and each of 200 programs 10 MB.
-    step configure-dist 300 "$source/configure" --enable-werror CUDA_ARCHS=90 CFLAGS=-O2
+    step configure-dist 300 "$source/configure" --enable-werror CUDA_ARCHS=90 CFLAGS=-O2 CXXFLAGS=-O2
     step build 900 make -j"$jobs"
     step build-tests 900 make -j"$jobs" check TESTS=
     echo "# built after $SECONDS s"
