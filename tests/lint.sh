@@ -333,7 +333,7 @@ rule_globals()
         / file format / { object = $1; sub(/:$/, "", object) }
         / O \.t?(data|bss)[.[:alnum:]_]*/ && !/ \.data\.rel\.ro/ { print object " " $NF }' |
         grep -vE ' _Z[GVZL0-9]*__(device_stub__|fatDeviceText|cudaFatCubinHandle)' | # of nvcc
-        grep -vw -e __func__ -e array_end -e "libtrireme_a-log.o shared" -e cublaslt $(product c | xargs sed -n \
+        grep -vw -e __func__ -e array_end -e "libtrireme_a-log.o shared" -e "libtrireme_a-background.o background" -e cublaslt $(product c | xargs sed -n \
             's/^static volatile sig_atomic_t \([a-z_]*\);$/-e \1/p')
 }
 

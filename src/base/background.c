@@ -1,5 +1,6 @@
-/* background.c - see background.h.  A thread that works in the background has a place in a table
- * with the clock that counts its time; when it ends, its time is added to that of the ones before.
+/* background.c - see background.h.  Threads belong to the process, and so does their table: a
+ * thread that works in the background has a place in a table with the clock that counts its time;
+ * when it ends, its time is added to that of the ones before.
  */
 #include "base/background.h"
 

@@ -116,9 +116,10 @@ static const struct key rows[] = {
     {KEY(INT, model.ffn, "0"), .min = 0, .max = 1 << 24,
      .help = "width inside the feed-forward layer"},
     {KEY(INT, model.vocab, "0"), .min = 0, .max = INT32_MAX,
-     .help = "token numbers the model knows; at least as many as the tokenizer has; with model.path "
-             "it may be larger than there, for tokens that the tokenizer was given since: their "
-             "rows of the embedding and the head begin as the mean of the others"},
+     .help =
+         "token numbers the model knows; at least as many as the tokenizer has; with model.path "
+         "it may be larger than there, for tokens that the tokenizer was given since: their "
+         "rows of the embedding and the head begin as the mean of the others"},
     {KEY(INT, model.max_seq_len, "2048"), .min = 1, .max = 1 << 24,
      .help = "longest sequence, in tokens, the model is meant for"},
     {KEY(REAL, model.norm_eps, "1e-05"), .least = 0, .most = 1,

@@ -21,9 +21,7 @@ tests_mpi_test_replicas_SOURCES = tests/mpi/test_replicas.c tests/mpi/check.h $(
 tests_mpi_test_replicas_LDADD = $(TRIREME_LIBS)
 # Memory that loading takes; weights that one rank of a node reads for all.
 hf_folder = tests/unit/hf_folder.c tests/unit/hf_folder.h
-MPI_TESTS += tests/mpi/test_loading tests/mpi/test_loading_node tests/mpi/test_new_rows
-tests_mpi_test_new_rows_SOURCES = tests/mpi/test_new_rows.c tests/mpi/check.h $(hf_folder) $(rig)
-tests_mpi_test_new_rows_LDADD = $(TRIREME_LIBS)
+MPI_TESTS += tests/mpi/test_loading tests/mpi/test_loading_node
 tests_mpi_test_loading_SOURCES = tests/mpi/test_loading.c tests/mpi/check.h $(hf_folder) $(rig)
 tests_mpi_test_loading_LDADD = $(TRIREME_LIBS)
 tests_mpi_test_loading_node_SOURCES = tests/mpi/test_loading_node.c tests/mpi/check.h $(hf_folder) $(rig)
