@@ -32,9 +32,13 @@ enum { PAIRS = sizeof types / sizeof types[0] };
 
 static char no_gpu[128]; /* why, or "" */
 
+/* The scratch is kept from one product to the next that needs as much: its allocation ends where
+ * that of the product does. */
 struct gpu {
     struct device *d;
     struct mem mem;
+    struct tensor poison; /* as many bytes of NaN as scratch has */
+    void *scratch;
 };
 
 static struct gpu open_gpu(void)
@@ -46,12 +50,6 @@ static struct gpu open_gpu(void)
     if (device_open(&gpu.d, &(struct device_request){.kind = DEVICE_CUDA}, &err))
         fail_msg("%s", err.text);
     return gpu;
-}
-
-static void close_gpu(struct gpu *gpu)
-{
-    device_close(gpu->d);
-    assert_int_equal(gpu->mem.blocks, 0);
 }
 
 static void check(int status, const struct error *err)
@@ -76,6 +74,37 @@ static void off_gpu(struct gpu *gpu, const struct tensor *t, void *block)
     size_t bytes = (size_t)t->elems * dtype_bytes(t->dt);
     check(device_download(gpu->d, t->data, block, bytes, &err), &err);
     device_free(gpu->d, &gpu->mem, POOL_WORKSPACE, bytes, block);
+}
+
+static void free_scratch(struct gpu *gpu)
+{
+    if (gpu->scratch) {
+        off_gpu(gpu, &gpu->poison, gpu->scratch);
+        tensor_free(&gpu->poison);
+        gpu->scratch = NULL;
+    }
+}
+
+/* Scratch for a product, poisoned and 64-byte aligned. */
+static char *make_scratch(struct gpu *gpu, const struct gemm *g)
+{
+    struct error err = {0};
+    int64_t elems = ((int64_t)gpu->d->ops->gemm_scratch(gpu->d, g) + 64 + 3) / 4;
+    if (gpu->scratch && gpu->poison.elems == elems) {
+        check(device_upload(gpu->d, gpu->scratch, gpu->poison.data, (size_t)elems * 4, &err), &err);
+    } else {
+        free_scratch(gpu);
+        gpu->poison = tensor_poisoned(DTYPE_F32, elems);
+        gpu->scratch = on_gpu(gpu, &gpu->poison);
+    }
+    return (char *)gpu->scratch + 64;
+}
+
+static void close_gpu(struct gpu *gpu)
+{
+    free_scratch(gpu);
+    device_close(gpu->d);
+    assert_int_equal(gpu->mem.blocks, 0);
 }
 
 static struct problem make_problem(int type, int trans, enum addend addend, const int64_t mnk[3],
@@ -139,15 +168,13 @@ static void by_recording(struct gpu *gpu, const struct gemm *g, void *scratch)
     device_recording_destroy(gpu->d, recording);
 }
 
-/* Multiply on the GPU; t[C] then has the result.  The scratch is poisoned and 64-byte aligned. */
+/* Multiply on the GPU; t[C] then has the result. */
 static void multiply(struct gpu *gpu, const struct problem *p, struct tensor t[OPERANDS],
                      multiplier *how)
 {
     struct error err = {0};
     struct gemm g = p->g;
-    size_t bytes = gpu->d->ops->gemm_scratch(gpu->d, &g) + 64;
-    struct tensor poison = tensor_poisoned(DTYPE_F32, (int64_t)(bytes + 3) / 4);
-    char *block[OPERANDS], *scratch = on_gpu(gpu, &poison);
+    char *block[OPERANDS], *scratch = make_scratch(gpu, &g);
     for (int i = 0; i < OPERANDS; i++)
         block[i] = on_gpu(gpu, &t[i]);
     g.a = block[A] + (size_t)p->offset[A] * dtype_bytes(g.dt);
@@ -157,12 +184,10 @@ static void multiply(struct gpu *gpu, const struct problem *p, struct tensor t[O
                : p->addend == SELF
                    ? g.c
                    : block[ADDEND] + (size_t)p->offset[ADDEND] * dtype_bytes(g.dt_c);
-    how(gpu, &g, scratch + 64);
+    how(gpu, &g, scratch);
     check(device_sync(gpu->d, &err), &err);
     for (int i = 0; i < OPERANDS; i++)
         off_gpu(gpu, &t[i], block[i]);
-    off_gpu(gpu, &poison, scratch);
-    tensor_free(&poison);
 }
 
 /* Terms are of size 1: a sum of k is off by less than tolerance * sqrt(k).  For fp32 that is far
