@@ -157,6 +157,24 @@ static int check_units(const struct config *config, struct error *err)
     return 0;
 }
 
+int config_has_buckets(const struct config_parallel *p)
+{
+    return p->strategy == STRATEGY_NO_SHARD ||
+           (config_sharding[p->strategy].hybrid && p->shard <= 1);
+}
+
+/* parallel.layout auto chooses the strategy later. */
+static int check_buckets(const struct config *config, struct error *err)
+{
+    const struct config_parallel *p = &config->parallel;
+    if (config_has_buckets(p) || p->layout == PARALLEL_LAYOUT_AUTO ||
+        !config_first_set(config, &p->reduce_bucket_bytes, sizeof p->reduce_bucket_bytes))
+        return 0;
+    return error_set(err, "parallel.reduce_bucket_bytes is of copies of a whole model, and with "
+                          "this parallel.strategy ranks have shards, whose gradients are summed "
+                          "unit by unit; leave it out");
+}
+
 /* parallel.layout auto chooses the strategy later. */
 static int check_prefetch(const struct config_parallel *p, struct error *err)
 {
@@ -224,9 +242,9 @@ int config_finish(struct config *config, struct error *err)
     if (config_check_model(config, err) || finish_data(config, err) ||
         check_sources(&config->data, err) || finish_parallel(&config->parallel, err) ||
         check_comm(config, err) || check_offload(config, err) || check_units(config, err) ||
-        check_prefetch(&config->parallel, err) || check_tensor(&config->parallel, err) ||
-        check_reshard(&config->parallel, err) || config_check_train(config, err) ||
-        config_check_weights(config, err))
+        check_buckets(config, err) || check_prefetch(&config->parallel, err) ||
+        check_tensor(&config->parallel, err) || check_reshard(&config->parallel, err) ||
+        config_check_train(config, err) || config_check_weights(config, err))
         return -1;
     if (!config->run.dir[0])
         return error_set(err, "run.dir is empty: it names the directory of the run");

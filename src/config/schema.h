@@ -121,6 +121,11 @@ void nearest_try(struct nearest *nearest, const char *compared, const char *name
  * the keys.  A second call changes nothing. */
 int config_finish(struct config *config, struct error *err);
 
+/* Returns 1 where ranks may hold copies of a whole model, whose gradients are summed in buckets
+ * (parallel.reduce_bucket_bytes): with NO_SHARD, and with a hybrid of one rank for each copy, which
+ * parallel.shard=0 may become. */
+int config_has_buckets(const struct config_parallel *parallel);
+
 /* The parts of config_finish() in other files: the model's keys, those of training, and those of
  * weights and adapters, which are checked last.  Return 0, or -1 with err naming the keys. */
 int config_check_model(struct config *config, struct error *err);

@@ -14,11 +14,15 @@ const char *variant_name(enum config_strategy strategy, char text[CONFIG_TEXT])
 }
 
 /* A key that the configuration sets itself is dropped where the variant has no use for it. */
-static void drop_unused(struct config_parallel *p)
+static void drop_unused(struct config *config)
 {
+    const struct key *bucket = key_find("parallel.reduce_bucket_bytes");
+    struct config_parallel *p = &config->parallel;
     int stage = config_sharding[p->strategy].stage;
     if (stage == 0)
         p->persist_below = 0;
+    if (!config_has_buckets(p))
+        key_set(config, bucket, bucket->initial, NULL);
     if (stage == 0 || (!p->forward_prefetch && p->backward_prefetch == PREFETCH_NONE))
         p->prefetch_units = 1;
     if (stage < 3 || p->pipeline == 1)
@@ -42,7 +46,7 @@ int variant_set(struct config *config, const char *settings)
 {
     if (set_keys(config, settings))
         return -1;
-    drop_unused(&config->parallel);
+    drop_unused(config);
     return config_finish(config, NULL);
 }
 
@@ -78,6 +82,6 @@ int variant_strategy(struct config *config, enum config_strategy strategy, struc
     if (!config_sharding[p->strategy].hybrid || !config_sharding[strategy].hybrid)
         p->shard = p->replicate = 0;
     p->strategy = strategy;
-    drop_unused(p);
+    drop_unused(config);
     return config_finish(config, err);
 }

@@ -69,6 +69,12 @@ refused "sequence longer than the model's" 'seq_len' $T model.preset=llama-tiny 
     data.seq_len=100000
 refused "heads that do not divide" 'heads' $T model.preset=llama-tiny data.train=train.h5 \
     model.kv_heads=3
+for strategy in "" parallel.strategy=SHARD_OPTIM "parallel.strategy=HYBRID_SHARD parallel.shard=2"; do
+    refused "buckets of gradients that are not summed whole ($strategy)" 'parallel\.reduce_bucket_bytes is of .*leave it out' \
+        $T model.preset=llama-tiny data.train=train.h5 parallel.reduce_bucket_bytes=0 $strategy
+done
+"$TRIREME" config model.preset=llama-tiny parallel.reduce_bucket_bytes=0 parallel.strategy=HYBRID_SHARD parallel.shard=1 >out 2>err
+is "buckets of copies that are whole" 0 $?
 refused "gradients in bf16 to no shard" 'comm\.reduce_dtype' $T model.preset=llama-tiny \
     data.train=train.h5 parallel.strategy=NO_SHARD comm.reduce_dtype=bf16
 refused "gradients in fp16 without a loss scale" 'comm\.reduce_dtype.*precision=fp16' $T \

@@ -45,7 +45,7 @@ static const struct {
     {2, GPT2 "parallel.context=2 parallel.strategy=FULL_SHARD"},
     {2, LLAMA "parallel.pipeline=2"},
     {4, LLAMA "parallel.tensor=4 recompute=selective"},
-    {4, LLAMA "parallel.strategy=HYBRID_SHARD parallel.shard=2 parallel.reduce_bucket_bytes=2000"},
+    {4, LLAMA "parallel.strategy=HYBRID_SHARD parallel.shard=2"},
     {4, GPT2 "parallel.tensor=2 parallel.strategy=SHARD_GRAD_OP"},
     {4, GPT2 "parallel.pipeline=2 parallel.strategy=SHARD_OPTIM"},
 };

@@ -25,10 +25,10 @@ static void everywhere(void (*check)(struct fleet *))
                  "model.layers=3 model.hidden=12 model.heads=2 model.kv_heads=1 model.ffn=20 "
                  "model.vocab=23 data.seq_len=7 train.global_batch=6 train.micro_batch=1 "
                  "model.tie_embeddings=%s parallel.forward_prefetch=%s "
-                 "parallel.backward_prefetch=%s parallel.strategy=%s "
-                 "parallel.reduce_bucket_bytes=0",
+                 "parallel.backward_prefetch=%s parallel.strategy=%s",
                  i & 1 ? "true" : "false", i & 2 ? "true" : "false",
-                 i & 4 ? "BACKWARD_PRE" : "none", i & 8 ? "NO_SHARD" : "FULL_SHARD");
+                 i & 4 ? "BACKWARD_PRE" : "none",
+                 i & 8 ? "NO_SHARD parallel.reduce_bucket_bytes=0" : "FULL_SHARD");
         struct config config = rig_config(text);
         fleet_open(&fleet, &config, RANKS, PROGRAM_TRAIN);
         check(&fleet);
