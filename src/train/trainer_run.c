@@ -62,9 +62,22 @@ static int has_ended(const struct trainer *t)
     return (t->at.step >= t->s->config.train.steps && !t->at.evaluation_due) || trainer_is_over(t);
 }
 
+/* End a run whose last state is saved.  Returns 0; or -1 with err set, also where the gradients of
+ * every step have overflowed fp16: the loss scale has become smaller, but no weight has changed. */
+static int end_run(struct trainer *t, struct error *err)
+{
+    if (t->at.step && t->at.scaler.skipped >= t->at.step)
+        return error_set(err,
+                         "gradients overflowed fp16 in every step, 1 to %lld: nothing was trained; "
+                         "with more train.steps this run goes on at a loss scale of %g; or look at "
+                         "train.initial_scale_power, and at the weights that it began with",
+                         (long long)t->at.step, t->at.scaler.scale);
+    return export_at_end(t, err);
+}
+
 int trainer_export(struct trainer *t, struct error *err)
 {
-    return has_ended(t) ? export_at_end(t, err) : 0;
+    return has_ended(t) ? end_run(t, err) : 0;
 }
 
 /* Returns -1 with err set where this start has made steps and none has updated anything. */
@@ -89,7 +102,7 @@ static int train_to_end(struct trainer *t, struct error *err)
     if (trainer_is_over(t))
         report_over(t);
     if (has_ended(t))
-        return export_at_end(t, err);
+        return end_run(t, err);
     log_info(t->s->log, "asked to stop: state saved at step %lld, %srun me again%s",
              (long long)t->at.step,
              t->dir.again[0] && t->dir.record.job[0] ? "requeue this job, or " : "", t->dir.again);
@@ -103,7 +116,7 @@ int trainer_run(struct trainer *t, struct error *err)
     t->begun = t->at.step;
     if (trainer_is_over(t) && t->dir.saved_step >= 0) {
         report_over(t);
-        return export_at_end(t, err);
+        return end_run(t, err);
     }
     if (done < last || t->dir.saved_step < 0 || t->at.evaluation_due) {
         run_summary(t->s, &t->data.train, t->s->evaluate ? &t->data.valid : NULL, t->at.step,
@@ -112,5 +125,5 @@ int trainer_run(struct trainer *t, struct error *err)
         return train_to_end(t, err);
     }
     run_summary_done(t->s, &t->data.train, t->at.step, t->at.samples, t->dir.path);
-    return export_at_end(t, err);
+    return end_run(t, err);
 }

@@ -15,7 +15,7 @@ fields() { cat "$@" | grep -oE '"[a-z_]+": ' | tr -d '": ' | sort -u; }
 # Every field is documented, and what is documented is written.
 "$TRIREME" train $M train.steps=6 data.valid=$work/valid.h5 run.dir=plain >plain.out 2>plain.err
 is "a run with an evaluation" 0 $?
-"$TRIREME" train $M train.steps=4 precision=fp16 train.initial_scale_power=60 run.dir=scaled \
+"$TRIREME" train $M train.steps=12 precision=fp16 train.initial_scale_power=26 train.hysteresis=1 run.dir=scaled \
     offload.optimizer=disk offload.path=$work/offloaded >scaled.out 2>scaled.err
 is "a run with a loss scale and offload" 0 $?
 "$TRIREME" train $M data.train=$work/valid.h5:3,$work/valid.h5:1 train.steps=30 run.dir=mixed >mixed.out 2>mixed.err
@@ -43,7 +43,7 @@ fi
 # A loss that overflows is not taken for one of no targets.
 "$TRIREME" train $M train.steps=2 precision=fp16 model.init_std=10 data.valid=$work/valid.h5 \
     run.log_every=1 run.dir=overflow >overflow.out 2>overflow.err
-is "losses that overflow are said, and null in the metrics" "0 2 1 0 2" "$? \
+is "losses that overflow are said, and null in the metrics" "1 2 1 0 2" "$? \
 $(grep -c 'step [12]/2  loss not finite' overflow.err) $(grep -c 'valid not finite' overflow.err) \
 $(grep -c 'no targets\|nan' overflow.err) $(grep -c '"loss": null' overflow/metrics.jsonl)"
 "$TRIREME" evaluate overflow >out 2>err
@@ -55,17 +55,25 @@ E="precision=fp16 model.init_std=10 data.valid=$work/valid.h5 train.eval_every=2
     checkpoint.keep_best=true run.dir=none_finite"
 "$TRIREME" train $M $E train.steps=3 >out 2>err
 "$TRIREME" train $M $E train.steps=20 >out 2>err
-is "evaluations none of which was finite end a run, and no best one is named" "0 1 0" "$? \
+is "evaluations none of which was finite end a run, and no best one is named" "1 1 0" "$? \
 $(grep -c 'early_stop: training ends at step 4, as 3 evaluations in a row had no finite loss, and none had before$' err) \
 $(grep -c 'checkpoints/best' err)"
 "$TRIREME" train $M $E train.steps=20 >out 2>err
-is "the same command again trains no further" "0 4" "$? $(wc -l <none_finite/metrics.jsonl | tr -d ' ')"
+is "the same command again trains no further" "1 4" "$? $(wc -l <none_finite/metrics.jsonl | tr -d ' ')"
 
 # A run of which no step could be made has not ended well.
 "$TRIREME" train $M train.steps=2 precision=fp16 train.loss_scale=1e12 run.dir=nothing >out 2>err
 is "steps that update nothing" "1 1" \
     "$? $(grep -c 'error: .*not finite in any step, 1 to 2: nothing was trained; look at train.loss_scale' err)"
 is "nothing is saved of them" 0 "$(find nothing -name COMMIT | wc -l)"
+# Where the loss scale has become smaller meanwhile, it is saved, and more steps go on from it.
+"$TRIREME" train $M train.steps=3 precision=fp16 train.initial_scale_power=28 run.dir=seeking >out 2>err
+is "a run of steps that find a loss scale has trained nothing" "1 1" \
+    "$? $(grep -c 'error: gradients overflowed fp16 in every step, 1 to 3: nothing was trained; .*train.steps' err)"
+"$TRIREME" train $M train.steps=3 precision=fp16 train.initial_scale_power=28 run.dir=seeking >out 2>err
+is "and says so again" "1 1" "$? $(grep -c 'error: gradients overflowed' err)"
+"$TRIREME" train $M train.steps=20 precision=fp16 train.initial_scale_power=28 run.dir=seeking >out 2>err
+is "more steps go on" "0 1-20" "$? $(steps_of seeking)"
 
 # Data of which no token is a target has no loss: that is said, and no number printed.
 for candidate in ${TRIREME_PYTHON:-} python3 /usr/bin/python3; do
