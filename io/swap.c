@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -95,8 +96,23 @@ static void end(struct swap *swap, struct swap_op *op)
     pthread_cond_broadcast(&swap->work);
 }
 
+/* Is the file as long as it was made?  A write behind the end of a shorter one would fill the gap
+ * with zeros, which reads would take for state. */
+static int check_size(const struct swap *swap, struct error *err)
+{
+    struct stat at;
+    if (fstat(swap->fd, &at))
+        return error_errno(err, "cannot look at %s", swap->path);
+    return at.st_size >= (off_t)swap->bytes
+               ? 0
+               : error_set(err, "%s: the file ends at byte %lld, it is truncated", swap->path,
+                           (long long)at.st_size);
+}
+
 static int transfer(const struct swap *swap, const struct piece *piece, struct error *err)
 {
+    if (piece->op->queue == SWAP_WRITE && check_size(swap, err))
+        return -1;
     char *data = piece->op->data + piece->at;
     int64_t offset = piece->op->offset + (int64_t)piece->at;
     return piece->op->queue == SWAP_READ

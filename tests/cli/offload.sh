@@ -102,7 +102,7 @@ state_file() {
 
 if start cut; then
     truncate -s 1000 "$(state_file "$victim")"
-    ends "a file that is cut" 95 'offload.path: cut/offload/rank-00001.*truncated.* \[in step [0-9]+: FETCH [^]]*\]$'
+    ends "a file that is cut" 95 'offload.path: cut/offload/rank-00001.*truncated.* \[in step [0-9]+: (FETCH|SPILL) [^]]*\]$'
 fi
 if start limited; then
     prlimit --pid "$victim" --fsize=1000

@@ -201,6 +201,10 @@ static void a_file_that_was_cut(void **state)
     assert_non_null(strstr(err.text, "ends at byte 5000"));
     assert_int_equal(err.code, EXIT_NODE);
     assert_int_equal(swap_transfer(swap, SWAP_READ, bytes, sizeof bytes, 0, &err), 0);
+    /* A write behind its end would leave zeros between. */
+    err = (struct error){0};
+    assert_int_equal(swap_transfer(swap, SWAP_WRITE, bytes, sizeof bytes, 16384, &err), -1);
+    assert_non_null(strstr(err.text, "ends at byte 5000"));
     swap_close(swap);
 }
 
