@@ -23,14 +23,15 @@ static const struct key rows[] = {
              "was about the lowest is spared beside them, so that a run that diverges keeps a good "
              "one"},
     {KEY(BOOL, checkpoint.async, "false"),
-     .help = "true: checkpoints are written in the background: steps wait only until the state is "
-             "copied to the host's memory, which takes as much of it as the rank's part of a "
-             "checkpoint has (host, in trireme plan), and a thread of each rank writes the copy "
-             "beside them; a checkpoint that is due before the last one is written waits for it.  "
-             "The one at the end, or on a signal, is written at once. For nodes with free cores: "
-             "where all compute, steps beside it are longer by about what saving at once takes. "
-             "Needs checkpoint.every, or "
-             "evaluations with keep_best"},
+     .help =
+         "true: checkpoints are written in the background: steps wait only until the state is "
+         "copied to the host's memory, which takes as much of it as the rank's part of a "
+         "checkpoint has (host, in trireme plan), and a thread of each rank writes the copy "
+         "beside them; a checkpoint that is due before the last one is written waits for it.  "
+         "The one at the end, or on a signal, is written at once. Best where cores are free: "
+         "where all compute, the thread takes a tenth to a fifth of one, and steps beside it are "
+         "longer by that. Needs checkpoint.every, or "
+         "evaluations with keep_best"},
     {KEY(BOOL, checkpoint.keep_best, "false"),
      .help = "true: an evaluation with the lowest loss so far saves a checkpoint, which is kept "
              "until there is a better one; checkpoints/best leads to it, for evaluate, generate "
