@@ -12,7 +12,8 @@
 
 #include "train/hf_tensors.h"
 
-/* The means of what was asked for so far. */
+/* The means of what was asked for so far.  It begins as {.lock = PTHREAD_MUTEX_INITIALIZER}, and
+ * weights_rows_free() frees what it holds.  Nothing here is collective. */
 struct weights_rows {
     pthread_mutex_t lock;
     double *mean[2]; /* of the embedding's rows, and of the head's; NULL: not taken yet */
@@ -25,8 +26,10 @@ int64_t weights_rows_lacking(const char *own, const struct box *box,
                              const struct model_place *place,
                              const struct safetensors_tensor *tensor);
 
-/* hf_tensors_read() of a tensor that may lack rows.  Several threads may call this.  Returns 0, or
- * -1 with err set. */
+/* hf_tensors_read() of a tensor that may lack rows: elements [start, start + count) of the box,
+ * fp32 [count], into to.  The first call for lacking rows reads the whole tensor, for their mean.
+ * Several threads may call this.  Returns 0, or -1 with err set (a number cannot be read), and to
+ * is then undefined. */
 int weights_rows_read(struct weights_rows *rows, const char *own, const struct safetensors *st,
                       const struct safetensors_tensor *tensor, const struct model_place *place,
                       const struct box *box, int64_t start, int64_t count, float *to,
