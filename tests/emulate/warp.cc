@@ -48,9 +48,22 @@ static float half_of(enum dtype type, uint32_t pair, int high)
     return type == DTYPE_F16 ? float_of(fp16(), bits) : float_of(bf16(), bits);
 }
 
+/* d = a b, with the sum of each element in the order of k. */
+__attribute__((optimize("O3"))) static void multiply(const float a[16][16], const float b[16][8],
+                                                     float d[16][8])
+{
+    for (int i = 0; i < 16; i++) {
+        float row[8] = {};
+        for (int k = 0; k < 16; k++)
+            for (int j = 0; j < 8; j++)
+                row[j] += a[i][k] * b[k][j];
+        memcpy(d[i], row, sizeof row);
+    }
+}
+
 static void do_mma(struct warp *w)
 {
-    float a[16][16], b[16][8], d[16][8] = {};
+    float a[16][16], b[16][8], d[16][8];
     for (int l = 0; l < LANES; l++) {
         const struct thread *t = &w->threads[l];
         int g = l / 4, c = l % 4 * 2;
@@ -63,10 +76,7 @@ static void do_mma(struct warp *w)
             b[c + i * 8 + 1][g] = half_of(t->type, t->b[i], 1);
         }
     }
-    for (int i = 0; i < 16; i++)
-        for (int k = 0; k < 16; k++)
-            for (int j = 0; j < 8; j++)
-                d[i][j] += a[i][k] * b[k][j];
+    multiply(a, b, d);
     for (int l = 0; l < LANES; l++)
         for (int i = 0; i < 4; i++)
             w->threads[l].d[i] += d[l / 4 + i / 2 * 8][l % 4 * 2 + i % 2];
