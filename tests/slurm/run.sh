@@ -132,6 +132,10 @@ M="model.preset=llama-tiny device=cpu precision=fp32 data.train=train.h5 data.va
    train.schedule=constant
    train.eval_every=50 train.eval_batches=2 run.threads=1"
 script=$top/jobs/llama8b_fsdp.sh
+# Jobs that train until something happens take eight steps a second: they leave the cores to others.
+mpicc -O1 -shared -fPIC -o slow_messages.so "$top/tests/slurm/slow_messages.c"
+printf '#!/bin/sh\nexec env LD_PRELOAD="%s" "%s" "$@"\n' "$work/slow_messages.so" "$TRIREME" >slowly
+chmod +x slowly
 
 # A job that is left in peace
 name="batch job"
@@ -207,7 +211,7 @@ done
 # One that runs into its time limit, goes on, and is then cancelled.  Slurm looks at limits every
 # 30 s: the signal comes 10 to 40 s after the start.
 name="job at its time limit"
-if submit -t 1 --signal=USR1@20 "$script" $M train.steps=1000000 run.log_every=1000; then
+if TRIREME=$work/slowly submit -t 1 --signal=USR1@20 "$script" $M train.steps=1000000 run.log_every=1000; then
     run=runs/llama8b_fsdp-$job
     if wait_for 90 grep -q 'resumed at step' "llama8b_fsdp-$job.out"; then
         ok "$name saves, is requeued and resumes"
@@ -267,7 +271,7 @@ done
 
 # One that loses a rank
 name="job with a killed rank"
-if submit "$script" $M train.steps=1000000 run.log_every=1000; then
+if TRIREME=$work/slowly submit "$script" $M train.steps=1000000 run.log_every=1000; then
     run=runs/llama8b_fsdp-$job
     wait_for 30 has_steps $run 10
     kill -KILL "$(pgrep -f "^$TRIREME train .*run.dir=$run " | tail -n 1)"
@@ -284,7 +288,7 @@ fi
 
 # One that is suspended for longer than run.hang_seconds
 name="suspended job"
-if submit "$script" $M train.steps=1000000 run.log_every=1000 run.hang_seconds=5; then
+if TRIREME=$work/slowly submit "$script" $M train.steps=1000000 run.log_every=1000 run.hang_seconds=5; then
     run=runs/llama8b_fsdp-$job
     wait_for 60 has_steps $run 10
     on_cluster 10 scontrol suspend "$job"
