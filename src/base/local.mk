@@ -11,7 +11,7 @@ libtrireme_a_SOURCES += \
 	src/base/levels.h src/base/line_file.c src/base/line_file.h \
 	src/base/link.c src/base/link.h src/base/log.c src/base/log.h \
 	src/base/median.c src/base/median.h src/base/mem.c src/base/mem.h \
-	src/base/philox.c src/base/philox.h \
+	src/base/nf4.c src/base/nf4.h src/base/philox.c src/base/philox.h \
 	src/base/quiet_thread.c src/base/quiet_thread.h src/base/round.h \
 	src/base/schedstat.c src/base/schedstat.h \
 	src/base/special_file.c src/base/special_file.h \

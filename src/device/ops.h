@@ -330,6 +330,10 @@ struct device_ops {
     /* y = x in another format;  to and from fp32, bf16 or fp16 */
     void (*cast)(struct device *d, enum dtype to, void *y, enum dtype from, const void *x,
                  int64_t elems);
+    /* y = the numbers of 4 bits of records (base/nf4.h), rounded to dt;  y dt [elems], whole
+     * blocks; records aligned to 4 bytes only */
+    void (*decode_nf4)(struct device *d, enum dtype dt, void *y, const void *records,
+                       int64_t elems);
     void (*fill_zero)(struct device *d, void *y, size_t bytes);
     void (*copy)(struct device *d, void *y, const void *x, size_t bytes);
 
@@ -395,7 +399,7 @@ struct device_ops {
     X(gelu_backward) X(qk_norm) X(qk_norm_backward) X(rope) X(pack_heads) \
     X(pack_heads_backward) X(order_chunks) X(dropout) X(attention) X(attention_backward) X(attention_scratch) \
     X(attention_cached) X(attention_cached_scratch) X(swiglu) \
-    X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(scale) X(cast) X(fill_zero) X(copy) X(set) \
+    X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(scale) X(cast) X(decode_nf4) X(fill_zero) X(copy) X(set) \
     X(sumsq) X(sum_from_last) X(update_factor) X(adamw) X(sgd) X(momentum) X(muon) X(normalize) \
     X(polynomial) X(softmax_part) X(softmax_term) X(softmax_loss) X(softmax_gradient)
 /* clang-format on */

@@ -54,7 +54,7 @@ const struct self_check_family self_check_families[] = {
     OWN("swiglu", self_check_swiglu),
     OWN("gelu", self_check_gelu),
     OWN("bias", self_check_bias),
-    OWN("add, scale, cast, copy", self_check_flat),
+    OWN("add, scale, cast, decode, copy", self_check_flat),
     OWN("embedding", self_check_embedding),
     OWN("cross-entropy", self_check_loss),
     OWN("cross-entropy in parts", self_check_softmax),

@@ -1,7 +1,9 @@
-/* self_check_moves.c - ops on flat tensors (add, scale, cast, copy), dropout, packed heads, chunks
- * of sequences that ranks share, and the magnitudes of adapters. */
+/* self_check_moves.c - ops on flat tensors (add, scale, cast, decode, copy), dropout, packed heads,
+ * chunks of sequences that ranks share, and the magnitudes of adapters. */
 #include <math.h>
+#include <string.h>
 
+#include "base/nf4.h"
 #include "device/self_check_private.h"
 
 /* ---- flat tensors ---- */
@@ -61,6 +63,29 @@ static void flat_case(struct trial *t, const struct flat *f)
     trial_run(t, fill_zero, f);
 }
 
+static void decode_nf4(struct trial_side *side, void *const *at, const void *args)
+{
+    const struct flat *f = args;
+    side->d->ops->decode_nf4(side->d, f->to, at[0], at[1], f->elems);
+}
+
+/* Records are made in the place of their numbers; those of one block are zeros. */
+static void decode_case(struct trial *t, enum dtype to)
+{
+    enum { ELEMS = 129 * NF4_BLOCK };
+    static const float none[NF4_BLOCK];
+    const struct flat f = {.to = to, .elems = ELEMS};
+    trial_begin(t, "decode_nf4", to);
+    trial_exact(t, to, ELEMS);
+    char *records = trial_read(t, DTYPE_F32, ELEMS, 1)->values;
+    for (int64_t at = 0; at < ELEMS; at += NF4_BLOCK) {
+        float values[NF4_BLOCK];
+        memcpy(values, records + at * (int64_t)sizeof(float), sizeof values);
+        nf4_encode(records + nf4_bytes(at), at ? values : none, NF4_BLOCK);
+    }
+    trial_run(t, decode_nf4, &f);
+}
+
 /* Results are rounded once, so that bits are compared. */
 void self_check_flat(struct trial *t, const struct self_check_family *family)
 {
@@ -77,6 +102,8 @@ void self_check_flat(struct trial *t, const struct self_check_family *family)
             trial_run(t, cast, &f);
         }
     }
+    for (int to = 0; to < TRIAL_FORMATS; to++)
+        decode_case(t, trial_formats[to]);
 }
 
 /* ---- dropout ---- */

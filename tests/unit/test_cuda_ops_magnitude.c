@@ -1,7 +1,9 @@
-/* test_cuda_ops_magnitude.c - the ops of DoRA: a GPU against the CPU.
+/* test_cuda_ops_magnitude.c - the ops of adapters, DoRA's magnitudes and weights of 4 bits: a GPU
+ * against the CPU.
  *
  * Built twice: for real GPUs, and for the emulated one.
  */
+#include "base/nf4.h"
 #include "cuda_check.h"
 
 #include <stdio.h>
@@ -167,11 +169,46 @@ static void columns_agree_with_the_cpu(void **state)
     check_close_devices(&c);
 }
 
+/* ---- weights of 4 bits ---- */
+
+struct decoded {
+    enum dtype dt;
+    int64_t elems;
+};
+
+static void decode(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    const struct decoded *call = args;
+    d->ops->decode_nf4(d, call->dt, at[0], at[1], call->elems);
+}
+
+/* Of fewer blocks than a tile of the kernel has, as many, and more; records anywhere in memory that
+ * allows fp32. */
+static void weights_of_4_bits_agree_with_the_cpu(void **state)
+{
+    static const int64_t blocks[] = {1, 3, 127, 128, 129, 700};
+    struct check c = check_open();
+    for (int i = 0; i < 6 * TYPES; i++) {
+        const struct decoded call = {op_types[i % TYPES], blocks[i / TYPES] * NF4_BLOCK};
+        struct operand values = random_operand(&c, "values", DTYPE_F32, call.elems, 0.02);
+        struct operand o[] = {
+            output_operand("y", EXACT, call.dt, call.elems),
+            random_operand(&c, "records", DTYPE_F32, (int64_t)nf4_bytes(call.elems) / 4, 1),
+        };
+        nf4_encode(o[1].before, values.before, call.elems);
+        o[1].offset = i % 4;
+        free(values.before);
+        check_call(&c, "decode_nf4", decode, &call, o, 2);
+    }
+    check_close_devices(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(squares_agree_with_the_cpu),
         cmocka_unit_test(columns_agree_with_the_cpu),
+        cmocka_unit_test(weights_of_4_bits_agree_with_the_cpu),
     };
     return check_main("cuda ops: magnitudes", tests);
 }
