@@ -124,6 +124,9 @@ struct config_model {
     struct config_dropout dropout;
 };
 
+/* Formats of fewer bits than are computed with, in which weights are kept. */
+enum config_quantize { QUANTIZE_NONE, QUANTIZE_NF4 };
+
 /* Matrices of low rank that are trained beside frozen linear layers (model/adapters.h). */
 struct config_lora {
     int64_t r;      /* rank of the matrices; 0: there are no adapters */
@@ -131,6 +134,7 @@ struct config_lora {
     int use_rslora; /* 1: it is scaled by alpha / sqrt(r) */
     int use_dora;   /* 1: DoRA; the lengths of the adapted rows are trained, too */
     double dropout; /* share of the adapters' inputs that training sets to zero */
+    enum config_quantize quantize_base; /* how the frozen matrices are kept */
     char target_modules[CONFIG_TEXT], modules_to_save[CONFIG_TEXT]; /* "q_proj,v_proj" */
     char path[CONFIG_TEXT]; /* folder of an adapter to begin with; "": adapters begin new */
 };

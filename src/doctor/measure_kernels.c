@@ -1,6 +1,6 @@
 /* measure_kernels.c - measuring the kernels of instructions other than RUN: updates, the norm of
- * gradients, sums and casts of gradients; and the softmax of the loss, which is the part of its op
- * that measure_products.c does not measure.
+ * gradients, sums and casts of gradients, weights of 4 bits; and the softmax of the loss, which is
+ * the part of its op that measure_products.c does not measure.
  *
  * A row's bytes are those read and written, as simulate/cost.c counts them.  An update has 30 bytes
  * for an element: it reads and writes a master and two moments in fp32 (24), reads a gradient (4),
@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "base/nf4.h"
 #include "base/round.h"
 #include "doctor/measure_work.h"
 #include "graph/op.h"
@@ -21,7 +22,8 @@ struct call;
 struct kernel {
     enum instr_kind instr;
     enum dtype dtype;         /* of its row; an update's is that of the master, or u8 */
-    size_t operand[OPERANDS]; /* bytes of an element of each operand; 0: no more operands */
+    size_t operand[OPERANDS]; /* bytes of an element of each operand; 0: no more operands.  An
+                                 element of DECODE is a block of NF4_BLOCK weights */
     size_t each;              /* bytes that are read and written for an element */
     void (*run)(struct measure *m, const struct call *call, void *const *operand);
 };
@@ -85,6 +87,12 @@ static void cast(struct measure *m, const struct call *call, void *const *operan
     m->device->ops->cast(m->device, DTYPE_BF16, operand[1], DTYPE_F32, operand[0], call->elems);
 }
 
+static void decode(struct measure *m, const struct call *call, void *const *operand)
+{
+    m->device->ops->decode_nf4(m->device, call->kernel->dtype, operand[1], operand[0],
+                               call->elems * NF4_BLOCK);
+}
+
 static void zero(struct measure *m, const struct call *call, void *const *operand)
 {
     m->device->ops->fill_zero(m->device, operand[0], (size_t)call->elems * sizeof(float));
@@ -114,6 +122,16 @@ static const struct kernel kernels[] = {
     {.instr = INSTR_NORM, .dtype = DTYPE_F32, .operand = {4}, .each = 4, .run = norm},
     {.instr = INSTR_ADD, .dtype = DTYPE_F32, .operand = {4, 4}, .each = 8 + 4, .run = add},
     {.instr = INSTR_CAST, .dtype = DTYPE_F32, .operand = {4, 2}, .each = 4 + 2, .run = cast},
+    {.instr = INSTR_DECODE,
+     .dtype = DTYPE_F32,
+     .operand = {NF4_BYTES, NF4_BLOCK * 4},
+     .each = NF4_BYTES + NF4_BLOCK * 4,
+     .run = decode},
+    {.instr = INSTR_DECODE,
+     .dtype = DTYPE_BF16,
+     .operand = {NF4_BYTES, NF4_BLOCK * 2},
+     .each = NF4_BYTES + NF4_BLOCK * 2,
+     .run = decode},
     {.instr = INSTR_ZERO, .dtype = DTYPE_F32, .operand = {4}, .each = 4, .run = zero},
 };
 

@@ -126,6 +126,15 @@ static int cast(struct run_state *run, int i)
     return 0;
 }
 
+static int decode(struct run_state *run, int i)
+{
+    const struct instr *instr = &run->program->instr[i];
+    struct device *d = run->x->device;
+    d->ops->decode_nf4(d, instr->dtype, run_operand(run, instr, SLOT_TO),
+                       run_operand(run, instr, SLOT_FROM), instr->elems);
+    return 0;
+}
+
 static int add(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
@@ -352,19 +361,12 @@ static int release(struct run_state *run, int i)
 }
 
 run_action *const run_actions[INSTR_KINDS] = {
-    [INSTR_ZERO] = zero,
-    [INSTR_CAST] = cast,
-    [INSTR_ADD] = add,
-    [INSTR_GATHER] = transfer,
-    [INSTR_REDUCE] = transfer,
-    [INSTR_ALLREDUCE] = transfer,
-    [INSTR_ALLTOALL] = transfer,
-    [INSTR_SEND] = transfer,
-    [INSTR_RECV] = transfer,
-    [INSTR_NORM] = norm,
-    [INSTR_SCALE] = scale,
-    [INSTR_MOMENTUM] = momentum,
-    [INSTR_ORTHOGONALIZE] = orthogonalize_flat,
-    [INSTR_UPDATE] = update,
-    [INSTR_RELEASE] = release,
+    [INSTR_ZERO] = zero,          [INSTR_CAST] = cast,
+    [INSTR_DECODE] = decode,      [INSTR_ADD] = add,
+    [INSTR_GATHER] = transfer,    [INSTR_REDUCE] = transfer,
+    [INSTR_ALLREDUCE] = transfer, [INSTR_ALLTOALL] = transfer,
+    [INSTR_SEND] = transfer,      [INSTR_RECV] = transfer,
+    [INSTR_NORM] = norm,          [INSTR_SCALE] = scale,
+    [INSTR_MOMENTUM] = momentum,  [INSTR_ORTHOGONALIZE] = orthogonalize_flat,
+    [INSTR_UPDATE] = update,      [INSTR_RELEASE] = release,
 };

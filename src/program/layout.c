@@ -444,6 +444,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .ns_dtype = config->train.muon.dtype,
         .freeze = config->train.freeze,
         .frozen_whole = layout->strategy.params != PARAMS_USE,
+        .quantize = config->lora.quantize_base,
         .recompute = config->recompute,
         .recompute_every = (int)config->recompute_every,
         .splits_loss = layout->schedule->splits_loss,

@@ -10,25 +10,16 @@
 const char *instr_name(enum instr_kind kind)
 {
     static const char *const names[INSTR_KINDS] = {
-        [INSTR_ZERO] = "ZERO",
-        [INSTR_LOAD] = "LOAD",
-        [INSTR_RUN] = "RUN",
-        [INSTR_GATHER] = "GATHER",
-        [INSTR_REDUCE] = "REDUCE",
-        [INSTR_ALLREDUCE] = "ALLREDUCE",
-        [INSTR_SEND] = "SEND",
-        [INSTR_RECV] = "RECV",
-        [INSTR_FETCH] = "FETCH",
-        [INSTR_SPILL] = "SPILL",
-        [INSTR_NORM] = "NORM",
-        [INSTR_SCALE] = "SCALE",
-        [INSTR_CAST] = "CAST",
-        [INSTR_ADD] = "ADD",
-        [INSTR_UPDATE] = "UPDATE",
-        [INSTR_RELEASE] = "RELEASE",
-        [INSTR_ALLTOALL] = "ALLTOALL",
-        [INSTR_MOMENTUM] = "MOMENTUM",
-        [INSTR_ORTHOGONALIZE] = "ORTHOGONALIZE",
+        [INSTR_ZERO] = "ZERO",         [INSTR_LOAD] = "LOAD",
+        [INSTR_RUN] = "RUN",           [INSTR_GATHER] = "GATHER",
+        [INSTR_REDUCE] = "REDUCE",     [INSTR_ALLREDUCE] = "ALLREDUCE",
+        [INSTR_SEND] = "SEND",         [INSTR_RECV] = "RECV",
+        [INSTR_FETCH] = "FETCH",       [INSTR_SPILL] = "SPILL",
+        [INSTR_NORM] = "NORM",         [INSTR_SCALE] = "SCALE",
+        [INSTR_CAST] = "CAST",         [INSTR_DECODE] = "DECODE",
+        [INSTR_ADD] = "ADD",           [INSTR_UPDATE] = "UPDATE",
+        [INSTR_RELEASE] = "RELEASE",   [INSTR_ALLTOALL] = "ALLTOALL",
+        [INSTR_MOMENTUM] = "MOMENTUM", [INSTR_ORTHOGONALIZE] = "ORTHOGONALIZE",
     };
     return names[kind];
 }
@@ -164,7 +155,7 @@ const char *instr_text(const struct program *program, int index, char *text, siz
         snprintf(micro, sizeof micro, " micro %d", instr->micro);
     if (instr->piece > 0 || instr_is_exchange(instr))
         snprintf(piece, sizeof piece, " piece %d", instr->piece);
-    int has_phase = instr->kind == INSTR_RUN || (instr_is_message(instr) && instr->unit >= 0);
+    int has_phase = instr_is_of_phase(instr) || (instr_is_message(instr) && instr->unit >= 0);
     const char *what = has_phase                       ? segment_phase_name(instr->phase)
                        : instr->reduction == GROUP_MAX ? "maximum"
                                                        : "";

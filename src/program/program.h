@@ -41,6 +41,7 @@ enum instr_kind {
     INSTR_RUN,       /* a piece of a segment */
     INSTR_ADD,       /* add one buffer to another */
     INSTR_CAST,      /* fp32 to the format it is sent in: gradients, masters */
+    INSTR_DECODE,    /* parameters of 4 bits to the format that is computed with */
     INSTR_GATHER,    /* shard -> whole flat parameter */
     INSTR_REDUCE,    /* whole gradient -> sum over ranks of the own shard */
     INSTR_ALLREDUCE, /* sum or maximum over ranks, in place */
@@ -64,7 +65,7 @@ enum instr_kind {
  * sequence k are in SLOT_LOAD_TOKENS + k. */
 enum {
     SLOT_FROM = 0,
-    SLOT_TO = 1,          /* transfers, copies, ADD, CAST */
+    SLOT_TO = 1,          /* transfers, copies, ADD, CAST, DECODE */
     SLOT_LOAD_TOKENS = 0, /* LOAD */
     SLOT_LOAD_TARGETS = SLOT_LOAD_TOKENS + SEQUENCES,
     SLOT_LOAD_POSITIONS = SLOT_LOAD_TARGETS + SEQUENCES,
@@ -86,7 +87,7 @@ enum {
 struct instr {
     enum instr_kind kind;
     enum program_stream stream;
-    enum segment_phase phase; /* RUN, exchanges, messages */
+    enum segment_phase phase; /* RUN, exchanges, messages; DECODE: of the run that reads it */
     int unit;       /* RUN, exchanges: the unit whose segment runs; messages: the unit whose output,
                        or its gradient, is sent */
     int micro;      /* micro-batch; -1: of no single one */
@@ -95,13 +96,14 @@ struct instr {
     unsigned axes;  /* transfers: the axes of their group (mesh.h) */
     int peer;       /* SEND, RECV: the member of the group at the other end */
     int64_t elems;  /* elements that it works on; of GATHER and REDUCE, and of ALLTOALL after a
-                       piece, those of one member */
+                       piece, those of one member; of GATHER of parameters of 4 bits, bytes */
     int first_part; /* ALLTOALL: index into program->part, where its parts begin, one for
                        each member */
     int64_t from;   /* ORTHOGONALIZE: elements [from, from + elems) of the flat */
     int64_t place[2];  /* ALLTOALL of a flat, ORTHOGONALIZE: by slot, the element of the flat with
                           which the buffer begins */
-    enum dtype dtype;  /* transfers: the format sent; CAST: the format made; ADD: of both buffers */
+    enum dtype dtype;  /* transfers: the format sent; CAST, DECODE: the format made; ADD: of both
+                          buffers */
     enum dtype result; /* REDUCE: the format of the sum: fp32, or dtype */
     enum group_reduction reduction; /* ALLREDUCE */
     uint64_t accumulate; /* RUN: bits of segment_adds() and segment_adds_input(); REDUCE: 1: add to
@@ -216,6 +218,12 @@ const char *instr_text(const struct program *program, int index, char *text, siz
 static inline int instr_is_exchange(const struct instr *instr)
 {
     return instr->piece >= 0 && instr->kind != INSTR_RUN;
+}
+
+/* Is it a part of computing a phase of a unit: a piece of its segment, or what that needs first? */
+static inline int instr_is_of_phase(const struct instr *instr)
+{
+    return instr->kind == INSTR_RUN || instr->kind == INSTR_DECODE;
 }
 
 /* Does it run over a group? */

@@ -18,7 +18,8 @@
  */
 struct run_use {
     int flat;
-    int param;   /* buffer to compute with; -1: not gathered yet or not read */
+    int param;   /* buffer with the whole flat; -1: not gathered yet or not read */
+    int decoded; /* of parameters of 4 bits, what DECODE makes of param; -1: none */
     int fetched; /* the copy of its shard on the device, where that lives on another side; -1: not
                     fetched yet */
     int grad;    /* the window's buffer; -1: not made yet, or the run writes no gradient */

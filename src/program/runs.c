@@ -322,8 +322,10 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
 {
     const struct unit_boundaries *own = &program->units->boundary[run->unit];
     struct unit_buffers *at = buffers_of(program, b, run->micro, run->unit);
-    if (space < SPACE_GRAD)
-        return run->use[space - SPACE_PARAM].param;
+    if (space < SPACE_GRAD) {
+        const struct run_use *use = &run->use[space - SPACE_PARAM];
+        return use->decoded >= 0 ? use->decoded : use->param;
+    }
     if (space < SPACE_INPUT)
         return run->use[space - SPACE_GRAD].grad;
     if (segment_input(space) >= 0)

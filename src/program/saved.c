@@ -21,13 +21,19 @@ int saved_has(const struct state *state, int f, int with_frozen)
     return state->has[f] && (with_frozen || flat->trained || flat->is_frozen_adapter);
 }
 
+enum dtype saved_dtype(const struct state *state, int f)
+{
+    if (state->units->flat[f].is_nf4)
+        return DTYPE_F32;
+    return state->flat[f].master >= 0 ? state_master_dtype(state) : state->layout->dtype;
+}
+
 /* Bytes of so many elements of a flat, whole blocks, in a checkpoint. */
 static size_t bytes_of(const struct state *state, int f, int64_t elems)
 {
     const struct state_flat *own = &state->flat[f];
     const struct optimizer *optimizer = optimizer_row(state->units->flat[f].optimizer);
-    size_t bytes = (size_t)elems *
-                   dtype_bytes(own->master >= 0 ? state_master_dtype(state) : state->layout->dtype);
+    size_t bytes = (size_t)elems * dtype_bytes(saved_dtype(state, f));
     for (int k = 0; k < OPTIMIZER_SLOTS && own->slot[k] >= 0; k++)
         bytes += optimizer_slot_bytes(optimizer, k, elems, state->layout->optimizer_dtype);
     return bytes;

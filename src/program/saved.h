@@ -14,6 +14,10 @@ int saved_has(const struct state *state, int flat, int with_frozen);
  */
 void saved_part(const struct state *state, int flat, int64_t *from, int64_t *to);
 
+/* The format in which a checkpoint has the parameters of a flat: that of the masters where there
+ * are any; fp32 of those of 4 bits, whose numbers it keeps. */
+enum dtype saved_dtype(const struct state *state, int flat);
+
 /* Return the bytes of what this rank saves in a checkpoint, padding of flats included: parameters
  * (masters where there are any) and the optimizer's state.  with_frozen: as for saved_has(). */
 size_t saved_bytes(const struct state *state, int with_frozen);

@@ -6,7 +6,8 @@
  *
  *   GATHER 0, GATHER 1, RUN 0, GATHER 2, RUN 1, GATHER 3, RUN 2, ...     (one unit ahead)
  *
- * A parameter that lives on another side (offload) is fetched one run before it is gathered.
+ * A parameter that lives on another side (offload) is fetched one run before it is gathered.  One
+ * of 4 bits is fetched and gathered as that, and decoded right before the run.
  */
 #include "program/shard.h"
 
@@ -46,6 +47,7 @@ static void plan_uses(const struct program *program, struct run *run)
                                        .reads = run->segment->reads >> (SPACE_PARAM + k) & 1,
                                        .writes = run->segment->writes >> (SPACE_GRAD + k) & 1,
                                        .param = -1,
+                                       .decoded = -1,
                                        .fetched = -1,
                                        .grad = -1,
                                        .follows = -1,
@@ -62,11 +64,11 @@ void shard_plan(const struct program *program, struct run *run, int runs)
 /* The buffer for a whole parameter: the state's, or a new one for the next uses. */
 static int whole_buffer(struct program *program, int flat)
 {
-    const struct units *units = program->units;
-    size_t bytes = (size_t)units->flat[flat].padded * dtype_bytes(units->request.dtype);
+    const struct flat *of = &program->units->flat[flat];
+    size_t bytes = flat_kept_bytes(of, of->padded, program->units->request.dtype);
     if (program->state->flat[flat].whole_param >= 0)
         return program->state->flat[flat].whole_param;
-    return program_buffer(program, POOL_UNSHARDED, bytes, 0, "%s.whole", units->flat[flat].name);
+    return program_buffer(program, POOL_UNSHARDED, bytes, 0, "%s.whole", of->name);
 }
 
 /* Bring the shard of a flat that the run gathers to the device. */
@@ -113,12 +115,13 @@ static int gather(struct program *program, const struct run *run, struct run_use
     int whole = whole_buffer(program, flat), from = use->fetched;
     if (state_casts(program->state, flat))
         from = cast_master(program, run, flat, whole);
+    const struct flat *of = &program->units->flat[flat];
     struct instr *instr = program_instr(program, INSTR_GATHER, STREAM_GATHER);
     instr->flat = flat;
     instr->micro = run->micro;
-    instr->axes = program->units->flat[flat].shard_axes;
-    instr->elems = program->units->flat[flat].shard_elems;
-    instr->dtype = program->units->request.dtype;
+    instr->axes = of->shard_axes;
+    instr->elems = of->is_nf4 ? (int64_t)nf4_bytes(of->shard_elems) : of->shard_elems;
+    instr->dtype = of->is_nf4 ? DTYPE_U8 : program->units->request.dtype;
     instr_bind(instr, SLOT_FROM, from, ACCESS_READ);
     instr_bind(instr, SLOT_TO, whole, ACCESS_WRITE);
     return whole;
@@ -135,6 +138,28 @@ static int whole_of(const struct program *program, const struct run *run, int r,
             return use->param >= 0 ? use->param : whole_of(program, run, r - 1, flat);
     }
     return -1;
+}
+
+/* Decode a flat of 4 bits for run r, unless the run before it has. */
+static void decode(struct program *program, const struct run *run, int r, struct run_use *use)
+{
+    const struct flat *of = &program->units->flat[use->flat];
+    enum dtype dtype = program->units->request.dtype;
+    for (int k = 0; r > 0 && k < run[r - 1].uses; k++)
+        if (run[r - 1].use[k].flat == use->flat)
+            use->decoded = run[r - 1].use[k].decoded;
+    if (use->decoded >= 0)
+        return;
+    use->decoded = program_buffer(program, POOL_UNSHARDED, (size_t)of->padded * dtype_bytes(dtype),
+                                  0, "%s.decoded", of->name);
+    struct instr *instr = program_instr(program, INSTR_DECODE, STREAM_COMPUTE);
+    instr->flat = use->flat;
+    instr->micro = run[r].micro;
+    instr->phase = run[r].phase;
+    instr->elems = of->padded;
+    instr->dtype = dtype;
+    instr_bind(instr, SLOT_FROM, use->param, ACCESS_READ);
+    instr_bind(instr, SLOT_TO, use->decoded, ACCESS_WRITE);
 }
 
 /* Write the gathers of a run that are not written yet. */
@@ -171,9 +196,12 @@ void shard_before(struct program *program, struct run *run, int runs, int r)
         issue(program, &run[r]);
     for (int k = 0; k < run[r].uses; k++) {
         struct run_use *use = &run[r].use[k];
-        if (use->reads)
-            use->param = state_gathers(program->state) ? whole_of(program, run, r, use->flat)
-                                                       : program->state->flat[use->flat].param;
+        if (!use->reads)
+            continue;
+        use->param = state_gathers(program->state) ? whole_of(program, run, r, use->flat)
+                                                   : program->state->flat[use->flat].param;
+        if (program->units->flat[use->flat].is_nf4)
+            decode(program, run, r, use);
     }
     if (state_gathers(program->state))
         prefetch(program, run, runs, r, 0);

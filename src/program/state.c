@@ -98,36 +98,47 @@ static int flat_buffer(struct state *state, enum mem_pool pool, int flat, int64_
                         flat_of(state, flat)->name, what);
 }
 
-/* Append a view of the rank's shard in the whole buffer of a flat; returns it, or the whole where
- * the flat is not split. */
-static int own_shard(struct state *state, int whole, int flat, const char *what, enum dtype dtype)
+/* Append a view of the rank's shard in the whole buffer of a flat, which has `padded` bytes;
+ * returns it, or the whole where the flat is not split. */
+static int own_shard(struct state *state, int whole, int flat, const char *what)
 {
-    enum mem_pool pool = state->buffer[whole].pool;
+    const struct program_buffer *of = &state->buffer[whole];
+    size_t shards = (size_t)(flat_of(state, flat)->padded / flat_of(state, flat)->shard_elems);
+    size_t bytes = of->bytes / shards;
     if (!state_is_split(state, flat))
         return whole;
-    int own = flat_buffer(state, pool, flat, flat_of(state, flat)->shard_elems, what, dtype);
-    return state_make_view(state->buffer, own, whole,
-                           (size_t)state_shard_start(state, flat) * dtype_bytes(dtype));
+    int own = state_buffer(state, of->pool, bytes, "%s.%s", flat_of(state, flat)->name, what);
+    int64_t place = state_shard_start(state, flat) / flat_of(state, flat)->shard_elems;
+    return state_make_view(state->buffer, own, whole, (size_t)place * bytes);
+}
+
+/* Append a buffer for so many elements of a flat's parameters, in the form in which they are kept.
+ */
+static int param_buffer(struct state *state, int flat, int64_t elems)
+{
+    enum mem_pool pool = state_pool(state->layout->offload.params, POOL_PARAMS);
+    return state_buffer(state, pool,
+                        flat_kept_bytes(flat_of(state, flat), elems, state->units->request.dtype),
+                        "%s.param", flat_of(state, flat)->name);
 }
 
 static void make_param_buffers(struct state *state, int flat)
 {
-    const struct config_offload *offload = &state->layout->offload;
-    enum mem_pool pool = state_pool(offload->params, POOL_PARAMS);
-    enum mem_pool masters = state_pool(offload->optimizer, POOL_OPTIMIZER);
+    enum mem_pool masters = state_pool(state->layout->offload.optimizer, POOL_OPTIMIZER);
     enum dtype dtype = state->units->request.dtype, wide = state_master_dtype(state);
     int64_t shard = flat_of(state, flat)->shard_elems;
     struct state_flat *own = &state->flat[flat];
     if (state_casts(state, flat)) {
         own->param = -1;
     } else if (state_gathers_flat(state, flat) && state->layout->strategy.params == PARAMS_USE) {
-        own->param = flat_buffer(state, pool, flat, shard, "param", dtype);
+        own->param = param_buffer(state, flat, shard);
     } else {
-        own->whole_param =
-            flat_buffer(state, pool, flat, flat_of(state, flat)->padded, "param", dtype);
-        own->param = own_shard(state, own->whole_param, flat, "param shard", dtype);
+        own->whole_param = param_buffer(state, flat, flat_of(state, flat)->padded);
+        own->param = own_shard(state, own->whole_param, flat, "param shard");
         state->buffer[own->whole_param].partial = own->param != own->whole_param;
     }
+    if (flat_of(state, flat)->is_nf4)
+        return;
     if (dtype == wide && !(state_trains(state, flat) && has_own_masters(state)))
         own->master = own->param;
     else if (state_trains(state, flat))
@@ -213,7 +224,7 @@ static void make_grad_buffers(struct state *state, int flat)
         return;
     }
     own->whole_grad = flat_buffer(state, pool, flat, of->padded, "grad", of->grad_dtype);
-    own->grad = own_shard(state, own->whole_grad, flat, "grad shard", of->grad_dtype);
+    own->grad = own_shard(state, own->whole_grad, flat, "grad shard");
 }
 
 static void make_flat(struct state *state, int flat)

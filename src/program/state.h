@@ -39,7 +39,8 @@ struct state_flat { /* all -1: no unit of the rank uses it */
     int master; /* what UPDATE writes, fp32 or in the format of param; == param where one buffer is
                    both; -1: the flat has none */
     int slot[OPTIMIZER_SLOTS]; /* of the optimizer; -1 when not trained, and past its last */
-    int param;       /* what RUN reads, or GATHER or FETCH; -1: each GATHER casts the master */
+    int param;       /* what RUN reads, or GATHER, FETCH or, of 4 bits, DECODE; -1: each GATHER
+                        casts the master */
     int grad;        /* sum over micro-batches, in the flat's format; -1: not trained */
     int whole_param; /* the whole buffer of which param is a view, or param itself; -1: none */
     int whole_grad;  /* the same of grad */

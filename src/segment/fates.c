@@ -13,6 +13,9 @@
  *   "layers.3 bf16"       matrices        -              data ranks, in bf16: each is made by one
  *                                                        product, to which nothing is added
  *
+ *   "layers.3 frozen nf4"                 -              not at all: kept in 4 bits, where that is
+ *                                                        asked for
+ *
  * Of what is frozen, adapters and modules that lora.modules_to_save names are flats apart: only the
  * rest may be left to the files of model.path by a checkpoint.
  */
@@ -36,8 +39,8 @@ static const char *const updater_names[UPDATERS] = {
 struct fate {
     enum updater updater;
     unsigned divided_axes, term_axes;
-    int is_shared;  /* of a pipeline alone */
-    int is_adapter; /* of what is frozen alone */
+    int is_shared;          /* of a pipeline alone */
+    int is_adapter, is_nf4; /* of what is frozen alone */
     enum dtype grad_dtype;
 };
 
@@ -71,10 +74,9 @@ static int is_embedding(const struct graph *graph, int param)
     return 0;
 }
 
-/* Are all tensors of the parameter large enough for an optimizer's blocks, and whole blocks?  And
- * those of its block that other layouts stack with them, so that every layout has the same answer?
- */
-static int is_in_blocks(const struct graph *graph, int param, const struct optimizer *optimizer)
+/* Have all tensors of the parameter at least so many elements, and whole blocks?  And those of its
+ * block that other layouts stack with them, so that every layout has the same answer? */
+static int is_in_blocks(const struct graph *graph, int param, int64_t least, int64_t block)
 {
     const struct graph_param *own = &graph->params[param];
     for (int i = 0; i < graph->param_count; i++) {
@@ -84,7 +86,7 @@ static int is_in_blocks(const struct graph *graph, int param, const struct optim
         for (int p = 0; p < other->parts; p++) {
             struct box whole = box_whole(other->box[p].dims, other->box[p].whole);
             int64_t elems = box_elems(&whole);
-            if (elems < optimizer->least || elems % optimizer->block)
+            if (elems < least || elems % block)
                 return 0;
         }
     }
@@ -100,8 +102,17 @@ static enum updater updater_of(const struct units *units, const struct graph *gr
     if (configured->of_matrices)
         takes = is_matrix(graph, param);
     else if (configured->block)
-        takes = !is_embedding(graph, param) && is_in_blocks(graph, param, configured);
+        takes = !is_embedding(graph, param) &&
+                is_in_blocks(graph, param, configured->least, configured->block);
     return takes ? UPDATER_CONFIGURED : UPDATER_OTHER;
+}
+
+/* Is the parameter a frozen matrix, to be kept in 4 bits? */
+static int is_nf4(const struct units *units, const struct graph *graph, int param)
+{
+    const struct graph_param *own = &graph->params[param];
+    return units->request.quantize == QUANTIZE_NF4 && own->frozen && !own->frozen_adapter &&
+           is_matrix(graph, param) && is_in_blocks(graph, param, NF4_BLOCK, NF4_BLOCK);
 }
 
 /* The axes whose ranks each make a term of a parameter's gradient. */
@@ -131,6 +142,7 @@ static struct fate fate_of(const struct units *units, int unit, int param)
     const struct graph *graph = units_kind(units, unit)->train;
     return (struct fate){.updater = updater_of(units, graph, param),
                          .is_adapter = graph->params[param].frozen_adapter,
+                         .is_nf4 = is_nf4(units, graph, param),
                          .divided_axes = graph_axes(graph->params[param].division.group),
                          .term_axes = term_axes(graph, param),
                          .is_shared = units->request.stages > 1 &&
@@ -197,17 +209,20 @@ static void lay_out(struct units *units, int unit, struct fate fate, const char 
     struct flat *flat = &units->flat[units->flats];
     char name[sizeof flat->name], own[MODEL_PREFIX];
     int is_wide = fate.grad_dtype == DTYPE_F32;
-    snprintf(name, sizeof name, "%s%s%s%s%s%s%s%s", model_unit_name(units->model, unit, own),
+    snprintf(name, sizeof name, "%s%s%s%s%s%s%s%s%s", model_unit_name(units->model, unit, own),
              updater_names[fate.updater], fate.is_adapter ? " adapter" : "",
-             fate.divided_axes ? " divided" : "", fate.term_axes ? " summed" : "",
-             fate.is_shared ? " shared" : "", is_wide ? "" : " ",
+             fate.is_nf4 ? " nf4" : "", fate.divided_axes ? " divided" : "",
+             fate.term_axes ? " summed" : "", fate.is_shared ? " shared" : "", is_wide ? "" : " ",
              is_wide ? "" : dtype_name(fate.grad_dtype));
     enum config_optimizer rule = optimizer_of(r->optimizer, fate.updater == UPDATER_CONFIGURED);
-    int64_t block = fate.updater == UPDATER_NONE ? 0 : optimizer_row(rule)->block;
+    int64_t block = fate.is_nf4                    ? NF4_BLOCK
+                    : fate.updater == UPDATER_NONE ? 0
+                                                   : optimizer_row(rule)->block;
     flat_create(flat, name, unit, units_kind(units, unit)->train, &units->model->block[u->first],
                 takes, shards, block ? block : 1);
     flat->trained = fate.updater != UPDATER_NONE;
     flat->is_frozen_adapter = fate.is_adapter;
+    flat->is_nf4 = fate.is_nf4;
     flat->grad_dtype = fate.grad_dtype;
     flat->optimizer = rule;
     flat->divided_axes = fate.divided_axes;
@@ -235,10 +250,12 @@ static int set_blocks(struct flat *flat, struct error *err)
     for (int t = 0; flat->block > 1 && t < flat->tensors; t++)
         if (box_in_blocks(&flat->tensor[t].box, flat->block, &flat->tensor[t].blocks))
             return error_set(err,
-                             "train.optimizer %s keeps %lld elements of a row of %s together, and "
-                             "parallel.tensor would divide them; use adamw, or fewer tensor ranks",
-                             optimizer_row(flat->optimizer)->name, (long long)flat->block,
-                             flat->tensor[t].name);
+                             "%s%s keeps %lld elements of a row of %s together, and "
+                             "parallel.tensor would divide them; use %s, or fewer tensor ranks",
+                             flat->is_nf4 ? "lora.quantize_base nf4" : "train.optimizer ",
+                             flat->is_nf4 ? "" : optimizer_row(flat->optimizer)->name,
+                             (long long)flat->block, flat->tensor[t].name,
+                             flat->is_nf4 ? "none" : "adamw");
     return 0;
 }
 
@@ -335,13 +352,21 @@ static int add_shared(struct units *units, int unit, struct error *err)
     return 0;
 }
 
-/* An optimizer of blocks that none of the tensors takes would be adamw by another name. */
+/* An optimizer of blocks that none of the tensors takes would be adamw by another name, and weights
+ * of 4 bits of which there are none would not be what was asked for. */
 static int check_blocks(const struct units *units, struct error *err)
 {
     const struct optimizer *optimizer = optimizer_row(units->request.optimizer);
-    int found = !optimizer->block;
-    for (int f = 0; f < units->flats; f++)
-        found |= units->flat[f].block > 1;
+    int found = !optimizer->block, quantized = 0;
+    for (int f = 0; f < units->flats; f++) {
+        found |= units->flat[f].trained && units->flat[f].block > 1;
+        quantized |= units->flat[f].is_nf4;
+    }
+    if (units->request.quantize == QUANTIZE_NF4 && !quantized)
+        return error_set(err,
+                         "lora.quantize_base nf4 is of frozen matrices of whole blocks of %d "
+                         "elements, and there are none; leave it at none",
+                         NF4_BLOCK);
     return found ? 0
                  : error_set(err,
                              "train.optimizer %s is of tensors of at least %lld elements in whole "

@@ -10,8 +10,8 @@
  *   | attn.qkv: q, k, v | pad | attn.o | ffn.up | pad | norm | pad to the shards |
  *   |<- shard of rank 0 ->|<- shard of rank 1 ->|<- shard of rank 2 ->|
  *
- * Where an optimizer keeps blocks of a tensor's elements together, tensors and shards begin with a
- * block.
+ * Where an optimizer, or the format in which frozen weights are kept, has blocks of a tensor's
+ * elements, tensors and shards begin with a block.
  *
  * A flat is made once and used by the runs of one unit or of several (a matrix that two units
  * share).  Tensors whose gradients the same segments write form a section: whether a run writes a
@@ -22,6 +22,7 @@
 
 #include <stdint.h>
 
+#include "base/nf4.h"
 #include "graph/graph.h"
 #include "model/model.h"
 
@@ -49,6 +50,8 @@ struct flat {
     int trained;                  /* 0: frozen: no gradient, no optimizer state */
     int is_frozen_adapter; /* 1: frozen by train.freeze, and not of the model that the adapters are
                               beside: every checkpoint holds it */
+    int is_nf4; /* 1: its parameters are kept in 4 bits (base/nf4.h), of which each use makes the
+                   format that is computed with; frozen */
     enum config_optimizer optimizer; /* whose rule its tensors take, where they are trained */
     enum dtype grad_dtype;           /* fp32; or bf16: nothing is ever added to it */
     unsigned divided_axes; /* mesh axes (bits of enum mesh_axis): each rank has its boxes, */
@@ -79,6 +82,13 @@ int flat_find(const struct flat *flat, const char *name);
 
 /* Elements of its tensors, with the parts that other tensor ranks have. */
 int64_t flat_whole_elems(const struct flat *flat);
+
+/* Bytes in which parameters are kept: so many elements of it, whole blocks, where dtype is what is
+ * computed with. */
+static inline size_t flat_kept_bytes(const struct flat *flat, int64_t elems, enum dtype dtype)
+{
+    return flat->is_nf4 ? nf4_bytes(elems) : (size_t)elems * dtype_bytes(dtype);
+}
 
 /* Is it split into shards? */
 static inline int flat_is_sharded(const struct flat *flat)

@@ -489,3 +489,11 @@ void units_destroy(struct units *units)
     free(units->flat);
     free(units);
 }
+
+int64_t units_nf4_elems(const struct units *units)
+{
+    int64_t elems = 0;
+    for (int f = 0; f < units->flats; f++)
+        elems += units->flat[f].is_nf4 ? flat_whole_elems(&units->flat[f]) : 0;
+    return elems;
+}

@@ -53,6 +53,7 @@ struct units_request {
     const char *freeze;    /* patterns of tensors that are not trained (config train.freeze), or
                               NULL; the caller's as long as the units are there */
     int frozen_whole;      /* 1: what is frozen is whole on every rank */
+    enum config_quantize quantize; /* of the frozen matrices of the model, beside adapters */
     enum config_recompute recompute;
     int recompute_every; /* of units that repeat, one in so many recomputes; 0: every one */
     float loss_factor;   /* gradients of the summed loss are multiplied by it */
@@ -154,6 +155,9 @@ static inline const struct segment *units_segment(const struct units *units, int
 
 /* The flats that a unit uses, for segment_run_piece(). */
 void units_flats(const struct units *units, int unit, const struct flat *flat[FLAT_USES]);
+
+/* Parameters of the model that are kept in 4 bits (lora.quantize_base), on all ranks. */
+int64_t units_nf4_elems(const struct units *units);
 
 /* Does one of the patterns (NULL: none), with commas between them, match a tensor's name? */
 int units_is_frozen(const char *patterns, const char *name);

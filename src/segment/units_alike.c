@@ -17,11 +17,11 @@ static int tensors_alike(const struct flat_tensor *a, const struct flat_tensor *
 
 static int flats_alike(const struct flat *a, const struct flat *b)
 {
-    if (a->unit != b->unit || a->trained != b->trained || a->optimizer != b->optimizer ||
-        a->grad_dtype != b->grad_dtype || a->divided_axes != b->divided_axes ||
-        a->shard_axes != b->shard_axes || a->sum_axes != b->sum_axes ||
-        a->sections != b->sections || a->tensors != b->tensors || a->padded != b->padded ||
-        a->shard_elems != b->shard_elems || a->pads != b->pads)
+    if (a->unit != b->unit || a->trained != b->trained || a->is_nf4 != b->is_nf4 ||
+        a->optimizer != b->optimizer || a->grad_dtype != b->grad_dtype ||
+        a->divided_axes != b->divided_axes || a->shard_axes != b->shard_axes ||
+        a->sum_axes != b->sum_axes || a->sections != b->sections || a->tensors != b->tensors ||
+        a->padded != b->padded || a->shard_elems != b->shard_elems || a->pads != b->pads)
         return 0;
     for (int t = 0; t < a->tensors; t++)
         if (!tensors_alike(&a->tensor[t], &b->tensor[t]))

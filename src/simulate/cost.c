@@ -5,6 +5,7 @@
  *     attention             = machine_attention_s(operations, positions)
  *     rmsnorm, rope, ...    = machine_memory_s("rmsnorm", bytes)
  *   GATHER over shard       = machine_transfer_s(MACHINE_GATHER, ranks, nodes, bytes)
+ *   DECODE                  = machine_memory_s("DECODE", bytes of records and of what is made)
  *   UPDATE                  = machine_memory_s("UPDATE", bytes of masters, state and gradients)
  */
 #include "simulate/cost.h"
@@ -302,6 +303,14 @@ static double elementwise_s(const struct cost *cost, const struct instr *instr, 
                             each * (double)instr->elems);
 }
 
+/* Seconds of a DECODE: records are read, and numbers written. */
+static double decode_s(const struct cost *cost, const struct instr *instr)
+{
+    double bytes =
+        (double)nf4_bytes(instr->elems) + (double)dtype_bytes(instr->dtype) * (double)instr->elems;
+    return machine_memory_s(cost->machine, instr_name(instr->kind), instr->dtype, bytes);
+}
+
 /* Seconds of ZERO or SCALE, which touch a few numbers: a launch where the machine has figures. */
 static double sums_s(const struct cost *cost, const struct instr *instr, int passes)
 {
@@ -339,6 +348,7 @@ double cost_instr_s(struct cost *cost, int i)
     case INSTR_RUN: return run_s(cost, instr);
     case INSTR_ADD: return elementwise_s(cost, instr, READ + BOTH);
     case INSTR_CAST: return elementwise_s(cost, instr, READ + (double)dtype_bytes(instr->dtype));
+    case INSTR_DECODE: return decode_s(cost, instr);
     case INSTR_NORM: return norm_s(cost, instr);
     case INSTR_SCALE: return sums_s(cost, instr, 2);
     case INSTR_MOMENTUM: return elementwise_s(cost, instr, BOTH + BOTH);

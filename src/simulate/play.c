@@ -49,7 +49,7 @@ enum play_kind play_kind_of(const struct instr *instr)
         [INSTR_SEND] = PLAY_MESSAGE,         [INSTR_RECV] = PLAY_MESSAGE,
         [INSTR_FETCH] = PLAY_COPY,           [INSTR_SPILL] = PLAY_COPY,
     };
-    if (instr->kind == INSTR_RUN)
+    if (instr_is_of_phase(instr))
         return instr->phase == PHASE_FORWARD ? PLAY_FORWARD : PLAY_BACKWARD;
     return kinds[instr->kind] ? kinds[instr->kind] : PLAY_UPDATE;
 }

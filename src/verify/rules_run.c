@@ -110,7 +110,7 @@ static int check_read(const struct values *v, int i, int b, int space, struct va
     struct value has = values_get(v, b);
     char text[VALUE_TEXT];
     want.updated = values_is_after_update(v, &want);
-    if (!value_is(&has, want.meaning, want.of, want.index) || has.part ||
+    if (!value_is(&has, want.meaning, want.of, want.index) || has.part || has.coded ||
         has.updated != want.updated || has.pending != want.pending || has.maxima != want.maxima)
         return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
     if (steps_fill(space) &&

@@ -145,13 +145,15 @@ static void open_state(struct values *v)
 {
     for (int f = 0; f < v->program->units->flats; f++) {
         const struct state_flat *state = &v->program->state->flat[f];
-        struct value value = {.meaning = MEANS_PARAM, .of = f};
+        struct value value = {
+            .meaning = MEANS_PARAM, .of = f, .coded = v->program->units->flat[f].is_nf4};
         if (state->whole_param >= 0 && !v->program->buffer[state->whole_param].partial)
             holds(v, state->whole_param, value);
         value.part = flat_is_sharded(&v->program->units->flat[f]);
         holds(v, state->param, value);
         holds(v, state->master, value);
         value.meaning = MEANS_SLOT;
+        value.coded = 0;
         for (int k = 0; k < OPTIMIZER_SLOTS; k++) {
             value.index = k;
             holds(v, state->slot[k], value);
@@ -456,6 +458,8 @@ const char *value_text(const struct values *v, const struct value *value, char t
                     !value->updated         ? ""
                     : meaning == MEANS_GRAD ? ", of the step before"
                                             : ", updated");
+    if (value->coded)
+        text_append(text, VALUE_TEXT, ", in 4 bits");
     if (meaning == MEANS_STEP)
         text_append(text, VALUE_TEXT, "%s",
                     value->index == STEP_ORTHOGONAL ? ", orthogonal"

@@ -57,6 +57,26 @@ static int rule_cast(struct values *v, int i)
     return keep_meaning(v, i, elems * dtype_bytes(instr->dtype));
 }
 
+/* DECODE: of the whole of a flat's parameters of 4 bits, the format that is computed with. */
+static int rule_decode(struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    const struct flat *flat = flat_of(v, instr->flat);
+    int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
+    struct value value = values_get(v, from);
+    if (!value_is(&value, MEANS_PARAM, instr->flat, 0) || value.part || !value.coded)
+        return wrong(v, i, from, &value, "whole parameters of 4 bits");
+    if (instr->elems != flat->padded || instr->dtype != v->program->units->request.dtype)
+        return wrong_operand(v, i, -1);
+    if (bytes_of(v, from) != nf4_bytes(flat->padded))
+        return wrong_size(v, i, from);
+    if (bytes_of(v, to) != (size_t)flat->padded * dtype_bytes(instr->dtype))
+        return wrong_size(v, i, to);
+    value.coded = 0;
+    values_put(v, i, to, value);
+    return 0;
+}
+
 /* ADD: to this rank's gradient of a flat that two ranks of the pipeline axis have, the one that the
  * other rank made. */
 static int rule_add(struct values *v, int i)
@@ -236,6 +256,7 @@ static const struct {
     [INSTR_LOAD] = {.follow = rule_load},
     [INSTR_RUN] = {.follow = rules_run},
     [INSTR_CAST] = {.follow = rule_cast, .reads = FROM, .writes = TO},
+    [INSTR_DECODE] = {.follow = rule_decode, .reads = FROM, .writes = TO},
     [INSTR_ADD] = {.follow = rule_add, .reads = FROM | TO, .writes = TO},
     [INSTR_GATHER] = {.follow = rule_gather, .reads = FROM, .writes = TO},
     [INSTR_REDUCE] = {.follow = rule_reduce, .reads = FROM, .writes = TO},
@@ -305,7 +326,7 @@ static int check_end(const struct values *v, int b, struct value want)
         return 0;
     struct value has = values_get(v, b);
     if (value_is(&has, want.meaning, want.of, want.index) && has.part == want.part &&
-        has.updated == want.updated)
+        has.coded == want.coded && has.updated == want.updated)
         return 0;
     return error_set(v->err, "verify: wrong value: buffer \"%s\" at the end is %s, not %s",
                      v->program->buffer[b].name, value_text(v, &has, has_text),
@@ -318,10 +339,12 @@ static int check_flat_end(const struct values *v, int flat, int updated)
     struct value want = {.meaning = MEANS_PARAM,
                          .of = flat,
                          .part = flat_is_sharded(flat_of(v, flat)),
+                         .coded = flat_of(v, flat)->is_nf4,
                          .updated = updated};
     if (check_end(v, state->master, want) || check_end(v, state->param, want))
         return -1;
     want.meaning = MEANS_SLOT;
+    want.coded = 0;
     for (want.index = 0; want.index < OPTIMIZER_SLOTS; want.index++)
         if (check_end(v, state->slot[want.index], want))
             return -1;
