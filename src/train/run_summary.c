@@ -73,6 +73,17 @@ static void log_place(const struct session *s)
     free(dir);
 }
 
+/* How many of the frozen parameters are kept in 4 bits. */
+static void log_nf4(const struct session *s)
+{
+    char part[32], all[32];
+    int64_t frozen = 0;
+    for (int f = 0; f < s->units->flats; f++)
+        frozen += s->units->flat[f].trained ? 0 : flat_whole_elems(&s->units->flat[f]);
+    log_info(s->log, "lora.quantize_base=nf4: %s of %s frozen parameters are kept in 4 bits",
+             count_text((double)units_nf4_elems(s->units), part), count_text((double)frozen, all));
+}
+
 static void log_model(const struct session *s)
 {
     char device[256], strategy[CONFIG_TEXT], precision[CONFIG_TEXT], note[FP8_NOTE], params[32];
@@ -85,6 +96,8 @@ static void log_model(const struct session *s)
              config_value(&s->config, "precision", precision), fp8_matrices_note(s->units, note),
              config_value(&s->config, "parallel.strategy", strategy), ranks, ranks > 1 ? "s" : "",
              nodes, nodes > 1 ? "s" : "", device, (double)mem_bytes(s->mem->now_bytes) / (1 << 20));
+    if (s->config.lora.quantize_base != QUANTIZE_NONE)
+        log_nf4(s);
     if (s->train && s->config.precision == PRECISION_FP8 && s->device->kind == DEVICE_CPU &&
         !world_rank(s->world))
         log_warn(s->log, "precision fp8 on CPUs rounds as on GPUs, and takes longer than bf16");

@@ -102,7 +102,7 @@ static void add_event(struct step_times *t, struct step_time *step, const struct
     } else if (event->lane == STREAM_UPDATE) {
         step->update_s += alone_s(trace, event);
     } else if (is_computed(event)) {
-        *(instr->kind == INSTR_RUN    ? &step->run_s
+        *(instr_is_of_phase(instr)    ? &step->run_s
           : instr->kind == INSTR_LOAD ? &step->data_s
                                       : &step->update_s) += seconds;
     }

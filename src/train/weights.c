@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "device/ops.h"
+#include "program/saved.h"
 #include "train/weights_private.h"
 
 enum { CHUNK_ELEMS = 1 << 20 };
@@ -21,9 +22,10 @@ int weights_slots(const struct session *s, int flat, struct weights_slot slots[W
     slots[count++] = (struct weights_slot){
         .prefix = "model/",
         .name = "",
-        .dtype = has_master ? state_master_dtype(s->state) : s->layout.dtype,
+        .dtype = saved_dtype(s->state, flat),
         .block = 1,
         .buffer = has_master ? own->master : own->param,
+        .is_nf4 = s->units->flat[flat].is_nf4,
     };
     for (int k = 0; k < OPTIMIZER_SLOTS && own->slot[k] >= 0; k++)
         slots[count++] = (struct weights_slot){
@@ -50,6 +52,16 @@ void *weights_plain(const struct session *s, int buffer)
     enum state_side side = side_of(s, buffer);
     int plain = side == SIDE_HOST || (side == SIDE_DEVICE && s->device->kind == DEVICE_CPU);
     return plain ? address(s, buffer) : NULL;
+}
+
+void *weights_numbers(const struct session *s, const struct weights_slot *slot)
+{
+    return slot->is_nf4 ? NULL : weights_plain(s, slot->buffer);
+}
+
+size_t weights_place(const struct weights_slot *slot, int64_t at)
+{
+    return slot->is_nf4 ? nf4_bytes(at) : (size_t)(at / slot->block) * dtype_bytes(slot->dtype);
 }
 
 static int clear_elsewhere(struct session *s, int buffer, struct error *err)

@@ -57,7 +57,7 @@ static int add_flat(struct session *s, int f, struct hashes *hashes, char *chunk
     int rc = 0;
     if (!weights_slots(s, f, slots))
         return 0;
-    size_t size = dtype_bytes(slots[0].dtype); /* the parameters, masters where there are any */
+    const struct weights_slot *params = &slots[0]; /* masters where there are any */
     for (int t = -1; !rc && (t = flat_next_part(flat, start, end, t, &part)) >= 0;) {
         hashes->list =
             array_grow(hashes->list, hashes->count, &hashes->capacity, sizeof *hashes->list);
@@ -69,8 +69,8 @@ static int add_flat(struct session *s, int f, struct hashes *hashes, char *chunk
         own->box = hash_bytes(part.tensor->box.start, sizeof part.tensor->box.start) ^
                    hash_bytes_seeded(part.tensor->box.count, sizeof part.tensor->box.count, 1);
         own->rank = world_rank(s->world);
-        rc = hash_state(s, slots[0].buffer, (size_t)part.at * size, (size_t)part.count * size,
-                        chunk, &own->hash, err);
+        rc = hash_state(s, params->buffer, weights_place(params, part.at),
+                        weights_place(params, part.count), chunk, &own->hash, err);
     }
     return rc;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alive.h"
+#include "base/nf4.h"
 #include "base/philox.h"
 #include "base/round.h"
 #include "model/adapters.h"
@@ -102,41 +103,65 @@ static void narrow(float *values, int64_t elems, enum dtype dtype)
     }
 }
 
+/* Make records of numbers, in their place: a block is read before its record is written. */
+static void encode_in_place(float *values, int64_t elems)
+{
+    float block[NF4_BLOCK];
+    for (int64_t at = 0; at < elems; at += NF4_BLOCK) {
+        memcpy(block, values + at, sizeof block);
+        nf4_encode((char *)values + nf4_bytes(at), block, NF4_BLOCK);
+    }
+}
+
 int weights_write(struct session *s, int flat, int64_t at, float *values, int64_t count,
                   struct error *err)
 {
     struct weights_slot slots[WEIGHTS_SLOTS];
     if (!weights_slots(s, flat, slots))
         return 0;
-    size_t width = dtype_bytes(slots[0].dtype);
-    narrow(values, count, slots[0].dtype);
-    return executor_write(s->executor, &s->state->buffer[slots[0].buffer], (size_t)at * width,
-                          values, (size_t)count * width, err);
+    if (slots[0].is_nf4)
+        encode_in_place(values, count);
+    else
+        narrow(values, count, slots[0].dtype);
+    return executor_write(s->executor, &s->state->buffer[slots[0].buffer],
+                          weights_place(&slots[0], at), values, weights_place(&slots[0], count),
+                          err);
 }
 
 /* A shard that is being filled. */
 struct filling {
     const struct weights_filler *filler;
+    const struct weights_slot *slot;
     char *to;
-    enum dtype dtype;
     int threads;
 };
+
+/* Are the numbers filled in where they stay, in fp32? */
+static int is_filled_in_place(const struct filling *f)
+{
+    return f->slot->dtype == DTYPE_F32 && !f->slot->is_nf4;
+}
 
 /* Fill a piece of a part.  values: space for its fp32 values, if the shard is in another format. */
 static int fill_piece(const struct filling *f, const struct flat_part *piece, float *values,
                       struct error *err)
 {
-    char *to = f->to + (size_t)piece->at * dtype_bytes(f->dtype);
+    char *to = f->to + weights_place(f->slot, piece->at);
     alive_note();
     const struct weights_filler *filler = f->filler;
-    if (f->dtype == DTYPE_F32)
+    enum dtype dtype = f->slot->dtype;
+    int may_be_as_stored = filler->fill_as && !f->slot->is_nf4;
+    if (is_filled_in_place(f))
         return filler->fill(filler->user, piece, (float *)to, err);
-    int rc = filler->fill_as ? filler->fill_as(filler->user, piece, f->dtype, to, err) : 1;
+    int rc = may_be_as_stored ? filler->fill_as(filler->user, piece, dtype, to, err) : 1;
     if (rc != 1)
         return rc;
     if (filler->fill(filler->user, piece, values, err))
         return -1;
-    dtype_narrow(to, f->dtype, values, piece->count);
+    if (f->slot->is_nf4)
+        nf4_encode(to, values, piece->count);
+    else
+        dtype_narrow(to, dtype, values, piece->count);
     return 0;
 }
 
@@ -146,12 +171,13 @@ static int fill_part(const struct filling *f, const struct flat_part *part, stru
     const struct weights_filler *filler = f->filler;
     int64_t most = filler->piece ? filler->piece(filler->user, part, f->threads) : 0;
     int failed = 0;
-    most = most ? most : PIECE;
+    most = most ? round_up(most, NF4_BLOCK) : PIECE;
 #pragma omp parallel num_threads(part->count > most ? f->threads : 1)
     {
         struct error own = {0};
-        float *values = f->dtype == DTYPE_F32 ? NULL : malloc((size_t)most * sizeof *values);
-        int rc = values || f->dtype == DTYPE_F32
+        int in_place = is_filled_in_place(f);
+        float *values = in_place ? NULL : malloc((size_t)most * sizeof *values);
+        int rc = values || in_place
                      ? 0
                      : error_set(&own, "out of memory: a piece of %s", part->tensor->name);
 #pragma omp for schedule(dynamic)
@@ -174,12 +200,12 @@ static int fill_part(const struct filling *f, const struct flat_part *part, stru
 /* Set to zero what of elements [start, end) of a flat, the shard, belongs to no tensor. */
 static void clear_pads(const struct filling *f, const struct flat *flat, int64_t start, int64_t end)
 {
-    size_t width = dtype_bytes(f->dtype);
     for (int i = 0; i < flat->pads; i++) {
         int64_t from = max_i64(flat->pad[i].start, start);
         int64_t to = min_i64(flat->pad[i].start + flat->pad[i].count, end);
         if (from < to)
-            memset(f->to + (size_t)(from - start) * width, 0, (size_t)(to - from) * width);
+            memset(f->to + weights_place(f->slot, from - start), 0,
+                   weights_place(f->slot, to - from));
     }
 }
 
@@ -194,11 +220,11 @@ static int fill_flat(struct session *s, int f, const struct weights_filler *fill
     int64_t start = state_shard_start(s->state, f), end = start + flat->shard_elems;
     if (!weights_slots(s, f, slots))
         return 0;
-    size_t bytes = (size_t)flat->shard_elems * dtype_bytes(slots[0].dtype);
+    size_t bytes = weights_place(&slots[0], flat->shard_elems);
     char *plain = weights_plain(s, slots[0].buffer);
     struct filling filling = {.filler = filler,
+                              .slot = &slots[0],
                               .to = plain ? plain : shard,
-                              .dtype = slots[0].dtype,
                               .threads = s->device->threads};
     if (weights_clear_but(s, f, slots[0].buffer, err))
         return -1;
@@ -220,7 +246,7 @@ static int make_shard(const struct session *s, void **shard, struct error *err)
     for (int f = 0; f < s->units->flats; f++) {
         if (!weights_slots(s, f, slots) || weights_plain(s, slots[0].buffer))
             continue;
-        size_t bytes = (size_t)s->units->flat[f].shard_elems * dtype_bytes(slots[0].dtype);
+        size_t bytes = weights_place(&slots[0], s->units->flat[f].shard_elems);
         most = bytes > most ? bytes : most;
     }
     *shard = most ? malloc(most) : NULL;

@@ -120,7 +120,7 @@ static float *direct_place(struct session *s, int f, int64_t at)
 {
     struct weights_slot slots[WEIGHTS_SLOTS];
     float *memory = weights_slots(s, f, slots) && slots[0].dtype == DTYPE_F32
-                        ? weights_plain(s, slots[0].buffer)
+                        ? weights_numbers(s, &slots[0])
                         : NULL;
     return memory ? memory + at : NULL;
 }

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/nf4.h"
+#include "base/round.h"
 #include "program/saved.h"
 #include "train/weights_private.h"
 #include "train/weights.h"
@@ -35,10 +37,32 @@ static int fetch(const struct checkpoint_piece *piece, void *to, int64_t offset,
                          source->from + (size_t)offset, to, bytes, err);
 }
 
-/* Where the memory of one kind of state has a part. */
-static size_t place_of(const struct weights_slot *slot, const struct flat_part *part)
+/* The same of parameters of 4 bits: the numbers of their records, in fp32. */
+static int fetch_nf4(const struct checkpoint_piece *piece, void *to, int64_t offset, size_t bytes,
+                     struct error *err)
 {
-    return (size_t)(part->at / slot->block) * dtype_bytes(slot->dtype);
+    enum { AT_ONCE = 4096 * NF4_BLOCK };
+    const struct source *source = piece->user;
+    const struct program_buffer *buffer = &source->s->state->buffer[source->buffer];
+    int64_t at = offset / (int64_t)sizeof(float), end = at + (int64_t)(bytes / sizeof(float));
+    char *records = malloc(nf4_bytes(AT_ONCE));
+    float *values = malloc(AT_ONCE * sizeof *values);
+    int rc = records && values ? 0 : error_set(err, "out of memory: a part of %s", piece->name);
+    for (int64_t run; !rc && at < end; at += run) {
+        int64_t skip = at % NF4_BLOCK, first = at - skip;
+        int64_t count = min_i64(round_up(end - first, NF4_BLOCK), AT_ONCE);
+        run = min_i64(count - skip, end - at);
+        rc = executor_read(source->s->executor, buffer, source->from + nf4_bytes(first), records,
+                           nf4_bytes(count), err);
+        if (rc)
+            break;
+        nf4_decode(values, records, count);
+        memcpy(to, values + skip, (size_t)run * sizeof *values);
+        to = (float *)to + run;
+    }
+    free(records);
+    free(values);
+    return rc;
 }
 
 /* Append the piece that is part of one kind of state; memory holds its shard, or is NULL. */
@@ -53,13 +77,14 @@ static struct checkpoint_piece *add_piece(struct pieces *pieces, const struct we
         array_grow(pieces->piece, pieces->count, &pieces->capacity, sizeof *pieces->piece);
     struct checkpoint_piece *piece = &pieces->piece[pieces->count++];
     const struct box *box = slot->block > 1 ? &tensor->blocks : &tensor->box;
-    *piece = (struct checkpoint_piece){.name = array_text(name),
-                                       .dtype = slot->dtype,
-                                       .rank = box->dims,
-                                       .start = part->start / slot->block,
-                                       .count = part->count / slot->block,
-                                       .data = memory ? memory + place_of(slot, part) : NULL,
-                                       .box = box};
+    *piece =
+        (struct checkpoint_piece){.name = array_text(name),
+                                  .dtype = slot->dtype,
+                                  .rank = box->dims,
+                                  .start = part->start / slot->block,
+                                  .count = part->count / slot->block,
+                                  .data = memory ? memory + weights_place(slot, part->at) : NULL,
+                                  .box = box};
     memcpy(piece->dims, box->whole, sizeof piece->dims);
     return piece;
 }
@@ -69,12 +94,12 @@ static struct checkpoint_piece *add_piece(struct pieces *pieces, const struct we
 static void save_piece(struct session *s, struct pieces *pieces, const struct weights_slot *slot,
                        const struct flat_part *part)
 {
-    struct checkpoint_piece *piece = add_piece(pieces, slot, part, weights_plain(s, slot->buffer));
+    struct checkpoint_piece *piece = add_piece(pieces, slot, part, weights_numbers(s, slot));
     if (piece->data)
         return;
     struct source *source = array_make(1, sizeof *source);
-    *source = (struct source){s, slot->buffer, place_of(slot, part)};
-    piece->fetch = fetch;
+    *source = (struct source){s, slot->buffer, weights_place(slot, part->at)};
+    piece->fetch = slot->is_nf4 ? fetch_nf4 : fetch;
     piece->user = source;
 }
 
@@ -196,12 +221,15 @@ static int load_slot(const struct loading *l, int f, const struct weights_slot *
 {
     struct session *s = l->s;
     struct pieces pieces = {0};
-    size_t bytes = (size_t)(s->units->flat[f].shard_elems / slot->block) * dtype_bytes(slot->dtype);
-    memset(host, 0, bytes);
+    int64_t elems = s->units->flat[f].shard_elems;
+    memset(host, 0, (size_t)(elems / slot->block) * dtype_bytes(slot->dtype));
     want_slot(l, &pieces, f, slot, host);
     if (load(l, &pieces, err))
         return -1;
-    return executor_write(s->executor, &s->state->buffer[slot->buffer], 0, host, bytes, err);
+    if (slot->is_nf4)
+        return weights_write(s, f, 0, (float *)host, elems, err);
+    return executor_write(s->executor, &s->state->buffer[slot->buffer], 0, host,
+                          weights_place(slot, elems), err);
 }
 
 /* Host memory for the largest shard of one kind of state, for free(); NULL with err set. */
@@ -230,7 +258,7 @@ static int load_all(const struct loading *l, struct error *err)
         struct weights_slot slots[WEIGHTS_SLOTS];
         int count = l->refers[f] ? 0 : weights_slots(s, f, slots);
         for (int k = 0; k < count && !rc; k++) {
-            char *memory = weights_plain(s, slots[k].buffer);
+            char *memory = weights_numbers(s, &slots[k]);
             if (memory)
                 want_slot(l, &plain, f, &slots[k], memory);
             else if (host || (host = make_shard(s, err)))

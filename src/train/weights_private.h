@@ -11,6 +11,8 @@ struct weights_slot {
     enum dtype dtype;
     int64_t block; /* elements of the flat for each number */
     int buffer;    /* index into the state's */
+    int is_nf4;    /* 1: parameters in records of 4 bits (base/nf4.h); dtype is fp32, of the numbers
+                      in checkpoints */
 };
 
 enum { WEIGHTS_SLOTS = 1 + OPTIMIZER_SLOTS };
@@ -21,6 +23,14 @@ int weights_slots(const struct session *s, int flat, struct weights_slot slots[W
 
 /* The address of a buffer that is plain memory of this process; else NULL. */
 void *weights_plain(const struct session *s, int buffer);
+
+/* The address of one kind of state whose numbers are plain memory of this process, in the slot's
+ * dtype; else NULL. */
+void *weights_numbers(const struct session *s, const struct weights_slot *slot);
+
+/* Where the buffer of one kind of state has element `at` of a flat's shard, in bytes; the first of
+ * a block, where the slot has blocks. */
+size_t weights_place(const struct weights_slot *slot, int64_t at);
 
 /* Clear all state of a flat, padding included, which no checkpoint holds.  0, or -1 with err set.
  */
@@ -60,7 +70,8 @@ int weights_fill(struct session *s, const char *flats, const struct weights_fill
                  struct error *err);
 
 /* Set elements of the rank's parameters of a flat, from its element `at` on; values are rounded in
- * place to the format that the parameters are kept in.  0, or -1 with err set. */
+ * place to the format that the parameters are kept in, of 4 bits whole blocks.  0, or -1 with err
+ * set. */
 int weights_write(struct session *s, int flat, int64_t at, float *values, int64_t count,
                   struct error *err);
 
