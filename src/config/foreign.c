@@ -171,10 +171,19 @@ const struct foreign foreign_names[] = {
     {.names = "flash_attention|flash_attn|use_flash_attn|attn_implementation|attention_backend|"
               "use_liger_kernel|enable_liger_kernel",
      .note = "leave it out: attention never holds all scores, and the loss not all logits"},
-    {.names = "load_in_4bit|load_in_8bit|quantization_bit|quantization_method|"
-              "bnb_4bit_quant_type|use_qlora|qlora",
-     .note = "quantized weights are not in this version of trireme; precision=bf16 keeps frozen "
-             "ones in 16 bits"},
+    {.names = "load_in_4bit|quantization_bit|quantization_method|bnb_4bit_quant_type|use_qlora|"
+              "qlora|quantize_base",
+     .here = "lora.quantize_base",
+     .note = "nf4, beside adapters (lora.r)"},
+    {.names = "bnb_4bit_compute_dtype", .here = "precision"},
+    {.names = "bnb_4bit_use_double_quant|double_quantization|quantization_config|"
+              "bnb_4bit_quant_storage",
+     .here = "lora.quantize_base",
+     .note = "nf4 keeps the scale of each 64 weights in fp32: 4.5 bits a weight; shards need no "
+             "quant_storage"},
+    {.names = "load_in_8bit",
+     .here = "lora.quantize_base",
+     .note = "nf4; weights of 8 bits are not in this version of trireme"},
     {.names = "model.name|model.flavor|model_type|-e",
      .here = "model.preset",
      .note = "a model with its weights: model.path"},

@@ -34,6 +34,14 @@ static const struct key_choice inits[] = {
 static const struct key_choice loadings[] = {
     {.name = "each", .value = LOADING_EACH}, {.name = "node", .value = LOADING_NODE}, {0}};
 
+static const struct key_choice quantizations[] = {
+    {.name = "none", .value = QUANTIZE_NONE},
+    {.name = "nf4", .value = QUANTIZE_NF4, .aliases = "4bit"},
+    {.name = "fp4", .value = CHOICE_LATER},
+    {.name = "int8", .value = CHOICE_LATER},
+    {0},
+};
+
 static const struct key_choice families[] = {{.name = "llama"}, {.name = "gpt2"}, {0}};
 
 static const struct key_choice rope_scalings[] = {
@@ -200,6 +208,12 @@ static const struct key rows[] = {
          "constants to backward, as in peft"},
     {KEY(REAL, lora.dropout, "0"), .most = 0.99,
      .help = "share of what they read that training sets to zero (peft's lora_dropout)"},
+    {KEY(CHOICE, lora.quantize_base, "none"), .choices = quantizations,
+     .help = "how the frozen matrices of the blocks are kept beside adapters: nf4 is QLoRA, 4.5 "
+             "bits a weight, bitsandbytes' NF4 in blocks of 64 (without double quantization), of "
+             "which each use makes the format that precision says; embeddings, head, norms and "
+             "biases stay as they are. Made of the weights of model.path as they are read, on any "
+             "layout; --merge and export add adapters to the weights that are there"},
     {KEY(TEXT, lora.target_modules, ""), .list = 1,
      .help = "linear layers that get them, by their names in Hugging Face's files or the ends of "
              "these: \"q_proj,v_proj\", which llama has by itself, \"c_attn\", as gpt2 has; or "

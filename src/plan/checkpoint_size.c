@@ -22,7 +22,8 @@ int64_t checkpoint_size_bytes(const struct config *config, const struct layout *
         const struct flat *flat = &units->flat[f];
         const struct optimizer *optimizer = optimizer_row(flat->optimizer);
         int64_t elems = flat_whole_elems(flat);
-        size_t frozen = refers && !flat->is_frozen_adapter ? 0 : weight;
+        size_t kept = flat->is_nf4 ? sizeof(float) : weight;
+        size_t frozen = refers && !flat->is_frozen_adapter ? 0 : kept;
         bytes += (size_t)elems * (flat->trained ? master : frozen);
         for (int k = 0; flat->trained && k < optimizer->slots; k++)
             bytes += optimizer_slot_bytes(optimizer, k, elems, layout->optimizer_dtype);

@@ -1,6 +1,7 @@
 /* compare.c - see compare.h. */
 #include "plan/compare.h"
 
+#include "base/nf4.h"
 #include "plan/estimate.h"
 #include "plan/largest.h"
 
@@ -87,6 +88,8 @@ double compare_zero_bytes(const struct compare_row *row, enum config_strategy st
     int parts =
         report->layout.shape.degree[MESH_TENSOR] * report->layout.shape.degree[MESH_PIPELINE];
     double trained = (double)(report->params - report->frozen) / parts;
-    double frozen = 2.0 * (double)report->frozen / parts / (stage < STAGE_MOST ? 1 : shards);
+    double nf4 = (double)NF4_BYTES / NF4_BLOCK * (double)report->nf4;
+    double frozen = (2.0 * (double)(report->frozen - report->nf4) + nf4) / parts /
+                    (stage < STAGE_MOST ? 1 : shards);
     return trained * estimate_state(&estimate_zero, stage, shards) + frozen;
 }

@@ -460,6 +460,7 @@ static int make(struct making *m, int threads, struct error *err)
     for (int f = 0; f < m->units[0]->flats; f++)
         if (!m->units[0]->flat[f].trained)
             report->frozen += flat_whole_elems(&m->units[0]->flat[f]);
+    report->nf4 = units_nf4_elems(m->units[0]);
     report->checkpoint_bytes = checkpoint_size_bytes(config, &report->layout, m->units[0]);
     fill_pipeline(report, m->units[0]);
     fill_costs(report, m->units[0]);

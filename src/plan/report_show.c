@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/nf4.h"
 #include "base/round.h"
 #include "base/text.h"
 #include "plan/checkpoint_size.h"
@@ -51,6 +52,9 @@ static const char *pool_meaning(const struct report *report, int pool, size_t by
                       "to draw from, in the node's memory",
         [POOL_DISK] = "offloaded state in a file: no memory",
     };
+    if (pool == POOL_UNSHARDED && report->nf4)
+        return "units gathered whole, and what is made of 4 bits, for their use, and gradients not "
+               "yet reduced";
     if (pool != POOL_PARAMS || bytes)
         return meanings[pool];
     return params_are_masters(report)
@@ -168,6 +172,9 @@ static void print_head(const struct report *report, FILE *out)
     if (report->frozen)
         fprintf(out, "%lld of them are frozen: no gradients, no masters, no optimizer state\n",
                 (long long)report->frozen);
+    if (report->nf4)
+        fprintf(out, "%lld of these are kept in 4 bits (nf4), %.2f bits each with their scales\n",
+                (long long)report->nf4, 8.0 * NF4_BYTES / NF4_BLOCK);
     fprintf(out, "%d rank%s", report->ranks, report->ranks == 1 ? "" : "s");
     if (report->nodes > 1)
         fprintf(out, " on %d nodes", report->nodes);
@@ -292,6 +299,7 @@ struct js *report_json(const struct report *report)
     struct js *js = js_object(), *ranks = js_array();
     js_add_int(js, "parameters", report->params);
     js_add_int(js, "frozen", report->frozen);
+    js_add_int(js, "nf4", report->nf4);
     js_add_int(js, "checkpoint_bytes", report->checkpoint_bytes);
     js_add_int(js, "checkpoints_at_once", checkpoints_at_once(report));
     js_add_int(js, "ranks", report->ranks);

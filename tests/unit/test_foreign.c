@@ -87,7 +87,7 @@ static void spelling_does_not_matter(void **state)
 static void what_is_absent_is_no_other_key(void **state)
 {
     static const char *const typed[] = {
-        "parallel.expert", "model.num_experts", "load_in_4bit",  "train.label_smoothing",
+        "parallel.expert", "model.num_experts", "model.z_loss",  "train.label_smoothing",
         "train.ema",       "run.time_limit",    "wandb.project",
     };
     for (size_t i = 0; i < sizeof typed / sizeof typed[0]; i++) {
