@@ -235,11 +235,12 @@ static int use_flat(struct units *units, int unit, int flat, struct error *err)
     struct unit_flats *use = &units->use[unit];
     char name[MODEL_PREFIX];
     if (use->count == FLAT_USES)
-        return error_set(err,
-                         "%s: a unit has tensors of %d kinds at most (frozen or trained, divided "
-                         "or whole, in fp32 or bf16, of train.optimizer or left to adamw), and "
-                         "this one more; use parallel.wrap block or train.optimizer adamw",
-                         model_unit_name(units->model, unit, name), FLAT_USES);
+        return error_set(
+            err,
+            "%s: a unit has tensors of %d kinds at most (frozen or trained, divided "
+            "or whole, in fp32, bf16 or 4 bits, of train.optimizer or left to adamw), and "
+            "this one more; use parallel.wrap block or train.optimizer adamw",
+            model_unit_name(units->model, unit, name), FLAT_USES);
     use->flat[use->count++] = flat;
     return 0;
 }

@@ -27,7 +27,7 @@
 #include "model/model.h"
 
 /* FLAT_USES: flats that one unit may use.  FLAT_SECTIONS: sections of a flat. */
-enum { FLAT_ALIGN = 32, FLAT_NAME = 72, FLAT_USES = 6, FLAT_SECTIONS = 8 };
+enum { FLAT_ALIGN = 32, FLAT_NAME = 72, FLAT_USES = 7, FLAT_SECTIONS = 8 };
 
 /* A logical tensor inside. */
 struct flat_tensor {

@@ -31,15 +31,38 @@ static void fill_runs(float *to, uint64_t key, const struct flat_tensor *tensor,
     }
 }
 
-/* The tensor of this name, in whichever flat it is; NULL: there is none. */
-static const struct flat_tensor *find_tensor(const struct session *s, const char *name)
+/* The tensor of this name, in whichever flat it is; NULL: there is none.  *is_nf4: is it kept in 4
+ * bits? */
+static const struct flat_tensor *find_tensor(const struct session *s, const char *name, int *is_nf4)
 {
     for (int f = 0; f < s->units->flats; f++) {
-        int t = flat_find(&s->units->flat[f], name);
+        const struct flat *flat = &s->units->flat[f];
+        int t = flat_find(flat, name);
+        *is_nf4 = flat->is_nf4;
         if (t >= 0)
-            return &s->units->flat[f].tensor[t];
+            return &flat->tensor[t];
     }
     return NULL;
+}
+
+/* Elements of a whole matrix as they are kept, in *first of values: of 4 bits these are what
+ * records stand for, of the blocks that the elements are in.  values: space for 2 * NF4_BLOCK more.
+ */
+static int fill_kept(weights_fill_part *fill, void *user, struct flat_part part, int is_nf4,
+                     float *values, float **first, struct error *err)
+{
+    unsigned char record[NF4_BYTES];
+    int64_t skip = is_nf4 ? part.start % NF4_BLOCK : 0;
+    *first = values + skip;
+    part.start -= skip;
+    part.count = is_nf4 ? round_up(part.count + skip, NF4_BLOCK) : part.count;
+    if (fill(user, &part, values, err))
+        return -1;
+    for (int64_t at = 0; is_nf4 && at < part.count; at += NF4_BLOCK) {
+        nf4_encode(record, values + at, NF4_BLOCK);
+        nf4_decode(values + at, record, NF4_BLOCK);
+    }
+    return 0;
 }
 
 static float norm_of(const float *row, int64_t columns)
@@ -55,8 +78,9 @@ int weights_norms_part(const struct session *s, const struct flat_part *part,
 {
     enum { BLOCK = 1 << 20 }; /* elements in memory at a time, or a row */
     char name[MODEL_TENSOR];
+    int is_nf4 = 0;
     const struct flat_tensor *found =
-        adapters_magnitude_of(part->tensor->name, name) ? find_tensor(s, name) : NULL;
+        adapters_magnitude_of(part->tensor->name, name) ? find_tensor(s, name, &is_nf4) : NULL;
     if (!found)
         return error_set(err, "%s belongs to no matrix of the model", part->tensor->name);
     struct flat_tensor matrix = *found;
@@ -64,15 +88,16 @@ int weights_norms_part(const struct session *s, const struct flat_part *part,
     matrix.elems = box_elems(&matrix.box);
     int64_t columns = matrix.box.whole[1], most = max_i64(BLOCK / columns, 1);
     int64_t first = part->tensor->box.start[0] + part->start;
-    float *rows = malloc((size_t)(min_i64(most, part->count) * columns + 1) * sizeof *rows);
+    int64_t space = min_i64(most, part->count) * columns + 2 * NF4_BLOCK;
+    float *rows = malloc((size_t)space * sizeof *rows), *row;
     int rc = rows ? 0 : error_set(err, "out of memory: rows of %s", name);
     for (int64_t at = 0; !rc && at < part->count; at += most) {
         int64_t count = min_i64(most, part->count - at);
         const struct flat_part some = {
             .tensor = &matrix, .start = (first + at) * columns, .count = count * columns};
-        rc = fill(user, &some, rows, err);
+        rc = fill_kept(fill, user, some, is_nf4, rows, &row, err);
         for (int64_t i = 0; !rc && i < count; i++)
-            to[at + i] = norm_of(rows + i * columns, columns);
+            to[at + i] = norm_of(row + i * columns, columns);
     }
     free(rows);
     return rc ? -1 : 0;

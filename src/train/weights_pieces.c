@@ -65,7 +65,14 @@ static int fetch_nf4(const struct checkpoint_piece *piece, void *to, int64_t off
     return rc;
 }
 
-/* Append the piece that is part of one kind of state; memory holds its shard, or is NULL. */
+/* Where memory that holds the numbers of one kind of state has a part. */
+static size_t place_of_numbers(const struct weights_slot *slot, const struct flat_part *part)
+{
+    return (size_t)(part->at / slot->block) * dtype_bytes(slot->dtype);
+}
+
+/* Append the piece that is part of one kind of state; memory holds the numbers of its shard, or is
+ * NULL. */
 static struct checkpoint_piece *add_piece(struct pieces *pieces, const struct weights_slot *slot,
                                           const struct flat_part *part, char *memory)
 {
@@ -83,7 +90,7 @@ static struct checkpoint_piece *add_piece(struct pieces *pieces, const struct we
                                   .rank = box->dims,
                                   .start = part->start / slot->block,
                                   .count = part->count / slot->block,
-                                  .data = memory ? memory + weights_place(slot, part->at) : NULL,
+                                  .data = memory ? memory + place_of_numbers(slot, part) : NULL,
                                   .box = box};
     memcpy(piece->dims, box->whole, sizeof piece->dims);
     return piece;

@@ -118,6 +118,12 @@ static int has_more_stages(const struct layout *layout, const struct config *con
     return more;
 }
 
+/* Tensor ranks would divide the rows of these small models within blocks of 4 bits. */
+static int divides_blocks(const struct config *config)
+{
+    return config->lora.quantize_base != QUANTIZE_NONE && config->parallel.tensor > 1;
+}
+
 /* The model laid out in some way that these ranks allow, with `more` settings. */
 static void lay_out(struct anything *a, struct any *any, const char *model, const char *more,
                     char text[ANY_TEXT])
@@ -131,7 +137,7 @@ static void lay_out(struct anything *a, struct any *any, const char *model, cons
         any_settings(any, ANY_LAYOUT, text);
         snprintf(text + strlen(text), ANY_TEXT - strlen(text), " %s", more);
         refused =
-            any_load(&config, text, NULL) ||
+            any_load(&config, text, NULL) || divides_blocks(&config) ||
             layout_resolve(&layout, &config, ranks, ranks,
                            config.device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU, NULL);
         if (!refused) {

@@ -7,7 +7,7 @@
 
 #include "base/philox.h"
 
-enum { CHOICES = 8 };
+enum { CHOICES = 9 };
 
 /* One of each row. */
 static const struct {
@@ -28,7 +28,8 @@ static const struct {
      {"", "", "train.freeze=layers.0.*", "train.freeze=embed*,layers.*.mlp.*",
       "train.freeze=layers.*", "lora.r=2 lora.alpha=6",
       "lora.r=3 lora.target_modules=all-linear lora.use_rslora=true lora.dropout=0.2",
-      "lora.r=2 lora.target_modules=all-linear lora.use_dora=true"}},
+      "lora.r=2 lora.target_modules=all-linear lora.use_dora=true",
+      "lora.r=2 lora.target_modules=all-linear lora.quantize_base=nf4 model.ffn=64"}},
     {ANY_LAYOUT, {"train.micro_batch=1", "train.micro_batch=2", "train.micro_batch=0"}},
     {ANY_MODEL,
      {"train.eps=1e-6", "train.eps=1e-6", "train.eps=1e-6", "train.eps=1e-6", "train.optimizer=sgd",

@@ -31,6 +31,9 @@ struct config programs_config(int bits, const char *more)
 /* Matrices that are large enough for moments of 8 bits. */
 #define CODED "train.optimizer=adamw8bit model.ffn=512 "
 
+/* Frozen matrices of 4 bits beside adapters. */
+#define QLORA "lora.r=2 lora.quantize_base=nf4 lora.target_modules=q_proj,down_proj model.ffn=64 "
+
 #define OVERLAP "train.overlap_update=true "
 
 /* Memory of the host is the device's, or apart: as on a GPU. */
@@ -173,6 +176,9 @@ static const struct {
      "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2 data.seq_len=8 "
      "parallel.tensor_overlap=2 parallel.schedule=zb_h1 recompute=full"},
     {4, ONE_MEMORY, DORA "parallel.tensor=2 train.global_batch=4"},
+    {3, ONE_MEMORY, QLORA "parallel.strategy=FULL_SHARD precision=bf16"},
+    {3, HOST_APART, QLORA "parallel.strategy=FULL_SHARD offload.params=host recompute=full"},
+    {2, ONE_MEMORY, QLORA "parallel.pipeline=2 train.global_batch=2 parallel.strategy=NO_SHARD"},
     {2, ONE_MEMORY,
      "parallel.context=2 parallel.strategy=FULL_SHARD data.seq_len=12 train.global_batch=2"},
     {4, ONE_MEMORY,

@@ -61,10 +61,12 @@ static int check_layout(const struct config *config, int ranks, int per_node, en
     for (int place = 0; place < layout_variants(&layout); place++) {
         layout_set_variant(&request, place);
         int rc = units_create(&units[place], model, &request, device, err);
-        if (rc && strstr(err->text, "stages send to the next one only"))
+        if (rc && (strstr(err->text, "stages send to the next one only") ||
+                   strstr(err->text, "nf4 keeps 64 elements of a row")))
             fits = 0;
         if (rc != fits - 1)
-            fail_msg("%s: %s", settings, fits ? err->text : "more stages than units");
+            fail_msg("%s: %s", settings,
+                     fits ? err->text : "more stages than units, or blocks of 4 bits divided");
     }
     if (fits) {
         check_programs(&layout, units, ranks, PROGRAM_TRAIN, settings);
