@@ -73,6 +73,15 @@ is "learns, with moments of 8 bits" "less 1" "$(awk -v a="$(sed -n '1s/.*"loss":
     -v b="$(last_metric alone loss)" 'BEGIN { print (b > 0 && b < a - 0.1 ? "less" : a " " b) }') $(
         "$TRIREME" checkpoint show alone | grep -c 'exp_avg_absmax/layers.0.mlp.up')"
 
+# Adapters beside 4 bits, and the plan of the model that they are for.
+"$TRIREME" plan "$top/jobs/llama70b_qlora.yaml" --machine h100 >out 2>err
+is "Llama-3-70B of 4 bits fits one GPU of 80 GB" "0 1" "$? $(grep -c '^fits on h100' out)"
+TRIREME_RANKS=2 "$top/jobs/llama70b_qlora.sh" model.path=llama3 data.train=data/chats.h5 data.seq_len=128 \
+    train.global_batch=4 device=cpu train.lr=1e-2 train.steps=12 train.warmup_steps=1 run.threads=1 run.dir=four >out 2>err
+is "llama70b_qlora with a tiny Llama" "0 1" "$? $(cat out err | grep -c 'quantize_base=nf4: .* are kept in 4 bits')"
+is "learns" less "$(awk -v a="$(sed -n '1s/.*"loss": *\([^,}]*\).*/\1/p' four/metrics.jsonl)" \
+    -v b="$(last_metric four loss)" 'BEGIN { print (b > 0 && b < a - 0.05 ? "less" : a " " b) }')"
+
 # The same weights where one rank of the node reads for both.
 tune node model.loading=node
 is "one rank reads for all" "0 1" "$? $(cat out err | grep -c 'model.loading=node: rank 0 read .* for the ranks')"
