@@ -25,7 +25,8 @@ static enum breakdown_kind kind_of_work(const struct instr *instr)
     switch (instr->kind) {
     case INSTR_LOAD: return BREAKDOWN_DATA;
     case INSTR_RUN:
-    case INSTR_DECODE: return instr->phase == PHASE_FORWARD ? BREAKDOWN_FORWARD : BREAKDOWN_BACKWARD;
+    case INSTR_DECODE:
+        return instr->phase == PHASE_FORWARD ? BREAKDOWN_FORWARD : BREAKDOWN_BACKWARD;
     case INSTR_NORM:
     case INSTR_ADD:
     case INSTR_SCALE:

@@ -83,7 +83,8 @@ int weights_import_flats(struct session *s, const char *flats, struct error *err
 weights_fill_part weights_init_part;
 
 /* Fill to with the initial values of a part of magnitudes: the norms of rows of the matrix to which
- * they belong, as it is kept.  fill reads these, whole rows, also those of other ranks.  0, or -1 with err set. */
+ * they belong, as it is kept.  fill reads these, whole rows, also those of other ranks.  0, or -1
+ * with err set. */
 int weights_norms_part(const struct session *s, const struct flat_part *part,
                        weights_fill_part *fill, void *user, float *to, struct error *err);
 

@@ -18,7 +18,7 @@ enum { CHUNK = 256 };
 
 typedef unsigned char bytes16 __attribute__((vector_size(16)));
 
-/* The bytes of two vectors in turn: the first halves of both, or the second ones. */
+/* The bytes of two vectors alternately: the first halves of both, or the second ones. */
 SIMD_INLINE bytes16 interleave(bytes16 a, bytes16 b, int second)
 {
     const bytes16 first_halves = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
