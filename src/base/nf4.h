@@ -40,7 +40,9 @@ static inline size_t nf4_bytes(int64_t elems)
 }
 
 /* Make records of numbers, which are finite and whole blocks: each number becomes the code of the
- * share that is nearest to its share of its block's largest magnitude, the lower one of two. */
+ * share that is nearest to its share of its block's largest magnitude, the lower one of two.
+ * Records may be made in the place of their numbers: a block is read before its record is written.
+ */
 void nf4_encode(void *records, const float *values, int64_t elems);
 
 /* The numbers of records, which are whole blocks: share times largest magnitude, rounded to fp32.

@@ -128,16 +128,6 @@ static void narrow(float *values, int64_t elems, enum dtype dtype)
     }
 }
 
-/* Make records of numbers, in their place: a block is read before its record is written. */
-static void encode_in_place(float *values, int64_t elems)
-{
-    float block[NF4_BLOCK];
-    for (int64_t at = 0; at < elems; at += NF4_BLOCK) {
-        memcpy(block, values + at, sizeof block);
-        nf4_encode((char *)values + nf4_bytes(at), block, NF4_BLOCK);
-    }
-}
-
 int weights_write(struct session *s, int flat, int64_t at, float *values, int64_t count,
                   struct error *err)
 {
@@ -145,7 +135,7 @@ int weights_write(struct session *s, int flat, int64_t at, float *values, int64_
     if (!weights_slots(s, flat, slots))
         return 0;
     if (slots[0].is_nf4)
-        encode_in_place(values, count);
+        nf4_encode(values, values, count);
     else
         narrow(values, count, slots[0].dtype);
     return executor_write(s->executor, &s->state->buffer[slots[0].buffer],
