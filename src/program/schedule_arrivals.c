@@ -13,12 +13,27 @@
  *   rank 1       1F0 1B0     1F1 ...    receives 0F0 before 1F0, 0F1 before 1B0
  *
  * A message of time t then never waits for what comes later than t, on any rank.
+ *
+ * Where a stage reads several outputs of the stage before, they are as many messages on one stream,
+ * and the second one starts when the first one is there.  Transfers start in the order of the list
+ * (verify_ranks.c), so that none behind the second one starts before that.  Two ranks that each
+ * send two messages to the other at the same time, and receive behind that, would wait for ever:
+ *
+ *   time     7               rank 0 has computed 0F2, rank 1 1B1
+ *   rank 0   SEND a, SEND b, RECV c, RECV d      SEND b starts when rank 1 has received a, but
+ *   rank 1   SEND c, SEND d, RECV a, RECV b      RECV a starts behind SEND d
+ *
+ * There all messages have one order on all ranks, by their times and, of one time, by the ranks
+ * that make them; none is received early, and what comes before a message that a rank sends is
+ * received behind the runs that make that message: rank 1 does RECV a, RECV b, SEND c, SEND d.
  */
 #include "program/schedule_runs.h"
 
 #include <stdlib.h>
 
 #include "base/array.h"
+
+static const struct schedule_costs costs = {.forward = 1, .input = 1, .weight = 1}; /* of start */
 
 /* The stage whose action ends with what an action needs; -1: none, or it is the rank's own. */
 static int needed_stage(const struct schedule *schedule, const struct schedule_action *action)
@@ -36,8 +51,6 @@ static int needed_stage(const struct schedule *schedule, const struct schedule_a
  * For free(). */
 static int64_t *find_ends(const struct schedule *s)
 {
-    static const struct schedule_costs costs = {
-        .forward = 1, .input = 1, .weight = 1}; /* as in s->start */
     int64_t *end = array_make((size_t)s->stages * 2 * (size_t)s->micros, sizeof *end);
     for (int a = 0; a < s->first[s->ranks]; a++) {
         const struct schedule_action *action = &s->action[a];
@@ -77,11 +90,10 @@ static unsigned streams_sent_on(const struct runs *runs)
  * message is there, or, on a stream on which the rank does not send, the one ahead of the step that
  * needs it, if that is earlier; but no message before one of an earlier time.  start: of the rank's
  * actions. */
-static void place_arrivals(struct runs *runs, const int64_t *start)
+static void place_ahead(struct runs *runs, const int64_t *start)
 {
     struct schedule_arrival *arrival = runs->arrival;
     unsigned sent_on = streams_sent_on(runs);
-    qsort(arrival, (size_t)runs->arrivals, sizeof *arrival, in_time);
     for (int i = 0, step = 0; i < runs->arrivals; i++) {
         while (start[step] < arrival[i].time)
             step++;
@@ -92,6 +104,47 @@ static void place_arrivals(struct runs *runs, const int64_t *start)
     for (int i = 1; i < runs->arrivals; i++)
         if (arrival[i].before < arrival[i - 1].before)
             arrival[i].before = arrival[i - 1].before;
+}
+
+/* Does a message come before what a step of this rank sends, in the order of all ranks?  A step
+ * without runs sends nothing.  start: of the step. */
+static int comes_first(const struct runs *runs, const struct schedule_arrival *arrival,
+                       const struct schedule_step *step, int64_t start)
+{
+    int64_t end = start + schedule_cost(&costs, step->action.phase);
+    int own = runs->program->state->coord.at[MESH_PIPELINE];
+    return step->count && (arrival->time < end || (arrival->time == end && arrival->from < own));
+}
+
+/* Choose the place of each message in the order of all ranks. */
+static void place_in_order(struct runs *runs, const int64_t *start)
+{
+    for (int i = 0, step = 0; i < runs->arrivals; i++) {
+        struct schedule_arrival *arrival = &runs->arrival[i];
+        while (start[step] < arrival->time &&
+               !comes_first(runs, arrival, &runs->step[step], start[step]))
+            step++;
+        arrival->before = step;
+        arrival->behind = start[step] < arrival->time;
+    }
+}
+
+/* Does a stage read several outputs that units of another rank make? */
+static int has_several(const struct units *units)
+{
+    int read = -1;
+    for (int u = 1; u < units->count; u++) {
+        read = units->stage[u] == units->stage[u - 1] ? read : -1;
+        for (int k = 0; k < units->boundary[u].inputs; k++) {
+            int from = units->boundary[u].producer[k];
+            if (units->rank[from] == units->rank[u])
+                continue;
+            if (read >= 0 && read != from)
+                return 1;
+            read = from;
+        }
+    }
+    return 0;
 }
 
 /* List all that the rank receives in training. */
@@ -111,7 +164,11 @@ static void find_arrivals(struct runs *runs)
                                         is_forward ? WAY_UP : WAY_DOWN),
                 .time = end[(stage * 2 + is_forward) * s->micros + action->micro]};
     }
-    place_arrivals(runs, &s->start[s->first[rank]]);
+    qsort(runs->arrival, (size_t)runs->arrivals, sizeof *runs->arrival, in_time);
+    if (has_several(runs->program->units))
+        place_in_order(runs, &s->start[s->first[rank]]);
+    else
+        place_ahead(runs, &s->start[s->first[rank]]);
     free(end);
 }
 

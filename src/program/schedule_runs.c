@@ -97,26 +97,32 @@ static const struct schedule_step *reader_of(const struct runs *runs, int k)
     return step;
 }
 
-/* Before the first run of a step: receive what is to be there by then.  *next: the first arrival
- * that is not received yet. */
+/* Receive what is to be received before run r, or, with `behind`, behind it, the last of its step.
+ * *next: the first arrival that is not received yet. */
 static void receive(struct program *program, struct runs_buffers *buffers, const struct runs *runs,
-                    int r, int *next)
+                    int r, int behind, int *next)
 {
     int step = runs->run[r].action;
-    for (; *next < runs->arrivals && runs->arrival[*next].before <= step; (*next)++) {
-        const struct schedule_step *reader = reader_of(runs, runs->arrival[*next].needs);
+    for (; *next < runs->arrivals; (*next)++) {
+        const struct schedule_arrival *arrival = &runs->arrival[*next];
+        const struct schedule_step *reader = reader_of(runs, arrival->needs);
+        if (arrival->before > step || (arrival->before == step && arrival->behind > behind))
+            break;
         if (reader->count)
             runs_receive(program, buffers, &runs->run[reader->first], reader->count);
     }
 }
 
-/* Behind the last run of a step: send what its runs have made for other ranks. */
-static void send(struct program *program, struct runs_buffers *buffers, const struct runs *runs,
-                 int r)
+/* Behind the last run of a step: receive what comes before that in the order of all ranks, and send
+ * what the step's runs have made for other ranks. */
+static void exchange(struct program *program, struct runs_buffers *buffers, const struct runs *runs,
+                     int r, int *next)
 {
     const struct schedule_step *step = &runs->step[runs->run[r].action];
-    if (program->units->stages > 1 && left_in_step(runs, r) == 1)
-        runs_send(program, buffers, &runs->run[step->first], step->count);
+    if (program->units->stages == 1 || left_in_step(runs, r) > 1)
+        return;
+    receive(program, buffers, runs, r, 1, next);
+    runs_send(program, buffers, &runs->run[step->first], step->count);
 }
 
 static void write_runs(struct program *program, struct runs_buffers *buffers, struct runs *runs)
@@ -126,12 +132,12 @@ static void write_runs(struct program *program, struct runs_buffers *buffers, st
     for (int r = 0, arrival = 0; r < runs->count; r++) {
         if (!loaded[run[r].micro]++)
             runs_load(program, buffers, run[r].micro);
-        receive(program, buffers, runs, r, &arrival);
+        receive(program, buffers, runs, r, 0, &arrival);
         shard_before(program, run, runs->count, r);
         overlap_update_before_run(program, &run[r]);
         gradients_before(program, run, runs->count, r);
         runs_write(program, buffers, &run[r]);
-        send(program, buffers, runs, r);
+        exchange(program, buffers, runs, r, &arrival);
         gradients_after(program, run, runs->count, r);
         shard_after(program, run, runs->count, r);
     }

@@ -18,7 +18,8 @@ struct schedule_step {
 /* Something that a step reads and another rank makes. */
 struct schedule_arrival {
     int needs;  /* the step that reads it */
-    int before; /* the step before which it is received */
+    int before; /* the step before which it is received, */
+    int behind; /* or 1: it is received behind the runs of that step, before what that sends */
     int from;   /* the rank that makes it */
     enum program_stream stream;
     int64_t time; /* when that rank has made it (schedule->start) */

@@ -79,8 +79,9 @@ static void find_spans(const struct runs *runs, struct span *own, struct span *r
     for (int i = 0; i < runs->arrivals; i++) {
         const struct schedule_arrival *arrival = &runs->arrival[i];
         const struct schedule_action *needs = &runs->step[arrival->needs].action;
-        span_run(&received[needs->stage * micros + needs->micro], runs->step[arrival->before].first,
-                 0);
+        const struct schedule_step *before = &runs->step[arrival->before];
+        span_run(&received[needs->stage * micros + needs->micro],
+                 before->first + (arrival->behind ? before->count - 1 : 0), 0);
     }
 }
 

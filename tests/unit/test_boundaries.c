@@ -352,6 +352,71 @@ static void test_divided_readers(void **state)
     }
 }
 
+/* ---- stages of a pipeline ---- */
+
+/* Compile the training programs of all ranks, and verify each alone and all together. */
+static void open_verified(struct fleet *fleet, const char *text, int ranks)
+{
+    struct error err = {0};
+    struct config config = rig_config(text);
+    fleet_open_model(fleet, &config, translator_model(&config, TRANSLATOR_CHAIN), ranks,
+                     PROGRAM_TRAIN);
+    for (int r = 0; r < ranks; r++)
+        if (verify_program(fleet->program[r], &err))
+            fail_msg("rank %d of %d, %s: %s", r, ranks, text, err.text);
+    if (verify_ranks((const struct program *const *)fleet->program, ranks, &err))
+        fail_msg("%d ranks, %s: %s", ranks, text, err.text);
+}
+
+/* The most outputs of one stage that the next one reads. */
+static int most_across(const struct units *units)
+{
+    int most = 0;
+    for (int stage = 0; stage < units->stages; stage++) {
+        int across = 0;
+        for (int u = 0; u < units->count; u++) {
+            int is_read = 0;
+            for (int v = u + 1; v < units->count && units->stage[u] == stage; v++)
+                for (int k = 0; k < units->boundary[v].inputs; k++)
+                    is_read |= units->boundary[v].producer[k] == u && units->stage[v] > stage;
+            across += is_read;
+        }
+        most = across > most ? across : most;
+    }
+    return most;
+}
+
+/* Where a stage reads two boundaries of the one before, and sends two gradients back, no rank waits
+ * for ever, whatever it transfers beside them. */
+static void test_two_boundaries_between_stages(void **state)
+{
+    static const struct {
+        int stages;
+        const char *text;
+    } rows[] = {
+        {2, "model.layers=5 parallel.schedule=naive"},
+        {2, "model.layers=5 parallel.schedule=gpipe"},
+        {2, "model.layers=5 parallel.schedule=1f1b"},
+        {2, "model.layers=5 parallel.schedule=zb_h1"},
+        {2, "train.freeze=encoder.* parallel.stages=8,2"},
+        {2, "model.layers=2 parallel.schedule=interleaved_1f1b"},
+        {2, "model.layers=2 parallel.schedule=zb_v"},
+        {3, "train.freeze=embed parallel.stages=3,4,3 parallel.schedule=1f1b"},  /* one, then two */
+        {3, "train.freeze=embed parallel.stages=6,3,1 parallel.schedule=zb_h1"}, /* two, then one */
+    };
+    for (int i = 0; i < 4 * (int)(sizeof rows / sizeof rows[0]); i++) {
+        char text[600];
+        struct fleet fleet;
+        int stages = rows[i / 4].stages, data = i & 1 ? 2 : 1;
+        snprintf(text, sizeof text,
+                 "%s parallel.pipeline=%d parallel.strategy=FULL_SHARD train.global_batch=%d %s",
+                 MODEL, stages, i & 2 ? 12 : 4, rows[i / 4].text);
+        open_verified(&fleet, text, stages * data);
+        assert_int_equal(most_across(fleet.units), 2);
+        fleet_close(&fleet);
+    }
+}
+
 /* ---- mistakes of a model ---- */
 
 /* The units of one graph each, of this number; what they do in which. */
@@ -456,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_sizes_count),
         cmocka_unit_test(test_producers_are_found_again),
         cmocka_unit_test(test_divided_readers),
+        cmocka_unit_test(test_two_boundaries_between_stages),
         cmocka_unit_test(test_mistakes_are_named),
         cmocka_unit_test(test_loaders_refuse_two_sequences),
     };
