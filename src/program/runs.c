@@ -396,11 +396,11 @@ static void receive(struct program *program, struct runs_buffers *b, int unit, i
     write_message(program, b, INSTR_RECV, unit, micro, way, *which);
 }
 
-/* Does a run of this unit, among `runs` runs, read the gradient of its output? */
-static int has_output_grad(const struct run *run, int runs, int unit)
+/* Does a unit read the gradient of its output, in any part of backward? */
+static int reads_output_grad(const struct program *program, int unit)
 {
-    for (int r = 0; r < runs; r++)
-        if (run[r].unit == unit && run[r].segment->reads >> SPACE_OUTPUT_GRAD & 1)
+    for (int phase = 0; phase < PHASES; phase++)
+        if (units_segment(program->units, unit, phase)->reads >> SPACE_OUTPUT_GRAD & 1)
             return 1;
     return 0;
 }
@@ -432,13 +432,13 @@ static struct units_stage stage_below(const struct program *program, const struc
 
 void runs_receive(struct program *program, struct runs_buffers *b, const struct run *run, int runs)
 {
-    int stage = stage_of(program, run->unit);
+    int stage = stage_of(program, run->unit), is_backward = segment_phase_is_backward(run->phase);
     struct units_stage own = b->stage[stage], below = stage_below(program, b, stage);
     for (int u = below.first; u < below.first + below.count; u++)
         if (has_input(program, run, runs, u, SPACE_INPUT, ACCESS_READ))
             receive(program, b, u, run->micro, WAY_UP);
-    for (int u = own.first + own.count - 1; u >= own.first; u--)
-        if (b->crossing[u].comes_back && has_output_grad(run, runs, u))
+    for (int u = own.first + own.count - 1; u >= own.first && is_backward; u--)
+        if (b->crossing[u].comes_back && reads_output_grad(program, u))
             receive(program, b, u, run->micro, WAY_DOWN);
 }
 

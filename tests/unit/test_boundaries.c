@@ -368,6 +368,34 @@ static void open_verified(struct fleet *fleet, const char *text, int ranks)
         fail_msg("%d ranks, %s: %s", ranks, text, err.text);
 }
 
+/* Count the instructions of a kind for a unit; of RUN and messages in this phase alone. */
+static int count_instrs(const struct program *program, enum instr_kind kind, int unit,
+                        enum segment_phase phase)
+{
+    int count = 0;
+    for (int i = 0; i < program->instrs; i++)
+        count += program->instr[i].kind == kind && program->instr[i].unit == unit &&
+                 program->instr[i].phase == phase;
+    return count;
+}
+
+/* The words of the target are looked up in the last unit of the first stage: of its backward all is
+ * in the part for weights, and what that reads of the next stage is received before the other
+ * units' parts for inputs. */
+static void test_weights_alone_read_a_gradient(void **state)
+{
+    struct fleet fleet;
+    const int unit = 5; /* behind words, three blocks and the norm of the source */
+    open_verified(&fleet, MODEL "parallel.pipeline=2 parallel.schedule=zb_h1 parallel.stages=6,4",
+                  2);
+    const struct program *first = fleet.program[0];
+    int micros = first->micros;
+    assert_int_equal(count_instrs(first, INSTR_RUN, unit, PHASE_BACKWARD_INPUT), 0);
+    assert_int_equal(count_instrs(first, INSTR_RUN, unit, PHASE_BACKWARD_WEIGHT), micros);
+    assert_int_equal(count_instrs(first, INSTR_RECV, unit, PHASE_BACKWARD), micros);
+    fleet_close(&fleet);
+}
+
 /* The most outputs of one stage that the next one reads. */
 static int most_across(const struct units *units)
 {
@@ -521,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_sizes_count),
         cmocka_unit_test(test_producers_are_found_again),
         cmocka_unit_test(test_divided_readers),
+        cmocka_unit_test(test_weights_alone_read_a_gradient),
         cmocka_unit_test(test_two_boundaries_between_stages),
         cmocka_unit_test(test_mistakes_are_named),
         cmocka_unit_test(test_loaders_refuse_two_sequences),
