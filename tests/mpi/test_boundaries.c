@@ -27,6 +27,14 @@ static const char *const settings[] = {
     "offload.optimizer=host recompute=selective",
 };
 
+/* Of two stages, between which go two boundaries. */
+static const char *const pipelines[] = {
+    "parallel.pipeline=2 parallel.stages=6,2 parallel.schedule=gpipe",
+    "parallel.pipeline=2 parallel.stages=6,2 recompute=full",
+    "parallel.pipeline=2 parallel.stages=5,3 parallel.schedule=zb_h1",
+    "parallel.pipeline=2 parallel.schedule=interleaved_1f1b",
+};
+
 static struct session *open_form(struct mem *mem, const char *text, enum translator_form form,
                                  struct world *world)
 {
@@ -63,11 +71,12 @@ static void compare(struct checks *c, const char *strategy, const char *more)
     struct translator_outcome whole, chain;
     char text[700], one[800];
     int ranks = world_size(c->world), hybrid = !strncmp(strategy, "HYBRID", 6);
+    int data = strstr(more, "parallel.pipeline=2") ? ranks / 2 : ranks;
     snprintf(text, sizeof text, "%s %s parallel.strategy=%s parallel.shard=%d", MODEL, more,
-             strategy, hybrid && ranks % 2 == 0 ? 2 : 0);
+             strategy, hybrid && data % 2 == 0 ? 2 : 0);
     snprintf(one, sizeof one,
              "%s %s train.global_batch=12 train.micro_batch=4 parallel.schedule=naive "
-             "recompute_every=1 parallel.strategy=NO_SHARD",
+             "recompute_every=1 parallel.strategy=NO_SHARD parallel.pipeline=1 parallel.stages=",
              MODEL, more);
     struct session *b = open_form(&mem, one, TRANSLATOR_WHOLE, NULL);
     struct session *a = open_form(&mem, text, TRANSLATOR_CHAIN, c->world);
@@ -96,5 +105,9 @@ int main(void)
     for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++)
         for (size_t k = 0; k < sizeof settings / sizeof settings[0]; k++)
             compare(&c, strategies[i], settings[k]);
+    for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++)
+        for (size_t k = 0; k < sizeof pipelines / sizeof pipelines[0]; k++)
+            if (world_size(c.world) % 2 == 0)
+                compare(&c, strategies[i], pipelines[k]);
     return checks_finish(&c);
 }

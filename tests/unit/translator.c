@@ -359,22 +359,34 @@ static int is_masked(int64_t sample, int64_t at)
     return (sample * 5 + at) % 7 == 3;
 }
 
+/* Word `at` of the source of a sequence of the step. */
+static int32_t source_word(const struct units *units, int64_t sample, int64_t at)
+{
+    uint64_t vocab = (uint64_t)units->model->config.vocab;
+    return (int32_t)(philox_u64((uint64_t)sample, (uint64_t)at) % vocab);
+}
+
+/* The word that follows word `at` of the target. */
+static int32_t next_word(const struct units *units, int64_t sample, int64_t at)
+{
+    return source_word(units, sample, at * 3 % units->request.seq[SOURCE]);
+}
+
 int translator_load(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct translator_data *data = user;
-    const struct units_request *r = &data->units->request;
-    uint64_t vocab = (uint64_t)data->units->model->config.vocab;
+    const struct units *units = data->units;
+    const struct units_request *r = &units->request;
     int64_t first = (batch->micro * data->data_ranks + data->data_rank) * r->batch;
-    for (int64_t b = 0; b < r->batch; b++) {
-        int32_t *source = batch->tokens[SOURCE] + b * r->seq[SOURCE];
-        int32_t *target = batch->tokens[TARGET] + b * r->seq[TARGET];
-        for (int64_t i = 0; i < r->seq[SOURCE]; i++)
-            source[i] = (int32_t)(philox_u64((uint64_t)(first + b), (uint64_t)i) % vocab);
-        for (int64_t i = 0; i < r->seq[TARGET]; i++) {
-            int32_t word = source[i * 3 % r->seq[SOURCE]];
-            target[i] = i ? source[(i - 1) * 3 % r->seq[SOURCE]] : 0;
-            batch->targets[b * r->seq[TARGET] + i] = is_masked(first + b, i) ? -1 : word;
-        }
+    int32_t *source = batch->tokens[SOURCE], *target = batch->tokens[TARGET];
+    for (int64_t sample = first; sample < first + r->batch; sample++) {
+        for (int64_t i = 0; i < r->seq[SOURCE] && source; i++)
+            *source++ = source_word(units, sample, i);
+        for (int64_t i = 0; i < r->seq[TARGET] && target; i++)
+            *target++ = i ? next_word(units, sample, i - 1) : 0;
+        for (int64_t i = 0; i < r->seq[TARGET] && batch->targets; i++)
+            batch->targets[(sample - first) * r->seq[TARGET] + i] =
+                is_masked(sample, i) ? -1 : next_word(units, sample, i);
     }
     return 0;
 }
