@@ -16,7 +16,7 @@
 #include "tests/unit/rig.h"
 #include "tests/unit/translator.h"
 
-enum { CASES = 4000, COMPILED = 500, SHARED = 100, RANKS = 8 };
+enum { CASES = 4400, COMPILED = 500, SHARED = 100, RANKS = 8 };
 
 #define SIZES "model.hidden=12 model.heads=2 model.ffn=20 data.seq_len=7 run.threads=1 device=cpu"
 
