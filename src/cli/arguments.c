@@ -7,6 +7,7 @@
  *                                  checkpoint.resume=auto
  *                                  device=auto, ...           here[]: this machine's settings
  *     of the command line          data.valid=x.h5
+ *     of no optimizer              train.optimizer=adamw, ...  untrained[]: nothing is updated
  *
  * split() writes the settings of the command line from list + FIRST on.  load_from() writes its own
  * from the beginning of the list, and moves those of the command line behind them.
@@ -64,12 +65,27 @@ static const char *const here[] = {
     "comm.spare_sms=0",
     "comm.copy_engines=false",
     "comm.nvls=false",
-    "train.grad_dtype=fp32",
 };
 enum { HERE = sizeof here / sizeof here[0] };
 enum {
     FIRST = 2 + HERE
 }; /* most settings that load_from() puts before those of the command line */
+
+/* Keys of the update at their defaults.  They come last: with an optimizer of the command line,
+ * too, nothing is updated. */
+static const char *const untrained[ARGUMENTS_UNTRAINED] = {
+    "train.optimizer=adamw",         "train.optimizer_dtype=fp32", "train.grad_dtype=fp32",
+    "train.overlap_update=false",    "train.momentum=0.9",         "train.muon_momentum=0.95",
+    "train.muon_nesterov=true",      "train.muon_ns_steps=5",      "train.muon_dtype=fp32",
+    "train.muon_adjust_lr=original",
+};
+
+int arguments_add_untrained(const char **list, int count)
+{
+    for (int i = 0; i < ARGUMENTS_UNTRAINED; i++)
+        list[count++] = untrained[i];
+    return count;
+}
 
 static int load_checkpoint(struct config *config, const char *path, const char *const *list,
                            int count, struct error *err)
@@ -180,14 +196,16 @@ static int refuse_checkpoints(const char *path, struct error *err)
 }
 
 /* Load the configuration of path (NULL: settings alone).  The settings of the command line are
- * list[first] to list[first + count - 1].  run.dir becomes where the run lies now, whatever its
- * config.yaml says. */
+ * list[first] to list[first + count - 1], with space for ARGUMENTS_UNTRAINED behind them.  run.dir
+ * becomes where the run lies now, whatever its config.yaml says. */
 static int load_from(struct config *config, enum arguments_use use, const char *path,
                      const char **list, int first, int count, struct error *err)
 {
     struct stat info;
     int is_folder = path && !stat(path, &info) && S_ISDIR(info.st_mode);
     char *run = !path ? NULL : is_folder ? array_text(path) : run_of_file(path), *place;
+    if (use == ARGUMENTS_EVALUATE)
+        count = arguments_add_untrained(list + first, count);
     if (!run)
         return load_file(config, path, list + first, count, err);
     int is_checkpoint = disk_has(run, "COMMIT"), used = 0, rc;
@@ -248,7 +266,8 @@ static int split(enum arguments_use use, int argc, char **argv, const char **lis
 int arguments_config(struct config *config, enum arguments_use use, int argc, char **argv,
                      struct error *err)
 {
-    const char *path = NULL, **list = array_make((size_t)(FIRST + argc), sizeof *list);
+    const char *path = NULL;
+    const char **list = array_make((size_t)(FIRST + argc + ARGUMENTS_UNTRAINED), sizeof *list);
     int count = split(use, argc, argv, list + FIRST, &path, err);
     int rc = count < 0 ? -1 : load_from(config, use, path, list, FIRST, count, err);
     free(list);

@@ -9,8 +9,8 @@
 enum arguments_use {
     ARGUMENTS_TRAIN,   /* a checkpoint as first argument is an error */
     ARGUMENTS_PLAN,    /* also to print it */
-    ARGUMENTS_EVALUATE /* on this machine's device and ranks, not those of the saved configuration
-                        */
+    ARGUMENTS_EVALUATE /* on this machine's device and ranks, not those of the saved configuration,
+                        * and without an optimizer */
 };
 
 /* Read [CONFIG | RUN | CHECKPOINT] [key=value ...] into config; argv[0] is skipped.  The first
@@ -23,6 +23,12 @@ enum arguments_use {
  * run like the first argument.  Returns 0, or -1 with err set. */
 int arguments_config(struct config *config, enum arguments_use use, int argc, char **argv,
                      struct error *err);
+
+/* Append the settings of a configuration that trains nothing: the keys of the optimizer at their
+ * defaults, so that none of them refuses a layout or a precision.  list has space for
+ * ARGUMENTS_UNTRAINED more than its count settings.  Returns their number now. */
+enum { ARGUMENTS_UNTRAINED = 10 };
+int arguments_add_untrained(const char **list, int count);
 
 /* Is the first argument of a command a setting, key=value?  An existing path with a '=' in it, such
  * as sweep/lr=1e-3, is not, unless a key's name is before the '='. */

@@ -162,7 +162,6 @@ int command_evaluate(struct app *app, int argc, char **argv, struct error *err)
     if (!config.data.valid[0])
         return error_set(err, "data.valid names no token file to evaluate on; give one: "
                               "data.valid=FILE.h5");
-    config.train.optimizer = OPTIMIZER_ADAMW; /* adamw8bit refuses some layouts; none trains */
     if (session_open(&session, app->world, &app->log, &app->mem, &config, SESSION_EVALUATE, NULL,
                      err))
         return -1;

@@ -56,16 +56,24 @@ static enum config_precision precision_of(const struct config *config, struct wo
     return is_narrow && is_gpu ? PRECISION_BF16 : PRECISION_FP32;
 }
 
+/* Append the settings of options, and those of a configuration that trains nothing. */
+static int add_settings(const char **list, int count, const struct generate_options *options)
+{
+    for (int i = 0; i < options->setting_count; i++)
+        list[count++] = options->settings[i];
+    return arguments_add_untrained(list, count);
+}
+
 static int read_folder(struct generate_model *model, struct world *world,
                        const struct generate_options *options, struct error *err)
 {
-    const char **list = array_make((size_t)(options->setting_count + 2), sizeof *list);
+    const char **list =
+        array_make((size_t)(2 + options->setting_count + ARGUMENTS_UNTRAINED), sizeof *list);
     char *path = array_format("model.path=%s", options->from);
     int count = 0;
     list[count++] = path;
     list[count++] = "data.seq_len=1"; /* choose_context() sets it when prompts are known */
-    for (int i = 0; i < options->setting_count; i++)
-        list[count++] = options->settings[i];
+    count = add_settings(list, count, options);
     int rc = world_agree(world, config_load(&model->config, NULL, list, count, err), err);
     free(path);
     free(list);
@@ -90,8 +98,11 @@ static int read_checkpoint(struct generate_model *model, struct app *app, const 
         return -1;
     if (run_checkpoint_open(&model->checkpoint, app->world, from, &app->log, err))
         return -1;
-    int rc = run_checkpoint_config(model->checkpoint, config, options->settings,
-                                   options->setting_count, err);
+    const char **list =
+        array_make((size_t)(options->setting_count + ARGUMENTS_UNTRAINED), sizeof *list);
+    int count = add_settings(list, 0, options);
+    int rc = run_checkpoint_config(model->checkpoint, config, list, count, err);
+    free(list);
     if (!rc && has_setting(options, "model.path") && !config->lora.r)
         rc = error_set(err,
                        "model.path=%.400s has no effect here: the weights are those of %.400s; "
@@ -224,7 +235,6 @@ static int lay_out(struct config *config, int ranks, struct error *err)
     if (params == OFFLOAD_DISK && !offload.path[0])
         snprintf(offload.path, sizeof offload.path, ".");
     config->offload = offload;
-    config->train.optimizer = OPTIMIZER_ADAMW; /* muon allows no division, and nothing is trained */
     config->train.global_batch = config->train.micro_batch = 1;
     config->train.global_batch_tokens = 0;
     config->train.eval_micro_batch = 0;

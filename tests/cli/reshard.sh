@@ -88,4 +88,29 @@ text=$("$TRIREME" generate saved --prompt "int main" --temperature 0 --tokens 24
 is "continued by a text on one rank" "int main" "$(echo "$text" | cut -c1-8)"
 is "continued by the same text on two ranks" "$text" \
     "$(ranks 2 "$TRIREME" generate saved --prompt "int main" --temperature 0 --tokens 24 device=cpu 2>err)"
+
+# Nothing is updated then: no key of an optimizer refuses a layout or a precision.
+# evaluated NAME SETTINGS...: on 2 tensor ranks as $said
+evaluated() {
+    name=$1
+    shift
+    is "$name" "$said" "$(ranks 2 "$TRIREME" evaluate "$@" data.valid=valid.h5 parallel.tensor=2 2>err)"
+}
+set -- "train.optimizer=sgd train.momentum=0.5 train.eps=1e-8" \
+    "train.optimizer=muon train.muon_momentum=0.9 train.muon_nesterov=false
+    train.muon_ns_steps=4 train.muon_dtype=bf16 train.muon_adjust_lr=match_rms_adamw"
+for keys; do
+    rule=${keys%% *}
+    rm -rf updated
+    "$TRIREME" train $M train.steps=3 $keys run.dir=updated >out 2>err || not_ok "trained with $rule" "$(cat err)"
+    said=$("$TRIREME" evaluate updated data.valid=valid.h5 2>err)
+    evaluated "$rule: evaluated on 2 tensor ranks" updated
+    evaluated "$rule: so is a checkpoint" updated/checkpoints/step-00000003
+    evaluated "$rule: with its keys beside it, too" updated $keys
+    evaluated "$rule: a run that keys name" $M $keys run.dir=updated
+    "$TRIREME" evaluate updated data.valid=valid.h5 precision=bf16_pure >out 2>err
+    is "$rule: evaluated as bf16_pure" "0 1" "$? $(grep -c '^loss' out)"
+    text=$("$TRIREME" generate updated --prompt "int main" --temperature 0 --tokens 24 device=cpu precision=bf16_pure 2>err)
+    is "$rule: continued by a text as bf16_pure" "int main" "$(echo "$text" | cut -c1-8)"
+done
 finish
