@@ -12,6 +12,7 @@
 #include "base/array.h"
 #include "cli/generate.h"
 #include "comm/world.h"
+#include "io/jsonl.h"
 
 struct conversation {
     struct chat_message *messages; /* [count], each with a text of its own; on rank 0 alone, but for
@@ -35,16 +36,21 @@ static void end(struct conversation *c)
     free(c->messages);
 }
 
-/* Read the user's next line on rank 0, for free(); NULL: the input has ended. */
+/* Read the user's next line on rank 0, after a prompt where a person types it.  Lines of nothing
+ * but blanks are passed over.  Returns it for free(); NULL: the input has ended. */
 static char *listen(void)
 {
+    int is_typed = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     char *line = NULL;
     size_t capacity = 0;
-    if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {
-        fputs("> ", stdout);
-        fflush(stdout);
-    }
-    ssize_t bytes = getline(&line, &capacity, stdin);
+    ssize_t bytes;
+    do {
+        if (is_typed) {
+            fputs("> ", stdout);
+            fflush(stdout);
+        }
+        bytes = getline(&line, &capacity, stdin);
+    } while (bytes >= 0 && jsonl_is_blank(line, strlen(line)));
     while (bytes > 0 && (line[bytes - 1] == '\n' || line[bytes - 1] == '\r'))
         line[--bytes] = 0;
     if (bytes >= 0)

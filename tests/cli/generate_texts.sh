@@ -44,6 +44,16 @@ is "an answer" "pong" "$($G run --chat --prompt ping --temperature 0 2>err)"
 is "a conversation of lines, each answered with those before it" "pong" \
     "$(printf 'ping\nsalt\n' | $G run --chat --temperature 0 --tokens 10 2>err | head -n 1)"
 is "two answers" 2 "$(printf 'ping\nsalt\n' | $G run --chat --temperature 0 --tokens 10 2>err | wc -l | tr -d ' ')"
+printf 'ping\ntick\n' | $G run --chat --temperature 0.7 --seed 3 --tokens 10 >talk 2>err
+printf '\nping\n \t\r\n\ntick\n  ' | $G run --chat --temperature 0.7 --seed 3 --tokens 10 >blanks 2>err
+is "blank lines are passed over" "0 $(cat talk)" "$? $(cat blanks)"
+is "nothing but a blank line" "0 0" "$(echo | $G run --chat >out 2>err; echo $?) $(wc -c <out | tr -d ' ')"
+if command -v script >/dev/null; then
+    { echo; echo ' '; echo ping; } | script -qec "$G run --chat --temperature 0" /dev/null >out 2>&1
+    is "a terminal asks again after a blank line" "0 1" "$? $(grep -c '^> > > pong' out)"
+else
+    skip "a terminal asks again after a blank line" "script is not installed"
+fi
 is "on two ranks the same" "pong" "$(ranks 2 "$TRIREME" generate run --chat --prompt ping --temperature 0 device=cpu 2>err)"
 is "the template by its name" "tock" \
     "$($G run --chat --chat-template chatml --prompt tick --temperature 0 2>err)"
