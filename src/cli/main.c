@@ -5,10 +5,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "comm/launch.h"
 #include "comm/world.h"
 #include "config/defines.h"
 #include "io/h5.h"
+
+enum { LINE_S = 2 }; /* seconds for the line that another task prints; it takes milliseconds */
 
 static void usage_of(const struct command *command, FILE *out)
 {
@@ -48,6 +52,14 @@ static int asks_for_help(int argc, char **argv)
     return 0;
 }
 
+/* Before MPI has started, one task of a launcher says what is wrong with all (launch_check()).  The
+ * others wait until its line is out: a launcher ends every task once one has failed. */
+static void wait_for_line(void)
+{
+    if (launch_read().task > 0)
+        sleep(LINE_S);
+}
+
 /* Run a command and return the exit code.  The lowest rank alone prints the command's error, or the
  * error of writing what the command printed. */
 static int run(const struct command *command, int argc, char **argv)
@@ -64,6 +76,8 @@ static int run(const struct command *command, int argc, char **argv)
         rc = error_errno(&err, "standard output");
     if (rc && err.text[0] && app.log.rank <= 0)
         log_error(&app.log, "%s", err.text);
+    else if (rc && !app.world)
+        wait_for_line();
     world_stop(app.world);
     log_close(&app.log);
     if (!rc && app.mem.blocks)

@@ -52,6 +52,10 @@ is "tokenize into a folder that is made" "0 yes" "$? $([ -s new/folder/out.h5 ] 
 
 refused "tokenize on two ranks" 'tokenize is for one process, and mpirun started 2; .*--threads N' \
     mpirun --oversubscribe -n 2 "$TRIREME" tokenize one.txt -o ranks.h5
+# shellcheck disable=SC2016
+refused "the line of a rank that starts late" 'tokenize is for one process' \
+    mpirun --oversubscribe -n 2 sh -c '[ "$OMPI_COMM_WORLD_RANK" != 0 ] || sleep 1.5; exec "$@"' sh \
+    "$TRIREME" tokenize one.txt -o ranks.h5
 [ ! -e ranks.h5 ] && ok "a refused tokenize leaves no file" || not_ok "a refused tokenize leaves no file" ranks.h5
 refused "plan on two ranks" 'plan is for one process, and mpirun started 2; .*--ranks N' \
     mpirun --oversubscribe -n 2 "$TRIREME" plan model.preset=llama-tiny
