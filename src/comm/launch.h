@@ -23,6 +23,7 @@ struct launch {
     const char *name; /* name of the launcher for people: "mpirun", "Slurm without srun", "none" */
     int tasks;        /* tasks that it started (or was to start); 1 if it does not say */
     int task;         /* number of this task, from 0; 0 if it does not say */
+    int local_task;   /* number of this task on its node, from 0; 0 if it does not say */
     int joined;       /* 1: it offers MPI a way to find the other tasks */
     int one_node;     /* 1: all tasks are on this node, as far as it says */
 };
@@ -34,6 +35,11 @@ struct launch launch_read(void);
  * not started yet; then only what cannot work is refused.  Returns 0, or -1 with err set, whose
  * text is empty on tasks above 0, so that one line is printed. */
 int launch_check(const struct launch *launch, int size, struct error *err);
+
+/* Refuse a limit of this process's address space (ulimit -v) in which the libraries that start with
+ * MPI crash.  To be called before any of them.  host: the name of this node, for the message.
+ * Returns 0, or -1 with err set, whose text is empty on all tasks of a node but one. */
+int launch_check_memory(const struct launch *launch, const char *host, struct error *err);
 
 /* Prepare the environment for the start of MPI, without changing what the user has set: no warnings
  * that mean nothing here, no ways of copying that this container forbids, and no networks that a

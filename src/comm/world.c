@@ -185,7 +185,7 @@ int world_start(struct world **world, struct mem *mem, struct error *err)
     w->comm = MPI_COMM_NULL;
     if (gethostname(w->host, sizeof w->host - 1))
         snprintf(w->host, sizeof w->host, "unknown");
-    if (launch_check(&launch, 0, &own))
+    if (launch_check(&launch, 0, &own) || launch_check_memory(&launch, w->host, &own))
         goto fail;
     launch_prepare(&launch);
     if (thread_start(&w->thread, &own))

@@ -26,7 +26,8 @@ struct world;
  * Fails with EXIT_USAGE if a launcher started several tasks but MPI sees one: under srun
  * without --mpi=pmix, and also in a batch script or allocation of several tasks without
  * srun, where training on one of them would waste the rest ("srun -n 1" says that one is
- * meant).  The text is filled on the launcher's first task and empty on the others. */
+ * meant).  The text is filled on the launcher's first task and empty on the others.  Fails so, too,
+ * before MPI starts, with an address space in which it would crash (launch_check_memory()). */
 int world_start(struct world **world, struct mem *mem, struct error *err);
 
 /* End MPI and free the world (NULL allowed).  Collective. */

@@ -219,10 +219,13 @@ int doctor_run(struct world **world, struct mem *mem, struct error *err)
 {
     struct doctor d = {.mem = mem, .launch = launch_read()};
     struct error start = {0};
-    struct utsname system;
+    struct utsname system = {0};
     char *all = NULL;
     d.prints = d.launch.task == 0;
-    if (!uname(&system))
+    uname(&system);
+    if (launch_check_memory(&d.launch, system.nodename, err)) /* hwloc would crash after MPI */
+        return -1;
+    if (system.nodename[0])
         doctor_fact(&d, "trireme", "%s on %s, %s %s", PACKAGE_VERSION, system.nodename,
                     system.sysname, system.release);
     if (d.prints)

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <cmocka.h>
 
 #include "comm/launch.h"
@@ -181,6 +182,7 @@ static void clear_launcher(void)
                                         "SLURM_STEP_NUM_TASKS",
                                         "SLURM_NTASKS",
                                         "SLURM_PROCID",
+                                        "SLURM_LOCALID",
                                         "PMI_SIZE",
                                         "PMI_RANK",
                                         "WORLD_SIZE",
@@ -256,6 +258,33 @@ static void ranks_of_torchrun_are_refused(void **state)
     clear_launcher();
 }
 
+/* One task of each node says it, as its node may be the only one with such a limit. */
+static void a_small_address_space_is_refused(void **state)
+{
+    struct rlimit before;
+    struct error first = {0}, second = {0};
+    clear_launcher();
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    struct rlimit small = {.rlim_cur = 100 << 20, .rlim_max = before.rlim_max};
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    setenv("SLURM_PROCID", "2", 1);
+    setenv("SLURM_LOCALID", "0", 1);
+    struct launch launch = launch_read();
+    setenv("SLURM_PROCID", "3", 1);
+    setenv("SLURM_LOCALID", "1", 1);
+    struct launch next = launch_read();
+    assert_int_equal(setrlimit(RLIMIT_AS, &small), 0);
+    int rc = launch_check_memory(&launch, "n1", &first);
+    int rc_next = launch_check_memory(&next, "n1", &second);
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_int_equal(rc, -1);
+    assert_int_equal(first.code, EXIT_USAGE);
+    assert_non_null(strstr(first.text, "100 MiB of address space on n1"));
+    assert_int_equal(rc_next, -1);
+    assert_string_equal(second.text, "");
+    clear_launcher();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +299,7 @@ int main(void)
         cmocka_unit_test(a_group_of_one_needs_no_world),
         cmocka_unit_test(silent_singletons_are_refused),
         cmocka_unit_test(ranks_of_torchrun_are_refused),
+        cmocka_unit_test(a_small_address_space_is_refused),
     };
     return cmocka_run_group_tests_name("mesh", tests, NULL, NULL);
 }
