@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "base/round.h"
 #include "io/disk.h"
+#include "io/safetensors_nf4.h"
 
 /* HEADER_MOST: most bytes of a header; LENGTH: bytes of the number before it. */
 enum { HEADER_MOST = 100 << 20, LENGTH = 8 };
@@ -331,6 +332,8 @@ int safetensors_open(struct safetensors **out, const char *path, struct error *e
                      sort_tensors(st, err)
                  ? -1
                  : 0;
+    if (!rc)
+        rc = safetensors_nf4_join(st, err);
     if (rc)
         safetensors_close(st);
     else
@@ -342,8 +345,10 @@ void safetensors_close(struct safetensors *st)
 {
     if (!st)
         return;
-    for (int t = 0; t < st->tensors; t++)
+    for (int t = 0; t < st->tensors; t++) {
         free(st->tensor[t].name);
+        free(st->tensor[t].nf4);
+    }
     for (int f = 0; f < st->files; f++) {
         if (st->fd[f] >= 0)
             close(st->fd[f]);
@@ -386,6 +391,8 @@ int safetensors_read_raw(const struct safetensors *st, const struct safetensors_
     if (check_range(st, tensor, start, count, err))
         return -1;
     int64_t width = (int64_t)dtype_bytes((enum dtype)tensor->dtype);
+    if (tensor->nf4)
+        return safetensors_nf4_read(st, tensor, start, count, to, err);
     return disk_read(st->fd[tensor->file], to, (size_t)(count * width),
                      tensor->offset + start * width, st->file[tensor->file], err);
 }
@@ -412,24 +419,38 @@ int safetensors_read(const struct safetensors *st, const struct safetensors_tens
 
 enum { SAMPLE_BYTES = 512 };
 
-/* Add to hash a tensor's name, dtype and shape, and its first, middle and last SAMPLE_BYTES bytes.
- * Returns 0, or -1 with err set. */
-static int hash_tensor(struct hash *hash, const struct safetensors *st,
-                       const struct safetensors_tensor *tensor, struct error *err)
+/* Add to hash the first, middle and last SAMPLE_BYTES of bytes of a file.  0, or -1 with err set.
+ */
+static int hash_bytes_of(struct hash *hash, const struct safetensors *st, int file, int64_t offset,
+                         int64_t bytes, struct error *err)
 {
     char sample[SAMPLE_BYTES];
-    int64_t bytes = tensor->bytes;
     int64_t length = min_i64(bytes, SAMPLE_BYTES);
-    hash_add(hash, tensor->name, strlen(tensor->name) + 1);
-    hash_add(hash, tensor->format, strlen(tensor->format) + 1);
-    hash_add(hash, tensor->dim, (size_t)tensor->dims * sizeof tensor->dim[0]);
     for (int k = 0; k < 3; k++) {
-        if (disk_read(st->fd[tensor->file], sample, (size_t)length,
-                      tensor->offset + (bytes - length) / 2 * k, st->file[tensor->file], err))
+        if (disk_read(st->fd[file], sample, (size_t)length, offset + (bytes - length) / 2 * k,
+                      st->file[file], err))
             return -1;
         hash_add(hash, sample, (size_t)length);
     }
     return 0;
+}
+
+/* Add to hash a tensor's name, dtype and shape, and samples of its bytes, of 4 bits also of their
+ * scales.  Returns 0, or -1 with err set. */
+static int hash_tensor(struct hash *hash, const struct safetensors *st,
+                       const struct safetensors_tensor *tensor, struct error *err)
+{
+    int file;
+    int64_t offset, bytes;
+    hash_add(hash, tensor->name, strlen(tensor->name) + 1);
+    hash_add(hash, tensor->format, strlen(tensor->format) + 1);
+    hash_add(hash, tensor->dim, (size_t)tensor->dims * sizeof tensor->dim[0]);
+    if (hash_bytes_of(hash, st, tensor->file, tensor->offset, tensor->bytes, err))
+        return -1;
+    if (!tensor->nf4)
+        return 0;
+    safetensors_nf4_scales(tensor, &file, &offset, &bytes);
+    return hash_bytes_of(hash, st, file, offset, bytes, err);
 }
 
 int safetensors_hash(const struct safetensors *st, uint64_t *out, struct error *err)

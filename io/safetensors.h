@@ -16,14 +16,17 @@
 #include "base/dtype.h"
 #include "base/error.h"
 
+struct safetensors_nf4; /* safetensors_nf4.h */
+
 struct safetensors_tensor {
     char *name;
     int dtype;      /* enum dtype; -1: not read here (whole numbers, bools, 8 bits) */
-    char format[8]; /* the dtype as the file has it: "BF16" */
+    char format[8]; /* the dtype as the file has it: "BF16"; "NF4" of a weight of 4 bits */
     int dims;
     int64_t dim[BOX_DIMS], elems;
-    int file;              /* index in safetensors.file */
-    int64_t offset, bytes; /* its bytes begin at byte `offset` of the file */
+    int file;                    /* index in safetensors.file */
+    int64_t offset, bytes;       /* its bytes begin at byte `offset` of the file */
+    struct safetensors_nf4 *nf4; /* what its codes stand for; NULL: it has none */
 };
 
 /* Opened files.  Callers only read the fields. */
@@ -46,7 +49,8 @@ enum safetensors_found safetensors_look(const char *folder);
 
 /* Open what a folder holds (safetensors_look()), or one file.  Every header is checked: lengths,
  * shapes, that tensors cover the bytes of the file and do not overlap, and that the index names
- * each file's tensors.  Not collective.  Returns 0 and files for safetensors_close(), or -1 with
+ * each file's tensors.  What bitsandbytes keeps in 4 bits (nf4) is one tensor, whose dtype is fp32.
+ * Not collective.  Returns 0 and files for safetensors_close(), or -1 with
  * err naming file and tensor, and *st NULL. */
 int safetensors_open(struct safetensors **st, const char *path, struct error *err);
 void safetensors_close(struct safetensors *st); /* NULL allowed */
@@ -59,8 +63,8 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *st, 
 int safetensors_read(const struct safetensors *st, const struct safetensors_tensor *tensor,
                      int64_t start, int64_t count, float *to, struct error *err);
 
-/* Read elements [start, start + count) of a tensor as the file has them, in the tensor's dtype.
- * Returns 0, or -1 with err set. */
+/* Read elements [start, start + count) of a tensor as the file has them, in the tensor's dtype; of
+ * 4 bits their numbers.  Returns 0, or -1 with err set. */
 int safetensors_read_raw(const struct safetensors *st, const struct safetensors_tensor *tensor,
                          int64_t start, int64_t count, void *to, struct error *err);
 

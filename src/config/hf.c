@@ -5,8 +5,8 @@
  *   3. members that are a key of trireme's set it (hf_members)
  *   4. names of members in no table go to config->model_note, for a warning, unless they have no
  *      value that could change what is computed
- *   5. sliding windows (below) and rotary positions (hf_rope.c), which several members describe
- * The tables are in hf_members.c.
+ *   5. weights of 4 bits, sliding windows (below) and rotary positions (hf_rope.c), which several
+ * members describe The tables are in hf_members.c.
  */
 #include "config/hf.h"
 
@@ -41,6 +41,24 @@ static int check_fixed(const struct hf_fixed *f, const struct js *json, struct e
         return error_set(err, "%s is %s, which trireme does not have", f->name,
                          truth ? "true" : "false");
     return error_set(err, "%s is set, to something that trireme does not have", f->name);
+}
+
+/* Refuse weights that are kept in another way than bitsandbytes' nf4, which the reader of the files
+ * knows (io/safetensors_nf4.h). */
+static int check_quantization(const struct js *json, struct error *err)
+{
+    const struct js *how = js_get(json, "quantization_config");
+    const char *method = js_get_string(how, "quant_method", "bitsandbytes");
+    int is_4_bits = js_get_bool(how, "load_in_4bit", js_get_bool(how, "_load_in_4bit", 0)) == 1;
+    if (!js_has(json, "quantization_config") || !hf_is_full(json, "quantization_config"))
+        return 0;
+    if (is_4_bits && !strcmp(method, "bitsandbytes") &&
+        !strcmp(js_get_string(how, "bnb_4bit_quant_type", "fp4"), "nf4"))
+        return 0;
+    return error_set(err,
+                     "quantization_config is of weights (%.40s) that are not read here: of weights "
+                     "of fewer than 16 bits, bitsandbytes' nf4 are; save the model without it",
+                     method);
 }
 
 /* ---- sliding windows ---- */
@@ -180,6 +198,8 @@ static int set_all(struct config *config, const struct js *json, struct error *e
     for (const struct hf_fixed *f = hf_fixed; f->name; f++)
         if (f->of & type->kind && check_fixed(f, json, err))
             return -1;
+    if (check_quantization(json, err))
+        return -1;
     for (const struct hf_member *m = hf_members; m->name; m++)
         if (m->of & type->kind && hf_set_member(config, m, json, err))
             return -1;

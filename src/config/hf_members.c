@@ -74,7 +74,6 @@ const struct hf_fixed hf_fixed[] = {
     {FIXED(HF_GPT2, "scale_attn_by_inverse_layer_idx")},
     {FIXED(HF_ANY, "add_cross_attention")},
     {FIXED(HF_ANY, "is_encoder_decoder")},
-    {FIXED(HF_ANY, "quantization_config")},
     {FIXED(HF_ANY, "attn_logit_softcapping")},
     {FIXED(HF_ANY, "final_logit_softcapping")},
     {FIXED(HF_ANY, "query_pre_attn_scalar")},
@@ -170,6 +169,7 @@ static const char *const harmless[] = {
     "unsloth_version",
     /* read in hf.c and hf_rope.c */
     "n_inner",
+    "quantization_config",
     "sliding_window",
     "use_sliding_window",
     "max_window_layers",

@@ -231,8 +231,10 @@ bad "a part of a head that rotates" 'partial_rotary_factor is set' \
     's/"rope_theta"/"partial_rotary_factor": 0.5, "rope_theta"/'
 bad "scores that are capped" 'attn_logit_softcapping is set' \
     's/"rope_theta"/"attn_logit_softcapping": 50.0, "rope_theta"/'
-bad "weights that are quantized" 'quantization_config is set' \
-    's/"rope_theta"/"quantization_config": {"bits": 4}, "rope_theta"/'
+bad "weights that are quantized" 'quantization_config is of weights .gptq. that are not read here' \
+    's/"rope_theta"/"quantization_config": {"bits": 4, "quant_method": "gptq"}, "rope_theta"/'
+bad "4 bits that are not nf4" 'quantization_config is of weights .bitsandbytes. that are not read here' \
+    's/"rope_theta"/"quantization_config": {"load_in_4bit": true, "bnb_4bit_quant_type": "fp4"}, "rope_theta"/'
 bad "layers that differ" 'of 3 layers 1 have a sliding window' \
     's/"rope_theta"/"layer_types": ["full_attention", "sliding_attention", "full_attention"], "rope_theta"/'
 bad "layers of another kind" 'layer_types has "chunked_attention"' \

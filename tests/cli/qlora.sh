@@ -124,6 +124,28 @@ is "merged into the weights of model.path" 0 $?
 start model.path=hf-llama lora.path=adapter $Q train.steps=1 train.lr=0 run.dir=on-adapter
 is "an adapter goes on beside 4 bits" near "$(near "$(loss on-adapter 1)" "$(go_on one-llama train.steps=7 run.dir=one-llama; loss one-llama 7)")"
 
+# A folder that bitsandbytes has written, with scales that are quantized, too.
+G="model.path=$top/tests/golden/llama_nf4.hf"
+W="device=cpu data.train=train.h5 model.vocab=257 data.seq_len=24 train.global_batch=8 run.threads=1 train.schedule=constant
+   train.warmup_steps=0 train.lr=1e-2"
+# shellcheck disable=SC2086
+{
+    "$TRIREME" train $W $G lora.r=4 train.steps=3 run.dir=as-32 >out 2>err
+    is "weights of 4 bits are read" "0 21" "$? $(sed -n 's/.*llama_nf4.hf: \([0-9]*\) tensors in 1 file.*/\1/p' err out | head -n 1)"
+    "$TRIREME" train $W $G lora.r=4 $Q train.steps=3 run.dir=as-4 >out 2>err || cat err
+    is "and kept as they are" "$(loss as-32 1) $(loss as-32 3)" "$(loss as-4 1) $(loss as-4 3)"
+    ranks 3 "$TRIREME" train $W $G lora.r=4 $Q train.steps=3 parallel.strategy=FULL_SHARD \
+        run.dir=as-4-3 >out 2>err || cat err
+    is "by three ranks" near "$(near "$(loss as-4-3 3)" "$(loss as-32 3)")"
+    "$TRIREME" convert as-4 whole --merge >out 2>err
+    is "merged, in 16 bits or more" "0 0" "$? $(grep -c quantization_config whole/config.json)"
+    "$TRIREME" train $W model.path=whole train.lr=0 train.steps=1 run.dir=from-whole >out 2>err || cat err
+    "$TRIREME" train as-4 train.steps=4 run.dir=as-4 >out 2>err || cat err
+    is "with the loss of the next step" near "$(near "$(loss from-whole 1)" "$(loss as-4 4)")"
+    "$TRIREME" train $W $G train.steps=3 run.dir=all >out 2>err
+    is "all of it is trained" "0 $(loss as-32 1)" "$? $(loss all 1)"
+}
+
 # What it takes is what the plan says, and less.
 memory() { "$TRIREME" plan "$@" 2>err | sed -n 's/^  parameters .* \([0-9]*\) bytes$/\1/p'; }
 # matrices of 3 * (128 * (128 + 2 * 64 + 128) + 3 * 128 * 256) elements: 36 bytes for 64 of them, not 256

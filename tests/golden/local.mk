@@ -5,6 +5,9 @@ EXTRA_DIST += tests/golden/generate.py tests/golden/muon.py tests/golden/muon.h5
 	tests/golden/llama_untied.h5 tests/golden/llama_tied_scaled.h5 tests/golden/gpt2.h5
 EXTRA_DIST += tests/golden/llama_tied_scaled.hf/config.json tests/golden/llama_tied_scaled.hf/model.safetensors \
 	tests/golden/gpt2.hf/config.json tests/golden/gpt2.hf/model.safetensors
+# A model that bitsandbytes keeps in 4 bits, by nf4.py.
+EXTRA_DIST += tests/golden/nf4.py tests/golden/llama_nf4.hf/config.json tests/golden/llama_nf4.hf/model.safetensors \
+	tests/golden/llama_nf4.hf/numbers.safetensors
 # Tokenizers by make_tokenizers.py, and what the package `tokenizers` makes of texts.
 EXTRA_DIST += tests/golden/make_tokenizers.py tests/golden/mixed_text.py tests/golden/tokenizer_families.py \
 	$(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/tests/golden/tokenizers/*.json))
