@@ -6,6 +6,19 @@
 
 static const float share[NF4_SHARES] = NF4_TABLE;
 
+/* Shares of the largest magnitude are products with its rounded reciprocal, as in bitsandbytes: one
+ * of 2e7 normal numbers has another code than by a division.  A magnitude below LEAST, for whose
+ * reciprocal bitsandbytes takes that of LEAST, divides, so that coding again changes nothing. */
+#define LEAST 1e-38f
+
+static void scale_block(float *scaled, const float *x, float largest)
+{
+    const int has_reciprocal = largest >= LEAST;
+    const float by = has_reciprocal ? 1 / largest : largest > 0 ? largest : 1;
+    for (int i = 0; i < NF4_BLOCK; i++)
+        scaled[i] = has_reciprocal ? x[i] * by : x[i] / by;
+}
+
 /* To code a number, shares from -1 to 1 are cut into pieces of 1 / PIECES.  At most one of the
  * middles between neighbouring shares lies in a piece, and none within rounding of a piece's ends:
  *
@@ -40,14 +53,13 @@ static void encode_block(const struct pieces *p, unsigned char *record, const fl
     float largest = 0, scaled[NF4_BLOCK];
     for (int i = 0; i < NF4_BLOCK; i++)
         largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
-    for (int i = 0; i < NF4_BLOCK; i++)
-        scaled[i] = largest > 0 ? x[i] / largest : 0;
+    scale_block(scaled, x, largest);
     memcpy(record, &largest, sizeof largest);
     for (int i = 0; i < NF4_BLOCK; i += 2) {
         int code[2];
         for (int k = 0; k < 2; k++) {
             const float s = scaled[i + k];
-            const int piece = (int)((s + 1) * PIECES);
+            const int piece = s > -1 ? (int)((s + 1) * PIECES) : 0; /* of NaN, too */
             code[k] = p->code[piece] + (s > p->middle[piece]);
         }
         record[NF4_CODES + i / 2] = (unsigned char)(code[0] << 4 | code[1]);

@@ -46,6 +46,27 @@ static void codes_are_those_of_bitsandbytes(void **state)
     }
 }
 
+/* Numbers so close to the middle of two shares that a division by the largest magnitude and a
+ * product with its reciprocal end on different sides: bitsandbytes 0.50.2 has the codes of
+ * products. */
+static void shares_are_products_with_a_reciprocal(void **state)
+{
+    static const struct {
+        float largest, number;
+        int code;
+    } of[] = {
+        {0x1.efa8c2p-5f, 0x1.217a88p-6f, 11},
+        {0x1.b4887ap-5f, -0x1.919b38p-6f, 3},
+        {0x1.cda764p-5f, 0x1.28bebep-5f, 13},
+    };
+    for (int i = 0; i < 3; i++) {
+        const float values[NF4_BLOCK] = {of[i].largest, of[i].number};
+        unsigned char record[NF4_BYTES];
+        nf4_encode(record, values, NF4_BLOCK);
+        assert_int_equal(record[NF4_CODES], 15 << 4 | of[i].code);
+    }
+}
+
 static void a_number_becomes_the_nearest_share(void **state)
 {
     struct tensor x = tensor_random(DTYPE_F32, MOST, 3, 0.02), y = tensor_copy(&x);
@@ -73,8 +94,8 @@ static void coding_again_changes_nothing(void **state)
     float *values = x.data;
     unsigned char *first = malloc(nf4_bytes(MOST)), *second = malloc(nf4_bytes(MOST));
     for (int64_t i = 0; i < MOST; i++) {
-        static const float scales[] = {1, 0, 1e-37f, 1e30f, -3, 0x1p-12f};
-        values[i] *= scales[i / NF4_BLOCK % 6];
+        static const float scales[] = {1, 0, 1e-37f, 1e30f, -3, 0x1p-12f, 1e-39f};
+        values[i] *= scales[i / NF4_BLOCK % 7];
     }
     nf4_encode(first, values, MOST);
     nf4_decode(values, first, MOST);
@@ -119,6 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes_are_those_of_bitsandbytes),
+        cmocka_unit_test(shares_are_products_with_a_reciprocal),
         cmocka_unit_test(a_number_becomes_the_nearest_share),
         cmocka_unit_test(coding_again_changes_nothing),
         cmocka_unit_test(every_kernel_makes_the_same_numbers),
