@@ -171,16 +171,17 @@ const struct foreign foreign_names[] = {
     {.names = "flash_attention|flash_attn|use_flash_attn|attn_implementation|attention_backend|"
               "use_liger_kernel|enable_liger_kernel",
      .note = "leave it out: attention never holds all scores, and the loss not all logits"},
-    {.names = "load_in_4bit|quantization_bit|quantization_method|bnb_4bit_quant_type|use_qlora|"
-              "qlora|quantize_base",
+    {.names = "load_in_4bit|quantization_bit|quantization_method|quantization_config|use_qlora|"
+              "qlora|quantize_base|bnb_4bit_quant_type|quant_type",
      .here = "lora.quantize_base",
      .note = "nf4, beside adapters (lora.r)"},
     {.names = "bnb_4bit_compute_dtype", .here = "precision"},
-    {.names = "bnb_4bit_use_double_quant|double_quantization|quantization_config|"
-              "bnb_4bit_quant_storage",
+    {.names = "bnb_4bit_use_double_quant|double_quantization|double_quant",
      .here = "lora.quantize_base",
-     .note = "nf4 keeps the scale of each 64 weights in fp32: 4.5 bits a weight; shards need no "
-             "quant_storage"},
+     .note = "nf4 keeps the scale of each 64 weights in fp32: 4.5 bits a weight"},
+    {.names = "bnb_4bit_quant_storage",
+     .note = "leave it out: weights of 4 bits (lora.quantize_base) are sharded and gathered as "
+             "they are"},
     {.names = "load_in_8bit",
      .here = "lora.quantize_base",
      .note = "nf4; weights of 8 bits are not in this version of trireme"},
@@ -213,6 +214,9 @@ const struct foreign foreign_names[] = {
     {.names = "use_lora|use_peft",
      .here = "lora.r",
      .note = "the rank of adapters, such as 16; at 0 there are none"},
+    {.names = "adapter|lora.adapter",
+     .here = "lora.r",
+     .note = "the rank of adapters, such as 16; of qlora also lora.quantize_base=nf4"},
     {.names = "lora_rank|lora.rank|lora_r", .here = "lora.r"},
     {.names = "lora_target|lora_target_modules", .here = "lora.target_modules"},
     {.names = "tie_word_embeddings", .here = "model.tie_embeddings"},
