@@ -55,10 +55,12 @@ static int check_quantization(const struct js *json, struct error *err)
     if (is_4_bits && !strcmp(method, "bitsandbytes") &&
         !strcmp(js_get_string(how, "bnb_4bit_quant_type", "fp4"), "nf4"))
         return 0;
-    return error_set(err,
-                     "quantization_config is of weights (%.40s) that are not read here: of weights "
-                     "of fewer than 16 bits, bitsandbytes' nf4 are; save the model without it",
-                     method);
+    return error_set(
+        err,
+        "quantization_config is of weights (%.40s) that are not read here, as those of "
+        "bitsandbytes' nf4 are; name a folder with the weights as they were before: "
+        "lora.quantize_base=nf4 keeps them in 4 bits beside adapters",
+        method);
 }
 
 /* ---- sliding windows ---- */
