@@ -98,18 +98,17 @@ static int flat_buffer(struct state *state, enum mem_pool pool, int flat, int64_
                         flat_of(state, flat)->name, what);
 }
 
-/* Append a view of the rank's shard in the whole buffer of a flat, which has `padded` bytes;
- * returns it, or the whole where the flat is not split. */
+/* Append a view of the rank's shard in the whole buffer of a flat; returns it, or the whole where
+ * the flat is not split. */
 static int own_shard(struct state *state, int whole, int flat, const char *what)
 {
-    const struct program_buffer *of = &state->buffer[whole];
-    size_t shards = (size_t)(flat_of(state, flat)->padded / flat_of(state, flat)->shard_elems);
-    size_t bytes = of->bytes / shards;
+    const struct flat *of = flat_of(state, flat);
     if (!state_is_split(state, flat))
         return whole;
-    int own = state_buffer(state, of->pool, bytes, "%s.%s", flat_of(state, flat)->name, what);
-    int64_t place = state_shard_start(state, flat) / flat_of(state, flat)->shard_elems;
-    return state_make_view(state->buffer, own, whole, (size_t)place * bytes);
+    size_t bytes = state->buffer[whole].bytes / (size_t)(of->padded / of->shard_elems);
+    size_t place = (size_t)(state_shard_start(state, flat) / of->shard_elems);
+    int own = state_buffer(state, state->buffer[whole].pool, bytes, "%s.%s", of->name, what);
+    return state_make_view(state->buffer, own, whole, place * bytes);
 }
 
 /* Append a buffer for so many elements of a flat's parameters, in the form in which they are kept.
