@@ -42,18 +42,27 @@ static int wrong(const struct safetensors *st, const struct safetensors_tensor *
     return error_set(err, "%s: tensor \"%.100s\": %s", st->file[tensor->file], tensor->name, what);
 }
 
-/* The tensor X.END that belongs to a weight, with these bytes in this format; NULL with err set. */
+/* Does a name begin with that of a weight? */
+static int begins_with(const char *name, const char *weight)
+{
+    return !strncmp(name, weight, strlen(weight));
+}
+
+/* The tensor X.END that belongs to a weight, with these bytes in this format; NULL with err set. It
+ * stands behind the weight in the list, which is sorted. */
 static const struct safetensors_tensor *companion(const struct safetensors *st,
                                                   const struct safetensors_tensor *weight,
                                                   const char *end, const char *format,
                                                   int64_t bytes, struct error *err)
 {
+    const struct safetensors_tensor *last = st->tensor + st->tensors, *found = weight + 1;
     char *name = array_format("%s.%s", weight->name, end);
-    const struct safetensors_tensor *found = safetensors_find(st, name);
-    int fits = found && !strcmp(found->format, format) && found->bytes == bytes;
+    while (found < last && strcmp(found->name, name) != 0)
+        found = begins_with(found->name, weight->name) ? found + 1 : last;
+    int fits = found < last && !strcmp(found->format, format) && found->bytes == bytes;
     if (!fits)
         error_set(err, "%s: tensor \"%.100s\" is %s the %lld bytes of %s that its 4 bits need",
-                  st->file[weight->file], name, found ? "not" : "missing:", (long long)bytes,
+                  st->file[weight->file], name, found < last ? "not" : "missing:", (long long)bytes,
                   format);
     free(name);
     return fits ? found : NULL;
@@ -168,28 +177,26 @@ static int join(const struct safetensors *st, struct safetensors_tensor *weight,
     return rc;
 }
 
-/* The weight that a tensor's name says it is the state of: its tensor, and *is_nf4; NULL: it is no
- * such name.  A state without a weight is left to those who read the tensors. */
-static struct safetensors_tensor *weight_of(const struct safetensors *st, const char *name,
-                                            int *is_nf4)
+/* The weight that tensor number t of the list says by its name that it is the state of, and
+ * *is_nf4; NULL: it is no such name.  A state without a weight is left to those who read the
+ * tensors. */
+static struct safetensors_tensor *weight_of(const struct safetensors *st, int t, int *is_nf4)
 {
-    const char *end = strstr(name, state_suffix);
-    if (!end)
-        return NULL;
-    *is_nf4 = !strcmp(end, nf4_suffix);
-    char *weight = array_format("%.*s", (int)(end - name), name);
-    const struct safetensors_tensor *found = safetensors_find(st, weight);
-    free(weight);
-    return (struct safetensors_tensor *)found;
+    const char *name = st->tensor[t].name, *end = strstr(name, state_suffix);
+    size_t length = end ? (size_t)(end - name) : 0;
+    *is_nf4 = end && !strcmp(end, nf4_suffix);
+    for (t--; end && t >= 0 && !strncmp(st->tensor[t].name, name, length); t--)
+        if (!st->tensor[t].name[length])
+            return &st->tensor[t];
+    return NULL;
 }
 
 /* Does a tensor belong to the joined weight before it in the list? */
 static int belongs_to(const struct safetensors_tensor *tensor,
                       const struct safetensors_tensor *weight)
 {
-    size_t length = strlen(weight->name);
-    return weight->nf4 && !strncmp(tensor->name, weight->name, length) &&
-           tensor->name[length] == '.';
+    return weight->nf4 && begins_with(tensor->name, weight->name) &&
+           tensor->name[strlen(weight->name)] == '.';
 }
 
 /* Take the tensors that belong to joined weights out of the list. */
@@ -213,7 +220,7 @@ int safetensors_nf4_join(struct safetensors *st, struct error *err)
     int joined = 0;
     for (int t = 0; t < st->tensors; t++) {
         int is_nf4 = 0;
-        struct safetensors_tensor *weight = weight_of(st, st->tensor[t].name, &is_nf4);
+        struct safetensors_tensor *weight = weight_of(st, t, &is_nf4);
         if (!weight)
             continue;
         if (!is_nf4)
