@@ -25,6 +25,8 @@ struct key_choice {
     const char *name; /* NULL ends a list */
     int value;
     const char *aliases; /* other spellings, "a|b", or NULL; case never matters */
+    const char
+        *instead; /* of a value for later versions, what there is; NULL: the allowed values */
 };
 
 struct key {

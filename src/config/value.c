@@ -35,10 +35,11 @@ static const struct key_choice *find_choice(const struct key *key, const char *v
             return c;
         if (spells(c, value)) {
             error_set(err, "%s: %s is not in this version of trireme, which has %s", key->name,
-                      c->name, names);
+                      c->name, c->instead ? c->instead : names);
             return NULL;
         }
-        nearest_try(&nearest, c->name, c->name);
+        if (c->value != CHOICE_LATER)
+            nearest_try(&nearest, c->name, c->name);
     }
     error_set(err, "%s: unknown value \"%.80s\"%s%s%s allowed: %s", key->name, value,
               nearest.name ? "; did you mean " : "", nearest.name ? nearest.name : "",

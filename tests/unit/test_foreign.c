@@ -111,7 +111,10 @@ static void values_of_others_are_known(void **state)
     } cases[] = {
         {"train.optimizer", "adamw_torch", NULL},
         {"train.optimizer", "adamw_torch_fused", NULL},
-        {"train.optimizer", "paged_adamw_8bit", "paged_adamw_8bit is not in this version"},
+        {"train.optimizer", "paged_adamw_8bit",
+         "paged_adamw_8bit is not in this version of trireme, which has adamw8bit, "
+         "and offload.optimizer=host"},
+        {"train.optimizer", "paged_adamw_32bit", "which has adamw, and offload.optimizer=host"},
         {"train.optimizer", "adamw_bnb_8bit", NULL},
         {"train.schedule", "cosine_with_min_lr", NULL},
         {"train.schedule", "warmup_stable_decay", NULL},
