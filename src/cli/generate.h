@@ -88,8 +88,8 @@ int generate_texts_chat(struct generate_texts *texts, const struct generate_mode
 void generate_texts_share(struct generate_texts *texts, struct world *world);
 /* Return the tokens of the longest prompt; 0: there is none. */
 int64_t generate_texts_longest(const struct generate_texts *texts);
-/* Warn of a prompt that the context does not hold, and say how much of it is not read.  Returns 1
- * if there is one, else 0. */
+/* Warn of a prompt that the context does not hold, and say how much of it is not read.  For rank 0,
+ * as any other rank would print the warning again.  Returns 1 if there is one, else 0. */
 int generate_texts_warn(const struct generate_texts *texts, const struct config *config,
                         struct log *log);
 void generate_texts_free(struct generate_texts *texts);

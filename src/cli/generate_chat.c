@@ -18,7 +18,7 @@ struct conversation {
     struct chat_message *messages; /* [count], each with a text of its own; on rank 0 alone, but for
                                       a system message, which all ranks add */
     int count, capacity;
-    int has_warned; /* 1: a warning said that the conversation is longer than the context */
+    int has_warned; /* 1: rank 0 has warned that the conversation is longer than the context */
 };
 
 /* Append a message, which owns text from now on. */
@@ -76,9 +76,9 @@ static int answer(struct conversation *c, struct generate_model *model, struct a
         return -1;
     }
     generate_texts_share(&texts, app->world);
-    if (!c->has_warned)
-        c->has_warned = generate_texts_warn(&texts, &model->config, &app->log);
     if (is_root) {
+        if (!c->has_warned)
+            c->has_warned = generate_texts_warn(&texts, &model->config, &app->log);
         output = generate_output_create(model, options, &texts, GENERATE_ANSWER);
         generate_output_receive(output, &own);
     }

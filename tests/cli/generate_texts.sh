@@ -147,6 +147,8 @@ refused "a layout, which generate makes itself" 'parallel.context=2 has no effec
     $G run parallel.context=2 --prompt x --tokens 1
 ranks 2 "$TRIREME" generate run device=cpu --prompt "$(head -c 300 chats.jsonl)" --tokens 1 >out 2>err
 is "a prompt that is too long: one warning of all ranks" "0 1" "$? $(grep -c 'the longest prompt has' err)"
+ranks 2 "$TRIREME" generate run device=cpu --chat --prompt "$(head -c 300 chats.jsonl)" --tokens 1 >out 2>err
+is "a conversation that is too long: one warning of all ranks" "0 1" "$? $(grep -c 'the longest prompt has' err)"
 S="device=cpu data.train=tok/chats.h5 data.valid=tok/chats.h5 data.seq_len=48 data.packing=documents
    model.preset=llama-tiny model.vocab=390 train.steps=4 generate.samples=2 generate.temperature=0 generate.tokens=3
    run.threads=1 model.init_std=0.1"
