@@ -107,9 +107,11 @@ if timeout 60 "$TRIREME" train $M >out 2>err; then
         "$(grep -c 'warning: these keys are of training, and change nothing here: .*train\.lr, seed, checkpoint\.every, checkpoint\.async, train\.decay_steps$' err) $(cat more.out)"
 
     "$TRIREME" config --show | sed -n 's/^\([a-z0-9_.]*\) (.*/\1=/p' >keys
-    sed -n '/of_training\[\] = {/,/^};/s/^ *"\(.*\)",$/\1/p' "$top/src/cli/evaluate.c" >of_training
-    is "these are keys, or beginnings of keys" "$(wc -l <of_training)" \
-        "$(while read -r key; do grep -m 1 -c "^$(echo "$key" | sed 's/\./\\./g')" keys; done <of_training | grep -c 1)"
+    sed -n '/} keys\[\] = {/,/^};/s/^ *{"\([^"]*\)".*/\1/p' "$top/src/cli/unused.c" >unused
+    is "the keys that change nothing are read from their table" yes "$([ -s unused ] && echo yes)"
+    is "all of them are keys, or beginnings of keys" "none is not" \
+        "$(while read -r key; do grep -q "^$(echo "$key" | sed 's/\./\\./g')" keys || echo "$key"; done <unused |
+            grep . || echo none is not)"
 
     # A start that cannot be leaves the run as it was.
     cat run/config.yaml run/plan.json run/metrics.jsonl >before
