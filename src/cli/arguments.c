@@ -41,9 +41,9 @@ int arguments_is_run(const char *path)
     return count > 0;
 }
 
-/* Settings that replace those of a run or checkpoint, so that it can be evaluated on this machine.
- */
-static const char *const here[] = {
+/* Settings that replace those of a run or checkpoint, so that it can be evaluated, or generate, on
+ * this machine. */
+static const char *const here[ARGUMENTS_HERE] = {
     "device=auto",
     "parallel.shard=0",
     "parallel.replicate=0",
@@ -66,10 +66,16 @@ static const char *const here[] = {
     "comm.copy_engines=false",
     "comm.nvls=false",
 };
-enum { HERE = sizeof here / sizeof here[0] };
 enum {
-    FIRST = 2 + HERE
+    FIRST = 2 + ARGUMENTS_HERE
 }; /* most settings that load_from() puts before those of the command line */
+
+int arguments_add_here(const char **list, int count)
+{
+    for (int i = 0; i < ARGUMENTS_HERE; i++)
+        list[count++] = here[i];
+    return count;
+}
 
 /* Keys of the update at their defaults.  They come last: with an optimizer of the command line,
  * too, nothing is updated. */
@@ -221,8 +227,8 @@ static int load_from(struct config *config, enum arguments_use use, const char *
     list[used++] = place;
     if (!is_checkpoint)
         list[used++] = "checkpoint.resume=auto";
-    for (int i = 0; i < HERE && use == ARGUMENTS_EVALUATE; i++)
-        list[used++] = here[i];
+    if (use == ARGUMENTS_EVALUATE)
+        used = arguments_add_here(list, used);
     memmove(list + used, list + first, (size_t)count * sizeof *list);
     rc = is_checkpoint ? load_checkpoint(config, run, list, used + count, err)
                        : load_run(config, run, list, used + count, err);

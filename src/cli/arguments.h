@@ -24,6 +24,12 @@ enum arguments_use {
 int arguments_config(struct config *config, enum arguments_use use, int argc, char **argv,
                      struct error *err);
 
+/* Append the settings of this machine, which replace those of a run or checkpoint: its device,
+ * threads and ranks, whatever the run was trained on.  list has space for ARGUMENTS_HERE more than
+ * its count settings.  Returns their number now. */
+enum { ARGUMENTS_HERE = 21 };
+int arguments_add_here(const char **list, int count);
+
 /* Append the settings of a configuration that trains nothing: the keys of the optimizer at their
  * defaults, so that none of them refuses a layout or a precision.  list has space for
  * ARGUMENTS_UNTRAINED more than its count settings.  Returns their number now. */

@@ -85,8 +85,8 @@ static int read_folder(struct generate_model *model, struct world *world,
     return 0;
 }
 
-/* Open a checkpoint and read its configuration.  Device, threads and offload.params are not those
- * of training but this machine's, unless settings name them. */
+/* Open a checkpoint and read its configuration.  Device, threads, transfers between GPUs and
+ * offload.params are not those of training but this machine's, unless settings name them. */
 static int read_checkpoint(struct generate_model *model, struct app *app, const char *from,
                            const struct generate_options *options, struct error *err)
 {
@@ -98,9 +98,9 @@ static int read_checkpoint(struct generate_model *model, struct app *app, const 
         return -1;
     if (run_checkpoint_open(&model->checkpoint, app->world, from, &app->log, err))
         return -1;
-    const char **list =
-        array_make((size_t)(options->setting_count + ARGUMENTS_UNTRAINED), sizeof *list);
-    int count = add_settings(list, 0, options);
+    const char **list = array_make(
+        (size_t)(ARGUMENTS_HERE + options->setting_count + ARGUMENTS_UNTRAINED), sizeof *list);
+    int count = add_settings(list, arguments_add_here(list, 0), options);
     int rc = run_checkpoint_config(model->checkpoint, config, list, count, err);
     free(list);
     if (!rc && has_setting(options, "model.path") && !config->lora.r)
@@ -110,10 +110,6 @@ static int read_checkpoint(struct generate_model *model, struct app *app, const 
                        config->model_path, model->checkpoint->path);
     if (world_agree(app->world, rc, err))
         return -1;
-    if (!has_setting(options, "device"))
-        config->device = CONFIG_DEVICE_AUTO;
-    if (!has_setting(options, "run.threads"))
-        config->run.threads = 0;
     if (!has_setting(options, "offload.params"))
         config->offload.params = OFFLOAD_NONE;
     model->has_length = 1;

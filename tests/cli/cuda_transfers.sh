@@ -127,4 +127,19 @@ is "the plan's reserve follows: fewer thread blocks, windows, switches" "-503316
     "$(($(reserve less) - $(reserve plain))) $(($(reserve more) - $(reserve plain))) $(($(reserve most) - $(reserve plain)))"
 timeout 100 "$TRIREME_CUDA" evaluate ctas run.threads=1 data.valid=valid.h5 >out 2>err
 is "one GPU evaluates what two with these keys trained" 0 $?
+# Generation has its own layout, whatever the transfers of training were.
+# generates RUN N KEY...: on N ranks
+generates() {
+    run=$1 n=$2
+    shift 2
+    timeout -k 5 100 mpirun --oversubscribe -n "$n" "$TRIREME_CUDA" generate "$run" --prompt int --tokens 3 \
+        run.threads=1 "$@" >out 2>err </dev/null
+    is "what two GPUs trained with these keys generates on $n: $run${1:+ $1}" "0 1" \
+        "$? $(grep -c '^trireme: generating with' err)$(grep error: err)"
+}
+for run in ctas copies switches; do
+    generates $run 1
+    generates $run 2
+    generates $run 1 device=cpu
+done
 finish
