@@ -21,6 +21,21 @@ train "moments of 8 bits in the host's memory" "$TRIREME_CUDA" 1 coded_host devi
 near "and near those of updates on the host" coded coded_host 1e-3 $some
 train "resumed on the CPU" "$TRIREME" 1 coded device=cpu train.steps=$((some + 2)) $coded
 is "moments of 8 bits from the GPU to the CPU" "1-$((some + 2))" "$(steps_of coded)"
+# Adapters beside a model of 4 bits, whose weights are drawn from the seed.  Beside the same model in fp32
+# losses are 3e-4 away.
+four="lora.r=4 lora.target_modules=all-linear lora.quantize_base=nf4"
+train "a base of 4 bits" "$TRIREME_CUDA" 1 four device=cuda train.steps=$some $four
+train "a base of 4 bits on the CPU" "$TRIREME" 1 four_cpu device=cpu train.steps=$some $four
+near "a base of 4 bits: the GPU's losses are near the CPU's" four_cpu four 1e-5 $some
+train "a base of 4 bits in the host's memory" "$TRIREME_CUDA" 1 four_host device=cuda train.steps=$some $four \
+    offload.params=host
+same "is the same on its way from there" four four_host
+train "a base of 4 bits in files, on two ranks" "$TRIREME_CUDA" 2 four_two device=cuda comm.share_gpu=true \
+    train.steps=$some $four offload.params=disk checkpoint.frozen=full
+near "and near that in shards and files" four four_two 1e-5 $some
+train "a whole checkpoint resumed on the CPU" "$TRIREME" 1 four_two device=cpu train.steps=$((some + 2)) $four \
+    offload.params=none
+is "a base of 4 bits from the GPU to the CPU" "1-$((some + 2))" "$(steps_of four_two)"
 eight="precision=fp8 data.seq_len=128 train.micro_batch=1 train.steps=$((some / 2))"
 if "$TRIREME_CUDA" plan $M device=cuda $eight >out 2>err; then
     train "fp8" "$TRIREME_CUDA" 1 fp8 device=cuda $eight
@@ -28,6 +43,9 @@ if "$TRIREME_CUDA" plan $M device=cuda $eight >out 2>err; then
     near "fp8: the GPU's losses are near the CPU's" fp8_cpu fp8 5e-3 $((some / 2))
     train "fp8 on two ranks" "$TRIREME_CUDA" 2 fp8_two device=cuda comm.share_gpu=true $eight
     near "fp8: two ranks' losses are near one rank's" fp8 fp8_two 5e-3 $((some / 2))
+    train "fp8 of a base of 4 bits" "$TRIREME_CUDA" 1 four8 device=cuda $four $eight
+    train "fp8 of a base of 4 bits on the CPU" "$TRIREME" 1 four8_cpu device=cpu $four $eight
+    near "fp8 of 4 bits: the GPU's losses are near the CPU's" four8_cpu four8 5e-3 $((some / 2))
 else
     skip "fp8" "$(tail -n 1 err)"
 fi
