@@ -209,11 +209,13 @@ static const struct key rows[] = {
     {KEY(REAL, lora.dropout, "0"), .most = 0.99,
      .help = "share of what they read that training sets to zero (peft's lora_dropout)"},
     {KEY(CHOICE, lora.quantize_base, "none"), .choices = quantizations,
-     .help = "how the frozen matrices of the blocks are kept beside adapters: nf4 is QLoRA, 4.5 "
-             "bits a weight, bitsandbytes' NF4 in blocks of 64 (without double quantization), of "
-             "which each use makes the format that precision says; embeddings, head, norms and "
-             "biases stay as they are. Made of the weights of model.path as they are read, on any "
-             "layout; --merge and export add adapters to the weights that are there"},
+     .help =
+         "how the frozen matrices of the blocks are kept beside adapters: nf4 is QLoRA, 4.5 "
+         "bits a weight, as bitsandbytes has it (NF4, blocks of 64, scales in fp32). Before a "
+         "layer computes, its weights become numbers in the format of precision; embeddings, "
+         "head, norms and biases are kept in that format. The 4 bits are made of the weights of "
+         "model.path as they are read, on any layout; trireme convert --merge adds adapters to "
+         "the weights of model.path"},
     {KEY(TEXT, lora.target_modules, ""), .list = 1,
      .help = "linear layers that get them, by their names in Hugging Face's files or the ends of "
              "these: \"q_proj,v_proj\", which llama has by itself, \"c_attn\", as gpt2 has; or "

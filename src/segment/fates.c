@@ -256,7 +256,7 @@ static int set_blocks(struct flat *flat, struct error *err)
                              flat->is_nf4 ? "lora.quantize_base nf4" : "train.optimizer ",
                              flat->is_nf4 ? "" : optimizer_row(flat->optimizer)->name,
                              (long long)flat->block, flat->tensor[t].name,
-                             flat->is_nf4 ? "none" : "adamw");
+                             flat->is_nf4 ? "lora.quantize_base=none" : "adamw");
     return 0;
 }
 
