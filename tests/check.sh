@@ -13,17 +13,15 @@
 #
 # What is tested is the tarball: a file that a release would lack is missed here.  Tests do not
 # depend on each other, so several run side by side: two more than there are cores, because many
-# wait (CHECK_JOBS sets the number).  Scripts whose head says "Waits most of its time." take none of
-# these places: they run beside the others, one at a time.  A test's lines appear when it has ended; a
-# line every minute says what is running.  The group dist comes last, alone: it takes the build apart
-# again.
+# wait (CHECK_JOBS sets the number).  A test's lines appear when it has ended; a line every minute
+# says what is running.  The group dist comes last, alone: it takes the build apart again.
 #
 # Nothing is written where the sources are.  CHECK_KEEP=1 keeps what was made.  Exit code 0: nothing
 # failed and something passed.
 set -u
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
-groups=${*:-slurm lint install cli unit mpi dist} # the longest tests first, or those of one core
+groups=${*:-slurm lint cli unit mpi install dist} # the longest tests first
 jobs=$(nproc 2>/dev/null || echo 2)
 workers=${CHECK_JOBS:-$((jobs + 2))}
 passed=0 failed=0 skipped=0
@@ -142,16 +140,13 @@ report_unit() {
     fi
 }
 
-# The tests, and those that run, by number; the numbers of those that have not begun, of which each
-# mostly computes or mostly waits.
-test_kind=() test_name=() test_seconds=() test_command=() test_lane=()
+# The queue of tests, and those that run, by number.
+test_kind=() test_name=() test_seconds=() test_command=()
 running=() # process numbers
-declare -A queued=([computes]='' [waits]='')
 
-# later KIND NAME SECONDS COMMAND [waits]: put a test (script or unit) into the queue.
+# later KIND NAME SECONDS COMMAND: put a test (script or unit) into the queue.
 later() {
-    queued[${5-computes}]+=" ${#test_name[@]}"
-    test_kind+=("$1") test_name+=("$2") test_seconds+=("$3") test_command+=("$4") test_lane+=("${5-computes}")
+    test_kind+=("$1") test_name+=("$2") test_seconds+=("$3") test_command+=("$4")
 }
 
 log_of() { echo "$logs/$(echo "${test_name[$1]}" | tr / -)"; }
@@ -168,20 +163,6 @@ start_test() {
         mv "$base.partial" "$base.code"
     ) &
     running[$1]=$!
-}
-
-# start_some LANE MOST: start queued tests that wait or compute, so that at most so many of these run.
-start_some() {
-    count=0
-    for i in "${!running[@]}"; do
-        [ "${test_lane[$i]}" != "$1" ] || count=$((count + 1))
-    done
-    for i in ${queued[$1]}; do
-        [ $count -lt "$2" ] || break
-        start_test "$i"
-        queued[$1]=${queued[$1]#" $i"}
-        count=$((count + 1))
-    done
 }
 
 stop_tests() {
@@ -213,10 +194,12 @@ say_running() {
 }
 
 run_tests() {
-    done_count=0 said=$SECONDS
+    next=0 done_count=0 said=$SECONDS
     while [ $done_count -lt ${#test_name[@]} ]; do
-        start_some waits 1
-        start_some computes "$workers"
+        while [ $next -lt ${#test_name[@]} ] && [ ${#running[@]} -lt "$workers" ]; do
+            start_test $next
+            next=$((next + 1))
+        done
         if collect_tests; then said=$SECONDS; else sleep 0.1; fi
         if [ $((SECONDS - said)) -ge 60 ]; then
             say_running
@@ -279,12 +262,10 @@ prepare() {
     echo "# built after $SECONDS s"
 }
 
-queue_slurm() { later script slurm 1200 "$source/tests/slurm/run.sh" waits; }
+queue_slurm() { later script slurm 1200 "$source/tests/slurm/run.sh"; }
 queue_cli() {
     for file in "$source"/tests/cli/*.sh; do
-        # shellcheck disable=SC2046
-        later script "cli/$(basename "$file" .sh)" 900 "$file" \
-            $(! grep -q '^# Waits most of its time\.$' "$file" || echo waits)
+        later script "cli/$(basename "$file" .sh)" 900 "$file"
     done
 }
 # On emulated GPUs 2 and 4 ranks; make check-mpi has 1 and 3 too.

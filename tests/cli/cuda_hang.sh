@@ -4,7 +4,6 @@
 # One rank is stopped in the middle of a step, traced or not, that is longer than what a stream
 # holds, while calls of CUDA wait for a place there; or the network carries nothing from the start,
 # also where NCCL hangs in ending that, and freeing memory of the GPU would wait for it.
-# Waits most of its time.
 . "$(dirname "$0")/../cli/helpers.inc"
 
 need_cuda_program

@@ -1,6 +1,5 @@
 #!/bin/bash
 # disk_space.sh - a disk, its number of files, or a limit of their size, too small for a run's checkpoints is known before it trains.
-# Waits most of its time.
 . "$(dirname "$0")/../cli/helpers.inc"
 
 make_tokens

@@ -1,7 +1,6 @@
 #!/bin/sh
 # faults.sh - what goes wrong on real machines: a rank is killed, a disk is full, a checkpoint is
 # torn.  The job ends soon and says so, nothing saved is lost, and the next start goes on.
-# Waits most of its time.
 . "$(dirname "$0")/../cli/helpers.inc"
 
 make_tokens

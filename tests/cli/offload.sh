@@ -1,7 +1,6 @@
 #!/bin/sh
 # offload.sh - runs whose state lives on disk: the losses of others, killed and resumed, and ended
 # with one line where the disk will not do: cut, full, forbidden to grow, or without an answer.
-# Waits most of its time.
 [ -n "${OWN_MOUNTS-}" ] || ! unshare --mount true 2>/dev/null || exec env OWN_MOUNTS=1 unshare --mount sh "$0"
 . "$(dirname "$0")/../cli/helpers.inc"
 cleanup() { umount small readonly full 2>/dev/null; }

@@ -1,7 +1,6 @@
 #!/bin/sh
 # one_rank.sh - something happens to one rank alone: its step fails, it is stopped, its files are
 # slow.  The line that names it comes at once, or after run.hang_seconds; slow is not stuck.
-# Waits most of its time.
 . "$(dirname "$0")/../cli/helpers.inc"
 
 make_tokens

@@ -1,7 +1,6 @@
 #!/bin/sh
 # saving.sh - checkpoints in the background (checkpoint.async): the same bits as at once, beside the
 # steps; and what is there after kills, signals, failures and checkpoints that come too fast.
-# Waits most of its time.
 . "$(dirname "$0")/../cli/helpers.inc"
 
 make_tokens
