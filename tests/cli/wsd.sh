@@ -5,7 +5,7 @@
 
 make_tokens
 M="model.preset=llama-tiny device=cpu precision=fp32 data.train=$work/train.h5 data.seq_len=32
-   train.global_batch=4 checkpoint.every=5 checkpoint.keep=9 run.threads=1"
+   train.global_batch=4 checkpoint.every=5 checkpoint.keep=9 run.threads=1 run.machine=off"
 R="$M train.lr=0.5 train.warmup_steps=2 train.steps=8 train.optimizer=sgd"
 W="$M train.lr=1e-3 train.warmup_steps=3 train.schedule=wsd_sqrt train.decay_steps=8"
 values() { sed -n "s/.*\"$2\": *\([^,}]*\).*/\1/p" "$1/metrics.jsonl" | xargs; }
