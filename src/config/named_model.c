@@ -69,12 +69,13 @@ void named_model_read(struct named_model *own, const struct config_file *file,
 }
 
 /* Does the key describe a model (where names_model), or an adapter (where names_adapter), rather
- * than say where it comes from? */
+ * than say where it comes from or how its weights are kept? */
 static int describes(const char *key, int names_model, int names_adapter)
 {
-    static const char *const others[] = {"model.path", "model.preset",
-                                         "model.init", "model.loading",
-                                         "lora.path",  "model.sync_module_states"};
+    static const char *const others[] = {"model.path",        "model.preset",
+                                         "model.init",        "model.loading",
+                                         "lora.path",         "model.sync_module_states",
+                                         "lora.quantize_base"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (!strcmp(key, others[i]))
             return 0;

@@ -145,6 +145,10 @@ W="device=cpu data.train=train.h5 model.vocab=257 data.seq_len=24 train.global_b
     "$TRIREME" train $W $G train.steps=3 run.dir=all >out 2>err
     is "all of it is trained" "0 $(loss as-32 1)" "$? $(loss all 1)"
 }
+printf 'lora:\n  r: 4\n  alpha: 6\n  target_modules: [q_proj, v_proj, down_proj]\n  quantize_base: nf4\n' >four.yaml
+# shellcheck disable=SC2086
+"$TRIREME" train four.yaml $N model.path=hf-llama lora.path=adapter train.steps=1 train.lr=0 run.dir=of-file >out 2>err
+is "which a file may ask for beside an adapter that is named" "0 $(loss on-adapter 1)" "$? $(loss of-file 1)"
 
 # What it takes is what the plan says, and less.
 memory() { "$TRIREME" plan "$@" 2>err | sed -n 's/^  parameters .* \([0-9]*\) bytes$/\1/p'; }
