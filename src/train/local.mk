@@ -12,7 +12,7 @@ libtrireme_a_SOURCES += \
 	src/train/stop.c src/train/stop.h src/train/tokenizer_check.c src/train/tokenizer_check.h \
 	src/train/tracing.c src/train/tracing.h \
 	src/train/trainer.c src/train/trainer.h src/train/trainer_evaluate.c src/train/trainer_private.h src/train/trainer_run.c src/train/training_data.c src/train/training_data.h src/train/trireme.c src/train/weights.h \
-	src/train/run_checkpoint_open.c src/train/weights_base.c src/train/weights_compare.c src/train/weights_export.c src/train/weights_export.h src/train/weights_import.c src/train/weights_init.c src/train/weights_node.c src/train/weights_node.h src/train/weights_pieces.c src/train/weights.c src/train/weights_private.h src/train/weights_rows.c src/train/weights_rows.h
+	src/train/run_checkpoint_open.c src/train/weights_base.c src/train/weights_compare.c src/train/weights_export.c src/train/weights_export.h src/train/weights_import.c src/train/weights_init.c src/train/weights_node.c src/train/weights_node.h src/train/weights_pieces.c src/train/weights.c src/train/weights_private.h src/train/weights_rows.c src/train/weights_rows.h src/train/weights_saved.c src/train/weights_saved.h
 libtrireme_a_SOURCES += src/train/run_aside.c src/train/run_changes.c src/train/run_changes.h \
 	src/train/run_directory.c src/train/run_directory.h src/train/run_directory_private.h src/train/run_directory_save.c src/train/run_length.c src/train/run_length.h \
 	src/train/run_record.c src/train/run_record.h src/train/run_start.c src/train/run_start_commit.c src/train/run_machine.c src/train/run_machine.h src/train/layout_auto.c src/train/layout_auto.h

@@ -22,6 +22,7 @@
 #include "train/weights.h"
 #include "train/weights_node.h"
 #include "train/weights_rows.h"
+#include "train/weights_saved.h"
 
 /* Which files there are, whether opened by this rank or by the reader of its node. */
 struct import_has {
@@ -129,127 +130,6 @@ static int check_files(const struct import *import, const struct safetensors *st
     return rc;
 }
 
-/* ---- are its numbers finite? ---- */
-
-/* Refuse numbers of a tensor that are not finite: every loss would be NaN. */
-static int check_finite(const char *path, const char *name, const void *values, enum dtype dtype,
-                        int64_t count, struct error *err)
-{
-    return dtype_are_finite(values, dtype, count)
-               ? 0
-               : error_set(err,
-                           "%s: tensor \"%.100s\" has numbers that are not finite, NaN or inf: "
-                           "the file is damaged, or its training diverged",
-                           path, name);
-}
-
-/* ---- a checkpoint ---- */
-
-static const char model_prefix[] = "model/";
-
-/* The number in the checkpoint of the model's tensor `own`; -1 with err set. */
-static int saved_of(const struct checkpoint *saved, const char *own, struct error *err)
-{
-    char name[2 * FLAT_NAME];
-    snprintf(name, sizeof name, "%s%s", model_prefix, own);
-    int t = checkpoint_find_tensor(saved, name);
-    return t >= 0 ? t : error_set(err, "%s: tensor %s is missing", saved->path, name);
-}
-
-/* The same, of a tensor whose shape has to be the model's. */
-static int find_saved(const struct checkpoint *saved, const struct flat_tensor *own,
-                      struct error *err)
-{
-    const struct box *box = &own->box;
-    int t = saved_of(saved, own->name, err);
-    if (t < 0)
-        return -1;
-    struct checkpoint_piece piece = checkpoint_tensor(saved, t);
-    int same = piece.rank == box->dims;
-    for (int d = 0; same && d < box->dims; d++)
-        same = piece.dims[d] == box->whole[d];
-    return same ? t
-                : error_set(err, "%s: tensor %s%s has another shape than the model's", saved->path,
-                            model_prefix, own->name);
-}
-
-/* Check that the checkpoint has all tensors of the model in their shapes, and no adapters. */
-static int check_saved(const struct import *import, struct error *err)
-{
-    const struct units *units = import->s->units;
-    if (import->s->config.checkpoint.frozen == FROZEN_REFERENCE)
-        return error_set(
-            err,
-            "checkpoint.frozen is reference, and model.path, %s, is a run, which may go "
-            "on and prune its checkpoints; leave it at auto, or name the folder that "
-            "trireme convert makes of it",
-            import->s->config.model_path);
-    for (int t = 0; t < import->saved->tensors; t++) {
-        const char *name = checkpoint_tensor(import->saved, t).name;
-        if (!strncmp(name, model_prefix, sizeof model_prefix - 1) &&
-            adapters_own(name + sizeof model_prefix - 1))
-            return error_set(err,
-                             "%s has adapters; merge them first, trireme convert %s FOLDER "
-                             "--merge, and name that folder",
-                             import->saved->path, import->saved->path);
-    }
-    for (int f = 0; f < units->flats; f++)
-        for (int t = 0; t < units->flat[f].tensors; t++)
-            if (!adapters_own(units->flat[f].tensor[t].name) &&
-                find_saved(import->saved, &units->flat[f].tensor[t], err) < 0)
-                return -1;
-    return 0;
-}
-
-static int read_saved(const struct import *import, const struct flat_part *part, float *to,
-                      struct error *err)
-{
-    int t = find_saved(import->saved, part->tensor, err);
-    if (t < 0)
-        return -1;
-    struct checkpoint_piece piece = checkpoint_tensor(import->saved, t);
-    piece.dtype = DTYPE_F32;
-    piece.start = part->start;
-    piece.count = part->count;
-    piece.box = &part->tensor->box;
-    piece.data = to;
-    if (!part->count)
-        return 0;
-    return checkpoint_load(import->saved, &piece, 1, err) ||
-                   check_finite(import->saved->path, part->tensor->name, to, DTYPE_F32, part->count,
-                                err)
-               ? -1
-               : 0;
-}
-
-/* Open the checkpoint that model.path names, or the newest committed one of the run there, and
- * check it without a look at its numbers; for rank 0 alone. */
-static int check_saved_folder(struct import *import, struct error *err)
-{
-    const char *folder = import->s->config.model_path;
-    struct checkpoint_entry *entries = NULL;
-    char *inside = array_format("%s/checkpoints", folder);
-    int count = 0, newest = 0, rc = 0;
-    if (!disk_has(folder, "COMMIT"))
-        count = checkpoint_list(&entries, inside, err);
-    while (newest < count && !entries[newest].committed)
-        newest++;
-    if (count < 0)
-        rc = -1;
-    else if (disk_has(folder, "COMMIT"))
-        rc = checkpoint_open(&import->saved, folder, err);
-    else if (newest < count)
-        rc = checkpoint_open(&import->saved, entries[newest].path, err);
-    else
-        rc = error_set(err,
-                       "%s: no checkpoint there; name a run, its folder checkpoints, or a folder "
-                       "step-NNNNNNNN that has a file COMMIT",
-                       folder);
-    checkpoint_list_free(entries, count > 0 ? count : 0);
-    free(inside);
-    return rc || check_saved(import, err) ? -1 : 0;
-}
-
 /* ---- reading ---- */
 
 /* A weights_fill_part: fill a part from wherever its tensor comes from. */
@@ -260,7 +140,7 @@ static int read_part(void *user, const struct flat_part *part, float *to, struct
     struct model_place place;
     const struct safetensors *st = files_of(import, own->name);
     if (!st && from_of(import, part->tensor->name) == FROM_SAVED)
-        return read_saved(import, part, to, err);
+        return weights_saved_read(import->saved, part, to, err);
     if (!st && part->tensor->init == INIT_ROW_NORMS)
         return weights_norms_part(import->s, part, read_part, user, to, err);
     if (!st)
@@ -270,7 +150,8 @@ static int read_part(void *user, const struct flat_part *part, float *to, struct
         return tensor ? 0 : -1;
     int rc = weights_rows_read(&import->rows, own->name, st, tensor, &place, &own->box, part->start,
                                part->count, to, err);
-    return rc || check_finite(st->file[tensor->file], tensor->name, to, DTYPE_F32, part->count, err)
+    return rc || weights_check_finite(st->file[tensor->file], tensor->name, to, DTYPE_F32,
+                                      part->count, err)
                ? -1
                : 0;
 }
@@ -297,7 +178,8 @@ static int read_as(void *user, const struct flat_part *part, enum dtype dtype, v
         rc = safetensors_read_raw(st, tensor, run.at, run.count,
                                   (char *)to + (size_t)run.to * dtype_bytes(dtype), err);
     return rc ? rc
-              : check_finite(st->file[tensor->file], tensor->name, to, dtype, part->count, err);
+              : weights_check_finite(st->file[tensor->file], tensor->name, to, dtype, part->count,
+                                     err);
 }
 
 /* piece() of struct weights_filler: a transposed matrix is divided among the threads once, because
@@ -357,7 +239,7 @@ static int open_files(struct import *import, struct error *err)
         (c->lora.path[0] && open_adapter(import, err)))
         return -1;
     import->has = (struct import_has){import->st != NULL, import->adapter != NULL};
-    return (import->saved && check_saved(import, err)) ||
+    return (import->saved && weights_saved_check(import->s, import->saved, err)) ||
                    (import->st && check_files(import, import->st, err)) ||
                    (import->adapter && check_files(import, import->adapter, err))
                ? -1
@@ -402,7 +284,9 @@ int weights_import_check(struct session *s, struct error *err)
 {
     struct import import = {.s = s, .rows = {.lock = PTHREAD_MUTEX_INITIALIZER}};
     int rc = check_loading(&import, err) ||
-                     (names_saved(&s->config) && check_saved_folder(&import, err)) ||
+                     (names_saved(&s->config) &&
+                      (weights_saved_open(&import.saved, s->config.model_path, err) ||
+                       weights_saved_check(s, import.saved, err))) ||
                      open_files(&import, err) || check_tied(&import, err)
                  ? -1
                  : 0;
@@ -436,7 +320,7 @@ static int find_stored(void *user, const char *own, struct weights_stored *store
     struct model_place place;
     *stored = (struct weights_stored){.dtype = DTYPE_F32};
     if (!st)
-        return (stored->number = saved_of(import->saved, own, err)) < 0 ? -1 : 0;
+        return (stored->number = weights_saved_find(import->saved, own, err)) < 0 ? -1 : 0;
     const struct safetensors_tensor *tensor = find(import, st, own, &place, err);
     if (!tensor)
         return -1;
@@ -448,29 +332,6 @@ static int find_stored(void *user, const char *own, struct weights_stored *store
     return 0;
 }
 
-static int read_saved_ranges(const struct import *import, const char *own,
-                             const struct hf_tensors_run *ranges, int count, int64_t from, char *to,
-                             struct error *err)
-{
-    int t = saved_of(import->saved, own, err);
-    if (t < 0)
-        return -1;
-    struct checkpoint_piece *pieces = array_make((size_t)count, sizeof *pieces);
-    for (int i = 0; i < count; i++) {
-        pieces[i] = checkpoint_tensor(import->saved, t);
-        pieces[i].dtype = DTYPE_F32;
-        pieces[i].start = ranges[i].at;
-        pieces[i].count = ranges[i].count;
-        pieces[i].data = to + (ranges[i].at - from) * (int64_t)sizeof(float);
-    }
-    int rc = checkpoint_load(import->saved, pieces, count, err);
-    for (int i = 0; !rc && i < count; i++)
-        rc =
-            check_finite(import->saved->path, own, pieces[i].data, DTYPE_F32, pieces[i].count, err);
-    free(pieces);
-    return rc;
-}
-
 static int read_ranges(void *user, const char *own, const struct hf_tensors_run *ranges, int count,
                        int64_t from, char *to, struct error *err)
 {
@@ -479,13 +340,14 @@ static int read_ranges(void *user, const char *own, const struct hf_tensors_run 
     struct model_place place;
     int rc = 0;
     if (!st)
-        return read_saved_ranges(import, own, ranges, count, from, to, err);
+        return weights_saved_read_ranges(import->saved, own, ranges, count, from, to, err);
     const struct safetensors_tensor *tensor = find(import, st, own, &place, err);
     for (int i = 0; tensor && !rc && i < count; i++) {
         enum dtype dtype = (enum dtype)tensor->dtype;
         char *at = to + (ranges[i].at - from) * (int64_t)dtype_bytes(dtype);
         rc = safetensors_read_raw(st, tensor, ranges[i].at, ranges[i].count, at, err) ||
-             check_finite(st->file[tensor->file], tensor->name, at, dtype, ranges[i].count, err);
+             weights_check_finite(st->file[tensor->file], tensor->name, at, dtype, ranges[i].count,
+                                  err);
     }
     return tensor && !rc ? 0 : -1;
 }
