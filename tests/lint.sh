@@ -343,7 +343,7 @@ things='
 src/base         exit js            # exit codes; json_ is a prefix of jansson itself
 src/config       preset             # rows of presets.c
 src/comm         kind queue transfer # what travels (transport.h)
-src/device       adamw attention column dropout gemm momentum muon order pack polynomial qk rope rounding row sequence sgd # what ops take, a struct each (ops.h)
+src/device       adamw attention column dropout experts gemm momentum muon order pack polynomial qk rope rounding route routes row sequence sgd # what ops take, a struct each (ops.h)
 src/device/cuda  fp                 # numbers (simt.cuh)
 src/segment      unit               # units.h
 src/program      instr pass         # instructions; the passes that write them

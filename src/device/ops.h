@@ -30,6 +30,7 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "device/ops_attention.h"
+#include "device/ops_experts.h"
 #include "device/ops_optimizer.h"
 
 /* How a product of bf16 rounds its operands to fp8 (base/fp8.h) before it multiplies them.  A block
@@ -284,6 +285,42 @@ struct device_ops {
     void (*swiglu_backward)(struct device *d, enum dtype dt, void *dgate_up, const void *dy,
                             const void *gate_up, int64_t rows, int64_t ffn);
 
+    /* y = silu(gate) * up * factors[r], for rows that count by a weight;  factors fp32 [rows] */
+    void (*swiglu_scaled)(struct device *d, enum dtype dt, void *y, const void *gate_up,
+                          const float *factors, int64_t rows, int64_t ffn);
+    /* dgate_up as of swiglu_backward;  dfactors[r] = sum of dy * silu(gate) * up, fp32 */
+    void (*swiglu_scaled_backward)(struct device *d, enum dtype dt, void *dgate_up, float *dfactors,
+                                   const void *dy, const void *gate_up, const float *factors,
+                                   int64_t rows, int64_t ffn);
+
+    /* The ops of experts (ops_experts.h).
+     *
+     * p = softmax(logits[r,:]); the row's experts are those of the `chosen` largest logits, of
+     * equal ones those of lower number, and a NaN counts as less than all numbers.  weights[s] = p
+     * of the slot's row and expert, over the sum of those of the row's slots where r->normed is 1.
+     * logits fp32 [rows, experts];  weights fp32 [slots];  routes int32 [routes_elems()] */
+    void (*route)(struct device *d, const struct route *r, float *weights, int32_t *routes,
+                  const float *logits);
+    /* dlogits (r->dt) [rows, experts], of dweights fp32 [slots]; the choice itself has no gradient.
+     * Where r->balance is not 0, plus the gradient of r->balance * *loss_scale * experts * (sum
+     * over e of f_e times the sum of p_e over the sequence's rows that count), where f_e, which is
+     * constant, is the number of these rows' slots at expert e over the number of these rows.
+     * loss_scale NULL stands for one. */
+    void (*route_backward)(struct device *d, const struct route *r, void *dlogits,
+                           const float *dweights, const float *logits, const int32_t *routes,
+                           const double *loss_scale);
+    /* y[s,:] = x[row of s,:];  x [rows, columns];  y [slots, columns] */
+    void (*dispatch)(struct device *d, const struct experts_rows *r, void *y, const void *x,
+                     const int32_t *routes);
+    /* y[r,:] = addend[r,:] + the sum over the row's slots, in their order, of x[s,:]; in fp32,
+     * rounded once.  addend NULL: none;  y == addend allowed */
+    void (*combine)(struct device *d, const struct experts_rows *r, void *y, const void *x,
+                    const void *addend, const int32_t *routes);
+    /* See struct experts_gemm;  first: of struct routes.  Returns as gemm. */
+    int (*experts_gemm)(struct device *d, const struct experts_gemm *g, void *c, const void *a,
+                        const void *b, const int32_t *first, void *scratch, struct error *err);
+    size_t (*experts_gemm_scratch)(struct device *d, const struct experts_gemm *g);
+
     /* Softmax cross-entropy over rows of logits dt_x [rows, vocab] (row stride ld), which is fp32
      * or, in 16 bits, dt.
      * Row losses are written to row_loss fp32 [rows] (0 for masked rows, targets[r] < 0).
@@ -399,7 +436,8 @@ struct device_ops {
     X(gelu_backward) X(qk_norm) X(qk_norm_backward) X(rope) X(pack_heads) \
     X(pack_heads_backward) X(order_chunks) X(dropout) X(attention) X(attention_backward) X(attention_scratch) \
     X(attention_cached) X(attention_cached_scratch) X(swiglu) \
-    X(swiglu_backward) X(cross_entropy) X(loss_sum) X(add) X(scale) X(cast) X(decode_nf4) X(fill_zero) X(copy) X(set) \
+    X(swiglu_backward) X(swiglu_scaled) X(swiglu_scaled_backward) X(route) X(route_backward) X(dispatch) \
+    X(combine) X(experts_gemm) X(experts_gemm_scratch) X(cross_entropy) X(loss_sum) X(add) X(scale) X(cast) X(decode_nf4) X(fill_zero) X(copy) X(set) \
     X(sumsq) X(sum_from_last) X(update_factor) X(adamw) X(sgd) X(momentum) X(muon) X(normalize) \
     X(polynomial) X(softmax_part) X(softmax_term) X(softmax_loss) X(softmax_gradient)
 /* clang-format on */

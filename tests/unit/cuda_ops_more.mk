@@ -25,3 +25,4 @@ tests_unit_test_cuda_ops_loss_SOURCES = tests/unit/test_cuda_ops_loss.c $(cuda_c
 tests_unit_test_cuda_ops_loss_emulated_SOURCES = $(tests_unit_test_cuda_ops_loss_SOURCES)
 tests_unit_test_cuda_ops_loss_emulated_LDADD = $(EMULATED_UNIT_LIBS)
 endif
+include $(top_srcdir)/tests/unit/cuda_ops_experts.mk

@@ -88,17 +88,17 @@ SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t p
         }
 }
 
-/* Make all rows of a block.  Where a is read in place, no more of it is packed later, so that there
- * is nothing to prefetch. */
+/* Make the first `rows` rows of a block, rounded up to whole REGISTER_ROWS.  Where a is read in
+ * place, no more of it is packed later, so that there is nothing to prefetch. */
 SIMD_INLINE void multiply_rows_of(const enum dtype dt, const struct gemm_block_rows *a,
                                   const unit *b, const struct tile_sums *from,
-                                  const struct gemm_block_target *to, int64_t units,
+                                  const struct gemm_block_target *to, int64_t rows, int64_t units,
                                   struct gemm_ahead *ahead)
 {
     enum { TILE = TILE_ELEMS / 2 };
     struct tile_sums f = *from;
     struct gemm_block_target t = *to;
-    for (int64_t r = 0; r < SIDE; r += REGISTER_ROWS) {
+    for (int64_t r = 0; r < rows; r += REGISTER_ROWS) {
         if (a->ld)
             multiply_rows(a->first + r * a->ld, a->ld, 1, 16, b, &f, dt, &t, units, NULL);
         else
@@ -110,19 +110,19 @@ SIMD_INLINE void multiply_rows_of(const enum dtype dt, const struct gemm_block_r
     }
 }
 
-/* Multiply a block: to = from + a b over `units` units, a multiple of 16.  With tiles ahead->at is
- * the `next` of tile_block_packed(). */
+/* Multiply a block, of which `rows` rows at least: to = from + a b over `units` units, a multiple
+ * of 16.  With tiles ahead->at is the `next` of tile_block_packed(). */
 SIMD_INLINE void multiply_block(const struct gemm_block_rows *a, const unit *b,
                                 const struct tile_sums *from, const struct gemm_block_target *to,
-                                int64_t units, struct gemm_ahead *ahead)
+                                int64_t rows, int64_t units, struct gemm_ahead *ahead)
 {
     if (HAS_TILES) {
         const struct tile_sums sums = {to->first, to->ld};
         tile_block_packed(a->first, b, from, &sums, units, (const float *)ahead->at);
     } else if (to->dt == DTYPE_F32) {
-        multiply_rows_of(DTYPE_F32, a, b, from, to, units, ahead);
+        multiply_rows_of(DTYPE_F32, a, b, from, to, rows, units, ahead);
     } else {
-        multiply_rows_of(DTYPE_BF16, a, b, from, to, units, ahead);
+        multiply_rows_of(DTYPE_BF16, a, b, from, to, rows, units, ahead);
     }
 }
 

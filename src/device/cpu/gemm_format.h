@@ -106,16 +106,17 @@ static void pack_operand(unit *to, int64_t stride, enum dtype dt, const struct g
         pack((bf16 *)to, 2 * stride, s, r, i_is_lane);
 }
 
-/* Multiply a block: to = from + a b over k elements.  For strips `ahead` is the next panel. */
+/* Multiply a block, of which `rows` rows at least: to = from + a b over k elements.  For strips
+ * `ahead` is the next panel. */
 static void multiply_packed(const struct gemm_block_rows *a, const unit *b,
                             const struct tile_sums *from, const struct gemm_block_target *to,
                             int64_t rows, int64_t k, struct gemm_ahead *ahead)
 {
     if (FORMAT == STRIPS)
         WITH_DTYPE(multiply_strips, to->dt, (const float *)a->first, (const float *)b, from, to,
-                   rows, k, (const float *)ahead->at);
+                   round_up(rows, STRIP_ROWS), k, (const float *)ahead->at);
     else
-        multiply_block(a, b, from, to, k / 2, ahead);
+        multiply_block(a, b, from, to, rows, k / 2, ahead);
 }
 
 #endif

@@ -111,6 +111,11 @@ int CPU(gemm_is_packed)(const struct gemm *g)
            g->k >= LEAST_SIDE && (has_pieces(g) || g->k <= LONGEST_K);
 }
 
+int CPU(gemm_packed_takes)(const struct gemm *g)
+{
+    return format_takes(g->dt) && (has_pieces(g) || g->k <= LONGEST_K);
+}
+
 /* Has k several parts, between which a thread keeps the sums of all blocks of its task? */
 static int keeps_sums(const struct blocking *by)
 {
@@ -192,6 +197,25 @@ size_t CPU(gemm_packed_scratch)(struct device *d, const struct gemm *g)
         }
     }
     return all_sums_bytes(g) + most;
+}
+
+/* No product in one piece has more panels than MOST_BYTES, and none has more sums than MOST_SUMS.
+ */
+size_t CPU(gemm_packed_most_scratch)(const struct gemm *g, int threads)
+{
+    const struct format *f = level_format;
+    const int64_t rows = min_i64(round_up(g->m, f->step_m), max_i64(f->most_m, f->most_m_across));
+    const int64_t columns = round_up(g->n, f->block_n), k = round_up(g->k, f->step_k);
+    const int64_t depth = min_i64(k, max_i64(f->most_k, f->most_k_across));
+    size_t panels = min_bytes((size_t)packed_units(columns, k) * sizeof(unit), MOST_BYTES);
+    size_t block = round_up_bytes((size_t)packed_units(rows, depth) * sizeof(unit), 64);
+    size_t sums = (size_t)(rows * columns) * sizeof(float);
+    size_t each = sizeof(struct begun) + block +
+                  min_bytes(sums, (size_t)(rows * (ENOUGH_N + f->block_n)) * sizeof(float));
+    size_t all = g->dt_c == DTYPE_F32 || g->k <= f->piece_k
+                     ? 0
+                     : min_bytes((size_t)(g->m * g->n) * sizeof(float), MOST_SUMS);
+    return round_up_bytes(all, 64) + panels + (size_t)threads * each;
 }
 
 /* Pack thread t's share of columns [jc, end): some panels, or of all panels some steps of k. */
@@ -306,7 +330,7 @@ static void run_block(const struct blocking *by, float *sums, const struct gemm_
         from = first_sums(g, sums, b);
     if (end == by->k)
         to = last_target(g, sums, b);
-    multiply_packed(a, panel, &from, &to, b->rows, end - kc, ahead);
+    multiply_packed(a, panel, &from, &to, min_i64(b->rows, g->m - b->row), end - kc, ahead);
     if (to.first == sums && end == by->k)
         WITH_DTYPE(put_block, g->dt_c, g, sums, b);
 }

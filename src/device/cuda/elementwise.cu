@@ -6,16 +6,11 @@
  * through memory in order, and multiprocessors that are done early take the blocks that are left.
  */
 #include "device/cuda/flat.cuh"
+#include "device/cuda/gate.cuh"
 
 /* ---- gates: a row is [gate, up]; a tile is TILE accesses of one row ---- */
 
 enum { GATE_THREADS = 128, GATE_ACCESSES = 2, GATE_TILE = GATE_THREADS * GATE_ACCESSES };
-
-static __device__ __forceinline__ float sigmoid(float x)
-{
-    const float log2_e = 1.44269504f;
-    return 1.0f / (1.0f + exp2_fast(-x * log2_e));
-}
 
 template <typename T> struct gate_rows {
     T *to;

@@ -10,6 +10,7 @@ static const struct device_ops planning_ops = {
     .bias_backward_scratch = cuda_bias_backward_scratch,
     .attention_scratch = cuda_attention_scratch,
     .attention_cached_scratch = cuda_attention_cached_scratch,
+    .experts_gemm_scratch = cuda_experts_gemm_scratch,
     .attention_forms = CUDA_ATTENTION_FORMS,
 };
 

@@ -21,6 +21,18 @@ static __device__ __forceinline__ float warp_max(float value)
     return value;
 }
 
+/* Returns the sum over the lanes up to this one. */
+static __device__ __forceinline__ int warp_sum_so_far(int value)
+{
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const int before = __shfl_sync(ALL_LANES, value, (lane - distance) & 31);
+        value += lane >= distance ? before : 0;
+    }
+    return value;
+}
+
 /* Return to every thread the sum over its team: `warps` consecutive warps of a block that consists
  * of whole teams.  All threads of the block call.  partial is shared memory, which must not be
  * written again before the block's next barrier. */
