@@ -10,7 +10,7 @@ cpu_kernels = src/device/cpu/kernels.h src/device/cpu/simd.h src/device/cpu/atte
 	src/device/cpu/ops.c src/device/cpu/optimizer.c src/device/cpu/optimizer.h src/device/cpu/optimizer_8bit.c src/device/cpu/rope.c
 libtrireme_a_SOURCES += src/device/device.h src/device/ops.h src/device/ops_attention.h src/device/ops_experts.h \
 	src/device/ops_optimizer.h src/device/device.c src/device/driver.h src/device/self_check.c src/device/self_check.h \
-	src/device/self_check_attention.c src/device/self_check_cache.c src/device/self_check_layers.c \
+	src/device/self_check_attention.c src/device/self_check_cache.c src/device/self_check_experts.c src/device/self_check_layers.c \
 	src/device/self_check_moves.c src/device/self_check_private.h src/device/self_check_products.c \
 	src/device/self_check_sums.c src/device/trial.c src/device/trial.h src/device/product.h src/device/product.c \
 	src/device/cpu/driver.c src/device/cpu/run_queue.h src/device/cpu/run_queue.c src/device/cpu/gemm.h \

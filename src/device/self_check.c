@@ -62,6 +62,8 @@ const struct self_check_family self_check_families[] = {
     OWN("packed heads", self_check_heads),
     OWN("chunks of sequences", self_check_chunks),
     OWN("magnitudes of adapters", self_check_magnitudes),
+    OWN("routes of experts", self_check_routes),
+    OWN("products of experts", self_check_experts),
     OWN("sums and factors", self_check_sums),
     OWN("adamw", self_check_adamw),
     OWN("adamw with bf16 state", self_check_adamw_bf16),

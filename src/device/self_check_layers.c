@@ -225,6 +225,36 @@ static void swiglu_backward(struct trial_side *side, void *const *at, const void
     side->d->ops->swiglu_backward(side->d, s->dt, at[0], at[2], at[1], s->rows, s->cols);
 }
 
+static void swiglu_scaled(struct trial_side *side, void *const *at, const void *args)
+{
+    const struct sizes *s = args;
+    side->d->ops->swiglu_scaled(side->d, s->dt, at[0], at[1], at[2], s->rows, s->cols);
+}
+
+static void swiglu_scaled_backward(struct trial_side *side, void *const *at, const void *args)
+{
+    const struct sizes *s = args;
+    side->d->ops->swiglu_scaled_backward(side->d, s->dt, at[0], at[1], at[4], at[2], at[3], s->rows,
+                                         s->cols);
+}
+
+static void swiglu_scaled_case(struct trial *t, const struct sizes *s)
+{
+    const int64_t elems = s->rows * s->cols;
+    trial_begin(t, "swiglu_scaled", s->dt);
+    trial_near(t, s->dt, elems);
+    trial_read(t, s->dt, 2 * elems, 2);
+    trial_read(t, DTYPE_F32, s->rows, 1);
+    trial_run(t, swiglu_scaled, s);
+    trial_begin(t, "swiglu_scaled_backward", s->dt);
+    trial_near(t, s->dt, 2 * elems);
+    trial_near(t, DTYPE_F32, s->rows)->size = sqrt((double)s->cols);
+    trial_read(t, s->dt, 2 * elems, 2);
+    trial_read(t, DTYPE_F32, s->rows, 1);
+    trial_read(t, s->dt, elems, 1);
+    trial_run(t, swiglu_scaled_backward, s);
+}
+
 static void swiglu_case(struct trial *t, const struct sizes *s)
 {
     const int64_t elems = s->rows * s->cols;
@@ -242,6 +272,7 @@ static void swiglu_case(struct trial *t, const struct sizes *s)
 void self_check_swiglu(struct trial *t, const struct self_check_family *family)
 {
     each_shape(t, swiglu_case);
+    each_shape(t, swiglu_scaled_case);
 }
 
 static void gelu(struct trial_side *side, void *const *at, const void *args)

@@ -24,7 +24,8 @@ __typeof__(void(struct trial *, const struct self_check_family *)) self_check_pr
     self_check_rope, self_check_swiglu, self_check_gelu, self_check_bias, self_check_flat,
     self_check_embedding, self_check_loss, self_check_softmax, self_check_dropout, self_check_heads,
     self_check_chunks, self_check_magnitudes, self_check_sums, self_check_adamw,
-    self_check_adamw_bf16, self_check_adamw_8bit, self_check_sgd, self_check_muon, self_check_parts;
+    self_check_adamw_bf16, self_check_adamw_8bit, self_check_sgd, self_check_muon, self_check_parts,
+    self_check_routes, self_check_experts;
 
 /* The families, NULL name at the end; and the bit of one. */
 extern const struct self_check_family self_check_families[];

@@ -127,8 +127,9 @@ static void families_are_right(void **state)
 
 /* ---- an op that does nothing ---- */
 
-static void nothing(void)
+static int nothing(void)
 {
+    return 0;
 }
 
 /* Every op but those that size scratch, and the family that must miss it. */
@@ -161,6 +162,13 @@ static const struct {
     DOES_NOTHING(attention_cached) = {"attention over a cache"},
     DOES_NOTHING(swiglu) = {"swiglu"},
     DOES_NOTHING(swiglu_backward) = {"swiglu"},
+    DOES_NOTHING(swiglu_scaled) = {"swiglu"},
+    DOES_NOTHING(swiglu_scaled_backward) = {"swiglu"},
+    DOES_NOTHING(route) = {"routes of experts"},
+    DOES_NOTHING(route_backward) = {"routes of experts"},
+    DOES_NOTHING(dispatch) = {"routes of experts"},
+    DOES_NOTHING(combine) = {"routes of experts"},
+    DOES_NOTHING(experts_gemm) = {"products of experts"},
     DOES_NOTHING(cross_entropy) = {"cross-entropy"},
     DOES_NOTHING(loss_sum) = {"cross-entropy"},
     DOES_NOTHING(add) = {"add, scale, cast, decode, copy"},
@@ -220,6 +228,28 @@ static void off_swiglu(struct device *d, enum dtype dt, void *y, const void *gat
     cuda_swiglu(d, dt, y, gate_up, rows, ffn);
     if (dt == DTYPE_BF16)
         spoil_some(d, dt, y, ffn);
+}
+
+static void off_route(struct device *d, const struct route *r, float *weights, int32_t *routes,
+                      const float *logits)
+{
+    cuda_route(d, r, weights, routes, logits);
+    if (r->experts > 64)
+        spoil_some(d, DTYPE_F32, weights, r->rows);
+}
+
+/* The second expert has the first row of the third. */
+static int off_experts_gemm(struct device *d, const struct experts_gemm *g, void *c, const void *a,
+                            const void *b, const int32_t *first, void *scratch, struct error *err)
+{
+    int32_t other[4];
+    assert_int_equal(g->experts, 3);
+    assert_int_equal(device_download(d, other, first, sizeof other, err), 0);
+    other[2]++;
+    assert_int_equal(device_upload(d, (int32_t *)first, other, sizeof other, err), 0);
+    cuda_experts_gemm(d, g, c, a, b, first, scratch, err);
+    other[2]--;
+    return device_upload(d, (int32_t *)first, other, sizeof other, err);
 }
 
 static void off_gelu(struct device *d, enum dtype dt, void *y, const void *x, const void *b,
@@ -337,6 +367,8 @@ static void a_number_that_is_off_is_found(void **state)
     }
         OFF("rmsnorm", rmsnorm_backward, "rmsnorm_backward"),
         OFF("swiglu", swiglu, "swiglu bf16"),
+        OFF("routes of experts", route, "route"),
+        OFF("products of experts", experts_gemm, "experts_gemm"),
         OFF("gelu", gelu, "gelu fp16"),
         OFF("rope", rope, "rope"),
         OFF("cross-entropy", cross_entropy, "cross_entropy"),
