@@ -139,6 +139,32 @@ static int check_gpt2(const struct config *config, struct error *err)
     return 0;
 }
 
+/* Refuse keys of experts where there are none, and what does not go together with experts. */
+static int check_experts(const struct config *config, struct error *err)
+{
+    const struct config_experts *e = &config->model.experts;
+    const char *name = config_first_set(config, e, sizeof *e);
+    if (!e->count && name)
+        return error_set(err, "%s is of experts, and model.experts, how many, is 0; set it", name);
+    if (!e->count)
+        return 0;
+    if (!strcmp(config->model.family, "gpt2"))
+        return error_set(err, "model.experts is of model.family llama; gpt2 is as it is, leave it "
+                              "out");
+    if (e->per_token > e->count)
+        return error_set(err,
+                         "model.experts_per_token is %lld, and model.experts %lld: a token goes "
+                         "through each expert once at most",
+                         (long long)e->per_token, (long long)e->count);
+    if (config->train.optimizer == OPTIMIZER_MUON)
+        return error_set(err, "train.optimizer muon makes matrices orthogonal, and those of "
+                              "model.experts are not told apart there yet; use adamw");
+    if (e->aux_loss > 0 && config->parallel.context > 1)
+        return error_set(err, "model.router_aux_loss_coef counts the load of whole sequences, and "
+                              "parallel.context divides them; leave one out");
+    return 0;
+}
+
 /* Refuse kinds of dropout that model.family llama does not have. */
 static int check_dropout(const struct config *config, struct error *err)
 {
@@ -190,11 +216,16 @@ static int check_export(const struct config *config, struct error *err)
                          "checkpoint.export_hf is set, and a GPT-2 of Hugging Face's has "
                          "model.head_dim %lld, model.hidden / model.heads; leave one out",
                          (long long)(m->hidden / m->heads));
-    if (!m->qkv_bias || !m->qk_norm)
-        return 0;
-    return error_set(err,
-                     "checkpoint.export_hf is set, and no model of Hugging Face's that trireme "
-                     "knows has model.qkv_bias and model.qk_norm; leave one out");
+    const char *other = m->qkv_bias && m->qk_norm         ? "model.qkv_bias and model.qk_norm"
+                        : m->qkv_bias && m->experts.count ? "model.qkv_bias and model.experts"
+                        : m->experts.count && !m->qk_norm && !m->experts.norm_topk_prob
+                            ? "model.norm_topk_prob=false without model.qk_norm"
+                            : NULL;
+    return other ? error_set(err,
+                             "checkpoint.export_hf is set, and no model of Hugging Face's that "
+                             "trireme knows has %s; leave one out",
+                             other)
+                 : 0;
 }
 
 /* Refuse model.init scratch without model.path, where it has no effect, and with adapters, whose
@@ -225,8 +256,8 @@ static int check_loading(const struct config *config, struct error *err)
 int config_check_model(struct config *config, struct error *err)
 {
     return check_adapted(config, err) || finish_model(&config->model, err) ||
-                   check_gpt2(config, err) || check_dropout(config, err) ||
-                   check_rope_keys(config, err)
+                   check_gpt2(config, err) || check_experts(config, err) ||
+                   check_dropout(config, err) || check_rope_keys(config, err)
                ? -1
                : 0;
 }

@@ -105,6 +105,14 @@ struct config_dropout {
     double attention; /* of the attention weights, behind the softmax */
 };
 
+/* A mixture of experts in place of each block's feed-forward layer (device/ops_experts.h). */
+struct config_experts {
+    int64_t count;      /* feed-forward layers of width ffn in a block; 0: one, and no router */
+    int64_t per_token;  /* of which each token goes through so many */
+    int norm_topk_prob; /* 1: their weights are divided by their sum */
+    double aux_loss;    /* coefficient of the loss that evens the load out; 0: none */
+};
+
 struct config_model {
     char preset[64]; /* "" when defined by its fields alone */
     char family[16]; /* "llama" or "gpt2" */
@@ -122,6 +130,7 @@ struct config_model {
     int qk_norm;            /* 1: each head of queries and of keys goes through a norm */
     int64_t sliding_window; /* keys that a query sees at most, its own among them; 0: all before */
     struct config_dropout dropout;
+    struct config_experts experts;
 };
 
 /* Formats of fewer bits than are computed with, in which weights are kept. */

@@ -63,9 +63,8 @@ const struct foreign foreign_names[] = {
              "each keeps of the model"},
     {.names = "expert_parallel_degree|expert_model_parallel_size|expert_parallel|ep_size|ep|"
               "parallel.expert",
-     .note = "expert parallelism is not in this version of trireme"},
-    {.names = "num_experts|num_local_experts|num_experts_per_tok|moe_router_topk",
-     .note = "mixtures of experts are not in this version of trireme"},
+     .note = "expert parallelism is not in this version of trireme: parallel.tensor divides each "
+             "expert, and parallel.strategy shards all of them"},
     {.names = "fsdp_auto_wrap_policy|auto_wrap_policy|fsdp_transformer_layer_cls_to_wrap|"
               "transformer_layer_cls_to_wrap",
      .here = "parallel.wrap"},
@@ -197,6 +196,13 @@ const struct foreign foreign_names[] = {
      .note = "how many heads keys and values have"},
     {.names = "kv_channels", .here = "model.head_dim"},
     {.names = "intermediate_size|ffn_hidden_size|n_inner|d_ff", .here = "model.ffn"},
+    {.names = "num_experts|num_local_experts|num_moe_experts", .here = "model.experts"},
+    {.names = "num_experts_per_tok|moe_router_topk", .here = "model.experts_per_token"},
+    {.names = "moe_intermediate_size|moe_ffn_hidden_size", .here = "model.ffn"},
+    {.names = "moe_aux_loss_coeff", .here = "model.router_aux_loss_coef"},
+    {.names = "output_router_logits",
+     .here = "model.router_aux_loss_coef",
+     .note = "0 is without the loss"},
     {.names = "vocab_size|padded_vocab_size", .here = "model.vocab"},
     {.names = "max_position_embeddings|n_positions|n_ctx", .here = "model.max_seq_len"},
     {.names = "rms_norm_eps|layer_norm_epsilon|layernorm_epsilon|norm_epsilon",

@@ -6,7 +6,12 @@
 
 /* As published in the models' own configuration files.  head_dim is hidden / heads unless set. */
 #define NAMED(text) .preset = text
-#define LLAMA       .family = "llama", .norm_eps = 1e-5, .init_std = 0.02
+/* Where a model has no experts their keys keep their defaults. */
+#define USUAL .init_std = 0.02, .experts = {.per_token = 2, .norm_topk_prob = 1}
+#define LLAMA .family = "llama", .norm_eps = 1e-5, USUAL
+/* So many experts, of which a token goes through some. */
+#define EXPERTS(all, some) \
+    .init_std = 0.02, .experts = {.count = all, .per_token = some, .norm_topk_prob = 1}
 #define ROPE(base, how, times)      \
     .rope = {.theta = base,         \
              .scaling = how,        \
@@ -20,15 +25,14 @@
 #define LLAMA2         LLAMA1, .vocab = 32000, .max_seq_len = 4096
 #define LLAMA3         LLAMA, UNSCALED(500000), .vocab = 128256, .max_seq_len = 8192
 /* head_dim is 64 in all; fields of rotary positions keep their defaults. */
-#define GPT2                                                                               \
-    .family = "gpt2", .norm_eps = 1e-5, .init_std = 0.02, UNSCALED(10000), .vocab = 50257, \
+#define GPT2                                                                    \
+    .family = "gpt2", .norm_eps = 1e-5, USUAL, UNSCALED(10000), .vocab = 50257, \
     .max_seq_len = 1024, .tie_embeddings = 1
 /* Base models; those that follow instructions have the same sizes. */
-#define QWEN \
-    .family = "llama", .init_std = 0.02, UNSCALED(1000000), .vocab = 151936, .norm_eps = 1e-6
-#define QWEN25_FROM_14B                                                                     \
-    .family = "llama", .init_std = 0.02, UNSCALED(1000000), .vocab = 152064, .qkv_bias = 1, \
-    .norm_eps = 1e-5, .max_seq_len = 131072
+#define QWEN .family = "llama", USUAL, UNSCALED(1000000), .vocab = 151936, .norm_eps = 1e-6
+#define QWEN25_FROM_14B                                                                            \
+    .family = "llama", USUAL, UNSCALED(1000000), .vocab = 152064, .qkv_bias = 1, .norm_eps = 1e-5, \
+    .max_seq_len = 131072
 #define QWEN25  QWEN, .qkv_bias = 1
 #define QWEN3   QWEN, .qk_norm = 1, .head_dim = 128, .kv_heads = 8, .max_seq_len = 40960
 #define MISTRAL LLAMA, .max_seq_len = 32768
@@ -38,6 +42,9 @@
 const struct config_model config_presets[] = {
     {NAMED("llama-tiny"), LLAMA1, .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 176,
      .vocab = 512, .max_seq_len = 128},
+    {NAMED("llama-tiny-moe"), .family = "llama", .norm_eps = 1e-5, EXPERTS(8, 2), UNSCALED(10000),
+     .layers = 2, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 64, .vocab = 512,
+     .max_seq_len = 128},
     {NAMED("llama-10m"), LLAMA1, .layers = 8, .hidden = 320, .heads = 5, .kv_heads = 5, .ffn = 864,
      .vocab = 512, .max_seq_len = 1024, .tie_embeddings = 1},
     {NAMED("llama-124m"), LLAMA1, .layers = 12, .hidden = 768, .heads = 12, .kv_heads = 12,
@@ -68,13 +75,16 @@ const struct config_model config_presets[] = {
      .kv_heads = 8, .ffn = 14336, .vocab = 32000, .sliding_window = 4096},
     {NAMED("mistral-7b-v0.3"), MISTRAL, UNSCALED(1000000), .layers = 32, .hidden = 4096,
      .heads = 32, .kv_heads = 8, .ffn = 14336, .vocab = 32768},
+    {NAMED("mixtral-8x7b"), .family = "llama", .norm_eps = 1e-5, EXPERTS(8, 2), UNSCALED(1000000),
+     .layers = 32, .hidden = 4096, .heads = 32, .kv_heads = 8, .ffn = 14336, .vocab = 32000,
+     .max_seq_len = 32768},
     {NAMED("qwen2.5-0.5b"), QWEN25, .layers = 24, .hidden = 896, .heads = 14, .kv_heads = 2,
      .ffn = 4864, .max_seq_len = 32768, .tie_embeddings = 1},
     {NAMED("qwen2.5-1.5b"), QWEN25, .layers = 28, .hidden = 1536, .heads = 12, .kv_heads = 2,
      .ffn = 8960, .max_seq_len = 131072, .tie_embeddings = 1},
     {NAMED("qwen2.5-3b"), QWEN25, .layers = 36, .hidden = 2048, .heads = 16, .kv_heads = 2,
      .ffn = 11008, .max_seq_len = 32768, .tie_embeddings = 1},
-    {NAMED("qwen2.5-7b"), .family = "llama", .init_std = 0.02, UNSCALED(1000000), .qkv_bias = 1,
+    {NAMED("qwen2.5-7b"), .family = "llama", USUAL, UNSCALED(1000000), .qkv_bias = 1,
      .norm_eps = 1e-6, .vocab = 152064, .layers = 28, .hidden = 3584, .heads = 28, .kv_heads = 4,
      .ffn = 18944, .max_seq_len = 131072},
     {NAMED("qwen2.5-14b"), QWEN25_FROM_14B, .layers = 48, .hidden = 5120, .heads = 40,
@@ -92,6 +102,9 @@ const struct config_model config_presets[] = {
     {NAMED("qwen3-8b"), QWEN3, .layers = 36, .hidden = 4096, .heads = 32, .ffn = 12288},
     {NAMED("qwen3-14b"), QWEN3, .layers = 40, .hidden = 5120, .heads = 40, .ffn = 17408},
     {NAMED("qwen3-32b"), QWEN3, .layers = 64, .hidden = 5120, .heads = 64, .ffn = 25600},
+    {NAMED("qwen3-30b-a3b"), .family = "llama", .norm_eps = 1e-6, EXPERTS(128, 8),
+     UNSCALED(1000000), .vocab = 151936, .qk_norm = 1, .head_dim = 128, .max_seq_len = 40960,
+     .layers = 48, .hidden = 2048, .heads = 32, .kv_heads = 4, .ffn = 768},
     {NAMED("gpt2"), GPT2, .layers = 12, .hidden = 768, .heads = 12, .kv_heads = 12, .ffn = 3072},
     {NAMED("gpt2-medium"), GPT2, .layers = 24, .hidden = 1024, .heads = 16, .kv_heads = 16,
      .ffn = 4096},
@@ -153,7 +166,10 @@ int64_t preset_params(const struct config_model *m)
         int64_t block = 4 * query + 2 * m->hidden * m->ffn + biases + 4 * m->hidden;
         return tables + m->max_seq_len * m->hidden + m->layers * block + 2 * m->hidden;
     }
-    int64_t block = 2 * query + 2 * kv + 3 * m->hidden * m->ffn + 2 * m->hidden;
+    int64_t layer = 3 * m->hidden * m->ffn; /* feed-forward */
+    if (m->experts.count)
+        layer = m->experts.count * (layer + m->hidden);
+    int64_t block = 2 * query + 2 * kv + layer + 2 * m->hidden;
     if (m->qkv_bias)
         block += (m->heads + 2 * m->kv_heads) * head_dim;
     if (m->qk_norm)

@@ -90,8 +90,8 @@ static const struct key rows[] = {
          "folder of a model as Hugging Face's programs keep it: config.json sets the other keys "
          "of model, and training begins with the weights in model.safetensors, or in those files "
          "that model.safetensors.index.json names, which have to be there unless model.init is "
-         "scratch; Llama, Mistral, Qwen2, Qwen3 and GPT-2. A name of Hugging Face's hub, ORG/NAME "
-         "or ORG/NAME@REVISION, is the folder of "
+         "scratch; Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen3-MoE and GPT-2. A name of Hugging "
+         "Face's hub, ORG/NAME or ORG/NAME@REVISION, is the folder of "
          "that model in their cache on this machine. A run's directory, or a checkpoint, sets "
          "these keys too and gives its weights, and nothing else of that run. Weights are read "
          "when a run begins: one that goes on has those of its checkpoint, whatever is named"},
@@ -183,6 +183,21 @@ static const struct key rows[] = {
     {KEY(INT, model.sliding_window, "0"), .min = 0, .max = 1 << 24,
      .help = "llama in whose attention a token sees so many tokens at most, itself among them, as "
              "Mistral has it, on GPUs by trireme's own kernels, not by cuDNN; 0: all before it"},
+    {NAMED_KEY("model.experts", INT, model.experts.count, "0"), .max = 1024,
+     .help = "llama with a mixture of experts, as Mixtral and Qwen3-MoE: in each block so many "
+             "feed-forward layers of width ffn, of which a router chooses some for each token; no "
+             "token is dropped; 0: one layer for all tokens"},
+    {NAMED_KEY("model.experts_per_token", INT, model.experts.per_token, "2"), .min = 1, .max = 64,
+     .help = "experts that the router chooses for each token"},
+    {NAMED_KEY("model.norm_topk_prob", BOOL, model.experts.norm_topk_prob, "true"),
+     .help = "the weights of a token's experts, which are the router's probabilities, are divided "
+             "by their sum"},
+    {NAMED_KEY("model.router_aux_loss_coef", REAL, model.experts.aux_loss, "0"), .most = 1e6,
+     .help = "training evens out how many tokens each expert gets: coefficient of the load "
+             "balancing loss (Fedus et al. 2021), which is taken over each sequence, so that it "
+             "does not depend on the layout, and averaged over sequences and layers, as in "
+             "transformers; Megatron-LM adds layers up: its coefficient times the layers is this "
+             "one. It has a gradient, and the losses that are reported are without it; 0: none"},
     {NAMED_KEY("model.embed_dropout", REAL, model.dropout.embed, "0"), .most = 0.99,
      .help = "gpt2: share of the embedding's output that training sets to zero (embd_pdrop)"},
     {NAMED_KEY("model.residual_dropout", REAL, model.dropout.residual, "0"), .most = 0.99,

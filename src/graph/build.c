@@ -19,16 +19,8 @@
 #include "base/philox.h"
 #include "base/round.h"
 #include "device/ops.h"
+#include "graph/build_private.h"
 #include "graph/op.h"
-
-/* Append a node; returns its output 0, or value 0 after a mistake. */
-static int append(struct graph *graph, const struct op *op, const int *in, int ins,
-                  struct op_attrs attrs)
-{
-    int node = graph_node(graph, op, in, ins, &attrs);
-    int out = graph->nodes[node].out[0];
-    return out < 0 ? 0 : out;
-}
 
 /* Set gathered of the last node, whose result has the rows of all ranks, so that backward gathers
  * them again (op_attrs.gathered). */
@@ -209,9 +201,7 @@ int build_layernorm(struct graph *graph, int x, int w, int b, float eps)
     return append(graph, &op_layernorm, (int[]){x, w, b}, 3, (struct op_attrs){.eps = eps});
 }
 
-/* Was x gathered from the ranks' own rows?  Then the backward of the gather, a reduce-scatter, sums
- * the terms of its gradient. */
-static int is_gathered(const struct graph *graph, int x, struct graph_group group)
+int build_is_gathered(const struct graph *graph, int x, struct graph_group group)
 {
     int from = graph->values[x].producer;
     if (from >= 0 && graph->nodes[from].op == &op_dropout)
@@ -235,7 +225,7 @@ static int is_fp8(const struct graph *graph, int x, int w)
 
 int build_linear(struct graph *graph, int x, int w, int addend)
 {
-    int grad_fp32 = graph->tensor.fp32 && is_gathered(graph, x, graph->tensor);
+    int grad_fp32 = graph->tensor.fp32 && build_is_gathered(graph, x, graph->tensor);
     return append(
         graph, &op_linear, (int[]){x, w, addend}, 3,
         (struct op_attrs){.out = graph->dtype, .grad_fp32 = grad_fp32, .fp8 = is_fp8(graph, x, w)});
@@ -489,7 +479,7 @@ void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int
     int term = append(graph, &op_head_term, (int[]){sums, top, all_top}, 3, attrs);
     int all_sums = build_exchange(graph, &op_all_reduce, term, group);
     append(graph, &op_head_part_loss, (int[]){all_top, all_sums, targets}, 3, attrs);
-    if (!is_gathered(graph, h, group))
+    if (!build_is_gathered(graph, h, group))
         build_divided(graph, h, group);
 }
 

@@ -137,6 +137,20 @@ int build_dropout(struct graph *graph, int x, int addend, double share, const ch
                   int64_t first, struct graph_group own_rows);
 /* x + y */
 int build_add(struct graph *graph, int x, int y);
+/* The sum, for each row, of what its experts make of it, times their weights
+ * (device/ops_experts.h). Where the experts' matrices are divided: the rank's term, in fp32 where
+ * the ranks' group says so.
+ */
+struct build_experts {
+    int h;             /* [rows, hidden]; the same on all ranks that divide the experts */
+    int router;        /* parameter [experts, hidden] */
+    int gate_up, down; /* [experts, 2, ffn, hidden], gate first; [experts, hidden, ffn] */
+    int addend;        /* [rows, hidden], added to the sum; -1: none */
+    int64_t chosen;    /* experts of each row */
+    int normed;        /* 1: the weights of a row's experts are divided by their sum */
+    float balance;     /* in training: factor of the loss that evens the load out (struct route) */
+};
+int build_experts(struct graph *graph, const struct build_experts *form);
 
 /* ---- among the ranks of a group ---- */
 

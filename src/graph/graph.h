@@ -145,6 +145,13 @@ struct graph_dropout {
     struct graph_group own_rows; /* ranks that share the rows; size 0 or 1: the rank has all */
 };
 
+/* A mixture of experts (device/ops_experts.h). */
+struct graph_experts {
+    int64_t count, chosen; /* experts; of which each row has so many */
+    int normed;            /* as in struct route */
+    float balance;         /* the same, of gradients as attrs.scale has them */
+};
+
 /* Numbers an op needs beyond its inputs' shapes; each op uses a few of them. */
 struct op_attrs {
     float eps;   /* of norms */
@@ -165,8 +172,9 @@ struct op_attrs {
     int inverse;               /* 1: rope rotates back, order_chunks goes from order to gathered */
     struct sequence_part part; /* the rank's rows of each sequence, where ranks divide it: of
                                   attention, positions, dropout and order_chunks */
-    enum dtype out; /* format of the result of linear and reduce_scatter, and of a head's logits */
-    int grad_fp32;  /* 1: the gradient of a linear's input is fp32 */
+    enum dtype out; /* format of the result of linear, reduce_scatter and combine, and of a head's
+                       logits */
+    int grad_fp32;  /* 1: the gradient of the input of a linear, or of dispatch, is fp32 */
     int fp8;        /* 1: a linear and its gradients multiply in fp8 */
     int parts;      /* of a gather and a reduce-scatter: see op_collective.c; of an op that a
                        segment runs in parts (segment_parts.c): how many; else 0 or 1 */
@@ -176,6 +184,7 @@ struct op_attrs {
                        rows for backward, which gathers the others again (recompute other than
                        none) */
     struct graph_adapter adapted; /* of an adapter */
+    struct graph_experts experts; /* of route, dispatch, combine and experts */
     struct graph_dropout dropped; /* of dropout and attention */
 };
 

@@ -118,7 +118,8 @@ extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsno
     op_adapter_input_grad, op_adapter_weight_grad, op_row_squares, op_magnitude,
     op_magnitude_input_grad, op_magnitude_weight_grad, op_fit_rows, op_place_columns, op_pack_heads,
     op_pack_heads_backward, op_split_heads, op_order_chunks, op_dropout, op_round, op_qk_norm,
-    op_qk_norm_backward;
+    op_qk_norm_backward, op_route, op_route_backward, op_dispatch, op_combine, op_experts,
+    op_experts_input_grad, op_experts_weight_grad, op_swiglu_scaled, op_swiglu_scaled_backward;
 
 /* Make the mask of a node that drops numbers by attrs.dropped; input k is its VALUE_SAMPLES. */
 struct dropout_mask op_dropout_mask(const struct op_call *call, int k);

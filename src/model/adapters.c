@@ -82,7 +82,7 @@ int adapters_place(const struct model *model, const char *own, struct model_plac
     struct model_place whole;
     const char *suffix = suffix_of(own);
     snprintf(base, sizeof base, "%.*s", (int)(strlen(own) - strlen(suffix)), own);
-    if (modules_name(model, base, module) || model_hf_place(model->family, base, &whole))
+    if (modules_name(model, base, module) || model_hf_place(model, base, 0, &whole))
         return -1;
     *place = whole;
     place->name[0] = 0;

@@ -12,7 +12,8 @@ struct modules {
     const struct model *model;
     const char *name;            /* the name that is looked for */
     char linear[512], all[1024]; /* names of linear layers and of all modules, for messages */
-    int linears, modules;        /* how many linear layers and modules have the name */
+    int linears, modules;        /* how many linear layers and modules have the name, */
+    int experts;                 /* and how many experts and routers */
 };
 
 static void add_name(char *names, size_t bytes, const char *module)
@@ -22,11 +23,26 @@ static void add_name(char *names, size_t bytes, const char *module)
         text_join(names, bytes, ", ", "%s", word);
 }
 
+/* Experts and routers stay as they are beside adapters. */
+static void look_at_experts(struct modules *m, const struct model_tensor *tensor)
+{
+    char module[HF_NAME];
+    int64_t matrices = 1;
+    for (int d = 0; d < tensor->dims - 2; d++)
+        matrices *= tensor->dim[d];
+    for (int64_t i = 0; i < matrices; i++)
+        m->experts += !modules_name_of(m->model, tensor->name, i, module) &&
+                      modules_is_called(module, m->name);
+}
+
 static int look_at(void *user, const struct model_tensor *tensor, struct error *err)
 {
     struct modules *m = user;
     char module[HF_NAME];
-    if (adapters_own(tensor->name) || modules_name(m->model, tensor->name, module))
+    if (tensor->is_of_experts)
+        look_at_experts(m, tensor);
+    if (tensor->is_of_experts || adapters_own(tensor->name) ||
+        modules_name(m->model, tensor->name, module))
         return 0;
     add_name(m->all, sizeof m->all, module);
     if (tensor->is_linear)
@@ -47,6 +63,12 @@ static int check_names(const struct model *model, const char *key, const char *n
                              key, name);
         if (model_each_tensor(model, look_at, &m, err))
             return -1;
+        if (m.experts)
+            return error_set(err,
+                             "%s: %s is of the experts of a mixture, or of the router that chooses "
+                             "among them, and neither is adapted or trained beside adapters; these "
+                             "are the others: %s",
+                             key, name, linear ? m.linear : m.all);
         if (linear ? m.linears : m.modules)
             continue;
         if (m.modules)
@@ -136,6 +158,11 @@ int adapters_add(struct model *model, const struct config_lora *lora, struct err
         snprintf(model->lora.target_modules, sizeof model->lora.target_modules, "%s",
                  default_targets(model));
     const char *saved = model->lora.modules_to_save;
+    if (adapters_are_everywhere(lora) && model->config.experts.count)
+        return error_set(err,
+                         "lora.target_modules is all-linear, which to peft is also the experts "
+                         "and routers of a model that has some, and these are not adapted "
+                         "here; name modules: lora.target_modules=q_proj,k_proj,v_proj,o_proj");
     if (!adapters_are_everywhere(lora) &&
         check_names(model, "lora.target_modules", model->lora.target_modules, 1, err))
         return -1;

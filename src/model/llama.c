@@ -1,6 +1,7 @@
 /* llama.c - Touvron et al. 2023 (arXiv 2302.13971), Grattafiori et al. 2024 (2407.21783); with
  * options of it Mistral (2310.06825): a sliding window, Qwen2 (2407.10671): biases of queries, keys
- * and values, and Qwen3 (2505.09388): norms over heads of queries and keys.
+ * and values, Qwen3 (2505.09388): norms over heads of queries and keys, and Mixtral (2401.04088)
+ * and Qwen3-MoE: experts.
  *
  * Units: the embedding, one per layer, and the final norm with the head.  Query, key and
  * value weights are stacked so that one product makes all three; so are gate and up.  Their
@@ -9,6 +10,7 @@
 #include <math.h>
 
 #include "graph/build.h"
+#include "model/experts.h"
 #include "model/names.h"
 #include "model/transformer.h"
 
@@ -28,6 +30,31 @@ static const struct model_name llama_names[] = {
     {.own = "layers.%s.mlp.gate", .hf = "model.layers.%s.mlp.gate_proj.weight"},
     {.own = "layers.%s.mlp.up", .hf = "model.layers.%s.mlp.up_proj.weight"},
     {.own = "layers.%s.mlp.down", .hf = "model.layers.%s.mlp.down_proj.weight"},
+    {.own = "layers.%s.mlp.router",
+     .of = NAMES_MIXTRAL,
+     .hf = "model.layers.%s.block_sparse_moe.gate.weight"},
+    {.own = "layers.%s.mlp.experts.gate_up",
+     .of = NAMES_MIXTRAL,
+     .hf = "model.layers.%s.block_sparse_moe.experts.%e.w1.weight",
+     .hf_next = "model.layers.%s.block_sparse_moe.experts.%e.w3.weight"},
+    {.own = "layers.%s.mlp.experts.down",
+     .of = NAMES_MIXTRAL,
+     .hf = "model.layers.%s.block_sparse_moe.experts.%e.w2.weight"},
+    {.own = "layers.%s.mlp.router", .of = NAMES_QWEN3_MOE, .hf = "model.layers.%s.mlp.gate.weight"},
+    {.own = "layers.%s.mlp.experts.gate_up",
+     .of = NAMES_QWEN3_MOE,
+     .hf = "model.layers.%s.mlp.experts.%e.gate_proj.weight",
+     .hf_next = "model.layers.%s.mlp.experts.%e.up_proj.weight"},
+    {.own = "layers.%s.mlp.experts.down",
+     .of = NAMES_QWEN3_MOE,
+     .hf = "model.layers.%s.mlp.experts.%e.down_proj.weight"},
+    {.own = "layers.%s.mlp.router", .of = NAMES_FUSED, .hf = "model.layers.%s.mlp.gate.weight"},
+    {.own = "layers.%s.mlp.experts.gate_up",
+     .of = NAMES_FUSED,
+     .hf = "model.layers.%s.mlp.experts.gate_up_proj"},
+    {.own = "layers.%s.mlp.experts.down",
+     .of = NAMES_FUSED,
+     .hf = "model.layers.%s.mlp.experts.down_proj"},
     {.own = "norm", .hf = "model.norm.weight"},
     {.own = "head", .hf = "lm_head.weight"},
     {0},
@@ -52,11 +79,39 @@ static void embed(const struct config_model *c, struct graph *graph)
     build_output(graph, build_scatter_rows(graph, x, graph->tensor));
 }
 
-/* x2 = x + o(attention(norm1(x)));  y = x2 + down(swiglu(norm2(x2))) */
-static void block(const struct config_model *c, struct graph *graph)
+/* The matrices behind the second norm: those of one feed-forward layer, or of experts. */
+struct feed_forward {
+    int gate_up, down;
+    struct experts experts;
+};
+
+static struct feed_forward declare_feed_forward(const struct config_model *c, struct graph *graph)
+{
+    const struct transformer_part gate_up[] = {{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}};
+    const struct transformer_part down = {"mlp.down", c->hidden};
+    if (c->experts.count)
+        return (struct feed_forward){.experts = experts_declare(graph, c)};
+    return (struct feed_forward){
+        .gate_up = transformer_divided_matrix(graph, gate_up, 2, c->hidden, c->init_std,
+                                              transformer_rows(graph, 0)),
+        .down = transformer_divided_matrix(graph, &down, 1, c->ffn, transformer_back_std(c),
+                                           transformer_columns(graph, 0))};
+}
+
+/* addend + down(swiglu(h)), or what experts make of h */
+static int feed_forward(const struct config_model *c, struct graph *graph,
+                        const struct feed_forward *own, int h, int addend, float loss_factor)
+{
+    if (c->experts.count)
+        return experts_forward(graph, c, &own->experts, h, addend, loss_factor);
+    int s = build_swiglu(graph, transformer_linear(graph, h, own->gate_up));
+    return transformer_back(graph, s, own->down, addend);
+}
+
+/* x2 = x + o(attention(norm1(x)));  y = x2 + feed_forward(norm2(x2)) */
+static void block(const struct config_model *c, struct graph *graph, float loss_factor)
 {
     float eps = (float)c->norm_eps;
-    const struct transformer_part gate_up[] = {{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}};
     int x = build_input(graph, c->hidden);
     int table = build_rope_table(graph, c->head_dim);
     int norm1 = norm_weight(graph, "norm1", c->hidden);
@@ -64,18 +119,14 @@ static void block(const struct config_model *c, struct graph *graph)
         transformer_qkv(graph, c, c->qkv_bias ? TRANSFORMER_BIASED : TRANSFORMER_PLAIN);
     int wo = transformer_attention_back(graph, c);
     int norm2 = norm_weight(graph, "norm2", c->hidden);
-    int wgu = transformer_divided_matrix(graph, gate_up, 2, c->hidden, c->init_std,
-                                         transformer_rows(graph, 0));
-    int wdown =
-        transformer_divided_matrix(graph, &(struct transformer_part){"mlp.down", c->hidden}, 1,
-                                   c->ffn, transformer_back_std(c), transformer_columns(graph, 0));
+    const struct feed_forward behind = declare_feed_forward(c, graph);
 
     int h = transformer_all_rows(graph, build_rmsnorm(graph, x, norm1, eps));
     int o = transformer_attention(graph, c, h, &qkv, table);
     int x2,
         h2 = build_rmsnorm_residual(graph, x, transformer_back(graph, o, wo, -1), norm2, eps, &x2);
-    int s = build_swiglu(graph, transformer_linear(graph, transformer_all_rows(graph, h2), wgu));
-    build_output(graph, transformer_back(graph, s, wdown, x2));
+    build_output(graph,
+                 feed_forward(c, graph, &behind, transformer_all_rows(graph, h2), x2, loss_factor));
 }
 
 static void graph_of(const struct model *model, int kind, enum model_purpose purpose,
@@ -86,7 +137,7 @@ static void graph_of(const struct model *model, int kind, enum model_purpose pur
     if (kind == TRANSFORMER_EMBED) {
         embed(c, graph);
     } else if (kind == TRANSFORMER_BLOCK) {
-        block(c, graph);
+        block(c, graph, loss_factor);
     } else {
         int x = build_input(graph, c->hidden);
         int norm = norm_weight(graph, "norm", c->hidden);

@@ -145,6 +145,21 @@ static struct graph *probe(const struct model *model, int unit, int64_t seq)
     return build(model, model->unit[unit].kind, 1, MODEL_LOSS, graph, 1, NULL);
 }
 
+/* Is a parameter the matrices of experts, or of the router that chooses some of them? */
+static int is_of_experts(const struct graph *graph, int param)
+{
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct graph_node *node = &graph->nodes[n];
+        int is_router = node->op == &op_linear && n + 1 < graph->node_count &&
+                        graph->nodes[n + 1].op == &op_route;
+        const struct graph_value *w =
+            is_router || node->op == &op_experts ? &graph->values[node->in[1]] : NULL;
+        if (w && w->role == VALUE_PARAM && w->index == param)
+            return 1;
+    }
+    return 0;
+}
+
 /* Call visit for the tensors of a graph of one block. */
 static int each_of_graph(const struct graph *graph, const char *prefix,
                          int (*visit)(void *, const struct model_tensor *, struct error *),
@@ -155,10 +170,11 @@ static int each_of_graph(const struct graph *graph, const char *prefix,
         const struct graph_param *param = &graph->params[i];
         for (int p = 0; !rc && p < param->parts && !param->shared; p++) {
             struct model_tensor tensor = {.dims = param->dims,
-                                          .is_linear = param->dims == 2 && prefix[0]};
+                                          .is_of_experts = is_of_experts(graph, i)};
+            tensor.is_linear = param->dims == 2 && prefix[0] && !tensor.is_of_experts;
             snprintf(tensor.name, sizeof tensor.name, "%s%s", prefix, param->part[p]);
-            tensor.dim[0] = param->box[p].whole[0];
-            tensor.dim[1] = param->dims > 1 ? param->box[p].whole[1] : 1;
+            for (int d = 0; d < GRAPH_DIMS; d++)
+                tensor.dim[d] = d < param->dims ? param->box[p].whole[d] : 1;
             rc = visit(user, &tensor, err);
         }
     }
@@ -212,6 +228,13 @@ int64_t model_params(const struct model *model)
     return total;
 }
 
+int64_t model_params_per_token(const struct model *model)
+{
+    const struct config_model *c = &model->config;
+    int64_t others = c->experts.count ? c->experts.count - c->experts.per_token : 0;
+    return model_params(model) - c->layers * others * 3 * c->ffn * c->hidden;
+}
+
 /* Of attention, as if each query saw all keys. */
 static double full_flops(const struct graph *graph, const struct graph_node *node)
 {
@@ -226,8 +249,8 @@ static void add_node(struct model_flops *sum, const struct graph *graph,
                      const struct graph_node *node, const char *trains)
 {
     int first = node->op == &op_adapter; /* in[0] is what its product is added to */
-    int is_product =
-        first || node->op == &op_linear || node->op == &op_head_loss || node->op == &op_head_part;
+    int is_product = first || node->op == &op_linear || node->op == &op_experts ||
+                     node->op == &op_head_loss || node->op == &op_head_part;
     if (is_product) {
         sum->weights +=
             op_flops(graph, node) * (1 + trains[node->in[first]] + trains[node->in[first + 1]]);

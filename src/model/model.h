@@ -119,8 +119,9 @@ enum { MODEL_TENSOR = 72 }; /* bytes of its name */
 struct model_tensor {
     char name[MODEL_TENSOR];
     int dims;
-    int64_t dim[2]; /* of the whole tensor; dim[1] is 1 for a vector */
-    int is_linear;  /* 1: a matrix of a block, not of the embedding or the head */
+    int64_t dim[GRAPH_DIMS]; /* of the whole tensor; 1 from `dims` on */
+    int is_linear;           /* 1: a matrix of a block, not of the embedding or the head */
+    int is_of_experts;       /* 1: experts, or their router; is_linear is 0 */
 };
 /* Call visit for every tensor of a model once, in the order of its units.  Stops when visit returns
  * other than 0, and returns that; returns -1 with err set where a unit's graph cannot be made. */
@@ -131,6 +132,9 @@ int model_each_tensor(const struct model *model,
 
 /* Count the logical parameters (numbers) of all units, each once. */
 int64_t model_params(const struct model *model);
+
+/* Count those that one token goes through: of the experts of a block only those that are chosen. */
+int64_t model_params_per_token(const struct model *model);
 
 /* Floating-point operations to train on one token of a sequence of seq tokens (in a model of two
  * sequences the other one is as long).  A weight that is multiplied takes 6, or 4 where it is

@@ -8,8 +8,14 @@
 
 int modules_name(const struct model *model, const char *own, char module[HF_NAME])
 {
+    return modules_name_of(model, own, 0, module);
+}
+
+int modules_name_of(const struct model *model, const char *own, int64_t matrix,
+                    char module[HF_NAME])
+{
     struct model_place place;
-    if (!model->family->names || model_hf_place(model->family, own, &place))
+    if (!model->family->names || model_hf_place(model, own, matrix, &place))
         return -1;
     char *end = strrchr(place.name, '.');
     if (end)

@@ -9,9 +9,13 @@
 
 #include "model/names.h"
 
-/* Find the module of the tensor with the logical name `own`.  Returns 0, or -1 if the files have no
- * name for the tensor. */
+/* Find the module of the tensor with the logical name `own`; of experts that of the first one.
+ * Returns 0, or -1 if the files have no name for the tensor. */
 int modules_name(const struct model *model, const char *own, char module[HF_NAME]);
+
+/* The same of its matrix number `matrix`, where each is a tensor of the files (names.h). */
+int modules_name_of(const struct model *model, const char *own, int64_t matrix,
+                    char module[HF_NAME]);
 
 /* Copy the first name of the list *names into name, and move *names behind it.  Returns 1, or 0 at
  * the end of the list. */

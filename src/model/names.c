@@ -23,37 +23,74 @@ static int matches(const char *name, const char *pattern, char digits[16])
     return length && !strcmp(name + front + length, star + 2);
 }
 
-int model_hf_place(const struct model_family *family, const char *own, struct model_place *place)
+/* Write a pattern's name: digits in place of %s, and the number of an expert in place of %e. */
+static void write_name(char name[HF_NAME], const char *pattern, const char *digits, int64_t expert)
 {
-    char digits[16];
-    for (const struct model_name *row = family->names; row->own; row++) {
-        if (!matches(own, row->own, digits))
-            continue;
-        const char *star = strstr(row->hf, "%s");
-        int front = (int)(star ? (size_t)(star - row->hf) : strlen(row->hf));
-        snprintf(place->name, sizeof place->name, "%.*s%s%s", front, row->hf, digits,
-                 star ? star + 2 : "");
-        place->part = row->part;
-        place->parts = row->parts ? row->parts : 1;
-        place->is_transposed = row->is_transposed;
-        return 0;
+    name[0] = 0;
+    for (const char *at = pattern; *at; at++) {
+        if (at[0] == '%' && at[1] == 's')
+            text_append(name, HF_NAME, "%s", digits);
+        else if (at[0] == '%' && at[1] == 'e')
+            text_append(name, HF_NAME, "%lld", (long long)expert);
+        else
+            text_append(name, HF_NAME, "%c", *at);
+        at += *at == '%';
     }
-    return -1;
 }
 
-void model_hf_first(const struct model_family *family, const char *own, char first[HF_NAME])
+/* The row of the logical name `own`, its block's number in digits; one without names: there is
+ * none. */
+static const struct model_name *find_row(const struct model *model, enum model_names of,
+                                         const char *own, char digits[16])
+{
+    const struct model_name *row = model->family->names;
+    while (row->own && ((row->of != NAMES_ANY && row->of != of) || !matches(own, row->own, digits)))
+        row++;
+    return row;
+}
+
+static enum model_names names_of(const struct model *model)
+{
+    return model->config.qk_norm ? NAMES_QWEN3_MOE : NAMES_MIXTRAL;
+}
+
+static int place_of(const struct model *model, enum model_names of, const char *own, int64_t matrix,
+                    struct model_place *place)
+{
+    char digits[16];
+    const struct model_name *row = find_row(model, of, own, digits);
+    if (!row->own)
+        return -1;
+    int is_next = row->hf_next && matrix % 2;
+    write_name(place->name, is_next ? row->hf_next : row->hf, digits,
+               row->hf_next ? matrix / 2 : matrix);
+    place->part = row->part;
+    place->parts = row->parts ? row->parts : 1;
+    place->is_transposed = row->is_transposed;
+    place->is_matrix = strstr(row->hf, "%e") != NULL;
+    return 0;
+}
+
+int model_hf_place(const struct model *model, const char *own, int64_t matrix,
+                   struct model_place *place)
+{
+    return place_of(model, names_of(model), own, matrix, place);
+}
+
+int model_hf_fused_place(const struct model *model, const char *own, struct model_place *place)
+{
+    return place_of(model, NAMES_FUSED, own, 0, place);
+}
+
+void model_hf_first(const struct model *model, const char *own, char first[HF_NAME])
 {
     char digits[16], ignored[16];
-    const struct model_name *row = family->names;
+    const struct model_name *row = find_row(model, names_of(model), own, digits);
     snprintf(first, HF_NAME, "%s", own);
-    while (row->own && !matches(own, row->own, digits))
-        row++;
-    for (const struct model_name *other = family->names; row->own && other->own; other++) {
+    for (const struct model_name *other = model->family->names; row->own && other->own; other++) {
         if (other->part || strcmp(other->hf, row->hf) != 0 || matches(own, other->own, ignored))
             continue;
-        const char *star = strstr(other->own, "%s");
-        int front = (int)(star ? (size_t)(star - other->own) : strlen(other->own));
-        snprintf(first, HF_NAME, "%.*s%s%s", front, other->own, digits, star ? star + 2 : "");
+        write_name(first, other->own, digits, 0);
         return;
     }
 }

@@ -457,6 +457,7 @@ static int make(struct making *m, int threads, struct error *err)
     compile(m);
     struct model_flops flops = units_flops_per_token(m->units[0], config->data.seq_len);
     report->params = model_params(m->model);
+    report->params_per_token = model_params_per_token(m->model);
     for (int f = 0; f < m->units[0]->flats; f++)
         if (!m->units[0]->flat[f].trained)
             report->frozen += flat_whole_elems(&m->units[0]->flat[f]);

@@ -50,6 +50,7 @@ struct report {
     struct layout layout;
     int ranks, nodes;
     int64_t params, frozen;   /* all of the model, and those that are not trained */
+    int64_t params_per_token; /* those that one token goes through */
     int64_t nf4;              /* of the frozen ones, those that are kept in 4 bits */
     int64_t checkpoint_bytes; /* of one on disk (checkpoint_size.h) */
     double flops;             /* of a step, all ranks (attention's causal half) */

@@ -169,6 +169,11 @@ static void print_head(const struct report *report, FILE *out)
             (long long)report->params, config_value(&report->config, "precision", precision),
             report->fp8_note, (long long)report->config.data.seq_len,
             report->on_gpu ? "one GPU a rank" : "CPUs");
+    const struct config_experts *experts = &report->config.model.experts;
+    if (experts->count)
+        fprintf(out, "a token goes through %lld of them: %lld of %lld experts in each block\n",
+                (long long)report->params_per_token, (long long)experts->per_token,
+                (long long)experts->count);
     if (report->frozen)
         fprintf(out, "%lld of them are frozen: no gradients, no masters, no optimizer state\n",
                 (long long)report->frozen);

@@ -59,6 +59,18 @@ static int is_matrix(const struct graph *graph, int param)
     return 0;
 }
 
+/* Is the parameter the matrices of experts? */
+static int is_of_experts(const struct graph *graph, int param)
+{
+    for (int n = 0; n < graph->node_count; n++) {
+        const struct graph_node *node = &graph->nodes[n];
+        const struct graph_value *w = node->op == &op_experts ? &graph->values[node->in[1]] : NULL;
+        if (w && w->index == param)
+            return 1;
+    }
+    return 0;
+}
+
 /* Is the parameter rows of an embedding, of tokens or of learned positions?  Positions that data
  * gives are looked up as tokens are, and others are added. */
 static int is_embedding(const struct graph *graph, int param)
@@ -107,12 +119,13 @@ static enum updater updater_of(const struct units *units, const struct graph *gr
     return takes ? UPDATER_CONFIGURED : UPDATER_OTHER;
 }
 
-/* Is the parameter a frozen matrix, to be kept in 4 bits? */
+/* Is the parameter frozen matrices, to be kept in 4 bits? */
 static int is_nf4(const struct units *units, const struct graph *graph, int param)
 {
     const struct graph_param *own = &graph->params[param];
     return units->request.quantize == QUANTIZE_NF4 && own->frozen && !own->frozen_adapter &&
-           is_matrix(graph, param) && is_in_blocks(graph, param, NF4_BLOCK, NF4_BLOCK);
+           (is_matrix(graph, param) || is_of_experts(graph, param)) &&
+           is_in_blocks(graph, param, NF4_BLOCK, NF4_BLOCK);
 }
 
 /* The axes whose ranks each make a term of a parameter's gradient. */

@@ -4,35 +4,49 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 /* Matrices of all units, and how many are multiplied in fp8; of the first that is not, what it is
  * called and its sides. */
 struct counts {
     int all, in_fp8;
-    char other[GRAPH_NAME + 48];
+    char other[GRAPH_NAME + 64];
 };
 
-/* Does the node multiply by a matrix of a block?  An adapter's are not meant. */
-static const struct graph_param *matrix_of(const struct graph *graph, const struct graph_node *node)
+/* Does node n multiply by a matrix of a block, or by those of experts?  An adapter's and a router's
+ * are not meant. */
+static const struct graph_param *matrix_of(const struct graph *graph, int n)
 {
-    if (node->op != &op_linear || graph->values[node->in[1]].role != VALUE_PARAM)
+    const struct graph_node *node = &graph->nodes[n];
+    int is_router = n + 1 < graph->node_count && graph->nodes[n + 1].op == &op_route;
+    int is_product = (node->op == &op_linear && !is_router) || node->op == &op_experts;
+    if (!is_product || graph->values[node->in[1]].role != VALUE_PARAM)
         return NULL;
     const struct graph_param *param = &graph->params[graph->values[node->in[1]].index];
     return param->is_low_rank ? NULL : param;
+}
+
+/* "mlp.down, 64 x 176" */
+static void name(char *text, size_t bytes, const struct graph_param *param,
+                 const struct graph_value *value)
+{
+    char sides[64] = "";
+    for (int i = 0; i < value->dims; i++)
+        text_join(sides, sizeof sides, " x ", "%lld", (long long)value->dim[i]);
+    snprintf(text, bytes, "%s, %s", param->part[0], sides);
 }
 
 static void count_graph(struct counts *c, const struct graph *graph)
 {
     for (int n = 0; n < graph->node_count; n++) {
         const struct graph_node *node = &graph->nodes[n];
-        const struct graph_param *param = matrix_of(graph, node);
+        const struct graph_param *param = matrix_of(graph, n);
         if (!param)
             continue;
-        const int64_t *side = graph->values[node->in[1]].dim;
         c->all++;
         c->in_fp8 += node->attrs.fp8;
         if (!node->attrs.fp8 && !c->other[0])
-            snprintf(c->other, sizeof c->other, "%s, %lld x %lld", param->part[0],
-                     (long long)side[0], (long long)side[1]);
+            name(c->other, sizeof c->other, param, &graph->values[node->in[1]]);
     }
 }
 

@@ -53,11 +53,14 @@ struct search {
 /* Is name a tensor's in Hugging Face's files, or its module's? */
 static int is_called(const struct model *model, const char *pattern, const char *own)
 {
-    struct model_place place;
+    struct model_place place = {.is_matrix = 1};
     char module[HF_NAME];
-    return model->family->names && !model_hf_place(model->family, own, &place) &&
-           (!fnmatch(pattern, place.name, 0) ||
-            (!modules_name(model, own, module) && !fnmatch(pattern, module, 0)));
+    int called = 0;
+    for (int64_t matrix = 0; matrix < 2 && place.is_matrix && !called; matrix++) /* of an expert */
+        called = model->family->names && !model_hf_place(model, own, matrix, &place) &&
+                 (!fnmatch(pattern, place.name, 0) ||
+                  (!modules_name_of(model, own, matrix, module) && !fnmatch(pattern, module, 0)));
+    return called;
 }
 
 /* Of alike blocks one stands for all: has a name another number than 0? */

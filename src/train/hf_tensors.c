@@ -1,9 +1,10 @@
 /* hf_tensors.c - see hf_tensors.h.
  *
- * A logical tensor is there by itself, or stacked with others, as it is or transposed.  Of a matrix
- * that is stored as it is, what lies end to end in the box and in the file is a run.  Of a
- * transposed one, stored [in, out], the rows that are wanted are columns there: of each stored row
- * the stretch with these is a run, whose numbers belong a row of the part apart.
+ * A logical tensor is there by itself, or each of its matrices is (experts), or it is stacked with
+ * others, as it is or transposed.  Of a matrix that is stored as it is, what lies end to end in the
+ * box and in the file is a run.  Of a transposed one, stored [in, out], the rows that are wanted
+ * are columns there: of each stored row the stretch with these is a run, whose numbers belong a row
+ * of the part apart.
  *
  *   q, k, v [out, in] of GPT-2 as one tensor [in, 3 out]      rows 0 and 1 of k
  *     row 0   q q q | k k k | v v v                             . . . | x x . | . . .
@@ -18,33 +19,103 @@
 
 enum { STRETCH = 4096 };
 
-int hf_tensors_place(const struct model *model, enum hf_tensors_files files, const char *own,
-                     struct model_place *place)
+int hf_tensors_place(const struct model *model, enum hf_tensors_files files,
+                     struct hf_tensors_name name, struct model_place *place)
 {
-    const struct model_family *family = model->family;
-    if (!family->names)
+    if (!model->family->names)
         return -1;
-    return files == HF_ADAPTER ? adapters_place(model, own, place)
-                               : model_hf_place(family, own, place);
+    if (files == HF_ADAPTER)
+        return adapters_place(model, name.own, place);
+    return files == HF_FUSED ? model_hf_fused_place(model, name.own, place)
+                             : model_hf_place(model, name.own, name.matrix, place);
+}
+
+static const struct safetensors_tensor *find_of_model(const struct safetensors *st,
+                                                      const char *name)
+{
+    const struct safetensors_tensor *tensor = safetensors_find(st, name);
+    const char *short_name = strchr(name, '.');
+    return tensor || !short_name ? tensor : safetensors_find(st, short_name + 1);
 }
 
 const struct safetensors_tensor *hf_tensors_find(const struct safetensors *st,
                                                  const struct model *model,
-                                                 enum hf_tensors_files files, const char *own,
+                                                 enum hf_tensors_files files,
+                                                 struct hf_tensors_name name,
                                                  struct model_place *place, struct error *err)
 {
-    if (hf_tensors_place(model, files, own, place)) {
+    if (hf_tensors_place(model, files, name, place)) {
         error_set(err, "%s: the family %s has no name there for its tensor %s", st->path,
-                  model->family->name, own);
+                  model->family->name, name.own);
         return NULL;
     }
-    const struct safetensors_tensor *tensor = safetensors_find(st, place->name);
-    const char *short_name = strchr(place->name, '.');
-    if (!tensor && short_name && files == HF_MODEL)
-        tensor = safetensors_find(st, short_name + 1);
+    const struct safetensors_tensor *tensor =
+        files == HF_ADAPTER ? safetensors_find(st, place->name) : find_of_model(st, place->name);
     if (!tensor)
-        error_set(err, "%s: tensor \"%s\" is missing (%s)", st->path, place->name, own);
+        error_set(err, "%s: tensor \"%s\" is missing (%s)", st->path, place->name, name.own);
     return tensor;
+}
+
+enum hf_tensors_files hf_tensors_kind(const struct safetensors *st, const struct model *model)
+{
+    struct model_place place;
+    int is_fused = model->config.experts.count && model->family->names &&
+                   !model_hf_fused_place(model, "layers.0.mlp.experts.down", &place) &&
+                   find_of_model(st, place.name);
+    return is_fused ? HF_FUSED : HF_MODEL;
+}
+
+int hf_tensors_next_stored(const struct model_place *place, const struct box *box, int64_t start,
+                           int64_t count, struct hf_tensors_stored *stored)
+{
+    int first = place->is_matrix ? box->dims - 2 : 0; /* the first dimension of a stored tensor */
+    int64_t at = stored->at + stored->count, element = start + at;
+    if (at == count)
+        return 0;
+    *stored = (struct hf_tensors_stored){.at = at, .box.dims = box->dims - first};
+    for (int d = first; d < box->dims; d++) {
+        stored->box.whole[d - first] = box->whole[d];
+        stored->box.start[d - first] = box->start[d];
+        stored->box.count[d - first] = box->count[d];
+    }
+    int64_t elems = box_elems(&stored->box), rest = element / elems, weight = 1;
+    for (int d = first - 1; d >= 0; d--) {
+        stored->matrix += (box->start[d] + rest % box->count[d]) * weight;
+        rest /= box->count[d];
+        weight *= box->whole[d];
+    }
+    stored->start = element % elems;
+    stored->count = min_i64(elems - stored->start, count - at);
+    return 1;
+}
+
+int64_t hf_tensors_count(const struct model_place *place, const struct box *box)
+{
+    int64_t count = 1;
+    for (int d = 0; place->is_matrix && d < box->dims - 2; d++)
+        count *= box->whole[d];
+    return count;
+}
+
+int hf_tensors_shape(const struct model_place *place, enum hf_tensors_files files,
+                     const struct box *box, int64_t dim[BOX_DIMS])
+{
+    int dims = place->is_matrix ? 2 : box->dims;
+    for (int d = 0; d < dims; d++)
+        dim[d] = box->whole[box->dims - dims + d];
+    dim[0] *= place->parts;
+    if (place->is_transposed) {
+        int64_t rows = dim[0];
+        dim[0] = dim[1];
+        dim[1] = rows;
+    }
+    if (files == HF_FUSED &&
+        dims == 4) { /* gates and what goes through them, one behind the other */
+        dim[1] *= dim[2];
+        dim[2] = dim[3];
+        dims = 3;
+    }
+    return dims;
 }
 
 struct hf_tensors_runs hf_tensors_runs(const struct model_place *place, const struct box *box,
@@ -152,7 +223,7 @@ int hf_tensors_check_head(const struct safetensors *st, const struct model *mode
     if (!head)
         return 0;
     const struct safetensors_tensor *embedding =
-        hf_tensors_find(st, model, HF_MODEL, "embed", &place, err);
+        hf_tensors_find(st, model, HF_MODEL, (struct hf_tensors_name){"embed", 0}, &place, err);
     int equal = embedding ? is_equal(st, embedding, head, err) : -1;
     if (equal)
         return equal < 0 ? -1 : 0;

@@ -120,7 +120,7 @@ int merge_find(struct merge **out, struct checkpoint *checkpoint, const struct m
     snprintf(b, sizeof b, "model/%s.lora_B", tensor->name);
     if (!lora->r || checkpoint_find_tensor(checkpoint, b) < 0)
         return 0;
-    model_hf_first(model->family, tensor->name, first);
+    model_hf_first(model, tensor->name, first);
     snprintf(a, sizeof a, "model/%s.lora_A", first);
     struct merge *merge = array_make(1, sizeof *merge);
     *merge = (struct merge){.rows = tensor->dim[0],

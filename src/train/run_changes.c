@@ -20,7 +20,8 @@ static const char *const of_tensors[] = {
     "model.family",         "model.layers",   "model.hidden",        "model.heads",
     "model.kv_heads",       "model.head_dim", "model.ffn",           "model.vocab",
     "model.tie_embeddings", "lora.r",         "lora.target_modules", "lora.modules_to_save",
-    "lora.use_dora",        "model.qkv_bias", "model.qk_norm",       "model.max_seq_len"};
+    "lora.use_dora",        "model.qkv_bias", "model.qk_norm",       "model.experts",
+    "model.max_seq_len"};
 enum { OF_TENSORS = sizeof of_tensors / sizeof of_tensors[0], LEARNED_POSITIONS = OF_TENSORS - 1 };
 
 /* Keys, or groups of keys, that change no number of a run by design, or that are compared

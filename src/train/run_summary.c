@@ -96,6 +96,11 @@ static void log_model(const struct session *s)
              config_value(&s->config, "precision", precision), fp8_matrices_note(s->units, note),
              config_value(&s->config, "parallel.strategy", strategy), ranks, ranks > 1 ? "s" : "",
              nodes, nodes > 1 ? "s" : "", device, (double)mem_bytes(s->mem->now_bytes) / (1 << 20));
+    if (s->config.model.experts.count)
+        log_info(s->log, "%lld experts a block, of which a token goes through %lld: %s parameters",
+                 (long long)s->config.model.experts.count,
+                 (long long)s->config.model.experts.per_token,
+                 count_text((double)model_params_per_token(s->model), params));
     if (s->config.lora.quantize_base != QUANTIZE_NONE)
         log_nf4(s);
     if (s->train && s->config.precision == PRECISION_FP8 && s->device->kind == DEVICE_CPU &&

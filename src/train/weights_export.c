@@ -1,10 +1,11 @@
 /* weights_export.c - see weights_export.h.
  *
- * Each logical tensor of the model has its place by the family's table (model/names.h, adapters.h).
- * Tensors that are one in the files are gathered under that one's name; the writer asks for its
- * numbers in order, and they are read then, from the checkpoint or, where that only refers to them,
- * from the files of the base model: as they are, or of a transposed matrix from a copy of it whole.
- * What an adapter makes is added to the numbers as they are read (merge.h).
+ * Each logical tensor of the model has its place by the family's table (model/names.h, adapters.h);
+ * of experts each matrix has one.  Tensors that are one in the files are gathered under that one's
+ * name; the writer asks for its numbers in order, and they are read then, from the checkpoint or,
+ * where that only refers to them, from the files of the base model: as they are, or of a transposed
+ * matrix from a copy of it whole. What an adapter makes is added to the numbers as they are read
+ * (merge.h).
  */
 #include "train/weights_export.h"
 
@@ -24,16 +25,19 @@
 
 enum { PARTS = 3 };
 
-/* A logical tensor, and what adds to it (NULL: nothing). */
+/* A logical tensor, or the matrix of it whose first number is number `first` of the tensor, and
+ * what adds to it (NULL: nothing). */
 struct part {
     struct model_tensor tensor;
+    int64_t first, elems;
     struct merge *merge;
 };
 
 /* A tensor of the files, and the model's tensors that are stacked in it. */
 struct target {
     struct part part[PARTS];
-    int parts, has, is_transposed;
+    struct model_place place; /* of one of them */
+    int has;
 };
 
 struct export
@@ -41,8 +45,9 @@ struct export
     const struct weights_export *how;
     struct checkpoint *checkpoint;
     const struct model *model;
-    struct safetensors *base;  /* NULL: the checkpoint has everything */
-    struct weights_rows *rows; /* that it lacks */
+    struct safetensors *base;    /* NULL: the checkpoint has everything */
+    enum hf_tensors_files files; /* what it is */
+    struct weights_rows *rows;   /* that it lacks */
     struct safetensors_source *source;
     struct target *target; /* per source */
     int count, capacity, target_capacity;
@@ -53,7 +58,7 @@ struct export
 /* The number of the tensor of the files that a place is in, added if it is not there yet. */
 static int source_of(struct export *export, const struct model_place *place)
 {
-    for (int i = 0; i < export->count; i++)
+    for (int i = 0; place->parts > 1 && i < export->count; i++)
         if (!strcmp(export->source[i].name, place->name))
             return i;
     export->source =
@@ -63,8 +68,7 @@ static int source_of(struct export *export, const struct model_place *place)
     struct safetensors_source *source = &export->source[export->count];
     *source = (struct safetensors_source){0};
     snprintf(source->name, sizeof source->name, "%s", place->name);
-    export->target[export->count] =
-        (struct target){.parts = place->parts, .is_transposed = place->is_transposed};
+    export->target[export->count] = (struct target){.place = *place};
     return export->count++;
 }
 
@@ -82,11 +86,19 @@ static int read_base(const struct export *export, const struct model_tensor *ten
 {
     struct model_place place;
     struct box box = box_whole(tensor->dims, tensor->dim);
-    const struct safetensors_tensor *stored =
-        hf_tensors_find(export->base, export->model, HF_MODEL, tensor->name, &place, err);
-    return stored ? weights_rows_read(export->rows, tensor->name, export->base, stored, &place,
-                                      &box, start, count, to, err)
-                  : -1;
+    struct hf_tensors_name name = {tensor->name, 0};
+    struct hf_tensors_stored in = {0};
+    int rc =
+        hf_tensors_find(export->base, export->model, export->files, name, &place, err) ? 0 : -1;
+    while (!rc && hf_tensors_next_stored(&place, &box, start, count, &in)) {
+        name.matrix = in.matrix;
+        const struct safetensors_tensor *stored =
+            hf_tensors_find(export->base, export->model, export->files, name, &place, err);
+        rc = stored ? weights_rows_read(export->rows, tensor->name, export->base, stored, &place,
+                                        &in.box, in.start, in.count, to + in.at, err)
+                    : -1;
+    }
+    return rc;
 }
 
 /* A tensor that is read. */
@@ -120,31 +132,33 @@ static int read_part(const struct export *export, const struct part *part, int64
                      int64_t count, float *to, struct error *err)
 {
     struct reader reader = {export, &part->tensor};
-    int rc = read_plain(&reader, start, count, to, err);
+    int rc = read_plain(&reader, part->first + start, count, to, err);
     if (!rc && part->merge)
         merge_add(part->merge, start, count, to);
     return rc;
 }
 
-/* Add a tensor of the model, if it is wanted, to the tensor of the files that it is in. */
-static int add_tensor(void *user, const struct model_tensor *tensor, struct error *err)
+/* Add a tensor of the model, or a matrix of it, to the tensor of the files that it is in; *count:
+ * how many it is in. */
+static int add_part(struct export *export, const struct model_tensor *tensor, int64_t matrix,
+                    int64_t *count, struct error *err)
 {
-    struct export *export = user;
     const struct model *model = export->model;
+    const struct box whole = box_whole(tensor->dims, tensor->dim);
+    const int is_adapter = export->how->what == EXPORT_ADAPTER;
     struct model_place place;
-    if (!is_wanted(export, tensor->name))
-        return 0;
-    int is_adapter = export->how->what == EXPORT_ADAPTER;
-    if (!model->family->names ||
-        (is_adapter ? adapters_place(model, tensor->name, &place)
-                    : model_hf_place(model->family, tensor->name, &place)) ||
+    if (hf_tensors_place(model, is_adapter ? HF_ADAPTER : HF_MODEL,
+                         (struct hf_tensors_name){tensor->name, matrix}, &place) ||
         place.parts > PARTS)
         return error_set(err, "tensor %s has no name in Hugging Face's files of %s", tensor->name,
                          model->family->name);
-    int i = source_of(export, &place);
+    *count = hf_tensors_count(&place, &whole);
+    int i = source_of(export, &place); /* which may move the targets */
     struct target *target = &export->target[i];
     struct part *part = &target->part[place.part];
     part->tensor = *tensor;
+    part->elems = box_elems(&whole) / *count;
+    part->first = matrix * part->elems;
     target->has++;
     struct reader reader = {export, tensor};
     return is_adapter ? 0
@@ -152,15 +166,20 @@ static int add_tensor(void *user, const struct model_tensor *tensor, struct erro
                                    &reader, err);
 }
 
-static int64_t elems_of(const struct part *part)
+static int add_tensor(void *user, const struct model_tensor *tensor, struct error *err)
 {
-    return part->tensor.dim[0] * part->tensor.dim[1];
+    struct export *export = user;
+    int64_t count = 1;
+    int rc = 0, wanted = is_wanted(export, tensor->name);
+    for (int64_t matrix = 0; wanted && !rc && matrix < count; matrix++)
+        rc = add_part(export, tensor, matrix, &count, err);
+    return rc;
 }
 
 static int read_stacked(struct export *export, const struct target *target, int64_t start,
                         int64_t count, float *to, struct error *err)
 {
-    int64_t each = elems_of(&target->part[0]), run;
+    int64_t each = target->part[0].elems, run;
     for (int64_t at = start; at < start + count; at += run) {
         run = min_i64(each - at % each, start + count - at);
         if (read_part(export, &target->part[at / each], at % each, run, to + (at - start), err))
@@ -173,15 +192,15 @@ static int read_stacked(struct export *export, const struct target *target, int6
 static int load_matrix(struct export *export, int i, struct error *err)
 {
     const struct target *target = &export->target[i];
-    int64_t each = elems_of(&target->part[0]);
+    int64_t each = target->part[0].elems;
     if (export->loaded == i)
         return 0;
     free(export->matrix);
     export->loaded = -1;
-    export->matrix = malloc((size_t)(each * target->parts) * sizeof *export->matrix);
+    export->matrix = malloc((size_t)(each * target->place.parts) * sizeof *export->matrix);
     if (!export->matrix)
         return error_set(err, "out of memory: %s", export->source[i].name);
-    if (read_stacked(export, target, 0, each * target->parts, export->matrix, err))
+    if (read_stacked(export, target, 0, each * target->place.parts, export->matrix, err))
         return -1;
     export->loaded = i;
     return 0;
@@ -194,7 +213,7 @@ static int read_transposed(struct export *export, int i, int64_t start, int64_t 
 {
     const struct target *target = &export->target[i];
     const int64_t *dim = target->part[0].tensor.dim;
-    int64_t columns = dim[1], rows = dim[0] * target->parts;
+    int64_t columns = dim[1], rows = dim[0] * target->place.parts;
     if (load_matrix(export, i, err))
         return -1;
     for (int64_t at = start; at < start + count; at++)
@@ -221,7 +240,7 @@ static int read_source(void *user, int i, int64_t start, int64_t count, float *t
                        struct error *err)
 {
     struct export *export = user;
-    int rc = export->target[i].is_transposed
+    int rc = export->target[i].place.is_transposed
                  ? read_transposed(export, i, start, count, to, err)
                  : read_stacked(export, &export->target[i], start, count, to, err);
     return rc ? -1 : check_range(export, i, count, to, err);
@@ -235,23 +254,18 @@ static int finish_source(struct export *export, int i, struct error *err)
     const struct target *target = &export->target[i];
     struct safetensors_source *source = &export->source[i];
     const struct part *part = &target->part[0];
-    if (target->has != target->parts)
-        return error_set(err, "%d of the %d tensors of %s are there", target->has, target->parts,
-                         source->name);
-    for (int p = 1; p < target->parts; p++)
-        if (elems_of(&target->part[p]) != elems_of(part))
+    const struct box box = box_whole(part->tensor.dims, part->tensor.dim);
+    if (target->has != target->place.parts)
+        return error_set(err, "%d of the %d tensors of %s are there", target->has,
+                         target->place.parts, source->name);
+    for (int p = 1; p < target->place.parts; p++)
+        if (target->part[p].elems != part->elems)
             return error_set(err,
                              "the tensors of %s are of different sizes, which Hugging Face's files "
                              "cannot hold",
                              source->name);
-    source->dims = part->tensor.dims;
-    source->dim[0] = part->tensor.dim[0] * target->parts;
-    source->dim[1] = part->tensor.dim[1];
-    source->elems = source->dim[0] * source->dim[1];
-    if (target->is_transposed) {
-        source->dim[1] = source->dim[0];
-        source->dim[0] = part->tensor.dim[1];
-    }
+    source->dims = hf_tensors_shape(&target->place, HF_MODEL, &box, source->dim);
+    source->elems = part->elems * target->place.parts;
     source->read = read_source;
     source->user = export;
     return 0;
@@ -268,6 +282,7 @@ static int open_base(struct export *export, const struct config *config, struct 
     if (safetensors_open(&export->base, config->model_path, err) ||
         safetensors_hash(export->base, &hash, err))
         return error_prefix(err, "the frozen tensors of %s", export->checkpoint->path);
+    export->files = hf_tensors_kind(export->base, export->model);
     snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
     return strcmp(text, js_get_string(base, "hash", ""))
                ? error_set(err, "%s has other weights than when %s was saved", config->model_path,

@@ -11,7 +11,9 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/nf4.h"
 #include "base/round.h"
+#include "base/text.h"
 #include "config/hf.h"
 #include "config/saved.h"
 #include "io/disk.h"
@@ -27,6 +29,7 @@
 /* Which files there are, whether opened by this rank or by the reader of its node. */
 struct import_has {
     int st, adapter;
+    enum hf_tensors_files files; /* what st is */
 };
 
 struct import {
@@ -57,14 +60,29 @@ static const struct safetensors *files_of(const struct import *import, const cha
     return from == FROM_FOLDER ? import->st : from == FROM_ADAPTER ? import->adapter : NULL;
 }
 
+static enum hf_tensors_files kind_of(const struct import *import, const struct safetensors *st)
+{
+    return st == import->adapter ? HF_ADAPTER : import->has.files;
+}
+
 /* The stored tensor that a logical one is in, and *place in it, of opened files; NULL with err set.
  */
 static const struct safetensors_tensor *find(const struct import *import,
-                                             const struct safetensors *st, const char *own,
-                                             struct model_place *place, struct error *err)
+                                             const struct safetensors *st,
+                                             struct hf_tensors_name name, struct model_place *place,
+                                             struct error *err)
 {
-    enum hf_tensors_files files = st == import->adapter ? HF_ADAPTER : HF_MODEL;
-    return hf_tensors_find(st, import->s->model, files, own, place, err);
+    return hf_tensors_find(st, import->s->model, kind_of(import, st), name, place, err);
+}
+
+/* The place of a tensor, of a matrix of it, in opened files; -1 with err set: it has none. */
+static int place_in(const struct import *import, const struct safetensors *st, const char *own,
+                    struct model_place *place, struct error *err)
+{
+    return hf_tensors_place(import->s->model, kind_of(import, st), (struct hf_tensors_name){own, 0},
+                            place)
+               ? error_set(err, "%s has no name for the tensor %s", st->path, own)
+               : 0;
 }
 
 /* ---- are they the model's tensors? ---- */
@@ -77,11 +95,11 @@ static int check_shape(const struct import *import, const struct safetensors *st
     const struct box *box = &own->box;
     int is_node = import->s->config.model_loading == LOADING_NODE;
     int lacks = st == import->st && weights_rows_lacking(own->name, box, place, tensor);
-    int64_t rows = box->whole[0] * place->parts, columns = box->dims > 1 ? box->whole[1] : 1;
-    int64_t first = place->is_transposed ? columns : rows;
-    int64_t second = place->is_transposed ? rows : columns;
-    if (tensor->dims == box->dims && tensor->dim[0] == first &&
-        (box->dims == 1 || tensor->dim[1] == second))
+    int64_t dim[BOX_DIMS];
+    int dims = hf_tensors_shape(place, kind_of(import, st), box, dim), same = tensor->dims == dims;
+    for (int d = 0; same && d < dims; d++)
+        same = tensor->dim[d] == dim[d];
+    if (same)
         return 0;
     if (lacks)
         return is_node ? error_set(err,
@@ -90,8 +108,11 @@ static int check_shape(const struct import *import, const struct safetensors *st
                                    "each rank reads; leave model.loading at each",
                                    st->path)
                        : 0;
-    return error_set(err, "%s: tensor \"%s\" has another shape than the %lld x %lld of the model",
-                     st->file[tensor->file], tensor->name, (long long)first, (long long)second);
+    char shape[128] = "";
+    for (int d = 0; d < dims; d++)
+        text_join(shape, sizeof shape, " x ", "%lld", (long long)dim[d]);
+    return error_set(err, "%s: tensor \"%s\" has another shape than the %s of the model",
+                     st->file[tensor->file], tensor->name, shape);
 }
 
 /* Refuse files with a tensor that is neither the model's (used: 1 for each that is) nor known as
@@ -106,6 +127,26 @@ static int check_extra(const struct import *import, const struct safetensors *st
     return 0;
 }
 
+/* Check the stored tensors that a logical one is in, and note in `used` that these are the model's.
+ */
+static int check_tensor(const struct import *import, const struct safetensors *st,
+                        const struct flat_tensor *own, char *used, struct error *err)
+{
+    struct hf_tensors_name name = {own->name, 0};
+    struct model_place place;
+    int64_t count = 1;
+    int rc = 0;
+    for (; !rc && name.matrix < count; name.matrix++) {
+        const struct safetensors_tensor *tensor = find(import, st, name, &place, err);
+        rc = tensor ? check_shape(import, st, own, &place, tensor, err) : -1;
+        if (!tensor)
+            continue;
+        used[tensor - st->tensor] = 1;
+        count = hf_tensors_count(&place, &own->box);
+    }
+    return rc;
+}
+
 /* Check that the tensors which are read from these files are there, in their shapes, and no others.
  */
 static int check_files(const struct import *import, const struct safetensors *st, struct error *err)
@@ -116,13 +157,8 @@ static int check_files(const struct import *import, const struct safetensors *st
     for (int f = 0; f < units->flats; f++)
         for (int t = 0; !rc && t < units->flat[f].tensors; t++) {
             const struct flat_tensor *own = &units->flat[f].tensor[t];
-            struct model_place place;
-            if (st == import->st ? adapters_own(own->name) : files_of(import, own->name) != st)
-                continue;
-            const struct safetensors_tensor *tensor = find(import, st, own->name, &place, err);
-            rc = tensor ? check_shape(import, st, own, &place, tensor, err) : -1;
-            if (tensor)
-                used[tensor - st->tensor] = 1;
+            if (st == import->st ? !adapters_own(own->name) : files_of(import, own->name) == st)
+                rc = check_tensor(import, st, own, used, err);
         }
     if (!rc)
         rc = check_extra(import, st, used, err);
@@ -132,28 +168,65 @@ static int check_files(const struct import *import, const struct safetensors *st
 
 /* ---- reading ---- */
 
+/* Read a part of a tensor that is in opened files, from the one or many stored tensors there. */
+static int read_stored(struct import *import, const struct safetensors *st,
+                       const struct flat_part *part, float *to, struct error *err)
+{
+    const char *own = part->tensor->name;
+    struct hf_tensors_stored stored = {0};
+    struct model_place place;
+    int rc = place_in(import, st, own, &place, err);
+    while (!rc &&
+           hf_tensors_next_stored(&place, &part->tensor->box, part->start, part->count, &stored)) {
+        const struct safetensors_tensor *tensor =
+            find(import, st, (struct hf_tensors_name){own, stored.matrix}, &place, err);
+        float *at = to + stored.at;
+        rc = !tensor ||
+                     weights_rows_read(&import->rows, own, st, tensor, &place, &stored.box,
+                                       stored.start, stored.count, at, err) ||
+                     weights_check_finite(st->file[tensor->file], tensor->name, at, DTYPE_F32,
+                                          stored.count, err)
+                 ? -1
+                 : 0;
+    }
+    return rc;
+}
+
 /* A weights_fill_part: fill a part from wherever its tensor comes from. */
 static int read_part(void *user, const struct flat_part *part, float *to, struct error *err)
 {
     struct import *import = user;
-    const struct flat_tensor *own = part->tensor;
-    struct model_place place;
-    const struct safetensors *st = files_of(import, own->name);
+    const struct safetensors *st = files_of(import, part->tensor->name);
     if (!st && from_of(import, part->tensor->name) == FROM_SAVED)
         return weights_saved_read(import->saved, part, to, err);
     if (!st && part->tensor->init == INIT_ROW_NORMS)
         return weights_norms_part(import->s, part, read_part, user, to, err);
-    if (!st)
-        return weights_init_part(import->s, part, to, err);
-    const struct safetensors_tensor *tensor = find(import, st, part->tensor->name, &place, err);
-    if (!tensor || !part->count)
-        return tensor ? 0 : -1;
-    int rc = weights_rows_read(&import->rows, own->name, st, tensor, &place, &own->box, part->start,
-                               part->count, to, err);
-    return rc || weights_check_finite(st->file[tensor->file], tensor->name, to, DTYPE_F32,
-                                      part->count, err)
-               ? -1
-               : 0;
+    return st ? read_stored(import, st, part, to, err)
+              : weights_init_part(import->s, part, to, err);
+}
+
+/* Read what of a part of a tensor is in one stored tensor, if that has the format `dtype`, to `to`.
+ * Returns 1 where it has another; 0; or -1 with err set. */
+static int read_stored_as(const struct import *import, const struct safetensors *st,
+                          const char *own, const struct hf_tensors_stored *stored, enum dtype dtype,
+                          char *to, struct error *err)
+{
+    struct model_place place;
+    struct hf_tensors_run run;
+    const struct safetensors_tensor *tensor =
+        find(import, st, (struct hf_tensors_name){own, stored->matrix}, &place, err);
+    int rc = tensor ? 0 : -1;
+    if (tensor && (tensor->dtype != (int)dtype || place.is_transposed ||
+                   weights_rows_lacking(own, &stored->box, &place, tensor)))
+        return 1;
+    struct hf_tensors_runs runs =
+        hf_tensors_runs(&place, &stored->box, stored->start, stored->count);
+    while (!rc && hf_tensors_next_run(&runs, INT64_MAX, &run))
+        rc = safetensors_read_raw(st, tensor, run.at, run.count,
+                                  to + (size_t)run.to * dtype_bytes(dtype), err);
+    return rc ? rc
+              : weights_check_finite(st->file[tensor->file], tensor->name, to, dtype, stored->count,
+                                     err);
 }
 
 /* fill_as() of struct weights_filler: read a part that is stored in the format in which it is kept
@@ -162,24 +235,16 @@ static int read_as(void *user, const struct flat_part *part, enum dtype dtype, v
                    struct error *err)
 {
     const struct import *import = user;
-    const struct safetensors *st = files_of(import, part->tensor->name);
+    const char *own = part->tensor->name;
+    const struct safetensors *st = files_of(import, own);
+    struct hf_tensors_stored stored = {0};
     struct model_place place;
-    struct hf_tensors_run run;
-    const struct safetensors_tensor *tensor =
-        st ? find(import, st, part->tensor->name, &place, err) : NULL;
-    int rc = st && !tensor ? -1 : 0;
-    if (!st ||
-        (tensor && (tensor->dtype != (int)dtype || place.is_transposed ||
-                    weights_rows_lacking(part->tensor->name, &part->tensor->box, &place, tensor))))
-        return 1;
-    struct hf_tensors_runs runs =
-        hf_tensors_runs(&place, &part->tensor->box, part->start, part->count);
-    while (!rc && hf_tensors_next_run(&runs, INT64_MAX, &run))
-        rc = safetensors_read_raw(st, tensor, run.at, run.count,
-                                  (char *)to + (size_t)run.to * dtype_bytes(dtype), err);
-    return rc ? rc
-              : weights_check_finite(st->file[tensor->file], tensor->name, to, dtype, part->count,
-                                     err);
+    int rc = st ? place_in(import, st, own, &place, err) : 1;
+    while (!rc &&
+           hf_tensors_next_stored(&place, &part->tensor->box, part->start, part->count, &stored))
+        rc = read_stored_as(import, st, own, &stored, dtype,
+                            (char *)to + (size_t)stored.at * dtype_bytes(dtype), err);
+    return rc;
 }
 
 /* piece() of struct weights_filler: a transposed matrix is divided among the threads once, because
@@ -189,12 +254,9 @@ static int64_t piece_of(void *user, const struct flat_part *part, int threads)
     const struct import *import = user;
     struct model_place place;
     const struct safetensors *st = files_of(import, part->tensor->name);
-    if (st &&
-        !hf_tensors_place(import->s->model, st == import->adapter ? HF_ADAPTER : HF_MODEL,
-                          part->tensor->name, &place) &&
-        place.is_transposed)
-        return (part->count + threads - 1) / threads;
-    return 0;
+    int is_transposed =
+        st && !place_in(import, st, part->tensor->name, &place, NULL) && place.is_transposed;
+    return is_transposed ? (part->count + threads - 1) / threads : 0;
 }
 
 static int open_model(struct import *import, struct error *err)
@@ -231,6 +293,15 @@ static int open_adapter(struct import *import, struct error *err)
     return rc ? error_prefix(err, "lora.path") : 0;
 }
 
+/* Note which files are open. */
+static void note_files(struct import *import)
+{
+    import->has = (struct import_has){
+        .st = import->st != NULL,
+        .adapter = import->adapter != NULL,
+        .files = import->st ? hf_tensors_kind(import->st, import->s->model) : HF_MODEL};
+}
+
 /* Open the files of both folders, where they are asked for, and check them. */
 static int open_files(struct import *import, struct error *err)
 {
@@ -238,7 +309,7 @@ static int open_files(struct import *import, struct error *err)
     if ((c->model_path[0] && !import->saved && open_model(import, err)) ||
         (c->lora.path[0] && open_adapter(import, err)))
         return -1;
-    import->has = (struct import_has){import->st != NULL, import->adapter != NULL};
+    note_files(import);
     return (import->saved && weights_saved_check(import->s, import->saved, err)) ||
                    (import->st && check_files(import, import->st, err)) ||
                    (import->adapter && check_files(import, import->adapter, err))
@@ -261,13 +332,33 @@ static int names_saved(const struct config *config)
     return path[0] && !hf_has_config(path) && saved_has_config(path);
 }
 
-/* Refuse model.loading=node for new magnitudes: these are made of all rows of matrices, which one
- * rank does not send to another. */
+/* Refuse experts in 4 bits of which a matrix, which is a tensor of the files, is not whole blocks:
+ * what is sent of it would be parts of blocks. */
+static int check_blocks(const struct session *s, struct error *err)
+{
+    for (int f = 0; f < s->units->flats; f++)
+        for (int t = 0; s->units->flat[f].is_nf4 && t < s->units->flat[f].tensors; t++) {
+            const struct flat_tensor *own = &s->units->flat[f].tensor[t];
+            const int64_t *side = &own->box.whole[own->box.dims - 2];
+            if (own->box.dims > 2 && side[0] * side[1] % NF4_BLOCK)
+                return error_set(err,
+                                 "model.loading is node, and %s is of matrices of %lld x %lld, "
+                                 "which are not whole blocks of 4 bits, of %d numbers: leave "
+                                 "model.loading at each",
+                                 own->name, (long long)side[0], (long long)side[1], NF4_BLOCK);
+        }
+    return 0;
+}
+
+/* Refuse model.loading=node for that, and for new magnitudes: these are made of all rows of
+ * matrices, which one rank does not send to another. */
 static int check_loading(const struct import *import, struct error *err)
 {
     const struct config *c = &import->s->config;
-    if (c->model_loading == LOADING_EACH || !c->lora.use_dora || c->lora.path[0])
+    if (c->model_loading == LOADING_EACH)
         return 0;
+    if (!c->lora.use_dora || c->lora.path[0])
+        return check_blocks(import->s, err);
     return error_set(err, "model.loading is node, and lora.use_dora begins with norms of the "
                           "model's matrices, which each rank reads: leave model.loading at each");
 }
@@ -304,24 +395,25 @@ static int place_of(void *user, const char *own, struct model_place *place)
         return 0;
     if (from == FROM_SAVED)
         *place = (struct model_place){.parts = 1};
-    else if (hf_tensors_place(import->s->model, from == FROM_ADAPTER ? HF_ADAPTER : HF_MODEL, own,
-                              place))
+    else if (hf_tensors_place(import->s->model,
+                              from == FROM_ADAPTER ? HF_ADAPTER : import->has.files,
+                              (struct hf_tensors_name){own, 0}, place))
         return 0;
     return 1;
 }
 
 /* Find the stored tensor of a logical one.  Numbers are in the order of the files and their bytes,
  * those of an adapter's file behind all of the model's. */
-static int find_stored(void *user, const char *own, struct weights_stored *stored,
+static int find_stored(void *user, struct hf_tensors_name name, struct weights_stored *stored,
                        struct error *err)
 {
     const struct import *import = user;
-    const struct safetensors *st = files_of(import, own);
+    const struct safetensors *st = files_of(import, name.own);
     struct model_place place;
     *stored = (struct weights_stored){.dtype = DTYPE_F32};
     if (!st)
-        return (stored->number = weights_saved_find(import->saved, own, err)) < 0 ? -1 : 0;
-    const struct safetensors_tensor *tensor = find(import, st, own, &place, err);
+        return (stored->number = weights_saved_find(import->saved, name.own, err)) < 0 ? -1 : 0;
+    const struct safetensors_tensor *tensor = find(import, st, name, &place, err);
     if (!tensor)
         return -1;
     if (tensor->dtype < 0)
@@ -332,16 +424,16 @@ static int find_stored(void *user, const char *own, struct weights_stored *store
     return 0;
 }
 
-static int read_ranges(void *user, const char *own, const struct hf_tensors_run *ranges, int count,
-                       int64_t from, char *to, struct error *err)
+static int read_ranges(void *user, struct hf_tensors_name name, const struct hf_tensors_run *ranges,
+                       int count, int64_t from, char *to, struct error *err)
 {
     const struct import *import = user;
-    const struct safetensors *st = files_of(import, own);
+    const struct safetensors *st = files_of(import, name.own);
     struct model_place place;
     int rc = 0;
     if (!st)
-        return weights_saved_read_ranges(import->saved, own, ranges, count, from, to, err);
-    const struct safetensors_tensor *tensor = find(import, st, own, &place, err);
+        return weights_saved_read_ranges(import->saved, name.own, ranges, count, from, to, err);
+    const struct safetensors_tensor *tensor = find(import, st, name, &place, err);
     for (int i = 0; tensor && !rc && i < count; i++) {
         enum dtype dtype = (enum dtype)tensor->dtype;
         char *at = to + (ranges[i].at - from) * (int64_t)dtype_bytes(dtype);
@@ -394,7 +486,8 @@ static void report_rows(const struct import *import)
     struct model_place place;
     const struct session *s = import->s;
     const struct safetensors_tensor *embedding =
-        import->st ? find(import, import->st, "embed", &place, NULL) : NULL;
+        import->st ? find(import, import->st, (struct hf_tensors_name){"embed", 0}, &place, NULL)
+                   : NULL;
     int64_t vocab = s->config.model.vocab;
     if (embedding && embedding->dim[0] < vocab)
         log_info(
@@ -436,7 +529,7 @@ static int open_base(struct import *import, struct error *err)
 {
     if (open_model(import, err))
         return -1;
-    import->has.st = import->st != NULL;
+    note_files(import);
     return check_files(import, import->st, err);
 }
 

@@ -24,10 +24,11 @@
 
 enum { CHUNK_ELEMS = 1 << 18, CHUNK_BYTES = CHUNK_ELEMS * 4, STRETCH = 4096 };
 
-/* What a rank asks the reader for: a part of a logical tensor. */
+/* What a rank asks the reader for: a part of a logical tensor, within one stored tensor. */
 struct request {
     char name[FLAT_NAME];
-    struct box box;
+    int64_t matrix;       /* the stored tensor is that of this matrix; 0: or it is in one */
+    struct box box;       /* of the matrix, or the tensor */
     int64_t start, count; /* elements of the box */
 };
 
@@ -133,24 +134,38 @@ static struct wanted *add_wanted(struct wants *wants, int member, const struct r
     return w;
 }
 
+/* Add a part of a flat to what this rank wants: of each stored tensor that it is in what is there.
+ */
+static void want_part(struct node *n, int f, const struct flat_part *part,
+                      const struct model_place *place)
+{
+    struct hf_tensors_stored stored = {0};
+    while (hf_tensors_next_stored(place, &part->tensor->box, part->start, part->count, &stored)) {
+        struct request what = {.matrix = stored.matrix,
+                               .box = stored.box,
+                               .start = stored.start,
+                               .count = stored.count};
+        memcpy(what.name, part->tensor->name, sizeof what.name);
+        struct wanted *w = add_wanted(&n->wants, n->member, &what);
+        w->flat = f;
+        w->at = part->at + stored.at;
+        w->direct = direct_place(n->s, f, w->at);
+    }
+}
+
 /* Add a part of a flat to what this rank wants; one that is in no file is made here at once. */
 static int add_part(struct node *n, int f, const struct flat_part *part, struct error *err)
 {
-    struct request what = {.box = part->tensor->box, .start = part->start, .count = part->count};
     struct model_place place;
-    memcpy(what.name, part->tensor->name, sizeof what.name);
     if (!part->count)
         return 0;
-    if (n->source->place(n->source->user, what.name, &place)) {
-        struct wanted *w = add_wanted(&n->wants, n->member, &what);
-        w->flat = f;
-        w->at = part->at;
-        w->direct = direct_place(n->s, f, part->at);
+    if (n->source->place(n->source->user, part->tensor->name, &place)) {
+        want_part(n, f, part, &place);
         return 0;
     }
     float *values = malloc((size_t)part->count * sizeof *values);
     int rc = values ? n->source->fill(n->source->user, part, values, err)
-                    : error_set(err, "out of memory: a part of %s", what.name);
+                    : error_set(err, "out of memory: a part of %s", part->tensor->name);
     if (!rc)
         rc = weights_write(n->s, f, part->at, values, part->count, err);
     free(values);
@@ -181,7 +196,8 @@ static int find_stored(struct node *n, struct wanted *w, struct error *err)
     const struct weights_source *source = n->source;
     if (!source->place(source->user, w->what.name, &w->place))
         return error_set(err, "tensor %s is in no file", w->what.name);
-    return source->find(source->user, w->what.name, &w->stored, err);
+    return source->find(source->user, (struct hf_tensors_name){w->what.name, w->what.matrix},
+                        &w->stored, err);
 }
 
 /* Take the requests of another rank of the node, and answer them. */
@@ -339,8 +355,9 @@ static int read_chunk(struct node *n, int64_t from, size_t width, struct error *
     for (int i = 0; i <= last; i++)
         n->read_bytes += n->range[i].count * (int64_t)width;
     alive_note();
-    return n->source->read(n->source->user, n->wants.list[n->piece[0].wanted].what.name, n->range,
-                           last + 1, from, n->chunk, err);
+    const struct request *what = &n->wants.list[n->piece[0].wanted].what;
+    return n->source->read(n->source->user, (struct hf_tensors_name){what->name, what->matrix},
+                           n->range, last + 1, from, n->chunk, err);
 }
 
 /* Put the numbers of a run where they belong in a part of this rank. */

@@ -11,21 +11,23 @@ struct weights_stored {
     enum dtype dtype;
 };
 
-/* Where the parameters of a rank come from.  own: name of a logical tensor. */
+/* Where the parameters of a rank come from.  own: name of a logical tensor; name: the same, and
+ * which of its matrices where each is a stored tensor. */
 struct weights_source {
     void *user; /* first argument of the functions */
     /* Fill a part of a tensor that is in no file. */
     weights_fill_part *fill;
-    /* Is a tensor in the files?  Returns 1 and *place in its stored tensor, or 0.  The same on all
-     * ranks of a node, of which one has the files. */
+    /* Is a tensor in the files?  Returns 1 and *place in its stored tensor (of several, in the
+     * first), or 0.  The same on all ranks of a node, of which one has the files. */
     int (*place)(void *user, const char *own, struct model_place *place);
     /* Find the stored tensor, on the rank that has the files.  0, or -1 with err set. */
-    int (*find)(void *user, const char *own, struct weights_stored *stored, struct error *err);
+    int (*find)(void *user, struct hf_tensors_name name, struct weights_stored *stored,
+                struct error *err);
     /* Read these ranges of the stored tensor, in its format: element i goes to
      * to + (i - from) * bytes of an element.  On the rank that has the files.  0, or -1 with err
      * set. */
-    int (*read)(void *user, const char *own, const struct hf_tensors_run *ranges, int count,
-                int64_t from, char *to, struct error *err);
+    int (*read)(void *user, struct hf_tensors_name name, const struct hf_tensors_run *ranges,
+                int count, int64_t from, char *to, struct error *err);
 };
 
 /* Is this the rank of its node that has the files: the first? */

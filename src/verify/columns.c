@@ -82,6 +82,9 @@ int columns_are_packed(const struct columns *columns, const struct op_attrs *att
 
 int columns_are_halves(const struct columns *columns)
 {
+    const struct graph_param *param = columns->param;
+    if (param->dims == 4) /* the gates and what goes through them, of each expert */
+        return param->division.dim == 2 && param->box[0].count[1] == 2;
     return columns->parts == 2 && parts_equal(part_of(columns, 0), part_of(columns, 1));
 }
 

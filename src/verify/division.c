@@ -26,6 +26,11 @@
  *   magnitude, x and norms
  *                         own rows, whole       whole         own rows
  *                         own columns, both     own columns   own columns
+ *   experts, as linear    whole          own rows      own columns   (its gradient of x: a term)
+ *                         own columns    own columns   a term
+ *   swiglu_scaled, x and factors
+ *                         own columns, whole           own columns   (its gradient of the factors:
+ *                                                                    a term)
  *   others                                             as x
  *
  * Along replicate and shard ranks have their own rows from the start, those of their batches; and
@@ -101,7 +106,7 @@ static enum division_share share_given(const struct division *d, const struct gr
     const struct graph_param *param = &d->graph->params[value->index];
     if (!division_is_over(d, param->division.group))
         return WHOLE;
-    return param->dims == 1 || param->division.dim == 1 ? COLUMNS : ROWS;
+    return param->division.dim == param->dims - 1 ? COLUMNS : ROWS;
 }
 
 /* Give the results of a node a share; where that is of columns, those of value v. */
@@ -192,9 +197,10 @@ static int follow_rule(const struct division *d, const struct graph_node *n,
     return 0;
 }
 
+/* Of op_experts too, whose matrices are divided alike. */
 static int follow_linear(const struct division *d, const struct graph_node *n)
 {
-    int x = n->in[0], w = n->in[1];
+    int x = n->in[0], w = n->in[1], added = n->op == &op_linear ? n->in[2] : -1;
     enum division_share share = d->share[x];
     if (share == TERM || share == SPREAD)
         return wrong_share(d, n, x, "it needs whole rows");
@@ -209,7 +215,7 @@ static int follow_linear(const struct division *d, const struct graph_node *n)
     else if (d->share[w] == ROWS)
         share = COLUMNS;
     put_share(d, n, share, w);
-    return n->in[2] >= 0 ? check_added(d, n, share, w, n->in[2]) : 0;
+    return added >= 0 ? check_added(d, n, share, w, added) : 0;
 }
 
 /* y, what is added to it, and the matrix that makes that of u. */
@@ -410,7 +416,7 @@ static int follow(const struct division *d, const struct graph_node *n)
     }
     if (is_across_context(d, n))
         return follow_sequence(d, n);
-    if (n->op == &op_linear)
+    if (n->op == &op_linear || n->op == &op_experts)
         return follow_linear(d, n);
     if (n->op == &op_adapter)
         return follow_adapter(d, n);

@@ -90,7 +90,7 @@ static int pull_linear(const struct division *d, const struct graph_node *n,
 {
     enum division_share w = d->share[n->in[1]];
     enum division_pull x = w == ROWS ? PULL_TERM : w == COLUMNS ? PULL_OWN : pull;
-    return give(d, n->in[0], x) || give(d, n->in[2], pull) ? -1 : 0;
+    return give(d, n->in[0], x) || (n->op == &op_linear && give(d, n->in[2], pull)) ? -1 : 0;
 }
 
 static int pull_adapter(const struct division *d, const struct graph_node *n,
@@ -122,14 +122,16 @@ static int follow_back(const struct division *d, const struct graph_node *n)
         return wrong_pull(d, n->out[0], "is a term of a sum");
     if (check_params(d, n, pull))
         return -1;
-    if (n->op == &op_linear || n->op == &op_head_part)
+    if (n->op == &op_linear || n->op == &op_experts || n->op == &op_head_part)
         return pull_linear(d, n, pull);
     if (n->op == &op_adapter)
         return pull_adapter(d, n, pull);
     if (n->op == &op_magnitude) /* its norms are a constant */
         return give(d, n->in[0], pull);
-    if (n->op == &op_pack_heads && d->share[n->in[0]] == COLUMNS)
-        return give(d, n->in[0], pull) || give(d, n->in[1], PULL_TERM) ? -1 : 0;
+    int is_of_columns = d->share[n->in[0]] == COLUMNS;
+    if (n->op == &op_swiglu_scaled || (n->op == &op_pack_heads && is_of_columns))
+        return give(d, n->in[0], pull) || give(d, n->in[1], is_of_columns ? PULL_TERM : pull) ? -1
+                                                                                              : 0;
     if (d->axis == MESH_CONTEXT && n->op == &op_attention)
         return give(d, n->in[0], pull) || give(d, n->in[1], PULL_TERM) ? -1 : 0;
     const struct division_rule *rule = division_rule(n->op);

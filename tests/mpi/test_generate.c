@@ -22,6 +22,7 @@ static const char *const families[] = {
     "model.kv_heads=2 ",
     "model.family=gpt2 model.tie_embeddings=true ",
     "model.kv_heads=1 model.qk_norm=true model.sliding_window=7 ",
+    "model.kv_heads=2 model.experts=3 model.experts_per_token=1 ",
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 

@@ -95,6 +95,10 @@ static int64_t count_reads(int *most)
 #define GPT2                                                                        \
     "model.family=gpt2 model.layers=2 model.hidden=36 model.heads=6 model.ffn=144 " \
     "model.vocab=101 model.max_seq_len=16 model.tie_embeddings=true "
+/* Experts, of which each matrix is a tensor of the files. */
+#define EXPERTS                                                                                   \
+    "model.layers=2 model.hidden=36 model.heads=6 model.kv_heads=2 model.ffn=30 model.vocab=101 " \
+    "model.experts=5 "
 /* A tensor of several chunks. */
 #define LARGE "model.layers=1 model.hidden=96 model.heads=6 model.ffn=90 model.vocab=7001 "
 #define ALL   "data.seq_len=16 train.global_batch=4 run.threads=1 device=cpu "
@@ -107,6 +111,11 @@ static const struct {
     {1, LLAMA, DTYPE_BF16},
     {1, GPT2 "precision=bf16", DTYPE_F32},
     {1, LARGE, DTYPE_F32},
+    {1, EXPERTS "model.qk_norm=true", DTYPE_F32},
+    {2, EXPERTS "parallel.tensor=2", DTYPE_BF16},
+    {3, EXPERTS "parallel.strategy=FULL_SHARD precision=bf16_pure", DTYPE_BF16},
+    {3, EXPERTS "parallel.tensor=3 model.qk_norm=true", DTYPE_F16},
+    {4, EXPERTS "parallel.tensor=2 parallel.strategy=FULL_SHARD", DTYPE_F32},
     {2, LLAMA "parallel.strategy=NO_SHARD", DTYPE_F32},
     {2, LLAMA "parallel.strategy=SHARD_GRAD_OP precision=bf16_pure", DTYPE_BF16},
     {2, LLAMA "parallel.tensor=2", DTYPE_F16},

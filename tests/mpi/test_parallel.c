@@ -47,6 +47,8 @@ static const char *const models[] = {
           "model.qkv_bias=true model.sliding_window=5 model.tie_embeddings=true",
     SIZES "data.seq_len=17 model.family=llama model.heads=5 model.kv_heads=1 model.head_dim=8 "
           "model.qk_norm=true model.rope_scaling=yarn model.rope_original_len=8",
+    SIZES "data.seq_len=17 model.family=llama model.heads=4 model.kv_heads=2 model.head_dim=8 "
+          "model.experts=5 model.router_aux_loss_coef=0.05",
     /* Of these the layouts with context, which need sequences of equal chunks; from here on: */
     SIZES "data.seq_len=12 model.family=llama model.heads=4 model.kv_heads=2 model.head_dim=8",
     SIZES "data.seq_len=156 model.family=llama model.heads=5 model.kv_heads=1 model.head_dim=8 "
@@ -57,6 +59,8 @@ static const char *const models[] = {
           "model.tie_embeddings=false " DROPOUT,
     SIZES "data.seq_len=156 model.family=llama model.heads=4 model.kv_heads=2 model.head_dim=6 "
           "model.qk_norm=true model.qkv_bias=true model.sliding_window=50",
+    SIZES "data.seq_len=12 model.family=llama model.heads=4 model.kv_heads=1 model.head_dim=6 "
+          "model.experts=4 model.experts_per_token=3 model.norm_topk_prob=false",
     /* Of these the layouts whose tensor ranks exchange rows in parts, which must divide the rows;
        from here on: */
     SIZES "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=3 model.head_dim=6",
@@ -64,6 +68,8 @@ static const char *const models[] = {
           "model.tie_embeddings=true " DROPOUT,
     SIZES "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=2 model.head_dim=6 "
           "model.qk_norm=true",
+    SIZES "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=2 model.head_dim=6 "
+          "model.experts=3 model.experts_per_token=1",
     /* Of these, with adapters, each kind of layout; from here on: */
     SIZES ADAPTERS "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=3 "
                    "model.head_dim=6 lora.modules_to_save=lm_head,norm",
@@ -76,12 +82,15 @@ static const char *const models[] = {
                    "model.kv_heads=2 model.head_dim=6 lora.modules_to_save=lm_head",
     SIZES ADAPTERS "lora.use_dora=true data.seq_len=24 model.family=gpt2 model.heads=5 "
                    "model.head_dim=8 lora.modules_to_save=lm_head",
+    SIZES ADAPTERS "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=2 "
+                   "model.head_dim=6 model.experts=3 lora.modules_to_save=lm_head "
+                   "lora.target_modules=q_proj,k_proj,v_proj,o_proj",
 };
 enum {
     MODELS = sizeof models / sizeof models[0],
-    CONTEXT_MODELS = 8,
-    PARTS_MODELS = 13,
-    ADAPTER_MODELS = 16
+    CONTEXT_MODELS = 9,
+    PARTS_MODELS = 15,
+    ADAPTER_MODELS = 19
 };
 
 static const struct layout_cell {

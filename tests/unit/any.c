@@ -16,7 +16,7 @@ static const struct {
 } rows[] = {
     {ANY_MODEL,
      {"", "model.family=gpt2", "model.kv_heads=1", "model.qkv_bias=true model.sliding_window=3",
-      "model.qk_norm=true model.kv_heads=1",
+      "model.qk_norm=true model.kv_heads=1", "model.experts=3",
       "model.family=gpt2 model.embed_dropout=0.1 model.residual_dropout=0.2"}},
     {ANY_MODEL, {"model.layers=1", "model.layers=2", "model.layers=3", "model.layers=5"}},
     {ANY_MODEL, {"", "model.tie_embeddings=true"}},
@@ -109,6 +109,14 @@ void any_settings(struct any *any, unsigned of, char text[ANY_TEXT])
             used += (size_t)snprintf(text + used, ANY_TEXT - used, " %s", choice);
         assert(used < ANY_TEXT);
     }
+    /* What does not go together with experts; all-linear would be them, too. */
+    int has_experts = strstr(text, "model.experts=") != NULL;
+    if (has_experts && strstr(text, "all-linear"))
+        used += (size_t)snprintf(text + used, ANY_TEXT - used,
+                                 " lora.target_modules=q_proj,k_proj,v_proj,o_proj");
+    if (has_experts && strstr(text, "train.optimizer=muon"))
+        used += (size_t)snprintf(text + used, ANY_TEXT - used, " train.optimizer=adamw");
+    assert(used < ANY_TEXT);
 }
 
 int any_load(struct config *config, const char *settings, struct error *err)

@@ -22,3 +22,6 @@ tests_unit_test_boundaries_SOURCES = tests/unit/test_boundaries.c $(translator) 
 # Gradients in bf16.
 UNIT_TESTS += tests/unit/test_grad_dtype
 tests_unit_test_grad_dtype_SOURCES = tests/unit/test_grad_dtype.c $(rig)
+# Parts of tensors in the files of others.
+UNIT_TESTS += tests/unit/test_hf_tensors
+tests_unit_test_hf_tensors_SOURCES = tests/unit/test_hf_tensors.c $(rig)

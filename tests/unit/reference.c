@@ -1,4 +1,5 @@
-/* reference.c - see reference.h.  Touvron et al. 2023 (arXiv 2302.13971). */
+/* reference.c - see reference.h.  Touvron et al. 2023 (arXiv 2302.13971), Jiang et al. 2024
+ * (2401.04088), Fedus et al. 2021 (2101.03961). */
 #include "tests/unit/reference.h"
 
 #include <math.h>
@@ -34,6 +35,7 @@ void reference_free(struct reference *r)
         free(r->value[t]);
     free(r->value);
     free(r->tensor);
+    free(r->choice);
 }
 
 double *reference_find(const struct reference *r, const char *name)
@@ -133,21 +135,112 @@ static void attention(const struct reference *r, int64_t layer, double *x, int64
     free(v);
 }
 
-/* x [hidden] += down(silu(gate(norm2(x))) * up(norm2(x))) */
+/* y [hidden] += weight * down(silu(gate(h)) * up(h)) */
+static void swiglu(const struct config_model *c, double *y, const double *h, const double *gate_w,
+                   const double *up_w, const double *down_w, double weight)
+{
+    double *gate = array_make((size_t)c->ffn, sizeof *gate), *up = array_make((size_t)c->ffn, 8);
+    multiply(gate, gate_w, h, c->ffn, c->hidden, 0);
+    multiply(up, up_w, h, c->ffn, c->hidden, 0);
+    for (int64_t i = 0; i < c->ffn; i++)
+        gate[i] = weight * gate[i] / (1 + exp(-gate[i])) * up[i];
+    multiply(y, down_w, gate, c->hidden, c->ffn, 1);
+    free(gate);
+    free(up);
+}
+
+/* x [hidden] += feed_forward(norm2(x)) */
 static void feed_forward(const struct reference *r, int64_t layer, double *x)
 {
     const struct config_model *c = r->config;
     double *h = array_make((size_t)c->hidden, sizeof *h);
-    double *gate = array_make((size_t)c->ffn, sizeof *gate), *up = array_make((size_t)c->ffn, 8);
     norm(h, x, of_layer(r, layer, "norm2"), c->hidden, c->norm_eps);
-    multiply(gate, of_layer(r, layer, "mlp.gate"), h, c->ffn, c->hidden, 0);
-    multiply(up, of_layer(r, layer, "mlp.up"), h, c->ffn, c->hidden, 0);
-    for (int64_t i = 0; i < c->ffn; i++)
-        gate[i] = gate[i] / (1 + exp(-gate[i])) * up[i];
-    multiply(x, of_layer(r, layer, "mlp.down"), gate, c->hidden, c->ffn, 1);
+    swiglu(c, x, h, of_layer(r, layer, "mlp.gate"), of_layer(r, layer, "mlp.up"),
+           of_layer(r, layer, "mlp.down"), 1);
     free(h);
-    free(gate);
-    free(up);
+}
+
+/* The experts' probabilities. */
+static void softmax(double *p, int64_t count)
+{
+    double total = 0;
+    for (int64_t e = 0; e < count; e++)
+        total += p[e] = exp(p[e]);
+    for (int64_t e = 0; e < count; e++)
+        p[e] /= total;
+}
+
+/* The k-th choice of a token: of the largest probability among experts that are not taken. */
+static int32_t choose(struct reference *r, const double *p, const char *taken)
+{
+    int32_t best = -1;
+    for (int32_t e = 0; e < r->config->experts.count; e++)
+        if (!taken[e] && (best < 0 || p[e] > p[best]))
+            best = e;
+    if (r->next == r->choices) {
+        r->choice = realloc(r->choice, (size_t)(r->choices + 1) * sizeof *r->choice);
+        r->choice[r->choices++] = best;
+    }
+    return r->choice[r->next++];
+}
+
+/* x [hidden] += the sum of what a token's experts make of norm2(x).  load and mass [experts] take
+ * in how often each was chosen, and its probability. */
+static void mixture(struct reference *r, int64_t layer, double *x, double *load, double *mass)
+{
+    const struct config_model *c = r->config;
+    int64_t count = c->experts.count, chosen = c->experts.per_token, size = c->ffn * c->hidden;
+    const double *gate_up = of_layer(r, layer, "mlp.experts.gate_up");
+    const double *down = of_layer(r, layer, "mlp.experts.down");
+    double *h = array_make((size_t)c->hidden, sizeof *h), *p = array_make((size_t)count, sizeof *p);
+    int32_t *expert = array_make((size_t)chosen, sizeof *expert);
+    char *taken = array_make((size_t)count, 1);
+    double sum = 0;
+    norm(h, x, of_layer(r, layer, "norm2"), c->hidden, c->norm_eps);
+    multiply(p, of_layer(r, layer, "mlp.router"), h, count, c->hidden, 0);
+    softmax(p, count);
+    for (int64_t k = 0; k < chosen; k++) {
+        expert[k] = choose(r, p, taken);
+        taken[expert[k]] = 1;
+        load[expert[k]]++;
+        sum += p[expert[k]];
+    }
+    for (int64_t k = 0; k < chosen; k++) {
+        const double *own = gate_up + expert[k] * 2 * size;
+        swiglu(c, x, h, own, own + size, down + expert[k] * size,
+               p[expert[k]] / (c->experts.norm_topk_prob ? sum : 1));
+    }
+    for (int64_t e = 0; e < count; e++)
+        mass[e] += p[e];
+    free(h);
+    free(p);
+    free(expert);
+    free(taken);
+}
+
+/* The mixtures of a sequence, and its load balancing loss, of tokens with targets: experts * (sum
+ * over e of the share of such tokens at e, times the mean of its probability). */
+static void mixtures(struct reference *r, int64_t layer, double *x, const int32_t *targets,
+                     int64_t seq)
+{
+    const struct config_experts *e = &r->config->experts;
+    double *load[2], *mass[2], count = 0; /* of tokens without a target, and with one */
+    for (int i = 0; i < 2; i++) {
+        load[i] = array_make((size_t)e->count, sizeof **load);
+        mass[i] = array_make((size_t)e->count, sizeof **mass);
+    }
+    for (int64_t t = 0; t < seq; t++) {
+        int counts = targets[t] >= 0;
+        mixture(r, layer, x + t * r->config->hidden, load[counts], mass[counts]);
+        count += counts;
+    }
+    for (int64_t i = 0; i < e->count && count > 0; i++)
+        r->balance += e->aux_loss / (double)r->config->layers * count * (double)e->count *
+                      load[1][i] / count * mass[1][i] / count;
+    for (int i = 0; i < 2; i++) {
+        free(load[i]);
+        free(mass[i]);
+    }
 }
 
 static double cross_entropy(const double *logits, int64_t vocab, int32_t target)
@@ -158,8 +251,8 @@ static double cross_entropy(const double *logits, int64_t vocab, int32_t target)
     return log(total) - logits[target];
 }
 
-static double sequence_loss(const struct reference *r, const int32_t *tokens,
-                            const int32_t *targets, int64_t seq, double *out)
+static double sequence_loss(struct reference *r, const int32_t *tokens, const int32_t *targets,
+                            int64_t seq, double *out)
 {
     const struct config_model *c = r->config;
     const double *table = reference_find(r, "embed"), *head = reference_find(r, "head");
@@ -170,7 +263,9 @@ static double sequence_loss(const struct reference *r, const int32_t *tokens,
         memcpy(x + t * c->hidden, table + tokens[t] * c->hidden, (size_t)c->hidden * sizeof *x);
     for (int64_t layer = 0; layer < c->layers; layer++) {
         attention(r, layer, x, seq);
-        for (int64_t t = 0; t < seq; t++)
+        if (c->experts.count)
+            mixtures(r, layer, x, targets, seq);
+        for (int64_t t = 0; t < seq && !c->experts.count; t++)
             feed_forward(r, layer, x + t * c->hidden);
     }
     for (int64_t t = 0; t < seq; t++) {
@@ -188,10 +283,12 @@ static double sequence_loss(const struct reference *r, const int32_t *tokens,
     return loss;
 }
 
-double reference_loss(const struct reference *r, const int32_t *tokens, const int32_t *targets,
+double reference_loss(struct reference *r, const int32_t *tokens, const int32_t *targets,
                       int64_t rows, int64_t seq, double *logits)
 {
     double loss = 0;
+    r->next = 0;
+    r->balance = 0;
     for (int64_t row = 0; row < rows; row++)
         loss += sequence_loss(r, tokens + row * seq, targets + row * seq, seq,
                               logits ? logits + row * seq * r->config->vocab : NULL);

@@ -12,6 +12,13 @@ struct reference {
     int tensors;
     struct flat_tensor *tensor; /* copies: names and sizes */
     double **value;
+    /* Experts that routers chose at the first call of reference_loss(), in the order in which they
+     * are asked; later calls choose the same ones, as gradients of a choice do not exist. */
+    int32_t *choice;
+    int64_t choices, next;
+    double
+        balance; /* by the last call: model.router_aux_loss_coef times the mean over layers of the
+                    load balancing losses, each times the tokens of its sequence with targets */
 };
 
 /* Copy the session's masters, for reference_free(). */
@@ -23,7 +30,7 @@ double *reference_find(const struct reference *reference, const char *name);
 
 /* Return the sum of the token losses of `rows` sequences, without targets below 0.  logits: NULL,
  * or [rows, seq, vocab] to receive them. */
-double reference_loss(const struct reference *reference, const int32_t *tokens,
-                      const int32_t *targets, int64_t rows, int64_t seq, double *logits);
+double reference_loss(struct reference *reference, const int32_t *tokens, const int32_t *targets,
+                      int64_t rows, int64_t seq, double *logits);
 
 #endif

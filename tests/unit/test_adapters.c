@@ -103,7 +103,7 @@ static int find(const struct session *s, const struct flat_tensor *w, struct ada
     snprintf(found->name[B], sizeof found->name[B], "%s.lora_B", w->name);
     if (!at(s, found->name[B], RIG_MASTER, NULL))
         return 0;
-    model_hf_first(s->model->family, w->name, first);
+    model_hf_first(s->model, w->name, first);
     snprintf(found->name[A], sizeof found->name[A], "%s.lora_A", first);
     snprintf(found->name[M], sizeof found->name[M], "%s.lora_magnitude_vector", w->name);
     assert_non_null(at(s, found->name[A], RIG_MASTER, NULL));

@@ -57,6 +57,11 @@ static const struct setting settings[] = {
     {MODEL "precision=bf16 recompute=selective lora.r=4 lora.use_dora=true "
            "lora.target_modules=all-linear model.family=gpt2 model.kv_heads=6",
      1e-2},
+    {MODEL "precision=fp32 train.micro_batch=2 model.experts=4 model.router_aux_loss_coef=0.1",
+     1e-5},
+    {MODEL "precision=bf16 recompute=selective train.optimizer=sgd train.lr=0.1 model.experts=3 "
+           "model.norm_topk_prob=false",
+     1e-2},
 };
 
 enum { SETTINGS = sizeof settings / sizeof settings[0] };

@@ -61,6 +61,11 @@ static void spelling_does_not_matter(void **state)
         {"pp", "parallel.pipeline"},
         {"train.grad_accum", "train.global_batch"},
         {"-z", "parallel.strategy"},
+        {"model.num_experts", "model.experts"},
+        {"num_local_experts", "model.experts"},
+        {"--moe-router-topk", "model.experts_per_token"},
+        {"moe_intermediate_size", "model.ffn"},
+        {"--moe-aux-loss-coeff", "model.router_aux_loss_coef"},
         {"lora.rank", "lora.r"},
         {"--lora-rank", "lora.r"},
         {"adapter", "lora.r"},
@@ -92,8 +97,8 @@ static void spelling_does_not_matter(void **state)
 static void what_is_absent_is_no_other_key(void **state)
 {
     static const char *const typed[] = {
-        "parallel.expert", "model.num_experts", "model.z_loss",  "train.label_smoothing",
-        "train.ema",       "run.time_limit",    "wandb.project",
+        "parallel.expert", "model.z_loss",   "train.label_smoothing",
+        "train.ema",       "run.time_limit", "wandb.project",
     };
     for (size_t i = 0; i < sizeof typed / sizeof typed[0]; i++) {
         struct error err = {0};

@@ -29,6 +29,8 @@ static const char *const models[] = {
     SIZES "data.seq_len=64 model.family=gpt2",
     SIZES "data.seq_len=160 model.family=gpt2 model.tie_embeddings=true",
     SIZES "data.seq_len=48 model.kv_heads=2 parallel.wrap=none",
+    SIZES "data.seq_len=40 model.kv_heads=1 model.experts=4 model.experts_per_token=3 "
+          "model.norm_topk_prob=false",
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 

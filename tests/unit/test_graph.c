@@ -87,7 +87,7 @@ static void trial_close(struct trial *t)
     assert_int_equal(t->mem.blocks, 0);
 }
 
-static double reference_mean(const struct trial *t)
+static double reference_mean(struct trial *t)
 {
     return reference_loss(&t->reference, t->tokens, t->targets, t->rows, t->seq, NULL) / t->count;
 }
@@ -103,7 +103,7 @@ static double slope(struct trial *t, double *value, const double *direction, int
             double by = side ? -step : step;
             for (int64_t i = 0; i < elems; i++)
                 value[i] += by * direction[i];
-            loss[side] = reference_mean(t);
+            loss[side] = reference_mean(t) + t->reference.balance / t->count;
             for (int64_t i = 0; i < elems; i++)
                 value[i] -= by * direction[i];
         }
@@ -158,6 +158,14 @@ static const char *const models[] = {
     "model.vocab=23 data.seq_len=19 train.global_batch=3 train.micro_batch=3",
     "model.layers=3 model.hidden=9 model.heads=6 model.kv_heads=3 model.head_dim=4 model.ffn=7 "
     "model.vocab=31 data.seq_len=11 train.global_batch=2 model.tie_embeddings=true",
+    "model.layers=2 model.hidden=9 model.heads=2 model.kv_heads=1 model.head_dim=4 model.ffn=7 "
+    "model.vocab=13 data.seq_len=12 train.global_batch=2 model.experts=5 model.init_std=0.3",
+    "model.layers=2 model.hidden=8 model.heads=2 model.head_dim=4 model.ffn=5 model.vocab=13 "
+    "data.seq_len=10 train.global_batch=2 model.experts=3 model.experts_per_token=1 "
+    "model.norm_topk_prob=false model.router_aux_loss_coef=0.3 model.init_std=0.3",
+    "model.layers=1 model.hidden=6 model.heads=1 model.head_dim=6 model.ffn=3 model.vocab=11 "
+    "data.seq_len=7 train.global_batch=3 train.micro_batch=1 model.experts=4 "
+    "model.experts_per_token=4 model.router_aux_loss_coef=2 model.init_std=0.3",
 };
 
 static void check_model(const char *settings, const char *level, int directions, double *grad_off,

@@ -41,7 +41,8 @@ static const struct {
     {"qwen2.5-3b", 3085938688},      {"qwen2.5-7b", 7615616512},    {"qwen2.5-14b", 14770033664},
     {"qwen2.5-32b", 32763876352},    {"qwen2.5-72b", 72706203648},  {"qwen3-0.6b", 596049920},
     {"qwen3-1.7b", 1720574976},      {"qwen3-4b", 4022468096},      {"qwen3-8b", 8190735360},
-    {"qwen3-14b", 14768307200},      {"qwen3-32b", 32762123264},
+    {"qwen3-14b", 14768307200},      {"qwen3-32b", 32762123264},    {"mixtral-8x7b", 46702792704},
+    {"qwen3-30b-a3b", 30532122624},  {"llama-tiny-moe", 288064},
 };
 
 static void test_parameters(void **state)
@@ -64,11 +65,14 @@ static struct counts count(const struct config_model *c)
     double q = (double)(c->heads * c->head_dim), kv = (double)(c->kv_heads * c->head_dim);
     double hidden = (double)c->hidden, table = (double)c->vocab * hidden;
     double layers = (double)c->layers, ffn = (double)c->ffn, gpt2 = !strcmp(c->family, "gpt2");
-    double layer = hidden * (2 * q + 2 * kv) + (gpt2 ? 2 : 3) * hidden * ffn;
+    double experts = (double)c->experts.count, chosen = (double)c->experts.per_token;
+    double forward = (gpt2 ? 2 : 3) * hidden * ffn, router = experts * hidden;
+    double layer = hidden * (2 * q + 2 * kv) + (experts ? router + chosen * forward : forward);
     double weights = layers * layer + table;
     double norms = (2 * layers + 1) * hidden * (gpt2 ? 2 : 1);
     double biases = layers * (q + 2 * kv + hidden + ffn + hidden);
     double more = gpt2 ? biases + (double)c->max_seq_len * hidden : 0;
+    more += experts ? layers * (experts - chosen) * forward : 0;
     more += layers * (c->qkv_bias * (q + 2 * kv) + c->qk_norm * 2 * (double)c->head_dim);
     return (struct counts){weights + norms + more + (c->tie_embeddings ? 0 : table), weights};
 }

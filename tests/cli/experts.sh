@@ -1,0 +1,97 @@
+#!/bin/sh
+# experts.sh - mixtures of experts (model.experts): the same losses on any layout, also of a run that
+# goes on on another one; evaluated, continued by texts, in 4 bits; and what is refused.
+. "$(dirname "$0")/../cli/helpers.inc"
+
+make_tokens
+steps=24
+M="model.layers=3 model.hidden=32 model.heads=4 model.kv_heads=2 model.ffn=61 model.vocab=257 model.experts=5
+   model.router_aux_loss_coef=0.02 device=cpu precision=fp32 data.train=train.h5 data.seq_len=30
+   train.global_batch=6 train.micro_batch=1 train.lr=1e-3 train.eps=1e-6 train.warmup_steps=5
+   checkpoint.every=9 checkpoint.keep=3 run.threads=1"
+
+# The losses of a run, one line "STEP LOSS" each.
+losses() {
+    sed -n 's/.*"step": *\([0-9]*\).*"loss": *\([^,}]*\).*/\1 \2/p' "$1/metrics.jsonl"
+}
+
+# same_losses NAME RUN: as many steps as run `whole`, and each within 1e-6, relative.
+same_losses() {
+    losses whole >one
+    losses "$2" >other
+    worst=$(paste -d ' ' one other | awk -v steps=$steps '
+        NF != 4 || $1 != $3 || $1 != NR || !($2 > 0) { bad = 1 }
+        { d = $2 / $4 - 1; d = d < 0 ? -d : d; if (!(d <= worst)) worst = d }
+        END { if (bad || NR != steps || !(worst <= 1e-6)) print worst + 0, NR, "lines" }')
+    if [ -z "$worst" ]; then ok "$1"; else not_ok "$1" "off by $worst"; fi
+}
+
+# shellcheck disable=SC2086
+train_on 1 train.steps=$steps run.dir=whole >out 2>err
+is "trained" 0 $?
+is "how many experts is said" 1 "$(grep -c '5 experts a block, of which a token goes through 2: [0-9.]*[KM]* parameters' err)"
+is "it learns" yes "$(losses whole | awk 'NR == 1 { first = $2 } END { print $2 < first - 0.3 ? "yes" : $2 }')"
+
+# Layouts, each of which goes on with what one rank saved.
+set -- "2 parallel.strategy=FULL_SHARD" "2 parallel.tensor=2" "3 parallel.tensor=3 recompute=full train.micro_batch=2" \
+    "2 parallel.pipeline=2 recompute=selective" \
+    "4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb_h1" \
+    "4 parallel.tensor=2 parallel.strategy=FULL_SHARD offload.params=host"
+for layout; do
+    rm -rf run moved
+    # shellcheck disable=SC2086
+    train_on $layout train.steps=$steps run.dir=run >out 2>err || cat err
+    same_losses "$layout: the losses of one rank" run
+    mkdir -p moved/checkpoints
+    cp -r whole/checkpoints/step-00000009 moved/checkpoints/
+    head -n 9 whole/metrics.jsonl >moved/metrics.jsonl
+    # shellcheck disable=SC2086
+    train_on $layout train.steps=$steps run.dir=moved >out 2>err || cat err
+    same_losses "$layout: going on from step 9 of one rank" moved
+    "$TRIREME" checkpoint verify moved/checkpoints/step-00000024 >out 2>err
+    is "$layout: its checkpoint is whole" 0 $?
+done
+is "tensors by their dimensions" 3 \
+    "$("$TRIREME" checkpoint show moved/checkpoints/step-00000024 | grep -c '5 x 2 x 61 x 32 .*model/layers.[012].mlp.experts.gate_up')"
+
+# Sequences divided among ranks have the load balancing of none, and the experts of all.
+C="model.router_aux_loss_coef=0"
+train_on 1 train.steps=8 $C run.dir=plain >out 2>err || cat err
+train_on 3 train.steps=8 $C parallel.context=3 run.dir=context >out 2>err || cat err
+is "parallel.context: the losses of one rank" "$(losses plain | cut -c1-8)" "$(losses context | cut -c1-8)"
+is "load balancing changes what is learned" different \
+    "$([ "$(losses plain | tail -n 1)" = "$(losses whole | sed -n 8p)" ] && echo same || echo different)"
+
+said=$("$TRIREME" evaluate whole data.valid=valid.h5 2>err | cut -d' ' -f1-2)
+is "evaluated" loss "${said%% *}"
+is "evaluated on 2 tensor ranks" "$said" \
+    "$(ranks 2 "$TRIREME" evaluate whole data.valid=valid.h5 parallel.tensor=2 2>err | cut -d' ' -f1-2)"
+text=$("$TRIREME" generate whole --prompt "int main" --temperature 0 --tokens 16 device=cpu 2>err)
+is "continued by a text" "int main" "$(echo "$text" | cut -c1-8)"
+is "continued by the same text on two ranks" "$text" \
+    "$(ranks 2 "$TRIREME" generate whole --prompt "int main" --temperature 0 --tokens 16 device=cpu 2>err)"
+
+# 16 bits, and what is said of fp8.
+train_on 1 train.steps=4 precision=bf16 run.dir=bf16 >out 2>err
+is "trained in bf16" 0 $?
+train_on 1 train.steps=2 precision=fp8 model.hidden=64 data.seq_len=128 run.dir=fp8 >out 2>err
+is "fp8: experts are computed in bf16, and that is said" "0 1" \
+    "$? $(grep -c 'fp8 in 6 of 12 matrices (not mlp.experts.gate_up, 5 x 2 x 61 x 64)' err)"
+
+# Some of it frozen: the rest is trained.
+train_on 1 train.steps=2 'train.freeze=layers.*.mlp.experts.*' run.dir=frozen >out 2>err
+is "experts are frozen by name" 0 $?
+
+is "the plan says what a token goes through" 1 \
+    "$("$TRIREME" plan $M | grep -c 'a token goes through [0-9]* of them: 2 of 5 experts in each block')"
+
+refused "more experts a token than there are" "model.experts_per_token is 6, and model.experts 5" "$TRIREME" plan $M model.experts_per_token=6
+refused "a key of experts without them" "model.experts_per_token is of experts, and model.experts, how many, is 0" \
+    "$TRIREME" plan model.preset=llama-tiny model.experts_per_token=3
+refused "experts of gpt2" "model.experts is of model.family llama" "$TRIREME" plan $M model.family=gpt2 model.kv_heads=4
+refused "orthogonal experts" "train.optimizer muon makes matrices orthogonal, and those of model.experts" \
+    "$TRIREME" plan $M train.optimizer=muon
+refused "the load of parts of sequences" "model.router_aux_loss_coef counts the load of whole sequences" \
+    "$TRIREME" plan $M parallel.context=2 --ranks 2
+refused "another number of experts for a run" "model.experts" "$TRIREME" train $M model.experts=6 run.dir=whole train.steps=30
+finish
