@@ -5,8 +5,10 @@
  *   3. members that are a key of trireme's set it (hf_members)
  *   4. names of members in no table go to config->model_note, for a warning, unless they have no
  *      value that could change what is computed
- *   5. weights of 4 bits, sliding windows (below) and rotary positions (hf_rope.c), which several
- * members describe The tables are in hf_members.c.
+ *   5. weights of 4 bits, sliding windows (below), experts (hf_experts.c) and rotary positions
+ *      (hf_rope.c), which several members describe
+ *
+ * The tables are in hf_members.c.
  */
 #include "config/hf.h"
 
@@ -100,10 +102,10 @@ static int all_slide_behind(const struct config *config, const struct js *json, 
  * have it is another question. */
 static int64_t stated_window(enum hf_kinds kind, const struct js *json)
 {
-    int64_t otherwise = hf_is_named(json, "sliding_window") ? 0 : 4096;
+    int64_t otherwise = hf_is_named(json, "sliding_window") || kind == HF_MIXTRAL ? 0 : 4096;
     if (kind == HF_LLAMA)
         return 0;
-    if (kind & HF_QWEN && !js_get_bool(json, "use_sliding_window", 0))
+    if (kind & (HF_QWEN | HF_QWEN3_MOE) && !js_get_bool(json, "use_sliding_window", 0))
         return 0;
     return js_get_int(json, "sliding_window", otherwise);
 }
@@ -131,7 +133,7 @@ static int set_window(struct config *config, enum hf_kinds kind, const struct js
         return -1;
     if (slide && window <= 0)
         return error_set(err, "layer_types says sliding_attention, and no sliding_window is set");
-    if (!slide && window > 0 && kind == HF_MISTRAL)
+    if (!slide && window > 0 && kind & (HF_MISTRAL | HF_MOE))
         return error_set(err, "layer_types says full_attention, and sliding_window is set");
     snprintf(text, sizeof text, "%lld", (long long)(slide ? window : 0));
     return hf_set(config, "model.sliding_window", text, err);
@@ -161,10 +163,11 @@ static int find_type(const struct js *json, const struct hf_type **type, struct 
     for (*type = hf_types; (*type)->name; ++*type)
         if (!strcmp(name, (*type)->name))
             return 0;
+    const char *lacks = hf_type_lacks(name);
     return error_set(err,
                      "model_type \"%.60s\" is not one that trireme has: llama, mistral, qwen2, "
-                     "qwen3, gpt2",
-                     name);
+                     "qwen3, mixtral, qwen3_moe, gpt2%s%s",
+                     name, lacks ? "; it has " : "", lacks ? lacks : "");
 }
 
 static int set_gpt2(struct config *config, const struct js *json, struct error *err)
@@ -176,7 +179,8 @@ static int set_gpt2(struct config *config, const struct js *json, struct error *
     snprintf(text, sizeof text, "%lld", (long long)width);
     return hf_set(config, "model.family", "gpt2", err) || hf_set(config, "model.ffn", text, err) ||
                    hf_set(config, "model.kv_heads", "0", err) ||
-                   hf_set(config, "model.head_dim", "0", err)
+                   hf_set(config, "model.head_dim", "0", err) ||
+                   hf_read_experts(config, HF_GPT2, json, err)
                ? -1
                : 0;
 }
@@ -187,7 +191,9 @@ static int set_decoder(struct config *config, const struct hf_type *type, const 
     return hf_set(config, "model.family", "llama", err) ||
                    hf_set(config, "model.qkv_bias", type->qkv_bias ? "true" : "false", err) ||
                    hf_set(config, "model.qk_norm", type->qk_norm ? "true" : "false", err) ||
-                   set_window(config, type->kind, json, err) || hf_read_rope(config, json, err)
+                   hf_read_experts(config, type->kind, json, err) ||
+                   set_window(config, type->kind, json, err) ||
+                   hf_read_rope(config, json, type->rope_theta ? type->rope_theta : 10000, err)
                ? -1
                : 0;
 }

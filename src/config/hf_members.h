@@ -12,8 +12,11 @@ enum hf_kinds {
     HF_QWEN2 = 4,
     HF_QWEN3 = 8,
     HF_GPT2 = 16,
+    HF_MIXTRAL = 32,
+    HF_QWEN3_MOE = 64,
     HF_QWEN = HF_QWEN2 | HF_QWEN3,
-    HF_DECODERS = HF_LLAMA | HF_MISTRAL | HF_QWEN,
+    HF_MOE = HF_MIXTRAL | HF_QWEN3_MOE, /* with experts */
+    HF_DECODERS = HF_LLAMA | HF_MISTRAL | HF_QWEN | HF_MOE,
     HF_ANY = HF_DECODERS | HF_GPT2
 };
 
@@ -22,6 +25,7 @@ struct hf_type {
     enum hf_kinds kind;
     const char *name, *architecture; /* "llama", "LlamaForCausalLM" */
     int qkv_bias, qk_norm;           /* model.qkv_bias and model.qk_norm */
+    double rope_theta;               /* where the file says none; 0: 10000 */
 };
 extern const struct hf_type hf_types[]; /* ended by a row without a name */
 
@@ -63,9 +67,18 @@ int hf_is_full(const struct js *json, const char *name);
 /* Is the member true, a number other than 0, or full?  A text counts as none of these. */
 int hf_has_meaning(const struct js *json, const char *name);
 
-/* Set the keys of rotary positions from json, a whole config.json.  Returns 0, or -1 with err
- * naming the member. */
-int hf_read_rope(struct config *config, const struct js *json, struct error *err);
+/* Set the keys of rotary positions from json, a whole config.json.  theta: their base where the
+ * file says none.  Returns 0, or -1 with err naming the member. */
+int hf_read_rope(struct config *config, const struct js *json, double theta, struct error *err);
+
+/* Set the keys of experts from json, a whole config.json: to none where the kind has none.  Returns
+ * 0, or -1 with err naming the member. */
+int hf_read_experts(struct config *config, enum hf_kinds kind, const struct js *json,
+                    struct error *err);
+/* Add the members of a model's experts to json, where the kind has them. */
+void hf_add_experts(const struct config_model *model, enum hf_kinds kind, struct js *json);
+/* What a model_type that is not in hf_types has and trireme has not; NULL: not known. */
+const char *hf_type_lacks(const char *name);
 /* Add the members of rotary positions to json. */
 void hf_add_rope(const struct config_rope *rope, struct js *json);
 

@@ -114,9 +114,9 @@ static int check_kinds(const struct js *json, const struct js *rope, struct erro
 
 /* Set the keys from one of the two objects; json: the whole config.json. */
 static int read_rope(struct config *config, const struct js *json, const struct js *rope,
-                     struct error *err)
+                     double otherwise, struct error *err)
 {
-    double theta = js_get_real(rope, "rope_theta", js_get_real(json, "rope_theta", 10000));
+    double theta = js_get_real(rope, "rope_theta", js_get_real(json, "rope_theta", otherwise));
     int type;
     if (check_kinds(json, rope, err) ||
         find_type(js_get_string(rope, "rope_type", js_get_string(rope, "type", "default")), &type,
@@ -138,19 +138,19 @@ static int read_rope(struct config *config, const struct js *json, const struct 
 
 /* Where a file has both objects, transformers takes rope_scaling alone, even for rope_theta.  The
  * file is refused unless both say the same. */
-int hf_read_rope(struct config *config, const struct js *json, struct error *err)
+int hf_read_rope(struct config *config, const struct js *json, double theta, struct error *err)
 {
     const struct js *old = js_get(json, "rope_scaling"), *new = js_get(json, "rope_parameters");
     const struct config_rope before = config->model.rope;
     if (js_check(json, "rope_scaling", JS_OBJECT, err) ||
         js_check(json, "rope_parameters", JS_OBJECT, err) ||
-        read_rope(config, json, js_next_key(new, NULL) ? new : old, err))
+        read_rope(config, json, js_next_key(new, NULL) ? new : old, theta, err))
         return -1;
     if (!js_next_key(new, NULL) || !js_next_key(old, NULL))
         return 0;
     const struct config_rope first = config->model.rope;
     config->model.rope = before;
-    if (read_rope(config, json, old, err))
+    if (read_rope(config, json, old, theta, err))
         return -1;
     return memcmp(&first, &config->model.rope, sizeof first)
                ? error_set(err, "rope_scaling and rope_parameters say different positions, and "

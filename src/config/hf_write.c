@@ -12,6 +12,8 @@
 static const struct hf_type *type_of(const struct config_model *model, struct error *err)
 {
     enum hf_kinds kind = !strcmp(model->family, "gpt2")                          ? HF_GPT2
+                         : model->experts.count && model->qk_norm                ? HF_QWEN3_MOE
+                         : model->experts.count                                  ? HF_MIXTRAL
                          : model->qk_norm                                        ? HF_QWEN3
                          : model->qkv_bias                                       ? HF_QWEN2
                          : model->sliding_window || model->hidden % model->heads ? HF_MISTRAL
@@ -19,6 +21,16 @@ static const struct hf_type *type_of(const struct config_model *model, struct er
     if (model->qk_norm && model->qkv_bias) {
         error_set(err, "model.qkv_bias and model.qk_norm are both set: none of Hugging Face's "
                        "models that trireme knows has both");
+        return NULL;
+    }
+    if (kind & HF_MOE && model->qkv_bias) {
+        error_set(err, "model.experts and model.qkv_bias are both set: none of Hugging Face's "
+                       "models that trireme knows has both");
+        return NULL;
+    }
+    if (kind == HF_MIXTRAL && !model->experts.norm_topk_prob) {
+        error_set(err, "model.norm_topk_prob is false, and of Hugging Face's models with experts "
+                       "that trireme knows this has only Qwen3-MoE, with model.qk_norm");
         return NULL;
     }
     if (kind == HF_GPT2 && model->heads * model->head_dim != model->hidden) {
@@ -54,10 +66,10 @@ static void add_members(const struct config *config, enum hf_kinds kind, struct 
 static void add_window(const struct config_model *model, enum hf_kinds kind, struct js *json)
 {
     int64_t window = model->sliding_window;
-    if (kind & HF_QWEN) {
+    if (kind & (HF_QWEN | HF_QWEN3_MOE))
         js_add_bool(json, "use_sliding_window", window > 0);
+    if (kind & HF_QWEN)
         js_add_int(json, "max_window_layers", window > 0 ? 0 : model->layers);
-    }
     if (window > 0)
         js_add_int(json, "sliding_window", window);
     else if (kind == HF_MISTRAL)
@@ -102,6 +114,7 @@ int hf_write_config(const struct config *config, enum dtype dtype, const struct 
         js_add_string(json, "activation_function", "gelu_new");
     } else {
         js_add_string(json, "hidden_act", "silu");
+        hf_add_experts(&config->model, type->kind, json);
         add_window(&config->model, type->kind, json);
         hf_add_rope(&config->model.rope, json);
     }

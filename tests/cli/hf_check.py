@@ -13,13 +13,14 @@ PARTS = {"input_layernorm": "norm1", "post_attention_layernorm": "norm2",
          "self_attn.o_proj": "attn.o", "mlp.gate_proj": "mlp.gate", "mlp.up_proj": "mlp.up",
          "mlp.down_proj": "mlp.down", "ln_1": "norm1", "ln_2": "norm2", "attn.c_attn": "attn.{}",
          "attn.c_proj": "attn.o", "mlp.c_fc": "mlp.up", "mlp.c_proj": "mlp.down",
-         
-         "self_attn.q_norm": "attn.q.norm", "self_attn.k_norm": "attn.k.norm", "embed_tokens": "embed", "wte": "embed", "wpe": "positions", "ln_f": "norm",
+         "mlp.gate": "mlp.router", "self_attn.q_norm": "attn.q.norm", "self_attn.k_norm": "attn.k.norm", "embed_tokens": "embed", "wte": "embed", "wpe": "positions", "ln_f": "norm",
          "norm": "norm", "lm_head": "head"}
 
 
 def logical(name):
     """trireme's names of a parameter, and whether it is transposed."""
+    if ".mlp.experts." in name:  # those of a block are one tensor in memory
+        return [name.removeprefix("model.").removesuffix("_proj")], False
     name, kind = name.removeprefix("model.").removeprefix("transformer.").rsplit(".", 1)
     prefix = ""
     if name.startswith(("layers.", "h.")):
@@ -40,6 +41,7 @@ def compare(folder, index):
             value = parameter.detach().numpy()
             value = value.T if transposed and value.ndim > 1 else value
             wanted = np.concatenate([file["model"][n][...] for n in names])
+            wanted = wanted.reshape(value.shape) if wanted.ndim > 2 else wanted
             assert np.array_equal(value, wanted), name
             seen += 1
         assert seen > 10, f"{seen} tensors"

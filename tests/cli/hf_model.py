@@ -1,7 +1,8 @@
 """hf_model.py - models of transformers beside trireme's.  Reads commands, one a line:
 
-  make KIND FOLDER             write a small model of random numbers: llama, mistral, qwen2, qwen3 or
-                               gpt2
+  make KIND FOLDER             write a small model of random numbers: llama, mistral, qwen2, qwen3,
+                               mixtral, qwen3_moe or gpt2
+  fuse FOLDER FOLDER           write a model with experts again, those of a block as one tensor
   loss FOLDER TOKENS >FILE     the mean loss of a folder's model on all windows of 24 tokens
   text FOLDER TOKENS N >FILE   N tokens that it writes, always the likeliest, after the first 24, as
                                bytes
@@ -27,6 +28,9 @@ KINDS = {
     "mistral": dict(SIZES, sliding_window=9),
     "qwen2": {k: v for k, v in SIZES.items() if k != "head_dim"},
     "qwen3": SIZES,
+    "mixtral": dict(SIZES, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=True),
+    "qwen3_moe": dict(SIZES, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=31,
+                      norm_topk_prob=True),
     "gpt2": dict(vocab_size=257, n_embd=36, n_layer=3, n_head=6, n_positions=128, resid_pdrop=0,
                  embd_pdrop=0, attn_pdrop=0, initializer_range=0.15),
 }
@@ -38,8 +42,16 @@ def make(kind, folder):
     AutoModelForCausalLM.from_config(config).to(torch.bfloat16).save_pretrained(folder)
 
 
+def fuse(folder, to):
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    model.save_pretrained(to, save_original_format=False)
+
+
 def open_model(folder, tokens):
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    more = {}
+    if "num_local_experts" in AutoConfig.from_pretrained(folder).to_dict():
+        more = dict(experts_implementation="eager")  # others want rows of 16 bytes
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **more).eval()
     with h5py.File(tokens) as file:
         return model, file["tokens"][...].astype(np.int64)
 
@@ -67,7 +79,7 @@ def same(one, other):
     return ("differ: " + " ".join(differ)) if differ else "the same bits"
 
 
-COMMANDS = {"make": make, "loss": loss, "text": text, "same": same}
+COMMANDS = {"make": make, "fuse": fuse, "loss": loss, "text": text, "same": same}
 for line in sys.stdin:
     words, _, to = line.partition(">")
     name, *arguments = words.split()

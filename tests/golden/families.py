@@ -6,7 +6,9 @@ It needs torch, transformers, numpy, h5py and safetensors:  families.py FOLDER [
 
 Of each case
   NAME/config.json, model.safetensors        a small model of random weights, as transformers saves it
-  NAME/grads/config.json, model.safetensors  the gradients of the loss, float32, as if they were one
+  NAME/grads/config.json, model.safetensors  the gradients of the loss, float32, as if they were one;
+                                             those of a block's experts as one tensor, as transformers
+                                             has them in memory, and save_original_format=False in files
   NAME/expected.h5                           /tokens int32 [batch, seq + 1]: inputs are [:-1], targets
                                              [1:]; /logits [batch, seq, vocab]; /loss float64: mean
 """
@@ -19,7 +21,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (AutoModelForCausalLM, LlamaConfig, MistralConfig, MixtralConfig,
+                          Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 
 BATCH, SEQ, VOCAB = 2, 21, 29
 SHAPE = dict(num_hidden_layers=2, hidden_size=16, intermediate_size=22, vocab_size=VOCAB,
@@ -55,12 +58,20 @@ CASES = {
                                       rope_parameters=dict(YARN, beta_fast=4.0))),
     "qwen3_window": Qwen3Config(**shape(2, 2, head_dim=4, use_sliding_window=True,
                                         sliding_window=3, max_window_layers=0)),
+    "mixtral": MixtralConfig(**shape(4, 2, num_local_experts=4, num_experts_per_tok=2)),
+    "mixtral_window": MixtralConfig(**shape(2, 1, num_local_experts=3, num_experts_per_tok=2,
+                                            sliding_window=6, tie_word_embeddings=True)),
+    "qwen3_moe": Qwen3MoeConfig(**shape(4, 2, head_dim=6, num_experts=5, num_experts_per_tok=3,
+                                        moe_intermediate_size=10, norm_topk_prob=True)),
+    "qwen3_moe_sums": Qwen3MoeConfig(**shape(  # of weights that are not divided by theirs
+        2, 1, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=7, norm_topk_prob=False,
+        rope_parameters=YARN)),
 }
 
 
 def make_model(config, seed):
     """Random weights that bf16 has, computed with in fp32."""
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     model = AutoModelForCausalLM.from_config(config).float()
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():

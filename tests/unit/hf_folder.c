@@ -8,7 +8,7 @@
 #include "config/hf.h"
 #include "io/disk.h"
 #include "io/safetensors.h"
-#include "model/names.h"
+#include "train/hf_tensors.h"
 
 struct folder {
     const struct model *model;
@@ -26,25 +26,34 @@ static int read_numbers(void *user, int source, int64_t start, int64_t count, fl
     return 0;
 }
 
-static int add_tensor(void *user, const struct model_tensor *tensor, struct error *err)
+/* Add the tensor of the files that a tensor of the model is in, or that a matrix of it is. */
+static int add_place(struct folder *folder, const struct model_tensor *tensor, int64_t matrix,
+                     int64_t *count, struct error *err)
 {
-    struct folder *folder = user;
     struct model_place place;
-    if (model_hf_place(folder->model->family, tensor->name, &place))
+    const struct box box = box_whole(tensor->dims, tensor->dim);
+    if (model_hf_place(folder->model, tensor->name, matrix, &place))
         return error_set(err, "%s has no name", tensor->name);
+    *count = hf_tensors_count(&place, &box);
     if (place.part) /* its tensor is there already */
         return 0;
     folder->source =
         array_grow(folder->source, folder->count, &folder->capacity, sizeof *folder->source);
     struct safetensors_source *source = &folder->source[folder->count++];
-    *source = (struct safetensors_source){.dims = tensor->dims, .elems = 1, .read = read_numbers};
+    *source = (struct safetensors_source){.elems = box_elems(&box) / *count * place.parts,
+                                          .read = read_numbers};
+    source->dims = hf_tensors_shape(&place, HF_MODEL, &box, source->dim);
     snprintf(source->name, sizeof source->name, "%s", place.name);
-    for (int d = 0; d < tensor->dims; d++) {
-        int stored = place.is_transposed ? tensor->dims - 1 - d : d;
-        source->dim[stored] = tensor->dim[d] * (d ? 1 : place.parts);
-        source->elems *= source->dim[stored];
-    }
     return 0;
+}
+
+static int add_tensor(void *user, const struct model_tensor *tensor, struct error *err)
+{
+    int64_t count = 1;
+    int rc = 0;
+    for (int64_t matrix = 0; !rc && matrix < count; matrix++)
+        rc = add_place(user, tensor, matrix, &count, err);
+    return rc;
 }
 
 int hf_folder_write(const struct config *config, enum dtype dtype, int64_t file_bytes,

@@ -40,6 +40,10 @@ static const struct {
     {"qwen3_untied", "qwen3", "Qwen3ForCausalLM"},
     {"qwen3_tied", "qwen3", "Qwen3ForCausalLM"},
     {"qwen3_window", "qwen3", "Qwen3ForCausalLM"},
+    {"mixtral", "mixtral", "MixtralForCausalLM"},
+    {"mixtral_window", "mixtral", "MixtralForCausalLM"},
+    {"qwen3_moe", "qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"qwen3_moe_sums", "qwen3_moe", "Qwen3MoeForCausalLM"},
 };
 enum { CASES = sizeof cases / sizeof cases[0], BATCH = 2, SEQ = 21, VOCAB = 29 };
 
