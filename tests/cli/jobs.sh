@@ -82,6 +82,15 @@ is "llama70b_qlora with a tiny Llama" "0 1" "$? $(cat out err | grep -c 'quantiz
 is "learns" less "$(awk -v a="$(sed -n '1s/.*"loss": *\([^,}]*\).*/\1/p' four/metrics.jsonl)" \
     -v b="$(last_metric four loss)" 'BEGIN { print (b > 0 && b < a - 0.05 ? "less" : a " " b) }')"
 
+# A mixture of experts, and the plan of the one that the job is for.
+"$TRIREME" plan "$top/jobs/qwen3_30b_a3b.yaml" --ranks 8 --machine h100 >out 2>err
+is "Qwen3-30B-A3B fits one node of eight GPUs of 80 GB" "0 1" "$? $(grep -c '^fits on h100' out)"
+TRIREME_RANKS=2 "$top/jobs/qwen3_30b_a3b.sh" model.preset=llama-tiny-moe data.train=data/chats.h5 data.seq_len=128 \
+    train.global_batch=8 device=cpu train.lr=1e-2 train.steps=12 train.warmup_steps=1 run.threads=1 run.dir=mixture >out 2>err
+is "qwen3_30b_a3b with a tiny mixture of experts" "0 1" "$? $(cat out err | grep -c 'experts a block, of which a token goes through')"
+is "it learns" less "$(awk -v a="$(sed -n '1s/.*"loss": *\([^,}]*\).*/\1/p' mixture/metrics.jsonl)" \
+    -v b="$(last_metric mixture loss)" 'BEGIN { print (b > 0 && b < a - 0.05 ? "less" : a " " b) }')"
+
 # The same weights where one rank of the node reads for both.
 tune node model.loading=node
 is "one rank reads for all" "0 1" "$? $(cat out err | grep -c 'model.loading=node: rank 0 read .* for the ranks')"
