@@ -1,13 +1,13 @@
 # Layers divided among tensor ranks and pipeline stages; training.mk has what this shares.
 MPI_TESTS += tests/mpi/test_parallel
 tests_mpi_test_parallel_SOURCES = tests/mpi/test_parallel.c $(training)
-tests_mpi_test_parallel_CPPFLAGS = $(AM_CPPFLAGS) -DPARALLEL_STEPS=50 -DPARALLEL_DROP=0.3 -DPARALLEL_SHARE=31 \
+tests_mpi_test_parallel_CPPFLAGS = $(AM_CPPFLAGS) -DPARALLEL_STEPS=50 -DPARALLEL_DROP=0.3 -DPARALLEL_SHARE=37 \
 	-DPARALLEL_DEVICE='"device=cpu"'
 tests_mpi_test_parallel_LDADD = $(TRIREME_LIBS)
 if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_parallel_emulated
 tests_mpi_test_parallel_emulated_SOURCES = $(tests_mpi_test_parallel_SOURCES)
-tests_mpi_test_parallel_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DPARALLEL_STEPS=3 -DPARALLEL_DROP=-1 -DPARALLEL_SHARE=101 \
+tests_mpi_test_parallel_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DPARALLEL_STEPS=3 -DPARALLEL_DROP=-1 -DPARALLEL_SHARE=127 \
 	-DPARALLEL_DEVICE='"device=cuda comm.share_gpu=true"'
 tests_mpi_test_parallel_emulated_LDADD = $(EMULATED_LIBS)
 endif
