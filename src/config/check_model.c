@@ -157,8 +157,8 @@ static int check_experts(const struct config *config, struct error *err)
                          "through each expert once at most",
                          (long long)e->per_token, (long long)e->count);
     if (config->train.optimizer == OPTIMIZER_MUON)
-        return error_set(err, "train.optimizer muon makes matrices orthogonal, and those of "
-                              "model.experts are not told apart there yet; use adamw");
+        return error_set(err, "train.optimizer muon cannot update the matrices of model.experts, "
+                              "of which one tensor holds many; use adamw");
     if (e->aux_loss > 0 && config->parallel.context > 1)
         return error_set(err, "model.router_aux_loss_coef counts the load of whole sequences, and "
                               "parallel.context divides them; leave one out");

@@ -46,7 +46,9 @@ static int set_count(struct config *config, enum hf_kinds kind, const struct js 
         return error_set(err, "num_local_experts is %lld and num_experts %lld; remove one of them",
                          (long long)count[0], (long long)count[1]);
     if (found < 1)
-        return error_set(err, "of experts there are %lld, and model_type says that there are some",
+        return error_set(err,
+                         "the number of experts is %lld, and a model of this model_type has at "
+                         "least one",
                          (long long)found);
     snprintf(text, sizeof text, "%lld", (long long)found);
     return hf_set(config, "model.experts", text, err);

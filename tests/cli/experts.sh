@@ -2,6 +2,7 @@
 # experts.sh - mixtures of experts (model.experts): the same losses on any layout, also of a run that
 # goes on on another one; evaluated, continued by texts, in 4 bits; and what is refused.
 . "$(dirname "$0")/../cli/helpers.inc"
+. "$top/tests/cli/losses.inc"
 
 make_tokens
 steps=24
@@ -9,22 +10,6 @@ M="model.layers=3 model.hidden=32 model.heads=4 model.kv_heads=2 model.ffn=61 mo
    model.router_aux_loss_coef=0.02 device=cpu precision=fp32 data.train=train.h5 data.seq_len=30
    train.global_batch=6 train.micro_batch=1 train.lr=1e-3 train.eps=1e-6 train.warmup_steps=5
    checkpoint.every=9 checkpoint.keep=3 run.threads=1"
-
-# The losses of a run, one line "STEP LOSS" each.
-losses() {
-    sed -n 's/.*"step": *\([0-9]*\).*"loss": *\([^,}]*\).*/\1 \2/p' "$1/metrics.jsonl"
-}
-
-# same_losses NAME RUN: as many steps as run `whole`, and each within 1e-6, relative.
-same_losses() {
-    losses whole >one
-    losses "$2" >other
-    worst=$(paste -d ' ' one other | awk -v steps=$steps '
-        NF != 4 || $1 != $3 || $1 != NR || !($2 > 0) { bad = 1 }
-        { d = $2 / $4 - 1; d = d < 0 ? -d : d; if (!(d <= worst)) worst = d }
-        END { if (bad || NR != steps || !(worst <= 1e-6)) print worst + 0, NR, "lines" }')
-    if [ -z "$worst" ]; then ok "$1"; else not_ok "$1" "off by $worst"; fi
-}
 
 # shellcheck disable=SC2086
 train_on 1 train.steps=$steps run.dir=whole >out 2>err
@@ -41,13 +26,13 @@ for layout; do
     rm -rf run moved
     # shellcheck disable=SC2086
     train_on $layout train.steps=$steps run.dir=run >out 2>err || cat err
-    same_losses "$layout: the losses of one rank" run
+    same_losses "$layout: the losses of one rank" whole run
     mkdir -p moved/checkpoints
     cp -r whole/checkpoints/step-00000009 moved/checkpoints/
     head -n 9 whole/metrics.jsonl >moved/metrics.jsonl
     # shellcheck disable=SC2086
     train_on $layout train.steps=$steps run.dir=moved >out 2>err || cat err
-    same_losses "$layout: going on from step 9 of one rank" moved
+    same_losses "$layout: going on from step 9 of one rank" whole moved
     "$TRIREME" checkpoint verify moved/checkpoints/step-00000024 >out 2>err
     is "$layout: its checkpoint is whole" 0 $?
 done
@@ -89,7 +74,7 @@ refused "more experts a token than there are" "model.experts_per_token is 6, and
 refused "a key of experts without them" "model.experts_per_token is of experts, and model.experts, how many, is 0" \
     "$TRIREME" plan model.preset=llama-tiny model.experts_per_token=3
 refused "experts of gpt2" "model.experts is of model.family llama" "$TRIREME" plan $M model.family=gpt2 model.kv_heads=4
-refused "orthogonal experts" "train.optimizer muon makes matrices orthogonal, and those of model.experts" \
+refused "muon for experts" "train.optimizer muon cannot update the matrices of model.experts" \
     "$TRIREME" plan $M train.optimizer=muon
 refused "the load of parts of sequences" "model.router_aux_loss_coef counts the load of whole sequences" \
     "$TRIREME" plan $M parallel.context=2 --ranks 2

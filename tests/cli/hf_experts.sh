@@ -126,7 +126,7 @@ END
 bad mixtral "experts of a model without them" 'num_local_experts is set' 's/"model_type": "mixtral"/"model_type": "llama"/'
 bad mixtral "a router with noise" 'router_jitter_noise is set' 's/"num_local_experts"/"router_jitter_noise": 0.1, "num_local_experts"/'
 bad mixtral "two numbers of experts" 'num_local_experts is 4 and num_experts 8' 's/"num_local_experts"/"num_experts": 8, "num_local_experts"/'
-bad mixtral "no experts" 'of experts there are 0' 's/"num_local_experts": 4/"num_local_experts": 0/'
+bad mixtral "no experts" 'the number of experts is 0, and a model of this model_type' 's/"num_local_experts": 4/"num_local_experts": 0/'
 bad mixtral "another number of experts" 'block_sparse_moe.(experts.4.w1.weight" is missing|gate.weight" has another shape than the 5 x 36)' \
     's/"num_local_experts": 4/"num_local_experts": 5/'
 bad mixtral "fewer experts than there are" 'tensor "model.layers.[01].block_sparse_moe.*" (is none of this model|has another shape)' \

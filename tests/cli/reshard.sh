@@ -6,28 +6,13 @@
 # roundings of sums in another order, 1e-9 until then, into 1e-4; the rate and eps here keep them at
 # 1e-8 for each of ten texts.
 . "$(dirname "$0")/../cli/helpers.inc"
+. "$top/tests/cli/losses.inc"
 
 make_tokens
 steps=40
 M="model.layers=3 model.hidden=36 model.heads=6 model.kv_heads=3 model.ffn=61 model.vocab=257
    device=cpu precision=fp32 data.train=train.h5 data.seq_len=30 train.global_batch=6
    train.micro_batch=1 train.lr=1e-3 train.eps=1e-6 train.warmup_steps=5 checkpoint.every=17 run.threads=1"
-
-# The losses of a run, one line "STEP LOSS" each.
-losses() {
-    sed -n 's/.*"step": *\([0-9]*\).*"loss": *\([^,}]*\).*/\1 \2/p' "$1/metrics.jsonl"
-}
-
-# same_losses NAME RUN RUN: as many steps, and each within 1e-6, relative.
-same_losses() {
-    losses "$2" >one
-    losses "$3" >other
-    worst=$(paste -d ' ' one other | awk -v steps=$steps '
-        NF != 4 || $1 != $3 || $1 != NR || !($2 > 0) { bad = 1 }
-        { d = $2 / $4 - 1; d = d < 0 ? -d : d; if (!(d <= worst)) worst = d }
-        END { if (bad || NR != steps || !(worst <= 1e-6)) print worst + 0, NR, "lines" }')
-    if [ -z "$worst" ]; then ok "$1"; else not_ok "$1" "off by $worst"; fi
-}
 
 # keys LAYOUT: STRATEGY, or STRATEGY+tensor=2 and so on, as keys.
 keys() { echo "parallel.strategy=$1" | sed 's/+/ parallel./g'; }
