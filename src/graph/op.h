@@ -100,6 +100,10 @@ void op_shaped_as_second(struct graph *graph, struct graph_node *node);
  * its number in the sequence.  Reports a mistake by graph_fail(). */
 void op_check_sequences(struct graph *graph, const struct graph_node *node);
 
+/* Does node n multiply by a router's matrix?  Such a matrix is kept and multiplied in no fewer bits
+ * than activations: a choice among experts is a step. */
+int op_is_router(const struct graph *graph, int n);
+
 /* What struct op's flops, products and bytes say of a node, with their defaults; of a node that
  * runs in attrs.parts parts: of one part. */
 double op_flops(const struct graph *graph, const struct graph_node *node);

@@ -15,6 +15,13 @@ enum { OF_LOGITS, TARGETS };                            /* inputs of route */
 enum { WEIGHTS, ROUTES };                               /* its outputs */
 enum { DWEIGHTS, LOGITS, COUNTED, CHOICE, LOSS_SCALE }; /* inputs of route_backward */
 
+int op_is_router(const struct graph *graph, int n)
+{
+    return graph->nodes[n].op == &op_linear && n + 1 < graph->node_count &&
+           graph->nodes[n + 1].op == &op_route &&
+           graph->nodes[n + 1].in[0] == graph->nodes[n].out[0];
+}
+
 static void shapes(struct graph *graph, struct graph_node *node)
 {
     const struct graph_value logits = graph->values[node->in[OF_LOGITS]];

@@ -44,7 +44,7 @@ struct fate {
     enum dtype grad_dtype;
 };
 
-/* Is the parameter a matrix that activations are multiplied by? */
+/* Is the parameter a matrix that activations are multiplied by, but not a router's? */
 static int is_matrix(const struct graph *graph, int param)
 {
     for (int n = 0; n < graph->node_count; n++) {
@@ -54,7 +54,7 @@ static int is_matrix(const struct graph *graph, int param)
                                                : -1;
         const struct graph_value *w = matrix < 0 ? NULL : &graph->values[matrix];
         if (w && w->role == VALUE_PARAM && w->index == param)
-            return 1;
+            return !op_is_router(graph, n);
     }
     return 0;
 }

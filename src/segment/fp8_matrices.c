@@ -18,8 +18,7 @@ struct counts {
 static const struct graph_param *matrix_of(const struct graph *graph, int n)
 {
     const struct graph_node *node = &graph->nodes[n];
-    int is_router = n + 1 < graph->node_count && graph->nodes[n + 1].op == &op_route;
-    int is_product = (node->op == &op_linear && !is_router) || node->op == &op_experts;
+    int is_product = (node->op == &op_linear && !op_is_router(graph, n)) || node->op == &op_experts;
     if (!is_product || graph->values[node->in[1]].role != VALUE_PARAM)
         return NULL;
     const struct graph_param *param = &graph->params[graph->values[node->in[1]].index];

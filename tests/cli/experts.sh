@@ -63,6 +63,17 @@ train_on 1 train.steps=2 precision=fp8 model.hidden=64 data.seq_len=128 run.dir=
 is "fp8: experts are computed in bf16, and that is said" "0 1" \
     "$? $(grep -c 'fp8 in 6 of 12 matrices (not mlp.experts.gate_up, 5 x 2 x 61 x 64)' err)"
 
+# Frozen beside adapters, in 4 bits: of the matrices all but routers, on one rank and divided.
+N="model.hidden=128 model.ffn=128 lora.r=2 lora.quantize_base=nf4 lora.target_modules=q_proj,o_proj"
+steps=4
+# shellcheck disable=SC2086
+{
+    train_on 1 train.steps=$steps $N run.dir=four >out 2>err || cat err
+    is "frozen experts are kept in 4 bits" 1 "$(grep -c 'nf4: 884736 of [0-9]* frozen parameters are kept in 4 bits' err)"
+    train_on 2 train.steps=$steps $N parallel.tensor=2 run.dir=four-2 >out 2>err || cat err
+}
+same_losses "experts of 4 bits on 2 tensor ranks: the losses of one" four four-2
+
 # Some of it frozen: the rest is trained.
 train_on 1 train.steps=2 'train.freeze=layers.*.mlp.experts.*' run.dir=frozen >out 2>err
 is "experts are frozen by name" 0 $?
