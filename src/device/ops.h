@@ -309,6 +309,9 @@ struct device_ops {
     void (*route_backward)(struct device *d, const struct route *r, void *dlogits,
                            const float *dweights, const float *logits, const int32_t *routes,
                            const double *loss_scale);
+    /* load[e] += the slots of expert e whose rows count;  load fp64 [experts] */
+    void (*route_load)(struct device *d, const struct route *r, double *load,
+                       const int32_t *routes);
     /* y[s,:] = x[row of s,:];  x [rows, columns];  y [slots, columns] */
     void (*dispatch)(struct device *d, const struct experts_rows *r, void *y, const void *x,
                      const int32_t *routes);
@@ -436,7 +439,7 @@ struct device_ops {
     X(gelu_backward) X(qk_norm) X(qk_norm_backward) X(rope) X(pack_heads) \
     X(pack_heads_backward) X(order_chunks) X(dropout) X(attention) X(attention_backward) X(attention_scratch) \
     X(attention_cached) X(attention_cached_scratch) X(swiglu) \
-    X(swiglu_backward) X(swiglu_scaled) X(swiglu_scaled_backward) X(route) X(route_backward) X(dispatch) \
+    X(swiglu_backward) X(swiglu_scaled) X(swiglu_scaled_backward) X(route) X(route_backward) X(route_load) X(dispatch) \
     X(combine) X(experts_gemm) X(experts_gemm_scratch) X(cross_entropy) X(loss_sum) X(add) X(scale) X(cast) X(decode_nf4) X(fill_zero) X(copy) X(set) \
     X(sumsq) X(sum_from_last) X(update_factor) X(adamw) X(sgd) X(momentum) X(muon) X(normalize) \
     X(polynomial) X(softmax_part) X(softmax_term) X(softmax_loss) X(softmax_gradient)

@@ -62,6 +62,24 @@ static void route_backward_case(struct trial *t, const struct route *r, const in
     trial_run(t, route_backward, r);
 }
 
+static void route_load(struct trial_side *side, void *const *at, const void *args)
+{
+    struct route r = *(const struct route *)args;
+    r.targets = at[2];
+    side->d->ops->route_load(side->d, &r, at[0], at[1]);
+}
+
+static void route_load_case(struct trial *t, const struct route *r, const int32_t *routes)
+{
+    trial_begin(t, "route_load", DTYPE_F64);
+    trial_changed(t, DTYPE_F64, r->experts, 1);
+    trial_copy(t, DTYPE_I32, routes_elems(r->rows, r->experts, r->chosen), routes);
+    int32_t *target = trial_tokens(t, r->normed ? r->rows : 0, 5)->values;
+    for (int64_t row = 0; row < r->rows && r->normed; row++)
+        target[row] -= 2;
+    trial_run(t, route_load, r);
+}
+
 /* ---- their rows ---- */
 
 static void dispatch(struct trial_side *side, void *const *at, const void *args)
@@ -115,6 +133,7 @@ void self_check_routes(struct trial *t, const struct self_check_family *family)
         r.dt = trial_formats[i / 3];
         route_case(t, &r, routes);
         route_backward_case(t, &r, routes);
+        route_load_case(t, &r, routes);
         rows_case(t, &r, routers[i % 3].columns, routes);
     }
 }

@@ -147,6 +147,32 @@ static void backward_case(struct check *c, const struct route *r, enum logits ki
     check_call(c, route_text(text, "route_backward", r), route_backward, r, o, BACK_OPERANDS);
 }
 
+enum { LOAD, LOAD_ROUTES, LOAD_TARGETS, LOAD_OPERANDS };
+
+static void route_load(struct device *d, struct mem *mem, void *const *at, const void *args)
+{
+    struct route r = *(const struct route *)args;
+    r.targets = at[LOAD_TARGETS];
+    d->ops->route_load(d, &r, at[LOAD], at[LOAD_ROUTES]);
+}
+
+static void load_case(struct check *c, const struct route *r, enum logits kind, int has_targets)
+{
+    char text[128];
+    struct operand logits = logits_operand(c, r, kind);
+    struct operand o[LOAD_OPERANDS] = {
+        [LOAD] = output_operand("load", EXACT, DTYPE_F64, r->experts),
+        [LOAD_ROUTES] = routes_operand(c, r, &logits),
+        [LOAD_TARGETS] = targets_operand(c, r),
+    };
+    for (int64_t e = 0; e < r->experts; e++)
+        ((double *)o[LOAD].before)[e] = (double)(e % 7);
+    if (!has_targets)
+        o[LOAD_TARGETS].elems = 0;
+    free(logits.before);
+    check_call(c, route_text(text, "route_load", r), route_load, r, o, LOAD_OPERANDS);
+}
+
 static void gradients_agree_with_the_cpu(void **state)
 {
     struct check c = check_open();
@@ -156,6 +182,7 @@ static void gradients_agree_with_the_cpu(void **state)
             if (j != i % TYPES && r.rows * r.experts > 20000)
                 continue;
             r.dt = op_types[j];
+            load_case(&c, &r, choices[i].logits, j % 2);
             backward_case(&c, &r, choices[i].logits, j % 2);
             r.normed = !r.normed;
             r.balance = r.balance != 0 ? 0 : 1.5f;

@@ -166,6 +166,7 @@ static const struct {
     DOES_NOTHING(swiglu_scaled_backward) = {"swiglu"},
     DOES_NOTHING(route) = {"routes of experts"},
     DOES_NOTHING(route_backward) = {"routes of experts"},
+    DOES_NOTHING(route_load) = {"routes of experts"},
     DOES_NOTHING(dispatch) = {"routes of experts"},
     DOES_NOTHING(combine) = {"routes of experts"},
     DOES_NOTHING(experts_gemm) = {"products of experts"},

@@ -247,6 +247,22 @@ static void check_row_gradient(const struct row_loss *l, const struct tensor *go
     }
 }
 
+/* The load is added to what is there, of rows that count alone. */
+static void check_load(struct device *d, const struct route *r, const struct routes *from)
+{
+    double *load = malloc((size_t)r->experts * sizeof *load);
+    assert_non_null(load);
+    for (int64_t e = 0; e < r->experts; e++)
+        load[e] = (double)e;
+    d->ops->route_load(d, r, load, from->first);
+    for (int64_t i = 0; i < r->rows * r->chosen; i++)
+        load[from->expert[i]] -= !r->targets || r->targets[i / r->chosen] >= 0;
+    for (int64_t e = 0; e < r->experts; e++)
+        if (load[e] != (double)e)
+            fail_msg("load of expert %lld is off by %g", (long long)e, load[e] - (double)e);
+    free(load);
+}
+
 static uint64_t gradient_case(struct device *d, const struct route *r, enum logits kind,
                               const double *loss_scale)
 {
@@ -258,6 +274,7 @@ static uint64_t gradient_case(struct device *d, const struct route *r, enum logi
     d->ops->route(d, r, weights.data, routes.data, x.data);
     d->ops->route_backward(d, r, dlogits.data, dweights.data, x.data, routes.data, loss_scale);
     const struct routes from = routes_of(routes.data, r->rows, r->experts, r->chosen);
+    check_load(d, r, &from);
     for (int64_t row = 0; row < r->rows && d->threads == 1; row++) {
         struct row_loss l;
         make_loss(&l, r, &from, &dweights, loss_scale ? *loss_scale : 1, row);

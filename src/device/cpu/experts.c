@@ -276,6 +276,18 @@ void CPU(route_backward)(struct device *d, const struct route *r, void *dlogits,
     }
 }
 
+void CPU(route_load)(struct device *d, const struct route *r, double *load, const int32_t *routes)
+{
+    const struct routes from = routes_of(routes, r->rows, r->experts, r->chosen);
+#pragma omp parallel for num_threads(cpu_threads(d, r->rows * r->chosen * 4))
+    for (int64_t e = 0; e < r->experts; e++) {
+        int64_t count = 0;
+        for (int64_t s = from.first[e]; s < from.first[e + 1]; s++)
+            count += row_counts(r, from.row[s]);
+        load[e] += (double)count;
+    }
+}
+
 /* ---- rows ---- */
 
 void CPU(dispatch)(struct device *d, const struct experts_rows *r, void *y, const void *x,

@@ -401,6 +401,24 @@ static __device__ __forceinline__ void load_gradient(float *dload, int (*bound)[
     __syncthreads();
 }
 
+/* A warp counts for an expert. */
+__global__ void __launch_bounds__(THREADS) add_load(double *load, struct gradient_args a)
+{
+    const int e = (int)blockIdx.x * WARPS + warp_of();
+    if (e >= a.r.experts)
+        return;
+    const int count = slots_that_count(a, a.of.first[e], a.of.first[e + 1]);
+    if (lane_of() == 0)
+        load[e] += count;
+}
+
+void cuda_route_load(struct device *d, const struct route *r, double *load, const int32_t *routes)
+{
+    const struct routes of = routes_of(routes, r->rows, r->experts, r->chosen);
+    const struct gradient_args a = {*r, NULL, NULL, of, NULL, r->rows, 1};
+    LAUNCH(add_load, (unsigned)ceil_div(r->experts, WARPS), THREADS, 0, cuda_compute(d), load, a);
+}
+
 /* The chosen experts of a row: for each lane some of them, e^logit and the gradient of the weight;
  * the sums of both's products and of the former over all. */
 struct chosen_experts {
