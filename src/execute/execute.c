@@ -133,6 +133,35 @@ int step_start(struct executor *x, const struct program *program, const struct s
     return x->mode->end(&run);
 }
 
+/* Take in the tokens at each expert of a router. */
+static void add_router(struct step_experts *load, const double *tokens, int64_t experts)
+{
+    double all = 0, most = 0;
+    int64_t idle = 0;
+    for (int64_t e = 0; e < experts; e++) {
+        all += tokens[e];
+        most = fmax(most, tokens[e]);
+        idle += tokens[e] == 0;
+    }
+    if (all == 0)
+        return;
+    double largest = most * (double)experts / all;
+    load->mean += (largest - load->mean) / ++load->routers;
+    load->most = fmax(load->most, largest);
+    load->idle += idle;
+}
+
+static struct step_experts load_of(const struct program *program, const double *sums)
+{
+    struct step_experts load = {0};
+    int64_t experts = program->units->model->config.experts.count;
+    int64_t end = (int64_t)(program->buffer[program->state->sums].bytes / sizeof *sums);
+    int64_t all = program->kind == PROGRAM_TRAIN ? state_load_elems(program->state) : 0;
+    for (int64_t i = end - all; i < end; i += experts)
+        add_router(&load, sums + i, experts);
+    return load;
+}
+
 static void report(const struct step_pending *pending, struct step_output *output)
 {
     const double *sums = pending->sums;
@@ -145,6 +174,7 @@ static void report(const struct step_pending *pending, struct step_output *outpu
         .grad_norm = sqrt(sums[SUM_SQUARES]) * mean,
         .votes = sums[SUM_STOP],
         .skipped = !isfinite(sums[SUM_SQUARES]),
+        .experts = load_of(pending->program, sums),
     };
 }
 
@@ -318,6 +348,7 @@ int executor_allocate(struct executor **out, struct device *device, struct mesh 
     for (int p = 0; p < count; p++)
         instrs = programs[p]->instrs > instrs ? programs[p]->instrs : instrs;
     x->op = array_make((size_t)instrs, sizeof *x->op);
+    x->sums = array_make(programs[0]->buffer[programs[0]->state->sums].bytes, 1);
     if (check_groups(x, programs, count, err) || create_slabs(x, programs, count, err) ||
         create_swap(x, programs[0], instrs, swap_folder, err) || open_host(x, err) ||
         (x->mode->create && x->mode->create(x, count, err))) {
@@ -386,6 +417,7 @@ void executor_destroy(struct executor *x)
     if (x->host != x->device)
         device_close(x->host);
     free(x->op);
+    free(x->sums);
     free(x->copy);
     pthread_mutex_destroy(&x->lock);
     free(x);

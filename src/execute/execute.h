@@ -51,6 +51,16 @@ struct step_input {
     struct breakdown *breakdown; /* filled by step_finish(); the caller's; NULL: not wanted */
 };
 
+/* How evenly routers have divided a step's tokens among experts.  A router's largest load is the
+ * tokens of its most loaded expert over the mean of its experts: 1 where all have equally many. */
+struct step_experts {
+    int routers;  /* whose tokens were counted: they are in training, where a router has a gradient
+                   */
+    double mean;  /* of the routers' largest loads */
+    double most;  /* of them */
+    int64_t idle; /* experts of all routers that had no token */
+};
+
 /* The results of one step; the same on all ranks. */
 struct step_output {
     double loss;      /* mean over the targets of the global batch; NAN where there were none */
@@ -58,6 +68,7 @@ struct step_output {
     double grad_norm; /* of the mean gradient, before clipping; training only */
     double votes;     /* ranks that asked to stop */
     int skipped;      /* 1: the norm was not finite, nothing was updated; on all ranks alike */
+    struct step_experts experts; /* training only */
 };
 
 /* Make an executor of programs that run one at a time (same units, same state): allocate cleared

@@ -54,7 +54,7 @@ static size_t slot_bytes_before(const struct program *program, const struct inst
     for (int k = 0; k < LOAD_SLOTS; k++)
         if (instr->buffer[k] >= 0)
             bytes += program->buffer[instr->buffer[k]].bytes;
-    return SUM_COUNT * sizeof(double) + (size_t)instr->micro * bytes;
+    return program->buffer[program->state->sums].bytes + (size_t)instr->micro * bytes;
 }
 
 /* The slot was last read by the step before the previous one, which the caller has finished.  What
@@ -373,9 +373,9 @@ static int end(struct run_state *run)
     }
     pending->sums = (const double *)slot_host(a, pending->slot);
     pending->done = a->done[pending->slot];
-    void *sums = executor_buffer(x, &run->program->buffer[run->program->state->sums]);
-    if (device_copy_async(x->device, DEVICE_COMPUTE, slot_host(a, pending->slot), sums,
-                          SUM_COUNT * sizeof(double), run->err) ||
+    const struct program_buffer *sums = &run->program->buffer[run->program->state->sums];
+    if (device_copy_async(x->device, DEVICE_COMPUTE, slot_host(a, pending->slot),
+                          executor_buffer(x, sums), sums->bytes, run->err) ||
         breakdown_end(run->input->breakdown, run->err) ||
         device_event_record(x->device, pending->done, DEVICE_COMPUTE, run->err))
         return -1;

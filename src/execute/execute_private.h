@@ -25,7 +25,7 @@ struct executor {
     struct error failed;  /* first failure of a read or write in copy_call_*(); under the lock */
     pthread_mutex_t lock;
     int64_t sent_bytes, moved_bytes[STREAMS]; /* of the step last started */
-    double sums[SUM_COUNT];                   /* synchronous: of the last step */
+    double *sums;                             /* synchronous: of the last step */
     int patience_s;                           /* of executor_watch(); 0: without end */
     struct async *async;                      /* asynchronous: its own */
 };

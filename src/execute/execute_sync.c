@@ -95,8 +95,8 @@ static int end(struct run_state *run)
     for (int s = 0; s < STREAMS; s++)
         if (wait_for(run, s, run->program->instrs - 1))
             return -1;
-    memcpy(x->sums, executor_buffer(x, &run->program->buffer[run->program->state->sums]),
-           sizeof x->sums);
+    const struct program_buffer *sums = &run->program->buffer[run->program->state->sums];
+    memcpy(x->sums, executor_buffer(x, sums), sums->bytes);
     run->pending->sums = x->sums;
     return breakdown_end(run->input->breakdown, run->err);
 }

@@ -10,7 +10,8 @@
  * same, and backward needs nothing that these make.
  *
  * Where ranks divide the experts, each has its own rows of every expert's gate_up and its columns
- * of down.  All of them have the same h, choose alike, and make a term of y.
+ * of down.  All of them have the same h, choose alike, and make a term of y; the first one evens
+ * the load out and counts it.
  */
 #include "graph/build.h"
 #include "graph/build_private.h"
@@ -22,7 +23,7 @@ static int route(struct graph *graph, const struct build_experts *form, struct o
 {
     const struct op_attrs product = {.out = DTYPE_F32, .grad_fp32 = attrs.grad_fp32};
     int logits = append(graph, &op_linear, (int[]){form->h, form->router}, 2, product);
-    int targets = attrs.experts.balance != 0 ? build_targets(graph) : -1;
+    int targets = graph->drops && graph->tensor.rank == 0 ? build_targets(graph) : -1;
     int weights = append(graph, &op_route, (int[]){logits, targets}, 2, attrs);
     int out = graph->nodes[graph->node_count - 1].out[1];
     *routes = out < 0 ? 0 : out;

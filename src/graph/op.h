@@ -104,6 +104,9 @@ void op_check_sequences(struct graph *graph, const struct graph_node *node);
  * than activations: a choice among experts is a step. */
 int op_is_router(const struct graph *graph, int n);
 
+/* Return how many experts the routers have among the first n nodes. */
+int64_t op_experts_before(const struct graph *graph, int n);
+
 /* What struct op's flops, products and bytes say of a node, with their defaults; of a node that
  * runs in attrs.parts parts: of one part. */
 double op_flops(const struct graph *graph, const struct graph_node *node);

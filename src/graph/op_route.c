@@ -4,8 +4,11 @@
  * slots, fp32 [slots], and routes, int32 (struct routes).  The choice has no gradient, the weights
  * have one.  In backward the loss that evens the load out (attrs.experts.balance) joins it, of
  * which nothing is made in forward.  Where ranks divide the experts' matrices, the gradient of the
- * weights is a term, and so is that of the logits; build_route() leaves balance to one of the
- * ranks.
+ * weights is a term, and so is that of the logits; build_experts() leaves balance to one of
+ * the ranks.
+ *
+ * Where route has targets, backward also counts the rows that each expert has of those with a
+ * target: not forward, which may run twice.
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"
@@ -14,12 +17,22 @@
 enum { OF_LOGITS, TARGETS };                            /* inputs of route */
 enum { WEIGHTS, ROUTES };                               /* its outputs */
 enum { DWEIGHTS, LOGITS, COUNTED, CHOICE, LOSS_SCALE }; /* inputs of route_backward */
+enum { DLOGITS, LOAD };                                 /* its outputs */
 
 int op_is_router(const struct graph *graph, int n)
 {
     return graph->nodes[n].op == &op_linear && n + 1 < graph->node_count &&
            graph->nodes[n + 1].op == &op_route &&
            graph->nodes[n + 1].in[0] == graph->nodes[n].out[0];
+}
+
+int64_t op_experts_before(const struct graph *graph, int n)
+{
+    int64_t experts = 0;
+    for (int i = 0; i < n; i++)
+        if (graph->nodes[i].op == &op_route)
+            experts += graph->nodes[i].attrs.experts.count;
+    return experts;
 }
 
 static void shapes(struct graph *graph, struct graph_node *node)
@@ -47,14 +60,19 @@ static void shapes(struct graph *graph, struct graph_node *node)
 
 static void gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
+    struct graph *graph = ad->graph;
     int scale = node->attrs.experts.balance != 0
-                    ? graph_value(ad->graph, VALUE_LOSS_SCALE, DTYPE_F64, 1, (int64_t[]){1})
+                    ? graph_value(graph, VALUE_LOSS_SCALE, DTYPE_F64, 1, (int64_t[]){1})
                     : -1;
     int back =
         autodiff_node(ad, &op_route_backward,
                       (int[]){dy, node->in[OF_LOGITS], node->in[TARGETS], node->out[ROUTES], scale},
                       5, &node->attrs);
-    autodiff_give(ad, node->in[OF_LOGITS], ad->graph->nodes[back].out[0]);
+    int load = graph->nodes[back].out[LOAD];
+    if (load >= 0)
+        graph->values[load].index =
+            (int)op_experts_before(graph, graph->values[node->out[WEIGHTS]].producer);
+    autodiff_give(ad, node->in[OF_LOGITS], graph->nodes[back].out[DLOGITS]);
 }
 
 /* The problem of a node of either op, whose logits are this value. */
@@ -88,8 +106,10 @@ const struct op op_route = {
 
 static void backward_shapes(struct graph *graph, struct graph_node *node)
 {
-    node->out[0] =
+    node->out[DLOGITS] =
         graph_value(graph, VALUE_TEMP, graph->dtype, 2, graph->values[node->in[LOGITS]].dim);
+    if (node->in[COUNTED] >= 0)
+        node->out[LOAD] = graph_value(graph, VALUE_LOAD, DTYPE_F64, 1, &node->attrs.experts.count);
 }
 
 /* Of each logit, not of input 0, which has the slots. */
@@ -102,8 +122,10 @@ static int backward_run(const struct op_call *call, struct error *err)
 {
     struct route r = route_of(call, LOGITS);
     r.targets = call->in[COUNTED];
-    call->device->ops->route_backward(call->device, &r, call->out[0], call->in[DWEIGHTS],
+    call->device->ops->route_backward(call->device, &r, call->out[DLOGITS], call->in[DWEIGHTS],
                                       call->in[LOGITS], call->in[CHOICE], call->in[LOSS_SCALE]);
+    if (call->out[LOAD])
+        call->device->ops->route_load(call->device, &r, call->out[LOAD], call->in[CHOICE]);
     return 0;
 }
 

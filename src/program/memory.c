@@ -115,7 +115,7 @@ void memory_plan(struct program *program)
 /* The host's copy of what LOADs load in a step, and of its sums. */
 static size_t step_bytes(const struct program *program)
 {
-    size_t bytes = SUM_COUNT * sizeof(double);
+    size_t bytes = program->buffer[program->state->sums].bytes;
     for (int i = 0; i < program->instrs; i++)
         for (int k = 0; k < LOAD_SLOTS && program->instr[i].kind == INSTR_LOAD; k++)
             if (program->instr[i].buffer[k] >= 0)

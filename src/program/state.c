@@ -271,15 +271,41 @@ static void make_caches(struct state *state)
     }
 }
 
+static int64_t load_elems(const struct state *state, int unit)
+{
+    return state->training ? units_load_elems(state->units, unit) : 0;
+}
+
+int64_t state_load_elems(const struct state *state)
+{
+    int64_t elems = 0;
+    for (int u = 0; u < state->units->count; u++)
+        elems += load_elems(state, u);
+    return elems;
+}
+
+/* Make the views of what units count of their experts, from number `from` of the sums on. */
+static void make_loads(struct state *state, int from)
+{
+    state->load = array_make((size_t)state->units->count, sizeof *state->load);
+    for (int u = 0; u < state->units->count; u++) {
+        int to = from + (int)load_elems(state, u);
+        state->load[u] = to > from ? view_of_sums(state, from, to, "tokens at experts") : -1;
+        from = to;
+    }
+}
+
 static void make_common(struct state *state)
 {
     const struct units *units = state->units;
     size_t table = (size_t)(units_const_rows(units) * units->model->const_width) * sizeof(float);
-    int sums = SUM_COUNT + (state->training ? units->flats : 0);
+    int loads = SUM_COUNT + (state->training ? units->flats : 0);
+    int sums = loads + (int)state_load_elems(state);
     state->sums = state_buffer(state, POOL_WORKSPACE, (size_t)sums * sizeof(double), "sums");
     state->loss_scale = view_of_sums(state, SUM_LOSS_SCALE, SUM_LOSS_SCALE + 1, "loss scale");
     state->summed = view_of_sums(state, SUM_SUMMED, sums, "summed");
     state->counted = view_of_sums(state, SUM_COUNTED, sums, "counted sums");
+    make_loads(state, loads);
     state->constants = state_buffer(state, POOL_WORKSPACE, table, "constants");
     state->work = state_buffer(state, POOL_WORKSPACE, units->work_bytes, "work");
 }
@@ -318,6 +344,7 @@ void state_destroy(struct state *state)
     free(state->flat);
     free(state->has);
     free(state->cache);
+    free(state->load);
     free(state->bucket);
     free(state);
 }

@@ -70,7 +70,8 @@ enum {
     SUM_STOP = SUM_COUNTED, /* ranks that ask to stop */
     SUM_COUNT,              /* number of the sums above, which do not depend on the model */
     SUM_FLATS = SUM_COUNT   /* in training, per flat: squares of its gradient; 0 where another rank
-                               counts them */
+                               counts them; behind them, per unit and expert of its routers: tokens
+                               that went there */
 };
 
 struct state {
@@ -85,6 +86,7 @@ struct state {
     struct state_bucket *bucket;
     int buckets;
     int *cache; /* per unit: buffer of keys and values that generation keeps, or -1 */
+    int *load;  /* per unit: view of sums, tokens at its experts; -1: none are counted */
     int sums, constants, work; /* buffers */
     int loss_scale;            /* view of sums: SUM_LOSS_SCALE alone */
     int summed, counted;       /* views of sums: from SUM_SUMMED, from SUM_COUNTED to the end */
@@ -97,6 +99,10 @@ struct state {
 struct state *state_create(const struct units *units, const struct layout *layout, int training,
                            int rank);
 void state_destroy(struct state *state);
+
+/* How many experts the routers of all units have whose tokens are counted: the last elements of
+ * sums, in the order of units and of their routers. */
+int64_t state_load_elems(const struct state *state);
 
 /* Is a flat updated here? */
 static inline int state_trains(const struct state *state, int flat)

@@ -49,6 +49,7 @@ enum segment_space {
     SPACE_CONST,
     SPACE_LOSS,       /* double[2] at its start */
     SPACE_LOSS_SCALE, /* double[1]; may be absent: 1 */
+    SPACE_LOAD,       /* double[units_load_elems()] */
     SPACE_WORK,       /* temporaries and scratch */
     SPACE_CARRY,      /* temporaries that live from piece to piece */
     SPACE_COUNT

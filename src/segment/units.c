@@ -438,6 +438,12 @@ size_t units_cache_bytes(const struct units *units, int unit)
     return bytes;
 }
 
+int64_t units_load_elems(const struct units *units, int unit)
+{
+    const struct graph *graph = units_kind(units, unit)->train;
+    return graph ? op_experts_before(graph, graph->node_count) : 0;
+}
+
 struct units_stage units_stage(const struct units *units, int stage)
 {
     int first = 0, end;

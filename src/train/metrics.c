@@ -139,6 +139,15 @@ static void add_files(struct js *js, const struct metrics_step *step)
     js_add(js, "file_epochs", files);
 }
 
+static void add_experts(struct js *js, const struct step_experts *load)
+{
+    if (load->routers == 0)
+        return;
+    add_rounded(js, "expert_load", load->mean, 1e6);
+    add_rounded(js, "expert_load_most", load->most, 1e6);
+    js_add_int(js, "experts_idle", load->idle);
+}
+
 static void add_evaluation(struct js *js, const struct metrics_step *step)
 {
     js_add_real(js, "eval_loss", step->eval_loss);
@@ -156,6 +165,7 @@ static struct js *make_line(const struct metrics *m, const struct metrics_step *
     js_add_real(js, "loss", step->output.loss);
     js_add_real(js, "grad_norm", step->output.grad_norm);
     js_add_real(js, "lr", step->lr);
+    add_experts(js, &step->output.experts);
     js_add_int(js, "tokens", (int64_t)step->output.targets);
     js_add_int(js, "tokens_total", (int64_t)step->tokens_total);
     add_rounded(js, "epoch", step->epoch, 1e6);

@@ -180,6 +180,20 @@ static int adds_loss(struct values *v, int i)
     return 0;
 }
 
+static int adds_load(struct values *v, int i)
+{
+    const struct instr *instr = &v->program->instr[i];
+    int b = v->program->state->sums;
+    struct value sums = values_get(v, b);
+    if (instr->buffer[SPACE_LOAD] != v->program->state->load[instr->unit])
+        return wrong_operand(v, i, SPACE_LOAD);
+    if (!rules_are_own_sums(v, &sums))
+        return wrong(v, i, b, &sums, "sums of this rank alone");
+    addends_add(&sums.terms[1], addend(MEANS_SUMS, instr->micro, instr->unit));
+    values_put(v, i, b, sums);
+    return 0;
+}
+
 /* Set what a piece's results in a space lack until the exchange after it: the axes over which that
  * sums them, or takes their maximum. */
 static void lacks_after(const struct values *v, const struct instr *instr, int space,
@@ -208,6 +222,8 @@ static int writes_space(struct values *v, int i, int space)
         return adds_gradient(v, i, space - SPACE_GRAD);
     if (space == SPACE_LOSS)
         return adds_loss(v, i);
+    if (space == SPACE_LOAD)
+        return adds_load(v, i);
     if (value.meaning == MEANS_NOTHING)
         return 0;
     lacks_after(v, instr, space, &value);

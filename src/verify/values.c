@@ -320,6 +320,15 @@ static void open_messages(struct values *v)
                 expect(v, k / ranks, k % ranks, (struct instr){.flat = f, .micro = -1});
 }
 
+/* Does a unit count the tokens of its experts, in some phase of training? */
+static int counts_load(const struct values *v, int unit)
+{
+    uint64_t writes = 0;
+    for (int phase = 0; phase < PHASES; phase++)
+        writes |= units_segment(v->program->units, unit, phase)->writes;
+    return writes >> SPACE_LOAD & 1;
+}
+
 static void open_sums(struct values *v)
 {
     const struct units *units = v->program->units;
@@ -329,6 +338,8 @@ static void open_sums(struct values *v)
             open_gradients(v, u, m);
             if (units_kind(units, u)->ends_in_loss)
                 addends_add(&v->losses, addend(MEANS_SUMS, m, -1));
+            if (v->program->kind == PROGRAM_TRAIN && counts_load(v, u))
+                addends_add(&v->loads, addend(MEANS_SUMS, m, u));
         }
     for (int f = 0; f < units->flats; f++)
         if (values_counts_norm(v, f))
@@ -353,7 +364,7 @@ static void open_pending(struct values *v)
                          .index = -1,
                          .updated = 1,
                          .norms = v->norms,
-                         .terms = {v->losses}});
+                         .terms = {v->losses, v->loads}});
 }
 
 int values_is_complete(const struct values *v, const struct value *gradient)

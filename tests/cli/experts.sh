@@ -15,6 +15,8 @@ M="model.layers=3 model.hidden=32 model.heads=4 model.kv_heads=2 model.ffn=61 mo
 train_on 1 train.steps=$steps run.dir=whole >out 2>err
 is "trained" 0 $?
 is "how many experts is said" 1 "$(grep -c '5 experts a block, of which a token goes through 2: [0-9.]*[KM]* parameters' err)"
+is "the load of experts is said of each step" $steps \
+    "$(loads whole | awk '$1 >= 1 && $2 >= $1 && $2 <= 2.5 && $3 == 0' | wc -l)"
 is "it learns" yes "$(losses whole | awk 'NR == 1 { first = $2 } END { print $2 < first - 0.3 ? "yes" : $2 }')"
 
 # Layouts, each of which goes on with what one rank saved.
@@ -33,6 +35,7 @@ for layout; do
     # shellcheck disable=SC2086
     train_on $layout train.steps=$steps run.dir=moved >out 2>err || cat err
     same_losses "$layout: going on from step 9 of one rank" whole moved
+    is "$layout: the load of experts" "$(loads whole)" "$(loads run)"
     "$TRIREME" checkpoint verify moved/checkpoints/step-00000024 >out 2>err
     is "$layout: its checkpoint is whole" 0 $?
 done
@@ -44,6 +47,7 @@ C="model.router_aux_loss_coef=0"
 train_on 1 train.steps=8 $C run.dir=plain >out 2>err || cat err
 train_on 3 train.steps=8 $C parallel.context=3 run.dir=context >out 2>err || cat err
 is "parallel.context: the losses of one rank" "$(losses plain | cut -c1-8)" "$(losses context | cut -c1-8)"
+is "parallel.context: the load of experts" "$(loads plain)" "$(loads context)"
 is "load balancing changes what is learned" different \
     "$([ "$(losses plain | tail -n 1)" = "$(losses whole | sed -n 8p)" ] && echo same || echo different)"
 
@@ -77,6 +81,9 @@ same_losses "experts of 4 bits on 2 tensor ranks: the losses of one" four four-2
 # Some of it frozen: the rest is trained.
 train_on 1 train.steps=2 'train.freeze=layers.*.mlp.experts.*' run.dir=frozen >out 2>err
 is "experts are frozen by name" 0 $?
+train_on 1 train.steps=2 'train.freeze=embed,layers.*' run.dir=head >out 2>err || cat err
+is "no load of routers of which nothing is trained" "2 0" \
+    "$(grep -c '"loss"' head/metrics.jsonl) $(grep -c expert head/metrics.jsonl)"
 
 is "the plan says what a token goes through" 1 \
     "$("$TRIREME" plan $M | grep -c 'a token goes through [0-9]* of them: 2 of 5 experts in each block')"

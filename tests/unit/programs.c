@@ -34,6 +34,8 @@ struct config programs_config(int bits, const char *more)
 /* Frozen matrices of 4 bits beside adapters. */
 #define QLORA "lora.r=2 lora.quantize_base=nf4 lora.target_modules=q_proj,down_proj model.ffn=64 "
 
+#define EXPERTS "model.experts=3 model.router_aux_loss_coef=0.1 "
+
 #define OVERLAP "train.overlap_update=true "
 
 /* Memory of the host is the device's, or apart: as on a GPU. */
@@ -179,6 +181,9 @@ static const struct {
     {3, ONE_MEMORY, QLORA "parallel.strategy=FULL_SHARD precision=bf16"},
     {3, HOST_APART, QLORA "parallel.strategy=FULL_SHARD offload.params=host recompute=full"},
     {2, ONE_MEMORY, QLORA "parallel.pipeline=2 train.global_batch=2 parallel.strategy=NO_SHARD"},
+    {3, ONE_MEMORY, EXPERTS "parallel.strategy=FULL_SHARD recompute=full"},
+    {4, ONE_MEMORY,
+     EXPERTS "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2 parallel.schedule=zb_h1"},
     {2, ONE_MEMORY,
      "parallel.context=2 parallel.strategy=FULL_SHARD data.seq_len=12 train.global_batch=2"},
     {4, ONE_MEMORY,
@@ -193,7 +198,7 @@ static const struct {
      "parallel.persist_below=1000"},
     {1, HOST_APART, OVERLAP "train.global_batch=2"},
     {3, ONE_MEMORY, OVERLAP "parallel.strategy=FULL_SHARD precision=bf16"},
-    {3, HOST_APART, OVERLAP "parallel.strategy=SHARD_OPTIM precision=bf16"},
+    {3, HOST_APART, OVERLAP EXPERTS "parallel.strategy=SHARD_OPTIM precision=bf16"},
     {3, HOST_APART,
      OVERLAP "parallel.strategy=FULL_SHARD parallel.persist_below=1000 train.freeze=embed"},
     {3, HOST_APART,

@@ -77,7 +77,8 @@ static void test_nothing_of_updates_beside_forward_can_be_left_out(void **state)
 static int is_sum(const struct instr *instr)
 {
     switch (instr->kind) {
-    case INSTR_RUN: return instr->accumulate || instr->writes >> SPACE_LOSS & 1;
+    case INSTR_RUN:
+        return instr->accumulate || instr->writes & (space_bit(SPACE_LOSS) | space_bit(SPACE_LOAD));
     case INSTR_REDUCE: return (int)instr->accumulate;
     case INSTR_ALLREDUCE:
     case INSTR_ADD:
