@@ -20,9 +20,11 @@ is "a run with an evaluation" 0 $?
 is "a run with a loss scale and offload" 0 $?
 "$TRIREME" train $M data.train=$work/valid.h5:3,$work/valid.h5:1 train.steps=30 run.dir=mixed >mixed.out 2>mixed.err
 is "a run of mixed files for more than an epoch" 0 $?
+"$TRIREME" train $M model.experts=4 train.steps=2 run.dir=routed >routed.out 2>routed.err
+is "a run with experts" 0 $?
 sed -n 's/^| `\([a-z_]*\)` .*/\1/p' "$top/doc/metrics.md" | sort >documented
 sed -n 's/^| `\([a-z_]*\)` .*| always |.*/\1/p' "$top/doc/metrics.md" | sort >always
-fields plain/metrics.jsonl scaled/metrics.jsonl mixed/metrics.jsonl >written
+fields plain/metrics.jsonl scaled/metrics.jsonl mixed/metrics.jsonl routed/metrics.jsonl >written
 sed -n 's/^| `\([a-z_]*\)` .*| compared |.*/\1/p' "$top/doc/metrics.md" >of_comparisons # forecast.sh
 grep -vxE 'attention|replaced|mfu|mfu_full_attention|gpu_peak_bytes' documented | # the others are of GPUs
     grep -vxFf of_comparisons >of_cpu
