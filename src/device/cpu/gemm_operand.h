@@ -30,12 +30,16 @@ struct gemm_block_rows {
 enum { AHEAD_LINES = 8 };
 
 /* Memory that is needed soon, prefetched while a block is multiplied.  The format "vectors"
- * prefetches a piece of AHEAD_LINES cache lines for each 16 units of k.  Tiles and strips read only
- * `at`, and decide themselves how much they prefetch from there. */
+ * prefetches a piece of AHEAD_LINES cache lines for each 16 units of k.  Strips and tiles decide
+ * themselves how much they prefetch from `at` on. */
 struct gemm_ahead {
     const char *at; /* the next piece; NULL: nothing */
     int64_t stride; /* bytes from one piece to the next */
     int64_t pieces; /* pieces that are left */
+    /* Tiles only: rows of the block in c, which are written when it is complete; NULL: none. */
+    const char *row;
+    int64_t row_bytes; /* from row to row */
+    int row_lines;     /* cache lines of a row */
 };
 
 /* Where a block's sums are stored.  AMX stores fp32 only, without an addend. */

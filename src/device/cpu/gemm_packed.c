@@ -301,15 +301,27 @@ static struct gemm_block_target last_target(const struct gemm *g, float *sums,
                                       g->addend && !is_fp32 ? (const char *)g->addend + at : NULL};
 }
 
-/* What strips and tiles prefetch during a block: the next panel, for the same part of k, or the
- * next block's sums. */
-static struct gemm_ahead after_block(const struct blocking *by, const float *sums,
-                                     const unit *panel)
+/* What strips prefetch during a block: the next panel, for the same part of k. */
+static struct gemm_ahead next_panel(const struct blocking *by, const unit *panel)
 {
-    const void *next = keeps_sums(by) ? sums + block_elems(by) : NULL;
-    if (FORMAT == STRIPS)
-        next = panel + packed_units(level_format->block_n, by->k);
-    return (struct gemm_ahead){.at = next};
+    const unit *next = panel + packed_units(level_format->block_n, by->k);
+    return (struct gemm_ahead){.at = (const char *)next};
+}
+
+/* What tiles prefetch during a block: the next block's sums, and in the last part of k the rows of
+ * c, as a store would wait for its line to be read. */
+static struct gemm_ahead next_sums(const struct blocking *by, const float *sums,
+                                   const struct block *b, int is_last)
+{
+    const struct gemm *g = by->g;
+    const int64_t bytes = (int64_t)dtype_bytes(g->dt_c), at = b->row * g->ldc + b->col;
+    struct gemm_ahead ahead = {.row_bytes = g->ldc * bytes,
+                               .row_lines = g->dt_c == DTYPE_F32 ? 2 : 1};
+    if (keeps_sums(by))
+        ahead.at = (const char *)(sums + block_elems(by));
+    if (is_last && is_whole(g, b))
+        ahead.row = (const char *)g->c + at * bytes;
+    return ahead;
 }
 
 /* Multiply a block for k in [kc, end).  Up to the last part of k its sums are in `sums`, not in c,
@@ -324,8 +336,10 @@ static void run_block(const struct blocking *by, float *sums, const struct gemm_
     const struct gemm *g = by->g;
     struct tile_sums from = {sums, level_format->block_n};
     struct gemm_block_target to = {sums, level_format->block_n, DTYPE_F32, NULL};
-    if (FORMAT != VECTORS)
-        *ahead = after_block(by, sums, panel);
+    if (FORMAT == STRIPS)
+        *ahead = next_panel(by, panel);
+    if (FORMAT == TILES)
+        *ahead = next_sums(by, sums, b, end == by->k);
     if (kc == 0)
         from = first_sums(g, sums, b);
     if (end == by->k)
@@ -370,7 +384,7 @@ static struct gemm_ahead after_part(const struct blocking *by, const struct part
     const struct gemm_source *a = &by->a;
     int64_t k = p->end_k < by->k ? p->end_k : 0, row = k ? p->ic : p->last;
     if (a->is_along || row >= a->count)
-        return (struct gemm_ahead){NULL, 0, 0};
+        return (struct gemm_ahead){.at = NULL};
     return (struct gemm_ahead){.at = (const char *)((const bf16 *)a->base + k * a->ld + row),
                                .stride = a->ld * (int64_t)sizeof(bf16),
                                .pieces = min_i64(p->end_k - p->kc, a->k - k)};

@@ -45,11 +45,19 @@ SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs 
                             const struct tile_sums *from, const struct tile_sums *to,
                             int64_t units);
 
+/* What is prefetched while a block is multiplied.  NULL: nothing. */
+struct tile_ahead {
+    const float *sums; /* of the block that probably comes next */
+    const char *row;   /* the block's first row in the product, which is written soon, and */
+    int64_t row_bytes; /* bytes from there to the next row */
+    int row_lines;     /* cache lines of a row */
+};
+
 /* The same where the pairs of tiles of both operands lie one after another.  a, up to 32 KiB, stays
- * in the first cache for the next block; b is loaded without displacing it.  next: sums of the
- * block that probably comes next, which are prefetched; NULL: none. */
+ * in the first cache for the next block; b is loaded without displacing it. */
 SIMD_INLINE void tile_block_packed(const unit *a, const unit *b, const struct tile_sums *from,
-                                   const struct tile_sums *to, int64_t units, const float *next);
+                                   const struct tile_sums *to, int64_t units,
+                                   const struct tile_ahead *ahead);
 
 #ifdef __AMX_BF16__
 #include <immintrin.h>
@@ -136,14 +144,21 @@ SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs 
 }
 
 SIMD_INLINE void tile_block_packed(const unit *a, const unit *b, const struct tile_sums *from,
-                                   const struct tile_sums *to, int64_t units, const float *next)
+                                   const struct tile_sums *to, int64_t units,
+                                   const struct tile_ahead *ahead)
 {
-    enum { TILE = TILE_UNITS * 16, LINE = 16, ASKED = 8 };
+    enum { TILE = TILE_UNITS * 16, LINE_BYTES = 64, LINE = LINE_BYTES / 4, ASKED = 8 };
+    const float *next = ahead->sums;
+    const char *row = ahead->row;
     tile_begin(from);
     for (int64_t k = 0; k < units; k += TILE_UNITS, a += 2 * TILE, b += 2 * TILE) {
         tile_step(a, TILE, 64, b, TILE, 64, 1);
         for (int i = 0; i < ASKED && next && k < 8 * TILE_UNITS; i++, next += LINE)
             __builtin_prefetch(next, 1);
+        /* One row a step: with more, loads of b would wait. */
+        for (int i = 0; i < ahead->row_lines && row && k < TILE_ROWS * TILE_UNITS; i++)
+            __builtin_prefetch(row + i * LINE_BYTES, 1);
+        row = row ? row + ahead->row_bytes : NULL;
     }
     tile_end(to);
 }
@@ -164,7 +179,8 @@ SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs 
 }
 
 SIMD_INLINE void tile_block_packed(const unit *a, const unit *b, const struct tile_sums *from,
-                                   const struct tile_sums *to, int64_t units, const float *next)
+                                   const struct tile_sums *to, int64_t units,
+                                   const struct tile_ahead *ahead)
 {
 }
 #endif
