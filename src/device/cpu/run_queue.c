@@ -108,10 +108,10 @@ int run_queue_threads(const struct device *d)
 {
     struct run_queue *q = d->queue;
     int64_t now = q ? clock_ns() : 0, sum = 0;
-    if (!q)
-        return d->threads;
     if (omp_in_parallel())
         return 1;
+    if (!q)
+        return d->threads;
     if (now - q->choice.last_ns < SAMPLE_NS)
         return q->choice.now;
     if (q->choice.last_ns == 0) { /* not in run_queue_open(): threads without work would spin */
