@@ -57,6 +57,18 @@ static int default_threads(int local_ranks, struct error *err)
     return threads > 0 ? threads : 1;
 }
 
+/* Check that OpenMP gives a kernel all threads: the library would leave out the parts of a product
+ * that are the others', and say nothing. */
+static int check_limit(int threads, struct error *err)
+{
+    if (threads <= omp_get_thread_limit())
+        return 0;
+    return error_set(err,
+                     "OMP_THREAD_LIMIT is %d, and a rank has %d threads: leave it out, or give a "
+                     "rank fewer threads (run.threads or OMP_NUM_THREADS)",
+                     omp_get_thread_limit(), threads);
+}
+
 int device_open(struct device **device, const struct device_request *request, struct error *err)
 {
     struct device *d = array_make(1, sizeof *d);
@@ -70,7 +82,8 @@ int device_open(struct device **device, const struct device_request *request, st
     d->threads =
         request->threads > 0 ? request->threads : default_threads(request->local_ranks, err);
     d->driver = request->planning ? drivers[request->kind].plan : drivers[request->kind].run;
-    if (d->threads < 0 || d->driver->open(d, request, err)) {
+    if (d->threads < 0 || (!d->planning && check_limit(d->threads, err)) ||
+        d->driver->open(d, request, err)) {
         free(d);
         return -1;
     }

@@ -149,6 +149,10 @@ for threads in "2,1" " 2 " ""; do
     OMP_NUM_THREADS=$threads "$TRIREME" plan model.preset=llama-tiny device=cpu >out 2>err
     is "OMP_NUM_THREADS='$threads' is right" 0 $?
 done
+refused "fewer threads of OpenMP than a rank has" 'OMP_THREAD_LIMIT is 1, and a rank has 2 threads' env OMP_THREAD_LIMIT=1 \
+    $T model.preset=llama-tiny device=cpu data.train=train.h5 run.threads=2 train.steps=0 run.dir=threads
+OMP_THREAD_LIMIT=2 $T model.preset=llama-tiny device=cpu data.train=train.h5 run.threads=2 train.steps=0 run.dir=threads >out 2>err
+is "as many threads of OpenMP as a rank has" 0 $?
 
 # Data
 M="model.preset=llama-tiny device=cpu run.dir=$work/run"
