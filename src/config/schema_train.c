@@ -119,7 +119,8 @@ static const struct key rows[] = {
          "number format of the gradients of linear layers' weights; bf16 takes half their memory "
          "and fewer bytes in sums over ranks and the update, and is of steps of one micro-batch on "
          "each rank; sums over ranks are taken in fp32. Gradients to which something is added "
-         "(embeddings, the head, norms, tied matrices) stay in fp32"},
+         "(embeddings, the head, norms, tied matrices), and those of a mixture's experts, stay in "
+         "fp32"},
     {KEY(REAL, train.weight_decay, "0.1"), .least = 0, .most = 100,
      .help = "weight decay: of adamw decoupled from the gradient; of sgd, times the parameter, "
              "added to the clipped gradient"},

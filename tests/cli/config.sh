@@ -221,6 +221,7 @@ is "a whole file and another adapter: that adapter" "$(cat want)" "$("$TRIREME" 
 "$TRIREME" config $D lora.r=4 lora.alpha=64 >own.yaml
 refused "a file's own alpha beside another adapter" 'own.yaml:[0-9]+: lora.alpha is 64 here, and 4 in what the argument lora.path=two' \
     "$TRIREME" config own.yaml lora.path=two
+is "the help of train.grad_dtype names experts" 1 "$("$TRIREME" config --show train.grad_dtype | grep -c experts)"
 "$TRIREME" config --show >shown 2>err
 for key in train.steps parallel.strategy checkpoint.resume recompute comm.inter_node; do
     if grep -q "$key" shown; then ok "--show has $key"; else not_ok "--show has $key" "absent"; fi

@@ -85,6 +85,9 @@ static void test_matrices_of_linear_layers_have_it(void **state)
         {"model.family=gpt2 model.kv_heads=2",
          {"layers.0.attn.q", "layers.1.mlp.up"},
          {"embed", "layers.0.attn.q.bias", "positions"}},
+        {"model.experts=4",
+         {"layers.0.attn.q", "layers.1.mlp.router"},
+         {"layers.0.mlp.experts.gate_up", "layers.1.mlp.experts.down"}},
     };
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct fleet fleet;
