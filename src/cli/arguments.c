@@ -7,7 +7,7 @@
  *                                  checkpoint.resume=auto
  *                                  device=auto, ...           here[]: this machine's settings
  *     of the command line          data.valid=x.h5
- *     of no optimizer              train.optimizer=adamw, ...  untrained[]: nothing is updated
+ *     of no training               train.optimizer=adamw, ...  untrained[]: nothing is updated
  *
  * split() writes the settings of the command line from list + FIRST on.  load_from() writes its own
  * from the beginning of the list, and moves those of the command line behind them.
@@ -77,13 +77,13 @@ int arguments_add_here(const char **list, int count)
     return count;
 }
 
-/* Keys of the update at their defaults.  They come last: with an optimizer of the command line,
- * too, nothing is updated. */
+/* Keys of the update, and of what has a gradient alone, at their defaults.  They come last: with an
+ * optimizer of the command line, too, nothing is updated. */
 static const char *const untrained[ARGUMENTS_UNTRAINED] = {
-    "train.optimizer=adamw",         "train.optimizer_dtype=fp32", "train.grad_dtype=fp32",
-    "train.overlap_update=false",    "train.momentum=0.9",         "train.muon_momentum=0.95",
-    "train.muon_nesterov=true",      "train.muon_ns_steps=5",      "train.muon_dtype=fp32",
-    "train.muon_adjust_lr=original",
+    "train.optimizer=adamw",         "train.optimizer_dtype=fp32",   "train.grad_dtype=fp32",
+    "train.overlap_update=false",    "train.momentum=0.9",           "train.muon_momentum=0.95",
+    "train.muon_nesterov=true",      "train.muon_ns_steps=5",        "train.muon_dtype=fp32",
+    "train.muon_adjust_lr=original", "model.router_aux_loss_coef=0",
 };
 
 int arguments_add_untrained(const char **list, int count)

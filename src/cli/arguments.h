@@ -30,10 +30,11 @@ int arguments_config(struct config *config, enum arguments_use use, int argc, ch
 enum { ARGUMENTS_HERE = 21 };
 int arguments_add_here(const char **list, int count);
 
-/* Append the settings of a configuration that trains nothing: the keys of the optimizer at their
- * defaults, so that none of them refuses a layout or a precision.  list has space for
- * ARGUMENTS_UNTRAINED more than its count settings.  Returns their number now. */
-enum { ARGUMENTS_UNTRAINED = 10 };
+/* Append the settings of a configuration that trains nothing: the keys of the optimizer, and of
+ * the loss that balances experts, at their defaults, so that none of them refuses a layout or a
+ * precision.  list has space for ARGUMENTS_UNTRAINED more than its count settings.  Returns their
+ * number now. */
+enum { ARGUMENTS_UNTRAINED = 11 };
 int arguments_add_untrained(const char **list, int count);
 
 /* Is the first argument of a command a setting, key=value?  An existing path with a '=' in it, such

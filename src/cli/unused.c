@@ -20,6 +20,7 @@ static const struct unused {
     {"model.embed_dropout=", BOTH},
     {"model.residual_dropout=", BOTH},
     {"model.attention_dropout=", BOTH},
+    {"model.router_aux_loss_coef=", BOTH},
     {"lora.dropout=", BOTH},
     {"data.train=", BOTH},
     {"data.valid=", UNUSED_OF_GENERATE},

@@ -55,6 +55,11 @@ said=$("$TRIREME" evaluate whole data.valid=valid.h5 2>err | cut -d' ' -f1-2)
 is "evaluated" loss "${said%% *}"
 is "evaluated on 2 tensor ranks" "$said" \
     "$(ranks 2 "$TRIREME" evaluate whole data.valid=valid.h5 parallel.tensor=2 2>err | cut -d' ' -f1-2)"
+is "evaluated on sequences divided among ranks, without the load balancing that counts whole ones" "$said" \
+    "$(ranks 3 "$TRIREME" evaluate whole data.valid=valid.h5 parallel.context=3 2>err | cut -d' ' -f1-2)"
+"$TRIREME" evaluate whole data.valid=valid.h5 model.router_aux_loss_coef=0.5 >out 2>err
+is "evaluate says that load balancing changes nothing" "$said 1" \
+    "$(cut -d' ' -f1-2 out) $(grep -c 'keys are of training, and change nothing here: model.router_aux_loss_coef' err)"
 text=$("$TRIREME" generate whole --prompt "int main" --temperature 0 --tokens 16 device=cpu 2>err)
 is "continued by a text" "int main" "$(echo "$text" | cut -c1-8)"
 is "continued by the same text on two ranks" "$text" \
