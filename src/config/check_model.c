@@ -144,24 +144,32 @@ static int check_experts(const struct config *config, struct error *err)
 {
     const struct config_experts *e = &config->model.experts;
     const char *name = config_first_set(config, e, sizeof *e);
+    char text[CONFIG_TEXT];
     if (!e->count && name)
-        return error_set(err, "%s is of experts, and model.experts, how many, is 0; set it", name);
+        return error_set(err, "%s is %s, and model.experts, how many there are, 0; set it", name,
+                         config_value(config, name, text));
     if (!e->count)
         return 0;
     if (!strcmp(config->model.family, "gpt2"))
-        return error_set(err, "model.experts is of model.family llama; gpt2 is as it is, leave it "
-                              "out");
+        return error_set(err,
+                         "model.experts is %lld, and model.family gpt2, which has none; leave it "
+                         "out, or take model.family llama",
+                         (long long)e->count);
     if (e->per_token > e->count)
         return error_set(err,
                          "model.experts_per_token is %lld, and model.experts %lld: a token goes "
                          "through each expert once at most",
                          (long long)e->per_token, (long long)e->count);
     if (config->train.optimizer == OPTIMIZER_MUON)
-        return error_set(err, "train.optimizer muon cannot update the matrices of model.experts, "
-                              "of which one tensor holds many; use adamw");
+        return error_set(err,
+                         "train.optimizer is muon, and model.experts %lld: one tensor holds the "
+                         "matrices of all experts, which muon does not take apart; use adamw",
+                         (long long)e->count);
     if (e->aux_loss > 0 && config->parallel.context > 1)
-        return error_set(err, "model.router_aux_loss_coef counts the load of whole sequences, and "
-                              "parallel.context divides them; leave one out");
+        return error_set(err,
+                         "model.router_aux_loss_coef is %g, and parallel.context %lld: the load is "
+                         "counted over whole sequences, and these are divided; leave one out",
+                         e->aux_loss, (long long)config->parallel.context);
     return 0;
 }
 
@@ -216,8 +224,11 @@ static int check_export(const struct config *config, struct error *err)
                          "checkpoint.export_hf is set, and a GPT-2 of Hugging Face's has "
                          "model.head_dim %lld, model.hidden / model.heads; leave one out",
                          (long long)(m->hidden / m->heads));
+    char biases[80];
+    snprintf(biases, sizeof biases, "model.qkv_bias=true and model.experts=%lld",
+             (long long)m->experts.count);
     const char *other = m->qkv_bias && m->qk_norm         ? "model.qkv_bias and model.qk_norm"
-                        : m->qkv_bias && m->experts.count ? "model.qkv_bias and model.experts"
+                        : m->qkv_bias && m->experts.count ? biases
                         : m->experts.count && !m->qk_norm && !m->experts.norm_topk_prob
                             ? "model.norm_topk_prob=false without model.qk_norm"
                             : NULL;

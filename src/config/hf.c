@@ -18,31 +18,48 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/round.h"
 #include "base/text.h"
 #include "config/hf_members.h"
 
+/* The value of a member as the file has it, or the beginning of a long one. */
+static const char *value_text(const struct js *json, const char *name, char text[48])
+{
+    const char *string = js_get_string(json, name, NULL);
+    char *list = hf_is_full(json, name) ? js_text(js_get(json, name), JS_ONE_LINE, NULL) : NULL;
+    if (string)
+        snprintf(text, 48, "\"%.40s\"", string);
+    else if (list)
+        snprintf(text, 48, "%.*s", (int)min_i64((int64_t)strcspn(list, "\n"), 40), list);
+    else if (js_get_bool(json, name, -1) >= 0)
+        snprintf(text, 48, "%s", js_get_bool(json, name, 0) ? "true" : "false");
+    else
+        snprintf(text, 48, "%.15g", js_get_real(json, name, 0));
+    free(list);
+    return text;
+}
+
+/* Is a member that is there the value that trireme computes? */
+static int is_fixed(const struct hf_fixed *f, const struct js *json)
+{
+    const char *text = js_get_string(json, f->name, NULL);
+    int truth = js_get_bool(json, f->name, -1), known = 0;
+    for (int i = 0; i < 3 && f->texts[i]; i++)
+        known |= text && !strcmp(text, f->texts[i]);
+    if (f->texts[0] || text || hf_is_full(json, f->name))
+        return known;
+    return (truth >= 0 ? truth : js_get_real(json, f->name, 0)) == f->number;
+}
+
 static int check_fixed(const struct hf_fixed *f, const struct js *json, struct error *err)
 {
-    const char *text = js_get_string(json, f->name, "");
-    int truth = js_get_bool(json, f->name, -1), known = 0;
-    if (!js_has(json, f->name))
+    char text[48];
+    if (!js_has(json, f->name) || is_fixed(f, json))
         return 0;
-    for (int i = 0; i < 3 && f->texts[i]; i++)
-        known |= !strcmp(text, f->texts[i]);
+    value_text(json, f->name, text);
     if (f->texts[0])
-        return known
-                   ? 0
-                   : error_set(err, "%s is \"%.40s\"; trireme has %s", f->name, text, f->texts[0]);
-    if (truth < 0 && js_get_string(json, f->name, NULL) == NULL && !hf_is_full(json, f->name))
-        known = js_get_real(json, f->name, 0) == f->number;
-    else
-        known = truth == f->number;
-    if (known)
-        return 0;
-    if (truth >= 0)
-        return error_set(err, "%s is %s, which trireme does not have", f->name,
-                         truth ? "true" : "false");
-    return error_set(err, "%s is set, to something that trireme does not have", f->name);
+        return error_set(err, "%s is %s; trireme has %s", f->name, text, f->texts[0]);
+    return error_set(err, "%s is %s, which trireme does not have", f->name, text);
 }
 
 /* Refuse weights that are kept in another way than bitsandbytes' nf4, which the reader of the files

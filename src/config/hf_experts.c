@@ -34,22 +34,23 @@ static int set_count(struct config *config, enum hf_kinds kind, const struct js 
 {
     static const char *const names[] = {"num_local_experts", "num_experts"};
     int64_t count[2], found = kind == HF_MIXTRAL ? 8 : 128;
+    const char *by = names[0];
     char text[32];
     for (int i = 0; i < 2; i++) {
         if (js_check(json, names[i], JS_WHOLE, err))
             return -1;
         count[i] = js_get_int(json, names[i], -1);
-        if (js_has(json, names[i]))
+        if (js_has(json, names[i])) {
             found = count[i];
+            by = names[i];
+        }
     }
     if (js_has(json, names[0]) && js_has(json, names[1]) && count[0] != count[1])
         return error_set(err, "num_local_experts is %lld and num_experts %lld; remove one of them",
                          (long long)count[0], (long long)count[1]);
     if (found < 1)
-        return error_set(err,
-                         "the number of experts is %lld, and a model of this model_type has at "
-                         "least one",
-                         (long long)found);
+        return error_set(err, "%s is %lld, and a model of model_type %s has at least one expert",
+                         by, (long long)found, js_get_string(json, "model_type", ""));
     snprintf(text, sizeof text, "%lld", (long long)found);
     return hf_set(config, "model.experts", text, err);
 }

@@ -24,13 +24,15 @@ static const struct hf_type *type_of(const struct config_model *model, struct er
         return NULL;
     }
     if (kind & HF_MOE && model->qkv_bias) {
-        error_set(err, "model.experts and model.qkv_bias are both set: none of Hugging Face's "
-                       "models that trireme knows has both");
+        error_set(err,
+                  "model.qkv_bias is true, and model.experts %lld: none of Hugging Face's models "
+                  "that trireme knows has both",
+                  (long long)model->experts.count);
         return NULL;
     }
     if (kind == HF_MIXTRAL && !model->experts.norm_topk_prob) {
-        error_set(err, "model.norm_topk_prob is false, and of Hugging Face's models with experts "
-                       "that trireme knows this has only Qwen3-MoE, with model.qk_norm");
+        error_set(err, "model.norm_topk_prob is false, and model.qk_norm false: no model of "
+                       "Hugging Face's that trireme knows has experts so");
         return NULL;
     }
     if (kind == HF_GPT2 && model->heads * model->head_dim != model->hidden) {

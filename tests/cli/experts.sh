@@ -94,12 +94,12 @@ is "the plan says what a token goes through" 1 \
     "$("$TRIREME" plan $M | grep -c 'a token goes through [0-9]* of them: 2 of 5 experts in each block')"
 
 refused "more experts a token than there are" "model.experts_per_token is 6, and model.experts 5" "$TRIREME" plan $M model.experts_per_token=6
-refused "a key of experts without them" "model.experts_per_token is of experts, and model.experts, how many, is 0" \
+refused "a key of experts without them" "model.experts_per_token is 3, and model.experts, how many there are, 0; set it" \
     "$TRIREME" plan model.preset=llama-tiny model.experts_per_token=3
-refused "experts of gpt2" "model.experts is of model.family llama" "$TRIREME" plan $M model.family=gpt2 model.kv_heads=4
-refused "muon for experts" "train.optimizer muon cannot update the matrices of model.experts" \
+refused "experts of gpt2" "model.experts is 5, and model.family gpt2, which has none" "$TRIREME" plan $M model.family=gpt2 model.kv_heads=4
+refused "muon for experts" "train.optimizer is muon, and model.experts 5: one tensor" \
     "$TRIREME" plan $M train.optimizer=muon
-refused "the load of parts of sequences" "model.router_aux_loss_coef counts the load of whole sequences" \
+refused "the load of parts of sequences" "model.router_aux_loss_coef is 0.02, and parallel.context 2: the load" \
     "$TRIREME" plan $M parallel.context=2 --ranks 2
 refused "another number of experts for a run" "model.experts" "$TRIREME" train $M model.experts=6 run.dir=whole train.steps=30
 finish

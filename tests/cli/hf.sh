@@ -227,9 +227,9 @@ bad "positions that make all queries 0" 'attention_factor is 0, with which all q
     's/"rope_theta"/"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "attention_factor": 0}, "rope_theta"/'
 bad "members of positions that are not known" 'mrope_section of the rotary positions' \
     's/"rope_theta"/"rope_scaling": {"rope_type": "default", "mrope_section": [1, 2]}, "rope_theta"/'
-bad "a part of a head that rotates" 'partial_rotary_factor is set' \
+bad "a part of a head that rotates" 'partial_rotary_factor is 0.5, which trireme does not have' \
     's/"rope_theta"/"partial_rotary_factor": 0.5, "rope_theta"/'
-bad "scores that are capped" 'attn_logit_softcapping is set' \
+bad "scores that are capped" 'attn_logit_softcapping is 50, which trireme does not have' \
     's/"rope_theta"/"attn_logit_softcapping": 50.0, "rope_theta"/'
 bad "weights that are quantized" 'quantization_config is of weights .gptq. that are not read here' \
     's/"rope_theta"/"quantization_config": {"bits": 4, "quant_method": "gptq"}, "rope_theta"/'

@@ -123,10 +123,10 @@ olmoe norms over whole queries and keys
 deepseek_v3 latent attention, and shared experts
 gpt_oss biases of experts
 END
-bad mixtral "experts of a model without them" 'num_local_experts is set' 's/"model_type": "mixtral"/"model_type": "llama"/'
-bad mixtral "a router with noise" 'router_jitter_noise is set' 's/"num_local_experts"/"router_jitter_noise": 0.1, "num_local_experts"/'
+bad mixtral "experts of a model without them" 'num_local_experts is 4, which' 's/"model_type": "mixtral"/"model_type": "llama"/'
+bad mixtral "a router with noise" 'router_jitter_noise is 0.1, which' 's/"num_local_experts"/"router_jitter_noise": 0.1, "num_local_experts"/'
 bad mixtral "two numbers of experts" 'num_local_experts is 4 and num_experts 8' 's/"num_local_experts"/"num_experts": 8, "num_local_experts"/'
-bad mixtral "no experts" 'the number of experts is 0, and a model of this model_type' 's/"num_local_experts": 4/"num_local_experts": 0/'
+bad mixtral "no experts" 'num_local_experts is 0, and a model of model_type mixtral has at least one expert' 's/"num_local_experts": 4/"num_local_experts": 0/'
 bad mixtral "another number of experts" 'block_sparse_moe.(experts.4.w1.weight" is missing|gate.weight" has another shape than the 5 x 36)' \
     's/"num_local_experts": 4/"num_local_experts": 5/'
 bad mixtral "fewer experts than there are" 'tensor "model.layers.[01].block_sparse_moe.*" (is none of this model|has another shape)' \
@@ -135,9 +135,9 @@ bad mixtral "wider experts" 'experts.0.w1.weight" has another shape than the 32 
     's/"intermediate_size": 31/"intermediate_size": 32/'
 bad mixtral "more experts a token than there are" 'model.experts_per_token is 5, and model.experts 4' \
     's/"num_experts_per_tok": 2/"num_experts_per_tok": 5/'
-bad qwen3_moe "blocks without experts" 'decoder_sparse_step is set' 's/"decoder_sparse_step": 1/"decoder_sparse_step": 2/'
-bad qwen3_moe "layers without experts" 'mlp_only_layers is set' 's/"mlp_only_layers": \[\]/"mlp_only_layers": [1]/'
-bad qwen3_moe "shared experts" 'shared_expert_intermediate_size is set' \
+bad qwen3_moe "blocks without experts" 'decoder_sparse_step is 2, which' 's/"decoder_sparse_step": 1/"decoder_sparse_step": 2/'
+bad qwen3_moe "layers without experts" 'mlp_only_layers is \[1\], which' 's/"mlp_only_layers": \[\]/"mlp_only_layers": [1]/'
+bad qwen3_moe "shared experts" 'shared_expert_intermediate_size is 64, which' \
     's/"num_experts":/"shared_expert_intermediate_size": 64, "num_experts":/'
 bad qwen3_moe "biases" 'attention_bias is true' 's/"num_experts":/"attention_bias": true, "num_experts":/'
 
@@ -160,7 +160,7 @@ refused "weights of experts that Mixtral divides" 'has model.norm_topk_prob=fals
 "$TRIREME" train $M $(keys_of mixtral) model.norm_topk_prob=false train.steps=0 run.dir=sums >out 2>err || cat err
 refused "the same after training" 'norm_topk_prob is false' "$TRIREME" convert sums hf-sums
 # shellcheck disable=SC2046,SC2086
-refused "biases beside experts" 'has model.qkv_bias and model.experts; leave one out' \
+refused "biases beside experts" 'has model.qkv_bias=true and model.experts=4; leave one out' \
     "$TRIREME" train $M $(keys_of mixtral) model.qkv_bias=true checkpoint.export_hf=true run.dir=never
 
 # transformers loads what was written, with the checkpoint's numbers, and computes the same.
