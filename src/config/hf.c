@@ -57,6 +57,8 @@ static int check_fixed(const struct hf_fixed *f, const struct js *json, struct e
     if (!js_has(json, f->name) || is_fixed(f, json))
         return 0;
     value_text(json, f->name, text);
+    if (f->why)
+        return error_set(err, "%s is %s, and %s", f->name, text, f->why);
     if (f->texts[0])
         return error_set(err, "%s is %s; trireme has %s", f->name, text, f->texts[0]);
     return error_set(err, "%s is %s, which trireme does not have", f->name, text);
@@ -159,12 +161,12 @@ static int set_window(struct config *config, enum hf_kinds kind, const struct js
 /* ---- what is passed over ---- */
 
 /* Name the members that no table has in config->model_note. */
-static void note_others(struct config *config, const struct js *json)
+static void note_others(struct config *config, enum hf_kinds kind, const struct js *json)
 {
     char list[CONFIG_TEXT / 2] = "", *note = config->model_note;
     note[0] = 0;
     for (const char *name = js_next_key(json, NULL); name; name = js_next_key(json, name))
-        if (!hf_is_harmless(name) && hf_has_meaning(json, name))
+        if (!hf_is_harmless(kind, name) && hf_has_meaning(json, name))
             text_join(list, sizeof list, ", ", "%.60s", name);
     if (list[0])
         snprintf(note, CONFIG_TEXT, "trireme does not know %s and computes without", list);
@@ -228,7 +230,7 @@ static int set_all(struct config *config, const struct js *json, struct error *e
     for (const struct hf_member *m = hf_members; m->name; m++)
         if (m->of & type->kind && hf_set_member(config, m, json, err))
             return -1;
-    note_others(config, json);
+    note_others(config, type->kind, json);
     return type->kind == HF_GPT2 ? set_gpt2(config, json, err)
                                  : set_decoder(config, type, json, err);
 }

@@ -5,6 +5,7 @@
 #include "config/hf_members.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Types with experts, or other parts, of which trireme lacks something. */
@@ -19,6 +20,16 @@ static const struct {
     {.name = "deepseek_v32", .lacks = "latent attention, and shared experts"},
     {.name = "glm4_moe", .lacks = "shared experts, and blocks without experts before those with"},
     {.name = "gpt_oss", .lacks = "biases of experts, attention sinks, and a clamped activation"},
+    {.name = "phimoe", .lacks = "norms with biases, and a router that masks logits"},
+    {.name = "dbrx", .lacks = "norms that subtract the mean, and queries, keys and values clipped"},
+    {.name = "jamba", .lacks = "Mamba layers, and blocks without experts between those with"},
+    {.name = "granitemoe", .lacks = "multipliers of embeddings, residuals and logits"},
+    {.name = "granitemoeshared",
+     .lacks = "multipliers of embeddings and logits, and shared experts"},
+    {.name = "llama4", .lacks = "a shared expert, and layers without rotary positions"},
+    {.name = "llama4_text", .lacks = "a shared expert, and layers without rotary positions"},
+    {.name = "ernie4_5_moe",
+     .lacks = "shared experts, and blocks without experts before those with"},
 };
 
 const char *hf_type_lacks(const char *name)
@@ -55,8 +66,27 @@ static int set_count(struct config *config, enum hf_kinds kind, const struct js 
     return hf_set(config, "model.experts", text, err);
 }
 
-int hf_read_experts(struct config *config, enum hf_kinds kind, const struct js *json,
-                    struct error *err)
+/* Refuse other names of what was read, where they say something else. */
+static int check_aliases(const struct config *config, enum hf_kinds kind, const struct js *json,
+                         struct error *err)
+{
+    for (const struct hf_alias *a = hf_aliases; a->name; a++) {
+        char text[CONFIG_TEXT];
+        if (!(a->of & kind) || !js_has(json, a->name))
+            continue;
+        if (js_check(json, a->name, JS_WHOLE, err))
+            return -1;
+        int64_t value = js_get_int(json, a->name, 0);
+        const char *read = config_value(config, a->key, text);
+        if (value != strtoll(read, NULL, 10))
+            return error_set(err, "%s is %lld, and %s, by the members that trireme reads, %s",
+                             a->name, (long long)value, a->key, read);
+    }
+    return 0;
+}
+
+static int set_experts(struct config *config, enum hf_kinds kind, const struct js *json,
+                       struct error *err)
 {
     if (!(kind & HF_MOE))
         return hf_set(config, "model.experts", "0", err);
@@ -68,6 +98,12 @@ int hf_read_experts(struct config *config, enum hf_kinds kind, const struct js *
     int adds = js_get_bool(json, "output_router_logits", 0) == 1;
     return hf_set_real(config, "model.router_aux_loss_coef",
                        adds ? js_get_real(json, "router_aux_loss_coef", 0.001) : 0, err);
+}
+
+int hf_read_experts(struct config *config, enum hf_kinds kind, const struct js *json,
+                    struct error *err)
+{
+    return set_experts(config, kind, json, err) ? -1 : check_aliases(config, kind, json, err);
 }
 
 void hf_add_experts(const struct config_model *model, enum hf_kinds kind, struct js *json)

@@ -80,6 +80,18 @@ const struct hf_member hf_members[] = {
 };
 
 #define FIXED(kinds, text) .of = kinds, .name = text
+#define NO_EXPERTS         "a model of this model_type has no experts"
+#define NO_SHARED          "trireme has no expert that all tokens go through"
+#define ALL_BLOCKS         "in trireme all blocks have experts, or none"
+#define ONE_GROUP          "a router of trireme's chooses the most probable of all experts"
+#define SOFTMAX            "a router of trireme's takes the softmax of its logits, and nothing else"
+#define SUM_OF_ONE         "a mixtral divides the weights of a token's experts by their sum"
+#define NO_NOISE           "trireme adds no noise to what a router reads"
+#define NO_TOKEN_DROPPED   "in trireme an expert takes all tokens that chose it"
+#define OTHER_BALANCE \
+    "the loss that trireme adds is router_aux_loss_coef, with output_router_logits"
+#define NO_LIMIT  "trireme does not limit what an expert multiplies"
+#define NO_LATENT "trireme has no latent attention"
 
 const struct hf_fixed hf_fixed[] = {
     {FIXED(HF_DECODERS, "hidden_act"), .texts = {"silu", "swish"}},
@@ -102,17 +114,76 @@ const struct hf_fixed hf_fixed[] = {
     {FIXED(HF_ANY, "logits_scaling"), .number = 1},
     {FIXED(HF_ANY, "logit_scale"), .number = 1},
     {FIXED(HF_ANY, "clip_qkv")},
-    {FIXED(HF_ANY & ~HF_MOE, "num_local_experts")},
-    {FIXED(HF_ANY & ~HF_MOE, "num_experts")},
-    {FIXED(HF_MIXTRAL, "router_jitter_noise")},
-    {FIXED(HF_QWEN3_MOE, "decoder_sparse_step"), .number = 1},
-    {FIXED(HF_QWEN3_MOE, "mlp_only_layers")},
     {FIXED(HF_QWEN3_MOE, "qkv_bias")},
     {FIXED(HF_QWEN3_MOE, "use_qk_norm"), .number = 1},
-    {FIXED(HF_MOE, "shared_expert_intermediate_size")},
-    {FIXED(HF_MOE, "n_shared_experts")},
     {FIXED(HF_ANY, "no_rope_layers")},
     {FIXED(HF_ANY, "attention_sink_size")},
+
+    /* Of mixtures of other types: Qwen2-MoE, DeepSeek-V2 and -V3, GPT-OSS, Phi-MoE, DBRX, Jamba,
+     * Granite-MoE, Llama 4, ERNIE 4.5 and those that follow them. */
+    {FIXED(HF_ANY & ~HF_MOE, "num_local_experts"), .why = NO_EXPERTS},
+    {FIXED(HF_ANY & ~HF_MOE, "num_experts"), .why = NO_EXPERTS},
+    {FIXED(HF_ANY, "shared_expert_intermediate_size"), .why = NO_SHARED},
+    {FIXED(HF_ANY, "shared_intermediate_size"), .why = NO_SHARED},
+    {FIXED(HF_ANY, "n_shared_experts"), .why = NO_SHARED},
+    {FIXED(HF_ANY, "num_shared_experts"), .why = NO_SHARED},
+    {FIXED(HF_ANY, "moe_num_shared_experts"), .why = NO_SHARED},
+    {FIXED(HF_MOE, "first_k_dense_replace"), .why = ALL_BLOCKS},
+    {FIXED(HF_MOE, "num_dense_layers"), .why = ALL_BLOCKS},
+    {FIXED(HF_MOE, "moe_layer_freq"), .why = ALL_BLOCKS, .number = 1},
+    {FIXED(HF_MOE, "decoder_sparse_step"), .why = ALL_BLOCKS, .number = 1},
+    {FIXED(HF_MOE, "mlp_only_layers"), .why = ALL_BLOCKS},
+    {FIXED(HF_MOE, "interleave_moe_layer_step"), .why = ALL_BLOCKS, .number = 1},
+    {FIXED(HF_MOE, "moe_layers"), .why = ALL_BLOCKS},
+    {FIXED(HF_MOE, "moe_layer_start_index"), .why = ALL_BLOCKS},
+    {FIXED(HF_MOE, "moe_layer_end_index"), .why = ALL_BLOCKS, .number = -1},
+    {FIXED(HF_MOE, "moe_layer_interval"), .why = ALL_BLOCKS, .number = 1},
+    {FIXED(HF_MOE, "expert_layer_period"), .why = ALL_BLOCKS, .number = 1},
+    {FIXED(HF_MOE, "expert_layer_offset"), .why = ALL_BLOCKS},
+    {FIXED(HF_MOE, "n_group"), .why = ONE_GROUP, .number = 1},
+    {FIXED(HF_MOE, "topk_group"), .why = ONE_GROUP, .number = 1},
+    {FIXED(HF_MOE, "topk_method"), .why = ONE_GROUP, .texts = {"greedy"}},
+    {FIXED(HF_MOE, "scoring_func"), .why = SOFTMAX, .texts = {"softmax"}},
+    {FIXED(HF_MOE, "score_function"), .why = SOFTMAX, .texts = {"softmax"}},
+    {FIXED(HF_MOE, "routed_scaling_factor"), .why = SOFTMAX, .number = 1},
+    {FIXED(HF_MOE, "use_routing_bias"), .why = SOFTMAX},
+    {FIXED(HF_MOE, "use_expert_bias"), .why = SOFTMAX},
+    {FIXED(HF_MOE, "moe_router_enable_expert_bias"), .why = SOFTMAX},
+    {FIXED(HF_MIXTRAL, "norm_topk_prob"), .why = SUM_OF_ONE, .number = 1},
+    {FIXED(HF_MOE, "router_jitter_noise"), .why = NO_NOISE},
+    {FIXED(HF_MOE, "input_jitter_noise"), .why = NO_NOISE},
+    {FIXED(HF_MOE, "moe_jitter_eps"), .why = NO_NOISE},
+    {FIXED(HF_MOE, "expert_capacity"), .why = NO_TOKEN_DROPPED},
+    {FIXED(HF_MOE, "moe_capacity"), .why = NO_TOKEN_DROPPED},
+    {FIXED(HF_MOE, "aux_loss_alpha"), .why = OTHER_BALANCE},
+    {FIXED(HF_MOE, "router_z_loss_coef"), .why = OTHER_BALANCE},
+    {FIXED(HF_MOE, "swiglu_limit"), .why = NO_LIMIT},
+    {FIXED(HF_DECODERS, "q_lora_rank"), .why = NO_LATENT},
+    {FIXED(HF_DECODERS, "kv_lora_rank"), .why = NO_LATENT},
+    {FIXED(HF_DECODERS, "qk_rope_head_dim"), .why = NO_LATENT},
+    {FIXED(HF_DECODERS, "num_nextn_predict_layers")},
+    {FIXED(HF_DECODERS, "attn_layer_period"), .number = 1},
+    {FIXED(HF_DECODERS, "mamba_d_state")},
+    {FIXED(HF_DECODERS, "attention_chunk_size")},
+    {FIXED(HF_DECODERS, "attn_temperature_tuning")},
+    {FIXED(HF_DECODERS, "intermediate_size_mlp")},
+    {FIXED(HF_DECODERS, "use_bias")},
+    {FIXED(HF_DECODERS, "lm_head_bias")},
+    {FIXED(HF_DECODERS, "attn_config")},
+    {FIXED(HF_DECODERS, "ffn_config")},
+    {0},
+};
+
+const struct hf_alias hf_aliases[] = {
+    {.of = HF_ANY, .name = "n_routed_experts", .key = "model.experts"},
+    {.of = HF_ANY, .name = "moe_num_experts", .key = "model.experts"},
+    {.of = HF_ANY, .name = "num_moe_experts", .key = "model.experts"},
+    {.of = HF_MOE, .name = "experts_per_token", .key = "model.experts_per_token"},
+    {.of = HF_MOE, .name = "num_experts_per_token", .key = "model.experts_per_token"},
+    {.of = HF_MOE, .name = "num_selected_experts", .key = "model.experts_per_token"},
+    {.of = HF_MOE, .name = "moe_topk", .key = "model.experts_per_token"},
+    {.of = HF_MOE, .name = "moe_k", .key = "model.experts_per_token"},
+    {.of = HF_MIXTRAL, .name = "moe_intermediate_size", .key = "model.ffn"},
     {0},
 };
 
@@ -182,6 +253,9 @@ static const char *const harmless[] = {
     "_attn_implementation",
     "attn_implementation",
     "pretraining_tp",
+    "ep_size",
+    "seq_aux",
+    "initial_context_length",
     "reorder_and_upcast_attn",
     "summary_type",
     "summary_use_proj",
@@ -193,10 +267,14 @@ static const char *const harmless[] = {
     "predict_special_tokens",
     "unsloth_fixed",
     "unsloth_version",
+    /* the width of blocks without experts, which a qwen3_moe could have */
+    "intermediate_size",
     /* read in hf.c, hf_experts.c and hf_rope.c; what the balance loss is multiplied by has a
      * meaning with output_router_logits alone */
     "output_router_logits",
     "router_aux_loss_coef",
+    "num_local_experts",
+    "num_experts",
     "n_inner",
     "quantization_config",
     "sliding_window",
@@ -209,16 +287,19 @@ static const char *const harmless[] = {
     "original_max_position_embeddings",
 };
 
-int hf_is_harmless(const char *name)
+int hf_is_harmless(enum hf_kinds kind, const char *name)
 {
     for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++)
         if (!strcmp(harmless[i], name))
             return 1;
     for (const struct hf_member *m = hf_members; m->name; m++)
-        if (!strcmp(m->name, name))
+        if (m->of & kind && !strcmp(m->name, name))
             return 1;
     for (const struct hf_fixed *f = hf_fixed; f->name; f++)
-        if (!strcmp(f->name, name))
+        if (f->of & kind && !strcmp(f->name, name))
+            return 1;
+    for (const struct hf_alias *a = hf_aliases; a->name; a++)
+        if (a->of & kind && !strcmp(a->name, name))
             return 1;
     return 0;
 }

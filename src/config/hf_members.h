@@ -45,13 +45,24 @@ extern const struct hf_member hf_members[]; /* ended by a row without a name */
 struct hf_fixed {
     enum hf_kinds of;
     const char *name;
+    const char *why; /* why others are refused, behind "NAME is VALUE, and "; NULL: there is nothing
+                        to say but that */
     const char *texts[3]; /* names of the same thing; NULL behind the last */
     double number;
 };
 extern const struct hf_fixed hf_fixed[]; /* ended by a row without a name */
 
-/* Is a member one that does not change what is computed, or one that hf*.c read or check? */
-int hf_is_harmless(const char *name);
+/* A member by which other types say what hf_members has by another name: it must be absent, or say
+ * the same. */
+struct hf_alias {
+    enum hf_kinds of;
+    const char *name, *key;
+};
+extern const struct hf_alias hf_aliases[]; /* ended by a row without a name */
+
+/* Is a member one that does not change what a model of this kind computes, or one that hf*.c read
+ * or check of it? */
+int hf_is_harmless(enum hf_kinds kind, const char *name);
 
 /* Set a key from a text, from a number, or (hf_set_member) the key of a row from the row's member
  * of json.  Return 0, or -1 with err set. */

@@ -374,11 +374,11 @@ is "bf16 holds them" 0 $?
 # What is not known is named, and no more.
 rm -rf odd
 cp -r hf-llama-false odd
-sed -i 's/"rope_theta"/"wobble": 0.5, "nothing": 0, "rope_theta"/' odd/config.json
+sed -i 's/"rope_theta"/"wobble": 0.5, "nothing": 0, "norm_topk_prob": true, "rope_theta"/' odd/config.json
 # shellcheck disable=SC2086
 "$TRIREME" train $N model.path=odd train.steps=1 run.dir=in-odd >out 2>err
-is "what is not known is named" "0 1" \
-    "$? $(grep -c 'not know wobble and computes' err)"
+is "what is not known is named, also where another type has it" "0 1" \
+    "$? $(grep -c 'not know wobble, norm_topk_prob and computes' err)"
 
 # Two objects that say the same, of which one is named as in old files, are one.
 sed -i -e "s/\"rope_theta\": [^,]*/\"rope_parameters\": {\"rope_theta\": 5e5, $linear}, \"rope_scaling\": 0/" \

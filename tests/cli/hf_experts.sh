@@ -122,9 +122,14 @@ qwen2_moe a shared expert
 olmoe norms over whole queries and keys
 deepseek_v3 latent attention, and shared experts
 gpt_oss biases of experts
+phimoe norms with biases
+dbrx norms that subtract the mean
+jamba Mamba layers
+granitemoe multipliers of embeddings
+llama4_text a shared expert
+ernie4_5_moe shared experts
 END
-bad mixtral "experts of a model without them" 'num_local_experts is 4, which' 's/"model_type": "mixtral"/"model_type": "llama"/'
-bad mixtral "a router with noise" 'router_jitter_noise is 0.1, which' 's/"num_local_experts"/"router_jitter_noise": 0.1, "num_local_experts"/'
+bad mixtral "experts of a model without them" 'num_local_experts is 4, and a model of this model_type has no experts' 's/"model_type": "mixtral"/"model_type": "llama"/'
 bad mixtral "two numbers of experts" 'num_local_experts is 4 and num_experts 8' 's/"num_local_experts"/"num_experts": 8, "num_local_experts"/'
 bad mixtral "no experts" 'num_local_experts is 0, and a model of model_type mixtral has at least one expert' 's/"num_local_experts": 4/"num_local_experts": 0/'
 bad mixtral "another number of experts" 'block_sparse_moe.(experts.4.w1.weight" is missing|gate.weight" has another shape than the 5 x 36)' \
@@ -135,11 +140,88 @@ bad mixtral "wider experts" 'experts.0.w1.weight" has another shape than the 32 
     's/"intermediate_size": 31/"intermediate_size": 32/'
 bad mixtral "more experts a token than there are" 'model.experts_per_token is 5, and model.experts 4' \
     's/"num_experts_per_tok": 2/"num_experts_per_tok": 5/'
-bad qwen3_moe "blocks without experts" 'decoder_sparse_step is 2, which' 's/"decoder_sparse_step": 1/"decoder_sparse_step": 2/'
-bad qwen3_moe "layers without experts" 'mlp_only_layers is \[1\], which' 's/"mlp_only_layers": \[\]/"mlp_only_layers": [1]/'
-bad qwen3_moe "shared experts" 'shared_expert_intermediate_size is 64, which' \
-    's/"num_experts":/"shared_expert_intermediate_size": 64, "num_experts":/'
+bad qwen3_moe "blocks without experts" 'decoder_sparse_step is 2, and in trireme all blocks have experts' 's/"decoder_sparse_step": 1/"decoder_sparse_step": 2/'
+bad qwen3_moe "layers without experts" 'mlp_only_layers is \[1\], and in trireme all blocks have experts' 's/"mlp_only_layers": \[\]/"mlp_only_layers": [1]/'
 bad qwen3_moe "biases" 'attention_bias is true' 's/"num_experts":/"attention_bias": true, "num_experts":/'
+
+# Members of mixtures of other types: each is refused by name, but for the value that changes nothing.
+neutral=
+while read -r type member value nothing why; do
+    bad "$type" "$member in a $type" "$member is $(echo "$value" | sed 's/[][]/\\&/g'), and $why" \
+        "s/\"num_\(local_\)*experts\"/\"$member\": $value, &/"
+    [ "$type" = mixtral ] || neutral="$neutral\"$member\": $nothing, "
+done <<'END'
+qwen3_moe shared_expert_intermediate_size 64 0 trireme has no expert that all tokens go through
+qwen3_moe shared_intermediate_size 64 0 trireme has no expert
+qwen3_moe n_shared_experts 1 null trireme has no expert
+qwen3_moe num_shared_experts 1 0 trireme has no expert
+qwen3_moe moe_num_shared_experts 2 0 trireme has no expert
+qwen3_moe first_k_dense_replace 1 0 in trireme all blocks have experts, or none
+qwen3_moe num_dense_layers 2 0 in trireme all blocks
+qwen3_moe moe_layer_freq 2 1 in trireme all blocks
+mixtral decoder_sparse_step 2 1 in trireme all blocks
+qwen3_moe interleave_moe_layer_step 2 1 in trireme all blocks
+qwen3_moe moe_layers [1] [] in trireme all blocks
+qwen3_moe moe_layer_start_index 1 0 in trireme all blocks
+qwen3_moe moe_layer_end_index 1 -1 in trireme all blocks
+qwen3_moe moe_layer_interval 2 1 in trireme all blocks
+qwen3_moe expert_layer_period 2 1 in trireme all blocks
+qwen3_moe expert_layer_offset 1 0 in trireme all blocks
+qwen3_moe n_group 8 1 a router of trireme's chooses
+qwen3_moe topk_group 4 1 a router of trireme's chooses
+qwen3_moe topk_method "noaux_tc" "greedy" a router of trireme's chooses
+qwen3_moe scoring_func "sigmoid" "softmax" a router of trireme's takes the softmax
+qwen3_moe score_function "sigmoid" "softmax" a router of trireme's takes
+qwen3_moe routed_scaling_factor 2.5 1.0 a router of trireme's takes
+qwen3_moe use_routing_bias true false a router of trireme's takes
+qwen3_moe use_expert_bias true false a router of trireme's takes
+qwen3_moe moe_router_enable_expert_bias true false a router of trireme's takes
+mixtral norm_topk_prob false true a mixtral divides the weights
+mixtral router_jitter_noise 0.1 0.0 trireme adds no noise
+qwen3_moe input_jitter_noise 0.1 0.0 trireme adds no noise
+qwen3_moe moe_jitter_eps 0.1 null trireme adds no noise
+qwen3_moe expert_capacity 64 0 in trireme an expert takes all tokens
+qwen3_moe moe_capacity [64] null in trireme an expert takes all tokens
+qwen3_moe aux_loss_alpha 0.001 0.0 the loss that trireme adds is router_aux_loss_coef
+qwen3_moe router_z_loss_coef 0.001 0.0 the loss that trireme adds
+qwen3_moe swiglu_limit 7 null trireme does not limit
+qwen3_moe q_lora_rank 16 null trireme has no latent attention
+qwen3_moe kv_lora_rank 16 null trireme has no latent attention
+qwen3_moe qk_rope_head_dim 8 0 trireme has no latent attention
+qwen3_moe n_routed_experts 8 5 model.experts, by the members that trireme reads, 5
+qwen3_moe moe_num_experts 8 5 model.experts, by
+qwen3_moe num_moe_experts 8 5 model.experts, by
+qwen3_moe experts_per_token 2 3 model.experts_per_token, by the members that trireme reads, 3
+qwen3_moe num_experts_per_token 2 3 model.experts_per_token, by
+qwen3_moe num_selected_experts 2 3 model.experts_per_token, by
+qwen3_moe moe_topk 2 3 model.experts_per_token, by
+qwen3_moe moe_k 2 3 model.experts_per_token, by
+mixtral moe_intermediate_size 8 31 model.ffn, by the members that trireme reads, 31
+END
+while read -r member value; do
+    bad qwen3_moe "$member" "$member is $value, which trireme does not have" "s/\"num_experts\"/\"$member\": $value, &/"
+done <<'END'
+num_nextn_predict_layers 1
+attn_layer_period 8
+mamba_d_state 16
+attention_chunk_size 8192
+attn_temperature_tuning true
+intermediate_size_mlp 64
+use_bias true
+lm_head_bias true
+END
+bad qwen3_moe "DBRX's object of experts" 'ffn_config is {"moe_top_k": 4}, which' 's/"num_experts"/"ffn_config": {"moe_top_k": 4}, &/'
+bad mixtral "experts by another name in a model without them" 'n_routed_experts is 64, and model.experts, by .*, 0' \
+    's/"model_type": "mixtral"/"model_type": "llama", "n_routed_experts": 64/; /"num_local_experts"/d'
+rm -rf neutral
+cp -r hf-qwen3_moe neutral
+sed -i "s/\"num_experts\"/$neutral &/" neutral/config.json
+# shellcheck disable=SC2086
+"$TRIREME" train $N model.path=neutral train.steps=1 train.lr=0 run.dir=in-neutral >out 2>err || cat err
+is "members of other types that change nothing" "$(first_loss in-hf-qwen3_moe) 0" \
+    "$(first_loss in-neutral) $(grep -c 'does not know' err)"
+is "none of them was lost on the way" "$(grep -o '"[a-z_]*":' neutral/config.json | wc -l)" \
+    "$(grep -o '"[a-z_]*":' neutral/config.json | sort -u | wc -l)"
 
 # Members by their other names, and left out.
 sed -e 's/"num_experts":/"num_local_experts":/' -e '/"norm_topk_prob"/d' -i hf-qwen3_moe/config.json
