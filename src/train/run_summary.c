@@ -73,26 +73,46 @@ static void log_place(const struct session *s)
     free(dir);
 }
 
+static int64_t frozen_params(const struct session *s)
+{
+    int64_t frozen = 0;
+    for (int f = 0; f < s->units->flats; f++)
+        frozen += s->units->flat[f].trained ? 0 : flat_whole_elems(&s->units->flat[f]);
+    return frozen;
+}
+
 /* How many of the frozen parameters are kept in 4 bits. */
 static void log_nf4(const struct session *s)
 {
     char part[32], all[32];
-    int64_t frozen = 0;
-    for (int f = 0; f < s->units->flats; f++)
-        frozen += s->units->flat[f].trained ? 0 : flat_whole_elems(&s->units->flat[f]);
     log_info(s->log, "lora.quantize_base=nf4: %s of %s frozen parameters are kept in 4 bits",
-             count_text((double)units_nf4_elems(s->units), part), count_text((double)frozen, all));
+             count_text((double)units_nf4_elems(s->units), part),
+             count_text((double)frozen_params(s), all));
+}
+
+enum { PARAMS_TEXT = 96 };
+
+/* "12.3 M parameters", or where some are frozen "12.3 M parameters (65536 trained)" */
+static const char *params_text(const struct session *s, char text[PARAMS_TEXT])
+{
+    char all[32], trained[32];
+    int64_t params = model_params(s->model), frozen = frozen_params(s);
+    snprintf(text, PARAMS_TEXT, "%s parameters", count_text((double)params, all));
+    if (frozen)
+        text_append(text, PARAMS_TEXT, " (%s trained)",
+                    count_text((double)(params - frozen), trained));
+    return text;
 }
 
 static void log_model(const struct session *s)
 {
     char device[256], strategy[CONFIG_TEXT], precision[CONFIG_TEXT], note[FP8_NOTE], params[32];
+    char all[PARAMS_TEXT];
     const char *preset = s->config.model.preset;
     int ranks = world_size(s->world), nodes = world_nodes(s->world);
     device_text(s, device, sizeof device);
-    log_info(s->log,
-             "%s%s%s parameters, %s%s, %s, %d rank%s on %d node%s; %s; %.1f MiB planned per rank",
-             preset, preset[0] ? ", " : "", count_text((double)model_params(s->model), params),
+    log_info(s->log, "%s%s%s, %s%s, %s, %d rank%s on %d node%s; %s; %.1f MiB planned per rank",
+             preset, preset[0] ? ", " : "", params_text(s, all),
              config_value(&s->config, "precision", precision), fp8_matrices_note(s->units, note),
              config_value(&s->config, "parallel.strategy", strategy), ranks, ranks > 1 ? "s" : "",
              nodes, nodes > 1 ? "s" : "", device, (double)mem_bytes(s->mem->now_bytes) / (1 << 20));

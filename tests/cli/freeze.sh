@@ -33,6 +33,8 @@ trained=$(printf '%s\n' "$@" | grep -vE '^model/(embed$|layers\.0\.)')
 
 ranks 2 "$TRIREME" train $M train.freeze="$half" train.steps=12 run.dir=half >half.out 2>half.err
 is "half of the model trains" 0 $?
+is "how much of it trains is said" 1 "$(grep -c 'llama-tiny, 158016 parameters ([0-9]* trained), fp32' half.err)"
+is "and not where all does" 1 "$(grep -c 'llama-tiny, 158016 parameters, fp32' start.err)"
 is "what is frozen keeps its bits" none "$(differ start half $frozen)"
 is "all else moves" "$(printf '%s ' $trained)" "$(differ start half $trained)"
 is "what is frozen has no optimizer state" 0 "$(names half 'optimizer/exp_avg/(embed|layers\.0\.)')"
@@ -89,6 +91,8 @@ END
 "$TRIREME" plan half.yaml data.seq_len=32 device=cpu --ranks 2 >plan.out 2>plan.err
 is "a list is read" 0 $?
 is "plan counts what is frozen" 1 "$(grep -c '^[1-9][0-9]* of them are frozen' plan.out)"
+is "as many as training says" 158016 \
+    $(($(sed -n 's/ of them are frozen.*//p' plan.out) + $(sed -n 's/.* (\([0-9]*\) trained).*/\1/p' half.err)))
 "$TRIREME" plan half.yaml data.seq_len=32 device=cpu train.freeze= --ranks 2 >all.out 2>all.err
 pool() { awk -v name="$2" '$1 == name { print $(NF - 1); exit }' "$1"; }
 "$TRIREME" plan half.yaml data.seq_len=32 device=cpu train.freeze=", embed ,,layers.0.* ," \
