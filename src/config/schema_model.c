@@ -191,7 +191,7 @@ static const struct key rows[] = {
      .help = "experts that the router chooses for each token"},
     {NAMED_KEY("model.norm_topk_prob", BOOL, model.experts.norm_topk_prob, "true"),
      .help = "the weights of a token's experts, which are the router's probabilities, are divided "
-             "by their sum"},
+             "by their sum; of one expert that leaves 1, from which a router learns nothing"},
     {NAMED_KEY("model.router_aux_loss_coef", REAL, model.experts.aux_loss, "0"), .most = 1e6,
      .help = "training evens out how many tokens each expert gets: coefficient of the load "
              "balancing loss (Fedus et al. 2021), which is taken over each sequence, so that it "

@@ -282,9 +282,35 @@ static void warn_frozen(const struct session *s, int64_t done)
                          "model.path=FOLDER names a model that has its own");
 }
 
+/* Is the router of any layer trained? */
+static int trains_routers(const struct session *s)
+{
+    char name[64];
+    for (int64_t layer = 0; layer < s->config.model.layers; layer++) {
+        snprintf(name, sizeof name, "layers.%lld.mlp.router", (long long)layer);
+        for (int f = 0; f < s->units->flats; f++)
+            if (s->units->flat[f].trained && flat_find(&s->units->flat[f], name) >= 0)
+                return 1;
+    }
+    return 0;
+}
+
+/* Warn of a router to which the loss says nothing: one probability over itself is 1. */
+static void warn_router(const struct session *s)
+{
+    const struct config_experts *e = &s->config.model.experts;
+    if (e->count < 2 || e->per_token > 1 || !e->norm_topk_prob || !trains_routers(s))
+        return;
+    log_warn(s->log,
+             "model.experts_per_token is 1, and model.norm_topk_prob true: the weight of a token's "
+             "expert is always 1, so that a router learns %s; with model.norm_topk_prob=false the "
+             "weight is its probability",
+             e->aux_loss > 0 ? "from load balancing alone" : "nothing");
+}
+
 /* Warn of settings that are allowed but wasteful or without effect: ranks and sequences without
- * work, more threads than cores, learning rates, adapters of nothing, a trace beyond the last step.
- */
+ * work, more threads than cores, learning rates, adapters of nothing, routers that learn nothing, a
+ * trace beyond the last step. */
 static void warn(const struct session *s, int64_t done)
 {
     const struct config *c = &s->config;
@@ -297,6 +323,7 @@ static void warn(const struct session *s, int64_t done)
     warn_idle(s);
     warn_lr(s, done);
     warn_frozen(s, done);
+    warn_router(s);
     if (c->run.trace && done < c->train.steps &&
         (c->run.trace <= done || c->run.trace > c->train.steps))
         log_warn(s->log, "run.trace is %lld, and this start runs steps %lld to %lld: no trace",

@@ -65,6 +65,20 @@ is "continued by a text" "int main" "$(echo "$text" | cut -c1-8)"
 is "continued by the same text on two ranks" "$text" \
     "$(ranks 2 "$TRIREME" generate whole --prompt "int main" --temperature 0 --tokens 16 device=cpu 2>err)"
 
+# A router of one expert, whose weight is one probability over itself.
+while read -r said keys; do
+    # shellcheck disable=SC2086
+    train_on 1 train.steps=1 $keys run.dir=one-expert run.fresh=true >out 2>err || cat err
+    is "a router that learns ($keys)" "$said" "$(sed -n 's/.*experts_per_token is 1, and .* a router learns \([a-z]*\).*/\1/p' err | grep . || echo all)"
+done <<'END'
+nothing model.experts_per_token=1 model.router_aux_loss_coef=0
+from model.experts_per_token=1
+all model.experts_per_token=1 model.norm_topk_prob=false
+all model.experts_per_token=2
+all model.experts_per_token=1 train.freeze=layers.*.mlp.router
+all model.experts_per_token=1 model.experts=1
+END
+
 # 16 bits, and what is said of fp8.
 train_on 1 train.steps=4 precision=bf16 run.dir=bf16 >out 2>err
 is "trained in bf16" 0 $?
