@@ -9,7 +9,7 @@
 set -u
 export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
-rules="layers circles homes kernels ending asserts preprocessor files functions format scripts keys text \
+rules="layers circles homes kernels ending asserts preprocessor files functions format scripts preloads keys text \
     words tables public globals names"
 
 # Files whose suffix matches; those of C and those for GPUs obey the same rules.
@@ -208,6 +208,13 @@ rule_scripts()
         esac
         [ -x "$file" ] || echo "$file: not executable"
     done
+}
+
+# Libraries are preloaded in a way that sanitizers allow.
+rule_preloads()
+{
+    grep -rn 'LD_PRELOAD[=]' tests --include='*.sh' --include='*.inc' --include='*.py' --include='*.mk' |
+        grep -vE '^tests/(cli/helpers\.inc|lint_self\.sh):' | sed 's/$/  (preload of tests\/cli\/helpers.inc does it)/'
 }
 
 # No key is accepted and ignored.

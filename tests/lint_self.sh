@@ -80,6 +80,7 @@ chmod 755 "$work/tests"
 seed scripts 'tests/odd.sh: not executable' "a script that cannot be run" tests/odd.sh <<<'#!/bin/sh'
 seed scripts 'first line' "a script of nobody" tests/odd.sh <<<'true'
 printf '#!/bin/sh\nif true; then\n' | seed scripts 'odd.sh' "a script that does not parse" tests/odd.sh
+seed preloads 'tests/odd.sh:1:' "a library preloaded by hand" tests/odd.sh <<<'LD_PRELOAD=$work/odd.so "$TRIREME" plan'
 seed keys 'nothing reads train.oars' "a key that nothing reads" src/config/schema.c <<<'{KEY(INT, train.oars)'
 printf '/* odd.c - x */\nint x; \n' | seed text 'odd.c: space' "space at the end" src/base/odd.c
 printf '/* odd.c - x */\nint x;' | seed text 'odd.c: no newline' "no newline" src/base/odd.c

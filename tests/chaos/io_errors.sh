@@ -5,6 +5,7 @@
 . "$(dirname "$0")/chaos.inc"
 make_tokens
 compile preload.so
+preload failing_trireme "$work/preload.so"
 ended=0 went_on=0 injected=0
 train 2 whole 24 checkpoint.every=4 >whole.log 2>&1 ||
     { not_ok "an undisturbed run" "$(tail -n 3 whole.log)"; finish; }
@@ -39,7 +40,7 @@ one_run() {
     saving=checkpoint.async=$drawn
     how="$call, errno $error, share $share, $saving"
     CHAOS_CALL=$call CHAOS_ERRNO=$error CHAOS_SHORT=$short CHAOS_P=$share CHAOS_SEED=$trial \
-        CHAOS_PATH=$work/run CHAOS_LOG=$work/calls.log LD_PRELOAD=$work/preload.so \
+        CHAOS_PATH=$work/run CHAOS_LOG=$work/calls.log TRIREME=$work/failing_trireme \
         train 2 "$work/run" 24 checkpoint.every=4 $saving >run.log 2>&1
     code=$?
     [ ! -e calls.log ] || injected=$((injected + $(wc -l <calls.log)))

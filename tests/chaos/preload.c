@@ -244,7 +244,11 @@ int open64(const char *path, int flags, ...)
     return open(path, flags, mode);
 }
 
-/* Allocations go to the C library's own names, for dlsym() itself allocates. */
+/* Allocations go to a sanitizer that is there, or else to the C library's own names, for dlsym()
+ * itself may allocate.  By tail calls, so that a sanitizer sees which allocations are those of the
+ * dynamic linker: it does not take them for leaks. */
+#pragma GCC optimize("optimize-sibling-calls")
+int __sanitizer_get_ownership(const volatile void *block) __attribute__((weak));
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);
 void *__libc_realloc(void *block, size_t bytes);
@@ -262,31 +266,37 @@ static int runs_out(const char *caller)
     return 1;
 }
 
-#define RUNS_OUT runs_out(__builtin_return_address(0))
+#define RUNS_OUT   runs_out(__builtin_return_address(0))
+#define REAL(name) (__sanitizer_get_ownership ? real(#name) : __libc_##name)
 
 void *malloc(size_t bytes)
 {
-    return RUNS_OUT ? NULL : __libc_malloc(bytes);
+    void *(*call)(size_t) = REAL(malloc);
+    return RUNS_OUT ? NULL : call(bytes);
 }
 
 void *calloc(size_t count, size_t bytes)
 {
-    return RUNS_OUT ? NULL : __libc_calloc(count, bytes);
+    void *(*call)(size_t, size_t) = REAL(calloc);
+    return RUNS_OUT ? NULL : call(count, bytes);
 }
 
 void *realloc(void *block, size_t bytes)
 {
-    return RUNS_OUT ? NULL : __libc_realloc(block, bytes);
+    void *(*call)(void *, size_t) = REAL(realloc);
+    return RUNS_OUT ? NULL : call(block, bytes);
 }
 
 void *aligned_alloc(size_t alignment, size_t bytes)
 {
-    return RUNS_OUT ? NULL : __libc_memalign(alignment, bytes);
+    void *(*call)(size_t, size_t) = REAL(memalign);
+    return RUNS_OUT ? NULL : call(alignment, bytes);
 }
 
 int posix_memalign(void **block, size_t alignment, size_t bytes)
 {
-    void *made = RUNS_OUT ? NULL : __libc_memalign(alignment, bytes);
+    void *(*call)(size_t, size_t) = REAL(memalign);
+    void *made = RUNS_OUT ? NULL : call(alignment, bytes);
     if (!made)
         return ENOMEM;
     *block = made;
@@ -296,6 +306,7 @@ int posix_memalign(void **block, size_t alignment, size_t bytes)
 char *strdup(const char *text)
 {
     size_t bytes = strlen(text) + 1;
-    char *copy = RUNS_OUT ? NULL : __libc_malloc(bytes);
+    void *(*call)(size_t) = REAL(malloc);
+    char *copy = RUNS_OUT ? NULL : call(bytes);
     return copy ? memcpy(copy, text, bytes) : NULL;
 }

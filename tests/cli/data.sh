@@ -97,8 +97,9 @@ fi
 cp train.h5 eio.h5
 if ${CC:-cc} -std=gnu11 -O1 -D_GNU_SOURCE -shared -fPIC -o preload.so "$top/tests/chaos/preload.c" \
     2>cc.log; then
-    CHAOS_CALL=pread CHAOS_PATH=$work/unreadable CHAOS_P=1 CHAOS_ERRNO=5 LD_PRELOAD=$work/preload.so \
-        timeout -k 5 120 "$TRIREME" train $M data.train=eio.h5 train.steps=100000 run.dir=eio \
+    preload bad_disk "$work/preload.so"
+    CHAOS_CALL=pread CHAOS_PATH=$work/unreadable CHAOS_P=1 CHAOS_ERRNO=5 \
+        timeout -k 5 120 ./bad_disk train $M data.train=eio.h5 train.steps=100000 run.dir=eio \
         run.threads=1 >out 2>err &
     job=$!
     wait_for 60 has_steps eio 3

@@ -127,16 +127,14 @@ is "mended, the run goes on as if nothing had happened" "0 $steps $(last_metric 
 # save.  Files are read until they have the name that preload.c looks for.
 if ${CC:-cc} -std=gnu11 -O1 -D_GNU_SOURCE -shared -fPIC -o preload.so "$top/tests/chaos/preload.c" \
     2>cc.log; then
-    cat >one_disk.sh <<'END'
-[ "$OMPI_COMM_WORLD_RANK" = 1 ] && export LD_PRELOAD=${PRELOAD_FIRST:+$PRELOAD_FIRST:}$PWD/preload.so
-exec "$@"
-END
+    preload bad_disk "$work/preload.so"
     for data in train valid; do
         cp train.h5 valid_of_$data.h5 # of several blocks: one is read once
         cp train.h5 train_of_$data.h5
         Y="$M data.train=train_of_$data.h5 data.valid=valid_of_$data.h5 train.eval_every=10 run.dir=disk_$data"
+        endless="checkpoint.every=0 train.steps=100000"
         CHAOS_CALL=pread CHAOS_PATH=$work/unreadable CHAOS_P=1 CHAOS_ERRNO=5 mpirun --oversubscribe -n 2 \
-            sh one_disk.sh "$TRIREME" train $Y checkpoint.every=0 train.steps=100000 >disk.out 2>disk.err &
+            sh -c "$by_rank" sh "$TRIREME" train $Y $endless AND ./bad_disk train $Y $endless >disk.out 2>disk.err &
         job=$!
         wait_for 60 has_steps disk_$data 12
         mv ${data}_of_$data.h5 unreadable

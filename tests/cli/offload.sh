@@ -59,7 +59,7 @@ is "a checkpoint of an offloaded run generates, without a file" 0 $?
 # checkpoint, $victim is its rank 1.  SLOW_FILE of rank N is slow-N.
 cat >rank.sh <<'END'
 export SLOW_FILE=$PWD/slow-${OMPI_COMM_WORLD_RANK:-0}
-[ ! -e slow.so ] || export LD_PRELOAD=$PWD/slow.so
+[ ! -e slow_trireme ] || TRIREME=./slow_trireme
 exec "$TRIREME" "$@"
 END
 export TRIREME
@@ -111,6 +111,7 @@ fi
 
 # A disk that takes its time, or for ever: slow.so makes reads and writes of these files last.
 if ${CC:-cc} -shared -fPIC -o slow.so "$top/tests/unit/slow_file.c" 2>cc.log; then
+    preload slow_trireme "$work/slow.so"
     if start stuck run.hang_seconds=8; then
         echo 60000 >slow-1
         ends "a disk that does not answer" 94 'offload.path: stuck/offload/rank-00001.* nothing was (read|written) for 6 s.* \[in step [0-9]+: (FETCH|SPILL) [^]]*\]$'
@@ -119,7 +120,7 @@ if ${CC:-cc} -shared -fPIC -o slow.so "$top/tests/unit/slow_file.c" 2>cc.log; th
     echo 40 >slow-1
     ranks 2 sh rank.sh train $M $disk train.steps=22 run.dir=slow >slow.out 2>slow.err
     is "a slow disk is waited for" 0 $?
-    rm -f slow-0 slow-1 slow.so
+    rm -f slow-0 slow-1 slow_trireme
     said=$(grep -a 'warning: .*disk' slow.err)
     number='[0-9.e+-]+'
     if printf '%s\n' "$said" | grep -a -E -q "of $number s a step, rank 1 .* waits for $number s \\(offload.path, slow/offload: $number MB read and $number MB written a step, at $number GB/s.*host in place of disk" &&

@@ -13,11 +13,14 @@ if ! compile_preload slow.so "$top/tests/unit/slow_file.c" || ! compile_preload 
     echo "no compiler: $(head -n 1 cc.log)"
     exit 77
 fi
-slow=${PRELOAD_FIRST:+$PRELOAD_FIRST:}$work/slow.so
+preload slow_trireme "$work/slow.so"
+preload full_trireme "$work/preload.so"
+preload slow_full_trireme "$work/slow.so" "$work/preload.so"
+slow=$work/slow_trireme
 
 # slowly NAME KEY...: a run in the background of this shell, whose threads write a piece in so many ms
 slowly() {
-    LD_PRELOAD=$slow "$TRIREME" train $M $beside run.dir="$@" >out 2>err </dev/null &
+    "$slow" train $M $beside run.dir="$@" >out 2>err </dev/null &
     job=$!
 }
 kept() { ls "$1/checkpoints" | sed -n 's/^step-0*\([0-9][0-9]*\)$/\1/p' | xargs; }
@@ -83,7 +86,7 @@ train_on 1 run.dir=spared train.steps=25 >out 2>err
 is "to the same numbers" "25 $(metrics_of spared | cksum)" "$(metrics_of killed | wc -l) $(metrics_of killed | cksum)"
 
 echo 20 >slow-ms
-SLOW_BESIDE=1 LD_PRELOAD=$slow train_on 1 $beside run.dir=shared train.steps=24 checkpoint.every=7 train.global_batch=64 \
+SLOW_BESIDE=1 TRIREME=$slow train_on 1 $beside run.dir=shared train.steps=24 checkpoint.every=7 train.global_batch=64 \
     offload.optimizer=disk >out 2>err
 is "a disk that is slow beside a checkpoint is not taken for one that is slow" "0 0" "$? $(grep -c 'the disk is slower' err)"
 echo 0 >slow-ms
@@ -91,14 +94,14 @@ echo 0 >slow-ms
 # Ends of training
 
 echo 20 >slow-ms
-LD_PRELOAD=$slow train_on 1 $beside run.dir=soon train.steps=12 checkpoint.every=10 >out 2>err
+TRIREME=$slow train_on 1 $beside run.dir=soon train.steps=12 checkpoint.every=10 >out 2>err
 is "a run that ends first waits" "0 10 12" "$? $(kept soon)"
-LD_PRELOAD=$slow train_on 1 $beside run.dir=best train.steps=12 data.valid=valid.h5 train.eval_every=3 \
+TRIREME=$slow train_on 1 $beside run.dir=best train.steps=12 data.valid=valid.h5 train.eval_every=3 \
     checkpoint.keep_best=true checkpoint.every=0 >out 2>err
 is "checkpoints/best leads to the best, once it is written" "0 step-00000012" "$? $(readlink best/checkpoints/best)"
 is "no more are kept than at once" "9 12" "$(kept best)"
 echo 5 >slow-ms
-LD_PRELOAD=$slow train_on 1 $beside run.dir=hot train.steps=300 train.lr=100 train.clip=0 checkpoint.every=1 >out 2>err
+TRIREME=$slow train_on 1 $beside run.dir=hot train.steps=300 train.lr=100 train.clip=0 checkpoint.every=1 >out 2>err
 is "a run that diverges ends with 1" 1 $?
 is "and what was being written is whole" 0 "$("$TRIREME" checkpoint verify hot >/dev/null 2>&1; echo $?)"
 echo 0 >slow-ms
@@ -106,19 +109,19 @@ echo 0 >slow-ms
 # Failures
 
 cat >rank.sh <<'END'
-[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export LD_PRELOAD=$preload CHAOS_CALL=fsync CHAOS_P=1 CHAOS_ERRNO=28 CHAOS_PATH=step-00000005.partial/shard-00001.h5
+[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export TRIREME=$PWD/full_trireme CHAOS_CALL=fsync CHAOS_P=1 CHAOS_ERRNO=28 CHAOS_PATH=step-00000005.partial/shard-00001.h5
 exec "$TRIREME" "$@"
 END
-export TRIREME preload=${PRELOAD_FIRST:+$PRELOAD_FIRST:}$work/preload.so
+export TRIREME
 ranks 2 sh rank.sh train $M $beside run.dir=full train.steps=12 checkpoint.every=5 >out 2>err
 is "a disk that is full for one rank is one warning, and the run goes on" "0 10 12 1" "$? $(kept full) $(grep -c \
     'warning: checkpoint of step 5 failed, training goes on: rank 1 .*shard-00001.h5: No space left' err)"
 echo 20 >slow-ms
-LD_PRELOAD=$slow:$work/preload.so CHAOS_CALL=fsync CHAOS_P=1 CHAOS_ERRNO=28 CHAOS_PATH=step-00000017.partial train_on 1 \
+TRIREME=$work/slow_full_trireme CHAOS_CALL=fsync CHAOS_P=1 CHAOS_ERRNO=28 CHAOS_PATH=step-00000017.partial train_on 1 \
     $beside run.dir=last train.steps=17 checkpoint.every=5 >out 2>err
 is "old checkpoints are deleted before the last one is written, as at once" "95 10 15" "$? $(kept last)"
 echo 0 >slow-ms
-LD_PRELOAD=$slow "$TRIREME" train $M $beside run.dir=lost train.steps=100000 checkpoint.every=10 >out 2>err </dev/null &
+"$slow" train $M $beside run.dir=lost train.steps=100000 checkpoint.every=10 >out 2>err </dev/null &
 job=$!
 echo 20 >slow-ms
 wait_for 60 has_partial lost 20

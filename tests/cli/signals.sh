@@ -149,8 +149,9 @@ fi
 # command makes where it is killed.
 if mpicc -shared -fPIC -o bad_node.so "$top/tests/cli/bad_node.c" -ldl 2>cc.log; then
     E="$D train.steps=3 checkpoint.export_hf=true run.dir=exports"
-    BAD_RANK=0 BAD_FILE=hf.partial BAD_MS=60000 LD_PRELOAD=$work/bad_node.so \
-        mpirun --oversubscribe -n 1 "$TRIREME" train $M $E >exports.out 2>exports.err &
+    preload bad_node "$work/bad_node.so"
+    BAD_RANK=0 BAD_FILE=hf.partial BAD_MS=60000 \
+        mpirun --oversubscribe -n 1 ./bad_node train $M $E >exports.out 2>exports.err &
     job=$!
     wait_for 60 test -e exports/hf.partial
     rank=$(rank_pids $job)
@@ -216,18 +217,18 @@ int open(const char *path, int flags, ...)
     return openat(AT_FDCWD, path, flags, mode);
 }
 END
-stuck=${PRELOAD_FIRST:+$PRELOAD_FIRST:}$work/stuck.so
 if ! ${CC:-cc} -shared -fPIC -o stuck.so stuck.c 2>cc.log; then
     skip "a start in a stuck file" "no compiler: $(head -n 1 cc.log)"
 else
-    LD_PRELOAD=$stuck alone closed $D
+    preload stuck_trireme "$work/stuck.so"
+    TRIREME=$work/stuck_trireme alone closed $D
     wait_for 30 is_stuck $job
     kill -TERM $job
     ended
     is "a start in a stuck file is ended by SIGTERM" 143 $code
     is "a start in a stuck file ends with one line" 1 "$(grep -c '^trireme: ' closed.err)"
     if [ -n "$defaults" ]; then
-        LD_PRELOAD=$stuck alone closed $D
+        TRIREME=$work/stuck_trireme alone closed $D
         wait_for 30 is_stuck $job
         kill -INT $job
         sleep 0.2

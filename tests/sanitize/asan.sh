@@ -18,7 +18,6 @@ export BUILDDIR=$build TRIREME=$build/trireme TRIREME_BUILD=$build
 # Blocks are filled with bytes that read as NaN, so that what is used before it is written
 # shows in a result.  Whole stacks name the function a leak belongs to, which tells MPI's from ours;
 # where no MPI is started frame pointers do, and programs that allocate much are not slowed down so.
-# PRELOAD_FIRST: what a test puts before a library of its own in LD_PRELOAD, as the sanitizer demands.
 set_options() {
     options=exitcode=99:allocator_may_return_null=1:detect_stack_use_after_return=1
     options=$options:strict_string_checks=1:max_malloc_fill_size=16777216:malloc_fill_byte=255
@@ -26,8 +25,6 @@ set_options() {
     export ASAN_OPTIONS=$options UBSAN_OPTIONS=exitcode=99:print_stacktrace=1
     export LSAN_OPTIONS=suppressions=$own/asan.supp:print_suppressions=0
     export OMPI_MCA_mpi_yield_when_idle=1 srcdir=$source
-    preload_first=$($CC -print-file-name=libasan.so)
-    [ "${preload_first#/}" = "$preload_first" ] || export PRELOAD_FIRST=$preload_first
     if "$TRIREME" --version 2>&1 | grep -q 'LeakSanitizer has encountered a fatal error'; then
         export ASAN_OPTIONS=$options:detect_leaks=0
         echo "skip leaks: they cannot be looked for here (ptrace is not allowed)"

@@ -134,8 +134,7 @@ M="model.preset=llama-tiny device=cpu precision=fp32 data.train=train.h5 data.va
 script=$top/jobs/llama8b_fsdp.sh
 # Jobs that train until something happens take eight steps a second: they leave the cores to others.
 mpicc -O1 -shared -fPIC -o slow_messages.so "$top/tests/slurm/slow_messages.c"
-printf '#!/bin/sh\nexec env LD_PRELOAD="%s" "%s" "$@"\n' "$work/slow_messages.so" "$TRIREME" >slowly
-chmod +x slowly
+preload slowly "$work/slow_messages.so"
 
 # A job that is left in peace
 name="batch job"
@@ -310,8 +309,9 @@ fi
 # Slurm lets MPI_Init of one node end while that of another has not (src/comm/pmix.c).
 name="rank that is late in MPI_Init"
 mpicc -O1 -shared -fPIC -o late_start.so "$top/tests/slurm/late_start.c" -ldl -lpthread
-on_cluster 60 srun --mpi=pmix -N2 --ntasks-per-node=2 env LD_PRELOAD="$work/late_start.so" \
-    "$TRIREME" train $M run.dir=late train.warmup_steps=0 train.steps=3 >late.out 2>&1
+preload starts_late "$work/late_start.so"
+on_cluster 60 srun --mpi=pmix -N2 --ntasks-per-node=2 "$work/starts_late" train $M run.dir=late train.warmup_steps=0 \
+    train.steps=3 >late.out 2>&1
 code=$?
 is "$name: the others wait for it" "0 3" "$code $(last_metric late step)"
 [ $code = 0 ] || tail -n 5 late.out | sed 's/^/# /'
