@@ -189,7 +189,8 @@ static int adds_load(struct values *v, int i)
         return wrong_operand(v, i, SPACE_LOAD);
     if (!rules_are_own_sums(v, &sums))
         return wrong(v, i, b, &sums, "sums of this rank alone");
-    addends_add(&sums.terms[1], addend(MEANS_SUMS, instr->micro, instr->unit));
+    addends_add(&sums.terms[1], addend(MEANS_SUMS, instr->micro,
+                                       values_place(instr->unit, instr->phase, instr->piece)));
     values_put(v, i, b, sums);
     return 0;
 }

@@ -320,13 +320,16 @@ static void open_messages(struct values *v)
                 expect(v, k / ranks, k % ranks, (struct instr){.flat = f, .micro = -1});
 }
 
-/* Does a unit count the tokens of its experts, in some phase of training? */
-static int counts_load(const struct values *v, int unit)
+/* What the segments of a unit in a micro-batch add to the tokens at its experts: those of each of
+ * its routers, which several pieces may count. */
+static void open_load(struct values *v, int unit, int micro)
 {
-    uint64_t writes = 0;
-    for (int phase = 0; phase < PHASES; phase++)
-        writes |= units_segment(v->program->units, unit, phase)->writes;
-    return writes >> SPACE_LOAD & 1;
+    for (int phase = 0; phase < PHASES; phase++) {
+        const struct segment *segment = units_segment(v->program->units, unit, phase);
+        for (int piece = 0; piece < segment->pieces; piece++)
+            if (segment->piece[piece].writes >> SPACE_LOAD & 1)
+                addends_add(&v->loads, addend(MEANS_SUMS, micro, values_place(unit, phase, piece)));
+    }
 }
 
 static void open_sums(struct values *v)
@@ -338,8 +341,8 @@ static void open_sums(struct values *v)
             open_gradients(v, u, m);
             if (units_kind(units, u)->ends_in_loss)
                 addends_add(&v->losses, addend(MEANS_SUMS, m, -1));
-            if (v->program->kind == PROGRAM_TRAIN && counts_load(v, u))
-                addends_add(&v->loads, addend(MEANS_SUMS, m, u));
+            if (v->program->kind == PROGRAM_TRAIN)
+                open_load(v, u, m);
         }
     for (int f = 0; f < units->flats; f++)
         if (values_counts_norm(v, f))

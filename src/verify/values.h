@@ -63,9 +63,9 @@ struct value {
     struct flat_range own; /* STEP_OWN: a range of the flat */
     struct addends norms;  /* MEANS_SUMS: flats in the squares */
     /* MEANS_GRAD, by section of the flat: pieces of runs of backward; in the first, MEANS_SUMS:
-     * micro-batches in the loss, in the second those of each unit in the load of experts;
-     * MEANS_OUTPUT_GRAD: units that read the output; MEANS_SAVED,
-     * MEANS_CARRIED: pieces and exchanges that have written to it */
+     * micro-batches in the loss, in the second pieces of runs in the load of experts;
+     * MEANS_OUTPUT_GRAD: units that read the output; MEANS_SAVED, MEANS_CARRIED: pieces and
+     * exchanges that have written to it */
     struct addends terms[FLAT_SECTIONS];
 };
 

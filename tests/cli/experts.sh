@@ -20,7 +20,7 @@ is "the load of experts is said of each step" $steps \
 is "it learns" yes "$(losses whole | awk 'NR == 1 { first = $2 } END { print $2 < first - 0.3 ? "yes" : $2 }')"
 
 # Layouts, each of which goes on with what one rank saved.
-set -- "2 parallel.strategy=FULL_SHARD" "2 parallel.tensor=2" "3 parallel.tensor=3 recompute=full train.micro_batch=2" \
+set -- "2 parallel.strategy=FULL_SHARD" "2 parallel.tensor=2 parallel.wrap=none" "3 parallel.tensor=3 recompute=full train.micro_batch=2" \
     "2 parallel.pipeline=2 recompute=selective" \
     "4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb_h1" \
     "4 parallel.tensor=2 parallel.strategy=FULL_SHARD offload.params=host"
