@@ -111,18 +111,14 @@ SIMD_INLINE void multiply_rows_of(const enum dtype dt, const struct gemm_block_r
 }
 
 /* Multiply a block, of which `rows` rows at least: to = from + a b over `units` units, a multiple
- * of 16.  With tiles ahead->at are the next block's sums. */
+ * of 16. */
 SIMD_INLINE void multiply_block(const struct gemm_block_rows *a, const unit *b,
                                 const struct tile_sums *from, const struct gemm_block_target *to,
                                 int64_t rows, int64_t units, struct gemm_ahead *ahead)
 {
     if (HAS_TILES) {
         const struct tile_sums sums = {to->first, to->ld};
-        const struct tile_ahead soon = {.sums = (const float *)ahead->at,
-                                        .row = ahead->row,
-                                        .row_bytes = ahead->row_bytes,
-                                        .row_lines = ahead->row_lines};
-        tile_block_packed(a->first, b, from, &sums, units, &soon);
+        tile_block_packed(a->first, b, from, &sums, units, &ahead->tiles);
     } else if (to->dt == DTYPE_F32) {
         multiply_rows_of(DTYPE_F32, a, b, from, to, rows, units, ahead);
     } else {

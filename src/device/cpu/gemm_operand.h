@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "device/cpu/tile.h"
 #include "device/cpu/unit.h"
 
 /* An operand in memory: element (i, k), i being a row of op(a) or a column of op(b). */
@@ -30,16 +31,13 @@ struct gemm_block_rows {
 enum { AHEAD_LINES = 8 };
 
 /* Memory that is needed soon, prefetched while a block is multiplied.  The format "vectors"
- * prefetches a piece of AHEAD_LINES cache lines for each 16 units of k.  Strips and tiles decide
- * themselves how much they prefetch from `at` on. */
+ * prefetches a piece of AHEAD_LINES cache lines for each 16 units of k.  Strips read only `at`, and
+ * decide themselves how much they prefetch from there. */
 struct gemm_ahead {
-    const char *at; /* the next piece; NULL: nothing */
-    int64_t stride; /* bytes from one piece to the next */
-    int64_t pieces; /* pieces that are left */
-    /* Tiles only: rows of the block in c, which are written when it is complete; NULL: none. */
-    const char *row;
-    int64_t row_bytes; /* from row to row */
-    int row_lines;     /* cache lines of a row */
+    const char *at;          /* the next piece; NULL: nothing */
+    int64_t stride;          /* bytes from one piece to the next */
+    int64_t pieces;          /* pieces that are left */
+    struct tile_ahead tiles; /* all that tiles prefetch */
 };
 
 /* Where a block's sums are stored.  AMX stores fp32 only, without an addend. */

@@ -308,20 +308,21 @@ static struct gemm_ahead next_panel(const struct blocking *by, const unit *panel
     return (struct gemm_ahead){.at = (const char *)next};
 }
 
-/* What tiles prefetch during a block: the next block's sums, and in the last part of k the rows of
- * c, as a store would wait for its line to be read. */
+/* What tiles prefetch during a block: the next block's sums, and in the last part of k rows of c,
+ * as storing to a line waits until it was read.  With a K of 512 these are half of the block's
+ * rows: with more at a time, the loads of op(b) would wait. */
 static struct gemm_ahead next_sums(const struct blocking *by, const float *sums,
                                    const struct block *b, int is_last)
 {
     const struct gemm *g = by->g;
     const int64_t bytes = (int64_t)dtype_bytes(g->dt_c), at = b->row * g->ldc + b->col;
-    struct gemm_ahead ahead = {.row_bytes = g->ldc * bytes,
+    struct tile_ahead tiles = {.row_bytes = g->ldc * bytes,
                                .row_lines = g->dt_c == DTYPE_F32 ? 2 : 1};
     if (keeps_sums(by))
-        ahead.at = (const char *)(sums + block_elems(by));
+        tiles.sums = sums + block_elems(by);
     if (is_last && is_whole(g, b))
-        ahead.row = (const char *)g->c + at * bytes;
-    return ahead;
+        tiles.row = (const char *)g->c + at * bytes;
+    return (struct gemm_ahead){.tiles = tiles};
 }
 
 /* Multiply a block for k in [kc, end).  Up to the last part of k its sums are in `sums`, not in c,

@@ -45,11 +45,12 @@ SIMD_INLINE void tile_block(const struct tile_pairs *a, const struct tile_pairs 
                             const struct tile_sums *from, const struct tile_sums *to,
                             int64_t units);
 
-/* What is prefetched while a block is multiplied.  NULL: nothing. */
+/* What is prefetched while a block is multiplied: the sums of the block that probably comes next,
+ * and the memory of the product that this block is soon written to, a row for each TILE_UNITS. */
 struct tile_ahead {
-    const float *sums; /* of the block that probably comes next */
-    const char *row;   /* the block's first row in the product, which is written soon, and */
-    int64_t row_bytes; /* bytes from there to the next row */
+    const float *sums; /* NULL: none */
+    const char *row;   /* the first row; NULL: none */
+    int64_t row_bytes; /* from one row to the next */
     int row_lines;     /* cache lines of a row */
 };
 
@@ -155,7 +156,6 @@ SIMD_INLINE void tile_block_packed(const unit *a, const unit *b, const struct ti
         tile_step(a, TILE, 64, b, TILE, 64, 1);
         for (int i = 0; i < ASKED && next && k < 8 * TILE_UNITS; i++, next += LINE)
             __builtin_prefetch(next, 1);
-        /* One row a step: with more, loads of b would wait. */
         for (int i = 0; i < ahead->row_lines && row && k < TILE_ROWS * TILE_UNITS; i++)
             __builtin_prefetch(row + i * LINE_BYTES, 1);
         row = row ? row + ahead->row_bytes : NULL;
