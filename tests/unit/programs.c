@@ -184,6 +184,7 @@ static const struct {
     {3, ONE_MEMORY, EXPERTS "parallel.strategy=FULL_SHARD recompute=full"},
     {4, ONE_MEMORY,
      EXPERTS "parallel.tensor=2 parallel.pipeline=2 train.global_batch=2 parallel.schedule=zb_h1"},
+    {2, ONE_MEMORY, EXPERTS "parallel.tensor=2 parallel.wrap=none train.global_batch=2"},
     {2, ONE_MEMORY,
      "parallel.context=2 parallel.strategy=FULL_SHARD data.seq_len=12 train.global_batch=2"},
     {4, ONE_MEMORY,
