@@ -77,8 +77,9 @@ int arguments_add_here(const char **list, int count)
     return count;
 }
 
-/* Keys of the update, and of what has a gradient alone, at their defaults.  They come last: with an
- * optimizer of the command line, too, nothing is updated. */
+/* At their defaults, the keys of the update, and of the loss that balances experts, which is a
+ * gradient only.  They come last: with an optimizer of the command line, too, nothing is updated.
+ */
 static const char *const untrained[ARGUMENTS_UNTRAINED] = {
     "train.optimizer=adamw",         "train.optimizer_dtype=fp32",   "train.grad_dtype=fp32",
     "train.overlap_update=false",    "train.momentum=0.9",           "train.muon_momentum=0.95",
