@@ -13,7 +13,7 @@ libtrireme_a_SOURCES += \
 	src/base/median.c src/base/median.h src/base/mem.c src/base/mem.h \
 	src/base/nf4.c src/base/nf4.h src/base/philox.c src/base/philox.h \
 	src/base/quiet_thread.c src/base/quiet_thread.h src/base/round.h \
-	src/base/schedstat.c src/base/schedstat.h \
-	src/base/special_file.c src/base/special_file.h \
+	src/base/schedstat.c src/base/schedstat.h src/base/shared_memory.c src/base/shared_memory.h \
+	src/base/special_file.c src/base/special_file.h src/base/stream_copy.c src/base/stream_copy.h \
 	src/base/text.c src/base/text.h src/base/touch.c src/base/touch.h \
 	src/base/whole_file.c src/base/whole_file.h

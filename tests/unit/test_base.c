@@ -8,6 +8,7 @@
 #include <math.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -19,6 +20,8 @@
 #include "base/mem.h"
 #include "base/philox.h"
 #include "base/round.h"
+#include "base/shared_memory.h"
+#include "base/stream_copy.h"
 #include "base/text.h"
 
 /* The least multiple that is not below. */
@@ -169,6 +172,68 @@ static void memory_is_counted_to_the_byte(void **state)
     assert_null(mem_alloc(&mem, POOL_HOST, SIZE_MAX / 2, &err));
     assert_non_null(strstr(err.text, "host"));
     assert_true(mem_resident_bytes() > 100000);
+}
+
+/* From any address to any other, of any length, nothing before or behind is written. */
+static void streamed_copies_are_copies(void **state)
+{
+    enum { MOST = 5000, SPACE = MOST + 64 };
+    static const size_t lengths[] = {0, 1, 15, 16, 17, 511, 512, 513, 527, 528, 1023, 1024, 4999};
+    static void (*const copies[])(void *, const void *, size_t) = {stream_copy, stream_copy_ahead};
+    char *from = malloc(SPACE), *to = malloc(SPACE), *expect = malloc(SPACE);
+    for (int i = 0; i < SPACE; i++)
+        from[i] = (char)(i * 31 % 127 + 1);
+    for (size_t k = 0; k < 2 * sizeof lengths / sizeof lengths[0]; k++)
+        for (size_t shift = 0; shift < 17; shift++) {
+            size_t n = lengths[k / 2], at = 16 - shift;
+            memset(to, 0, SPACE);
+            memset(expect, 0, SPACE);
+            memcpy(expect + at, from + shift, n);
+            copies[k % 2](to + at, from + shift, n);
+            assert_memory_equal(to, expect, SPACE);
+        }
+    free(from);
+    free(to);
+    free(expect);
+}
+
+/* What a child sees of memory that its parent shares under this name: -1: it cannot open it. */
+static int seen_by_child(const struct shared_memory_name *name, size_t bytes)
+{
+    int status;
+    pid_t child = fork();
+    if (!child) {
+        const unsigned char *memory = shared_memory_open(name, bytes);
+        _exit(memory ? memory[bytes - 1] : 255);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status) == 255 ? -1 : WEXITSTATUS(status);
+}
+
+static void other_processes_map_shared_memory(void **state)
+{
+    static const size_t sizes[] = {1, 5000, (2 << 20) - 1, 2 << 20, (5 << 20) + 3};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct shared_memory_name name, wrong;
+        unsigned char *memory = shared_memory_make(sizes[i], &name);
+        if (!memory && sizes[i] >= 2 << 20)
+            continue; /* no huge pages of it here */
+        assert_non_null(memory);
+        assert_int_equal(memory[0] + memory[sizes[i] - 1], 0);
+        assert_true(sizes[i] < 2 << 20 || (uintptr_t)memory % (2 << 20) == 0);
+        memory[sizes[i] - 1] = (unsigned char)(7 + i);
+        assert_int_equal(seen_by_child(&name, sizes[i]), 7 + i);
+        assert_int_equal(seen_by_child(&name, sizes[i] + (4 << 20)), -1); /* more than there is */
+        wrong = name;
+        wrong.inode++;
+        assert_int_equal(seen_by_child(&wrong, sizes[i]), -1); /* another file of that number */
+        shared_memory_close(&name);
+        assert_int_equal(seen_by_child(&name, sizes[i]), -1);
+        assert_int_equal(memory[sizes[i] - 1], 7 + i);
+        shared_memory_unmap(memory, sizes[i]);
+    }
+    shared_memory_unmap(NULL, 1);
 }
 
 static void json_comes_back(void **state)
@@ -344,6 +409,8 @@ int main(void)
         cmocka_unit_test(bf16_rounds_to_nearest_even),
         cmocka_unit_test(errors_are_one_line),
         cmocka_unit_test(memory_is_counted_to_the_byte),
+        cmocka_unit_test(streamed_copies_are_copies),
+        cmocka_unit_test(other_processes_map_shared_memory),
         cmocka_unit_test(json_comes_back),
         cmocka_unit_test(json_takes_integers_of_any_size),
         cmocka_unit_test(json_names_a_byte_order_mark),
