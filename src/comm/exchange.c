@@ -18,36 +18,20 @@
 #include <string.h>
 
 #include "base/round.h"
+#include "base/stream_copy.h"
+#include "comm/exchange.h"
 #include "comm/sum.h"
-#include "comm/transport.h"
 
 enum { GATHER_PIECE_BYTES = 4 << 20, TREE_PIECE_BYTES = 1 << 20, MESSAGE_PIECE_BYTES = 64 << 20 };
 
-/* Returns the bytes of an element. */
-static int64_t size_of(const struct operation *op)
-{
-    return (int64_t)dtype_bytes(op->dtype);
-}
+/* Shards of so many bytes or more are stored past the caches, in which they would not stay until
+ * the update. */
+enum { STREAMED_BYTES = 256 << 10 };
 
 /* Returns the elements of the piece that begins at element `first` of `all`; 0 behind the last. */
 static int64_t length_at(int64_t first, int64_t piece, int64_t all)
 {
     return all - first < 0 ? 0 : all - first < piece ? all - first : piece;
-}
-
-/* Returns the number of members beside this one. */
-static int others(const struct operation *op)
-{
-    return op->group->size - 1;
-}
-
-/* Set the partners of transfer x: this member sends to the one `distance` members further on, and
- * receives from the one as far back. */
-static void partners(const struct operation *op, int distance, struct transfer *x)
-{
-    int size = op->group->size, rank = op->group->rank;
-    x->to = (rank + distance) % size;
-    x->source = (rank + size - distance) % size;
 }
 
 /* Returns the slot that receives another member's term of a batch.  There are slots for two
@@ -59,16 +43,19 @@ static char *slot_at(const struct operation *op, int64_t batch, int member)
     return g->area[op->queue].slots + slot * (int64_t)g->slot_bytes;
 }
 
-/* Returns the terms of a batch: this member's at own, the others' in their slots. */
-static struct sum_terms terms_of(const struct operation *op, int64_t batch, const char *own)
+/* Returns the terms of a batch, which begins from_bytes behind what members give to each other:
+ * this member's is at own, the others' are in their slots or where they are read. */
+static const char *const *terms_of(const struct operation *op, int64_t batch, const char *own,
+                                   int64_t from_bytes)
 {
     const struct group *g = op->group;
-    struct sum_terms terms = {.own_data = own,
-                              .slots = slot_at(op, batch, g->rank ? 0 : 1),
-                              .slot_bytes = (int64_t)g->slot_bytes,
-                              .own = g->rank,
-                              .count = g->size};
-    return terms;
+    const char **term = g->area[op->queue].term;
+    for (int m = 0; m < g->size; m++)
+        if (m == g->rank)
+            term[m] = own;
+        else
+            term[m] = read_at(op, m) ? read_at(op, m) + from_bytes : slot_at(op, batch, m);
+    return term;
 }
 
 /* All-gather and all-to-all: rounds of size - 1 transfers, each of one piece */
@@ -100,6 +87,7 @@ static void parts_transfer(const struct operation *op, int64_t index, struct tra
     x->into = op->recv + (source.recv_from + first) * size;
     x->from_bytes = length_at(first, op->piece, to.send_elems) * size;
     x->into_bytes = length_at(first, op->piece, source.recv_elems) * size;
+    exchange_read(op, first * size, x);
 }
 
 /* Copy the piece from element `first` on of this member's part to its place in recv. */
@@ -115,8 +103,12 @@ static void copy_own(struct operation *op, int64_t first, int64_t piece)
 
 static void parts_retired(struct operation *op, int64_t index)
 {
+    struct transfer x = {0};
     if (index % others(op) == 0)
         copy_own(op, index / others(op) * op->piece, op->piece);
+    parts_transfer(op, index, &x);
+    if (x.at)
+        stream_copy_ahead(x.into, x.at, (size_t)x.into_bytes);
 }
 
 static void parts_alone(struct operation *op)
@@ -159,9 +151,9 @@ static void doubling_plan(struct operation *op)
 }
 
 /* A round sends what earlier rounds received, so it is posted when these are retired. */
-static int64_t doubling_limit(const struct operation *op)
+static int64_t doubling_limit(const struct operation *op, int64_t retired)
 {
-    return op->retired + 1;
+    return retired + 1;
 }
 
 static void doubling_transfer(const struct operation *op, int64_t index, struct transfer *x)
@@ -190,9 +182,9 @@ static void reduce_plan(struct operation *op)
 }
 
 /* There are slots for two batches: the one that is added up next, and the one behind it. */
-static int64_t reduce_limit(const struct operation *op)
+static int64_t reduce_limit(const struct operation *op, int64_t retired)
 {
-    return (op->retired / others(op) + 2) * others(op);
+    return (retired / others(op) + 2) * others(op);
 }
 
 static void reduce_transfer(const struct operation *op, int64_t index, struct transfer *x)
@@ -203,15 +195,17 @@ static void reduce_transfer(const struct operation *op, int64_t index, struct tr
     x->from = op->send + (x->to * op->elems + first) * size;
     x->into = slot_at(op, batch, x->source);
     x->from_bytes = x->into_bytes = n * size;
+    exchange_read(op, first * size, x);
 }
 
-/* Add the terms up to n elements of recv, from `first` on. */
-static void reduce_terms(const struct operation *op, const struct sum_terms *terms, int64_t first,
-                         int64_t n)
+/* Add `count` terms up to n elements of recv, from `first` on. */
+static void reduce_terms(const struct operation *op, const char *const *term, int count,
+                         int64_t first, int64_t n)
 {
-    char *out = op->recv + first * (int64_t)dtype_bytes(op->result);
-    sum_reduce(out, op->result, op->accumulate ? (float *)out : NULL, terms, n, op->dtype,
-               GROUP_SUM);
+    int64_t size = (int64_t)dtype_bytes(op->result);
+    char *out = op->recv + first * size;
+    sum_reduce(out, op->result, op->accumulate ? (float *)out : NULL, term, count, n, op->dtype,
+               GROUP_SUM, op->elems * size < STREAMED_BYTES ? SUM_STORED : SUM_STREAMED);
 }
 
 static void reduce_retired(struct operation *op, int64_t index)
@@ -220,15 +214,14 @@ static void reduce_retired(struct operation *op, int64_t index)
     if (index % others(op) != others(op) - 1)
         return;
     const char *own = op->send + (op->group->rank * op->elems + first) * size_of(op);
-    struct sum_terms terms = terms_of(op, batch, own);
-    reduce_terms(op, &terms, first, length_at(first, op->piece, op->elems));
+    reduce_terms(op, terms_of(op, batch, own, first * size_of(op)), op->group->size, first,
+                 length_at(first, op->piece, op->elems));
 }
 
 static void reduce_alone(struct operation *op)
 {
-    struct sum_terms terms = {.own_data = op->send, .count = 1};
     if (op->accumulate || op->recv != op->send)
-        reduce_terms(op, &terms, 0, op->elems);
+        reduce_terms(op, &op->send, 1, 0, op->elems);
 }
 
 const struct comm_kind kind_reduce_scatter = {.name = "reduce-scatter",
@@ -274,9 +267,9 @@ static void all_reduce_plan(struct operation *op)
 
 /* With `summed` batches added up, stages up to number `summed` may be posted, and the terms of the
  * stage behind it, for which there are slots. */
-static int64_t all_reduce_limit(const struct operation *op)
+static int64_t all_reduce_limit(const struct operation *op, int64_t retired)
 {
-    int64_t stage = 2 * others(op), summed = (op->retired + others(op)) / stage;
+    int64_t stage = 2 * others(op), summed = (retired + others(op)) / stage;
     return stage * (summed + 1) + others(op);
 }
 
@@ -305,8 +298,8 @@ static void all_reduce_retired(struct operation *op, int64_t index)
     if (index % (2 * others(op)) != others(op) - 1 || !bytes)
         return;
     char *out = op->recv + part_first(op, stage, (int)rank) * size_of(op);
-    struct sum_terms terms = terms_of(op, stage, out);
-    sum_reduce(out, op->dtype, NULL, &terms, bytes / size_of(op), op->dtype, op->reduction);
+    sum_reduce(out, op->dtype, NULL, terms_of(op, stage, out, 0), op->group->size,
+               bytes / size_of(op), op->dtype, op->reduction, SUM_STORED);
 }
 
 const struct comm_kind kind_all_reduce = {.name = "all-reduce",
@@ -335,8 +328,8 @@ static void small_retired(struct operation *op, int64_t index)
 {
     if (index != op->total - 1)
         return;
-    struct sum_terms terms = terms_of(op, 0, op->send);
-    sum_reduce(op->recv, op->dtype, NULL, &terms, op->elems, op->dtype, op->reduction);
+    sum_reduce(op->recv, op->dtype, NULL, terms_of(op, 0, op->send, 0), op->group->size, op->elems,
+               op->dtype, op->reduction, SUM_STORED);
 }
 
 const struct comm_kind kind_all_reduce_small = {.name = "all-reduce",
@@ -356,9 +349,9 @@ static void tree_plan(struct operation *op)
 
 /* A piece is sent after it was received: with r pieces received, stages up to number r may be
  * posted, and the receive of the stage behind it. */
-static int64_t tree_limit(const struct operation *op)
+static int64_t tree_limit(const struct operation *op, int64_t retired)
 {
-    return 3 * ((op->retired + 2) / 3 + 1) + 1;
+    return 3 * ((retired + 2) / 3 + 1) + 1;
 }
 
 static void tree_transfer(const struct operation *op, int64_t index, struct transfer *x)

@@ -2,10 +2,11 @@
  *
  * A group needs no communicator of its own, only a list of ranks and tags that no other group uses:
  * every message goes through the communicator of the world.  One block of memory holds the ranks
- * and, for each stream, what its operation works with: the requests of transfers in flight, and
- * slots for the terms of two batches of a sum, one from every other member:
+ * and, for each stream, what its operation works with: the requests of transfers in flight, the
+ * addresses at which members read one another's memory, and slots for the terms of two batches of a
+ * sum, one from every other member:
  *
- *   ranks | requests, slots of the gather stream | of the reduce stream | of the point stream
+ *   ranks | of the gather stream: requests, reads, slots | of the reduce stream | of the point's
  *
  * A group of one has no block.  Operations on groups are started in operation.c.
  */
@@ -32,8 +33,8 @@ static int window_of(int size)
     return 4 * (size - 1) < WINDOW_MIN ? WINDOW_MIN : 4 * (size - 1);
 }
 
-/* Returns the bytes of a slot in a group of this size; below, of the requests of a queue and of the
- * list of ranks. */
+/* Returns the bytes of a slot in a group of this size; below, of a queue's requests, reads and
+ * addresses of terms, and of the list of ranks. */
 static size_t slot_bytes_of(int size)
 {
     size_t bytes = SLOTS_BYTES / (2 * (size_t)(size - 1)) / SLOT_MIN * SLOT_MIN;
@@ -43,6 +44,16 @@ static size_t slot_bytes_of(int size)
 static size_t requests_bytes(int size)
 {
     return round_up_bytes(2 * (size_t)window_of(size) * sizeof(void *), ALIGN);
+}
+
+static size_t reads_bytes(int size)
+{
+    return round_up_bytes((size_t)size * sizeof(struct queue_reads), ALIGN);
+}
+
+static size_t terms_bytes(int size)
+{
+    return round_up_bytes((size_t)size * sizeof(char *), ALIGN);
 }
 
 static size_t ranks_bytes(int size)
@@ -55,7 +66,8 @@ size_t group_staging_bytes(int size)
     if (size <= 1)
         return 0;
     size_t slots = 2 * (size_t)(size - 1) * slot_bytes_of(size);
-    return ranks_bytes(size) + COMM_COLLECTIVES * (requests_bytes(size) + slots);
+    size_t lists = requests_bytes(size) + reads_bytes(size) + terms_bytes(size);
+    return ranks_bytes(size) + COMM_COLLECTIVES * (lists + slots);
 }
 
 struct group *group_self(struct world *world, const char *name)
@@ -97,6 +109,10 @@ static void lay_out(struct group *g)
     for (int i = 0; i < COMM_COLLECTIVES; i++) {
         g->area[i].request = (void **)at;
         at += requests_bytes(g->size);
+        g->area[i].reads = (struct queue_reads *)at;
+        at += reads_bytes(g->size);
+        g->area[i].term = (const char **)at;
+        at += terms_bytes(g->size);
         g->area[i].slots = at;
         at += 2 * (size_t)(g->size - 1) * g->slot_bytes;
     }

@@ -104,6 +104,7 @@ int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape
     if (resolve(&shape, world, err))
         return -1;
     m = array_make(1, sizeof *m);
+    m->world = world;
     m->shape = shape;
     m->coord = mesh_coord_of_rank(&shape, world_rank(world));
     for (int axis = 0; axis < MESH_AXES; axis++)

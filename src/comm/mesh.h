@@ -98,11 +98,11 @@ int mesh_create(struct mesh **mesh, struct world *world, struct mesh_shape shape
                 struct error *err);
 void mesh_destroy(struct mesh *mesh); /* NULL allowed; collective where it is attached */
 
-/* ---- on GPUs ----
+/* ---- memory, and GPUs ----
  *
- * mesh_attach(), mesh_alloc(), mesh_poll() and mesh_abandon() are in gpu/link.c; mesh_register(),
- * mesh_unregister() and mesh_gpu_library() in gpu/nccl_register.c and gpu/nccl_state.c, or, in a
- * build without NCCL, in gpu/nccl_absent.c. */
+ * mesh_attach(), mesh_poll() and mesh_abandon() are in gpu/link.c; mesh_gpu_library() is in
+ * gpu/nccl_state.c, or, in a build without NCCL, in gpu/nccl_absent.c; what concerns memory is in
+ * mesh_memory.c. */
 
 struct device;
 
@@ -164,19 +164,22 @@ size_t mesh_reserve_bytes(const struct mesh_shape *shape, const struct mesh_opti
  * pure. */
 size_t mesh_host_staging_bytes(const struct mesh_shape *shape, const struct mesh_options *options);
 
-/* Allocate device memory that transfers will read and write, counted in mem: by device_alloc(), or
- * by NCCL where gathers go by copy engines (mesh_options.copy_engines).  mesh may be NULL.  Not
- * collective.  Returns memory to be freed by mesh_free() before the mesh is destroyed, or NULL with
- * err set. */
+/* Allocate device memory that transfers will read and write, counted in mem: by device_alloc(); by
+ * NCCL where gathers go by copy engines (mesh_options.copy_engines); on a CPU, where the node has
+ * other ranks, as memory that these can read (node_memory.h), if the kernel has such memory in huge
+ * pages.  mesh may be NULL.  Not collective.  Returns memory to be freed by mesh_free() before the
+ * mesh is destroyed, or NULL with err set. */
 void *mesh_alloc(struct mesh *mesh, struct device *device, struct mem *mem, enum mem_pool pool,
                  size_t bytes, struct error *err);
 void mesh_free(struct mesh *mesh, struct device *device, struct mem *mem, enum mem_pool pool,
                size_t bytes, void *block); /* NULL allowed */
 
-/* Register with NCCL the device memory that transfers will read and write, so that networks can
- * reach it directly.  Collective over world: every rank makes as many calls in the same order, with
- * memory NULL where it has none.  At most MESH_REGISTERED ranges at a time.  With copy engines the
- * memory has to be mesh_alloc()'s, of as many bytes on every rank of a group that gathers.
+/* Register the memory that transfers will read and write: on a GPU with NCCL, so that networks can
+ * reach it directly; on a CPU with the other ranks of the node, which then read it where it lies in
+ * all-gathers and reduce-scatters.  Collective over world: every rank makes as many calls in the
+ * same order, with memory NULL where it has none.  At most MESH_REGISTERED ranges at a time.  On a
+ * CPU, and with copy engines, the memory has to be mesh_alloc()'s; with copy engines of as many
+ * bytes on every rank of a group that gathers.
  * Returns 1 if all ranks that have memory registered it; 0 if not, in which case transfers work all
  * the same, as on a mesh without communicators; or, with copy engines, -1 with err set on all ranks
  * if the memory is not as above or GPUs cannot read each other's. */

@@ -36,7 +36,9 @@ static int waited_member(const struct operation *op, int *sends)
     if (!op->kind || op->step != step || op->retired >= op->posted)
         return -1;
     op->kind->transfer(op, op->retired, &x);
-    *sends = !x.into_bytes || *request_at(op, op->retired, RECEIVE) == MPI_REQUEST_NULL;
+    *sends = *request_at(op, op->retired, RECEIVE) == MPI_REQUEST_NULL;
+    if (*sends && *request_at(op, op->retired, SEND) == MPI_REQUEST_NULL)
+        return -1;
     return *sends ? x.to : x.source;
 }
 
@@ -88,19 +90,19 @@ static int post(struct operation *op, int64_t index)
     int tag = g->tag + op->queue, rc;
     *receive = *send = MPI_REQUEST_NULL;
     op->kind->transfer(op, index, &x);
-    if (x.into_bytes) {
+    if (x.into_bytes && !x.at) {
         rc = MPI_Irecv(x.into, (int)x.into_bytes, MPI_BYTE, g->ranks[x.source], tag, g->world->comm,
                        receive);
         if (rc != MPI_SUCCESS)
             return fail_mpi(op, index, RECEIVE, rc);
     }
-    if (x.from_bytes) {
+    if (x.from_bytes && !x.is_read) {
         rc = MPI_Isend(x.from, (int)x.from_bytes, MPI_BYTE, g->ranks[x.to], tag, g->world->comm,
                        send);
         if (rc != MPI_SUCCESS)
             return fail_mpi(op, index, SEND, rc);
     }
-    op->sent_bytes += x.from_bytes;
+    op->sent_bytes += x.is_notice ? 0 : x.from_bytes;
     return STEP_MOVED;
 }
 
@@ -147,7 +149,7 @@ static int retire(struct operation *op)
     if (op->kind->retired)
         op->kind->retired(op, op->retired);
     op->retired++;
-    return STEP_MOVED;
+    return op->err.text[0] ? STEP_DONE : STEP_MOVED;
 }
 
 /* Post as many transfers as window and kind allow.  Returns STEP_MOVED if there was one, STEP_WAITS
@@ -157,7 +159,7 @@ static int post_allowed(struct operation *op)
     int64_t limit = min_i64(op->retired + op->window, op->total);
     int result = STEP_WAITS;
     if (op->kind->limit)
-        limit = min_i64(limit, op->kind->limit(op));
+        limit = min_i64(limit, op->kind->limit(op, op->retired));
     while (op->posted < limit && result != STEP_DONE)
         result = post(op, op->posted++);
     return result;

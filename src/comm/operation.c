@@ -11,6 +11,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/round.h"
+#include "comm/node_memory.h"
 #include "comm/transport.h"
 
 struct operation *operation_make(struct group *g, struct comm_op *handle, const void *send,
@@ -127,10 +128,24 @@ void operation_start(struct operation *op, int queue, const struct comm_kind *ki
         give_to_stream(op);
 }
 
+/* Returns a kind in the form for members that read one another's memory, if all of them can use it
+ * for as many bytes: all decide alike. */
+static const struct comm_kind *read_form(const struct operation *op, const struct comm_kind *kind,
+                                         const struct comm_kind *read)
+{
+    enum { LEAST_BYTES = 4 << 10 }; /* fewer are in a message as soon as a notice */
+    int64_t bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
+    const struct group *g = op->group;
+    return g->transport == &transport_mpi && node_memory_is_shared(g->world) && bytes > LEAST_BYTES
+               ? read
+               : kind;
+}
+
 void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *handle, void *recv,
                       const void *send, int64_t elems, enum dtype dtype)
 {
-    operation_start(operation_make(g, handle, send, recv, elems, dtype), stream, &kind_all_gather);
+    struct operation *op = operation_make(g, handle, send, recv, elems, dtype);
+    operation_start(op, stream, read_form(op, &kind_all_gather, &kind_all_gather_read));
 }
 
 void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *handle,
@@ -146,7 +161,7 @@ void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_
     else if (result != DTYPE_F32 && (result != dtype || accumulate))
         error_set(&op->err, "reduce-scatter in group %s: a sum of %s %s %s is not offered", g->name,
                   dtype_name(dtype), accumulate ? "added to" : "in", dtype_name(result));
-    operation_start(op, stream, &kind_reduce_scatter);
+    operation_start(op, stream, read_form(op, &kind_reduce_scatter, &kind_reduce_scatter_read));
 }
 
 /* Returns the kind of an all-reduce, by its size. */

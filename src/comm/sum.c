@@ -15,6 +15,7 @@
 
 #include "base/levels.h"
 #include "base/round.h"
+#include "base/stream_copy.h"
 
 enum { BLOCK = 1024 };
 
@@ -74,62 +75,57 @@ EVERY_LEVEL static void narrow(void *restrict out, const float *restrict in, int
             ((f16 *)out)[i] = f32_to_f16(in[i]);
 }
 
-/* Returns the address of term m. */
-static const char *term_at(const struct sum_terms *terms, int m)
-{
-    if (m == terms->own)
-        return terms->own_data;
-    return terms->slots + (m - (m > terms->own)) * terms->slot_bytes;
-}
-
 /* Set out[n] to the sum or maximum of the terms from element first on, and add old[n] unless old is
- * NULL; n <= BLOCK.  out may be old or this member's term: only the last join writes it. */
-static void block_f32(float *out, const struct sum_terms *terms, const float *old, int64_t first,
-                      int64_t n, enum dtype dtype, enum group_reduction reduction)
+ * NULL; n <= BLOCK.  out may be old or a term: only the last join writes it. */
+static void block_f32(float *out, const char *const *term, int count, const float *old,
+                      int64_t first, int64_t n, enum dtype dtype, enum group_reduction reduction)
 {
     const int64_t from = first * (int64_t)dtype_bytes(dtype);
     /* Number of the loop's addition that writes out: that of the last term; where old is added
      * after the loop, none. */
-    const int last = terms->count - !old;
+    const int last = count - !old;
     float sum[BLOCK], wide[BLOCK];
-    const float *all = widen(sum, term_at(terms, 0) + from, n, dtype);
+    const float *all = widen(sum, term[0] + from, n, dtype);
     if (!last)
         memmove(out, all, (size_t)n * sizeof *out);
-    for (int m = 1; m < terms->count; m++, all = sum)
-        join_f32(m == last ? out : sum, all, widen(wide, term_at(terms, m) + from, n, dtype), n,
-                 reduction);
+    for (int m = 1; m < count; m++, all = sum)
+        join_f32(m == last ? out : sum, all, widen(wide, term[m] + from, n, dtype), n, reduction);
     if (old)
         join_f32(out, all, old, n, GROUP_SUM);
 }
 
 /* sum_reduce() in fp64. */
-static void reduce_f64(double *out, const struct sum_terms *terms, int64_t elems,
+static void reduce_f64(double *out, const char *const *term, int count, int64_t elems,
                        enum group_reduction reduction)
 {
     double sum[BLOCK];
     for (int64_t i = 0; i < elems; i += BLOCK) {
         int64_t n = min_i64(elems - i, BLOCK);
-        memcpy(sum, (const double *)term_at(terms, 0) + i, (size_t)n * sizeof *sum);
-        for (int m = 1; m < terms->count; m++)
-            join_f64(sum, sum, (const double *)term_at(terms, m) + i, n, reduction);
+        memcpy(sum, (const double *)term[0] + i, (size_t)n * sizeof *sum);
+        for (int m = 1; m < count; m++)
+            join_f64(sum, sum, (const double *)term[m] + i, n, reduction);
         memcpy(out + i, sum, (size_t)n * sizeof *sum);
     }
 }
 
-void sum_reduce(void *out, enum dtype out_dtype, const float *old, const struct sum_terms *terms,
-                int64_t elems, enum dtype dtype, enum group_reduction reduction)
+void sum_reduce(void *out, enum dtype out_dtype, const float *old, const char *const *term,
+                int count, int64_t elems, enum dtype dtype, enum group_reduction reduction,
+                enum sum_store store)
 {
     float sum[BLOCK];
+    int is_wide = out_dtype == DTYPE_F32, is_direct = is_wide && store == SUM_STORED;
     if (dtype == DTYPE_F64) {
-        reduce_f64(out, terms, elems, reduction);
+        reduce_f64(out, term, count, elems, reduction);
         return;
     }
     for (int64_t i = 0; i < elems; i += BLOCK) {
         int64_t n = min_i64(elems - i, BLOCK);
         char *to = (char *)out + i * (int64_t)dtype_bytes(out_dtype);
-        int is_wide = out_dtype == DTYPE_F32;
-        block_f32(is_wide ? (float *)to : sum, terms, old ? old + i : NULL, i, n, dtype, reduction);
+        block_f32(is_direct ? (float *)to : sum, term, count, old ? old + i : NULL, i, n, dtype,
+                  reduction);
         if (!is_wide)
             narrow(to, sum, n, out_dtype);
+        else if (!is_direct)
+            stream_copy(to, sum, (size_t)n * sizeof *sum);
     }
 }

@@ -36,10 +36,11 @@ struct world {
     int patience_s; /* seconds of world_watch(); atomic: the main thread sets it, the
                        communication thread reads it */
     struct watch *watch;
-    char host[256];           /* name of this node */
-    char (*hosts)[HOST_NAME]; /* name of every rank's node, cut to 63 characters */
-    int *lowest;              /* lowest rank of each node */
-    char library[128];        /* world_library() */
+    struct node_memory *node_memory; /* NULL: none was asked for yet */
+    char host[256];                  /* name of this node */
+    char (*hosts)[HOST_NAME];        /* name of every rank's node, cut to 63 characters */
+    int *lowest;                     /* lowest rank of each node */
+    char library[128];               /* world_library() */
 };
 
 enum comm_call {
@@ -76,10 +77,18 @@ struct transport {
 extern const struct transport transport_self, transport_mpi;
 extern const struct transport transport_gpu_self, transport_nccl, transport_staged;
 
+/* Where this member and another one read each other's memory (exchange_read.c). */
+struct queue_reads {
+    uint64_t own, peer; /* addresses: of what this member gives to the other, and the reverse */
+    const char *at;     /* where the other's is read; NULL: it comes by messages */
+};
+
 /* Working memory of a group on one queue. */
 struct queue_area {
-    void **request; /* [2 * window] */
-    char *slots;    /* 2 * (size - 1) slots of slot_bytes */
+    void **request;            /* [2 * window] */
+    struct queue_reads *reads; /* [size] */
+    const char **term;         /* [size]: addresses of the terms of a batch */
+    char *slots;               /* 2 * (size - 1) slots of slot_bytes */
 };
 
 struct group {
@@ -108,6 +117,10 @@ struct transfer {
     char *into;                     /* memory to receive into */
     int64_t from_bytes, into_bytes; /* of the two messages */
     int to, source;                 /* the members that receive and send them */
+    const char *at;                 /* where retired() reads what source gives, so that no message
+                                       is received; NULL: one is */
+    int is_read;                    /* 1: `to` reads, so that no message is sent */
+    int is_notice;                  /* 1: what is sent is no payload */
 };
 
 struct comm_kind {
@@ -116,9 +129,13 @@ struct comm_kind {
     int message; /* 1: a message between two members; 0: a collective */
     /* Set op->piece and op->total. */
     void (*plan)(struct operation *op);
+    /* The kind of which this one is the form for members that read one another's memory
+     * (exchange_read.c); NULL: all data go by messages. */
+    const struct comm_kind *by_messages;
     /* Returns the number of the first transfer that may not be posted yet, even if the window
-     * allows it, because it needs results of earlier ones.  NULL: the window alone counts. */
-    int64_t (*limit)(const struct operation *op);
+     * allows it, because it needs results of others than the `retired` first ones.  NULL: the
+     * window alone counts. */
+    int64_t (*limit)(const struct operation *op, int64_t retired);
     /* Fill x, which is zeros, for transfer `index`. */
     void (*transfer)(const struct operation *op, int64_t index, struct transfer *x);
     /* Called when transfer `index` is complete, and so are all before it.  NULL: nothing to do. */
@@ -132,6 +149,7 @@ struct comm_kind {
  * goes on with those of the next members, member 0's behind the last one's. */
 extern const struct comm_kind kind_all_gather, kind_all_gather_doubling, kind_reduce_scatter,
     kind_all_reduce, kind_all_reduce_small, kind_all_to_all, kind_broadcast, kind_send, kind_recv;
+extern const struct comm_kind kind_all_gather_read, kind_reduce_scatter_read;
 
 static inline int transport_is_message(const struct operation *op)
 {

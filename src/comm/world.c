@@ -14,6 +14,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "comm/launch.h"
+#include "comm/node_memory.h"
 #include "comm/pmix.h"
 #include "comm/topology.h"
 #include "comm/transport.h"
@@ -215,6 +216,7 @@ void world_stop(struct world *world)
         return;
     array_end_by(NULL, NULL);
     group_destroy(world->whole);
+    node_memory_destroy(world);
     if (world->thread) {
         thread_set_tick(world->thread, NULL, NULL);
         thread_set_watch(world->thread, NULL, NULL);

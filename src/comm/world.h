@@ -75,6 +75,10 @@ int world_cores(const struct world *world);
  */
 int world_core_sharers(const struct world *world);
 
+/* Returns the bytes of other ranks' memory that this rank has mapped, all of which /proc counts as
+ * resident memory of this process too; world may be NULL. */
+size_t world_mapped_bytes(const struct world *world);
+
 /* Name and version of the MPI library, one line. */
 const char *world_library(const struct world *world);
 

@@ -327,7 +327,7 @@ static int create_slabs(struct executor *x, const struct program *const *program
 
 int executor_register(struct executor *x, struct error *err)
 {
-    for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
+    for (int i = 0; i < TRANSFERRED && x->mesh; i++)
         if (mesh_register(x->mesh, x->slab[transferred[i]], x->need.slab_bytes[transferred[i]],
                           err) < 0)
             return -1;
@@ -410,7 +410,7 @@ void executor_destroy(struct executor *x)
     if (x->mode->destroy)
         x->mode->destroy(x);
     swap_close(x->swap); /* waits for copies of a step that failed, which use the slabs */
-    for (int i = 0; i < TRANSFERRED && x->mesh && x->device->asynchronous; i++)
+    for (int i = 0; i < TRANSFERRED && x->mesh; i++)
         mesh_unregister(x->mesh, x->slab[transferred[i]]);
     for (int pool = 0; pool < POOL_COUNT; pool++)
         free_slab(x, pool);

@@ -96,9 +96,8 @@ int executor_prepare(struct executor *executor, const struct program *const *pro
                      struct error *err);
 void executor_destroy(struct executor *executor); /* NULL allowed; waits for the device */
 
-/* Register with a GPU's transport the memory that transfers read and write (mesh_register()); on
- * CPUs nothing is done.  Collective over the mesh's world.  Returns 0, or -1 on all ranks with err
- * set. */
+/* Register the memory that transfers read and write (mesh_register()).  Collective over the mesh's
+ * world.  Returns 0, or -1 on all ranks with err set. */
 int executor_register(struct executor *executor, struct error *err);
 
 /* Let a step fail with EXIT_HANG, naming the transfer, when nothing of it has ended for `seconds`;

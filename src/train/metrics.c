@@ -125,7 +125,8 @@ static void add_memory(struct js *js, const struct metrics *m)
     js_add_int(js, "mem_peak_bytes", (int64_t)mem_bytes(m->s->mem->peak_bytes));
     if (m->gpu_peak_bytes)
         js_add_int(js, "gpu_peak_bytes", (int64_t)m->gpu_peak_bytes);
-    js_add_int(js, "resident_bytes", (int64_t)mem_resident_bytes());
+    js_add_int(js, "resident_bytes",
+               (int64_t)(mem_resident_bytes() - world_mapped_bytes(m->s->world)));
 }
 
 /* Add the epochs of each of several files that are mixed. */

@@ -17,6 +17,7 @@ MPI_TESTS += tests/mpi/test_comm_device_emulated tests/mpi/test_messages_emulate
 tests_mpi_test_comm_device_emulated_SOURCES = $(tests_mpi_test_comm_device_SOURCES)
 tests_mpi_test_comm_device_emulated_LDADD = $(EMULATED_LIBS)
 endif
+include $(top_srcdir)/tests/mpi/node_memory.mk
 include $(top_srcdir)/tests/mpi/checkpoint.mk
 include $(top_srcdir)/tests/mpi/training.mk
 include $(top_srcdir)/tests/mpi/parallel.mk

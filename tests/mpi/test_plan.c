@@ -65,7 +65,7 @@ static void check_steps(struct planning *p, struct session *s, const struct repo
 
 static void check_resident(struct planning *p, const struct report_rank *plan)
 {
-    size_t resident = mem_resident_bytes();
+    size_t resident = mem_resident_bytes() - world_mapped_bytes(p->c.world);
     CHECK(&p->c, resident > 0);
     if (resident <= plan->need.total_bytes)
         return; /* planned for the worst, and pages nobody has touched */

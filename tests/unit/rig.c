@@ -112,6 +112,7 @@ struct session *rig_open_model(struct mem *mem, const struct config *config, str
         must(mesh_create(&s->mesh, world, s->layout.shape, &err), &err);
     must(executor_create(&s->executor, s->device, s->mesh, mem, programs, count, folder, &err),
          &err);
+    must(executor_register(s->executor, &err), &err);
     upload_table(s);
     return s;
 }

@@ -28,7 +28,7 @@ static void carry_out(struct operation *op, int size, char *buffer)
         for (int m = 0; m < size; m++) {
             struct transfer x = {0}, other = {0};
             op[m].retired = round;
-            assert_int_equal(op[m].kind->limit(&op[m]), round + 1);
+            assert_int_equal(op[m].kind->limit(&op[m], round), round + 1);
             op[m].kind->transfer(&op[m], round, &x);
             assert_in_range(x.to, 0, size - 1);
             assert_in_range(x.source, 0, size - 1);

@@ -143,34 +143,6 @@ fail:
     return -1;
 }
 
-void *mesh_alloc(struct mesh *mesh, struct device *device, struct mem *mem, enum mem_pool pool,
-                 size_t bytes, struct error *err)
-{
-    if (!mesh || !mesh->link || !mesh->link->options.copy_engines)
-        return device_alloc(device, mem, pool, bytes, err);
-    void *block = nccl_alloc(bytes);
-    if (block)
-        mem_count(mem, pool, bytes);
-    else
-        error_set(err, "out of GPU memory that ranks share (comm.copy_engines): %zu bytes for %s",
-                  bytes, mem_pool_name(pool));
-    return block;
-}
-
-void mesh_free(struct mesh *mesh, struct device *device, struct mem *mem, enum mem_pool pool,
-               size_t bytes, void *block)
-{
-    if (!mesh || !mesh->link || !mesh->link->options.copy_engines) {
-        device_free(device, mem, pool, bytes, block);
-        return;
-    }
-    if (!block)
-        return;
-    if (!device->given_up)
-        nccl_free(block);
-    mem_uncount(mem, pool, bytes);
-}
-
 void link_close(struct link *l)
 {
     if (!l)

@@ -28,6 +28,10 @@ void nccl_stop(struct link *link);
 void *nccl_alloc(size_t bytes);
 void nccl_free(void *block);
 
+/* mesh_register() and mesh_unregister() of a mesh that is attached to a GPU. */
+int nccl_register(struct link *link, void *memory, size_t bytes, struct error *err);
+void nccl_unregister(struct link *link, void *memory);
+
 /* The parts of mesh_poll() and of link_abandon() that concern communicators.  nccl_poll() returns
  * 0, or -1 with err set where one of them has failed; it does not wait. */
 int nccl_poll(struct link *link, struct error *err);

@@ -38,12 +38,12 @@ void nccl_free(void *block)
 {
 }
 
-int mesh_register(struct mesh *mesh, void *memory, size_t bytes, struct error *err)
+int nccl_register(struct link *l, void *memory, size_t bytes, struct error *err)
 {
     return 0;
 }
 
-void mesh_unregister(struct mesh *mesh, void *memory)
+void nccl_unregister(struct link *l, void *memory)
 {
 }
 

@@ -41,10 +41,9 @@ static int find(const struct link *l, const void *memory)
     return -1;
 }
 
-void mesh_unregister(struct mesh *mesh, void *memory)
+void nccl_unregister(struct link *l, void *memory)
 {
-    struct link *l = mesh->link;
-    int at = l && memory ? find(l, memory) : -1;
+    int at = memory ? find(l, memory) : -1;
     if (at < 0)
         return;
     for (int i = 0; i < l->channels; i++) {
@@ -130,10 +129,9 @@ static int register_with_all(struct link *l, int at, size_t bytes)
     return taken;
 }
 
-int mesh_register(struct mesh *mesh, void *memory, size_t bytes, struct error *err)
+int nccl_register(struct link *l, void *memory, size_t bytes, struct error *err)
 {
-    struct link *l = mesh->link;
-    if (!l || !l->channels)
+    if (!l->channels)
         return 0;
     int at = find(l, NULL), has_place = !memory || (at >= 0 && !link_check(l, NULL));
     if (memory && has_place)
@@ -148,6 +146,6 @@ int mesh_register(struct mesh *mesh, void *memory, size_t bytes, struct error *e
         all = register_with_all(l, at, bytes);
     world_all_reduce(l->world, &all, 1, WORLD_MIN);
     if (all == 0 && !l->options.copy_engines)
-        mesh_unregister(mesh, memory);
+        nccl_unregister(l, memory);
     return all != 0;
 }
