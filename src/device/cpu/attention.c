@@ -97,10 +97,10 @@ static void block_scores(struct forward *w, int64_t j, int64_t nk, int64_t n, in
 }
 
 /* Scores of key `row` of block j for the queries from col on. */
-SIMD_INLINE vf seen_scores(const struct forward *w, int64_t j, int64_t row, int64_t col,
-                           const enum attention_mask mask)
+SIMD_INLINE vf seen_scores(const struct forward *w, const float *scores, int64_t j, int64_t row,
+                           int64_t col, const enum attention_mask mask)
 {
-    vf s = vf_load(w->scores + row * BLOCK + col);
+    vf s = vf_load(scores + row * BLOCK + col);
     if (mask == MASK_LIMITS)
         return between(s, &w->limits, j * BLOCK + row, col, -__builtin_inff());
     return mask == MASK_CAUSAL ? causal(s, row, col, -__builtin_inff()) : s;
@@ -112,29 +112,31 @@ SIMD_INLINE void softmax_queries(const enum dtype dt, const enum attention_mask 
                                  const int drops, struct forward *w, int64_t j, int64_t nk,
                                  int64_t col)
 {
-    float scale = w->a->scale * LOG2_E;
-    vf top[2], sum = {0}, old = vf_load(w->top + col);
-    top[0] = top[1] = old;
-    for (int64_t row = 0; row < nk; row += 2)
-        for (int i = 0; i < 2; i++)
-            top[i] = vf_max(seen_scores(w, j, row + i, col, mask), top[i]);
-    top[0] = vf_max(top[0], top[1]);
+    const float scale = w->a->scale * LOG2_E;
+    float *const scores = w->scores;
+    vf top[4], sum = {0}, old = vf_load(w->top + col);
+    for (int i = 0; i < 4; i++)
+        top[i] = old;
+    for (int64_t row = 0; row < nk; row += 4)
+        for (int i = 0; i < 4; i++)
+            top[i] = vf_max(seen_scores(w, scores, j, row + i, col, mask), top[i]);
+    top[0] = vf_max(vf_max(top[0], top[1]), vf_max(top[2], top[3]));
     vf base = top[0];
     if (mask == MASK_LIMITS)
         base = vf_select(base == -__builtin_inff(), (vf){0}, base);
     for (int64_t row = 0; row < nk; row += 2) {
-        vf even = exp2_of((seen_scores(w, j, row, col, mask) - base) * scale);
-        vf odd = exp2_of((seen_scores(w, j, row + 1, col, mask) - base) * scale);
+        vf even = exp2_of((seen_scores(w, scores, j, row, col, mask) - base) * scale);
+        vf odd = exp2_of((seen_scores(w, scores, j, row + 1, col, mask) - base) * scale);
         sum += even + odd;
         if (drops) {
             even = attention_drop(&w->dropout, even, row, col);
             odd = attention_drop(&w->dropout, odd, row + 1, col);
         }
         if (dt == DTYPE_BF16) {
-            unit_store((unit *)w->scores + row / 2 * BLOCK + col, unit_pairs(even, odd));
+            unit_store((unit *)scores + row / 2 * BLOCK + col, unit_pairs(even, odd));
         } else {
-            vf_store(w->scores + row * BLOCK + col, even);
-            vf_store(w->scores + (row + 1) * BLOCK + col, odd);
+            vf_store(scores + row * BLOCK + col, even);
+            vf_store(scores + (row + 1) * BLOCK + col, odd);
         }
     }
     vf shrink = exp2_of((old - base) * scale);

@@ -126,7 +126,8 @@ SIMD_INLINE void copy_row(unit *to, const char *from, int64_t units, int64_t ahe
         __builtin_prefetch(from + ahead_bytes);
         unit_store(to + i, unit_load((const unit *)from));
     }
-    memcpy(to + i, from, (size_t)(units - i) * sizeof *to);
+    if (i < units)
+        memcpy(to + i, from, (size_t)(units - i) * sizeof *to);
 }
 
 void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
@@ -140,7 +141,8 @@ void CPU(attention_pack_rows)(unit *to, const struct attention_shape *s,
     for (int64_t r = 0; r < n && !is_widened; r++) {
         unit *row = to + r * s->dim_units;
         copy_row(row, first + r * stride, s->row_units, BLOCK * stride);
-        memset(row + s->row_units, 0, (size_t)(s->dim_units - s->row_units) * sizeof *row);
+        if (s->row_units < s->dim_units)
+            memset(row + s->row_units, 0, (size_t)(s->dim_units - s->row_units) * sizeof *row);
     }
     memset(to + n * s->dim_units, 0, (size_t)((BLOCK - n) * s->dim_units) * sizeof *to);
 }
@@ -172,7 +174,8 @@ void CPU(attention_pack_sum)(unit *to, const struct attention_shape *s, const un
             interleave_rows(to, rows + 2 * r * ld, rows + (2 * r + 1) * ld, units);
         else
             memcpy(to, rows + r * ld, units * sizeof *to);
-        memset(to + s->dim, 0, pad);
+        if (pad)
+            memset(to + s->dim, 0, pad);
     }
 }
 
