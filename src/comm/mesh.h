@@ -123,6 +123,7 @@ struct mesh_options {
     int64_t piece_bytes;    /* of the pieces of a staged transfer; 0: a default */
     int min_ctas, max_ctas; /* thread blocks of an NCCL transfer; 0: NCCL chooses */
     int copy_engines;       /* 1: gathers over MESH_SHARDS go by copy engines */
+    int keep_apart;         /* 1: on CPUs, ranks of a node do not read one another's memory */
     int nvls;               /* 1: NVLink switches may take sums, in any order */
     unsigned messages;      /* bit s, s being a set of axes that all have more than one rank: on
                                COMM_REDUCE these ranks send parts to one another, in all-to-alls and
@@ -132,9 +133,9 @@ struct mesh_options {
 };
 
 /* Let the groups work on the memory and streams of a GPU: makes the NCCL communicators (none for
- * groups of one) and sends a few bytes over each.  Collective over world; a CPU device changes
- * nothing.  options may differ between ranks in messages and peers.  Allocates the staging memory
- * of transfers.  The device stays open until mesh_destroy().
+ * groups of one) and sends a few bytes over each.  Collective over world; on a CPU device only
+ * options->keep_apart counts.  options may differ between ranks in messages and peers.  Allocates
+ * the staging memory of transfers.  The device stays open until mesh_destroy().
  *
  * Returns 0, or -1 on all ranks with err set.  When some ranks do not answer it fails after
  * run.hang_seconds (world_watch(), else ten minutes), and abandons what was begun, as

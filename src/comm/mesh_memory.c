@@ -19,7 +19,7 @@ void *mesh_alloc(struct mesh *mesh, struct device *device, struct mem *mem, enum
             error_set(err,
                       "out of GPU memory that ranks share (comm.copy_engines): %zu bytes for %s",
                       bytes, mem_pool_name(pool));
-    } else if (mesh && device->kind == DEVICE_CPU) {
+    } else if (mesh && device->kind == DEVICE_CPU && !mesh->keeps_apart) {
         block = node_memory_alloc(mesh->world, bytes);
     }
     if (block)

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/array.h"
 #include "comm/mesh.h"
@@ -55,9 +56,16 @@ static struct node_share *free_share(struct node_memory *n)
     return NULL;
 }
 
+/* Would the blocks of others take the address space that this rank may still need? */
+static int space_is_limited(void)
+{
+    struct rlimit limit;
+    return !getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY;
+}
+
 void *node_memory_alloc(struct world *world, size_t bytes)
 {
-    if (!world || world->local_size < 2 || !bytes)
+    if (!world || world->local_size < 2 || !bytes || space_is_limited())
         return NULL;
     struct node_memory_block *b = find_block(memory_of(world), NULL),
                              made = {.bytes = bytes, .is_open = 1};

@@ -22,7 +22,8 @@ struct node_memory_block;
 struct world;
 
 /* Make `bytes` bytes that can be shared.  Returns memory for node_memory_free(), or NULL: the node
- * has no other rank, or the kernel no such memory, and the caller takes other memory. */
+ * has no other rank, the kernel no such memory, or the address space a limit (ulimit -v), and the
+ * caller takes other memory. */
 void *node_memory_alloc(struct world *world, size_t bytes);
 
 /* Free what node_memory_alloc() returned; other ranks may go on reading it until they unmap it.

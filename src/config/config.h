@@ -273,7 +273,8 @@ struct config_comm_gpu {
 struct config_comm {
     enum dtype reduce_dtype; /* of gradients on their way to shards: fp32, bf16 or fp16 */
     enum config_inter_node inter_node;
-    int share_gpu; /* 1: several ranks may use one GPU */
+    int share_gpu;     /* 1: several ranks may use one GPU */
+    int shared_memory; /* 1: on CPUs ranks of a node read one another's memory */
     struct config_comm_gpu gpu;
 };
 

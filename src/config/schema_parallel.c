@@ -212,6 +212,12 @@ static const struct key rows[] = {
     {KEY(BOOL, comm.share_gpu, "false"),
      .help = "let several ranks of a node use one GPU, turn by turn, to try layouts on few GPUs; "
              "otherwise fewer GPUs than ranks are an error"},
+    {KEY(BOOL, comm.shared_memory, "true"),
+     .help = "on CPUs: true: ranks of a node read one another's parameters and gradients where "
+             "these lie, if Linux (6.1 or newer) has shared memory in huge pages and no limit is "
+             "set on the address space; otherwise, and with false, all goes by messages of MPI. "
+             "The numbers are the same. What a rank reads of others counts as resident memory of "
+             "its process for ps and, by some of its settings, for Slurm"},
     {NAMED_KEY("comm.min_ctas", INT, comm.gpu.min_ctas, "0"), .min = 0, .max = 64,
      .help = "thread blocks (CTAs, NCCL's channels), and so multiprocessors, that a transfer "
              "between GPUs takes at least, but 4 between stages; 0: as NCCL chooses"},

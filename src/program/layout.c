@@ -484,6 +484,7 @@ struct mesh_options layout_comm(const struct config *config)
         .min_ctas = (int)config->comm.gpu.min_ctas,
         .max_ctas = (int)config->comm.gpu.max_ctas,
         .copy_engines = config->comm.gpu.copy_engines,
+        .keep_apart = !config->comm.shared_memory,
         .nvls = config->comm.gpu.nvls,
     };
 }

@@ -29,7 +29,7 @@ enum { OF_TENSORS = sizeof of_tensors / sizeof of_tensors[0], LEARNED_POSITIONS 
 static const char *const without_effect[] = {
     "device",          "recompute",          "parallel.",
     "offload.",        "checkpoint.",        "run.",
-    "comm.inter_node", "comm.share_gpu",     "data.train",
+    "comm.inter_node", "comm.share",         "data.train",
     "comm.min_ctas",   "comm.max_ctas",      "comm.spare_sms",
     "comm.nvls",       "comm.copy_engines",  "data.valid",
     "train.eval_",     "train.micro_batch",  "train.overlap_update",

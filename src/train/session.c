@@ -255,6 +255,9 @@ static int prepare(struct session *s, const struct device_request *request, int 
     if (use == SESSION_TRAIN && s->config.comm.share_gpu && request->kind == DEVICE_CPU)
         return error_set(err, "comm.share_gpu is of ranks on GPUs, and this runs on CPUs; leave it "
                               "out");
+    if (use == SESSION_TRAIN && !s->config.comm.shared_memory && request->kind != DEVICE_CPU)
+        return error_set(err, "comm.shared_memory false is of ranks on CPUs, and this runs on "
+                              "GPUs; leave it out");
     if (device_open(&s->device, request, err) || check_fp8(s, err) ||
         layout_model(&s->model, &s->config, err))
         return -1;

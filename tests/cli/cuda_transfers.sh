@@ -105,6 +105,7 @@ refused "one rank has no transfers" 'comm.max_ctas.*one rank' $one comm.max_ctas
 refused "nor have CPUs" 'comm.spare_sms.*device is cpu' $one comm.spare_sms=4 device=cpu
 refused "nor CPUs that device=auto takes" 'comm.spare_sms.*runs on CPUs' env TRIREME_EMULATE_GPUS=0 \
     $one comm.spare_sms=4 device=auto
+refused "memory of ranks on CPUs" 'comm.shared_memory false is of ranks on CPUs' $two comm.shared_memory=false
 refused "products need multiprocessors" 'comm.spare_sms is 132.*has 132' $two comm.spare_sms=132
 refused "least above most" 'comm.min_ctas \(9\) is above' $two comm.min_ctas=9 comm.max_ctas=8
 refused "switches and reproducible" 'comm.nvls.*train.reproducible=false' $two comm.nvls=true

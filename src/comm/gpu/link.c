@@ -115,6 +115,7 @@ static void detach(struct link *l)
 int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
                 const struct mesh_options *options, struct error *err)
 {
+    mesh->keeps_apart = options->keep_apart;
     if (device->kind == DEVICE_CPU)
         return 0;
     struct link *l = array_make(1, sizeof *l);

@@ -13,6 +13,7 @@ struct link;
 
 struct mesh {
     struct world *world; /* NULL: this process alone */
+    int keeps_apart;     /* mesh_options.keep_apart */
     struct mesh_shape shape;
     struct mesh_coord coord;
     struct group *group[MESH_SETS]; /* by the bits of axes; NULL: no group of its own */
