@@ -255,9 +255,11 @@ for word; do case $word in run.dir=*) mkdir -p "${word#run.dir=}" ;; esac; done
 [ "$SLURM_ARRAY_TASK_ID ${SLURM_RESTART_COUNT:-0}" != "1 0" ] || exit 75
 END
 chmod +x in-array
+# Each has one rank: srun ends another one by SIGTERM, which this script does not block as trireme does, if it has not
+# come to its own exit yet.
 name="job array"
 for way in llama8b_fsdp llama8b_hybrid gpt2xl_zero3_offload; do
-    TRIREME=$work/in-array submit --array=0-1 -N 1 -t 5 "$top/jobs/$way.sh" || continue
+    TRIREME_RANKS=1 TRIREME=$work/in-array submit --array=0-1 -N 1 -t 5 "$top/jobs/$way.sh" || continue
     array=$job job=${array}_1
     over 60
     last="$(job_field JobState) $(job_field Restarts)"
