@@ -146,6 +146,8 @@ void node_memory_publish(struct world *world, const void *memory, const struct n
     struct node_share *place = free_share(n);
     *place = *s;
     place->own = own;
+    if (!own && !s->count)
+        unmap_all(place); /* nothing to hold: the blocks are other nodes' */
     n->is_shared = 1;
     for (int rank = 0; rank < world->size; rank++)
         n->is_near[rank] = rank != world->rank && offer[rank].node == world->node;

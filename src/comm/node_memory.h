@@ -31,8 +31,9 @@ void *node_memory_alloc(struct world *world, size_t bytes);
 int node_memory_free(struct world *world, void *memory);
 
 /* Let the ranks of each node read one another's memory, a block of each, NULL on a rank that has
- * none (node_share.c).  Collective over world.  Returns 1 on all ranks where all could; 0 on all
- * ranks, with nothing changed, where a rank has memory of another kind, or cannot map a block. */
+ * none (node_share.c).  Such a rank keeps what it maps until the end of the world.  Collective over
+ * world.  Returns 1 on all ranks where all could, or no rank has a block; 0 on all ranks, with
+ * nothing changed, where a rank has memory of another kind, or cannot map a block. */
 int node_memory_share(struct world *world, const void *memory);
 
 /* Unmap what the share of this memory mapped; NULL, or memory that is not shared: do nothing. */

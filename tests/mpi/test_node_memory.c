@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/mesh.h"
 #include "comm/node_memory.h"
 #include "comm/transport.h"
 #include "tests/mpi/check.h"
@@ -212,9 +213,18 @@ static void test_nodes_of_two(struct test *t)
     world->node = node;
 }
 
+/* Where no rank has a block nothing is shared, no notices are sent, and no place is taken. */
+static void test_no_blocks(struct test *t)
+{
+    for (int i = 0; i < 2 * MESH_REGISTERED; i++)
+        CHECK(&t->c, node_memory_share(t->c.world, NULL));
+    CHECK(&t->c, !node_memory_is_shared(t->c.world));
+}
+
 static void run(struct test *t)
 {
     int rank = world_rank(t->c.world);
+    test_no_blocks(t);
     test_refused(t);
     test_all(t);
     int is_shared = node_memory_share(t->c.world, t->shared);
