@@ -185,7 +185,8 @@ static int prepare_gpu(struct bench *s, struct error *err)
     return device_upload(s->device, s->b, s->host, s->bytes, err);
 }
 
-static int prepare(struct doctor *d, struct bench *s, enum device_kind kind, struct error *err)
+static int open_device(const struct doctor *d, struct bench *s, enum device_kind kind,
+                       struct error *err)
 {
     struct device_request request = {.kind = kind,
                                      .index = d->gpu,
@@ -195,11 +196,17 @@ static int prepare(struct doctor *d, struct bench *s, enum device_kind kind, str
         return -1;
     s->from = device_event_create(s->device, DEVICE_EVENT_TIMED, err);
     s->to = device_event_create(s->device, DEVICE_EVENT_TIMED, err);
-    s->a = device_alloc(s->device, s->mem, POOL_WORKSPACE, s->kind->blocks * s->bytes, err);
-    if (!s->a || !s->from || !s->to)
+    return s->from && s->to ? 0 : -1;
+}
+
+/* Allocate the blocks; those of CPUs as training does what transfers read and write. */
+static int prepare(struct bench *s, struct error *err)
+{
+    s->a = mesh_alloc(s->mesh, s->device, s->mem, POOL_WORKSPACE, s->kind->blocks * s->bytes, err);
+    if (!s->a)
         return -1;
     s->c = s->a + s->bytes;
-    if (kind == DEVICE_CUDA)
+    if (s->device->kind == DEVICE_CUDA)
         return prepare_gpu(s, err);
     memset(s->a, 0, 2 * s->bytes);
     return 0;
@@ -208,12 +215,14 @@ static int prepare(struct doctor *d, struct bench *s, enum device_kind kind, str
 static void release(struct bench *s)
 {
     struct device *device = s->device;
-    mesh_destroy(s->mesh);
     if (!device)
         return;
+    if (s->mesh)
+        mesh_unregister(s->mesh, s->a);
+    mesh_free(s->mesh, device, s->mem, POOL_WORKSPACE, s->kind->blocks * s->bytes, s->a);
+    mesh_destroy(s->mesh);
     device_event_destroy(device, s->from);
     device_event_destroy(device, s->to);
-    device_free(device, s->mem, POOL_WORKSPACE, s->kind->blocks * s->bytes, s->a);
     device_free(device, s->mem, POOL_WORKSPACE, s->scratch_bytes, s->scratch);
     device_host_free(device, s->mem, POOL_HOST, s->bytes, s->host);
     device_close(device);
@@ -292,7 +301,7 @@ static int measure_transfers(struct doctor *d, struct bench *s, struct error *er
 {
     if (world_size(s->world) == 1)
         return 0;
-    if (s->device->kind == DEVICE_CUDA ? connect_gpus(d, s, err) : connect(d, s, err))
+    if (s->device->kind == DEVICE_CUDA && connect_gpus(d, s, err))
         return -1;
     double moved = (double)part_bytes(s) * (world_size(s->world) - 1);
     double gather, reduce;
@@ -305,9 +314,25 @@ static int measure_transfers(struct doctor *d, struct bench *s, struct error *er
     return 0;
 }
 
+/* Let the ranks of a node read one another's blocks, and print whether they do. */
+static int share(struct doctor *d, struct bench *s, struct error *err)
+{
+    int is_shared = mesh_register(s->mesh, s->a, 2 * s->bytes, err);
+    if (is_shared < 0)
+        return -1;
+    if (world_nodes(s->world) < world_size(s->world))
+        doctor_fact(d, "ranks of a node", "%s",
+                    is_shared ? "read one another's memory"
+                              : "exchange messages through MPI: to read one another's memory takes "
+                                "Linux 6.1 or later, and no ulimit -v");
+    return 0;
+}
+
 static int measure_cpu(struct doctor *d, struct bench *s, struct error *err)
 {
     double copied;
+    if (s->mesh && share(d, s, err))
+        return -1;
     if (find_rate(s, WORK_COPY, (double)s->bytes, &copied, err))
         return -1;
     doctor_fact(d, "copy", "%.1f GB/s", copied * 1e-9);
@@ -332,7 +357,11 @@ static int measure(struct doctor *d, enum device_kind kind, struct error *err)
 {
     struct bench s = {
         .world = d->world, .mem = d->mem, .kind = &kinds[kind], .bytes = kinds[kind].bytes};
-    int rc = world_agree(s.world, prepare(d, &s, kind, err), err);
+    int rc = world_agree(s.world, open_device(d, &s, kind, err), err);
+    if (!rc && kind == DEVICE_CPU && world_size(s.world) > 1)
+        rc = connect(d, &s, err);
+    if (!rc)
+        rc = world_agree(s.world, prepare(&s, err), err);
     if (!rc)
         rc = kind == DEVICE_CUDA ? measure_gpu(d, &s, err) : measure_cpu(d, &s, err);
     release(&s);

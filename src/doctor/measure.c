@@ -269,7 +269,10 @@ static int open_device(struct measure *m, struct error *err)
         m->to = m->from ? device_event_create(m->device, DEVICE_EVENT_TIMED, err) : NULL;
         rc = m->to ? 0 : -1;
     }
-    return world_agree(m->world, rc, err);
+    if (world_agree(m->world, rc, err))
+        return -1;
+    const struct mesh_shape shape = {.degree = {1, 1, world_size(m->world), 1, 1}};
+    return mesh_create(&m->mesh, m->world, shape, err);
 }
 
 static void close_device(struct measure *m)
@@ -280,7 +283,8 @@ static void close_device(struct measure *m)
         device_event_destroy(m->device, m->from);
     if (m->to)
         device_event_destroy(m->device, m->to);
-    device_free(m->device, m->mem, POOL_WORKSPACE, m->block_bytes, m->block);
+    mesh_free(m->mesh, m->device, m->mem, POOL_WORKSPACE, m->block_bytes, m->block);
+    mesh_destroy(m->mesh);
     device_close(m->device);
 }
 

@@ -164,8 +164,8 @@ int measure_block(struct measure *m, size_t bytes, enum dtype dtype, struct erro
     int rc = 0;
     bytes = max_bytes(round_up_bytes(bytes, ALIGN), m->limits->block_bytes);
     if (bytes > m->block_bytes) {
-        device_free(m->device, m->mem, POOL_WORKSPACE, m->block_bytes, m->block);
-        m->block = device_alloc(m->device, m->mem, POOL_WORKSPACE, bytes, err);
+        mesh_free(m->mesh, m->device, m->mem, POOL_WORKSPACE, m->block_bytes, m->block);
+        m->block = mesh_alloc(m->mesh, m->device, m->mem, POOL_WORKSPACE, bytes, err);
         m->block_bytes = m->block ? bytes : 0;
         m->cold = m->cold_source = m->cold_target = 0;
         rc = m->block ? 0 : -1;

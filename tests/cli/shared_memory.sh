@@ -39,6 +39,11 @@ blocks space ./limited
 is "none with a limit on the address space, which may have no space left" 0 "$mapped"
 is "under which the run goes on" 75 $code
 
+# doctor COMMAND: what it prints of the ranks of a node.
+doctor() { "$@" doctor 2>/dev/null | sed -n 's/^ *ranks of a node  *//p' | cut -d' ' -f1-3; }
+is "doctor says that they read" "read one another's" "$(doctor $two)"
+is "and that they do not under a limit" "exchange messages through" "$(doctor ./limited)"
+
 # same NAME RANKS KEY...: bits of messages, and of reads.
 same() {
     name=$1 on=$2
