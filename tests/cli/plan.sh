@@ -56,7 +56,8 @@ else
     skip "the same bytes as a build with CUDA" "TRIREME_CUDA names no such program"
 fi
 
-"$TRIREME" plan "$top/jobs/llama70b_3d.yaml" --ranks 64 --nodes 8 --machine h100 >out 2>err
+# With 16 micro-batches of the job's 64: a stage holds no more of them.
+"$TRIREME" plan "$top/jobs/llama70b_3d.yaml" train.global_batch=32 --ranks 64 --nodes 8 --machine h100 >out 2>err
 is "70 B in three dimensions fits 64 H100, and is verified" "0 1 1 1" "$? $(grep -c '^fits on h100' out) \
 $(grep -c '^64 ranks on 8 nodes: pipeline 4 x replicate 1 x shard 2 x context 1 x tensor 8$' out) $(grep -c '^verified' out)"
 
@@ -159,7 +160,7 @@ refused "the fewest of so many ranks" 'leave out --ranks' "$TRIREME" plan $M --m
 refused "the fewest and the fastest" 'one after the other' "$TRIREME" plan $M --machine h100 --fewest --search
 refused "the fewest as a picture" '--fewest writes no schedule' "$TRIREME" plan $M --machine h100 --fewest --schedule-svg x.svg
 # In a pipeline a change is told of the same rank, though another one may then need the most.
-J="$top/jobs/llama70b_3d.yaml --ranks 64 --nodes 8"
+J="$top/jobs/llama70b_3d.yaml train.global_batch=32 --ranks 64 --nodes 8"
 "$TRIREME" plan $J >out 2>err
 is "a change of a pipeline: what a rank computes" yes "$(sed -n 's/^recompute=full  .* +\([0-9.]*\) %$/\1/p' out |
     awk '$1 > 20 && $1 < 30 { print "yes" }')"
@@ -322,7 +323,9 @@ refused "gradients in bf16 stay of one micro-batch" 'nearest that fits: recomput
 is "the fewest ranks for gradients in bf16" "0 nothing 3" "$? $(awk '$1 == "nothing" { print $1, $2 }' out)"
 
 # Epochs are as many steps as training makes of them, where the data is here.
-E="model.preset=llama-tiny data.train=text.h5 data.seq_len=64 train.epochs=2 train.global_batch=3"
+head -c 20000 text >little
+"$TRIREME" tokenize little -o little.h5 >out 2>err
+E="model.preset=llama-tiny data.train=little.h5 data.seq_len=64 train.epochs=2 train.global_batch=3"
 "$TRIREME" train $E device=cpu run.dir=epochs >out 2>err
 "$TRIREME" plan $E --machine h100 >out 2>err
 is "the length of train.epochs" "train.epochs 2, $(last_metric epochs step) steps" \
