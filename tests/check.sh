@@ -13,8 +13,8 @@
 #
 # What is tested is the tarball: a file that a release would lack is missed here.  Tests do not
 # depend on each other, so several run side by side: two more than there are cores, because many
-# wait, and up to six more while processors are idle (CHECK_JOBS sets the number).  A test's lines
-# appear when it has ended; a line every minute says what is running.  The group dist comes last, alone: it takes the build apart again.
+# wait, and up to four more still while processors are idle (CHECK_JOBS sets the number).  A test's
+# lines appear when it has ended; a line every minute says what is running.  The group dist comes last, alone: it takes the build apart again.
 #
 # Nothing is written where the sources are.  CHECK_KEEP=1 keeps what was made.  Exit code 0: nothing
 # failed and something passed.
