@@ -75,6 +75,7 @@ int main(void)
         device_free(m.device, m.mem, POOL_WORKSPACE, m.block_bytes, m.block);
         device_close(m.device);
     }
+    free(m.op);
     machine_free(&machine);
     return checks_finish(&c);
 }
