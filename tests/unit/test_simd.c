@@ -156,6 +156,18 @@ static void lanes_reduce(void **state)
     }
 }
 
+static void halves_are_exact_in_fp64(void **state)
+{
+    float lanes[CPU_LANES];
+    for (int i = 0; i < CPU_LANES; i++)
+        lanes[i] = ldexpf(1.0f + (float)i / 64, 40 - 5 * i);
+    vd lower = vf_half(vf_load(lanes), 0), upper = vf_half(vf_load(lanes), 1);
+    for (int i = 0; i < CPU_LANES / 2; i++) {
+        assert_true(lower[i] == (double)lanes[i]);
+        assert_true(upper[i] == (double)lanes[i + CPU_LANES / 2]);
+    }
+}
+
 static void bf16_dot_is_a_dot(void **state)
 {
     bf16 a[2 * CPU_LANES], b[2 * CPU_LANES];
@@ -194,6 +206,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(f16_rounds_as_one_value_does),
     cmocka_unit_test(parts_stay_in_bounds),
     cmocka_unit_test(lanes_reduce),
+    cmocka_unit_test(halves_are_exact_in_fp64),
     cmocka_unit_test(bf16_dot_is_a_dot),
     cmocka_unit_test(denormals_come_back),
 };

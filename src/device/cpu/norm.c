@@ -7,6 +7,10 @@
  */
 #include "device/cpu/pieces.h"
 
+enum {
+    AHEAD = 1024
+}; /* elements of rows, which lie end to end, that are prefetched so far ahead */
+
 /* Tensors of a forward pass, as rmsnorm and layernorm take them. */
 struct forward {
     void *y, *sum;
@@ -41,8 +45,10 @@ SIMD_INLINE void norm_row(enum dtype dt, const int centered, const struct forwar
     vf squares = {0};
     for (int64_t i = 0; i < hidden; i += CPU_LANES) {
         int64_t left = hidden - i;
+        vf_prefetch(dt, x, first + i + AHEAD);
         vf v = vf_get_some(dt, x, first + i, left);
         if (delta) {
+            vf_prefetch(dt, delta, first + i + AHEAD);
             vf_put_some(dt, sum, first + i, left, v + vf_get_some(dt, delta, first + i, left));
             v = vf_get_some(dt, sum, first + i, left);
         }
@@ -114,6 +120,10 @@ SIMD_INLINE void backward_row(enum dtype dt, const int centered, const struct ba
     vf sums = {0}, products = {0};
     for (int64_t i = 0; i < hidden; i += CPU_LANES) {
         int64_t left = hidden - i;
+        vf_prefetch(dt, b->dy, first + i + AHEAD);
+        vf_prefetch(dt, b->x, first + i + AHEAD);
+        if (b->dsum)
+            vf_prefetch(dt, b->dsum, first + i + AHEAD);
         vf dyw = vf_get_some(dt, b->dy, first + i, left) * vf_get_some(dt, b->w, i, left);
         vf x = vf_get_some(dt, b->x, first + i, left);
         if (centered)

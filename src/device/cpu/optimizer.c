@@ -8,13 +8,27 @@
  */
 #include "device/cpu/optimizer.h"
 
+/* Sums are made side by side, because each addition waits for the one before it. */
 SIMD_INLINE double squares(enum dtype dt, const void *x, int64_t begin, int64_t end)
 {
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = begin; i < end; i++)
-        sum += (double)optimizer_get(dt, x, i) * (double)optimizer_get(dt, x, i);
-    return sum;
+    enum { STEP = 2 * CPU_LANES, LOADED_AHEAD = 1024 };
+    vd sum0 = {0}, sum1 = {0}, sum2 = {0}, sum3 = {0};
+    double total = 0;
+    int64_t i = begin;
+    for (; i + STEP <= end; i += STEP) {
+        vf_prefetch_some(dt, x, i + LOADED_AHEAD, STEP);
+        vf v = vf_get(dt, x, i), w = vf_get(dt, x, i + CPU_LANES);
+        sum0 += vf_half(v, 0) * vf_half(v, 0);
+        sum1 += vf_half(v, 1) * vf_half(v, 1);
+        sum2 += vf_half(w, 0) * vf_half(w, 0);
+        sum3 += vf_half(w, 1) * vf_half(w, 1);
+    }
+    sum0 = (sum0 + sum1) + (sum2 + sum3);
+    for (int lane = 0; lane < CPU_LANES / 2; lane++)
+        total += sum0[lane];
+    for (; i < end; i++)
+        total += (double)optimizer_get(dt, x, i) * (double)optimizer_get(dt, x, i);
+    return total;
 }
 
 /* Sums are made for pieces whose number is fixed, so that bits do not depend on threads. */
@@ -91,35 +105,72 @@ static void update(struct device *d, const struct optimizer_work *rule, const do
     }
 }
 
-/* Update elements in these formats.  words: two for each element, for what is rounded to bf16. */
-SIMD_INLINE void adamw_in_formats(const struct optimizer_work *rule, enum dtype dt_p,
-                                  enum dtype dt_m, enum dtype dt_g, const int copies,
-                                  float grad_scale, const uint32_t *restrict words, int64_t begin,
-                                  int64_t end)
+/* The numbers of AdamW's rule. */
+struct adamw_factors {
+    float grad, keep, step_size, root_bias2, eps, beta2, new1, new2;
+};
+
+SIMD_INLINE struct adamw_factors adamw_factors_of(const struct adamw *a, float grad_scale)
 {
-    const struct adamw *a = rule->adamw;
-    void *restrict p = rule->s.p, *restrict m = rule->s.m, *restrict v = rule->s.v;
-    const void *restrict g = rule->s.g;
-    bf16 *restrict copy = rule->s.copy;
-    const float keep = 1.0f - a->lr * a->weight_decay, step_size = a->lr / a->bias1;
-    const float root_bias2 = sqrtf(a->bias2), eps = a->eps;
-    const float beta2 = a->beta2, new1 = a->one_minus_beta1, new2 = a->one_minus_beta2;
+    return (struct adamw_factors){.grad = grad_scale,
+                                  .keep = 1.0f - a->lr * a->weight_decay,
+                                  .step_size = a->lr / a->bias1,
+                                  .root_bias2 = sqrtf(a->bias2),
+                                  .eps = a->eps,
+                                  .beta2 = a->beta2,
+                                  .new1 = a->one_minus_beta1,
+                                  .new2 = a->one_minus_beta2};
+}
+
+/* Update n elements from number `first` on, in these formats.  words: two for each element, for
+ * what is rounded to bf16. */
+SIMD_INLINE void adamw_some(const struct adamw_state *s, enum dtype dt_p, enum dtype dt_m,
+                            enum dtype dt_g, const int copies, const struct adamw_factors k,
+                            const uint32_t *restrict words, const int64_t first, const int64_t n)
+{
+    void *restrict p = s->p, *restrict m = s->m, *restrict v = s->v;
+    const void *restrict g = s->g;
+    bf16 *restrict copy = s->copy;
     const int rounds = adamw_rounds(dt_p, dt_m);
 #pragma omp simd
-    for (int64_t i = begin; i < end; i++) {
-        uint32_t first = rounds ? words[2 * (i - begin)] : 0;
-        uint32_t second = rounds ? words[2 * (i - begin) + 1] : 0;
-        float grad = optimizer_get(dt_g, g, i) * grad_scale, old = optimizer_get(dt_m, m, i);
-        float mean = old + (grad - old) * new1;
-        float square = optimizer_get(dt_m, v, i) * beta2 + grad * grad * new2;
-        float next = optimizer_get(dt_p, p, i) * keep -
-                     step_size * (mean / (sqrtf(square) / root_bias2 + eps));
-        optimizer_put(dt_p, p, i, next, first & 0xffffu);
-        optimizer_put(dt_m, m, i, mean, first >> 16);
-        optimizer_put(dt_m, v, i, square, second & 0xffffu);
+    for (int64_t j = 0; j < n; j++) {
+        const int64_t i = first + j;
+        uint32_t one = rounds ? words[2 * j] : 0, other = rounds ? words[2 * j + 1] : 0;
+        float grad = optimizer_get(dt_g, g, i) * k.grad, old = optimizer_get(dt_m, m, i);
+        float mean = old + (grad - old) * k.new1;
+        float square = optimizer_get(dt_m, v, i) * k.beta2 + grad * grad * k.new2;
+        float next = optimizer_get(dt_p, p, i) * k.keep -
+                     k.step_size * (mean / (sqrtf(square) / k.root_bias2 + k.eps));
+        optimizer_put(dt_p, p, i, next, one & 0xffffu);
+        optimizer_put(dt_m, m, i, mean, one >> 16);
+        optimizer_put(dt_m, v, i, square, other & 0xffffu);
         if (copies)
             copy[i] = f32_to_bf16(next);
     }
+}
+
+/* Update elements in blocks of a few cache lines, and prefetch those that come AHEAD elements
+ * further on: with so many tensors a core does not load early enough by itself. */
+enum { BLOCK = 32, AHEAD = 512 };
+
+SIMD_INLINE void adamw_in_formats(const struct optimizer_work *rule, enum dtype dt_p,
+                                  enum dtype dt_m, enum dtype dt_g, const int copies,
+                                  float grad_scale, const uint32_t *words, int64_t begin,
+                                  int64_t end)
+{
+    const struct adamw_state *s = &rule->s;
+    const struct adamw_factors k = adamw_factors_of(rule->adamw, grad_scale);
+    int64_t i = begin;
+    for (; i + BLOCK <= end; i += BLOCK, words += words ? 2 * BLOCK : 0) {
+        vf_prefetch_some(dt_p, s->p, i + AHEAD, BLOCK);
+        vf_prefetch_some(dt_m, s->m, i + AHEAD, BLOCK);
+        vf_prefetch_some(dt_m, s->v, i + AHEAD, BLOCK);
+        vf_prefetch_some(dt_g, s->g, i + AHEAD, BLOCK);
+        if (copies)
+            vf_prefetch_some(DTYPE_BF16, s->copy, i + AHEAD, BLOCK);
+        adamw_some(s, dt_p, dt_m, dt_g, copies, k, words, i, BLOCK);
+    }
+    adamw_some(s, dt_p, dt_m, dt_g, copies, k, words, i, end - i);
 }
 
 SIMD_INLINE void adamw_elements(const struct optimizer_work *rule, enum dtype dt_p, enum dtype dt_m,
@@ -177,8 +228,8 @@ void CPU(adamw)(struct device *d, const struct adamw *a, const double *factor,
 
 /* ---- SGD ---- */
 
-SIMD_INLINE void sgd_in_formats(const struct optimizer_work *rule, enum dtype dt_g,
-                                const int copies, float grad_scale, int64_t begin, int64_t end)
+SIMD_INLINE void sgd_some(const struct optimizer_work *rule, enum dtype dt_g, const int copies,
+                          float grad_scale, const int64_t first, const int64_t n)
 {
     float *restrict p = rule->s.p, *restrict v = rule->s.m;
     const void *restrict g = rule->s.g;
@@ -186,7 +237,7 @@ SIMD_INLINE void sgd_in_formats(const struct optimizer_work *rule, enum dtype dt
     const float lr = rule->sgd->lr, momentum = rule->sgd->momentum;
     const float decay = rule->sgd->weight_decay;
 #pragma omp simd
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = first; i < first + n; i++) {
         float velocity = v[i] * momentum + (optimizer_get(dt_g, g, i) * grad_scale + p[i] * decay);
         float next = p[i] - lr * velocity;
         v[i] = velocity;
@@ -194,6 +245,22 @@ SIMD_INLINE void sgd_in_formats(const struct optimizer_work *rule, enum dtype dt
         if (copies)
             copy[i] = f32_to_bf16(next);
     }
+}
+
+SIMD_INLINE void sgd_in_formats(const struct optimizer_work *rule, enum dtype dt_g,
+                                const int copies, float grad_scale, int64_t begin, int64_t end)
+{
+    const struct adamw_state *s = &rule->s;
+    int64_t i = begin;
+    for (; i + BLOCK <= end; i += BLOCK) {
+        vf_prefetch_some(DTYPE_F32, s->p, i + AHEAD, BLOCK);
+        vf_prefetch_some(DTYPE_F32, s->m, i + AHEAD, BLOCK);
+        vf_prefetch_some(dt_g, s->g, i + AHEAD, BLOCK);
+        if (copies)
+            vf_prefetch_some(DTYPE_BF16, s->copy, i + AHEAD, BLOCK);
+        sgd_some(rule, dt_g, copies, grad_scale, i, BLOCK);
+    }
+    sgd_some(rule, dt_g, copies, grad_scale, i, end - i);
 }
 
 SIMD_INLINE void sgd_elements(const struct optimizer_work *rule, const int copies, float grad_scale,

@@ -3,16 +3,19 @@
 #include "device/cpu/simd.h"
 
 /* (a, b) -> (a cos - b sin, b cos + a sin) for the pairs of the row's heads; first: its first
- * element, cosine: of its position, and sines behind them. */
+ * element, cosine: of its position, and sines behind them.  The next row is prefetched. */
 SIMD_INLINE void rotate_heads(enum dtype dt, const struct rope *r, void *y, const void *x,
                               int64_t first, const float *cosine)
 {
-    int64_t half = r->head_dim / 2, end = first + r->rotated * r->head_dim;
+    const int64_t half = r->head_dim / 2, end = first + r->rotated * r->head_dim;
+    const int64_t width = r->row_heads * r->head_dim;
     for (int64_t i = 0; i < half; i += CPU_LANES) {
         int64_t left = half - i;
         vf c = vf_get_some(DTYPE_F32, cosine, i, left);
         vf s = vf_get_some(DTYPE_F32, cosine, half + i, left) * (r->inverse ? -1.0f : 1.0f);
         for (int64_t low = first + i; low < end; low += r->head_dim) {
+            vf_prefetch(dt, x, low + width);
+            vf_prefetch(dt, x, low + half + width);
             vf a = vf_get_some(dt, x, low, left), b = vf_get_some(dt, x, low + half, left);
             vf_put_some(dt, y, low, left, a * c - b * s);
             vf_put_some(dt, y, low + half, left, b * c + a * s);

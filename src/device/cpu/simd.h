@@ -20,6 +20,7 @@
 typedef float vf __attribute__((vector_size(4 * CPU_LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * CPU_LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * CPU_LANES)));
+typedef double vd __attribute__((vector_size(4 * CPU_LANES)));   /* for half of the lanes of a vf */
 typedef uint16_t vh __attribute__((vector_size(2 * CPU_LANES))); /* bf16 or fp16 of one vf */
 typedef bf16 vb __attribute__((vector_size(4 * CPU_LANES))); /* bf16 in pairs, for dot products */
 
@@ -119,11 +120,22 @@ SIMD_INLINE void vf_put(enum dtype dt, void *base, int64_t index, vf v)
     }
 }
 
+/* The lower or upper half of the lanes, in fp64; at the end of the file. */
+SIMD_INLINE vd vf_half(vf v, const int upper);
+
 /* Prefetch the cache line of an element to the second cache; the element need not exist.  Kernels
  * with much arithmetic for each element need this: their core does not load early enough itself. */
 SIMD_INLINE void vf_prefetch(enum dtype dt, const void *base, int64_t index)
 {
     __builtin_prefetch((const char *)base + index * value_bytes(dt), 0, 2);
+}
+
+/* Prefetch the lines of n elements, the first of which begins a line or does not. */
+SIMD_INLINE void vf_prefetch_some(enum dtype dt, const void *base, int64_t index, const int64_t n)
+{
+    const int64_t line = 64 / (int64_t)value_bytes(dt);
+    for (int64_t i = 0; i < n; i += line)
+        vf_prefetch(dt, base, index + i);
 }
 
 /* One element. */
@@ -290,6 +302,12 @@ SIMD_INLINE vh vf_to_bf16_flushed(vf v)
     return (vh)_mm512_cvtneps_pbh((__m512)v);
 }
 
+SIMD_INLINE vd vf_half(vf v, const int upper)
+{
+    __m256 half = upper ? _mm512_extractf32x8_ps((__m512)v, 1) : _mm512_castps512_ps256((__m512)v);
+    return (vd)_mm512_cvtps_pd(half);
+}
+
 SIMD_INLINE vf vf_from_f16(vh h)
 {
     return (vf)_mm512_cvtph_ps((__m256i)h);
@@ -364,6 +382,12 @@ SIMD_INLINE void vf_put_part(enum dtype dt, void *base, int64_t index, int64_t n
 #if defined __F16C__ && CPU_LANES == 8
 #include <immintrin.h>
 
+SIMD_INLINE vd vf_half(vf v, const int upper)
+{
+    __m128 half = upper ? _mm256_extractf128_ps((__m256)v, 1) : _mm256_castps256_ps128((__m256)v);
+    return (vd)_mm256_cvtps_pd(half);
+}
+
 SIMD_INLINE vf vf_from_f16(vh h)
 {
     return (vf)_mm256_cvtph_ps((__m128i)h);
@@ -374,6 +398,14 @@ SIMD_INLINE vh vf_to_f16(vf v)
     return (vh)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT);
 }
 #else
+SIMD_INLINE vd vf_half(vf v, const int upper)
+{
+    vd half;
+    for (int i = 0; i < CPU_LANES / 2; i++)
+        half[i] = v[i + upper * (CPU_LANES / 2)];
+    return half;
+}
+
 SIMD_INLINE vf vf_from_f16(vh h)
 {
     vu bits = simd_widen(h), sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
