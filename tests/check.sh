@@ -13,8 +13,8 @@
 #
 # What is tested is the tarball: a file that a release would lack is missed here.  Tests do not
 # depend on each other, so several run side by side: two more than there are cores, because many
-# wait, and up to four more still while processors are idle (CHECK_JOBS sets the number).  A test's
-# lines appear when it has ended; a line every minute says what is running.  The group dist comes last, alone: it takes the build apart again.
+# wait (CHECK_JOBS sets the number).  A test's lines appear when it has ended; a line every minute
+# says what is running.  The group dist comes last, alone: it takes the build apart again.
 #
 # Nothing is written where the sources are.  CHECK_KEEP=1 keeps what was made.  Exit code 0: nothing
 # failed and something passed.
@@ -23,7 +23,7 @@ export LC_ALL=C
 top=$(cd "$(dirname "$0")/.." && pwd)
 groups=${*:-slurm lint cli unit mpi install dist} # the longest tests first
 jobs=$(nproc 2>/dev/null || echo 2)
-workers=${CHECK_JOBS:-$((jobs + 2))} most_workers=${CHECK_JOBS:-$((jobs + 6))}
+workers=${CHECK_JOBS:-$((jobs + 2))}
 passed=0 failed=0 skipped=0
 exec </dev/null
 work=$(mktemp -d "${TMPDIR:-/tmp}/trireme-check.XXXXXX") || exit 1
@@ -187,23 +187,6 @@ collect_tests() {
     return $some
 }
 
-# Whether more than a tenth of the processors' time since the last call was idle; a call within a
-# second of the last one says no.
-processors_idle() {
-    [ "$EPOCHSECONDS" -gt "${looked_at:-0}" ] || return 1
-    looked_at=$EPOCHSECONDS
-    read -r _ user nice system idle wait irq soft steal _ </proc/stat
-    now=$((user + nice + system + idle + wait + irq + soft + steal)) rest=$((idle + wait))
-    passed_time=$((now - ${last_time:-now})) passed_idle=$((rest - ${last_idle:-rest}))
-    last_time=$now last_idle=$rest
-    [ $((passed_idle * 10)) -gt $passed_time ]
-}
-
-# Whether another test may start.
-may_start() {
-    [ ${#running[@]} -lt "$workers" ] || { [ ${#running[@]} -lt "$most_workers" ] && processors_idle; }
-}
-
 say_running() {
     names=
     for i in "${!running[@]}"; do names="$names ${test_name[$i]}"; done
@@ -213,7 +196,7 @@ say_running() {
 run_tests() {
     next=0 done_count=0 said=$SECONDS
     while [ $done_count -lt ${#test_name[@]} ]; do
-        while [ $next -lt ${#test_name[@]} ] && may_start; do
+        while [ $next -lt ${#test_name[@]} ] && [ ${#running[@]} -lt "$workers" ]; do
             start_test $next
             next=$((next + 1))
         done
