@@ -199,7 +199,7 @@ static int open_device(const struct doctor *d, struct bench *s, enum device_kind
     return s->from && s->to ? 0 : -1;
 }
 
-/* Allocate the blocks; those of CPUs as training does what transfers read and write. */
+/* Allocate the blocks; on CPUs they are memory as training has it for transfers. */
 static int prepare(struct bench *s, struct error *err)
 {
     s->a = mesh_alloc(s->mesh, s->device, s->mem, POOL_WORKSPACE, s->kind->blocks * s->bytes, err);
@@ -323,8 +323,8 @@ static int share(struct doctor *d, struct bench *s, struct error *err)
     if (world_nodes(s->world) < world_size(s->world))
         doctor_fact(d, "ranks of a node", "%s",
                     is_shared ? "read one another's memory"
-                              : "exchange messages through MPI: to read one another's memory takes "
-                                "Linux 6.1 or later, and no ulimit -v");
+                              : "exchange messages through MPI: reading one another's memory "
+                                "needs Linux 6.1 or later, and no limit by ulimit -v");
     return 0;
 }
 

@@ -58,9 +58,9 @@ struct measure {
     double own_share;    /* share of its threads' time that the rank which other programs disturbed
                             most had for products; 0: not known */
     struct device_event *from, *to; /* around a GPU's work; NULL on a CPU */
-    struct mesh *mesh;              /* of all ranks, attached to no device, for the block */
-    char *block;                    /* memory for operands, as training has it for what transfers
-                                       read and write (measure_block()) */
+    struct mesh *mesh;              /* of all ranks, attached to no device; allocates the block */
+    char *block;                    /* memory for operands; on CPUs as training has it for transfers
+                                       (measure_block()) */
     size_t block_bytes;
     size_t cold;                     /* offsets in block of the next operands: measure_cold(), */
     size_t cold_source, cold_target; /* measure_cold_source(), measure_cold_target() */

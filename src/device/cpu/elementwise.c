@@ -40,16 +40,12 @@ void CPU(scale)(struct device *d, enum dtype dt, void *y, const void *x, float f
     }
 }
 
-enum { CAST_AHEAD = 1024 }; /* elements that are prefetched so far ahead */
-
 /* Casts keep bf16 denormals, unlike other ops, because they are not only of activations. */
 SIMD_INLINE void to_bf16(enum dtype from, bf16 *y, const void *x, int64_t begin, int64_t end)
 {
     int64_t i = begin;
-    for (; i + CPU_LANES <= end; i += CPU_LANES) {
-        vf_prefetch(from, x, i + CAST_AHEAD);
+    for (; i + CPU_LANES <= end; i += CPU_LANES)
         vf_store_bf16(y + i, vf_get(from, x, i));
-    }
     for (; i < end; i++)
         y[i] = f32_to_bf16(value_get(from, x, i));
 }

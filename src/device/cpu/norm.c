@@ -7,9 +7,8 @@
  */
 #include "device/cpu/pieces.h"
 
-enum {
-    AHEAD = 1024
-}; /* elements of rows, which lie end to end, that are prefetched so far ahead */
+/* The elements that come so many further on are prefetched; rows lie end to end. */
+enum { AHEAD = 1024 };
 
 /* Tensors of a forward pass, as rmsnorm and layernorm take them. */
 struct forward {

@@ -8,15 +8,15 @@
  */
 #include "device/cpu/optimizer.h"
 
-/* Sums are made side by side, because each addition waits for the one before it. */
+/* Four sums are made side by side, because in each an addition waits for the one before it. */
 SIMD_INLINE double squares(enum dtype dt, const void *x, int64_t begin, int64_t end)
 {
-    enum { STEP = 2 * CPU_LANES, LOADED_AHEAD = 1024 };
+    enum { STEP = 2 * CPU_LANES, FURTHER_ON = 1024 }; /* what is prefetched */
     vd sum0 = {0}, sum1 = {0}, sum2 = {0}, sum3 = {0};
     double total = 0;
     int64_t i = begin;
     for (; i + STEP <= end; i += STEP) {
-        vf_prefetch_some(dt, x, i + LOADED_AHEAD, STEP);
+        vf_prefetch_some(dt, x, i + FURTHER_ON, STEP);
         vf v = vf_get(dt, x, i), w = vf_get(dt, x, i + CPU_LANES);
         sum0 += vf_half(v, 0) * vf_half(v, 0);
         sum1 += vf_half(v, 1) * vf_half(v, 1);
@@ -149,8 +149,9 @@ SIMD_INLINE void adamw_some(const struct adamw_state *s, enum dtype dt_p, enum d
     }
 }
 
-/* Update elements in blocks of a few cache lines, and prefetch those that come AHEAD elements
- * further on: with so many tensors a core does not load early enough by itself. */
+/* An update goes through its tensors in blocks of a few cache lines.  At each block it prefetches
+ * the elements that come AHEAD further on: with so many tensors a core does not load early enough
+ * by itself. */
 enum { BLOCK = 32, AHEAD = 512 };
 
 SIMD_INLINE void adamw_in_formats(const struct optimizer_work *rule, enum dtype dt_p,

@@ -130,7 +130,8 @@ SIMD_INLINE void vf_prefetch(enum dtype dt, const void *base, int64_t index)
     __builtin_prefetch((const char *)base + index * value_bytes(dt), 0, 2);
 }
 
-/* Prefetch the lines of n elements, the first of which begins a line or does not. */
+/* Prefetch the cache lines of n elements; the first element should be the first of its line, else
+ * a part of the last line's elements is left out. */
 SIMD_INLINE void vf_prefetch_some(enum dtype dt, const void *base, int64_t index, const int64_t n)
 {
     const int64_t line = 64 / (int64_t)value_bytes(dt);
