@@ -128,11 +128,15 @@ static int make(struct choices_row *row, const struct report *of, const char *se
 
 void choices_make(struct choices *choices, const struct report *report, int threads)
 {
+    enum { CHANGES = sizeof changes / sizeof changes[0] };
+    struct choices_row row[CHANGES];
+    int made[CHANGES];
     *choices = (struct choices){0};
     measure(&choices->as_is, report, "as it is");
-    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
-        struct choices_row *row = &choices->row[choices->count];
-        if (make(row, report, changes[i], threads) && !same_numbers(row, &choices->as_is))
-            choices->count++;
-    }
+#pragma omp parallel for schedule(dynamic)
+    for (int i = 0; i < CHANGES; i++)
+        made[i] = make(&row[i], report, changes[i], threads);
+    for (int i = 0; i < CHANGES; i++)
+        if (made[i] && !same_numbers(&row[i], &choices->as_is))
+            choices->row[choices->count++] = row[i];
 }

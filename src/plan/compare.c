@@ -37,28 +37,32 @@ static int make(struct compare_row *row, const struct report *of, enum config_st
     return 0;
 }
 
-static void find_largest(struct compare_row *row, int threads)
+static void find_largest(struct compare_row *row, int evaluates, int threads)
 {
     const struct report *r = &row->report;
-    struct config config = r->config;
-    if (!r->limits.device_bytes && !r->limits.host_bytes)
+    if (!row->made || (!r->limits.device_bytes && !r->limits.host_bytes))
         return;
-    row->largest = largest_training(&config, r->ranks, r->nodes, threads, &r->limits);
-    row->largest_eval = largest_evaluation(&config, r->ranks, r->nodes, threads, &r->limits);
+    struct config config = r->config;
+    if (evaluates)
+        row->largest_eval = largest_evaluation(&config, r->ranks, r->nodes, threads, &r->limits);
+    else
+        row->largest = largest_training(&config, r->ranks, r->nodes, threads, &r->limits);
 }
 
 void compare_make(struct compare *compare, const struct report *report, int threads)
 {
-    char text[CONFIG_TEXT];
     *compare = (struct compare){0};
+#pragma omp parallel for schedule(dynamic)
     for (int s = 0; s < CONFIG_STRATEGIES; s++) {
         struct compare_row *row = &compare->row[s];
+        char text[CONFIG_TEXT];
         snprintf(row->name, sizeof row->name, "%s", variant_name(s, text));
         row->chosen = report->config.parallel.strategy == (enum config_strategy)s;
         row->made = make(row, report, s, threads);
-        if (row->made)
-            find_largest(row, threads);
     }
+#pragma omp parallel for schedule(dynamic)
+    for (int search = 0; search < 2 * CONFIG_STRATEGIES; search++)
+        find_largest(&compare->row[search / 2], search % 2, threads);
 }
 
 void compare_free(struct compare *compare)

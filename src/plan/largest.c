@@ -3,16 +3,31 @@
  * Memory grows nearly in proportion to the sequences.  So the next to try is where the line through
  * the last two that were planned meets the limit, between the largest known to fit and the smallest
  * known not to; and, every third time, half way between, which ends in any case.
+ *
+ * A list is as long as a step has micro-batches, but memory grows with the first few alone: with
+ * most schedules a rank has at most twice as many at work as there are pipeline ranks.  So a search
+ * plans steps of so few, and then what it found with all of them; if that does not fit, it begins
+ * again with all.
  */
 #include "plan/largest.h"
 
 #include <math.h>
 #include <stdio.h>
 
+#include "base/round.h"
+
 struct search {
     const struct config *config;
     int ranks, nodes, threads, evaluates;
     const struct memory_limits *limits;
+    int few; /* 1: of the micro-batches of a step only the first few are planned */
+};
+
+struct point {
+    int64_t sequences;
+    double share; /* of the limit that is nearest; above 1, or where there is no plan: they do not
+                     fit */
+    int is_short; /* 1: not all micro-batches of a step were planned */
 };
 
 /* The configuration with so many sequences at a time.  Gradients in bf16 are those of one
@@ -35,34 +50,44 @@ static struct config with(const struct search *s, int64_t sequences)
     return config;
 }
 
-/* The memory of so many sequences, as a share of the limit that is nearest; above 1, or where there
- * is no plan: they do not fit. */
-static double share(const struct search *s, int64_t sequences)
+/* Set the global batch of a configuration of so many sequences at a time: in training one
+ * micro-batch of each data rank at least.  0, or -1: there is no such layout. */
+static int set_batch(const struct search *s, struct point *point, struct config *config)
+{
+    struct layout layout;
+    struct config_train *t = &config->train;
+    int per_node = s->ranks % s->nodes ? 0 : s->ranks / s->nodes;
+    enum device_kind device = config->device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
+    if (layout_resolve(&layout, config, s->ranks, per_node, device, NULL))
+        return -1;
+    int64_t sharing = t->split_batches ? layout.data_ranks : 1;
+    int64_t few = 2 * layout.shape.degree[MESH_PIPELINE];
+    point->is_short = s->few && layout.micros > few;
+    if (point->is_short)
+        t->global_batch = few * layout.micro_batch * sharing;
+    else if (!s->evaluates)
+        t->global_batch = max_i64(t->global_batch, point->sequences * sharing);
+    layout_release(&layout);
+    return 0;
+}
+
+/* Plan so many sequences at a time. */
+static struct point plan(const struct search *s, int64_t sequences)
 {
     struct config config = with(s, sequences);
+    struct point point = {.sequences = sequences, .share = INFINITY};
     struct report report;
     struct report_request request = {
         .config = &config, .ranks = s->ranks, .nodes = s->nodes, .threads = s->threads};
-    if (report_measure(&report, &request, NULL))
-        return INFINITY;
-    int64_t least = sequences * report.layout.data_ranks;
-    if (!s->evaluates && report.layout.global_batch < least) {
-        report_free(&report);
-        config.train.global_batch = config.train.split_batches ? least : sequences;
-        if (report_measure(&report, &request, NULL))
-            return INFINITY;
-    }
+    if (set_batch(s, &point, &config) || report_measure(&report, &request, NULL))
+        return point;
     struct memory_limits most = report_most(&report), limit = *s->limits;
     report_free(&report);
     double device = limit.device_bytes ? (double)most.device_bytes / (double)limit.device_bytes : 0;
     double host = limit.host_bytes ? (double)most.host_bytes / (double)limit.host_bytes : 0;
-    return device > host ? device : host;
+    point.share = fmax(device, host);
+    return point;
 }
-
-struct point {
-    int64_t sequences;
-    double share;
-};
 
 /* The sequences, in whole ones, at which the line through two points of finite shares meets 1. */
 static int64_t meets_limit(const struct point *a, const struct point *b)
@@ -72,32 +97,48 @@ static int64_t meets_limit(const struct point *a, const struct point *b)
     return at < 1 ? 1 : at > LARGEST_MOST ? LARGEST_MOST : (int64_t)at;
 }
 
-static int64_t search(const struct search *s)
+/* The most sequences that fit; none: the point of 0. */
+static struct point search(const struct search *s)
 {
-    int64_t most = 0, too_many = LARGEST_MOST + 1, next = 1; /* most fits, or is 0 */
-    struct point last[2] = {0};
-    for (int plans = 1; too_many - most > 1; plans++) {
+    struct point most = {0}, last[2] = {0};
+    int64_t too_many = LARGEST_MOST + 1, next = 1;
+    for (int plans = 1; too_many - most.sequences > 1; plans++) {
         last[0] = last[1];
-        last[1] = (struct point){.sequences = next, .share = share(s, next)};
-        *(last[1].share <= 1 ? &most : &too_many) = next;
+        last[1] = plan(s, next);
+        if (last[1].share <= 1)
+            most = last[1];
+        else
+            too_many = next;
         int is_line = isfinite(last[0].share) && isfinite(last[1].share) && plans % 3;
-        next = plans == 1 ? 2 : is_line ? meets_limit(&last[0], &last[1]) : (most + too_many) / 2;
-        next = next <= most ? most + 1 : next >= too_many ? too_many - 1 : next;
+        next = plans == 1 ? 2
+               : is_line  ? meets_limit(&last[0], &last[1])
+                          : (most.sequences + too_many) / 2;
+        next = next <= most.sequences ? most.sequences + 1 : next >= too_many ? too_many - 1 : next;
     }
     return most;
+}
+
+static int64_t largest(struct search s)
+{
+    s.few = 1;
+    struct point most = search(&s);
+    s.few = 0;
+    if (most.is_short && plan(&s, most.sequences).share > 1)
+        most = search(&s);
+    return most.sequences;
 }
 
 int64_t largest_training(const struct config *config, int ranks, int nodes, int threads,
                          const struct memory_limits *limits)
 {
-    return search(&(struct search){
+    return largest((struct search){
         .config = config, .ranks = ranks, .nodes = nodes, .threads = threads, .limits = limits});
 }
 
 int64_t largest_evaluation(const struct config *config, int ranks, int nodes, int threads,
                            const struct memory_limits *limits)
 {
-    return search(&(struct search){.config = config,
+    return largest((struct search){.config = config,
                                    .ranks = ranks,
                                    .nodes = nodes,
                                    .threads = threads,

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/round.h"
 #include "plan/choices.h"
 #include "plan/compare.h"
 #include "plan/largest.h"
@@ -139,6 +140,10 @@ static void changes_are_compared_with_the_same_ranks(void **state)
     report_free(&report);
 }
 
+#define MANY_MICROS                                                                            \
+    "model.preset=llama-10m device=cuda precision=bf16 parallel.pipeline=2 data.seq_len=2048 " \
+    "model.max_seq_len=2048 train.global_batch=200 train.micro_batch=1 recompute=full "
+
 /* The largest micro-batch fits, and one more does not: a rank's plan says so; the same of
  * evaluation. */
 static void the_largest_fits_and_one_more_does_not(void **state)
@@ -147,6 +152,8 @@ static void the_largest_fits_and_one_more_does_not(void **state)
         "model.preset=llama-10m device=cuda precision=bf16",
         "model.preset=llama-10m device=cuda precision=bf16 parallel.strategy=SHARD_GRAD_OP",
         "model.preset=llama-10m device=cuda precision=bf16 recompute=full data.valid=v.h5",
+        MANY_MICROS "parallel.schedule=1f1b",
+        MANY_MICROS "parallel.schedule=gpipe", /* memory grows with all of them */
     };
     for (size_t k = 0; k < sizeof settings / sizeof settings[0]; k++)
         for (int evaluates = 0; evaluates < 2; evaluates++) {
@@ -154,13 +161,15 @@ static void the_largest_fits_and_one_more_does_not(void **state)
             struct memory_limits limits = {.device_bytes = (size_t)3 << 30};
             int64_t most =
                 (evaluates ? largest_evaluation : largest_training)(&config, 2, 1, 1, &limits);
+            int64_t batch = config.train.global_batch;
             assert_in_range(most, 2, LARGEST_MOST - 1);
             for (int more = 0; more < 2; more++) {
                 struct report report;
                 struct error err = {0};
                 config.train.micro_batch = evaluates ? 1 : most + more;
                 config.train.eval_micro_batch = evaluates ? most + more : 0;
-                config.train.global_batch = 2 * config.train.micro_batch;
+                config.train.global_batch =
+                    max_i64(batch, config.train.micro_batch * 2 / config.parallel.pipeline);
                 if (evaluates)
                     strcpy(config.data.valid, "v.h5");
                 struct report_request request = {
