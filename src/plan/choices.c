@@ -133,7 +133,7 @@ void choices_make(struct choices *choices, const struct report *report, int thre
     int made[CHANGES];
     *choices = (struct choices){0};
     measure(&choices->as_is, report, "as it is");
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for num_threads(report_at_once()) schedule(dynamic)
     for (int i = 0; i < CHANGES; i++)
         made[i] = make(&row[i], report, changes[i], threads);
     for (int i = 0; i < CHANGES; i++)

@@ -27,7 +27,7 @@ struct choices {
 /* Plan the run of a report again with each change.  The report is made once more by
  * report_measure(), too, so that the same ranks are compared; each row is of that plan's
  * report_largest().  A change that the configuration has already, that it does not allow, or that
- * changes no number is left out.  As many changes are planned at once as there are cores.
+ * changes no number is left out.  report_at_once() of them are planned at a time.
  */
 void choices_make(struct choices *choices, const struct report *report, int threads);
 

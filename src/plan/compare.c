@@ -52,7 +52,7 @@ static void find_largest(struct compare_row *row, int evaluates, int threads)
 void compare_make(struct compare *compare, const struct report *report, int threads)
 {
     *compare = (struct compare){0};
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for num_threads(report_at_once()) schedule(dynamic)
     for (int s = 0; s < CONFIG_STRATEGIES; s++) {
         struct compare_row *row = &compare->row[s];
         char text[CONFIG_TEXT];
@@ -60,7 +60,7 @@ void compare_make(struct compare *compare, const struct report *report, int thre
         row->chosen = report->config.parallel.strategy == (enum config_strategy)s;
         row->made = make(row, report, s, threads);
     }
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for num_threads(report_at_once()) schedule(dynamic)
     for (int search = 0; search < 2 * CONFIG_STRATEGIES; search++)
         find_largest(&compare->row[search / 2], search % 2, threads);
 }

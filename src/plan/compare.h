@@ -20,8 +20,8 @@ struct compare {
 };
 
 /* Plan every strategy for the run of report, compared with the same limits.  Hybrids need several
- * copies: nodes, or a parallel.shard of the configuration.  As many strategies are planned at once
- * as there are cores.  For compare_free(). */
+ * copies: nodes, or a parallel.shard of the configuration.  report_at_once() of them are planned
+ * at a time.  For compare_free(). */
 void compare_make(struct compare *compare, const struct report *report, int threads);
 void compare_free(struct compare *compare);
 

@@ -525,6 +525,13 @@ int report_probe(struct report *report, const struct report_request *request, st
     return make_extent(report, request, EXTENT_ENDS, NULL, err);
 }
 
+int report_at_once(void)
+{
+    enum { MOST = 8 };
+    int threads = omp_get_max_threads();
+    return threads < MOST ? threads : MOST;
+}
+
 double report_tokens_per_s(const struct report *report)
 {
     double tokens = (double)layout_step_tokens(&report->layout, &report->config);
