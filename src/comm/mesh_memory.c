@@ -46,7 +46,7 @@ void mesh_free(struct mesh *mesh, struct device *device, struct mem *mem, enum m
 int mesh_register(struct mesh *mesh, void *memory, size_t bytes, struct error *err)
 {
     return mesh->link ? nccl_register(mesh->link, memory, bytes, err)
-                      : node_memory_share(mesh->world, memory);
+                      : node_memory_share(mesh->world, memory, mesh);
 }
 
 void mesh_unregister(struct mesh *mesh, void *memory)
@@ -54,5 +54,5 @@ void mesh_unregister(struct mesh *mesh, void *memory)
     if (mesh->link)
         nccl_unregister(mesh->link, memory);
     else
-        node_memory_unshare(mesh->world, memory);
+        node_memory_unshare(mesh->world, memory, mesh);
 }

@@ -88,7 +88,7 @@ int node_memory_free(struct world *world, void *memory)
     struct node_memory_block *b = n && memory ? find_block(n, memory) : NULL;
     if (!b)
         return 0;
-    node_memory_unshare(world, memory);
+    node_memory_unshare(world, memory, NULL);
     close_block(b);
     shared_memory_unmap(b->memory, b->bytes);
     *b = (struct node_memory_block){0};
@@ -101,6 +101,27 @@ static void unmap_all(struct node_share *s)
         shared_memory_unmap(s->near[i].here, s->near[i].bytes);
     free(s->near);
     *s = (struct node_share){0};
+}
+
+/* Do two blocks have addresses of the same rank in common? */
+static int overlap(const struct node_memory_near *a, const struct node_memory_near *b)
+{
+    return a->rank == b->rank && a->address < b->address + b->bytes &&
+           b->address < a->address + a->bytes;
+}
+
+/* Unmap the blocks in whose place a rank has the new block. */
+static void unmap_replaced(struct node_memory *n, const struct node_memory_near *new)
+{
+    for (struct node_share *s = n->share; s < n->share + PLACES; s++)
+        for (int i = s->count - 1; i >= 0; i--) {
+            struct node_memory_near *old = &s->near[i];
+            if (!overlap(old, new))
+                continue;
+            n->mapped_bytes -= old->bytes;
+            shared_memory_unmap(old->here, old->bytes);
+            *old = s->near[--s->count];
+        }
 }
 
 struct node_memory_offer node_memory_offer(struct world *world, const void *memory)
@@ -143,6 +164,8 @@ void node_memory_publish(struct world *world, const void *memory, const struct n
     struct node_memory *n = world->node_memory;
     struct node_memory_block *own = memory ? find_block(n, memory) : NULL;
     pthread_mutex_lock(&n->lock);
+    for (int i = 0; i < s->count; i++)
+        unmap_replaced(n, &s->near[i]);
     struct node_share *place = free_share(n);
     *place = *s;
     place->own = own;
@@ -163,15 +186,15 @@ void node_memory_discard(struct node_share *s)
     unmap_all(s);
 }
 
-void node_memory_unshare(struct world *world, const void *memory)
+void node_memory_unshare(struct world *world, const void *memory, const void *sharer)
 {
     struct node_memory *n = world ? world->node_memory : NULL;
     const struct node_memory_block *own = n && memory ? find_block(n, memory) : NULL;
-    if (!own)
+    if (!n || (memory && !own))
         return;
     pthread_mutex_lock(&n->lock);
     for (struct node_share *s = n->share; s < n->share + PLACES; s++) {
-        if (s->own != own)
+        if (!s->near || s->own != own || (!own && s->sharer != sharer))
             continue;
         for (int i = 0; i < s->count; i++)
             n->mapped_bytes -= s->near[i].bytes;

@@ -31,13 +31,15 @@ void *node_memory_alloc(struct world *world, size_t bytes);
 int node_memory_free(struct world *world, void *memory);
 
 /* Let the ranks of each node read one another's memory, a block of each, NULL on a rank that has
- * none (node_share.c).  Such a rank keeps what it maps until the end of the world.  Collective over
- * world.  Returns 1 on all ranks where all could, or no rank has a block; 0 on all ranks, with
- * nothing changed, where a rank has memory of another kind, or cannot map a block. */
-int node_memory_share(struct world *world, const void *memory);
+ * none (node_share.c).  sharer: whose blocks they are; its address says which shares without a
+ * block of this rank node_memory_unshare() ends.  Collective over world.  Returns 1 on all ranks
+ * where all could, or no rank has a block; 0 on all ranks, with nothing changed, where a rank has
+ * memory of another kind, or cannot map a block. */
+int node_memory_share(struct world *world, const void *memory, const void *sharer);
 
-/* Unmap what the share of this memory mapped; NULL, or memory that is not shared: do nothing. */
-void node_memory_unshare(struct world *world, const void *memory);
+/* Unmap what the share of this memory mapped, or with NULL what the sharer's shares without a block
+ * of this rank mapped.  Memory that is not shared: do nothing. */
+void node_memory_unshare(struct world *world, const void *memory, const void *sharer);
 
 /* ---- the parts of node_memory_share() that need no other rank ---- */
 
@@ -59,7 +61,8 @@ struct node_memory_near {
 /* A block of this rank, and those of the others that were shared with it. */
 struct node_share {
     const struct node_memory_block *own; /* NULL: this rank had none */
-    struct node_memory_near *near;       /* NULL: not in use */
+    const void *sharer;
+    struct node_memory_near *near; /* NULL: not in use */
     int count;
 };
 
@@ -71,7 +74,8 @@ struct node_memory_offer node_memory_offer(struct world *world, const void *memo
 int node_memory_map(struct world *world, struct node_share *s,
                     const struct node_memory_offer *offer);
 
-/* Let transfers use *s, which becomes the world's; memory as offered. */
+/* Let transfers use *s, which becomes the world's; memory as offered.  A rank that offers a block
+ * has freed what it had at these addresses before: of that, what is still mapped is unmapped. */
 void node_memory_publish(struct world *world, const void *memory, const struct node_share *s,
                          const struct node_memory_offer *offer);
 

@@ -5,7 +5,7 @@
 #include "comm/node_memory.h"
 #include "comm/transport.h"
 
-int node_memory_share(struct world *world, const void *memory)
+int node_memory_share(struct world *world, const void *memory, const void *sharer)
 {
     if (!world || world->size < 2)
         return 0;
@@ -22,6 +22,7 @@ int node_memory_share(struct world *world, const void *memory)
     if (all != 0 && any)
         all = !node_memory_map(world, &s, offer);
     world_all_reduce(world, &all, 1, WORLD_MIN);
+    s.sharer = sharer;
     if (all != 0 && any)
         node_memory_publish(world, memory, &s, offer);
     else

@@ -168,7 +168,7 @@ static void test_together(struct test *t)
 static void test_refused(struct test *t)
 {
     int rank = world_rank(t->c.world);
-    CHECK(&t->c, !node_memory_share(t->c.world, rank ? t->shared : (char *)&rank));
+    CHECK(&t->c, !node_memory_share(t->c.world, rank ? t->shared : (char *)&rank, t));
     CHECK(&t->c, !world_mapped_bytes(t->c.world));
     CHECK(&t->c, !node_memory_is_shared(t->c.world));
 }
@@ -181,7 +181,7 @@ static void test_mapped(struct test *t)
     char *more = node_memory_alloc(world, BLOCK_BYTES);
     CHECK(&t->c, more);
     memset(more, world_rank(world) + 1, BLOCK_BYTES);
-    CHECK(&t->c, node_memory_share(world, more));
+    CHECK(&t->c, node_memory_share(world, more, t));
     size_t mapped = world_mapped_bytes(world) - before;
     CHECK(&t->c, mapped == (size_t)(world_local_size(world) - 1) * BLOCK_BYTES);
     CHECK(&t->c, mem_resident_bytes() - resident >= mapped + BLOCK_BYTES);
@@ -200,9 +200,9 @@ static void test_nodes_of_two(struct test *t)
     struct world *world = t->c.world;
     int node = world->node;
     char *again = node_memory_alloc(world, BLOCK_BYTES), *one = t->shared;
-    node_memory_unshare(world, t->shared);
+    node_memory_unshare(world, t->shared, t);
     world->node = world->rank / 2;
-    CHECK(&t->c, again && node_memory_share(world, again));
+    CHECK(&t->c, again && node_memory_share(world, again, t));
     for (int rank = 0; rank < world->size; rank++)
         CHECK(&t->c, node_memory_is_near(world, rank) == (rank == (world->rank ^ 1)));
     t->shared = again;
@@ -217,8 +217,47 @@ static void test_nodes_of_two(struct test *t)
 static void test_no_blocks(struct test *t)
 {
     for (int i = 0; i < 2 * MESH_REGISTERED; i++)
-        CHECK(&t->c, node_memory_share(t->c.world, NULL));
+        CHECK(&t->c, node_memory_share(t->c.world, NULL, t));
     CHECK(&t->c, !node_memory_is_shared(t->c.world));
+}
+
+/* Share a block of every rank but one, which reads the others'; these free them. */
+static void share_without(struct test *t, int rank_without, int round)
+{
+    struct world *world = t->c.world;
+    char *block = world_rank(world) == rank_without ? NULL : node_memory_alloc(world, BLOCK_BYTES);
+    char *own = t->shared;
+    CHECK(&t->c, node_memory_share(world, block, t));
+    t->uses_shared = block != NULL;
+    t->shared = block;
+    for (int i = 0; i < COUNTS; i++)
+        test_gather(t, counts[i], DTYPE_F32, 0, round);
+    t->shared = own;
+    t->uses_shared = 1;
+    world_barrier(world);
+    CHECK(&t->c, node_memory_free(world, block) == (block != NULL));
+}
+
+/* A rank without a block keeps what it maps until it ends its shares.  A block that its owner makes
+ * later has the addresses of one that was freed: what is read are the new one's bytes. */
+static void test_a_rank_without(struct test *t)
+{
+    struct world *world = t->c.world;
+    size_t before = world_mapped_bytes(world);
+    int without = world_size(world) - 1, is_without = world_rank(world) == without;
+    size_t all = (size_t)without * BLOCK_BYTES;
+    for (int round = 0; round < 3; round++)
+        share_without(t, without, round);
+    CHECK(&t->c, world_mapped_bytes(world) >= before + (is_without ? all : 0));
+    node_memory_unshare(world, NULL, &t->group); /* another's: nothing */
+    CHECK(&t->c, world_mapped_bytes(world) >= before + (is_without ? all : 0));
+    for (int round = 0; round < MESH_REGISTERED; round++) {
+        node_memory_unshare(world, NULL, t);
+        CHECK(&t->c, world_mapped_bytes(world) == before);
+        share_without(t, without, round);
+    }
+    node_memory_unshare(world, NULL, t);
+    CHECK(&t->c, world_mapped_bytes(world) == before);
 }
 
 static void run(struct test *t)
@@ -227,7 +266,7 @@ static void run(struct test *t)
     test_no_blocks(t);
     test_refused(t);
     test_all(t);
-    int is_shared = node_memory_share(t->c.world, t->shared);
+    int is_shared = node_memory_share(t->c.world, t->shared, t);
     CHECK(&t->c, is_shared);
     for (int some = 0; some < 3; some++) { /* all ranks, the odd ones, all but the odd ones */
         t->uses_shared = !some || rank % 2 == some - 1;
@@ -236,6 +275,7 @@ static void run(struct test *t)
     }
     t->uses_shared = 1;
     test_mapped(t);
+    test_a_rank_without(t);
     test_nodes_of_two(t);
     t->uses_shared = 0;
     test_all(t);
