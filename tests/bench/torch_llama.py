@@ -105,15 +105,16 @@ class Llama(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
-def shard(model, precision):
+def shard(model, c):
     """FSDP2: a unit per block and the rest in the root."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    kind = torch.bfloat16 if c.precision == "bf16" else torch.float32
     policy = MixedPrecisionPolicy(param_dtype=kind, reduce_dtype=torch.float32)
     mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
+    after_forward = {"reshard_after_forward": False} if c.keep_gathered else {}
     for block in model.blocks:
-        fully_shard(block, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
+        fully_shard(block, mesh=mesh, mp_policy=policy, **after_forward)
+    fully_shard(model, mesh=mesh, mp_policy=policy, **after_forward)
 
 
 def make_adamw(model, fused=True, lr=3e-4):
@@ -159,7 +160,7 @@ def make_model(kind, c):
     model = kind(c)
     load_weights(model, c.weights)
     if c.ranks > 1:
-        shard(model, c.precision)
+        shard(model, c)
     if c.compile and c.ranks > 1:
         for block in model.blocks:
             block.compile()
@@ -220,6 +221,8 @@ def main(kind):
     parser.add_argument("--lr", type=float, default=3e-4)
     parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--keep-gathered", action="store_true",
+                        help="parameters stay whole from forward to backward")
     parser.add_argument("--weights", type=pathlib.Path, required=True)
     parser.add_argument("--tokens", type=pathlib.Path, required=True)
     c = parser.parse_args()
