@@ -187,8 +187,8 @@ void mesh_free(struct mesh *mesh, struct device *device, struct mem *mem, enum m
 enum { MESH_REGISTERED = 16 };
 int mesh_register(struct mesh *mesh, void *memory, size_t bytes, struct error *err);
 
-/* Undo mesh_register(), before the memory is freed; with memory NULL all calls of this mesh that had
- * none.  Memory that is not registered is allowed.  Not collective. */
+/* Undo mesh_register(), before the memory is freed; with memory NULL all calls of this mesh that
+ * had none.  Memory that is not registered is allowed.  Not collective. */
 void mesh_unregister(struct mesh *mesh, void *memory);
 
 /* Check whether a transfer of an attached mesh has failed (a peer died, the network broke). Returns
