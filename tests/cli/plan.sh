@@ -56,6 +56,17 @@ else
     skip "the same bytes as a build with CUDA" "TRIREME_CUDA names no such program"
 fi
 
+# Other strategies and settings are planned by several threads.
+for threads in 1 8; do
+    OMP_NUM_THREADS=$threads "$TRIREME" plan "$job" --ranks 16 --nodes 2 --machine h100 \
+        train.global_batch=512 --json "by-$threads.json" >"by-$threads.out" 2>err
+    is "plan with $threads threads" 0 $?
+done
+for what in out json; do
+    cmp "by-1.$what" "by-8.$what" >differs 2>&1
+    is "8 threads plan what 1 plans: $what" "0 " "$? $(cat differs)"
+done
+
 # 16 micro-batches in place of 64, to save time: memory is the same.
 "$TRIREME" plan "$top/jobs/llama70b_3d.yaml" train.global_batch=32 --ranks 64 --nodes 8 --machine h100 >out 2>err
 is "70 B in three dimensions fits 64 H100, and is verified" "0 1 1 1" "$? $(grep -c '^fits on h100' out) \
