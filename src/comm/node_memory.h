@@ -61,8 +61,8 @@ struct node_memory_near {
 /* A block of this rank, and those of the others that were shared with it. */
 struct node_share {
     const struct node_memory_block *own; /* NULL: this rank had none */
-    const void *sharer;
-    struct node_memory_near *near; /* NULL: not in use */
+    const void *sharer;                  /* of node_memory_share() */
+    struct node_memory_near *near;       /* NULL: not in use */
     int count;
 };
 

@@ -111,7 +111,7 @@ int report_measure(struct report *report, const struct report_request *request, 
  * are measured, and no time is forecast: request->speeds is not read. */
 int report_probe(struct report *report, const struct report_request *request, struct error *err);
 
-/* Return how many reports to make at once, each by a thread: as many as there are cores, but no
+/* Return how many reports to make at once, each by a thread: as many as OpenMP has threads, but no
  * more than 8, since each has lists of all that a step does in memory. */
 int report_at_once(void);
 
