@@ -25,6 +25,14 @@
         "<|im_start|>", "<|im_end|>" \
     }
 
+#define PHI4(role)                                                      \
+    {                                                                   \
+        .before = "<|im_start|>" role "<|im_sep|>", .end = "<|im_end|>" \
+    }
+#define PHI4_SYSTEM                          \
+    "{% if (message['role'] == 'system') %}" \
+    "{{'<|im_start|>system<|im_sep|>' + message['content'] + '<|im_end|>'}}"
+
 #define NO_PROMPT                                                                             \
     "{% if not add_generation_prompt is defined %}{% set add_generation_prompt = false %}{% " \
     "endif %}"
@@ -140,6 +148,26 @@ const struct chat_template chat_rows[] = {
      .has = {"<|im_start|>", "enable_thinking", "ns.last_query_index",
              "if loop.last or (not loop.last and reasoning_content) %}"},
      .lacks = {"preserve_thinking"}},
+    {.name = "phi4",
+     .role = {[CHAT_SYSTEM] = PHI4("system"),
+              [CHAT_USER] = PHI4("user"),
+              [CHAT_ASSISTANT] = PHI4("assistant")},
+     .alternates = 1, /* the second program begins an answer after each question */
+     .tokens = {"<|im_start|>", "<|im_sep|>", "<|im_end|>"},
+     /* The programs of phi-4: of 2025, and the first one. */
+     .program = {"{% for message in messages %}" PHI4_SYSTEM
+                 "{% elif (message['role'] == 'user') %}"
+                 "{{'<|im_start|>user<|im_sep|>' + message['content'] + '<|im_end|>'}}"
+                 "{% elif (message['role'] == 'assistant') %}"
+                 "{{'<|im_start|>assistant<|im_sep|>' + message['content'] + '<|im_end|>'}}"
+                 "{% endif %}{% endfor %}"
+                 "{% if add_generation_prompt %}{{ '<|im_start|>assistant<|im_sep|>' }}{% endif %}",
+                 "{% for message in messages %}" PHI4_SYSTEM
+                 "{% elif (message['role'] == 'user') %}"
+                 "{{'<|im_start|>user<|im_sep|>' + message['content'] + "
+                 "'<|im_end|><|im_start|>assistant<|im_sep|>'}}"
+                 "{% elif (message['role'] == 'assistant') %}{{message['content'] + '<|im_end|>'}}"
+                 "{% endif %}{% endfor %}"}},
 };
 
 const int chat_row_count = sizeof chat_rows / sizeof chat_rows[0];

@@ -29,6 +29,11 @@ QWEN_DEFAULT = (
     "{{ '<|im_start|>system\\n%s<|im_end|>\\n' }}{%% endif %%}" + CHATML.replace("%", "%%") + "{%% endfor %%}"
     "{%% if add_generation_prompt %%}{{ '<|im_start|>assistant\\n' }}{%% endif %%}"
 )
+PHI4_BEGIN = (
+    "{% for message in messages %}{% if (message['role'] == 'system') %}"
+    "{{'<|im_start|>system<|im_sep|>' + message['content'] + '<|im_end|>'}}"
+    "{% elif (message['role'] == 'user') %}{{'<|im_start|>user<|im_sep|>' + message['content']"
+)
 FIRST_SYSTEM = (
     "{% if messages[0]['role'] == 'system' %}{% set system_message = messages[0]['content'] %}"
     "{% set loop_messages = messages[1:] %}{% else %}{% set loop_messages = messages %}{% endif %}"
@@ -103,6 +108,15 @@ TEMPLATES = {
         "{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}"
         "{%- endif %}{%- endif %}"
     ),
+    "phi4": (
+        PHI4_BEGIN + " + '<|im_end|>'}}{% elif (message['role'] == 'assistant') %}"
+        "{{'<|im_start|>assistant<|im_sep|>' + message['content'] + '<|im_end|>'}}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant<|im_sep|>' }}{% endif %}"
+    ),
+    "phi4-first": (
+        PHI4_BEGIN + " + '<|im_end|><|im_start|>assistant<|im_sep|>'}}{% elif (message['role'] == 'assistant') %}"
+        "{{message['content'] + '<|im_end|>'}}{% endif %}{% endfor %}"
+    ),
 }
 
 SYSTEM = {"role": "system", "content": "You answer\nin one word."}
@@ -170,8 +184,9 @@ FAMILIES = {
     "llama3": (byte_level, ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
                "<|begin_of_text|>", "<|eot_id|>"),
     "chatml": (byte_level, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], None, "<|im_end|>"),
+    "phi4": (byte_level, ["<|endoftext|>", "<|im_start|>", "<|im_sep|>", "<|im_end|>"], None, "<|im_end|>"),
 }
-FAMILY_OF = {"llama3.1": "llama3", "qwen2": "chatml", "qwen2.5": "chatml", "qwen3": "chatml"}
+FAMILY_OF = {"llama3.1": "llama3", "phi4-first": "phi4", "qwen2": "chatml", "qwen2.5": "chatml", "qwen3": "chatml"}
 
 
 def wrapped(name):
