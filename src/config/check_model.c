@@ -1,6 +1,7 @@
 /* check_model.c - keys of the model, its weights and its adapters: what follows from others, and
  * combinations that cannot work.
  */
+#include "config/hf.h"
 #include "config/schema.h"
 
 #include <string.h>
@@ -219,6 +220,12 @@ static int check_export(const struct config *config, struct error *err)
     const struct config_model *m = &config->model;
     if (!config->checkpoint.export_hf)
         return 0;
+    if (config->lora.r && config->model_path[0] && hf_is_stacked(config->model_path))
+        return error_set(err,
+                         "checkpoint.export_hf is set, and peft would not find the adapters' "
+                         "modules in %s, a phi3; leave it out, and write the model with `trireme "
+                         "convert --merge`",
+                         config->model_path);
     if (!strcmp(m->family, "gpt2") && m->heads * m->head_dim != m->hidden)
         return error_set(err,
                          "checkpoint.export_hf is set, and a GPT-2 of Hugging Face's has "

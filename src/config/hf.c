@@ -121,7 +121,8 @@ static int all_slide_behind(const struct config *config, const struct js *json, 
  * have it is another question. */
 static int64_t stated_window(enum hf_kinds kind, const struct js *json)
 {
-    int64_t otherwise = hf_is_named(json, "sliding_window") || kind == HF_MIXTRAL ? 0 : 4096;
+    int is_off_if_absent = hf_is_named(json, "sliding_window") || kind & (HF_MIXTRAL | HF_PHI3);
+    int64_t otherwise = is_off_if_absent ? 0 : 4096;
     if (kind == HF_LLAMA)
         return 0;
     if (kind & (HF_QWEN | HF_QWEN3_MOE) && !js_get_bool(json, "use_sliding_window", 0))
@@ -152,7 +153,7 @@ static int set_window(struct config *config, enum hf_kinds kind, const struct js
         return -1;
     if (slide && window <= 0)
         return error_set(err, "layer_types says sliding_attention, and no sliding_window is set");
-    if (!slide && window > 0 && kind & (HF_MISTRAL | HF_MOE))
+    if (!slide && window > 0 && kind & (HF_MISTRAL | HF_PHI3 | HF_MOE))
         return error_set(err, "layer_types says full_attention, and sliding_window is set");
     snprintf(text, sizeof text, "%lld", (long long)(slide ? window : 0));
     return hf_set(config, "model.sliding_window", text, err);
@@ -185,7 +186,7 @@ static int find_type(const struct js *json, const struct hf_type **type, struct 
     const char *lacks = hf_type_lacks(name);
     return error_set(err,
                      "model_type \"%.60s\" is not one that trireme has: llama, mistral, qwen2, "
-                     "qwen3, mixtral, qwen3_moe, gpt2%s%s",
+                     "qwen3, phi3, mixtral, qwen3_moe, gpt2%s%s",
                      name, lacks ? "; it has " : "", lacks ? lacks : "");
 }
 
@@ -241,6 +242,17 @@ int hf_has_config(const char *folder)
     int found = !access(path, R_OK);
     free(path);
     return found;
+}
+
+int hf_is_stacked(const char *folder)
+{
+    char *path = array_format("%s/config.json", folder);
+    const struct hf_type *type;
+    struct js *json = access(path, R_OK) ? NULL : js_read(path, NULL);
+    int is_stacked = json && !find_type(json, &type, NULL) && type->kind == HF_PHI3;
+    js_free(json);
+    free(path);
+    return is_stacked;
 }
 
 int hf_read_config(struct config *config, const char *folder, struct error *err)

@@ -8,6 +8,10 @@
 /* Has a folder a config.json? */
 int hf_has_config(const char *folder);
 
+/* Does a folder's config.json say that its files have matrices stacked as a Phi-3 has them?  0 also
+ * where there is no such file.  Adapters beside the matrices one by one fit no module of it. */
+int hf_is_stacked(const char *folder);
+
 /* Set the keys model.* from a folder's config.json, and config->model_note to a warning that names
  * members which trireme does not know and ignores ("": none).  Returns 0, or -1 with err naming
  * file and member: an architecture, an activation, a bias or a kind of rotary positions that

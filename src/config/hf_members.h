@@ -14,9 +14,10 @@ enum hf_kinds {
     HF_GPT2 = 16,
     HF_MIXTRAL = 32,
     HF_QWEN3_MOE = 64,
+    HF_PHI3 = 128,
     HF_QWEN = HF_QWEN2 | HF_QWEN3,
     HF_MOE = HF_MIXTRAL | HF_QWEN3_MOE, /* with experts */
-    HF_DECODERS = HF_LLAMA | HF_MISTRAL | HF_QWEN | HF_MOE,
+    HF_DECODERS = HF_LLAMA | HF_MISTRAL | HF_QWEN | HF_PHI3 | HF_MOE,
     HF_ANY = HF_DECODERS | HF_GPT2
 };
 

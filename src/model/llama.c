@@ -14,7 +14,18 @@
 #include "model/names.h"
 #include "model/transformer.h"
 
+#define QKV \
+    .of = NAMES_STACKED, .hf = "model.layers.%s.self_attn.qkv_proj.weight", .stack = STACK_QKV
+#define GATE_UP \
+    .of = NAMES_STACKED, .hf = "model.layers.%s.mlp.gate_up_proj.weight", .stack = STACK_GATE_UP
+
+/* The rows of one kind of files come before those of all. */
 static const struct model_name llama_names[] = {
+    {.own = "layers.%s.attn.q", QKV, .part = 0},
+    {.own = "layers.%s.attn.k", QKV, .part = 1},
+    {.own = "layers.%s.attn.v", QKV, .part = 2},
+    {.own = "layers.%s.mlp.gate", GATE_UP, .part = 0},
+    {.own = "layers.%s.mlp.up", GATE_UP, .part = 1},
     {.own = "embed", .hf = "model.embed_tokens.weight"},
     {.own = "layers.%s.norm1", .hf = "model.layers.%s.input_layernorm.weight"},
     {.own = "layers.%s.attn.q", .hf = "model.layers.%s.self_attn.q_proj.weight"},

@@ -54,6 +54,26 @@ static enum model_names names_of(const struct model *model)
     return model->config.qk_norm ? NAMES_QWEN3_MOE : NAMES_MIXTRAL;
 }
 
+/* Set where part `part` of a stack lies: the rows of each part follow from the model's sizes. */
+static void set_rows(struct model_place *place, const struct config_model *c,
+                     enum model_stack stack, int part)
+{
+    const int64_t kv_rows = c->kv_heads * c->head_dim;
+    const struct {
+        int parts;
+        int64_t rows[3];
+    } of[STACKS] = {[STACK_NONE] = {.parts = 1},
+                    [STACK_QKV] = {.parts = 3, .rows = {c->heads * c->head_dim, kv_rows, kv_rows}},
+                    [STACK_GATE_UP] = {.parts = 2, .rows = {c->ffn, c->ffn}}};
+    place->part = part;
+    place->parts = of[stack].parts;
+    place->first_row = place->other_rows = 0;
+    for (int p = 0; p < place->parts; p++) {
+        place->first_row += p < part ? of[stack].rows[p] : 0;
+        place->other_rows += p != part ? of[stack].rows[p] : 0;
+    }
+}
+
 static int place_of(const struct model *model, enum model_names of, const char *own, int64_t matrix,
                     struct model_place *place)
 {
@@ -64,8 +84,7 @@ static int place_of(const struct model *model, enum model_names of, const char *
     int is_next = row->hf_next && matrix % 2;
     write_name(place->name, is_next ? row->hf_next : row->hf, digits,
                row->hf_next ? matrix / 2 : matrix);
-    place->part = row->part;
-    place->parts = row->parts ? row->parts : 1;
+    set_rows(place, &model->config, row->stack, row->part);
     place->is_transposed = row->is_transposed;
     place->is_matrix = strstr(row->hf, "%e") != NULL;
     return 0;
@@ -80,6 +99,11 @@ int model_hf_place(const struct model *model, const char *own, int64_t matrix,
 int model_hf_fused_place(const struct model *model, const char *own, struct model_place *place)
 {
     return place_of(model, NAMES_FUSED, own, 0, place);
+}
+
+int model_hf_stacked_place(const struct model *model, const char *own, struct model_place *place)
+{
+    return place_of(model, NAMES_STACKED, own, 0, place);
 }
 
 void model_hf_first(const struct model *model, const char *own, char first[HF_NAME])

@@ -13,7 +13,8 @@
  *
  * What the experts of a mixture are called follows from the model's configuration: with qk_norm as
  * in Qwen3-MoE, else as in Mixtral.  transformers since version 5 has them in memory, and on
- * request in files, under third names, those of all experts in one tensor ("fused").
+ * request in files, under third names, those of all experts in one tensor ("fused").  Phi-3 is a
+ * Llama in which query, key and value are one tensor, and gate and up another ("stacked").
  */
 #ifndef TRIREME_MODEL_NAMES_H
 #define TRIREME_MODEL_NAMES_H
@@ -23,7 +24,10 @@
 enum { HF_NAME = 128 }; /* bytes of a name */
 
 /* The models whose files have a name. */
-enum model_names { NAMES_ANY, NAMES_MIXTRAL, NAMES_QWEN3_MOE, NAMES_FUSED };
+enum model_names { NAMES_ANY, NAMES_MIXTRAL, NAMES_QWEN3_MOE, NAMES_FUSED, NAMES_STACKED };
+
+/* What a tensor of the files is stacked of. */
+enum model_stack { STACK_NONE, STACK_QKV, STACK_GATE_UP, STACKS };
 
 /* A row of a family's table, which a row without names ends.  %s stands for the number of a block,
  * in all names, and %e, in the files' names, for that of an expert: then each matrix of the last
@@ -34,16 +38,19 @@ struct model_name {
     const char *hf_next; /* with %e, not NULL: an expert has two matrices, and this is the name of
                             the second one; NULL: it has one */
     enum model_names of;
-    int part, parts;   /* the file's tensor is `parts` logical ones stacked, this one number `part`;
-                          parts 0: it is this one alone */
-    int is_transposed; /* 1: the file has the matrix as [in, out] */
+    enum model_stack stack; /* STACK_NONE: the file's tensor is this one alone */
+    int part;               /* else this one is number `part` in the stack */
+    int is_transposed;      /* 1: the file has the matrix as [in, out] */
 };
 
-/* Where the files have a logical tensor; members as in struct model_name, parts at least 1. */
+/* Where the files have a logical tensor: it is rows first_row, first_row + 1, ... of the tensor
+ * `name`, which has other_rows rows beside them. */
 struct model_place {
     char name[HF_NAME];
-    int part, parts, is_transposed;
-    int is_matrix; /* 1: the place is that of one matrix of the last two dimensions */
+    int part, parts; /* number in the stack, and of how many; 0 and 1: it is there alone */
+    int64_t first_row, other_rows;
+    int is_transposed; /* as in struct model_name */
+    int is_matrix;     /* 1: the place is that of one matrix of the last two dimensions */
 };
 
 /* Find the place of the tensor with the logical name `own`, or of its matrix number `matrix` (in
@@ -52,8 +59,9 @@ struct model_place {
 int model_hf_place(const struct model *model, const char *own, int64_t matrix,
                    struct model_place *place);
 
-/* The same in files where the experts of a block are one tensor. */
+/* The same in files where the experts of a block are one tensor, and in those of a Phi-3. */
 int model_hf_fused_place(const struct model *model, const char *own, struct model_place *place);
+int model_hf_stacked_place(const struct model *model, const char *own, struct model_place *place);
 
 /* Write into `first` the logical name of part 0 of the file's tensor that `own` is a part of; a
  * copy of own, where it is a tensor alone or the model does not know it. */

@@ -19,6 +19,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
+#include "config/hf.h"
 #include "config/saved.h"
 #include "io/disk.h"
 #include "train/data_tokenizer.h"
@@ -167,6 +168,12 @@ int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
     if (found)
         return error_set(err, "%s holds a model already, %s; name another folder", how->folder,
                          found);
+    if (how->what == EXPORT_ADAPTER && hf_is_stacked(config->model_path))
+        return error_set(err,
+                         "%s is a phi3, which has query, key and value as one matrix, and gate and "
+                         "up: peft would not find the modules of these adapters there; --merge "
+                         "writes the whole model",
+                         config->model_path);
     if (disk_make_folders(how->folder, err))
         return -1;
     return how->what == EXPORT_MODEL ? export_model(how, checkpoint, config, err)

@@ -12,7 +12,8 @@ enum dtype export_folder_dtype(const struct config *config, enum weights_what wh
 /* Create how->folder and write the model into it as weights_export() does, and for EXPORT_MODEL
  * copy the files of its tokenizer and of generation: from where the tokenizer of its data lies
  * (data_tokenizer.h), else from the folder that the model came from.  Not collective.  Returns 0,
- * or -1 with err set: the folder holds a model already, or what weights_export() returns -1 for. */
+ * or -1 with err set: the folder holds a model already, adapters would fit no module of their
+ * model, or what weights_export() returns -1 for. */
 int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err);
 

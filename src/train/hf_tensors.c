@@ -26,8 +26,9 @@ int hf_tensors_place(const struct model *model, enum hf_tensors_files files,
         return -1;
     if (files == HF_ADAPTER)
         return adapters_place(model, name.own, place);
-    return files == HF_FUSED ? model_hf_fused_place(model, name.own, place)
-                             : model_hf_place(model, name.own, name.matrix, place);
+    return files == HF_FUSED     ? model_hf_fused_place(model, name.own, place)
+           : files == HF_STACKED ? model_hf_stacked_place(model, name.own, place)
+                                 : model_hf_place(model, name.own, name.matrix, place);
 }
 
 static const struct safetensors_tensor *find_of_model(const struct safetensors *st,
@@ -59,10 +60,17 @@ const struct safetensors_tensor *hf_tensors_find(const struct safetensors *st,
 enum hf_tensors_files hf_tensors_kind(const struct safetensors *st, const struct model *model)
 {
     struct model_place place;
-    int is_fused = model->config.experts.count && model->family->names &&
-                   !model_hf_fused_place(model, "layers.0.mlp.experts.down", &place) &&
-                   find_of_model(st, place.name);
-    return is_fused ? HF_FUSED : HF_MODEL;
+    if (!model->family->names)
+        return HF_MODEL;
+    if (model->config.experts.count)
+        return !model_hf_fused_place(model, "layers.0.mlp.experts.down", &place) &&
+                       find_of_model(st, place.name)
+                   ? HF_FUSED
+                   : HF_MODEL;
+    return !model_hf_stacked_place(model, "layers.0.mlp.gate", &place) && place.parts > 1 &&
+                   find_of_model(st, place.name)
+               ? HF_STACKED
+               : HF_MODEL;
 }
 
 int hf_tensors_next_stored(const struct model_place *place, const struct box *box, int64_t start,
@@ -103,7 +111,7 @@ int hf_tensors_shape(const struct model_place *place, enum hf_tensors_files file
     int dims = place->is_matrix ? 2 : box->dims;
     for (int d = 0; d < dims; d++)
         dim[d] = box->whole[box->dims - dims + d];
-    dim[0] *= place->parts;
+    dim[0] += place->other_rows;
     if (place->is_transposed) {
         int64_t rows = dim[0];
         dim[0] = dim[1];
@@ -132,7 +140,7 @@ static int next_as_is(struct hf_tensors_runs *runs, int64_t limit, struct hf_ten
     if (from >= runs->end)
         return 0;
     int64_t count = min_i64(box_run(box, &whole, from, &first), runs->end - from);
-    first += runs->place->part * box_elems(&whole);
+    first += runs->place->first_row * (box_elems(&whole) / box->whole[0]);
     if (first >= limit)
         return 0;
     *run = (struct hf_tensors_run){first, min_i64(count, limit - first), runs->next, 1};
@@ -147,15 +155,14 @@ static int next_transposed(struct hf_tensors_runs *runs, int64_t limit, struct h
     const struct model_place *place = runs->place;
     const struct box *box = runs->box;
     int64_t width = box->count[1], last = runs->end - 1;
-    int64_t stored = box->whole[0] * place->parts; /* numbers of a stored row */
+    int64_t stored = box->whole[0] + place->other_rows; /* numbers of a stored row */
     for (; runs->next < width; runs->next++, runs->skip = 0) {
         int64_t column = runs->next;
         int64_t row = runs->start / width + (column < runs->start % width) + runs->skip;
         int64_t end = last / width + (column <= last % width);
         if (row >= end)
             continue;
-        int64_t at =
-            (box->start[1] + column) * stored + place->part * box->whole[0] + box->start[0] + row;
+        int64_t at = (box->start[1] + column) * stored + place->first_row + box->start[0] + row;
         if (at >= limit)
             return 0;
         int64_t count = min_i64(end - row, limit - at);

@@ -6,8 +6,9 @@
 #include "io/safetensors.h"
 #include "model/names.h"
 
-/* Kinds of files: of a model; of a model whose experts are one tensor for all; of adapters. */
-enum hf_tensors_files { HF_MODEL, HF_FUSED, HF_ADAPTER };
+/* Kinds of files: of a model; of a model whose experts are one tensor for all; of a Phi-3, whose
+ * query, key and value are one tensor, and gate and up another; of adapters. */
+enum hf_tensors_files { HF_MODEL, HF_FUSED, HF_STACKED, HF_ADAPTER };
 
 /* A logical tensor, or one matrix of it where each is a tensor of the files (model/names.h); 0 for
  * others. */
@@ -16,7 +17,7 @@ struct hf_tensors_name {
     int64_t matrix;
 };
 
-/* Which kind of files of the model are these?  HF_MODEL or HF_FUSED. */
+/* Which kind of files of the model are these?  HF_MODEL, HF_FUSED or HF_STACKED. */
 enum hf_tensors_files hf_tensors_kind(const struct safetensors *st, const struct model *model);
 
 /* Find a logical tensor of the model in opened files: set *place and return the stored tensor,

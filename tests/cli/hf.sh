@@ -478,7 +478,7 @@ if [ -n "${TRIREME_PYTHON-}" ] && "$TRIREME_PYTHON" -c 'import h5py, transformer
             "$(sed -n "s/^hf-$name: //p" check.out | grep . || tail -n 3 err.check)"
     done
     # From transformers, trained here, back to transformers; and what is not trained, bit by bit.
-    kinds="llama mistral qwen2 qwen3 gpt2"
+    kinds="llama mistral qwen2 qwen3 phi3 gpt2"
     model="$TRIREME_PYTHON $top/tests/cli/hf_model.py"
     awk 'BEGIN { for (i = 0; i < 400; i++) printf "%d squared is %d. ", i, i * i }' >squares
     "$TRIREME" tokenize squares -o squares.h5 >out 2>err

@@ -1,12 +1,13 @@
 """hf_model.py - models of transformers beside trireme's.  Reads commands, one a line:
 
   make KIND FOLDER             write a small model of random numbers: llama, mistral, qwen2, qwen3,
-                               mixtral, qwen3_moe or gpt2
+                               phi3, mixtral, qwen3_moe or gpt2
   fuse FOLDER FOLDER           write a model with experts again, those of a block as one tensor
   loss FOLDER TOKENS >FILE     the mean loss of a folder's model on all windows of 24 tokens
   text FOLDER TOKENS N >FILE   N tokens that it writes, always the likeliest, after the first 24, as
                                bytes
-  same FOLDER FOLDER >FILE     "the same bits", or which tensors differ
+  same FOLDER FOLDER >FILE     "the same bits", or which tensors differ; of a phi3 those that are
+                               stacked in its files are stacked in both
 
 A command that fails writes why, and the others are carried out.
 """
@@ -28,6 +29,7 @@ KINDS = {
     "mistral": dict(SIZES, sliding_window=9),
     "qwen2": {k: v for k, v in SIZES.items() if k != "head_dim"},
     "qwen3": SIZES,
+    "phi3": dict(SIZES, sliding_window=11, pad_token_id=None),
     "mixtral": dict(SIZES, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=True),
     "qwen3_moe": dict(SIZES, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=31,
                       norm_topk_prob=True),
@@ -73,8 +75,20 @@ def text(folder, tokens, count):
     return bytes(i for i in out[0, SEQ:].tolist() if i < 256).decode("utf-8", "replace")
 
 
+def stacked(tensors):
+    """With query, key and value as one tensor, and gate and up."""
+    out = dict(tensors)
+    for first, rest, name in (("q_proj", ("k_proj", "v_proj"), "qkv_proj"), ("gate_proj", ("up_proj",), "gate_up_proj")):
+        for key in [k for k in out if f".{first}." in k]:
+            parts = [out.pop(key.replace(first, part)) for part in (first, *rest)]
+            out[key.replace(first, name)] = torch.cat(parts)
+    return out
+
+
 def same(one, other):
     a, b = (load_file(f"{folder}/model.safetensors") for folder in (one, other))
+    if any("qkv_proj" in k for k in a):
+        a, b = stacked(a), stacked(b)
     differ = [k for k in sorted(a | b) if k not in a or k not in b or (a[k] != b[k]).any()]
     return ("differ: " + " ".join(differ)) if differ else "the same bits"
 

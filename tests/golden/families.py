@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 from transformers import (AutoModelForCausalLM, LlamaConfig, MistralConfig, MixtralConfig,
-                          Qwen2Config, Qwen3Config, Qwen3MoeConfig)
+                          Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 
 BATCH, SEQ, VOCAB = 2, 21, 29
 SHAPE = dict(num_hidden_layers=2, hidden_size=16, intermediate_size=22, vocab_size=VOCAB,
@@ -66,6 +66,8 @@ CASES = {
     "qwen3_moe_sums": Qwen3MoeConfig(**shape(  # of weights that are not divided by theirs
         2, 1, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=7, norm_topk_prob=False,
         rope_parameters=YARN)),
+    "phi3": Phi3Config(**shape(4, 2, rms_norm_eps=1e-5)),
+    "phi3_window": Phi3Config(**shape(2, 1, sliding_window=5, tie_word_embeddings=True)),
 }
 
 

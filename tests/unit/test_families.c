@@ -24,7 +24,8 @@
 
 static struct error err;
 
-/* A folder, and the model_type that is written of it: a Mistral without a window is a Llama. */
+/* A folder, and the model_type that is written of it: a Mistral without a window is a Llama,
+ * and a Phi-3 a Llama whose matrices are taken apart. */
 static const struct {
     const char *name, *type, *architecture;
 } cases[] = {
@@ -44,6 +45,8 @@ static const struct {
     {"mixtral_window", "mixtral", "MixtralForCausalLM"},
     {"qwen3_moe", "qwen3_moe", "Qwen3MoeForCausalLM"},
     {"qwen3_moe_sums", "qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"phi3", "llama", "LlamaForCausalLM"},
+    {"phi3_window", "mistral", "MistralForCausalLM"},
 };
 enum { CASES = sizeof cases / sizeof cases[0], BATCH = 2, SEQ = 21, VOCAB = 29 };
 
