@@ -415,7 +415,8 @@ int checkpoint_begin(struct checkpoint_writing **writing, struct world *world, c
 int checkpoint_is_written(const struct checkpoint_writing *w)
 {
     double done = shard_thread_is_done(w->thread);
-    world_all_reduce(w->save.world, &done, 1, WORLD_MIN);
+    if (w->save.world)
+        world_all_reduce(w->save.world, &done, 1, WORLD_MIN);
     return done > 0;
 }
 

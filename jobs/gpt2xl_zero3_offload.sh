@@ -78,7 +78,7 @@ export HDF5_USE_FILE_LOCKING=FALSE
 
 # saved() lists when each checkpoint was saved; the file $still counts how many starts in a row saved none.
 # The newest step alone does not tell whether this start saved one: if the newest checkpoint is damaged,
-# trireme keeps it, resumes from an older one, and saves steps before the newest.
+# trireme moves it to branches/, resumes from an older one, and saves steps before that one.
 run=runs/$SLURM_JOB_NAME-$SLURM_JOB_ID
 for word; do case $word in run.dir=*) run=${word#run.dir=} ;; esac; done
 saved() { stat -c '%.9Y %n' "$run"/checkpoints/step-*/COMMIT 2>/dev/null; }

@@ -87,8 +87,9 @@ static const struct key rows[] = {
          "last decay_steps steps, which come down to min_lr: linearly with wsd, as half a "
          "cosine with wsd_cosine, as 1 less the square root of the part that is done with "
          "wsd_sqrt; with checkpoint.every one is saved where the decay begins, and stays. From a "
-         "checkpoint before the decay a run goes on with other steps or "
-         "decay_steps as if it had begun with them. WarmupLR and WarmupDecayLR are constant "
+         "checkpoint before the decay (checkpoint.resume, which then stays, too) a run goes on "
+         "with other steps or decay_steps as if it had begun with them. WarmupLR and WarmupDecayLR "
+         "are constant "
          "and linear, warmup_stable_decay is wsd_cosine"},
     {KEY(INT, train.warmup_steps, "0"), .min = 0, .max = INT64_C(1000000000000),
      .help = "steps in which the learning rate rises linearly to lr; may be more than steps"},

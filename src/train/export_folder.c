@@ -204,8 +204,8 @@ static void settle_aside(const char *aside, const char *folder, int is_own, stru
 {
     struct error why = {0};
     if (!is_own)
-        log_warn(log, "%s was there before, and not written by this run: it is %s now", folder,
-                 aside);
+        log_warn(log, "%s was there before, and this run does not know it as its own: it is %s now",
+                 folder, aside);
     else if (disk_remove(aside, &why))
         log_warn(log, "the export before, %s, could not be removed: %s", aside, why.text);
 }

@@ -127,6 +127,23 @@ static int move_later(const struct run_list *list, int64_t base, const char *to,
     return rc;
 }
 
+/* Move the own checkpoints of steps after `base` whose meta.json cannot be read, which may be of
+ * any branch.  *count: how many. */
+static int move_unread(const struct run_list *own, int64_t base, const char *to, int *count,
+                       struct error *err)
+{
+    int rc = 0;
+    *count = 0;
+    for (int i = 0; i < own->count && !rc; i++) {
+        struct js *meta = checkpoint_read_meta(own->entry[i].path, NULL);
+        int moves = own->entry[i].step > base && !meta;
+        js_free(meta);
+        rc = moves ? disk_make_folders(to, err) || move_one(own->entry[i].path, to, err) : 0;
+        *count += moves;
+    }
+    return rc ? -1 : 0;
+}
+
 int run_aside_branch(const struct run_directory *d, enum run_torn torn, struct error *err)
 {
     struct run_survey survey;
@@ -134,20 +151,22 @@ int run_aside_branch(const struct run_directory *d, enum run_torn torn, struct e
         return 0;
     if (run_survey_make(&survey, d, err))
         return -1;
-    int64_t left = d->record.branch - 1;
+    int64_t left = d->record.branch - 1, base = d->record.base;
     char *to = folder_of(d, left, "checkpoints");
-    int rc = 0, moves = survey.other.count || (torn == TORN_MOVES && survey.torn.count);
+    int rc = 0, unread = 0, moves = survey.other.count || (torn == TORN_MOVES && survey.torn.count);
     if (moves)
         rc = disk_make_folders(to, err);
     if (!rc)
         rc = move_later(&survey.other, -1, to, err);
     if (!rc && torn == TORN_MOVES)
-        rc = move_later(&survey.torn, d->record.base, to, err);
-    if (!rc && moves)
+        rc = move_later(&survey.torn, base, to, err) ||
+             move_unread(&survey.own, base, to, &unread, err);
+    int later = survey.other.count + unread;
+    if (!rc && (moves || unread))
         rc = disk_sync(to, err) || disk_sync(d->checkpoints, err) ? -1 : 0;
-    if (!rc && survey.other.count)
-        log_info(d->s->log, "%d later checkpoint%s of branch %lld: now in %s", survey.other.count,
-                 survey.other.count > 1 ? "s" : "", (long long)left, to);
+    if (!rc && later)
+        log_info(d->s->log, "%d later checkpoint%s of branch %lld: now in %s", later,
+                 later > 1 ? "s" : "", (long long)left, to);
     free(to);
     run_survey_free(&survey);
     return rc;

@@ -316,9 +316,12 @@ void run_directory_prune(struct run_directory *d)
     char *written = array_format("%s/step-%08lld", d->checkpoints, (long long)d->saved_step);
     char *best = array_format("%s/step-%08lld", d->checkpoints, (long long)d->best_step);
     char *kept = array_format("%s/step-%08lld", d->checkpoints, (long long)d->kept_step);
-    char *stable = array_format("%s/step-%08lld", d->checkpoints,
-                                (long long)lr_schedule_stable_end(&d->s->config.train));
-    const char *spared[] = {written, best, kept, stable, NULL};
+    /* The end of the stable phase of wsd, and where the branch began: that of other train.steps. */
+    int64_t stable_end = lr_schedule_stable_end(&d->s->config.train);
+    char *stable = array_format("%s/step-%08lld", d->checkpoints, (long long)stable_end);
+    char *base = array_format("%s/step-%08lld", d->checkpoints,
+                              stable_end < 0 ? -1 : (long long)d->record.base);
+    const char *spared[] = {written, best, kept, stable, base, NULL};
     rc = world_agree(world, rank ? 0 : run_survey_make(&survey, d, &why), &why);
     if (!rc) {
         checkpoint_checked_set(&d->checked, written, CHECKPOINT_WHOLE);
@@ -331,6 +334,7 @@ void run_directory_prune(struct run_directory *d)
     if (!rank && rc)
         log_warn(d->s->log, "old checkpoints could not be deleted: %s", why.text);
     run_survey_free(&survey);
+    free(base);
     free(stable);
     free(kept);
     free(best);

@@ -51,6 +51,11 @@ int run_directory_last_step(const struct run_directory *dir, int64_t *step, stru
 int run_start_commit(struct run_directory *dir, const struct run_start *start,
                      const struct checkpoint *checkpoint, struct error *err);
 
+/* Note the losses that the meta.json of these checkpoints have, up to step `last`, as
+ * run_directory_note_loss() did when they were saved: a start knows again which one is spared. */
+void run_directory_recall_losses(struct run_directory *dir, const struct run_list *list,
+                                 int64_t last);
+
 /* Does the file that is open as fd still have the name path? */
 int run_directory_is_there(int fd, const char *path);
 
@@ -70,8 +75,9 @@ int run_aside_all(struct run_directory *dir, struct error *err);
 int run_aside_metrics(const struct run_directory *dir, int64_t step, struct error *err);
 
 /* Move the checkpoints of this run that are not of the record's line, and with TORN_MOVES damaged
- * ones of later steps, to the folder of the branch before.  After a start that was killed half way,
- * another call moves the rest.  Returns 0, or -1 with err set. */
+ * ones of later steps (without COMMIT, or without a meta.json that can be read), to the folder of
+ * the branch before.  After a start that was killed half way, another call moves the rest.  Returns
+ * 0, or -1 with err set. */
 enum run_torn { TORN_STAYS, TORN_MOVES };
 int run_aside_branch(const struct run_directory *dir, enum run_torn torn, struct error *err);
 

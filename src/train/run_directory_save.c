@@ -159,16 +159,35 @@ int run_directory_save_end(struct run_directory *d, enum run_save_wait wait, str
     return 0;
 }
 
-/* A loss within a tenth of the lowest counts as the lowest, as losses differ by so much from batch
- * to batch. */
+/* The checkpoint that is spared */
+
+/* Note the training loss of the checkpoint of a step, which is newer than those noted before.  A
+ * loss within a tenth of the lowest counts as the lowest, as losses differ by so much from batch to
+ * batch; the lowest itself stays what it was, or a loss that rises slowly would raise it. */
+static void note_checkpoint(struct run_directory *d, int64_t step, double loss)
+{
+    int is_first = d->best_step < 0;
+    if (isnan(loss) || (!is_first && !(loss < 1.1 * d->best_loss)))
+        return;
+    d->best_step = step;
+    d->best_loss = is_first ? loss : fmin(loss, d->best_loss);
+}
+
 void run_directory_note_loss(struct run_directory *d, int64_t step, double loss)
 {
     struct run_saving *saving = &d->saving;
     if (saving->writing && step == saving->position.step + 1)
         saving->loss = loss;
-    if (d->saved_step < 0 || step != d->saved_step + 1 || isnan(loss) ||
-        (d->best_step >= 0 && !(loss < 1.1 * d->best_loss)))
-        return;
-    d->best_step = d->saved_step;
-    d->best_loss = loss;
+    if (d->saved_step >= 0 && step == d->saved_step + 1)
+        note_checkpoint(d, d->saved_step, loss);
+}
+
+void run_directory_recall_losses(struct run_directory *d, const struct run_list *list, int64_t last)
+{
+    for (int i = list->count - 1; i >= 0; i--) {
+        const struct checkpoint_entry *entry = &list->entry[i];
+        struct js *meta = entry->step <= last ? checkpoint_read_meta(entry->path, NULL) : NULL;
+        note_checkpoint(d, entry->step, js_get_real(meta, "loss", NAN));
+        js_free(meta);
+    }
 }

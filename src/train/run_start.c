@@ -1,9 +1,11 @@
 /* run_start.c - where a start goes on from, and what it may not touch.
  *
- *  0. rank 0 finishes the beginning of a branch in which an earlier start ended
+ *  0. rank 0 finishes the beginning of a branch in which an earlier start ended, and deletes what a
+ *     save that was killed has left
  *  1. rank 0 decides by what the directory holds (survey), its record, and checkpoint.resume
  *  2. where that is a checkpoint not known yet, all open it, and rank 0 judges whose it is
- *  3. all load, and count the steps of train.epochs
+ *  3. all load, and count the steps of train.epochs; where the newest checkpoints are damaged, a
+ * new branch begins at the one before
  *  4. the disk has to hold a checkpoint
  *  5. rank 0 commits (run_start_commit.c): sets aside what has to be, and writes the record
  *
@@ -345,6 +347,9 @@ static int open_start(struct run_directory *d, const struct run_survey *survey,
     if (checkpoint_find_among(checkpoint, world, survey->own.entry, survey->own.count, &d->checked,
                               d->s->log, err))
         return error_prefix(err, "%s", d->checkpoints);
+    /* If newer checkpoints stayed beside those to come, a later start that can read one would go on
+     * from it, and what is trained from here would be lost.  (Rank 0 alone has the survey.) */
+    start->branch = survey->own.count && (*checkpoint)->step < survey->own.entry[0].step;
     return 0;
 }
 
@@ -432,14 +437,20 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
         d->saved_step = position->step;
         d->saved_due = position->evaluation_due;
     }
+    if (!rank && here)
+        run_directory_recall_losses(d, &survey->own, position->step);
     if (!rank)
         report_resumed(d, survey, start, *checkpoint, position, here);
     return 0;
 }
 
-/* Finish what an earlier start had begun to set aside, by the record, when it was killed. */
-static int finish_moving(struct run_directory *d, struct error *err)
+/* Finish what an earlier start had begun when it was killed: the save, of which nothing is used and
+ * whose bytes a checkpoint may need, and what it had begun to set aside, by the record. */
+static int finish_earlier(struct run_directory *d, struct error *err)
 {
+    struct error why = {0};
+    if (checkpoint_clean(d->checkpoints, &why))
+        log_warn(d->s->log, "what a save left could not be deleted: %s", why.text);
     if (!d->record.moving)
         return 0;
     if (run_aside_finish(d, err))
@@ -479,8 +490,8 @@ int run_directory_begin(struct run_directory *d, int *found, struct run_position
     struct config *c = &d->s->config;
     int rc = 0;
     if (!world_rank(d->s->world))
-        rc = finish_moving(d, err) || look(d, &survey, err) || decide(d, &survey, &start, err) ? -1
-                                                                                               : 0;
+        rc = finish_earlier(d, err) || look(d, &survey, err) || decide(d, &survey, &start, err) ? -1
+                                                                                                : 0;
     rc = world_agree(d->s->world, rc, err);
     if (!rc) {
         world_broadcast(d->s->world, &start, sizeof start, 0);

@@ -127,7 +127,7 @@ echo note >own/hf/note
 # shellcheck disable=SC2086
 "$TRIREME" train $N model.path=hf-llama-true train.steps=1 run.dir=own checkpoint.export_hf=true >out 2>err
 is "what was in hf and is not the run's is kept" "0 note 1 1" "$? $(cat own/hf.1/note) $(
-    grep -c 'warning: own/hf was there before, and not written by this run: it is own/hf.1 now' err) $(
+    grep -c 'warning: own/hf was there before, and this run does not know it as its own: it is own/hf.1 now' err) $(
     find own/hf -name model.safetensors | wc -l)"
 cp -r hf-llama-true own/hf.2 && rm -r own/hf && mv own/hf.2 own/hf
 # shellcheck disable=SC2086

@@ -72,7 +72,7 @@ middle=$(($(wc -c <$shard) / 2)) other=x
 [ "$(dd if=$shard bs=1 skip=$middle count=1 2>/dev/null | tr -d '\000')" != x ] || other=y
 printf $other | dd of=$shard bs=1 seek=$middle conv=notrunc 2>/dev/null
 train run.dir=flip train.steps=40 checkpoint.every=25
-is "a damaged checkpoint pushes out none" "0 25 30 40" "$code $(kept flip)"
+is "a damaged checkpoint pushes out none, and is set aside" "0 25 40 30" "$code $(kept flip) $(kept flip/branches/0)"
 
 train run.dir=swap train.steps=10 checkpoint.every=5
 mv swap/checkpoints/step-00000005 x && mv swap/checkpoints/step-00000010 \

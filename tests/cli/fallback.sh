@@ -1,0 +1,59 @@
+#!/bin/sh
+# fallback.sh - a start whose newest checkpoint cannot be used, and which checkpoints stay: nothing
+# that was trained is lost, and no two histories are mixed.
+. "$(dirname "$0")/helpers.inc"
+
+make_tokens
+A="model.preset=llama-tiny device=cpu data.train=train.h5 data.seq_len=32 train.global_batch=4 run.threads=1
+   train.schedule=constant"
+
+train() { # train RUN KEYS...
+    run=$1
+    shift
+    # shellcheck disable=SC2086
+    "$TRIREME" train $A run.dir="$run" "$@" >out 2>err
+}
+steps_of() { sed -n 's/.*"step": *\([0-9]*\),.*/\1/p' "$1/metrics.jsonl" | tr '\n' ' '; }
+kept() { (cd "$1" && echo step-*) | sed 's/step-0*//g'; }
+
+# The newest checkpoint cannot be used at one start, and can at the next: its data, then its meta.json.
+for file in shard-00000.h5 meta.json; do
+    rm -rf line
+    train line checkpoint.every=5 checkpoint.keep=9 train.steps=15 || cat err
+    found=$(cd line/checkpoints/step-00000015 && find . -name "$file")
+    mv "line/checkpoints/step-00000015/$found" away
+    train line train.steps=13 train.lr=1e-5 || cat err
+    is "without $file: the one before, and a branch of its own" "1 1 13" "$(
+        grep -c 'step-00000015 cannot be used' err) $(grep -c 'branch 1 of the run in line begins at step 10' err) $(
+        steps_of line | tr ' ' '\n' | grep -c .)"
+    is "without $file: the one after is kept" "15" "$(kept line/branches/0/checkpoints)"
+    mv away "line/branches/0/checkpoints/step-00000015/$found"
+    train line train.steps=16 train.lr=1e-5 || cat err
+    is "with $file again: the run goes on with what it has trained since" "1 $(seq -s ' ' 16) " \
+        "$(grep -c 'resumed at step 13' err) $(steps_of line)"
+    is "with $file again: no branch begins" "13 16" "$(kept line/checkpoints)"
+    "$TRIREME" checkpoint verify line/branches/0/checkpoints/step-00000015 >out 2>err
+    is "the one that was set aside for $file is whole" 0 $?
+done
+
+# A run that diverges keeps a good checkpoint, also over later starts; one that gets worse slowly, too.
+train worse train.lr=3e-3 checkpoint.every=10 train.steps=30 || cat err
+train worse train.lr=1 train.clip=0 checkpoint.every=10 train.steps=60 || cat err
+is "a run that diverges keeps the checkpoint before" "30 50 60" "$(kept worse/checkpoints)"
+train worse train.lr=1 train.clip=0 checkpoint.every=10 train.steps=80 || cat err
+is "and keeps it after another start" "30 70 80" "$(kept worse/checkpoints)"
+
+# What a save that was killed has left takes no space of the next one.
+mkdir worse/checkpoints/step-00000090.partial
+head -c 100000 /dev/zero >worse/checkpoints/step-00000090.partial/shard-000000.h5
+train worse train.steps=80 || cat err
+is "what a killed save has left is deleted by a start" none "$(ls -d worse/checkpoints/*.partial 2>/dev/null || echo none)"
+
+# The end of the stable phase stays, for more than one run of other steps.
+W="train.schedule=wsd checkpoint.every=20"
+# shellcheck disable=SC2086
+train stable $W train.steps=50 || cat err
+# shellcheck disable=SC2086
+train stable $W checkpoint.resume=45 train.steps=100 || cat err
+is "where the decay began, and that of more steps" "45 90 100" "$(kept stable/checkpoints | sed 's/ 80//')"
+finish
