@@ -38,7 +38,7 @@ job=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 job=${job:-${SLURM_JOB_ID:-}}
 script=$0
 if [ -n "$job" ]; then
-    command=$(scontrol show job "$job" | sed -n 's/^ *Command=//p')
+    command=$(scontrol show job "$job" | sed -n 's/^ *Command=//p' | sed "s|^[^/]|${SLURM_SUBMIT_DIR:-.}/&|")
     until [ -z "$command" ] || [ -f "$command" ]; do # cut off the arguments behind the path
         case $command in *' '*) command=${command% *} ;; *) command= ;; esac
     done
@@ -46,14 +46,19 @@ if [ -n "$job" ]; then
 fi
 name=$(basename "$script" .sh)
 config=$(dirname "$script")/$name.yaml
-[ -f "$config" ] || { echo "$name: no $config beside the script; give sbatch its name, not its text" >&2; exit 1; }
+[ -f "$config" ] || { echo "$name: no $config beside the script: a copy of it needs one of its name; and give" \
+    "sbatch its name, not its text" >&2; exit 1; }
+case ${TRIREME_RANKS:-1} in 0* | *[!0-9]*)
+    echo "$name: TRIREME_RANKS=$TRIREME_RANKS is no number of ranks" >&2 && exit 1 ;;
+esac
 
 trireme=${TRIREME:-trireme}
 if ! command -v "$trireme" >/dev/null; then
     type module >/dev/null 2>&1 && module load trireme
     command -v "$trireme" >/dev/null || trireme=$(dirname "$script")/../build/trireme
     command -v "$trireme" >/dev/null ||
-        { echo "$name: trireme is not on PATH, and no module brings it; TRIREME=FILE names it" >&2; exit 1; }
+        { echo "$name: ${TRIREME:+TRIREME=$TRIREME is no program, }trireme is not on PATH, and no module brings" \
+            "it; TRIREME=FILE names it" >&2; exit 1; }
 fi
 
 ranks=${TRIREME_RANKS:-2}
@@ -87,6 +92,10 @@ still=$run/starts-that-saved-nothing
 [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || rm -f "$still"
 before=$(saved)
 
+# A USR1 for the ranks that comes to this shell as well (scancel --full) must not end it before it has
+# queued the job again.
+trap : USR1
+
 # In a job that was submitted with --export=NONE, the default of some clusters, srun starts tasks without the
 # job's environment too, and so without what the module set; --export=ALL passes it on.
 srun --export=ALL --mpi=pmix --kill-on-bad-exit=1 --wait=60 "${layout[@]}" \
@@ -114,10 +123,10 @@ if [ $rc = 75 ]; then
         echo $(($(cat "$still" 2>/dev/null || echo 0) + 1)) >"$still"
     fi
     if [ "$(cat "$still" 2>/dev/null)" = 2 ]; then
-        echo "$name: $state, twice in a row: job $job is not queued again"
+        echo "$name: $state, twice in a row: job $job is not queued again (to go on: run.dir=$run)"
         exit $rc
     fi
     echo "$name: $state; job $job goes back to the queue"
-    scontrol requeue "$job" || echo "requeue refused: submit again to go on" >&2
+    scontrol requeue "$job" || echo "$name: requeue refused; to go on submit it again with run.dir=$run" >&2
 fi
 exit $rc

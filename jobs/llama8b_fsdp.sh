@@ -9,8 +9,8 @@
 #   jobs/llama8b_fsdp.sh ...                           the same without Slurm, on this machine, by mpirun
 #
 # The job asks for whole nodes, and so gets their GPUs.  No line names GPUs, so that the same script runs on a
-# cluster without GPUs.  Where jobs share nodes, remove --exclusive and add
-# --gpus-per-node=N and --cpus-per-task=N.  Never --gpus-per-task or --gpu-bind=single: they hide a
+# cluster without GPUs.  Where jobs share nodes, remove --exclusive and --mem=0 and add --gpus-per-node=N
+# --ntasks-per-node=N, --cpus-per-task=C and --mem=SIZE.  Never --gpus-per-task or --gpu-bind=single: they hide a
 # rank's GPU from its neighbours, and transfers then go through the host (trireme doctor reports it).
 # One rank is started for each GPU; without GPUs, one for each core, 8 per node at most.  To change that, give
 # sbatch --ntasks-per-node, or set TRIREME_RANKS (ranks per node; without Slurm: all ranks).
@@ -36,7 +36,7 @@ job=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 job=${job:-${SLURM_JOB_ID:-}}
 script=$0
 if [ -n "$job" ]; then
-    command=$(scontrol show job "$job" | sed -n 's/^ *Command=//p')
+    command=$(scontrol show job "$job" | sed -n 's/^ *Command=//p' | sed "s|^[^/]|${SLURM_SUBMIT_DIR:-.}/&|")
     until [ -z "$command" ] || [ -f "$command" ]; do # cut off the arguments behind the path
         case $command in *' '*) command=${command% *} ;; *) command= ;; esac
     done
@@ -44,7 +44,11 @@ if [ -n "$job" ]; then
 fi
 name=$(basename "$script" .sh)
 config=$(dirname "$script")/$name.yaml
-[ -f "$config" ] || { echo "$name: no $config beside the script; give sbatch its name, not its text" >&2; exit 1; }
+[ -f "$config" ] || { echo "$name: no $config beside the script: a copy of it needs one of its name; and give" \
+    "sbatch its name, not its text" >&2; exit 1; }
+case ${TRIREME_RANKS:-1} in 0* | *[!0-9]*)
+    echo "$name: TRIREME_RANKS=$TRIREME_RANKS is no number of ranks" >&2 && exit 1 ;;
+esac
 
 # data.seq_len in the configuration is for the 8B model; with another preset it is that model's own length,
 # unless the command line sets it.
@@ -55,7 +59,8 @@ if ! command -v "$trireme" >/dev/null; then
     type module >/dev/null 2>&1 && module load trireme
     command -v "$trireme" >/dev/null || trireme=$(dirname "$script")/../build/trireme
     command -v "$trireme" >/dev/null ||
-        { echo "$name: trireme is not on PATH, and no module brings it; TRIREME=FILE names it" >&2; exit 1; }
+        { echo "$name: ${TRIREME:+TRIREME=$TRIREME is no program, }trireme is not on PATH, and no module brings" \
+            "it; TRIREME=FILE names it" >&2; exit 1; }
 fi
 
 if [ -z "${SLURM_JOB_ID:-}" ]; then
@@ -74,7 +79,10 @@ cores=${SLURM_CPUS_ON_NODE:-${SLURM_JOB_CPUS_PER_NODE%%[!0-9]*}}
 layout=()
 if [ -z "${SLURM_NTASKS:-}" ]; then
     per_node=${TRIREME_RANKS:-$gpus}
-    [ "$per_node" -gt 0 ] || per_node=$((cores < 8 ? cores : 8))
+    if [ "$per_node" = 0 ]; then
+        per_node=$((cores / ${SLURM_CPUS_PER_TASK:-1}))
+        per_node=$((per_node < 8 ? per_node : 8))
+    fi
     layout=(--ntasks=$((SLURM_NNODES * per_node)) --ntasks-per-node="$per_node")
 else
     per_node=$(((SLURM_NTASKS + SLURM_NNODES - 1) / SLURM_NNODES))
@@ -96,6 +104,10 @@ last_step() { sed -n 's|.*/step-0*\([0-9][0-9]*\)/COMMIT$|\1|p' | sort -n | tail
 still=$run/starts-that-saved-nothing
 [ "${SLURM_RESTART_COUNT:-0}" != 0 ] || rm -f "$still"
 before=$(saved)
+
+# A USR1 for the ranks that comes to this shell as well (scancel --full) must not end it before it has
+# queued the job again.
+trap : USR1
 
 # In a job that was submitted with --export=NONE, the default of some clusters, srun starts tasks without the
 # job's environment too, and so without what the module set; --export=ALL passes it on.
@@ -124,10 +136,10 @@ if [ $rc = 75 ]; then
         echo $(($(cat "$still" 2>/dev/null || echo 0) + 1)) >"$still"
     fi
     if [ "$(cat "$still" 2>/dev/null)" = 2 ]; then
-        echo "$name: $state, twice in a row: job $job is not queued again"
+        echo "$name: $state, twice in a row: job $job is not queued again (to go on: run.dir=$run)"
         exit $rc
     fi
     echo "$name: $state; job $job goes back to the queue"
-    scontrol requeue "$job" || echo "requeue refused: submit again to go on" >&2
+    scontrol requeue "$job" || echo "$name: requeue refused; to go on submit it again with run.dir=$run" >&2
 fi
 exit $rc

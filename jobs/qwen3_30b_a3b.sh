@@ -27,7 +27,7 @@ beside=$0
 job=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 job=${job:-${SLURM_JOB_ID:-}}
 if [ -n "$job" ]; then
-    command=$(scontrol show job "$job" | sed -n 's/^ *Command=//p')
+    command=$(scontrol show job "$job" | sed -n 's/^ *Command=//p' | sed "s|^[^/]|${SLURM_SUBMIT_DIR:-.}/&|")
     until [ -z "$command" ] || [ -f "$command" ]; do
         case $command in *' '*) command=${command% *} ;; *) command= ;; esac
     done

@@ -10,10 +10,10 @@ placed = $(SED) -e 's|@VERSION[@]|$(PACKAGE_VERSION)|g' -e 's|@prefix[@]|$(prefi
 	-e 's|@LUA_DEPS[@]|$(lua_deps)|' -e 's|@TCL_DEPS[@]|$(module_deps)|' \
 	-e 's|@libs[@]|$(OPENMP_CFLAGS) -pthread $(filter-out libtrireme.a,$(TRIREME_LIBS))|g'
 install-modulefiles:
-	$(MKDIR_P) '$(DESTDIR)$(moduledir)/trireme' '$(DESTDIR)$(pkgconfigdir)'
-	$(placed) $(srcdir)/modulefiles/trireme.lua.in >'$(DESTDIR)$(moduledir)/trireme/$(module_version).lua'
-	$(placed) $(srcdir)/modulefiles/trireme.tcl.in >'$(DESTDIR)$(moduledir)/trireme/$(module_version)'
-	$(placed) $(srcdir)/modulefiles/trireme.pc.in >'$(DESTDIR)$(pkgconfigdir)/trireme.pc'
+	umask 022 && $(MKDIR_P) '$(DESTDIR)$(moduledir)/trireme' '$(DESTDIR)$(pkgconfigdir)'
+	umask 022 && $(placed) $(srcdir)/modulefiles/trireme.lua.in >'$(DESTDIR)$(moduledir)/trireme/$(module_version).lua'
+	umask 022 && $(placed) $(srcdir)/modulefiles/trireme.tcl.in >'$(DESTDIR)$(moduledir)/trireme/$(module_version)'
+	umask 022 && $(placed) $(srcdir)/modulefiles/trireme.pc.in >'$(DESTDIR)$(pkgconfigdir)/trireme.pc'
 uninstall-modulefiles:
 	rm -f '$(DESTDIR)$(moduledir)/trireme/$(module_version).lua' \
 	  '$(DESTDIR)$(moduledir)/trireme/$(module_version)' '$(DESTDIR)$(pkgconfigdir)/trireme.pc'

@@ -11,7 +11,8 @@
  *
  * Compile and link with `pkg-config --cflags --libs trireme`.  All functions are collective: every
  * rank of the job calls them, in the same order.  They belong to the thread that opened the run; a
- * process opens one run, and leaves starting and ending MPI to trireme.
+ * process opens one run, once, even if trireme_open() has failed, and leaves starting and ending
+ * MPI to trireme.
  *
  * Return value: 0, or -1 on all ranks with *error set.  What goes wrong on one rank in the middle
  * of a step (memory that is out) cannot be returned to ranks that wait for it: that rank prints one
@@ -63,7 +64,7 @@ struct trireme_progress {
  * where the program ends without one.  progress (NULL: not wanted) is set on success, to the same
  * on all ranks.
  * Where a token file cannot be read any more, the state is saved and -1 is returned, by later calls
- * too: once the file is mended, close the run and open it again. */
+ * too: once the file is mended, close the run, end the program, and start it again. */
 int trireme_train(struct trireme *run, int64_t steps, struct trireme_progress *progress,
                   struct trireme_error *error);
 

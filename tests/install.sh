@@ -82,13 +82,18 @@ int main(int argc, char **argv)
     }
     failed |= trireme_save(run, &error);
     trireme_close(run);
+    if (!trireme_open(&run, NULL, (const char *const *)argv + 1, argc - 1, &error))
+        failed = 1;
+    printf("again: %d %s\n", error.code, error.text);
     return failed || locks_before != (getenv("HDF5_USE_FILE_LOCKING") != NULL);
 }
 END
 PKG_CONFIG_PATH=$prefix/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
 is "pkg-config knows the version" "$version" "$(pkg-config --modversion trireme)"
-make -C "$build" install-modulefiles prefix="$work/a prefix" >"$work/spaced.log" 2>&1
+(umask 077 && make -C "$build" install-modulefiles prefix="$work/a prefix") >"$work/spaced.log" 2>&1
+is "modulefiles can be read by all, whatever the umask" "3 3" "$(find "$work/a prefix" -type f | wc -l) $(
+    find "$work/a prefix" -type f -perm 644 | wc -l)"
 is "pkg-config quotes a prefix with a space" 2 "$(PKG_CONFIG_PATH="$work/a prefix/lib/pkgconfig:$PKG_CONFIG_PATH" \
     pkg-config --cflags --libs trireme | grep -o '/a\\ prefix/' | wc -l)"
 # shellcheck disable=SC2046
@@ -112,6 +117,7 @@ check "the program trains" ./use $settings run.dir=own checkpoint.export_hf=true
 cp log steps
 # shellcheck disable=SC2086
 check "trireme train does" "$prefix/bin/trireme" train $settings run.dir=other
+is "a second run in the same process is an error" 1 "$(grep -c "^again: 1 .*a process opens one run, once" steps)"
 is "five steps" "1 2 3 4 5" "$(losses own/metrics.jsonl | cut -d' ' -f1 | paste -sd' ')"
 is "trireme train comes to the same losses as the program" "$(losses other/metrics.jsonl)" "$(losses own/metrics.jsonl)"
 is "the program reads the losses that the run wrote" "$(losses other/metrics.jsonl | awk '$1 != 1 && $1 != 3 { printf "%d %.6f\n", $1, $2 }')" \

@@ -272,10 +272,14 @@ static int set_ranks(struct options *o, int argc, char **argv, struct error *err
         o->ranks = last.ranks;
         o->nodes = o->nodes || o->as_machine ? o->nodes : last.nodes;
     }
+    int are_given = o->ranks > 0;
     o->ranks = o->ranks ? o->ranks : 1;
     o->nodes = o->nodes ? o->nodes : usual_nodes(o);
     if (o->ranks >= o->nodes)
         return 0;
+    if (!are_given)
+        return error_set(err, "--nodes %lld needs the number of ranks on them: --ranks N",
+                         (long long)o->nodes);
     return error_set(err, "--ranks %lld is less than --nodes %lld: a node has at least one rank",
                      (long long)o->ranks, (long long)o->nodes);
 }

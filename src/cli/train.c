@@ -6,6 +6,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "comm/gpu/gpu.h"
+#include "comm/launch.h"
 #include "comm/world.h"
 #include "io/checkpoint.h"
 #include "plan/fit.h"
@@ -99,7 +100,8 @@ int command_train(struct app *app, int argc, char **argv, struct error *err)
 {
     struct config config;
     struct stop *stop = NULL;
-    if (stop_watch(&stop, err))
+    const struct launch launch = launch_read();
+    if (launch_check_nodes(&launch, err) || stop_watch(&stop, err))
         return -1;
     int rc = app_start_world(app, err);
     if (!rc) {

@@ -133,6 +133,18 @@ int launch_check(const struct launch *launch, int size, struct error *err)
     return launch->tasks > 1 && alone ? refuse(launch, err) : 0;
 }
 
+int launch_check_nodes(const struct launch *launch, struct error *err)
+{
+    int nodes = number("SLURM_JOB_NUM_NODES", 1);
+    if (nodes < 2 || (launch->kind != LAUNCH_NONE && launch->kind != LAUNCH_BATCH))
+        return 0;
+    return error_set(err,
+                     "this Slurm job has %d nodes but trireme was started without srun, on one of "
+                     "them or on none: start with srun --mpi=pmix (or srun -n 1 --mpi=pmix if one "
+                     "process is meant)",
+                     nodes);
+}
+
 int launch_check_memory(const struct launch *launch, const char *host, struct error *err)
 {
     struct rlimit limit;
@@ -215,6 +227,18 @@ static void choose_temporary_folder(void)
         }
 }
 
+/* Let one task of srun start MPI by itself.  Open MPI 4 takes it for one of several wherever
+ * SLURM_NODELIST is beside the number of a step: without PMIx it ends the process then, and with
+ * PMIx the second program that a shell in the task starts, as the first has used up its place. */
+static int leave_slurm(const struct launch *launch)
+{
+    if (launch->kind != LAUNCH_SRUN || launch->tasks != 1 || getenv("SLURM_HET_SIZE"))
+        return 0;
+    unsetenv("SLURM_NODELIST");
+    unsetenv("PMIX_NAMESPACE");
+    return 1;
+}
+
 void launch_prepare(const struct launch *launch)
 {
     static const char *const quiet[] = {
@@ -231,7 +255,8 @@ void launch_prepare(const struct launch *launch)
          * to the node's own IPv6 address. */
         setenv("OMPI_MCA_reachable", "weighted", 0);
     }
-    if (launch->one_node && !launch->joined && launch->kind != LAUNCH_MPIRUN) {
+    int is_alone = leave_slurm(launch) || !launch->joined;
+    if (launch->one_node && is_alone && launch->kind != LAUNCH_MPIRUN) {
         setenv("OMPI_MCA_ess_singleton_isolated", "1", 0); /* no daemon for one process */
         /* All such processes would use one folder, and remove it under one another. */
         setenv("OMPI_MCA_orte_create_session_dirs", "0", 0);

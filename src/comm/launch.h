@@ -36,12 +36,17 @@ struct launch launch_read(void);
  * text is empty on tasks above 0, so that one line is printed. */
 int launch_check(const struct launch *launch, int size, struct error *err);
 
+/* Refuse one process in a Slurm job of several nodes, which would train on one of them, or on the
+ * login node from which salloc was called.  Returns 0, or -1 with err set. */
+int launch_check_nodes(const struct launch *launch, struct error *err);
+
 /* Refuse a limit of this process's address space (ulimit -v) in which the libraries that start with
  * MPI crash.  To be called before any of them.  host: the name of this node, for the message.
  * Returns 0, or -1 with err set, whose text is empty on all tasks of a node but one. */
 int launch_check_memory(const struct launch *launch, const char *host, struct error *err);
 
-/* Prepare the environment for the start of MPI, without changing what the user has set: no warnings
+/* Prepare the environment for the start of MPI, without changing what the user has set, but for
+ * what Slurm has set for one task of srun, which Open MPI may not see: no warnings
  * that mean nothing here, no ways of copying that this container forbids, and no networks that a
  * job on one node does not need (opening them is two thirds of the time that a start takes).  A
  * TMPDIR in which one process alone could make no folder is changed, because MPI would crash there.

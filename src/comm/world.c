@@ -120,7 +120,13 @@ static int find_nodes(struct world *world, struct error *err)
 /* Start MPI, and fill in world.  Collective.  Returns 0, or -1 with err set. */
 static int start_mpi(const struct launch *launch, struct world *world, struct error *err)
 {
-    int provided, *tag_max, found;
+    int provided, *tag_max, found, was_started = 0, has_ended = 0;
+    MPI_Initialized(&was_started);
+    MPI_Finalized(&has_ended);
+    if (was_started || has_ended)
+        return error_set(err,
+                         "MPI was started in this process before, and cannot be started again: "
+                         "a process opens one run, once; start another process");
     MPI_TRY(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);

@@ -57,7 +57,8 @@ struct stop {
     _Atomic enum phase phase;
     char left[CONFIG_TEXT + 256]; /* once trained: what is still being done, or "" */
     struct launch_kill kill;      /* how long mpirun waits before it kills */
-    int64_t deadline_ns;          /* used by the thread alone */
+    int is_under_srun;
+    int64_t deadline_ns; /* used by the thread alone */
     int interrupts;
 };
 
@@ -133,7 +134,11 @@ static void print_answer(const struct stop *s, int signal)
         text_append(text, sizeof text, "training is over, and its state is saved%s", s->left);
     else
         text_append(text, sizeof text, "the state will be saved after this step");
-    if (signal == SIGINT)
+    if (signal == SIGINT && s->is_under_srun)
+        text_append(text, sizeof text,
+                    "; if srun was stopped (Ctrl-C twice), it kills the ranks at once: scancel "
+                    "--signal=USR1 JOB saves");
+    else if (signal == SIGINT)
         text_append(text, sizeof text, "; once more ends at once");
     else if (signal == SIGTERM && s->phase == TRAINING)
         describe_sigterm(s, text, sizeof text);
@@ -201,6 +206,7 @@ int stop_watch(struct stop **stop, struct error *err)
     struct launch launch = launch_read();
     *stop = NULL;
     s->kill = launch_kill(&launch);
+    s->is_under_srun = launch.kind == LAUNCH_SRUN;
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&s->signals);
     sigemptyset(&action.sa_mask);

@@ -179,7 +179,10 @@ for how in "" checkpoint.resume=none checkpoint.resume="$begin"; do
     # shellcheck disable=SC2086
     TRIREME=$work/endless submit "$script" $M $how || continue
     run=runs/llama8b_fsdp-$job out=llama8b_fsdp-$job.out
-    if wait_for 30 has_steps $run 10 && on_cluster 10 scancel --signal=USR1 "$job"; then
+    all= # or the signal comes to the script's shell as well
+    [ "$how" != checkpoint.resume=none ] || all=--full
+    # shellcheck disable=SC2086
+    if wait_for 30 has_steps $run 10 && on_cluster 10 scancel --signal=USR1 $all "$job"; then
         over 90 || echo "# $name did not end in time"
     fi
     ended="$(job_field JobState) $(job_field ExitCode)"
@@ -376,6 +379,23 @@ printf '#!/bin/sh\nexec "%s" run srun "$@"\n' "$CLUSTER_SELF" >srun
 chmod +x srun
 refused "srun without --mpi=pmix: one line says so" 'srun --mpi=pmix' \
     "$work/srun" --mpi=none -N2 --ntasks-per-node=2 "$TRIREME" train $M run.dir=never
+# One process: of srun without PMIx, several after one another in one task of srun, and none of salloc's.
+cat >several <<END
+#!/bin/sh
+for steps in 1 2 3; do "$TRIREME" train \$* train.steps=\$steps || exit; done
+END
+chmod +x several
+for way in none pmix; do
+    # shellcheck disable=SC2086
+    on_cluster 60 srun --mpi=$way -N1 -n1 ./several $M run.dir=alone-$way >out 2>err
+    is "three processes in one task of srun --mpi=$way" "0 1-3" "$? $(steps_of alone-$way)"
+done
+printf '#!/bin/sh\nexec "%s" run salloc "$@"\n' "$CLUSTER_SELF" >salloc
+chmod +x salloc
+# shellcheck disable=SC2086
+"$work/salloc" -Q -N2 "$TRIREME" train $M run.dir=never >out 2>err </dev/null
+is "one process in a job of two nodes is refused" "1 1" \
+    "$? $(grep -c 'this Slurm job has 2 nodes but trireme was started without srun' err)"
 refused "srun with a misspelt key: one line" 'train\.stpes.*train\.steps' \
     "$work/srun" --mpi=pmix -N2 --ntasks-per-node=2 "$TRIREME" train $M train.stpes=3
 name="job with a misspelt key"
