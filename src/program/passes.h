@@ -1,4 +1,10 @@
-/* passes.h - the steps by which program_create() writes a program, in this order. */
+/* passes.h - the passes that write a program.
+ *
+ * compile.c runs, in this order: pass_schedule() (for PROGRAM_UPDATE overlap_update_plan() and
+ * overlap_update_end() instead); for PROGRAM_TRAIN pass_update(); pass_release(); memory_plan();
+ * pass_waits(), which program_create_without_waits() leaves out.  pass_sums() is a part of
+ * pass_schedule() and pass_update().
+ */
 #ifndef TRIREME_PROGRAM_PASSES_H
 #define TRIREME_PROGRAM_PASSES_H
 
