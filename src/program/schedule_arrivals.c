@@ -1,12 +1,15 @@
 /* schedule_arrivals.c - when a rank receives what other ranks make for it.
  *
- * What an action makes for another rank is sent behind it; when it is received there is chosen so
- * that no ranks wait for one another, whatever the schedule.  All ranks were played together
- * (schedule->start): each message is there at the end of the action that sends it.  All a rank
- * receives, it receives in the order of these times, as every sender sends.  A message is received
- * before the first action that begins no earlier than it is there, or before the one that precedes
- * the action which needs it, so that it travels beside that one's runs.  The latter is not so on a
- * stream on which the rank also sends: what it sends before would wait behind what it gets later.
+ * What an action makes for another rank is sent after its runs.  This file chooses where the other
+ * rank receives it, such that no ranks wait for one another, whatever the schedule.
+ *
+ * schedule->start gives the time of every action; the time of a message is the end of the action
+ * that makes it.  A rank receives its messages in the order of their times, as every sender sends.
+ * A message is received before the earlier of
+ * - the first action that starts no earlier than the message's time
+ * - the action just before the one that needs it, so that it travels during that action's runs.  On
+ *   a stream on which the rank also sends, only the first holds: an early RECV would block what the
+ *   rank sends after it.
  *
  *   time     0   1   2       4
  *   rank 0   0F0 0F1         0B0 ...    sends 0F0 at 1, 0F1 at 2
@@ -116,7 +119,8 @@ static int comes_first(const struct runs *runs, const struct schedule_arrival *a
     return step->count && (arrival->time < end || (arrival->time == end && arrival->from < own));
 }
 
-/* Choose the place of each message in the order of all ranks. */
+/* Choose where each message is received, where all ranks keep one order of messages (second half of
+ * the head). */
 static void place_in_order(struct runs *runs, const int64_t *start)
 {
     for (int i = 0, step = 0; i < runs->arrivals; i++) {
