@@ -3,9 +3,9 @@
  * Five passes: segment_pick_nodes() chooses the nodes of the phase, and in backward, where forward
  * has not kept a value, the forward nodes that make it again; segment_divide() makes several steps
  * of those that go in parts; cut() divides the steps into pieces and finds the temporaries that
- * live from one to another; plan() gives what a phase keeps for
- * another a place of its own, and temporaries and scratch offsets by their lifetimes, so that
- * memory is used again within the segment; resolve() makes every operand a space and an offset.
+ * live from one to another; plan() gives what a phase keeps for another a place of its own, and
+ * temporaries and scratch offsets by their lifetimes, so that memory is used again within the
+ * segment; resolve() makes every operand a space and an offset.
  */
 #include "segment/segment.h"
 
@@ -123,8 +123,9 @@ static int last_use(const struct segment_draft *c, int v, int from)
     return last;
 }
 
-/* The last step that runs beside an exchange in parts, or that exchange: what it reads is not to be
- * overwritten by the product that goes on meanwhile. */
+/* The last step during which the exchange of step s may still run: of an exchange in parts, the
+ * last part of the step that reads its result; else s.  What the exchange reads must not be
+ * overwritten before. */
 static int end_beside(const struct segment_draft *c, int s)
 {
     const struct segment_step *step = c->segment->step;

@@ -1,5 +1,6 @@
-/* segment_touches.c - which bytes of each space a step touches, and a piece: those of its steps, in
- * order, what meets being one.  Found once, as every RUN of a piece touches the same. */
+/* segment_touches.c - which bytes of each space a step touches, and a piece.  A piece touches what
+ * its steps touch, with ranges joined that overlap or adjoin.  Found once, as every RUN of a piece
+ * touches the same bytes. */
 #include <stdlib.h>
 
 #include "base/array.h"
@@ -38,7 +39,7 @@ static int compare_touches(const void *a, const void *b)
     return (one->from > other->from) - (one->from < other->from);
 }
 
-/* Make one of touches that meet.  Returns how many are left. */
+/* Join touches that overlap or adjoin, of one space and kind.  Returns how many are left. */
 static int join(struct segment_touch *touch, int count)
 {
     int kept = 0;
