@@ -86,8 +86,9 @@ static int is_embedding(const struct graph *graph, int param)
     return 0;
 }
 
-/* Have all tensors of the parameter at least so many elements, and whole blocks?  And those of its
- * block that other layouts stack with them, so that every layout has the same answer? */
+/* Do all tensors of a parameter have at least `least` elements, and whole blocks?  The tensors of
+ * its block that other layouts stack with them (transformer_stacks()) are asked too, so that every
+ * layout has the same answer. */
 static int is_in_blocks(const struct graph *graph, int param, int64_t least, int64_t block)
 {
     const struct graph_param *own = &graph->params[param];
@@ -138,7 +139,7 @@ static unsigned term_axes(const struct graph *graph, int param)
     return graph->params[param].frozen ? 0 : axes;
 }
 
-/* Has another unit a parameter of a unit's? */
+/* Does another unit share the parameter `name` that `unit` owns? */
 static int is_shared(const struct units *units, int unit, const char *name)
 {
     for (int u = 0; u < units->count; u++) {
@@ -180,7 +181,7 @@ static int is_of_one_product(const struct graph *graph, int param)
     return readers == 1 && products == 1;
 }
 
-/* Has another unit a parameter of any unit of a kind? */
+/* Does another unit share the parameter `name` of any unit of a kind? */
 static int is_shared_by_kind(const struct units *units, int kind, const char *name)
 {
     int shared = 0;
