@@ -40,7 +40,7 @@ int units_is_frozen(const char *patterns, const char *name)
 }
 
 /* What a pattern is compared with: the names of all tensors of a model. */
-struct search {
+struct frozen_search {
     const struct model *model;
     const char *pattern;
     int matches;            /* tensors that it matches */
@@ -63,7 +63,8 @@ static int is_called(const struct model *model, const char *pattern, const char 
     return called;
 }
 
-/* Of alike blocks one stands for all: has a name another number than 0? */
+/* Has a name a number other than 0, as the tensors of later blocks have?  Blocks are alike, so
+ * those of block 0 stand for all. */
 static int is_of_later_block(const char *name)
 {
     for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.'))
@@ -74,7 +75,7 @@ static int is_of_later_block(const char *name)
 
 static int look_at(void *user, const struct model_tensor *tensor, struct error *err)
 {
-    struct search *s = user;
+    struct frozen_search *s = user;
     int before = s->nearest.distance;
     const char *was = s->nearest.name;
     (void)err;
@@ -92,7 +93,7 @@ static int look_at(void *user, const struct model_tensor *tensor, struct error *
 /* Refuse a pattern that matches no tensor, saying which one was meant, or else which there are. */
 static int check_pattern(const struct model *model, const char *pattern, struct error *err)
 {
-    struct search s = {.model = model, .pattern = pattern, .nearest = {.wanted = pattern}};
+    struct frozen_search s = {.model = model, .pattern = pattern, .nearest = {.wanted = pattern}};
     if (model_each_tensor(model, look_at, &s, err))
         return -1;
     if (s.matches)
@@ -107,7 +108,8 @@ static int freezes(const struct model *model, const char *patterns, const char *
     return units_is_frozen(patterns, name) || (model->lora.r && !adapters_train(model, name));
 }
 
-/* Parts of one matrix that are frozen and trained: by which key? */
+/* Set err for two tensors that are stored as one matrix and of which only one is trained, and name
+ * the key that says so: lora.modules_to_save or train.freeze.  Returns -1. */
 static int error_one_matrix(const struct model *model, const char *one, const char *other,
                             struct error *err)
 {
