@@ -25,11 +25,12 @@ struct access {
 
 /* Add an access by an instruction that is not before any of those added until now.  Raises
  * after[s], for each stream s but its own, to the last instruction of s that accessed some of the
- * same bytes where one of both writes.  Takes the logarithm of the number of intervals of bytes
- * that differ, and a step for each that the access covers; what lies behind them moves. */
+ * same bytes where one of both writes.  The map keeps intervals of bytes that have the same
+ * accesses.  Cost: a binary search among them, one step for each that the access covers, and a
+ * memmove of those after it. */
 void access_map_add(struct access_map *map, struct access access, int after[STREAMS]);
 
-/* How many such intervals there are; for tests. */
+/* Return the number of intervals in the map; for tests. */
 int access_map_intervals(const struct access_map *map);
 
 #endif
