@@ -14,12 +14,12 @@
 #include "program/update_flat.h"
 
 struct overlap_update {
-    int *flat, count;             /* the flats that are updated, in order */
-    int *number;                  /* per flat: its index in that list; -1: it is not updated */
-    int done;                     /* how many of the list have their UPDATE */
-    int fetched;                  /* and how many their state where UPDATE works, in `here` */
-    int sums;                     /* the step's sums where UPDATE works; -1: not fetched yet */
-    int has_zero;                 /* 1: ZERO is written */
+    int *flat, count; /* the flats that are updated, in order */
+    int *number;      /* per flat: its index in that list; -1: it is not updated */
+    int done;         /* how many of the list have their UPDATE */
+    int fetched;      /* how many of the list have their state fetched: here[0 .. fetched) is set */
+    int sums;         /* the step's sums where UPDATE works; -1: not fetched yet */
+    int has_zero;     /* 1: ZERO is written */
     struct update_operands *here; /* per index in that list */
 };
 

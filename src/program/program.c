@@ -1,4 +1,5 @@
-/* program.c - the list itself; compile.c has it written. */
+/* program.c - struct program: how to append buffers and instructions, and how an instruction is
+ * printed.  compile.c runs the passes that write one. */
 #include "program/program.h"
 
 #include <stdarg.h>

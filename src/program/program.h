@@ -26,9 +26,9 @@ enum program_stream {
     STREAM_POINT_5,
     STREAM_POINT_6,
     STREAM_POINT_7,
-    STREAM_FETCH,
-    STREAM_SPILL,
-    STREAM_READ, /* reads of the swap file; STREAM_WRITE: writes */
+    STREAM_FETCH, /* offloaded state, host to device */
+    STREAM_SPILL, /* and device to host */
+    STREAM_READ,  /* reads of the swap file; STREAM_WRITE: writes */
     STREAM_WRITE,
     STREAM_UPDATE, /* UPDATE beside forward, on a GPU */
     STREAM_HOST,   /* the host's own work, where its memory is apart from the device's */

@@ -24,7 +24,8 @@
 struct unit_buffers {
     int output;      /* activation leaving the unit */
     int output_grad; /* its gradient, from the units that read it */
-    int saved, deferred;
+    int saved;       /* what forward keeps for backward */
+    int deferred;    /* what the input part of backward keeps for the weight part */
 };
 
 /* Buffers whose values another rank makes; -1: none yet. */
