@@ -73,7 +73,7 @@ static int in_time(const void *a, const void *b)
     return one->from != other->from ? one->from - other->from : one->needs - other->needs;
 }
 
-/* The streams on which the rank sends what its steps make, a bit each. */
+/* The streams on which the rank sends what its actions make, a bit each. */
 static unsigned streams_sent_on(const struct runs *runs)
 {
     const struct schedule *s = runs->program->layout->schedule;
@@ -89,47 +89,47 @@ static unsigned streams_sent_on(const struct runs *runs)
     return streams;
 }
 
-/* Choose the step before which each message is received: the first that begins no earlier than the
- * message is there, or, on a stream on which the rank does not send, the one ahead of the step that
- * needs it, if that is earlier; but no message before one of an earlier time.  start: of the rank's
- * actions. */
+/* Choose the action before which each message is received: the first that starts no earlier than
+ * the message's time, or, on a stream on which the rank does not send, the one just before the
+ * action that needs it, if that is earlier; but no message before one of an earlier time.  start:
+ * of the rank's actions. */
 static void place_ahead(struct runs *runs, const int64_t *start)
 {
     struct schedule_arrival *arrival = runs->arrival;
     unsigned sent_on = streams_sent_on(runs);
-    for (int i = 0, step = 0; i < runs->arrivals; i++) {
-        while (start[step] < arrival[i].time)
-            step++;
+    for (int i = 0, action = 0; i < runs->arrivals; i++) {
+        while (start[action] < arrival[i].time)
+            action++;
         int ahead = arrival[i].needs ? arrival[i].needs - 1 : 0;
-        int can_be_ahead = !(sent_on >> arrival[i].stream & 1) && ahead < step;
-        arrival[i].before = can_be_ahead ? ahead : step;
+        int can_be_ahead = !(sent_on >> arrival[i].stream & 1) && ahead < action;
+        arrival[i].action = can_be_ahead ? ahead : action;
     }
     for (int i = 1; i < runs->arrivals; i++)
-        if (arrival[i].before < arrival[i - 1].before)
-            arrival[i].before = arrival[i - 1].before;
+        if (arrival[i].action < arrival[i - 1].action)
+            arrival[i].action = arrival[i - 1].action;
 }
 
-/* Does a message come before what a step of this rank sends, in the order of all ranks?  A step
- * without runs sends nothing.  start: of the step. */
+/* Does a message come before what an action of this rank sends, in the order of all ranks?  An
+ * action without runs sends nothing.  start: of the action. */
 static int comes_first(const struct runs *runs, const struct schedule_arrival *arrival,
-                       const struct schedule_step *step, int64_t start)
+                       const struct runs_action *action, int64_t start)
 {
-    int64_t end = start + schedule_cost(&costs, step->action.phase);
+    int64_t end = start + schedule_cost(&costs, action->scheduled.phase);
     int own = runs->program->state->coord.at[MESH_PIPELINE];
-    return step->count && (arrival->time < end || (arrival->time == end && arrival->from < own));
+    return action->count && (arrival->time < end || (arrival->time == end && arrival->from < own));
 }
 
 /* Choose where each message is received, where all ranks keep one order of messages (second half of
  * the head). */
 static void place_in_order(struct runs *runs, const int64_t *start)
 {
-    for (int i = 0, step = 0; i < runs->arrivals; i++) {
+    for (int i = 0, action = 0; i < runs->arrivals; i++) {
         struct schedule_arrival *arrival = &runs->arrival[i];
-        while (start[step] < arrival->time &&
-               !comes_first(runs, arrival, &runs->step[step], start[step]))
-            step++;
-        arrival->before = step;
-        arrival->behind = start[step] < arrival->time;
+        while (start[action] < arrival->time &&
+               !comes_first(runs, arrival, &runs->action[action], start[action]))
+            action++;
+        arrival->action = action;
+        arrival->is_after = start[action] < arrival->time;
     }
 }
 
@@ -157,8 +157,8 @@ static void find_arrivals(struct runs *runs)
     const struct schedule *s = runs->program->layout->schedule;
     int rank = runs->program->state->coord.at[MESH_PIPELINE];
     int64_t *end = find_ends(s);
-    for (int k = 0; k < runs->steps; k++) {
-        const struct schedule_action *action = &runs->step[k].action;
+    for (int k = 0; k < runs->actions; k++) {
+        const struct schedule_action *action = &runs->action[k].scheduled;
         int stage = needed_stage(s, action), is_forward = action->phase == PHASE_FORWARD;
         if (stage >= 0)
             runs->arrival[runs->arrivals++] = (struct schedule_arrival){
@@ -178,13 +178,13 @@ static void find_arrivals(struct runs *runs)
 
 void schedule_list_arrivals(struct runs *runs)
 {
-    runs->arrival = array_make((size_t)runs->steps, sizeof *runs->arrival);
+    runs->arrival = array_make((size_t)runs->actions, sizeof *runs->arrival);
     if (runs->program->units->stages == 1)
         return;
     if (runs->program->kind == PROGRAM_TRAIN) {
         find_arrivals(runs);
         return;
     }
-    for (int k = 0; k < runs->steps; k++)
-        runs->arrival[runs->arrivals++] = (struct schedule_arrival){.before = k, .needs = k};
+    for (int k = 0; k < runs->actions; k++)
+        runs->arrival[runs->arrivals++] = (struct schedule_arrival){.action = k, .needs = k};
 }

@@ -31,11 +31,11 @@ static void add_run(struct runs *runs, int unit, const struct schedule_action *a
         runs->run[runs->count++] = (struct run){.phase = phase,
                                                 .unit = unit,
                                                 .micro = action->micro,
-                                                .action = runs->steps,
+                                                .action = runs->actions,
                                                 .segment = segment};
 }
 
-static void add_step(struct runs *runs, const struct schedule_action *action)
+static void add_action(struct runs *runs, const struct schedule_action *action)
 {
     struct units_stage own = units_stage(runs->program->units, action->stage);
     int last = own.first + own.count - 1, first = runs->count;
@@ -45,19 +45,19 @@ static void add_step(struct runs *runs, const struct schedule_action *action)
     else
         for (int u = last; u >= own.first; u--)
             add_run(runs, u, action);
-    runs->step[runs->steps++] = (struct schedule_step){*action, first, runs->count - first};
+    runs->action[runs->actions++] = (struct runs_action){*action, first, runs->count - first};
 }
 
-/* Forward of one micro-batch, stage by stage. */
+/* List forward of one micro-batch, stage by stage. */
 static void list_forward(struct runs *runs)
 {
     const struct schedule *schedule = runs->program->layout->schedule;
     for (int stage = 0; stage < schedule->stages; stage++)
         if (schedule->rank_of[stage] == runs->program->state->coord.at[MESH_PIPELINE])
-            add_step(runs, &(struct schedule_action){stage, 0, PHASE_FORWARD});
+            add_action(runs, &(struct schedule_action){stage, 0, PHASE_FORWARD});
 }
 
-/* All runs of the step. */
+/* List all actions of the rank, and their runs. */
 static void list_runs(struct runs *runs)
 {
     const struct program *program = runs->program;
@@ -70,59 +70,59 @@ static void list_runs(struct runs *runs)
         most = units > most ? units : most;
     }
     runs->run = array_make((size_t)count * (size_t)most, sizeof *runs->run);
-    runs->step = array_make((size_t)count, sizeof *runs->step);
+    runs->action = array_make((size_t)count, sizeof *runs->action);
     for (int a = 0; a < count && program->kind == PROGRAM_TRAIN; a++)
-        add_step(runs, &action[a]);
+        add_action(runs, &action[a]);
     if (program->kind != PROGRAM_TRAIN)
         list_forward(runs);
 }
 
-static int left_in_step(const struct runs *runs, int r)
+static int is_last_of_action(const struct runs *runs, int r)
 {
-    const struct schedule_step *step = &runs->step[runs->run[r].action];
-    return step->first + step->count - r;
+    const struct runs_action *action = &runs->action[runs->run[r].action];
+    return r == action->first + action->count - 1;
 }
 
 /* ---- the pass ---- */
 
-/* The step whose runs read what is received for step k: k itself, or, where forward has no runs
+/* The action whose runs read what is received for action k: k itself, or, where forward has no runs
  * because the unit of the loss does all in backward, that backward. */
-static const struct schedule_step *reader_of(const struct runs *runs, int k)
+static const struct runs_action *reader_of(const struct runs *runs, int k)
 {
-    const struct schedule_step *step = &runs->step[k];
-    for (int i = k; i < runs->steps && !step->count; i++)
-        if (runs->step[i].action.stage == runs->step[k].action.stage &&
-            runs->step[i].action.micro == runs->step[k].action.micro)
-            step = &runs->step[i];
-    return step;
+    const struct runs_action *reader = &runs->action[k];
+    for (int i = k; i < runs->actions && !reader->count; i++)
+        if (runs->action[i].scheduled.stage == runs->action[k].scheduled.stage &&
+            runs->action[i].scheduled.micro == runs->action[k].scheduled.micro)
+            reader = &runs->action[i];
+    return reader;
 }
 
-/* Receive what is to be received before run r, or, with `behind`, behind it, the last of its step.
+/* Receive what is to be received before run r, or, if is_after, after it, the last of its action.
  * *next: the first arrival that is not received yet. */
 static void receive(struct program *program, struct runs_buffers *buffers, const struct runs *runs,
-                    int r, int behind, int *next)
+                    int r, int is_after, int *next)
 {
-    int step = runs->run[r].action;
+    int action = runs->run[r].action;
     for (; *next < runs->arrivals; (*next)++) {
         const struct schedule_arrival *arrival = &runs->arrival[*next];
-        const struct schedule_step *reader = reader_of(runs, arrival->needs);
-        if (arrival->before > step || (arrival->before == step && arrival->behind > behind))
+        const struct runs_action *reader = reader_of(runs, arrival->needs);
+        if (arrival->action > action || (arrival->action == action && arrival->is_after > is_after))
             break;
         if (reader->count)
             runs_receive(program, buffers, &runs->run[reader->first], reader->count);
     }
 }
 
-/* Behind the last run of a step: receive what comes before that in the order of all ranks, and send
- * what the step's runs have made for other ranks. */
+/* After the last run of an action: receive what comes, in the order of all ranks, before what the
+ * action sends, and send what its runs have made for other ranks. */
 static void exchange(struct program *program, struct runs_buffers *buffers, const struct runs *runs,
                      int r, int *next)
 {
-    const struct schedule_step *step = &runs->step[runs->run[r].action];
-    if (program->units->stages == 1 || left_in_step(runs, r) > 1)
+    const struct runs_action *action = &runs->action[runs->run[r].action];
+    if (program->units->stages == 1 || !is_last_of_action(runs, r))
         return;
     receive(program, buffers, runs, r, 1, next);
-    runs_send(program, buffers, &runs->run[step->first], step->count);
+    runs_send(program, buffers, &runs->run[action->first], action->count);
 }
 
 static void write_runs(struct program *program, struct runs_buffers *buffers, struct runs *runs)
@@ -165,6 +165,6 @@ void pass_schedule(struct program *program)
     runs_close(buffers);
     schedule_free_sets(&sets);
     free(runs.run);
-    free(runs.step);
+    free(runs.action);
     free(runs.arrival);
 }

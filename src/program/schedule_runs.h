@@ -1,7 +1,7 @@
 /* schedule_runs.h - what the files that make a rank's runs from its schedule share.
  *
- * schedule_runs.c lists the runs and writes them, schedule_arrivals.c decides before which step
- * each message is received, schedule_sets.c in which buffers a micro-batch's values lie.
+ * schedule_runs.c lists the runs and writes them, schedule_arrivals.c decides at which action each
+ * message is received, schedule_sets.c in which buffers a micro-batch's values lie.
  */
 #ifndef TRIREME_PROGRAM_SCHEDULE_RUNS_H
 #define TRIREME_PROGRAM_SCHEDULE_RUNS_H
@@ -9,29 +9,30 @@
 #include "program/runs.h"
 #include "program/schedule.h"
 
-/* An action of the rank, and its runs: runs->run[first] and the count - 1 behind it. */
-struct schedule_step {
-    struct schedule_action action;
+/* An action of the rank, and its runs: runs->run[first] and the count - 1 after it. */
+struct runs_action {
+    struct schedule_action scheduled;
     int first, count;
 };
 
-/* Something that a step reads and another rank makes. */
+/* Something that an action reads and another rank makes. */
 struct schedule_arrival {
-    int needs;  /* the step that reads it */
-    int before; /* the step before which it is received, */
-    int behind; /* or 1: it is received behind the runs of that step, before what that sends */
-    int from;   /* the rank that makes it */
+    int needs;    /* the action that reads it */
+    int action;   /* the action at which it is received: before its runs, */
+    int is_after; /* or, if 1, after its runs and before what it sends */
+    int from;     /* the rank that makes it */
     enum program_stream stream;
     int64_t time; /* when that rank has made it (schedule->start) */
 };
 
-/* What a rank does in a step. */
+/* What a rank does in a step of training, or in one evaluation or pass of generation: its actions,
+ * their runs, and what it receives. */
 struct runs {
     const struct program *program;
     struct run *run; /* in the order of the list */
     int count;
-    struct schedule_step *step; /* in the order of the schedule */
-    int steps;
+    struct runs_action *action; /* in the order of the schedule */
+    int actions;
     struct schedule_arrival *arrival; /* in the order in which they are received */
     int arrivals;
 };

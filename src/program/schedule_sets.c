@@ -49,13 +49,13 @@ static int is_here(const struct runs *runs, int stage)
     return stage >= 0 && stage < runs->program->units->stages && !is_elsewhere(runs, stage);
 }
 
-/* The last run that needs the places of what a step uses and sends that way: its own last run, or,
- * if it sends something, the run behind, during which that is sent. */
-static int end_of(const struct runs *runs, const struct schedule_step *step, enum mesh_way way)
+/* The last run that needs the places of what an action uses and sends that way: its own last run,
+ * or, if it sends something, the run after it, during which that is sent. */
+static int end_of(const struct runs *runs, const struct runs_action *action, enum mesh_way way)
 {
-    int is_up = step->action.phase == PHASE_FORWARD, stage = step->action.stage;
+    int is_up = action->scheduled.phase == PHASE_FORWARD, stage = action->scheduled.stage;
     int sends = is_up == (way == WAY_UP) && is_elsewhere(runs, is_up ? stage + 1 : stage - 1);
-    return step->first + step->count - 1 + sends;
+    return action->first + action->count - 1 + sends;
 }
 
 /* Find the spans of what stages make for each micro-batch, and of what they receive, with the
@@ -66,22 +66,22 @@ static void find_spans(const struct runs *runs, struct span *own, struct span *r
     int micros = runs->program->micros, count = runs->program->units->stages * micros;
     for (int at = 0; at < count; at++)
         own[at] = received[at] = (struct span){.at = at, .begin = runs->count};
-    for (int k = 0; k < runs->steps; k++) {
-        const struct schedule_step *step = &runs->step[k];
-        int at = step->action.stage * micros + step->action.micro;
-        if (!step->count)
+    for (int k = 0; k < runs->actions; k++) {
+        const struct runs_action *action = &runs->action[k];
+        int at = action->scheduled.stage * micros + action->scheduled.micro;
+        if (!action->count)
             continue;
-        span_run(&received[at], step->first, end_of(runs, step, WAY_DOWN));
-        span_run(&own[at], step->first, end_of(runs, step, WAY_UP));
-        if (is_here(runs, step->action.stage - 1))
-            span_run(&own[at - micros], step->first, end_of(runs, step, WAY_UP));
+        span_run(&received[at], action->first, end_of(runs, action, WAY_DOWN));
+        span_run(&own[at], action->first, end_of(runs, action, WAY_UP));
+        if (is_here(runs, action->scheduled.stage - 1))
+            span_run(&own[at - micros], action->first, end_of(runs, action, WAY_UP));
     }
     for (int i = 0; i < runs->arrivals; i++) {
         const struct schedule_arrival *arrival = &runs->arrival[i];
-        const struct schedule_action *needs = &runs->step[arrival->needs].action;
-        const struct schedule_step *before = &runs->step[arrival->before];
+        const struct schedule_action *needs = &runs->action[arrival->needs].scheduled;
+        const struct runs_action *at = &runs->action[arrival->action];
         span_run(&received[needs->stage * micros + needs->micro],
-                 before->first + (arrival->behind ? before->count - 1 : 0), 0);
+                 at->first + (arrival->is_after ? at->count - 1 : 0), 0);
     }
 }
 
