@@ -156,7 +156,7 @@ static struct step_experts load_of(const struct program *program, const double *
     struct step_experts load = {0};
     int64_t experts = program->units->model->config.experts.count;
     int64_t end = (int64_t)(program->buffer[program->state->sums].bytes / sizeof *sums);
-    int64_t all = program->kind == PROGRAM_TRAIN ? state_load_elems(program->state) : 0;
+    int64_t all = program->kind == PROGRAM_TRAIN ? state_expert_tokens_elems(program->state) : 0;
     for (int64_t i = end - all; i < end; i += experts)
         add_router(&load, sums + i, experts);
     return load;

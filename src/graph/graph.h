@@ -43,8 +43,8 @@ enum graph_value_role {
     VALUE_CONST,      /* constant table, made once: rotary cosines and sines, fp32 */
     VALUE_LOSS,       /* fp64 [2], added to: sum of token losses, number of targets */
     VALUE_LOSS_SCALE, /* fp64 [1]: factor of the loss in its gradients */
-    VALUE_LOAD,       /* fp64 [experts], added to: tokens at each expert of a router; index: experts
-                         of the unit's routers before it */
+    VALUE_EXPERT_TOKENS, /* fp64 [experts], added to: tokens at each expert of a router; index:
+                            experts of the unit's routers before it */
 };
 
 /* Ranks that work on one graph together, each on a part of it. */

@@ -17,7 +17,7 @@
 enum { OF_LOGITS, TARGETS };                            /* inputs of route */
 enum { WEIGHTS, ROUTES };                               /* its outputs */
 enum { DWEIGHTS, LOGITS, COUNTED, CHOICE, LOSS_SCALE }; /* inputs of route_backward */
-enum { DLOGITS, LOAD };                                 /* its outputs */
+enum { DLOGITS, EXPERT_TOKENS };                        /* its outputs */
 
 int op_is_router(const struct graph *graph, int n)
 {
@@ -68,9 +68,9 @@ static void gradient(struct autodiff *ad, const struct graph_node *node, int dy)
         autodiff_node(ad, &op_route_backward,
                       (int[]){dy, node->in[OF_LOGITS], node->in[TARGETS], node->out[ROUTES], scale},
                       5, &node->attrs);
-    int load = graph->nodes[back].out[LOAD];
-    if (load >= 0)
-        graph->values[load].index =
+    int tokens = graph->nodes[back].out[EXPERT_TOKENS];
+    if (tokens >= 0)
+        graph->values[tokens].index =
             (int)op_experts_before(graph, graph->values[node->out[WEIGHTS]].producer);
     autodiff_give(ad, node->in[OF_LOGITS], graph->nodes[back].out[DLOGITS]);
 }
@@ -109,7 +109,8 @@ static void backward_shapes(struct graph *graph, struct graph_node *node)
     node->out[DLOGITS] =
         graph_value(graph, VALUE_TEMP, graph->dtype, 2, graph->values[node->in[LOGITS]].dim);
     if (node->in[COUNTED] >= 0)
-        node->out[LOAD] = graph_value(graph, VALUE_LOAD, DTYPE_F64, 1, &node->attrs.experts.count);
+        node->out[EXPERT_TOKENS] =
+            graph_value(graph, VALUE_EXPERT_TOKENS, DTYPE_F64, 1, &node->attrs.experts.count);
 }
 
 /* Of each logit, not of input 0, which has the slots. */
@@ -124,8 +125,8 @@ static int backward_run(const struct op_call *call, struct error *err)
     r.targets = call->in[COUNTED];
     call->device->ops->route_backward(call->device, &r, call->out[DLOGITS], call->in[DWEIGHTS],
                                       call->in[LOGITS], call->in[CHOICE], call->in[LOSS_SCALE]);
-    if (call->out[LOAD])
-        call->device->ops->route_load(call->device, &r, call->out[LOAD], call->in[CHOICE]);
+    if (call->out[EXPERT_TOKENS])
+        call->device->ops->route_load(call->device, &r, call->out[EXPERT_TOKENS], call->in[CHOICE]);
     return 0;
 }
 

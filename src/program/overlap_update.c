@@ -100,7 +100,7 @@ void overlap_update_before_sums(struct program *program)
 void overlap_update_before_run(struct program *program, const struct run *run)
 {
     const uint64_t sums =
-        space_bit(SPACE_LOSS) | space_bit(SPACE_LOSS_SCALE) | space_bit(SPACE_LOAD);
+        space_bit(SPACE_LOSS) | space_bit(SPACE_LOSS_SCALE) | space_bit(SPACE_EXPERT_TOKENS);
     if (!program->overlap)
         return;
     for (int k = 0; k < run->uses; k++)

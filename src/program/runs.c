@@ -350,7 +350,7 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
     case SPACE_CONST: return program->state->constants;
     case SPACE_LOSS: return program->state->summed;
     case SPACE_LOSS_SCALE: return program->state->loss_scale;
-    case SPACE_LOAD: return program->state->load[run->unit];
+    case SPACE_EXPERT_TOKENS: return program->state->expert_tokens[run->unit];
     case SPACE_WORK: return program->state->work;
     case SPACE_CARRY:
         return passing(program, &b->carried[run->unit][run->phase][b->place], "carried", run,
@@ -459,7 +459,7 @@ void runs_send(struct program *program, struct runs_buffers *b, const struct run
 }
 
 /* Append the RUN of one piece.  A segment's writes are reads as well where they add: the loss,
- * the load of experts, and the gradients that run->accumulate names. */
+ * the tokens at experts, and the gradients that run->accumulate names. */
 static void write_piece(struct program *program, const struct run *run, int number,
                         const int *buffer)
 {
@@ -469,7 +469,7 @@ static void write_piece(struct program *program, const struct run *run, int numb
     instr->unit = run->unit;
     instr->micro = run->micro;
     instr->piece = number;
-    uint64_t adds = space_bit(SPACE_LOSS) | space_bit(SPACE_LOAD);
+    uint64_t adds = space_bit(SPACE_LOSS) | space_bit(SPACE_EXPERT_TOKENS);
     for (int k = 0; k < run->uses; k++) {
         const struct flat *flat = &program->units->flat[run->use[k].flat];
         unsigned added = segment_added(run->accumulate, k) &

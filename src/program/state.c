@@ -271,26 +271,27 @@ static void make_caches(struct state *state)
     }
 }
 
-static int64_t load_elems(const struct state *state, int unit)
+static int64_t expert_tokens_elems(const struct state *state, int unit)
 {
-    return state->training ? units_load_elems(state->units, unit) : 0;
+    return state->training ? units_expert_tokens_elems(state->units, unit) : 0;
 }
 
-int64_t state_load_elems(const struct state *state)
+int64_t state_expert_tokens_elems(const struct state *state)
 {
     int64_t elems = 0;
     for (int u = 0; u < state->units->count; u++)
-        elems += load_elems(state, u);
+        elems += expert_tokens_elems(state, u);
     return elems;
 }
 
 /* Make the views of what units count of their experts, from number `from` of the sums on. */
-static void make_loads(struct state *state, int from)
+static void make_expert_tokens(struct state *state, int from)
 {
-    state->load = array_make((size_t)state->units->count, sizeof *state->load);
+    state->expert_tokens = array_make((size_t)state->units->count, sizeof *state->expert_tokens);
     for (int u = 0; u < state->units->count; u++) {
-        int to = from + (int)load_elems(state, u);
-        state->load[u] = to > from ? view_of_sums(state, from, to, "tokens at experts") : -1;
+        int to = from + (int)expert_tokens_elems(state, u);
+        state->expert_tokens[u] =
+            to > from ? view_of_sums(state, from, to, "tokens at experts") : -1;
         from = to;
     }
 }
@@ -299,13 +300,13 @@ static void make_common(struct state *state)
 {
     const struct units *units = state->units;
     size_t table = (size_t)(units_const_rows(units) * units->model->const_width) * sizeof(float);
-    int loads = SUM_COUNT + (state->training ? units->flats : 0);
-    int sums = loads + (int)state_load_elems(state);
+    int first = SUM_COUNT + (state->training ? units->flats : 0);
+    int sums = first + (int)state_expert_tokens_elems(state);
     state->sums = state_buffer(state, POOL_WORKSPACE, (size_t)sums * sizeof(double), "sums");
     state->loss_scale = view_of_sums(state, SUM_LOSS_SCALE, SUM_LOSS_SCALE + 1, "loss scale");
     state->summed = view_of_sums(state, SUM_SUMMED, sums, "summed");
     state->counted = view_of_sums(state, SUM_COUNTED, sums, "counted sums");
-    make_loads(state, loads);
+    make_expert_tokens(state, first);
     state->constants = state_buffer(state, POOL_WORKSPACE, table, "constants");
     state->work = state_buffer(state, POOL_WORKSPACE, units->work_bytes, "work");
 }
@@ -344,7 +345,7 @@ void state_destroy(struct state *state)
     free(state->flat);
     free(state->has);
     free(state->cache);
-    free(state->load);
+    free(state->expert_tokens);
     free(state->bucket);
     free(state);
 }

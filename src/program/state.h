@@ -85,8 +85,8 @@ struct state {
     struct state_flat *flat; /* per flat */
     struct state_bucket *bucket;
     int buckets;
-    int *cache; /* per unit: buffer of keys and values that generation keeps, or -1 */
-    int *load;  /* per unit: view of sums, tokens at its experts; -1: none are counted */
+    int *cache;         /* per unit: buffer of keys and values that generation keeps, or -1 */
+    int *expert_tokens; /* per unit: view of sums, tokens at its experts; -1: none are counted */
     int sums, constants, work; /* buffers */
     int loss_scale;            /* view of sums: SUM_LOSS_SCALE alone */
     int summed, counted;       /* views of sums: from SUM_SUMMED, from SUM_COUNTED to the end */
@@ -102,7 +102,7 @@ void state_destroy(struct state *state);
 
 /* How many experts the routers of all units have whose tokens are counted: the last elements of
  * sums, in the order of units and of their routers. */
-int64_t state_load_elems(const struct state *state);
+int64_t state_expert_tokens_elems(const struct state *state);
 
 /* Is a flat updated here? */
 static inline int state_trains(const struct state *state, int flat)

@@ -218,7 +218,8 @@ static struct segment_ref whole_ref(const struct segment_draft *c, int v)
     case VALUE_PARAM_GRAD: return param_ref(c, value->index, 1);
     case VALUE_CACHE:
         return (struct segment_ref){SPACE_CACHE, (size_t)value->index * graph_bytes(c->graph, v)};
-    case VALUE_LOAD: return (struct segment_ref){SPACE_LOAD, (size_t)value->index * sizeof(double)};
+    case VALUE_EXPERT_TOKENS:
+        return (struct segment_ref){SPACE_EXPERT_TOKENS, (size_t)value->index * sizeof(double)};
     case VALUE_TARGETS:
     case VALUE_POSITIONS:
     case VALUE_DOCUMENTS:

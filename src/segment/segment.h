@@ -47,11 +47,11 @@ enum segment_space {
     SPACE_CACHE, /* keys and values of positions before, of each block of the unit: read and written
                   */
     SPACE_CONST,
-    SPACE_LOSS,       /* double[2] at its start */
-    SPACE_LOSS_SCALE, /* double[1]; may be absent: 1 */
-    SPACE_LOAD,       /* double[units_load_elems()] */
-    SPACE_WORK,       /* temporaries and scratch */
-    SPACE_CARRY,      /* temporaries that live from piece to piece */
+    SPACE_LOSS,          /* double[2] at its start */
+    SPACE_LOSS_SCALE,    /* double[1]; may be absent: 1 */
+    SPACE_EXPERT_TOKENS, /* double[units_expert_tokens_elems()] */
+    SPACE_WORK,          /* temporaries and scratch */
+    SPACE_CARRY,         /* temporaries that live from piece to piece */
     SPACE_COUNT
 };
 _Static_assert(SPACE_COUNT <= 64, "sets of spaces are bits of a uint64_t");

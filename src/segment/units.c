@@ -438,7 +438,7 @@ size_t units_cache_bytes(const struct units *units, int unit)
     return bytes;
 }
 
-int64_t units_load_elems(const struct units *units, int unit)
+int64_t units_expert_tokens_elems(const struct units *units, int unit)
 {
     const struct graph *graph = units_kind(units, unit)->train;
     return graph ? op_experts_before(graph, graph->node_count) : 0;

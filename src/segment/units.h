@@ -128,7 +128,7 @@ static inline int64_t units_const_rows(const struct units *units)
 size_t units_cache_bytes(const struct units *units, int unit);
 
 /* Experts of a unit's routers, in training: of each, the step's tokens are counted. */
-int64_t units_load_elems(const struct units *units, int unit);
+int64_t units_expert_tokens_elems(const struct units *units, int unit);
 
 /* Fill the constants of a rank, [units_const_rows(), const_width]: the rows of the model's table at
  * the positions that the rank has, or at all.  Returns 0, or -1 with err set where memory does not

@@ -185,8 +185,8 @@ static int adds_load(struct values *v, int i)
     const struct instr *instr = &v->program->instr[i];
     int b = v->program->state->sums;
     struct value sums = values_get(v, b);
-    if (instr->buffer[SPACE_LOAD] != v->program->state->load[instr->unit])
-        return wrong_operand(v, i, SPACE_LOAD);
+    if (instr->buffer[SPACE_EXPERT_TOKENS] != v->program->state->expert_tokens[instr->unit])
+        return wrong_operand(v, i, SPACE_EXPERT_TOKENS);
     if (!rules_are_own_sums(v, &sums))
         return wrong(v, i, b, &sums, "sums of this rank alone");
     addends_add(&sums.terms[1], addend(MEANS_SUMS, instr->micro,
@@ -223,7 +223,7 @@ static int writes_space(struct values *v, int i, int space)
         return adds_gradient(v, i, space - SPACE_GRAD);
     if (space == SPACE_LOSS)
         return adds_loss(v, i);
-    if (space == SPACE_LOAD)
+    if (space == SPACE_EXPERT_TOKENS)
         return adds_load(v, i);
     if (value.meaning == MEANS_NOTHING)
         return 0;

@@ -63,7 +63,7 @@ int rules_are_sums(const struct values *v, const struct value *sums, int norms, 
     struct addends none = {0, 0};
     return sums->meaning == MEANS_SUMS && !sums->pending && !sums->counting &&
            sums->updated == updated && addends_equal(sums->terms[0], v->losses) &&
-           addends_equal(sums->terms[1], v->loads) &&
+           addends_equal(sums->terms[1], v->expert_tokens) &&
            addends_equal(sums->norms, norms ? v->norms : none);
 }
 

@@ -327,8 +327,9 @@ static void open_load(struct values *v, int unit, int micro)
     for (int phase = 0; phase < PHASES; phase++) {
         const struct segment *segment = units_segment(v->program->units, unit, phase);
         for (int piece = 0; piece < segment->pieces; piece++)
-            if (segment->piece[piece].writes >> SPACE_LOAD & 1)
-                addends_add(&v->loads, addend(MEANS_SUMS, micro, values_place(unit, phase, piece)));
+            if (segment->piece[piece].writes >> SPACE_EXPERT_TOKENS & 1)
+                addends_add(&v->expert_tokens,
+                            addend(MEANS_SUMS, micro, values_place(unit, phase, piece)));
     }
 }
 
@@ -367,7 +368,7 @@ static void open_pending(struct values *v)
                          .index = -1,
                          .updated = 1,
                          .norms = v->norms,
-                         .terms = {v->losses, v->loads}});
+                         .terms = {v->losses, v->expert_tokens}});
 }
 
 int values_is_complete(const struct values *v, const struct value *gradient)

@@ -63,7 +63,7 @@ struct value {
     struct flat_range own; /* STEP_OWN: a range of the flat */
     struct addends norms;  /* MEANS_SUMS: flats in the squares */
     /* MEANS_GRAD, by section of the flat: pieces of runs of backward; in the first, MEANS_SUMS:
-     * micro-batches in the loss, in the second pieces of runs in the load of experts;
+     * micro-batches in the loss, in the second pieces of runs in the tokens at experts;
      * MEANS_OUTPUT_GRAD: units that read the output; MEANS_SAVED, MEANS_CARRIED: pieces and
      * exchanges that have written to it */
     struct addends terms[FLAT_SECTIONS];
@@ -84,7 +84,7 @@ struct values {
     char *rank_uses;    /* per rank of the pipeline axis and flat: 1: a unit of it uses the flat */
     unsigned *sum_axes; /* per flat: values_sum_axes() */
     struct addends (*gradient)[FLAT_SECTIONS];   /* per flat: the whole of its gradient */
-    struct addends losses, loads, norms;         /* that this rank's part of the sums must have */
+    struct addends losses, expert_tokens, norms; /* that this rank's part of the sums must have */
     struct addends messages[2], all_messages[2]; /* sent and received so far, and in the end: by
                                                     values_message() */
     unsigned shard_axes; /* of more than one rank, over which flats are split that are */

@@ -78,7 +78,8 @@ static int is_sum(const struct instr *instr)
 {
     switch (instr->kind) {
     case INSTR_RUN:
-        return instr->accumulate || instr->writes & (space_bit(SPACE_LOSS) | space_bit(SPACE_LOAD));
+        return instr->accumulate ||
+               instr->writes & (space_bit(SPACE_LOSS) | space_bit(SPACE_EXPERT_TOKENS));
     case INSTR_REDUCE: return (int)instr->accumulate;
     case INSTR_ALLREDUCE:
     case INSTR_ADD:
