@@ -348,7 +348,7 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
         return at->deferred;
     case SPACE_CACHE: return program->state->cache[run->unit];
     case SPACE_CONST: return program->state->constants;
-    case SPACE_LOSS: return program->state->summed;
+    case SPACE_LOSS: return program->state->over_data;
     case SPACE_LOSS_SCALE: return program->state->loss_scale;
     case SPACE_EXPERT_TOKENS: return program->state->expert_tokens[run->unit];
     case SPACE_WORK: return program->state->work;

@@ -304,8 +304,8 @@ static void make_common(struct state *state)
     int sums = first + (int)state_expert_tokens_elems(state);
     state->sums = state_buffer(state, POOL_WORKSPACE, (size_t)sums * sizeof(double), "sums");
     state->loss_scale = view_of_sums(state, SUM_LOSS_SCALE, SUM_LOSS_SCALE + 1, "loss scale");
-    state->summed = view_of_sums(state, SUM_SUMMED, sums, "summed");
-    state->counted = view_of_sums(state, SUM_COUNTED, sums, "counted sums");
+    state->over_data = view_of_sums(state, SUM_OVER_DATA, sums, "sums over data");
+    state->over_tensor = view_of_sums(state, SUM_OVER_TENSOR, sums, "sums over tensor");
     make_expert_tokens(state, first);
     state->constants = state_buffer(state, POOL_WORKSPACE, table, "constants");
     state->work = state_buffer(state, POOL_WORKSPACE, units->work_bytes, "work");

@@ -59,19 +59,20 @@ struct state_bucket {
 /* What the sums buffer holds, fp64.  Squares are kept per flat until SCALE adds them, always in the
  * same order: the bits of the norm do not depend on which stage has which flats. */
 enum {
-    SUM_FACTOR,             /* of gradients in the update, from SCALE; NaN: no update */
-    SUM_LOSS_SCALE,         /* gradients are those of the loss times this */
-    SUM_SQUARES,            /* of all gradients, from SCALE */
-    SUM_SUMMED,             /* sums from here on are summed over data ranks and stages */
-    SUM_LOSS = SUM_SUMMED,  /* of the tokens' losses */
-    SUM_TARGETS,            /* number of targets; behind the loss, as SPACE_LOSS wants it */
-    SUM_COUNTED,            /* sums from here on are summed over tensor ranks, too: these make the
-                               same loss, but each counts other squares */
-    SUM_STOP = SUM_COUNTED, /* ranks that ask to stop */
-    SUM_COUNT,              /* number of the sums above, which do not depend on the model */
-    SUM_FLATS = SUM_COUNT   /* in training, per flat: squares of its gradient; 0 where another rank
-                               counts them; behind them, per unit and expert of its routers: tokens
-                               that went there */
+    SUM_FACTOR,               /* of gradients in the update, from SCALE; NaN: no update */
+    SUM_LOSS_SCALE,           /* gradients are those of the loss times this */
+    SUM_SQUARES,              /* of all gradients, from SCALE */
+    SUM_OVER_DATA,            /* sums from here on are summed over data ranks and stages */
+    SUM_LOSS = SUM_OVER_DATA, /* of the tokens' losses */
+    SUM_TARGETS,              /* number of targets; behind the loss, as SPACE_LOSS wants it */
+    SUM_OVER_TENSOR, /* sums from here on are summed over tensor ranks, too: all tensor ranks
+                        have the same loss, but each has counted the squares of its own
+                        part */
+    SUM_STOP = SUM_OVER_TENSOR, /* ranks that ask to stop */
+    SUM_COUNT,                  /* number of the sums above, which do not depend on the model */
+    SUM_FLATS = SUM_COUNT /* in training, per flat: squares of its gradient; 0 where another rank
+                             counts them; behind them, per unit and expert of its routers: tokens
+                             that went there */
 };
 
 struct state {
@@ -89,7 +90,8 @@ struct state {
     int *expert_tokens; /* per unit: view of sums, tokens at its experts; -1: none are counted */
     int sums, constants, work; /* buffers */
     int loss_scale;            /* view of sums: SUM_LOSS_SCALE alone */
-    int summed, counted;       /* views of sums: from SUM_SUMMED, from SUM_COUNTED to the end */
+    int over_data;             /* view of sums: from SUM_OVER_DATA to the end */
+    int over_tensor;           /* view of sums: from SUM_OVER_TENSOR to the end */
 };
 
 /* Plan the state of a rank: parameters, sums, constants and workspace; the caches of units that

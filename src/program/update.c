@@ -32,9 +32,9 @@ static void sum_over(struct program *program, unsigned axes, int buffer)
 
 void pass_sums(struct program *program)
 {
-    sum_over(program, MESH_DATA, program->state->summed);
-    sum_over(program, 1u << MESH_PIPELINE, program->state->summed);
-    sum_over(program, 1u << MESH_TENSOR, program->state->counted);
+    sum_over(program, MESH_DATA, program->state->over_data);
+    sum_over(program, 1u << MESH_PIPELINE, program->state->over_data);
+    sum_over(program, 1u << MESH_TENSOR, program->state->over_tensor);
 }
 
 /* Do gradients live farther from the device than UPDATE works, so that UPDATE's must be fetched? */

@@ -171,7 +171,7 @@ static int adds_loss(struct values *v, int i)
     const struct instr *instr = &v->program->instr[i];
     int b = v->program->state->sums;
     struct value sums = values_get(v, b);
-    if (instr->buffer[SPACE_LOSS] != v->program->state->summed)
+    if (instr->buffer[SPACE_LOSS] != v->program->state->over_data)
         return wrong_operand(v, i, SPACE_LOSS);
     if (!rules_are_own_sums(v, &sums))
         return wrong(v, i, b, &sums, "sums of this rank alone");

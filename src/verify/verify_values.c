@@ -189,14 +189,14 @@ static int sum_buffer(struct values *v, int i, int b, unsigned axes)
     return 0;
 }
 
-/* ALLREDUCE of the step's sums: all of them, or those from SUM_COUNTED on. */
+/* ALLREDUCE of the step's sums: all of them, or those from SUM_OVER_TENSOR on. */
 static int add_sums(struct values *v, int i, unsigned axes)
 {
     const struct instr *instr = &v->program->instr[i];
     int sums = v->program->state->sums, b = instr->buffer[SLOT_TO];
-    int all = b == v->program->state->summed;
+    int all = b == v->program->state->over_data;
     struct value value = values_get(v, sums);
-    if (!all && b != v->program->state->counted)
+    if (!all && b != v->program->state->over_tensor)
         return wrong_operand(v, i, SLOT_TO);
     if ((size_t)instr->elems * sizeof(double) != bytes_of(v, b))
         return wrong_size(v, i, b);

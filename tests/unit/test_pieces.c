@@ -299,9 +299,9 @@ static void test_counted(void **state)
         instr->axes = MESH_DATA;
         assert_refused(&d, i, "over data ranks");
         *instr = was;
-        instr->buffer[SLOT_TO] = d.program[1]->state->summed;
+        instr->buffer[SLOT_TO] = d.program[1]->state->over_data;
         assert_refused(&d, i, "all sums");
-        instr->elems = SUM_COUNT - SUM_SUMMED + d.program[1]->units->flats;
+        instr->elems = SUM_COUNT - SUM_OVER_DATA + d.program[1]->units->flats;
         assert_refused(&d, i, "all sums");
         *instr = was;
     }
