@@ -17,7 +17,7 @@
 static int reduces_each(const struct program *program, int flat)
 {
     const struct layout_strategy *strategy = &program->layout->strategy;
-    return state_is_split(program->state, flat) && strategy->grads == GRADS_MICRO &&
+    return flat_is_sharded(&program->units->flat[flat]) && strategy->grads == GRADS_MICRO &&
            !strategy->accumulate_local;
 }
 
@@ -25,7 +25,7 @@ static int reduces_each(const struct program *program, int flat)
 static int leaves_each(const struct program *program, int flat)
 {
     return reduces_each(program, flat) ||
-           (state_fetches_grads(program->state) && !state_is_split(program->state, flat));
+           (state_fetches_grads(program->state) && !flat_is_sharded(&program->units->flat[flat]));
 }
 
 /* What gradients_plan() knows of a flat's present window: one for each flat or, where gradients are
@@ -146,7 +146,7 @@ static int new_gradient(struct program *program, const struct run *run, int flat
     const struct flat *of = &program->units->flat[flat];
     if (state->whole_grad >= 0)
         return state->whole_grad;
-    if (!state_is_split(program->state, flat))
+    if (!flat_is_sharded(&program->units->flat[flat]))
         return offload_temporary(program, state->grad, SIDE_DEVICE);
     return program_buffer(program, POOL_UNSHARDED, (size_t)of->padded * dtype_bytes(of->grad_dtype),
                           0, "%s.grad micro %d", of->name, run->micro);
@@ -286,7 +286,7 @@ static void reduce(struct program *program, const struct run *run, const struct 
 static int sum_buffer(struct program *program, const struct run_use *use)
 {
     int own = program->state->flat[use->flat].grad;
-    if (!state_is_split(program->state, use->flat))
+    if (!flat_is_sharded(&program->units->flat[use->flat]))
         return use->grad;
     if (!state_fetches_grads(program->state))
         return own;
@@ -301,11 +301,11 @@ void gradients_after(struct program *program, struct run *run, int runs, int r)
         if (!use->finishes)
             continue;
         int sum = sum_buffer(program, use);
-        if (state_is_split(program->state, use->flat))
+        if (flat_is_sharded(&program->units->flat[use->flat]))
             reduce(program, &run[r], use, sum);
         if (use->is_last)
             sum_replicas(program, use->flat, run[r].micro, sum);
-        transfers |= state_is_split(program->state, use->flat) ||
+        transfers |= flat_is_sharded(&program->units->flat[use->flat]) ||
                      (use->is_last && lacking_axes(program, use->flat));
         use->sum = sum;
     }

@@ -83,7 +83,7 @@ static void fetch(struct program *program, const struct run *run, struct run_use
         return;
     if (program->layout->host_apart)
         param = offload_fetch(program, param, SIDE_HOST, flat, run->micro);
-    use->fetched = state_is_split(program->state, flat)
+    use->fetched = flat_is_sharded(&program->units->flat[flat])
                        ? offload_temporary(program, param, SIDE_DEVICE)
                        : whole_buffer(program, flat);
     offload_copy(program, param, use->fetched, flat, run->micro);
@@ -110,7 +110,7 @@ static int gather(struct program *program, const struct run *run, struct run_use
 {
     int flat = use->flat;
     fetch(program, run, use);
-    if (!state_is_split(program->state, flat))
+    if (!flat_is_sharded(&program->units->flat[flat]))
         return use->fetched;
     int whole = whole_buffer(program, flat), from = use->fetched;
     if (state_casts(program->state, flat))
@@ -192,23 +192,23 @@ static void prefetch(struct program *program, struct run *run, int runs, int r, 
 
 void shard_before(struct program *program, struct run *run, int runs, int r)
 {
-    if (state_gathers(program->state))
+    if (state_gathers_some(program->state))
         issue(program, &run[r]);
     for (int k = 0; k < run[r].uses; k++) {
         struct run_use *use = &run[r].use[k];
         if (!use->reads)
             continue;
-        use->param = state_gathers(program->state) ? whole_of(program, run, r, use->flat)
-                                                   : program->state->flat[use->flat].param;
+        use->param = state_gathers_some(program->state) ? whole_of(program, run, r, use->flat)
+                                                        : program->state->flat[use->flat].param;
         if (program->units->flat[use->flat].is_nf4)
             decode(program, run, r, use);
     }
-    if (state_gathers(program->state))
+    if (state_gathers_some(program->state))
         prefetch(program, run, runs, r, 0);
 }
 
 void shard_after(struct program *program, struct run *run, int runs, int r)
 {
-    if (state_gathers(program->state))
+    if (state_gathers_some(program->state))
         prefetch(program, run, runs, r, 1);
 }

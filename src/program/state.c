@@ -103,7 +103,7 @@ static int flat_buffer(struct state *state, enum mem_pool pool, int flat, int64_
 static int own_shard(struct state *state, int whole, int flat, const char *what)
 {
     const struct flat *of = flat_of(state, flat);
-    if (!state_is_split(state, flat))
+    if (!flat_is_sharded(flat_of(state, flat)))
         return whole;
     size_t bytes = state->buffer[whole].bytes / (size_t)(of->padded / of->shard_elems);
     size_t place = (size_t)(state_shard_start(state, flat) / of->shard_elems);
@@ -148,7 +148,7 @@ static void make_param_buffers(struct state *state, int flat)
  * they are summed are summed one by one. */
 static int has_buckets(const struct state *state)
 {
-    return !state_is_sharded(state) && mesh_members(&state->layout->shape, MESH_DATA) > 1 &&
+    return !state_has_shards(state) && mesh_members(&state->layout->shape, MESH_DATA) > 1 &&
            !state_fetches_grads(state);
 }
 
@@ -216,7 +216,7 @@ static void make_grad_buffers(struct state *state, int flat)
     struct state_flat *own = &state->flat[flat];
     const struct flat *of = flat_of(state, flat);
     enum mem_pool pool = state_grad_pool(state);
-    int reduces = state_is_split(state, flat) &&
+    int reduces = flat_is_sharded(flat_of(state, flat)) &&
                   (state->layout->strategy.grads == GRADS_MICRO || of->grad_dtype != DTYPE_F32);
     if (reduces || state_fetches_grads(state)) {
         own->grad = flat_buffer(state, pool, flat, of->shard_elems, "grad", of->grad_dtype);

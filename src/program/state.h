@@ -150,21 +150,16 @@ int state_fetches_params(const struct state *state);
 int state_fetches_grads(const struct state *state);
 
 /* Are there several shards? */
-static inline int state_is_sharded(const struct state *state)
+static inline int state_has_shards(const struct state *state)
 {
     return state->units->request.shards > 1;
 }
 
-/* Are parameters gathered, or fetched from another side, before they are used? */
-static inline int state_gathers(const struct state *state)
+/* May some flats be gathered, or fetched from another side, before they are used?  Which of them:
+ * state_gathers_flat(). */
+static inline int state_gathers_some(const struct state *state)
 {
-    return state_is_sharded(state) || state_fetches_params(state);
-}
-
-/* Is a flat split into shards?  A small one may be whole where others are split. */
-static inline int state_is_split(const struct state *state, int flat)
-{
-    return flat_is_sharded(&state->units->flat[flat]);
+    return state_has_shards(state) || state_fetches_params(state);
 }
 
 /* Where in a flat the rank's shard begins, in elements. */
@@ -182,13 +177,14 @@ static inline int state_casts(const struct state *state, int flat)
     enum mem_pool masters = state_pool(layout->offload.optimizer, POOL_OPTIMIZER);
     return state_trains(state, flat) && layout->strategy.params == PARAMS_USE &&
            layout->offload.params == OFFLOAD_NONE && state_side(state, masters) == SIDE_DEVICE &&
-           state->units->request.dtype != state_master_dtype(state) && state_is_split(state, flat);
+           state->units->request.dtype != state_master_dtype(state) &&
+           flat_is_sharded(&state->units->flat[flat]);
 }
 
 /* Is a flat gathered, or fetched from another side, before it is used? */
 static inline int state_gathers_flat(const struct state *state, int flat)
 {
-    return state_is_split(state, flat) || state_fetches_params(state);
+    return flat_is_sharded(&state->units->flat[flat]) || state_fetches_params(state);
 }
 
 #endif

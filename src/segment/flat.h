@@ -90,7 +90,7 @@ static inline size_t flat_kept_bytes(const struct flat *flat, int64_t elems, enu
     return flat->is_nf4 ? nf4_bytes(elems) : (size_t)elems * dtype_bytes(dtype);
 }
 
-/* Is it split into shards? */
+/* Is it split into shards?  A small flat may be whole where others are split. */
 static inline int flat_is_sharded(const struct flat *flat)
 {
     return flat->shard_elems < flat->padded;
