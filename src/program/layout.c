@@ -132,7 +132,7 @@ static int fill_degrees(struct mesh_shape *shape, const struct config_parallel *
 }
 
 /* The streams of messages between stages, and those by which two ranks exchange the gradient of
- * what both have (copies.h). */
+ * what both have (tied_flats.h). */
 static unsigned points_of(const struct schedule *s)
 {
     unsigned points = s->ranks > 1 ? 1u << mesh_point(s->ranks, 0, 1, WAY_UP) |

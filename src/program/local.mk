@@ -1,6 +1,6 @@
 libtrireme_a_SOURCES += \
 	src/program/access.c src/program/access.h \
-	src/program/compile.c src/program/compile.h src/program/copies.c src/program/copies.h \
+	src/program/compile.c src/program/compile.h \
 	src/program/gradients.c src/program/gradients.h \
 	src/program/layout.c src/program/layout.h src/program/layout_advice.c src/program/memory.c \
 	src/program/matrices.c src/program/matrices.h \
@@ -16,4 +16,4 @@ libtrireme_a_SOURCES += \
 	src/program/shard.c src/program/shard.h \
 	src/program/sent.c src/program/sent.h \
 	src/program/saved.c src/program/saved.h src/program/state.c src/program/state.h src/program/trace.c src/program/trace.h \
-	src/program/update.c src/program/update_flat.c src/program/update_flat.h src/program/waits.c
+	src/program/tied_flats.c src/program/tied_flats.h src/program/update.c src/program/update_flat.c src/program/update_flat.h src/program/waits.c

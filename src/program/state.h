@@ -113,7 +113,7 @@ static inline int state_trains(const struct state *state, int flat)
 }
 
 /* Is the unit that a flat belongs to one of the rank's?  A rank whose units only use the flat has a
- * copy of it (copies.h). */
+ * copy of it (tied_flats.h). */
 static inline int state_owns(const struct state *state, int flat)
 {
     return state->units->rank[state->units->flat[flat].unit] == state->coord.at[MESH_PIPELINE];

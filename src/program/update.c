@@ -1,7 +1,7 @@
 /* update.c - the end of a training step: gradient norm, sums over ranks, and the optimizer, unless
  * that is left to the next step (overlap_update.h).
  *
- *   SEND, RECV, ADD      of flats with a copy on another rank (copies.h)
+ *   SEND, RECV, ADD      of flats with a copy on another rank (tied_flats.h)
  *   NORM                 of each flat
  *   ALLREDUCE            of the sums, among them the squares of each flat
  *   SCALE                adds these
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
-#include "program/copies.h"
+#include "program/tied_flats.h"
 #include "program/gradients.h"
 #include "program/matrices.h"
 #include "program/update_flat.h"
@@ -101,13 +101,14 @@ static void take_norms(struct program *program, const int *flat, int count, int 
 {
     int *received = array_make((size_t)program->units->flats, sizeof *received);
     for (int i = 0; i < count; i++)
-        received[i] = copies_other_rank(program->state, flat[i]) < 0
-                          ? -1
-                          : copies_exchange(program, flat[i], program->state->flat[flat[i]].grad);
+        received[i] =
+            tied_flats_other_rank(program->state, flat[i]) < 0
+                ? -1
+                : tied_flats_exchange(program, flat[i], program->state->flat[flat[i]].grad);
     for (int i = count - 1; i >= 0; i--) {
         int sum = program->state->flat[flat[i]].grad;
         if (received[i] >= 0)
-            copies_add(program, flat[i], received[i], sum);
+            tied_flats_add(program, flat[i], received[i], sum);
         if (!state_fetches_grads(program->state))
             gradients_norm(program, flat[i], sum);
         if (grad)

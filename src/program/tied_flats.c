@@ -1,7 +1,7 @@
-/* copies.c - see copies.h. */
-#include "program/copies.h"
+/* tied_flats.c - see tied_flats.h. */
+#include "program/tied_flats.h"
 
-int copies_other_rank(const struct state *state, int flat)
+int tied_flats_other_rank(const struct state *state, int flat)
 {
     int own = state->coord.at[MESH_PIPELINE];
     for (int rank = 0; rank < state->layout->shape.degree[MESH_PIPELINE]; rank++)
@@ -29,10 +29,10 @@ static void message(struct program *program, enum instr_kind kind, int flat, int
                kind == INSTR_SEND ? ACCESS_READ : ACCESS_WRITE);
 }
 
-int copies_exchange(struct program *program, int flat, int buffer)
+int tied_flats_exchange(struct program *program, int flat, int buffer)
 {
     const struct flat *of = &program->units->flat[flat];
-    int other = copies_other_rank(program->state, flat);
+    int other = tied_flats_other_rank(program->state, flat);
     int received = program_buffer(program, POOL_UNSHARDED, (size_t)of->shard_elems * sizeof(float),
                                   0, "%s.grad of rank %d", of->name, other);
     message(program, INSTR_SEND, flat, other, buffer);
@@ -40,7 +40,7 @@ int copies_exchange(struct program *program, int flat, int buffer)
     return received;
 }
 
-void copies_add(struct program *program, int flat, int received, int buffer)
+void tied_flats_add(struct program *program, int flat, int received, int buffer)
 {
     struct instr *instr = program_instr(program, INSTR_ADD, STREAM_COMPUTE);
     instr->flat = flat;
