@@ -303,7 +303,7 @@ static int orthogonalize_flat(struct run_state *run, int i)
     const struct instr *instr = &run->program->instr[i];
     const struct flat *flat = &run->program->units->flat[instr->flat];
     float *matrices = run_operand(run, instr, SLOT_MATRICES);
-    int64_t first = instr->place[SLOT_MATRICES];
+    int64_t first = instr->first_elem[SLOT_MATRICES];
     struct flat_part part;
     for (int t = -1;
          (t = flat_next_part(flat, instr->from, instr->from + instr->elems, t, &part)) >= 0;) {

@@ -28,7 +28,8 @@ static void orthogonalize_range(struct program *program, int flat, struct flat_r
     instr->flat = flat;
     instr->from = range.start;
     instr->elems = range.count;
-    instr->place[SLOT_MATRICES] = flat_is_sharded(&program->units->flat[flat]) ? range.start : 0;
+    instr->first_elem[SLOT_MATRICES] =
+        flat_is_sharded(&program->units->flat[flat]) ? range.start : 0;
     instr_bind(instr, SLOT_WORK, program->state->work, ACCESS_WRITE);
     instr_bind(instr, SLOT_MATRICES, matrices, ACCESS_BOTH);
 }
@@ -66,14 +67,14 @@ static void all_to_all(struct program *program, const struct owners *owners, int
     int count = owners_count(owners, flat), rank = member_of(program, owners, flat);
     struct flat_range shard = shard_of(program, flat, rank);
     struct flat_range own = owners_range(owners, flat, rank);
-    int64_t place = matrices == grad ? 0 : own.start;
+    int64_t first = matrices == grad ? 0 : own.start;
     struct instr *instr = program_instr(program, INSTR_ALLTOALL, STREAM_REDUCE);
     int grad_slot = direction == TO_OWNERS ? SLOT_FROM : SLOT_TO;
     instr->flat = flat;
     instr->axes = owners_axes(owners, flat);
     instr->dtype = DTYPE_F32;
-    instr->place[grad_slot] = shard.start;
-    instr->place[!grad_slot] = place;
+    instr->first_elem[grad_slot] = shard.start;
+    instr->first_elem[!grad_slot] = first;
     instr_bind(instr, SLOT_FROM, direction == TO_OWNERS ? grad : matrices, ACCESS_READ);
     instr_bind(instr, SLOT_TO, direction == TO_OWNERS ? matrices : grad, ACCESS_WRITE);
     int last = 0;
@@ -81,7 +82,7 @@ static void all_to_all(struct program *program, const struct owners *owners, int
         /* what member m owns of this rank's shard; what this rank owns of m's shard */
         struct flat_range m_owns = common(shard, owners_range(owners, flat, m));
         struct flat_range rank_owns = common(own, shard_of(program, flat, m));
-        int64_t in_grad = m_owns.start - shard.start, in_matrices = rank_owns.start - place;
+        int64_t in_grad = m_owns.start - shard.start, in_matrices = rank_owns.start - first;
         struct comm_part part = {.send_from = in_matrices,
                                  .send_elems = rank_owns.count,
                                  .recv_from = in_grad,

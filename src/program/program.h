@@ -100,8 +100,8 @@ struct instr {
     int first_part; /* ALLTOALL: index into program->part, where its parts begin, one for
                        each member */
     int64_t from;   /* ORTHOGONALIZE: elements [from, from + elems) of the flat */
-    int64_t place[2];  /* ALLTOALL of a flat, ORTHOGONALIZE: by slot, the element of the flat with
-                          which the buffer begins */
+    int64_t first_elem[2]; /* ALLTOALL of a flat, ORTHOGONALIZE: by slot, the element of the flat
+                              with which the buffer begins */
     enum dtype dtype;  /* transfers: the format sent; CAST, DECODE: the format made; ADD: of both
                           buffers */
     enum dtype result; /* REDUCE: the format of the sum: fp32, or dtype */

@@ -52,9 +52,9 @@ struct runs_buffers {
     int (*loaded)[LOAD_SLOTS];         /* by set */
     int (*carried)[PHASES][2]; /* per unit and phase, two buffers: a transfer may still read that of
                                   the last run, so the next run of the same unit takes the other */
-    int place, last; /* place: which of the two `carried` buffers the present run takes; last: the
-                        unit of the run before, or -1 */
-    uint64_t slots;  /* the slots of LOAD that the rank's segments read, a bit each */
+    int carried_now;           /* which of the two `carried` buffers the present run takes */
+    int last;                  /* the unit of the run before, or -1 */
+    uint64_t slots;            /* the slots of LOAD that the rank's segments read, a bit each */
 };
 
 static void *make_table(int count, size_t size)
@@ -353,7 +353,7 @@ static int buffer_of(struct program *program, struct runs_buffers *b, const stru
     case SPACE_EXPERT_TOKENS: return program->state->expert_tokens[run->unit];
     case SPACE_WORK: return program->state->work;
     case SPACE_CARRY:
-        return passing(program, &b->carried[run->unit][run->phase][b->place], "carried", run,
+        return passing(program, &b->carried[run->unit][run->phase][b->carried_now], "carried", run,
                        run->segment->carry_bytes);
     default: return -1;
     }
@@ -498,7 +498,7 @@ void runs_write(struct program *program, struct runs_buffers *b, const struct ru
     int buffer[SPACE_COUNT];
     const struct segment *segment = run->segment;
     uint64_t touched = segment->reads | segment->writes;
-    b->place = run->unit == b->last && !b->place;
+    b->carried_now = run->unit == b->last && !b->carried_now;
     b->last = run->unit;
     for (int s = 0; s < SPACE_COUNT; s++)
         buffer[s] = touched >> s & 1 ? buffer_of(program, b, run, s) : -1;

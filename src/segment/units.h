@@ -1,8 +1,9 @@
 /* units.h - a model compiled: its units, the flats that they use, the segments of its kinds of
  * unit.
  *
- * Independent of ranks except for the number of shards and, where layers or sequences are divided
- * among the ranks of a group, the place there; programs of all ranks of one place share it.
+ * Independent of the rank except for the number of shards and, where layers or sequences are
+ * divided among tensor or context ranks, the variant (layout_variants()): which part of them is the
+ * rank's.  Programs of all ranks of one variant share it.
  */
 #ifndef TRIREME_SEGMENT_UNITS_H
 #define TRIREME_SEGMENT_UNITS_H
@@ -109,9 +110,9 @@ int units_create(struct units **units, const struct model *model,
                  const struct units_request *request, struct device *device, struct error *err);
 void units_destroy(struct units *units); /* NULL allowed */
 
-/* Are the units of two places of a model the same but for which part of layers and sequences is
+/* Are the units of two variants of a model the same but for which part of layers and sequences is
  * theirs: flats and values of the same sizes, the same nodes and steps?  Then so are the programs
- * of ranks at these places. */
+ * of ranks of these variants. */
 int units_are_alike(const struct units *a, const struct units *b);
 
 /* Rows of a rank's constants: the most tokens that it has of a sequence; of packed documents, which

@@ -1,4 +1,4 @@
-/* units_alike.c - are the units of two places of a mesh the same work on other numbers?
+/* units_alike.c - are two variants of a model's units the same work on other numbers?
  *
  * Ranks that have other parts of layers or of sequences compile units of their own.  Where the
  * parts are of equal sizes, all that programs are made from is the same: flats, values, nodes and

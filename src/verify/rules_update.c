@@ -191,7 +191,7 @@ static struct flat_range held(const struct values *v, int i, int slot)
 {
     const struct instr *instr = &v->program->instr[i];
     size_t bytes = bytes_of(v, instr->buffer[slot]);
-    return (struct flat_range){instr->place[slot], (int64_t)(bytes / sizeof(float))};
+    return (struct flat_range){instr->first_elem[slot], (int64_t)(bytes / sizeof(float))};
 }
 
 /* An ALLTOALL of shards to owners: an owner receives every member's part of its range, and who owns
@@ -224,7 +224,8 @@ static int holders(const struct values *v, int i, struct flat_range tensor, stru
     const struct comm_part *part = &v->program->part[instr->first_part];
     int count = common(tensor, stays).count == tensor.count, some = 0;
     for (int m = 0; m < members_of(v, instr); m++) {
-        struct flat_range got = {instr->place[SLOT_TO] + part[m].recv_from, part[m].recv_elems};
+        struct flat_range got = {instr->first_elem[SLOT_TO] + part[m].recv_from,
+                                 part[m].recv_elems};
         int64_t both = common(tensor, got).count;
         count += both == tensor.count;
         some |= both > 0 && both < tensor.count;
@@ -244,7 +245,8 @@ static int from_owners(struct values *v, int i, const struct value *has)
     struct flat_range want = held(v, i, SLOT_TO), stays = {0, 0};
     struct flat_part tensor;
     for (int m = 0; m < members_of(v, instr); m++) {
-        struct flat_range sent = {instr->place[SLOT_FROM] + part[m].send_from, part[m].send_elems};
+        struct flat_range sent = {instr->first_elem[SLOT_FROM] + part[m].send_from,
+                                  part[m].send_elems};
         if (sent.count && (!is_own || common(sent, has->own).count != sent.count))
             return wrong(v, i, from, has, "what this rank made orthogonal");
     }

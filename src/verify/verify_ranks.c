@@ -92,10 +92,11 @@ static int parts_match(const struct ranks *g, int r, const struct instr *mine, i
     if (!one || !two || one->send_elems != two->recv_elems || one->recv_elems != two->send_elems)
         return 0;
     /* Of a flat, what is sent and what is received is the same range. */
-    return mine->flat < 0 || ((!one->send_elems || mine->place[SLOT_FROM] + one->send_from ==
-                                                       theirs->place[SLOT_TO] + two->recv_from) &&
-                              (!one->recv_elems || theirs->place[SLOT_FROM] + two->send_from ==
-                                                       mine->place[SLOT_TO] + one->recv_from));
+    return mine->flat < 0 ||
+           ((!one->send_elems || mine->first_elem[SLOT_FROM] + one->send_from ==
+                                     theirs->first_elem[SLOT_TO] + two->recv_from) &&
+            (!one->recv_elems || theirs->first_elem[SLOT_FROM] + two->send_from ==
+                                     mine->first_elem[SLOT_TO] + one->recv_from));
 }
 
 /* Do the members of a collective that have come to it do the same?  0, or -1 with err set. */
