@@ -114,7 +114,7 @@ void gradients_norm(struct program *program, int flat, int buffer)
     if (!counts_norm(program, flat) || !state_owns(program->state, flat))
         return;
     overlap_update_before_sums(program);
-    struct instr *instr = program_instr(program, INSTR_NORM, STREAM_COMPUTE);
+    struct instr *instr = program_add_instr(program, INSTR_NORM, STREAM_COMPUTE);
     instr->flat = flat;
     instr->elems = program->units->flat[flat].shard_elems;
     instr_bind(instr, SLOT_SHARD_GRAD, buffer, ACCESS_READ);
@@ -148,8 +148,9 @@ static int new_gradient(struct program *program, const struct run *run, int flat
         return state->whole_grad;
     if (!flat_is_sharded(&program->units->flat[flat]))
         return offload_temporary(program, state->grad, SIDE_DEVICE);
-    return program_buffer(program, POOL_UNSHARDED, (size_t)of->padded * dtype_bytes(of->grad_dtype),
-                          0, "%s.grad micro %d", of->name, run->micro);
+    return program_add_buffer(program, POOL_UNSHARDED,
+                              (size_t)of->padded * dtype_bytes(of->grad_dtype), 0,
+                              "%s.grad micro %d", of->name, run->micro);
 }
 
 /* Fetch the sum of the micro-batches before, for a run that adds to it. */
@@ -220,11 +221,11 @@ static void sum_axes(struct program *program, int flat, int micro, int buffer, i
     enum dtype dtype = program->units->flat[flat].grad_dtype;
     for (int axis = 0; axis < MESH_AXES; axis++)
         if (axes & ~MESH_DATA & 1u << axis)
-            program_all_reduce(program, flat, micro, 1u << axis, buffer, elems, dtype);
+            program_add_all_reduce(program, flat, micro, 1u << axis, buffer, elems, dtype);
     if (axes & MESH_DATA)
-        program_all_reduce(program, flat, micro,
-                           axes & MESH_SHARDS ? MESH_DATA : 1u << MESH_REPLICATE, buffer, elems,
-                           dtype);
+        program_add_all_reduce(program, flat, micro,
+                               axes & MESH_SHARDS ? MESH_DATA : 1u << MESH_REPLICATE, buffer, elems,
+                               dtype);
 }
 
 /* Sum a gradient, whose last window is finished, over the axes it lacks; one in a bucket with the
@@ -257,9 +258,9 @@ static int narrow_gradient(struct program *program, const struct run *run, int f
     if (dtype == program->units->flat[flat].grad_dtype)
         return whole;
     int narrow =
-        program_buffer(program, POOL_UNSHARDED, (size_t)elems * dtype_bytes(dtype), 0,
-                       "%s.grad sent micro %d", program->units->flat[flat].name, run->micro);
-    program_cast(program, flat, run->micro, whole, narrow, elems, dtype);
+        program_add_buffer(program, POOL_UNSHARDED, (size_t)elems * dtype_bytes(dtype), 0,
+                           "%s.grad sent micro %d", program->units->flat[flat].name, run->micro);
+    program_add_cast(program, flat, run->micro, whole, narrow, elems, dtype);
     return narrow;
 }
 
@@ -268,7 +269,7 @@ static void reduce(struct program *program, const struct run *run, const struct 
 {
     int adds = reduces_each(program, use->flat) && !use->is_first;
     int sent = narrow_gradient(program, run, use->flat, use->grad);
-    struct instr *instr = program_instr(program, INSTR_REDUCE, STREAM_REDUCE);
+    struct instr *instr = program_add_instr(program, INSTR_REDUCE, STREAM_REDUCE);
     instr->flat = use->flat;
     instr->micro = run->micro;
     instr->axes = program->units->flat[use->flat].shard_axes;

@@ -13,7 +13,7 @@
 
 static void momentum(struct program *program, int flat, int sums, int grad, int slot)
 {
-    struct instr *instr = program_instr(program, INSTR_MOMENTUM, STREAM_COMPUTE);
+    struct instr *instr = program_add_instr(program, INSTR_MOMENTUM, STREAM_COMPUTE);
     instr->flat = flat;
     instr->elems = program->units->flat[flat].shard_elems;
     instr_bind(instr, SLOT_SUMS, sums, ACCESS_READ);
@@ -24,7 +24,7 @@ static void momentum(struct program *program, int flat, int sums, int grad, int 
 static void orthogonalize_range(struct program *program, int flat, struct flat_range range,
                                 int matrices)
 {
-    struct instr *instr = program_instr(program, INSTR_ORTHOGONALIZE, STREAM_COMPUTE);
+    struct instr *instr = program_add_instr(program, INSTR_ORTHOGONALIZE, STREAM_COMPUTE);
     instr->flat = flat;
     instr->from = range.start;
     instr->elems = range.count;
@@ -68,7 +68,7 @@ static void all_to_all(struct program *program, const struct owners *owners, int
     struct flat_range shard = shard_of(program, flat, rank);
     struct flat_range own = owners_range(owners, flat, rank);
     int64_t first = matrices == grad ? 0 : own.start;
-    struct instr *instr = program_instr(program, INSTR_ALLTOALL, STREAM_REDUCE);
+    struct instr *instr = program_add_instr(program, INSTR_ALLTOALL, STREAM_REDUCE);
     int grad_slot = direction == TO_OWNERS ? SLOT_FROM : SLOT_TO;
     instr->flat = flat;
     instr->axes = owners_axes(owners, flat);
@@ -94,7 +94,7 @@ static void all_to_all(struct program *program, const struct owners *owners, int
                                       .recv_elems = rank_owns.count};
         else if (m == rank && matrices == grad)
             part = (struct comm_part){0};
-        last = program_part(program, part);
+        last = program_add_part(program, part);
     }
     instr->first_part = last - count + 1;
 }
@@ -103,8 +103,8 @@ static void all_to_all(struct program *program, const struct owners *owners, int
 static int matrices_buffer(struct program *program, int flat, struct flat_range own)
 {
     int64_t elems = own.count ? own.count : 1;
-    return program_buffer(program, POOL_UNSHARDED, (size_t)elems * sizeof(float), 0, "%s.matrices",
-                          program->units->flat[flat].name);
+    return program_add_buffer(program, POOL_UNSHARDED, (size_t)elems * sizeof(float), 0,
+                              "%s.matrices", program->units->flat[flat].name);
 }
 
 int matrices_begin(struct program *program, const struct owners *owners, int flat, int sums,

@@ -18,7 +18,7 @@ void offload_copy(struct program *program, int from, int to, int flat, int micro
     int fetches = to_side > from_side, disk = to_side == SIDE_DISK || from_side == SIDE_DISK;
     enum program_stream stream =
         disk ? (fetches ? STREAM_READ : STREAM_WRITE) : (fetches ? STREAM_FETCH : STREAM_SPILL);
-    struct instr *instr = program_instr(program, fetches ? INSTR_FETCH : INSTR_SPILL, stream);
+    struct instr *instr = program_add_instr(program, fetches ? INSTR_FETCH : INSTR_SPILL, stream);
     instr->flat = flat;
     instr->micro = micro;
     instr_bind(instr, SLOT_FROM, from, ACCESS_READ);
@@ -30,7 +30,7 @@ int offload_temporary(struct program *program, int buffer, enum state_side side)
     struct program_buffer of = program->buffer[buffer];
     enum mem_pool pool =
         side == SIDE_HOST || !program->layout->host_apart ? POOL_HOST : POOL_UNSHARDED;
-    return program_buffer(program, pool, of.bytes, 0, "%s copy", of.name);
+    return program_add_buffer(program, pool, of.bytes, 0, "%s copy", of.name);
 }
 
 /* The next side on the way from side `at` to side `to`. */

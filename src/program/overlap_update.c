@@ -94,7 +94,7 @@ void overlap_update_before_sums(struct program *program)
     if (!o || o->has_zero)
         return;
     o->has_zero = 1;
-    program_zero(program);
+    program_add_zero(program);
 }
 
 void overlap_update_before_run(struct program *program, const struct run *run)

@@ -22,8 +22,8 @@ static int operand(struct program *program, const struct run *run, const int *bu
     int whole = buffer[ref.space];
     if (program->buffer[whole].bytes == bytes)
         return whole;
-    int part = program_buffer(program, program->buffer[whole].pool, bytes, 0, "%s at %zu",
-                              program->buffer[whole].name, ref.offset);
+    int part = program_add_buffer(program, program->buffer[whole].pool, bytes, 0, "%s at %zu",
+                                  program->buffer[whole].name, ref.offset);
     return state_make_view(program->buffer, part, whole, ref.offset);
 }
 
@@ -32,10 +32,10 @@ static int equal_parts(struct program *program, int members, int64_t elems)
 {
     int last = 0;
     for (int m = 0; m < members; m++)
-        last = program_part(program, (struct comm_part){.send_from = m * elems,
-                                                        .send_elems = elems,
-                                                        .recv_from = m * elems,
-                                                        .recv_elems = elems});
+        last = program_add_part(program, (struct comm_part){.send_from = m * elems,
+                                                            .send_elems = elems,
+                                                            .recv_from = m * elems,
+                                                            .recv_elems = elems});
     return last - members + 1;
 }
 
@@ -65,7 +65,7 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
     int64_t elems = graph_elems(graph, transfer == TRANSFER_GATHER ? x : y) / step->parts;
     int parts =
         transfer == TRANSFER_ALL_TO_ALL ? equal_parts(program, members, elems / members) : -1;
-    struct instr *instr = program_instr(program, kinds[transfer].kind, kinds[transfer].stream);
+    struct instr *instr = program_add_instr(program, kinds[transfer].kind, kinds[transfer].stream);
     instr->unit = run->unit;
     instr->micro = run->micro;
     instr->phase = run->phase;

@@ -38,8 +38,8 @@ const char *program_stream_name(enum program_stream stream)
     return names[stream];
 }
 
-int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
-                   const char *fmt, ...)
+int program_add_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
+                       const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -67,8 +67,8 @@ void instr_make(struct instr *instr, enum instr_kind kind, enum program_stream s
     memset(instr->wait, -1, sizeof instr->wait);
 }
 
-struct instr *program_instr(struct program *program, enum instr_kind kind,
-                            enum program_stream stream)
+struct instr *program_add_instr(struct program *program, enum instr_kind kind,
+                                enum program_stream stream)
 {
     if (program->instrs == program->instr_capacity) {
         program->instr_capacity = program->instrs ? 2 * program->instrs : 1024;
@@ -97,7 +97,7 @@ void program_share_list(struct program *program, const struct program *other)
     program->instr_capacity = 0;
 }
 
-int program_part(struct program *program, struct comm_part part)
+int program_add_part(struct program *program, struct comm_part part)
 {
     program->part =
         array_grow(program->part, program->parts, &program->part_capacity, sizeof *program->part);
@@ -105,10 +105,10 @@ int program_part(struct program *program, struct comm_part part)
     return program->parts++;
 }
 
-void program_all_reduce(struct program *program, int flat, int micro, unsigned axes, int buffer,
-                        int64_t elems, enum dtype dtype)
+void program_add_all_reduce(struct program *program, int flat, int micro, unsigned axes, int buffer,
+                            int64_t elems, enum dtype dtype)
 {
-    struct instr *instr = program_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
+    struct instr *instr = program_add_instr(program, INSTR_ALLREDUCE, STREAM_REDUCE);
     instr->flat = flat;
     instr->micro = micro;
     instr->axes = axes;
@@ -117,16 +117,16 @@ void program_all_reduce(struct program *program, int flat, int micro, unsigned a
     instr_bind(instr, SLOT_TO, buffer, ACCESS_BOTH);
 }
 
-void program_zero(struct program *program)
+void program_add_zero(struct program *program)
 {
-    instr_bind(program_instr(program, INSTR_ZERO, STREAM_COMPUTE), SLOT_SUMS, program->state->sums,
-               ACCESS_WRITE);
+    instr_bind(program_add_instr(program, INSTR_ZERO, STREAM_COMPUTE), SLOT_SUMS,
+               program->state->sums, ACCESS_WRITE);
 }
 
-void program_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,
-                  enum dtype dtype)
+void program_add_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,
+                      enum dtype dtype)
 {
-    struct instr *instr = program_instr(program, INSTR_CAST, STREAM_COMPUTE);
+    struct instr *instr = program_add_instr(program, INSTR_CAST, STREAM_COMPUTE);
     instr->flat = flat;
     instr->micro = micro;
     instr->elems = elems;

@@ -264,13 +264,13 @@ const struct segment *program_segment(const struct program *program, int unit,
 
 /* Append a buffer, whose name is made of fmt; persistent: 1 where it outlives the step.  Returns
  * its index. */
-int program_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
-                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+int program_add_buffer(struct program *program, enum mem_pool pool, size_t bytes, int persistent,
+                       const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 /* Append an instruction with all operands absent.  The pointer is valid until the next instruction
- * is appended (also by program_cast(), program_all_reduce(), offload_*()). */
-struct instr *program_instr(struct program *program, enum instr_kind kind,
-                            enum program_stream stream);
+ * is appended (also by program_add_cast(), program_add_all_reduce(), offload_*()). */
+struct instr *program_add_instr(struct program *program, enum instr_kind kind,
+                                enum program_stream stream);
 
 /* Make the list `instrs` long, with space for no more.  Instructions that this appends are not
  * initialised: call instr_make() for each. */
@@ -281,20 +281,20 @@ void instr_make(struct instr *instr, enum instr_kind kind, enum program_stream s
 
 /* Append a part of an ALLTOALL, which has one for each member of its group, in their order; returns
  * its index. */
-int program_part(struct program *program, struct comm_part part);
+int program_add_part(struct program *program, struct comm_part part);
 
 /* Append a sum over the ranks along axes, in place, of elements of a buffer; flat: whose gradient
  * it is, or -1; micro: the micro-batch whose backward completes what is summed, or -1 where that is
  * of the whole step. */
-void program_all_reduce(struct program *program, int flat, int micro, unsigned axes, int buffer,
-                        int64_t elems, enum dtype dtype);
+void program_add_all_reduce(struct program *program, int flat, int micro, unsigned axes, int buffer,
+                            int64_t elems, enum dtype dtype);
 
 /* Append a ZERO of the step's sums. */
-void program_zero(struct program *program);
+void program_add_zero(struct program *program);
 
 /* Append a CAST of fp32 elements of a flat, from buffer `from`, to dtype in buffer `to`. */
-void program_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,
-                  enum dtype dtype);
+void program_add_cast(struct program *program, int flat, int micro, int from, int to, int64_t elems,
+                      enum dtype dtype);
 
 /* Return the buffer that waits and lifetimes of b count for: the one that b is a view of, else b.
  */

@@ -266,8 +266,8 @@ static int loaded(struct program *program, int *which, const struct load *load, 
     int64_t each = load->each ? load->each : program_seq(program, sequence);
     size_t bytes = (size_t)(program_batch(program) * each) * sizeof(int32_t);
     return follow(program, which,
-                  program_buffer(program, POOL_WORKSPACE, bytes, 0, "%s%s micro %d", load->name,
-                                 sequence ? " of the other" : "", micro));
+                  program_add_buffer(program, POOL_WORKSPACE, bytes, 0, "%s%s micro %d", load->name,
+                                     sequence ? " of the other" : "", micro));
 }
 
 void runs_load(struct program *program, struct runs_buffers *b, int micro)
@@ -275,7 +275,7 @@ void runs_load(struct program *program, struct runs_buffers *b, int micro)
     int *which = b->loaded[b->sets->loaded[micro]];
     if (!b->slots)
         return;
-    struct instr *instr = program_instr(program, INSTR_LOAD, STREAM_COMPUTE);
+    struct instr *instr = program_add_instr(program, INSTR_LOAD, STREAM_COMPUTE);
     instr->micro = micro;
     for (int k = 0; k < LOADS; k++)
         for (int s = 0; s < SEQUENCES; s++) {
@@ -291,8 +291,8 @@ static int passing(struct program *program, int *which, const char *what, const 
                    size_t bytes)
 {
     return follow(program, which,
-                  program_buffer(program, POOL_ACTIVATIONS, bytes, 0, "%s %d micro %d", what,
-                                 run->unit, run->micro));
+                  program_add_buffer(program, POOL_ACTIVATIONS, bytes, 0, "%s %d micro %d", what,
+                                     run->unit, run->micro));
 }
 
 /* Make the buffer of a unit's output.  The last unit has an output in generation alone: the logits,
@@ -303,7 +303,7 @@ static int output(struct program *program, int *which, const struct run *run)
         return passing(program, which, "output", run, program_boundary_bytes(program, run->unit));
     size_t row = (size_t)program->units->model->config.vocab * sizeof(float);
     size_t bytes = (size_t)program_batch(program) * row;
-    program->logits = program_buffer(program, POOL_WORKSPACE, bytes, 1, "logits");
+    program->logits = program_add_buffer(program, POOL_WORKSPACE, bytes, 1, "logits");
     return program->logits;
 }
 
@@ -369,7 +369,7 @@ static void write_message(struct program *program, const struct runs_buffers *b,
     enum dtype dtype = program->units->request.dtype;
     int lower = b->rank[stage_of(program, unit)], upper = b->rank[stage_of(program, unit) + 1];
     int from = way == WAY_UP ? lower : upper, to = way == WAY_UP ? upper : lower;
-    struct instr *instr = program_instr(program, kind, program_point(program, from, to, way));
+    struct instr *instr = program_add_instr(program, kind, program_point(program, from, to, way));
     instr->unit = unit;
     instr->micro = micro;
     instr->phase = way == WAY_UP ? PHASE_FORWARD : PHASE_BACKWARD;
@@ -393,8 +393,9 @@ static void receive(struct program *program, struct runs_buffers *b, int unit, i
         return;
     at->micro[way] = micro;
     follow(program, which,
-           program_buffer(program, POOL_ACTIVATIONS, program_boundary_bytes(program, unit), 0,
-                          "%s %d micro %d", way == WAY_UP ? "output" : "gradient", unit, micro));
+           program_add_buffer(program, POOL_ACTIVATIONS, program_boundary_bytes(program, unit), 0,
+                              "%s %d micro %d", way == WAY_UP ? "output" : "gradient", unit,
+                              micro));
     write_message(program, b, INSTR_RECV, unit, micro, way, *which);
 }
 
@@ -464,7 +465,7 @@ static void write_piece(struct program *program, const struct run *run, int numb
                         const int *buffer)
 {
     const struct segment_piece *piece = &run->segment->piece[number];
-    struct instr *instr = program_instr(program, INSTR_RUN, STREAM_COMPUTE);
+    struct instr *instr = program_add_instr(program, INSTR_RUN, STREAM_COMPUTE);
     instr->phase = run->phase;
     instr->unit = run->unit;
     instr->micro = run->micro;

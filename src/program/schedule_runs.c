@@ -157,7 +157,7 @@ void pass_schedule(struct program *program)
     runs_plan(program, buffers, runs.run, runs.count);
     overlap_update_plan(program, runs.run, runs.count);
     if (!program->overlap)
-        program_zero(program);
+        program_add_zero(program);
     write_runs(program, buffers, &runs);
     overlap_update_end(program);
     if (program->kind == PROGRAM_EVALUATE)

@@ -68,7 +68,7 @@ static int whole_buffer(struct program *program, int flat)
     size_t bytes = flat_kept_bytes(of, of->padded, program->units->request.dtype);
     if (program->state->flat[flat].whole_param >= 0)
         return program->state->flat[flat].whole_param;
-    return program_buffer(program, POOL_UNSHARDED, bytes, 0, "%s.whole", of->name);
+    return program_add_buffer(program, POOL_UNSHARDED, bytes, 0, "%s.whole", of->name);
 }
 
 /* Bring the shard of a flat that the run gathers to the device. */
@@ -97,10 +97,11 @@ static int cast_master(struct program *program, const struct run *run, int flat,
     int64_t elems = program->units->flat[flat].shard_elems;
     size_t bytes = (size_t)elems * dtype_bytes(dtype);
     size_t from = (size_t)state_shard_start(program->state, flat) * dtype_bytes(dtype);
-    int own = program_buffer(program, program->buffer[whole].pool, bytes, 0, "%s.own of whole",
-                             program->units->flat[flat].name);
+    int own = program_add_buffer(program, program->buffer[whole].pool, bytes, 0, "%s.own of whole",
+                                 program->units->flat[flat].name);
     state_make_view(program->buffer, own, whole, from);
-    program_cast(program, flat, run->micro, program->state->flat[flat].master, own, elems, dtype);
+    program_add_cast(program, flat, run->micro, program->state->flat[flat].master, own, elems,
+                     dtype);
     return own;
 }
 
@@ -116,7 +117,7 @@ static int gather(struct program *program, const struct run *run, struct run_use
     if (state_casts(program->state, flat))
         from = cast_master(program, run, flat, whole);
     const struct flat *of = &program->units->flat[flat];
-    struct instr *instr = program_instr(program, INSTR_GATHER, STREAM_GATHER);
+    struct instr *instr = program_add_instr(program, INSTR_GATHER, STREAM_GATHER);
     instr->flat = flat;
     instr->micro = run->micro;
     instr->axes = of->shard_axes;
@@ -150,9 +151,10 @@ static void decode(struct program *program, const struct run *run, int r, struct
             use->decoded = run[r - 1].use[k].decoded;
     if (use->decoded >= 0)
         return;
-    use->decoded = program_buffer(program, POOL_UNSHARDED, (size_t)of->padded * dtype_bytes(dtype),
-                                  0, "%s.decoded", of->name);
-    struct instr *instr = program_instr(program, INSTR_DECODE, STREAM_COMPUTE);
+    use->decoded =
+        program_add_buffer(program, POOL_UNSHARDED, (size_t)of->padded * dtype_bytes(dtype), 0,
+                           "%s.decoded", of->name);
+    struct instr *instr = program_add_instr(program, INSTR_DECODE, STREAM_COMPUTE);
     instr->flat = use->flat;
     instr->micro = run[r].micro;
     instr->phase = run[r].phase;

@@ -18,7 +18,7 @@ static void message(struct program *program, enum instr_kind kind, int flat, int
     int goes_up = (kind == INSTR_SEND) == (own < other);
     enum program_stream stream =
         goes_up ? program_point(program, 0, 1, WAY_UP) : program_point(program, 1, 0, WAY_DOWN);
-    struct instr *instr = program_instr(program, kind, stream);
+    struct instr *instr = program_add_instr(program, kind, stream);
     instr->flat = flat;
     instr->phase = PHASE_BACKWARD;
     instr->axes = 1u << MESH_PIPELINE;
@@ -33,8 +33,9 @@ int tied_flats_exchange(struct program *program, int flat, int buffer)
 {
     const struct flat *of = &program->units->flat[flat];
     int other = tied_flats_other_rank(program->state, flat);
-    int received = program_buffer(program, POOL_UNSHARDED, (size_t)of->shard_elems * sizeof(float),
-                                  0, "%s.grad of rank %d", of->name, other);
+    int received =
+        program_add_buffer(program, POOL_UNSHARDED, (size_t)of->shard_elems * sizeof(float), 0,
+                           "%s.grad of rank %d", of->name, other);
     message(program, INSTR_SEND, flat, other, buffer);
     message(program, INSTR_RECV, flat, other, received);
     return received;
@@ -42,7 +43,7 @@ int tied_flats_exchange(struct program *program, int flat, int buffer)
 
 void tied_flats_add(struct program *program, int flat, int received, int buffer)
 {
-    struct instr *instr = program_instr(program, INSTR_ADD, STREAM_COMPUTE);
+    struct instr *instr = program_add_instr(program, INSTR_ADD, STREAM_COMPUTE);
     instr->flat = flat;
     instr->elems = program->units->flat[flat].shard_elems;
     instr->dtype = DTYPE_F32;

@@ -27,7 +27,7 @@ static void sum_over(struct program *program, unsigned axes, int buffer)
 {
     int64_t elems = (int64_t)(program->buffer[buffer].bytes / sizeof(double));
     if (mesh_members(&program->layout->shape, axes) > 1)
-        program_all_reduce(program, -1, -1, axes, buffer, elems, DTYPE_F64);
+        program_add_all_reduce(program, -1, -1, axes, buffer, elems, DTYPE_F64);
 }
 
 void pass_sums(struct program *program)
@@ -128,8 +128,8 @@ void pass_update(struct program *program)
     if (is_here)
         here[0] = update_fetch_flat(program, flat[0], grad[0]);
     pass_sums(program);
-    instr_bind(program_instr(program, INSTR_SCALE, STREAM_COMPUTE), SLOT_SUMS, program->state->sums,
-               ACCESS_BOTH);
+    instr_bind(program_add_instr(program, INSTR_SCALE, STREAM_COMPUTE), SLOT_SUMS,
+               program->state->sums, ACCESS_BOTH);
     if (is_here)
         update_all(program, flat, grad, count, update_fetch(program, -1, program->state->sums),
                    here);

@@ -70,7 +70,7 @@ static enum program_stream stream_of(const struct program *program)
 
 void update_write(struct program *program, int sums, const struct update_operands *here)
 {
-    struct instr *instr = program_instr(program, INSTR_UPDATE, stream_of(program));
+    struct instr *instr = program_add_instr(program, INSTR_UPDATE, stream_of(program));
     instr->flat = here->flat;
     instr->elems = program->units->flat[here->flat].shard_elems;
     instr_bind(instr, SLOT_SUMS, sums, ACCESS_READ);

@@ -24,7 +24,7 @@ struct ring {
 
 static int add_message(struct program *p, enum instr_kind kind, int buffer, int peer)
 {
-    struct instr *instr = program_instr(p, kind, STREAM_POINT);
+    struct instr *instr = program_add_instr(p, kind, STREAM_POINT);
     instr->axes = 1u << MESH_PIPELINE;
     instr->peer = peer;
     instr->elems = (int64_t)(p->buffer[buffer].bytes / sizeof(float));
@@ -47,11 +47,12 @@ static void write_program(struct ring *ring, int rank)
     p->state = state;
     *state = (struct state){.layout = ring->layout,
                             .coord = mesh_coord_of_rank(&ring->layout->shape, rank)};
-    state->sums = program_buffer(p, POOL_GRADS, SUM_COUNT * sizeof(double), 1, "sums");
-    ring->out = program_buffer(p, POOL_PARAMS, bytes, 1, "out");
-    ring->in = program_buffer(p, POOL_PARAMS, bytes, 1, "in");
+    state->sums = program_add_buffer(p, POOL_GRADS, SUM_COUNT * sizeof(double), 1, "sums");
+    ring->out = program_add_buffer(p, POOL_PARAMS, bytes, 1, "out");
+    ring->in = program_add_buffer(p, POOL_PARAMS, bytes, 1, "in");
     for (int k = 0; k < 4; k++) {
-        ring->half[k] = program_buffer(p, POOL_PARAMS, k & 1 ? bytes - first : first, 1, "half");
+        ring->half[k] =
+            program_add_buffer(p, POOL_PARAMS, k & 1 ? bytes - first : first, 1, "half");
         state_make_view(p->buffer, ring->half[k], k < 2 ? ring->out : ring->in, k & 1 ? first : 0);
     }
     memory_plan(p);

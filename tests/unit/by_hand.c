@@ -34,7 +34,7 @@ void hand_close(struct hand *hand)
 
 int hand_add(struct program *program, enum instr_kind kind, enum program_stream stream, int wait)
 {
-    struct instr *instr = program_instr(program, kind, stream);
+    struct instr *instr = program_add_instr(program, kind, stream);
     int index = program->instrs - 1;
     if (wait >= 0)
         instr->wait[program->instr[wait].stream] = wait;
@@ -44,7 +44,7 @@ int hand_add(struct program *program, enum instr_kind kind, enum program_stream 
     instr->peer = !program->state->coord.at[MESH_PIPELINE];
     instr->elems = 7;
     instr->dtype = DTYPE_F32;
-    int buffer = program_buffer(program, POOL_ACTIVATIONS, 28, 1, "b%d", index);
+    int buffer = program_add_buffer(program, POOL_ACTIVATIONS, 28, 1, "b%d", index);
     instr_bind(instr, kind == INSTR_SEND ? SLOT_FROM : SLOT_TO, buffer,
                kind == INSTR_SEND ? ACCESS_READ : ACCESS_WRITE);
     return index;

@@ -142,7 +142,7 @@ void faults_move(struct program *program, int from, int to)
 
 void faults_insert(struct program *program, int i, struct instr copy)
 {
-    *program_instr(program, INSTR_RELEASE, STREAM_COMPUTE) = copy;
+    *program_add_instr(program, INSTR_RELEASE, STREAM_COMPUTE) = copy;
     faults_move(program, program->instrs - 1, i);
 }
 

@@ -87,7 +87,7 @@ static int drop_last(struct program *program, int f)
 {
     int changed = 0, buffers = program->buffers;
     size_t bytes = (size_t)flat_at(program, f)->padded * sizeof(float);
-    int spare = program_buffer(program, POOL_UNSHARDED, bytes, 0, "spare");
+    int spare = program_add_buffer(program, POOL_UNSHARDED, bytes, 0, "spare");
     for (int i = 0; i < program->instrs; i++) {
         struct instr *instr = &program->instr[i];
         int use = faults_use_written(program, instr, f);
@@ -312,7 +312,7 @@ static int count_again(struct program *program, int f)
     while (at > 0 && program->instr[at - 1].kind == INSTR_ALLREDUCE &&
            program->instr[at - 1].dtype == DTYPE_F64)
         at--;
-    struct instr norm = *program_instr(program, INSTR_NORM, STREAM_COMPUTE);
+    struct instr norm = *program_add_instr(program, INSTR_NORM, STREAM_COMPUTE);
     program->instrs--;
     norm.flat = f;
     norm.elems = flat_at(program, f)->shard_elems;

@@ -287,7 +287,7 @@ static void shift_waits(struct program *program, int at, int by)
 /* A release of b in front of instruction `at`, which waits for all that is before it. */
 static void insert_release(struct program *program, int at, enum program_stream stream, int b)
 {
-    struct instr release = *program_instr(program, INSTR_RELEASE, stream);
+    struct instr release = *program_add_instr(program, INSTR_RELEASE, stream);
     int last = program->instrs - 1;
     shift_waits(program, at, 1);
     memmove(&program->instr[at + 1], &program->instr[at],

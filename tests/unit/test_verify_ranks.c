@@ -275,8 +275,9 @@ static void test_streams_in_a_circle(void **state)
 static void add_parts(struct program *program, int64_t to, int64_t from)
 {
     int index = hand_add(program, INSTR_ALLTOALL, STREAM_REDUCE, -1);
-    program->instr[index].first_part = program_part(program, (struct comm_part){0, to, 0, from});
-    program_part(program, (struct comm_part){to, from, from, to});
+    program->instr[index].first_part =
+        program_add_part(program, (struct comm_part){0, to, 0, from});
+    program_add_part(program, (struct comm_part){to, from, from, to});
 }
 
 /* Each gets as much as the other gives. */

@@ -96,7 +96,7 @@ static int is_sum(const struct instr *instr)
 
 static void check_done_twice(struct program *program)
 {
-    struct instr nothing = *program_instr(program, INSTR_RELEASE, STREAM_COMPUTE);
+    struct instr nothing = *program_add_instr(program, INSTR_RELEASE, STREAM_COMPUTE);
     struct instr *instr = program->instr;
     int done = 0, last = program->instrs - 1;
     for (int i = 0; i < last; i++) {
