@@ -155,7 +155,9 @@ static void instr_ended(struct play_engine *e, int rank, int i, double start_s)
         out->seconds[play_kind_of(instr)] += took;
         r->idle_since = e->now;
         r->waits_for = -1;
+        memcpy(r->busy_before_s, out->busy_s, sizeof r->busy_before_s);
     }
+    s->worked = took > 0 ? i : s->worked;
     s->open = 0;
     s->done = i;
     s->ended = e->now;
@@ -411,6 +413,7 @@ static void make_rank(struct play_engine *e, int rank)
                                             .awaits = -1,
                                             .done = -1,
                                             .held_by = -1,
+                                            .worked = -1,
                                             .took = -1,
                                             .starts_after = -1};
     r->waits_for = -1;
@@ -491,16 +494,22 @@ static int stuck(const struct play_engine *e, struct error *err)
     return 0;
 }
 
-/* Note that the compute stream of a rank waits from its last work to the end of the step, for the
- * rank that ends last. */
+/* Note what the compute stream of a rank waits for from its last work to the end of the step: until
+ * the rank has ended, for the stream of its own that works longest meanwhile, by the last
+ * instruction there that takes time; then for the rank that ends last. */
 static void account_end(struct play_engine *e, int rank)
 {
     struct play_rank *out = &e->play->rank[rank];
     struct play_progress *r = &e->rank[rank];
     int last = -1;
-    for (int s = 0; s < STREAMS; s++)
-        if (r->stream[s].done >= 0 && !takes_compute(e, s) && r->stream[s].ended > r->idle_since)
-            last = r->stream[s].done;
+    double longest_s = 0;
+    for (int s = 0; s < STREAMS; s++) {
+        double busy_s = takes_compute(e, s) ? 0 : out->busy_s[s] - r->busy_before_s[s];
+        if (busy_s > longest_s) {
+            last = r->stream[s].worked;
+            longest_s = busy_s;
+        }
+    }
     add_wait(e, rank, last, last < 0 ? PLAY_RANKS : play_kind_of(instr_of(e, rank, last)),
              out->end_s - r->idle_since);
     add_wait(e, rank, -1, PLAY_RANKS, e->now - out->end_s);

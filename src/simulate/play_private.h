@@ -35,6 +35,7 @@ struct play_stream {
     double came;    /* when `done` had all that it waited for on its own rank */
     int held_by; /* the instruction of its own rank for which `done` waited last; -1: none but the
                     one before it */
+    int worked;  /* the last that has ended and took time; -1 */
     int took;    /* `done`, or where that took no time what held it; -1 */
     int starts_after;    /* the transfer of another stream that `next` waited for to start; -1 */
     double current_came; /* `came` of `current` */
@@ -51,9 +52,10 @@ struct play_progress {
     struct play_stream stream[STREAMS];
     struct play_activity *active[BESIDE];
     int actives;
-    int computes;      /* activities of the compute units */
-    double idle_since; /* of the compute stream */
-    int waits_for;     /* the instruction that it was last seen to wait for; -1 */
+    int computes;                  /* activities of the compute units */
+    double idle_since;             /* of the compute stream */
+    double busy_before_s[STREAMS]; /* of each stream: what busy_s was at idle_since */
+    int waits_for;                 /* the instruction that it was last seen to wait for; -1 */
 };
 
 struct play_engine {

@@ -468,6 +468,67 @@ static void test_transfers_of_gpus_start_in_order(void **state)
     hand_close(&hand);
 }
 
+/* Seconds of the kinds of instruction of test_the_end_is_of_what_works_longest(), and the wait that
+ * it was told of. */
+struct ending {
+    const struct program *program;
+    int waits, instr;
+    double seconds;
+};
+
+static struct play_cost of_ending(void *user, int rank, int i)
+{
+    static const double seconds[INSTR_KINDS] = {
+        [INSTR_RUN] = 1, [INSTR_FETCH] = 3, [INSTR_SPILL] = 2};
+    const struct ending *ending = user;
+    return (struct play_cost){.seconds = seconds[ending->program->instr[i].kind]};
+}
+
+static void note_wait(void *user, int rank, int instr, enum play_kind kind, double seconds)
+{
+    struct ending *ending = user;
+    assert_int_equal(kind, PLAY_COPY);
+    ending->waits++;
+    ending->instr = instr;
+    ending->seconds = seconds;
+}
+
+/* After the last work a rank waits for the stream that works longest, not for the last of the
+ * streams, and not for an instruction that takes no time:
+ *
+ *   compute   RUN
+ *   fetch         FETCH            RELEASE
+ *   spill         SPILL
+ *   host                           RELEASE
+ */
+static void test_the_end_is_of_what_works_longest(void **state)
+{
+    struct hand hand;
+    struct play play;
+    hand_open(&hand, 1, MESH_SHARD);
+    int run = hand_add(hand.program[0], INSTR_RUN, STREAM_COMPUTE, -1);
+    int fetch = hand_add(hand.program[0], INSTR_FETCH, STREAM_FETCH, run);
+    hand_add(hand.program[0], INSTR_SPILL, STREAM_SPILL, run);
+    hand_add(hand.program[0], INSTR_RELEASE, STREAM_FETCH, fetch);
+    hand_add(hand.program[0], INSTR_RELEASE, STREAM_HOST, fetch);
+    struct ending ending = {.program = hand.program[0]};
+    struct play_request request = {.ranks = 1,
+                                   .program = (const struct program *const *)hand.program,
+                                   .beside_compute = 1,
+                                   .beside_transfer = 1,
+                                   .cost = of_ending,
+                                   .waited = note_wait,
+                                   .user = &ending};
+    must_play(&play, &request);
+    assert_true(fabs(play.step_s - 4) < 1e-9);
+    assert_true(fabs(play.rank[0].seconds[PLAY_COPY] - 3) < 1e-9);
+    assert_int_equal(ending.waits, 1);
+    assert_int_equal(ending.instr, fetch);
+    assert_true(fabs(ending.seconds - 3) < 1e-9);
+    play_free(&play);
+    hand_close(&hand);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -480,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_what_only_waits_slows_nothing_down),
         cmocka_unit_test(test_copies_of_files_beside_compute),
         cmocka_unit_test(test_transfers_of_gpus_start_in_order),
+        cmocka_unit_test(test_the_end_is_of_what_works_longest),
         cmocka_unit_test(test_waiting_for_ever_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
