@@ -24,20 +24,21 @@ static const char *const of_tensors[] = {
     "model.max_seq_len"};
 enum { OF_TENSORS = sizeof of_tensors / sizeof of_tensors[0], LEARNED_POSITIONS = OF_TENSORS - 1 };
 
-/* Keys, or groups of keys, that change no number of a run by design, or that are compared
- * elsewhere. */
+/* Keys, and beginnings of keys that end in '.' or '_', which change no number of a run by design,
+ * or which are compared elsewhere. */
 static const char *const without_effect[] = {
     "device",          "recompute",          "parallel.",
     "offload.",        "checkpoint.",        "run.",
-    "comm.inter_node", "comm.share",         "data.train",
+    "comm.inter_node", "comm.share_gpu",     "comm.shared_memory",
     "comm.min_ctas",   "comm.max_ctas",      "comm.spare_sms",
-    "comm.nvls",       "comm.copy_engines",  "data.valid",
+    "comm.nvls",       "comm.copy_engines",  "data.train",
+    "data.valid",      "model.preset",       "model.path",
     "train.eval_",     "train.micro_batch",  "train.overlap_update",
-    "train.optimizer", "model.preset",       "model.path",
     "model.init",      "model.loading",      "model.sync_module_states",
     "lora.path",       "model.init_std",     "train.global_batch_tokens",
     "train.early_",    "train.global_batch", "train.split_batches",
     "generate.",       "recompute_every",    "train.attention_bytes",
+    "train.optimizer",
 };
 enum { WITHOUT_EFFECT = sizeof without_effect / sizeof without_effect[0] };
 
@@ -145,6 +146,11 @@ int run_changes_model(const struct config *saved, const struct config *asked, st
                          is[0] ? is : "(none)", asks[0] ? asks : "(none)");
     }
     return 0;
+}
+
+const char *run_changes_without_effect(int i)
+{
+    return i < WITHOUT_EFFECT ? without_effect[i] : NULL;
 }
 
 static int has_effect(const char *key)

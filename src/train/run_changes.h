@@ -42,6 +42,10 @@ int run_changes_model(const struct config *saved, const struct config *asked, st
 int run_changes_text(const struct config *saved, const struct config *asked, int64_t batch,
                      const struct js *meta, const struct run_data *data, char *text, size_t bytes);
 
+/* Return the i-th of the keys that run_changes_text() does not compare, or of the beginnings of
+ * such keys, which end in '.' or '_'; NULL behind the last. */
+const char *run_changes_without_effect(int i);
+
 /* Where one of both has a train.schedule wsd, and a run at this position is elsewhere in its decay
  * now, write to text how the learning rate jumps.  Returns 1, or 0 where the learning rate goes on
  * as it was. */

@@ -81,6 +81,8 @@ static void batches_are_compared_as_they_come_out(void **state)
         {"train.epochs=2", "train.epochs=2", 8, ""},
         {"generate.tokens=9", "generate.temperature=0", 8, ""},
         {"train.attention_bytes=9", "train.attention_bytes=0", 8, ""},
+        {"comm.share_gpu=true", "comm.share_gpu=false", 8, ""},
+        {"comm.shared_memory=false", "comm.shared_memory=true", 8, ""},
         {"train.epochs=2", "train.epochs=3", 8, "train.epochs 2 -> 3"},
         {"train.steps=20", "train.steps=30", 8, "train.steps 20 -> 30"},
         {"train.steps=20", "train.epochs=3", 8, "train.epochs 0 -> 3"},
@@ -103,6 +105,20 @@ static void batches_are_compared_as_they_come_out(void **state)
         run_changes_text(&saved, &asked, rows[i].batch, meta, &data, text, sizeof text);
         assert_string_equal(text, rows[i].text);
         js_free(meta);
+    }
+}
+
+/* A key that is misspelt, or has another name now, would be compared and warned of. */
+static void what_is_without_effect_are_keys(void **state)
+{
+    const char *name, *key;
+    for (int i = 0; (name = run_changes_without_effect(i)); i++) {
+        size_t length = strlen(name);
+        int is_beginning = strchr("._", name[length - 1]) != NULL, found = 0;
+        for (int k = 0; (key = config_key_name(k)); k++)
+            found |= is_beginning ? !strncmp(key, name, length) : !strcmp(key, name);
+        if (!found)
+            fail_msg("%s is no %s", name, is_beginning ? "beginning of a key" : "key");
     }
 }
 
@@ -259,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(contents_of_one_kind_are_compared),
         cmocka_unit_test(samples_are_spread),
+        cmocka_unit_test(what_is_without_effect_are_keys),
         cmocka_unit_test(batches_are_compared_as_they_come_out),
         cmocka_unit_test(jumps_of_the_learning_rate_are_reported),
         cmocka_unit_test(another_model_is_refused_by_its_key),
