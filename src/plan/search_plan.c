@@ -102,36 +102,48 @@ static int64_t warm_up(const struct search_candidate *c)
     return c->pipeline + (c->chunks == 1 && c->pipeline > MORE ? MORE : c->pipeline);
 }
 
+/* The number of micro-batches that are planned first, from which the step of all is extrapolated;
+ * all of them, where the order of work does not repeat or a plan of all is hardly longer. */
+static int64_t few_micros(const struct search_candidate *c, int64_t micros, int64_t period)
+{
+    if (!period)
+        return micros;
+    int64_t few = warm_up(c);
+    few += (micros - few) % period;
+    return micros <= few + 2 * period ? micros : few;
+}
+
+/* Extrapolate a step of `micros` micro-batches from plans of `few` and of a period more; the second
+ * is not made where the first shows that the step takes longer than most_s.  Returns 0, or -1 where
+ * there is no plan of `few`, or it does not fit: the outcome says which. */
+static int plan_from_few(struct search_outcome *o, const struct search_request *request,
+                         int64_t micros, int64_t few, int64_t period, double most_s)
+{
+    if (plan_micros(o, request, few))
+        return -1;
+    struct search_outcome fewer = *o;
+    o->fate = SEARCH_SLOW;
+    if (fewer.step_s + (double)(micros - few) * o->candidate->micro_s <= most_s &&
+        !plan_micros(o, request, few + period))
+        extrapolate(o, &fewer, (double)(few + period), (double)period, (double)micros);
+    return 0;
+}
+
 void search_plan(struct search_outcome *outcome, const struct search_candidate *candidate,
                  const struct search_request *request, enum search_extent extent, double most_s)
 {
     /* From LONG pipeline ranks on, looking at the ends first pays; a plan of more than MANY
      * micro-batches, of all ranks together, takes longer than a search should. */
     enum { LONG = 4, MANY = 1 << 14 };
-    int64_t micros = search_micros(request, candidate);
-    int64_t period = search_period(candidate, micros), few = warm_up(candidate);
-    if (period)
-        few += (micros - few) % period;
-    int is_short = !period || micros <= few + 2 * period;
-    int is_whole = is_short || (extent == SEARCH_WHOLE && micros * candidate->pipeline <= MANY);
-    few = is_short ? micros : few;
+    int64_t micros = search_micros(request, candidate), period = search_period(candidate, micros);
+    int64_t few = few_micros(candidate, micros, period);
+    int probes = extent == SEARCH_MEMORY || (extent == SEARCH_FEW && candidate->pipeline >= LONG);
     *outcome = (struct search_outcome){.candidate = candidate, .fate = SEARCH_SLOW};
-    if ((extent == SEARCH_MEMORY || (extent == SEARCH_FEW && candidate->pipeline >= LONG)) &&
-        ends_are_too_large(outcome, request, few))
-        return;
-    if (extent == SEARCH_MEMORY)
+    if ((probes && ends_are_too_large(outcome, request, few)) || extent == SEARCH_MEMORY)
         return;
     outcome->is_whole = 1;
-    if (is_whole) {
+    if (few == micros || (extent == SEARCH_WHOLE && micros * candidate->pipeline <= MANY))
         plan_micros(outcome, request, micros);
-        return;
-    }
-    if (plan_micros(outcome, request, few))
-        return;
-    struct search_outcome fewer = *outcome;
-    outcome->fate = SEARCH_SLOW;
-    if (fewer.step_s + (double)(micros - few) * candidate->micro_s <= most_s &&
-        !plan_micros(outcome, request, few + period))
-        extrapolate(outcome, &fewer, (double)(few + period), (double)period, (double)micros);
-    outcome->is_whole = extent == SEARCH_WHOLE;
+    else if (!plan_from_few(outcome, request, micros, few, period, most_s))
+        outcome->is_whole = extent == SEARCH_WHOLE;
 }
