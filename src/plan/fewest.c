@@ -147,24 +147,26 @@ static int holds(const struct fewest_request *r, const struct config *config, in
 /* The fewest ranks that hold a run, fewer than `below`; 0: so few do not hold it. */
 static int fewest_ranks(const struct fewest_request *r, const struct config *config, int below)
 {
-    int counts[FEWEST_RANKS_MOST], end = 0, lacks = -1, fits = -1, last = -1;
+    int counts[FEWEST_RANKS_MOST], end = 0, lacks = -1;
     int all = list_counts(r, unit_of(config), counts);
     while (end < all && counts[end] < below)
         end++;
-    if (below <= FEWEST_RANKS_MOST) {
-        if (!end || !holds(r, config, counts[end - 1]))
-            return 0;
-        fits = end - 1;
-    }
-    for (int at = 0; fits < 0 && last < end - 1; at = 2 * at + 1) {
-        last = at < end ? at : end - 1;
-        *(holds(r, config, counts[last]) ? &fits : &lacks) = last;
-    }
-    if (fits < 0)
+    if (!end)
         return 0;
+    /* Without an upper bound the counts 0, 1, 3, 7, ... of the list are tried, and the last one. */
+    int fits = below <= FEWEST_RANKS_MOST ? end - 1 : 0;
+    while (!holds(r, config, counts[fits])) {
+        if (fits == end - 1)
+            return 0;
+        lacks = fits;
+        fits = 2 * fits + 1 < end ? 2 * fits + 1 : end - 1;
+    }
     while (fits - lacks > 1) {
         int half = (fits + lacks) / 2;
-        *(holds(r, config, counts[half]) ? &fits : &lacks) = half;
+        if (holds(r, config, counts[half]))
+            fits = half;
+        else
+            lacks = half;
     }
     return counts[fits];
 }
