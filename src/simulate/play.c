@@ -140,6 +140,19 @@ static int may_start(struct play_engine *e, int rank, const struct instr *instr)
 
 /* ---- the ends of instructions ---- */
 
+/* Note in a stream that instruction i, which it started last, has ended now. */
+static void stream_ended(struct play_stream *s, int i, double start_s, double now)
+{
+    s->open = 0;
+    s->done = i;
+    s->started = start_s;
+    s->ended = now;
+    s->came = s->current_came;
+    s->held_by = s->current_held_by;
+    s->took = now > start_s ? i : s->current_held_by;
+    s->worked = now > start_s ? i : s->worked;
+}
+
 static void instr_ended(struct play_engine *e, int rank, int i, double start_s)
 {
     struct play_progress *r = &e->rank[rank];
@@ -157,14 +170,7 @@ static void instr_ended(struct play_engine *e, int rank, int i, double start_s)
         r->waits_for = -1;
         memcpy(r->busy_before_s, out->busy_s, sizeof r->busy_before_s);
     }
-    s->worked = took > 0 ? i : s->worked;
-    s->open = 0;
-    s->done = i;
-    s->ended = e->now;
-    s->took = took > 0 ? i : s->current_held_by;
-    s->started = start_s;
-    s->came = s->current_came;
-    s->held_by = s->current_held_by;
+    stream_ended(s, i, start_s, e->now);
     if (is_hosts(e, instr->stream)) {
         r->issued = i + 1;
         r->host_runs = 0;
@@ -284,10 +290,7 @@ static void start(struct play_engine *e, int rank, int i)
     }
     struct play_cost cost = cost_of(e, rank, i);
     if (cost.seconds <= 0) {
-        s->open = 0;
-        s->done = i;
-        s->started = s->ended = s->came = e->now;
-        s->held_by = s->took = s->current_held_by;
+        stream_ended(s, i, e->now, e->now);
         return;
     }
     if (is_compute)
