@@ -2,9 +2,9 @@
  * that is made at once before anything else reads the state (program/overlap_update.h).
  *
  *   struct step_input input = ...;
- *   pending_update_pass(&pending, session, &input, &err)   its rule is now that of the step before
- *   step_start(...)
- *   pending_update_started(&pending, outcome);
+ *   pending_update_pass(&pending, session, &input, &err);   its rule is now that of the step before
+ *   rc = step_start(...);
+ *   pending_update_started(&pending, session, rc);
  *   ...
  *   pending_update_make(&pending, session, &err);       before a checkpoint, an evaluation, ...
  */
