@@ -8,6 +8,8 @@
 /* What a process takes beside its plan: program, libraries, MPI; the most that was measured. */
 enum { PROCESS_BYTES = 43 << 20 };
 
+/* A quarter is an estimate: the context, kernels and library handles, which an opened device has
+ * already, are taken to be the other three. */
 size_t memory_budget_reserve(const struct device *device)
 {
     return device->reserve_bytes / 4;
@@ -22,11 +24,12 @@ static int check_gpu(const struct session *s, struct memory_limits *limits, stru
     return memory_fits(&s->need, left, err);
 }
 
-/* Each rank of a node has an equal share of its memory. */
+/* Each rank of a node has an equal share of its memory.  Where the process itself takes all of that
+ * the result is 1 byte, as 0 means "not known". */
 size_t memory_budget_node_share(const struct world *world)
 {
     size_t share = mem_node_bytes() / (size_t)world_local_size(world);
-    return share > PROCESS_BYTES ? share - PROCESS_BYTES : share > 0;
+    return share > PROCESS_BYTES ? share - PROCESS_BYTES : share ? 1 : 0;
 }
 
 static int check_node(const struct session *s, size_t share, struct error *err)
