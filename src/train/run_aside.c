@@ -5,11 +5,16 @@
  *
  * All of it: one rename of the directory.  Without it the next start finds no run.
  *
- * A branch: metrics.jsonl, samples.jsonl and run.json are copied, then run.json says that branch
- * B+1 began at step S and is "moving", then later checkpoints are moved one by one, metrics.jsonl
- * and samples.jsonl become those of the branch that it began from, cut after step S, and run.json
- * says that all is done.  Before the second nothing has happened; after it every start finishes the
- * rest, before it looks at what it was asked for.
+ * A branch B+1 that begins at step S:
+ *
+ *   1. metrics.jsonl, samples.jsonl and run.json (as branch.json) are copied to branches/B
+ *   2. run.json says that branch B+1 began at step S and is "moving"
+ *   3. the checkpoints after S are moved to branches/B, one by one
+ *   4. metrics.jsonl and samples.jsonl become those of the branch that B+1 began from, cut after S
+ *   5. run.json says that all is done
+ *
+ * A start that is killed before 2 leaves the run as it was.  After 2, the next start first does
+ * what is left of 3 to 5, and only then looks at what it was asked for.
  */
 #include <ctype.h>
 #include <dirent.h>
