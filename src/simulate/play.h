@@ -1,4 +1,5 @@
-/* play.h - a step of several ranks, played in time: when each instruction starts and ends.
+/* play.h - discrete-event simulation of one step of several ranks: when each instruction starts and
+ * ends.  To "play" a step is to simulate it.
  *
  * Events, one after another: whatever can start, starts; then time goes on to the next end.
  *
@@ -72,8 +73,10 @@ struct play_rank {
  * start of the step. */
 typedef void play_watch(void *user, int rank, int instr, double start_s, double end_s);
 
-/* Called when the compute stream of a rank has waited for an instruction, or has none left while it
- * runs: for so long while it moved, of its kind, or PLAY_RANKS for others to come to it. */
+/* Called for each part of the time in which the compute stream of a rank waited for an instruction
+ * of that rank.  kind: play_kind_of() the instruction while it worked, PLAY_RANKS while it waited
+ * for other ranks.  Called too for the end of the step, where only other streams of the rank still
+ * work. */
 typedef void play_waited(void *user, int rank, int instr, enum play_kind kind, double seconds);
 
 struct play_request {
