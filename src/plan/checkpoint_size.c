@@ -31,8 +31,8 @@ int64_t checkpoint_size_bytes(const struct config *config, const struct layout *
     return (int64_t)bytes;
 }
 
-int64_t checkpoint_size_count(int64_t done, int64_t steps, int64_t every, int64_t keep,
-                              int64_t there)
+int64_t checkpoint_size_more(int64_t done, int64_t steps, int64_t every, int64_t keep,
+                             int64_t there)
 {
     if (done >= steps)
         return 0;
@@ -40,8 +40,8 @@ int64_t checkpoint_size_count(int64_t done, int64_t steps, int64_t every, int64_
     return there > keep ? 1 : min_i64(saves, keep + 1 - there);
 }
 
-int64_t checkpoint_size_count_of_run(const struct config *config, int64_t done, int64_t steps,
-                                     int64_t there)
+int64_t checkpoint_size_more_of_run(const struct config *config, int64_t done, int64_t steps,
+                                    int64_t there)
 {
     int64_t every = config->checkpoint.every, evaluated = config->train.eval_every;
     if (config->checkpoint.keep_best && evaluated && (!every || evaluated < every))
@@ -49,5 +49,5 @@ int64_t checkpoint_size_count_of_run(const struct config *config, int64_t done, 
     /* of the lowest losses, training and data.valid; and before the decay of a schedule wsd */
     int64_t spared = 1 + config->checkpoint.keep_best +
                      (config->checkpoint.every && config->train.schedule >= SCHEDULE_WSD);
-    return checkpoint_size_count(done, steps, every, config->checkpoint.keep + spared, there);
+    return checkpoint_size_more(done, steps, every, config->checkpoint.keep + spared, there);
 }

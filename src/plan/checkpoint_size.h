@@ -12,15 +12,15 @@
 int64_t checkpoint_size_bytes(const struct config *config, const struct layout *layout,
                               const struct units *units);
 
-/* Return by how many checkpoints at most there will be more, at any one time, than the `there` that
- * exist: a start has finished `done` of `steps`, saves every `every` steps (0: not) and at the end,
- * and deletes all but `keep` after a new one is complete.  0 where no step is left. */
-int64_t checkpoint_size_count(int64_t done, int64_t steps, int64_t every, int64_t keep,
-                              int64_t there);
+/* Return how many checkpoints more than the `there` that exist now may be on disk at once.  The run
+ * has finished `done` of `steps` steps, saves every `every` steps (0: never) and at the end, and
+ * deletes all but `keep` after a new one is complete.  0 where no step is left. */
+int64_t checkpoint_size_more(int64_t done, int64_t steps, int64_t every, int64_t keep,
+                             int64_t there);
 
 /* The same for a run as it is configured.  steps: of the whole run, counted where train.epochs sets
  * them. */
-int64_t checkpoint_size_count_of_run(const struct config *config, int64_t done, int64_t steps,
-                                     int64_t there);
+int64_t checkpoint_size_more_of_run(const struct config *config, int64_t done, int64_t steps,
+                                    int64_t there);
 
 #endif

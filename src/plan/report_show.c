@@ -231,7 +231,7 @@ static void print_verification(const struct report *report, FILE *out)
 static int64_t checkpoints_at_once(const struct report *report)
 {
     int64_t steps = report->steps ? report->steps : INT64_MAX;
-    return checkpoint_size_count_of_run(&report->config, 0, steps, 0);
+    return checkpoint_size_more_of_run(&report->config, 0, steps, 0);
 }
 
 static void print_checkpoints(const struct report *report, FILE *out)

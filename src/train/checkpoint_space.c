@@ -81,7 +81,7 @@ int checkpoint_space_check(struct session *s, const char *dir, int64_t done, int
     int count = weights_pieces(s, weights_choose_saved(s), &pieces);
     double each = checkpoint_disk_bytes(pieces, count), own = each;
     weights_pieces_free(pieces, count);
-    int64_t more = checkpoint_size_count_of_run(&s->config, done, s->config.train.steps, there);
+    int64_t more = checkpoint_size_more_of_run(&s->config, done, s->config.train.steps, there);
     world_broadcast(s->world, &more, sizeof more, 0);
     world_all_reduce(s->world, &each, 1, WORLD_SUM);
     int rc = more ? check_limit(dir, own, err) : 0;
