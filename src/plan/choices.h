@@ -1,5 +1,6 @@
 /* choices.h - what a run would take with one setting changed: recomputation, prefetch, precision,
- * offload, micro-batches.  Each row is a plan of its own, so a saving is the bytes of that run. */
+ * offload, micro-batches.  Each row is a complete plan with that setting, not an estimate of
+ * the difference. */
 #ifndef TRIREME_PLAN_CHOICES_H
 #define TRIREME_PLAN_CHOICES_H
 

@@ -40,8 +40,8 @@ struct report_unit {
     int64_t params, trained; /* of its own flats */
     size_t kept_bytes;       /* from forward to backward of a micro-batch, without its input */
     double flops; /* forward of one micro-batch of the whole unit: stages are cut by it */
-    /* of a step, nothing beside it: its operations; transfers among tensor and context ranks
-     * between them */
+    /* Seconds in a step, with nothing running at the same time: the unit's own operations, and the
+     * transfers among tensor and context ranks between them. */
     double forward_s, backward_s, forward_exchange_s, backward_exchange_s;
 };
 

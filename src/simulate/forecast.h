@@ -20,9 +20,9 @@ struct forecast_request {
     void *user;
 };
 
-/* Transfers of a kind that a rank takes part in, of messages those that it sends: how many, their
- * bytes (machine.h), and the seconds from the coming of their last member to their end: what other
- * work beside them costs them is in it. */
+/* Transfers of one kind that a rank takes part in (of messages, those that it sends): how many,
+ * their bytes (as machine.h counts), and the seconds from the arrival of the last member to the
+ * end, including what other work at the same time costs. */
 struct forecast_transfer {
     double count, bytes, seconds;
 };
