@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "plan/variant.h"
+#include "plan/settings.h"
 
 /* Settings that are changed together are separated by a blank. */
 static const char *const changes[] = {
@@ -107,7 +107,7 @@ static int make(struct choices_row *row, const struct report *of, const char *se
 {
     struct report report;
     struct config config = of->config;
-    char text[VARIANT_SETTINGS];
+    char text[SETTINGS_BYTES];
     config.device = of->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
     const struct config as_is = config;
     struct report_request request = {.config = &config,
@@ -115,12 +115,12 @@ static int make(struct choices_row *row, const struct report *of, const char *se
                                      .nodes = of->nodes,
                                      .threads = threads,
                                      .speeds = of->speeds};
-    if (variant_set(&config, settings) || !memcmp(&config, &as_is, sizeof config) ||
+    if (settings_set(&config, settings) || !memcmp(&config, &as_is, sizeof config) ||
         is_other_rule(&as_is, &config) || !has_products(of, &config) ||
         report_measure(&report, &request, NULL))
         return 0;
     snprintf(text, sizeof text, "%s", settings);
-    variant_complete(text, &as_is, &config);
+    settings_complete(text, &as_is, &config);
     measure(row, &report, text);
     report_free(&report);
     return 1;

@@ -26,7 +26,7 @@ static int make(struct compare_row *row, const struct report *of, enum config_st
                                      .nodes = of->nodes,
                                      .threads = threads,
                                      .speeds = of->speeds};
-    if (variant_strategy(&config, strategy, &row->why) ||
+    if (settings_strategy(&config, strategy, &row->why) ||
         report_measure(&row->report, &request, &row->why))
         return 0;
     snprintf(row->report.machine, sizeof row->report.machine, "%s", of->machine);
@@ -56,7 +56,7 @@ void compare_make(struct compare *compare, const struct report *report, int thre
     for (int s = 0; s < CONFIG_STRATEGIES; s++) {
         struct compare_row *row = &compare->row[s];
         char text[CONFIG_TEXT];
-        snprintf(row->name, sizeof row->name, "%s", variant_name(s, text));
+        snprintf(row->name, sizeof row->name, "%s", settings_strategy_name(s, text));
         row->chosen = report->config.parallel.strategy == (enum config_strategy)s;
         row->made = make(row, report, s, threads);
     }

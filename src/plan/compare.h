@@ -3,7 +3,7 @@
 #define TRIREME_PLAN_COMPARE_H
 
 #include "plan/report.h"
-#include "plan/variant.h"
+#include "plan/settings.h"
 
 /* One strategy: a plan of the first rank, or why there is none. */
 struct compare_row {

@@ -16,7 +16,7 @@
 #include "config/schema.h"
 #include "model/model.h"
 #include "plan/fit.h"
-#include "plan/variant.h"
+#include "plan/settings.h"
 
 /* Where state is kept: a row farther from the device than the one before. */
 static const struct place {
@@ -33,12 +33,12 @@ static const struct place {
 };
 
 /* The configuration with some changes. */
-struct variant {
+struct changed {
     struct config config;
     char settings[FEWEST_SETTINGS];
 };
 
-static int set(struct variant *v, const char *key, const char *fmt, ...)
+static int set(struct changed *v, const char *key, const char *fmt, ...)
 {
     char value[CONFIG_TEXT];
     va_list args;
@@ -49,7 +49,7 @@ static int set(struct variant *v, const char *key, const char *fmt, ...)
     return config_set(&v->config, key, value, NULL);
 }
 
-static int set_offload(struct variant *v, const char *key, enum config_offload_to has,
+static int set_offload(struct changed *v, const char *key, enum config_offload_to has,
                        enum config_offload_to wanted)
 {
     return has == wanted ? 0 : set(v, key, wanted == OFFLOAD_HOST ? "host" : "none");
@@ -61,15 +61,15 @@ static int is_one_micro(const struct config *config)
     return config->train.grad_dtype != DTYPE_F32;
 }
 
-/* Make a variant: FULL_SHARD over all data ranks, with state at a place.  Returns 0, or -1 where
- * keys do not go together. */
-static int vary(struct variant *v, const struct config *config, const struct place *place,
+/* Change the configuration: FULL_SHARD over all data ranks, with state at a place.  Returns 0, or
+ * -1 where keys do not go together. */
+static int vary(struct changed *v, const struct config *config, const struct place *place,
                 int tensor)
 {
     struct config_offload own = config->offload;
-    *v = (struct variant){.config = *config};
+    *v = (struct changed){.config = *config};
     if (config->parallel.strategy != STRATEGY_FULL_SHARD &&
-        (variant_strategy(&v->config, STRATEGY_FULL_SHARD, NULL) ||
+        (settings_strategy(&v->config, STRATEGY_FULL_SHARD, NULL) ||
          set(v, "parallel.strategy", "FULL_SHARD")))
         return -1;
     v->config.parallel.shard = v->config.parallel.replicate = 0;
@@ -81,7 +81,7 @@ static int vary(struct variant *v, const struct config *config, const struct pla
         (own.path[0] && set(v, "offload.path", "")) ||
         (is_one_micro(config) && config->train.micro_batch && set(v, "train.micro_batch", "0")))
         return -1;
-    return variant_set(&v->config, "");
+    return settings_set(&v->config, "");
 }
 
 /* ---- counts of ranks ---- */
@@ -174,7 +174,7 @@ static int fewest_ranks(const struct fewest_request *r, const struct config *con
 /* ---- rows ---- */
 
 /* Fill a row: with fewest changes from the configuration that let it fit on so many ranks. */
-static void settle(const struct fewest_request *r, struct variant *v, int ranks,
+static void settle(const struct fewest_request *r, struct changed *v, int ranks,
                    struct fewest_row *row)
 {
     struct memory_limits limits = limits_of(r, ranks);
@@ -187,7 +187,7 @@ static void settle(const struct fewest_request *r, struct variant *v, int ranks,
                                      .nodes = nodes,
                                      .threads = r->threads,
                                      .speeds = r->machine};
-    if (!fit.found || variant_set(&v->config, fit.settings) ||
+    if (!fit.found || settings_set(&v->config, fit.settings) ||
         report_measure(&report, &request, NULL))
         return;
     *row = (struct fewest_row){.kept = row->kept,
@@ -200,7 +200,7 @@ static void settle(const struct fewest_request *r, struct variant *v, int ranks,
     snprintf(row->settings, sizeof row->settings, "%s", v->settings);
     if (fit.settings[0])
         text_join(row->settings, sizeof row->settings, " ", "%s", fit.settings);
-    variant_complete(row->settings, r->config, &v->config);
+    settings_complete(row->settings, r->config, &v->config);
     report_free(&report);
 }
 
@@ -209,10 +209,10 @@ static void find_row(const struct fewest_request *r, const struct place *place,
 {
     int own = (int)r->config->parallel.tensor, last = own > 1 ? own : per_node_of(r);
     int best = FEWEST_RANKS_MOST + 1;
-    struct variant best_of;
+    struct changed best_of;
     row->kept = place->kept;
     for (int tensor = own > 1 ? own : 1; tensor <= last; tensor *= 2) {
-        struct variant v;
+        struct changed v;
         int ranks = vary(&v, r->config, place, tensor) ? 0 : fewest_ranks(r, &v.config, best);
         if (ranks) {
             best = ranks;
@@ -226,7 +226,7 @@ static void find_row(const struct fewest_request *r, const struct place *place,
 int fewest_find(struct fewest *fewest, const struct fewest_request *request, struct error *err)
 {
     struct report report;
-    struct variant v;
+    struct changed v;
     int found = 0, unit = unit_of(request->config);
     *fewest = (struct fewest){.rows = request->machine->gpu[0] ? FEWEST_ROWS : 1};
     if (vary(&v, request->config, &places[0], (int)request->config->parallel.tensor))

@@ -12,9 +12,9 @@
 #define TRIREME_PLAN_FEWEST_H
 
 #include "plan/report.h"
-#include "plan/variant.h"
+#include "plan/settings.h"
 
-enum { FEWEST_ROWS = 4, FEWEST_SETTINGS = VARIANT_SETTINGS, FEWEST_RANKS_MOST = 4096 };
+enum { FEWEST_ROWS = 4, FEWEST_SETTINGS = SETTINGS_BYTES, FEWEST_RANKS_MOST = 4096 };
 
 struct fewest_request {
     const struct config *config; /* checked; device cpu or cuda */

@@ -12,8 +12,8 @@
 
 #include "base/text.h"
 #include "config/schema.h"
+#include "plan/settings.h"
 #include "plan/show.h"
-#include "plan/variant.h"
 
 enum { OFFLOADS = 6 };
 
@@ -62,9 +62,9 @@ static int change_strategy(const struct search *s, struct candidate *c, int leve
 {
     char name[CONFIG_TEXT];
     enum config_strategy strategy = further(s->config, level);
-    if (variant_strategy(&c->config, strategy, NULL))
+    if (settings_strategy(&c->config, strategy, NULL))
         return -1;
-    return set(c, "parallel.strategy", "%s", variant_name(strategy, name));
+    return set(c, "parallel.strategy", "%s", settings_strategy_name(strategy, name));
 }
 
 static int64_t halved(int64_t batch, int times)
@@ -203,7 +203,7 @@ static int offloads_to(const struct search *s, int row)
     struct candidate c = {.config = *s->config};
     struct report_request request = {
         .config = &c.config, .ranks = s->ranks, .nodes = s->nodes, .threads = s->threads};
-    if (variant_strategy(&c.config, STRATEGY_FULL_SHARD, NULL) || set_offload(&c, row) ||
+    if (settings_strategy(&c.config, STRATEGY_FULL_SHARD, NULL) || set_offload(&c, row) ||
         (s->limits->no_disk && leave_disk(&c)) || config_finish(&c.config, NULL) ||
         report_measure(&report, &request, NULL))
         return 0;

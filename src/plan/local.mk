@@ -10,6 +10,6 @@ libtrireme_a_SOURCES += src/plan/report.c src/plan/report.h src/plan/report_memo
 	src/plan/report_units.c src/plan/report_units.h src/plan/search_nodes.c src/plan/search_nodes.h \
 	src/plan/show.c src/plan/show.h src/plan/estimate.c src/plan/estimate.h \
 	src/plan/checkpoint_size.c src/plan/checkpoint_size.h src/plan/choices.c src/plan/choices.h \
-	src/plan/choices_show.c src/plan/variant.c src/plan/variant.h src/plan/compare.c src/plan/compare.h \
+	src/plan/choices_show.c src/plan/settings.c src/plan/settings.h src/plan/compare.c src/plan/compare.h \
 	src/plan/compare_show.c src/plan/fit.c src/plan/fit.h \
 	src/plan/fewest.c src/plan/fewest.h src/plan/fewest_show.c

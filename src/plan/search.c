@@ -286,7 +286,7 @@ static void set_settings(const struct finding *f, const struct search_candidate 
     config.parallel.layout = PARALLEL_LAYOUT_GIVEN;
     if (config.train.global_batch == f->given->train.global_batch)
         config.train.global_batch_tokens = f->given->train.global_batch_tokens;
-    variant_complete(settings, f->given, &config);
+    settings_complete(settings, f->given, &config);
 }
 
 static int fill(struct finding *f, struct error *err)

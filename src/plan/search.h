@@ -28,9 +28,9 @@
 #define TRIREME_PLAN_SEARCH_H
 
 #include "plan/report.h"
-#include "plan/variant.h"
+#include "plan/settings.h"
 
-enum { SEARCH_ROWS = 10, SEARCH_SETTINGS = VARIANT_SETTINGS };
+enum { SEARCH_ROWS = 10, SEARCH_SETTINGS = SETTINGS_BYTES };
 
 struct search_request {
     const struct config *config; /* checked; device cpu or cuda */

@@ -12,7 +12,7 @@
 #include "base/round.h"
 #include "base/text.h"
 #include "config/schema.h"
-#include "plan/variant.h"
+#include "plan/settings.h"
 
 /* The schedules that are tried.  in_rounds: micro-batches pass in rounds of as many as there are
  * ranks. */
@@ -43,7 +43,7 @@ void search_candidate_text(const struct search_candidate *c, char text[SEARCH_SE
     text[0] = 0;
     text_append(text, SEARCH_SETTINGS,
                 "parallel.pipeline=%d parallel.tensor=%d parallel.context=%d parallel.strategy=%s",
-                c->pipeline, c->tensor, c->context, variant_name(c->strategy, strategy));
+                c->pipeline, c->tensor, c->context, settings_strategy_name(c->strategy, strategy));
     if (c->shard)
         text_append(text, SEARCH_SETTINGS, " parallel.shard=%d", c->shard);
     if (c->pipeline > 1)
@@ -65,7 +65,7 @@ int search_apply(struct config *config, const struct config *base, const char *s
     p->virtual_stages = 0;
     p->stages[0] = 0;
     snprintf(p->schedule, sizeof p->schedule, "1f1b");
-    return variant_set(config, settings);
+    return settings_set(config, settings);
 }
 
 int search_candidate_config(const struct search_candidate *c, const struct config *base,

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "plan/report.h"
-#include "plan/variant.h"
+#include "plan/settings.h"
 #include "simulate/machine_file.h"
 #include "tests/unit/rig.h"
 #include "verify/verify.h"
@@ -28,14 +28,14 @@ static void test_70b(void **state)
         char name[CONFIG_TEXT];
         struct error err = {0};
         struct report report;
-        assert_int_equal(variant_strategy(&config, s, &err), 0);
+        assert_int_equal(settings_strategy(&config, s, &err), 0);
         int64_t start = clock_ns();
         struct report_request request = {
             .config = &config, .ranks = RANKS, .nodes = NODES, .threads = 1};
         if (report_make(&report, &request, &err))
             fail_msg("%s", err.text);
         print_message("# %s: %d instructions on %d ranks compiled and verified in %.1f s\n",
-                      variant_name(s, name), report.rank[0].instrs, RANKS,
+                      settings_strategy_name(s, name), report.rank[0].instrs, RANKS,
                       (double)(clock_ns() - start) / 1e9);
         if (!report.verified)
             fail_msg("%s: %s", name, report.verdict.text);

@@ -1,5 +1,5 @@
-/* variant.c - see variant.h. */
-#include "plan/variant.h"
+/* settings.c - see settings.h. */
+#include "plan/settings.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 #include "base/text.h"
 #include "config/schema.h"
 
-const char *variant_name(enum config_strategy strategy, char text[CONFIG_TEXT])
+const char *settings_strategy_name(enum config_strategy strategy, char text[CONFIG_TEXT])
 {
     struct config config = {.parallel.strategy = strategy};
     return config_value(&config, "parallel.strategy", text);
 }
 
-/* A key that the configuration sets itself is dropped where the variant has no use for it. */
+/* Unset the keys for which the configuration, with its settings as they are now, has no use. */
 static void drop_unused(struct config *config)
 {
     const struct key *bucket = key_find("parallel.reduce_bucket_bytes");
@@ -31,7 +31,7 @@ static void drop_unused(struct config *config)
 
 static int set_keys(struct config *config, const char *settings)
 {
-    char text[VARIANT_SETTINGS], *rest = text, *one;
+    char text[SETTINGS_BYTES], *rest = text, *one;
     snprintf(text, sizeof text, "%s", settings);
     while (text[0] && (one = strsep(&rest, " "))) {
         char *value = strchr(one, '=');
@@ -42,7 +42,7 @@ static int set_keys(struct config *config, const char *settings)
     return 0;
 }
 
-int variant_set(struct config *config, const char *settings)
+int settings_set(struct config *config, const char *settings)
 {
     if (set_keys(config, settings))
         return -1;
@@ -60,8 +60,8 @@ static struct config as_given(const struct config *config)
     return given;
 }
 
-void variant_complete(char text[VARIANT_SETTINGS], const struct config *base,
-                      const struct config *config)
+void settings_complete(char text[SETTINGS_BYTES], const struct config *base,
+                       const struct config *config)
 {
     struct config reached = as_given(base), wanted = as_given(config);
     char reached_text[CONFIG_TEXT], wanted_text[CONFIG_TEXT];
@@ -70,11 +70,11 @@ void variant_complete(char text[VARIANT_SETTINGS], const struct config *base,
     for (int i = 0; (key = config_key_name(i)); i++) {
         const char *value = config_value(&wanted, key, wanted_text);
         if (strcmp(config_value(&reached, key, reached_text), value) != 0)
-            text_join(text, VARIANT_SETTINGS, " ", "%s=%s", key, value);
+            text_join(text, SETTINGS_BYTES, " ", "%s=%s", key, value);
     }
 }
 
-int variant_strategy(struct config *config, enum config_strategy strategy, struct error *err)
+int settings_strategy(struct config *config, enum config_strategy strategy, struct error *err)
 {
     struct config_parallel *p = &config->parallel;
     if (p->strategy == strategy)
