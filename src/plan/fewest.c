@@ -1,6 +1,6 @@
 /* fewest.c - see fewest.h.
  *
- *   of each place of state, of each degree of tensor ranks
+ *   of each level of offload, of each degree of tensor ranks
  *       counts    1 2 4 8 | 16 24 32 ...    those that the degrees divide, a node's first
  *       gallop    1 2 8 24 56 until one fits, then halve between it and the last that did not
  *
@@ -9,51 +9,16 @@
  */
 #include "plan/fewest.h"
 
-#include <stdarg.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "config/schema.h"
 #include "model/model.h"
 #include "plan/fit.h"
-#include "plan/settings.h"
 
-/* Where state is kept: a row farther from the device than the one before. */
-static const struct place {
-    const char *kept;
-    enum config_offload_to optimizer, gradients, params;
-} places[FEWEST_ROWS] = {
-    {.kept = "nothing"},
-    {.kept = "optimizer state", .optimizer = OFFLOAD_HOST},
-    {.kept = "and gradients", .optimizer = OFFLOAD_HOST, .gradients = OFFLOAD_HOST},
-    {.kept = "and parameters",
-     .optimizer = OFFLOAD_HOST,
-     .gradients = OFFLOAD_HOST,
-     .params = OFFLOAD_HOST},
-};
-
-/* The configuration with some changes. */
-struct changed {
-    struct config config;
-    char settings[FEWEST_SETTINGS];
-};
-
-static int set(struct changed *v, const char *key, const char *fmt, ...)
-{
-    char value[CONFIG_TEXT];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(value, sizeof value, fmt, args);
-    va_end(args);
-    text_join(v->settings, sizeof v->settings, " ", "%s=%s", key, value);
-    return config_set(&v->config, key, value, NULL);
-}
-
-static int set_offload(struct changed *v, const char *key, enum config_offload_to has,
-                       enum config_offload_to wanted)
-{
-    return has == wanted ? 0 : set(v, key, wanted == OFFLOAD_HOST ? "host" : "none");
-}
+/* What a row keeps in the node's memory: that of the level with its number (settings.h). */
+static const char *const kept[FEWEST_ROWS] = {"nothing", "optimizer state", "and gradients",
+                                              "and parameters"};
 
 /* Has a step one micro-batch, whatever its size?  With gradients in bf16 it has. */
 static int is_one_micro(const struct config *config)
@@ -61,25 +26,22 @@ static int is_one_micro(const struct config *config)
     return config->train.grad_dtype != DTYPE_F32;
 }
 
-/* Change the configuration: FULL_SHARD over all data ranks, with state at a place.  Returns 0, or
- * -1 where keys do not go together. */
-static int vary(struct changed *v, const struct config *config, const struct place *place,
-                int tensor)
+/* Change the configuration: FULL_SHARD over all data ranks, with state at a level of offload.
+ * Returns 0, or -1 where keys do not go together. */
+static int vary(struct settings *v, const struct config *config, int level, int tensor)
 {
-    struct config_offload own = config->offload;
-    *v = (struct changed){.config = *config};
+    *v = (struct settings){.config = *config};
     if (config->parallel.strategy != STRATEGY_FULL_SHARD &&
         (settings_strategy(&v->config, STRATEGY_FULL_SHARD, NULL) ||
-         set(v, "parallel.strategy", "FULL_SHARD")))
+         settings_add(v, "parallel.strategy", "FULL_SHARD")))
         return -1;
     v->config.parallel.shard = v->config.parallel.replicate = 0;
     v->config.parallel.layout = PARALLEL_LAYOUT_GIVEN;
-    if ((tensor != config->parallel.tensor && set(v, "parallel.tensor", "%d", tensor)) ||
-        set_offload(v, "offload.optimizer", own.optimizer, place->optimizer) ||
-        set_offload(v, "offload.gradients", own.gradients, place->gradients) ||
-        set_offload(v, "offload.params", own.params, place->params) ||
-        (own.path[0] && set(v, "offload.path", "")) ||
-        (is_one_micro(config) && config->train.micro_batch && set(v, "train.micro_batch", "0")))
+    if ((tensor != config->parallel.tensor && settings_add(v, "parallel.tensor", "%d", tensor)) ||
+        settings_move_to_level(v, level) ||
+        (config->offload.path[0] && settings_add(v, "offload.path", "%s", "")) ||
+        (is_one_micro(config) && config->train.micro_batch &&
+         settings_add(v, "train.micro_batch", "0")))
         return -1;
     return settings_set(&v->config, "");
 }
@@ -174,7 +136,7 @@ static int fewest_ranks(const struct fewest_request *r, const struct config *con
 /* ---- rows ---- */
 
 /* Fill a row: with fewest changes from the configuration that let it fit on so many ranks. */
-static void settle(const struct fewest_request *r, struct changed *v, int ranks,
+static void settle(const struct fewest_request *r, struct settings *v, int ranks,
                    struct fewest_row *row)
 {
     struct memory_limits limits = limits_of(r, ranks);
@@ -197,23 +159,22 @@ static void settle(const struct fewest_request *r, struct changed *v, int ranks,
                                .takes = report_most(&report),
                                .step_s = report.forecast.step_s,
                                .tokens_per_s = report_tokens_per_s(&report)};
-    snprintf(row->settings, sizeof row->settings, "%s", v->settings);
+    snprintf(row->settings, sizeof row->settings, "%s", v->text);
     if (fit.settings[0])
         text_join(row->settings, sizeof row->settings, " ", "%s", fit.settings);
     settings_complete(row->settings, r->config, &v->config);
     report_free(&report);
 }
 
-static void find_row(const struct fewest_request *r, const struct place *place,
-                     struct fewest_row *row)
+static void find_row(const struct fewest_request *r, int level, struct fewest_row *row)
 {
     int own = (int)r->config->parallel.tensor, last = own > 1 ? own : per_node_of(r);
     int best = FEWEST_RANKS_MOST + 1;
-    struct changed best_of;
-    row->kept = place->kept;
+    struct settings best_of;
+    row->kept = kept[level];
     for (int tensor = own > 1 ? own : 1; tensor <= last; tensor *= 2) {
-        struct changed v;
-        int ranks = vary(&v, r->config, place, tensor) ? 0 : fewest_ranks(r, &v.config, best);
+        struct settings v;
+        int ranks = vary(&v, r->config, level, tensor) ? 0 : fewest_ranks(r, &v.config, best);
         if (ranks) {
             best = ranks;
             best_of = v;
@@ -226,10 +187,10 @@ static void find_row(const struct fewest_request *r, const struct place *place,
 int fewest_find(struct fewest *fewest, const struct fewest_request *request, struct error *err)
 {
     struct report report;
-    struct changed v;
+    struct settings v;
     int found = 0, unit = unit_of(request->config);
     *fewest = (struct fewest){.rows = request->machine->gpu[0] ? FEWEST_ROWS : 1};
-    if (vary(&v, request->config, &places[0], (int)request->config->parallel.tensor))
+    if (vary(&v, request->config, 0, (int)request->config->parallel.tensor))
         v.config = *request->config;
     struct report_request wanted = {.config = &v.config,
                                     .ranks = unit,
@@ -240,7 +201,7 @@ int fewest_find(struct fewest *fewest, const struct fewest_request *request, str
     fewest->params = report.params;
     report_free(&report);
     for (int i = 0; i < fewest->rows; i++) {
-        find_row(request, &places[i], &fewest->row[i]);
+        find_row(request, i, &fewest->row[i]);
         found |= fewest->row[i].found;
     }
     return found ? 0

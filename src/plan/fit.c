@@ -7,15 +7,10 @@
  */
 #include "plan/fit.h"
 
-#include <stdarg.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "config/schema.h"
-#include "plan/settings.h"
 #include "plan/show.h"
-
-enum { OFFLOADS = 6 };
 
 enum axis { COPY, SCHEDULE, STRATEGY, RECOMPUTE, MICRO_BATCH, SHARDS, OFFLOAD, RANKS, AXES };
 
@@ -26,26 +21,13 @@ struct search {
     int only_here;        /* 1: neither more ranks nor offload */
     struct layout layout; /* of the configuration as it is */
     int levels[AXES];
-    int offload[OFFLOADS + 1]; /* of levels from 1 on, the row of offloads[] */
+    int offload[SETTINGS_LEVELS]; /* of levels from 1 on, the level of settings.h */
 };
 
 struct candidate {
-    struct config config;
+    struct settings as; /* the configuration, and how it differs from the request's */
     int ranks, nodes;
-    char settings[256];
 };
-
-/* Change a key of the candidate as a user would. */
-static int set(struct candidate *c, const char *key, const char *fmt, ...)
-{
-    char value[CONFIG_TEXT];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(value, sizeof value, fmt, args);
-    va_end(args);
-    text_join(c->settings, sizeof c->settings, " ", "%s=%s", key, value);
-    return config_set(&c->config, key, value, NULL);
-}
 
 /* The strategy that is `stages` stages of sharding behind the configuration's. */
 static enum config_strategy further(const struct config *config, int stages)
@@ -62,9 +44,9 @@ static int change_strategy(const struct search *s, struct candidate *c, int leve
 {
     char name[CONFIG_TEXT];
     enum config_strategy strategy = further(s->config, level);
-    if (settings_strategy(&c->config, strategy, NULL))
+    if (settings_strategy(&c->as.config, strategy, NULL))
         return -1;
-    return set(c, "parallel.strategy", "%s", settings_strategy_name(strategy, name));
+    return settings_add(&c->as, "parallel.strategy", "%s", settings_strategy_name(strategy, name));
 }
 
 static int64_t halved(int64_t batch, int times)
@@ -83,45 +65,15 @@ static int shards_at(const struct search *s, int level)
     return 0;
 }
 
-/* Where the parts of the state may go, a row farther from the device than the one before. */
-enum { OPTIMIZER, GRADIENTS, PARAMS, OFFLOAD_PARTS };
-
-static const char *const offload_keys[OFFLOAD_PARTS] = {[OPTIMIZER] = "offload.optimizer",
-                                                        [GRADIENTS] = "offload.gradients",
-                                                        [PARAMS] = "offload.params"};
-static const enum config_offload_to offloads[OFFLOADS][OFFLOAD_PARTS] = {
-    {[OPTIMIZER] = OFFLOAD_HOST},
-    {[OPTIMIZER] = OFFLOAD_HOST, [GRADIENTS] = OFFLOAD_HOST},
-    {[OPTIMIZER] = OFFLOAD_HOST, [GRADIENTS] = OFFLOAD_HOST, [PARAMS] = OFFLOAD_HOST},
-    {[OPTIMIZER] = OFFLOAD_DISK, [GRADIENTS] = OFFLOAD_HOST, [PARAMS] = OFFLOAD_HOST},
-    {[OPTIMIZER] = OFFLOAD_DISK, [GRADIENTS] = OFFLOAD_DISK, [PARAMS] = OFFLOAD_HOST},
-    {[OPTIMIZER] = OFFLOAD_DISK, [GRADIENTS] = OFFLOAD_DISK, [PARAMS] = OFFLOAD_DISK},
-};
-
-static enum config_offload_to offload_of(const struct config *config, int part)
-{
-    const struct config_offload *o = &config->offload;
-    return part == OPTIMIZER ? o->optimizer : part == GRADIENTS ? o->gradients : o->params;
-}
-
-static int set_offload(struct candidate *c, int row)
-{
-    static const char *const names[] = {
-        [OFFLOAD_NONE] = "none", [OFFLOAD_HOST] = "host", [OFFLOAD_DISK] = "disk"};
-    for (int k = 0; k < OFFLOAD_PARTS; k++)
-        if (offloads[row][k] && set(c, offload_keys[k], "%s", names[offloads[row][k]]))
-            return -1;
-    return 0;
-}
-
 /* Keep on the device what the configuration keeps on disk, unless a level of OFFLOAD has moved it
  * already. */
 static int leave_disk(struct candidate *c)
 {
-    for (int k = 0; k < OFFLOAD_PARTS; k++)
-        if (offload_of(&c->config, k) == OFFLOAD_DISK && set(c, offload_keys[k], "none"))
+    for (enum settings_part part = 0; part < SETTINGS_PARTS; part++)
+        if (settings_keeps(&c->as.config, part) == OFFLOAD_DISK &&
+            settings_move(&c->as, part, OFFLOAD_NONE))
             return -1;
-    return c->config.offload.path[0] ? set(c, "offload.path", "") : 0;
+    return c->as.config.offload.path[0] ? settings_add(&c->as, "offload.path", "%s", "") : 0;
 }
 
 /* Move the candidate to a level above 0 of an axis.  0, or -1 where keys do not go together. */
@@ -129,17 +81,19 @@ static int change(const struct search *s, struct candidate *c, enum axis axis, i
 {
     static const char *const recompute[] = {"none", "gathered", "selective", "full"};
     switch (axis) {
-    case COPY: return set(c, "checkpoint.async", "false");
-    case SCHEDULE: return set(c, "parallel.schedule", "1f1b");
+    case COPY: return settings_add(&c->as, "checkpoint.async", "false");
+    case SCHEDULE: return settings_add(&c->as, "parallel.schedule", "1f1b");
     case STRATEGY: return change_strategy(s, c, level);
-    case RECOMPUTE: return set(c, "recompute", "%s", recompute[s->config->recompute + level]);
+    case RECOMPUTE:
+        return settings_add(&c->as, "recompute", "%s", recompute[s->config->recompute + level]);
     case MICRO_BATCH:
-        return set(c, "train.micro_batch", "%lld", (long long)halved(s->layout.micro_batch, level));
+        return settings_add(&c->as, "train.micro_batch", "%lld",
+                            (long long)halved(s->layout.micro_batch, level));
     case SHARDS:
-        if (c->config.parallel.replicate && set(c, "parallel.replicate", "0"))
+        if (c->as.config.parallel.replicate && settings_add(&c->as, "parallel.replicate", "0"))
             return -1;
-        return set(c, "parallel.shard", "%d", shards_at(s, level));
-    case OFFLOAD: return set_offload(c, s->offload[level]);
+        return settings_add(&c->as, "parallel.shard", "%d", shards_at(s, level));
+    case OFFLOAD: return settings_move_to_level(&c->as, s->offload[level]);
     case RANKS:
         c->ranks = s->ranks << level;
         c->nodes = s->nodes << level;
@@ -152,13 +106,13 @@ static int change(const struct search *s, struct candidate *c, enum axis axis, i
 /* Make the candidate with every axis at its level.  0, or -1 where keys do not go together. */
 static int candidate_at(const struct search *s, const int level[AXES], struct candidate *c)
 {
-    *c = (struct candidate){.config = *s->config, .ranks = s->ranks, .nodes = s->nodes};
+    *c = (struct candidate){.as.config = *s->config, .ranks = s->ranks, .nodes = s->nodes};
     for (int axis = 0; axis < AXES; axis++)
         if (level[axis] && change(s, c, axis, level[axis]))
             return -1;
     if (s->limits->no_disk && leave_disk(c))
         return -1;
-    return config_finish(&c->config, NULL);
+    return config_finish(&c->as.config, NULL);
 }
 
 static int fits(const struct search *s, const int level[AXES], struct fit *fit)
@@ -168,25 +122,26 @@ static int fits(const struct search *s, const int level[AXES], struct fit *fit)
     if (candidate_at(s, level, &c))
         return 0;
     struct report_request request = {
-        .config = &c.config, .ranks = c.ranks, .nodes = c.nodes, .threads = s->threads};
+        .config = &c.as.config, .ranks = c.ranks, .nodes = c.nodes, .threads = s->threads};
     if (report_measure(&report, &request, NULL))
         return 0;
     struct memory_limits lack = report_lack(&report, s->limits);
     fit->ranks = c.ranks;
     fit->nodes = c.nodes;
     fit->takes = report_most(&report);
-    memcpy(fit->settings, c.settings, sizeof fit->settings);
+    memcpy(fit->settings, c.as.text, sizeof fit->settings);
     report_free(&report);
     return !lack.device_bytes && !lack.host_bytes;
 }
 
-/* Does a row of offloads[] move state farther from the device, and none closer to it?  What is on a
+/* Does a level of offload move state farther from the device, and none closer to it?  What is on a
  * disk that cannot be used counts as on the device. */
-static int moves_away(const struct search *s, int row)
+static int moves_away(const struct search *s, int level)
 {
     int more = 0;
-    for (int k = 0; k < OFFLOAD_PARTS; k++) {
-        enum config_offload_to from = offload_of(s->config, k), to = offloads[row][k];
+    for (enum settings_part part = 0; part < SETTINGS_PARTS; part++) {
+        enum config_offload_to from = settings_keeps(s->config, part);
+        enum config_offload_to to = settings_level_keeps(level, part);
         if (from == OFFLOAD_DISK && s->limits->no_disk)
             from = OFFLOAD_NONE;
         if (to < from || (to == OFFLOAD_DISK && s->limits->no_disk))
@@ -196,16 +151,16 @@ static int moves_away(const struct search *s, int row)
     return more;
 }
 
-/* Does a row of offloads go with this configuration? */
-static int offloads_to(const struct search *s, int row)
+/* Does a level of offload go with this configuration? */
+static int offloads_to(const struct search *s, int level)
 {
     struct report report;
-    struct candidate c = {.config = *s->config};
+    struct candidate c = {.as.config = *s->config};
     struct report_request request = {
-        .config = &c.config, .ranks = s->ranks, .nodes = s->nodes, .threads = s->threads};
-    if (settings_strategy(&c.config, STRATEGY_FULL_SHARD, NULL) || set_offload(&c, row) ||
-        (s->limits->no_disk && leave_disk(&c)) || config_finish(&c.config, NULL) ||
-        report_measure(&report, &request, NULL))
+        .config = &c.as.config, .ranks = s->ranks, .nodes = s->nodes, .threads = s->threads};
+    if (settings_strategy(&c.as.config, STRATEGY_FULL_SHARD, NULL) ||
+        settings_move_to_level(&c.as, level) || (s->limits->no_disk && leave_disk(&c)) ||
+        config_finish(&c.as.config, NULL) || report_measure(&report, &request, NULL))
         return 0;
     report_free(&report);
     return 1;
@@ -214,9 +169,9 @@ static int offloads_to(const struct search *s, int row)
 static int offload_levels(struct search *s)
 {
     int levels = 1;
-    for (int row = 0; row < OFFLOADS; row++)
-        if (moves_away(s, row) && offloads_to(s, row))
-            s->offload[levels++] = row;
+    for (int level = 1; level < SETTINGS_LEVELS; level++)
+        if (moves_away(s, level) && offloads_to(s, level))
+            s->offload[levels++] = level;
     return levels;
 }
 

@@ -11,13 +11,15 @@
 #define TRIREME_PLAN_FIT_H
 
 #include "plan/report.h"
+#include "plan/settings.h"
 
 enum { FIT_RANKS_MOST = 4096 };
 
 struct fit {
-    int found;                  /* 1: the fields that follow are set */
-    int ranks, nodes;           /* ranks as asked for, or as many as are needed */
-    char settings[256];         /* "key=value key=value": what changes; "" where ranks alone do */
+    int found;        /* 1: the fields that follow are set */
+    int ranks, nodes; /* ranks as asked for, or as many as are needed */
+    /* "key=value key=value": what changes; "" where ranks alone do */
+    char settings[SETTINGS_BYTES];
     struct memory_limits takes; /* memory that a rank then needs */
 };
 

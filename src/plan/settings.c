@@ -1,6 +1,7 @@
 /* settings.c - see settings.h. */
 #include "plan/settings.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -84,4 +85,58 @@ int settings_strategy(struct config *config, enum config_strategy strategy, stru
     p->strategy = strategy;
     drop_unused(config);
     return config_finish(config, err);
+}
+
+int settings_add(struct settings *settings, const char *key, const char *fmt, ...)
+{
+    char value[CONFIG_TEXT];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(value, sizeof value, fmt, args);
+    va_end(args);
+    text_join(settings->text, sizeof settings->text, " ", "%s=%s", key, value);
+    return config_set(&settings->config, key, value, NULL);
+}
+
+enum config_offload_to settings_level_keeps(int level, enum settings_part part)
+{
+    enum { HOST = OFFLOAD_HOST, DISK = OFFLOAD_DISK };
+    static const unsigned char levels[SETTINGS_LEVELS][SETTINGS_PARTS] = {
+        {0},
+        {[PART_OPTIMIZER] = HOST},
+        {[PART_OPTIMIZER] = HOST, [PART_GRADIENTS] = HOST},
+        {[PART_OPTIMIZER] = HOST, [PART_GRADIENTS] = HOST, [PART_PARAMS] = HOST},
+        {[PART_OPTIMIZER] = DISK, [PART_GRADIENTS] = HOST, [PART_PARAMS] = HOST},
+        {[PART_OPTIMIZER] = DISK, [PART_GRADIENTS] = DISK, [PART_PARAMS] = HOST},
+        {[PART_OPTIMIZER] = DISK, [PART_GRADIENTS] = DISK, [PART_PARAMS] = DISK},
+    };
+    return levels[level][part];
+}
+
+enum config_offload_to settings_keeps(const struct config *config, enum settings_part part)
+{
+    const struct config_offload *o = &config->offload;
+    return part == PART_OPTIMIZER   ? o->optimizer
+           : part == PART_GRADIENTS ? o->gradients
+                                    : o->params;
+}
+
+int settings_move(struct settings *settings, enum settings_part part, enum config_offload_to to)
+{
+    static const char *const keys[SETTINGS_PARTS] = {[PART_OPTIMIZER] = "offload.optimizer",
+                                                     [PART_GRADIENTS] = "offload.gradients",
+                                                     [PART_PARAMS] = "offload.params"};
+    static const char *const names[] = {
+        [OFFLOAD_NONE] = "none", [OFFLOAD_HOST] = "host", [OFFLOAD_DISK] = "disk"};
+    return settings_keeps(&settings->config, part) == to
+               ? 0
+               : settings_add(settings, keys[part], "%s", names[to]);
+}
+
+int settings_move_to_level(struct settings *settings, int level)
+{
+    for (enum settings_part part = 0; part < SETTINGS_PARTS; part++)
+        if (settings_move(settings, part, settings_level_keeps(level, part)))
+            return -1;
+    return 0;
 }
