@@ -25,7 +25,6 @@
 #include "plan/fewest.h"
 #include "plan/fit.h"
 #include "plan/report_pipeline.h"
-#include "plan/report_time.h"
 #include "plan/search.h"
 #include "plan/search_nodes.h"
 #include "plan/show.h"
@@ -350,7 +349,7 @@ static int write_step(const struct report *report, const struct record *record,
     snprintf(heading, sizeof heading, "%s on %d ranks of %s, %s: %s a step, forecast",
              report->config.model.preset[0] ? report->config.model.preset : "model", report->ranks,
              report->speeds->name, config_value(&report->config, "precision", precision),
-             report_time_text(record->step_s, step));
+             show_time(record->step_s, step));
     return o->timeline ? step_svg_write(record, heading, o->timeline, err) : 0;
 }
 

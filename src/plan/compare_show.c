@@ -3,7 +3,6 @@
 
 #include "plan/compare.h"
 #include "plan/largest.h"
-#include "plan/report_time.h"
 #include "plan/show.h"
 
 enum { CELL = 32, NARROW = 11 };
@@ -54,7 +53,7 @@ static void step_time(const struct compare_row *row, int strategy, int which, ch
 {
     text[0] = 0;
     if (row->report.forecast.ranks)
-        report_time_text(row->report.forecast.step_s, text);
+        show_time(row->report.forecast.step_s, text);
 }
 
 static void verdict(const struct compare_row *row, int strategy, int which, char text[CELL])

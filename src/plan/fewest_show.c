@@ -1,6 +1,5 @@
 /* fewest_show.c - the fewest ranks, for people and for programs. */
 #include "plan/fewest.h"
-#include "plan/report_time.h"
 #include "plan/show.h"
 
 static void print_row(const struct fewest_row *row, int on_gpu, FILE *out)
@@ -16,8 +15,8 @@ static void print_row(const struct fewest_row *row, int on_gpu, FILE *out)
     show_bytes((double)row->takes.host_bytes * machine_ranks_per_node(row->ranks, row->nodes), node,
                sizeof node);
     fprintf(out, "%-16s %6d %6d %12s %12s %10s %10.0f %12s\n", row->kept, row->ranks, row->nodes,
-            device, node, report_time_text(row->step_s, step), row->tokens_per_s,
-            report_time_text(1e9 / row->tokens_per_s, billion));
+            device, node, show_time(row->step_s, step), row->tokens_per_s,
+            show_time(1e9 / row->tokens_per_s, billion));
     if (row->settings[0]) {
         fprintf(out, "%*s", INDENT, "");
         show_wrapped(out, INDENT, INDENT, row->settings);

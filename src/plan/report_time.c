@@ -10,24 +10,6 @@
 #include "base/text.h"
 #include "plan/show.h"
 
-const char *report_time_text(double seconds, char text[32])
-{
-    static const struct {
-        double from, unit;
-        const char *name;
-    } units[] = {{.from = 2 * 86400, .unit = 86400, .name = "days"},
-                 {.from = 2 * 3600, .unit = 3600, .name = "h"},
-                 {.from = 2 * 60, .unit = 60, .name = "min"},
-                 {.from = 1, .unit = 1, .name = "s"},
-                 {.from = 0, .unit = 1e-3, .name = "ms"}};
-    int i = 0;
-    while (seconds < units[i].from)
-        i++;
-    double value = seconds / units[i].unit;
-    snprintf(text, 32, "%.*f %s", value < 10 ? 2 : value < 100 ? 1 : 0, value, units[i].name);
-    return text;
-}
-
 /* "forward 120 ms (29 %), ...; waits for gather 3.10 ms (1 %)" */
 static void print_kinds(const struct play_rank *rank, double step_s, const char *who, FILE *out)
 {
@@ -40,7 +22,7 @@ static void print_kinds(const struct play_rank *rank, double step_s, const char 
             continue;
         int first_wait = play_kind_is_wait(kind) && !waits++;
         text_append(line, sizeof line, "%s %s %s (%.0f %%)", first_wait ? "; waits for" : ",",
-                    play_kind_name(kind), report_time_text(seconds, time), 100 * seconds / step_s);
+                    play_kind_name(kind), show_time(seconds, time), 100 * seconds / step_s);
     }
     char *comma = strstr(line, ":,");
     if (comma)
@@ -58,8 +40,7 @@ static void print_exposed(const struct report *report, FILE *out)
         const struct exposed_row *row = &report->exposed[i];
         if (row->seconds < 0.0005 * report->forecast.step_s)
             continue;
-        text_join(line, sizeof line, ", ", "%s %s", row->name,
-                  report_time_text(row->seconds, time));
+        text_join(line, sizeof line, ", ", "%s %s", row->name, show_time(row->seconds, time));
         if (row->times > 1)
             text_append(line, sizeof line, " in %d", row->times);
     }
@@ -98,7 +79,7 @@ static void print_run(const struct report *report, FILE *out)
     else
         snprintf(length, sizeof length, "train.steps %.0f", steps);
     if (steps > 0)
-        fprintf(out, "; %s: %s, %.4g rank-hours", length, report_time_text(seconds, time),
+        fprintf(out, "; %s: %s, %.4g rank-hours", length, show_time(seconds, time),
                 seconds / 3600 * report->ranks);
     else if (train->epochs > 0)
         fprintf(out, "; train.epochs %g: not known: %s", train->epochs, report->no_data.text);
@@ -113,7 +94,7 @@ void report_time_print(const struct report *report, FILE *out)
     double tokens_per_s = report_tokens_per_s(report), mfu = report_mfu(report, 0);
     fprintf(out, "\nforecast on %s%s%s: %s a step, %.0f tokens/s, %.0f a rank\n",
             report->speeds->name, report->speeds->source[0] ? ", " : "", report->speeds->source,
-            report_time_text(f->step_s, step), tokens_per_s, tokens_per_s / report->ranks);
+            show_time(f->step_s, step), tokens_per_s, tokens_per_s / report->ranks);
     if (mfu > 0)
         fprintf(
             out,
@@ -123,7 +104,7 @@ void report_time_print(const struct report *report, FILE *out)
             100 * report_mfu(report, 1));
     print_ranks(report, out);
     double each = 1e9 / tokens_per_s / 3600; /* hours */
-    fprintf(out, "  10^9 tokens: %s, %.4g rank-hours", report_time_text(3600 * each, billion),
+    fprintf(out, "  10^9 tokens: %s, %.4g rank-hours", show_time(3600 * each, billion),
             each * report->ranks);
     print_run(report, out);
     fprintf(out, "\n");

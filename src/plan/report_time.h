@@ -10,7 +10,4 @@ void report_time_print(const struct report *report, FILE *out);
 /* Add the same to a plan as the member "forecast". */
 void report_time_json(const struct report *report, struct js *to);
 
-/* Write a time to text as "412 ms", "3.5 s", "2.1 h", "12 days"; returns text. */
-const char *report_time_text(double seconds, char text[32]);
-
 #endif

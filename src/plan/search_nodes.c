@@ -1,7 +1,6 @@
 /* search_nodes.c - see search_nodes.h. */
 #include "plan/search_nodes.h"
 
-#include "plan/report_time.h"
 #include "plan/show.h"
 
 static void find(struct search_nodes_row *row, const struct search_request *request,
@@ -75,9 +74,8 @@ void search_nodes_print(const struct search_nodes *found, const struct search_re
             show_wrapped(out, 23, 23, row->why.text);
             continue;
         }
-        fprintf(out, "%9s %10.0f %7.0f %% %4.1f %% %11.1f\n    ",
-                report_time_text(best->step_s, time), best->tokens_per_s,
-                100 * per_rank(row) / per_rank(first), 100 * best->mfu,
+        fprintf(out, "%9s %10.0f %7.0f %% %4.1f %% %11.1f\n    ", show_time(best->step_s, time),
+                best->tokens_per_s, 100 * per_rank(row) / per_rank(first), 100 * best->mfu,
                 row->ranks * 1e9 / best->tokens_per_s / 3600);
         show_wrapped(out, 4, 4, best->settings);
     }

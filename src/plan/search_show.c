@@ -1,5 +1,4 @@
 /* search_show.c - what a search found, for people and for programs. */
-#include "plan/report_time.h"
 #include "plan/search.h"
 #include "plan/show.h"
 
@@ -14,7 +13,7 @@ void search_print(const struct search *s, const struct search_request *request, 
     for (int i = 0; i < s->rows; i++) {
         const struct search_row *row = &s->row[i];
         size_t takes = row->takes.device_bytes ? row->takes.device_bytes : row->takes.host_bytes;
-        fprintf(out, "\n%2d  %s a step", i + 1, report_time_text(row->step_s, time));
+        fprintf(out, "\n%2d  %s a step", i + 1, show_time(row->step_s, time));
         if (i)
             fprintf(out, " (+%.1f %%)", 100 * (row->step_s / s->row[0].step_s - 1));
         fprintf(out, ", %.0f tokens/s", row->tokens_per_s);

@@ -13,6 +13,24 @@ const char *show_bytes(double bytes, char *text, size_t size)
     return text;
 }
 
+const char *show_time(double seconds, char text[32])
+{
+    static const struct {
+        double from, unit;
+        const char *name;
+    } units[] = {{.from = 2 * 86400, .unit = 86400, .name = "days"},
+                 {.from = 2 * 3600, .unit = 3600, .name = "h"},
+                 {.from = 2 * 60, .unit = 60, .name = "min"},
+                 {.from = 1, .unit = 1, .name = "s"},
+                 {.from = 0, .unit = 1e-3, .name = "ms"}};
+    int i = 0;
+    while (seconds < units[i].from)
+        i++;
+    double value = seconds / units[i].unit;
+    snprintf(text, 32, "%.*f %s", value < 10 ? 2 : value < 100 ? 1 : 0, value, units[i].name);
+    return text;
+}
+
 void show_wrapped(FILE *out, int column, int indent, const char *text)
 {
     int fresh = 1; /* nothing was printed in this line yet */

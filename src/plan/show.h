@@ -1,4 +1,4 @@
-/* show.h - how plans write numbers for people. */
+/* show.h - how plans, and reports of runs, write numbers for people. */
 #ifndef TRIREME_PLAN_SHOW_H
 #define TRIREME_PLAN_SHOW_H
 
@@ -9,6 +9,9 @@ enum { SHOW_COLUMNS = 100 }; /* what a plan prints is never wider */
 
 /* Write bytes to text as "28.21 GiB"; returns text. */
 const char *show_bytes(double bytes, char *text, size_t size);
+
+/* Write a time to text as "412 ms", "3.50 s", "2.10 h", "12.0 days"; returns text. */
+const char *show_time(double seconds, char text[32]);
 
 /* Print text, broken between words; lines after the first are indented.  column is where the first
  * line begins. */

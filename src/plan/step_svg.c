@@ -13,7 +13,6 @@
 
 #include "base/text.h"
 #include "base/whole_file.h"
-#include "plan/report_time.h"
 #include "plan/show.h"
 #include "plan/svg.h"
 
@@ -106,7 +105,7 @@ static void print_drawn(const struct picture *p, const struct drawn *d, int y, i
     if (d->events > 1)
         text_append(text, sizeof text, " and %d more", d->events - 1);
     text_append(text, sizeof text, ": %s",
-                report_time_text(1e-9 * (double)(d->end_ns - d->first->start_ns), time));
+                show_time(1e-9 * (double)(d->end_ns - d->first->start_ns), time));
     if (d->bytes)
         text_append(text, sizeof text, ", %s", show_bytes((double)d->bytes, bytes, sizeof bytes));
     fprintf(p->out, "<rect class=\"%s\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\">",

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/text.h"
-#include "plan/report_time.h"
+#include "plan/show.h"
 #include "train/deviation.h"
 
 enum { PART = 400 };
@@ -64,8 +64,8 @@ static void add_times(const struct deviation *d, char *text)
 {
     char own[32], other[32];
     text_append(text, PART, "computes %.1f times as long as the others (%s, median %s)",
-                d->measured / d->expected, report_time_text(d->measured, own),
-                report_time_text(d->expected, other));
+                d->measured / d->expected, show_time(d->measured, own),
+                show_time(d->expected, other));
 }
 
 static void describe_rank(const struct deviation_facts *facts, const struct deviation *d,
@@ -85,7 +85,7 @@ static void describe_computing(const struct deviation_facts *facts, const struct
     char own[32], planned[32];
     text_append(text, PART, "all ranks compute at %.0f %% of the speed of %s (%s, planned %s)",
                 100 * d->expected / d->measured, facts->forecast->machine,
-                report_time_text(d->measured, own), report_time_text(d->expected, planned));
+                show_time(d->measured, own), show_time(d->expected, planned));
     add_reason(facts, -1, names, text);
     text_append(text, PART, ", or this is not such a machine");
 }
@@ -123,7 +123,7 @@ static void describe_cores(const struct deviation_facts *facts, const struct dev
     int is_crowded = 0;
     for (int r = 0; r < facts->ranks; r++)
         is_crowded |= (d->node < 0 || facts->rank[r].node == d->node) && facts->rank[r].is_crowded;
-    report_time_text(d->measured, own);
+    show_time(d->measured, own);
     if (d->rank >= 0)
         text_append(text, PART, "rank %d on node %s waits", d->rank, host_of(names, d->node));
     else if (d->node >= 0)
@@ -132,7 +132,7 @@ static void describe_cores(const struct deviation_facts *facts, const struct dev
         text_append(text, PART, "all ranks wait");
     text_append(text, PART, " %s of it for a core", own);
     if (d->node >= 0)
-        text_append(text, PART, " (the others %s)", report_time_text(d->expected, other));
+        text_append(text, PART, " (the others %s)", show_time(d->expected, other));
     if (is_crowded)
         text_append(text, PART, "; %s", crowd);
     else
@@ -155,8 +155,8 @@ static void describe_rest(const struct deviation_facts *facts, char *text)
     text_append(text, PART,
                 "neither computing (%s a rank) nor transfers (%s) explain it; ranks wait %s, for "
                 "one another or the host (run.trace=STEP shows a step)",
-                report_time_text(computing_s, own), report_time_text(moving_s, moves),
-                report_time_text(waiting_s, waits));
+                show_time(computing_s, own), show_time(moving_s, moves),
+                show_time(waiting_s, waits));
 }
 
 static void describe_others(const struct deviation_facts *facts, const struct deviation *d,
@@ -174,12 +174,12 @@ static void describe_others(const struct deviation_facts *facts, const struct de
     case DEVIATION_DATA:
         text_append(text, PART,
                     "rank %d on node %s waits %s for tokens; likely the file system of data.train",
-                    d->rank, host_of(names, d->node), report_time_text(d->measured, own));
+                    d->rank, host_of(names, d->node), show_time(d->measured, own));
         break;
     case DEVIATION_COPIES:
         text_append(text, PART, "copies of offloaded state take rank %d on node %s %s, planned %s",
-                    d->rank, host_of(names, d->node), report_time_text(d->measured, own),
-                    report_time_text(d->expected, other));
+                    d->rank, host_of(names, d->node), show_time(d->measured, own),
+                    show_time(d->expected, other));
         break;
     case DEVIATION_FASTER:
         text_append(text, PART, "faster than machine %s is described to be",
@@ -194,13 +194,13 @@ static void begin(const struct deviation_facts *facts, const struct deviation *d
                   size_t size)
 {
     char own[32], planned[32];
-    snprintf(text, size, "step takes %s", report_time_text(facts->step_s, own));
+    snprintf(text, size, "step takes %s", show_time(facts->step_s, own));
     if (!facts->forecast) {
         if (d->cause == DEVIATION_NONE)
             text_append(text, size, ", and no rank is slower than the others");
         return;
     }
-    report_time_text(facts->forecast->step_s, planned);
+    show_time(facts->forecast->step_s, planned);
     if (d->cause == DEVIATION_NONE)
         text_append(text, size, ", as forecast (%s)", planned);
     else

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "plan/report_time.h"
 #include "plan/search.h"
+#include "plan/show.h"
 #include "train/memory_budget.h"
 #include "train/run_machine.h"
 
@@ -46,7 +46,7 @@ static int search(char settings[SEARCH_SETTINGS], const struct config *config, s
         return error_prefix(err, "parallel.layout auto");
     snprintf(settings, SEARCH_SETTINGS, "%s", search.row[0].settings);
     log_info(log, "layout: %s: %s a step, by the forecast for %s the fastest of %d (%.1f s)",
-             settings, report_time_text(search.row[0].step_s, step), machine->machine.name,
+             settings, show_time(search.row[0].step_s, step), machine->machine.name,
              search.candidates, (double)(clock_ns() - start_ns) / 1e9);
     return 0;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "plan/report_time.h"
+#include "plan/show.h"
 #include "simulate/machine_fields.h"
 
 /* Playing the ranks of a pipeline takes time in proportion to their instructions times their
@@ -178,6 +178,6 @@ void run_forecast_print(const struct run_forecast *f, const struct session *s)
     if (share > 0 && s->device->kind == DEVICE_CUDA)
         snprintf(mfu, sizeof mfu, ", MFU %.1f %%", 100 * share);
     log_info(s->log, "forecast: %s a step, %.0f tokens/s%s (machine %s)",
-             report_time_text(f->steps.step_s, step), report_tokens_per_s(&f->report), mfu,
+             show_time(f->steps.step_s, step), report_tokens_per_s(&f->report), mfu,
              f->on.machine.name);
 }
