@@ -23,6 +23,11 @@ static inline size_t round_up_bytes(size_t bytes, size_t to)
     return (bytes + to - 1) / to * to;
 }
 
+static inline int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 static inline int64_t min_i64(int64_t a, int64_t b)
 {
     return a < b ? a : b;

@@ -13,11 +13,7 @@
 #include <string.h>
 
 #include "base/array.h"
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
+#include "base/round.h"
 
 /* Forward is `ahead` micro-batches ahead of backward; weight parts, if there are any, `late` behind
  * its input parts. */
@@ -25,7 +21,7 @@ static void list_ahead(const struct schedule *s, int rank, int ahead, int late,
                        struct schedule_list *list)
 {
     int micros = s->micros;
-    ahead = least(ahead, micros);
+    ahead = min_int(ahead, micros);
     for (int m = -ahead; m < micros + late; m++) {
         if (m + ahead < micros)
             schedule_add(list, rank, m + ahead, PHASE_FORWARD);
@@ -89,7 +85,7 @@ static void list_interleaved(const struct schedule *s, int rank, struct schedule
     int chunks = s->stages / s->ranks, passes = chunks * s->micros;
     struct pass *pass = array_make((size_t)passes, sizeof *pass);
     int round = order_passes(s, chunks, pass);
-    int ahead = least(passes, (chunks - 1) * round + 2 * (s->ranks - 1 - rank));
+    int ahead = min_int(passes, (chunks - 1) * round + 2 * (s->ranks - 1 - rank));
     for (int k = 0; k < passes + ahead; k++) {
         if (k < passes)
             schedule_add(list, pass[k].chunk * s->ranks + rank, pass[k].micro, PHASE_FORWARD);
