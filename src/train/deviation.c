@@ -38,19 +38,6 @@ static const double queue_of_one = 1.5;
 
 enum { GROUPS = 3 }; /* so many are compared where there is no forecast */
 
-const char *deviation_cause_name(enum deviation_cause cause)
-{
-    static const char *const names[DEVIATION_CAUSES] = {
-        [DEVIATION_NONE] = "none",         [DEVIATION_BYTES] = "bytes",
-        [DEVIATION_RANK] = "rank",         [DEVIATION_NODE] = "node",
-        [DEVIATION_COMPUTE] = "compute",   [DEVIATION_CORES] = "cores",
-        [DEVIATION_TRANSFER] = "transfer", [DEVIATION_DATA] = "data",
-        [DEVIATION_COPIES] = "copies",     [DEVIATION_FASTER] = "faster",
-        [DEVIATION_UNKNOWN] = "unknown",
-    };
-    return names[cause];
-}
-
 static const struct deviation nothing = {.rank = -1, .node = -1, .link = -1};
 
 /* Medians in this file are the lower ones: of two ranks one may be slow. */

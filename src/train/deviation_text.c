@@ -141,7 +141,8 @@ static void describe_cores(const struct deviation_facts *facts, const struct dev
 }
 
 /* Means of the ranks. */
-static void describe_rest(const struct deviation_facts *facts, char *text)
+static void describe_rest(const struct deviation_facts *facts, const struct deviation *d,
+                          const struct deviation_names *names, char *text)
 {
     double computing_s = 0, waiting_s = 0, moving_s = 0;
     char own[32], waits[32], moves[32];
@@ -159,34 +160,60 @@ static void describe_rest(const struct deviation_facts *facts, char *text)
                 show_time(waiting_s, waits));
 }
 
-static void describe_others(const struct deviation_facts *facts, const struct deviation *d,
+static void describe_bytes(const struct deviation_facts *facts, const struct deviation *d,
+                           const struct deviation_names *names, char *text)
+{
+    text_append(text, PART,
+                "rank %d on node %s sent %.0f bytes, and its plan has %.0f: a fault of trireme's",
+                d->rank, host_of(names, d->node), d->measured, d->expected);
+}
+
+static void describe_data(const struct deviation_facts *facts, const struct deviation *d,
+                          const struct deviation_names *names, char *text)
+{
+    char own[32];
+    text_append(text, PART,
+                "rank %d on node %s waits %s for tokens; likely the file system of data.train",
+                d->rank, host_of(names, d->node), show_time(d->measured, own));
+}
+
+static void describe_copies(const struct deviation_facts *facts, const struct deviation *d,
                             const struct deviation_names *names, char *text)
 {
     char own[32], other[32];
-    switch (d->cause) {
-    case DEVIATION_CORES: describe_cores(facts, d, names, text); break;
-    case DEVIATION_BYTES:
-        text_append(
-            text, PART,
-            "rank %d on node %s sent %.0f bytes, and its plan has %.0f: a fault of trireme's",
-            d->rank, host_of(names, d->node), d->measured, d->expected);
-        break;
-    case DEVIATION_DATA:
-        text_append(text, PART,
-                    "rank %d on node %s waits %s for tokens; likely the file system of data.train",
-                    d->rank, host_of(names, d->node), show_time(d->measured, own));
-        break;
-    case DEVIATION_COPIES:
-        text_append(text, PART, "copies of offloaded state take rank %d on node %s %s, planned %s",
-                    d->rank, host_of(names, d->node), show_time(d->measured, own),
-                    show_time(d->expected, other));
-        break;
-    case DEVIATION_FASTER:
-        text_append(text, PART, "faster than machine %s is described to be",
-                    facts->forecast->machine);
-        break;
-    default: describe_rest(facts, text);
-    }
+    text_append(text, PART, "copies of offloaded state take rank %d on node %s %s, planned %s",
+                d->rank, host_of(names, d->node), show_time(d->measured, own),
+                show_time(d->expected, other));
+}
+
+static void describe_faster(const struct deviation_facts *facts, const struct deviation *d,
+                            const struct deviation_names *names, char *text)
+{
+    text_append(text, PART, "faster than machine %s is described to be", facts->forecast->machine);
+}
+
+/* The causes: their names in metrics.jsonl, and what writes the part of a line that is of one. */
+static const struct {
+    const char *name;
+    void (*describe)(const struct deviation_facts *facts, const struct deviation *d,
+                     const struct deviation_names *names, char *text); /* NULL: nothing is off */
+} causes[DEVIATION_CAUSES] = {
+    [DEVIATION_NONE] = {.name = "none"},
+    [DEVIATION_BYTES] = {.name = "bytes", .describe = describe_bytes},
+    [DEVIATION_RANK] = {.name = "rank", .describe = describe_rank},
+    [DEVIATION_NODE] = {.name = "node", .describe = describe_rank},
+    [DEVIATION_COMPUTE] = {.name = "compute", .describe = describe_computing},
+    [DEVIATION_CORES] = {.name = "cores", .describe = describe_cores},
+    [DEVIATION_TRANSFER] = {.name = "transfer", .describe = describe_transfer},
+    [DEVIATION_DATA] = {.name = "data", .describe = describe_data},
+    [DEVIATION_COPIES] = {.name = "copies", .describe = describe_copies},
+    [DEVIATION_FASTER] = {.name = "faster", .describe = describe_faster},
+    [DEVIATION_UNKNOWN] = {.name = "unknown", .describe = describe_rest},
+};
+
+const char *deviation_cause_name(enum deviation_cause cause)
+{
+    return causes[cause].name;
 }
 
 /* "step takes 2.31 s, forecast 1.20 s (+92 %)" */
@@ -213,14 +240,8 @@ const char *deviation_text(const struct deviation_facts *facts, const struct dev
 {
     char part[PART] = "";
     begin(facts, d, text, size);
-    switch (d->cause) {
-    case DEVIATION_NONE:
-    case DEVIATION_CAUSES: return text;
-    case DEVIATION_RANK:
-    case DEVIATION_NODE: describe_rank(facts, d, names, part); break;
-    case DEVIATION_COMPUTE: describe_computing(facts, d, names, part); break;
-    case DEVIATION_TRANSFER: describe_transfer(facts, d, names, part); break;
-    default: describe_others(facts, d, names, part);
-    }
+    if (!causes[d->cause].describe)
+        return text;
+    causes[d->cause].describe(facts, d, names, part);
     return text_append(text, size, ": %s", part);
 }
