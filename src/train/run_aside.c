@@ -43,7 +43,7 @@ static int move_file(const char *path, char **aside, struct error *err)
 /* Metrics are moved last: without them the next start would not look for samples. */
 int run_aside_metrics(const struct run_directory *d, int64_t step, struct error *err)
 {
-    char *path = array_format("%s/samples.jsonl", d->path), *samples, *metrics = NULL;
+    char *path = array_format("%s/" RUN_SAMPLES, d->path), *samples, *metrics = NULL;
     int rc = move_file(path, &samples, err) || move_file(d->metrics, &metrics, err) ||
              disk_sync_parent(path, err);
     if (!rc)
@@ -193,8 +193,8 @@ static int take_lines(const struct run_directory *d, const char *name, struct er
 
 int run_aside_finish(struct run_directory *d, struct error *err)
 {
-    if (run_aside_branch(d, TORN_MOVES, err) || take_lines(d, "metrics.jsonl", err) ||
-        take_lines(d, "samples.jsonl", err))
+    if (run_aside_branch(d, TORN_MOVES, err) || take_lines(d, RUN_METRICS, err) ||
+        take_lines(d, RUN_SAMPLES, err))
         return -1;
     d->record.moving = 0;
     return run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_DURABLE, err);
@@ -231,7 +231,7 @@ int run_aside_copies(const struct run_directory *d, struct error *err)
 {
     char *folder = folder_of(d, d->record.branch, "");
     int rc = disk_make_folders(folder, err) || check_movable(d, folder, err) ||
-             keep_lines(d, "metrics.jsonl", err) || keep_lines(d, "samples.jsonl", err);
+             keep_lines(d, RUN_METRICS, err) || keep_lines(d, RUN_SAMPLES, err);
     /* The last of them: it syncs the folder. */
     rc = rc || run_record_write(&d->record, folder, BRANCH_RECORD, WHOLE_FILE_DURABLE, err);
     free(folder);

@@ -60,8 +60,8 @@ int run_directory_lock(struct run_directory *d, struct error *err)
 static int check_kinds(const struct run_directory *d, struct error *err)
 {
     static const char *const names[] = {
-        "lock",          "log.txt",       "config.yaml",   RUN_RECORD,   "plan.json",
-        "metrics.jsonl", "samples.jsonl", "forecast.json", "trace.json", "products.json",
+        "lock",      "log.txt",   "config.yaml",   RUN_RECORD,   "plan.json",
+        RUN_METRICS, RUN_SAMPLES, "forecast.json", "trace.json", "products.json",
     };
     int rc = 0;
     for (size_t i = 0; !rc && i < sizeof names / sizeof names[0]; i++) {
@@ -93,14 +93,14 @@ static int has_metrics(const char *path)
 static const char *find_foreign(const struct run_directory *d)
 {
     char *config = array_format("%s/config.yaml", d->path);
-    char *samples = array_format("%s/samples.jsonl", d->path);
+    char *samples = array_format("%s/" RUN_SAMPLES, d->path);
     const char *foreign = NULL;
     if (disk_has(d->path, "config.yaml") && !config_is_written(config))
         foreign = "config.yaml";
     else if (!has_metrics(d->metrics))
-        foreign = "metrics.jsonl";
+        foreign = RUN_METRICS;
     else if (d->s->config.generate.samples && !has_metrics(samples))
-        foreign = "samples.jsonl";
+        foreign = RUN_SAMPLES;
     free(samples);
     free(config);
     return foreign;
@@ -136,7 +136,7 @@ int run_directory_open(struct run_directory *d, struct session *s, struct run_da
         (struct run_directory){.s = s, .lock = -1, .data = data, .saved_step = -1, .best_step = -1};
     d->path = s->config.run.dir;
     snprintf(d->checkpoints, sizeof d->checkpoints, "%s/checkpoints", d->path);
-    snprintf(d->metrics, sizeof d->metrics, "%s/metrics.jsonl", d->path);
+    snprintf(d->metrics, sizeof d->metrics, "%s/" RUN_METRICS, d->path);
     int rc = 0;
     if (!world_rank(s->world))
         rc = check_kinds(d, err) || check_names(d, err) || run_directory_lock(d, err) ||

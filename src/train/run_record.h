@@ -30,6 +30,8 @@ struct run_record {
     char job[64];     /* the Slurm job that began the branch; "": none */
 };
 
+#define RUN_METRICS   "metrics.jsonl"
+#define RUN_SAMPLES   "samples.jsonl"
 #define RUN_RECORD    "run.json"
 #define BRANCH_RECORD "branch.json"
 

@@ -22,6 +22,7 @@
 #include "train/data_tokenizer.h"
 #include "train/generator.h"
 #include "train/metrics_resume.h"
+#include "train/run_record.h"
 
 enum { REPORTED = 60 }; /* tokens of each that the log shows: the last given, the first written */
 
@@ -138,7 +139,7 @@ static void share(struct samples *samples)
 static int open_file(struct samples *samples, int64_t step, struct error *err)
 {
     const char *dir = samples->s->config.run.dir;
-    char *path = array_format("%s/samples.jsonl", dir);
+    char *path = array_format("%s/" RUN_SAMPLES, dir);
     int rc = metrics_resume(path, step, samples->s->log, err) ||
              line_file_open(&samples->file, path, err);
     free(path);
