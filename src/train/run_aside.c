@@ -29,7 +29,7 @@
 #include "train/metrics_resume.h"
 #include "train/run_directory_private.h"
 
-/* Metrics and samples of no checkpoint */
+/* ---- metrics and samples of no checkpoint ---- */
 
 /* Rename a file, if it is there, to a free name: *aside, for free(), NULL where it is not. */
 static int move_file(const char *path, char **aside, struct error *err)
@@ -58,7 +58,7 @@ int run_aside_metrics(const struct run_directory *d, int64_t step, struct error 
     return rc ? -1 : 0;
 }
 
-/* All of it */
+/* ---- all of it ---- */
 
 static int move_all(const char *real, const char *dir, struct log *log, struct error *err)
 {
@@ -91,7 +91,7 @@ int run_aside_all(struct run_directory *d, struct error *err)
     return rc;
 }
 
-/* A branch */
+/* ---- a branch ---- */
 
 static char *folder_of(const struct run_directory *d, int64_t branch, const char *name)
 {

@@ -19,7 +19,7 @@
 #include "train/run_directory_private.h"
 #include "train/shared_settings.h"
 
-/* Lock and log */
+/* ---- lock and log ---- */
 
 /* Another start may have moved the directory aside. */
 int run_directory_is_there(int fd, const char *path)
@@ -174,7 +174,7 @@ int run_directory_last_step(const struct run_directory *d, int64_t *step, struct
     return rc;
 }
 
-/* The run and branch of each checkpoint */
+/* ---- the run and branch of each checkpoint ---- */
 
 static void add(struct run_list *list, struct checkpoint_entry *entry)
 {
@@ -221,7 +221,7 @@ void run_survey_free(struct run_survey *survey)
     *survey = (struct run_survey){0};
 }
 
-/* Exports, links, pruning */
+/* ---- exports, links, pruning ---- */
 
 /* A failure is a warning: the next start then only knows less of what is there. */
 void run_directory_update_record(struct run_directory *d, int64_t saved, int64_t exported)

@@ -76,7 +76,7 @@ int run_directory_save(struct run_directory *d, struct run_position position, st
     return 0;
 }
 
-/* In the background */
+/* ---- in the background ---- */
 
 int run_directory_saving_open(struct run_directory *d, struct error *err)
 {

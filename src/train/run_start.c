@@ -23,7 +23,7 @@
 #include "train/run_length.h"
 #include "train/tokenizer_check.h"
 
-/* 1: what the directory says */
+/* ---- 1: decide by what the directory says ---- */
 
 /* An older version left no record of what it saved: the step that metrics.jsonl comes to, if that
  * is not before the first checkpoint of the settings in config.yaml, else 0.  Epochs are taken for
@@ -202,7 +202,7 @@ static int decide(const struct run_directory *d, const struct run_survey *survey
     return none || is_auto ? go_on(d, survey, start, err) : decide_asked(d, survey, start, err);
 }
 
-/* 2: whose checkpoint was asked for */
+/* ---- 2: judge whose checkpoint was asked for ---- */
 
 static int same_point(const struct run_point *a, const struct run_point *b)
 {
@@ -237,7 +237,7 @@ static int judge(const struct run_directory *d, const struct run_survey *survey,
     return 0;
 }
 
-/* 4: what the disk has to hold */
+/* ---- 4: what the disk has to hold ---- */
 
 /* How many checkpoints stay in the run's folder after step 5: a new run keeps none, and a new
  * branch none of later steps. */
@@ -254,7 +254,7 @@ static int64_t count_staying(const struct run_directory *d, const struct run_sur
     return count;
 }
 
-/* All ranks */
+/* ---- the steps in their order, on all ranks ---- */
 
 /* Warn where reading of other data begins.  A sample's number is its place in the order of the
  * data, and all samples count, whatever data they were of; so other data are read from the middle
