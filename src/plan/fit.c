@@ -14,7 +14,7 @@
 
 enum axis { COPY, SCHEDULE, STRATEGY, RECOMPUTE, MICRO_BATCH, SHARDS, OFFLOAD, RANKS, AXES };
 
-struct search {
+struct fit_search {
     const struct config *config;
     const struct memory_limits *limits;
     int ranks, nodes, threads;
@@ -40,7 +40,7 @@ static enum config_strategy further(const struct config *config, int stages)
     return s;
 }
 
-static int change_strategy(const struct search *s, struct candidate *c, int level)
+static int change_strategy(const struct fit_search *s, struct candidate *c, int level)
 {
     char name[CONFIG_TEXT];
     enum config_strategy strategy = further(s->config, level);
@@ -57,7 +57,7 @@ static int64_t halved(int64_t batch, int times)
 }
 
 /* The level-th divisor of the data ranks above the configuration's shards; 0 when there is none. */
-static int shards_at(const struct search *s, int level)
+static int shards_at(const struct fit_search *s, int level)
 {
     for (int n = s->layout.shape.degree[MESH_SHARD] + 1; n <= s->layout.data_ranks; n++)
         if (s->layout.data_ranks % n == 0 && !--level)
@@ -77,7 +77,7 @@ static int leave_disk(struct candidate *c)
 }
 
 /* Move the candidate to a level above 0 of an axis.  0, or -1 where keys do not go together. */
-static int change(const struct search *s, struct candidate *c, enum axis axis, int level)
+static int change(const struct fit_search *s, struct candidate *c, enum axis axis, int level)
 {
     static const char *const recompute[] = {"none", "gathered", "selective", "full"};
     switch (axis) {
@@ -104,7 +104,7 @@ static int change(const struct search *s, struct candidate *c, enum axis axis, i
 }
 
 /* Make the candidate with every axis at its level.  0, or -1 where keys do not go together. */
-static int candidate_at(const struct search *s, const int level[AXES], struct candidate *c)
+static int candidate_at(const struct fit_search *s, const int level[AXES], struct candidate *c)
 {
     *c = (struct candidate){.as.config = *s->config, .ranks = s->ranks, .nodes = s->nodes};
     for (int axis = 0; axis < AXES; axis++)
@@ -115,7 +115,7 @@ static int candidate_at(const struct search *s, const int level[AXES], struct ca
     return config_finish(&c->as.config, NULL);
 }
 
-static int fits(const struct search *s, const int level[AXES], struct fit *fit)
+static int fits(const struct fit_search *s, const int level[AXES], struct fit *fit)
 {
     struct candidate c;
     struct report report;
@@ -136,7 +136,7 @@ static int fits(const struct search *s, const int level[AXES], struct fit *fit)
 
 /* Does a level of offload move state farther from the device, and none closer to it?  What is on a
  * disk that cannot be used counts as on the device. */
-static int moves_away(const struct search *s, int level)
+static int moves_away(const struct fit_search *s, int level)
 {
     int more = 0;
     for (enum settings_part part = 0; part < SETTINGS_PARTS; part++) {
@@ -152,7 +152,7 @@ static int moves_away(const struct search *s, int level)
 }
 
 /* Does a level of offload go with this configuration? */
-static int offloads_to(const struct search *s, int level)
+static int offloads_to(const struct fit_search *s, int level)
 {
     struct report report;
     struct candidate c = {.as.config = *s->config};
@@ -166,7 +166,7 @@ static int offloads_to(const struct search *s, int level)
     return 1;
 }
 
-static int offload_levels(struct search *s)
+static int offload_levels(struct fit_search *s)
 {
     int levels = 1;
     for (int level = 1; level < SETTINGS_LEVELS; level++)
@@ -175,7 +175,7 @@ static int offload_levels(struct search *s)
     return levels;
 }
 
-static void find_levels(struct search *s)
+static void find_levels(struct fit_search *s)
 {
     struct config_sharding own = config_sharding[s->config->parallel.strategy];
     for (int axis = 0; axis < AXES; axis++)
@@ -198,7 +198,7 @@ static void find_levels(struct search *s)
         s->levels[RANKS]++;
 }
 
-static void find(struct search *s, struct fit *fit)
+static void find(struct fit_search *s, struct fit *fit)
 {
     int level[AXES];
     *fit = (struct fit){0};
@@ -223,7 +223,7 @@ void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes
               const struct memory_limits *limits)
 {
     find(
-        &(struct search){
+        &(struct fit_search){
             .config = config, .limits = limits, .ranks = ranks, .nodes = nodes, .threads = threads},
         fit);
 }
@@ -231,12 +231,12 @@ void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes
 void fit_find_here(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
                    const struct memory_limits *limits)
 {
-    find(&(struct search){.config = config,
-                          .limits = limits,
-                          .ranks = ranks,
-                          .nodes = nodes,
-                          .threads = threads,
-                          .only_here = 1},
+    find(&(struct fit_search){.config = config,
+                              .limits = limits,
+                              .ranks = ranks,
+                              .nodes = nodes,
+                              .threads = threads,
+                              .only_here = 1},
          fit);
 }
 

@@ -16,7 +16,7 @@
 
 #include "base/round.h"
 
-struct search {
+struct largest_search {
     const struct config *config;
     int ranks, nodes, threads, evaluates;
     const struct memory_limits *limits;
@@ -32,7 +32,7 @@ struct point {
 
 /* The configuration with so many sequences at a time.  Gradients in bf16 are those of one
  * micro-batch a step. */
-static struct config with(const struct search *s, int64_t sequences)
+static struct config with(const struct largest_search *s, int64_t sequences)
 {
     struct config config = *s->config;
     int is_one = config.train.grad_dtype != DTYPE_F32;
@@ -52,7 +52,7 @@ static struct config with(const struct search *s, int64_t sequences)
 
 /* Set the global batch of a configuration of so many sequences at a time: in training one
  * micro-batch of each data rank at least.  0, or -1: there is no such layout. */
-static int set_batch(const struct search *s, struct point *point, struct config *config)
+static int set_batch(const struct largest_search *s, struct point *point, struct config *config)
 {
     struct layout layout;
     struct config_train *t = &config->train;
@@ -72,7 +72,7 @@ static int set_batch(const struct search *s, struct point *point, struct config 
 }
 
 /* Plan so many sequences at a time. */
-static struct point plan(const struct search *s, int64_t sequences)
+static struct point plan(const struct largest_search *s, int64_t sequences)
 {
     struct config config = with(s, sequences);
     struct point point = {.sequences = sequences, .share = INFINITY};
@@ -98,7 +98,7 @@ static int64_t meets_limit(const struct point *a, const struct point *b)
 }
 
 /* The most sequences that fit; none: the point of 0. */
-static struct point search(const struct search *s)
+static struct point search(const struct largest_search *s)
 {
     struct point most = {0}, last[2] = {0};
     int64_t too_many = LARGEST_MOST + 1, next = 1;
@@ -118,7 +118,7 @@ static struct point search(const struct search *s)
     return most;
 }
 
-static int64_t largest(struct search s)
+static int64_t largest(struct largest_search s)
 {
     s.few = 1;
     struct point most = search(&s);
@@ -131,17 +131,17 @@ static int64_t largest(struct search s)
 int64_t largest_training(const struct config *config, int ranks, int nodes, int threads,
                          const struct memory_limits *limits)
 {
-    return largest((struct search){
+    return largest((struct largest_search){
         .config = config, .ranks = ranks, .nodes = nodes, .threads = threads, .limits = limits});
 }
 
 int64_t largest_evaluation(const struct config *config, int ranks, int nodes, int threads,
                            const struct memory_limits *limits)
 {
-    return largest((struct search){.config = config,
-                                   .ranks = ranks,
-                                   .nodes = nodes,
-                                   .threads = threads,
-                                   .evaluates = 1,
-                                   .limits = limits});
+    return largest((struct largest_search){.config = config,
+                                           .ranks = ranks,
+                                           .nodes = nodes,
+                                           .threads = threads,
+                                           .evaluates = 1,
+                                           .limits = limits});
 }

@@ -23,7 +23,7 @@
 static const double SLACK = 0.98;
 
 /* One place, by what candidates have in common there. */
-struct place {
+struct bounds_place {
     const struct search_candidate *like;
     struct report_unit *unit; /* seconds are of one micro-batch, with the waits for exchanges */
 };
@@ -39,7 +39,7 @@ struct bounds {
     int units;            /* of the model */
     int64_t few_layers;   /* of a model that is planned for a place; 0: all */
     int places, place_capacity;
-    struct place *place;
+    struct bounds_place *place;
     int cuts, cut_capacity;
     struct cut *cut;
 };
@@ -208,7 +208,7 @@ static int find_place(struct bounds *b, const struct search_candidate *c)
         if (is_place_of(b->place[i].like, c))
             return i;
     b->place = array_grow(b->place, b->places, &b->place_capacity, sizeof *b->place);
-    b->place[b->places] = (struct place){.like = c};
+    b->place[b->places] = (struct bounds_place){.like = c};
     return b->places++;
 }
 
@@ -234,7 +234,7 @@ static void plan_places(struct bounds *b, struct search_candidates *list)
 /* ---- stages ---- */
 
 /* The stage of each unit where there are so many stages. */
-static const int *find_cut(struct bounds *b, const struct place *place, int stages)
+static const int *find_cut(struct bounds *b, const struct bounds_place *place, int stages)
 {
     for (int i = 0; i < b->cuts; i++)
         if (b->cut[i].stages == stages)
@@ -394,8 +394,8 @@ static double state_bytes(const struct bounds *b, const struct search_candidate 
 }
 
 /* Set rank[0 .. pipeline): the sums over the units of each. */
-static void sum_ranks(struct bounds *b, const struct search_candidate *c, const struct place *place,
-                      double micros, struct rank_work *rank)
+static void sum_ranks(struct bounds *b, const struct search_candidate *c,
+                      const struct bounds_place *place, double micros, struct rank_work *rank)
 {
     const int *stage = find_cut(b, place, c->pipeline * c->chunks);
     double forward_s = 0, backward_s = 0;
@@ -422,7 +422,7 @@ static void sum_ranks(struct bounds *b, const struct search_candidate *c, const 
 /* Set least_s, micro_s and least_bytes of a candidate.  rank: scratch memory, one of each rank. */
 static void set_bound(struct bounds *b, struct search_candidate *c, struct rank_work *rank)
 {
-    const struct place *place = &b->place[c->place];
+    const struct bounds_place *place = &b->place[c->place];
     const struct machine *machine = b->request->machine;
     double micros = (double)search_micros(b->request, c);
     c->least_s = b->units && c->pipeline * c->chunks > b->units ? INFINITY : 0;
