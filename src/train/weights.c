@@ -59,7 +59,7 @@ void *weights_numbers(const struct session *s, const struct weights_slot *slot)
     return slot->is_nf4 ? NULL : weights_plain(s, slot->buffer);
 }
 
-size_t weights_place(const struct weights_slot *slot, int64_t at)
+size_t weights_byte_offset(const struct weights_slot *slot, int64_t at)
 {
     return slot->is_nf4 ? nf4_bytes(at) : (size_t)(at / slot->block) * dtype_bytes(slot->dtype);
 }

@@ -69,8 +69,8 @@ static int add_flat(struct session *s, int f, struct hashes *hashes, char *chunk
         own->box = hash_bytes(part.tensor->box.start, sizeof part.tensor->box.start) ^
                    hash_bytes_seeded(part.tensor->box.count, sizeof part.tensor->box.count, 1);
         own->rank = world_rank(s->world);
-        rc = hash_state(s, params->buffer, weights_place(params, part.at),
-                        weights_place(params, part.count), chunk, &own->hash, err);
+        rc = hash_state(s, params->buffer, weights_byte_offset(params, part.at),
+                        weights_byte_offset(params, part.count), chunk, &own->hash, err);
     }
     return rc;
 }

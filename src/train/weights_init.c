@@ -139,8 +139,8 @@ int weights_write(struct session *s, int flat, int64_t at, float *values, int64_
     else
         narrow(values, count, slots[0].dtype);
     return executor_write(s->executor, &s->state->buffer[slots[0].buffer],
-                          weights_place(&slots[0], at), values, weights_place(&slots[0], count),
-                          err);
+                          weights_byte_offset(&slots[0], at), values,
+                          weights_byte_offset(&slots[0], count), err);
 }
 
 /* A shard that is being filled. */
@@ -161,7 +161,7 @@ static int is_filled_in_place(const struct filling *f)
 static int fill_piece(const struct filling *f, const struct flat_part *piece, float *values,
                       struct error *err)
 {
-    char *to = f->to + weights_place(f->slot, piece->at);
+    char *to = f->to + weights_byte_offset(f->slot, piece->at);
     alive_note();
     const struct weights_filler *filler = f->filler;
     enum dtype dtype = f->slot->dtype;
@@ -219,8 +219,8 @@ static void clear_pads(const struct filling *f, const struct flat *flat, int64_t
         int64_t from = max_i64(flat->pad[i].start, start);
         int64_t to = min_i64(flat->pad[i].start + flat->pad[i].count, end);
         if (from < to)
-            memset(f->to + weights_place(f->slot, from - start), 0,
-                   weights_place(f->slot, to - from));
+            memset(f->to + weights_byte_offset(f->slot, from - start), 0,
+                   weights_byte_offset(f->slot, to - from));
     }
 }
 
@@ -235,7 +235,7 @@ static int fill_flat(struct session *s, int f, const struct weights_filler *fill
     int64_t start = state_shard_start(s->state, f), end = start + flat->shard_elems;
     if (!weights_slots(s, f, slots))
         return 0;
-    size_t bytes = weights_place(&slots[0], flat->shard_elems);
+    size_t bytes = weights_byte_offset(&slots[0], flat->shard_elems);
     char *plain = weights_plain(s, slots[0].buffer);
     struct filling filling = {.filler = filler,
                               .slot = &slots[0],
@@ -261,7 +261,7 @@ static int make_shard(const struct session *s, void **shard, struct error *err)
     for (int f = 0; f < s->units->flats; f++) {
         if (!weights_slots(s, f, slots) || weights_plain(s, slots[0].buffer))
             continue;
-        size_t bytes = weights_place(&slots[0], s->units->flat[f].shard_elems);
+        size_t bytes = weights_byte_offset(&slots[0], s->units->flat[f].shard_elems);
         most = bytes > most ? bytes : most;
     }
     *shard = most ? malloc(most) : NULL;

@@ -105,7 +105,7 @@ static void save_piece(struct session *s, struct pieces *pieces, const struct we
     if (piece->data)
         return;
     struct source *source = array_make(1, sizeof *source);
-    *source = (struct source){s, slot->buffer, weights_place(slot, part->at)};
+    *source = (struct source){s, slot->buffer, weights_byte_offset(slot, part->at)};
     piece->fetch = slot->is_nf4 ? fetch_nf4 : fetch;
     piece->user = source;
 }
@@ -236,7 +236,7 @@ static int load_slot(const struct loading *l, int f, const struct weights_slot *
     if (slot->is_nf4)
         return weights_write(s, f, 0, (float *)host, elems, err);
     return executor_write(s->executor, &s->state->buffer[slot->buffer], 0, host,
-                          weights_place(slot, elems), err);
+                          weights_byte_offset(slot, elems), err);
 }
 
 /* Host memory for the largest shard of one kind of state, for free(); NULL with err set. */

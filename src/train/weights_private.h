@@ -30,7 +30,7 @@ void *weights_numbers(const struct session *s, const struct weights_slot *slot);
 
 /* Where the buffer of one kind of state has element `at` of a flat's shard, in bytes; the first of
  * a block, where the slot has blocks. */
-size_t weights_place(const struct weights_slot *slot, int64_t at);
+size_t weights_byte_offset(const struct weights_slot *slot, int64_t at);
 
 /* Clear all state of a flat, padding included, which no checkpoint holds.  0, or -1 with err set.
  */
