@@ -86,7 +86,7 @@ static void fill_samples(const struct batches *b, uint32_t *samples, int64_t fir
     }
 }
 
-int batches_load_places(void *user, const struct step_batch *batch, struct error *err)
+int batches_load_positions(void *user, const struct step_batch *batch, struct error *err)
 {
     struct batches *b = user;
     const struct loader *loader = &b->data.file[0].loader;

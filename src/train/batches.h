@@ -24,10 +24,11 @@ int batches_open(struct batches *batches, const struct session *session, const c
 void batches_close(struct batches *batches); /* one of zeros allowed */
 
 /* Functions for a step_input (execute.h), whose user is a struct batches: batches_load() fills
- * tokens and targets, batches_load_places() positions, documents and samples.  Sequences beyond the
- * global batch are masked.  Return 0, or -1 with err set where a file cannot be read or is damaged.
+ * tokens and targets, batches_load_positions() positions, documents and samples.  Sequences beyond
+ * the global batch are masked.  Return 0, or -1 with err set where a file cannot be read or is
+ * damaged.
  */
 int batches_load(void *user, const struct step_batch *batch, struct error *err);
-int batches_load_places(void *user, const struct step_batch *batch, struct error *err);
+int batches_load_positions(void *user, const struct step_batch *batch, struct error *err);
 
 #endif

@@ -17,7 +17,7 @@ static int run_steps(struct session *s, struct batches *valid, struct read_ahead
                      struct error *err)
 {
     struct step_input input = {
-        .load = read_ahead_load, .load_positions = read_ahead_load_places, .user = ahead};
+        .load = read_ahead_load, .load_positions = read_ahead_load_positions, .user = ahead};
     for (valid->sample = 0; valid->sample < range.end; valid->sample += range.each) {
         struct step_output output;
         valid->batch = min_i64(range.end - valid->sample, range.each);

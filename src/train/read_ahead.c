@@ -63,7 +63,7 @@ static int read_micro(struct read_ahead *a, int64_t sample, int micro, struct er
     of_step.sample = sample;
     of_step.batch = min_i64(a->range.each, a->range.end - sample);
     a->held[number] = -1;
-    if (batches_load(&of_step, &batch, err) || batches_load_places(&of_step, &batch, err))
+    if (batches_load(&of_step, &batch, err) || batches_load_positions(&of_step, &batch, err))
         return -1;
     a->held[number] = sample;
     alive_note();
@@ -155,15 +155,15 @@ int read_ahead_load(void *user, const struct step_batch *batch, struct error *er
     return 0;
 }
 
-int read_ahead_load_places(void *user, const struct step_batch *batch, struct error *err)
+int read_ahead_load_positions(void *user, const struct step_batch *batch, struct error *err)
 {
     struct read_ahead *a = user;
     const struct step_batch computed = {.micro = batch->micro, .samples = {batch->samples[0]}};
     if (!has(a, batch->micro))
-        return batches_load_places(a->batches, batch, err);
+        return batches_load_positions(a->batches, batch, err);
     copy_values(a, POSITIONS, batch->micro, batch->positions[0]);
     copy_values(a, DOCUMENTS, batch->micro, batch->documents[0]);
-    return batches_load_places(a->batches, &computed, err);
+    return batches_load_positions(a->batches, &computed, err);
 }
 
 int read_ahead_check(const struct read_ahead *a, struct error *err)

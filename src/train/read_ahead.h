@@ -44,7 +44,7 @@ void read_ahead_close(struct read_ahead *ahead); /* NULL allowed */
  * read_ahead_check() returns it.  A step for which nothing was read is loaded as by batches_load().
  * Return 0, or -1 with err set where that fails. */
 int read_ahead_load(void *user, const struct step_batch *batch, struct error *err);
-int read_ahead_load_places(void *user, const struct step_batch *batch, struct error *err);
+int read_ahead_load_positions(void *user, const struct step_batch *batch, struct error *err);
 
 /* Has everything been read?  Returns 0, or -1 with err (NULL allowed) set to the first failure on
  * this rank. */

@@ -210,7 +210,7 @@ static struct step_input input_of(struct trainer *t, int64_t step)
     const struct config_train *c = &t->s->config.train;
     return (struct step_input){
         .load = read_ahead_load,
-        .load_positions = read_ahead_load_places,
+        .load_positions = read_ahead_load_positions,
         .user = t->data.ahead,
         .rule = lr_schedule_rule(c, step - t->at.scaler.skipped),
         .seed = (uint64_t)t->s->config.seed,

@@ -50,7 +50,7 @@ static void steps(struct anything *a, struct session *s, const struct report_ran
         struct step_input input = rig_input(s, step);
         struct step_output output = {0};
         input.load = batches_load;
-        input.load_positions = batches_load_places;
+        input.load_positions = batches_load_positions;
         input.user = &batches;
         batches.sample = (step - 1) * s->layout.global_batch;
         int rc = pending_update_pass(&pending, s, &input, &err) ||

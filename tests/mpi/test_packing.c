@@ -139,7 +139,7 @@ static int load_spoilt(void *user, const struct step_batch *batch, struct error 
     int64_t rows = loader_rows(&b->data.file[0].loader);
     int32_t *documents = malloc((size_t)(b->micro_batch * rows) * sizeof *documents);
     struct step_batch places = {.micro = batch->micro, .documents = {documents}};
-    int rc = batches_load(b, batch, err) || batches_load_places(b, &places, err) ? -1 : 0;
+    int rc = batches_load(b, batch, err) || batches_load_positions(b, &places, err) ? -1 : 0;
     for (int64_t i = 0; i < b->micro_batch * rows && !rc; i++) {
         enum spoils here = is_early(documents[i]) ? EARLY : LATE;
         if (batch->targets && here == EARLY)
@@ -155,7 +155,7 @@ static int load_spoilt(void *user, const struct step_batch *batch, struct error 
 static int load_positions(void *user, const struct step_batch *batch, struct error *err)
 {
     struct spoilt *s = user;
-    return batches_load_places(&s->batches, batch, err);
+    return batches_load_positions(&s->batches, batch, err);
 }
 
 /* A step in a new session; its loss, norm, and the state behind it. */

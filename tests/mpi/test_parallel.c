@@ -227,7 +227,7 @@ static void steps(struct test *t, struct session *s, const struct report_rank *p
         struct step_input input = rig_input(s, step);
         struct step_output output = {0};
         input.load = batches_load;
-        input.load_positions = batches_load_places;
+        input.load_positions = batches_load_positions;
         input.user = &batches;
         batches.sample = (step - 1) * s->layout.global_batch;
         CHECK(&t->c, !executor_run_step(s->executor, s->train, &input, &output, NULL, &err));

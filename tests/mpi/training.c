@@ -98,7 +98,7 @@ static int steps(struct session *s, const struct training *how, struct scaler *s
         struct step_input input = rig_input(s, step);
         struct step_output output;
         input.load = how->masked ? load_masked : batches_load;
-        input.load_positions = batches_load_places;
+        input.load_positions = batches_load_positions;
         input.user = &batches;
         input.loss_scale = scaler->scale;
         input.rule = lr_schedule_rule(&s->config.train, step - scaler->skipped);

@@ -93,7 +93,7 @@ static struct outcome take_step(const char *text, const char *packing)
         windows = batches.data.windows;
         struct step_input input = rig_input(s, 1);
         input.load = batches_load;
-        input.load_positions = batches_load_places;
+        input.load_positions = batches_load_positions;
         input.user = &batches;
         if (pass && executor_run_step(s->executor, s->train, &input, &outcome.output, NULL, &err))
             fail_msg("%s", err.text);

@@ -87,8 +87,8 @@ static void compare_step(struct batches *b, struct read_ahead *ahead)
     static struct values values[2];
     for (int n = 0; n <= MICROS; n++) {
         assert_int_equal(
-            load(&values[0], ahead, n % MICROS, read_ahead_load, read_ahead_load_places), 0);
-        assert_int_equal(load(&values[1], b, n % MICROS, batches_load, batches_load_places), 0);
+            load(&values[0], ahead, n % MICROS, read_ahead_load, read_ahead_load_positions), 0);
+        assert_int_equal(load(&values[1], b, n % MICROS, batches_load, batches_load_positions), 0);
         assert_memory_equal(&values[0], &values[1], sizeof values[0]);
     }
 }
@@ -149,11 +149,12 @@ static void fail_after(int whole)
         if (step == whole - READ_AHEAD)
             assert_int_equal(truncate(path, 4096), 0);
         for (int m = 0; m < MICROS; m++)
-            assert_int_equal(load(&values, ahead, m, read_ahead_load, read_ahead_load_places), 0);
+            assert_int_equal(load(&values, ahead, m, read_ahead_load, read_ahead_load_positions),
+                             0);
         assert_int_equal(read_ahead_check(ahead, &err), is_cut ? -1 : 0);
         assert_int_equal(strstr(err.text, "truncated") != NULL, is_cut);
     }
-    assert_int_equal(load(&values, ahead, 0, read_ahead_load, read_ahead_load_places), -1);
+    assert_int_equal(load(&values, ahead, 0, read_ahead_load, read_ahead_load_positions), -1);
     read_ahead_close(ahead);
     batches_close(&b);
 }
