@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/alive.h"
+
 /* Is what lacks a twentieth of the limit or more? */
 static int is_far(size_t lack, size_t limit)
 {
@@ -139,6 +141,7 @@ void search_plan(struct search_outcome *outcome, const struct search_candidate *
     int64_t few = few_micros(candidate, micros, period);
     int probes = extent == SEARCH_MEMORY || (extent == SEARCH_FEW && candidate->pipeline >= LONG);
     *outcome = (struct search_outcome){.candidate = candidate, .fate = SEARCH_SLOW};
+    alive_note(); /* a search takes minutes, in which the other ranks of a start wait */
     if ((probes && ends_are_too_large(outcome, request, few)) || extent == SEARCH_MEMORY)
         return;
     outcome->is_whole = 1;

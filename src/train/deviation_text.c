@@ -123,7 +123,8 @@ static void describe_cores(const struct deviation_facts *facts, const struct dev
     int is_crowded = 0;
     for (int r = 0; r < facts->ranks; r++)
         is_crowded |= (d->node < 0 || facts->rank[r].node == d->node) && facts->rank[r].is_crowded;
-    show_time(d->measured, own);
+    /* Each is a median of its own: a rank may wait longer than the step of the line takes. */
+    show_time(fmin(d->measured, facts->step_s), own);
     if (d->rank >= 0)
         text_append(text, PART, "rank %d on node %s waits", d->rank, host_of(names, d->node));
     else if (d->node >= 0)

@@ -159,7 +159,7 @@ int run_directory_save_end(struct run_directory *d, enum run_save_wait wait, str
     return 0;
 }
 
-/* The checkpoint that is spared */
+/* ---- the checkpoint that is spared ---- */
 
 /* Note the training loss of the checkpoint of a step, which is newer than those noted before.  A
  * loss within a tenth of the lowest counts as the lowest, as losses differ by so much from batch to
