@@ -83,12 +83,14 @@ static int has_content(const struct js *object, const char *name)
     return js_length(value) > 0 || js_next_key(value, NULL) || (text[0] && strcmp(text, "[]") != 0);
 }
 
-/* Read "weight" of a message, 0 or 1, which says in OpenAI's data whether the model is to learn it;
- * *weight is 1 without it.  Returns 0, or -1 with err set. */
+/* Read whether the model is to learn a message: "weight", 0 or 1, says so in OpenAI's data, and
+ * "train" or "training", true or false, in axolotl's; *weight is 1 without them.  Returns 0, or -1
+ * with err set. */
 static int read_weight(const struct js *message, int at, int *weight, struct error *err)
 {
     double number = js_get_real(message, "weight", -1);
-    *weight = number != 0;
+    *weight =
+        number != 0 && js_get_bool(message, "train", 1) && js_get_bool(message, "training", 1);
     if (!js_has(message, "weight") || !strcmp(js_kind(js_get(message, "weight")), "null") ||
         number == 0 || number == 1)
         return 0;
@@ -112,14 +114,33 @@ static int check_message(const struct js *message, int at, struct error *err)
     return 0;
 }
 
-/* Refuse such members in the record around the messages.  Returns 0, or -1 with err set. */
-static int check_record(const struct js *json, struct error *err)
+/* Refuse such members of the record beside what is read of it, which would change what is learned.
+ * Returns 0, or -1 with err set. */
+static int check_record(const struct js *json, enum jsonl_kind kind, struct error *err)
 {
+    static const char *const other[] = {"images", "image", "videos", "audios"};
     if (has_content(json, "tools") || has_content(json, "functions"))
         return error_set(err, "the record has tools, which no chat template here has");
-    if (has_content(json, "system"))
+    if (has_content(json, "system") && kind == JSONL_CHAT)
         return error_set(err, "the record has \"system\" beside its messages; make it the first of "
                               "them, with role system");
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "history" : "system";
+        if (has_content(json, name))
+            return error_set(err,
+                             "the record has \"%s\", which is not read; make messages of it: "
+                             "{\"messages\": [{\"role\": ..., \"content\": ...}, ...]}",
+                             name);
+    }
+    for (size_t i = 0; i < sizeof other / sizeof other[0]; i++)
+        if (has_content(json, other[i]))
+            return error_set(err, "the record has \"%s\", and trireme trains on text alone",
+                             other[i]);
+    if (js_get_bool(json, "label", 1) == 0)
+        return error_set(err,
+                         "the record's \"label\" is false: its answer is a rejected one (KTO), "
+                         "which trireme does not train by; leave such records out: jq -c "
+                         "'select(.label)' FILE >data.jsonl");
     return 0;
 }
 
@@ -163,7 +184,7 @@ static int read_messages(struct jsonl_record *record, const char *name, int trai
     text_append(what, sizeof what, "\"%s\"", name);
     if (!list || strcmp(js_kind(list), "an array"))
         return wrong_type(list, what, "a list of messages", err);
-    if (check_record(record->json, err))
+    if (check_record(record->json, JSONL_CHAT, err))
         return -1;
     for (int i = 0; i < js_length(list); i++)
         if (read_message(record, js_at(list, i), trained, err))
@@ -282,9 +303,12 @@ static int read_fields(struct jsonl_record *record, const struct jsonl_fields *f
     if (js_has(json, "conversations"))
         return read_messages(record, "conversations", 1, err);
     if (js_has(json, "prompt") && js_has(json, "completion"))
-        return read_prompt(record, "prompt", "completion", err);
+        return check_record(json, JSONL_PROMPT, err) ||
+                       read_prompt(record, "prompt", "completion", err)
+                   ? -1
+                   : 0;
     if (js_has(json, "instruction") && js_has(json, "output"))
-        return read_instruction(record, err);
+        return check_record(json, JSONL_INSTRUCTION, err) || read_instruction(record, err) ? -1 : 0;
     return js_get(json, "text") ? read_plain(record, "text", err)
                                 : no_field(json, fields->advice, err);
 }

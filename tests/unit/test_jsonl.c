@@ -80,6 +80,10 @@ static void conversations_have_roles(void **state)
         "{\"role\": \"assistant\", \"content\": \"no\", \"weight\": 0},"
         "{\"role\": \"assistant\", \"content\": \"yes\", \"weight\": 1, \"tool_calls\": null,"
         "\"reasoning_content\": \"\"}], \"tools\": \"[]\", \"system\": \"\"}";
+    const char *axolotl =
+        "{\"conversations\": [{\"from\": \"gpt\", \"value\": \"no\", \"train\": false},"
+        "{\"from\": \"gpt\", \"value\": \"yes\", \"train\": true},"
+        "{\"from\": \"gpt\", \"value\": \"no\", \"training\": false}], \"history\": []}";
     const char *lists = "{\"prompt\": [{\"role\": \"assistant\", \"content\": \"p\"}],"
                         "\"completion\": [{\"from\": \"gpt\", \"value\": \"c\"}]}";
     if (read_line(&record, &any, openai, &err))
@@ -90,6 +94,10 @@ static void conversations_have_roles(void **state)
     assert_int_equal(record.messages[1].bytes, 0);
     assert_false(record.messages[2].trained);
     assert_true(record.messages[3].trained);
+    if (read_line(&record, &any, axolotl, &err))
+        fail_msg("%s", err.text);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(record.messages[i].trained, i == 1);
     if (read_line(&record, &any, lists, &err))
         fail_msg("%s", err.text);
     assert_int_equal(record.message_count, 2);
@@ -138,6 +146,16 @@ static void what_is_wrong_is_named(void **state)
          "the record has tools"},
         {"{\"conversations\": [{\"from\": \"gpt\", \"value\": \"a\"}], \"system\": \"b\"}",
          "the record has \"system\" beside"},
+        {"{\"instruction\": \"a\", \"output\": \"b\", \"system\": \"c\"}",
+         "the record has \"system\", which is not read; make messages"},
+        {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"c\", \"d\"]]}",
+         "the record has \"history\", which is not read; make messages"},
+        {"{\"prompt\": \"a\", \"completion\": \"b\", \"system\": \"c\"}",
+         "the record has \"system\""},
+        {"{\"prompt\": \"a\", \"completion\": \"b\", \"label\": false}",
+         "\"label\" is false: its answer is a rejected one"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"images\": [\"b.png\"]}",
+         "the record has \"images\", and trireme trains on text alone"},
         {"{\"conversations\": [{\"value\": \"a\"}]}", "message 1 has no text \"from\""},
         {"{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}", "of \"tool\"; there are"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": [1]}]}", "\"content\" is an array"},
