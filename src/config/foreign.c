@@ -238,7 +238,7 @@ const struct foreign foreign_names[] = {
 
     /* ---- data ---- */
     {.names = "train_file|dataset|dataset_name|dataset_path|data_path|train_data_path|"
-              "train_dataset|train_data|data|data.path|-i",
+              "train_dataset|train_data|datasets|data|data.path|-i",
      .here = "data.train",
      .note = "a token file of trireme tokenize"},
     {.names = "validation_file|valid_data_path|eval_dataset|-j", .here = "data.valid"},

@@ -24,6 +24,8 @@ static const struct {
     {.words = "zero_optimization|train_micro_batch_size_per_gpu|zero_allow_untested_optimizer",
      .program = "DeepSpeed"},
     {.words = "finetuning_type|cutoff_len", .program = "LLaMA-Factory"},
+    {.words = "base_model|sample_packing|lora_target_linear|dataset_prepared_path",
+     .program = "axolotl"},
     {.words = "per_device_train_batch_size|num_train_epochs", .program = "Hugging Face's Trainer"},
     {.words = "data_parallel_shard_degree|local_batch_size|dump_folder", .program = "torchtitan"},
     {.words = "tensor_model_parallel_size|pipeline_model_parallel_size|train_iters|language_model",

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/round.h"
 #include "config/schema.h"
 #include "plan/show.h"
 
@@ -175,6 +176,13 @@ static int offload_levels(struct fit_search *s)
     return levels;
 }
 
+/* May a step have as many micro-batches as it has on this level? */
+static int are_micros_allowed(const struct fit_search *s, int level)
+{
+    int64_t sequences = ceil_div(s->layout.global_batch, s->layout.data_ranks);
+    return ceil_div(sequences, halved(s->layout.micro_batch, level)) <= LAYOUT_MOST_MICROS;
+}
+
 static void find_levels(struct fit_search *s)
 {
     struct config_sharding own = config_sharding[s->config->parallel.strategy];
@@ -186,7 +194,8 @@ static void find_levels(struct fit_search *s)
     s->levels[STRATEGY] = STAGE_MOST - own.stage + 1;
     s->levels[RECOMPUTE] = RECOMPUTE_FULL - (int)s->config->recompute + 1;
     while (s->config->train.grad_dtype == DTYPE_F32 && /* those in bf16 are of one micro-batch */
-           halved(s->layout.micro_batch, s->levels[MICRO_BATCH] - 1) > 1)
+           halved(s->layout.micro_batch, s->levels[MICRO_BATCH] - 1) > 1 &&
+           are_micros_allowed(s, s->levels[MICRO_BATCH]))
         s->levels[MICRO_BATCH]++;
     if (own.hybrid)
         while (shards_at(s, s->levels[SHARDS]))

@@ -16,8 +16,6 @@
 #include "model/adapters.h"
 #include "program/schedule.h"
 
-enum { MOST_MICROS = 65536 }; /* a step's list of instructions grows with them */
-
 /* Does FULL_SHARD keep gathered parameters for the step?  On several stages, where they would
  * otherwise be gathered again for each micro-batch, it does, unless parallel.pipeline_reshard asks
  * for that, or parameters are offloaded. */
@@ -276,13 +274,13 @@ static int resolve_batches(struct layout *layout, const struct config *config, s
     layout->eval_batch =
         config->train.eval_micro_batch ? config->train.eval_micro_batch : layout->micro_batch;
     int64_t micros = ceil_div(each, layout->micro_batch);
-    if (micros > MOST_MICROS)
+    if (micros > LAYOUT_MOST_MICROS)
         return error_set(
             err,
             "train.global_batch of %lld sequences is %lld micro-batches a step on each "
             "rank, and at most %d are possible: set a larger train.micro_batch, or, if a number of "
             "tokens was meant, train.global_batch_tokens",
-            (long long)layout->global_batch, (long long)micros, MOST_MICROS);
+            (long long)layout->global_batch, (long long)micros, LAYOUT_MOST_MICROS);
     layout->micros = (int)micros;
     return check_tokens(layout, config, err);
 }

@@ -38,6 +38,9 @@ enum layout_copy {
     COPY_ALL
 };
 
+/* Micro-batches of a step, at most: its list of instructions grows with them. */
+enum { LAYOUT_MOST_MICROS = 65536 };
+
 struct layout {
     struct mesh_shape shape;
     struct layout_strategy strategy;

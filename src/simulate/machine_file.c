@@ -147,6 +147,9 @@ int machine_set_network(struct machine *machine, const char *text, struct error 
         (machine_quantity_read(QUANTITY_BYTES_PER_S, rate + 1, &each) &&
          machine_quantity_read(QUANTITY_BYTES_PER_S, with_unit, &each)))
         return error_set(err, "\"%.60s\" is not ports and the rate of each, such as 8x400Gb", text);
+    if (rate[1] && strspn(rate + 1, "0123456789.") == strlen(rate + 1))
+        return error_set(err, "\"%.60s\" has no unit: %ldx%.40sGb, for gigabits a second", text,
+                         ports, rate + 1);
     if (ports < 1 || ports > 1024 || !(each >= 1e3 && each <= 1e14))
         return error_set(err, "%.60s: 1 to 1024 ports of 8 kb to 800 Tb a second are taken", text);
     machine->network_ports = (int)ports;

@@ -172,6 +172,10 @@ static void files_are_named(void **state)
          "selective_ac_option is recompute (op is selective; "},
         {"stage: sft\nfinetuning_type: lora\nlora_rank: 8\n", "LLaMA-Factory",
          ". Here lora_rank is lora.r; "},
+        {"base_model: m\ndatasets:\n  - path: a.jsonl\n    type: chat_template\nsequence_len: "
+         "4096\n"
+         "sample_packing: true\n",
+         "axolotl", "datasets is data.train"},
         {"language_model:\n  num_layers: 24\n  kv_channels: null\n  hidden_size: 1024\n",
          "Megatron-LM", ". Here num_layers is model.layers, hidden_size is model.hidden; "},
         {"tensor_model_parallel_size: 2\nrampup_batch_size: [32, 32, 1000]\ntrain_iters: 9\n",
