@@ -161,7 +161,8 @@ const struct command commands[] = {
      .also = "ls verify checkpoints ckpt",
      .run = command_checkpoint},
     {.name = "convert",
-     .usage = "RUN|CHECKPOINT FOLDER [--merge] [--dtype fp32|bf16|fp16] [--file-gb N]",
+     .usage = "RUN|CHECKPOINT FOLDER [model.path=FOLDER] [--merge] [--dtype fp32|bf16|fp16]\n"
+              "      [--file-gb N]",
      .summary = "the model of a checkpoint as a folder for Hugging Face's programs:\n"
                 "      config.json and safetensors, which model.path takes too; of one with\n"
                 "      adapters these alone, as peft keeps them, or with --merge the model that\n"

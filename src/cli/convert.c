@@ -15,6 +15,8 @@ struct asked {
     const char *dtype;         /* name of the files' format; NULL: not given */
     double file_gb;            /* most 10^9 bytes of a file */
     int is_merged;             /* 1: adapters are added to their model */
+    const char *const *keys;   /* key=value, of which model.path alone has an effect */
+    int key_count;
 };
 
 /* Refuse to write a model's files into a run or a checkpoint, which trireme reads as such. */
@@ -33,13 +35,21 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
     asked->is_merged = arguments_flag("--merge", &argc, argv);
     if (arguments_number("--file-gb", &argc, argv, 1e-6, 1e6, &asked->file_gb, EXPORT_FILE_GB, err))
         return -1;
-    if (argc != 3)
+    if (argc < 3)
         return error_set(err, "convert wants a run or a checkpoint, and a folder to write: trireme "
                               "convert runs/default model-hf");
     asked->from = argv[1];
     asked->folder = argv[2];
     if (!asked->folder[0])
         return error_set(err, "convert %s '': name a folder, which is written", asked->from);
+    asked->keys = (const char *const *)argv + 3;
+    asked->key_count = argc - 3;
+    for (int i = 0; i < asked->key_count; i++)
+        if (strncmp(asked->keys[i], "model.path=", strlen("model.path=")) != 0)
+            return error_set(err,
+                             "convert takes no \"%s\" behind the folder to write, but "
+                             "model.path=FOLDER, where the model of adapters has moved to",
+                             asked->keys[i]);
     return check_folder(asked->folder, err);
 }
 
@@ -60,7 +70,7 @@ static int convert(const struct asked *asked, struct checkpoint *checkpoint, str
     struct config config;
     struct weights_export how = {.folder = asked->folder,
                                  .file_bytes = (int64_t)(asked->file_gb * 1e9)};
-    if (run_checkpoint_config(checkpoint, &config, NULL, 0, err))
+    if (run_checkpoint_config(checkpoint, &config, asked->keys, asked->key_count, err))
         return -1;
     if (asked->is_merged && !config.lora.r)
         return error_set(err, "--merge adds adapters to their model, and %s has none",
@@ -71,13 +81,7 @@ static int convert(const struct asked *asked, struct checkpoint *checkpoint, str
         return -1;
     printf("%s: %d tensors in %s, of step %lld of %s\n", asked->folder, how.tensors,
            dtype_name(how.dtype), (long long)checkpoint->step, checkpoint->path);
-    const char *lacks =
-        how.what == EXPORT_MODEL ? export_folder_lacks(asked->folder, checkpoint) : NULL;
-    if (lacks)
-        log_warn(log,
-                 "%s has no tokenizer: the run's data was made with \"%s\", whose files lie "
-                 "neither in model.path nor beside data.train; copy its tokenizer.json there",
-                 asked->folder, lacks);
+    export_folder_report(log, asked->folder, how.what, checkpoint, &config);
     return 0;
 }
 

@@ -126,6 +126,8 @@ static int find_trained(struct generate_model *model, const char *name, struct e
     if (!run_checkpoint_config(model->checkpoint, &config, NULL, 0, &why) &&
         !data_tokenizer_open(&model->tokenizer, name, &config, &why))
         return 0;
+    if (!data_tokenizer_open(&model->tokenizer, name, &model->config, NULL)) /* as keys say now */
+        return 0;
     return error_set(err,
                      "%s was trained on tokens of \"%.100s\": %.600s; give its tokenizer.json: "
                      "--tokenizer FILE (--tokenizer bytes takes each token below 256 for a byte)",

@@ -255,6 +255,30 @@ static void add_names(struct js *json, const char *key, const char *names)
         js_free(list);
 }
 
+/* Name the adapter's model: a folder, or, where that is in the cache of Hugging Face's hub
+ * (hub.c), the name and commit by which other machines find it. */
+static void add_base(struct js *json, const char *path)
+{
+    static const char front[] = "/models--", middle[] = "/snapshots/";
+    const char *name = strstr(path, front), *commit = name ? strstr(name, middle) : NULL;
+    if (!commit) {
+        js_add_string(json, "base_model_name_or_path", path);
+        return;
+    }
+    name += strlen(front);
+    char *text = array_format("%.*s", (int)(commit - name), name), *dashes = strstr(text, "--");
+    if (dashes) {
+        *dashes = '/';
+        memmove(dashes + 1, dashes + 2, strlen(dashes + 2) + 1);
+    }
+    commit += strlen(middle);
+    char *revision = array_format("%.*s", (int)strcspn(commit, "/"), commit);
+    js_add_string(json, "base_model_name_or_path", text);
+    js_add_string(json, "revision", revision);
+    free(revision);
+    free(text);
+}
+
 int adapter_write_config(const struct config *config, const char *targets, const char *saved,
                          const char *folder, struct error *err)
 {
@@ -263,7 +287,7 @@ int adapter_write_config(const struct config *config, const char *targets, const
     js_add_string(json, "peft_type", "LORA");
     js_add_string(json, "task_type", "CAUSAL_LM");
     if (config->model_path[0])
-        js_add_string(json, "base_model_name_or_path", config->model_path);
+        add_base(json, config->model_path);
     js_add_bool(json, "inference_mode", 1);
     js_add_int(json, "r", lora->r);
     js_add_real(json, "lora_alpha", lora->alpha);

@@ -25,12 +25,14 @@
 #include "train/data_tokenizer.h"
 #include "train/run_changes.h"
 
-/* Files that go with a model's weights, and do not change when those are trained. */
+/* Files that go with a model's weights, and do not change when those are trained: how it generates,
+ * and, from the second on, its tokenizer. */
 static const char *const beside[] = {
-    "tokenizer.json",          "tokenizer.model",     "tokenizer_config.json",
-    "special_tokens_map.json", "vocab.json",          "merges.txt",
-    "added_tokens.json",       "chat_template.jinja", "generation_config.json",
+    "generation_config.json",  "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+    "special_tokens_map.json", "vocab.json",     "merges.txt",      "added_tokens.json",
+    "chat_template.jinja",
 };
+enum { OF_GENERATION = 1, BESIDE = sizeof beside / sizeof beside[0] };
 
 enum dtype export_folder_dtype(const struct config *config, enum weights_what what)
 {
@@ -47,12 +49,12 @@ static int is_same(const char *a, const char *b)
            first.st_ino == second.st_ino;
 }
 
-/* Copy the files of `beside` that a folder ("": none) has to another.  Returns 0, or -1 with err
- * set and the files before it copied. */
-static int copy_beside(const char *from, const char *to, struct error *err)
+/* Copy the first `count` files of `beside`, as far as a folder ("": none) has them, to another.
+ * Returns 0, or -1 with err set and the files before it copied. */
+static int copy_beside(const char *from, const char *to, int count, struct error *err)
 {
     int rc = 0, is_elsewhere = from[0] && !is_same(from, to);
-    for (size_t i = 0; !rc && is_elsewhere && i < sizeof beside / sizeof beside[0]; i++) {
+    for (int i = 0; !rc && is_elsewhere && i < count; i++) {
         if (!disk_has(from, beside[i]))
             continue;
         char *source = array_format("%s/%s", from, beside[i]);
@@ -79,7 +81,8 @@ static const char *model_file(const char *folder)
 
 /* What an exported model gets of its tokenizer. */
 struct texts {
-    char folder[CONFIG_TEXT]; /* its tokenizer's files are copied; "": none are */
+    char folder[CONFIG_TEXT]; /* whose files are copied; "": none are */
+    int has_tokenizer;        /* 1: the tokenizer there is that of the run's data */
     struct js *ids;           /* ids of special tokens, for config.json */
 };
 
@@ -117,10 +120,11 @@ static struct js *ids_of(const struct tokenizer *tokenizer)
     return ids;
 }
 
-/* Find the folder whose tokenizer goes with the model, and the ids that config.json says of it.
- * The folder is that of the tokenizer of the data, where it is found and has a file, else that
- * which the model came from.  The ids are those in the source model's config.json where the folder
- * is the same one, else those of the tokenizer. */
+/* Find the folder whose files go with the model, and the ids that config.json says of it.  The
+ * folder is that of the tokenizer of the data, where it is found and has a file, else that which
+ * the model came from; the tokenizer there is taken for that of data without a name of one
+ * ("unnamed") alone.  The ids are those in the source model's config.json where the folder is the
+ * same one, else those of the tokenizer. */
 static int find_texts(struct texts *texts, const struct checkpoint *checkpoint,
                       const struct config *config, struct error *err)
 {
@@ -129,10 +133,12 @@ static int find_texts(struct texts *texts, const struct checkpoint *checkpoint,
     char source[CONFIG_TEXT];
     int has_source = saved_source(config->model_path, source);
     snprintf(texts->folder, sizeof texts->folder, "%s", source);
+    texts->has_tokenizer = !name || !strcmp(name, "unnamed");
     if (name && !data_tokenizer_open(&tokenizer, name, config, NULL) && tokenizer->path) {
         const char *slash = strrchr(tokenizer->path, '/');
         snprintf(texts->folder, sizeof texts->folder, "%.*s",
                  slash ? (int)(slash - tokenizer->path) : 1, slash ? tokenizer->path : ".");
+        texts->has_tokenizer = 1;
     }
     if (has_source && is_same(source, texts->folder)) {
         char *path = array_format("%s/config.json", source);
@@ -152,10 +158,11 @@ static int export_model(struct weights_export *how, struct checkpoint *checkpoin
     if (find_texts(&texts, checkpoint, config, err))
         return -1;
     how->ids = texts.ids;
-    int rc =
-        weights_export(how, checkpoint, config, err) || copy_beside(texts.folder, how->folder, err)
-            ? -1
-            : 0;
+    int count = texts.has_tokenizer ? BESIDE : OF_GENERATION;
+    int rc = weights_export(how, checkpoint, config, err) ||
+                     copy_beside(texts.folder, how->folder, count, err)
+                 ? -1
+                 : 0;
     how->ids = NULL;
     js_free(texts.ids);
     return rc;
@@ -180,11 +187,39 @@ int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                                      : weights_export(how, checkpoint, config, err);
 }
 
-const char *export_folder_lacks(const char *folder, const struct checkpoint *checkpoint)
+/* Warn where the data's tokenizer was not found. */
+static void report_tokenizer(struct log *log, const char *folder,
+                             const struct checkpoint *checkpoint)
 {
     const char *name = run_data_tokenizer(checkpoint->meta);
     int has_files = name && strcmp(name, "bytes") != 0 && strcmp(name, "unnamed") != 0;
-    return has_files && !disk_has(folder, "tokenizer.json") ? name : NULL;
+    if (has_files && !disk_has(folder, "tokenizer.json"))
+        log_warn(log,
+                 "%s has no tokenizer: the run's data was made with \"%s\", whose files lie "
+                 "neither in model.path nor beside data.train; copy its tokenizer.json there",
+                 folder, name);
+}
+
+/* Warn where an adapter's model is none that Hugging Face's programs read. */
+static void report_base(struct log *log, const char *folder, const struct config *config)
+{
+    const char *path = config->model_path;
+    if (!hf_has_config(path))
+        log_warn(
+            log,
+            "%s: the adapter's model, %s, is no folder that Hugging Face's programs read; if "
+            "it is a run: trireme convert %s FOLDER, and name FOLDER in adapter_config.json, or "
+            "write the whole model (--merge)",
+            folder, path, path);
+}
+
+void export_folder_report(struct log *log, const char *folder, enum weights_what what,
+                          const struct checkpoint *checkpoint, const struct config *config)
+{
+    if (what == EXPORT_MODEL)
+        report_tokenizer(log, folder, checkpoint);
+    else
+        report_base(log, folder, config);
 }
 
 /* The name to which an existing folder is moved, for free(): FOLDER.old, emptied first, for the
@@ -248,6 +283,8 @@ static int write_run(const char *path, const struct config *config, int is_own, 
     if (!rc) {
         rc =
             export_folder(&how, checkpoint, config, err) || replace(made, folder, is_own, log, err);
+        if (!rc)
+            export_folder_report(log, folder, how.what, checkpoint, config);
         checkpoint_close(checkpoint);
     }
     if (rc)

@@ -17,9 +17,10 @@ enum dtype export_folder_dtype(const struct config *config, enum weights_what wh
 int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err);
 
-/* Return the name of the tokenizer that a checkpoint's data was made with if its files were not
- * found, so that the exported folder has no tokenizer.json; else NULL. */
-const char *export_folder_lacks(const char *folder, const struct checkpoint *checkpoint);
+/* Warn of what a folder that was exported lacks: the tokenizer that the checkpoint's data was made
+ * with, where its files were not found; of an adapter a model that Hugging Face's programs read. */
+void export_folder_report(struct log *log, const char *folder, enum weights_what what,
+                          const struct checkpoint *checkpoint, const struct config *config);
 
 /* Write a run's checkpoint as run.dir/hf, under another name until it is whole, in place of what is
  * there: that is removed where the run wrote it (is_own, looked at on rank 0), else it is renamed

@@ -1,6 +1,8 @@
 /* run_checkpoint_open.c - which checkpoint a path names. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "io/disk.h"
 #include "train/run_checkpoint.h"
@@ -26,7 +28,10 @@ int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, con
     /* rank 0's is the one that is listed */
     snprintf(inside, sizeof inside, "%s%s", path,
              disk_has(path, "checkpoints") ? "/checkpoints" : "");
-    if (checkpoint_find(checkpoint, world, inside, log, err))
+    int is_gone =
+        !world_rank(world) && !means_newest(path) && access(path, F_OK) && errno == ENOENT;
+    if (world_agree(world, is_gone ? error_file(err, "cannot open", path) : 0, err) ||
+        checkpoint_find(checkpoint, world, inside, log, err))
         return -1;
     if (!*checkpoint)
         return error_set(

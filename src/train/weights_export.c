@@ -281,7 +281,10 @@ static int open_base(struct export *export, const struct config *config, struct 
         return 0;
     if (safetensors_open(&export->base, config->model_path, err) ||
         safetensors_hash(export->base, &hash, err))
-        return error_prefix(err, "the frozen tensors of %s", export->checkpoint->path);
+        return error_prefix(err,
+                            "the frozen tensors of %s, which are in model.path (model.path=FOLDER "
+                            "names where it is now)",
+                            export->checkpoint->path);
     export->files = hf_tensors_kind(export->base, export->model);
     snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
     return strcmp(text, js_get_string(base, "hash", ""))

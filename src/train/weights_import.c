@@ -496,6 +496,13 @@ static void report_rows(const struct import *import)
             "as the mean of those there",
             (long long)vocab, s->config.model_path, (long long)embedding->dim[0],
             s->config.model.tie_embeddings ? "" : " and the head");
+    const char *own = strcmp(s->config.model.family, "gpt2") ? "embed_tokens" : "wte";
+    if (embedding && embedding->dim[0] < vocab && s->config.lora.r &&
+        !strstr(s->config.lora.modules_to_save, own))
+        log_warn(s->log,
+                 "these rows are frozen (lora.r): the new tokens are not learned; "
+                 "lora.modules_to_save=%s%s trains them",
+                 own, s->config.model.tie_embeddings ? "" : ",lm_head");
 }
 
 int weights_import(struct session *s, struct error *err)

@@ -176,16 +176,16 @@ static int check_base(const struct loading *l, struct error *err)
         return -1;
     if (!hash[0])
         return error_set(err,
-                         "its frozen tensors are those of %s, and model.path (\"%s\") has no "
+                         "%s: its frozen tensors are those of %s, and model.path (\"%s\") has no "
                          "weights; name the folder: model.path=FOLDER",
-                         path, l->s->config.model_path);
+                         l->checkpoint->path, path, l->s->config.model_path);
     if (strcmp(hash, wanted) != 0)
         return error_set(
             err,
-            "its frozen tensors are those of %s, and the files of %s are others than "
+            "%s: its frozen tensors are those of %s, and the files of %s are others than "
             "when it was saved (hash %s, then %s); put those back, or name a folder that has "
             "them: model.path=FOLDER",
-            path, l->s->config.model_path, hash, wanted);
+            l->checkpoint->path, path, l->s->config.model_path, hash, wanted);
     return 0;
 }
 

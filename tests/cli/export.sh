@@ -1,0 +1,80 @@
+#!/bin/sh
+# export.sh - what goes with an exported model and adapter: the tokenizer of the run's data, or none;
+# a model that others can read; and a model that has moved.
+. "$(dirname "$0")/helpers.inc"
+
+make_text
+# Two tokenizers of the same text: that of the model, and one with tokens more.
+mkdir small large
+"$TRIREME" tokenize text --train-bpe 300 -o small/tokenizer.json >out 2>err || cat err
+"$TRIREME" tokenize text --train-bpe 310 -o large/tokenizer.json >out 2>err || cat err
+for made in small large; do
+    "$TRIREME" tokenize text --tokenizer $made -o $made.h5 >out 2>err || cat err
+done
+"$TRIREME" tokenize text -o bytes.h5 >out 2>err || cat err
+N="device=cpu data.seq_len=24 train.global_batch=4 run.threads=1 train.steps=1"
+train() { # train RUN KEYS...
+    run=$1
+    shift
+    # shellcheck disable=SC2086
+    "$TRIREME" train $N run.dir="$run" "$@" >out 2>err || cat err
+}
+train first model.preset=llama-tiny model.vocab=300 data.train=small.h5
+"$TRIREME" convert first base >out 2>err || cat err
+cp small/tokenizer.json base
+
+# Tuned on tokens of its own tokenizer, of one that has more, and of none that it has.
+train own model.path=base data.train=small.h5 checkpoint.export_hf=true
+is "the model's own tokenizer goes with it" "0 0" "$(cmp base/tokenizer.json own/hf/tokenizer.json >out; echo $?) $(
+    grep -c 'has no tokenizer' err)"
+mv large aside
+train more model.path=base model.vocab=310 data.train=large.h5 checkpoint.export_hf=true
+is "another is not taken for that of the data, at the end of a run" "no 1" "$(
+    [ ! -e more/hf/tokenizer.json ] && echo no) $(grep -c 'warning: more/hf has no tokenizer: .*made with' err)"
+"$TRIREME" convert more more-hf >out 2>err
+is "nor by convert" "0 no 1" "$? $([ ! -e more-hf/tokenizer.json ] && echo no) $(
+    grep -c 'warning: more-hf has no tokenizer: .*made with' err)"
+cp aside/tokenizer.json .
+"$TRIREME" convert more more-too >out 2>err
+is "that of the data is, where it lies beside it" "0 0" "$(cmp aside/tokenizer.json more-too/tokenizer.json >out; echo $?) $(
+    grep -c 'has no tokenizer' err)"
+rm tokenizer.json
+train raw model.path=base data.train=bytes.h5
+"$TRIREME" convert raw raw-hf >out 2>err
+is "bytes have none" "0 no 0" "$? $([ ! -e raw-hf/tokenizer.json ] && echo no) $(grep -c 'has no tokenizer' err)"
+
+# Adapters: beside new rows, of a run, and of a model that has moved.
+train rows model.path=base model.vocab=310 data.train=large.h5 lora.r=2
+is "new rows that adapters leave frozen are warned of" 1 \
+    "$(grep -c 'warning: these rows are frozen (lora.r): .*modules_to_save=embed_tokens,lm_head' err)"
+train learnt model.path=base model.vocab=310 data.train=large.h5 lora.r=2 lora.modules_to_save=embed_tokens,lm_head
+is "those that are trained are not" 0 "$(grep -c 'these rows are frozen' err)"
+train of-run model.path=first data.train=small.h5 lora.r=2
+"$TRIREME" convert of-run of-run-adapter >out 2>err
+is "an adapter of a run: others cannot read its model" "0 1" \
+    "$? $(grep -c "warning: of-run-adapter: the adapter.s model, first, .*trireme convert first FOLDER" err)"
+train lora model.path=base data.train=small.h5 lora.r=2
+"$TRIREME" convert lora lora-adapter >out 2>err
+is "one of a model's folder: they can" "0 0" "$? $(grep -c warning err)"
+mv base moved
+refused "a model that has moved, merged" 'model.path=FOLDER names where it is now' "$TRIREME" convert lora merged --merge
+rm -rf merged
+"$TRIREME" convert lora merged --merge model.path=moved >out 2>err
+is "merged from where it is now" "0 21" "$? $(sed -n 's/^merged: \([0-9]*\) tensors.*/\1/p' out)"
+"$TRIREME" generate lora model.path=moved --prompt "the" --tokens 2 >out 2>err
+is "generate finds its tokenizer there, too" 0 $?
+refused "evaluate says of which checkpoint the model is missing" 'lora/checkpoints/step-00000001: its frozen tensors' \
+    "$TRIREME" evaluate lora data.valid=small.h5
+# A model of the hub's cache has its name there in the adapter, and its commit.
+hub=$work/hub/models--me--tiny/snapshots/abc
+mkdir -p "$hub" "$work/hub/models--me--tiny/refs"
+cp moved/* "$hub"
+printf abc >"$work/hub/models--me--tiny/refs/main"
+export HF_HUB_CACHE="$work/hub"
+train of-hub model.path=me/tiny data.train=small.h5 lora.r=2
+"$TRIREME" convert of-hub of-hub-adapter >out 2>err
+is "an adapter of a model of the hub" '"base_model_name_or_path": "me/tiny","revision": "abc",' \
+    "$(grep -E 'base_model|revision' of-hub-adapter/adapter_config.json | tr -d '\n' | sed 's/  //g')"
+refused "convert with another key" 'convert takes no "train.lr=1"' "$TRIREME" convert lora other train.lr=1
+refused "convert of nothing" 'cannot open nowhere: No such file or directory; a relative path' "$TRIREME" convert nowhere there
+finish
