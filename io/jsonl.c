@@ -89,6 +89,8 @@ static int has_content(const struct js *object, const char *name)
 static int read_weight(const struct js *message, int at, int *weight, struct error *err)
 {
     double number = js_get_real(message, "weight", -1);
+    if (js_check(message, "train", JS_TRUTH, err) || js_check(message, "training", JS_TRUTH, err))
+        return error_prefix(err, "message %d", at);
     *weight =
         number != 0 && js_get_bool(message, "train", 1) && js_get_bool(message, "training", 1);
     if (!js_has(message, "weight") || !strcmp(js_kind(js_get(message, "weight")), "null") ||
@@ -114,24 +116,23 @@ static int check_message(const struct js *message, int at, struct error *err)
     return 0;
 }
 
-/* Refuse such members of the record beside what is read of it, which would change what is learned.
- * Returns 0, or -1 with err set. */
+/* Refuse a record with members that are not read, and that its answer was written for, or judged
+ * by: without them something else would be learned.  Returns 0, or -1 with err set. */
 static int check_record(const struct js *json, enum jsonl_kind kind, struct error *err)
 {
+    static const char *const unread[] = {"system", "history"};
     static const char *const other[] = {"images", "image", "videos", "audios"};
     if (has_content(json, "tools") || has_content(json, "functions"))
         return error_set(err, "the record has tools, which no chat template here has");
     if (has_content(json, "system") && kind == JSONL_CHAT)
         return error_set(err, "the record has \"system\" beside its messages; make it the first of "
                               "them, with role system");
-    for (int i = 0; i < 2; i++) {
-        const char *name = i ? "history" : "system";
-        if (has_content(json, name))
+    for (size_t i = 0; i < sizeof unread / sizeof unread[0]; i++)
+        if (has_content(json, unread[i]))
             return error_set(err,
                              "the record has \"%s\", which is not read; make messages of it: "
                              "{\"messages\": [{\"role\": ..., \"content\": ...}, ...]}",
-                             name);
-    }
+                             unread[i]);
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++)
         if (has_content(json, other[i]))
             return error_set(err, "the record has \"%s\", and trireme trains on text alone",

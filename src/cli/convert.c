@@ -15,8 +15,7 @@ struct asked {
     const char *dtype;         /* name of the files' format; NULL: not given */
     double file_gb;            /* most 10^9 bytes of a file */
     int is_merged;             /* 1: adapters are added to their model */
-    const char *const *keys;   /* key=value, of which model.path alone has an effect */
-    int key_count;
+    const char *model_path;    /* where the model of adapters is now; NULL: where it was */
 };
 
 /* Refuse to write a model's files into a run or a checkpoint, which trireme reads as such. */
@@ -31,25 +30,24 @@ static int check_folder(const char *folder, struct error *err)
 
 static int parse(struct asked *asked, int argc, char **argv, struct error *err)
 {
+    static const char model_path[] = "model.path=";
     asked->dtype = arguments_option("--dtype", &argc, argv);
     asked->is_merged = arguments_flag("--merge", &argc, argv);
     if (arguments_number("--file-gb", &argc, argv, 1e-6, 1e6, &asked->file_gb, EXPORT_FILE_GB, err))
         return -1;
-    if (argc < 3)
+    if (argc < 3 || argc > 4)
         return error_set(err, "convert wants a run or a checkpoint, and a folder to write: trireme "
                               "convert runs/default model-hf");
     asked->from = argv[1];
     asked->folder = argv[2];
     if (!asked->folder[0])
         return error_set(err, "convert %s '': name a folder, which is written", asked->from);
-    asked->keys = (const char *const *)argv + 3;
-    asked->key_count = argc - 3;
-    for (int i = 0; i < asked->key_count; i++)
-        if (strncmp(asked->keys[i], "model.path=", strlen("model.path=")) != 0)
-            return error_set(err,
-                             "convert takes no \"%s\" behind the folder to write, but "
-                             "model.path=FOLDER, where the model of adapters has moved to",
-                             asked->keys[i]);
+    if (argc == 4 && strncmp(argv[3], model_path, strlen(model_path)) != 0)
+        return error_set(err,
+                         "convert takes no \"%s\" after the folder to write, but "
+                         "model.path=FOLDER, where the model of adapters is now",
+                         argv[3]);
+    asked->model_path = argc == 4 ? argv[3] + strlen(model_path) : NULL;
     return check_folder(asked->folder, err);
 }
 
@@ -70,11 +68,18 @@ static int convert(const struct asked *asked, struct checkpoint *checkpoint, str
     struct config config;
     struct weights_export how = {.folder = asked->folder,
                                  .file_bytes = (int64_t)(asked->file_gb * 1e9)};
-    if (run_checkpoint_config(checkpoint, &config, asked->keys, asked->key_count, err))
+    if (run_checkpoint_config(checkpoint, &config, NULL, 0, err))
         return -1;
     if (asked->is_merged && !config.lora.r)
         return error_set(err, "--merge adds adapters to their model, and %s has none",
                          checkpoint->path);
+    if (asked->model_path && !config.lora.r)
+        return error_set(err,
+                         "model.path is where the model of adapters is, and %s has none: all its "
+                         "weights are its own",
+                         checkpoint->path);
+    if (asked->model_path) /* the weights alone: what the model is, the checkpoint says */
+        snprintf(config.model_path, sizeof config.model_path, "%s", asked->model_path);
     how.what = config.lora.r && !asked->is_merged ? EXPORT_ADAPTER : EXPORT_MODEL;
     if (find_dtype(asked, &config, how.what, &how.dtype, err) ||
         export_folder(&how, checkpoint, &config, err))

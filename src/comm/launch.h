@@ -45,11 +45,11 @@ int launch_check_nodes(const struct launch *launch, struct error *err);
  * Returns 0, or -1 with err set, whose text is empty on all tasks of a node but one. */
 int launch_check_memory(const struct launch *launch, const char *host, struct error *err);
 
-/* Prepare the environment for the start of MPI, without changing what the user has set, but for
- * what Slurm has set for one task of srun, which Open MPI may not see: no warnings
+/* Prepare the environment for the start of MPI, without changing what the user has set: no warnings
  * that mean nothing here, no ways of copying that this container forbids, and no networks that a
  * job on one node does not need (opening them is two thirds of the time that a start takes).  A
  * TMPDIR in which one process alone could make no folder is changed, because MPI would crash there.
+ * In the only task of srun SLURM_NODELIST and PMIX_NAMESPACE are removed, so that it starts alone.
  * Also raises the limit of open files to the hard limit. */
 void launch_prepare(const struct launch *launch);
 

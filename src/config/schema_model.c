@@ -91,10 +91,9 @@ static const struct key rows[] = {
          "of model, and training begins with the weights in model.safetensors, or in those files "
          "that model.safetensors.index.json names, which have to be there unless model.init is "
          "scratch; Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen3-MoE, Phi-3, Phi-4 and GPT-2. A "
-         "name of Hugging "
-         "Face's hub, ORG/NAME or ORG/NAME@REVISION, is the folder of "
-         "that model in their cache on this machine. A run's directory, or a checkpoint, sets "
-         "these keys too and gives its weights, and nothing else of that run. Weights are read "
+         "name of Hugging Face's hub, ORG/NAME or ORG/NAME@REVISION, is the folder of that model "
+         "in their cache on this machine. A run's directory, or a checkpoint, sets these keys too "
+         "and gives its weights, and nothing else of that run. Weights are read "
          "when a run begins: one that goes on has those of its checkpoint, whatever is named"},
     {NAMED_KEY("model.init", CHOICE, model_init, "pretrained"), .choices = inits,
      .help = "weights of a model of model.path: those that are there, or scratch, new ones from "

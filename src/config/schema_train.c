@@ -89,8 +89,7 @@ static const struct key rows[] = {
          "wsd_sqrt; with checkpoint.every one is saved where the decay begins, and stays. From a "
          "checkpoint before the decay (checkpoint.resume, which then stays, too) a run goes on "
          "with other steps or decay_steps as if it had begun with them. WarmupLR and WarmupDecayLR "
-         "are constant "
-         "and linear, warmup_stable_decay is wsd_cosine"},
+         "are constant and linear, warmup_stable_decay is wsd_cosine"},
     {KEY(INT, train.warmup_steps, "0"), .min = 0, .max = INT64_C(1000000000000),
      .help = "steps in which the learning rate rises linearly to lr; may be more than steps"},
     {KEY(INT, train.decay_steps, "0"), .min = 0, .max = INT64_C(1000000000000),

@@ -177,9 +177,9 @@ int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                          found);
     if (how->what == EXPORT_ADAPTER && hf_is_stacked(config->model_path))
         return error_set(err,
-                         "%s is a phi3, which has query, key and value as one matrix, and gate and "
-                         "up: peft would not find the modules of these adapters there; --merge "
-                         "writes the whole model",
+                         "%s is a phi3, in which query, key and value are one matrix, and gate and "
+                         "up another: peft would not find the modules of these adapters there; "
+                         "--merge writes the whole model",
                          config->model_path);
     if (disk_make_folders(how->folder, err))
         return -1;
@@ -204,7 +204,12 @@ static void report_tokenizer(struct log *log, const char *folder,
 static void report_base(struct log *log, const char *folder, const struct config *config)
 {
     const char *path = config->model_path;
-    if (!hf_has_config(path))
+    if (!path[0])
+        log_warn(log,
+                 "%s: the adapter's model began with random weights, and nobody else has it: write "
+                 "the whole model (--merge)",
+                 folder);
+    else if (!hf_has_config(path))
         log_warn(
             log,
             "%s: the adapter's model, %s, is no folder that Hugging Face's programs read; if "

@@ -11,14 +11,16 @@ enum dtype export_folder_dtype(const struct config *config, enum weights_what wh
 
 /* Create how->folder and write the model into it as weights_export() does, and for EXPORT_MODEL
  * copy the files of its tokenizer and of generation: from where the tokenizer of its data lies
- * (data_tokenizer.h), else from the folder that the model came from.  Not collective.  Returns 0,
+ * (data_tokenizer.h); where that is not found those of generation alone, from the folder that the
+ * model came from, unless the data names no tokenizer.  Not collective.  Returns 0,
  * or -1 with err set: the folder holds a model already, adapters would fit no module of their
  * model, or what weights_export() returns -1 for. */
 int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err);
 
-/* Warn of what a folder that was exported lacks: the tokenizer that the checkpoint's data was made
- * with, where its files were not found; of an adapter a model that Hugging Face's programs read. */
+/* Warn of what an exported folder lacks: a model the tokenizer that the checkpoint's data was made
+ * with, where its files were not found; an adapter a model that Hugging Face's programs can read.
+ * Not collective. */
 void export_folder_report(struct log *log, const char *folder, enum weights_what what,
                           const struct checkpoint *checkpoint, const struct config *config);
 

@@ -59,18 +59,13 @@ const struct safetensors_tensor *hf_tensors_find(const struct safetensors *st,
 
 enum hf_tensors_files hf_tensors_kind(const struct safetensors *st, const struct model *model)
 {
+    const int has_experts = model->config.experts.count > 0;
+    const enum hf_tensors_files other = has_experts ? HF_FUSED : HF_STACKED;
+    const char *own = has_experts ? "layers.0.mlp.experts.down" : "layers.0.mlp.gate";
     struct model_place place;
-    if (!model->family->names)
+    if (hf_tensors_place(model, other, (struct hf_tensors_name){own, 0}, &place))
         return HF_MODEL;
-    if (model->config.experts.count)
-        return !model_hf_fused_place(model, "layers.0.mlp.experts.down", &place) &&
-                       find_of_model(st, place.name)
-                   ? HF_FUSED
-                   : HF_MODEL;
-    return !model_hf_stacked_place(model, "layers.0.mlp.gate", &place) && place.parts > 1 &&
-                   find_of_model(st, place.name)
-               ? HF_STACKED
-               : HF_MODEL;
+    return find_of_model(st, place.name) ? other : HF_MODEL;
 }
 
 int hf_tensors_next_stored(const struct model_place *place, const struct box *box, int64_t start,

@@ -212,13 +212,23 @@ static int keep_lines(const struct run_directory *d, const char *name, struct er
     return rc;
 }
 
-/* Can checkpoints be renamed into the folder of a branch?  Not where checkpoints/ is a link to, or
- * a mount of, another file system; known before anything is written, as nothing could be finished
- * afterwards. */
+/* Are two folders on one file system, as far as is known? */
+static int is_one_disk(const char *a, const char *b)
+{
+    struct stat first, second;
+    return stat(a, &first) || stat(b, &second) || first.st_dev == second.st_dev;
+}
+
+int run_aside_may_move(const struct run_directory *d)
+{
+    return is_one_disk(d->checkpoints, d->path);
+}
+
+/* Refuse a branch into whose folder checkpoints cannot be renamed, before anything is written, as
+ * nothing could be finished afterwards. */
 static int check_movable(const struct run_directory *d, const char *folder, struct error *err)
 {
-    struct stat from, to;
-    if (stat(d->checkpoints, &from) || stat(folder, &to) || from.st_dev == to.st_dev)
+    if (is_one_disk(d->checkpoints, folder))
         return 0;
     return error_set(err,
                      "later checkpoints of %s cannot be moved to branches/: %s is on another file "

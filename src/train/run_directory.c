@@ -316,7 +316,8 @@ void run_directory_prune(struct run_directory *d)
     char *written = array_format("%s/step-%08lld", d->checkpoints, (long long)d->saved_step);
     char *best = array_format("%s/step-%08lld", d->checkpoints, (long long)d->best_step);
     char *kept = array_format("%s/step-%08lld", d->checkpoints, (long long)d->kept_step);
-    /* The end of the stable phase of wsd, and where the branch began: that of other train.steps. */
+    /* With wsd: the end of its stable phase, and the checkpoint that the branch began from, which
+     * is the end of another stable phase where train.steps was another number. */
     int64_t stable_end = lr_schedule_stable_end(&d->s->config.train);
     char *stable = array_format("%s/step-%08lld", d->checkpoints, (long long)stable_end);
     char *base = array_format("%s/step-%08lld", d->checkpoints,

@@ -91,6 +91,10 @@ int run_aside_finish(struct run_directory *dir, struct error *err);
  * checkpoints could not be moved there. */
 int run_aside_copies(const struct run_directory *dir, struct error *err);
 
+/* Can checkpoints be moved to branches/?  0 where checkpoints/ is a link to, or a mount of, another
+ * file system. */
+int run_aside_may_move(const struct run_directory *dir);
+
 /* The highest number in branches/; -1: none. */
 int64_t run_aside_last(const struct run_directory *dir);
 

@@ -317,6 +317,23 @@ static void report_missing(const struct run_directory *d, int64_t step)
             d->metrics, (long long)last, (long long)step);
 }
 
+/* Does a new branch begin, as newer checkpoints than the one of this step cannot be used?  If they
+ * stayed beside those to come, a later start that can read one would go on from it, and what is
+ * trained from here would be lost.  (Rank 0 alone has the survey.) */
+static int leaves_newer(const struct run_directory *d, const struct run_survey *survey,
+                        int64_t step)
+{
+    if (!survey->own.count || step >= survey->own.entry[0].step)
+        return 0;
+    if (run_aside_may_move(d))
+        return 1;
+    log_warn(d->s->log,
+             "%s stays, as %s is on another file system than the run; move it away: a later start "
+             "that can read it would go on from it, without what is trained from here",
+             survey->own.entry[0].path, d->checkpoints);
+    return 0;
+}
+
 /* Open the checkpoint that was decided on; *checkpoint is NULL where there is none. */
 static int open_start(struct run_directory *d, const struct run_survey *survey,
                       struct run_start *start, struct checkpoint **checkpoint, struct error *err)
@@ -347,9 +364,7 @@ static int open_start(struct run_directory *d, const struct run_survey *survey,
     if (checkpoint_find_among(checkpoint, world, survey->own.entry, survey->own.count, &d->checked,
                               d->s->log, err))
         return error_prefix(err, "%s", d->checkpoints);
-    /* If newer checkpoints stayed beside those to come, a later start that can read one would go on
-     * from it, and what is trained from here would be lost.  (Rank 0 alone has the survey.) */
-    start->branch = survey->own.count && (*checkpoint)->step < survey->own.entry[0].step;
+    start->branch = leaves_newer(d, survey, (*checkpoint)->step);
     return 0;
 }
 

@@ -329,10 +329,12 @@ refused "plan for one of several machines" 'machines.yaml has several machines .
     "$TRIREME" plan $M --machine machines.yaml
 refused "plan for a machine with a misspelt key" 'wrong.yaml:3: mine: unknown key "memry".*"memory"' \
     "$TRIREME" plan $M --machine wrong.yaml
-for network in 8x 8 8x400Gx x400Gb 0x400Gb 8x0Gb 8x4s; do
+for network in 8x 8 8x400Gx x400Gb 0x400Gb 8x0Gb 8x4s 8x400; do
     refused "plan with a network of $network" "^trireme: error: --network: .*$network" \
         "$TRIREME" plan $M --machine h100 --network $network
 done
+refused "a network without a unit is told which" '"8x400" has no unit: 8x400Gb' "$TRIREME" plan $M --machine h100 --network 8x400
+refused "nodes without ranks" '--nodes 4 needs the number of ranks on them: --ranks N' "$TRIREME" plan $M --nodes 4
 refused "plan with a network of no machine" 'which machine.*--machine' "$TRIREME" plan $M --network 8x400Gb
 refused "plan in a format that the GPU lacks" 'titan-rtx has no products in bf16.*fp32, fp16' \
     "$TRIREME" plan $M --machine titan-rtx device=auto precision=bf16

@@ -56,6 +56,12 @@ is "an adapter of a run: others cannot read its model" "0 1" \
 train lora model.path=base data.train=small.h5 lora.r=2
 "$TRIREME" convert lora lora-adapter >out 2>err
 is "one of a model's folder: they can" "0 0" "$? $(grep -c warning err)"
+refused "a run of which all weights are its own takes no other model" 'own/checkpoints/step-00000001 has none: all its' \
+    "$TRIREME" convert own own-too model.path=base
+train alone model.preset=llama-tiny model.vocab=300 data.train=small.h5 lora.r=2
+"$TRIREME" convert alone alone-adapter >out 2>err
+is "an adapter of random weights: nobody else has them" "0 1" "$? $(
+    grep -c "warning: alone-adapter: the adapter.s model began with random weights" err)"
 mv base moved
 refused "a model that has moved, merged" 'model.path=FOLDER names where it is now' "$TRIREME" convert lora merged --merge
 rm -rf merged
@@ -63,6 +69,8 @@ rm -rf merged
 is "merged from where it is now" "0 21" "$? $(sed -n 's/^merged: \([0-9]*\) tensors.*/\1/p' out)"
 "$TRIREME" generate lora model.path=moved --prompt "the" --tokens 2 >out 2>err
 is "generate finds its tokenizer there, too" 0 $?
+"$TRIREME" convert rows rows-merged --merge model.path=moved >out 2>err
+is "with rows for tokens that the run has added" "0 310" "$? $(sed -n 's/.*"vocab_size": \([0-9]*\).*/\1/p' rows-merged/config.json)"
 refused "evaluate says of which checkpoint the model is missing" 'lora/checkpoints/step-00000001: its frozen tensors' \
     "$TRIREME" evaluate lora data.valid=small.h5
 # A model of the hub's cache has its name there in the adapter, and its commit.

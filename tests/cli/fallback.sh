@@ -36,6 +36,22 @@ for file in shard-00000.h5 meta.json; do
     is "the one that was set aside for $file is whole" 0 $?
 done
 
+# Where checkpoints are on another file system they cannot be moved: the run goes on all the same.
+if [ -w /dev/shm ] && [ "$(stat -c %d /dev/shm)" != "$(stat -c %d .)" ]; then
+    far=$(mktemp -d /dev/shm/trireme-test.XXXXXX)
+    mkdir far
+    ln -s "$far" far/checkpoints
+    train far checkpoint.every=5 checkpoint.keep=9 train.steps=10 || cat err
+    rm "$far/step-00000010/meta.json"
+    train far train.steps=12 || cat err
+    is "checkpoints on another file system: the one before, and a warning" "1 1 12" "$(
+        grep -c 'warning: .*/step-00000010 stays, as .* is on another file system' err) $(
+        grep -c 'resumed at step 5' err) $(steps_of far | tr ' ' '\n' | grep . | sort -un | tail -n 1)"
+    rm -r "$far"
+else
+    skip "checkpoints on another file system" "/dev/shm is none here"
+fi
+
 # A run that diverges keeps a good checkpoint, also over later starts; one that gets worse slowly, too.
 train worse train.lr=3e-3 checkpoint.every=10 train.steps=30 || cat err
 train worse train.lr=1 train.clip=0 checkpoint.every=10 train.steps=60 || cat err

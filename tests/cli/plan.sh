@@ -111,6 +111,10 @@ done
 is "a plan that does not fit: one line says so, after the plan" "1 1 1" "$? $(grep -c '^does not fit on rtx4090' out) \
 $(tail -n 1 out | grep -c '^trireme: error: does not fit on rtx4090: short by .*nearest that fits: recompute=full')"
 
+# A batch of more sequences than a step may have micro-batches: the smallest that is allowed counts.
+refused "the nearest that fits has a smaller micro-batch" 'nearest that fits: .*train.micro_batch=[0-9]* .a rank takes' \
+    "$TRIREME" plan model.preset=llama-tiny data.seq_len=64 train.global_batch=100000 --node-memory 20
+
 # Machines of a file, and other networks.
 printf 'mine:\n  like: h100\n  memory: 20 GiB\ncores:\n  like: h100\n  gpu: ""\n  memory: 1 GiB\n  per_node: 3\n' >machines.yaml
 "$TRIREME" plan $M --machine machines.yaml:MINE >out 2>&1
