@@ -22,6 +22,7 @@
 
 #include "base/array.h"
 #include "base/text.h"
+#include "config/adapter.h"
 #include "config/hf.h"
 #include "config/hub.h"
 #include "config/schema.h"
@@ -119,6 +120,11 @@ static int load_newest(struct config *config, const char *folder, const char *co
     else if (hf_has_config(folder))
         rc = error_set(err, "%s holds no checkpoint; it is a model's folder: model.path=%s", folder,
                        folder);
+    else if (adapter_has_config(folder))
+        rc = error_set(err,
+                       "%s holds no checkpoint; it is an adapter's folder, which goes beside its "
+                       "model: model.path=MODEL lora.path=%s",
+                       folder, folder);
     else
         rc = error_set(err, "%s holds no checkpoint", folder);
     checkpoint_list_free(entries, found > 0 ? found : 0);

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/adapter.h"
+#include "config/hf.h"
 #include "io/disk.h"
 #include "train/run_checkpoint.h"
 
@@ -15,6 +17,26 @@ static int means_newest(const char *path)
         if (!strcmp(path, words[i]))
             return 1;
     return 0;
+}
+
+/* Say what a folder without a checkpoint is, and how it is named.  Returns -1. */
+static int refuse_path(const char *path, struct error *err)
+{
+    if (adapter_has_config(path))
+        return error_set(err,
+                         "%s: no checkpoint there; it is an adapter's folder, which generate, "
+                         "evaluate and train take beside its model: lora.path=%s",
+                         path, path);
+    if (hf_has_config(path))
+        return error_set(err,
+                         "%s: no checkpoint there; it is a model's folder, which generate takes as "
+                         "it is, and train and evaluate by model.path=%s",
+                         path, path);
+    return error_set(err,
+                     "%s: no checkpoint there; name a run, its folder checkpoints, or a folder "
+                     "step-NNNNNNNN that has a file COMMIT%s",
+                     path,
+                     means_newest(path) ? "; checkpoint.resume=auto is the newest of run.dir" : "");
 }
 
 int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, const char *path,
@@ -33,11 +55,5 @@ int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, con
     if (world_agree(world, is_gone ? error_file(err, "cannot open", path) : 0, err) ||
         checkpoint_find(checkpoint, world, inside, log, err))
         return -1;
-    if (!*checkpoint)
-        return error_set(
-            err,
-            "%s: no checkpoint there; name a run, its folder checkpoints, or a folder "
-            "step-NNNNNNNN that has a file COMMIT%s",
-            path, means_newest(path) ? "; checkpoint.resume=auto is the newest of run.dir" : "");
-    return 0;
+    return *checkpoint ? 0 : refuse_path(path, err);
 }

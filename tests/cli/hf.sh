@@ -344,6 +344,8 @@ refused "a preset and a folder" 'two models' \
     "$TRIREME" train $N model.path=hf-llama-true model.preset=llama-tiny
 refused "evaluate of a model's folder" 'holds no checkpoint; .*: model.path=hf-llama-true$' \
     "$TRIREME" evaluate hf-llama-true data.valid=train.h5
+refused "convert of a model's folder" "no checkpoint there; it is a model's folder, .* model.path=hf-llama-true\$" \
+    "$TRIREME" convert hf-llama-true again
 refused "convert to a folder in use" 'holds a model already' "$TRIREME" convert llama-true hf-llama-true
 mkdir mine
 echo '{"mine": 1}' >mine/config.json

@@ -91,6 +91,11 @@ bad "true as a list" 'use_dora is an array; true or false is wanted' \
 bad "modules as a number" 'modules_to_save is a number, 5; a list of names is wanted' \
     's/"bias"/"modules_to_save": 5, "bias"/'
 bad "a pattern" 'is the pattern' 's/"task_type"/"modules_to_save": ".*norm", "task_type"/'
+refused "generate with an adapter alone" "it is an adapter's folder, .* lora.path=adapter-llama\$" \
+    "$TRIREME" generate adapter-llama --prompt a
+refused "evaluate of an adapter alone" "it is an adapter's folder, .* lora.path=adapter-llama\$" \
+    "$TRIREME" evaluate adapter-llama data.valid=train.h5
+
 # To peft a name in modules_to_save is how a path ends, "norm" each norm; here it is a module.
 norm_loss() { # norm_loss NAME SETTINGS...: an adapter is trained, written, and evaluated
     name=$1
