@@ -517,13 +517,14 @@ static int set_steps(struct report *report, struct error *err)
                                            .order = LOADER_SHUFFLED,
                                            .packing = config->data.packing};
     struct dataset data = {0};
+    struct run_position start = {0};
     int rc = 0;
     if (!(config->train.epochs > 0))
         return 0;
     if (!config->data.train[0])
         error_set(&report->no_data, "data.train names no file");
     else if (!dataset_open(&data, config->data.train, &loading, &report->no_data)) {
-        rc = run_length_set(&train, 0, 0, data.windows, report->layout.global_batch, err);
+        rc = run_length_set(&train, &start, data.windows, report->layout.global_batch, err);
         report->steps = train.steps;
     }
     dataset_close(&data);

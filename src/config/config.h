@@ -195,8 +195,8 @@ struct config_muon {
 struct config_train {
     int64_t steps; /* where epochs are given, a session sets it to the steps that they make */
     double epochs; /* 0: not given */
-    int64_t ahead; /* not a key: the decay of the learning rate has come this many steps further
-                      than the step numbers say (train/run_length.h) */
+    int64_t ahead; /* not a key: by how much the steps that the decay of the learning rate counts
+                      with, of the batch of now, are more than `steps` (train/run_length.c) */
     int64_t global_batch, micro_batch; /* sequences; micro_batch: of one rank */
     int64_t global_batch_tokens;       /* global_batch * data.seq_len; 0: not given */
     int split_batches;                 /* 0: global_batch counts the sequences of each rank */

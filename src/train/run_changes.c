@@ -275,6 +275,29 @@ static double decay_tolerance(const struct config *saved, const struct config *a
     return only_batch ? 2 / (double)decay : 0;
 }
 
+/* Write to text how the learning rate of cosine or linear, whose curve depends on the run's end,
+ * jumps at the step after `at`; returns 0 where the curve is the one of before, or where settings
+ * of the learning rate itself differ, which run_changes_text() lists.  Curves that lie apart by no
+ * more than a twentieth of train.lr count as one: with epochs a batch that changes moves the end by
+ * a part of a step. */
+static int curve_jumps(const struct config_train *was, const struct config_train *now,
+                       const struct run_position *at, char *text, size_t bytes)
+{
+    int64_t step = at->step - at->scaler.skipped; /* of the schedule */
+    int is_same_kind = was->schedule == now->schedule && was->lr == now->lr &&
+                       was->min_lr == now->min_lr && was->warmup_steps == now->warmup_steps;
+    double next = lr_schedule_at(now, step + 1);
+    if (!is_same_kind || fabs(next - lr_schedule_at(was, step + 1)) <= 0.05 * now->lr)
+        return 0;
+    snprintf(text, bytes,
+             "the learning rate jumps from %g at step %lld to %g at step %lld: train.schedule=%s "
+             "goes from the warm-up to the run's end, and is another curve with another end; wsd "
+             "can be extended without a jump",
+             lr_schedule_at(was, step), (long long)at->step, next, (long long)at->step + 1,
+             now->schedule == SCHEDULE_COSINE ? "cosine" : "linear");
+    return 1;
+}
+
 int run_changes_decay(const struct config *saved, const struct config *asked, const struct js *meta,
                       const struct run_data *data, const struct run_position *at, char *text,
                       size_t bytes)
@@ -285,9 +308,11 @@ int run_changes_decay(const struct config *saved, const struct config *asked, co
     int64_t step = at->step - skipped; /* of the schedule */
     int known = !(was.epochs > 0) ||
                 (batch && !run_changes_sequences(saved, asked, meta, data) &&
-                 !run_length_set(&was, at->step, at->samples, data->sequences, batch, NULL));
+                 !run_length_set(&was, at, data->sequences, batch, NULL));
     if (!known || at->step >= now->steps)
         return 0;
+    if (was.schedule < SCHEDULE_WSD && now->schedule < SCHEDULE_WSD)
+        return curve_jumps(&was, now, at, text, bytes);
     double done = lr_schedule_decay_done(&was, step);
     if (fabs(done - lr_schedule_decay_done(now, step)) <= decay_tolerance(saved, asked))
         return 0;

@@ -103,6 +103,7 @@ static struct js *meta_of(const struct session *s, struct run_position position,
     if (position.loss > 0)
         js_add_real(meta, "loss", position.loss);
     js_add_int(meta, "samples", position.samples);
+    js_add_int(meta, "warmup_samples", position.warmup_samples);
     js_add_int(meta, "tokens", (int64_t)position.tokens);
     add_scaler(meta, &position.scaler);
     add_best(meta, &position.best);
@@ -192,6 +193,17 @@ static int load(struct session *s, struct checkpoint *checkpoint, struct error *
     return weights_load(s, checkpoint, saved.train.freeze, err);
 }
 
+/* The sequences that the warm-up read, where every step read as many; checkpoints of older versions
+ * do not say. */
+static int64_t guess_warmup_samples(const struct config_train *train,
+                                    const struct run_position *position)
+{
+    int64_t steps = train->warmup_steps + position->scaler.skipped;
+    if (steps >= position->step)
+        return position->samples;
+    return (int64_t)((double)position->samples * (double)steps / (double)position->step + 0.5);
+}
+
 int run_checkpoint_load(struct session *s, struct checkpoint *checkpoint,
                         struct run_position *position, struct error *err)
 {
@@ -205,6 +217,8 @@ int run_checkpoint_load(struct session *s, struct checkpoint *checkpoint,
         js_get_real(meta, "tokens",
                     (double)(position->samples * s->config.data.seq_len)); /* of older versions */
     resume_scaler(meta, &position->scaler);
+    position->warmup_samples =
+        js_get_int(meta, "warmup_samples", guess_warmup_samples(&s->config.train, position));
     position->best = best_of(meta);
     position->evaluation_due = js_get_bool(meta, "evaluation_due", 0);
     return world_agree(s->world, rc, err);

@@ -16,9 +16,10 @@ struct run_best {
 
 /* How far training has come in a state. */
 struct run_position {
-    int64_t step;    /* finished steps */
-    int64_t samples; /* sequences read */
-    double tokens;   /* targets trained on: whole, and exact up to 2^53 */
+    int64_t step;           /* finished steps */
+    int64_t samples;        /* sequences read */
+    int64_t warmup_samples; /* of these, the ones read by steps of the warm-up */
+    double tokens;          /* targets trained on: whole, and exact up to 2^53 */
     struct scaler scaler;
     double loss; /* of the last step; 0: not known */
     struct run_best best;

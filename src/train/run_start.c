@@ -39,7 +39,8 @@ static int find_step_beyond_saves(const struct run_directory *d, int64_t *lost, 
         was = d->s->config;
     free(path);
     int64_t batch = was.train.split_batches ? was.train.global_batch : d->s->layout.global_batch;
-    if (run_length_set(&was.train, 0, 0, d->data.sequences, batch, err))
+    struct run_position start = {0};
+    if (run_length_set(&was.train, &start, d->data.sequences, batch, err))
         return -1;
     int64_t every = was.checkpoint.every;
     *lost = step >= was.train.steps || (every && step >= every) ? step : 0;
@@ -435,8 +436,8 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
     int rank = world_rank(world);
     if (open_start(d, survey, start, checkpoint, err) ||
         (*checkpoint && run_checkpoint_load(d->s, *checkpoint, position, err)) ||
-        run_length_set(&d->s->config.train, position->step, position->samples, d->data.sequences,
-                       d->s->layout.global_batch, err))
+        run_length_set(&d->s->config.train, position, d->data.sequences, d->s->layout.global_batch,
+                       err))
         return -1;
     if (*checkpoint)
         forget_evaluations(d, start, *checkpoint, position);

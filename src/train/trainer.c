@@ -301,6 +301,8 @@ static int start(struct trainer *t, struct error *err)
     flight->under_way = 1;
     t->at.step = step;
     t->at.samples += s->layout.global_batch;
+    if (step - t->at.scaler.skipped <= s->config.train.warmup_steps)
+        t->at.warmup_samples = t->at.samples;
     return 0;
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # wsd.sh - schedules wsd (warm-up, stable, decay): their learning rates, a resume in the stable phase
-# and in the decay, more steps from a checkpoint of the stable phase, and a decay of its own from it.
+# and in the decay, more steps from a checkpoint of the stable phase, and a decay of its own from it;
+# and what cosine and linear do where the run's end or batch changes.
 . "$(dirname "$0")/../cli/helpers.inc"
 
 make_tokens
@@ -65,4 +66,24 @@ refused "the same of epochs" "train.decay_steps is 8, but of the run's [0-9]* st
 refused "a schedule without such steps" \
     "train.decay_steps is 8, but it is of train.schedule wsd, .*; linear and cosine decay in all steps" \
     "$TRIREME" train $W train.schedule=cosine run.dir=none
+
+# Epochs with a warm-up, linear: a sequence lowers the rate by as much before and after the batch
+# doubles, and a start amid the rest goes on with the same bits.
+E="$M train.lr=1 train.optimizer=sgd train.clip=1e-9 train.schedule=linear train.warmup_steps=10 train.epochs=0.02"
+train $E run.dir=alike
+train $E run.dir=doubled checkpoint.resume="$work/alike/checkpoints/step-00000030" train.global_batch=8
+is "epochs: the rate falls by sequences" "0 evenly to 0.0" "$code $(head -n 30 alike/metrics.jsonl | cat - doubled/metrics.jsonl |
+    sed -n 's/.*"step": *\([0-9]*\),.*"lr": *\([^,}]*\).*/\1 \2/p' | awk '
+        { falls[$1] = last - $2; last = $2 } # those of steps from 31 on are of batches of 8
+        END {
+            steady = falls[33] / falls[12]
+            print (steady > 1.9 && steady < 2.1 && falls[31] > 0 && falls[31] < 4 * falls[12] ? "evenly" : steady " " falls[31]), "to", last
+        }')"
+cp -r doubled again
+train $E run.dir=again checkpoint.resume=40 train.global_batch=8
+is "epochs: the same rates after another start" "0 $(values doubled lr)" "$code $(values again lr)"
+train $M train.lr=1e-3 train.schedule=cosine train.steps=10 run.dir=cosine
+train $M train.lr=1e-3 train.schedule=cosine train.steps=20 run.dir=cosine
+is "more steps of cosine: the jump is named" "0 1" "$code $(grep -c \
+    'warning: the learning rate jumps from 0 at step 10 to 0.000421783 at step 11: train.schedule=cosine goes from' err)"
 finish

@@ -174,61 +174,107 @@ static void a_tenth_of_the_steps_decays(void **state)
     assert_true(lr_schedule_decay_done(&config.train, 9) == 0);
 }
 
+/* Where a run stands after `done` steps of `batch` sequences. */
+static struct run_position position_at(const struct config_train *t, int64_t done, int64_t batch)
+{
+    return (struct run_position){.step = done,
+                                 .samples = done * batch,
+                                 .warmup_samples = min_i64(done, t->warmup_steps) * batch};
+}
+
 /* Epochs make the steps: those of the decay are checked, or found, when these are known. */
 static void decay_steps_fit_into_epochs(void **state)
 {
     struct config config = rig_config("model.preset=llama-tiny train.epochs=2 train.schedule=wsd "
                                       "train.warmup_steps=5 train.lr=1");
     struct config_train *t = &config.train, later;
+    struct run_position start = {0};
     struct error err = {0};
-    assert_int_equal(run_length_set(t, 0, 0, 97, 4, &err), 0);
+    assert_int_equal(run_length_set(t, &start, 97, 4, &err), 0);
     assert_true(t->steps == 49 && lr_schedule_decay_steps(t) == 5);
     for (int64_t done = 5; done < t->steps; done++) { /* other batches from here on */
+        struct run_position at = position_at(t, done, 4);
         later = *t;
-        assert_int_equal(run_length_set(&later, done, 4 * done, 97, 1, &err), 0);
+        assert_int_equal(run_length_set(&later, &at, 97, 1, &err), 0);
         double off = lr_schedule_decay_done(&later, done) - lr_schedule_decay_done(t, done);
         assert_true(fabs(off) <= 2.0 / (double)lr_schedule_decay_steps(t));
         assert_true(lr_schedule_decay_steps(&later) == 20);
         assert_true(lr_schedule_at(&later, later.steps) == 0);
     }
     t->decay_steps = 44;
-    assert_int_equal(run_length_set(t, 0, 0, 97, 4, &err), 0);
+    assert_int_equal(run_length_set(t, &start, 97, 4, &err), 0);
     t->decay_steps = 45;
-    assert_int_equal(run_length_set(t, 0, 0, 97, 4, &err), -1);
+    assert_int_equal(run_length_set(t, &start, 97, 4, &err), -1);
     assert_non_null(strstr(err.text, "train.decay_steps is 45, but of the run's 49 steps 44 come"));
 }
 
-/* Epochs are sequences: whatever batches read them, the last step reads the last of them with the
- * least learning rate, which goes on where it was, and a second resume changes nothing. */
+/* A run that took `first` sequences a step up to step `done`, and `then` after it: its last step
+ * reads the last sequence with the least learning rate, which goes on where it was, and a second
+ * resume changes nothing. */
+static void check_other_batch(const struct config_train *t, int64_t done, int64_t first,
+                              int64_t then, int64_t windows)
+{
+    struct run_position at = position_at(t, done, first);
+    struct config_train later = *t;
+    struct error err = {0};
+    int64_t all = 2 * windows;
+    assert_int_equal(run_length_set(&later, &at, windows, then, &err), 0);
+    int64_t left = later.steps - done;
+    assert_true(at.samples + left * then >= all && at.samples + (left - 1) * then < all);
+    if (later.steps > t->warmup_steps)
+        assert_true(lr_schedule_at(&later, later.steps) == 0.25);
+    double jump = lr_schedule_at(&later, done + 1) - lr_schedule_at(t, done);
+    if (done >= t->warmup_steps)
+        assert_true(fabs(jump) <=
+                    0.75 * (double)(first + 2 * then) / (double)(all - t->warmup_steps * first));
+    at.step++;
+    at.samples += then;
+    if (at.step <= t->warmup_steps)
+        at.warmup_samples = at.samples;
+    struct config_train again = later;
+    assert_int_equal(run_length_set(&again, &at, windows, then, &err), 0);
+    assert_true(left <= 1 || (again.steps == later.steps && again.ahead == later.ahead));
+}
+
+/* Epochs are sequences, whatever batches read them. */
 static void epochs_end_with_their_sequences(void **state)
 {
-    static const int64_t batches[] = {1, 3, 7, 8, 16, 60, 500};
+    static const int64_t batches[] = {1, 3, 7, 8, 16, 60, 500}, warmups[] = {0, 1, 11, 40};
     enum { BATCHES = sizeof batches / sizeof batches[0], WINDOWS = 97, ALL = 194 };
     struct config config = rig_config("model.preset=llama-tiny train.lr=1 train.min_lr=0.25 "
                                       "train.epochs=2 train.schedule=linear");
     struct config_train *t = &config.train;
+    struct run_position start = {0};
     struct error err = {0};
-    for (int i = 0; i < BATCHES * BATCHES; i++) {
-        int64_t first = batches[i % BATCHES], then = batches[i / BATCHES];
-        assert_int_equal(run_length_set(t, 0, 0, WINDOWS, first, &err), 0);
-        assert_true(t->steps == ceil_div(ALL, first) && !t->ahead);
-        for (int64_t done = 1; done < t->steps; done++) {
-            struct config_train later = *t;
-            int64_t samples = done * first;
-            assert_int_equal(run_length_set(&later, done, samples, WINDOWS, then, &err), 0);
-            int64_t left = later.steps - done;
-            assert_true(samples + left * then >= ALL && samples + (left - 1) * then < ALL);
-            assert_true(lr_schedule_at(&later, later.steps) == 0.25);
-            double jump = lr_schedule_at(&later, done + 1) - lr_schedule_at(t, done);
-            assert_true(fabs(jump) <= 0.75 * (double)(first + 2 * then) / ALL);
-            struct config_train again = later;
-            assert_int_equal(run_length_set(&again, done + 1, samples + then, WINDOWS, then, &err),
-                             0);
-            assert_true(left <= 1 || (again.steps == later.steps && again.ahead == later.ahead));
-        }
+    for (int i = 0; i < 4 * BATCHES * BATCHES; i++) {
+        int64_t first = batches[i % BATCHES], then = batches[i / BATCHES % BATCHES];
+        t->warmup_steps = warmups[i / BATCHES / BATCHES];
+        assert_int_equal(run_length_set(t, &start, WINDOWS, first, &err), 0);
+        assert_true(t->steps == ceil_div(ALL, first));
+        assert_true(!t->ahead || t->warmup_steps > t->steps);
+        for (int64_t done = 1; done < t->steps; done++)
+            check_other_batch(t, done, first, then, WINDOWS);
     }
-    assert_int_equal(run_length_set(t, 0, 0, INT64_C(1) << 60, 1, &err), -1);
+    assert_int_equal(run_length_set(t, &start, INT64_C(1) << 60, 1, &err), -1);
     assert_non_null(strstr(err.text, "train.epochs: 2 epochs of"));
+}
+
+/* The curve does not depend on where the warm-up's batch changed: half of the decay's sequences are
+ * read at half of its way. */
+static void decay_counts_from_the_warmups_end(void **state)
+{
+    struct config config = rig_config("model.preset=llama-tiny train.lr=1 train.epochs=1 "
+                                      "train.schedule=linear train.warmup_steps=60");
+    struct config_train *t = &config.train;
+    struct run_position at = {.step = 80, .samples = 80 * 16, .warmup_samples = 60 * 16};
+    struct error err = {0};
+    assert_int_equal(run_length_set(t, &at, 60 * 16 + 64 * 100, 64, &err), 0);
+    assert_int_equal(t->steps, 80 + 95); /* of the decay's 6400 sequences 320 were read */
+    assert_true(fabs(lr_schedule_at(t, 80) - 0.95) < 1e-12);
+    at = (struct run_position){.step = 30, .samples = 30 * 16, .warmup_samples = 30 * 16};
+    assert_int_equal(run_length_set(t, &at, 30 * 16 + 30 * 64 + 64 * 50, 64, &err), 0);
+    assert_int_equal(t->steps, 60 + 50);
+    assert_true(lr_schedule_at(t, 60) == 1 && fabs(lr_schedule_at(t, 85) - 0.5) < 1e-12);
 }
 
 #define MODEL                                                                                 \
@@ -526,6 +572,7 @@ int main(void)
         cmocka_unit_test(a_tenth_of_the_steps_decays),
         cmocka_unit_test(decay_steps_fit_into_epochs),
         cmocka_unit_test(epochs_end_with_their_sequences),
+        cmocka_unit_test(decay_counts_from_the_warmups_end),
         cmocka_unit_test(steps_of_sgd_are_the_rule),
         cmocka_unit_test(moments_are_exact_for_betas_near_one),
         cmocka_unit_test(batches_are_of_all_ranks),

@@ -148,7 +148,18 @@ static void jumps_of_the_learning_rate_are_reported(void **state)
         {"train.steps=100", "train.schedule=constant", 98, 0, 8, "from 0.2 at step 98 to 1 at"},
         {"train.schedule=constant", "train.schedule=wsd", 80, 0, 8, NULL},
         {"train.schedule=constant", "train.steps=100", 98, 0, 8, "after step 90, before the"},
-        {"train.schedule=linear", "train.schedule=linear train.steps=200", 98, 0, 8, NULL},
+        {"train.schedule=linear", "train.schedule=linear train.steps=102", 98, 0, 8, NULL},
+        {"train.schedule=linear", "train.schedule=linear train.steps=200", 98, 0, 8,
+         "from 0.02 at step 98 to 0.505 at step 99: train.schedule=linear goes from"},
+        {"train.schedule=cosine", "train.schedule=cosine train.steps=200", 100, 0, 8,
+         "from 0 at step 100 to 0.492"},
+        {"train.schedule=cosine", "train.schedule=cosine train.lr=2 train.steps=200", 100, 0, 8,
+         NULL}, /* a change that is listed */
+        {"train.schedule=constant", "train.schedule=constant train.steps=200", 98, 0, 8, NULL},
+        {"train.schedule=cosine train.epochs=2", "train.schedule=cosine train.epochs=3", 90, 0, 8,
+         "from 0.0244717 at step 90 to 0.335567 at step 91"},
+        {"train.schedule=cosine train.epochs=2 train.warmup_steps=80",
+         "train.schedule=cosine train.epochs=2 train.warmup_steps=80", 90, 0, 32, NULL},
         {"train.steps=100", "train.steps=200", 95, 5, 8, NULL}, /* in fp16, 5 did not count */
         {"train.steps=100", "train.steps=200", 96, 5, 8, "from 0.9 at step 96 to 1 at step 97"},
         {"train.epochs=2", "train.epochs=3", 90, 0, 8, NULL},
@@ -176,8 +187,8 @@ static void jumps_of_the_learning_rate_are_reported(void **state)
                 settings[count++] = word;
             assert_int_equal(config_load(&config[k], NULL, settings, count, &err), 0);
         }
-        assert_int_equal(run_length_set(&config[1].train, at.step, at.samples, data.sequences,
-                                        rows[i].batch, &err),
+        at.warmup_samples = 8 * config[0].train.warmup_steps;
+        assert_int_equal(run_length_set(&config[1].train, &at, data.sequences, rows[i].batch, &err),
                          0);
         int jumps = run_changes_decay(&config[0], &config[1], meta, &data, &at, text, sizeof text);
         if (jumps != (rows[i].text != NULL) || (jumps && !strstr(text, rows[i].text)))
