@@ -53,6 +53,10 @@ int run_checkpoint_begin(struct checkpoint_writing **writing, struct session *se
 int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, const char *path,
                         struct log *log, struct error *err);
 
+/* Say that a path names no checkpoint, what it is if that is known (a folder of a model or of an
+ * adapter, a run that has saved nothing) and how that is used.  Returns -1. */
+int run_checkpoint_refuse(const char *path, struct error *err);
+
 /* Load a verified checkpoint into the session.  *position becomes the checkpoint's; before, its
  * scaler is that of the session's configuration.  A checkpoint of another model, or in training of
  * another optimizer, is refused.  Collective.  Returns 0, or -1 on all ranks with err set. */

@@ -8,6 +8,7 @@
 #include "config/hf.h"
 #include "io/disk.h"
 #include "train/run_checkpoint.h"
+#include "train/run_record.h"
 
 /* Words for the newest checkpoint that other programs have. */
 static int means_newest(const char *path)
@@ -19,8 +20,7 @@ static int means_newest(const char *path)
     return 0;
 }
 
-/* Say what a folder without a checkpoint is, and how it is named.  Returns -1. */
-static int refuse_path(const char *path, struct error *err)
+int run_checkpoint_refuse(const char *path, struct error *err)
 {
     if (adapter_has_config(path))
         return error_set(err,
@@ -32,6 +32,12 @@ static int refuse_path(const char *path, struct error *err)
                          "%s: no checkpoint there; it is a model's folder, which generate takes as "
                          "it is, and train and evaluate by model.path=%s",
                          path, path);
+    if (disk_has(path, RUN_RECORD))
+        return error_set(
+            err,
+            "%s: this run has saved no checkpoint yet; it does so every "
+            "checkpoint.every steps (0, the default: never), on SIGUSR1 and at its end",
+            path);
     return error_set(err,
                      "%s: no checkpoint there; name a run, its folder checkpoints, or a folder "
                      "step-NNNNNNNN that has a file COMMIT%s",
@@ -55,5 +61,5 @@ int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, con
     if (world_agree(world, is_gone ? error_file(err, "cannot open", path) : 0, err) ||
         checkpoint_find(checkpoint, world, inside, log, err))
         return -1;
-    return *checkpoint ? 0 : refuse_path(path, err);
+    return *checkpoint ? 0 : run_checkpoint_refuse(path, err);
 }

@@ -39,6 +39,7 @@ struct run_directory {
     char metrics[CONFIG_TEXT + 16];     /* path/metrics.jsonl */
     int lock;                           /* on rank 0: descriptor of the locked file; -1: none */
     int lost;                           /* 1: the folder is not there any more */
+    int warned_lost;                    /* rank 0's, of run_directory_watch() */
     struct run_record record;           /* rank 0's; empty on others */
     struct run_data data;               /* the data it trains on */
     struct checkpoint_checked checked;  /* rank 0's: checkpoints verified by this start */
@@ -70,6 +71,9 @@ void run_directory_close(struct run_directory *dir);
  * apart from what an earlier start had begun. */
 int run_directory_begin(struct run_directory *dir, int *found, struct run_position *position,
                         struct error *err);
+
+/* Warn, once, where the directory was moved or deleted, and say when it is back.  On rank 0. */
+void run_directory_watch(struct run_directory *dir);
 
 /* Save the state as a checkpoint of the run, unless there is one of that step already, with the
  * same evaluations.  Collective.  Returns 0, or -1 on all ranks with err

@@ -18,26 +18,47 @@
 #include "base/clock.h"
 #include "train/run_directory_private.h"
 
-/* Refuse to save if somebody has moved or deleted the directory since it was locked: what has its
- * name now is not this run's, and no lock protects it. */
+/* Has somebody moved or deleted the directory since rank 0 locked it?  What has its name now is not
+ * this run's, and no lock protects it. */
+static int is_lost(const struct run_directory *d)
+{
+    char *path = array_format("%s/lock", d->path);
+    errno = 0;
+    int lost = !run_directory_is_there(d->lock, path) &&
+               (!errno || errno == ENOENT || errno == ENOTDIR || errno == ESTALE);
+    free(path);
+    return lost;
+}
+
+void run_directory_watch(struct run_directory *d)
+{
+    int lost = d->lock >= 0 && is_lost(d);
+    if (lost && !d->warned_lost)
+        log_warn(d->s->log,
+                 "run.dir %s is no longer the folder that this run began in: it, or its file lock, "
+                 "was moved or deleted; put it back before a checkpoint is due, nothing can be "
+                 "saved until then",
+                 d->path);
+    else if (d->warned_lost && !lost)
+        log_info(d->s->log, "run.dir %s is back", d->path);
+    d->warned_lost = lost;
+}
+
+/* Refuse to save in a directory that is lost. */
 static int check_place(struct run_directory *d, struct error *err)
 {
-    if (!world_rank(d->s->world) && d->lock >= 0) {
-        char *path = array_format("%s/lock", d->path);
-        errno = 0;
-        d->lost = !run_directory_is_there(d->lock, path) &&
-                  (!errno || errno == ENOENT || errno == ENOTDIR || errno == ESTALE);
-        free(path);
-    }
+    if (!world_rank(d->s->world) && d->lock >= 0)
+        d->lost = is_lost(d);
     world_broadcast(d->s->world, &d->lost, sizeof d->lost, 0);
     if (!d->lost)
         return 0;
     error_set(
         err,
         "run.dir %s is no longer the folder that this run began in: it, or its file lock, was "
-        "moved or deleted, and nothing can be saved there; put it back, and the same command "
-        "goes on from its newest checkpoint",
-        d->path);
+        "moved or deleted, and nothing can be saved there; put it back, and the same command %s",
+        d->path,
+        d->saved_step >= 0 ? "goes on from its newest checkpoint"
+                           : "starts from step 1: there is no checkpoint yet");
     if (err)
         err->code = EXIT_NODE;
     return -1;

@@ -32,6 +32,17 @@ static void read_start(struct run_record *record, const struct js *start)
     copy(record->asked, sizeof record->asked, js_get_string(start, "asked", ""));
 }
 
+/* Are the numbers of a record numbers?  One that is not would count as absent, and another
+ * checkpoint as the run's. */
+static int check_numbers(const struct js *js, struct error *err)
+{
+    static const char *const names[] = {"branch", "base", "saved", "exported", "moving"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (js_check(js, names[i], JS_WHOLE, err))
+            return -1;
+    return 0;
+}
+
 int run_record_read(struct run_record *record, const char *dir, const char *name, struct error *err)
 {
     *record = (struct run_record){.base = -1, .saved = -1, .exported = -1};
@@ -44,6 +55,8 @@ int run_record_read(struct run_record *record, const char *dir, const char *name
         rc = error_set(err, "%s is of another version of trireme", path);
     else if (js && strlen(js_get_string(js, "run", "")) != RUN_ID - 1)
         rc = error_set(err, "%s names no run", path);
+    else if (js && check_numbers(js, err))
+        rc = error_prefix(err, "%s", path);
     else if (js) {
         copy(record->run, sizeof record->run, js_get_string(js, "run", ""));
         record->branch = js_get_int(js, "branch", 0);

@@ -102,9 +102,11 @@ static int refuse_gone(const struct run_directory *d, const struct run_survey *s
                          "is there aside",
                          d->path, (long long)survey->lost_step, d->checkpoints);
     return error_set(err,
-                     "%s/run.json says that step %lld was saved, but no checkpoint is there; put "
-                     "%s back, or start over with run.fresh=true, which moves what is there aside",
-                     d->path, (long long)d->record.saved, d->checkpoints);
+                     "%s/run.json says that step %lld was saved, but %s has no checkpoint of the "
+                     "run's branch %lld; put it back, or start over with run.fresh=true, which "
+                     "moves what is there aside",
+                     d->path, (long long)d->record.saved, d->checkpoints,
+                     (long long)d->record.branch);
 }
 
 /* Resume from the branch's newest checkpoint or, where it has none yet, from the one it began with.

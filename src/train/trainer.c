@@ -30,14 +30,15 @@
 
 enum { SKIPS_IN_A_ROW = 10 }; /* steps without an update before the run gives up */
 
-/* Rank 0 writes config.yaml and products.json, and opens metrics.jsonl. */
+/* Rank 0 writes products.json and, where anything will be trained or evaluated with these settings,
+ * config.yaml, and opens metrics.jsonl. */
 static int open_records(struct trainer *t, struct error *err)
 {
     char path[CONFIG_TEXT + 16];
     if (world_rank(t->s->world))
         return 0;
     snprintf(path, sizeof path, "%s/config.yaml", t->dir.path);
-    if (config_write(&t->s->config, CONFIG_OF_RUN, path, err) ||
+    if ((trainer_has_work(t) && config_write(&t->s->config, CONFIG_OF_RUN, path, err)) ||
         product_table_write(&t->s->products, t->s, err))
         return -1;
     return metrics_open(&t->metrics, t->s, t->dir.metrics, t->at.step, err);
@@ -358,6 +359,8 @@ static int end_step(struct trainer *t, int64_t step, struct error *err)
     run_directory_note_loss(&t->dir, step, t->skips ? NAN : t->at.loss);
     if (step > t->dir.saved_step && !t->skips)
         run_directory_prune(&t->dir);
+    if (!world_rank(t->s->world) && trainer_is_due(t->s->config.run.log_every, step))
+        run_directory_watch(&t->dir);
     return check_skips(t, step, err);
 }
 

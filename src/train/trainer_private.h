@@ -69,6 +69,15 @@ static inline int trainer_is_over(const struct trainer *t)
     return most && t->at.best.without >= most;
 }
 
+/* Is there anything left to do: steps, a checkpoint of the state, or an evaluation that a stop
+ * interrupted?  What is over has a checkpoint and trains no more. */
+static inline int trainer_has_work(const struct trainer *t)
+{
+    int is_trained =
+        trainer_is_over(t) || (t->at.step >= t->s->config.train.steps && !t->at.evaluation_due);
+    return !is_trained || t->dir.saved_step < 0;
+}
+
 /* Make the update that the last step has left, before anything but the next step reads the state.
  * Its time counts in the next step.  Returns 0, or -1 with err set; a failure on one of several
  * ranks ends the job. */

@@ -112,18 +112,16 @@ static int train_to_end(struct trainer *t, struct error *err)
 
 int trainer_run(struct trainer *t, struct error *err)
 {
-    long long last = t->s->config.train.steps, done = t->at.step;
     t->begun = t->at.step;
-    if (trainer_is_over(t) && t->dir.saved_step >= 0) {
-        report_over(t);
-        return end_run(t, err);
-    }
-    if (done < last || t->dir.saved_step < 0 || t->at.evaluation_due) {
+    if (trainer_has_work(t)) {
         run_summary(t->s, &t->data.train, t->s->evaluate ? &t->data.valid : NULL, t->at.step,
                     t->at.samples);
         run_forecast_print(&t->forecast, t->s);
         return train_to_end(t, err);
     }
-    run_summary_done(t->s, &t->data.train, t->at.step, t->at.samples, t->dir.path);
+    if (trainer_is_over(t))
+        report_over(t);
+    else
+        run_summary_done(t->s, &t->data.train, t->at.step, t->at.samples, t->dir.path);
     return end_run(t, err);
 }

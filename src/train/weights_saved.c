@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "io/disk.h"
 #include "model/adapters.h"
+#include "train/run_checkpoint.h"
 
 int weights_check_finite(const char *path, const char *name, const void *values, enum dtype dtype,
                          int64_t count, struct error *err)
@@ -111,10 +112,7 @@ int weights_saved_open(struct checkpoint **saved, const char *folder, struct err
     else if (newest < count)
         rc = checkpoint_open(saved, entries[newest].path, err);
     else
-        rc = error_set(err,
-                       "%s: no checkpoint there; name a run, its folder checkpoints, or a folder "
-                       "step-NNNNNNNN that has a file COMMIT",
-                       folder);
+        rc = run_checkpoint_refuse(folder, err);
     checkpoint_list_free(entries, count > 0 ? count : 0);
     free(inside);
     return rc ? -1 : 0;

@@ -82,6 +82,22 @@ for how in gone replaced; do
     is "put back it goes on, $how" "0 $((last + 3))" "$? $(last_metric moved.$how step)"
 done
 
+# The same where no checkpoint is due: it is said at once, and again when the directory is back.
+"$TRIREME" train $M train.steps=10000000 run.dir=away checkpoint.every=0 run.log_every=1 >away.out 2>away.err &
+job=$!
+wait_for 30 has_steps away 3
+"$TRIREME" generate away --prompt a >out 2>err
+is "generate of a run without a checkpoint says so" "1 1" "$? $(grep -c 'away: this run has saved no checkpoint yet' err)"
+mv away further
+wait_for 30 grep -q 'warning: run.dir away is no longer the folder .*; put it back before a checkpoint is due' away.err
+moved=$?
+mv further away
+wait_for 30 grep -q 'run.dir away is back' away.err
+is "a moved run directory is warned of, once, and so is its return" "0 0 1" "$moved $? $(grep -c 'no longer the folder' away.err)"
+kill -USR1 $job
+ended
+is "put back in time nothing is lost" "75 1" "$code $(ls away/checkpoints | grep -c step-)"
+
 # The newest checkpoint torn by hand: the one before is taken, and it is said.
 ranks 2 "$TRIREME" train $M run.dir=torn train.steps=20 >torn.out 2>torn.err
 is "run to be torn" 0 $?

@@ -99,6 +99,10 @@ refused "none in a used directory" \
 is "which stays as it was" "15 20 $before" \
     "$(kept one) $(cat one/metrics.jsonl one/config.yaml one/run.json | cksum)"
 
+"$TRIREME" train $M run.dir=one train.steps=20 seed=3 train.lr=0.5 >out 2>err
+is "a start that has nothing to do leaves config.yaml, too" "0 1 $before" \
+    "$? $(grep -c 'nothing to do' err) $(cat one/metrics.jsonl one/config.yaml one/run.json | cksum)"
+
 train run.dir=two train.steps=8
 refused "the checkpoint of another run in a used directory" 'two holds a run, at step 8.*of another' \
     "$TRIREME" train $M run.dir=two train.steps=30 checkpoint.resume=one/checkpoints/step-00000015
@@ -257,8 +261,11 @@ said "finishing what was half set aside is said" 'warning: lines/metrics.jsonl c
 train run.dir=lines train.steps=23
 is "what was half set aside is finished once" "0 0" "$code $(grep -c 'metrics.jsonl comes to' err)"
 cp -r two gone && rm -r gone/checkpoints/*
-refused "checkpoints that are gone" 'says that step 17 was saved, but no checkpoint' \
+refused "checkpoints that are gone" 'says that step 17 was saved, but gone/checkpoints has no checkpoint of the run.s branch [0-9]' \
     "$TRIREME" train $M run.dir=gone
+cp -r two texts && sed -i 's/"branch": *\([0-9]*\)/"branch": "\1"/' texts/run.json
+refused "a record whose numbers are texts" 'texts/run.json: branch is a text, "[0-9]*"; a whole number is wanted' \
+    "$TRIREME" train $M run.dir=texts
 cp -r two torn && rm torn/checkpoints/*/COMMIT
 refused "checkpoints that lost their COMMIT" 'step-00000017 is not committed' \
     "$TRIREME" train $M run.dir=torn
