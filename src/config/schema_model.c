@@ -171,7 +171,9 @@ static const struct key rows[] = {
      .help = "with rope_scaling yarn, the range between rope_beta_fast and rope_beta_slow is "
              "widened to whole frequencies"},
     {KEY(REAL, model.init_std, "0.02"), .least = 0, .most = 10,
-     .help = "standard deviation of the initial weights"},
+     .help = "standard deviation of the initial weights; of matrices that add to the residual "
+             "stream (o_proj, down_proj, also those of experts; of gpt2 both c_proj) it is divided "
+             "by the square root of 2 x model.layers, as in GPT-2"},
     {KEY(BOOL, model.tie_embeddings, "false"),
      .help = "use the token embedding as output head too"},
     {KEY(BOOL, model.qkv_bias, "false"),
