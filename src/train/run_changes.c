@@ -306,9 +306,8 @@ int run_changes_decay(const struct config *saved, const struct config *asked, co
     const struct config_train *now = &asked->train;
     int64_t batch = saved_batch(saved, meta), skipped = at->scaler.skipped;
     int64_t step = at->step - skipped; /* of the schedule */
-    int known = !(was.epochs > 0) ||
-                (batch && !run_changes_sequences(saved, asked, meta, data) &&
-                 !run_length_set(&was, at, data->sequences, batch, NULL));
+    int known = !(was.epochs > 0) || (batch && !run_changes_sequences(saved, asked, meta, data) &&
+                                      !run_length_set(&was, at, data->sequences, batch, NULL));
     if (!known || at->step >= now->steps)
         return 0;
     if (was.schedule < SCHEDULE_WSD && now->schedule < SCHEDULE_WSD)
