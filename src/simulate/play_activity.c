@@ -1,4 +1,15 @@
-/* play_activity.c - what is in progress in a step that is played, and how fast: see play.c. */
+/* play_activity.c - what is in progress in a step that is played, and how fast.
+ *
+ * An activity has left_s seconds of work left at full speed, as of since_s, and a rate of 1 or
+ * less. When something begins or ends on a rank, the rates of all that runs there are found anew:
+ * what was done since since_s at the old rate is taken off left_s, and end_s is since_s + left_s /
+ * rate.
+ *
+ *   compute    slower beside a transfer and beside copies from or to files, and shared equally by
+ *              all that computes on the rank
+ *   transfer,  slower beside compute, and what a rank does through one link at the same time shares
+ *   copy       it equally; of several ranks, the slowest one sets the rate
+ */
 #include <stdlib.h>
 
 #include "base/array.h"

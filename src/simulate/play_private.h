@@ -1,4 +1,4 @@
-/* play_private.h - what play.c and play_activity.c share. */
+/* play_private.h - what play.c and the files of its parts share. */
 #ifndef TRIREME_SIMULATE_PLAY_PRIVATE_H
 #define TRIREME_SIMULATE_PLAY_PRIVATE_H
 
@@ -44,7 +44,7 @@ struct play_stream {
 
 struct play_progress {
     const struct program *program;
-    int *next_on_stream; /* per instruction: the one behind it on its stream; instrs: none */
+    int *next_on_stream; /* per instruction: the next one on its stream; instrs: none */
     int global;          /* the number of this rank in the job */
     int issued;          /* the host has issued what is before this */
     int host_runs;       /* 1: the host is at work on instruction `issued` */
@@ -76,6 +76,48 @@ struct play_engine {
     int ended_capacity;
     double now;
 };
+
+static inline const struct instr *play_instr_of(const struct play_engine *e, int rank, int i)
+{
+    return &e->rank[rank].program->instr[i];
+}
+
+static inline struct play_cost play_cost_of(const struct play_engine *e, int rank, int i)
+{
+    return e->request->cost(e->request->user, rank, i);
+}
+
+/* Does the host do what is on a stream itself? */
+static inline int play_is_hosts(const struct play_engine *e, enum program_stream stream)
+{
+    return stream == STREAM_HOST || (e->request->host_is_compute && stream == STREAM_COMPUTE);
+}
+
+/* Does what is on a stream take the time of the compute stream? */
+static inline int play_takes_compute(const struct play_engine *e, enum program_stream stream)
+{
+    return stream == STREAM_COMPUTE || (e->request->host_is_compute && stream == STREAM_HOST);
+}
+
+/* Fill an engine whose request and play are set: its ranks, with nothing issued, and the groups of
+ * all axes that their instructions use.  play_engine_free() frees what it and the step made. */
+void play_engine_make(struct play_engine *e);
+void play_engine_free(struct play_engine *e);
+
+/* A rank has come to instruction i, a transfer, which is `current` on its stream.  Begin the
+ * transfer where the rank is the last of those simulated that take part in it. */
+void play_transfer_arrive(struct play_engine *e, int rank, int i);
+
+/* May instruction i start, as to the order of transfers?  Those of a GPU are kernels of NCCL, which
+ * starts them in the order of the list, on whatever streams.  If not, note in its stream the
+ * transfer that must start first. */
+int play_transfer_is_in_order(struct play_engine *e, int rank, int i);
+
+/* Note what the compute stream of a rank has waited for from its last work until now. */
+void play_account_wait(struct play_engine *e, int rank);
+
+/* The same from its last work to the end of the step, which is now. */
+void play_account_end(struct play_engine *e, int rank);
 
 /* Begin an activity that has no rank yet: play_join() adds the ranks, each with its instruction. */
 struct play_activity *play_begin(struct play_engine *e, struct play_cost cost, int is_compute);
