@@ -1,4 +1,5 @@
-libtrireme_a_SOURCES += src/plan/report.c src/plan/report.h src/plan/report_memory.c src/plan/report_show.c \
+libtrireme_a_SOURCES += src/plan/report.c src/plan/report.h src/plan/report_forecast.c \
+	src/plan/report_memory.c src/plan/report_private.h src/plan/report_ranks.c src/plan/report_show.c \
 	src/plan/report_time.c src/plan/report_time.h \
 	src/plan/report_pipeline.c src/plan/report_pipeline.h src/plan/schedule_svg.c src/plan/schedule_svg.h \
 	src/plan/svg.c src/plan/svg.h src/plan/exposed.c src/plan/exposed.h \

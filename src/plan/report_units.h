@@ -1,4 +1,4 @@
-/* report_units.h - what each unit of a model takes in a step; for report.c alone. */
+/* report_units.h - what each unit of a model takes in a step; for report_forecast.c alone. */
 #ifndef TRIREME_PLAN_REPORT_UNITS_H
 #define TRIREME_PLAN_REPORT_UNITS_H
 
