@@ -7,8 +7,8 @@
 /* The buffers that pass between runs: inputs, boundaries, and what one phase keeps for another. */
 struct runs_buffers;
 
-/* The sets of places in which these buffers lie, by number.  A micro-batch takes over the set of an
- * earlier one that needs it no longer, so that no more CUDA graphs than sets are captured. */
+/* The sets of addresses at which these buffers lie, by number.  A micro-batch takes over the set of
+ * an earlier one that needs it no longer, so that no more CUDA graphs than sets are captured. */
 struct runs_sets {
     int *own;      /* [stage, micro-batch]: set for what units of the stage make */
     int *received; /* [stage, micro-batch]: set for what the stage receives; numbered apart */

@@ -40,7 +40,7 @@ struct runs {
 /* schedule_arrivals.c: make runs->arrival, for free(): all that the rank receives. */
 void schedule_list_arrivals(struct runs *runs);
 
-/* schedule_sets.c: find which set of places each micro-batch has in each stage, for
+/* schedule_sets.c: find which set of addresses each micro-batch has in each stage, for
  * schedule_free_sets(). */
 void schedule_find_sets(const struct runs *runs, struct runs_sets *sets);
 void schedule_free_sets(struct runs_sets *sets);

@@ -1,8 +1,8 @@
-/* schedule_sets.c - which micro-batches' values lie in the same buffers.
+/* schedule_sets.c - which micro-batches' values lie at the same addresses.
  *
- * What a stage makes for a micro-batch lies in one set of places, from the first run of the stage
- * for it to the last run that reads anything of it; what it receives, in one of its own, because
- * that begins earlier, when another micro-batch still has what the stage made:
+ * What a stage makes for a micro-batch lies at one set of addresses, from the first run of the
+ * stage for it to the last run that reads anything of it; what it receives, in one of its own,
+ * because that begins earlier, when another micro-batch still has what the stage made:
  *
  *   1f1b, rank 0 of 2, micro-batch    0F0 0F1 0B0 0F2 0B1 0F3 0B2
  *     0                               [ set 0   ]
@@ -18,7 +18,7 @@
 
 #include "base/array.h"
 
-/* The runs during which a micro-batch needs its places in a stage. */
+/* The runs during which a micro-batch needs its addresses in a stage. */
 struct span {
     int at;         /* stage * micro-batches + micro-batch; of what LOAD loads: micro-batch */
     int begin, end; /* the first and the last run; begin past the last run of all: none */
@@ -49,8 +49,8 @@ static int is_here(const struct runs *runs, int stage)
     return stage >= 0 && stage < runs->program->units->stages && !is_elsewhere(runs, stage);
 }
 
-/* The last run that needs the places of what an action uses and sends that way: its own last run,
- * or, if it sends something, the run after it, during which that is sent. */
+/* The last run that needs the addresses of what an action uses and sends that way: its own last
+ * run, or, if it sends something, the run after it, during which that is sent. */
 static int end_of(const struct runs *runs, const struct runs_action *action, enum mesh_way way)
 {
     int is_up = action->scheduled.phase == PHASE_FORWARD, stage = action->scheduled.stage;
@@ -107,7 +107,7 @@ static int give_sets(struct span *span, int count, int runs, int *set)
 /* Give the spans of what is received sets, likewise; received set s goes with own set s % owns. */
 static int give_received(struct span *span, int count, int runs, const int *own, int owns, int *set)
 {
-    int *free_from = NULL, sets = 0, capacity = 0; /* per set: the run behind its last */
+    int *free_from = NULL, sets = 0, capacity = 0; /* per set: the run after its last */
     qsort(span, (size_t)count, sizeof *span, by_begin);
     for (int i = 0; i < count && span[i].begin < runs; i++) {
         int k = own[span[i].at];

@@ -319,8 +319,8 @@ static int is_same_work(const struct instr *a, const struct instr *b)
     return a->kind == b->kind && a->kind == INSTR_RUN && a->unit == b->unit && a->phase == b->phase;
 }
 
-/* Do two RUNs have their activations, tokens and targets at the same places? */
-static int is_same_place(const struct program *p, const struct instr *a, const struct instr *b)
+/* Do two RUNs have their activations, tokens and targets at the same addresses? */
+static int has_same_addresses(const struct program *p, const struct instr *a, const struct instr *b)
 {
     for (int s = SPACE_INPUT; s < SPACE_COUNT; s++) {
         if ((a->buffer[s] < 0) != (b->buffer[s] < 0))
@@ -332,22 +332,22 @@ static int is_same_place(const struct program *p, const struct instr *a, const s
 }
 
 /* RUNs of one unit and phase on memory that no RUN before them had. */
-static int count_places(const struct program *p, int i)
+static int count_address_sets(const struct program *p, int i)
 {
-    int places = 0;
+    int sets = 0;
     for (int k = i; k < p->instrs; k++) {
         if (!is_same_work(&p->instr[i], &p->instr[k]))
             continue;
         int known = 0;
         for (int j = i; j < k; j++)
             known |= is_same_work(&p->instr[i], &p->instr[j]) &&
-                     is_same_place(p, &p->instr[j], &p->instr[k]);
-        places += !known;
+                     has_same_addresses(p, &p->instr[j], &p->instr[k]);
+        sets += !known;
     }
-    return places;
+    return sets;
 }
 
-/* What passes has the place that it had `alive` micro-batches before. */
+/* What passes has the address that it had `alive` micro-batches before. */
 static void check_ring(const struct program *p, const struct instr *instr, int alive)
 {
     for (int s = SPACE_INPUT; s < SPACE_COUNT; s++) {
@@ -374,7 +374,7 @@ static void test_buffers_are_a_ring(void **state)
         const struct program *p = fleet.program[0];
         for (int k = 0; k < p->instrs; k++)
             if (p->instr[k].kind == INSTR_RUN) {
-                assert_true(count_places(p, k) <= alive);
+                assert_true(count_address_sets(p, k) <= alive);
                 check_ring(p, &p->instr[k], alive);
             }
         fleet_close(&fleet);

@@ -10,8 +10,8 @@
  * unit.
  *
  * The slab has more than what is in use at a time, where micro-batches use one set of buffers after
- * the other (runs.c): they have the same places there, and what is free between them cannot always
- * be used.  That is a quarter at most, and next to nothing where backward is in one part.
+ * the other (runs.c): they have the same addresses there, and what is free between them cannot
+ * always be used.  That is a quarter at most, and next to nothing where backward is in one part.
  */
 #include <setjmp.h>
 #include <stdarg.h>
