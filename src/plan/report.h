@@ -27,7 +27,7 @@ struct report_rank {
     double flops;                 /* of its ops in a step: what is recomputed counts again */
 };
 
-/* A rank of the pipeline axis, with all the ranks at that place. */
+/* A coordinate along the pipeline axis, with all the ranks that have it. */
 struct report_pipeline {
     int units;
     int64_t params;                        /* of the model, in its units */
@@ -61,14 +61,15 @@ struct report {
     struct memory_limits limits;
     size_t attention_bytes; /* that training takes of what is left (attention_memory.h) */
     int compiled;           /* ranks that were compiled and checked; the others repeat them */
-    int measured; /* ranks that `rank` has: all, or the first at each place of the pipeline axis */
+    int measured; /* ranks that `rank` has: all, or the first of each coordinate along the pipeline
+                     axis */
     struct report_rank *rank;
     struct report_pipeline *pipeline; /* per rank of the pipeline axis */
     struct schedule_costs
         *cost; /* per stage: by its units' operations, as timeline_costs() has it */
     const struct machine *speeds; /* the caller's; NULL: no times are forecast */
-    struct forecast forecast;     /* of all ranks, or of the first at each place of the pipeline
-                                     axis; no ranks: there is none */
+    struct forecast forecast;     /* of all ranks, or of the first of each coordinate along the
+                                     pipeline axis; no ranks: there is none */
     struct report_unit *unit;     /* per unit, where times are forecast */
     int units;
     struct exposed_row exposed[EXPOSED_ROWS]; /* of the rank of the forecast that waits least; not
@@ -102,9 +103,9 @@ int report_make(struct report *report, const struct report_request *request, str
 int report_make_recorded(struct report *report, struct record *record,
                          const struct report_request *request, struct error *err);
 
-/* The same, but faster: of each place of the pipeline axis only the first rank is measured, which
- * has the largest parts of all that is divided (others send a rounding less or more), and nothing
- * is checked. */
+/* The same, but faster: of each coordinate along the pipeline axis only the first rank is
+ * measured, which has the largest parts of all that is divided (others send a rounding less or
+ * more), and nothing is checked. */
 int report_measure(struct report *report, const struct report_request *request, struct error *err);
 
 /* Faster again, for memory alone: only the first two ranks of the pipeline axis and the last one

@@ -185,10 +185,10 @@ static void compile_rank(struct report_making *m, int i)
 /* Let rank i share its list of instructions with a rank before it that has the same. */
 static void share_lists(struct report_making *m, int i)
 {
-    int places = mesh_members(&m->shape, 1u << MESH_CONTEXT | 1u << MESH_TENSOR);
-    if (i >= places)
-        program_share_list(m->program[i], m->program[i - places]);
-    if (i % places)
+    int variants = mesh_members(&m->shape, 1u << MESH_CONTEXT | 1u << MESH_TENSOR);
+    if (i >= variants)
+        program_share_list(m->program[i], m->program[i - variants]);
+    if (i % variants)
         program_share_list(m->program[i], m->program[i - 1]);
 }
 

@@ -16,7 +16,7 @@
 #include "plan/report_time.h"
 #include "plan/show.h"
 
-/* Are two ranks alike in all but their places? */
+/* Are two ranks alike in all but their coordinates? */
 static int alike(const struct report_rank *a, const struct report_rank *b)
 {
     size_t from = offsetof(struct report_rank, need);

@@ -1,6 +1,6 @@
 /* report_time.c - see report_time.h.
  *
- * Of a pipeline each place of its axis is shown; else one rank, the one that waits least, because
+ * Of a pipeline each pipeline rank is shown; else one rank, the one that waits least, because
  * the others wait for it.
  */
 #include "plan/report_time.h"

@@ -15,8 +15,8 @@
  *     the ranks meanwhile compute as fast as ever.
  *
  * The ranks need not be all of the job: a member of a group that is not among them is taken to come
- * when those come that are.  So of a symmetric job the first rank of each place along the pipeline
- * stands for all.
+ * when those come that are.  So of a symmetric job the first rank of each coordinate along the
+ * pipeline stands for all.
  */
 #ifndef TRIREME_SIMULATE_PLAY_H
 #define TRIREME_SIMULATE_PLAY_H
@@ -81,7 +81,7 @@ typedef void play_waited(void *user, int rank, int instr, enum play_kind kind, d
 
 struct play_request {
     int ranks;
-    const struct program *const *program;   /* of each, no two of one place in the mesh */
+    const struct program *const *program;   /* of each, no two of the same coordinates */
     double beside_compute, beside_transfer; /* shares of their speed, above 0 */
     double beside_file_compute, beside_file;
     int host_is_compute; /* 1: on processors */

@@ -21,15 +21,15 @@ void record_begin(struct record *record, const struct forecast_request *request)
     *record = (struct record){.request = request};
     record->rank = array_make(ranks, sizeof *record->rank);
     record->cost = array_make(ranks, sizeof *record->cost);
-    record->place = array_make(ranks, sizeof *record->place);
+    record->index = array_make(ranks, sizeof *record->index);
     for (int r = 0; r < request->ranks; r++) {
         const struct program *program = request->program[r];
-        record->place[r] = is_recorded(request, r) ? record->ranks++ : -1;
-        if (record->place[r] < 0)
+        record->index[r] = is_recorded(request, r) ? record->ranks++ : -1;
+        if (record->index[r] < 0)
             continue;
-        record->rank[record->place[r]].rank =
+        record->rank[record->index[r]].rank =
             mesh_rank(&program->layout->shape, program->state->coord);
-        record->cost[record->place[r]] =
+        record->cost[record->index[r]] =
             cost_create(&(struct cost_request){.machine = request->machine,
                                                .program = program,
                                                .device = request->device,
@@ -82,7 +82,7 @@ void record_instr(struct record *record, int rank, int i, double start_s, double
     const struct program *program = record->request->program[rank];
     const struct instr *instr = &program->instr[i];
     char name[TRACE_NAME];
-    int at = record->place[rank];
+    int at = record->index[rank];
     if (at < 0)
         return;
     add(&record->rank[at], instr_text(program, i, name, sizeof name), (int)instr->stream,
@@ -97,9 +97,9 @@ void record_end(struct record *record, const struct forecast *forecast)
     for (int r = 0; r < record->ranks; r++)
         cost_destroy(record->cost[r]);
     free(record->cost);
-    free(record->place);
+    free(record->index);
     record->cost = NULL;
-    record->place = NULL;
+    record->index = NULL;
     record->request = NULL;
 }
 
@@ -112,7 +112,7 @@ void record_free(struct record *record)
             cost_destroy(record->cost[r]);
     }
     free(record->cost);
-    free(record->place);
+    free(record->index);
     free(record->rank);
     *record = (struct record){0};
 }

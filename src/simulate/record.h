@@ -6,9 +6,10 @@
  *   forecast_make(...)                    whose watch gives each instruction to record_instr()
  *   record_end(&record, &forecast);       from here on programs are not read
  *
- * Recorded are all ranks of the forecast, or of more than RECORD_FEW the first at each place of the
- * pipeline axis.  Lanes, names and bytes are those of a run's trace.  Of a RUN the ops share its
- * time as they take time by themselves.  What takes no time in a forecast, RELEASE, is absent.
+ * Recorded are all ranks of the forecast, or of more than RECORD_FEW the first of each
+ * coordinate along the pipeline axis.  Lanes, names and bytes are those of a run's trace.  Of a RUN
+ * the ops share its time as they take time by themselves.  What takes no time in a forecast,
+ * RELEASE, is absent.
  */
 #ifndef TRIREME_SIMULATE_RECORD_H
 #define TRIREME_SIMULATE_RECORD_H
@@ -32,7 +33,7 @@ struct record {
 
     const struct forecast_request *request; /* the rest is private, until record_end() */
     struct cost **cost;
-    int *place; /* per rank of the request: where in `rank` it is, or -1 */
+    int *index; /* per rank of the request: where in `rank` it is, or -1 */
 };
 
 /* The request outlives recording.  For record_free(). */

@@ -17,8 +17,8 @@
  * steps (doc/forecasts.md), and steps of one rank within a few percent of one another. */
 static const double tolerance = 1.2;
 
-/* Ranks at different places of a pipeline have different work, which is not known as well. */
-static const double tolerance_of_places = 1.5;
+/* Different ranks of a pipeline have different work, which is not known as well. */
+static const double tolerance_of_pipeline = 1.5;
 
 /* Transfers share links and processors with what is beside them, which forecasts know less well;
  * without a forecast, groups are only compared with one another. */
@@ -52,41 +52,43 @@ static double mean_wait_s(const struct deviation_facts *facts)
 
 /* ---- ranks against one another ---- */
 
-/* What a rank's segments take if it is as fast as the others: the time of those at its place, or
- * where it is alone there, its share of the work. */
+/* What a rank's segments take if it is as fast as the others: the time of those of its pipeline
+ * rank, or where it is alone there, its share of the work. */
 struct expected {
     double *run_s;
     double tolerance;
 };
 
-static int places_of(const struct deviation_facts *facts)
+static int pipeline_ranks_of(const struct deviation_facts *facts)
 {
-    int places = 1;
+    int count = 1;
     for (int r = 0; r < facts->ranks; r++)
-        places = facts->rank[r].place < places ? places : facts->rank[r].place + 1;
-    return places;
+        count = facts->rank[r].pipeline_rank < count ? count : facts->rank[r].pipeline_rank + 1;
+    return count;
 }
 
 static double work_of(const struct deviation_facts *facts, int r)
 {
     const struct deviation_rank *rank = &facts->rank[r];
     const struct deviation_forecast *forecast = facts->forecast;
-    return forecast && rank->place < forecast->places ? forecast->place[rank->place].run_s
-                                                      : rank->flops;
+    return forecast && rank->pipeline_rank < forecast->pipeline_ranks
+               ? forecast->planned[rank->pipeline_rank].run_s
+               : rank->flops;
 }
 
-static struct expected expect_by_place(const struct deviation_facts *facts, int places)
+static struct expected expect_by_pipeline_rank(const struct deviation_facts *facts,
+                                               int pipeline_ranks)
 {
     struct expected e = {array_make((size_t)facts->ranks, sizeof *e.run_s), tolerance};
     double *value = array_make((size_t)facts->ranks, sizeof *value);
-    for (int place = 0; place < places; place++) {
+    for (int p = 0; p < pipeline_ranks; p++) {
         int count = 0;
         for (int r = 0; r < facts->ranks; r++)
-            if (facts->rank[r].place == place)
+            if (facts->rank[r].pipeline_rank == p)
                 value[count++] = facts->rank[r].run_s;
         double median = median_lower(value, count);
         for (int r = 0; r < facts->ranks; r++)
-            if (facts->rank[r].place == place)
+            if (facts->rank[r].pipeline_rank == p)
                 e.run_s[r] = median;
     }
     free(value);
@@ -95,7 +97,7 @@ static struct expected expect_by_place(const struct deviation_facts *facts, int 
 
 static struct expected expect_by_work(const struct deviation_facts *facts)
 {
-    struct expected e = {array_make((size_t)facts->ranks, sizeof *e.run_s), tolerance_of_places};
+    struct expected e = {array_make((size_t)facts->ranks, sizeof *e.run_s), tolerance_of_pipeline};
     double *value = array_make((size_t)facts->ranks, sizeof *value);
     for (int r = 0; r < facts->ranks; r++)
         value[r] = work_of(facts, r) > 0 ? facts->rank[r].run_s / work_of(facts, r) : 0;
@@ -125,11 +127,12 @@ static int is_whole_node(const struct deviation_facts *facts, const struct expec
 static struct deviation find_slow_rank(const struct deviation_facts *facts)
 {
     struct deviation found = nothing;
-    int places = places_of(facts);
+    int pipeline_ranks = pipeline_ranks_of(facts);
     if (facts->ranks < 2)
         return found;
-    struct expected e =
-        places < facts->ranks ? expect_by_place(facts, places) : expect_by_work(facts);
+    struct expected e = pipeline_ranks < facts->ranks
+                            ? expect_by_pipeline_rank(facts, pipeline_ranks)
+                            : expect_by_work(facts);
     for (int r = 0; r < facts->ranks; r++) {
         const struct deviation_rank *rank = &facts->rank[r];
         if (!is_slow(facts, &e, r) || rank->run_s - e.run_s[r] <= found.excess_s)
@@ -210,8 +213,8 @@ static struct deviation find_slow_computing(const struct deviation_facts *facts)
     double *ratio = array_make((size_t)facts->ranks, sizeof *ratio), most_s = 0;
     for (int r = 0; r < facts->ranks; r++) {
         const struct deviation_rank *rank = &facts->rank[r];
-        const struct deviation_place *place = &forecast->place[rank->place];
-        double planned_s = place->run_s + place->update_s;
+        const struct deviation_planned *planned = &forecast->planned[rank->pipeline_rank];
+        double planned_s = planned->run_s + planned->update_s;
         ratio[r] = planned_s > 0 ? (rank->run_s + rank->update_s) / planned_s : 0;
         most_s = fmax(most_s, planned_s);
     }
@@ -234,7 +237,7 @@ static struct deviation find_slow_copies(const struct deviation_facts *facts)
         return found;
     for (int r = 0; r < facts->ranks; r++) {
         double own_s = facts->rank[r].copy_s,
-               planned_s = forecast->place[facts->rank[r].place].copy_s;
+               planned_s = forecast->planned[facts->rank[r].pipeline_rank].copy_s;
         double excess_s = fmin(own_s - planned_s, facts->rank[r].wait_s);
         if (planned_s <= 0 || own_s < tolerance_of_transfers * planned_s ||
             excess_s <= found.excess_s)

@@ -36,7 +36,7 @@ const char *deviation_cause_name(enum deviation_cause cause);
 
 /* What a rank measured of a step; seconds. */
 struct deviation_rank {
-    int node, place;   /* place: along the pipeline axis */
+    int node, pipeline_rank;
     int is_crowded;    /* 1: more ranks than cores share its cores (core_use.h) */
     double run_s;      /* seconds in segments */
     double update_s;   /* in all other work */
@@ -60,8 +60,8 @@ struct deviation_link {
     double bytes, seconds;     /* as in struct forecast_transfer */
 };
 
-/* What was forecast of the ranks at a place; seconds. */
-struct deviation_place {
+/* What was forecast of the ranks of one coordinate along the pipeline axis; seconds. */
+struct deviation_planned {
     double run_s, update_s, copy_s;
 };
 
@@ -69,9 +69,9 @@ struct deviation_place {
 struct deviation_forecast {
     const char *machine; /* its name */
     double step_s;
-    int places; /* ranks of the pipeline axis */
-    const struct deviation_place *place;
-    struct forecast_transfers transfers; /* of all ranks that were played */
+    int pipeline_ranks;
+    const struct deviation_planned *planned; /* per pipeline rank */
+    struct forecast_transfers transfers;     /* of all ranks that were played */
 };
 
 /* All that is known of a step. */

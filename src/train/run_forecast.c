@@ -1,7 +1,7 @@
 /* run_forecast.c - see run_forecast.h.
  *
- * The forecast is that of trireme plan: report_measure() compiles the first rank at each place of
- * the pipeline axis once more, and plays their programs in time. */
+ * The forecast is that of trireme plan: report_measure() compiles the first rank of each
+ * coordinate along the pipeline axis once more, and plays their programs in time. */
 #include "train/run_forecast.h"
 
 #include <stdlib.h>
@@ -33,29 +33,30 @@ void run_forecast_close(struct run_forecast *f)
     if (f->report.rank)
         report_free(&f->report);
     run_machine_free(&f->on);
-    free((void *)f->steps.place);
+    free((void *)f->steps.planned);
     *f = (struct run_forecast){0};
 }
 
 /* ---- the forecast ---- */
 
-/* Fill f->steps: seconds of the first played rank at each place of the pipeline axis, and the sums
- * of all played ranks' transfers. */
+/* Fill f->steps: seconds of the first played rank of each coordinate along the pipeline axis, and
+ * the sums of all played ranks' transfers. */
 static void sum_up(struct run_forecast *f)
 {
     const struct forecast *forecast = &f->report.forecast;
-    int places = f->report.layout.shape.degree[MESH_PIPELINE], each = forecast->ranks / places;
-    struct deviation_place *place = array_make((size_t)places, sizeof *place);
+    int pipeline_ranks = f->report.layout.shape.degree[MESH_PIPELINE],
+        each = forecast->ranks / pipeline_ranks;
+    struct deviation_planned *planned = array_make((size_t)pipeline_ranks, sizeof *planned);
     f->steps = (struct deviation_forecast){.machine = f->on.machine.name,
                                            .step_s = forecast->step_s,
-                                           .places = places,
-                                           .place = place};
-    for (int p = 0; p < places; p++) {
+                                           .pipeline_ranks = pipeline_ranks,
+                                           .planned = planned};
+    for (int p = 0; p < pipeline_ranks; p++) {
         const struct play_rank *rank = &forecast->rank[p * each];
-        place[p].run_s = rank->seconds[PLAY_FORWARD] + rank->seconds[PLAY_BACKWARD];
-        place[p].update_s = rank->seconds[PLAY_UPDATE];
+        planned[p].run_s = rank->seconds[PLAY_FORWARD] + rank->seconds[PLAY_BACKWARD];
+        planned[p].update_s = rank->seconds[PLAY_UPDATE];
         for (int s = STREAM_FETCH; s <= STREAM_WRITE; s++)
-            place[p].copy_s += rank->busy_s[s];
+            planned[p].copy_s += rank->busy_s[s];
     }
     for (int r = 0; r < forecast->ranks; r++)
         for (int kind = 0; kind < MACHINE_TRANSFERS; kind++)
@@ -135,8 +136,9 @@ static int write_file(const struct run_forecast *f, const struct session *s, str
 static int make(struct run_forecast *f, const struct session *s, struct error *err)
 {
     struct config config = s->config;
-    double places = s->layout.shape.degree[MESH_PIPELINE], instrs = s->train->instrs * places;
-    if (instrs * places > most_work) {
+    double pipeline_ranks = s->layout.shape.degree[MESH_PIPELINE],
+           instrs = s->train->instrs * pipeline_ranks;
+    if (instrs * pipeline_ranks > most_work) {
         log_info(
             s->log,
             "no forecast of the steps: %.3g instructions would take long before the first one; "

@@ -148,7 +148,7 @@ struct deviation_rank step_times_rank(const struct step_times *t)
 {
     const struct program *p = t->program;
     struct deviation_rank rank = {
-        .place = p->state->coord.at[MESH_PIPELINE],
+        .pipeline_rank = p->state->coord.at[MESH_PIPELINE],
         .run_s = median_of(t, offsetof(struct step_time, run_s)),
         .update_s = median_of(t, offsetof(struct step_time, update_s)),
         .data_s = median_of(t, offsetof(struct step_time, data_s)),

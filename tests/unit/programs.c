@@ -51,7 +51,7 @@ static void check_one(void (*check)(struct program *), const struct config *conf
         fleet.layout.host_apart = 1;
         program_destroy(fleet.program[rank]);
         state_destroy(fleet.state[rank]);
-        struct units *units = fleet.place[rank % layout_variants(&fleet.layout)];
+        struct units *units = fleet.variant[rank % layout_variants(&fleet.layout)];
         fleet.state[rank] = state_create(units, &fleet.layout, 1, rank);
         fleet.program[rank] = program_create(fleet.state[rank], PROGRAM_TRAIN);
     }

@@ -278,19 +278,19 @@ static void open_ranks(struct fleet *fleet, const struct config *config, struct 
         fleet->layout.shape.degree[MESH_TENSOR] = tensors;
     must(device_open(&fleet->device, &device, &err), &err);
     struct units_request units = rig_units(&fleet->layout, config, model);
-    int places = layout_variants(&fleet->layout);
-    fleet->place = array_make((size_t)places, sizeof(struct units *));
+    int variants = layout_variants(&fleet->layout);
+    fleet->variant = array_make((size_t)variants, sizeof(struct units *));
     fleet->state = array_make((size_t)ranks, sizeof *fleet->state);
     fleet->program = array_make((size_t)ranks, sizeof *fleet->program);
     for (int r = 0; r < ranks; r++) {
-        struct units **place = &fleet->place[(first + r) % places];
-        layout_set_variant(&units, (first + r) % places);
-        if (!*place)
-            must(units_create(place, fleet->model, &units, fleet->device, &err), &err);
-        fleet->state[r] = state_create(*place, &fleet->layout, 1, first + r);
+        struct units **variant = &fleet->variant[(first + r) % variants];
+        layout_set_variant(&units, (first + r) % variants);
+        if (!*variant)
+            must(units_create(variant, fleet->model, &units, fleet->device, &err), &err);
+        fleet->state[r] = state_create(*variant, &fleet->layout, 1, first + r);
         fleet->program[r] = program_create(fleet->state[r], kind);
     }
-    fleet->units = fleet->place[first % places];
+    fleet->units = fleet->variant[first % variants];
 }
 
 void fleet_open_model(struct fleet *fleet, const struct config *config, struct model *model,
@@ -299,10 +299,10 @@ void fleet_open_model(struct fleet *fleet, const struct config *config, struct m
     open_ranks(fleet, config, model, 0, 0, ranks, kind);
 }
 
-void fleet_open_place(struct fleet *fleet, const struct config *config, struct model *model,
-                      int tensors, int place)
+void fleet_open_tensor_rank(struct fleet *fleet, const struct config *config, struct model *model,
+                            int tensors, int tensor_rank)
 {
-    open_ranks(fleet, config, model, tensors, place, 1, PROGRAM_TRAIN);
+    open_ranks(fleet, config, model, tensors, tensor_rank, 1, PROGRAM_TRAIN);
 }
 
 void fleet_close(struct fleet *fleet)
@@ -313,9 +313,9 @@ void fleet_close(struct fleet *fleet)
     }
     free(fleet->program);
     free(fleet->state);
-    for (int p = 0; p < layout_variants(&fleet->layout); p++)
-        units_destroy(fleet->place[p]);
-    free(fleet->place);
+    for (int v = 0; v < layout_variants(&fleet->layout); v++)
+        units_destroy(fleet->variant[v]);
+    free(fleet->variant);
     model_destroy(fleet->model);
     device_close(fleet->device);
     layout_release(&fleet->layout);

@@ -71,8 +71,8 @@ struct fleet {
     struct layout layout;
     struct device *device;
     struct model *model;
-    struct units *units;  /* of rank 0 */
-    struct units **place; /* of each variant of ranks (layout_variants()) */
+    struct units *units;    /* of rank 0 */
+    struct units **variant; /* per variant of units (layout_variants()) */
     int ranks;
     struct state **state;     /* [ranks] */
     struct program **program; /* [ranks] */
@@ -85,10 +85,10 @@ void fleet_open(struct fleet *fleet, const struct config *config, int ranks,
 /* Do the same with a model of the test's own, which the fleet owns from now on. */
 void fleet_open_model(struct fleet *fleet, const struct config *config, struct model *model,
                       int ranks, enum program_kind kind);
-/* Do the same for the training program of one rank alone, the one at `place` of a tensor axis of
- * `tensors` ranks. */
-void fleet_open_place(struct fleet *fleet, const struct config *config, struct model *model,
-                      int tensors, int place);
+/* Do the same for the training program of one rank alone, with coordinate tensor_rank on a
+ * tensor axis of `tensors` ranks. */
+void fleet_open_tensor_rank(struct fleet *fleet, const struct config *config, struct model *model,
+                            int tensors, int tensor_rank);
 void fleet_close(struct fleet *fleet);
 
 /* Count the floating point operations of all pieces of a segment. */

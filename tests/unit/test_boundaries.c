@@ -329,7 +329,8 @@ static void test_divided_readers(void **state)
         snprintf(text, sizeof text, "%s parallel.schedule=%s", MODEL, schedules[k]);
         struct config config = rig_config(text);
         for (int r = 0; r < 2; r++) {
-            fleet_open_place(&fleet[r], &config, translator_model(&config, TRANSLATOR_CHAIN), 2, r);
+            fleet_open_tensor_rank(&fleet[r], &config, translator_model(&config, TRANSLATOR_CHAIN),
+                                   2, r);
             program[r] = fleet[r].program[0];
             must(verify_program(program[r], &err), &err);
         }

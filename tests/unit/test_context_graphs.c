@@ -208,7 +208,7 @@ static void test_units_are_those_of_the_rank(void **state)
     struct fleet fleet;
     fleet_open(&fleet, &config, 2, PROGRAM_TRAIN);
     assert_int_equal(verify_program(fleet.program[1], &err), 0);
-    struct state *other = state_create(fleet.place[0], &fleet.layout, 1, 1);
+    struct state *other = state_create(fleet.variant[0], &fleet.layout, 1, 1);
     struct program *program = program_create(other, PROGRAM_TRAIN);
     assert_int_equal(verify_program(program, &err), -1);
     assert_non_null(strstr(err.text, "its rank is at 1"));

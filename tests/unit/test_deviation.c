@@ -23,14 +23,14 @@ enum { RANKS = 8, LINKS = 4, NODES = 4, TEXT = 640 };
 struct run {
     struct deviation_rank rank[RANKS];
     struct deviation_link link[LINKS + 1];
-    struct deviation_place place[2];
+    struct deviation_planned planned[2];
     struct deviation_forecast forecast;
     struct deviation_facts facts;
 };
 
 static void make_run(struct run *run)
 {
-    *run = (struct run){.place = {{0.7, 0.1, 0.05}, {0.7, 0.1, 0.05}}};
+    *run = (struct run){.planned = {{0.7, 0.1, 0.05}, {0.7, 0.1, 0.05}}};
     for (int r = 0; r < RANKS; r++)
         run->rank[r] = (struct deviation_rank){.node = r / 2 * 2,
                                                .run_s = 0.7 + 0.001 * r,
@@ -58,8 +58,8 @@ static void make_run(struct run *run)
                                                .last_node = 6,
                                                .bytes = 1e9,
                                                .seconds = 0.2};
-    run->forecast =
-        (struct deviation_forecast){.machine = "m", .step_s = 1, .places = 2, .place = run->place};
+    run->forecast = (struct deviation_forecast){
+        .machine = "m", .step_s = 1, .pipeline_ranks = 2, .planned = run->planned};
     run->forecast.transfers.of[MACHINE_GATHER][FORECAST_WITHIN] =
         (struct forecast_transfer){.count = 1, .bytes = 1e9, .seconds = 0.1};
     run->forecast.transfers.of[MACHINE_ALL_REDUCE][FORECAST_BETWEEN] =
@@ -285,14 +285,15 @@ static void test_slow_group(void **state)
               "messages between nodes n1 and n2 move 1.11 GB/s, others 10 GB/s");
 }
 
-/* Stages of other work: by the forecast, or by operations where a rank is alone at its place. */
-static void test_places(void **state)
+/* Stages of other work: by the forecast, or by operations where a rank is alone at its pipeline
+ * rank. */
+static void test_pipeline_ranks(void **state)
 {
     struct run run;
     make_run(&run);
-    run.place[1].run_s = 1.4;
+    run.planned[1].run_s = 1.4;
     for (int r = 0; r < RANKS; r++)
-        if ((run.rank[r].place = r % 2))
+        if ((run.rank[r].pipeline_rank = r % 2))
             run.rank[r].run_s = 1.4;
     must_find(&run, DEVIATION_NONE, "");
     run.rank[2].run_s = 1.4; /* as long as another stage, but its own takes half of that */
@@ -301,7 +302,7 @@ static void test_places(void **state)
     run.facts.ranks = 4;
     run.facts.forecast = NULL;
     for (int r = 0; r < 4; r++) {
-        run.rank[r].place = r;
+        run.rank[r].pipeline_rank = r;
         run.rank[r].flops = 1e9 * (r + 1);
         run.rank[r].run_s = 0.3 * (r + 1);
     }
@@ -476,7 +477,7 @@ int main(void)
         cmocka_unit_test(test_slow_computing),
         cmocka_unit_test(test_slow_transfers),
         cmocka_unit_test(test_slow_group),
-        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_pipeline_ranks),
         cmocka_unit_test(test_data_copies_and_bytes),
         cmocka_unit_test(test_neither),
         cmocka_unit_test(test_who_waits_least_counts),

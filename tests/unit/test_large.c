@@ -118,7 +118,7 @@ static void test_ranks_repeat_others(void **state)
     }
 }
 
-/* Where the units of places are alike, so are the programs of ranks there, and these pass; sizes
+/* Where the units of variants are alike, so are the programs of ranks there, and these pass; sizes
  * that ranks do not divide are noticed. */
 static void test_places_repeat_others(void **state)
 {
@@ -150,8 +150,8 @@ static void test_places_repeat_others(void **state)
                  rows[i].text);
         struct config config = rig_config(text);
         fleet_open(&fleet, &config, rows[i].ranks, PROGRAM_TRAIN);
-        int alike = units_are_alike(fleet.place[1], fleet.place[2]) &&
-                    units_are_alike(fleet.place[1], fleet.place[3]);
+        int alike = units_are_alike(fleet.variant[1], fleet.variant[2]) &&
+                    units_are_alike(fleet.variant[1], fleet.variant[3]);
         assert_int_equal(alike, rows[i].alike);
         for (int r = 3; r < fleet.ranks && alike; r++) {
             const struct program *own = fleet.program[r], *other = fleet.program[r - r % 4 + 1];

@@ -401,7 +401,7 @@ static void test_sections_of_pieces(void **state)
     struct config config = rig_config(MODEL);
     struct error err = {0};
     struct fleet fleet;
-    fleet_open_place(&fleet, &config, model_make(&family, &config.model), 2, 0);
+    fleet_open_tensor_rank(&fleet, &config, model_make(&family, &config.model), 2, 0);
     const struct segment *backward = units_segment(fleet.units, 1, PHASE_BACKWARD);
     const struct flat *flat[FLAT_USES];
     units_flats(fleet.units, 1, flat);

@@ -199,7 +199,7 @@ static void open_layout(struct fleet *fleet, const char *layout)
     fleet_open(fleet, &config, RANKS, PROGRAM_TRAIN);
 }
 
-/* Seconds that look random; the same for all ranks at one place of the pipeline. */
+/* Seconds that look random; the same for all ranks of one coordinate along the pipeline. */
 struct drawn {
     const struct fleet *fleet;
     int longer;          /* this instruction of all ranks takes longer; -1: none */
@@ -274,7 +274,7 @@ static void test_longer_work_is_no_shorter_step(void **state)
     }
 }
 
-/* Where ranks do the same, the first one at each place of the pipeline stands for all. */
+/* Where ranks do the same, the first one of each coordinate along the pipeline stands for all. */
 static void test_one_rank_stands_for_those_like_it(void **state)
 {
     for (int k = 0; k < LAYOUTS; k++) {

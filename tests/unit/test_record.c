@@ -63,7 +63,8 @@ static void unplan(struct planned *p)
     machine_free(&p->machine);
 }
 
-/* Which rank of the forecast a recorded one is: all are, or the first of each place. */
+/* Which rank of the forecast a recorded one is: all are, or the first of each coordinate
+ * along the pipeline axis. */
 static const struct play_rank *played(const struct planned *p, int r)
 {
     return &p->report.forecast.rank[r * p->report.forecast.ranks / p->record.ranks];
