@@ -1,10 +1,10 @@
 /* play_transfers.c - transfers of a step that is played: the ranks that take part meet, then it
  * begins.
  *
- *   collective   each group of ranks counts, by stream, the members that have come.  The last one
- *                begins one activity of all of them.
- *   message      the end that comes first notes the rank that it waits for (play_stream.awaits);
- * the other one finds it there, and begins one activity of both.
+ * - A collective: each group of ranks counts, by stream, the members that have come.  The last one
+ *   begins one activity of all of them.
+ * - A message: the end that comes first notes the rank that it waits for (play_stream.awaits).  The
+ *   other end finds that, and begins one activity of both.
  *
  * A message whose other end is not simulated begins at once.
  */
