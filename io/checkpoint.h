@@ -48,7 +48,8 @@ struct checkpoint_piece {
  * becomes meta.json; the keys "format", "step" and "ranks" are added to it.  Every element of every
  * named tensor must be in exactly one piece of one rank; any two pieces of a tensor are of the same
  * box or of boxes that do not overlap.  Free space is checked first.  An older checkpoint of the
- * same step is replaced once the new one is whole.
+ * same step is replaced once the new one is whole; what cannot be removed of it is left for
+ * checkpoint_clean().
  * Returns 0, or -1 on every rank with err set (an element in no piece or in two: its tensor and
  * number; disk full; unwritable).  On failure committed checkpoints are untouched and the partial
  * directory is removed. */

@@ -286,17 +286,24 @@ static int write_index(struct save *save, struct js *meta, struct error *err)
 
 /* Exchange the new folder with an older one of the same step, and remove the older one.  Where the
  * file system cannot exchange two names, the older one is renamed to .old before the new one gets
- * its name; checkpoint_list() knows .old too, in case the process is killed in between. */
+ * its name; checkpoint_list() knows .old too, in case the process is killed in between.  Once the
+ * new one has its name the checkpoint is saved: what cannot be removed of the older one is no
+ * failure. */
 static int replace(const struct save *save, struct error *err)
 {
-    if (!renameat2(AT_FDCWD, save->partial, AT_FDCWD, save->path, RENAME_EXCHANGE))
-        return disk_sync_parent(save->path, err) || disk_remove(save->partial, err);
+    if (!renameat2(AT_FDCWD, save->partial, AT_FDCWD, save->path, RENAME_EXCHANGE)) {
+        int synced = disk_sync_parent(save->path, err);
+        disk_remove(save->partial, NULL);
+        return synced;
+    }
     char *old = array_format("%s.old", save->path);
     int rc = disk_remove(old, err);
     if (!rc && (rename(save->path, old) || rename(save->partial, save->path)))
         rc = error_errno(err, "cannot replace %s", save->path);
-    if (!rc)
-        rc = disk_sync_parent(save->path, err) || disk_remove(old, err);
+    if (!rc) {
+        rc = disk_sync_parent(save->path, err);
+        disk_remove(old, NULL);
+    }
     free(old);
     return rc;
 }
