@@ -10,10 +10,11 @@
  */
 #include "io/chat.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "base/array.h"
 #include "base/json.h"
@@ -105,19 +106,35 @@ const struct chat_template *chat_of_jinja(const char *jinja)
     return NULL;
 }
 
-/* Returns the first 1 MiB of a file, with a 0 behind it, to be free()d; NULL: it cannot be opened.
- */
-static char *read_text(const char *path)
+/* Returns 1 if a folder has a file of that name, or a link, wherever it leads. */
+static int is_there(const char *path)
+{
+    struct stat info;
+    return !lstat(path, &info);
+}
+
+/* Returns a file's text to be free()d; NULL with err set: it cannot be read, or is too long for a
+ * chat template. */
+static char *read_text(const char *path, struct error *err)
 {
     enum { MOST = 1 << 20 };
-    FILE *file = special_file_kind(path) ? NULL : fopen(path, "rb");
-    if (!file)
+    FILE *file = special_file_refuse(path, err) ? NULL : fopen(path, "rb");
+    if (!file) {
+        if (!special_file_kind(path))
+            error_file(err, "cannot open", path);
         return NULL;
+    }
     char *text = array_make(MOST, 1);
-    size_t bytes = fread(text, 1, MOST - 1, file);
+    errno = 0;
+    size_t bytes = fread(text, 1, MOST, file);
+    int failed = ferror(file) ? error_file(err, "cannot read", path) : 0;
     fclose(file);
-    text[bytes] = 0;
-    return text;
+    if (!failed && bytes == MOST)
+        failed = error_set(err, "%s: no chat template has %d bytes or more", path, MOST);
+    if (!failed)
+        return text; /* with a 0 behind it, as array_make() zeroes */
+    free(text);
+    return NULL;
 }
 
 /* Returns "chat_template" of tokenizer_config.json, which is a text, or a list of {name, template},
@@ -156,11 +173,10 @@ int chat_of_tokenizer(const struct chat_template **chat, const char *path, struc
         return choose(chat, NULL, "bytes", err);
     char *jinja_path = array_format("%.*schat_template.jinja", folder, path);
     char *config_path = array_format("%.*stokenizer_config.json", folder, path);
-    char *jinja = read_text(jinja_path);
-    int has_config = !jinja && !access(config_path, F_OK);
-    int is_special = special_file_refuse(jinja_path, err);
+    int has_jinja = is_there(jinja_path), has_config = !has_jinja && is_there(config_path);
+    char *jinja = has_jinja ? read_text(jinja_path, err) : NULL;
     struct js *config = has_config ? js_read(config_path, err) : NULL;
-    if (is_special || (has_config && !config))
+    if ((has_jinja && !jinja) || (has_config && !config))
         rc = -1;
     else if (jinja)
         rc = choose(chat, jinja, jinja_path, err);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -241,12 +242,13 @@ static void only_known_programs_are_known(void **state)
 /* A file that is there and cannot be read is named: it is not a tokenizer without a template. */
 static void broken_files_are_named(void **state)
 {
-    char folder[] = "/tmp/trireme-chat-XXXXXX", path[64], config[64];
+    char folder[] = "/tmp/trireme-chat-XXXXXX", path[64], config[64], jinja[64];
     const struct chat_template *chat;
     struct error err = {0};
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
     snprintf(config, sizeof config, "%s/tokenizer_config.json", folder);
+    snprintf(jinja, sizeof jinja, "%s/chat_template.jinja", folder);
     assert_int_equal(chat_of_tokenizer(&chat, path, &err), -1);
     assert_non_null(strstr(err.text, "tokenizer.json: the tokenizer has no chat template"));
     FILE *file = fopen(config, "w");
@@ -254,6 +256,27 @@ static void broken_files_are_named(void **state)
     fclose(file);
     assert_int_equal(chat_of_tokenizer(&chat, path, &err), -1);
     assert_non_null(strstr(err.text, "tokenizer_config.json:1:"));
+    file = fopen(config, "w");
+    fputs("{\"chat_template\": \"<|start_header_id|> <|eot_id|> trim\"}", file);
+    fclose(file);
+    assert_int_equal(chat_of_tokenizer(&chat, path, &err), 0);
+    assert_int_equal(symlink("../blobs/absent", jinja), 0); /* of a download that was cut */
+    assert_int_equal(chat_of_tokenizer(&chat, path, &err), -1);
+    assert_non_null(strstr(err.text, "cannot open "));
+    assert_non_null(strstr(err.text, "chat_template.jinja"));
+    unlink(jinja);
+    assert_int_equal(mkdir(jinja, 0700), 0);
+    assert_int_equal(chat_of_tokenizer(&chat, path, &err), -1);
+    assert_non_null(strstr(err.text, "cannot read "));
+    rmdir(jinja);
+    file = fopen(jinja, "w");
+    fprintf(file, "<|start_header_id|> <|eot_id|> trim%*s", 1 << 20, "");
+    fclose(file);
+    assert_int_equal(chat_of_tokenizer(&chat, path, &err), -1);
+    assert_non_null(strstr(err.text, "no chat template has 1048576 bytes"));
+    assert_int_equal(truncate(jinja, 1000), 0);
+    assert_int_equal(chat_of_tokenizer(&chat, path, &err), 0);
+    unlink(jinja);
     unlink(config);
     rmdir(folder);
 }
