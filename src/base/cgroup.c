@@ -90,9 +90,11 @@ static double least_limit(double least, const char *mount, char *path, read_limi
 /* Is a controller one of a list with commas? */
 static int has_controller(const char *list, const char *name)
 {
-    const char *at = strstr(list, name);
     size_t length = strlen(name);
-    return at && (at == list || at[-1] == ',') && (!at[length] || at[length] == ',');
+    for (const char *at = list; (at = strstr(at, name)); at += length)
+        if ((at == list || at[-1] == ',') && (!at[length] || at[length] == ','))
+            return 1;
+    return 0;
 }
 
 /* The least limit of a controller; v2 and v1 read it in a folder of either version. */
