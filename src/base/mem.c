@@ -1,7 +1,7 @@
 /* mem.c - see mem.h. */
 #include "base/mem.h"
 
-#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -82,24 +82,23 @@ void mem_free(struct mem *mem, enum mem_pool pool, size_t bytes, void *block)
     mem_uncount(mem, pool, bytes);
 }
 
-/* Returns the number behind name in the text of /proc/self/status, which is in KiB, as bytes. */
-static size_t status_bytes(const char *status, const char *name)
-{
-    const char *line = strstr(status, name);
-    return line ? (size_t)strtoull(line + strlen(name), NULL, 10) << 10 : 0;
-}
-
-/* Called in every step, so it is cheap: one read() of the text, of whose sixty lines two are
- * parsed. */
+/* Called in every step, so it is cheap: of the sixty lines two are parsed.  The line of the user's
+ * groups, which is before these, may have any length; fgets() takes it in parts. */
 size_t mem_resident_bytes(void)
 {
-    char status[4096];
-    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    ssize_t bytes = file < 0 ? 0 : read(file, status, sizeof status - 1);
-    if (file >= 0)
-        close(file);
-    status[bytes > 0 ? bytes : 0] = 0;
-    return status_bytes(status, "\nRssAnon:") + status_bytes(status, "\nRssShmem:");
+    static const char *const names[] = {"RssAnon:", "RssShmem:"};
+    char line[1024];
+    size_t kib = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    for (int found = 0; file && found < 2 && fgets(line, sizeof line, file);)
+        for (int i = 0; i < 2; i++)
+            if (!strncmp(line, names[i], strlen(names[i]))) {
+                kib += (size_t)strtoull(line + strlen(names[i]), NULL, 10);
+                found++;
+            }
+    if (file)
+        fclose(file);
+    return kib << 10;
 }
 
 size_t mem_node_bytes(void)

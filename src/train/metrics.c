@@ -125,8 +125,11 @@ static void add_memory(struct js *js, const struct metrics *m)
     js_add_int(js, "mem_peak_bytes", (int64_t)mem_bytes(m->s->mem->peak_bytes));
     if (m->gpu_peak_bytes)
         js_add_int(js, "gpu_peak_bytes", (int64_t)m->gpu_peak_bytes);
-    js_add_int(js, "resident_bytes",
-               (int64_t)(mem_resident_bytes() - world_mapped_bytes(m->s->world)));
+    size_t resident = mem_resident_bytes();
+    if (resident)
+        js_add_int(js, "resident_bytes", (int64_t)(resident - world_mapped_bytes(m->s->world)));
+    else
+        js_add_null(js, "resident_bytes");
 }
 
 /* Add the epochs of each of several files that are mixed. */

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <grp.h>
 #include <math.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -172,6 +173,25 @@ static void memory_is_counted_to_the_byte(void **state)
     assert_null(mem_alloc(&mem, POOL_HOST, SIZE_MAX / 2, &err));
     assert_non_null(strstr(err.text, "host"));
     assert_true(mem_resident_bytes() > 100000);
+}
+
+/* The kernel lists a process's groups before its memory. */
+static void memory_is_known_to_members_of_many_groups(void **state)
+{
+    enum { GROUPS = 3000, DENIED = 2 };
+    gid_t groups[GROUPS];
+    int status;
+    for (int i = 0; i < GROUPS; i++)
+        groups[i] = (gid_t)(1000000 + i);
+    pid_t child = fork();
+    if (!child)
+        _exit(setgroups(GROUPS, groups) ? DENIED : mem_resident_bytes() < 100000);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == DENIED) {
+        print_message("skipped: this user may not choose its groups\n");
+        skip();
+    }
+    assert_int_equal(status, 0);
 }
 
 /* From any address to any other, of any length, nothing before or behind is written. */
@@ -409,6 +429,7 @@ int main(void)
         cmocka_unit_test(bf16_rounds_to_nearest_even),
         cmocka_unit_test(errors_are_one_line),
         cmocka_unit_test(memory_is_counted_to_the_byte),
+        cmocka_unit_test(memory_is_known_to_members_of_many_groups),
         cmocka_unit_test(streamed_copies_are_copies),
         cmocka_unit_test(other_processes_map_shared_memory),
         cmocka_unit_test(json_comes_back),
