@@ -116,8 +116,19 @@ static int check_message(const struct js *message, int at, struct error *err)
     return 0;
 }
 
-/* Refuse a record with members that are not read, and that its answer was written for, or judged
- * by: without them something else would be learned.  Returns 0, or -1 with err set. */
+/* Refuse a record whose answer is one to avoid.  Returns 0, or -1 with err set. */
+static int check_label(const struct js *json, struct error *err)
+{
+    if (js_get_bool(json, "label", 1))
+        return 0;
+    return error_set(err,
+                     "the record's \"label\" is false: its answer is a rejected one (KTO), which "
+                     "trireme does not train by; leave such records out: jq -c 'select(.label)' "
+                     "FILE >data.jsonl");
+}
+
+/* Refuse a record with members that are not read, and that its answer was written for: without them
+ * something else would be learned.  Returns 0, or -1 with err set. */
 static int check_record(const struct js *json, enum jsonl_kind kind, struct error *err)
 {
     static const char *const unread[] = {"system", "history"};
@@ -137,11 +148,6 @@ static int check_record(const struct js *json, enum jsonl_kind kind, struct erro
         if (has_content(json, other[i]))
             return error_set(err, "the record has \"%s\", and trireme trains on text alone",
                              other[i]);
-    if (js_get_bool(json, "label", 1) == 0)
-        return error_set(err,
-                         "the record's \"label\" is false: its answer is a rejected one (KTO), "
-                         "which trireme does not train by; leave such records out: jq -c "
-                         "'select(.label)' FILE >data.jsonl");
     return 0;
 }
 
@@ -185,7 +191,7 @@ static int read_messages(struct jsonl_record *record, const char *name, int trai
     text_append(what, sizeof what, "\"%s\"", name);
     if (!list || strcmp(js_kind(list), "an array"))
         return wrong_type(list, what, "a list of messages", err);
-    if (check_record(record->json, JSONL_CHAT, err))
+    if (check_label(record->json, err))
         return -1;
     for (int i = 0; i < js_length(list); i++)
         if (read_message(record, js_at(list, i), trained, err))
@@ -224,7 +230,8 @@ static int read_prompt(struct jsonl_record *record, const char *prompt, const ch
                    ? -1
                    : 0;
     record->kind = JSONL_PROMPT;
-    return read_text(record->json, prompt, &record->prompt, err) ||
+    return check_label(record->json, err) ||
+                   read_text(record->json, prompt, &record->prompt, err) ||
                    read_text(record->json, completion, &record->completion, err)
                ? -1
                : 0;
@@ -234,6 +241,8 @@ static int read_prompt(struct jsonl_record *record, const char *prompt, const ch
 static int read_instruction(struct jsonl_record *record, struct error *err)
 {
     record->kind = JSONL_INSTRUCTION;
+    if (check_label(record->json, err))
+        return -1;
     if (js_has(record->json, "input") && read_text(record->json, "input", &record->input, err))
         return -1;
     return read_text(record->json, "instruction", &record->prompt, err) ||
@@ -290,7 +299,15 @@ static int no_field(const struct js *json, const char *advice, struct error *err
                      names[0] ? names : "none", advice ? advice : own);
 }
 
-/* Read the fields that the caller names, or else the first kind of record that json is. */
+/* Read a conversation whose field no option names. */
+static int read_conversation(struct jsonl_record *record, const char *name, struct error *err)
+{
+    return check_record(record->json, JSONL_CHAT, err) || read_messages(record, name, 1, err) ? -1
+                                                                                              : 0;
+}
+
+/* Read the fields that the caller names, or else the first kind of record that json is.  Who names
+ * fields has chosen them: other members are left out then without a word. */
 static int read_fields(struct jsonl_record *record, const struct jsonl_fields *fields,
                        struct error *err)
 {
@@ -300,9 +317,9 @@ static int read_fields(struct jsonl_record *record, const struct jsonl_fields *f
     if (fields->prompt)
         return read_prompt(record, fields->prompt, fields->completion, err);
     if (js_has(json, "messages"))
-        return read_messages(record, "messages", 1, err);
+        return read_conversation(record, "messages", err);
     if (js_has(json, "conversations"))
-        return read_messages(record, "conversations", 1, err);
+        return read_conversation(record, "conversations", err);
     if (js_has(json, "prompt") && js_has(json, "completion"))
         return check_record(json, JSONL_PROMPT, err) ||
                        read_prompt(record, "prompt", "completion", err)
@@ -310,6 +327,8 @@ static int read_fields(struct jsonl_record *record, const struct jsonl_fields *f
                    : 0;
     if (js_has(json, "instruction") && js_has(json, "output"))
         return check_record(json, JSONL_INSTRUCTION, err) || read_instruction(record, err) ? -1 : 0;
+    if (is_list(json, "text") && check_record(json, JSONL_CHAT, err))
+        return -1;
     return js_get(json, "text") ? read_plain(record, "text", err)
                                 : no_field(json, fields->advice, err);
 }

@@ -176,6 +176,40 @@ static void what_is_wrong_is_named(void **state)
     jsonl_free(&record);
 }
 
+/* Who names the fields has chosen them, but has said nothing about rejected answers. */
+static void named_fields_are_taken_without_the_others(void **state)
+{
+#define ANSWER "[{\"role\": \"assistant\", \"content\": \"b\"}]"
+    static const struct jsonl_fields texts = {.prompt = "q", .completion = "a"};
+    static const struct jsonl_fields chat = {.text = "talk"};
+    static const struct {
+        const struct jsonl_fields *fields;
+        const char *line, *words; /* words NULL: it is read */
+    } rows[] = {
+        {&texts, "{\"q\": \"a\", \"a\": \"b\", \"system\": \"s\", \"images\": [\"i\"]}", NULL},
+        {&texts, "{\"q\": " ANSWER ", \"a\": " ANSWER ", \"history\": [[\"c\", \"d\"]]}", NULL},
+        {&chat, "{\"talk\": " ANSWER ", \"system\": \"s\", \"images\": [\"i\"]}", NULL},
+        {&chat, "{\"talk\": \"a text without an answer\", \"label\": false}", NULL},
+        {&texts, "{\"q\": \"a\", \"a\": \"b\", \"label\": false}", "\"label\" is false"},
+        {&texts, "{\"q\": " ANSWER ", \"a\": " ANSWER ", \"label\": false}", "\"label\" is false"},
+        {&chat, "{\"talk\": " ANSWER ", \"label\": false}", "\"label\" is false"},
+        {&any, "{\"text\": " ANSWER ", \"system\": \"s\"}", "has \"system\" beside"},
+        {&any, "{\"text\": " ANSWER ", \"label\": false}", "\"label\" is false"},
+        {&any, "{\"instruction\": \"a\", \"output\": \"b\", \"label\": false}", "\"label\""},
+        {&any, "{\"text\": \"a text without an answer\", \"label\": false}", NULL},
+    };
+#undef ANSWER
+    struct jsonl_record record = {0};
+    struct error err;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int rc = read_line(&record, rows[i].fields, rows[i].line, &err);
+        if (rc != (rows[i].words ? -1 : 0) || (rc && !strstr(err.text, rows[i].words)))
+            fail_msg("%s: '%s', not '%s'", rows[i].line, rc ? err.text : "",
+                     rows[i].words ? rows[i].words : "");
+    }
+    jsonl_free(&record);
+}
+
 /* Nesting without end uses no stack without end. */
 static void nesting_is_refused(void **state)
 {
@@ -350,10 +384,15 @@ static void failures_end_the_work(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds_follow_from_fields), cmocka_unit_test(texts_are_whole),
-        cmocka_unit_test(conversations_have_roles), cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(nesting_is_refused),       cmocka_unit_test(blocks_hold_whole_lines),
-        cmocka_unit_test(blocks_stop_where_asked),  cmocka_unit_test(results_come_in_order),
+        cmocka_unit_test(kinds_follow_from_fields),
+        cmocka_unit_test(texts_are_whole),
+        cmocka_unit_test(conversations_have_roles),
+        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(named_fields_are_taken_without_the_others),
+        cmocka_unit_test(nesting_is_refused),
+        cmocka_unit_test(blocks_hold_whole_lines),
+        cmocka_unit_test(blocks_stop_where_asked),
+        cmocka_unit_test(results_come_in_order),
         cmocka_unit_test(failures_end_the_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
