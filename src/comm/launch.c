@@ -12,6 +12,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/round.h"
+
 /* The least address space of a process, by trial.  Where a mapping fails for lack of it, Open MPI,
  * PMIx, hwloc and oneDNN crash, or wait for ever.  With Open MPI 4.1, limits 20 or 25 MiB apart and
  * llama-tiny for 1 or 3 steps, trireme train without CUDA crashed at up to
@@ -170,7 +172,7 @@ struct launch_kill launch_kill(const struct launch *launch)
     if (getenv("PRTE_LAUNCHED"))
         return (struct launch_kill){.ms = 250, .source = LAUNCH_KILL_FIXED};
     return (struct launch_kill){
-        .ms = 1000 * number(LAUNCH_KILL_VARIABLE, 1),
+        .ms = 1000 * min_int(number(LAUNCH_KILL_VARIABLE, 1), INT_MAX / 1000),
         .source = getenv(LAUNCH_KILL_VARIABLE) ? LAUNCH_KILL_SET : LAUNCH_KILL_DEFAULT,
     };
 }

@@ -229,6 +229,24 @@ static void silent_singletons_are_refused(void **state)
     clear_launcher();
 }
 
+static void times_before_a_kill_are_not_negative(void **state)
+{
+    static const struct {
+        const char *seconds;
+        int ms;
+    } rows[] = {
+        {"7", 7000}, {"2147483", 2147483000}, {"2147484", 2147483000}, {"9999999", 2147483000}};
+    struct launch launch = {.kind = LAUNCH_MPIRUN};
+    unsetenv("PRTE_LAUNCHED");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        setenv(LAUNCH_KILL_VARIABLE, rows[i].seconds, 1);
+        assert_int_equal(launch_kill(&launch).ms, rows[i].ms);
+        assert_int_equal(launch_kill(&launch).source, LAUNCH_KILL_SET);
+    }
+    unsetenv(LAUNCH_KILL_VARIABLE);
+    assert_int_equal(launch_kill(&launch).ms, 1000);
+}
+
 /* torchrun, accelerate launch, deepspeed: also inside srun, whose PMIx would be for one task. */
 static void ranks_of_torchrun_are_refused(void **state)
 {
@@ -298,6 +316,7 @@ int main(void)
         cmocka_unit_test(groups_have_names),
         cmocka_unit_test(a_group_of_one_needs_no_world),
         cmocka_unit_test(silent_singletons_are_refused),
+        cmocka_unit_test(times_before_a_kill_are_not_negative),
         cmocka_unit_test(ranks_of_torchrun_are_refused),
         cmocka_unit_test(a_small_address_space_is_refused),
     };
