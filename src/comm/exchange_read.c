@@ -52,6 +52,16 @@ static void read_plan(struct operation *op)
         op->total += 2 * others(op);
 }
 
+/* Find the addresses of what this member gives, which the first notices send. */
+static void read_begin(struct operation *op)
+{
+    struct queue_reads *reads = op->group->area[op->queue].reads;
+    for (int m = 0; m < op->group->size; m++)
+        reads[m].own = is_near(op, m)
+                           ? node_memory_address(op->group->world, given_to(op, m), given_bytes(op))
+                           : 0;
+}
+
 static int64_t read_limit(const struct operation *op, int64_t retired)
 {
     struct span own = own_transfers(op);
@@ -79,17 +89,11 @@ static void notice(const struct operation *op, struct transfer *x)
 static void read_transfer(const struct operation *op, int64_t index, struct transfer *x)
 {
     struct span own = own_transfers(op);
-    struct queue_reads *reads = op->group->area[op->queue].reads;
     if (index >= own.first && index < own.end) {
         op->kind->by_messages->transfer(op, index - own.first, x);
         return;
     }
     partners(op, (int)(index < own.first ? index : index - own.end) + 1, x);
-    if (index < own.first && is_near(op, x->to))
-        reads[x->to].own =
-            node_memory_address(op->group->world, given_to(op, x->to), given_bytes(op));
-    else if (index < own.first)
-        reads[x->to].own = 0;
     notice(op, x);
     __atomic_thread_fence(
         __ATOMIC_SEQ_CST); /* with what was read and written by the other process */
@@ -127,6 +131,7 @@ const struct comm_kind kind_all_gather_read = {.name = "all-gather",
                                                .call = CALL_ALL_GATHER,
                                                .by_messages = &kind_all_gather,
                                                .plan = read_plan,
+                                               .begin = read_begin,
                                                .limit = read_limit,
                                                .transfer = read_transfer,
                                                .retired = read_retired};
@@ -135,6 +140,7 @@ const struct comm_kind kind_reduce_scatter_read = {.name = "reduce-scatter",
                                                    .call = CALL_REDUCE_SCATTER,
                                                    .by_messages = &kind_reduce_scatter,
                                                    .plan = read_plan,
+                                                   .begin = read_begin,
                                                    .limit = read_limit,
                                                    .transfer = read_transfer,
                                                    .retired = read_retired};

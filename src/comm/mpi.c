@@ -169,6 +169,8 @@ static int step(struct operation *op)
 {
     enum { TRANSFERS = 8 }; /* most that a step retires, before the other queues are stepped */
     int result, moved = STEP_WAITS;
+    if (!op->posted && op->kind->begin)
+        op->kind->begin(op);
     for (int i = 0; i < TRANSFERS; i++) {
         result = post_allowed(op);
         if (result == STEP_DONE || op->retired == op->total)

@@ -129,6 +129,9 @@ struct comm_kind {
     int message; /* 1: a message between two members; 0: a collective */
     /* Set op->piece and op->total. */
     void (*plan)(struct operation *op);
+    /* Called on the communication thread before the first transfer, when the operations before this
+     * one in its queue are complete.  NULL: nothing to do. */
+    void (*begin)(struct operation *op);
     /* The kind of which this one is the form for members that read one another's memory
      * (exchange_read.c); NULL: all data go by messages. */
     const struct comm_kind *by_messages;
