@@ -6,9 +6,9 @@
  * order they were started; the streams advance independently of one another.  All members
  * of a group start the same collectives on the same stream in the same order.
  * Messages (send, receive) that follow one another on a stream and touch different memory
- * travel side by side, so that two ranks may both send first.  In host memory they complete in
- * order; on GPUs at most GROUP_MESSAGES of them travel together, and all complete when the last one
- * has.
+ * travel side by side, at most GROUP_MESSAGES at a time, so that two ranks may both send first: at
+ * most half as many messages each, before they start to receive.  In host memory messages complete
+ * in order; on GPUs those that travel together complete when the last one has.
  *
  * Sums are taken in rank order (member 0 first), in fp32 for fp32, bf16 and fp16, so they
  * depend on the size of the group and on nothing else.  A maximum is the same in any order; where a

@@ -33,7 +33,6 @@ enum {
     TICK_LAST_NS = 5000000,           /* and those behind them */
     WAIT_SPIN_NS = 4000,              /* thread_wait() looks without pause before it sleeps */
     WATCH_NS = 20000000,              /* between calls of the watch */
-    MESSAGES_MAX = 16,                /* messages of a queue in flight at a time */
 };
 
 struct queue {
@@ -71,7 +70,7 @@ static int may_join(const struct operation *head, const struct operation *op)
     if (!transport_is_message(op))
         return op == head;
     for (const struct operation *a = head; a != op; a = a->next)
-        if (!transport_is_message(a) || ++count >= MESSAGES_MAX ||
+        if (!transport_is_message(a) || ++count >= GROUP_MESSAGES ||
             (!a->finished && !transport_independent(a, op)))
             return 0;
     return 1;

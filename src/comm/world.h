@@ -118,7 +118,8 @@ struct world_message {
     const void *data;
     size_t bytes;
 };
-/* Send all messages of a list side by side; returns when the memory of each may be changed. */
+/* Send all messages of a list, side by side, at most GROUP_MESSAGES at a time (group.h); returns
+ * when the memory of each may be changed. */
 void world_send(struct world *world, const struct world_message *messages, int count);
 /* Receive the next message of a rank, which has exactly this many bytes. */
 void world_recv(struct world *world, void *data, size_t bytes, int rank);

@@ -309,6 +309,29 @@ static void test_ring(struct checks *c, struct group *g, int64_t n)
     free(in);
 }
 
+/* As many messages as may be sent before one is received, none of which is buffered. */
+static void test_many_sends(struct checks *c, struct group *g)
+{
+    enum { MOST = GROUP_MESSAGES / 2, N = 1 << 18 };
+    int size = group_size(g), rank = group_rank(g), wrong = 0;
+    float *out = room(MOST * N, DTYPE_F32), *in = room(MOST * N, DTYPE_F32);
+    struct comm_op send[MOST], recv[MOST];
+    fill(out, MOST * N, DTYPE_F32, rank);
+    for (int i = 0; size > 1 && i < MOST; i++)
+        group_send(g, COMM_POINT, &send[i], out + i * N, N, DTYPE_F32, (rank + 1) % size);
+    for (int i = 0; size > 1 && i < MOST; i++)
+        group_recv(g, COMM_POINT, &recv[i], in + i * N, N, DTYPE_F32, (rank + size - 1) % size);
+    for (int i = 0; size > 1 && i < MOST; i++) {
+        done(c, &send[i]);
+        done(c, &recv[i]);
+    }
+    for (int i = 0; size > 1 && i < MOST * N; i++)
+        wrong += in[i] != value((rank + size - 1) % size, i);
+    CHECK(c, !wrong);
+    free(out);
+    free(in);
+}
+
 static void test_broadcasts(struct checks *c)
 {
     for (int i = 0; i < COUNTS; i++)
@@ -336,6 +359,7 @@ static void test_counts(struct checks *c, struct group *g)
         test_reduce_scatter(c, g, counts[i], DTYPE_F32, IN_PLACE);
         test_ring(c, g, counts[i]);
     }
+    test_many_sends(c, g);
     test_all_gather(c, g, 2500001, DTYPE_F32, 0); /* beyond one piece of 4 MiB */
     test_all_to_all(c, g, 2500001, DTYPE_F32);    /* one part in several pieces */
 }
