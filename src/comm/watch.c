@@ -23,7 +23,8 @@
 
 /* Groups of queues use tags from QUEUES on. */
 enum { TAG_QUESTION = 0, TAG_ANSWER = 1 };
-enum { QUESTIONS = 8, ANSWERS = 64 };
+/* A rank waits for at most one other on each queue. */
+enum { QUESTIONS = QUEUES, ANSWERS = 64 };
 
 /* Parts of run.hang_seconds: of silence before the first question, and between questions. */
 enum { FIRST_PART = 4, NEXT_PART = 8 };
