@@ -15,8 +15,10 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
+#include "base/quiet_thread.h"
 
 struct ordered {
     const struct ordered_job *job;
@@ -80,11 +82,11 @@ static int start_threads(struct ordered *o, struct error *err)
     for (; o->threads > 1 && o->started < o->threads; o->started++) {
         struct start *start = array_make(1, sizeof *start);
         *start = (struct start){o, o->state[o->started]};
-        int failed = pthread_create(&o->thread[o->started], NULL, run, start);
+        int failed = quiet_thread_start(&o->thread[o->started], "tokenize", run, start);
         if (failed) {
             free(start);
-            return error_set(err, "cannot start thread %d of %d: take fewer (--threads)",
-                             o->started + 1, o->threads);
+            return error_set(err, "cannot start thread %d of %d: %s; take fewer (--threads)",
+                             o->started + 1, o->threads, strerror(failed));
         }
     }
     return 0;

@@ -20,6 +20,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/quiet_thread.h"
 #include "base/round.h"
 #include "io/disk.h"
 
@@ -211,7 +212,7 @@ static int check_space(const struct swap *swap, const char *dir, int ranks, stru
 static int start_threads(struct swap *swap, struct error *err)
 {
     for (; swap->threads < THREADS; swap->threads++) {
-        errno = pthread_create(&swap->thread[swap->threads], NULL, work, swap);
+        errno = quiet_thread_start(&swap->thread[swap->threads], "swap", work, swap);
         if (errno)
             return error_errno(err, "cannot start a thread for offload.path");
     }
