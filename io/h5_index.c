@@ -129,9 +129,17 @@ int h5_boxes(int rank, const int64_t *dims, int64_t start, int64_t count,
     return n;
 }
 
-/* Add the mapping of a source to the list `create`: its elements fill the boxes into which the
- * interval [start, start + count) of source->box is divided.  Returns 0, or -1. */
-static int map_source(hid_t create, int rank, const int64_t *dims, const struct h5_source *source)
+/* Set err to HDF5's reason, which its next call clears.  Returns -1. */
+static int fail_virtual(const struct h5 *file, const char *name, struct error *err)
+{
+    return h5_fail(file, err, "cannot create virtual dataset %s", name);
+}
+
+/* Add the mapping of a source of dataset `name` to the list `create`: its elements fill the boxes
+ * into which the interval [start, start + count) of source->box is divided.  Returns 0, or -1 with
+ * err set. */
+static int map_source(const struct h5 *file, const char *name, hid_t create, int rank,
+                      const int64_t *dims, const struct h5_source *source, struct error *err)
 {
     int64_t from[2 * H5_RANK_MAX][H5_RANK_MAX], size[2 * H5_RANK_MAX][H5_RANK_MAX];
     int boxes = h5_boxes(rank, source->box.count, source->start, source->count, from, size);
@@ -146,10 +154,11 @@ static int map_source(hid_t create, int rank, const int64_t *dims, const struct 
         rc = H5Sselect_hyperslab(whole, b ? H5S_SELECT_OR : H5S_SELECT_SET, corner, NULL, extent,
                                  NULL) < 0;
     }
-    rc = rc || H5Pset_virtual(create, whole, source->file, source->dataset, flat) < 0;
+    if (rc || H5Pset_virtual(create, whole, source->file, source->dataset, flat) < 0)
+        rc = fail_virtual(file, name, err);
     H5Sclose(flat);
     H5Sclose(whole);
-    return rc ? -1 : 0;
+    return rc;
 }
 
 /* Make a virtual dataset of the mappings in the property list create, which is closed here. Returns
@@ -172,9 +181,9 @@ int h5_virtual(struct h5 *file, const char *name, int type, int rank, const int6
         return h5_reserve(file, name, type, rank, dims, NULL, err);
     hid_t create = H5Pcreate(H5P_DATASET_CREATE);
     for (int64_t i = 0; i < count; i++)
-        if (map_source(create, rank, dims, &sources[i])) {
+        if (map_source(file, name, create, rank, dims, &sources[i], err)) {
             H5Pclose(create);
-            return h5_fail(file, err, "cannot create virtual dataset %s", name);
+            return -1;
         }
     return make_virtual(file, name, type, rank, dims, create, err);
 }
@@ -185,7 +194,7 @@ int h5_virtual_whole(struct h5 *file, const char *name, int type, int rank, cons
     hid_t create = H5Pcreate(H5P_DATASET_CREATE), all = h5_make_space(rank, dims);
     int rc = 0;
     if (H5Pset_virtual(create, all, source_file, source, all) < 0)
-        rc = h5_fail(file, err, "cannot create virtual dataset %s", name);
+        rc = fail_virtual(file, name, err);
     H5Sclose(all);
     if (!rc)
         return make_virtual(file, name, type, rank, dims, create, err);

@@ -282,7 +282,7 @@ static void failures_name_the_file(void **state)
 {
     struct error err = {0};
     struct h5 *file;
-    int64_t n = 1;
+    int64_t n = 1, one = 1;
     assert_int_equal(h5_open(&file, in_folder("absent.h5"), &err), -1);
     assert_null(file);
     assert_non_null(strstr(err.text, "absent.h5: cannot open the file: No such file"));
@@ -294,6 +294,10 @@ static void failures_name_the_file(void **state)
     assert_non_null(strstr(err.text, "names.h5: cannot create dataset a"));
     assert_int_equal(h5_read(file, "b", DTYPE_U8, (void **)&n, NULL, &err), -1);
     assert_non_null(strstr(err.text, "no dataset b"));
+    struct h5_source nameless = {.file = "one.h5", .count = 1, .box = box_whole(1, &one)};
+    assert_int_equal(h5_virtual(file, "c", DTYPE_U8, 1, &one, &nameless, 1, &err), -1);
+    assert_non_null(strstr(err.text, "names.h5: cannot create virtual dataset c: "));
+    assert_null(strstr(err.text, "no reason given"));
     h5_close(file, NULL);
     assert_int_equal(h5_close(NULL, NULL), 0);
 }
