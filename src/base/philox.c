@@ -145,8 +145,7 @@ float philox_normal(uint64_t key, uint64_t index)
     return index % 2 ? second : first;
 }
 
-void philox_fill_normal(float *out, uint64_t key, uint64_t first, int64_t count, float mean,
-                        float scale)
+void philox_fill_normal(float *out, uint64_t key, uint64_t first, int64_t count, float scale)
 {
     float z[4 * BATCH];
     int64_t skipped = (int64_t)(first % 4), done = 0;
@@ -154,7 +153,7 @@ void philox_fill_normal(float *out, uint64_t key, uint64_t first, int64_t count,
         batch_normals(key, at, z);
         int64_t n = 4 * BATCH - skipped < count - done ? 4 * BATCH - skipped : count - done;
         for (int64_t i = 0; i < n; i++)
-            out[done + i] = mean + scale * z[skipped + i];
+            out[done + i] = scale * z[skipped + i];
         done += n;
         skipped = 0;
     }

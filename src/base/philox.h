@@ -40,9 +40,8 @@ uint64_t philox_u64(uint64_t key, uint64_t index);
 /* Returns the index-th standard normal of a stream (Box-Muller; one Philox block makes four). */
 float philox_normal(uint64_t key, uint64_t index);
 
-/* Set out[i] to mean + scale * philox_normal(key, first + i), for i in [0, count). */
-void philox_fill_normal(float *out, uint64_t key, uint64_t first, int64_t count, float mean,
-                        float scale);
+/* Set out[i] to scale * philox_normal(key, first + i), for i in [0, count). */
+void philox_fill_normal(float *out, uint64_t key, uint64_t first, int64_t count, float scale);
 
 /* Set out[i] to the (first + i)-th of a stream of uniform numbers in (-bound, bound), for i in
  * [0, count): one of 2^24 values at equal distances, all equally likely.  They are made of the same

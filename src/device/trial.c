@@ -120,7 +120,7 @@ struct trial_tensor *trial_changed(struct trial *t, enum dtype dt, int64_t elems
     float normal[BATCH];
     for (int64_t i = 0; i < elems; i++) {
         if (i % BATCH == 0)
-            philox_fill_normal(normal, seed, t->drawn + (uint64_t)i, BATCH, 0, 1);
+            philox_fill_normal(normal, seed, t->drawn + (uint64_t)i, BATCH, 1);
         put(tensor->values, dt, i, normal[i % BATCH] * scale);
     }
     t->drawn += (uint64_t)elems;

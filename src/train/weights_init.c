@@ -25,7 +25,7 @@ static void fill_runs(float *to, uint64_t key, const struct flat_tensor *tensor,
     for (int64_t at = from; at < end; at += run) {
         run = min_i64(box_run(box, &whole, at, &first), end - at);
         if (tensor->init == INIT_NORMAL)
-            philox_fill_normal(to + (at - from), key, (uint64_t)first, run, 0, tensor->std);
+            philox_fill_normal(to + (at - from), key, (uint64_t)first, run, tensor->std);
         else
             philox_fill_uniform(to + (at - from), key, (uint64_t)first, run, tensor->std);
     }

@@ -31,7 +31,7 @@ struct tensor tensor_random(enum dtype dt, int64_t elems, uint64_t seed, double 
     struct tensor t = tensor_new(dt, elems);
     for (int64_t first = 0; first < elems; first += BATCH) {
         int64_t count = elems - first < BATCH ? elems - first : BATCH;
-        philox_fill_normal(normal, seed, (uint64_t)first, count, 0, 1);
+        philox_fill_normal(normal, seed, (uint64_t)first, count, 1);
         for (int64_t i = 0; i < count; i++)
             tensor_set(&t, first + i, normal[i] * scale);
     }

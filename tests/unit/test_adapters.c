@@ -181,7 +181,7 @@ static void randomize(const struct session *s, const struct flat_tensor *w,
         m[row] *= 1 + 0.2f * philox_normal(philox_key(6, own->name[M]), (uint64_t)row);
     }
     philox_fill_normal(at(s, own->name[B], RIG_MASTER, NULL), philox_key(5, own->name[B]), 0,
-                       own->rows * own->rank, 0, 0.3f);
+                       own->rows * own->rank, 0.3f);
     release(&n);
 }
 

@@ -159,7 +159,9 @@ static void open_run(struct run *r, const char *settings, struct reads what)
             const struct flat_tensor *tensor = &r->units->flat[f].tensor[t];
             float *to = executor_buffer(r->x, &r->state->buffer[r->state->flat[f].param]);
             philox_fill_normal(to + tensor->offset, philox_key(3, tensor->name), 0, tensor->elems,
-                               tensor->box.dims > 1 ? 0 : 1, 0.3f);
+                               0.3f);
+            for (int64_t e = 0; tensor->box.dims == 1 && e < tensor->elems; e++)
+                to[tensor->offset + e] += 1;
         }
     r->family.table(r->model, request.seq[0],
                     executor_buffer(r->x, &r->state->buffer[r->state->constants]));

@@ -66,7 +66,7 @@ static void fill(const struct session *s, enum segment_space space, void *data, 
         return;
     }
     if (space == SPACE_CONST || size == sizeof(float)) {
-        philox_fill_normal(data, key, 0, (int64_t)(bytes / sizeof(float)), 0, 0.3f);
+        philox_fill_normal(data, key, 0, (int64_t)(bytes / sizeof(float)), 0.3f);
         return;
     }
     for (size_t i = 0; i < bytes / size; i++)

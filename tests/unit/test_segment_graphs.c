@@ -140,9 +140,9 @@ static void unit_open(struct unit *u, struct graph *graph, enum config_recompute
         u->base[k] = aligned_alloc(64, most);
         memset(u->base[k], 0, most);
     }
-    philox_fill_normal(u->base[SPACE_PARAM], 1, 0, u->flat.padded, 0, 0.4f);
-    philox_fill_normal(u->base[SPACE_INPUT], 2, 0, u->elems, 0, 1);
-    philox_fill_normal(u->base[SPACE_OUTPUT_GRAD], 3, 0, u->elems, 0, 1);
+    philox_fill_normal(u->base[SPACE_PARAM], 1, 0, u->flat.padded, 0.4f);
+    philox_fill_normal(u->base[SPACE_INPUT], 2, 0, u->elems, 1);
+    philox_fill_normal(u->base[SPACE_OUTPUT_GRAD], 3, 0, u->elems, 1);
     for (int t = 0; t < 5; t++)
         for (int i = 0; i < 2; i++) {
             ((float *)u->base[SPACE_CONST])[t * 4 + i] = cosf((float)t * (i ? 0.1f : 1));
