@@ -135,7 +135,7 @@ static int write_file(const struct writer *w, int file, int first, int end, stru
         rc = -1;
     if (!rc && rename(partial, path))
         rc = error_errno(err, "cannot rename %s to %s", partial, path);
-    if (rc)
+    if (rc && fd >= 0)
         unlink(partial);
     free(partial);
     free(path);

@@ -199,6 +199,22 @@ static void write_text(const char *name, const char *text)
     free(path);
 }
 
+/* A name that is somebody else's stays. */
+static void test_pipe_in_the_way(void **state)
+{
+    struct safetensors_source source = {
+        .name = "t.0.weight", .dims = 1, .dim = {1}, .elems = 1, .read = source_read};
+    struct error err = {0};
+    struct stat info;
+    char path[300];
+    snprintf(path, sizeof path, "%s/model.safetensors.partial", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(safetensors_write(dir, "model", &source, 1, DTYPE_F32, INT64_MAX, &err), -1);
+    assert_non_null(strstr(err.text, "a named pipe"));
+    assert_int_equal(lstat(path, &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+}
+
 static void test_wrong_index(void **state)
 {
     static const struct {
@@ -273,6 +289,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_hostile_lengths, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_changed_bytes, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_written_is_read, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(test_pipe_in_the_way, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_wrong_index, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_file_before_index, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_pointer, make_dir, remove_dir),
