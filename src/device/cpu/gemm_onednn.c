@@ -322,8 +322,9 @@ static int run(struct device *d, const struct gemm *g, void *scratch, struct err
         return -1;
     if (!p->primitive)
         return gemm_by_blocks(d, g, scratch, err);
-    if (run_queue_threads(d) < d->threads)
-        return run_with_fewer(d, p, run_queue_threads(d), data, err);
+    int threads = run_queue_threads(d); /* asked once, as it may be another number the next time */
+    if (threads < d->threads)
+        return run_with_fewer(d, p, threads, data, err);
     return execute(s, p, data, err);
 }
 
