@@ -7,8 +7,9 @@
 
 #include "base/error.h"
 
-/* WHOLE_FILE_DURABLE: fsync() the file before it is renamed, so that it survives a crash of the
- * node.  WHOLE_FILE_REPORT: do not, as the file can be made again. */
+/* WHOLE_FILE_DURABLE: fsync() the file before it is renamed, so that after a crash of the node PATH
+ * is the old file or all of the new one.  For the new one to be certain the caller also syncs the
+ * folder (disk_sync_parent()).  WHOLE_FILE_REPORT: do not, as the file can be made again. */
 enum whole_file_care { WHOLE_FILE_DURABLE, WHOLE_FILE_REPORT };
 
 struct whole_file {
