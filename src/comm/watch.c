@@ -154,10 +154,13 @@ static void answer_questions(struct watch *w, const struct thread_view *view)
     while (MPI_Iprobe(MPI_ANY_SOURCE, TAG_QUESTION, comm, &asked, &status) == MPI_SUCCESS &&
            asked && (reply = free_reply(w))) {
         char nothing;
-        MPI_Recv(&nothing, 1, MPI_CHAR, status.MPI_SOURCE, TAG_QUESTION, comm, MPI_STATUS_IGNORE);
+        if (MPI_Recv(&nothing, 1, MPI_CHAR, status.MPI_SOURCE, TAG_QUESTION, comm,
+                     MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return;
         reply->answer = (struct answer){w->now_ns - w->life_ns, view->waits, find_suspect(w, view)};
-        MPI_Isend(&reply->answer, sizeof reply->answer, MPI_BYTE, status.MPI_SOURCE, TAG_ANSWER,
-                  comm, &reply->sent);
+        if (MPI_Isend(&reply->answer, sizeof reply->answer, MPI_BYTE, status.MPI_SOURCE, TAG_ANSWER,
+                      comm, &reply->sent) != MPI_SUCCESS)
+            reply->sent = MPI_REQUEST_NULL;
     }
 }
 
@@ -167,7 +170,8 @@ static void answer_questions(struct watch *w, const struct thread_view *view)
 static void hear(struct watch *w, struct question *q)
 {
     int done = 0;
-    if (!q->open || MPI_Test(&q->received, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done)
+    if (!q->open || q->received == MPI_REQUEST_NULL ||
+        MPI_Test(&q->received, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done)
         return;
     MPI_Wait(&q->sent, MPI_STATUS_IGNORE);
     q->open = 0;
@@ -191,7 +195,8 @@ static struct question *place_for(struct watch *w, int rank)
     return q;
 }
 
-/* Ask a rank, unless it has a question, or answered one a moment ago. */
+/* Ask a rank, unless it has a question, or answered one a moment ago.  Where MPI fails the question
+ * stays open: the rank counts as one that does not answer. */
 static void ask(struct watch *w, int rank)
 {
     struct question *q = place_for(w, rank);
@@ -200,8 +205,11 @@ static void ask(struct watch *w, int rank)
         return;
     q->open = 1;
     q->asked_ns = w->now_ns;
-    MPI_Irecv(&q->answer, sizeof q->answer, MPI_BYTE, rank, TAG_ANSWER, comm, &q->received);
-    MPI_Isend(&w->nothing, 1, MPI_CHAR, rank, TAG_QUESTION, comm, &q->sent);
+    if (MPI_Irecv(&q->answer, sizeof q->answer, MPI_BYTE, rank, TAG_ANSWER, comm, &q->received) !=
+        MPI_SUCCESS)
+        q->received = MPI_REQUEST_NULL;
+    if (MPI_Isend(&w->nothing, 1, MPI_CHAR, rank, TAG_QUESTION, comm, &q->sent) != MPI_SUCCESS)
+        q->sent = MPI_REQUEST_NULL;
 }
 
 /* The end */
@@ -286,8 +294,10 @@ void watch_close(struct watch *w)
             is_read = 1;
     for (int i = 0; i < QUESTIONS; i++)
         if (w->question[i].open) {
-            MPI_Cancel(&w->question[i].received);
-            MPI_Request_free(&w->question[i].received);
+            if (w->question[i].received != MPI_REQUEST_NULL) {
+                MPI_Cancel(&w->question[i].received);
+                MPI_Request_free(&w->question[i].received);
+            }
             if (MPI_Test(&w->question[i].sent, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done)
                 is_read = 1;
         }

@@ -60,9 +60,12 @@ static int number_nodes(struct world *world, MPI_Comm local, struct error *err)
 {
     int leader = world->rank;
     int *leaders = array_make((size_t)world->size, sizeof *leaders);
+    const char *call = "MPI_Bcast";
     int rc = MPI_Bcast(&leader, 1, MPI_INT, 0, local);
-    if (rc == MPI_SUCCESS)
+    if (rc == MPI_SUCCESS) {
+        call = "MPI_Allgather";
         rc = MPI_Allgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, world->comm);
+    }
     world->lowest = array_make((size_t)world->size, sizeof *world->lowest);
     for (int r = 0; rc == MPI_SUCCESS && r < world->size; r++) {
         if (leaders[r] != r)
@@ -71,7 +74,7 @@ static int number_nodes(struct world *world, MPI_Comm local, struct error *err)
         world->lowest[world->nodes++] = r;
     }
     free(leaders);
-    return rc == MPI_SUCCESS ? 0 : mpi_failed(err, "MPI_Allgather", rc);
+    return rc == MPI_SUCCESS ? 0 : mpi_failed(err, call, rc);
 }
 
 /* Gather the name of every rank's node, for messages about ranks that no longer answer. */
@@ -108,8 +111,8 @@ static int find_nodes(struct world *world, struct error *err)
     MPI_Comm local;
     MPI_TRY(
         MPI_Comm_split_type(world->comm, MPI_COMM_TYPE_SHARED, world->rank, MPI_INFO_NULL, &local));
-    MPI_Comm_rank(local, &world->local_rank);
-    MPI_Comm_size(local, &world->local_size);
+    MPI_TRY(MPI_Comm_rank(local, &world->local_rank));
+    MPI_TRY(MPI_Comm_size(local, &world->local_size));
     int rc = number_nodes(world, local, err);
     if (!rc)
         rc = share_cores(world, local, err);
@@ -129,8 +132,8 @@ static int start_mpi(const struct launch *launch, struct world *world, struct er
                          "a process opens one run, once; start another process");
     MPI_TRY(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &world->size);
+    MPI_TRY(MPI_Comm_rank(MPI_COMM_WORLD, &world->rank));
+    MPI_TRY(MPI_Comm_size(MPI_COMM_WORLD, &world->size));
     if (launch->kind == LAUNCH_SRUN && !launch->one_node && pmix_barrier(err))
         return -1;
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &world->comm));
