@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-/* Let the calling thread work in the background until it calls background_end(), which it must
- * before it ends: it has a low priority, about a tenth of a core that others want too, and all of
- * one that is free.  Of BACKGROUND_MOST such threads at a time the time is counted. */
+/* Give the calling thread a low priority, for the rest of its life: about a tenth of a core that
+ * others want too, and all of one that is free.  Its time is counted, as of BACKGROUND_MOST threads
+ * at a time, until background_end(), which it must call before it ends. */
 enum { BACKGROUND_MOST = 4 };
 void background_begin(void);
 void background_end(void);

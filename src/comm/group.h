@@ -70,7 +70,7 @@ int group_create(struct group **group, struct world *world, const int *ranks, in
  * group_destroy(); does not fail. */
 struct group *group_self(struct world *world, const char *name);
 
-/* Free a group without operations in flight; NULL allowed.  Collective over its members. */
+/* Free a group without operations in flight; NULL allowed.  Not collective. */
 void group_destroy(struct group *group);
 
 int group_rank(const struct group *group); /* this rank's number among the members */

@@ -50,7 +50,7 @@ int launch_check_memory(const struct launch *launch, const char *host, struct er
  * job on one node does not need (opening them is two thirds of the time that a start takes).  A
  * TMPDIR in which one process alone could make no folder is changed, because MPI would crash there.
  * In the only task of srun SLURM_NODELIST and PMIX_NAMESPACE are removed, so that it starts alone.
- * Also raises the limit of open files to the hard limit. */
+ * Also raises the limits of open files and of a file's size to the hard limits. */
 void launch_prepare(const struct launch *launch);
 
 struct launch_kill {

@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "comm/transport.h"
 
-/* Groups of queues use tags from QUEUES on. */
+/* The world's own group uses tag QUEUE_CONTROL, groups of group_create() tags from QUEUES on. */
 enum { TAG_QUESTION = 0, TAG_ANSWER = 1 };
 /* A rank waits for at most one other on each queue. */
 enum { QUESTIONS = QUEUES, ANSWERS = 64 };
@@ -46,7 +46,7 @@ struct suspect {
 /* What a rank answers. */
 struct answer {
     int64_t idle_ns; /* since its last sign of life */
-    int32_t waits;   /* 1: it does nothing but wait for other ranks */
+    int32_t waits;   /* 1: one of its threads waits for an operation */
     struct suspect suspect;
 };
 
