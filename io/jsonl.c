@@ -93,8 +93,7 @@ static int read_weight(const struct js *message, int at, int *weight, struct err
         return error_prefix(err, "message %d", at);
     *weight =
         number != 0 && js_get_bool(message, "train", 1) && js_get_bool(message, "training", 1);
-    if (!js_has(message, "weight") || !strcmp(js_kind(js_get(message, "weight")), "null") ||
-        number == 0 || number == 1)
+    if (!js_has(message, "weight") || number == 0 || number == 1)
         return 0;
     return error_set(err, "message %d: \"weight\" is %s, not 0 or 1", at,
                      number >= 0 ? "another number" : js_kind(js_get(message, "weight")));
