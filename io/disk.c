@@ -36,7 +36,7 @@ char *disk_free_name(const char *path)
 int disk_is_inside(const char *path, const char *folder)
 {
     char *one = realpath(path, NULL), *other = realpath(folder, NULL);
-    size_t length = other ? strlen(other) : 0;
+    size_t length = other && strcmp(other, "/") != 0 ? strlen(other) : 0;
     int inside =
         one && other && !strncmp(one, other, length) && (!one[length] || one[length] == '/');
     free(one);

@@ -457,6 +457,19 @@ static void folders_have_names(void **state)
     assert_true(disk_has(folder, "a/b"));
 }
 
+static void paths_are_inside_folders(void **state)
+{
+    static const struct {
+        const char *path, *folder;
+        int inside;
+    } rows[] = {{"/", "/", 1},       {"/proc", "/", 1},       {"/proc/self/", "/proc/", 1},
+                {"/proc", "/p", 0},  {"/", "/proc", 0},       {"/proc/sys", "/proc/s", 0},
+                {"/absent", "/", 0}, {"/proc", "/absent", 0}, {"/proc/sysvipc", "/proc/sys", 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (disk_is_inside(rows[i].path, rows[i].folder) != rows[i].inside)
+            fail_msg("%s in %s", rows[i].path, rows[i].folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,6 +482,7 @@ int main(void)
         cmocka_unit_test(attributes_are_one_text),
         cmocka_unit_test(datasets_of_other_files_are_refused),
         cmocka_unit_test(folders_have_names),
+        cmocka_unit_test(paths_are_inside_folders),
     };
     h5_setup();
     return cmocka_run_group_tests_name("crafted", tests, make_folder, remove_folder);
