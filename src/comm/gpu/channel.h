@@ -55,6 +55,8 @@ static inline char *link_staging(const struct link *l, int half)
     return l->staging + (size_t)half * (l->device_staging_bytes / 2);
 }
 
+_Static_assert(DEVICE_POINT_7 - DEVICE_GATHER == (int)COMM_POINT_7, "streams in the same order");
+
 /* Return the device's stream on which transfers of a comm_stream run. */
 static inline enum device_stream link_stream(enum comm_stream stream)
 {
