@@ -10,7 +10,8 @@ libtrireme_a_SOURCES += \
 	io/h5_index.c \
 	io/loader.c io/loader.h io/megatron.c io/megatron.h \
 	io/packing.c io/packing.h io/partial.c io/partial.h \
-	io/safetensors.c io/safetensors.h io/safetensors_nf4.c io/safetensors_nf4.h io/safetensors_write.c \
+	io/safetensors.c io/safetensors.h io/safetensors_nf4.c io/safetensors_nf4.h \
+	io/safetensors_private.h io/safetensors_write.c \
 	io/seal.c io/seal.h \
 	io/shard.c io/shard.h io/shard_thread.c io/shard_thread.h \
 	io/shuffle.c io/shuffle.h io/swap.c io/swap.h \

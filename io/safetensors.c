@@ -21,9 +21,9 @@
 #include "base/round.h"
 #include "io/disk.h"
 #include "io/safetensors_nf4.h"
+#include "io/safetensors_private.h"
 
-/* HEADER_MOST: most bytes of a header; LENGTH: bytes of the number before it. */
-enum { HEADER_MOST = 100 << 20, LENGTH = 8 };
+enum { HEADER_MOST = 100 << 20 }; /* bytes of a header */
 
 static const char one_file[] = "model.safetensors", index_file[] = "model.safetensors.index.json";
 
@@ -32,10 +32,21 @@ static const struct {
     const char *name;
     int bytes, dtype;
 } formats[] = {
-    {"F32", 4, DTYPE_F32}, {"BF16", 2, DTYPE_BF16}, {"F16", 2, DTYPE_F16}, {"F64", 8, -1},
-    {"I64", 8, -1},        {"U64", 8, -1},          {"I32", 4, -1},        {"U32", 4, -1},
-    {"I16", 2, -1},        {"U16", 2, -1},          {"I8", 1, -1},         {"U8", 1, -1},
-    {"BOOL", 1, -1},       {"F8_E4M3", 1, -1},      {"F8_E5M2", 1, -1},
+    {.name = "F32", .bytes = 4, .dtype = DTYPE_F32},
+    {.name = "BF16", .bytes = 2, .dtype = DTYPE_BF16},
+    {.name = "F16", .bytes = 2, .dtype = DTYPE_F16},
+    {.name = "F64", .bytes = 8, .dtype = -1},
+    {.name = "I64", .bytes = 8, .dtype = -1},
+    {.name = "U64", .bytes = 8, .dtype = -1},
+    {.name = "I32", .bytes = 4, .dtype = -1},
+    {.name = "U32", .bytes = 4, .dtype = -1},
+    {.name = "I16", .bytes = 2, .dtype = -1},
+    {.name = "U16", .bytes = 2, .dtype = -1},
+    {.name = "I8", .bytes = 1, .dtype = -1},
+    {.name = "U8", .bytes = 1, .dtype = -1},
+    {.name = "BOOL", .bytes = 1, .dtype = -1},
+    {.name = "F8_E4M3", .bytes = 1, .dtype = -1},
+    {.name = "F8_E5M2", .bytes = 1, .dtype = -1},
 };
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
@@ -44,6 +55,14 @@ enum safetensors_found safetensors_look(const char *folder)
     if (disk_has(folder, one_file))
         return SAFETENSORS_FILE;
     return disk_has(folder, index_file) ? SAFETENSORS_INDEX : SAFETENSORS_NONE;
+}
+
+const char *safetensors_format(enum dtype dtype)
+{
+    for (size_t i = 0; i < FORMATS; i++)
+        if (formats[i].dtype == (int)dtype)
+            return formats[i].name;
+    return NULL;
 }
 
 /* Headers */
@@ -175,15 +194,15 @@ static int is_pointer(int fd, const char *path, int64_t bytes)
 /* Returns the bytes of the header, or -1 with err set. */
 static int64_t header_length(int fd, const char *path, int64_t bytes, struct error *err)
 {
-    unsigned char raw[LENGTH];
+    unsigned char raw[SAFETENSORS_LENGTH];
     uint64_t length = 0;
-    if (bytes < LENGTH)
+    if (bytes < SAFETENSORS_LENGTH)
         return error_set(err, "%s: %lld bytes are no safetensors file", path, (long long)bytes);
-    if (disk_read(fd, raw, LENGTH, 0, path, err))
+    if (disk_read(fd, raw, SAFETENSORS_LENGTH, 0, path, err))
         return -1;
-    for (int i = LENGTH - 1; i >= 0; i--)
+    for (int i = SAFETENSORS_LENGTH - 1; i >= 0; i--)
         length = length << 8 | raw[i];
-    int is_beyond = length > (uint64_t)(bytes - LENGTH);
+    int is_beyond = length > (uint64_t)(bytes - SAFETENSORS_LENGTH);
     if (is_beyond && is_pointer(fd, path, bytes))
         return error_set(err, "%s is a Git LFS pointer, not the file itself: git lfs pull", path);
     if (is_beyond)
@@ -204,7 +223,7 @@ static struct js *read_header(int fd, const char *path, int64_t length, struct e
         error_set(err, "%s: out of memory for its header", path);
         return NULL;
     }
-    if (!disk_read(fd, text, (size_t)length, LENGTH, path, err)) {
+    if (!disk_read(fd, text, (size_t)length, SAFETENSORS_LENGTH, path, err)) {
         text[length] = 0;
         if ((int64_t)strlen(text) != length)
             error_set(err, "%s: its header is not text", path);
@@ -233,7 +252,7 @@ static int add_file(struct safetensors *st, char *path, struct error *err)
     struct js *header = length < 0 ? NULL : read_header(fd, path, length, err);
     if (!header)
         return -1;
-    int64_t data = LENGTH + length;
+    int64_t data = SAFETENSORS_LENGTH + length;
     int rc = add_tensors(st, file, header, data, stat.st_size - data, err);
     js_free(header);
     return rc;

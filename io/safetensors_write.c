@@ -14,9 +14,9 @@
 #include "base/json.h"
 #include "base/round.h"
 #include "io/disk.h"
-#include "io/safetensors.h"
+#include "io/safetensors_private.h"
 
-enum { LENGTH = 8, BLOCK_ELEMS = 1 << 20 };
+enum { BLOCK_ELEMS = 1 << 20 };
 
 struct writer {
     const char *folder, *stem;               /* stem: of the files' names */
@@ -56,15 +56,13 @@ static char *file_name(const struct writer *w, int file)
  * NULL with err set. */
 static char *make_header(const struct writer *w, int first, int end, struct error *err)
 {
-    static const char *const names[DTYPE_COUNT] = {
-        [DTYPE_F32] = "F32", [DTYPE_BF16] = "BF16", [DTYPE_F16] = "F16"};
     struct js *header = js_object(), *metadata = js_object();
     int64_t at = 0;
     js_add_string(metadata, "format", "pt");
     js_add(header, "__metadata__", metadata);
     for (int i = first; i < end; i++) {
         struct js *entry = js_object(), *shape = js_array(), *offsets = js_array();
-        js_add_string(entry, "dtype", names[w->dtype]);
+        js_add_string(entry, "dtype", safetensors_format(w->dtype));
         for (int d = 0; d < w->source[i].dims; d++)
             js_add_int(shape, NULL, w->source[i].dim[d]);
         js_add(entry, "shape", shape);
@@ -85,14 +83,14 @@ static int write_header(const struct writer *w, int fd, const char *path, int fi
     char *text = make_header(w, first, end, err);
     if (!text)
         return -1;
-    size_t length = strcspn(text, "\n"), padded = round_up_bytes(length, LENGTH);
-    char *raw = array_make(LENGTH + padded, 1);
-    for (int i = 0; i < LENGTH; i++)
+    size_t length = strcspn(text, "\n"), padded = round_up_bytes(length, SAFETENSORS_LENGTH);
+    char *raw = array_make(SAFETENSORS_LENGTH + padded, 1);
+    for (int i = 0; i < SAFETENSORS_LENGTH; i++)
         raw[i] = (char)(padded >> 8 * i & 0xff);
-    memset(raw + LENGTH, ' ', padded);
-    memcpy(raw + LENGTH, text, length);
-    int rc = disk_write(fd, raw, LENGTH + padded, 0, path, err);
-    *at = (int64_t)(LENGTH + padded);
+    memset(raw + SAFETENSORS_LENGTH, ' ', padded);
+    memcpy(raw + SAFETENSORS_LENGTH, text, length);
+    int rc = disk_write(fd, raw, SAFETENSORS_LENGTH + padded, 0, path, err);
+    *at = (int64_t)(SAFETENSORS_LENGTH + padded);
     free(raw);
     free(text);
     return rc;
