@@ -32,9 +32,10 @@ int chat_role_find(const char *name)
         const char *name;
         enum chat_role role;
     } names[] = {
-        {"system", CHAT_SYSTEM},     {"user", CHAT_USER},     {"assistant", CHAT_ASSISTANT},
-        {"human", CHAT_USER},        {"gpt", CHAT_ASSISTANT}, {"model", CHAT_ASSISTANT},
-        {"chatgpt", CHAT_ASSISTANT},
+        {.name = "system", .role = CHAT_SYSTEM},       {.name = "user", .role = CHAT_USER},
+        {.name = "assistant", .role = CHAT_ASSISTANT}, {.name = "human", .role = CHAT_USER},
+        {.name = "gpt", .role = CHAT_ASSISTANT},       {.name = "model", .role = CHAT_ASSISTANT},
+        {.name = "chatgpt", .role = CHAT_ASSISTANT},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!strcmp(name, names[i].name))

@@ -36,7 +36,8 @@ static const char numpy_magic[] = "\x93NUMPY";
 static const struct {
     uint32_t magic, version;
     int width;
-} llmc[] = {{20240520, 1, 2}, {20240801, 7, 4}};
+} llmc[] = {{.magic = 20240520, .version = 1, .width = 2},
+            {.magic = 20240801, .version = 7, .width = 4}};
 
 static uint32_t le32(const unsigned char *bytes)
 {
@@ -83,7 +84,10 @@ static int read_descr(struct npy *npy, const char *header, struct error *err)
     static const struct {
         const char *name;
         int width, is_signed;
-    } types[] = {{"u2", 2, 0}, {"u4", 4, 0}, {"i4", 4, 1}, {"i8", 8, 1}};
+    } types[] = {{.name = "u2", .width = 2},
+                 {.name = "u4", .width = 4},
+                 {.name = "i4", .width = 4, .is_signed = 1},
+                 {.name = "i8", .width = 8, .is_signed = 1}};
     const char *descr = value_of(header, "descr");
     char what[64];
     if (!descr || *descr != '\'' || strlen(descr) < 5)

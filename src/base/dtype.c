@@ -5,9 +5,11 @@ static const struct {
     const char *name;
     size_t bytes;
 } rows[DTYPE_COUNT] = {
-    [DTYPE_F32] = {"fp32", 4}, [DTYPE_BF16] = {"bf16", 2}, [DTYPE_F64] = {"fp64", 8},
-    [DTYPE_I32] = {"i32", 4},  [DTYPE_U16] = {"u16", 2},   [DTYPE_U32] = {"u32", 4},
-    [DTYPE_U8] = {"u8", 1},    [DTYPE_F16] = {"fp16", 2},  [DTYPE_F8] = {"fp8", 1},
+    [DTYPE_F32] = {.name = "fp32", .bytes = 4}, [DTYPE_BF16] = {.name = "bf16", .bytes = 2},
+    [DTYPE_F64] = {.name = "fp64", .bytes = 8}, [DTYPE_I32] = {.name = "i32", .bytes = 4},
+    [DTYPE_U16] = {.name = "u16", .bytes = 2},  [DTYPE_U32] = {.name = "u32", .bytes = 4},
+    [DTYPE_U8] = {.name = "u8", .bytes = 1},    [DTYPE_F16] = {.name = "fp16", .bytes = 2},
+    [DTYPE_F8] = {.name = "fp8", .bytes = 1},
 };
 
 size_t dtype_bytes(enum dtype dtype)
