@@ -8,7 +8,7 @@ libtrireme_a_SOURCES += \
 	io/disk.c io/disk.h \
 	io/h5.c io/h5.h io/h5_private.h \
 	io/h5_index.c \
-	io/loader.c io/loader.h io/megatron.c io/megatron.h \
+	io/little_endian.h io/loader.c io/loader.h io/megatron.c io/megatron.h \
 	io/packing.c io/packing.h io/partial.c io/partial.h \
 	io/safetensors.c io/safetensors.h io/safetensors_nf4.c io/safetensors_nf4.h \
 	io/safetensors_private.h io/safetensors_write.c \

@@ -10,7 +10,6 @@
  */
 #include "io/megatron.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "io/disk.h"
+#include "io/little_endian.h"
 
 /* Bytes of the header at which its members begin; BLOCK: numbers of a column that are held. */
 enum {
@@ -52,20 +52,6 @@ struct megatron_index {
     int64_t sequence; /* the first sequence of it */
     int64_t before;   /* ids before it */
 };
-
-static int64_t le64(const char *bytes)
-{
-    uint64_t number;
-    memcpy(&number, bytes, sizeof number);
-    return (int64_t)le64toh(number);
-}
-
-static int32_t le32(const char *bytes)
-{
-    uint32_t number;
-    memcpy(&number, bytes, sizeof number);
-    return (int32_t)le32toh(number);
-}
 
 int megatron_is_index(const void *bytes, int64_t count)
 {
@@ -117,8 +103,9 @@ static int read_front(struct megatron_index *x, struct error *err)
         return error_set(err, "%s is truncated: it ends inside its header", x->path);
     if (disk_read(x->fd, front, sizeof front, 0, x->path, err))
         return -1;
-    int64_t version = le64(front + AT_VERSION), sequences = le64(front + AT_COUNTS);
-    int64_t bounds = le64(front + AT_COUNTS + 8), columns = info.st_size - FRONT;
+    int64_t version = (int64_t)le64(front + AT_VERSION);
+    int64_t sequences = (int64_t)le64(front + AT_COUNTS);
+    int64_t bounds = (int64_t)le64(front + AT_COUNTS + 8), columns = info.st_size - FRONT;
     if (version != 1)
         return error_set(err, "%s: version %lld of Megatron's index; known is version 1", x->path,
                          (long long)version);
@@ -178,7 +165,7 @@ static int get(struct megatron_index *x, struct column *c, int64_t i, int64_t *n
         c->end = end;
     }
     const char *at = c->block + (i - c->first) * c->width;
-    *number = c->width == 4 ? le32(at) : le64(at);
+    *number = c->width == 4 ? (int32_t)le32(at) : (int64_t)le64(at);
     return 0;
 }
 

@@ -25,6 +25,7 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "io/disk.h"
+#include "io/little_endian.h"
 #include "io/megatron.h"
 
 enum { MOST_HEADER = 1 << 16, LLMC_HEADER = 1024 };
@@ -38,13 +39,6 @@ static const struct {
     int width;
 } llmc[] = {{.magic = 20240520, .version = 1, .width = 2},
             {.magic = 20240801, .version = 7, .width = 4}};
-
-static uint32_t le32(const unsigned char *bytes)
-{
-    uint32_t number;
-    memcpy(&number, bytes, sizeof number);
-    return le32toh(number);
-}
 
 enum npy_format npy_format(const void *bytes, int64_t count)
 {
