@@ -7,7 +7,8 @@ cpu_kernels = src/device/cpu/kernels.h src/device/cpu/simd.h src/device/cpu/atte
 	src/device/cpu/gemm_own.c src/device/cpu/gemm_own.h src/device/cpu/gemm_rows.c src/device/cpu/gemm_packed.c src/device/cpu/gemm_operand.h src/device/cpu/gemm_pack.h \
 	src/device/cpu/gemm_block.h src/device/cpu/gemm_format.h src/device/cpu/gemm_strip.h src/device/cpu/heads.c \
 	src/device/cpu/loss.c src/device/cpu/magnitude.c src/device/cpu/norm.c src/device/cpu/muon.c src/device/cpu/nf4.c \
-	src/device/cpu/ops.c src/device/cpu/optimizer.c src/device/cpu/optimizer.h src/device/cpu/optimizer_8bit.c src/device/cpu/rope.c
+	src/device/cpu/ops.c src/device/cpu/optimizer.c src/device/cpu/optimizer.h src/device/cpu/optimizer_8bit.c src/device/cpu/rope.c \
+	src/device/cpu/swiglu.c
 libtrireme_a_SOURCES += src/device/device.h src/device/ops.h src/device/ops_attention.h src/device/ops_experts.h \
 	src/device/ops_optimizer.h src/device/device.c src/device/driver.h src/device/self_check.c src/device/self_check.h \
 	src/device/self_check_attention.c src/device/self_check_cache.c src/device/self_check_experts.c src/device/self_check_layers.c \
