@@ -77,7 +77,7 @@ void world_all_gather(struct world *world, void *all, const void *mine, size_t b
 }
 
 /* Replace each of the two values by the lowest of all ranks.  Collective. */
-static void world_lowest(struct world *world, int value[2])
+static void lowest_of_all(struct world *world, int value[2])
 {
     if (world->size == 1)
         return;
@@ -92,7 +92,7 @@ static void world_lowest(struct world *world, int value[2])
 void world_barrier(struct world *world)
 {
     int nothing[2] = {0, 0};
-    world_lowest(world, nothing);
+    lowest_of_all(world, nothing);
 }
 
 /* Every rank takes all values and reduces them in rank order: the same bits on all. */
@@ -120,7 +120,7 @@ int world_agree(struct world *world, int rc, struct error *err)
         return rc;
     /* lowest of all ranks: the first rank that failed; 1 if all failed */
     int found[2] = {rc ? world->rank : world->size, rc ? 1 : 0};
-    world_lowest(world, found);
+    lowest_of_all(world, found);
     if (found[0] == world->size)
         return 0;
     if (found[0] == world->rank && err) {

@@ -34,7 +34,7 @@ struct operation *operation_make(struct group *g, struct comm_op *handle, const 
 }
 
 /* Give the record back to the group, for another operation. */
-static void leave(struct operation *op)
+static void give_back_record(struct operation *op)
 {
     struct group *g = op->group;
     pthread_mutex_lock(&g->lock);
@@ -130,8 +130,9 @@ void operation_start(struct operation *op, int queue, const struct comm_kind *ki
 
 /* Returns a kind in the form for members that read one another's memory, if all of them can use it
  * for as many bytes: all decide alike. */
-static const struct comm_kind *read_form(const struct operation *op, const struct comm_kind *kind,
-                                         const struct comm_kind *read)
+static const struct comm_kind *kind_by_reading(const struct operation *op,
+                                               const struct comm_kind *kind,
+                                               const struct comm_kind *read)
 {
     enum { LEAST_BYTES = 4 << 10 }; /* fewer are in a message as soon as a notice */
     int64_t bytes = op->elems * (int64_t)dtype_bytes(op->dtype);
@@ -145,7 +146,7 @@ void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *
                       const void *send, int64_t elems, enum dtype dtype)
 {
     struct operation *op = operation_make(g, handle, send, recv, elems, dtype);
-    operation_start(op, stream, read_form(op, &kind_all_gather, &kind_all_gather_read));
+    operation_start(op, stream, kind_by_reading(op, &kind_all_gather, &kind_all_gather_read));
 }
 
 void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *handle,
@@ -161,7 +162,8 @@ void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_
     else if (result != DTYPE_F32 && (result != dtype || accumulate))
         error_set(&op->err, "reduce-scatter in group %s: a sum of %s %s %s is not offered", g->name,
                   dtype_name(dtype), accumulate ? "added to" : "in", dtype_name(result));
-    operation_start(op, stream, read_form(op, &kind_reduce_scatter, &kind_reduce_scatter_read));
+    operation_start(op, stream,
+                    kind_by_reading(op, &kind_reduce_scatter, &kind_reduce_scatter_read));
 }
 
 /* Returns the kind of an all-reduce, by its size. */
@@ -277,6 +279,6 @@ int comm_wait(struct comm_op *handle, struct error *err)
     int rc = op->err.text[0] ? -1 : 0;
     if (rc && err)
         *err = op->err;
-    leave(op);
+    give_back_record(op);
     return rc;
 }

@@ -189,7 +189,7 @@ static void idle(struct thread *t, int64_t quiet_ns)
 }
 
 /* Sleep as long as suits, then take over what was submitted.  Returns 0 when it is time to end. */
-static int prepare_pass(struct thread *t, int64_t quiet_ns)
+static int wait_for_work(struct thread *t, int64_t quiet_ns)
 {
     int go_on = 1;
     if (!quiet_ns && !__atomic_load_n(&t->incoming, __ATOMIC_ACQUIRE) && busy(t))
@@ -212,7 +212,7 @@ static int prepare_pass(struct thread *t, int64_t quiet_ns)
 }
 
 /* Report to the watch which operations are under way. */
-static void look(struct thread *t, int moved)
+static void call_watch(struct thread *t, int moved)
 {
     struct thread_view view = {.moved = moved};
     pthread_mutex_lock(&t->lock);
@@ -233,7 +233,7 @@ static void *run(void *arg)
     int64_t moved_ns = clock_ns(), looked_ns = moved_ns, quiet_ns = 0;
     int moved_since = 0;
     prctl(PR_SET_TIMERSLACK, 1000);
-    while (prepare_pass(t, quiet_ns)) {
+    while (wait_for_work(t, quiet_ns)) {
         int moved = 0;
         for (struct queue *queue = t->queue; queue < t->queue + QUEUES; queue++)
             moved |= advance(t, queue);
@@ -245,7 +245,7 @@ static void *run(void *arg)
         if (now - looked_ns < WATCH_NS)
             continue;
         looked_ns = now;
-        look(t, moved_since);
+        call_watch(t, moved_since);
         moved_since = 0;
     }
     return NULL;

@@ -1,6 +1,6 @@
 /* watch.c - asking other ranks for a sign of life, and naming a rank when there is none.
  *
- * The communication thread calls look() now and then, which
+ * The communication thread calls watch_peers() now and then, which
  *
  *   1. receives answers to this rank's questions;
  *   2. answers the questions of other ranks: how long ago this rank's last sign of life was;
@@ -226,7 +226,8 @@ static int64_t courtesy_ns(const struct watch *w, struct suspect suspect)
 }
 
 /* Print a line that names the suspect, and end the job. */
-static void end_job(const struct watch *w, struct suspect suspect, const struct thread_view *view)
+static void end_stuck_job(const struct watch *w, struct suspect suspect,
+                          const struct thread_view *view)
 {
     static const char *const what[] = {
         [GUILT_NEXT] = "is waited for",
@@ -245,7 +246,7 @@ static void end_job(const struct watch *w, struct suspect suspect, const struct 
 }
 
 /* What the communication thread calls now and then (thread_watch): steps 1 to 4. */
-static void look(void *arg, const struct thread_view *view)
+static void watch_peers(void *arg, const struct thread_view *view)
 {
     struct watch *w = arg;
     int alive = alive_count();
@@ -266,7 +267,7 @@ static void look(void *arg, const struct thread_view *view)
     }
     struct suspect suspect = find_suspect(w, view);
     if (quiet > patience + courtesy_ns(w, suspect))
-        end_job(w, suspect, view);
+        end_stuck_job(w, suspect, view);
 }
 
 struct watch *watch_open(struct world *world)
@@ -278,7 +279,7 @@ struct watch *watch_open(struct world *world)
         w->question[i].rank = -1;
     for (int i = 0; i < ANSWERS; i++)
         w->reply[i].sent = MPI_REQUEST_NULL;
-    thread_set_watch(world->thread, look, w);
+    thread_set_watch(world->thread, watch_peers, w);
     return w;
 }
 

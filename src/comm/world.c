@@ -179,7 +179,7 @@ static void tick(void *arg)
 }
 
 /* End the job, where base/array.h finds that memory is out (array_end_by()). */
-static void end_job(void *arg, const struct error *err)
+static void end_job_without_memory(void *arg, const struct error *err)
 {
     world_fail(arg, err);
 }
@@ -208,7 +208,7 @@ int world_start(struct world **world, struct mem *mem, struct error *err)
     if (w->size > 1) {
         w->watch = watch_open(w);
         thread_set_tick(w->thread, tick, w);
-        array_end_by(end_job, w);
+        array_end_by(end_job_without_memory, w);
     }
     *world = w;
     return 0;

@@ -154,8 +154,8 @@ struct advance {
 
 /* Look whether the peers are alive, and how far step w is: one that advances does not hang, however
  * long it takes.  0, or -1 with err set. */
-static int look(struct executor *x, const struct waited_for *w, struct advance *advance,
-                struct error *err)
+static int check_progress(struct executor *x, const struct waited_for *w, struct advance *advance,
+                          struct error *err)
 {
     if (poll_transfers(x, err))
         return -1;
@@ -170,7 +170,7 @@ static int look(struct executor *x, const struct waited_for *w, struct advance *
     return patience_ns && now_ns - advance->moved_ns > patience_ns ? hang(x, w, err) : 0;
 }
 
-/* Wait for an event of step w, and look() from time to time. */
+/* Wait for an event of step w, and check_progress() from time to time. */
 static int wait_for(struct executor *x, const struct waited_for *w, struct device_event *event,
                     struct error *err)
 {
@@ -187,7 +187,7 @@ static int wait_for(struct executor *x, const struct waited_for *w, struct devic
             continue;
         if (clock_ns() - looked_ns > LOOK_NS) {
             looked_ns = clock_ns();
-            if (look(x, w, &advance, err))
+            if (check_progress(x, w, &advance, err))
                 return -1;
         }
         nanosleep(&nap, NULL);
