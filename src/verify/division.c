@@ -272,8 +272,21 @@ static int follow_magnitude(const struct division *d, const struct graph_node *n
     return 0;
 }
 
+/* A node that has only the rank's rows of table v, rows or logits from attrs.first on, must take
+ * them for those that the rank has. */
+static int check_first(const struct division *d, const struct graph_node *n, int v)
+{
+    int64_t start = d->share[v] == ROWS ? columns_start(&d->columns[v]) : 0;
+    if (d->axis != MESH_TENSOR || n->attrs.first == start)
+        return 0;
+    return wrong(d, n, v, "it takes its rows for those from %lld on, and they begin at %lld",
+                 (long long)n->attrs.first, (long long)start);
+}
+
 static int follow_embedding(const struct division *d, const struct graph_node *n)
 {
+    if (division_is_param(d, n->in[1]) && check_first(d, n, n->in[1]))
+        return -1;
     enum division_share table = d->share[n->in[1]], tokens = d->share[n->in[0]];
     if (table == ROWS && tokens != WHOLE)
         return wrong_share(d, n, n->in[0], "its table is divided too");
@@ -285,6 +298,8 @@ static int follow_embedding(const struct division *d, const struct graph_node *n
  * own rows: the result is a term, too. */
 static int follow_positions(const struct division *d, const struct graph_node *n)
 {
+    if (check_first(d, n, n->in[1]))
+        return -1;
     if (d->share[n->in[0]] != TERM)
         return wrong(d, n, n->in[1], "what its rows are added to is no term of a sum");
     put_share(d, n, TERM, n->in[0]);
@@ -347,6 +362,8 @@ static int needs_all(const struct division *d, const struct graph_node *n, int v
 static int follow_head(const struct division *d, const struct graph_node *n)
 {
     if (n->op == &op_head_part && d->share[n->in[1]] == ROWS) {
+        if (check_first(d, n, n->in[1]))
+            return -1;
         if (d->share[n->in[0]] != WHOLE)
             return wrong_share(d, n, n->in[0], "all of it is needed");
         put_share(d, n, PART, n->in[0]);

@@ -23,6 +23,10 @@ static int check_gradient(const struct values *v, int i, int b, int before)
     if (!rules_is_whole_gradient(v, f, &value) || value.updated != before)
         return wrong(v, i, b, &value, "%s's gradient of the whole batch%s", flat->name,
                      before ? " of the step before" : "");
+    enum instr_kind kind = v->program->instr[i].kind;
+    if ((kind == INSTR_NORM || kind == INSTR_MOMENTUM) &&
+        v->program->instr[i].elems != flat->shard_elems)
+        return wrong_operand(v, i, -1);
     return bytes_of(v, b) == (size_t)flat->shard_elems * dtype_bytes(flat->grad_dtype)
                ? 0
                : wrong_size(v, i, b);
@@ -163,6 +167,8 @@ int rules_orthogonalize(struct values *v, int i)
     struct flat_range range = {instr->from, instr->elems};
     int count = whole_tensors(flat, range);
     int64_t elems = flat_is_sharded(flat) ? range.count : flat->padded;
+    if (instr->first_elem[SLOT_MATRICES] != (flat_is_sharded(flat) ? range.start : 0))
+        return wrong_operand(v, i, SLOT_MATRICES);
     if (count < 1 || bytes_of(v, b) != (size_t)elems * sizeof(float))
         return wrong_size(v, i, b);
     if (!value_is(&value, MEANS_STEP, instr->flat, STEP_MOMENTUM) || value.part)
@@ -268,7 +274,7 @@ int rules_matrices(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
     const struct optimizer *optimizer = optimizer_at(v, i);
-    if (!optimizer || !optimizer->of_matrices)
+    if (!optimizer || !optimizer->of_matrices || instr->dtype != DTYPE_F32)
         return wrong_operand(v, i, -1);
     const struct flat *flat = flat_of(v, instr->flat);
     struct value has = values_get(v, instr->buffer[SLOT_FROM]);

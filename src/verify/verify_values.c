@@ -54,6 +54,10 @@ static int rule_cast(struct values *v, int i)
     size_t elems = (size_t)instr->elems;
     if (bytes_of(v, instr->buffer[SLOT_FROM]) != elems * sizeof(float))
         return wrong_size(v, i, instr->buffer[SLOT_FROM]);
+    struct value value = values_get(v, instr->buffer[SLOT_FROM]);
+    if (instr->dtype != (value.meaning == MEANS_GRAD ? v->program->layout->reduce_dtype
+                                                     : v->program->units->request.dtype))
+        return wrong_operand(v, i, -1);
     return keep_meaning(v, i, elems * dtype_bytes(instr->dtype));
 }
 
@@ -85,6 +89,8 @@ static int rule_add(struct values *v, int i)
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     struct value value = values_get(v, from), sum = values_get(v, to);
     size_t bytes = (size_t)instr->elems * sizeof(float);
+    if (instr->dtype != DTYPE_F32)
+        return wrong_operand(v, i, -1);
     if (bytes_of(v, from) != bytes || bytes_of(v, to) != bytes)
         return wrong_size(v, i, to);
     if (!value_is(&value, MEANS_GRAD, instr->flat, OTHER_RANK))
@@ -143,6 +149,7 @@ static int check_reduced(const struct values *v, int i)
                    buffer_root(v->program, instr->buffer[SLOT_TO]);
     int is_narrow = own != DTYPE_F32;
     if (instr->result != own ||
+        (instr->dtype != own && instr->dtype != v->program->layout->reduce_dtype) ||
         (is_narrow && (instr->dtype != own || instr->accumulate || in_place)))
         return wrong_operand(v, i, -1);
     return check_parts(v, i, instr->buffer[SLOT_TO], dtype_bytes(own), instr->buffer[SLOT_FROM],

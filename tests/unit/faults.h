@@ -1,5 +1,5 @@
-/* faults.h - for test_history.c and test_history_order.c: making faults in real programs of tensor
- * ranks and stages, one at a time, and mending them again. */
+/* faults.h - for test_history*.c: making faults in real programs of tensor ranks and stages, one at
+ * a time, and mending them again. */
 #ifndef TRIREME_TESTS_UNIT_FAULTS_H
 #define TRIREME_TESTS_UNIT_FAULTS_H
 

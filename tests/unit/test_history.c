@@ -22,6 +22,7 @@
  *   an update before the last reduction                        test_update_comes_last
  *   parameters that the update leaves stale, or that are not
  *   gathered again                                             test_parameters_are_fresh
+ *   another format, fewer elements, or another first row       test_history_fields.c
  *   a sum over the wrong ranks                                 test_verify_values.c
  *   a message left out, or of another order                    test_deadlock.c
  *

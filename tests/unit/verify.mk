@@ -8,9 +8,11 @@ by_hand = tests/unit/by_hand.c tests/unit/by_hand.h
 tests_unit_test_verify_ranks_SOURCES = tests/unit/test_verify_ranks.c $(by_hand) $(rig)
 tests_unit_test_deadlock_SOURCES = tests/unit/test_deadlock.c $(by_hand) $(rig)
 UNIT_TESTS += tests/unit/test_history tests/unit/test_history_order
+UNIT_TESTS += tests/unit/test_history_fields
 faults = tests/unit/faults.c tests/unit/faults.h $(divided)
 tests_unit_test_history_SOURCES = tests/unit/test_history.c $(faults)
 tests_unit_test_history_order_SOURCES = tests/unit/test_history_order.c $(faults)
+tests_unit_test_history_fields_SOURCES = tests/unit/test_history_fields.c $(faults)
 UNIT_TESTS += tests/unit/test_dropout_verify
 tests_unit_test_dropout_verify_SOURCES = tests/unit/test_dropout_verify.c $(rig)
 # Updates beside forward.

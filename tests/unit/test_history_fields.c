@@ -1,0 +1,152 @@
+/* test_history_fields.c - the faults in the table of test_history.c that leave every buffer right
+ * and put a wrong number in an instruction or in a node of a graph: a format, how many elements,
+ * the first of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "graph/op.h"
+#include "tests/unit/faults.h"
+#include "verify/verify.h"
+
+/* Each returns 0 where the instruction has no such fault. */
+
+/* The other format of two bytes, of what is rounded or of a sum over ranks. */
+static int other_format(struct instr *instr)
+{
+    int is_bf16 = instr->dtype == DTYPE_BF16, is_fp16 = instr->dtype == DTYPE_F16;
+    if ((!is_bf16 && !is_fp16) || (instr->kind != INSTR_CAST && instr->kind != INSTR_REDUCE))
+        return 0;
+    enum dtype was = instr->dtype;
+    instr->dtype = is_bf16 ? DTYPE_F16 : DTYPE_BF16;
+    if (instr->kind == INSTR_REDUCE && instr->result == was)
+        instr->result = instr->dtype;
+    return 1;
+}
+
+/* bf16, of what is fp32. */
+static int not_fp32(struct instr *instr)
+{
+    instr->dtype = DTYPE_BF16;
+    return instr->kind == INSTR_ADD || (instr->kind == INSTR_ALLTOALL && instr->flat >= 0);
+}
+
+static int one_less(struct instr *instr)
+{
+    instr->elems--;
+    return instr->kind == INSTR_NORM || instr->kind == INSTR_MOMENTUM;
+}
+
+static int begins_later(struct instr *instr)
+{
+    instr->first_elem[SLOT_MATRICES]++;
+    return instr->kind == INSTR_ORTHOGONALIZE;
+}
+
+static int places_of[INSTR_KINDS];
+
+static int spoil_instrs(struct program *program)
+{
+    static int (*const faults[])(struct instr *) = {other_format, not_fp32, one_less, begins_later};
+    int spoilt = 0;
+    char text[128];
+    for (int i = 0; i < program->instrs; i++)
+        for (size_t f = 0; f < sizeof faults / sizeof faults[0]; f++) {
+            struct instr *instr = &program->instr[i], was = *instr;
+            int is_spoilt = faults[f](instr);
+            if (is_spoilt)
+                faults_refused(program, instr_text(program, i, text, sizeof text), NULL);
+            *instr = was;
+            places_of[was.kind] += is_spoilt;
+            spoilt += is_spoilt;
+        }
+    return spoilt;
+}
+
+static void test_fields_of_instructions(void **state)
+{
+    static const struct {
+        int ranks;
+        const char *settings;
+    } layouts[] = {
+        {2, FAULTS_SIZES "train.optimizer=muon train.global_batch=2 parallel.strategy=FULL_SHARD"},
+        {2, FAULTS_SIZES "precision=fp16 comm.reduce_dtype=bf16 train.global_batch=2 "
+                         "parallel.strategy=FULL_SHARD"},
+        {2, FAULTS_SIZES "train.optimizer=muon train.global_batch=2 parallel.strategy=NO_SHARD"},
+        {2, FAULTS_SIZES "train.optimizer=muon train.global_batch=4 precision=bf16 "
+                         "parallel.pipeline=2 model.tie_embeddings=true"},
+    };
+    static const enum instr_kind kinds[] = {INSTR_CAST,         INSTR_ADD,      INSTR_REDUCE,
+                                            INSTR_NORM,         INSTR_MOMENTUM, INSTR_ALLTOALL,
+                                            INSTR_ORTHOGONALIZE};
+    for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++) {
+        struct fleet fleet;
+        struct config config = rig_config(layouts[l].settings);
+        fleet_open(&fleet, &config, layouts[l].ranks, PROGRAM_TRAIN);
+        for (int r = 0; r < fleet.ranks; r++)
+            spoil_instrs(fleet.program[r]);
+        fleet_close(&fleet);
+    }
+    faults_everywhere(spoil_instrs, 100);
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        if (!places_of[kinds[k]])
+            fail_msg("no place of %s", instr_name(kinds[k]));
+}
+
+static int nodes_of_embedding, nodes_of_positions, nodes_of_head;
+
+/* Has the rank own rows of table v? */
+static int has_own_rows(const struct graph *graph, int v)
+{
+    const struct graph_value *table = &graph->values[v];
+    return table->role == VALUE_PARAM && graph_axes(graph->params[table->index].division.group);
+}
+
+/* Rows of tables, positions and logits that a node takes for those from another one on. */
+static int spoil_nodes(struct program *program)
+{
+    int spoilt = 0;
+    for (int u = 0; u < program->units->count && program->layout->shape.degree[MESH_TENSOR] > 1;
+         u++) {
+        const struct graph *graph = units_kind(program->units, u)->train;
+        for (int n = 0; n < graph->node_count && program_owns(program, u); n++) {
+            struct graph_node *node = &graph->nodes[n];
+            struct error err = {0};
+            int *nodes = node->op == &op_embedding   ? &nodes_of_embedding
+                         : node->op == &op_positions ? &nodes_of_positions
+                         : node->op == &op_head_part ? &nodes_of_head
+                                                     : NULL;
+            if (!nodes || !has_own_rows(graph, node->in[1]))
+                continue;
+            node->attrs.first++;
+            if (!verify_program(program, &err))
+                fail_msg("not noticed: %s from %lld on", node->op->name,
+                         (long long)node->attrs.first);
+            if (!strstr(err.text, node->op->name))
+                fail_msg("not %s: \"%s\"", node->op->name, err.text);
+            node->attrs.first--;
+            ++*nodes;
+            spoilt++;
+        }
+    }
+    return spoilt;
+}
+
+static void test_first_rows(void **state)
+{
+    faults_everywhere(spoil_nodes, 10);
+    assert_true(nodes_of_embedding && nodes_of_positions && nodes_of_head);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fields_of_instructions),
+        cmocka_unit_test(test_first_rows),
+    };
+    return cmocka_run_group_tests_name("history fields", tests, NULL, NULL);
+}
