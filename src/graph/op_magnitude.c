@@ -79,6 +79,28 @@ static double squares_flops(const struct graph *graph, const struct graph_node *
     return sum;
 }
 
+static int squares_products(const struct device *d, const struct graph *graph,
+                            const struct graph_node *node, struct op_product product[OP_PRODUCTS])
+{
+    _Static_assert(2 * (int)PARAM_PARTS <= (int)OP_PRODUCTS, "two for each part");
+    int count = 0;
+    for (int p = 0; p < node->attrs.adapted.parts; p++) {
+        product[count++] = (struct op_product){.gemm = product_of(graph, node, p), .times = 1};
+        product[count++] = (struct op_product){.gemm = product_of(graph, node, -1), .times = 1};
+    }
+    return count;
+}
+
+/* W once more, W A^T, B and the squares. */
+static double squares_bytes(const struct graph *graph, const struct graph_node *node)
+{
+    const struct graph_adapter *parts = &node->attrs.adapted;
+    double columns = (double)dims(graph, node->in[W])[1], rank = (double)parts->rank;
+    double rows = (double)op_adapter_columns_before(parts, parts->parts);
+    return rows * ((columns + rank) * (double)dtype_bytes(graph->dtype) +
+                   (rank + 1) * (double)sizeof(float));
+}
+
 /* Scratch: W A^T of the part with most rows, A A^T, and what the products need. */
 struct squares_scratch {
     size_t wa, aa, gemm;
@@ -150,6 +172,8 @@ const struct op op_row_squares = {
     .shapes = squares_shapes,
     .gradient = no_gradient,
     .flops = squares_flops,
+    .products = squares_products,
+    .bytes = squares_bytes,
     .scratch = squares_scratch,
     .run = squares_run,
     .in_format = 1u << 0 | 1u << 1 | 1u << 2,

@@ -518,6 +518,17 @@ static void faults_of_magnitudes(void **state)
     model_destroy(model);
 }
 
+/* W A^T of w [5, 7] and a [2, 7], and A A^T; then W, W A^T and b are read, and squares written. */
+static void counts_its_products(const struct graph *graph, const struct graph_node *node)
+{
+    struct op_product product[OP_PRODUCTS];
+    assert_int_equal(op_products(NULL, graph, node, product), 2);
+    assert_int_equal(product[0].gemm.m * product[0].gemm.n * product[0].gemm.k, 5 * 2 * 7);
+    assert_int_equal(product[1].gemm.m * product[1].gemm.n * product[1].gemm.k, 2 * 2 * 7);
+    assert_int_equal(product[0].times + product[1].times, 2);
+    assert_int_equal(op_bytes(graph, node), (5 * 7 + 5 * 2 + 5 * 2 + 5) * 4);
+}
+
 /* A rule that gave the norm a gradient is refused, and none does. */
 static void norms_are_constants(void **state)
 {
@@ -539,6 +550,7 @@ static void norms_are_constants(void **state)
         int y = build_magnitude(graph, build_linear(graph, x, v, -1), build_param(graph, &m),
                                 squares, &parts);
         build_output(graph, fault ? build_scale(graph, squares, 2) : y);
+        counts_its_products(graph, &graph->nodes[graph->values[squares].producer]);
         assert_int_equal(autodiff(graph, &err), fault ? -1 : 0);
         assert_true(!fault || strstr(err.text, "no gradient passes through a norm of rows"));
         graph_destroy(graph);
