@@ -273,8 +273,9 @@ static int make_events(struct measure *m, const struct unit_run *run, struct op_
     return 0;
 }
 
+/* A unit for which there is no memory is left out, but where it is needed. */
 static int measure_unit(struct measure *m, const struct units *units, int unit, double budget_s,
-                        struct error *err)
+                        int is_needed, struct error *err)
 {
     struct unit_run run = {.units = units, .unit = unit};
     struct op_watch watch = {.watch = {.begins = op_begins, .ended = op_ended}, .m = m};
@@ -286,7 +287,9 @@ static int measure_unit(struct measure *m, const struct units *units, int unit, 
     find_needs(&run);
     int rc;
     if (!has_memory(m, &run, &rc, err))
-        return rc;
+        return rc || !is_needed ? rc
+                                : error_set(err, "not enough free memory to measure: free some%s",
+                                            m->options->quick ? "" : ", or use --quick");
     double *seconds = array_make((size_t)run.steps, sizeof *seconds);
     rc = allocate(m, &run, err) || make_events(m, &run, &watch, err) ? -1 : 0;
     rc = world_agree(m->world, rc, err);
@@ -361,7 +364,7 @@ static int measure_model(struct measure *m, const char *preset, const struct siz
         is_needed || (!m->is_late && rc == 0 && units_s(m, units) * (LEAST_RUNS + 1) < budget_s);
     if (!rc && is_measured)
         for (int unit = 0; unit < MEASURED_UNITS && !rc; unit++)
-            rc = measure_unit(m, units, unit, budget_s / SIZES, err);
+            rc = measure_unit(m, units, unit, budget_s / SIZES, is_needed, err);
     units_destroy(units);
     model_destroy(model);
     return rc;
