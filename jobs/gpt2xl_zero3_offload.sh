@@ -119,7 +119,9 @@ if [ $rc = 75 ]; then
         state="state saved at step $new"
         rm -f "$still"
     else
-        state="nothing new was saved (newest checkpoint: step $(saved | last_step))"
+        last=$(saved | last_step)
+        state="nothing new was saved${last:+ (newest checkpoint: step $last)}"
+        mkdir -p "$run" # a signal may come before trireme has made it
         echo $(($(cat "$still" 2>/dev/null || echo 0) + 1)) >"$still"
     fi
     if [ "$(cat "$still" 2>/dev/null)" = 2 ]; then

@@ -149,5 +149,11 @@ for name in llama8b_fsdp gpt2xl_zero3_offload; do
         "$did $(grep -c 'nothing new was saved (newest checkpoint: step 100); job 7' out)"
     start 5 ""
     is "$name, not twice" "75  1" "$did $(grep -c 'twice in a row: job 7 is not queued again' out)"
+    rm -rf queue
+    start 0 ""
+    is "$name whose first start makes no run is queued again" "75 7 1 0" \
+        "$did $(grep -c 'nothing new was saved; job 7' out) $(wc -l <err)"
+    start 1 ""
+    is "$name, not twice either" "75  1" "$did $(grep -c 'twice in a row: job 7 is not queued again' out)"
 done
 finish
