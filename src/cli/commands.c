@@ -390,15 +390,18 @@ static int not_an_option(const struct command *command, char **argv, struct erro
 }
 
 /* Check the value of the option argv[*i], in the same argument or in the next one; *i is then
- * advanced. */
-static int check_value(const struct command_option *option, int argc, char **argv, int *i,
-                       struct error *err)
+ * advanced.  An option in place of the value means that the value was forgotten. */
+static int check_value(const struct command *command, const struct command_option *option, int argc,
+                       char **argv, int *i, struct error *err)
 {
     const char *value = strchr(argv[*i], '=');
     if (!option->value)
         return value ? error_set(err, "%s takes no value", option->name) : 0;
     if (!value && *i + 1 == argc)
         return error_set(err, "%s wants a value: %s %s", option->name, option->name, option->value);
+    if (!value && option_find(command, argv[*i + 1], strcspn(argv[*i + 1], "=")))
+        return error_set(err, "%s wants a value, not the option %s: %s %s, or %s=%s", option->name,
+                         argv[*i + 1], option->name, option->value, option->name, option->value);
     value = value ? value + 1 : argv[++*i];
     if (option->is_output && (!*value || !strcmp(value, "-")))
         return error_set(err, "%s '%s': name a file, which is written", option->name, value);
@@ -414,7 +417,7 @@ int command_check_options(const struct command *command, int argc, char **argv, 
         const struct command_option *option = option_find(command, argv[i], length);
         if (!option)
             return not_an_option(command, argv + i, err);
-        if (check_value(option, argc, argv, &i, err))
+        if (check_value(command, option, argc, argv, &i, err))
             return -1;
     }
     return 0;

@@ -65,6 +65,10 @@ for command in "config model.preset=llama-tiny" "convert run folder" "tensorboar
 done
 refused "doctor with a wrong option, on three ranks" 'quick is for doctor --measure' \
     mpirun --oversubscribe -n 3 "$TRIREME" doctor --quick
+refused "an option in place of a value" '--measure wants a value, not the option --quick: .*--measure=FILE' \
+    "$TRIREME" doctor --measure --quick
+refused "an option with a value in place of a value" '--stop wants a value, not the option --tokens=3: .*--stop=TEXT' \
+    "$TRIREME" generate run --stop --tokens=3 --prompt a
 SLURM_NTASKS=4 "$TRIREME" tokenize one.txt -o ranks.h5 >out 2>err
 is "in the script of a job it is one process" 0 $?
 
