@@ -28,13 +28,30 @@ static void usage(FILE *out)
                  "            trireme train model.preset=llama-tiny data.train=text.h5\n");
 }
 
+/* Returns 0, or -1 with err set where what was printed could not be written. */
+static int finish_stdout(struct error *err)
+{
+    errno = EIO; /* what error_errno() says where an earlier write failed and fflush() did not */
+    return fflush(stdout) || ferror(stdout) ? error_errno(err, "standard output") : 0;
+}
+
+/* Return the exit code of what only prints. */
+static int printed(void)
+{
+    struct error err = {0};
+    if (!finish_stdout(&err))
+        return EXIT_DONE;
+    log_error(NULL, "%s", err.text);
+    return EXIT_USAGE;
+}
+
 static int help_of(const struct command *command)
 {
     usage_of(command, stdout);
     if (command->example)
         printf("\n%s", command->example);
     printf("\nKeys and their meaning: trireme config --show; more: man trireme\n");
-    return EXIT_DONE;
+    return printed();
 }
 
 static int is_one_of(const char *argument, const char *a, const char *b, const char *c)
@@ -71,9 +88,8 @@ static int run(const struct command *command, int argc, char **argv)
         app_start_world(&app, NULL); /* so that one rank alone prints the error */
     else if (!rc)
         rc = command_check_alone(command, &err) || command->run(&app, argc, argv, &err);
-    errno = EIO; /* what error_errno() says where an earlier write failed and fflush() did not */
-    if (!rc && (fflush(stdout) || ferror(stdout)))
-        rc = error_errno(&err, "standard output");
+    if (!rc)
+        rc = finish_stdout(&err);
     if (rc && err.text[0] && app.log.rank <= 0)
         log_error(&app.log, "%s", err.text);
     else if (rc && !app.world)
@@ -105,12 +121,14 @@ int main(int argc, char **argv)
         usage(stderr);
         return EXIT_USAGE;
     }
-    if (is_one_of(argv[1], "--version", "-V", "-v") || !strcmp(argv[1], "version"))
-        return printf("trireme %s\n", PACKAGE_VERSION) < 0;
+    if (is_one_of(argv[1], "--version", "-V", "-v") || !strcmp(argv[1], "version")) {
+        printf("trireme %s\n", PACKAGE_VERSION);
+        return printed();
+    }
     const char *name = argv[1];
     if (is_one_of(name, "--help", "-h", "help") && argc == 2) {
         usage(stdout);
-        return EXIT_DONE;
+        return printed();
     }
     if (!strcmp(name, "help"))
         name = argv[2];

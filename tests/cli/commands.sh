@@ -69,6 +69,10 @@ refused "an option in place of a value" '--measure wants a value, not the option
     "$TRIREME" doctor --measure --quick
 refused "an option with a value in place of a value" '--stop wants a value, not the option --tokens=3: .*--stop=TEXT' \
     "$TRIREME" generate run --stop --tokens=3 --prompt a
+for command in --version --help "plan --help" "config --show"; do
+    "$TRIREME" $command >/dev/full 2>err
+    is "$command with nowhere to write" "1 1" "$? $(grep -c 'error: standard output: No space left' err)"
+done
 SLURM_NTASKS=4 "$TRIREME" tokenize one.txt -o ranks.h5 >out 2>err
 is "in the script of a job it is one process" 0 $?
 
