@@ -112,6 +112,8 @@ static int load_newest(struct config *config, const char *folder, const char *co
 {
     struct checkpoint_entry *entries;
     int found = checkpoint_list(&entries, folder, err), i = 0;
+    if (found < 0)
+        return -1;
     while (i < found && !entries[i].committed)
         i++;
     int rc;
@@ -127,7 +129,7 @@ static int load_newest(struct config *config, const char *folder, const char *co
                        folder, folder);
     else
         rc = error_set(err, "%s holds no checkpoint", folder);
-    checkpoint_list_free(entries, found > 0 ? found : 0);
+    checkpoint_list_free(entries, found);
     return rc;
 }
 

@@ -73,6 +73,9 @@ for command in --version --help "plan --help" "config --show"; do
     "$TRIREME" $command >/dev/full 2>err
     is "$command with nowhere to write" "1 1" "$? $(grep -c 'error: standard output: No space left' err)"
 done
+mkdir broken && : >broken/checkpoints
+refused "a file in place of the folder of checkpoints" 'broken/checkpoints.*Not a directory' "$TRIREME" plan broken
+rm -r broken
 SLURM_NTASKS=4 "$TRIREME" tokenize one.txt -o ranks.h5 >out 2>err
 is "in the script of a job it is one process" 0 $?
 
