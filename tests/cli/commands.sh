@@ -119,9 +119,10 @@ if timeout 60 "$TRIREME" train $M >out 2>err; then
     is "checkpoint show" 0 $?
     timeout 60 "$TRIREME" evaluate $M data.valid=valid.h5 >out 2>err
     is "evaluate" 0 $?
-    timeout 60 "$TRIREME" evaluate $M data.valid=valid.h5 train.lr=9 seed=4 parallel.strategy=NO_SHARD checkpoint.every=3 checkpoint.async=true train.decay_steps=0 >more.out 2>err
+    timeout 60 "$TRIREME" evaluate $M data.valid=valid.h5 train.lr=9 seed=4 parallel.strategy=NO_SHARD \
+        parallel.layout=given parallel.backward_prefetch=BACKWARD_POST checkpoint.every=3 checkpoint.async=true train.decay_steps=0 >more.out 2>err
     is "evaluate names keys that change nothing" "1 $(cat out)" \
-        "$(grep -c 'warning: these keys are of training, and change nothing here: .*train\.lr, seed, checkpoint\.every, checkpoint\.async, train\.decay_steps$' err) $(cat more.out)"
+        "$(grep -c 'warning: these keys are of training, and change nothing here: .*train\.lr, seed, parallel\.layout, parallel\.backward_prefetch, checkpoint\.every, checkpoint\.async, train\.decay_steps$' err) $(cat more.out)"
 
     "$TRIREME" config --show | sed -n 's/^\([a-z0-9_.]*\) (.*/\1=/p' >keys
     sed -n '/} keys\[\] = {/,/^};/s/^ *{"\([^"]*\)".*/\1/p' "$top/src/cli/unused.c" >unused

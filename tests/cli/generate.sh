@@ -76,8 +76,9 @@ for setting in run.dir=two checkpoint.resume=two model.preset=gpt2; do
         "$TRIREME" generate one --prompt x device=cpu $setting
 done
 refused "nor the seed of training" 'seed=3 has no effect: .* that of --seed$' "$TRIREME" generate one --prompt x device=cpu seed=3
-"$TRIREME" generate one --prompt x --tokens 1 device=cpu train.lr=9 data.train=no.h5 2>err >out
-is "keys of training are named" "0 1" "$? $(grep -c 'warning: these keys are of training, and change nothing here: train\.lr, data\.train$' err)"
+"$TRIREME" generate one --prompt x --tokens 1 device=cpu train.lr=9 data.train=no.h5 \
+    train.logits_dtype=fp32 train.logits_chunk=3 2>err >out
+is "keys of training are named" "0 1" "$? $(grep -c 'warning: these keys are of training, and change nothing here: train\.lr, data\.train, train\.logits_dtype, train\.logits_chunk$' err)"
 refused "nor another model's folder" 'model.path=.* has no effect here' "$TRIREME" generate one --prompt x device=cpu \
     model.path=two
 finish
