@@ -200,6 +200,7 @@ static int run(struct generate_model *model, struct app *app,
             rc = generate_output_check(output, err);
         if (output && !rc)
             generate_output_report(output, &app->log);
+        rc = world_agree(app->world, rc, err);
     }
     generate_output_destroy(output);
     generator_destroy(generator);

@@ -109,6 +109,10 @@ is "a conversation longer than the context, once" 1 \
     "$(grep -c 'longest prompt has .* tokens, the context 48: its first [0-9]* are not read' err)"
 $G run --prompt x --tokens 5 >/dev/full 2>err
 is "nowhere to write" "1 1" "$? $(grep -c 'standard output: No space left' err)"
+# shellcheck disable=SC2016
+mpirun --oversubscribe -n 2 sh -c '"$@" >/dev/full; echo $? >code.$OMPI_COMM_WORLD_RANK' sh \
+    $G run --prompt x --tokens 5 2>err
+is "nowhere to write, on both ranks" "1 1 1" "$(cat code.0) $(cat code.1) $(grep -c 'standard output: No space left' err)"
 printf 'ping\nping\n' | $G run --chat --tokens 5 >/dev/full 2>err
 is "nor in a conversation" "1 1 1" "$? $(grep -c 'error: standard output: No space left' err) $(grep -c error: err)"
 
