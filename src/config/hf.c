@@ -255,6 +255,16 @@ int hf_is_stacked(const char *folder)
     return is_stacked;
 }
 
+int64_t hf_vocab(const char *folder)
+{
+    char *path = array_format("%s/config.json", folder);
+    struct js *json = js_read(path, NULL);
+    int64_t vocab = js_get_int(json, "vocab_size", 0);
+    js_free(json);
+    free(path);
+    return vocab;
+}
+
 int hf_read_config(struct config *config, const char *folder, struct error *err)
 {
     char *path = array_format("%s/config.json", folder);

@@ -12,6 +12,10 @@ int hf_has_config(const char *folder);
  * where there is no such file.  Adapters beside the matrices one by one fit no module of it. */
 int hf_is_stacked(const char *folder);
 
+/* Return the vocab_size of a folder's config.json, which model.vocab may have been set to differ
+ * from; 0: it cannot be read. */
+int64_t hf_vocab(const char *folder);
+
 /* Set the keys model.* from a folder's config.json, and config->model_note to a warning that names
  * members which trireme does not know and ignores ("": none).  Returns 0, or -1 with err naming
  * file and member: an architecture, an activation, a bias or a kind of rotary positions that

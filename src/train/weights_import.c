@@ -87,14 +87,16 @@ static int place_in(const struct import *import, const struct safetensors *st, c
 
 /* ---- are they the model's tensors? ---- */
 
-/* Files may lack the last rows of the embedding and the head. */
+/* Files may lack the last rows of the embedding and the head: those by which model.vocab is larger
+ * than the vocab_size of their config.json. */
 static int check_shape(const struct import *import, const struct safetensors *st,
                        const struct flat_tensor *own, const struct model_place *place,
                        const struct safetensors_tensor *tensor, struct error *err)
 {
     const struct box *box = &own->box;
     int is_node = import->s->config.model_loading == LOADING_NODE;
-    int lacks = st == import->st && weights_rows_lacking(own->name, box, place, tensor);
+    int lacks = st == import->st && weights_rows_lacking(own->name, box, place, tensor) &&
+                tensor->dim[0] == hf_vocab(import->s->config.model_path);
     int64_t dim[BOX_DIMS];
     int dims = hf_tensors_shape(place, kind_of(import, st), box, dim), same = tensor->dims == dims;
     for (int d = 0; same && d < dims; d++)
@@ -480,29 +482,37 @@ static void report(const struct session *s, const char *what, const char *folder
                  what, folder, st->tensors, st->files, st->files > 1 ? "s" : "", seconds);
 }
 
+/* Return the rows that the files have of the embedding or the head, where these are fewer than the
+ * model has; 0: they have all. */
+static int64_t fewer_rows(const struct import *import, const char *own)
+{
+    struct model_place place;
+    const struct safetensors_tensor *tensor =
+        import->st ? find(import, import->st, (struct hf_tensors_name){own, 0}, &place, NULL)
+                   : NULL;
+    return tensor && tensor->dim[0] < import->s->config.model.vocab ? tensor->dim[0] : 0;
+}
+
 /* Say that the embedding, and the head, have more rows than the files. */
 static void report_rows(const struct import *import)
 {
-    struct model_place place;
     const struct session *s = import->s;
-    const struct safetensors_tensor *embedding =
-        import->st ? find(import, import->st, (struct hf_tensors_name){"embed", 0}, &place, NULL)
-                   : NULL;
-    int64_t vocab = s->config.model.vocab;
-    if (embedding && embedding->dim[0] < vocab)
-        log_info(
-            s->log,
-            "model.vocab is %lld, and that of %s %lld: the other rows of the embedding%s begin "
-            "as the mean of those there",
-            (long long)vocab, s->config.model_path, (long long)embedding->dim[0],
-            s->config.model.tie_embeddings ? "" : " and the head");
+    int is_tied = s->config.model.tie_embeddings;
+    int64_t embedding = fewer_rows(import, "embed"),
+            head = is_tied ? 0 : fewer_rows(import, "head");
+    if (embedding || head)
+        log_info(s->log,
+                 "model.vocab is %lld, and that of %s %lld: the other rows of the %s%s%s begin as "
+                 "the mean of those there",
+                 (long long)s->config.model.vocab, s->config.model_path,
+                 (long long)max_i64(embedding, head), embedding ? "embedding" : "",
+                 embedding && head ? " and the " : "", head ? "head" : "");
     const char *own = strcmp(s->config.model.family, "gpt2") ? "embed_tokens" : "wte";
-    if (embedding && embedding->dim[0] < vocab && s->config.lora.r &&
-        !strstr(s->config.lora.modules_to_save, own))
+    if (embedding && s->config.lora.r && !strstr(s->config.lora.modules_to_save, own))
         log_warn(s->log,
                  "these rows are frozen (lora.r): the new tokens are not learned; "
                  "lora.modules_to_save=%s%s trains them",
-                 own, s->config.model.tie_embeddings ? "" : ",lm_head");
+                 own, is_tied ? "" : ",lm_head");
 }
 
 int weights_import(struct session *s, struct error *err)

@@ -1,6 +1,6 @@
 /* test_new_rows.c - a vocabulary larger than that of the model's folder: rows that the files have
  * are read, and each further one of the embedding and the head is the mean of these, on any layout.
- */
+ * An embedding or a head with fewer rows than the folder's config.json says is refused. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "train/run_checkpoint.h"
 #include "train/weights.h"
 
-enum { STORED = 61, ROWS = 90, WIDTH = 24 };
+enum { SHORT = 41, STORED = 61, ROWS = 90, WIDTH = 24 };
 
 #define MODEL                                                                   \
     "model.layers=2 model.hidden=24 model.heads=2 model.ffn=40 data.seq_len=8 " \
@@ -99,6 +99,49 @@ static void check_setting(struct checks *c, const char *dir, const char *setting
     world_barrier(c->world);
 }
 
+/* Write a model of `rows` rows to path, each tensor to a file of its own. */
+static void write_rows(struct checks *c, int rows, const char *path)
+{
+    struct error err = {0};
+    char text[512];
+    snprintf(text, sizeof text, MODEL "model.vocab=%d", rows);
+    struct config config = rig_config(text);
+    CHECK(c, !hf_folder_write(&config, DTYPE_BF16, 1, path, &err));
+}
+
+/* Import a model whose tensor `stored` has SHORT rows, and whose config.json says STORED. */
+static void check_short(struct checks *c, const char *dir, const char *stored, int64_t vocab)
+{
+    struct error err = {0};
+    struct session *s = NULL;
+    struct safetensors *st = NULL;
+    struct log log = {.level = LOG_ERROR, .rank = world_rank(c->world)};
+    char text[512], path[128], other[128], want[128];
+    snprintf(path, sizeof path, "%s/model", dir);
+    snprintf(other, sizeof other, "%s/short", dir);
+    snprintf(text, sizeof text, MODEL "model.vocab=%lld", (long long)vocab);
+    struct config config = rig_config(text);
+    CHECK(c, !session_open(&s, c->world, &log, &c->mem, &config, SESSION_TRAIN, NULL, &err));
+    if (s && !world_rank(c->world)) {
+        write_rows(c, STORED, path);
+        write_rows(c, SHORT, other);
+        CHECK(c, !safetensors_open(&st, other, &err));
+        const struct safetensors_tensor *tensor = st ? safetensors_find(st, stored) : NULL;
+        const char *from = tensor ? st->file[tensor->file] : "";
+        snprintf(text, sizeof text, "%s%s", path, from + strlen(other));
+        CHECK(c, tensor && !disk_copy(from, text, &err));
+        safetensors_close(st);
+        snprintf(s->config.model_path, sizeof s->config.model_path, "%s", path);
+        snprintf(want, sizeof want,
+                 "tensor \"%s\" has another shape than the %lld x %d of the model", stored,
+                 (long long)vocab, WIDTH);
+        CHECK(c, weights_import_check(s, &err) && strstr(err.text, want));
+        CHECK(c, !disk_remove(path, NULL) && !disk_remove(other, NULL));
+    }
+    session_close(s);
+    world_barrier(c->world);
+}
+
 int main(void)
 {
     struct checks c = {0};
@@ -111,6 +154,9 @@ int main(void)
     for (int i = 0; i < 4; i++)
         if (i != 2 || world_size(c.world) % 2 == 0)
             check_setting(&c, dir, settings[i], i);
+    for (int i = 0; i < 4; i++)
+        check_short(&c, dir, i % 2 ? "lm_head.weight" : "model.embed_tokens.weight",
+                    i < 2 ? STORED : ROWS);
     if (!world_rank(c.world))
         CHECK(&c, !disk_remove(dir, NULL));
     return checks_finish(&c);
