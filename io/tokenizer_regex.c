@@ -119,12 +119,15 @@ static size_t translate_argument(const char *at, int is_property, struct transla
 }
 
 /* Append the translation of the escape at `at`.  within: 1 within [].  Returns how many bytes of
- * the pattern were used; 0: the escape has no translation. */
+ * the pattern were used; 0: the escape has no translation.  \p and \P have none without {NAME}:
+ * Oniguruma takes them for the letter there, and PCRE2 takes \pL for a property. */
 static size_t translate_escape(const char *at, int within, struct translation *to)
 {
     char letter = at[1], hex[16];
     unsigned code;
     int used = 0;
+    if ((letter == 'p' || letter == 'P') && (at[2] != '{' || !strchr(at, '}')))
+        return 0;
     if (letter == 'u' && sscanf(at + 2, "%4x%n", &code, &used) == 1 && used == 4) {
         snprintf(hex, sizeof hex, "\\x{%x}", code);
         put(to, hex);

@@ -106,6 +106,28 @@ static const struct {
     {.pattern = "(?mi)A.b|(c)", .text = "a\nbC", .matches = "a\nb|C|"},
 };
 
+/* Patterns that are refused, and what of the text then says why. */
+static const struct {
+    const char *pattern, *why;
+} refused_patterns[] = {
+    {.pattern = "\\pL", .why = "\"\\p\" in it at byte 0 is nothing that trireme has"},
+    {.pattern = "[a\\PL]+", .why = "\"\\P\" in it at byte 2 is nothing that trireme has"},
+    {.pattern = "a\\p", .why = "\"\\p\" in it at byte 1 is nothing that trireme has"},
+    {.pattern = "\\p{L", .why = "\"\\p\" in it at byte 0 is nothing that trireme has"},
+};
+
+static void test_refused_patterns(void **state)
+{
+    for (size_t p = 0; p < sizeof refused_patterns / sizeof refused_patterns[0]; p++) {
+        struct error err = {0};
+        struct tokenizer_regex *regex;
+        int rc = tokenizer_regex_create(&regex, refused_patterns[p].pattern, &err);
+        if (!rc || !strstr(err.text, refused_patterns[p].why))
+            fail_msg("%s: wanted \"%s\", got \"%s\"", refused_patterns[p].pattern,
+                     refused_patterns[p].why, err.text);
+    }
+}
+
 static void test_patterns(void **state)
 {
     struct error err = {0};
@@ -425,11 +447,17 @@ static int remove_dir(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scans),       cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_alphabet),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_deep),        cmocka_unit_test(test_few_bytes),
-        cmocka_unit_test(test_first_piece), cmocka_unit_test(test_added_space),
-        cmocka_unit_test(test_cache),       cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_scans),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_refused_patterns),
+        cmocka_unit_test(test_alphabet),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_few_bytes),
+        cmocka_unit_test(test_first_piece),
+        cmocka_unit_test(test_added_space),
+        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_missing),
         cmocka_unit_test(test_train),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
