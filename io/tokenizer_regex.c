@@ -10,6 +10,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "io/tokenizer_regex.h"
 
+#include <ctype.h>
 #include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,8 @@ struct translation {
     size_t atom;              /* byte of out: begin of what a quantifier would repeat */
     size_t group[MOST_DEPTH]; /* [depth] bytes of out: begins of the groups that are open */
     int depth;
+    int ignores_case;         /* 1: behind (?i), or within (?i: */
+    char outside[MOST_DEPTH]; /* [depth] ignores_case around the groups that are open */
 };
 
 /* Append text to the translation. */
@@ -94,6 +97,27 @@ static int is_script(const char *name)
                                      &offset, NULL);
     pcre2_code_free(code);
     return code != NULL;
+}
+
+/* Properties of characters whose other cases do not have them: within a set that ignores case
+ * Oniguruma adds those cases, PCRE2 does not. */
+static const char of_one_case[] = " lu ll lt upper lower uppercase lowercase uppercaseletter "
+                                  "lowercaseletter titlecaseletter greek grek common zyyy "
+                                  "inherited zinh qaai ";
+
+/* Properties of which that is true for one mark alone, U+0345, whose other cases are letters. */
+static const char of_u345[] = " l lc m mn ";
+
+/* Is the property at `at` ("{Lu}", "{^lu}", "{L_u}") in a list of names? */
+static int is_property_of(const char *at, const char *list)
+{
+    char name[NAME] = " ";
+    size_t bytes = 1;
+    for (; *at && *at != '}' && bytes < sizeof name - 2; at++)
+        if (!strchr("{^ _-", *at))
+            name[bytes++] = (char)tolower((unsigned char)*at);
+    name[bytes] = ' ';
+    return strstr(list, name) != NULL;
 }
 
 /* Append the translation of what stands behind \p, \P or \x: {Han}, {^Han}, {4e00}, 4e.  A script
@@ -138,7 +162,12 @@ static size_t translate_escape(const char *at, int within, struct translation *t
         if (escapes[i].letter != letter || !text)
             continue;
         put(to, text);
-        return strchr("pPx", letter) ? 2 + translate_argument(at + 2, letter != 'x', to) : 2;
+        if (!strchr("pPx", letter))
+            return 2;
+        size_t bytes = 2 + translate_argument(at + 2, letter != 'x', to);
+        if (letter != 'x' && within && to->ignores_case && is_property_of(at + 2, of_u345))
+            put(to, "\\x{345}"); /* brings its other cases */
+        return bytes;
     }
     if (!letter || strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", letter))
         return 0;
@@ -178,6 +207,17 @@ static size_t translate_interval(const char *at, struct translation *to)
     return bytes;
 }
 
+/* Does case not matter behind options such as "mi-x", of which there are `count`? */
+static int ignores_case(const char *options, size_t count, int before)
+{
+    int is_off = 0;
+    for (size_t i = 0; i < count; i++) {
+        is_off |= options[i] == '-';
+        before = options[i] == 'i' ? !is_off : before;
+    }
+    return before;
+}
+
 /* Append the translation of "(" and the options behind it.  Oniguruma's option m, by which "."
  * matches an end of line too, is s in PCRE2.  Returns how many bytes of the pattern were used, or 0
  * with err set. */
@@ -186,6 +226,7 @@ static size_t open_group(const char *at, struct translation *to, struct error *e
     size_t options = at[1] == '?' ? strspn(at + 2, "imx-") : 0, used = 1;
     int has_options = options && (at[2 + options] == ':' || at[2 + options] == ')');
     size_t begin = to->out.bytes;
+    int is_ignored = ignores_case(at + 2, has_options ? options : 0, to->ignores_case);
     put(to, "(");
     if (has_options)
         put(to, "?");
@@ -193,12 +234,15 @@ static size_t open_group(const char *at, struct translation *to, struct error *e
         put(to, (char[]){at[used] == 'm' ? 's' : at[used], 0});
     if (has_options && at[used] == ')') {
         put(to, ")");
+        to->ignores_case = is_ignored;
         return used + 1;
     }
     if (to->depth == MOST_DEPTH) {
         error_set(err, "more than %d groups within each other", MOST_DEPTH);
         return 0;
     }
+    to->outside[to->depth] = (char)to->ignores_case;
+    to->ignores_case = is_ignored;
     to->group[to->depth++] = begin;
     return used;
 }
@@ -207,8 +251,10 @@ static size_t open_group(const char *at, struct translation *to, struct error *e
 static void close_group(struct translation *to)
 {
     put(to, ")");
-    if (to->depth)
+    if (to->depth) {
         to->atom = to->group[--to->depth];
+        to->ignores_case = to->outside[to->depth];
+    }
 }
 
 /* Append the translation of what stands at `at`, outside of [] and no escape.  Returns how many
@@ -231,6 +277,13 @@ static size_t translate_outside(const char *at, struct translation *to, struct e
     return 1;
 }
 
+/* Is the escape at `at` one of those properties that a set which ignores case does not have alone?
+ */
+static int is_of_one_case(const char *at)
+{
+    return (at[1] == 'p' || at[1] == 'P') && is_property_of(at + 2, of_one_case);
+}
+
 /* Translate a pattern.  Returns 0, or -1 with err set. */
 static int translate(const char *pattern, struct translation *to, struct error *err)
 {
@@ -240,6 +293,11 @@ static int translate(const char *pattern, struct translation *to, struct error *
         size_t begin = to->out.bytes;
         used = 1;
         if (pattern[at] == '\\') {
+            if (within && to->ignores_case && is_of_one_case(pattern + at))
+                return error_set(err,
+                                 "\"%.*s\" within a set that ignores case, in it at byte %zu, is "
+                                 "nothing that trireme has",
+                                 (int)strcspn(pattern + at, "}") + 1, pattern + at, at);
             used = translate_escape(pattern + at, within, to);
             if (!used)
                 return error_set(err, "\"\\%c\" in it at byte %zu is nothing that trireme has",

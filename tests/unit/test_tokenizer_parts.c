@@ -104,6 +104,14 @@ static const struct {
     {.pattern = "(?m:a.b)", .text = "a\nb", .matches = "a\nb|"},
     {.pattern = "a.b", .text = "a\nb", .matches = ""},
     {.pattern = "(?mi)A.b|(c)", .text = "a\nbC", .matches = "a\nb|C|"},
+    {.pattern = "(?i:a)[\\p{Lu}]+|(?-i:[\\p{Ll}]+)", .text = "ABc", .matches = "AB|c|"},
+    {.pattern = "(?i)(?-i)[\\p{Lu}]+", .text = "aBC", .matches = "BC|"},
+    {.pattern = "(?i)x(?-i:[\\p{Lu}]+)\\p{Ll}", .text = "XBCd", .matches = "XBCd|"},
+    {.pattern = "(?i)[\\p{L}]+", .text = "k\u0345\u03b9 a1", .matches = "k\u0345\u03b9|a|"},
+    {.pattern = "(?i)[^\\p{L}]+", .text = "k\u0345\u03b9 1a", .matches = " 1|"},
+    {.pattern = "(?i)[\\P{L}]+", .text = "k\u0345\u03b9 1a", .matches = "\u0345\u03b9 1|"},
+    {.pattern = "(?i)[\\p{Mn}-]+", .text = "k\u0345\u03b9-\u03b1z", .matches = "\u0345\u03b9-|"},
+    {.pattern = "[\\p{L}]+", .text = "k\u0345\u03b9 a1", .matches = "k|\u03b9|a|"},
 };
 
 /* Patterns that are refused, and what of the text then says why. */
@@ -113,6 +121,10 @@ static const struct {
     {.pattern = "\\pL", .why = "\"\\p\" in it at byte 0 is nothing that trireme has"},
     {.pattern = "[a\\PL]+", .why = "\"\\P\" in it at byte 2 is nothing that trireme has"},
     {.pattern = "a\\p", .why = "\"\\p\" in it at byte 1 is nothing that trireme has"},
+    {.pattern = "(?i)[\\p{Lu}]+",
+     .why = "\"\\p{Lu}\" within a set that ignores case, in it at byte 5"},
+    {.pattern = "(?i:[a\\P{^l_t}]+)", .why = "\"\\P{^l_t}\" within a set that ignores case"},
+    {.pattern = "a(?mi)(b(?-i)c)[^\\p{Greek}]", .why = "\"\\p{Greek}\" within a set"},
     {.pattern = "\\p{L", .why = "\"\\p\" in it at byte 0 is nothing that trireme has"},
 };
 
