@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/round.h"
 #include "base/text.h"
 #include "train/lr_schedule.h"
 #include "train/run_checkpoint.h"
@@ -278,23 +279,24 @@ static double decay_tolerance(const struct config *saved, const struct config *a
 /* Write to text how the learning rate of cosine or linear, whose curve depends on the run's end,
  * jumps at the step after `at`; returns 0 where the curve is the one of before, or where settings
  * of the learning rate itself differ, which run_changes_text() lists.  Curves that lie apart by no
- * more than a twentieth of train.lr count as one: with epochs a batch that changes moves the end by
- * a part of a step. */
+ * more than a twentieth of train.lr count as one, with epochs by as much as the curve moves in a
+ * step more, because a batch that changes moves the end by a part of a step. */
 static int curve_jumps(const struct config_train *was, const struct config_train *now,
                        const struct run_position *at, char *text, size_t bytes)
 {
     int64_t step = at->step - at->scaler.skipped; /* of the schedule */
     int is_same_kind = was->schedule == now->schedule && was->lr == now->lr &&
                        was->min_lr == now->min_lr && was->warmup_steps == now->warmup_steps;
-    double next = lr_schedule_at(now, step + 1);
-    if (!is_same_kind || fabs(next - lr_schedule_at(was, step + 1)) <= 0.05 * now->lr)
+    double decay = (double)max_i64(now->steps + now->ahead - now->warmup_steps, 1);
+    double apart = (0.05 + (now->epochs > 0 ? M_PI / 2 / decay : 0)) * now->lr;
+    if (!is_same_kind || fabs(lr_schedule_at(now, step) - lr_schedule_at(was, step)) <= apart)
         return 0;
     snprintf(text, bytes,
              "the learning rate jumps from %g at step %lld to %g at step %lld: train.schedule=%s "
              "goes from the warm-up to the run's end, and is another curve with another end; wsd "
              "can be extended without a jump",
-             lr_schedule_at(was, step), (long long)at->step, next, (long long)at->step + 1,
-             now->schedule == SCHEDULE_COSINE ? "cosine" : "linear");
+             lr_schedule_at(was, step), (long long)at->step, lr_schedule_at(now, step + 1),
+             (long long)at->step + 1, now->schedule == SCHEDULE_COSINE ? "cosine" : "linear");
     return 1;
 }
 
