@@ -4,8 +4,7 @@ libtrireme_a_SOURCES += \
 	io/checkpoint_find.c io/checkpoint_load.c io/checkpoint_prune.c \
 	io/checkpoint_save.c io/checkpoint_share.c \
 	io/checkpoint_verify.c \
-	io/dataset.c io/dataset.h \
-	io/disk.c io/disk.h \
+	io/dataset.c io/dataset.h io/disk.c io/disk.h \
 	io/h5.c io/h5.h io/h5_private.h \
 	io/h5_index.c \
 	io/little_endian.h io/loader.c io/loader.h io/megatron.c io/megatron.h \

@@ -14,7 +14,6 @@ libtrireme_a_SOURCES += src/device/device.h src/device/ops.h src/device/ops_atte
 	src/device/self_check_attention.c src/device/self_check_cache.c src/device/self_check_experts.c src/device/self_check_layers.c \
 	src/device/self_check_moves.c src/device/self_check_private.h src/device/self_check_products.c \
 	src/device/self_check_sums.c src/device/trial.c src/device/trial.h src/device/product.h src/device/product.c \
-	src/device/cpu/driver.c src/device/cpu/run_queue.h src/device/cpu/run_queue.c src/device/cpu/gemm.h \
-	src/device/cpu/gemm_blocks.c src/device/cpu/work.h
+	src/device/cpu/driver.c src/device/cpu/run_queue.h src/device/cpu/run_queue.c src/device/cpu/gemm.h src/device/cpu/gemm_blocks.c src/device/cpu/work.h
 include $(top_srcdir)/src/device/cpu/gemm.mk
 include $(top_srcdir)/src/device/cpu/levels.mk
