@@ -1,4 +1,4 @@
-/* exchange.h - what the two files of kinds of operation share (exchange.c, exchange_read.c). */
+/* exchange.h - helpers of the kinds of operation (exchange.c, exchange_read.c). */
 #ifndef TRIREME_COMM_EXCHANGE_H
 #define TRIREME_COMM_EXCHANGE_H
 

@@ -114,9 +114,8 @@ void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *
  * send[rank * elems ...][elems].
  * send [size * elems] is fp32, bf16 or fp16 and is not changed (but see above for GPUs).  result,
  * the format of recv, is fp32 or that of send, in which the sum, taken in fp32, is rounded once.
- * Accumulate is for fp32: the old value of recv is added last, to the finished sum.  send + rank *
- * elems
- * == recv allowed when both are fp32 and accumulate is 0. */
+ * Accumulate is for fp32: the old value of recv is added last, to the finished sum.
+ * send + rank * elems == recv allowed when both are fp32 and accumulate is 0. */
 void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
                           enum dtype result, const void *send, int64_t elems, enum dtype dtype,
                           int accumulate);

@@ -1,6 +1,7 @@
-/* transport.h - what the files of comm/ share: groups inside, transfers, kinds.
+/* transport.h - private to comm/: struct world and struct group, operations as lists of transfers,
+ * and the transports that carry these out.
  *
- * Private to comm/.  A kind of operation (all-gather, ...) is a numbered list of transfers, each at
+ * A kind of operation (all-gather, ...) is a numbered list of transfers, each at
  * most one message out and one in, which its functions compute when they are needed:
  *
  *     kind->plan(op)                 how many transfers
