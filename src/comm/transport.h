@@ -32,9 +32,9 @@ struct world {
     struct group *whole;                                 /* all ranks, for QUEUE_CONTROL only */
     int rank, size, node, nodes, local_rank, local_size; /* as world.h's functions return them */
     int cores, core_sharers;                             /* world_cores(), world_core_sharers() */
-    int splits;     /* number of groups made so far, which gives each group its own tags */
-    int tag_max;    /* the largest tag that the MPI library takes */
-    int patience_s; /* seconds of world_watch(); atomic: the main thread sets it, the
+    int splits;       /* number of groups made so far, which gives each group its own tags */
+    int tag_max;      /* the largest tag that the MPI library takes */
+    int hang_seconds; /* seconds of world_watch(); atomic: the main thread sets it, the
                        communication thread reads it */
     struct watch *watch;
     struct node_memory *node_memory; /* NULL: none was asked for yet */

@@ -32,15 +32,15 @@ enum { FIRST_PART = 4, NEXT_PART = 8 };
 #define SECOND_NS INT64_C(1000000000)
 
 /* What is known of a rank that may hold up the job; later ones are surer signs. */
-enum guilt {
-    GUILT_NEXT,  /* others wait for it */
-    GUILT_IDLE,  /* it answers, waits for nobody, and has done nothing */
-    GUILT_SILENT /* it does not answer */
+enum sign {
+    SIGN_NEXT,  /* others wait for it */
+    SIGN_IDLE,  /* it answers, waits for nobody, and has done nothing */
+    SIGN_SILENT /* it does not answer */
 };
 
 struct suspect {
-    int32_t rank;  /* -1: none */
-    int32_t guilt; /* enum guilt */
+    int32_t rank; /* -1: none */
+    int32_t sign; /* enum sign */
 };
 
 /* What a rank answers. */
@@ -76,9 +76,9 @@ struct watch {
 };
 
 /* Returns run.hang_seconds in ns; 0: never. */
-static int64_t patience_ns(const struct watch *w)
+static int64_t hang_ns(const struct watch *w)
 {
-    return __atomic_load_n(&w->world->patience_s, __ATOMIC_RELAXED) * SECOND_NS;
+    return __atomic_load_n(&w->world->hang_seconds, __ATOMIC_RELAXED) * SECOND_NS;
 }
 
 /* Returns how long a rank may take to answer before it counts as silent: half of run.hang_seconds,
@@ -87,7 +87,7 @@ static int64_t patience_ns(const struct watch *w)
  * for a silent one knows it after three quarters. */
 static int64_t silence_ns(const struct watch *w)
 {
-    int64_t half = patience_ns(w) / 2;
+    int64_t half = hang_ns(w) / 2;
     return half && half < 30 * SECOND_NS ? half : 30 * SECOND_NS;
 }
 
@@ -103,29 +103,29 @@ static struct question *question_to(struct watch *w, int rank)
 /* The suspect */
 
 /* Make rank the suspect if this sign is surer than the present suspect's. */
-static void accuse(struct suspect *worst, int rank, int guilt)
+static void suspect_if_surer(struct suspect *worst, int rank, int sign)
 {
-    if (rank >= 0 && (worst->rank < 0 || guilt > worst->guilt))
-        *worst = (struct suspect){rank, guilt};
+    if (rank >= 0 && (worst->rank < 0 || sign > worst->sign))
+        *worst = (struct suspect){rank, sign};
 }
 
 /* Find the rank with the surest sign of holding up the job, among the ranks that this one's
  * operations wait for and the suspects that those have named in their answers. */
 static struct suspect find_suspect(struct watch *w, const struct thread_view *view)
 {
-    struct suspect worst = {-1, GUILT_NEXT};
+    struct suspect worst = {-1, SIGN_NEXT};
     for (int i = 0; i < QUEUES; i++) {
         int rank = view->op[i] ? transport_waits_for(view->op[i]) : -1;
         const struct question *q = rank < 0 ? NULL : question_to(w, rank);
-        accuse(&worst, rank, GUILT_NEXT);
+        suspect_if_surer(&worst, rank, SIGN_NEXT);
         if (!q)
             continue;
         if (q->open && w->now_ns - q->asked_ns > silence_ns(w))
-            accuse(&worst, rank, GUILT_SILENT);
+            suspect_if_surer(&worst, rank, SIGN_SILENT);
         else if (q->answered && !q->answer.waits)
-            accuse(&worst, rank, GUILT_IDLE);
+            suspect_if_surer(&worst, rank, SIGN_IDLE);
         else if (q->answered && q->answer.suspect.rank != w->world->rank)
-            accuse(&worst, q->answer.suspect.rank, q->answer.suspect.guilt);
+            suspect_if_surer(&worst, q->answer.suspect.rank, q->answer.suspect.sign);
     }
     return worst;
 }
@@ -201,7 +201,7 @@ static void ask(struct watch *w, int rank)
 {
     struct question *q = place_for(w, rank);
     MPI_Comm comm = w->world->comm;
-    if (!q || (q->answered && w->now_ns - q->asked_ns < patience_ns(w) / NEXT_PART))
+    if (!q || (q->answered && w->now_ns - q->asked_ns < hang_ns(w) / NEXT_PART))
         return;
     q->open = 1;
     q->asked_ns = w->now_ns;
@@ -217,10 +217,10 @@ static void ask(struct watch *w, int rank)
 /* Returns how long this rank waits for another one to end the job, so that only one rank prints a
  * line.  The rank after the suspect ends the job at once, the others do seconds later if the job
  * has not ended: a launcher on a busy machine takes more than a second. */
-static int64_t courtesy_ns(const struct watch *w, struct suspect suspect)
+static int64_t wait_for_others_ns(const struct watch *w, struct suspect suspect)
 {
     int size = w->world->size;
-    if (suspect.guilt == GUILT_NEXT)
+    if (suspect.sign == SIGN_NEXT)
         return 4 * SECOND_NS;
     return (suspect.rank + 1) % size == w->world->rank ? 0 : 3 * SECOND_NS;
 }
@@ -230,9 +230,9 @@ static void end_stuck_job(const struct watch *w, struct suspect suspect,
                           const struct thread_view *view)
 {
     static const char *const what[] = {
-        [GUILT_NEXT] = "is waited for",
-        [GUILT_IDLE] = "answers, but has done nothing meanwhile",
-        [GUILT_SILENT] = "does not answer: its process is stopped, or its node is gone",
+        [SIGN_NEXT] = "is waited for",
+        [SIGN_IDLE] = "answers, but has done nothing meanwhile",
+        [SIGN_SILENT] = "does not answer: its process is stopped, or its node is gone",
     };
     const struct world *world = w->world;
     char text[512] = "";
@@ -240,8 +240,8 @@ static void end_stuck_job(const struct watch *w, struct suspect suspect,
         if (view->op[i] && transport_waits_for(view->op[i]) >= 0)
             transport_describe(view->op[i], text, sizeof text);
     log_urgent("error: rank %d (%s): no progress for %d s: rank %d (%s) %s; here %s", world->rank,
-               world->host, (int)(patience_ns(w) / SECOND_NS), suspect.rank,
-               world->hosts[suspect.rank], what[suspect.guilt], text);
+               world->host, (int)(hang_ns(w) / SECOND_NS), suspect.rank, world->hosts[suspect.rank],
+               what[suspect.sign], text);
     world_end_all(EXIT_HANG);
 }
 
@@ -257,8 +257,8 @@ static void watch_peers(void *arg, const struct thread_view *view)
     for (int i = 0; i < QUESTIONS; i++)
         hear(w, &w->question[i]);
     answer_questions(w, view);
-    int64_t patience = patience_ns(w), quiet = w->now_ns - w->life_ns;
-    if (!patience || quiet < patience / FIRST_PART || !view->waits)
+    int64_t hang = hang_ns(w), quiet = w->now_ns - w->life_ns;
+    if (!hang || quiet < hang / FIRST_PART || !view->waits)
         return;
     for (int i = 0; i < QUEUES; i++) {
         int rank = view->op[i] ? transport_waits_for(view->op[i]) : -1;
@@ -266,7 +266,7 @@ static void watch_peers(void *arg, const struct thread_view *view)
             ask(w, rank);
     }
     struct suspect suspect = find_suspect(w, view);
-    if (quiet > patience + courtesy_ns(w, suspect))
+    if (quiet > hang + wait_for_others_ns(w, suspect))
         end_stuck_job(w, suspect, view);
 }
 

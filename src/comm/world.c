@@ -239,7 +239,7 @@ void world_stop(struct world *world)
 
 void world_watch(struct world *world, int seconds)
 {
-    __atomic_store_n(&world->patience_s, seconds, __ATOMIC_RELAXED);
+    __atomic_store_n(&world->hang_seconds, seconds, __ATOMIC_RELAXED);
 }
 
 int world_rank(const struct world *world)

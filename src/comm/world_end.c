@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "comm/transport.h"
 
-enum { PATIENCE_S = 5 };
+enum { END_STEP_S = 5 }; /* limit of a step in seconds */
 
 static void *flush(void *arg)
 {
@@ -25,7 +25,7 @@ static void *flush(void *arg)
 }
 
 /* Write what is buffered, and wait until the line that says why the job ends is in log.txt, for at
- * most PATIENCE_S: a thread that is stuck in writing, perhaps the cause of the end, keeps its
+ * most END_STEP_S: a thread that is stuck in writing, perhaps the cause of the end, keeps its
  * stream locked. */
 static void flush_if_possible(void)
 {
@@ -34,7 +34,7 @@ static void flush_if_possible(void)
     if (pthread_create(&thread, NULL, flush, NULL))
         return;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE_S;
+    until.tv_sec += END_STEP_S;
     pthread_timedjoin_np(thread, NULL, &until);
 }
 
@@ -45,7 +45,7 @@ void world_end_all(int code)
     int nowhere = open("/dev/null", O_WRONLY);
     flush_if_possible();
     signal(SIGALRM, SIG_DFL);
-    alarm(PATIENCE_S);
+    alarm(END_STEP_S);
     if (nowhere >= 0)
         dup2(nowhere, STDERR_FILENO);
     MPI_Abort(MPI_COMM_WORLD, code);
@@ -61,9 +61,9 @@ void world_abort(struct world *world, int code)
 {
     if (world) {
         /* A thread stuck in MPI cannot end the others; then the launcher has to. */
-        struct timespec patience = {.tv_sec = 2 * PATIENCE_S};
+        struct timespec limit = {.tv_sec = 2 * END_STEP_S};
         thread_interrupt(world->thread, call_abort, &code);
-        nanosleep(&patience, NULL);
+        nanosleep(&limit, NULL);
     }
     _exit(code);
 }

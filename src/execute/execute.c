@@ -217,7 +217,7 @@ int64_t executor_moved_bytes(const struct executor *x, enum program_stream strea
 
 void executor_watch(struct executor *x, int seconds)
 {
-    x->patience_s = seconds;
+    x->hang_seconds = seconds;
     swap_watch(x->swap, seconds);
 }
 

@@ -128,10 +128,10 @@ static int hang(const struct executor *x, const struct waited_for *w, struct err
             return error_set(err,
                              "nothing has moved for %d s: instruction %d (%s) waits in group %s "
                              "for the other members",
-                             x->patience_s, i, instr_text(program, i, name, sizeof name),
+                             x->hang_seconds, i, instr_text(program, i, name, sizeof name),
                              group_name(mesh_group_of(x->mesh, program->instr[i].axes)));
     return error_set(err, "a step has not ended for %d s on the GPU, though no transfer is open",
-                     x->patience_s);
+                     x->hang_seconds);
 }
 
 /* Has a transfer failed?  A rank that failed prints a better message: wait 3 s so that it is
@@ -166,8 +166,8 @@ static int check_progress(struct executor *x, const struct waited_for *w, struct
         alive_note();
     if (advance->open > before || swap_busy(x->swap)) /* swap_watch() looks after a file */
         advance->moved_ns = now_ns;
-    int64_t patience_ns = (int64_t)x->patience_s * 1000000000;
-    return patience_ns && now_ns - advance->moved_ns > patience_ns ? hang(x, w, err) : 0;
+    int64_t hang_ns = (int64_t)x->hang_seconds * 1000000000;
+    return hang_ns && now_ns - advance->moved_ns > hang_ns ? hang(x, w, err) : 0;
 }
 
 /* Wait for an event of step w, and check_progress() from time to time. */

@@ -26,7 +26,7 @@ struct executor {
     pthread_mutex_t lock;
     int64_t sent_bytes, moved_bytes[STREAMS]; /* of the step last started */
     double *sums;                             /* synchronous: of the last step */
-    int patience_s;                           /* of executor_watch(); 0: without end */
+    int hang_seconds;                         /* of executor_watch(); 0: without end */
     struct async *async;                      /* asynchronous: its own */
 };
 

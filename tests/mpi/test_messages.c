@@ -10,7 +10,7 @@
 #include "verify/verify.h"
 #include "tests/mpi/check.h"
 
-enum { ELEMS = 50021, PATIENCE_S = 30 };
+enum { ELEMS = 50021, HANG_SECONDS = 30 };
 
 /* A step of every rank, written by hand: the second half of `out` and then the first to the next
  * rank, into `in`; then what came is passed on, into `out`. */
@@ -150,7 +150,7 @@ static void test_ring(struct checks *c, struct device *device)
     CHECK(c, !executor_create(&x, device, mesh, &c->mem, &mine, 1, NULL, &err));
     if (x) {
         struct trace trace;
-        executor_watch(x, PATIENCE_S);
+        executor_watch(x, HANG_SECONDS);
         step(c, &ring, x, NULL);
         trace_begin(&trace);
         step(c, &ring, x, &trace);
@@ -182,7 +182,7 @@ int main(void)
     struct device *device;
     if (checks_start(&c))
         return 1;
-    world_watch(c.world, 2 * PATIENCE_S);
+    world_watch(c.world, 2 * HANG_SECONDS);
     CHECK(&c, !device_open(&device, &request, &err));
     test_ring(&c, device);
     device_close(device);

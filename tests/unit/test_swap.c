@@ -254,7 +254,7 @@ static void a_slow_disk(void **state)
     struct swap *swap = open_swap((size_t)PIECES << 22);
     struct swap_use use;
     char *bytes = calloc(PIECES, 1 << 22);
-    swap_watch(swap, 2); /* an operation lasts longer than its patience, a call does not */
+    swap_watch(swap, 2); /* an operation lasts longer than its limit, a call does not */
     calls_last(EACH_MS);
     for (int i = 0; i < 2; i++) {
         size_t some = (size_t)(i ? 1 : PIECES) << 22;

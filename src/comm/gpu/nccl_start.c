@@ -57,7 +57,7 @@ static enum nccl_state watch(const struct nccl_wait *s, int64_t ns, struct error
  * with err set. */
 static int together(struct link *l, const struct nccl_wait *s, ncclResult_t code, struct error *err)
 {
-    int64_t begin_ns = clock_ns(), patience_ns = nccl_patience_ns(l);
+    int64_t begin_ns = clock_ns(), hang_ns = nccl_hang_ns(l);
     enum nccl_state state = NCCL_WAITS;
     double sums[2]; /* ranks that failed, that wait */
     if (code != ncclSuccess && code != ncclInProgress) {
@@ -67,9 +67,9 @@ static int together(struct link *l, const struct nccl_wait *s, ncclResult_t code
     do {
         if (state == NCCL_WAITS)
             state = watch(s, ROUND_NS, err);
-        int expired = state == NCCL_WAITS && clock_ns() - begin_ns > patience_ns;
+        int expired = state == NCCL_WAITS && clock_ns() - begin_ns > hang_ns;
         if (expired) {
-            nccl_too_long(s->second ? s->second : s->first, s->what, patience_ns, err);
+            nccl_too_long(s->second ? s->second : s->first, s->what, hang_ns, err);
             state = NCCL_BROKEN;
         }
         sums[0] = state == NCCL_BROKEN;

@@ -23,9 +23,9 @@
 enum { TIME_LIMIT_S = 600, CLOSE_S = 30, ABANDON_S = 5 };
 enum { SPINS = 2000, NAP_NS = 50000 };
 
-int64_t nccl_patience_ns(const struct link *l)
+int64_t nccl_hang_ns(const struct link *l)
 {
-    int seconds = __atomic_load_n(&l->world->patience_s, __ATOMIC_RELAXED);
+    int seconds = __atomic_load_n(&l->world->hang_seconds, __ATOMIC_RELAXED);
     return (int64_t)(seconds ? seconds : TIME_LIMIT_S) * 1000000000;
 }
 
@@ -98,15 +98,15 @@ int nccl_too_long(const struct channel *c, const char *what, int64_t ns, struct 
                      (long long)(ns / 1000000000));
 }
 
-static int wait_ready(struct channel *c, const char *what, int64_t patience_ns, struct error *err)
+static int wait_ready(struct channel *c, const char *what, int64_t hang_ns, struct error *err)
 {
     int64_t begin_ns = clock_ns();
     for (int times = 0;; times++) {
         enum nccl_state state = nccl_state_of(c, what, err);
         if (state != NCCL_WAITS)
             return state == NCCL_READY ? 0 : -1;
-        if (clock_ns() - begin_ns > patience_ns)
-            return nccl_too_long(c, what, patience_ns, err);
+        if (clock_ns() - begin_ns > hang_ns)
+            return nccl_too_long(c, what, hang_ns, err);
         nccl_nap(times);
     }
 }
@@ -115,7 +115,7 @@ int nccl_settle(struct channel *c, const char *what, ncclResult_t code, struct e
 {
     if (code != ncclSuccess && code != ncclInProgress)
         return nccl_failed(c, what, code, err);
-    return wait_ready(c, what, nccl_patience_ns(c->link), err);
+    return wait_ready(c, what, nccl_hang_ns(c->link), err);
 }
 
 int nccl_end(struct channel *c, struct error *err)
