@@ -1,4 +1,5 @@
-/* h5_private.h - what h5.c shares with h5_index.c.  Ids are HDF5's hid_t, 64 bits wide. */
+/* h5_private.h - what h5.c shares with h5_attribute.c and h5_index.c.  Ids are HDF5's hid_t, 64
+ * bits wide. */
 #ifndef TRIREME_IO_H5_PRIVATE_H
 #define TRIREME_IO_H5_PRIVATE_H
 

@@ -6,7 +6,7 @@ libtrireme_a_SOURCES += \
 	io/checkpoint_verify.c \
 	io/dataset.c io/dataset.h io/disk.c io/disk.h \
 	io/h5.c io/h5.h io/h5_private.h \
-	io/h5_index.c \
+	io/h5_attribute.c io/h5_index.c \
 	io/little_endian.h io/loader.c io/loader.h io/megatron.c io/megatron.h \
 	io/packing.c io/packing.h io/partial.c io/partial.h \
 	io/safetensors.c io/safetensors.h io/safetensors_nf4.c io/safetensors_nf4.h \
