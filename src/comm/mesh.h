@@ -78,6 +78,8 @@ int mesh_rank(const struct mesh_shape *shape, struct mesh_coord coord);
 unsigned mesh_wide_axes(const struct mesh_shape *shape, unsigned axes);
 /* Returns how many ranks a group of these axes has. */
 int mesh_members(const struct mesh_shape *shape, unsigned axes);
+/* Returns the first rank of the group along these axes that the rank at coord is in. */
+int mesh_first_rank(const struct mesh_shape *shape, struct mesh_coord coord, unsigned axes);
 /* Returns the number of the rank at coord within its group of these axes. */
 int mesh_member(const struct mesh_shape *shape, struct mesh_coord coord, unsigned axes);
 /* Returns 1 if a mesh of this shape makes a group of these axes. */

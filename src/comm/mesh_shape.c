@@ -133,3 +133,11 @@ int mesh_has(const struct mesh_shape *shape, unsigned axes)
     return is_axis || wide == mesh_wide_axes(shape, MESH_SHARDS) ||
            wide == mesh_wide_axes(shape, MESH_DATA);
 }
+
+int mesh_first_rank(const struct mesh_shape *shape, struct mesh_coord coord, unsigned axes)
+{
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (axes >> axis & 1)
+            coord.at[axis] = 0;
+    return mesh_rank(shape, coord);
+}

@@ -1,8 +1,8 @@
 /* link.h - the inside of a mesh, and the link between its groups and a GPU.
  *
  * Private to comm/.  This header is what mesh.c knows of a link; channel.h has the rest.  link.c
- * defines the functions of mesh.h for GPUs; nccl_state.c and nccl_settings.c define those that need
- * NCCL, or nccl_absent.c in a build without NCCL.
+ * and mesh_channels.c define the functions of mesh.h for GPUs; nccl_state.c and nccl_settings.c
+ * define those that need NCCL, or nccl_absent.c in a build without NCCL.
  */
 #ifndef TRIREME_COMM_GPU_LINK_H
 #define TRIREME_COMM_GPU_LINK_H
