@@ -1,7 +1,7 @@
 libtrireme_a_SOURCES += \
 	src/comm/control.c src/comm/exchange.c src/comm/exchange.h src/comm/exchange_read.c src/comm/pmix.h \
 	src/comm/group.c src/comm/group.h \
-	src/comm/launch.c src/comm/launch.h \
+	src/comm/launch.c src/comm/launch.h src/comm/launch_environment.c \
 	src/comm/mesh.c src/comm/mesh.h src/comm/mesh_memory.c src/comm/mesh_shape.c \
 	src/comm/mpi.c src/comm/network.c src/comm/network.h \
 	src/comm/node_memory.c src/comm/node_memory.h src/comm/node_share.c \
