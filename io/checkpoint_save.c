@@ -7,10 +7,7 @@
  *  3. Rank 0 gathers the offsets and checksums of all pieces, writes index.h5 and meta.json,
  *     then COMMIT with the checksums of both, renames the folder and fsyncs its parent.
  * After each step the ranks agree on its outcome; after a failure rank 0 removes the folder.
- *
- * In the background, checkpoint_begin() does step 1, makes the shard files' HDF5 structure, copies
- * the pieces, and starts a thread that does the rest of step 2; checkpoint_end() does step 3.  A
- * kill in between leaves a .partial folder, as one in the middle of a save does.
+ * checkpoint_write.c does the same in the background.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,24 +22,9 @@
 #include "io/disk.h"
 #include "io/h5.h"
 #include "io/shard.h"
-#include "io/shard_thread.h"
 
 /* Upper bounds of the space that headers and index entries take, for each piece and each rank. */
 enum { BYTES_PER_PIECE = 4096, BYTES_PER_RANK = 64 << 10 };
-
-struct save {
-    struct world *world;
-    const char *dir; /* the folder of checkpoints */
-    int64_t step;
-    const struct checkpoint_piece *pieces; /* [count] this rank's */
-    int count;
-    char *path, *partial;          /* the checkpoint's folder: final and while it is written */
-    char *shard;                   /* path of this rank's file in partial */
-    size_t *sizes;                 /* [ranks] bytes that each rank sent with the last gather */
-    struct catalog_entry *entries; /* [count] the description of this rank's pieces */
-    struct shard_place *places;    /* [1 + count] the row of this rank's file, then its pieces' */
-    struct catalog catalog;        /* offsets and checksums on rank 0 alone */
-};
 
 /* Step 1: the plan */
 
@@ -76,7 +58,7 @@ static int check_piece(const struct checkpoint_piece *piece, struct error *err)
 }
 
 /* Fill save->entries from the pieces.  Returns 0, or -1 with err set. */
-static int describe(struct save *save, struct error *err)
+static int describe(struct checkpoint_saving *save, struct error *err)
 {
     int64_t rank = world_rank(save->world);
     for (int i = 0; i < save->count; i++) {
@@ -94,8 +76,7 @@ static int describe(struct save *save, struct error *err)
     return 0;
 }
 
-/* Make the paths and arrays of save, and describe the pieces.  Returns 0, or -1 with err set. */
-static int begin(struct save *save, struct error *err)
+int checkpoint_save_begin(struct checkpoint_saving *save, struct error *err)
 {
     size_t ranks = (size_t)world_size(save->world), count = (size_t)save->count;
     save->path = array_format("%s/step-%08lld", save->dir, (long long)save->step);
@@ -123,7 +104,7 @@ double checkpoint_disk_bytes(const struct checkpoint_piece *pieces, int count)
 
 /* Compare the bytes that the checkpoint will take with those that are free.  Returns 0, or -1 with
  * err set. */
-static int check_space(const struct save *save, struct error *err)
+static int check_space(const struct checkpoint_saving *save, struct error *err)
 {
     double data_bytes = 0, free_bytes, ranks = world_size(save->world);
     char text[3][DISK_SIZE];
@@ -155,7 +136,7 @@ static int make_folder(const char *path, struct error *err)
 
 /* Do rank 0's part of step 1.  entries: those of all ranks, end to end.  Returns 0, or -1 with err
  * set. */
-static int prepare(struct save *save, const char *entries, struct error *err)
+static int prepare(struct checkpoint_saving *save, const char *entries, struct error *err)
 {
     int64_t count = 0;
     for (int i = 0; i < world_size(save->world); i++)
@@ -172,8 +153,7 @@ static int prepare(struct save *save, const char *entries, struct error *err)
     return 0;
 }
 
-/* Do step 1.  Collective.  Returns 0, or -1 with err set on every rank. */
-static int plan(struct save *save, struct error *err)
+int checkpoint_save_plan(struct checkpoint_saving *save, struct error *err)
 {
     char *all = NULL;
     size_t bytes = (size_t)save->count * sizeof *save->entries;
@@ -189,17 +169,14 @@ static int plan(struct save *save, struct error *err)
 
 /* Step 2: the shard */
 
-/* Make this rank's file without the bytes of its pieces.  Returns 0, or -1 with err set. */
-static int make_shard(struct save *save, struct error *err)
+int checkpoint_save_make_shard(struct checkpoint_saving *save, struct error *err)
 {
     return shard_make(save->shard, &save->catalog, world_rank(save->world), save->pieces,
                       save->count, save->places + 1, err);
 }
 
-/* Where rc is 0, this rank's file was written: keep its row.  Agree on the outcome.  Collective.
- * Returns 0, or -1 with err set on every rank. */
-static int agree_on_shard(struct save *save, int rc, const struct catalog_file *row,
-                          struct error *err)
+int checkpoint_save_agree_on_shard(struct checkpoint_saving *save, int rc,
+                                   const struct catalog_file *row, struct error *err)
 {
     if (!rc)
         save->places[0] = (struct shard_place){row->bytes, row->rest};
@@ -207,21 +184,21 @@ static int agree_on_shard(struct save *save, int rc, const struct catalog_file *
 }
 
 /* Do step 2.  Collective.  Returns 0, or -1 with err set on every rank. */
-static int write_shard(struct save *save, struct error *err)
+static int write_shard(struct checkpoint_saving *save, struct error *err)
 {
     struct catalog_file row;
-    int rc = make_shard(save, err) ||
+    int rc = checkpoint_save_make_shard(save, err) ||
                      shard_fill(save->shard, save->pieces, save->count, save->places + 1, &row, err)
                  ? -1
                  : 0;
-    return agree_on_shard(save, rc, &row, err);
+    return checkpoint_save_agree_on_shard(save, rc, &row, err);
 }
 
 /* Step 3: index, commit, publish */
 
 /* Put the offsets and checksums that the ranks sent (all) into the catalog, where the offset of a
  * piece has been the index of its entry so far (catalog_build()). */
-static void fill_catalog(struct save *save, const struct shard_place *all)
+static void fill_catalog(struct checkpoint_saving *save, const struct shard_place *all)
 {
     struct catalog *catalog = &save->catalog;
     int64_t entries = 0;
@@ -241,7 +218,7 @@ static void fill_catalog(struct save *save, const struct shard_place *all)
 }
 
 /* Add the members that meta.json and COMMIT both have. */
-static void add_common(struct js *json, const struct save *save)
+static void add_common(struct js *json, const struct checkpoint_saving *save)
 {
     js_add_int(json, "format", catalog_format(&save->catalog));
     js_add_int(json, "step", save->step);
@@ -250,7 +227,7 @@ static void add_common(struct js *json, const struct save *save)
 
 /* Write COMMIT at path, with the checksums of the files index and meta.  Returns 0, or -1 with err
  * set. */
-static int write_commit(const struct save *save, const char *index, const char *meta,
+static int write_commit(const struct checkpoint_saving *save, const char *index, const char *meta,
                         const char *path, struct error *err)
 {
     char index_digest[DISK_DIGEST], meta_digest[DISK_DIGEST];
@@ -267,7 +244,7 @@ static int write_commit(const struct save *save, const char *index, const char *
 
 /* Write index.h5, meta.json (the caller's meta, or an object of its own) and COMMIT.  Returns 0, or
  * -1 with err set. */
-static int write_index(struct save *save, struct js *meta, struct error *err)
+static int write_index(struct checkpoint_saving *save, struct js *meta, struct error *err)
 {
     struct js *own = meta ? NULL : js_object();
     char *index = array_format("%s/index.h5", save->partial);
@@ -289,7 +266,7 @@ static int write_index(struct save *save, struct js *meta, struct error *err)
  * its name; checkpoint_list() knows .old too, in case the process is killed in between.  Once the
  * new one has its name the checkpoint is saved: what cannot be removed of the older one is no
  * failure. */
-static int replace(const struct save *save, struct error *err)
+static int replace(const struct checkpoint_saving *save, struct error *err)
 {
     if (!renameat2(AT_FDCWD, save->partial, AT_FDCWD, save->path, RENAME_EXCHANGE)) {
         int synced = disk_sync_parent(save->path, err);
@@ -309,7 +286,7 @@ static int replace(const struct save *save, struct error *err)
 }
 
 /* Give the folder its final name.  Returns 0, or -1 with err set. */
-static int publish(const struct save *save, struct error *err)
+static int publish(const struct checkpoint_saving *save, struct error *err)
 {
     if (!access(save->path, F_OK))
         return replace(save, err);
@@ -318,8 +295,7 @@ static int publish(const struct save *save, struct error *err)
     return disk_sync_parent(save->path, err);
 }
 
-/* Do step 3.  Collective.  Returns 0, or -1 with err set on every rank. */
-static int commit(struct save *save, struct js *meta, struct error *err)
+int checkpoint_save_commit(struct checkpoint_saving *save, struct js *meta, struct error *err)
 {
     char *all = NULL;
     size_t bytes = ((size_t)save->count + 1) * sizeof *save->places;
@@ -334,9 +310,7 @@ static int commit(struct save *save, struct js *meta, struct error *err)
     return world_agree(save->world, rc ? -1 : 0, err);
 }
 
-/* Free what save has; after a failure (rc), remove the folder on rank 0.  Returns 0, or -1 where rc
- * is not 0. */
-static int finish(struct save *save, int rc)
+int checkpoint_save_finish(struct checkpoint_saving *save, int rc)
 {
     if (rc && !world_rank(save->world) && save->partial)
         disk_remove(save->partial, NULL);
@@ -354,83 +328,10 @@ int checkpoint_save(struct world *world, const char *dir, int64_t step,
                     const struct checkpoint_piece *pieces, int count, struct js *meta,
                     struct error *err)
 {
-    struct save save = {.world = world, .dir = dir, .step = step, .pieces = pieces, .count = count};
-    int rc = world_agree(world, begin(&save, err), err);
-    rc = rc || plan(&save, err) || write_shard(&save, err) || commit(&save, meta, err);
-    return finish(&save, rc);
-}
-
-/* In the background */
-
-struct checkpoint_writing {
-    struct save save; /* without pieces, once they are copied */
-    char *dir;
-    struct js *meta;
-    struct shard_thread *thread; /* NULL: not started */
-};
-
-size_t checkpoint_copy_bytes(const struct checkpoint_piece *pieces, int count)
-{
-    return shard_thread_copy_bytes(pieces, count);
-}
-
-/* Free a checkpoint that was being written and whose thread has ended.  Takes and returns rc as
- * finish() does. */
-static int close_writing(struct checkpoint_writing *w, int rc)
-{
-    rc = finish(&w->save, rc);
-    js_free(w->meta);
-    free(w->dir);
-    free(w);
-    return rc;
-}
-
-/* Make the shard file, copy the pieces and start the thread.  Collective.  Returns 0, or -1 with
- * err set on every rank, and no thread is running. */
-static int start_shard(struct checkpoint_writing *w, void *copy, size_t bytes, struct error *err)
-{
-    struct save *save = &w->save;
-    struct catalog_file row;
-    int rc = make_shard(save, err) ||
-             shard_thread_start(&w->thread, save->shard, save->pieces, save->count,
-                                save->places + 1, copy, bytes, err);
-    rc = world_agree(save->world, rc ? -1 : 0, err);
-    if (rc && w->thread)
-        shard_thread_end(w->thread, &row, NULL); /* another rank has failed */
-    return rc;
-}
-
-int checkpoint_begin(struct checkpoint_writing **writing, struct world *world, const char *dir,
-                     int64_t step, const struct checkpoint_piece *pieces, int count,
-                     struct js *meta, void *copy, size_t bytes, struct error *err)
-{
-    struct checkpoint_writing *w = array_make(1, sizeof *w);
-    *w = (struct checkpoint_writing){.dir = array_text(dir), .meta = meta};
-    w->save = (struct save){
-        .world = world, .dir = w->dir, .step = step, .pieces = pieces, .count = count};
-    *writing = NULL;
-    int rc = world_agree(world, begin(&w->save, err), err);
-    if (rc || plan(&w->save, err) || start_shard(w, copy, bytes, err))
-        return close_writing(w, -1);
-    w->save.pieces = NULL;
-    if (world_rank(world))
-        catalog_free(&w->save.catalog); /* of all ranks' pieces; rank 0 writes the index from it */
-    *writing = w;
-    return 0;
-}
-
-int checkpoint_is_written(const struct checkpoint_writing *w)
-{
-    double done = shard_thread_is_done(w->thread);
-    if (w->save.world)
-        world_all_reduce(w->save.world, &done, 1, WORLD_MIN);
-    return done > 0;
-}
-
-int checkpoint_end(struct checkpoint_writing *w, struct error *err)
-{
-    struct catalog_file row;
-    int rc = shard_thread_end(w->thread, &row, err);
-    rc = agree_on_shard(&w->save, rc, &row, err);
-    return close_writing(w, rc || commit(&w->save, w->meta, err));
+    struct checkpoint_saving save = {
+        .world = world, .dir = dir, .step = step, .pieces = pieces, .count = count};
+    int rc = world_agree(world, checkpoint_save_begin(&save, err), err);
+    rc = rc || checkpoint_save_plan(&save, err) || write_shard(&save, err) ||
+         checkpoint_save_commit(&save, meta, err);
+    return checkpoint_save_finish(&save, rc);
 }

@@ -2,7 +2,7 @@ libtrireme_a_SOURCES += \
 	io/catalog.c io/catalog.h io/catalog_check.c io/catalog_view.c \
 	io/checkpoint.c io/checkpoint.h io/checkpoint_private.h \
 	io/checkpoint_find.c io/checkpoint_load.c io/checkpoint_prune.c \
-	io/checkpoint_save.c io/checkpoint_share.c \
+	io/checkpoint_save.c io/checkpoint_share.c io/checkpoint_write.c \
 	io/checkpoint_verify.c \
 	io/dataset.c io/dataset.h io/disk.c io/disk.h \
 	io/h5.c io/h5.h io/h5_private.h \
