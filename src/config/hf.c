@@ -87,8 +87,9 @@ static int check_quantization(const struct js *json, struct error *err)
 /* ---- sliding windows ---- */
 
 /* Does each layer of a list, "layer_types", have a sliding window?  Returns 1: all do; 0: none
- * does; or -1 with err set: some do, or an unknown kind of layer. */
-static int all_slide(const struct js *kinds, struct error *err)
+ * does; or -1 with err set: some do, an unknown kind of layer, or a list that is not of `layers`.
+ */
+static int all_slide(const struct js *kinds, int64_t layers, struct error *err)
 {
     int count = js_length(kinds), slide = 0;
     for (int i = 0; i < count; i++) {
@@ -97,6 +98,9 @@ static int all_slide(const struct js *kinds, struct error *err)
             return error_set(err, "layer_types has \"%.40s\", which trireme does not have", kind);
         slide += !strcmp(kind, "sliding_attention");
     }
+    if (count != layers)
+        return error_set(err, "layer_types has %d entries, and num_hidden_layers is %lld", count,
+                         (long long)layers);
     return slide == 0 || slide == count
                ? slide > 0
                : error_set(err,
@@ -146,7 +150,7 @@ static int set_window(struct config *config, enum hf_kinds kind, const struct js
                               "meant, model_type is mistral");
     int slide = window > 0;
     if (kinds)
-        slide = all_slide(kinds, err);
+        slide = all_slide(kinds, config->model.layers, err);
     else if (window > 0 && kind & HF_QWEN)
         slide = all_slide_behind(config, json, err);
     if (slide < 0)

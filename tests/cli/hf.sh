@@ -239,6 +239,8 @@ bad "layers that differ" 'of 3 layers 1 have a sliding window' \
     's/"rope_theta"/"layer_types": ["full_attention", "sliding_attention", "full_attention"], "rope_theta"/'
 bad "layers of another kind" 'layer_types has "chunked_attention"' \
     's/"rope_theta"/"layer_types": ["chunked_attention"], "rope_theta"/'
+bad "kinds of layers for another number of layers" 'layer_types has 1 entries, and num_hidden_layers is 3' \
+    's/"rope_theta"/"layer_types": ["full_attention"], "rope_theta"/'
 bad "biases that are not there" 'attention_bias is true' \
     's/"rope_theta"/"attention_bias": true, "rope_theta"/'
 bad "a sliding window" 'sliding_window is set' 's/"rope_theta"/"sliding_window": 4096, "rope_theta"/'
