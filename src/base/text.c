@@ -25,6 +25,11 @@ char *text_join(char *text, size_t size, const char *separator, const char *fmt,
     return text;
 }
 
+size_t text_bom_bytes(const char *text, size_t bytes)
+{
+    return bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
+}
+
 int text_is_digits(const char *text)
 {
     return text[0] && !text[strspn(text, "0123456789")];

@@ -21,6 +21,10 @@ int text_from_file(const char *path, const char *key, char *text, size_t size);
 /* Returns 1 if text is one digit or more, and nothing else. */
 int text_is_digits(const char *text);
 
+/* Returns the bytes of the BOM (U+FEFF, EF BB BF) with which a text of so many bytes begins, as
+ * those of Windows programs may: 3, or 0. */
+size_t text_bom_bytes(const char *text, size_t bytes);
+
 /* Returns 1 if text ends with `end`, or equals it. */
 int text_ends_with(const char *text, const char *end);
 

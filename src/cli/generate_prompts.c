@@ -160,7 +160,8 @@ static int add_record(struct generate_texts *texts, const struct generate_model 
     return rc ? -1 : 0;
 }
 
-/* Read a file with a prompt in each line: JSON where its name ends in .jsonl, else text. */
+/* Read a file with a prompt in each line: JSON where its name ends in .jsonl, else text.  A BOM
+ * before the first line is left out. */
 static int read_file(struct generate_texts *texts, const struct generate_model *model,
                      const char *path, struct error *err)
 {
@@ -172,13 +173,15 @@ static int read_file(struct generate_texts *texts, const struct generate_model *
     char *line = NULL;
     ssize_t bytes;
     for (int64_t number = 1; !rc && (bytes = getline(&line, &capacity, file)) >= 0; number++) {
-        size_t n = (size_t)bytes;
-        if (jsonl_is_blank(line, n))
+        size_t bom = number == 1 ? text_bom_bytes(line, (size_t)bytes) : 0;
+        size_t n = (size_t)bytes - bom;
+        const char *text = line + bom;
+        if (jsonl_is_blank(text, n))
             continue;
-        while (!is_json && n && (line[n - 1] == '\n' || line[n - 1] == '\r'))
+        while (!is_json && n && (text[n - 1] == '\n' || text[n - 1] == '\r'))
             n--;
         rc =
-            is_json ? add_record(texts, model, line, n, err) : add_line(texts, model, line, n, err);
+            is_json ? add_record(texts, model, text, n, err) : add_line(texts, model, text, n, err);
         if (rc)
             error_prefix(err, "%s:%lld", path, (long long)number);
         else
@@ -198,8 +201,9 @@ static int read_input(struct generate_texts *texts, const struct generate_model 
 {
     char *text = malloc(MOST_BYTES + 1);
     size_t bytes = text ? fread(text, 1, MOST_BYTES + 1, stdin) : 0;
+    size_t bom = text_bom_bytes(text, bytes);
     int rc = text && !ferror(stdin) && bytes <= MOST_BYTES
-                 ? add_text(texts, model->tokenizer, text, bytes, err)
+                 ? add_text(texts, model->tokenizer, text + bom, bytes - bom, err)
                  : error_set(err, "standard input cannot be a prompt: %s",
                              !text           ? "out of memory"
                              : ferror(stdin) ? "it cannot be read"

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "cli/tokenize.h"
 #include "io/blocks.h"
 #include "io/ordered.h"
@@ -26,6 +27,7 @@ struct work {
     const struct inputs_file *input;
     struct blocks_buffer block;
     int is_first, is_last; /* 1: first, last block of the input, or of its part for output */
+    int is_start;          /* 1: first block of the input */
     struct tokenize_output *output; /* of a text; NULL: of JSON lines */
     struct token_list list;         /* tokens of the block */
     int64_t *ends;                  /* [documents] of JSON lines: end of each document in list */
@@ -76,9 +78,11 @@ static void encode_text(struct thread *thread, struct work *work)
     int64_t count;
     int flags = (work->is_first ? 0 : TOKENIZER_CONTINUED) |
                 (thread->job->options.specials ? TOKENIZER_SPECIALS : 0);
-    work->is_json = work->is_first && jsonl_is_first(work->block.text, work->block.bytes);
-    work->failed = tokenizer_encoder_run(thread->encoder, work->block.text, work->block.bytes,
-                                         flags, &ids, &count, &work->err) ||
+    const char *text = work->block.text;
+    size_t bytes = work->block.bytes, bom = work->is_start ? text_bom_bytes(text, bytes) : 0;
+    work->is_json = work->is_first && jsonl_is_first(text + bom, bytes - bom);
+    work->failed = tokenizer_encoder_run(thread->encoder, text + bom, bytes - bom, flags, &ids,
+                                         &count, &work->err) ||
                    token_list_add(&work->list, ids, count, 1, &work->err);
     work->counts.broken = (int64_t)tokenizer_encoder_broken(thread->encoder);
 }
@@ -105,8 +109,8 @@ static void encode_line(struct thread *thread, struct work *work, const char *li
 static void encode_lines(struct thread *thread, struct work *work)
 {
     const char *at = work->block.text, *end = at + work->block.bytes;
-    if (work->is_first && work->block.bytes >= 3 && !memcmp(at, "\xef\xbb\xbf", 3))
-        at += 3;
+    if (work->is_start)
+        at += text_bom_bytes(at, work->block.bytes);
     while (at < end && (!work->bad_line || thread->job->options.skips_bad)) {
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         const char *next = newline ? newline + 1 : end;
@@ -251,6 +255,7 @@ static int give_part(struct tokenize_job *job, struct ordered *ordered,
                      struct tokenize_output *output, struct error *err)
 {
     int is_lines = input->format == INPUT_JSONL, got = 1;
+    int is_start = lseek(fd, 0, SEEK_CUR) <= 0; /* or a pipe */
     struct blocks blocks = {.fd = fd,
                             .path = input->path,
                             .cut = is_lines ? blocks_cut_line : cut_text,
@@ -268,6 +273,7 @@ static int give_part(struct tokenize_job *job, struct ordered *ordered,
         work->input = input;
         work->output = output;
         work->is_first = is_first;
+        work->is_start = is_first && is_start;
         work->is_last = blocks_is_last(&blocks);
         ordered_give(ordered);
     }

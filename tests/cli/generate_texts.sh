@@ -80,6 +80,16 @@ $G run --prompts lines.txt --tokens 3 >out 2>err
 is "a prompt a line, blank ones left out" '"ping" "tick tock"' \
     "$(sed 's/.*"prompt": \("[^"]*"\).*/\1/' out | tr '\n' ' ' | sed 's/ $//')"
 is "lines of prompts are counted" "1 4" "$(sed 's/^{"line": \([0-9]*\), .*/\1/' out | xargs)"
+for name in questions.jsonl lines.txt; do
+    { printf '\357\273\277'; cat $name; } >mark-$name
+    for file in $name mark-$name; do
+        $G run --prompts $file --chat --temperature 0 --tokens 3 >$file.out 2>err || cat err
+    done
+    is "a byte order mark is no prompt: $name" "1 same" "$(head -n 1 mark-$name.out | grep -c ping) $(
+        cmp -s $name.out mark-$name.out && echo same)"
+done
+is "in standard input neither" "$(printf ping | $G run --temperature 0 --tokens 3 2>err)" \
+    "$(printf '\357\273\277ping' | $G run --temperature 0 --tokens 3 2>err)"
 echo '{"text": 3}' >bad.jsonl
 refused "a line that is no prompt" 'bad\.jsonl:1' $G run --prompts bad.jsonl
 echo '{"question": "a"}' >bad.jsonl

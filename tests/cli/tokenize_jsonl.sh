@@ -37,6 +37,15 @@ is "a bracket makes no JSON" "0 0" "$? $(grep -c warning err)"
 printf '\357\273\277{"body": "x"}\r\n{"body": "y", "text": 3}' >body.jsonl
 "$TRIREME" tokenize body.jsonl --field body -o body.h5 >out 2>err
 is "another field; byte order mark, other line ends" "0 120,256,121,256" "$? $(dataset body.h5 tokens)"
+printf '\357\273\277a\357\273\277' >mark.txt
+"$TRIREME" tokenize mark.txt -o mark.h5 >out 2>err
+is "a byte order mark is no text, at its start alone" "0 97,239,187,191,256" "$? $(dataset mark.h5 tokens)"
+"$TRIREME" tokenize - -o mark.h5 <mark.txt >out 2>err
+is "of standard input too" "0 97,239,187,191,256" "$? $(dataset mark.h5 tokens)"
+cat mark.txt | "$TRIREME" tokenize - -o mark.h5 >out 2>err
+is "of a pipe too" "0 97,239,187,191,256" "$? $(dataset mark.h5 tokens)"
+"$TRIREME" tokenize mark.txt -o mark.h5 --valid tail.h5 --valid-fraction 0.5 >out 2>err
+is "not at the start of what is split off" "0 97,256 239,187,191,256" "$? $(dataset mark.h5 tokens) $(dataset tail.h5 tokens)"
 echo '{"q": "?", "a": "!"}' >parts.jsonl
 "$TRIREME" tokenize parts.jsonl --prompt-field q --completion-field a -o parts.h5 >out 2>err
 is "parts by other names" "0 0,1,1" "$? $(dataset parts.h5 loss_mask)"
