@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/special_file.h"
+#include "base/text.h"
 
 /* struct js is never defined: a pointer to it is a json_t in disguise. */
 static json_t *in(const struct js *js)
@@ -157,14 +158,26 @@ static int is_too_big(const json_t *json, const json_error_t *why)
 }
 
 /* Returns 1 if the file begins with U+FEFF, as text files of Windows programs may. */
-static int begins_with_bom(const char *path)
+static int begins_with_bom(FILE *in)
 {
-    char front[3] = "";
-    FILE *in = fopen(path, "rb");
-    size_t got = in ? fread(front, 1, sizeof front, in) : 0;
-    if (in)
-        fclose(in);
-    return got == sizeof front && !memcmp(front, "\xef\xbb\xbf", sizeof front);
+    char front[3];
+    rewind(in);
+    return text_bom_bytes(front, fread(front, 1, sizeof front, in)) > 0;
+}
+
+/* Read an open file.  Returns NULL where that fails, with errno, or where it is not JSON, with
+ * *why.  For jansson a read that fails is the end of the file. */
+static json_t *load(FILE *in, json_error_t *why)
+{
+    json_t *json = json_loadf(in, JSON_REJECT_DUPLICATES, why);
+    if (is_too_big(json, why)) {
+        rewind(in);
+        json = with_integers(json_loadf(in, BIG, why));
+    }
+    if (!ferror(in))
+        return json;
+    json_decref(json);
+    return NULL;
 }
 
 struct js *js_read(const char *path, struct error *err)
@@ -172,18 +185,22 @@ struct js *js_read(const char *path, struct error *err)
     json_error_t why;
     if (special_file_refuse(path, err))
         return NULL;
-    json_t *json = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
-    if (is_too_big(json, &why))
-        json = with_integers(json_load_file(path, BIG, &why));
-    if (!json && why.line < 0)
+    FILE *in = fopen(path, "rb");
+    if (!in) {
         error_file(err, "cannot open", path);
-    else if (!json && begins_with_bom(path))
+        return NULL;
+    }
+    json_t *json = load(in, &why);
+    if (!json && ferror(in))
+        error_errno(err, "cannot read %s", path);
+    else if (!json && begins_with_bom(in))
         error_set(err,
                   "%s begins with a byte order mark (U+FEFF), which JSON does not have; take it "
                   "out: sed -i '1s/^\\xef\\xbb\\xbf//' %s",
                   path, path);
     else if (!json)
         error_set(err, "%s:%d:%d: %s", path, why.line, why.column, why.text);
+    fclose(in);
     return out(json);
 }
 

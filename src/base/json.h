@@ -54,7 +54,8 @@ int js_write(const struct js *json, enum js_layout layout, enum whole_file_care 
 /* Parse a file (js_read) or a text that ends in 0: an object or an array.  A member that an object
  * has twice is an error.  Integers beyond 64 bits become real numbers; in a file or text that has
  * one, so do all integers above 2^53, and a real number that is whole (2.0) becomes an integer.
- * Returns a value for js_free(), or NULL with err naming file, line and column. */
+ * Returns a value for js_free(), or NULL with err naming file, line and column, or saying why the
+ * file cannot be read. */
 struct js *js_read(const char *path, struct error *err);
 struct js *js_parse(const char *text, struct error *err);
 /* Parse one value of any type, a record of a data file: strings may hold U+0000, and all numbers

@@ -325,6 +325,18 @@ static void json_names_a_byte_order_mark(void **state)
     unlink(path);
 }
 
+/* A folder is opened as a file is, and reading it fails; memory that is not there, likewise. */
+static void json_cannot_be_read(void **state)
+{
+    struct error err = {0};
+    assert_null(js_read("/proc/self", &err));
+    assert_string_equal(err.text, "cannot read /proc/self: Is a directory");
+    assert_null(js_read("/proc/self/mem", &err));
+    assert_string_equal(err.text, "cannot read /proc/self/mem: Input/output error");
+    assert_null(js_read("/proc/self/none", &err));
+    assert_string_equal(err.text, "cannot open /proc/self/none: No such file or directory");
+}
+
 /* What is written to a device goes there, and the device stays; what fails leaves the file as it
  * was. */
 static void files_are_whole(void **state)
@@ -436,6 +448,7 @@ int main(void)
         cmocka_unit_test(json_comes_back),
         cmocka_unit_test(json_takes_integers_of_any_size),
         cmocka_unit_test(json_names_a_byte_order_mark),
+        cmocka_unit_test(json_cannot_be_read),
         cmocka_unit_test(start_of_process_is_known),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
