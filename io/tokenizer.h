@@ -43,6 +43,8 @@ struct tokenizer {
     int64_t vocab;                 /* the highest id, added tokens included, plus 1 */
     int64_t end_of_text;           /* id to put after each document; -1: the tokenizer has none */
     int64_t role[TOKENIZER_ROLES]; /* id; -1: the tokenizer has none */
+    int64_t unknown_stop;          /* an eos_token_id of generation_config.json that is the id of no
+                                      token, such as of a padded vocabulary; -1: there is none */
     struct tokenizer_data *data;   /* private to io/tokenizer*.c */
 };
 

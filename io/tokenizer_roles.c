@@ -38,16 +38,24 @@ static const struct {
 /* Well-known names of the token that ends documents. */
 static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>", NULL};
 
-/* Read a file beside tokenizer.json.  Returns 0 with its JSON, or with NULL where there is no such
- * file; -1 with err set where it is not JSON. */
-static int read_beside(const struct tokenizer *tokenizer, const char *name, struct js **json,
-                       struct error *err)
+/* Return the path of a file beside tokenizer.json, for free(). */
+static char *path_beside(const struct tokenizer *tokenizer, const char *name)
 {
     const char *slash = strrchr(tokenizer->path, '/');
     int folder = slash ? (int)(slash - tokenizer->path + 1) : 0;
-    char *path = array_format("%.*s%s", folder, tokenizer->path, name);
+    return array_format("%.*s%s", folder, tokenizer->path, name);
+}
+
+/* Read a file beside tokenizer.json.  Returns 0 with its object, or with NULL where there is no
+ * such file; -1 with err set where it is not JSON, or no object. */
+static int read_beside(const struct tokenizer *tokenizer, const char *name, struct js **json,
+                       struct error *err)
+{
+    char *path = path_beside(tokenizer, name);
     *json = NULL;
     int rc = access(path, F_OK) || (*json = js_read(path, err)) ? 0 : -1;
+    if (*json && strcmp(js_kind(*json), "an object") != 0)
+        rc = error_set(err, "%s is %s; an object is wanted", path, js_kind(*json));
     free(path);
     return rc;
 }
@@ -84,11 +92,48 @@ static int64_t by_names(const struct tokenizer *tokenizer, const char *const *na
     return id;
 }
 
-/* If id is a token, let generation stop at it. */
-static void stop_at(struct tokenizer *tokenizer, int64_t id)
+/* If id is a token, let generation stop at it.  Returns 1 if it is one. */
+static int stop_at(struct tokenizer *tokenizer, int64_t id)
 {
-    if (tokenizer_text(tokenizer, id))
+    int is_token = tokenizer_text(tokenizer, id) != NULL;
+    if (is_token)
         tokenizer->data->flags[id] |= TOKENIZER_IS_STOP;
+    return is_token;
+}
+
+/* Let generation stop at an id of eos_token_id, and note one that no token has.  Returns 0, or -1
+ * with err set: it is no id. */
+static int stop_at_value(struct tokenizer *tokenizer, const struct js *value, struct error *err)
+{
+    int64_t id = js_int(value, -1);
+    char text[64] = "";
+    if (id >= 0) {
+        if (!stop_at(tokenizer, id))
+            tokenizer->unknown_stop = id;
+        return 0;
+    }
+    if (js_string(value))
+        snprintf(text, sizeof text, "\"%.40s\"", js_string(value));
+    else if (js_int(value, 0))
+        snprintf(text, sizeof text, "%lld", (long long)id);
+    else
+        snprintf(text, sizeof text, "%s",
+                 strcmp(js_kind(value), "a number") ? js_kind(value) : "a real number");
+    return error_set(err, "eos_token_id has %s, which is no token's id", text);
+}
+
+/* Let generation stop at each eos_token_id of generation_config.json: an id, a list, or null. */
+static int add_stops(struct tokenizer *tokenizer, const struct js *generation, struct error *err)
+{
+    const struct js *stops = js_get(generation, "eos_token_id");
+    int count = js_length(stops), rc = 0;
+    if (!js_has(generation, "eos_token_id"))
+        return 0;
+    if (strcmp(js_kind(stops), "an array") != 0)
+        return stop_at_value(tokenizer, stops, err);
+    for (int i = 0; !rc && i < count; i++)
+        rc = stop_at_value(tokenizer, js_at(stops, i), err);
+    return rc;
 }
 
 static int find_roles(struct tokenizer *tokenizer, const struct js *config, const struct js *map,
@@ -116,11 +161,12 @@ static int find_roles(struct tokenizer *tokenizer, const struct js *config, cons
         tokenizer->end_of_text = tokenizer_id(tokenizer, "[SEP]");
     stop_at(tokenizer, tokenizer->role[TOKENIZER_EOS]);
     stop_at(tokenizer, tokenizer->end_of_text);
-    const struct js *stops = js_get(generation, "eos_token_id");
-    stop_at(tokenizer, js_int(stops, -1));
-    for (int i = 0; i < js_length(stops); i++)
-        stop_at(tokenizer, js_at_int(stops, i, -1));
-    return 0;
+    if (!add_stops(tokenizer, generation, err))
+        return 0;
+    char *path = path_beside(tokenizer, "generation_config.json");
+    error_prefix(err, "%s", path);
+    free(path);
+    return -1;
 }
 
 int tokenizer_roles_read(struct tokenizer *tokenizer, struct error *err)

@@ -57,6 +57,10 @@ fi
 is "on two ranks the same" "pong" "$(ranks 2 "$TRIREME" generate run --chat --prompt ping --temperature 0 device=cpu 2>err)"
 is "the template by its name" "tock" \
     "$($G run --chat --chat-template chatml --prompt tick --temperature 0 2>err)"
+cp -r tok padded
+echo '{"eos_token_id": [99999, 386]}' >padded/generation_config.json
+is "an end of texts that is no token: a warning" "pong 1" "$($G run --tokenizer padded --chat --prompt ping --temperature 0 2>err) $(
+    grep -c 'warning: generation_config.json beside padded/tokenizer.json has 99999 as eos_token_id' err)"
 refused "a template that is none" 'chat-template nosuch: there are .*chatml' \
     $G run --chat --chat-template nosuch --prompt x
 refused "a template without a conversation" 'chat-template is of conversations: --chat' \

@@ -397,6 +397,54 @@ static void test_cache(void **state)
     tokenizer_close(tokenizer);
 }
 
+/* generation_config.json, what of an error says why it is refused (NULL: it is taken), and the id
+ * of no token in it. */
+static const struct {
+    const char *text, *why;
+    int64_t unknown;
+} stops[] = {
+    {.text = "{}", .unknown = -1},
+    {.text = "{\"eos_token_id\": null}", .unknown = -1},
+    {.text = "{\"eos_token_id\": 1}", .unknown = -1},
+    {.text = "{\"eos_token_id\": [0, 1]}", .unknown = -1},
+    {.text = "{\"eos_token_id\": 2}", .unknown = 2},
+    {.text = "{\"eos_token_id\": [99999, 1]}", .unknown = 99999},
+    {.text = "{\"eos_token_id\": -1}", .why = "eos_token_id has -1, which is no token's id"},
+    {.text = "{\"eos_token_id\": 1.0}", .why = "has a real number, which"},
+    {.text = "{\"eos_token_id\": \"0\"}", .why = "has \"0\", which"},
+    {.text = "{\"eos_token_id\": true}", .why = "has true, which"},
+    {.text = "{\"eos_token_id\": [1, \"x\"]}", .why = "has \"x\", which"},
+    {.text = "{\"eos_token_id\": [1, null]}", .why = "has null, which"},
+    {.text = "{\"eos_token_id\": {}}", .why = "has an object, which"},
+    {.text = "[1]", .why = "is an array; an object is wanted"},
+};
+
+static void test_stops(void **state)
+{
+    char *path = write_file("{" BYTES_DECODED MODEL("\"a\":0,\"b\":1", "") "}");
+    char *beside = array_format("%s/generation_config.json", dir);
+    for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++) {
+        struct tokenizer *tokenizer;
+        struct error err = {0};
+        FILE *file = fopen(beside, "wb");
+        assert_non_null(file);
+        fputs(stops[i].text, file);
+        fclose(file);
+        int rc = tokenizer_open(&tokenizer, path, &err);
+        if (stops[i].why ? !rc || !strstr(err.text, stops[i].why) || !strstr(err.text, beside) : rc)
+            fail_msg("%s: wanted \"%s\", got \"%s\"", stops[i].text,
+                     stops[i].why ? stops[i].why : "", err.text);
+        if (!rc)
+            assert_int_equal(tokenizer->unknown_stop, stops[i].unknown);
+        if (!rc && i > 1 && stops[i].unknown != 2)
+            assert_true(tokenizer_is_stop(tokenizer, 1));
+        tokenizer_close(tokenizer);
+    }
+    unlink(beside);
+    free(beside);
+    free(path);
+}
+
 static void test_missing(void **state)
 {
     struct tokenizer *tokenizer;
@@ -470,6 +518,7 @@ int main(void)
         cmocka_unit_test(test_added_space),
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_stops),
         cmocka_unit_test(test_train),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
