@@ -148,7 +148,7 @@ static int open_tokenizer(struct generate_model *model, struct log *log, const c
         asked = folder;
     if (data_tokenizer_open_named(&model->tokenizer, asked ? asked : "bytes", err)) {
         struct error why = *err;
-        if (asked != folder)
+        if (asked != folder || disk_has(folder, "tokenizer.json"))
             return -1;
         return error_set(err,
                          "%.700s; name the model's tokenizer: --tokenizer FILE (--tokenizer bytes "

@@ -153,7 +153,12 @@ refused "--top-p above 1" 'top-p 1.5: a number from 0 to 1' $G run --prompt x --
 cp tok/* model
 is "a folder of Hugging Face's" "pong" "$($G model --chat --prompt ping --temperature 0 device=cpu 2>err)"
 rm model/tokenizer.json
-refused "a folder without a tokenizer" 'tokenizer\.json' $G model --prompt x
+refused "a folder without a tokenizer" 'tokenizer\.json.*name the model.s tokenizer: --tokenizer FILE' $G model --prompt x
+cp tok/tokenizer.json model
+echo '{"eos_token_id": 386' >model/generation_config.json
+refused "a folder whose tokenizer is there, and a file beside it wrong" \
+    'model/generation_config\.json:[0-9]*:[0-9]*: [^;]* near end of file$' $G model --prompt x
+rm model/generation_config.json
 for to in host disk; do
     is "parameters on the $to: the same answer" "pepper" \
         "$($G run --chat --prompt salt --temperature 0 offload.params=$to device=cpu 2>err)"
