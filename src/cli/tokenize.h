@@ -88,6 +88,7 @@ struct tokenize_counts {
     int64_t cut, dropped;         /* documents longer than max_tokens: cut; left out */
     int64_t untrained;            /* documents without a target, left out */
     int64_t broken;               /* bytes of texts that are not UTF-8 */
+    int64_t zeros;                /* bytes of texts that are 0 */
 };
 
 struct tokenize_job {
@@ -107,6 +108,7 @@ struct tokenize_job {
     struct tokenize_counts counts;
     struct error first_bad;   /* what is wrong with the first line that was left out */
     const char *first_broken; /* path of the first text that is not all UTF-8 */
+    const char *first_zero;   /* path of the first text with bytes of 0 */
     const char *first_json;   /* path of the first text that begins with a line of JSON */
     int64_t texts, others;    /* documents so far: texts; those of JSON lines and token ids */
     int64_t line;             /* lines so far of the file that is read */

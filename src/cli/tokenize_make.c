@@ -175,6 +175,9 @@ static void report(const struct tokenize_job *job, struct log *log)
     if (counts->broken)
         log_warn(log, "%lld bytes are no UTF-8 and became U+FFFD, first in %s",
                  (long long)counts->broken, job->first_broken);
+    if (counts->zeros)
+        log_warn(log, "%lld bytes of 0 are in texts, first in %s, which may be no text",
+                 (long long)counts->zeros, job->first_zero);
     if (counts->cut)
         log_info(log, "cut %lld documents to %lld tokens", (long long)counts->cut,
                  (long long)job->options.max_tokens);

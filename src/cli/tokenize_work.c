@@ -85,6 +85,8 @@ static void encode_text(struct thread *thread, struct work *work)
                                          &count, &work->err) ||
                    token_list_add(&work->list, ids, count, 1, &work->err);
     work->counts.broken = (int64_t)tokenizer_encoder_broken(thread->encoder);
+    for (size_t i = 0; i < work->block.bytes; i++)
+        work->counts.zeros += !work->block.text[i];
 }
 
 /* Make tokens of a line, the work->lines-th of the block.  Note the first line that cannot be used.
@@ -156,6 +158,7 @@ static void add_counts(struct tokenize_counts *sum, const struct tokenize_counts
     sum->dropped += more->dropped;
     sum->untrained += more->untrained;
     sum->broken += more->broken;
+    sum->zeros += more->zeros;
 }
 
 static int take_text(struct tokenize_job *job, struct work *work, struct error *err)
@@ -171,6 +174,8 @@ static int take_text(struct tokenize_job *job, struct work *work, struct error *
         return -1;
     if (work->counts.broken && !job->counts.broken)
         job->first_broken = work->input->path;
+    if (work->counts.zeros && !job->counts.zeros)
+        job->first_zero = work->input->path;
     if (work->is_json && !job->first_json)
         job->first_json = work->input->path;
     add_counts(&job->counts, &work->counts);

@@ -46,6 +46,11 @@ cat mark.txt | "$TRIREME" tokenize - -o mark.h5 >out 2>err
 is "of a pipe too" "0 97,239,187,191,256" "$? $(dataset mark.h5 tokens)"
 "$TRIREME" tokenize mark.txt -o mark.h5 --valid tail.h5 --valid-fraction 0.5 >out 2>err
 is "not at the start of what is split off" "0 97,256 239,187,191,256" "$? $(dataset mark.h5 tokens) $(dataset tail.h5 tokens)"
+{ yes text | head -c 9000; printf 'a\0b\0'; } >zeros.txt
+"$TRIREME" tokenize few.txt zeros.txt --format text -o zeros.h5 >out 2>err
+is "bytes of 0 behind the first ones: a warning" "0 1" "$? $(grep -c 'warning: 2 bytes of 0 are in texts, first in zeros\.txt, which may be no text' err)"
+"$TRIREME" tokenize few.txt -o zeros.h5 >out 2>err
+is "no byte of 0: none" 0 "$(grep -c 'bytes of 0' err)"
 echo '{"q": "?", "a": "!"}' >parts.jsonl
 "$TRIREME" tokenize parts.jsonl --prompt-field q --completion-field a -o parts.h5 >out 2>err
 is "parts by other names" "0 0,1,1" "$? $(dataset parts.h5 loss_mask)"
