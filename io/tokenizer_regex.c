@@ -105,7 +105,7 @@ static const char of_one_case[] = " lu ll lt upper lower uppercase lowercase upp
                                   "lowercaseletter titlecaseletter greek grek common zyyy "
                                   "inherited zinh qaai ";
 
-/* Properties of which that is true for one mark alone, U+0345, whose other cases are letters. */
+/* Properties of which that is true for one accent alone, U+0345, whose other cases are letters. */
 static const char of_u345[] = " l lc m mn ";
 
 /* Is the property at `at` ("{Lu}", "{^lu}", "{L_u}") in a list of names? */
