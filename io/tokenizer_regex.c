@@ -75,8 +75,9 @@ struct translation {
     size_t atom;              /* byte of out: begin of what a quantifier would repeat */
     size_t group[MOST_DEPTH]; /* [depth] bytes of out: begins of the groups that are open */
     int depth;
-    int ignores_case;         /* 1: behind (?i), or within (?i: */
-    char outside[MOST_DEPTH]; /* [depth] ignores_case around the groups that are open */
+    int ignores_case;            /* 1: behind (?i), or within (?i: */
+    char outside[MOST_DEPTH];    /* [depth] ignores_case around the groups that are open */
+    int options[MOST_DEPTH + 1]; /* [depth + 1] groups (?i: opened for (?i), which end with these */
 };
 
 /* Append text to the translation. */
@@ -219,8 +220,9 @@ static int ignores_case(const char *options, size_t count, int before)
 }
 
 /* Append the translation of "(" and the options behind it.  Oniguruma's option m, by which "."
- * matches an end of line too, is s in PCRE2.  Returns how many bytes of the pattern were used, or 0
- * with err set. */
+ * matches an end of line too, is s in PCRE2.  Options alone hold for all alternatives that follow
+ * in the group, which they begin: a(?i)b|c is a(?i:b|c) in Oniguruma, and (?:a(?i)b)|(?i:c) in
+ * PCRE2. Returns how many bytes of the pattern were used, or 0 with err set. */
 static size_t open_group(const char *at, struct translation *to, struct error *err)
 {
     size_t options = at[1] == '?' ? strspn(at + 2, "imx-") : 0, used = 1;
@@ -233,7 +235,9 @@ static size_t open_group(const char *at, struct translation *to, struct error *e
     for (used += has_options; has_options && used < 2 + options; used++)
         put(to, (char[]){at[used] == 'm' ? 's' : at[used], 0});
     if (has_options && at[used] == ')') {
-        put(to, ")");
+        int is_extended = memchr(at, 'x', used) != NULL; /* a ")" could end up in a comment */
+        put(to, is_extended ? ")" : ":");
+        to->options[to->depth] += !is_extended;
         to->ignores_case = is_ignored;
         return used + 1;
     }
@@ -244,12 +248,21 @@ static size_t open_group(const char *at, struct translation *to, struct error *e
     to->outside[to->depth] = (char)to->ignores_case;
     to->ignores_case = is_ignored;
     to->group[to->depth++] = begin;
+    to->options[to->depth] = 0;
     return used;
+}
+
+/* End the groups that were opened for options within the innermost group. */
+static void close_options(struct translation *to)
+{
+    for (; to->options[to->depth]; to->options[to->depth]--)
+        put(to, ")");
 }
 
 /* Append ")".  A quantifier behind it repeats the group. */
 static void close_group(struct translation *to)
 {
+    close_options(to);
     put(to, ")");
     if (to->depth) {
         to->atom = to->group[--to->depth];
@@ -323,6 +336,7 @@ static int translate(const char *pattern, struct translation *to, struct error *
         }
         tokenizer_buffer_add(&to->out, pattern + at, 1);
     }
+    close_options(to);
     return 0;
 }
 
