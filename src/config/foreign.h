@@ -1,8 +1,8 @@
 /* foreign.h - names of other trainers' settings, and trireme's names for them.
  *
  * Users come from Accelerate, DeepSpeed, Hugging Face's Trainer, LLaMA-Factory, torchtitan,
- * Megatron-LM and llm.c.  A key, an option or a whole file of theirs is an error that names
- * trireme's key.
+ * torchtune, Megatron-LM and llm.c.  A key, an option or a whole file of theirs is an error that
+ * names trireme's key.
  */
 #ifndef TRIREME_CONFIG_FOREIGN_H
 #define TRIREME_CONFIG_FOREIGN_H
@@ -26,8 +26,9 @@ extern const int foreign_count;
 const struct foreign *foreign_find(const char *name);
 
 /* Where a text that failed to load is another program's configuration, set err to say so, with
- * trireme's names for the keys in it; else leave err as it is.  A text with keys or groups of
- * trireme at its top level is trireme's own.  name: where the text came from.  Returns -1. */
+ * trireme's names for the keys in it, or that it is TOML; else leave err as it is.  A text with
+ * keys or groups of trireme at its top level is trireme's own.  name: where the text came from.
+ * Returns -1. */
 int foreign_text(const char *name, const char *text, struct error *err);
 
 #endif

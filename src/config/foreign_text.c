@@ -2,7 +2,8 @@
  *
  * Texts of other trainers are recognised by a few words in them, since lists and tags may keep them
  * from being read as trireme's YAML.  Only keys count: comments and quoted values are blanked out
- * first.  A text that has a key or a group of trireme's at its top level is trireme's own.
+ * first.  A text that has a key or a group of trireme's at its top level is trireme's own, whatever
+ * words it has but those that are `certain`.  Any other text with a table of TOML is TOML.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -18,7 +19,9 @@
  * names its program. */
 static const struct {
     const char *words, *program;
+    int certain; /* 1: also beside groups of trireme's, as torchtune has a group model */
 } programs[] = {
+    {.words = "_component_", .program = "torchtune", .certain = 1},
     {.words = "compute_environment|distributed_type|main_training_function|fsdp_config",
      .program = "Accelerate"},
     {.words = "zero_optimization|train_micro_batch_size_per_gpu|zero_allow_untested_optimizer",
@@ -27,7 +30,9 @@ static const struct {
     {.words = "base_model|sample_packing|lora_target_linear|dataset_prepared_path",
      .program = "axolotl"},
     {.words = "per_device_train_batch_size|num_train_epochs", .program = "Hugging Face's Trainer"},
-    {.words = "data_parallel_shard_degree|local_batch_size|dump_folder", .program = "torchtitan"},
+    {.words = "data_parallel_shard_degree|local_batch_size|dump_folder|tensor_parallel_degree|"
+              "parallelism",
+     .program = "torchtitan"},
     {.words = "tensor_model_parallel_size|pipeline_model_parallel_size|train_iters|language_model",
      .program = "Megatron-LM"},
     {.words = "architectures|transformers_version", .program = "a Hugging Face model"},
@@ -148,13 +153,26 @@ static int first_key(const char *text, const char *names, char word[NAME_CHARS])
     return 0;
 }
 
-static const char *program_of(const char *text)
+static const char *program_of(const char *text, int certain)
 {
     char word[NAME_CHARS];
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
-        if (first_key(text, programs[i].words, word))
+        if (programs[i].certain >= certain && first_key(text, programs[i].words, word))
             return programs[i].program;
     return NULL;
+}
+
+/* Has the text a line "[table]" of TOML? */
+static int is_toml(const char *text)
+{
+    for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        size_t bytes =
+            *line == '[' ? strspn(line + 1, "abcdefghijklmnopqrstuvwxyz_.0123456789") : 0;
+        const char *end = line + 1 + bytes;
+        if (bytes && *end == ']' && strchr("\n\r", end[1 + strspn(end + 1, " \t")]))
+            return 1;
+    }
+    return 0;
 }
 
 /* Write "gradient_clipping is train.clip (NOTE), ..." into answer, for the keys that the text has.
@@ -187,7 +205,10 @@ int foreign_text(const char *name, const char *text, struct error *err)
     static const char format[] = "%.*s is a configuration of %s, not of trireme%s%s; trireme "
                                  "config --show lists the keys";
     char answer[sizeof err->text], *keys = keys_of(text);
-    const char *program = is_own(keys) ? NULL : program_of(keys);
+    int own = is_own(keys);
+    const char *program = program_of(keys, own);
+    if (!program && !own && is_toml(keys))
+        error_set(err, "%.*s is TOML; a configuration here is YAML", NAME_SHOWN, name);
     if (program) {
         size_t name_bytes = strlen(name) < NAME_SHOWN ? strlen(name) : NAME_SHOWN;
         size_t around = sizeof format + sizeof ". Here " + name_bytes + strlen(program);

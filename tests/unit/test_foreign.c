@@ -186,6 +186,14 @@ static void files_are_named(void **state)
         {"[model]\nname = \"llama3\" # it's\n[checkpoint]\ninterval = 5\n[job]\n"
          "dump_folder = \"./outputs: x\"\n",
          "torchtitan", "dump_folder is run.dir"},
+        {"[model]\nname = \"llama3\"\n[training]\nsteps = 5\n[parallelism]\n"
+         "tensor_parallel_degree = 2\n",
+         "torchtitan", "tensor_parallel_degree is parallel.tensor"},
+        {"[train]  # ours?\nsteps = 5\n[a.b]\nc = [1, 2]\n",
+         "is TOML; a configuration here is YAML", ""},
+        {"model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\ntokenizer:\n"
+         "  path: t.model\ndevice: cuda\nbatch_size: 4\nlist: [a, b]\n",
+         "torchtune", ". Here batch_size is train.global_batch"},
         {"{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 4096}", "Hugging Face model",
          "hidden_size is model.hidden"},
     };
