@@ -53,6 +53,18 @@ const struct foreign foreign_names[] = {
          "pipeline_parallel_degree|pipeline_model_parallel_size|pp_size|pipeline_parallel_size|"
          "pipeline_parallel|pp",
      .here = "parallel.pipeline"},
+    {.names = "pipeline_parallel_schedule", .here = "parallel.schedule"},
+    {.names = "pipeline_parallel_microbatch_size", .here = "train.micro_batch"},
+    {.names = "num_virtual_stages_per_pipeline_rank|num_layers_per_virtual_pipeline_stage",
+     .here = "parallel.virtual_stages",
+     .note = "stages of a rank, with schedule interleaved_1f1b"},
+    {.names = "pipeline_model_parallel_layout|pipeline_parallel_split_points|"
+              "decoder_first_pipeline_num_layers|decoder_last_pipeline_num_layers",
+     .here = "parallel.stages",
+     .note = "units of each stage: 3,2,2,1"},
+    {.names = "enable_async_tensor_parallel",
+     .here = "parallel.tensor_overlap",
+     .note = "auto, off, or how many parts"},
     {.names = "context_parallel_degree|context_parallel_size|cp_size|context_parallel|cp",
      .here = "parallel.context"},
     {.names = "sequence_parallel|sp",
@@ -98,7 +110,7 @@ const struct foreign foreign_names[] = {
     {.names = "selective_ac_option",
      .here = "recompute",
      .note = "op is selective; a number N is full with recompute_every=N"},
-    {.names = "recompute_num_layers",
+    {.names = "recompute_num_layers|recompute_method",
      .here = "recompute_every",
      .note = "one unit in so many recomputes"},
     {.names = "offload_optimizer_device|offload_optimizer.device|offload_optimizer|"
@@ -150,6 +162,7 @@ const struct foreign foreign_names[] = {
     {.names = "num_processes|num_machines|machine_rank|nproc_per_node|nnodes|num_gpus|num_nodes|"
               "world_size|local_rank|main_process_ip|main_process_port|rdzv_backend|master_port",
      .note = "the launcher starts the ranks: mpirun -n N, or srun --mpi=pmix --ntasks=N"},
+    {.names = "debug.deterministic|deterministic_mode", .here = "train.reproducible"},
     {.names = "gpu_ids",
      .note = "each rank takes a GPU by itself; CUDA_VISIBLE_DEVICES hides some"},
     {.names = "use_cpu|no_cuda|accelerator", .here = "device", .note = "cpu or cuda"},
@@ -237,6 +250,9 @@ const struct foreign foreign_names[] = {
              "GELU and biases"},
 
     /* ---- data ---- */
+    {.names = "validation.dataset|validation.dataset_path",
+     .here = "data.valid",
+     .note = "a token file of trireme tokenize"},
     {.names = "train_file|dataset|dataset_name|dataset_path|data_path|train_data_path|"
               "train_dataset|train_data|datasets|data|data.path|-i",
      .here = "data.train",
@@ -245,12 +261,19 @@ const struct foreign foreign_names[] = {
     {.names = "block_size|max_seq_length|max_length|seq_length|sequence_length|context_length|"
               "sequence_len|model_max_length|cutoff_len|-t",
      .here = "data.seq_len"},
-    {.names = "tokenizer_type|tokenizer_model|tokenizer_name",
+    {.names = "tokenizer_type|tokenizer_model|tokenizer_name|tokenizer_path|hf_assets_path|"
+              "vocab_file|merge_file",
      .note = "trireme tokenize TEXT --tokenizer FOLDER -o FILE.h5 makes the token files that "
              "data.train names"},
+    {.names = "split",
+     .note = "trireme tokenize TEXT --valid FILE.h5 --valid-fraction F puts some texts aside for "
+             "data.valid"},
 
     /* ---- batches ---- */
-    {.names = "train_batch_size|global_batch_size|batch_size|batch", .here = "train.global_batch"},
+    {.names = "train_batch_size|global_batch_size", .here = "train.global_batch"},
+    {.names = "batch_size|batch",
+     .here = "train.global_batch",
+     .note = "of all ranks; what a rank computes at once is train.micro_batch"},
     {.names = "total_batch_size|global_batch_tokens|-d", .here = "train.global_batch_tokens"},
     {.names = "per_device_train_batch_size|train_micro_batch_size_per_gpu|local_batch_size|"
               "micro_batch_size|per_device_batch_size|device_batch_size|-b",
@@ -304,6 +327,7 @@ const struct foreign foreign_names[] = {
     {.names = "warmup_num_steps|num_warmup_steps|lr_warmup_iters|warmup_iters|warmup|"
               "lr_scheduler.warmup_steps|-u",
      .here = "train.warmup_steps"},
+    {.names = "lr_warmup_init", .here = "train.warmup_min_lr"},
     {.names = "lr_decay_iters|lr_decay_samples",
      .here = "train.steps",
      .note = "schedules end at the last step"},
@@ -328,6 +352,7 @@ const struct foreign foreign_names[] = {
      .here = "train.eval_every",
      .note = "in steps"},
     {.names = "eval_iters|max_eval_steps|-m", .here = "train.eval_batches"},
+    {.names = "validation.steps", .here = "train.eval_batches", .note = "0 is all of data.valid"},
 
     /* ---- checkpoints ---- */
     {.names =
@@ -337,6 +362,9 @@ const struct foreign foreign_names[] = {
      .here = "checkpoint.keep"},
     {.names = "resume_from_checkpoint|load_checkpoint|checkpoint.load_step|load|init_from|-y",
      .here = "checkpoint.resume"},
+    {.names = "initial_load_path|finetune|no_load_optim",
+     .here = "model.path",
+     .note = "a run or checkpoint: its weights alone; checkpoint.resume takes all of it"},
     {.names = "fsdp_state_dict_type|state_dict_type|stage3_gather_16bit_weights_on_model_save|"
               "dist_ckpt_format",
      .note = "leave it out: a checkpoint holds every tensor whole, whatever the layout"},

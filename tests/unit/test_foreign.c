@@ -79,6 +79,19 @@ static void spelling_does_not_matter(void **state)
         {"lr_scheduler.decay_ratio", "train.decay_steps"},
         {"--lr-wsd-decay-iters", "train.decay_steps"},
         {"--lr-wsd-decay-style", "train.schedule"},
+        {"parallelism.pipeline_parallel_schedule", "parallel.schedule"},
+        {"--num-virtual-stages-per-pipeline-rank", "parallel.virtual_stages"},
+        {"--pipeline-model-parallel-layout", "parallel.stages"},
+        {"parallelism.enable_async_tensor_parallel", "parallel.tensor_overlap"},
+        {"--recompute-method", "recompute_every"},
+        {"training.dataset", "data.train"},
+        {"validation.dataset", "data.valid"},
+        {"validation.dataset_path", "data.valid"},
+        {"validation.steps", "train.eval_batches"},
+        {"--lr-warmup-init", "train.warmup_min_lr"},
+        {"checkpoint.initial_load_path", "model.path"},
+        {"--finetune", "model.path"},
+        {"debug.deterministic", "train.reproducible"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct foreign *f = foreign_find(cases[i].typed);
@@ -97,8 +110,9 @@ static void spelling_does_not_matter(void **state)
 static void what_is_absent_is_no_other_key(void **state)
 {
     static const char *const typed[] = {
-        "parallel.expert", "model.z_loss",   "train.label_smoothing",
-        "train.ema",       "run.time_limit", "wandb.project",
+        "parallel.expert", "model.z_loss",  "train.label_smoothing", "train.ema",
+        "run.time_limit",  "wandb.project", "model.hf_assets_path",  "--vocab-file",
+        "--split",
     };
     for (size_t i = 0; i < sizeof typed / sizeof typed[0]; i++) {
         struct error err = {0};
