@@ -1,8 +1,10 @@
 /* op_experts.c - rows that go to their experts, the experts' matrices, and the way back.
  *
- *   dispatch   x [rows, columns], routes           -> y [slots, columns], an expert's rows end to
- * end experts    x [slots, in], w [experts, ..., in] -> y [slots, out] combine    x [slots,
- * columns], routes, addend  -> y [rows, columns], the sums of rows' slots
+ *   dispatch   x [rows, columns], routes           -> y [slots, columns]
+ *   experts    x [slots, in], w [experts, ..., in] -> y [slots, out]
+ *   combine    x [slots, columns], routes, addend  -> y [rows, columns]
+ *
+ * Slots of one expert lie end to end; combine sums the slots of each row.
  *
  * dispatch and combine are one another's gradients.  w has for each expert a matrix of `in`
  * columns, and all dimensions between are its rows: gate and up are [experts, 2, ffn, hidden], a

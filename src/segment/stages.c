@@ -1,12 +1,12 @@
 /* stages.c - see stages.h.
  *
  * A stage is consecutive units, at least one.  How many each has is given, or they are cut where
- * the dearest stage is as cheap as it can be, by the floating point operations of its units, the
- * head among them; of cuts that are alike in this, the one with the fewest units in the first
- * stages, which keep the activations of most micro-batches.
+ * the most expensive stage costs as little as it can, by the floating point operations of its
+ * units, the head among them; of cuts that are alike in this, the one with the fewest units in the
+ * first stages, which keep the activations of most micro-batches.
  *
- * least[s][u] is the cost of the dearest of the stages from s on, where stage s begins with unit u;
- * it is found from the last stage backward, and end[s][u] says where stage s then ends.
+ * least[s][u] is the cost of the most expensive of the stages from s on, where stage s begins with
+ * unit u; it is found from the last stage backward, and end[s][u] says where stage s then ends.
  */
 #include "segment/stages.h"
 

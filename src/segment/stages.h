@@ -4,9 +4,9 @@
 
 #include "segment/units.h"
 
-/* Cut units into stages where the dearest stage is as cheap as it can be; of cuts that are alike in
- * this, the one with the fewest units in the first stages.  stage[u]: of unit u; at least one unit
- * each, so there are at most as many stages. */
+/* Cut units into stages where the most expensive stage costs as little as it can; of cuts that are
+ * alike in this, the one with the fewest units in the first stages.  stage[u]: of unit u; at least
+ * one unit each, so there are at most as many stages. */
 void stages_cut(const double *cost, int units, int stages, int *stage);
 
 /* For units.c alone: set units->stages, stage, rank and flops as units->request says, once
