@@ -163,10 +163,11 @@ static const struct key rows[] = {
              "+ 1, or what rope_mscale says"},
     {NAMED_KEY("model.rope_mscale", REAL, model.rope.yarn.mscale, "0"), .least = 0, .most = 1e6,
      .help =
-         "with rope_scaling yarn, and with rope_mscale_all_dim, that factor is the ratio of 0.1 "
-         "m log(factor) + 1 for m of the one and of the other; 0: not given"},
+         "with rope_scaling yarn, if rope_mscale_all_dim is set too: cosines and sines are "
+         "multiplied by f(rope_mscale) / f(rope_mscale_all_dim), f(m) = 0.1 m log(rope_factor) + "
+         "1; 0: not given"},
     {NAMED_KEY("model.rope_mscale_all_dim", REAL, model.rope.yarn.mscale_all_dim, "0"), .least = 0,
-     .most = 1e6, .help = "see rope_mscale"},
+     .most = 1e6, .help = "the second number of the ratio of rope_mscale; 0: not given"},
     {NAMED_KEY("model.rope_truncate", BOOL, model.rope.yarn.truncate, "true"),
      .help = "with rope_scaling yarn, the range between rope_beta_fast and rope_beta_slow is "
              "widened to whole frequencies"},
@@ -203,11 +204,13 @@ static const struct key rows[] = {
     {NAMED_KEY("model.embed_dropout", REAL, model.dropout.embed, "0"), .most = 0.99,
      .help = "gpt2: share of the embedding's output that training sets to zero (embd_pdrop)"},
     {NAMED_KEY("model.residual_dropout", REAL, model.dropout.residual, "0"), .most = 0.99,
-     .help = "gpt2: the same of what attention and feed-forward layers put out (resid_pdrop)"},
+     .help = "gpt2: share of the outputs of attention and feed-forward layers that training sets "
+             "to zero (resid_pdrop)"},
     {NAMED_KEY("model.attention_dropout", REAL, model.dropout.attention, "0"), .most = 0.99,
-     .help = "the same of the weights of attention, which cuDNN then does not compute, but "
-             "trireme's own kernels (attn_pdrop). What is dropped follows from seed, sample, "
-             "position, layer and feature, on any number of ranks"},
+     .help =
+         "share of the attention weights that training sets to zero (attn_pdrop); trireme's own "
+         "kernels then compute attention, not cuDNN. What is dropped follows from seed, sample, "
+         "position, layer and feature, on any number of ranks"},
 
     {KEY(INT, lora.r, "0"), .min = 0, .max = 65536,
      .help =
@@ -215,16 +218,17 @@ static const struct key rows[] = {
          "frozen but what lora.modules_to_save names; 0: there are none, and the model itself "
          "is trained"},
     {KEY(REAL, lora.alpha, "8"), .least = 1e-30, .most = 1e30,
-     .help = "what they add is multiplied by alpha / r"},
+     .help = "what the adapters add is multiplied by lora.alpha / lora.r"},
     {KEY(BOOL, lora.use_rslora, "false"),
-     .help = "true: multiplied by alpha / sqrt(r) instead, which suits large ranks"},
+     .help = "true: what the adapters add is multiplied by lora.alpha / sqrt(lora.r) instead, "
+             "which suits large ranks"},
     {KEY(BOOL, lora.use_dora, "false"),
      .help =
          "true: DoRA, which also trains the length of each row of the adapted matrices "
          "(lora_magnitude_vector), and scales the row with its adapter to that; norms of rows are "
          "constants to backward, as in peft"},
     {KEY(REAL, lora.dropout, "0"), .most = 0.99,
-     .help = "share of what they read that training sets to zero (peft's lora_dropout)"},
+     .help = "share of the adapters' inputs that training sets to zero (peft's lora_dropout)"},
     {KEY(CHOICE, lora.quantize_base, "none"), .choices = quantizations,
      .help =
          "how the frozen matrices of the blocks are kept beside adapters: nf4 is QLoRA, 4.5 "
@@ -234,16 +238,17 @@ static const struct key rows[] = {
          "model.path as they are read, on any layout; trireme convert --merge adds adapters to "
          "the weights of model.path"},
     {KEY(TEXT, lora.target_modules, ""), .list = 1,
-     .help = "linear layers that get them, by their names in Hugging Face's files or the ends of "
-             "these: \"q_proj,v_proj\", which llama has by itself, \"c_attn\", as gpt2 has; or "
-             "all-linear, every one of the blocks; all blocks have the same, so that a name with "
-             "a block's number is refused unless those of the others are there, too"},
+     .help =
+         "linear layers that get adapters, by their names in Hugging Face's files or the ends of "
+         "these: \"q_proj,v_proj\", which llama has by itself, \"c_attn\", as gpt2 has; or "
+         "all-linear, every one of the blocks; all blocks have the same, so that a name with "
+         "a block's number is refused unless those of the others are there, too"},
     {KEY(TEXT, lora.modules_to_save, ""), .list = 1,
-     .help = "modules that are trained whole beside them, such as \"embed_tokens,lm_head\" or "
-             "\"layers.1.input_layernorm\", or \"*norm\", every one whose name ends in these "
-             "letters, as "
-             "peft takes \"norm\"; q_proj, k_proj and v_proj are one matrix, and so are "
-             "gate_proj and up_proj, of which all or none are named"},
+     .help =
+         "modules that are trained whole beside the adapters, such as \"embed_tokens,lm_head\" or "
+         "\"layers.1.input_layernorm\", or \"*norm\", every one whose name ends in these "
+         "letters, as peft takes \"norm\"; q_proj, k_proj and v_proj are one matrix, and so are "
+         "gate_proj and up_proj, of which all or none are named"},
     {KEY(TEXT, lora.path, ""),
      .help = "folder of an adapter as peft keeps it, adapter_config.json and "
              "adapter_model.safetensors: the first sets the other keys of lora, and training "

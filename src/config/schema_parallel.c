@@ -143,7 +143,7 @@ static const struct key rows[] = {
      .help =
          "in which order micro-batches are computed: naive each forward and backward, one after "
          "the other; gpipe all forward, then all backward, which keeps the activations of all; "
-         "1f1b forward and backward in turns as soon as each can be, which with one stage is "
+         "1f1b forward and backward alternately as soon as each can be, which with one stage is "
          "naive; interleaved_1f1b with several stages on each rank, so that ranks wait less and "
          "send more; zb_h1 as 1f1b with backward in two parts, of which the one for the weights "
          "can wait: with one stage it only takes more memory; zb_v with both, the first and the "
@@ -155,7 +155,8 @@ static const struct key rows[] = {
              "parallel.pipeline is 1"},
     {KEY(TEXT, parallel.stages, ""), .list = 1,
      .help = "how many units (embedding, each block or what wrap makes, head) each stage has, in "
-             "the order of the stages: 3,2,2,1; empty: so that the dearest costs least"},
+             "the order of the stages: 3,2,2,1; empty: chosen so that the most "
+             "expensive stage costs as little as possible"},
     {KEY(BOOL, parallel.pipeline_reshard, "false"),
      .help = "with strategy FULL_SHARD or HYBRID_SHARD and several pipeline stages: true gathers "
              "parameters for each use, as with one stage, which sends them again for each "
@@ -191,9 +192,9 @@ static const struct key rows[] = {
      .help = "where a rank's shard of the gradients lives from backward to update, with strategies "
              "that shard gradients: none where they are summed; host, or disk, to which each "
              "unit's goes as soon as it is reduced and from which it comes back to be added to by "
-             "the next micro-batch, to the same bits. DeepSpeed's offload_optimizer of stages 2 "
-             "and 3 and FSDP's CPUOffload, which have no key of their own for it, are this key at "
-             "host beside offload.optimizer, and offload.params for the latter and offload_param"},
+             "the next micro-batch, to the same bits. DeepSpeed's offload_optimizer (stages 2 and "
+             "3) and FSDP's CPUOffload move gradients too: here set offload.gradients=host beside "
+             "offload.optimizer=host; CPUOffload and offload_param are offload.params=host"},
     {KEY(TEXT, offload.path, ""), .by_rank = 1,
      .help =
          "folder of the ranks' files, best on a disk of each node; empty: offload/ in run.dir, "
@@ -210,8 +211,8 @@ static const struct key rows[] = {
              "nccl, or mpi through host memory, for networks that only MPI drives well; on the "
              "cpu everything is MPI"},
     {KEY(BOOL, comm.share_gpu, "false"),
-     .help = "let several ranks of a node use one GPU, turn by turn, to try layouts on few GPUs; "
-             "otherwise fewer GPUs than ranks are an error"},
+     .help = "let several ranks of a node use one GPU, one after the other, to try layouts on few "
+             "GPUs; otherwise fewer GPUs than ranks are an error"},
     {KEY(BOOL, comm.shared_memory, "true"),
      .help = "on CPUs: true: ranks of a node read one another's parameters and gradients where "
              "these lie, if Linux (6.1 or newer) has shared memory in huge pages and no limit is "
