@@ -22,7 +22,7 @@ struct columns {
                          heads, which read them (op_heads.c); 0: none */
 };
 
-/* The number, in the first tensor, of the first of them. */
+/* Return the index, in the first whole tensor, of the first row or column that the rank has. */
 int64_t columns_start(const struct columns *columns);
 
 /* All of a divided parameter. */

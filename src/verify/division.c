@@ -488,11 +488,11 @@ int division_check(const struct graph *graph, const char *unit, unsigned mesh, i
             continue;
         d.share = array_make((size_t)graph->value_count, sizeof *d.share);
         d.columns = array_make((size_t)graph->value_count, sizeof *d.columns);
-        d.pull = array_make((size_t)graph->value_count, sizeof *d.pull);
+        d.grad = array_make((size_t)graph->value_count, sizeof *d.grad);
         rc = follow_all(&d) || (trained && division_check_gradients(&d)) ? -1 : 0;
         free(d.share);
         free(d.columns);
-        free(d.pull);
+        free(d.grad);
     }
     return rc;
 }

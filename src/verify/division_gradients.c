@@ -5,7 +5,7 @@
  */
 #include "verify/division_private.h"
 
-static int wrong_pull(const struct division *d, int v, const char *why)
+static int wrong_grad(const struct division *d, int v, const char *why)
 {
     char name[DIVISION_TEXT];
     return error_set(d->err, "verify: %s: the gradient of %s %s: over %s", d->unit,
@@ -16,33 +16,34 @@ static int wrong_pull(const struct division *d, int v, const char *why)
 static const char no_term[] = "is summed, as build_divided() says, but is no term of a sum";
 
 /* A reader of v gives it a gradient. */
-static int give(const struct division *d, int v, enum division_pull pull)
+static int give(const struct division *d, int v, enum division_grad_share grad)
 {
-    if (v < 0 || division_is_param(d, v) || pull == NO_PULL)
+    if (v < 0 || division_is_param(d, v) || grad == NO_GRAD)
         return 0;
-    if (d->pull[v] != NO_PULL && d->pull[v] != pull)
-        return wrong_pull(d, v,
+    if (d->grad[v] != NO_GRAD && d->grad[v] != grad)
+        return wrong_grad(d, v,
                           "is a term of a sum from one of its readers and not from another: say "
                           "build_divided() of what the divided ones read");
-    d->pull[v] = pull;
+    d->grad[v] = grad;
     return 0;
 }
 
 /* All readers of v have given theirs: where v says so, they are summed. */
 static int settle(const struct division *d, int v)
 {
-    if (!division_is_over(d, division_value(d, v)->divided) || d->pull[v] == NO_PULL)
+    if (!division_is_over(d, division_value(d, v)->divided) || d->grad[v] == NO_GRAD)
         return 0;
-    if (d->pull[v] != PULL_TERM)
-        return wrong_pull(d, v, no_term);
-    d->pull[v] = PULL_WHOLE;
+    if (d->grad[v] != GRAD_TERM)
+        return wrong_grad(d, v, no_term);
+    d->grad[v] = GRAD_WHOLE;
     return 0;
 }
 
 /* The gradient that a node's results have. */
-static int pull_of(const struct division *d, const struct graph_node *n, enum division_pull *pull)
+static int grad_of(const struct division *d, const struct graph_node *n,
+                   enum division_grad_share *grad)
 {
-    *pull = NO_PULL;
+    *grad = NO_GRAD;
     for (int k = 0; k < NODE_OUTS; k++) {
         int v = n->out[k];
         if (v < 0)
@@ -50,12 +51,12 @@ static int pull_of(const struct division *d, const struct graph_node *n, enum di
         if (settle(d, v))
             return -1;
         if (division_value(d, v)->role == VALUE_LOSS)
-            d->pull[v] = d->share[n->in[0]] == WHOLE ? PULL_WHOLE : PULL_OWN;
-        if (d->pull[v] == NO_PULL)
+            d->grad[v] = d->share[n->in[0]] == WHOLE ? GRAD_WHOLE : GRAD_OWN;
+        if (d->grad[v] == NO_GRAD)
             continue;
-        if (*pull != NO_PULL && *pull != d->pull[v])
-            return wrong_pull(d, v, "is whole, and that of the op's other result is not");
-        *pull = d->pull[v];
+        if (*grad != NO_GRAD && *grad != d->grad[v])
+            return wrong_grad(d, v, "is whole, and that of the op's other result is not");
+        *grad = d->grad[v];
     }
     return 0;
 }
@@ -63,7 +64,7 @@ static int pull_of(const struct division *d, const struct graph_node *n, enum di
 /* A trained parameter that all ranks have alike needs its whole gradient on each, or terms whose
  * sum is said to be taken. */
 static int check_params(const struct division *d, const struct graph_node *n,
-                        enum division_pull pull)
+                        enum division_grad_share grad)
 {
     for (int k = 0; k < NODE_INS && !division_is_data(d); k++) {
         int v = n->in[k];
@@ -72,12 +73,12 @@ static int check_params(const struct division *d, const struct graph_node *n,
             continue;
         int is_summed = division_is_over(d, division_value(d, v)->divided);
         int is_of_term = n->op == &op_adapter && d->share[n->in[1]] == TERM;
-        enum division_pull grad = is_of_term ? PULL_TERM : pull;
-        if (is_summed && grad == PULL_WHOLE)
-            return wrong_pull(d, v, no_term);
-        if (!is_summed && grad != PULL_WHOLE)
-            return wrong_pull(d, v,
-                              grad == PULL_TERM
+        enum division_grad_share own = is_of_term ? GRAD_TERM : grad;
+        if (is_summed && own == GRAD_WHOLE)
+            return wrong_grad(d, v, no_term);
+        if (!is_summed && own != GRAD_WHOLE)
+            return wrong_grad(d, v,
+                              own == GRAD_TERM
                                   ? "is a term of a sum, because build_divided() is not said of "
                                     "what divided ops read"
                                   : "is made of a rank's own rows, and no sum is taken of it");
@@ -85,58 +86,58 @@ static int check_params(const struct division *d, const struct graph_node *n,
     return 0;
 }
 
-static int pull_linear(const struct division *d, const struct graph_node *n,
-                       enum division_pull pull)
+static int grad_linear(const struct division *d, const struct graph_node *n,
+                       enum division_grad_share grad)
 {
     enum division_share w = d->share[n->in[1]];
-    enum division_pull x = w == ROWS ? PULL_TERM : w == COLUMNS ? PULL_OWN : pull;
-    return give(d, n->in[0], x) || (n->op == &op_linear && give(d, n->in[2], pull)) ? -1 : 0;
+    enum division_grad_share x = w == ROWS ? GRAD_TERM : w == COLUMNS ? GRAD_OWN : grad;
+    return give(d, n->in[0], x) || (n->op == &op_linear && give(d, n->in[2], grad)) ? -1 : 0;
 }
 
-static int pull_adapter(const struct division *d, const struct graph_node *n,
-                        enum division_pull pull)
+static int grad_adapter(const struct division *d, const struct graph_node *n,
+                        enum division_grad_share grad)
 {
-    enum division_pull u = d->share[n->in[2]] == ROWS ? PULL_TERM : pull;
-    return give(d, n->in[0], pull) || give(d, n->in[1], u) ? -1 : 0;
+    enum division_grad_share u = d->share[n->in[2]] == ROWS ? GRAD_TERM : grad;
+    return give(d, n->in[0], grad) || give(d, n->in[1], u) ? -1 : 0;
 }
 
-static int pull_exchange(const struct division *d, const struct graph_node *n,
-                         enum division_pull pull)
+static int grad_exchange(const struct division *d, const struct graph_node *n,
+                         enum division_grad_share grad)
 {
     const struct division_exchange *row = division_exchange(n->op->transfer);
-    if (row->pulled != NO_PULL && pull != row->pulled)
-        return wrong_pull(d, n->out[0], row->why_not_pulled);
-    return give(d, n->in[0], row->pulls);
+    if (row->grad_needed != NO_GRAD && grad != row->grad_needed)
+        return wrong_grad(d, n->out[0], row->why_wrong_grad);
+    return give(d, n->in[0], row->grad_given);
 }
 
 static int follow_back(const struct division *d, const struct graph_node *n)
 {
-    enum division_pull pull;
-    if (pull_of(d, n, &pull))
+    enum division_grad_share grad;
+    if (grad_of(d, n, &grad))
         return -1;
-    if (pull == NO_PULL)
+    if (grad == NO_GRAD)
         return 0;
     if (division_exchanges(d, n))
-        return pull_exchange(d, n, pull);
-    if (d->share[n->out[0]] == TERM && pull != PULL_WHOLE)
-        return wrong_pull(d, n->out[0], "is a term of a sum");
-    if (check_params(d, n, pull))
+        return grad_exchange(d, n, grad);
+    if (d->share[n->out[0]] == TERM && grad != GRAD_WHOLE)
+        return wrong_grad(d, n->out[0], "is a term of a sum");
+    if (check_params(d, n, grad))
         return -1;
     if (n->op == &op_linear || n->op == &op_experts || n->op == &op_head_part)
-        return pull_linear(d, n, pull);
+        return grad_linear(d, n, grad);
     if (n->op == &op_adapter)
-        return pull_adapter(d, n, pull);
+        return grad_adapter(d, n, grad);
     if (n->op == &op_magnitude) /* its norms are a constant */
-        return give(d, n->in[0], pull);
+        return give(d, n->in[0], grad);
     int is_of_columns = d->share[n->in[0]] == COLUMNS;
     if (n->op == &op_swiglu_scaled || (n->op == &op_pack_heads && is_of_columns))
-        return give(d, n->in[0], pull) || give(d, n->in[1], is_of_columns ? PULL_TERM : pull) ? -1
+        return give(d, n->in[0], grad) || give(d, n->in[1], is_of_columns ? GRAD_TERM : grad) ? -1
                                                                                               : 0;
     if (d->axis == MESH_CONTEXT && n->op == &op_attention)
-        return give(d, n->in[0], pull) || give(d, n->in[1], PULL_TERM) ? -1 : 0;
+        return give(d, n->in[0], grad) || give(d, n->in[1], GRAD_TERM) ? -1 : 0;
     const struct division_rule *rule = division_rule(n->op);
     for (int k = 0; k < NODE_INS; k++)
-        if (n->in[k] >= 0 && (!rule || rule->same >> k & 1) && give(d, n->in[k], pull))
+        if (n->in[k] >= 0 && (!rule || rule->same >> k & 1) && give(d, n->in[k], grad))
             return -1;
     return 0;
 }
@@ -145,7 +146,7 @@ int division_check_gradients(const struct division *d)
 {
     for (int v = 0; v < d->graph->value_count; v++)
         if (division_value(d, v)->role == VALUE_OUTPUT)
-            d->pull[v] = division_is_own(d, d->graph->output_own_rows) ? PULL_OWN : PULL_WHOLE;
+            d->grad[v] = division_is_own(d, d->graph->output_own_rows) ? GRAD_OWN : GRAD_WHOLE;
     for (int i = d->graph->node_count - 1; i >= 0; i--)
         if (!d->graph->nodes[i].backward && follow_back(d, &d->graph->nodes[i]))
             return -1;
@@ -155,8 +156,8 @@ int division_check_gradients(const struct division *d)
             continue;
         if (settle(d, v))
             return -1;
-        if (d->pull[v] == PULL_TERM)
-            return wrong_pull(d, v, division_no_sum);
+        if (d->grad[v] == GRAD_TERM)
+            return wrong_grad(d, v, division_no_sum);
     }
     return 0;
 }

@@ -10,7 +10,7 @@
 enum division_share { WHOLE, TERM, ROWS, COLUMNS, SPREAD, PART };
 
 /* What it has of the gradient.  OWN: of its own rows or columns. */
-enum division_pull { NO_PULL, PULL_WHOLE, PULL_TERM, PULL_OWN };
+enum division_grad_share { NO_GRAD, GRAD_WHOLE, GRAD_TERM, GRAD_OWN };
 
 /* Ops that do the same to every element, row or head.  Inputs by bits. */
 struct division_rule {
@@ -31,13 +31,15 @@ const struct division_rule *division_rule(const struct op *op);
 
 /* What ranks exchange: forward, values; backward, the gradients of these. */
 struct division_exchange {
-    enum division_share takes;  /* what a rank has of the input, */
-    enum division_share gives;  /* and then of the result */
-    int takes_its_result;       /* 1: an input of which it has `gives` is right too */
-    const char *why_not;        /* any other input is wrong: why */
-    enum division_pull pulled;  /* what a rank has of the result's gradient; NO_PULL: anything */
-    const char *why_not_pulled; /* any other gradient is wrong: why */
-    enum division_pull pulls;   /* what it then has of the input's gradient */
+    enum division_share takes; /* what a rank has of the input, */
+    enum division_share gives; /* and then of the result */
+    int takes_its_result; /* 1: an input that already is what the exchange gives is right, too */
+    const char *why_not;  /* any other input is wrong: why */
+    /* What a rank has of the result's gradient; NO_GRAD: anything. */
+    enum division_grad_share grad_needed;
+    const char *why_wrong_grad; /* any other gradient is wrong: why */
+    /* What it then has of the input's gradient. */
+    enum division_grad_share grad_given;
 };
 
 /* That of a transfer between ranks, which is not TRANSFER_NONE. */

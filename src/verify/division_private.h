@@ -10,9 +10,9 @@ struct division {
     const struct graph *graph;
     const char *unit;
     int axis;
-    enum division_share *share; /* per value */
-    struct columns *columns;    /* per value, where that is COLUMNS or SPREAD */
-    enum division_pull *pull;   /* per value, so far */
+    enum division_share *share;     /* per value */
+    struct columns *columns;        /* per value, where that is COLUMNS or SPREAD */
+    enum division_grad_share *grad; /* per value, so far */
     struct error *err;
 };
 
