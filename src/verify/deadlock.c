@@ -12,7 +12,7 @@
  *   a collective                             the same one of a member that has not come to it
  *
  * Whoever follows these from any instruction comes to one a second time: from there to there is the
- * circle that is shown.
+ * cycle that is shown.
  *
  *   rank 0   SEND forward <---------------- RECV forward   rank 1
  *               |                             ^
@@ -25,7 +25,7 @@
 
 #include "base/text.h"
 
-/* Members of a circle that are shown: so many from its beginning, and from its end. */
+/* Members of a cycle that are shown: so many from its beginning, and from its end. */
 enum { SHOWN_FIRST = 4, SHOWN_LAST = 2 };
 
 /* An instruction of a rank. */
@@ -143,7 +143,7 @@ static void append_member(const struct ranks *g, struct place place)
                 program_stream_name(instr_at(g, place)->stream));
 }
 
-/* Of a circle of so many, the member to begin with: the first transfer of the lowest rank. */
+/* Of a cycle of so many, the member to begin with: the first transfer of the lowest rank. */
 static struct place first_of(const struct ranks *g, struct place place, int length)
 {
     struct place first = place;
@@ -159,7 +159,7 @@ static struct place first_of(const struct ranks *g, struct place place, int leng
     return first;
 }
 
-static int show_circle(const struct ranks *g, struct place place, int length)
+static int show_cycle(const struct ranks *g, struct place place, int length)
 {
     int hidden = length - SHOWN_FIRST - SHOWN_LAST; /* 1: to say so would be no shorter */
     struct place first = place = first_of(g, place, length);
@@ -215,5 +215,5 @@ int deadlock_find(const struct ranks *g)
         place = next;
         length++;
     } while (!same_place(place, old));
-    return show_circle(g, place, length);
+    return show_cycle(g, place, length);
 }

@@ -4,7 +4,7 @@
 
 #include "verify/ranks.h"
 
-/* No rank moves, and what they stand at does not contradict.  Set g->err to one line: the circle of
+/* No rank moves, and what they stand at does not contradict.  Set g->err to one line: the cycle of
  * instructions that wait for one another ("deadlock"), or the instruction that waits for one that
  * the other rank does not have, or has no more ("missing RECV", "missing GATHER", ...).  Returns
  * -1. */

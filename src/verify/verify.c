@@ -77,7 +77,7 @@ static int clocks(struct verify *v)
             if (at < 0)
                 continue;
             if (at >= i || (int)v->program->instr[at].stream != s)
-                return wrong(v, "wait cycle", i, -1, at < v->program->instrs ? at : -1);
+                return wrong(v, "wrong wait", i, -1, at < v->program->instrs ? at : -1);
             for (int t = 0; t < STREAMS; t++)
                 now.at[t] = v->before[at].at[t] > now.at[t] ? v->before[at].at[t] : now.at[t];
             now.at[s] = at > now.at[s] ? at : now.at[s];

@@ -11,7 +11,7 @@
 #include "program/program.h"
 
 /* One rank's program:
- *  - every wait names an earlier instruction of another stream ("wait cycle");
+ *  - every wait names an earlier instruction of another stream ("wrong wait");
  *  - every buffer is written before it is read ("read before written"), its accesses are
  *    ordered where one of them writes ("race"), it is released once, after its last use
  *    ("released twice", "never released", "used after release"), and not later than
@@ -55,7 +55,7 @@ int verify_values(const struct program *program, struct error *err);
  * formats, group, size and order, an all-to-all in the size of each part ("collective mismatch");
  * every message has its other end, and every collective all its members ("missing RECV", "missing
  * SEND", "missing GATHER", ...); nobody waits for ever ("deadlock": with the instructions and ranks
- * that wait for one another in a circle).  Each program is one that verify_program() accepts.
+ * that wait for one another in a cycle).  Each program is one that verify_program() accepts.
  * Returns 0, or -1 with err naming ranks and instructions. */
 int verify_ranks(const struct program *const *programs, int ranks, struct error *err);
 

@@ -1,4 +1,4 @@
-/* test_deadlock.c - when ranks wait for one another, does verify_ranks() show the circle of
+/* test_deadlock.c - when ranks wait for one another, does verify_ranks() show the cycle of
  * instructions, or the one that is missing?  Small programs written by hand, word for word, and
  * real programs of pipelines with each fault at every message. */
 #include <setjmp.h>
@@ -150,8 +150,8 @@ static void test_sums_in_pieces(void **state)
 }
 
 /* Each of eight stages receives of the one before it, then sends to the next, the last one to the
- * first: a long circle, of which the beginning and the end are shown. */
-static void test_long_circle(void **state)
+ * first: a long cycle, of which the beginning and the end are shown. */
+static void test_long_cycle(void **state)
 {
     struct hand hand;
     hand_open(&hand, HAND_RANKS, MESH_PIPELINE);
@@ -173,8 +173,8 @@ static void test_long_circle(void **state)
     hand_close(&hand);
 }
 
-/* Ranks that wait for those in the circle are no part of it. */
-static void test_who_waits_for_the_circle(void **state)
+/* Ranks that wait for those in the cycle are no part of it. */
+static void test_who_waits_for_the_cycle(void **state)
 {
     struct hand hand;
     hand_open(&hand, 3, MESH_PIPELINE);
@@ -193,7 +193,7 @@ static void test_who_waits_for_the_circle(void **state)
     hand_close(&hand);
 }
 
-/* What another rank does not have, or has no more, is missing: no circle. */
+/* What another rank does not have, or has no more, is missing: no cycle. */
 static void test_missing(void **state)
 {
     static const struct {
@@ -232,7 +232,7 @@ static void test_missing(void **state)
     "model.layers=4 model.hidden=12 model.heads=2 model.ffn=20 model.vocab=23 data.seq_len=7 " \
     "train.micro_batch=1 train.global_batch=4 parallel.strategy=NO_SHARD "
 
-/* Refused in one line that names what is missing or does not match, or a circle that closes. */
+/* Refused in one line that names what is missing or does not match, or a cycle that closes. */
 static void assert_explained(const struct fleet *fleet, const struct program *program, int i,
                              const char *what)
 {
@@ -349,8 +349,8 @@ int main(void)
         cmocka_unit_test(test_issued_in_order),
         cmocka_unit_test(test_started_in_order),
         cmocka_unit_test(test_sums_in_pieces),
-        cmocka_unit_test(test_long_circle),
-        cmocka_unit_test(test_who_waits_for_the_circle),
+        cmocka_unit_test(test_long_cycle),
+        cmocka_unit_test(test_who_waits_for_the_cycle),
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_faults_of_messages),
         cmocka_unit_test(test_two_schedules),

@@ -88,9 +88,9 @@ static void check_wait_forward(struct program *program)
             if (was < 0)
                 continue;
             *wait = i;
-            assert_wrong(program, "wait cycle", "a wait for itself", i);
+            assert_wrong(program, "wrong wait", "a wait for itself", i);
             *wait = i + 1;
-            assert_wrong(program, "wait cycle", "a wait for what follows", i);
+            assert_wrong(program, "wrong wait", "a wait for what follows", i);
             *wait = was;
         }
 }

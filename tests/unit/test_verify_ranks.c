@@ -237,7 +237,7 @@ static void test_messages_crossing(void **state)
 }
 
 /* Each stage waits for the other's message before it computes what it would send. */
-static void test_messages_in_a_circle(void **state)
+static void test_messages_in_a_cycle(void **state)
 {
     struct hand pair;
     hand_open(&pair, 2, MESH_PIPELINE);
@@ -251,7 +251,7 @@ static void test_messages_in_a_circle(void **state)
 }
 
 /* Collectives of two streams, each rank waiting for another one first. */
-static void test_streams_in_a_circle(void **state)
+static void test_streams_in_a_cycle(void **state)
 {
     for (int through_compute = 0; through_compute < 2; through_compute++) {
         struct hand pair;
@@ -405,8 +405,8 @@ int main(void)
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_a_message_alone),
         cmocka_unit_test(test_messages_crossing),
-        cmocka_unit_test(test_messages_in_a_circle),
-        cmocka_unit_test(test_streams_in_a_circle),
+        cmocka_unit_test(test_messages_in_a_cycle),
+        cmocka_unit_test(test_streams_in_a_cycle),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_issued_in_order),
         cmocka_unit_test(test_some_ranks),
