@@ -5,7 +5,7 @@
  * exchange, is an addend, so that one left out, doubled or out of order shows.
  */
 #include "verify/rules.h"
-#include "verify/steps.h"
+#include "verify/writers.h"
 
 /* What a space for what data says of rows must hold: of the micro-batch, and of the sequence that
  * the unit's graph names. */
@@ -63,36 +63,36 @@ static int put_rows(struct values *v, int i, int b, int space, struct value valu
 {
     const struct instr *instr = &v->program->instr[i];
     struct addends before;
-    int behind = steps_behind(v, instr, space, &before);
+    int behind = writers_behind(v, instr, space, &before);
     struct value has = values_get(v, b);
     if (before.count && (!value_is(&has, value.meaning, value.of, value.index) ||
                          !addends_equal(has.terms[0], before)))
         return wrong(v, i, b, &has, "all rows that are before it");
     if (behind) {
         value.terms[0] = before;
-        addends_add(&value.terms[0], steps_addend(instr));
+        addends_add(&value.terms[0], writers_addend(instr));
     }
     values_put(v, i, b, value);
     return 0;
 }
 
-/* Instruction i writes value to a space, buffer b.  A space that steps fill must hold what the
- * steps before i have written; if i is the first, what is there is lost.  A RUN may not add to
+/* Instruction i writes value to a space, buffer b.  A space that writers fill must hold what the
+ * writers before i have written; if i is the first, what is there is lost.  A RUN may not add to
  * values that still lack a sum or a maximum over ranks; an exchange may, as it takes it. */
 static int put_in_space(struct values *v, int i, int b, int space, struct value value)
 {
     const struct instr *instr = &v->program->instr[i];
-    if (!steps_fill(space) && program_segment(v->program, instr->unit, instr->phase)->in_parts)
+    if (!writers_fill(space) && program_segment(v->program, instr->unit, instr->phase)->in_parts)
         return put_rows(v, i, b, space, value);
-    if (steps_fill(space)) {
-        struct addends before = steps_before(v, instr, space);
+    if (writers_fill(space)) {
+        struct addends before = writers_before(v, instr, space);
         struct value has = values_get(v, b);
         int lacks = !instr_is_exchange(instr) && (has.pending || has.maxima);
         if (before.count && (!value_is(&has, value.meaning, value.of, value.index) || lacks ||
                              !addends_equal(has.terms[0], before)))
             return wrong(v, i, b, &has, "all that is before it");
         value.terms[0] = before;
-        addends_add(&value.terms[0], steps_addend(instr));
+        addends_add(&value.terms[0], writers_addend(instr));
     }
     values_put(v, i, b, value);
     return 0;
@@ -113,8 +113,8 @@ static int check_read(const struct values *v, int i, int b, int space, struct va
     if (!value_is(&has, want.meaning, want.of, want.index) || has.part || has.coded ||
         has.updated != want.updated || has.pending != want.pending || has.maxima != want.maxima)
         return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
-    if (steps_fill(space) &&
-        !addends_equal(has.terms[0], steps_before(v, &v->program->instr[i], space)))
+    if (writers_fill(space) &&
+        !addends_equal(has.terms[0], writers_before(v, &v->program->instr[i], space)))
         return wrong(v, i, b, &has, "all that is before it");
     if (has.meaning == MEANS_OUTPUT && has.terms[0].count)
         return wrong(v, i, b, &has, "all of its rows");
@@ -283,7 +283,8 @@ static int check_sizes(const struct values *v, int i)
     const struct instr *instr = &v->program->instr[i];
     static const int spaces[] = {SPACE_SAVED, SPACE_DEFERRED, SPACE_CARRY, SPACE_WORK};
     for (int k = 0; k < 4; k++) {
-        int space = spaces[k], b = instr->buffer[space], keeper = steps_keeper(space, instr->phase);
+        int space = spaces[k], b = instr->buffer[space],
+            keeper = writers_keeper(space, instr->phase);
         const struct segment *segment =
             program_segment(v->program, instr->unit, keeper < 0 ? (int)instr->phase : keeper);
         size_t bytes = space == SPACE_SAVED      ? segment->saved_bytes

@@ -1,5 +1,5 @@
 /* values.h - what buffers of a program mean: shared by verify_values.c, the rules (rules.h) and
- * steps.h, for no one else.
+ * writers.h, for no one else.
  *
  * Every buffer carries a meaning in place of numbers.  Sums are followed by their addends: each has
  * a random number, and a sum carries the sum of those, so that an addend left out, doubled or
@@ -77,7 +77,7 @@ struct values {
     int *since;          /* per buffer: the instruction that wrote it by that name, or -1 */
     int *view, *next;    /* per buffer: its first view; per view: the next one; or -1 */
     int *view_since;     /* per buffer: the last instruction that wrote one of its views, or -1 */
-    struct steps *steps; /* steps.h; the caller's */
+    struct writers *writers; /* writers.h; the caller's */
     /* Per unit and input: whose output it is; -1: nobody's.  Found again, by names: the passes use
      * units->boundary[].producer, and a mistake there would otherwise be made here too. */
     int (*producer)[BOUNDARY_USES];

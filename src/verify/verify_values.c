@@ -9,7 +9,7 @@
 #include <limits.h>
 
 #include "verify/rules.h"
-#include "verify/steps.h"
+#include "verify/writers.h"
 
 static int rule_zero(struct values *v, int i)
 {
@@ -437,12 +437,12 @@ int verify_values(const struct program *program, struct error *err)
         return -1;
     int rc = 0;
     values_open(&v, program, err);
-    v.steps = steps_open(program);
+    v.writers = writers_open(program);
     for (int i = 0; !rc && i < program->instrs; i++)
         rc = follow(&v, i);
     if (!rc)
         rc = check_ends(&v);
-    steps_close(v.steps);
+    writers_close(v.writers);
     values_close(&v);
     return rc;
 }
