@@ -1,7 +1,7 @@
 /* rules_update.c - the rules of what ends a training step: norm, factor, and the optimizers.
  *
- * Of a flat whose rule is of matrices, MOMENTUM makes a step of the gradient, an owner makes its
- * range of that orthogonal, and UPDATE wants it orthogonal throughout.
+ * Of a flat whose rule is of matrices, MOMENTUM makes a direction of the gradient, an owner makes
+ * its range of that orthogonal, and UPDATE wants it orthogonal throughout.
  */
 #include "base/round.h"
 #include "verify/rules.h"
@@ -133,9 +133,9 @@ int rules_momentum(struct values *v, int i)
         return wrong_operand(v, i, -1);
     if (check_factor(v, i) || check_updating(v, i, b) || update_slots(v, i, optimizer->slots))
         return -1;
-    struct value step = meant(MEANS_STEP, instr->flat, STEP_MOMENTUM);
-    step.part = flat_is_sharded(flat_of(v, instr->flat));
-    values_put(v, i, b, step);
+    struct value direction = meant(MEANS_DIRECTION, instr->flat, DIRECTION_MOMENTUM);
+    direction.part = flat_is_sharded(flat_of(v, instr->flat));
+    values_put(v, i, b, direction);
     return 0;
 }
 
@@ -171,9 +171,10 @@ int rules_orthogonalize(struct values *v, int i)
         return wrong_operand(v, i, SLOT_MATRICES);
     if (count < 1 || bytes_of(v, b) != (size_t)elems * sizeof(float))
         return wrong_size(v, i, b);
-    if (!value_is(&value, MEANS_STEP, instr->flat, STEP_MOMENTUM) || value.part)
+    if (!value_is(&value, MEANS_DIRECTION, instr->flat, DIRECTION_MOMENTUM) || value.part)
         return wrong(v, i, b, &value, "whole matrices of momentum");
-    value.index = count == flat->tensors && !flat_is_sharded(flat) ? STEP_ORTHOGONAL : STEP_OWN;
+    value.index =
+        count == flat->tensors && !flat_is_sharded(flat) ? DIRECTION_ORTHOGONAL : DIRECTION_OWN;
     value.own = range;
     values_put(v, i, b, value);
     return 0;
@@ -218,7 +219,8 @@ static int to_owner(struct values *v, int i)
             (both.count && part[m].recv_from != both.start - own.start))
             return wrong_size(v, i, to);
     }
-    values_put(v, i, to, owns ? meant(MEANS_STEP, instr->flat, STEP_MOMENTUM) : value_nothing);
+    values_put(v, i, to,
+               owns ? meant(MEANS_DIRECTION, instr->flat, DIRECTION_MOMENTUM) : value_nothing);
     return 0;
 }
 
@@ -247,7 +249,7 @@ static int from_owners(struct values *v, int i, const struct value *has)
     const struct comm_part *part = &v->program->part[instr->first_part];
     const struct flat *flat = flat_of(v, instr->flat);
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
-    int is_own = value_is(has, MEANS_STEP, instr->flat, STEP_OWN);
+    int is_own = value_is(has, MEANS_DIRECTION, instr->flat, DIRECTION_OWN);
     struct flat_range want = held(v, i, SLOT_TO), stays = {0, 0};
     struct flat_part tensor;
     for (int m = 0; m < members_of(v, instr); m++) {
@@ -264,9 +266,9 @@ static int from_owners(struct values *v, int i, const struct value *has)
         if (holders(v, i, whole, stays) != 1)
             return wrong_size(v, i, to);
     }
-    struct value step = meant(MEANS_STEP, instr->flat, STEP_ORTHOGONAL);
-    step.part = flat_is_sharded(flat);
-    values_put(v, i, to, step);
+    struct value direction = meant(MEANS_DIRECTION, instr->flat, DIRECTION_ORTHOGONAL);
+    direction.part = flat_is_sharded(flat);
+    values_put(v, i, to, direction);
     return 0;
 }
 
@@ -278,7 +280,7 @@ int rules_matrices(struct values *v, int i)
         return wrong_operand(v, i, -1);
     const struct flat *flat = flat_of(v, instr->flat);
     struct value has = values_get(v, instr->buffer[SLOT_FROM]);
-    int to_owners = value_is(&has, MEANS_STEP, instr->flat, STEP_MOMENTUM) && has.part;
+    int to_owners = value_is(&has, MEANS_DIRECTION, instr->flat, DIRECTION_MOMENTUM) && has.part;
     int shard_slot = to_owners ? SLOT_FROM : SLOT_TO;
     struct flat_range shard = held(v, i, shard_slot);
     int own = mesh_member(&v->program->layout->shape, v->program->state->coord, MESH_SHARDS);
@@ -295,10 +297,10 @@ static int check_step(const struct values *v, int i, int b)
 {
     int f = v->program->instr[i].flat;
     struct value value = values_get(v, b);
-    if (value_is(&value, MEANS_STEP, f, STEP_ORTHOGONAL) &&
+    if (value_is(&value, MEANS_DIRECTION, f, DIRECTION_ORTHOGONAL) &&
         value.part == flat_is_sharded(flat_of(v, f)))
         return 0;
-    return wrong(v, i, b, &value, "%s's step, orthogonal", flat_of(v, f)->name);
+    return wrong(v, i, b, &value, "%s's direction, orthogonal", flat_of(v, f)->name);
 }
 
 /* UPDATE: its state, and also what it writes over, must be there, because a skipped update leaves

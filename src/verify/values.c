@@ -418,7 +418,7 @@ static const char *const meaning_names[MEANINGS] = {
     [MEANS_NOTHING] = "nothing",
     [MEANS_PARAM] = "parameters of",
     [MEANS_SLOT] = "optimizer state of",
-    [MEANS_STEP] = "step of",
+    [MEANS_DIRECTION] = "direction of",
     [MEANS_GRAD] = "gradient of",
     [MEANS_SUMS] = "the step's sums",
     [MEANS_TOKENS] = "tokens of",
@@ -475,11 +475,11 @@ const char *value_text(const struct values *v, const struct value *value, char t
                                             : ", updated");
     if (value->coded)
         text_append(text, VALUE_TEXT, ", in 4 bits");
-    if (meaning == MEANS_STEP)
+    if (meaning == MEANS_DIRECTION)
         text_append(text, VALUE_TEXT, "%s",
-                    value->index == STEP_ORTHOGONAL ? ", orthogonal"
-                    : value->index == STEP_OWN      ? ", orthogonal in part"
-                                                    : "");
+                    value->index == DIRECTION_ORTHOGONAL ? ", orthogonal"
+                    : value->index == DIRECTION_OWN      ? ", orthogonal in part"
+                                                         : "");
     if (meaning == MEANS_GRAD)
         add_terms(text, v, value);
     if (meaning == MEANS_OUTPUT_GRAD)

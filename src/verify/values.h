@@ -11,13 +11,14 @@
 
 enum value_meaning {
     MEANS_NOTHING,
-    MEANS_PARAM,  /* a flat parameter, in any format; those up to MEANS_GRAD are of a flat */
-    MEANS_SLOT,   /* the optimizer's `index`-th of a flat */
-    MEANS_STEP,   /* what UPDATE subtracts from a flat whose rule is of matrices: enum value_step */
-    MEANS_GRAD,   /* of a flat, summed over micro-batches and ranks so far */
-    MEANS_SUMS,   /* enum SUM_... of state.h */
-    MEANS_TOKENS, /* of sequence `of` in micro-batch `index` */
-    MEANS_TARGETS, /* like MEANS_TOKENS, as are the next three, in the order of LOAD's slots */
+    MEANS_PARAM,     /* a flat parameter, in any format; those up to MEANS_GRAD are of a flat */
+    MEANS_SLOT,      /* the optimizer's `index`-th of a flat */
+    MEANS_DIRECTION, /* what UPDATE subtracts from a flat whose rule is of matrices: enum
+                        value_direction */
+    MEANS_GRAD,      /* of a flat, summed over micro-batches and ranks so far */
+    MEANS_SUMS,      /* enum SUM_... of state.h */
+    MEANS_TOKENS,    /* of sequence `of` in micro-batch `index` */
+    MEANS_TARGETS,   /* like MEANS_TOKENS, as are the next three, in the order of LOAD's slots */
     MEANS_POSITIONS,
     MEANS_DOCUMENTS,
     MEANS_SAMPLES,
@@ -30,11 +31,11 @@ enum value_meaning {
     MEANINGS
 };
 
-/* How far a MEANS_STEP is: its index. */
-enum value_step {
-    STEP_MOMENTUM,  /* what MOMENTUM made */
-    STEP_OWN,       /* the same, of which the range `own` is orthogonal */
-    STEP_ORTHOGONAL /* all of it is orthogonal */
+/* How far a MEANS_DIRECTION is: its index. */
+enum value_direction {
+    DIRECTION_MOMENTUM,  /* what MOMENTUM made */
+    DIRECTION_OWN,       /* the same, of which the range `own` is orthogonal */
+    DIRECTION_ORTHOGONAL /* all of it is orthogonal */
 };
 
 /* The index of a MEANS_GRAD that another rank of the pipeline axis has made, of a flat that both
@@ -49,8 +50,8 @@ struct addends {
 struct value {
     enum value_meaning meaning;
     int of, index; /* the flat, the unit or the sequence; -1 where the meaning has none */
-    int part;  /* MEANS_PARAM, MEANS_SLOT, MEANS_STEP, MEANS_GRAD: 1: the rank's shard, of a flat
-                  that is split */
+    int part;  /* MEANS_PARAM, MEANS_SLOT, MEANS_DIRECTION, MEANS_GRAD: 1: the rank's shard, of a
+                  flat  that is split */
     int coded; /* MEANS_PARAM: 1: in 4 bits, from which nothing but DECODE computes */
     /* MEANS_PARAM, MEANS_SLOT: 1 from UPDATE on; MEANS_SUMS: 1 from SCALE on; MEANS_GRAD: 1: of the
      * step before, for a program that updates first */
@@ -60,7 +61,7 @@ struct value {
     unsigned pending;
     unsigned counting;     /* MEANS_SUMS: the axes over which squares and votes lack sums */
     unsigned maxima;       /* MEANS_CARRIED and the like: the axes over which it lacks a maximum */
-    struct flat_range own; /* STEP_OWN: a range of the flat */
+    struct flat_range own; /* DIRECTION_OWN: a range of the flat */
     struct addends norms;  /* MEANS_SUMS: flats in the squares */
     /* MEANS_GRAD, by section of the flat: pieces of runs of backward; in the first, MEANS_SUMS:
      * micro-batches in the loss, in the second pieces of runs in the tokens at experts;
