@@ -150,10 +150,8 @@ static int is_of_experts(const struct graph *graph, int param)
 {
     for (int n = 0; n < graph->node_count; n++) {
         const struct graph_node *node = &graph->nodes[n];
-        int is_router = node->op == &op_linear && n + 1 < graph->node_count &&
-                        graph->nodes[n + 1].op == &op_route;
         const struct graph_value *w =
-            is_router || node->op == &op_experts ? &graph->values[node->in[1]] : NULL;
+            op_is_router(graph, n) || node->op == &op_experts ? &graph->values[node->in[1]] : NULL;
         if (w && w->role == VALUE_PARAM && w->index == param)
             return 1;
     }
