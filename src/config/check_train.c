@@ -38,12 +38,14 @@ static int check_optimizer(const struct config *config, struct error *err)
     const char *name = config_first_set(config, &t->muon, sizeof t->muon);
     if (t->optimizer != OPTIMIZER_MUON && name)
         return error_set(err, "%s is of train.optimizer muon; leave it out, or set that", name);
-    if (t->optimizer != OPTIMIZER_SGD && t->momentum != 0.9)
+    if (t->optimizer != OPTIMIZER_SGD && config_first_set(config, &t->momentum, sizeof t->momentum))
         return error_set(err, "train.momentum is %g, but it is of train.optimizer sgd; %s",
                          t->momentum,
                          t->optimizer == OPTIMIZER_MUON ? "muon has train.muon_momentum"
                                                         : "adamw has train.beta1");
-    if (t->optimizer == OPTIMIZER_SGD && (t->beta1 != 0.9 || t->beta2 != 0.95 || t->eps != 1e-8))
+    if (t->optimizer == OPTIMIZER_SGD && (config_first_set(config, &t->beta1, sizeof t->beta1) ||
+                                          config_first_set(config, &t->beta2, sizeof t->beta2) ||
+                                          config_first_set(config, &t->eps, sizeof t->eps)))
         return error_set(err,
                          "train.beta1, train.beta2 and train.eps are of train.optimizer adamw; "
                          "sgd has train.momentum");
