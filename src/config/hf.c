@@ -188,10 +188,11 @@ static int find_type(const struct js *json, const struct hf_type **type, struct 
         if (!strcmp(name, (*type)->name))
             return 0;
     const char *lacks = hf_type_lacks(name);
-    return error_set(err,
-                     "model_type \"%.60s\" is not one that trireme has: llama, mistral, qwen2, "
-                     "qwen3, phi3, mixtral, qwen3_moe, gpt2%s%s",
-                     name, lacks ? "; it has " : "", lacks ? lacks : "");
+    char names[256] = "";
+    for (const struct hf_type *known = hf_types; known->name; known++)
+        text_join(names, sizeof names, ", ", "%s", known->name);
+    return error_set(err, "model_type \"%.60s\" is not one that trireme has: %s%s%s", name, names,
+                     lacks ? "; it has " : "", lacks ? lacks : "");
 }
 
 static int set_gpt2(struct config *config, const struct js *json, struct error *err)

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 /* The types that change frequencies, as bits of rope_members. */
 enum { LINEAR = 1, LLAMA3 = 2, YARN = 4 };
 static const struct {
@@ -49,10 +51,10 @@ static int find_type(const char *name, int *type, struct error *err)
     for (*type = 0; *type < TYPES; ++*type)
         if (!strcmp(types[*type].name, name))
             return 0;
-    return error_set(err,
-                     "rope type \"%.40s\" is not one that trireme has: default, linear, llama3, "
-                     "yarn",
-                     name);
+    char names[128] = "";
+    for (int t = 0; t < TYPES; t++)
+        text_join(names, sizeof names, ", ", "%s", types[t].name);
+    return error_set(err, "rope type \"%.40s\" is not one that trireme has: %s", name, names);
 }
 
 static int is_known(const char *name)
