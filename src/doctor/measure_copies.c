@@ -90,13 +90,6 @@ struct update {
 
 static int update(struct measure *m, void *data, struct error *err)
 {
-    static const struct adamw rule = {.lr = 1e-3f,
-                                      .beta2 = 0.95f,
-                                      .eps = 1e-8f,
-                                      .one_minus_beta1 = 0.1f,
-                                      .one_minus_beta2 = 0.05f,
-                                      .bias1 = 0.5f,
-                                      .bias2 = 0.5f};
     const struct update *u = data;
     const double factor = 1;
     float *p = (float *)u->block;
@@ -107,7 +100,7 @@ static int update(struct measure *m, void *data, struct error *err)
                                       .v = p + 2 * u->elems,
                                       .g = p + 3 * u->elems,
                                       .dt_copy = DTYPE_BF16};
-    u->host->ops->adamw(u->host, &rule, &factor, &state, NULL, u->elems);
+    u->host->ops->adamw(u->host, &measure_adamw, &factor, &state, NULL, u->elems);
     return 0;
 }
 

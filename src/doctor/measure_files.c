@@ -20,13 +20,6 @@ struct beside {
 
 static int update(struct measure *m, struct beside *b, struct error *err)
 {
-    static const struct adamw rule = {.lr = 1e-3f,
-                                      .beta2 = 0.95f,
-                                      .eps = 1e-8f,
-                                      .one_minus_beta1 = 0.1f,
-                                      .one_minus_beta2 = 0.05f,
-                                      .bias1 = 0.5f,
-                                      .bias2 = 0.5f};
     float *p = measure_cold(m, (size_t)b->elems * 4 * sizeof *p);
     const struct adamw_state state = {.dt_p = DTYPE_F32,
                                       .dt_m = DTYPE_F32,
@@ -36,7 +29,7 @@ static int update(struct measure *m, struct beside *b, struct error *err)
                                       .v = p + 2 * b->elems,
                                       .g = p + 3 * b->elems,
                                       .dt_copy = DTYPE_BF16};
-    m->device->ops->adamw(m->device, &rule, b->factor, &state, NULL, b->elems);
+    m->device->ops->adamw(m->device, &measure_adamw, b->factor, &state, NULL, b->elems);
     return device_check(m->device, err);
 }
 

@@ -42,14 +42,6 @@ static float *behind(const struct call *call, void *codes)
 
 static void update(struct measure *m, const struct call *call, void *const *operand)
 {
-    static const struct adamw rule = {.lr = 1e-3f,
-                                      .beta2 = 0.95f,
-                                      .eps = 1e-8f,
-                                      .weight_decay = 0.1f,
-                                      .one_minus_beta1 = 0.1f,
-                                      .one_minus_beta2 = 0.05f,
-                                      .bias1 = 0.5f,
-                                      .bias2 = 0.5f};
     static const struct rounding rounding = {.key = 1};
     enum dtype dtype = call->kernel->dtype;
     const struct adamw_state state = {.dt_p = dtype == DTYPE_U8 ? DTYPE_F32 : dtype,
@@ -63,7 +55,7 @@ static void update(struct measure *m, const struct call *call, void *const *oper
                                       .copy = operand[4],
                                       .m_largest = behind(call, operand[1]),
                                       .v_largest = behind(call, operand[2])};
-    m->device->ops->adamw(m->device, &rule, call->factor, &state, &rounding, call->elems);
+    m->device->ops->adamw(m->device, &measure_adamw, call->factor, &state, &rounding, call->elems);
 }
 
 static void momentum(struct measure *m, const struct call *call, void *const *operand)

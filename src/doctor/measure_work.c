@@ -32,6 +32,15 @@ enum {
     FILL_BYTES = 1 << 20
 };
 
+const struct adamw measure_adamw = {.lr = 1e-3f,
+                                    .beta2 = 0.95f,
+                                    .eps = 1e-8f,
+                                    .weight_decay = 0.1f,
+                                    .one_minus_beta1 = 0.1f,
+                                    .one_minus_beta2 = 0.05f,
+                                    .bias1 = 0.5f,
+                                    .bias2 = 0.5f};
+
 static int run_times(struct measure *m, const struct measure_work *work, int times,
                      struct error *err)
 {

@@ -46,6 +46,9 @@ struct measure_limits {
     int64_t side;          /* most rows or columns of a product's matrices */
 };
 
+/* The rule of the updates that are measured. */
+extern const struct adamw measure_adamw;
+
 struct measure {
     const struct measure_options *options;
     const struct measure_limits *limits;
