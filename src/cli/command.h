@@ -21,6 +21,7 @@ struct command_option {
     const char *name;  /* "--ranks"; NULL ends a list */
     const char *value; /* the name of its value, "N"; NULL: the option has no value */
     int is_output;     /* 1: the value names a file that is written */
+    const char *words; /* the values that there are, "completion all"; NULL: any text */
 };
 
 /* Names that other programs have for an option, or for a value that one takes. */

@@ -105,10 +105,6 @@ static void print_option_values(void)
     for (char *comma = names; (comma = strchr(comma, ',')); comma++)
         *comma = ' ';
     printf("    --chat-template) REPLY='%s' ;;\n", names);
-    printf("    --format) REPLY='auto text jsonl npy bin' ;;\n");
-    printf("    --loss) REPLY='completion all' ;;\n");
-    printf("    --keep) REPLY='global_batch batch_per_rank' ;;\n");
-    printf("    --dtype) REPLY='fp32 bf16 fp16' ;;\n");
 }
 
 /* Print a function that sets REPLY to the values of a key or option, behind "FILE" where a file may
@@ -135,7 +131,9 @@ static void print_values(void)
     print_option_values();
     for (int i = 0; i < command_count; i++)
         for (const struct command_option *o = commands[i].options; o->name; o++)
-            if (o->value && !strcmp(o->value, "FILE"))
+            if (o->words)
+                printf("    %s) REPLY='%s' ;;\n", o->name, o->words);
+            else if (o->value && !strcmp(o->value, "FILE"))
                 printf("    %s) REPLY=FILE ;;\n", o->name);
     printf("    *) return 1 ;;\n    esac\n}\n");
 }
