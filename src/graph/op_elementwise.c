@@ -1,62 +1,8 @@
-/* op_elementwise.c - token embedding, SwiGLU, a factor, and rounding to the format of a graph. */
+/* op_elementwise.c - SwiGLU, a factor, rounding to the format of a graph, and sums of two tensors.
+ */
 #include "graph/autodiff.h"
 #include "graph/op.h"
 #include "device/ops.h"
-
-/* embedding: inputs tokens [rows], table [vocab, hidden]; output y [rows, hidden].  Where a rank
- * has only some rows of the table, from attrs.first on, y is the rank's term of the sum over ranks.
- */
-static void embedding_shapes(struct graph *graph, struct graph_node *node)
-{
-    int64_t shape[2] = {graph_elems(graph, node->in[0]), graph->values[node->in[1]].dim[1]};
-    node->out[0] = graph_value(graph, VALUE_TEMP, graph->dtype, 2, shape);
-}
-
-static void embedding_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
-{
-    int back = autodiff_node(ad, &op_embedding_backward, (int[]){dy, node->in[0]}, 2, &node->attrs);
-    autodiff_param(ad, back, 0, node->in[1]);
-}
-
-static int embedding_run(const struct op_call *call, struct error *err)
-{
-    const struct graph_value *y = &call->graph->values[call->node->out[0]];
-    const struct graph_value *table = &call->graph->values[call->node->in[1]];
-    call->device->ops->embedding(call->device, call->graph->dtype, call->out[0], call->in[1],
-                                 call->in[0], y->dim[0], y->dim[1], call->node->attrs.first,
-                                 table->dim[0]);
-    return 0;
-}
-
-/* Bytes: of the table only the rows that are looked up count. */
-static double embedding_bytes(const struct graph *graph, const struct graph_node *node)
-{
-    return 2 * (double)graph_bytes(graph, node->out[0]);
-}
-
-const struct op op_embedding = {
-    .name = "embedding",
-    .shapes = embedding_shapes,
-    .bytes = embedding_bytes,
-    .gradient = embedding_gradient,
-    .run = embedding_run,
-    .in_format = 1u << 1,
-};
-
-static int embedding_backward_run(const struct op_call *call, struct error *err)
-{
-    const struct graph_value *table = &call->graph->values[call->node->out[0]];
-    call->device->ops->embedding_backward(call->device, call->graph->dtype, call->out[0],
-                                          call->in[0], call->in[1], call->shape[0], call->shape[1],
-                                          call->node->attrs.first, table->dim[0], call->accumulate);
-    return 0;
-}
-
-const struct op op_embedding_backward = {
-    .name = "embedding_backward",
-    .run = embedding_backward_run,
-    .in_format = 1u << 0,
-};
 
 /* swiglu: input gate_up [rows, 2 * ffn]; output y [rows, ffn] */
 static void swiglu_shapes(struct graph *graph, struct graph_node *node)
@@ -160,4 +106,55 @@ const struct op op_scale = {
     .flops_each = 1,
     .run = scale_run,
     .in_place = 1u << 0,
+};
+
+static void add_shapes(struct graph *graph, struct graph_node *node)
+{
+    int64_t elems = graph_elems(graph, node->in[0]), others = graph_elems(graph, node->in[1]);
+    if (elems != others)
+        graph_fail(graph, "add: %lld and %lld elements", (long long)elems, (long long)others);
+    op_shaped_as_first(graph, node);
+}
+
+static void add_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
+{
+    autodiff_give(ad, node->in[0], dy);
+    autodiff_give(ad, node->in[1], dy);
+}
+
+static int add_run(const struct op_call *call, struct error *err)
+{
+    call->device->ops->add(call->device, call->graph->dtype, call->out[0], call->in[0], call->in[1],
+                           graph_elems(call->graph, call->node->out[0]));
+    return 0;
+}
+
+const struct op op_add = {
+    .name = "add",
+    .shapes = add_shapes,
+    .gradient = add_gradient,
+    .flops_each = 1,
+    .run = add_run,
+    .in_format = 1u << 0 | 1u << 1,
+    .in_place = 1u << 0 | 1u << 1,
+};
+
+/* y = x, or y += x: adds a unit's term to the gradient of an input that other units read too. */
+static int accumulate_run(const struct op_call *call, struct error *err)
+{
+    const struct device_ops *ops = call->device->ops;
+    int x = call->node->in[0];
+    if (call->accumulate)
+        ops->add(call->device, call->graph->values[x].dtype, call->out[0], call->out[0],
+                 call->in[0], graph_elems(call->graph, x));
+    else
+        ops->copy(call->device, call->out[0], call->in[0], graph_bytes(call->graph, x));
+    return 0;
+}
+
+const struct op op_accumulate = {
+    .name = "accumulate",
+    .shapes = op_shaped_as_first,
+    .flops_each = 1,
+    .run = accumulate_run,
 };

@@ -1,4 +1,4 @@
-/* op_linear.c - linear layers y = x w^T (+ addend) and their two gradients; sums of two tensors.
+/* op_linear.c - linear layers y = x w^T (+ addend) and their two gradients.
  *
  * x [rows, in], w [out, in], y [rows, out], addend [rows, out].  The epilogue of the product adds
  * the residual stream as addend; the epilogue of the product for dx adds the gradient that x has
@@ -160,55 +160,4 @@ const struct op op_linear_weight_grad = {
     .scratch = scratch,
     .run = run,
     .in_format = 1u << 0 | 1u << 1,
-};
-
-static void add_shapes(struct graph *graph, struct graph_node *node)
-{
-    int64_t elems = graph_elems(graph, node->in[0]), others = graph_elems(graph, node->in[1]);
-    if (elems != others)
-        graph_fail(graph, "add: %lld and %lld elements", (long long)elems, (long long)others);
-    op_shaped_as_first(graph, node);
-}
-
-static void add_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
-{
-    autodiff_give(ad, node->in[0], dy);
-    autodiff_give(ad, node->in[1], dy);
-}
-
-static int add_run(const struct op_call *call, struct error *err)
-{
-    call->device->ops->add(call->device, call->graph->dtype, call->out[0], call->in[0], call->in[1],
-                           graph_elems(call->graph, call->node->out[0]));
-    return 0;
-}
-
-const struct op op_add = {
-    .name = "add",
-    .shapes = add_shapes,
-    .gradient = add_gradient,
-    .flops_each = 1,
-    .run = add_run,
-    .in_format = 1u << 0 | 1u << 1,
-    .in_place = 1u << 0 | 1u << 1,
-};
-
-/* y = x, or y += x: adds a unit's term to the gradient of an input that other units read too. */
-static int accumulate_run(const struct op_call *call, struct error *err)
-{
-    const struct device_ops *ops = call->device->ops;
-    int x = call->node->in[0];
-    if (call->accumulate)
-        ops->add(call->device, call->graph->values[x].dtype, call->out[0], call->out[0],
-                 call->in[0], graph_elems(call->graph, x));
-    else
-        ops->copy(call->device, call->out[0], call->in[0], graph_bytes(call->graph, x));
-    return 0;
-}
-
-const struct op op_accumulate = {
-    .name = "accumulate",
-    .shapes = op_shaped_as_first,
-    .flops_each = 1,
-    .run = accumulate_run,
 };
