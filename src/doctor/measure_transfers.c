@@ -32,7 +32,7 @@ struct team {
     int peer;         /* of messages: the rank of the group at the other end */
 };
 
-struct transfer {
+struct timed_transfer {
     const struct team *team;
     enum machine_transfer_kind kind;
     int64_t elems; /* of all ranks together, in fp32; of a message its own */
@@ -42,14 +42,14 @@ struct transfer {
     void *scratch;
 };
 
-static int64_t elems_each(const struct transfer *t)
+static int64_t elems_each(const struct timed_transfer *t)
 {
     return t->elems / group_size(t->team->group);
 }
 
 /* Send a message to the peer and back.  Both use the same memory, so that the way back begins when
  * the message is there. */
-static int ping_pong(const struct transfer *t, struct error *err)
+static int ping_pong(const struct timed_transfer *t, struct error *err)
 {
     struct group *g = t->team->group;
     struct comm_op op;
@@ -67,7 +67,7 @@ static int ping_pong(const struct transfer *t, struct error *err)
 
 static int transfer(struct measure *m, void *data, struct error *err)
 {
-    const struct transfer *t = data;
+    const struct timed_transfer *t = data;
     struct group *g = t->team->group;
     struct comm_op op;
     int64_t each = elems_each(t);
@@ -98,8 +98,8 @@ static double spent_s(int64_t from_ns, int64_t to_ns)
 /* Send a message to the peer and back, where the rank that sends first computes for compute_s
  * meanwhile, and the other one waits.  *seconds: on the first one, half of the time until the
  * answer is there; else 0. */
-static int ping_pong_busy(struct measure *m, struct transfer *t, double compute_s, double *seconds,
-                          struct error *err)
+static int ping_pong_busy(struct measure *m, struct timed_transfer *t, double compute_s,
+                          double *seconds, struct error *err)
 {
     struct group *g = t->team->group;
     struct comm_op send, recv;
@@ -122,7 +122,7 @@ static int ping_pong_busy(struct measure *m, struct transfer *t, double compute_
 
 /* Measure a message while a rank computes: the median of several tries, of the slowest pair.  The
  * rank computes as long as the answer may take; idle_s: seconds of the message without it. */
-static int busy_s(struct measure *m, struct transfer *t, double idle_s, double *seconds,
+static int busy_s(struct measure *m, struct timed_transfer *t, double idle_s, double *seconds,
                   struct error *err)
 {
     double took[TIMES] = {0}, compute_s = 4 * idle_s + 0.02;
@@ -150,11 +150,11 @@ static enum device_stream stream_of(enum machine_transfer_kind kind)
 }
 
 /* Make a transfer of about so many bytes, in memory of the block. */
-static struct transfer transfer_of(struct measure *m, const struct team *team,
-                                   enum machine_transfer_kind kind, size_t bytes)
+static struct timed_transfer transfer_of(struct measure *m, const struct team *team,
+                                         enum machine_transfer_kind kind, size_t bytes)
 {
     int size = group_size(team->group);
-    struct transfer t = {.team = team, .kind = kind, .from = m->block};
+    struct timed_transfer t = {.team = team, .kind = kind, .from = m->block};
     int64_t each = max_i64((int64_t)(bytes / sizeof(float)) / size, 1);
     t.elems = kind == MACHINE_MESSAGE ? (int64_t)(bytes / sizeof(float)) : each * size;
     t.to = m->block + round_up_bytes((size_t)t.elems * sizeof(float), 256);
@@ -176,7 +176,7 @@ static int measure_kind(struct measure *m, const struct team *team, enum machine
                         struct error *err)
 {
     for (size_t bytes = LEAST_BYTES; bytes <= m->limits->transfer_bytes; bytes *= RATIO) {
-        struct transfer t = transfer_of(m, team, kind, bytes);
+        struct timed_transfer t = transfer_of(m, team, kind, bytes);
         struct machine_transfer row = {.kind = kind,
                                        .ranks = team->ranks,
                                        .nodes = team->nodes,
@@ -212,7 +212,7 @@ static int measure_busy(struct measure *m, const struct team *team, int first, s
     gemm.c = at + 2 * operand;
     for (int i = first; i < end && !rc; i++) {
         struct machine_transfer row = m->machine->transfer[i];
-        struct transfer t = transfer_of(m, team, MACHINE_MESSAGE, (size_t)row.bytes);
+        struct timed_transfer t = transfer_of(m, team, MACHINE_MESSAGE, (size_t)row.bytes);
         t.gemm = gemm;
         t.scratch = scratch;
         rc = busy_s(m, &t, row.seconds, &row.seconds, err);
@@ -226,8 +226,8 @@ static int measure_busy(struct measure *m, const struct team *team, int first, s
 
 /* ---- groups ---- */
 
-/* Where a rank is. */
-struct place {
+/* The node that a rank is on. */
+struct rank_node {
     int node, local; /* number of its node; its number among the ranks of the node */
 };
 
@@ -243,7 +243,7 @@ static int is_measured(const struct measure *m, int ranks, int nodes)
 
 /* Return the number of nodes that each shard group of the mesh is on; 0: not all groups are on the
  * same number.  Collective. */
-static int nodes_along(struct measure *m, struct mesh *mesh, const struct place *place)
+static int nodes_along(struct measure *m, struct mesh *mesh, const struct rank_node *of_rank)
 {
     struct mesh_shape shape = mesh_shape(mesh);
     struct mesh_coord at = mesh_coord(mesh);
@@ -251,10 +251,10 @@ static int nodes_along(struct measure *m, struct mesh *mesh, const struct place 
     for (int i = 0; i < shape.degree[MESH_SHARD]; i++) {
         int is_new = 1;
         at.at[MESH_SHARD] = i;
-        int node = place[mesh_rank(&shape, at)].node;
+        int node = of_rank[mesh_rank(&shape, at)].node;
         for (int j = 0; j < i; j++) {
             at.at[MESH_SHARD] = j;
-            is_new &= place[mesh_rank(&shape, at)].node != node;
+            is_new &= of_rank[mesh_rank(&shape, at)].node != node;
         }
         nodes += is_new;
     }
@@ -266,7 +266,7 @@ static int nodes_along(struct measure *m, struct mesh *mesh, const struct place 
 /* Measure all collectives of groups of `size` ranks: of consecutive ranks, all groups at once; or,
  * with `across`, of one rank of each node, of which only the group of the nodes' first ranks
  * transfers. Groups are left out where others of as many ranks and nodes were measured. */
-static int measure_groups(struct measure *m, int size, int across, const struct place *place,
+static int measure_groups(struct measure *m, int size, int across, const struct rank_node *of_rank,
                           struct error *err)
 {
     const int rest = world_size(m->world) / size;
@@ -276,8 +276,8 @@ static int measure_groups(struct measure *m, int size, int across, const struct 
     int rc = measure_open_mesh(m, &mesh, shape, err);
     if (!rc) {
         team.group = mesh_group(mesh, MESH_SHARD);
-        team.nodes = nodes_along(m, mesh, place);
-        team.works = !across || place[world_rank(m->world)].local == 0;
+        team.nodes = nodes_along(m, mesh, of_rank);
+        team.works = !across || of_rank[world_rank(m->world)].local == 0;
     }
     if (team.nodes && !is_measured(m, team.ranks, team.nodes)) {
         measure_progress(m, "transfers among %d ranks on %d node%s", team.ranks, team.nodes,
@@ -291,19 +291,19 @@ static int measure_groups(struct measure *m, int size, int across, const struct 
 
 /* Return the rank that this rank exchanges messages with, in its node or (between) in the next one;
  * -1: none. */
-static int peer_of(const struct measure *m, const struct place *place, int between)
+static int peer_of(const struct measure *m, const struct rank_node *of_rank, int between)
 {
-    const struct place own = place[world_rank(m->world)];
-    struct place wanted = {own.node, own.local ^ 1};
+    const struct rank_node own = of_rank[world_rank(m->world)];
+    struct rank_node wanted = {own.node, own.local ^ 1};
     if (between)
-        wanted = (struct place){own.node ^ 1, own.local};
+        wanted = (struct rank_node){own.node ^ 1, own.local};
     for (int r = 0; r < world_size(m->world) && (!between || own.local == 0); r++)
-        if (place[r].node == wanted.node && place[r].local == wanted.local)
+        if (of_rank[r].node == wanted.node && of_rank[r].local == wanted.local)
             return r;
     return -1;
 }
 
-static int measure_messages(struct measure *m, const struct place *place, struct error *err)
+static int measure_messages(struct measure *m, const struct rank_node *of_rank, struct error *err)
 {
     struct mesh *mesh = NULL;
     struct mesh_shape shape = {.degree = {world_size(m->world), 1, 1, 1, 1}, .points = 1};
@@ -312,7 +312,7 @@ static int measure_messages(struct measure *m, const struct place *place, struct
     for (int between = 0; between < 2 && !rc; between++) {
         struct team team = {.ranks = 2, .nodes = 1 + between};
         team.group = mesh_group(mesh, MESH_PIPELINE);
-        team.peer = peer_of(m, place, between);
+        team.peer = peer_of(m, of_rank, between);
         team.works = team.peer >= 0;
         double any = team.works;
         world_all_reduce(m->world, &any, 1, WORLD_MAX);
@@ -348,14 +348,14 @@ static void set_link(const struct machine *machine, int between, struct machine_
     link->latency_s = small->seconds / (large->ranks - 1);
 }
 
-static int measure_all(struct measure *m, const struct place *place, struct error *err)
+static int measure_all(struct measure *m, const struct rank_node *of_rank, struct error *err)
 {
     const int size = world_size(m->world), nodes = world_nodes(m->world), local = size / nodes;
     const int even = nodes > 1 && size % nodes == 0 && local > 1;
-    if (measure_groups(m, size, 0, place, err) || measure_messages(m, place, err) ||
-        (size % 2 == 0 && size > 2 && measure_groups(m, size / 2, 0, place, err)) ||
-        (even && measure_groups(m, local, 0, place, err)) ||
-        (even && measure_groups(m, nodes, 1, place, err)))
+    if (measure_groups(m, size, 0, of_rank, err) || measure_messages(m, of_rank, err) ||
+        (size % 2 == 0 && size > 2 && measure_groups(m, size / 2, 0, of_rank, err)) ||
+        (even && measure_groups(m, local, 0, of_rank, err)) ||
+        (even && measure_groups(m, nodes, 1, of_rank, err)))
         return -1;
     set_link(m->machine, 0, &m->machine->node);
     set_link(m->machine, 1, &m->machine->network);
@@ -364,14 +364,14 @@ static int measure_all(struct measure *m, const struct place *place, struct erro
 
 int measure_transfers(struct measure *m, struct error *err)
 {
-    struct place own = {world_node(m->world), world_local_rank(m->world)};
+    struct rank_node own = {world_node(m->world), world_local_rank(m->world)};
     if (world_size(m->world) == 1)
         return 0;
     if (measure_block(m, 4 * m->limits->transfer_bytes, DTYPE_F32, err))
         return -1;
-    struct place *place = array_make((size_t)world_size(m->world), sizeof *place);
-    world_all_gather(m->world, place, &own, sizeof own);
-    int rc = measure_all(m, place, err);
-    free(place);
+    struct rank_node *of_rank = array_make((size_t)world_size(m->world), sizeof *of_rank);
+    world_all_gather(m->world, of_rank, &own, sizeof own);
+    int rc = measure_all(m, of_rank, err);
+    free(of_rank);
     return rc;
 }

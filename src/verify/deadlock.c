@@ -29,7 +29,7 @@
 enum { SHOWN_FIRST = 4, SHOWN_LAST = 2 };
 
 /* An instruction of a rank. */
-struct place {
+struct rank_instr {
     int rank, at;
 };
 
@@ -37,21 +37,22 @@ struct place {
 static const char waits_for[] = "waits for", comes_after[] = "comes after",
                   starts_after[] = "starts after";
 
-static int same_place(struct place a, struct place b)
+static int same_rank_instr(struct rank_instr a, struct rank_instr b)
 {
     return a.rank == b.rank && a.at == b.at;
 }
 
-static const struct instr *instr_at(const struct ranks *g, struct place place)
+static const struct instr *instr_at(const struct ranks *g, struct rank_instr one)
 {
-    return &g->rank[place.rank].program->instr[place.at];
+    return &g->rank[one.rank].program->instr[one.at];
 }
 
 /* What holds up an instruction that is not issued, as the list is issued in order. */
-static const char *issued_after(const struct ranks *g, struct place from, struct place *to)
+static const char *issued_after(const struct ranks *g, struct rank_instr from,
+                                struct rank_instr *to)
 {
     const struct ranks_progress *p = &g->rank[from.rank];
-    *to = (struct place){from.rank, p->issued};
+    *to = (struct rank_instr){from.rank, p->issued};
     if (from.at > p->issued)
         return comes_after;
     for (int s = 0; s < STREAMS; s++) {
@@ -93,14 +94,14 @@ static int awaited_rank(const struct ranks *g, int rank, const struct instr *tra
 
 /* What an instruction that is not complete waits for; returns why, or NULL: for rank to->rank,
  * which has no such instruction. */
-static const char *follow(const struct ranks *g, struct place from, struct place *to)
+static const char *follow(const struct ranks *g, struct rank_instr from, struct rank_instr *to)
 {
     const struct ranks_progress *p = &g->rank[from.rank];
     const struct instr *instr = instr_at(g, from);
     int head = p->at[instr->stream];
     if (from.at >= p->issued)
         return issued_after(g, from, to);
-    *to = (struct place){from.rank, head};
+    *to = (struct rank_instr){from.rank, head};
     if (from.at > head)
         return comes_after;
     if (!ranks_ready(p, instr->stream)) {
@@ -112,7 +113,7 @@ static const char *follow(const struct ranks *g, struct place from, struct place
     return to->at < 0 ? NULL : waits_for;
 }
 
-static int missing(const struct ranks *g, struct place from)
+static int missing(const struct ranks *g, struct rank_instr from)
 {
     const struct instr *instr = instr_at(g, from);
     enum instr_kind kind = instr->kind == INSTR_SEND   ? INSTR_RECV
@@ -128,45 +129,45 @@ static int missing(const struct ranks *g, struct place from)
 }
 
 /* "rank 0 SEND forward layers.1 micro 2" */
-static void append_name(const struct ranks *g, struct place place)
+static void append_name(const struct ranks *g, struct rank_instr one)
 {
     char text[RANK_TEXT];
-    text_append(g->err->text, sizeof g->err->text, "rank %d %s", place.rank,
-                instr_text(g->rank[place.rank].program, place.at, text, sizeof text));
+    text_append(g->err->text, sizeof g->err->text, "rank %d %s", one.rank,
+                instr_text(g->rank[one.rank].program, one.at, text, sizeof text));
 }
 
 /* The same, " (instruction 7, stream point)". */
-static void append_member(const struct ranks *g, struct place place)
+static void append_member(const struct ranks *g, struct rank_instr one)
 {
-    append_name(g, place);
-    text_append(g->err->text, sizeof g->err->text, " (instruction %d, stream %s)", place.at,
-                program_stream_name(instr_at(g, place)->stream));
+    append_name(g, one);
+    text_append(g->err->text, sizeof g->err->text, " (instruction %d, stream %s)", one.at,
+                program_stream_name(instr_at(g, one)->stream));
 }
 
 /* Of a cycle of so many, the member to begin with: the first transfer of the lowest rank. */
-static struct place first_of(const struct ranks *g, struct place place, int length)
+static struct rank_instr first_of(const struct ranks *g, struct rank_instr one, int length)
 {
-    struct place first = place;
+    struct rank_instr first = one;
     for (int k = 1; k < length; k++) {
-        follow(g, place, &place);
-        int is_transfer = instr_is_transfer(instr_at(g, place)),
+        follow(g, one, &one);
+        int is_transfer = instr_is_transfer(instr_at(g, one)),
             was_transfer = instr_is_transfer(instr_at(g, first));
         if (is_transfer != was_transfer
                 ? is_transfer
-                : place.rank < first.rank || (place.rank == first.rank && place.at < first.at))
-            first = place;
+                : one.rank < first.rank || (one.rank == first.rank && one.at < first.at))
+            first = one;
     }
     return first;
 }
 
-static int show_cycle(const struct ranks *g, struct place place, int length)
+static int show_cycle(const struct ranks *g, struct rank_instr one, int length)
 {
     int hidden = length - SHOWN_FIRST - SHOWN_LAST; /* 1: to say so would be no shorter */
-    struct place first = place = first_of(g, place, length);
+    struct rank_instr first = one = first_of(g, one, length);
     error_set(g->err, "verify: deadlock: ");
-    append_member(g, place);
+    append_member(g, one);
     for (int k = 1; k <= length; k++) {
-        const char *why = follow(g, place, &place), *which = k > 1 ? ", which " : " ";
+        const char *why = follow(g, one, &one), *which = k > 1 ? ", which " : " ";
         if (hidden > 1 && k >= SHOWN_FIRST && k < SHOWN_FIRST + hidden)
             continue;
         if (hidden > 1 && k == SHOWN_FIRST + hidden)
@@ -175,7 +176,7 @@ static int show_cycle(const struct ranks *g, struct place place, int length)
         else
             text_append(g->err->text, sizeof g->err->text, "%s%s ", which, why);
         if (k < length)
-            append_member(g, place);
+            append_member(g, one);
     }
     append_name(g, first);
     text_append(g->err->text, sizeof g->err->text, " again");
@@ -183,7 +184,7 @@ static int show_cycle(const struct ranks *g, struct place place, int length)
 }
 
 /* An instruction that is not complete, of the lowest rank that has one. */
-static int find_start(const struct ranks *g, struct place *start)
+static int find_start(const struct ranks *g, struct rank_instr *start)
 {
     for (start->rank = 0; start->rank < g->count; start->rank++)
         for (int s = 0; s < STREAMS; s++) {
@@ -195,25 +196,25 @@ static int find_start(const struct ranks *g, struct place *start)
     return 0;
 }
 
-/* By Brent's algorithm (1980), which needs no list of places: `old` waits at each place whose
- * number is a power of two until `place` comes by again, `length` places later. */
+/* By Brent's algorithm (1980), which needs no list of what it has passed: `old` waits at each
+ * instruction whose number is a power of two until `one` comes by again, `length` later. */
 int deadlock_find(const struct ranks *g)
 {
-    struct place place, old, next;
+    struct rank_instr one, old, next;
     int length = 0, limit = 1;
-    if (!find_start(g, &place))
+    if (!find_start(g, &one))
         return error_set(g->err, "verify: deadlock: no rank can go on");
-    old = place;
+    old = one;
     do {
         if (length == limit) {
-            old = place;
+            old = one;
             limit *= 2;
             length = 0;
         }
-        if (!follow(g, place, &next))
-            return missing(g, place);
-        place = next;
+        if (!follow(g, one, &next))
+            return missing(g, one);
+        one = next;
         length++;
-    } while (!same_place(place, old));
-    return show_cycle(g, place, length);
+    } while (!same_rank_instr(one, old));
+    return show_cycle(g, one, length);
 }

@@ -88,7 +88,7 @@ static int pick(struct world *world, enum gpu_sharing sharing, struct gpu_choice
  */
 static void count_cores(struct world *world)
 {
-    struct place {
+    struct rank_cores {
         int node;
         cpu_set_t set;
     } mine = {.node = world->node}, *all = array_make((size_t)world->size, sizeof *all);
