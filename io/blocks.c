@@ -1,8 +1,8 @@
 /* blocks.c - see blocks.h.
  *
- * A block is filled with text and cut; the text behind the cut is kept and begins the next block.
+ * A block is filled with text and cut; the text after the cut is kept and begins the next block.
  * If there is no place to cut, the block is made twice as large and filled further.  A block during
- * whose filling the text ends takes all of it and is not cut.  Cut behind ends of lines:
+ * whose filling the text ends takes all of it and is not cut.  Cut after ends of lines:
  *
  *     file    one\ntwo\nthr | ee\nfour         read in two parts
  *     block   one\ntwo\n                       "thr" is kept

@@ -1,7 +1,7 @@
 /* blocks.h - a long text in blocks, each cut where the caller allows it.
  *
  * A block has up to BLOCKS_BYTES and ends at a place that the caller's function finds in it, such
- * as the end of a line or of a word.  The text behind that place begins the next block.  A block
+ * as the end of a line or of a word.  The text after that place begins the next block.  A block
  * without such a place grows until there is one or the text ends, up to BLOCKS_MOST_BYTES.
  */
 #ifndef TRIREME_IO_BLOCKS_H
@@ -25,7 +25,7 @@ struct blocks {
     const void *arg; /* for cut */
     int64_t left;    /* bytes that may still be read; -1: up to the end of the file */
     /* private */
-    char *rest; /* text that was read behind the last block */
+    char *rest; /* text that was read after the last block */
     size_t rest_bytes, rest_capacity;
     int at_end;
 };
@@ -46,7 +46,7 @@ int blocks_is_last(const struct blocks *blocks);
 void blocks_free(struct blocks *blocks); /* fd stays open */
 void blocks_buffer_free(struct blocks_buffer *block);
 
-/* A blocks_cut that cuts behind the last end of a line; arg is not used. */
+/* A blocks_cut that cuts after the last end of a line; arg is not used. */
 size_t blocks_cut_line(const void *arg, const char *text, size_t bytes);
 
 #endif

@@ -132,7 +132,7 @@ static int box_row_is_sound(const struct catalog *catalog, int64_t b, int64_t t,
 }
 
 /* Check the boxes of tensor number t, from index *b on, and their pieces.  *b becomes the index
- * behind its last box.  Sets pieces[].box.  Returns 0, or -1 with err naming the row. */
+ * after its last box.  Sets pieces[].box.  Returns 0, or -1 with err naming the row. */
 static int check_boxes(struct catalog *catalog, int64_t t, int64_t *b, struct error *err)
 {
     const struct catalog_tensor *tensor = &catalog->tensors[t];

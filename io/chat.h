@@ -57,7 +57,7 @@ const struct chat_template *chat_of_jinja(const char *jinja);
  */
 int chat_of_tokenizer(const struct chat_template **chat, const char *path, struct error *err);
 
-/* Returns the i-th token that the template needs, as the tokenizer's file spells it; NULL behind
+/* Returns the i-th token that the template needs, as the tokenizer's file spells it; NULL after
  * the last one. */
 const char *chat_token(const struct chat_template *chat, int i);
 

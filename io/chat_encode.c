@@ -1,7 +1,7 @@
 /* chat_encode.c - encodes the pieces of a conversation; see chat_encode.h.
  *
  * Neighbouring pieces that are all trained, or all not, make a stretch, which is encoded at once:
- * so the template's "user\n" and the message behind it become the tokens that they are in the whole
+ * so the template's "user\n" and the message after it become the tokens that they are in the whole
  * text.  If a message in a stretch holds the text of a special token, the stretch is encoded piece
  * by piece instead, its messages as plain text.
  *

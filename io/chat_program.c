@@ -29,7 +29,7 @@
 struct form {
     char *text;
     size_t bytes;
-    size_t literal; /* byte of text behind the last literal's characters, where its quote is; 0:
+    size_t literal; /* byte of text after the last literal's characters, where its quote is; 0:
                      * none in this output */
     int is_output;  /* 1: a {{ is open */
 };
@@ -46,7 +46,7 @@ static void put_text(struct form *form, const char *text)
     put(form, text, strlen(text));
 }
 
-/* Begin a term of the output: put "{{", or "+" behind the term before it. */
+/* Begin a term of the output: put "{{", or "+" after the term before it. */
 static void begin_term(struct form *form)
 {
     put_text(form, form->is_output ? "+" : "{{");
@@ -100,7 +100,7 @@ static int is_word(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* Returns where the quoted text that begins at `at` ends, behind its closing quote; `end` if it has
+/* Returns where the quoted text that begins at `at` ends, after its closing quote; `end` if it has
  * none. */
 static const char *quoted_end(const char *at, const char *end)
 {
@@ -258,7 +258,7 @@ static void add_text(struct form *form, const char *at, const char *end, int is_
     add_literal(form, at, (size_t)(end - at), 0);
 }
 
-/* Append the tag at `at`, whose code ends at `end`.  *is_line_start becomes 1 if the text behind
+/* Append the tag at `at`, whose code ends at `end`.  *is_line_start becomes 1 if the text after
  * the tag begins a line.  Returns where that text begins. */
 static const char *add_tag(struct form *form, const char *at, const char *end, int *is_line_start)
 {

@@ -28,7 +28,7 @@ struct chat_template {
     enum chat_system system;
     /* The system message where a conversation has none; NULL: none then. */
     const char *system_default;
-    int alternates; /* 1: roles must be user, assistant, user, ... behind the system message */
+    int alternates; /* 1: roles must be user, assistant, user, ... after the system message */
     /* Text between `before` and `lead` of an assistant's last message, and at the end of a prompt.
      */
     const char *last_answer;

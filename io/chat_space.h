@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* Move *text behind the white space that it begins with, and make *bytes as much smaller. */
+/* Move *text past the white space that it begins with, and make *bytes as much smaller. */
 void chat_space_left(const char **text, size_t *bytes);
 /* Make *bytes smaller by the white space that text ends with. */
 void chat_space_right(const char *text, size_t *bytes);

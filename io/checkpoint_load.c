@@ -49,7 +49,7 @@ struct reader {
     int fd;
 };
 
-/* Returns the byte of the file behind an extent. */
+/* Returns the byte of the file after an extent. */
 static int64_t end_of(const struct extent *extent)
 {
     return extent->offset + extent->elems * (int64_t)dtype_bytes(extent->from);
@@ -96,7 +96,7 @@ static void convert(char *to, enum dtype into, const char *from, enum dtype stor
 }
 
 /* Find the extents from number `first` on that are read by one disk_read(), a run.  Returns the
- * number of the extent behind the run; *end becomes the byte of the file at which the run ends. */
+ * number of the extent after the run; *end becomes the byte of the file at which the run ends. */
 static int64_t find_run(const struct reader *reader, int64_t first, int64_t *end)
 {
     const struct extent *head = &reader->extents[first];
@@ -113,7 +113,7 @@ static int64_t find_run(const struct reader *reader, int64_t first, int64_t *end
     return i;
 }
 
-/* Read the run that begins with extent number *next, and move *next behind the run.  A run of one
+/* Read the run that begins with extent number *next, and move *next past the run.  A run of one
  * extent that is not converted goes straight to its place, and may be longer than the buffer. */
 static int read_run(struct reader *reader, int64_t *next, struct error *err)
 {
@@ -133,7 +133,7 @@ static int read_run(struct reader *reader, int64_t *next, struct error *err)
     return 0;
 }
 
-/* Read all extents of one file, which begin with number *next, and move *next behind them. */
+/* Read all extents of one file, which begin with number *next, and move *next past them. */
 static int read_shard(struct reader *reader, int64_t *next, struct error *err)
 {
     int64_t shard = reader->extents[*next].shard;

@@ -25,7 +25,7 @@ enum { KEEP_LEAST = 2 };
 struct pruning {
     const struct checkpoint_entry *entries; /* [count] newest first; on rank 0 */
     int count, keep;                        /* keep: whole ones to keep */
-    const char *const *spared;          /* paths never to delete, NULL behind the last; or NULL */
+    const char *const *spared;          /* paths never to delete, NULL after the last; or NULL */
     struct checkpoint_checked *checked; /* what is known of each */
 };
 

@@ -41,7 +41,7 @@ void dataset_close(struct dataset *dataset); /* all zero is allowed */
 void dataset_set_part(struct dataset *dataset, int64_t chunk, const int64_t first[2]);
 
 struct dataset_place {
-    int file; /* index in dataset->file; -1: a sequential sample behind the end of all files */
+    int file;       /* index in dataset->file; -1: a sequential sample after the end of all files */
     int64_t sample; /* its number in the file's loader */
 };
 
@@ -57,7 +57,7 @@ double dataset_most_epochs(const struct dataset *dataset, double samples);
 /* Returns the number of rows that data.packing=padded drops in an epoch; 0 with other packings. */
 int64_t dataset_cut_tokens(const struct dataset *dataset);
 
-/* Call loader_read() or loader_positions() of the file that sample is in; a sample behind the end
+/* Call loader_read() or loader_positions() of the file that sample is in; a sample after the end
  * of all files is all masked. */
 int dataset_read(const struct dataset *dataset, int64_t sample, int32_t *inputs, int32_t *targets,
                  struct error *err);

@@ -117,7 +117,7 @@ static int find_part(const struct loader *loader, int64_t window, int64_t k,
 }
 
 /* Read rows whose tokens are [at, at + count) of the file: the tokens into inputs, and the tokens
- * behind each of them, masked, into targets; either may be NULL.  Returns 0, or -1 with err set. */
+ * after each of them, masked, into targets; either may be NULL.  Returns 0, or -1 with err set. */
 static int read_rows(const struct loader *loader, int64_t at, int64_t count, int32_t *inputs,
                      int32_t *targets, struct error *err)
 {

@@ -65,7 +65,7 @@ int64_t loader_window(const struct loader *loader, int64_t sample);
 void loader_fill(int32_t *inputs, int32_t *targets, int64_t count);
 
 /* Read inputs and targets of a sample: int32 [loader_rows()] each; either may be NULL.  A target is
- * -1 where the file's loss mask leaves it out, and in rows behind the last document, whose input is
+ * -1 where the file's loss mask leaves it out, and in rows after the last document, whose input is
  * 0.  A sample at or past `windows` of LOADER_SEQUENTIAL is all masked, so that a last batch which
  * is not full needs no special case.  Returns 0, or -1 with err set as by tokens_read(). */
 int loader_read(const struct loader *loader, int64_t sample, int32_t *inputs, int32_t *targets,
@@ -73,7 +73,7 @@ int loader_read(const struct loader *loader, int64_t sample, int32_t *inputs, in
 
 /* Find, for each row that loader_read() reads of a sample, its position in its document, and the
  * row of the sequence at which that document begins: int32 [loader_rows()] each; either may be
- * NULL.  Each row behind the last document is a document of one row: attention then does nothing
+ * NULL.  Each row after the last document is a document of one row: attention then does nothing
  * for it.  Without packing a sequence is one document.  Returns as loader_read(). */
 int loader_positions(const struct loader *loader, int64_t sample, int32_t *positions,
                      int32_t *documents, struct error *err);

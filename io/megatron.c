@@ -1,6 +1,6 @@
 /* megatron.c - reading an .idx of Megatron from front to back; see megatron.h.
  *
- * Behind the header are three columns of numbers, little-endian:
+ * After the header are three columns of numbers, little-endian:
  *
  *     length    int32 [sequences]   ids of each sequence
  *     pointer   int64 [sequences]   byte of the .bin at which it begins

@@ -88,7 +88,7 @@ static void set_remove(struct space_set *set, int64_t x)
 }
 
 /* Returns the least member that is not below x, or -1.  Goes up the tree until a level has a member
- * at x or behind it, then down to the least one. */
+ * at x or after it, then down to the least one. */
 static int64_t set_next(const struct space_set *set, int64_t x)
 {
     int level = 0;

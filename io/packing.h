@@ -1,10 +1,10 @@
 /* packing.h - which documents each sequence holds, where sequences are made of whole documents: as
  * many documents as fit (PACK_TOGETHER), or one document (PACK_SINGLY).
  *
- * A row is an input token and its target, the token behind it.  A document of n tokens has n - 1
+ * A row is an input token and its target, the token after it.  A document of n tokens has n - 1
  * rows, as the last token is a target only: so no target is of another document.  A document of
  * more than seq_len rows is cut: PACK_TOGETHER makes pieces of seq_len rows and a rest, each of
- * which is packed like a document; PACK_SINGLY drops the rows behind the first seq_len.  Documents
+ * which is packed like a document; PACK_SINGLY drops the rows after the first seq_len.  Documents
  * of fewer than two tokens are in no sequence.
  *
  * A packing is computed once, from the lengths of the documents and a key: so it is the same on
@@ -44,7 +44,7 @@ struct packing_part {
 };
 
 /* Find part number k of sequence number `sequence`, both counted from 0; parts lie in the sequence
- * one behind the other.  tokens is the packed file.  Returns 1 and *part; 0 if the sequence has no
+ * one after the other.  tokens is the packed file.  Returns 1 and *part; 0 if the sequence has no
  * more than k parts; -1 with err set: as tokens_starts(), or the document's length is not what it
  * was when it was packed. */
 int packing_part(const struct packing *packing, struct tokens *tokens, int64_t sequence, int64_t k,

@@ -101,7 +101,7 @@ int partial_create(char **out, const char *path, struct error *err)
 
 /* Sweeping */
 
-/* Returns the length of "PID-N" at the start of text, behind which the text ends or ".WORD"
+/* Returns the length of "PID-N" at the start of text, after which the text ends or ".WORD"
  * follows; 0: there is none. */
 static size_t number_length(const char *text)
 {

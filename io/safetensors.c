@@ -131,7 +131,7 @@ static int by_offset(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* Check that the tensors follow each other, and fill all bytes behind the header.  Sorts extent.
+/* Check that the tensors follow each other, and fill all bytes after the header.  Sorts extent.
  * Returns 0, or -1 with err set. */
 static int check_extents(const char *path, struct extent *extent, int count, int64_t bytes,
                          struct error *err)
@@ -155,7 +155,7 @@ static int check_extents(const char *path, struct extent *extent, int count, int
     return 0;
 }
 
-/* Append the tensors of a file's header.  data: byte of the file behind the header; bytes: how many
+/* Append the tensors of a file's header.  data: byte of the file after the header; bytes: how many
  * follow.  Returns 0, or -1 with err set. */
 static int add_tensors(struct safetensors *st, int file, const struct js *header, int64_t data,
                        int64_t bytes, struct error *err)

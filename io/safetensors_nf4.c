@@ -49,7 +49,7 @@ static int begins_with(const char *name, const char *weight)
 }
 
 /* The tensor X.END that belongs to a weight, with these bytes in this format; NULL with err set. It
- * stands behind the weight in the list, which is sorted. */
+ * stands after the weight in the list, which is sorted. */
 static const struct safetensors_tensor *companion(const struct safetensors *st,
                                                   const struct safetensors_tensor *weight,
                                                   const char *end, const char *format,

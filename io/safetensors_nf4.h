@@ -2,7 +2,7 @@
  *
  * Such a weight X is several tensors of a file (bitsandbytes, functional.py, QuantState.as_dict):
  *
- *   X                  two codes in each byte, the first in the upper half; row behind row.  Of any
+ *   X                  two codes in each byte, the first in the upper half; row after row.  Of any
  *                      dtype and shape that has these bytes
  *   X.absmax           of each block of codes what shares are multiplied by: fp32, or codes of 8
  *                      bits (double quantization)

@@ -35,7 +35,7 @@ static int64_t bytes_of(const struct writer *w, int i)
     return w->source[i].elems * (int64_t)dtype_bytes(w->dtype);
 }
 
-/* Returns the number of the first tensor behind the file that begins with tensor `first`. */
+/* Returns the number of the first tensor after the file that begins with tensor `first`. */
 static int end_of_file(const struct writer *w, int first)
 {
     int64_t bytes = bytes_of(w, first);

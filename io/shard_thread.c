@@ -4,7 +4,7 @@
  * on all cores, the other cores wait for the one that it takes.  So it works in the background
  * (base/background.h): with about a tenth of such a core, and all of one that is free.
  *
- * The copies lie one behind the other, in the order of the pieces.  The thread calls neither HDF5
+ * The copies lie one after the other, in the order of the pieces.  The thread calls neither HDF5
  * nor MPI nor CUDA: only pwrite() and fsync().  What it writes notes signs of life (base/alive.h),
  * so that a rank at a slow disk, for which the others wait at the end, is not taken for a stuck
  * one.

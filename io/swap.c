@@ -97,7 +97,7 @@ static void end(struct swap *swap, struct swap_op *op)
     pthread_cond_broadcast(&swap->work);
 }
 
-/* Is the file as long as it was made?  A write behind the end of a shorter one would fill the gap
+/* Is the file as long as it was made?  A write after the end of a shorter one would fill the gap
  * with zeros, which reads would take for state. */
 static int check_size(const struct swap *swap, struct error *err)
 {

@@ -108,7 +108,7 @@ int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t
 char *tokenizer_utf8(const char *text, size_t bytes, size_t *length);
 
 /* Find the ids that TOKENIZER_WRAP puts before and after every text, such as bos.  If the last of
- * them is end_of_text, it is left out: that is put behind documents in any case.  Returns 0 and a
+ * them is end_of_text, it is left out: that is put after documents in any case.  Returns 0 and a
  * wrap for tokenizer_wrap_free(), or -1 with err set. */
 struct tokenizer_wrap {
     uint32_t *before, *after;
@@ -142,7 +142,7 @@ void tokenizer_decoder_destroy(struct tokenizer_decoder *decoder);
 const char *tokenizer_decoder_add(struct tokenizer_decoder *decoder, uint32_t id, size_t *bytes);
 const char *tokenizer_decoder_finish(struct tokenizer_decoder *decoder, size_t *bytes);
 
-/* Returns the text of count ids, of *bytes bytes and a 0 behind them, to be free()d. */
+/* Returns the text of count ids, of *bytes bytes and a 0 after them, to be free()d. */
 char *tokenizer_decode(const struct tokenizer *tokenizer, const uint32_t *ids, int64_t count,
                        int flags, size_t *bytes);
 

@@ -102,7 +102,7 @@ static struct tokenizer_pair_at pop(struct tokenizer_pair_at *heap, size_t *coun
     return top;
 }
 
-/* Add the pair of symbol `at` and the one behind it to the heap, if it has a merge. */
+/* Add the pair of symbol `at` and the one after it to the heap, if it has a merge. */
 static void push_pair(struct tokenizer_encoder *encoder, int32_t at, size_t *count)
 {
     const struct tokenizer_symbol *symbols = encoder->symbols;

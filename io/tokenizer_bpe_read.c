@@ -55,7 +55,7 @@ static int find_bytes(struct tokenizer_bpe *bpe, int byte_level)
 
 /* Merges */
 
-/* Split merge number i into its two texts.  *left has *left_bytes bytes and may have no 0 behind
+/* Split merge number i into its two texts.  *left has *left_bytes bytes and may have no 0 after
  * them; *right ends in 0.  Both belong to merge.  Returns 0, or -1 with err set. */
 static int split_merge(const struct js *merge, int i, const char **left, size_t *left_bytes,
                        const char **right, struct error *err)
@@ -140,7 +140,7 @@ static int read_merges(struct tokenizer_bpe *bpe, const struct tokenizer_vocab *
 /* "▁" stands for the space in vocabularies of SentencePiece. */
 static const char space[] = "\xE2\x96\x81";
 
-/* Returns 1 if a merge makes a token that has a space behind another character.  If none does, a
+/* Returns 1 if a merge makes a token that has a space after another character.  If none does, a
  * text may be cut before its spaces, and each of the words that result be encoded by itself, which
  * the cache of words makes fast. */
 static int crosses_spaces(const struct tokenizer_bpe *bpe)

@@ -61,7 +61,7 @@ int64_t *tokenizer_decoder_strips(struct tokenizer_decoder *decoder)
     return &decoder->strips;
 }
 
-/* Make a buffer the empty text, with a 0 behind it. */
+/* Make a buffer the empty text, with a 0 after it. */
 static void clear(struct tokenizer_buffer *buffer)
 {
     buffer->bytes = 0;

@@ -68,7 +68,7 @@ static unsigned class_before(const uint16_t *classes, const char *text, size_t *
     return classes[tokenizer_code(text + *at, &length)];
 }
 
-/* Returns the classes of the character at byte *at, and moves *at behind it. */
+/* Returns the classes of the character at byte *at, and moves *at past it. */
 static unsigned class_behind(const uint16_t *classes, const char *text, size_t *at)
 {
     size_t length;
@@ -78,7 +78,7 @@ static unsigned class_behind(const uint16_t *classes, const char *text, size_t *
 }
 
 /* Returns 1 if bytes [start, end) are only a part of a word: a character of a word is before or
- * behind them. */
+ * after them. */
 static int is_in_word(const uint16_t *classes, const char *text, size_t bytes, size_t start,
                       size_t end)
 {
@@ -86,8 +86,8 @@ static int is_in_word(const uint16_t *classes, const char *text, size_t bytes, s
            (end < bytes && (class_behind(classes, text, &end) & TOKENIZER_WORD));
 }
 
-/* Widen a token's bytes [*start, *end) by the spaces before and behind it that belong to it; *start
- * stays at `least` or behind it. */
+/* Widen a token's bytes [*start, *end) by the spaces before and after it that belong to it; *start
+ * stays at `least` or after it. */
 static void take_spaces(const uint16_t *classes, const struct tokenizer_added_token *token,
                         const char *text, size_t bytes, size_t least, size_t *start, size_t *end)
 {
@@ -216,8 +216,8 @@ int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t
 /* Cuts */
 
 /* Returns 1 if text may be cut before byte at, which is above 0.  There has to be a blank (' ', and
- * where the tokenizer allows it '\n' or '\t') that is not behind another space; a '\n' has to be
- * behind a letter or a number, for some patterns take it together with a sign before it. */
+ * where the tokenizer allows it '\n' or '\t') that is not after another space; a '\n' has to be
+ * after a letter or a number, for some patterns take it together with a sign before it. */
 static int may_cut(const struct tokenizer_data *data, const char *text, size_t at)
 {
     size_t before = at;

@@ -22,7 +22,7 @@
 #include "io/tokenizer_normalize.h"
 #include "io/tokenizer_read.h"
 
-enum { MOST_AROUND = 64 }; /* ids that one processor puts before a text, or behind it */
+enum { MOST_AROUND = 64 }; /* ids that one processor puts before a text, or after it */
 
 /* Model */
 
@@ -192,7 +192,7 @@ static int read_template(struct tokenizer_data *data, const struct js *part, str
                           : error_set(err, "a template has not one sequence, but %d", sequences);
 }
 
-/* BertProcessing, RobertaProcessing: one token before a text, one behind it. */
+/* BertProcessing, RobertaProcessing: one token before a text, one after it. */
 static int read_pair(struct tokenizer_data *data, const struct js *part, struct around *around,
                      struct error *err)
 {

@@ -139,7 +139,7 @@ int tokenizer_rule_replace_pattern(const struct tokenizer_rule *rule,
     while (from <= bytes && (found = tokenizer_regex_find(rule->regex, encoder->match, text, bytes,
                                                           from, &start, &end, err)) > 0) {
         int is_empty = start == end;
-        /* An empty match right behind another match does not count, as in `tokenizers`. */
+        /* An empty match right after another match does not count, as in `tokenizers`. */
         if (!is_empty || start != done || !from) {
             tokenizer_buffer_add(out, text + done, start - done);
             tokenizer_buffer_add(out, rule->to, strlen(rule->to));

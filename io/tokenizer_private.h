@@ -74,7 +74,7 @@ struct tokenizer_step {
     char *prefix;   /* put before a piece that does not begin with it; NULL: nothing */
     int first_only; /* 1: prefix is only put before the first piece of a text */
     char *space;    /* put in place of each ' '; NULL: nothing */
-    /* Find the first match that begins at byte `from` or behind it.  Returns 1 with the match in
+    /* Find the first match that begins at byte `from` or after it.  Returns 1 with the match in
      * bytes [*start, *end), 0: there is none, -1 with err set. */
     int (*find)(const struct tokenizer_step *step, struct tokenizer_encoder *encoder,
                 const char *text, size_t bytes, size_t from, size_t *start, size_t *end,
@@ -166,7 +166,7 @@ struct tokenizer_encoder {
     uint32_t *ids;                     /* [count] of the text so far */
     int64_t count, capacity;
     size_t broken; /* bytes of the text that are not UTF-8 */
-    /* the text behind each step: repaired, normalized (two that alternate), a word, cut by each
+    /* the text after each step: repaired, normalized (two that alternate), a word, cut by each
      * step */
     struct tokenizer_buffer repaired, normal[2], word, step[TOKENIZER_MOST_STEPS];
     struct tokenizer_match *match;
@@ -176,7 +176,7 @@ struct tokenizer_encoder {
     size_t symbol_capacity, heap_capacity;
 };
 
-/* Make space for `more` ids behind encoder->ids[count - 1].  Returns 0, or -1 with err set. */
+/* Make space for `more` ids after encoder->ids[count - 1].  Returns 0, or -1 with err set. */
 int tokenizer_encoder_need(struct tokenizer_encoder *encoder, size_t more, struct error *err);
 
 /* Append text to a buffer.  Where memory is out, the process ends (base/array.h). */
@@ -204,7 +204,7 @@ int tokenizer_cache_encode(struct tokenizer_encoder *encoder, const char *word, 
                            struct error *err);
 
 /* tokenizer_added.c: tokenizer_added_add() adds a token's text to a set.  tokenizer_added_find()
- * finds the next added token in text that begins at byte `from` or behind it; it returns 1 with the
+ * finds the next added token in text that begins at byte `from` or after it; it returns 1 with the
  * token and its bytes [*start, *end), or 0: there is none. */
 void tokenizer_added_add(struct tokenizer_added *added, const char *text, size_t bytes,
                          struct tokenizer_added_token token);
@@ -215,7 +215,7 @@ void tokenizer_added_free(struct tokenizer_added *added);
 
 /* tokenizer_decode.c and tokenizer_undo.c */
 int tokenizer_read_undos(struct tokenizer_data *data, const struct js *decoder, struct error *err);
-/* tokenizer_decoder_began() returns 1 behind the decoder's first token.  tokenizer_decoder_strips()
+/* tokenizer_decoder_began() returns 1 after the decoder's first token.  tokenizer_decoder_strips()
  * returns a pointer to the number of texts that a Strip of the whole text may still strip;
  * negative: the Strip has not begun. */
 int tokenizer_decoder_began(const struct tokenizer_decoder *decoder);

@@ -256,7 +256,7 @@ static int read_step(struct tokenizer_data *data, const struct js *part, struct 
     return i < 0 || kinds[i].read(data, part, err) ? -1 : 0;
 }
 
-/* Returns where tokenizer_cut() may cut a text: between a word and the space behind it, if a step
+/* Returns where tokenizer_cut() may cut a text: between a word and the space after it, if a step
  * always cuts there, and no step has matches that depend on the text on both sides. */
 static enum tokenizer_cuts find_cuts(const struct tokenizer_data *data)
 {

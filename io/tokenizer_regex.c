@@ -187,8 +187,8 @@ static size_t interval_bytes(const char *at)
     return least + most && at[end] == '}' ? end + 1 : 0;
 }
 
-/* Append the translation of the interval at `at`.  In Oniguruma a "+" behind an interval repeats
- * the whole once or more, and a "?" behind {n} makes the whole optional; PCRE2 takes "+" for
+/* Append the translation of the interval at `at`.  In Oniguruma a "+" after an interval repeats
+ * the whole once or more, and a "?" after {n} makes the whole optional; PCRE2 takes "+" for
  * possessive and "?" for lazy.  So x{1,3}+ becomes (?:x{1,3})+.  Returns how many bytes of the
  * pattern were used. */
 static size_t translate_interval(const char *at, struct translation *to)

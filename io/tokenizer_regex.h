@@ -23,7 +23,7 @@ void tokenizer_regex_destroy(struct tokenizer_regex *regex);
 int tokenizer_match_create(struct tokenizer_match **match, struct error *err);
 void tokenizer_match_destroy(struct tokenizer_match *match);
 
-/* Find the first match in text, valid UTF-8, that begins at byte `from` or behind it.  Returns 1
+/* Find the first match in text, valid UTF-8, that begins at byte `from` or after it.  Returns 1
  * with the match in bytes [*start, *end); 0: there is none; -1 with err set: matching takes too
  * long or too much memory. */
 int tokenizer_regex_find(const struct tokenizer_regex *regex, struct tokenizer_match *match,

@@ -21,7 +21,7 @@ enum { MOST_NAMES = 6 };
 static const struct {
     const char *text;              /* key of the first two files: the token's text */
     const char *id;                /* key of generation_config.json: its id; NULL: no key */
-    const char *names[MOST_NAMES]; /* well-known names, NULL behind the last */
+    const char *names[MOST_NAMES]; /* well-known names, NULL after the last */
 } roles[TOKENIZER_ROLES] = {
     [TOKENIZER_BOS] = {.text = "bos_token",
                        .id = "bos_token_id",

@@ -4,7 +4,7 @@
  * them in the same order, mostly by the class of the first character.  All patterns end in the same
  * two alternatives for white space:
  *     \s+(?!\S)   a run of spaces; without its last space where another character follows the run
- *     \s+         that last space alone, where it does not belong to the word behind it
+ *     \s+         that last space alone, where it does not belong to the word after it
  * GPT-2's pattern cuts "it's  12 a" into  it | 's | " " | " 12" | " a".
  */
 #include "io/tokenizer_scan.h"

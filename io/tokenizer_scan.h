@@ -16,7 +16,7 @@ typedef size_t tokenizer_scan(const uint16_t *classes, const char *text, size_t 
 tokenizer_scan *tokenizer_scan_of(const char *pattern);
 /* GPT-2's pattern.  A byte-level pre-tokenizer uses it without naming it in the file. */
 extern const char tokenizer_scan_gpt2[];
-/* Returns the i-th pattern that has a loop, NULL behind the last one. */
+/* Returns the i-th pattern that has a loop, NULL after the last one. */
 const char *tokenizer_scan_pattern(int i);
 
 #endif

@@ -77,7 +77,7 @@ static int add_range(struct cut *cut, size_t start, size_t end, int is_match, st
     return rc;
 }
 
-/* Returns where to look for the next match after an empty one at byte at: behind the character
+/* Returns where to look for the next match after an empty one at byte at: after the character
  * there. */
 static size_t behind_empty(const char *text, size_t bytes, size_t at)
 {
@@ -95,7 +95,7 @@ static int cut_at_matches(struct cut *cut, size_t bytes, struct error *err)
     while (from <= bytes && (found = cut->step->find(cut->step, cut->encoder, cut->text, bytes,
                                                      from, &start, &end, err)) > 0) {
         int is_empty = start == end;
-        if (is_empty && start == done && from) { /* right behind another match it does not count */
+        if (is_empty && start == done && from) { /* right after another match it does not count */
             from = behind_empty(cut->text, bytes, start);
             continue;
         }

@@ -93,7 +93,7 @@ int tokenizer_trainer_add(struct tokenizer_trainer *trainer, const char *text, s
     return rc;
 }
 
-/* A space behind a letter of ASCII always begins a word: find the last one. */
+/* A space after a letter of ASCII always begins a word: find the last one. */
 size_t tokenizer_trainer_cut(const struct tokenizer_trainer *trainer, const char *text,
                              size_t bytes)
 {

@@ -244,7 +244,7 @@ static int read_undo(struct tokenizer_data *data, const struct js *part, struct 
     int i = tokenizer_read_type(part, "decoder", kinds, sizeof kinds / sizeof kinds[0],
                                 sizeof kinds[0], err);
     if (i >= 0 && data->is_fused && strcmp(kinds[i].name, "Strip"))
-        return error_set(err, "a decoder %s behind a Fuse is nothing that trireme has",
+        return error_set(err, "a decoder %s after a Fuse is nothing that trireme has",
                          kinds[i].name);
     return i < 0 || kinds[i].read(data, part, err) ? -1 : 0;
 }

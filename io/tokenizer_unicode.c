@@ -4,7 +4,7 @@
  * it as it is, if it is a starter (its canonical combining class is 0), and if it is not the second
  * or a later part of any other character's decomposition, so that it never composes with a
  * character before it.  Only stretches of text around unsafe characters are decomposed and
- * composed: from the safe character before a run of unsafe ones up to the safe character behind it.
+ * composed: from the safe character before a run of unsafe ones up to the safe character after it.
  * "e" + U+0301 + "a" in NFC: U+0301 is unsafe, the stretch is "e" + U+0301, and becomes "é".
  */
 #include "io/tokenizer_unicode.h"

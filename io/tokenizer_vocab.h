@@ -14,7 +14,7 @@ struct tokenizer_vocab {
     int64_t size;  /* the highest id plus 1 */
     int64_t count; /* number of tokens */
     /* private */
-    char *pool;       /* the texts, a 0 behind each */
+    char *pool;       /* the texts, a 0 after each */
     uint32_t *offset; /* [size] into pool; 0: no token has this id */
     uint32_t *length; /* [size] */
     uint32_t *slots;  /* [slot_count] id + 1 by hash; 0: free */
@@ -35,7 +35,7 @@ void tokenizer_vocab_free(struct tokenizer_vocab *vocab);
 
 /* Returns the id of a text, or -1. */
 int64_t tokenizer_vocab_find(const struct tokenizer_vocab *vocab, const char *text, size_t bytes);
-/* Returns the text of an id, of *bytes bytes and a 0 behind them; NULL: no token has this id. */
+/* Returns the text of an id, of *bytes bytes and a 0 after them; NULL: no token has this id. */
 const char *tokenizer_vocab_text(const struct tokenizer_vocab *vocab, int64_t id, size_t *bytes);
 
 #endif

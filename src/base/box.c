@@ -81,7 +81,7 @@ int box_overlaps(const struct box *a, const struct box *b)
 }
 
 /* Returns the outermost dimension that a run can go along without leaving a gap in either box:
- * start and count of both boxes are equal in all dimensions behind it.  *slice becomes the number
+ * start and count of both boxes are equal in all dimensions after it.  *slice becomes the number
  * of elements in these dimensions, which one step along the returned dimension moves by. */
 static int find_axis(const struct box *a, const struct box *b, int64_t *slice)
 {

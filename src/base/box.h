@@ -31,7 +31,7 @@ struct box box_whole(int dims, const int64_t *whole);
 int box_is_whole(const struct box *box);
 
 /* Returns 1 if the box lies within its tensor.  start and count may hold any numbers, such as those
- * of a damaged file; box_elems() and the functions behind it need boxes for which this is 1. */
+ * of a damaged file; box_elems() and the functions after it need boxes for which this is 1. */
 int box_is_sound(const struct box *box);
 
 /* Returns the number of elements of a box, which must fit into an int64_t. */
@@ -47,7 +47,7 @@ int box_overlaps(const struct box *a, const struct box *b);
  * tensor, or outside of it.  Inside: the run lies end to end in a and in b, and *at becomes the
  * number of its first element in b.  Outside: no element of the run is in b, and *at becomes -1.
  * from: 0 to box_elems(a) - 1.  Returns the number of elements in the run, at least 1; the next run
- * begins behind them. */
+ * begins after them. */
 int64_t box_run(const struct box *a, const struct box *b, int64_t from, int64_t *at);
 
 /* Describe a box in blocks of `block` elements of the whole tensor, in row-major order from its
@@ -57,7 +57,7 @@ int64_t box_run(const struct box *a, const struct box *b, int64_t from, int64_t 
 int box_in_blocks(const struct box *box, int64_t block, struct box *blocks);
 
 /* Rows of a box that lie at equal distances in the whole tensor: `run` elements of each row lie end
- * to end there, and each row begins `stride` elements behind the row before it. */
+ * to end there, and each row begins `stride` elements after the row before it. */
 struct box_rows {
     int64_t first;       /* number in the whole tensor of the first element */
     int64_t run, stride; /* elements */

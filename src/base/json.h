@@ -66,7 +66,7 @@ struct js *js_parse_data(const char *text, size_t bytes, struct error *err);
 
 /* Returns the member `key`, or NULL. */
 struct js *js_get(const struct js *json, const char *key);
-/* Returns the key that follows `key` in an object, the first key for NULL; NULL behind the last
+/* Returns the key that follows `key` in an object, the first key for NULL; NULL after the last
  * one.  key is a pointer that this function returned. */
 const char *js_next_key(const struct js *json, const char *key);
 /* Return the number of elements of an array (0 for another type), the i-th element (NULL: there is

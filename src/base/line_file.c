@@ -33,7 +33,7 @@ static int cut(int fd, size_t bytes)
     return end < 0 || ftruncate(fd, end - (off_t)bytes);
 }
 
-/* Is there space for the first line of text behind the end of the file?  1 where the file system
+/* Is there space for the first line of text after the end of the file?  1 where the file system
  * cannot say; else 0 with errno set. */
 static int has_space(int fd, const char *text, size_t bytes)
 {

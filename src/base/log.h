@@ -34,7 +34,7 @@ int log_file(struct log *log, const char *path, struct error *err);
 void log_close(struct log *log);
 
 /* Print one line "trireme: [warning: |error: ]TEXT".  log NULL: on stderr alone.  Lines of ranks
- * above 0 have "[rank N] " behind "trireme: ". */
+ * above 0 have "[rank N] " after "trireme: ". */
 void log_print(struct log *log, enum log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 #define log_error(log, ...)  log_print(log, LOG_ERROR, __VA_ARGS__)

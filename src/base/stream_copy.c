@@ -30,7 +30,7 @@ static void end_stores(void)
 }
 #endif
 
-/* Copy `bytes` bytes and prefetch those that lie `ahead` behind them; ahead 0: none. */
+/* Copy `bytes` bytes and prefetch those that lie `ahead` after them; ahead 0: none. */
 static inline void copy(char *to, const char *from, size_t bytes, size_t ahead)
 {
     enum { STORE_BYTES = 16 };

@@ -10,7 +10,7 @@
  *     of no training               train.optimizer=adamw, ...  untrained[]: nothing is updated
  *
  * split() writes the settings of the command line from list + FIRST on.  load_from() writes its own
- * from the beginning of the list, and moves those of the command line behind them.
+ * from the beginning of the list, and moves those of the command line after them.
  */
 #include "cli/arguments.h"
 
@@ -211,7 +211,7 @@ static int refuse_checkpoints(const char *path, struct error *err)
 }
 
 /* Load the configuration of path (NULL: settings alone).  The settings of the command line are
- * list[first] to list[first + count - 1], with space for ARGUMENTS_UNTRAINED behind them.  run.dir
+ * list[first] to list[first + count - 1], with space for ARGUMENTS_UNTRAINED after them.  run.dir
  * becomes where the run lies now, whatever its config.yaml says. */
 static int load_from(struct config *config, enum arguments_use use, const char *path,
                      const char **list, int first, int count, struct error *err)

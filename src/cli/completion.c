@@ -8,7 +8,7 @@
 #include "io/chat.h"
 #include "simulate/machine_file.h"
 
-/* The function that completes, printed behind the functions and variables with the words.  bash
+/* The function that completes, printed after the functions and variables with the words.  bash
  * splits "key=value" at the '=' unless COMP_WORDBREAKS was changed; the code handles both. */
 static const char function[] =
     "_trireme() {\n"
@@ -107,7 +107,7 @@ static void print_option_values(void)
     printf("    --chat-template) REPLY='%s' ;;\n", names);
 }
 
-/* Print a function that sets REPLY to the values of a key or option, behind "FILE" where a file may
+/* Print a function that sets REPLY to the values of a key or option, after "FILE" where a file may
  * be meant; it returns 1 where nothing is known of the name. */
 static void print_values(void)
 {

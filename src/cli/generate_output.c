@@ -5,7 +5,7 @@
  *
  *     "the E"   prints "the ", and holds "E" back
  *     "the End" prints "End"
- *     "the END" ends the text behind "the "
+ *     "the END" ends the text after "the "
  *
  * A line of JSON is written when its text and all texts before it have ended.
  */
@@ -96,7 +96,7 @@ static void append(struct written *w, const char *text, size_t bytes)
 }
 
 /* Set w->limit to where the first string of --stop begins.  Bytes before `from` were searched
- * before; a string may begin among them and end behind. */
+ * before; a string may begin among them and end after. */
 static void find_stop(const struct generate_options *options, struct written *w, size_t from)
 {
     for (int i = 0; i < options->stops; i++) {

@@ -128,7 +128,7 @@ static int read_line(struct source *s)
         add_character(s, c);
     if (c == '\n')
         add_character(s, 0);
-    clearerr(s->in); /* a file that grows goes on behind its end */
+    clearerr(s->in); /* a file that grows goes on after its end */
     return c == '\n';
 }
 

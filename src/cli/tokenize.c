@@ -30,7 +30,7 @@ static int check_file(enum tokenize_use use, const char *path, struct error *err
     return (use == TOKENIZE_SEAL && tokens_seal(path, err)) || verify_file(path, err) ? -1 : 0;
 }
 
-/* Check all files, also those behind a bad one. */
+/* Check all files, also those after a bad one. */
 static int check_files(struct app *app, enum tokenize_use use, char **paths, int count,
                        struct error *err)
 {

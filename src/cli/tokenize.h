@@ -73,7 +73,7 @@ int tokenize_output_add(struct tokenize_output *output, const uint32_t *ids, con
                         int64_t count, struct error *err);
 /* Finish the file.  Returns 0, or -1 with err set. */
 int tokenize_output_finish(struct tokenize_output *output, struct error *err);
-/* Print a line with what was written, behind the text `before`. */
+/* Print a line with what was written, after the text `before`. */
 void tokenize_output_print(const struct tokenize_output *output, const char *before);
 /* Remove unfinished files that killed `tokenize` commands left beside this path (NULL: none), and
  * log those that cannot be removed. */
@@ -98,9 +98,9 @@ struct tokenize_job {
     const char *name;            /* of the tokenizer, for the token files */
     char *joined;                /* that name, where inputs are token files; else NULL */
     int64_t vocab;
-    int64_t end_of_text;              /* id that is put behind each text; -1: none */
-    int64_t cut_behind;               /* id behind which documents of token ids end; -1: none */
-    struct tokenizer_wrap wrap;       /* ids before and behind the text of a document */
+    int64_t end_of_text;              /* id that is put after each text; -1: none */
+    int64_t cut_behind;               /* id after which documents of token ids end; -1: none */
+    struct tokenizer_wrap wrap;       /* ids before and after the text of a document */
     const struct chat_template *chat; /* NULL: none is known, and no_chat says why */
     struct error no_chat;
     struct chat_specials *specials;
@@ -147,7 +147,7 @@ struct tokenize_record {
 int tokenize_record_add(struct tokenize_record *record, const char *line, size_t bytes,
                         struct token_list *list, struct tokenize_counts *counts, struct error *err);
 void tokenize_record_free(struct tokenize_record *record);
-/* Check that the tokenizer has a token to put behind a text.  Returns 0, or -1 with err set. */
+/* Check that the tokenizer has a token to put after a text.  Returns 0, or -1 with err set. */
 int tokenize_record_check_end(const struct tokenize_job *job, struct error *err);
 
 /* tokenize_make.c: make token files of the files that the arguments name, and report.  Returns 0,

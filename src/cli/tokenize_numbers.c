@@ -1,6 +1,6 @@
 /* tokenize_numbers.c - reading files of token ids and writing them; see tokenize.h.
  *
- * A document ends behind each end-of-text id (E), or where the .idx beside Megatron's .bin says:
+ * A document ends after each end-of-text id (E), or where the .idx beside Megatron's .bin says:
  *
  *     5 6 E 7 E 8          documents 5 6 E, 7 E, 8
  *     E 5 6 E 7            documents E 5 6 E, 7: an E alone belongs to the next document, as some

@@ -43,7 +43,7 @@ int tokenize_record_check_end(const struct tokenize_job *job, struct error *err)
     if (job->end_of_text >= 0 || job->wrap.after_count)
         return 0;
     return error_set(err,
-                     "tokenizer %s has no token that ends texts, which goes behind each document; "
+                     "tokenizer %s has no token that ends texts, which goes after each document; "
                      "name it as eos_token in tokenizer_config.json beside it",
                      job->tokenizer->path);
 }

@@ -1,7 +1,7 @@
 /* tokenize_work.c - making tokens of texts and JSON lines by several threads; see tokenize.h.
  *
  *     caller    give_input()    reads a block of an input; a text is cut where its tokenizer allows
- *                               it, JSON lines behind a line
+ *                               it, JSON lines after a line
  *     threads   thread_work()   make the tokens of a block
  *     caller    take()          writes the tokens in the order of the blocks (io/ordered.h), so
  *                               that files are the same with any number of threads

@@ -28,7 +28,7 @@ enum { GATHER_PIECE_BYTES = 4 << 20, TREE_PIECE_BYTES = 1 << 20, MESSAGE_PIECE_B
  * the update. */
 enum { STREAMED_BYTES = 256 << 10 };
 
-/* Returns the elements of the piece that begins at element `first` of `all`; 0 behind the last. */
+/* Returns the elements of the piece that begins at element `first` of `all`; 0 after the last. */
 static int64_t length_at(int64_t first, int64_t piece, int64_t all)
 {
     return all - first < 0 ? 0 : all - first < piece ? all - first : piece;
@@ -43,7 +43,7 @@ static char *slot_at(const struct operation *op, int64_t batch, int member)
     return g->area[op->queue].slots + slot * (int64_t)g->slot_bytes;
 }
 
-/* Returns the terms of a batch, which begins from_bytes behind what members give to each other:
+/* Returns the terms of a batch, which begins from_bytes after what members give to each other:
  * this member's is at own, the others' are in their slots or where they are read. */
 static const char *const *terms_of(const struct operation *op, int64_t batch, const char *own,
                                    int64_t from_bytes)
@@ -133,7 +133,7 @@ const struct comm_kind kind_all_to_all = {.name = "all-to-all",
 /* All-gather of little data among many: each round doubles the parts that a member has
  *
  * recv begins with the member's own part; those of the members with the next higher numbers follow,
- * member 0's behind the last one's.  In round k they come from the member 2^k further on.  (Bruck,
+ * member 0's after the last one's.  In round k they come from the member 2^k further on.  (Bruck,
  * Ho, Kipnis, Upfal and Weathersby, IEEE TPDS 8, 1997.)
  *
  *   member     0      1      2      3      4
@@ -181,7 +181,7 @@ static void reduce_plan(struct operation *op)
     op->total = ceil_div(op->elems, op->piece) * others(op);
 }
 
-/* There are slots for two batches: the one that is added up next, and the one behind it. */
+/* There are slots for two batches: the one that is added up next, and the one after it. */
 static int64_t reduce_limit(const struct operation *op, int64_t retired)
 {
     return (retired / others(op) + 2) * others(op);
@@ -266,7 +266,7 @@ static void all_reduce_plan(struct operation *op)
 }
 
 /* With `summed` batches added up, stages up to number `summed` may be posted, and the terms of the
- * stage behind it, for which there are slots. */
+ * stage after it, for which there are slots. */
 static int64_t all_reduce_limit(const struct operation *op, int64_t retired)
 {
     int64_t stage = 2 * others(op), summed = (retired + others(op)) / stage;
@@ -348,7 +348,7 @@ static void tree_plan(struct operation *op)
 }
 
 /* A piece is sent after it was received: with r pieces received, stages up to number r may be
- * posted, and the receive of the stage behind it. */
+ * posted, and the receive of the stage after it. */
 static int64_t tree_limit(const struct operation *op, int64_t retired)
 {
     return 3 * ((retired + 2) / 3 + 1) + 1;

@@ -31,7 +31,7 @@ static inline const char *read_at(const struct operation *op, int member)
     return op->kind->by_messages ? op->group->area[op->queue].reads[member].at : NULL;
 }
 
-/* Set at and is_read of transfer x, whose partners are set: it is the part from_bytes behind the
+/* Set at and is_read of transfer x, whose partners are set: it is the part from_bytes after the
  * first that the partners give to each other. */
 static inline void exchange_read(const struct operation *op, int64_t from_bytes, struct transfer *x)
 {

@@ -6,7 +6,7 @@
  *
  * in blocks so small that `sum` stays in the first-level cache.  So every term is read once, and
  * out is written once, by the last addition.  16-bit terms are widened block by block before, and a
- * 16-bit result is narrowed behind it.
+ * 16-bit result is narrowed after it.
  */
 #include "comm/sum.h"
 

@@ -30,7 +30,7 @@ enum {
     SLEEP_MAX_NS = 50000,             /* the longest sleep while somebody waits */
     SLEEP_UNAWAITED_MAX_NS = 1000000, /* and while nobody does */
     TICK_FIRST_NS = 500000,           /* nothing in flight: between ticks, the first 20, */
-    TICK_LAST_NS = 5000000,           /* and those behind them */
+    TICK_LAST_NS = 5000000,           /* and those after them */
     WAIT_SPIN_NS = 4000,              /* thread_wait() looks without pause before it sleeps */
     WATCH_NS = 20000000,              /* between calls of the watch */
 };

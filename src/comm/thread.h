@@ -1,7 +1,7 @@
 /* thread.h - the communication thread: queues of operations.
  *
  * Private to comm/.  A queue's first operation is stepped until it is finished, and so are messages
- * behind it that may travel beside it; the queues are stepped one after another.  A step never
+ * after it that may travel beside it; the queues are stepped one after another.  A step never
  * blocks, so that a queue that waits for a peer does not delay the others.
  */
 #ifndef TRIREME_COMM_THREAD_H
@@ -56,7 +56,7 @@ void thread_wait(struct thread *thread, struct operation *op);
 /* Returns 1 if every operation submitted to queue is done, else 0. */
 int thread_queue_idle(struct thread *thread, int queue);
 
-/* Make the thread run call(arg), behind what is in QUEUE_CONTROL, and wait until it has. */
+/* Make the thread run call(arg), after what is in QUEUE_CONTROL, and wait until it has. */
 void thread_call(struct thread *thread, void (*call)(void *arg), void *arg);
 
 /* Make the thread run call(arg) before its next steps; returns at once. */

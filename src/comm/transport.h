@@ -150,7 +150,7 @@ struct comm_kind {
 
 /* kind_all_gather_doubling is for little data of the host among many members.  Its recv
  * [size][elems] is rotated: it begins with this member's part, which the caller puts there, and
- * goes on with those of the next members, member 0's behind the last one's. */
+ * goes on with those of the next members, member 0's after the last one's. */
 extern const struct comm_kind kind_all_gather, kind_all_gather_doubling, kind_reduce_scatter,
     kind_all_reduce, kind_all_reduce_small, kind_all_to_all, kind_broadcast, kind_send, kind_recv;
 extern const struct comm_kind kind_all_gather_read, kind_reduce_scatter_read;

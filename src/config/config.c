@@ -2,7 +2,7 @@
  *
  * load() does this, and every step fails with a place, "file:line" or the argument:
  *   1. defaults of all keys
- *   2. the file's entries and, behind them, the arguments become one list (struct config_file)
+ *   2. the file's entries and, after them, the arguments become one list (struct config_file)
  *   3. entries of the file that an argument replaces by another key leave the list (rivals.c)
  *   4. the model of model.preset or model.path, and the adapters of lora.path, of the whole list
  *   5. where an argument named these, the file's entries that describe the file's own model leave

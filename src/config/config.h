@@ -102,7 +102,7 @@ struct config_rope {
 struct config_dropout {
     double embed;     /* of the embedding's output */
     double residual;  /* of what attention and the feed-forward layer add to the residual stream */
-    double attention; /* of the attention weights, behind the softmax */
+    double attention; /* of the attention weights, after the softmax */
 };
 
 /* A mixture of experts in place of each block's feed-forward layer (device/ops_experts.h). */
@@ -372,7 +372,7 @@ int config_set(struct config *config, const char *key, const char *value, struct
  * there is no such key. */
 const char *config_value(const struct config *config, const char *key, char *buffer);
 
-/* The i-th key's dotted name; NULL behind the last. */
+/* The i-th key's dotted name; NULL after the last. */
 const char *config_key_name(int i);
 
 /* Print every key with type, default, range or choices and help.  format: CONFIG_TEXT_TABLE for

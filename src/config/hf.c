@@ -116,7 +116,7 @@ static int all_slide_behind(const struct config *config, const struct js *json, 
     if (first <= 0 || first >= layers)
         return first <= 0;
     return error_set(err,
-                     "max_window_layers is %lld of %lld layers: those behind have a sliding "
+                     "max_window_layers is %lld of %lld layers: those after have a sliding "
                      "window; in trireme all have it or none",
                      (long long)first, (long long)layers);
 }

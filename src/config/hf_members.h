@@ -46,9 +46,9 @@ extern const struct hf_member hf_members[]; /* ended by a row without a name */
 struct hf_fixed {
     enum hf_kinds of;
     const char *name;
-    const char *why; /* why others are refused, behind "NAME is VALUE, and "; NULL: there is nothing
+    const char *why; /* why others are refused, after "NAME is VALUE, and "; NULL: there is nothing
                         to say but that */
-    const char *texts[3]; /* names of the same thing; NULL behind the last */
+    const char *texts[3]; /* names of the same thing; NULL after the last */
     double number;
 };
 extern const struct hf_fixed hf_fixed[]; /* ended by a row without a name */

@@ -35,7 +35,7 @@ int nearest_distance(const char *a, const char *b)
     return rows[na % 3][nb] + surplus;
 }
 
-/* Has the name a word, without a letter before or behind it: "max" in "train.max_lr"? */
+/* Has the name a word, without a letter before or after it: "max" in "train.max_lr"? */
 static int has_word(const char *name, const char *word)
 {
     size_t length = strlen(word);

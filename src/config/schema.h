@@ -161,7 +161,7 @@ void config_file_add(struct config_file *file, const char *key, const char *valu
 /* Remove the i-th entry and free it. */
 void config_file_remove(struct config_file *file, int i);
 
-/* Read a configuration file into *text, with a 0 behind its *bytes bytes.  Of a file that is too
+/* Read a configuration file into *text, with a 0 after its *bytes bytes.  Of a file that is too
  * large for config_text_read(), *text has only the first MiB, while *bytes is the size of the file.
  * *text is for free(), also after a failure.  Returns 0, or -1 with err set. */
 int config_file_text(const char *path, char **text, size_t *bytes, struct error *err);

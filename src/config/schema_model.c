@@ -266,10 +266,10 @@ static const struct key rows[] = {
     {KEY(TEXT, data.valid, ""), .list = 1, .options = "samples", .by_rank = 1,
      .help = "token files to evaluate on, together, written as in data.train, without weights"},
     {KEY(CHOICE, data.packing, "stream"), .choices = packings,
-     .help = "how documents become sequences: stream one behind the other, cut every seq_len "
+     .help = "how documents become sequences: stream one after the other, cut every seq_len "
              "tokens, so that attention and loss run across their ends; documents whole ones, as "
              "many as fit, which do not see each other, with positions that begin anew (longer "
-             "ones are cut into pieces of seq_len); padded one each, of which what is behind "
+             "ones are cut into pieces of seq_len); padded one each, of which what comes after "
              "seq_len is left away; what is left of a sequence is masked"},
     {KEY(INT, data.seq_len, "0"), .min = 0, .max = 1 << 24,
      .help = "tokens in a sequence, up to model.max_seq_len; 0: the smaller of "

@@ -84,7 +84,7 @@ static const struct key rows[] = {
      .help = "directory of metrics, log, effective config and checkpoints"},
     {KEY(BOOL, run.fresh, "false"),
      .help = "true: start over. What run.dir holds is moved aside, to run.dir with .1, .2 ... "
-             "behind its name, and nothing is deleted; with a checkpoint.resume of this run, a new "
+             "after its name, and nothing is deleted; with a checkpoint.resume of this run, a new "
              "branch from there. A job that Slurm requeues goes on with what it began. For the "
              "command line: each start anew moves what is there aside"},
     {KEY(INT, run.trace, "0"), .min = 0, .max = INT32_MAX,
@@ -103,7 +103,7 @@ static const struct key rows[] = {
          "steps, and when their time changes, the run is compared with that, and its ranks with "
          "one another, and a line says what is off and the likely cause.  A name that trireme "
          "plan --machine knows, FILE or FILE:NAME (trireme doctor --measure FILE writes one), "
-         "and behind @ another network of its nodes: h100@8x400Gb.  auto: by the name of the "
+         "and after @ another network of its nodes: h100@8x400Gb.  auto: by the name of the "
          "GPU; none, as auto on processors: no forecast; off: nothing is compared, either"},
     {KEY(CHOICE, run.self_check, "auto"), .choices = self_checks,
      .help =

@@ -125,7 +125,7 @@ void device_close(struct device *device);
 void device_give_up(struct device *device);
 
 /* The name of instruction set i, from 0, of those that are compiled in and that this machine runs,
- * best first; NULL behind the last. */
+ * best first; NULL after the last. */
 const char *device_cpu_level(int i);
 
 /* Name of the library that multiplies matrices, with version ("oneDNN 2.6.3"). */
@@ -245,7 +245,7 @@ struct device_event *device_event_create(struct device *d, enum device_event_kin
                                          struct error *err);
 void device_event_destroy(struct device *d, struct device_event *event); /* NULL allowed */
 
-/* Record the event behind all work that stream has been given so far.  Returns 0, or -1 with err
+/* Record the event after all work that stream has been given so far.  Returns 0, or -1 with err
  * set. */
 int device_event_record(struct device *d, struct device_event *event, enum device_stream stream,
                         struct error *err);
@@ -292,7 +292,7 @@ int device_check_head_dim(const struct device *d, int64_t head_dim, struct error
 /* Does the device multiply in fp8 (struct gemm) at the speed of fp8?  GPUs of compute
  * capability 9.0 do, where the library takes scales of blocks.  CPUs, and GPUs that are only
  * planned for, are accepted too.  Returns 0, or -1 with err (NULL allowed) set to what is lacking,
- * in words to be put behind "needs": "cuBLASLt 12.9 or newer, and this is cuBLASLt 12.4.5". */
+ * in words to be put after "needs": "cuBLASLt 12.9 or newer, and this is cuBLASLt 12.4.5". */
 int device_check_fp8(const struct device *d, struct error *err);
 
 /* ---- recordings: ops enqueued once, replayed with one call (CUDA graphs) ---- */

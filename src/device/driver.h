@@ -1,4 +1,4 @@
-/* driver.h - the table of functions behind each kind of device, which device.c calls.
+/* driver.h - the table of functions that each kind of device has, which device.c calls.
  *
  * Private to device/.  A member has the type and the meaning of its namesake in device.h, except
  * where it is written out here.  device.c counts memory and checks arguments before it calls one.

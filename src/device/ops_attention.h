@@ -10,7 +10,7 @@
 
 #include "base/dtype.h"
 
-/* The part of a sequence that a rank has: two chunks of its rows, one behind the other. */
+/* The part of a sequence that a rank has: two chunks of its rows, one after the other. */
 struct sequence_part {
     int64_t chunk;    /* rows of each chunk; 0: the rank has the whole sequence */
     int64_t first[2]; /* positions in the sequence at which the chunks begin, in ascending order */
@@ -46,7 +46,7 @@ static inline struct dropout_mask dropout_mask_of(double share)
 
 /* Dropout of a tensor x.  Its rows are those of `batch` sequences of `seq` rows, seq being the
  * rank's part of each; or, where `ranks` ranks share these rows, the own rows of rank `rank`, in
- * `parts` parts (graph/op_collective.c).  Padding rows behind the last one have any mask. */
+ * `parts` parts (graph/op_collective.c).  Padding rows after the last one have any mask. */
 struct dropout {
     enum dtype dt;
     int64_t rows, cols; /* of x */

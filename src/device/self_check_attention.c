@@ -246,7 +246,7 @@ static void cached(struct trial_side *side, void *const *at, const void *args)
         d->ops->attention_cached(d, args, at[0], at[1], at[2], at[3], scratch);
 }
 
-/* A token of each of three sequences, four that follow one another, a token behind many, so many
+/* A token of each of three sequences, four that follow one another, a token after many, so many
  * sequences that heads share a block, and prompts. */
 void self_check_attention_cached(struct trial *t, const struct self_check_family *family)
 {

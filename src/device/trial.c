@@ -68,7 +68,7 @@ void trial_begin(struct trial *t, const char *op, enum dtype dt)
     t->count = 0;
 }
 
-/* The bytes of the block that are taken, with the gap behind each tensor. */
+/* The bytes of the block that are taken, with the gap after each tensor. */
 static size_t used_bytes(const struct trial *t)
 {
     if (!t->count)

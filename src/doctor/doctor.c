@@ -197,7 +197,7 @@ static int collect(struct doctor *d, char **all, struct error *err)
                         world_nodes(world) > 1 ? world_host(world) : "",
                         world_nodes(world) > 1 ? ": " : "", line);
     }
-    /* the last rank also sends the 0 behind its text, which ends the gathered text */
+    /* the last rank also sends the 0 after its text, which ends the gathered text */
     size_t bytes = strlen(lines) + (world_rank(world) == world_size(world) - 1);
     int rc = world_gather(world, all, sizes, lines, bytes, 0, err);
     free(sizes);

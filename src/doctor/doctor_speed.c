@@ -21,7 +21,7 @@ static const struct bench_kind {
     size_t bytes;                 /* of a block */
     size_t blocks;                /* 3: a, c and b; 2: a and c alone */
     const char *gather, *scatter; /* names of the lines of the transfers */
-    int digits;                   /* of the transfers' GB/s, behind the point */
+    int digits;                   /* of the transfers' GB/s, after the point */
 } kinds[] = {
     [DEVICE_CPU] = {.bytes = 64 << 20,
                     .blocks = 2,

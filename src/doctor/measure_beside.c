@@ -75,7 +75,7 @@ static int run_on_cpu(struct measure *m, struct beside *b, struct both *both, st
     return rc;
 }
 
-/* On a GPU, products and transfers have a stream each; both streams begin behind one event. */
+/* On a GPU, products and transfers have a stream each; both streams begin after one event. */
 static int enqueue(struct measure *m, struct beside *b, const struct both *both,
                    struct device_event *const end[2], struct error *err)
 {

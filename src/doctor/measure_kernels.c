@@ -5,7 +5,7 @@
  * A row's bytes are those read and written, as simulate/cost.c counts them.  An update has 30 bytes
  * for an element: it reads and writes a master and two moments in fp32 (24), reads a gradient (4),
  * and writes the bf16 copy that is computed with (2).  With moments of 8 bits it has 18: codes of
- * one byte, whose largest magnitudes lie behind them here.
+ * one byte, whose largest magnitudes lie after them here.
  */
 #include <string.h>
 
@@ -34,7 +34,7 @@ struct call {
     double *factor; /* [2] on the device: the factor of an update, and the sum of a norm */
 };
 
-/* Behind the codes of an operand that has twice their bytes. */
+/* After the codes of an operand that has twice their bytes. */
 static float *behind(const struct call *call, void *codes)
 {
     return (float *)((char *)codes + round_up_bytes((size_t)call->elems, sizeof(float)));

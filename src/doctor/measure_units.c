@@ -17,7 +17,7 @@
 #include "doctor/measure_work.h"
 #include "segment/units.h"
 
-enum { EMBED, BLOCK, MEASURED_UNITS }; /* the head behind them has nothing else */
+enum { EMBED, BLOCK, MEASURED_UNITS }; /* the head after them has nothing else */
 enum { MEASURED_PHASES = 2, VOCAB = 8192, QUICK_VOCAB = 512, RUNS = 9, LEAST_RUNS = 2 };
 
 struct size {
@@ -58,7 +58,7 @@ struct op_watch {
     int at;                      /* number of steps that have ended */
     int64_t since_ns;            /* clock_ns() at the begin of the step, on a CPU */
     double *seconds;             /* [steps] of each step */
-    struct device_event **event; /* [steps + 1] of a GPU: before the first step, and behind each */
+    struct device_event **event; /* [steps + 1] of a GPU: before the first step, and after each */
 };
 
 static int op_begins(struct segment_watch *watch, const char *name, struct error *err)

@@ -9,7 +9,7 @@
  *
  *   stream:  copy copy copy copy | event | work work work work | event
  *
- * Operands lie in a block larger than the caches, each call's behind those of the call before.
+ * Operands lie in a block larger than the caches, each call's after those of the call before.
  */
 #include "doctor/measure_work.h"
 
@@ -117,7 +117,7 @@ int measure_seconds(struct measure *m, const struct measure_work *work, double *
     return 0;
 }
 
-/* Return memory of the block between offsets from and to: behind that of the call before (*at), or
+/* Return memory of the block between offsets from and to: after that of the call before (*at), or
  * at `from` where the rest is too short. */
 static void *next_cold(struct measure *m, size_t *at, size_t from, size_t to, size_t bytes)
 {

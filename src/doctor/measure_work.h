@@ -103,7 +103,7 @@ int measure_seconds(struct measure *m, const struct measure_work *work, double *
  * with err set. */
 int measure_repeats(struct measure *m, int rc, double took_s, double budget_s, struct error *err);
 
-/* Return memory of the block that is probably in no cache: each call returns the memory behind that
+/* Return memory of the block that is probably in no cache: each call returns the memory after that
  * of the call before, and begins again at the end of the block.  bytes: at most m->block_bytes.
  * Aligned to 256. */
 void *measure_cold(struct measure *m, size_t bytes);
@@ -124,9 +124,9 @@ int measure_fill(struct measure *m, void *to, size_t bytes, enum dtype dtype, st
 int measure_block(struct measure *m, size_t bytes, enum dtype dtype, struct error *err);
 
 /* Return the formats of products that the device is measured in, with fp8 where it has that;
- * DTYPE_COUNT behind the last. */
+ * DTYPE_COUNT after the last. */
 const enum dtype *measure_product_formats(const struct measure *m);
-/* Return the formats of tensors that the device is measured in; DTYPE_COUNT behind the last. */
+/* Return the formats of tensors that the device is measured in; DTYPE_COUNT after the last. */
 const enum dtype *measure_formats(const struct measure *m);
 
 /* Make the groups of a mesh of this shape on the device, and register the block with them.  *mesh,

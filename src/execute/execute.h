@@ -134,7 +134,7 @@ int executor_write(struct executor *executor, const struct program_buffer *buffe
 struct step_pending {
     const struct program *program;
     const double *sums;        /* enum SUM_...: in the host's memory once the step is done */
-    struct device_event *done; /* of an asynchronous device: behind the step */
+    struct device_event *done; /* of an asynchronous device: after the step */
     struct trace *trace;
     struct step_input input;
     int slot; /* of an asynchronous device: slot of the double buffer for what the step loads, and

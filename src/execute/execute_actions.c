@@ -248,7 +248,7 @@ static void update_range(const struct update *u, const struct flat_part *part, s
     u->optimizer->update(u->device, &u->input->rule, u->factor, &range);
 }
 
-/* Update a part by itself, and the padding behind it up to element `end` of the shard: the random
+/* Update a part by itself, and the padding after it up to element `end` of the shard: the random
  * numbers of an element follow from its place in the whole tensor.  Rows at regular distances there
  * are one range. */
 static void update_part(const struct update *u, const struct flat_part *part, int64_t end)

@@ -1,7 +1,7 @@
 /* execute_async.c - the executor on devices with streams.
  *
  * The host only enqueues, and runs ahead of the device.  Every instruction goes to a stream of its
- * own; a wait of the program is a wait for an event there, recorded behind the instruction waited
+ * own; a wait of the program is a wait for an event there, recorded after the instruction waited
  * for:
  *
  *   gather   | GATHER unit 1 |event   | GATHER unit 2 |event
@@ -58,7 +58,7 @@ static size_t slot_bytes_before(const struct program *program, const struct inst
 }
 
 /* The slot was last read by the step before the previous one, which the caller has finished.  What
- * is loaded lies in it one behind the other, in the order of LOAD's operands. */
+ * is loaded lies in it one after the other, in the order of LOAD's operands. */
 static int load(struct run_state *run, int i)
 {
     const struct async *a = run->x->async;
@@ -94,7 +94,7 @@ static int run_ops(struct run_state *run, int i)
     return device_replay(run->x->device, own->capture[own->capture_of[i]].graph, run->err);
 }
 
-/* The event behind instruction i of the step that is being started. */
+/* The event after instruction i of the step that is being started. */
 static struct device_event *event_of(const struct run_state *run, int i)
 {
     return async_program(run->x, run->program)->event[run->x->async->slot][i];
@@ -260,7 +260,7 @@ static int limit_ahead(struct run_state *run, int i)
 }
 
 /* Wait on the host for what its own instruction i needs of the device, and for the step before: the
- * instruction comes behind all of that. */
+ * instruction comes after all of that. */
 static int wait_for_device(struct run_state *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
@@ -324,7 +324,7 @@ static int before(struct run_state *run, int i)
     return 0;
 }
 
-/* Record behind an instruction the end of its span, and its event. */
+/* Record after an instruction the end of its span, and its event. */
 static int end_instr(struct run_state *run, int i)
 {
     struct executor *x = run->x;

@@ -17,7 +17,7 @@ struct async_capture {
 /* What belongs to one program. */
 struct async_program {
     const struct program *program;
-    /* Per slot and instruction, NULL for most: the event behind an instruction that another stream
+    /* Per slot and instruction, NULL for most: the event after an instruction that another stream
      * or the host waits for, or that shows how far a step is. */
     struct device_event **event[MEMORY_STEPS];
     struct copy_call *call; /* per instruction: of its read or write of the file */
@@ -38,8 +38,8 @@ struct async {
     struct async_program *program;
     int programs;
     struct device_event *begin;        /* in the compute stream, before a step: others wait */
-    struct device_event *end[STREAMS]; /* behind a step, per stream: the compute stream waits */
-    struct device_event *done[MEMORY_STEPS]; /* per slot, behind its step: step_finish() waits */
+    struct device_event *end[STREAMS]; /* after a step, per stream: the compute stream waits */
+    struct device_event *done[MEMORY_STEPS]; /* per slot, after its step: step_finish() waits */
     char *host;    /* pinned: per slot the sums, then what each micro-batch loads; then logits */
     float *logits; /* in that */
     size_t host_bytes; /* of all of it */
@@ -70,7 +70,7 @@ struct async_program *async_program(const struct executor *x, const struct progr
 /* Begin the trace of a step: free the spans of an earlier one. */
 int async_trace_begin(struct executor *x, struct error *err);
 
-/* Append a span that begins behind what the stream has been given; end span number `index` behind
+/* Append a span that begins after what the stream has been given; end span number `index` after
  * what the stream has been given since.  0, or -1 with err set. */
 int async_span_open(struct executor *x, const char *name, int lane, enum device_stream stream,
                     struct error *err);

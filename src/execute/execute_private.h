@@ -53,7 +53,7 @@ struct executor_mode {
     run_action *action[INSTR_KINDS]; /* NULL: that of run_actions */
     /* Wait, or let its stream wait, for what an instruction waits for. */
     run_action *before;
-    /* Note, behind its action, that an instruction that began at start_ns (of a traced step; else
+    /* Note, after its action, that an instruction that began at start_ns (of a traced step; else
      * 0) has ended, or been enqueued. */
     int (*after)(struct run_state *run, int index, int64_t start_ns);
     /* Begin a step. */

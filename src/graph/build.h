@@ -174,7 +174,7 @@ int build_gather_columns(struct graph *graph, int y, int w);
  *   op_all_reduce_max  the largest of all ranks' x, element by element: whole, the same on all, NaN
  *                      where one is (but see group.h).  No gradient passes through it, and none may
  *                      arrive at it
- *   op_all_gather      all ranks' rows, one rank's behind the other's, for computations that are
+ *   op_all_gather      all ranks' rows, one rank's after the other's, for computations that are
  *                      divided among them
  *   op_reduce_scatter  the rank's share of the rows of the sum of all ranks' x; the sum is taken in
  *                      fp32 and rounded once to x's format.  The group has to divide the rows, and

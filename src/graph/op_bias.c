@@ -63,7 +63,7 @@ static void gelu_gradient(struct autodiff *ad, const struct graph_node *node, in
  * some rows of the table or of each sequence, there is a call for each chunk of each sequence, for
  * the positions of which the rank has both. */
 struct sums {
-    int64_t count; /* rows or sequences, one behind the other in x or dy */
+    int64_t count; /* rows or sequences, one after the other in x or dy */
     int64_t elems; /* elements of each, and of the bias, that are added */
     int64_t x;     /* element of x or dy with which they begin */
     int64_t bias;  /* element of the bias with which they begin */

@@ -21,7 +21,7 @@
  * the logits in a softmax does, and a graph in which a gradient arrives at one is refused.
  *
  * Rows may be gathered and scattered in parts (attrs.parts), so that products go on beside them
- * (segment_parts.c).  A rank's own rows then are its share of each part, one behind the other:
+ * (segment_parts.c).  A rank's own rows then are its share of each part, one after the other:
  *
  *   8 rows, 2 ranks, in 1 part    | 0 1 2 3 | 4 5 6 7 |     rank 0 has 0 1 2 3
  *                    in 2 parts   | 0 1 | 2 3 | 4 5 | 6 7 |  rank 0 has 0 1 4 5, rank 1 2 3 6 7

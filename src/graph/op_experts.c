@@ -199,7 +199,7 @@ static double flops(const struct graph *graph, const struct graph_node *node)
 }
 
 /* As if every expert had as many rows: so many they have on average.  A GPU makes all of them at
- * once, one behind the other along m, rows in tiles, of which an expert's last one is half full. */
+ * once, one after the other along m, rows in tiles, of which an expert's last one is half full. */
 static int products(const struct device *d, const struct graph *graph,
                     const struct graph_node *node, struct op_product product[OP_PRODUCTS])
 {

@@ -1,9 +1,9 @@
 /* op_heads.c - two ops: pack_heads puts the key and value heads that a rank's query heads read
- * behind them; split_heads takes packed rows apart again.
+ * after them; split_heads takes packed rows apart again.
  *
  * Where ranks divide the query heads, and a key head is read by query heads of several ranks, each
  * rank makes all keys and values.  pack_heads then puts those that the rank's query heads read
- * behind them, as attention takes grouped queries (struct pack_heads has an example).  Its gradient
+ * after them, as attention takes grouped queries (struct pack_heads has an example).  Its gradient
  * of keys and values is a term: the part that the rank's own queries give.
  *
  * pack_heads: inputs q [rows, heads * head_dim], kv [rows, 2 * columns * head_dim]; output y.

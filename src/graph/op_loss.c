@@ -46,7 +46,7 @@
 
 enum { H, W, TARGETS, SCALE };
 enum { LOSS, DH, DW };
-enum { PART_TOP = 4, PART_SUMS }; /* of head_part_train, behind those above */
+enum { PART_TOP = 4, PART_SUMS }; /* of head_part_train, after those above */
 enum { CHUNK_ROWS = 64, ENOUGH_ROWS = 1024, ALIGN = 64, LD_ELEMS = 64 };
 
 struct sizes {

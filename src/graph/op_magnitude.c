@@ -15,7 +15,7 @@
  * anew, though only a step changes them: of n tokens that is about r / n of the product with W.
  *
  * attrs.adapted says which rows of W, and columns of x, these are; m, squares and the rows of B are
- * of the adapted ones alone, one part behind the other.
+ * of the adapted ones alone, one part after the other.
  */
 #include "base/round.h"
 #include "device/ops.h"

@@ -1,13 +1,13 @@
 /* op_rows.c - values made longer or wider, so that ranks can exchange what they have of them.
  *
- * fit_rows: rows put behind the last, or left away, so that ranks can share a number of rows that
+ * fit_rows: rows put after the last, or left away, so that ranks can share a number of rows that
  * they do not divide:
  *
  *   7 rows of terms  --fit 8-->  | 0 1 2 3 | 4 5 6 0 |  --reduce-scatter-->  own rows, 4 each
  *   own rows, 4 each --gather--> | 0 1 2 3 | 4 5 6 . |  --fit 7-->           7 rows
  *
- * Rows put behind are zeros.  The gradient is fitted back: that of rows left away is zero, and that
- * of rows put behind is dropped, so padding neither has nor makes a gradient.
+ * Rows put after the last are zeros.  The gradient is fitted back: that of rows left away is zero,
+ * and that of rows put after the last is dropped, so padding neither has nor makes a gradient.
  *
  * place_columns: a rank's own columns among zeros, a term of the sum that has all ranks' columns.
  */

@@ -73,7 +73,7 @@ int adapters_train(const struct model *model, const char *name)
 
 /* Names are "base_model.model." MODULE ".lora_A.weight" (or ".lora_B.weight"), and
  * "base_model.model." MODULE ".lora_magnitude_vector".  Tensors of a module that is trained whole
- * have their usual name behind "base_model.model.".  Tensors that are one in the files have one
+ * have their usual name after "base_model.model.".  Tensors that are one in the files have one
  * lora_A. */
 int adapters_place(const struct model *model, const char *own, struct model_place *place)
 {

@@ -90,7 +90,7 @@ static void embed(const struct config_model *c, struct graph *graph)
     build_output(graph, build_scatter_rows(graph, x, graph->tensor));
 }
 
-/* The matrices behind the second norm: those of one feed-forward layer, or of experts. */
+/* The matrices after the second norm: those of one feed-forward layer, or of experts. */
 struct feed_forward {
     int gate_up, down;
     struct experts experts;

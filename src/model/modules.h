@@ -17,7 +17,7 @@ int modules_name(const struct model *model, const char *own, char module[HF_NAME
 int modules_name_of(const struct model *model, const char *own, int64_t matrix,
                     char module[HF_NAME]);
 
-/* Copy the first name of the list *names into name, and move *names behind it.  Returns 1, or 0 at
+/* Copy the first name of the list *names into name, and move *names past it.  Returns 1, or 0 at
  * the end of the list. */
 int modules_next(const char **names, char name[HF_NAME]);
 

@@ -3,7 +3,7 @@
  * A family calls these functions in the order in which a unit computes; each appends nodes to the
  * unit's graph and returns the value that the last of them makes.  With tensor ranks it is here
  * that a layer is divided: matrices that are read first (queries, keys and values) by rows, those
- * behind them (attn.o) by columns; between units each rank has its own rows of the residual
+ * after them (attn.o) by columns; between units each rank has its own rows of the residual
  * stream.  A block's first half:
  *
  *   x own rows -> norm -> all rows -> qkv of own heads -> attention -> attn.o, own columns

@@ -2,7 +2,7 @@
  * functions that declare parameters and append nodes.
  *
  * "Own rows": where a model's layers are divided among tensor ranks (graph->tensor), each rank has
- * its own rows of the residual stream, and of all that works on single rows: norms, biases behind a
+ * its own rows of the residual stream, and of all that works on single rows: norms, biases after a
  * sum, the sum itself (Korthikanti et al. 2022, "sequence parallelism").  In a group of one a
  * rank's own rows are all rows, and these functions exchange nothing.
  *
@@ -80,7 +80,7 @@ enum transformer_bias { TRANSFORMER_PLAIN, TRANSFORMER_BIASED };
 /* Declare the parameters of queries, keys and values. */
 struct transformer_qkv transformer_qkv(struct graph *graph, const struct config_model *config,
                                        enum transformer_bias bias);
-/* Declare the matrix behind attention, of which a rank has the columns of its heads. */
+/* Declare the matrix after attention, of which a rank has the columns of its heads. */
 int transformer_attention_back(struct graph *graph, const struct config_model *config);
 /* Positions that data gives, of rows in their packed documents or, in generation, in their
  * sequences (build_row_positions()); -1: a row's position is its number in the sequence. */

@@ -30,7 +30,7 @@ struct candidate {
     int ranks, nodes;
 };
 
-/* The strategy that is `stages` stages of sharding behind the configuration's. */
+/* The strategy that is `stages` stages of sharding after the configuration's. */
 static enum config_strategy further(const struct config *config, int stages)
 {
     struct config_sharding own = config_sharding[config->parallel.strategy];

@@ -36,7 +36,7 @@ static int repeats_variants(const struct report_making *m, enum mesh_axis axis)
     return 1;
 }
 
-/* Does a rank behind the second one along an axis do what the second one does? */
+/* Does a rank after the second one along an axis do what the second one does? */
 static int repeats(const struct report_making *m, enum mesh_axis axis)
 {
     if (axis == MESH_CONTEXT || axis == MESH_TENSOR)

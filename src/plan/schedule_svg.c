@@ -20,7 +20,7 @@
 
 enum {
     LEFT = 70,  /* before the rows: names of ranks */
-    RIGHT = 70, /* behind them: what ranks wait */
+    RIGHT = 70, /* after them: what ranks wait */
     LEGEND = 38,
     TOP = 84,   /* above them: heading, legend, a heading of the right column */
     BELOW = 84, /* under them: axis, caption */

@@ -151,7 +151,7 @@ static int is_chosen(const struct choice *choice, int count, const struct search
 }
 
 /* Choose up to ROUND candidates to plan next, in the order of their bounds, from *from on, which
- * moves behind those that are done.  Before the first candidate of a family, the member that needs
+ * moves past those that are done.  Before the first candidate of a family, the member that needs
  * least memory is planned for its memory alone; the others of the family wait for the next round,
  * when that is known.  Returns how many; 0: the next bound is above the best step, and the search
  * is over. */

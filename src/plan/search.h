@@ -34,7 +34,7 @@ enum { SEARCH_ROWS = 10, SEARCH_SETTINGS = SETTINGS_BYTES };
 
 struct search_request {
     const struct config *config; /* checked; device cpu or cuda */
-    const struct config *given;  /* what rows' settings are put behind; NULL: config */
+    const struct config *given;  /* what rows' settings are put after; NULL: config */
     int ranks, nodes, threads;
     const struct machine *machine;
     const struct memory_limits *limits; /* 0: none */

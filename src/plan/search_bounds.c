@@ -319,7 +319,7 @@ static void add_unit(struct exchange *e, const struct bounds *b, const struct se
 /* ---- a rank's step ---- */
 
 struct rank_work {
-    double arrive_s, leave_s; /* it waits at least, before and behind its own work */
+    double arrive_s, leave_s; /* it waits at least, before and after its own work */
     double micro_s;           /* of one micro-batch */
     double trained;           /* parameters */
     double kept_bytes;        /* of all micro-batches that it has in work */

@@ -8,7 +8,7 @@
  *
  *   it works        micro-batches x its units' forward and backward, and its update
  *   it waits        before its first stage's first forward, for the stages in front of it; and
- *                   behind its last backward for the same stages', unless the schedule has weight
+ *                   after its last backward for the same stages', unless the schedule has weight
  *                   parts, which other ranks may still compute then
  *   data ranks      exchange parameters and gradients as the strategy says, at best while it waits;
  *                   beside products both lose what the machine's `beside` says

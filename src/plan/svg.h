@@ -19,7 +19,7 @@ void svg_title(FILE *out, const char *text);
 /* Write text at x, y; attributes begin with a blank, or are "". */
 void svg_text(FILE *out, double x, int y, const char *attributes, const char *text);
 
-/* Write a sign of the legend, 18 wide and 13 high, and what it means; *x moves behind it. */
+/* Write a sign of the legend, 18 wide and 13 high, and what it means; *x moves past it. */
 void svg_key(FILE *out, double *x, int y, const char *sign, const char *meaning);
 
 /* Make a sign, a box of a style, in text; returns text. */

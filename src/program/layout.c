@@ -153,7 +153,7 @@ static int64_t tensor_rows(const struct layout *layout, const struct config *con
 
 /* In how many parts rows are exchanged where that is left to us: a part must be large enough for
  * its product to run at full speed.  On H100s products in parts of 128 rows were slower than one
- * product behind one exchange, of 512 rows faster, and of 2048 in eight parts slower again: so few
+ * product after one exchange, of 512 rows faster, and of 2048 in eight parts slower again: so few
  * parts, and large ones.  On a CPU the thread that exchanges takes its time from the products. */
 static int best_parts(int64_t rows, int on_gpu)
 {

@@ -115,7 +115,7 @@ int layout_model(struct model **model, const struct config *config, struct error
 
 /* Return the sizes for generating `texts` texts: texts at a time, tokens of a prompt in one pass
  * (no more than generate.longest needs), and cached positions of each text: data.seq_len, and
- * behind these one pass, for the rows of a prompt that are padding. */
+ * after these one pass, for the rows of a prompt that are padding. */
 struct units_generate layout_generate(const struct config *config, int64_t texts);
 
 /* Return the request for units_create() of a layout's first variant (layout_variants()).  For a

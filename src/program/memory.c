@@ -1,6 +1,6 @@
 /* memory.c - where the buffers of a program lie in the slab of their pool.
  *
- *   | persistent buffers, one behind the other | buffers of the step, by their lifetimes |
+ *   | persistent buffers, one after the other | buffers of the step, by their lifetimes |
  *
  * A buffer of the step lives from the first instruction that names it, or a view of it, to the
  * last; those whose lives do not overlap may share memory (place.h).  A view lies in its whole.

@@ -1,7 +1,7 @@
 /* overlap_update.c - updates in front of the first use of each flat; see overlap_update.h.
  *
  * While pass_schedule() writes the runs, it calls overlap_update_before() in front of whatever
- * reads a flat.  Flats are numbered in the order of their first reads, behind those that nothing
+ * reads a flat.  Flats are numbered in the order of their first reads, after those that nothing
  * reads.  In front of a read of the flat with number n it writes the updates of all flats up to n
  * that are not written yet, and the FETCHes of the state of the flat after it.
  */

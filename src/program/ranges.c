@@ -32,7 +32,7 @@ void ranges_destroy(struct ranges *r)
     free(r);
 }
 
-/* The first range that ends behind offset. */
+/* The first range that ends after offset. */
 static int find(const struct ranges *r, size_t offset)
 {
     int low = 0, high = r->count;

@@ -7,7 +7,7 @@
 #include "base/array.h"
 #include "program/memory.h"
 
-/* The instruction behind which a buffer last used by instruction `last` is released: `last` itself,
+/* The instruction after which a buffer last used by instruction `last` is released: `last` itself,
  * or, if that is on another stream than the compute stream or the host's, the next RUN or UPDATE,
  * so that the two overlap. */
 static int release_after(const struct program *program, int last)

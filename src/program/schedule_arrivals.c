@@ -19,16 +19,16 @@
  *
  * Where a stage reads several outputs of the stage before, they are as many messages on one stream,
  * and the second one starts when the first one is there.  Transfers start in the order of the list
- * (verify_ranks.c), so that none behind the second one starts before that.  Two ranks that each
- * send two messages to the other at the same time, and receive behind that, would wait for ever:
+ * (verify_ranks.c), so that none after the second one starts before that.  Two ranks that each
+ * send two messages to the other at the same time, and receive after that, would wait for ever:
  *
  *   time     7               rank 0 has computed 0F2, rank 1 1B1
  *   rank 0   SEND a, SEND b, RECV c, RECV d      SEND b starts when rank 1 has received a, but
- *   rank 1   SEND c, SEND d, RECV a, RECV b      RECV a starts behind SEND d
+ *   rank 1   SEND c, SEND d, RECV a, RECV b      RECV a starts after SEND d
  *
  * There all messages have one order on all ranks, by their times and, of one time, by the ranks
  * that make them; none is received early, and what comes before a message that a rank sends is
- * received behind the runs that make that message: rank 1 does RECV a, RECV b, SEND c, SEND d.
+ * received after the runs that make that message: rank 1 does RECV a, RECV b, SEND c, SEND d.
  */
 #include "program/schedule_runs.h"
 

@@ -2,7 +2,7 @@
  *
  * naive, gpipe, 1f1b and zb_h1 have one stage on each rank.  In each of them forward is some
  * micro-batches ahead of backward, and weight parts, where they are actions of their own, are some
- * behind it: these rows differ in the two numbers (Huang et al. 2019, GPipe; Narayanan et al. 2019,
+ * after it: these rows differ in the two numbers (Huang et al. 2019, GPipe; Narayanan et al. 2019,
  * PipeDream-flush, 1F1B; Qi et al. 2023, Zero Bubble Pipeline Parallelism, ZB-H1).
  *
  * interleaved_1f1b and zb_v have several; how they go is said where they are.
@@ -42,7 +42,7 @@ static void list_gpipe(const struct schedule *s, int rank, struct schedule_list 
     list_ahead(s, rank, s->micros, 0, list);
 }
 
-/* As many ahead as the ranks behind hold. */
+/* As many ahead as there are ranks after this one. */
 static void list_1f1b(const struct schedule *s, int rank, struct schedule_list *list)
 {
     list_ahead(s, rank, s->ranks - 1 - rank, 0, list);

@@ -174,7 +174,7 @@ static void issue(struct program *program, struct run *run)
     }
 }
 
-/* Write the gathers of the runs ahead, as far as prefetch allows, and the FETCHes of the run behind
+/* Write the gathers of the runs ahead, as far as prefetch allows, and the FETCHes of the run after
  * these.  late: 0: what precedes the reduction of run r; 1: what follows it. */
 static void prefetch(struct program *program, struct run *run, int runs, int r, int late)
 {

@@ -27,7 +27,7 @@
 void shard_plan(const struct program *program, struct run *run, int runs);
 
 /* Write the gathers run r and, by prefetch, the runs after it need; bind r's parameters.
- * gradients_before() comes behind it. */
+ * gradients_before() comes after it. */
 void shard_before(struct program *program, struct run *run, int runs, int r);
 
 /* Write the gathers that are to follow the reductions of run r (gradients_after()). */

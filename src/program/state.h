@@ -64,14 +64,14 @@ enum {
     SUM_SQUARES,              /* of all gradients, from SCALE */
     SUM_OVER_DATA,            /* sums from here on are summed over data ranks and stages */
     SUM_LOSS = SUM_OVER_DATA, /* of the tokens' losses */
-    SUM_TARGETS,              /* number of targets; behind the loss, as SPACE_LOSS wants it */
+    SUM_TARGETS,              /* number of targets; after the loss, as SPACE_LOSS wants it */
     SUM_OVER_TENSOR, /* sums from here on are summed over tensor ranks, too: all tensor ranks
                         have the same loss, but each has counted the squares of its own
                         part */
     SUM_STOP = SUM_OVER_TENSOR, /* ranks that ask to stop */
     SUM_COUNT,                  /* number of the sums above, which do not depend on the model */
     SUM_FLATS = SUM_COUNT /* in training, per flat: squares of its gradient; 0 where another rank
-                             counts them; behind them, per unit and expert of its routers: tokens
+                             counts them; after them, per unit and expert of its routers: tokens
                              that went there */
 };
 

@@ -9,7 +9,7 @@
  *
  * with FETCH and SPILL only of what lives on another side than the optimizer works on.  Before
  * UPDATE of a flat whose rule is of matrices come MOMENTUM and ORTHOGONALIZE (matrices.h): MOMENTUM
- * a flat ahead, UPDATE behind the next such flat's ORTHOGONALIZE, so that the transfers between
+ * a flat ahead, UPDATE after the next such flat's ORTHOGONALIZE, so that the transfers between
  * overlap products.
  */
 #include "program/passes.h"

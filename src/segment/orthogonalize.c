@@ -75,7 +75,7 @@ static size_t most_scratch(struct device *d, const struct orthogonalize *o)
     return most;
 }
 
-/* The part of work behind the first *used bytes, which are then `bytes` more; of no work: NULL. */
+/* The part of work after the first *used bytes, which are then `bytes` more; of no work: NULL. */
 static void *take(void *work, size_t *used, size_t bytes)
 {
     void *taken = work ? (char *)work + *used : NULL;

@@ -78,7 +78,7 @@ static void begin_piece(struct segment *segment, int first)
     segment->piece[segment->pieces++] = (struct segment_piece){.first = first, .end = first};
 }
 
-/* Divide the steps into pieces: a piece begins behind each exchange, and with each part of a
+/* Divide the steps into pieces: a piece begins after each exchange, and with each part of a
  * product but the first. */
 static void cut(struct segment_draft *c)
 {

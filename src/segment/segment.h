@@ -1,7 +1,7 @@
 /* segment.h - a straight-line list of ops for one unit and phase, with every operand resolved
  * to a memory space and an offset.  Compiled once per kind of unit, run for all of them.
  *
- * A segment is cut behind each step whose op exchanges values with other ranks.  What lies between
+ * A segment is cut after each step whose op exchanges values with other ranks.  What lies between
  * two cuts is a piece; a program runs pieces, and the exchanges between them:
  *
  *   steps      norm, linear, swiglu, linear, all_reduce | norm, linear

@@ -32,8 +32,8 @@ static int in_phase(const struct segment_draft *c, int i, enum segment_phase pha
     }
 }
 
-/* Is a result of the node needed in the input part?  A gradient of a parameter is, where a node
- * behind adds to it there: they keep their order. */
+/* Is a result of the node needed in the input part?  A gradient of a parameter is, where a
+ * later node adds to it there: they keep their order. */
 static int is_in_input_part(const struct graph *graph, const struct graph_node *node,
                             const char *wanted, const char *param_written)
 {

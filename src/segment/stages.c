@@ -52,7 +52,7 @@ static int find_costs(struct units *units, struct error *err)
 /* The cuts for stages [s, stages) that begin with unit u. */
 static void cut(const double *cost, int units, int stages, int s, int u, double *least, int *end)
 {
-    int after = stages - 1 - s, last = units - after; /* each of those behind needs a unit */
+    int after = stages - 1 - s, last = units - after; /* each stage after needs a unit */
     double own = 0, best = INFINITY;
     for (int e = u + 1; e <= last; e++) {
         own += cost[e - 1];

@@ -11,7 +11,7 @@ void stages_cut(const double *cost, int units, int stages, int *stage);
 
 /* For units.c alone: set units->stages, stage, rank and flops as units->request says, once
  * graphs and boundaries are known. Returns 0, or -1 with err set: more stages than units, numbers
- * of units that do not make the stages, or a boundary that is read beyond the stage behind its own.
+ * of units that do not make the stages, or a boundary that is read beyond the stage after its own.
  */
 int stages_find(struct units *units, struct error *err);
 

@@ -72,7 +72,7 @@ struct unit_flats {
     int count, flat[FLAT_USES];
 };
 
-/* What a unit reads of units before it and puts out for those behind it. */
+/* What a unit reads of units before it and puts out for those after it. */
 struct unit_boundaries {
     int inputs, producer[BOUNDARY_USES];    /* per input, the unit whose output it is */
     int readers;                            /* units that read its output */

@@ -39,7 +39,7 @@ const char *machine_names(char *text, size_t size, const char *separator)
     return text;
 }
 
-/* The machine that was meant, or NULL: one whose name goes on behind the whole of this one with '-'
+/* The machine that was meant, or NULL: one whose name goes on after the whole of this one with '-'
  * ("a100": a100-80), or one that is nearly so spelt and begins with the same letter: v100 is not
  * h100. */
 static const char *nearest_machine(const struct machine_list *list, const char *name)

@@ -1,6 +1,6 @@
 /* machine_table.h - what the tables of a machine say of a size: between two rows a line in the
  * logarithms of size and rate, so that a rate between grows or falls from row to row, and so does a
- * time where it does in the rows.  Before the first row and behind the last the rate is that row's.
+ * time where it does in the rows.  Before the first row and after the last the rate is that row's.
  */
 #ifndef TRIREME_SIMULATE_MACHINE_TABLE_H
 #define TRIREME_SIMULATE_MACHINE_TABLE_H

@@ -48,7 +48,7 @@ void batches_close(struct batches *b)
     dataset_close(&b->data);
 }
 
-/* The number of samples that a micro-batch of this rank has, 0 behind the end of the global batch;
+/* The number of samples that a micro-batch of this rank has, 0 after the end of the global batch;
  * *first: its first one, counted from the first of the global batch. */
 static int64_t samples_of(const struct batches *b, int micro, int64_t *first)
 {

@@ -9,7 +9,7 @@
  * slot has several (PROMPT), else one (TOKEN).  A slot of which none waits any more has logits for
  * its next token, which the root draws and sends to all; it is then what waits.  Rows that a
  * slot does not need, because it is empty or has fewer tokens waiting, are computed on token 0, at
- * positions behind its own: what they leave in the cache is overwritten before anything sees it.
+ * positions after its own: what they leave in the cache is overwritten before anything sees it.
  */
 #include "train/generator.h"
 
@@ -87,7 +87,7 @@ static int load(void *user, const struct step_batch *batch, struct error *err)
 }
 
 /* For a step_input: fill in the positions of rows.  Rows that no slot needs may be at positions
- * behind the last that the model knows: these become the last one. */
+ * after the last that the model knows: these become the last one. */
 static int load_positions(void *user, const struct step_batch *batch, struct error *err)
 {
     const struct generator *g = user;

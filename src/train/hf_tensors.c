@@ -113,7 +113,7 @@ int hf_tensors_shape(const struct model_place *place, enum hf_tensors_files file
         dim[1] = rows;
     }
     if (files == HF_FUSED &&
-        dims == 4) { /* gates and what goes through them, one behind the other */
+        dims == 4) { /* gates and what goes through them, one after the other */
         dim[1] *= dim[2];
         dim[2] = dim[3];
         dims = 3;

@@ -44,7 +44,7 @@ struct hf_tensors_stored {
 };
 
 /* Set *stored to what of elements [start, start + count) of a box is in the next stored tensor,
- * behind *stored, or in the first one where that is {0}.  place: of any matrix of the tensor.
+ * after *stored, or in the first one where that is {0}.  place: of any matrix of the tensor.
  * Returns 1, or 0 where nothing is left. */
 int hf_tensors_next_stored(const struct model_place *place, const struct box *box, int64_t start,
                            int64_t count, struct hf_tensors_stored *stored);

@@ -179,7 +179,7 @@ int run_aside_branch(const struct run_directory *d, enum run_torn torn, struct e
 
 /* Make a file of the run, metrics.jsonl or samples.jsonl, what it was where this branch began: the
  * copy kept in the folder of the branch that it began from, if there is one, else the file as it
- * is, cut behind the step at which it began. */
+ * is, cut after the step at which it began. */
 static int take_lines(const struct run_directory *d, const char *name, struct error *err)
 {
     char *from = folder_of(d, d->record.start.branch, name);

@@ -43,7 +43,7 @@ int run_changes_text(const struct config *saved, const struct config *asked, int
                      const struct js *meta, const struct run_data *data, char *text, size_t bytes);
 
 /* Return the i-th of the keys that run_changes_text() does not compare, or of the beginnings of
- * such keys, which end in '.' or '_'; NULL behind the last. */
+ * such keys, which end in '.' or '_'; NULL after the last. */
 const char *run_changes_without_effect(int i);
 
 /* Where a run at this position is elsewhere in the decay of its learning rate now, because the run

@@ -8,7 +8,7 @@
 struct run_machine {
     int is_known; /* 1: machine is set */
     struct machine machine;
-    const char *network; /* the network that run.machine names behind @, or ""; the config's text */
+    const char *network; /* the network that run.machine names after @, or ""; the config's text */
 };
 
 /* Find the machine of run.machine.  gpu: the name of the GPU of a run on GPUs; NULL: it is on

@@ -3,7 +3,7 @@
  *   log_place    version, time, nodes and job, run directory
  *   log_model    model, precision, strategy, ranks, device, planned memory
  *   log_data     data, its length in sequences, steps to do and their tokens
- *   warn_done    a run that begins with a checkpoint behind its last step
+ *   warn_done    a run that begins with a checkpoint after its last step
  *   warn_repeats steps that have more sequences than the data
  *   warn         what is allowed, but wastes ranks, threads or time, or has no effect
  *
@@ -141,7 +141,7 @@ static const char *packing_text(const struct dataset *data, enum config_packing 
     char tokens[32];
     snprintf(text, HOW_TEXT, "%s", names[packing]);
     if (cut)
-        text_append(text, HOW_TEXT, ", %s tokens behind data.seq_len left away",
+        text_append(text, HOW_TEXT, ", %s tokens after data.seq_len left away",
                     count_text((double)cut, tokens));
     return text;
 }

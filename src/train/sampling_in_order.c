@@ -16,7 +16,7 @@ static int heavier_first(const void *a, const void *b)
     return x->id > y->id ? 1 : -1;
 }
 
-/* Leave out what is behind the fewest tokens that come to top_p of total; returns the sum of those.
+/* Leave out what is after the fewest tokens that come to top_p of total; returns the sum of those.
  * Tokens lighter than total (1 - top_p) / vocab come to less than 1 - top_p of it together, so that
  * none of them is needed, and only the others are sorted. */
 static double keep_heaviest(struct sampling *s, double top_p, double total)

@@ -56,9 +56,9 @@ float sampling_weight(const struct sampling_call *call, float logit);
 /* Set weight and sum, after top; returns the sum of all weights. */
 double sampling_weigh(struct sampling *s, const struct sampling_call *call);
 
-/* After sampling_weigh(), whose sum was total: leave out what is behind the fewest tokens that come
- * to top_p of it.  Returns the sum of the weights kept; or a negative number, with weights in any
- * state, where sums lie within margin of where it would be decided otherwise. */
+/* After sampling_weigh(), whose sum was total: leave out what comes after the fewest tokens that
+ * come to top_p of it.  Returns the sum of the weights kept; or a negative number, with weights in
+ * any state, where sums lie within margin of where it would be decided otherwise. */
 double sampling_keep(struct sampling *s, const struct sampling_call *call, double total,
                      double margin);
 

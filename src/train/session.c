@@ -1,7 +1,7 @@
 /* session.c - open what a command computes with, in this order: compare settings among ranks,
  * choose the device (all ranks the same kind), layout (found first where parallel.layout is auto),
  * model, units and programs, all without memory of the model; compare what they need with what
- * there is (memory_budget.h), while failing is cheap; then mesh, communicators, slabs.  Behind each
+ * there is (memory_budget.h), while failing is cheap; then mesh, communicators, slabs.  After each
  * part that can fail on one rank all ranks agree, so that all go on or all return its error. */
 #include "train/session.h"
 

@@ -1,7 +1,7 @@
 /* weights_compare.c - do ranks that hold the same weights have the same bits?
  *
  * Each rank hashes its parts of tensors; rank 0 has all hashes sorted by what they are of, so that
- * those of one part stand one behind the other:
+ * those of one part stand one after the other:
  *
  *   layers.0.norm1  0..255   rank 0  hash
  *   layers.0.norm1  0..255   rank 4  hash     a replica of rank 0

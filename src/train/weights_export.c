@@ -207,7 +207,7 @@ static int load_matrix(struct export *export, int i, struct error *err)
 }
 
 /* Read elements of a transposed matrix.  Row j of the stored [in, parts * out] is column j of all
- * parts, one behind the other: of [parts * out, in]. */
+ * parts, one after the other: of [parts * out, in]. */
 static int read_transposed(struct export *export, int i, int64_t start, int64_t count, float *to,
                            struct error *err)
 {

@@ -405,7 +405,7 @@ static int place_of(void *user, const char *own, struct model_place *place)
 }
 
 /* Find the stored tensor of a logical one.  Numbers are in the order of the files and their bytes,
- * those of an adapter's file behind all of the model's. */
+ * those of an adapter's file after all of the model's. */
 static int find_stored(void *user, struct hf_tensors_name name, struct weights_stored *stored,
                        struct error *err)
 {

@@ -277,7 +277,7 @@ static int by_stored(const void *a, const void *b)
     const struct wanted *x = a, *y = b;
     if (x->stored.number != y->stored.number)
         return x->stored.number < y->stored.number ? -1 : 1;
-    return x->index - y->index; /* the reader has the lists of its members one behind the other */
+    return x->index - y->index; /* the reader has the lists of its members one after the other */
 }
 
 /* Are the numbers of a part put together here, to be written? */
@@ -402,7 +402,7 @@ static void send_all(struct node *n, struct outgoing *out)
     out->packed = 0;
 }
 
-/* Append a message of pieces [first, end), those of one member, behind the number that says whether
+/* Append a message of pieces [first, end), those of one member, after the number that says whether
  * the reader has failed. */
 static void add_message(struct node *n, struct outgoing *out, int first, int end, int64_t from,
                         size_t width)

@@ -48,7 +48,7 @@ int columns_equal(const struct columns *a, const struct columns *b)
     return a->parts == b->parts && a->packed == b->packed;
 }
 
-/* The first tensor of columns that begins so many columns behind their first; parts: none. */
+/* The first tensor of columns that begins so many columns after their first; parts: none. */
 static int part_at(const struct columns *columns, int64_t first)
 {
     int p = 0;
@@ -93,7 +93,7 @@ int columns_are_heads(const struct columns *columns, const struct columns *more,
 {
     struct box part[2 * PARAM_PARTS];
     int parts = 0;
-    int first_key = attrs->heads > 0; /* the part of the keys: 1, behind that of queries, or 0 */
+    int first_key = attrs->heads > 0; /* the part of the keys: 1, after that of queries, or 0 */
     int64_t packed = more ? more->packed : columns->packed;
     if (packed)
         return packed == attrs->kv_heads &&

@@ -18,7 +18,7 @@
 struct columns {
     const struct graph_param *param;
     int first, parts; /* from that tensor on */
-    int64_t packed;   /* so many key heads, and as many value heads, stand behind the first tensor's
+    int64_t packed;   /* so many key heads, and as many value heads, stand after the first tensor's
                          heads, which read them (op_heads.c); 0: none */
 };
 
@@ -29,7 +29,7 @@ int64_t columns_start(const struct columns *columns);
 struct columns columns_of(const struct graph_param *param);
 /* Those of the first tensor alone. */
 struct columns columns_first(const struct columns *columns);
-/* Those of the others, or the keys and values that are packed behind it. */
+/* Those of the others, or the keys and values that are packed after it. */
 struct columns columns_others(const struct columns *columns);
 
 /* Are they the same columns of tensors of the same size? */
@@ -48,7 +48,7 @@ int columns_are_halves(const struct columns *columns);
 /* Are they the heads that attrs says?  Queries, keys and values (those of them that attrs gives the
  * op) must each be one tensor, of which the rank has whole heads, as many as attrs says.  Keys and
  * values must be the same heads, and queries the heads that belong to these keys.  more: the keys
- * and values, where they are not stacked behind the queries; NULL: they are, or there are none. */
+ * and values, where they are not stacked after the queries; NULL: they are, or there are none. */
 int columns_are_heads(const struct columns *columns, const struct columns *more,
                       const struct op_attrs *attrs);
 

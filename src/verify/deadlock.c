@@ -4,7 +4,7 @@
  *
  *   the instruction is                       it waits for
  *   the first that is not issued             one that it names, or the compute instruction before
- *   behind that                              the first that is not issued
+ *   after that                              the first that is not issued
  *   issued, but not the next of its stream   the one at which the stream stands
  *   a transfer that has not started          the first transfer before it that has not, to its last
  *                                            kernel

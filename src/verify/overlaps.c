@@ -27,7 +27,7 @@ struct bytes {
 struct touches {
     struct bytes *bytes;
     int count, capacity;
-    int *piece; /* the first of each piece, and one behind the last; NULL: not found yet */
+    int *piece; /* the first of each piece, and one after the last; NULL: not found yet */
 };
 
 struct overlaps {

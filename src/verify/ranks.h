@@ -9,7 +9,7 @@
 /* Of one rank. */
 struct ranks_progress {
     const struct program *program;
-    int *next;         /* per instruction: the next one of its stream; instrs behind the last */
+    int *next;         /* per instruction: the next one of its stream; instrs after the last */
     int at[STREAMS];   /* the instruction each stream stands at; instrs when it is done */
     int done[STREAMS]; /* the last completed one, or -1 */
     int issued;        /* how many of the list are */

@@ -4,7 +4,7 @@
  * alone.  clocks() derives from the waits what has certainly ended before each instruction: for
  * each stream the latest such instruction (vector clocks).  Then the list is walked once.  For each
  * buffer it is remembered which instruction of each stream wrote and read it last; an access that
- * is not ordered behind all of these, where one of both writes, is a race:
+ * is not ordered after all of these, where one of both writes, is a race:
  *
  *   gather   GATHER layers.1 (writes w)
  *   compute           RUN layers.0      RUN layers.1 (reads w)    without a wait: a race on w

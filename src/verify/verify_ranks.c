@@ -4,7 +4,7 @@
  * order, each when its waits and the compute instructions before it are complete, so that one
  * that has to wait holds up what follows on every stream (the strictest way in which an executor
  * may work).  Transfers start in the order of the list too, as NCCL's kernels do where several
- * communicators share a GPU (NCCL_LAUNCH_ORDER_IMPLICIT): one that is behind another on its stream
+ * communicators share a GPU (NCCL_LAUNCH_ORDER_IMPLICIT): one that is after another on its stream
  * holds up those that follow on other streams, and one that is several kernels (a sum of 16 bits)
  * until it is complete.  A collective completes when all members of its group stand at it, a
  * message when sender and receiver do.

@@ -100,7 +100,7 @@ is "generate from a run of packed documents" 0 $?
 
 "$TRIREME" train $M data.train=lines.h5 data.packing=padded data.seq_len=16 train.steps=0 run.dir=cut >out 2>err
 is "what is cut off documents is said at the start" "0 1" "$? $(grep -c "a document each, $(cat lines/* |
-    awk 'length > 15 { n += length - 15 } END { print n }') tokens behind data.seq_len left away); no steps" err)"
+    awk 'length > 15 { n += length - 15 } END { print n }') tokens after data.seq_len left away); no steps" err)"
 
 is "data that a step reads several times are warned of" "0 1 0" "$("$TRIREME" train $M train.global_batch=7 \
     data.train=lines.h5:samples=3 data.packing=padded train.steps=1 run.dir=few >out 2>err

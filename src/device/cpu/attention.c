@@ -7,7 +7,7 @@
  * with the scale c, and at the end O = O^T / l, lse = m + log(l) / c.  Exponentials are to base 2,
  * with log2(e) in c.  Scores are subtracted before they are scaled: that is exact for those near
  * the largest, however large they are, and lse >= m >= S whatever is rounded.  Weights are dropped
- * behind l: O sums those that are left.  A task is one
+ * after l: O sums those that are left.  A task is one
  * key/value head of one sequence and a chunk of queries for all query heads of the group; it packs
  * the keys and values it needs once.
  */

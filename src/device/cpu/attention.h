@@ -83,7 +83,7 @@ size_t CPU(attention_backward_bytes)(const struct device *d, const struct attent
 /* What a block of scores hides from some of its queries. */
 enum attention_mask {
     MASK_NONE,
-    MASK_CAUSAL, /* of the block on the diagonal: keys behind the query */
+    MASK_CAUSAL, /* of the block on the diagonal: keys after the query */
     MASK_LIMITS, /* keys outside the query's limits */
 };
 
@@ -111,7 +111,7 @@ struct attention_limits {
     int32_t low[BLOCK], high[BLOCK], highest_low, lowest_high;
 };
 
-/* The first key behind those that the query in row r of a sequence sees. */
+/* The first key after those that the query in row r of a sequence sees. */
 static inline int64_t attention_seen(const struct attention *a, int64_t r)
 {
     return a->forms & ATTENTION_FULL ? attention_keys(a) : sequence_position(&a->part, r) + 1;
@@ -160,7 +160,7 @@ static inline enum attention_mask attention_mask_of(const struct attention_limit
     return l->is_plain && j == l->block ? MASK_CAUSAL : MASK_NONE;
 }
 
-/* Does block j of keys lie on the diagonal, so that the tiles behind each query can be left out? */
+/* Does block j of keys lie on the diagonal, so that the tiles after each query can be left out? */
 static inline int attention_is_diagonal(const struct attention_limits *l, int64_t j)
 {
     return l->is_plain && j == l->block;

@@ -96,7 +96,7 @@ static size_t backward_layout(struct backward *w, const struct attention *a, voi
     return at;
 }
 
-/* Behind the scratch of the threads: dK and dV of each chunk, [batch * kv_heads][chunks][2]. */
+/* After the scratch of the threads: dK and dV of each chunk, [batch * kv_heads][chunks][2]. */
 size_t CPU(attention_backward_bytes)(const struct device *d, const struct attention *a)
 {
     struct backward w;

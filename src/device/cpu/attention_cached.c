@@ -12,7 +12,7 @@
 
 enum { AHEAD = 12 }; /* positions that are fetched before they are used */
 
-/* Copy keys and values of the rows into the cache; in both the values lie behind the keys. */
+/* Copy keys and values of the rows into the cache; in both the values lie after the keys. */
 static void keep_rows(const struct attention_cached *a, void *cache, const void *qkv,
                       const int32_t *positions)
 {
@@ -166,7 +166,7 @@ static struct attention part_of(const struct attention_cached *a, int64_t positi
         .head_dim = a->head_dim,
         .scale = a->scale,
         .forms = ATTENTION_SEPARATE | ATTENTION_PART | (a->window > 0 ? ATTENTION_WINDOW : 0),
-        .kv_seq = position + a->seq, /* what is behind them may be no numbers */
+        .kv_seq = position + a->seq, /* what is after them may be no numbers */
         .part = {.chunk = chunk, .first = {position, position + chunk}},
         .window = a->window,
     };

@@ -48,7 +48,7 @@ static void choose(int32_t *expert, const float *logits, int64_t experts, int64_
     }
 }
 
-/* Logits of a row from e on; -infinity behind the last. */
+/* Logits of a row from e on; -infinity after the last. */
 SIMD_INLINE vf get_logits(const float *logits, int64_t e, int64_t experts)
 {
     vf v = vf_get_some(DTYPE_F32, logits, e, experts - e);

@@ -60,7 +60,7 @@ size_t CPU(gemm_few_rows_scratch)(const struct gemm *g)
     return (size_t)(blocks * packed_elems(g)) * dtype_bytes(g->dt);
 }
 
-/* Copy x to scratch; rows that are not there, and elements behind the last, become 0. */
+/* Copy x to scratch; rows that are not there, and elements after the last, become 0. */
 static void pack_rows(const struct gemm *g, char *to)
 {
     size_t bytes = dtype_bytes(g->dt), whole = (size_t)step_of(g->dt) * bytes;
@@ -75,7 +75,7 @@ static void pack_rows(const struct gemm *g, char *to)
             }
 }
 
-/* A vector of at most `left` elements from index on, zeros behind them. */
+/* A vector of at most `left` elements from index on, zeros after them. */
 SIMD_INLINE vf get_vector(const enum dtype dt, const void *base, int64_t index, int64_t left)
 {
     vf v = {0};
@@ -93,7 +93,7 @@ SIMD_INLINE vf add_product(const enum dtype dt, vf sum, vf a, vf b)
     return dt == DTYPE_BF16 ? vf_dot_bf16(sum, (vb)a, (vb)b) : a * b + sum;
 }
 
-/* In each block of 2 half lanes put the sum of a's two halves, and behind it that of b's. */
+/* In each block of 2 half lanes put the sum of a's two halves, and after it that of b's. */
 SIMD_INLINE vf add_halves(vf a, vf b, const int half)
 {
     const vi lanes = vi_lanes();
@@ -126,7 +126,7 @@ SIMD_INLINE void add_across(const vf *sum, float *out)
 }
 
 /* Add the products of elements [k, end) of R packed rows of x and C rows of w, which begin at w[c],
- * to the sums that `kept` has from earlier elements.  The sums go to kept again or, behind the last
+ * to the sums that `kept` has from earlier elements.  The sums go to kept again or, after the last
  * elements, across lanes to out.  next: the element of w from which it prefetches meanwhile. */
 SIMD_INLINE void block(const enum dtype dt, const int R, const int C, const struct gemm *g,
                        const void *x, const int64_t w[MOST_C], int64_t next, int64_t k, int64_t end,
@@ -175,7 +175,7 @@ SIMD_INLINE void put_rows(const enum dtype dt, const struct gemm *g, const float
         }
 }
 
-/* The element of w with which block t begins, of the columns [col, end) or of those behind them. */
+/* The element of w with which block t begins, of the columns [col, end) or of those after them. */
 static int64_t find_next(const struct gemm *g, int64_t t, int64_t groups, int64_t part, int C,
                          int64_t col, int64_t end)
 {

@@ -15,7 +15,7 @@
 #include "device/cpu/kernels.h"
 #include "device/cpu/simd.h"
 
-/* Read the last n < CPU_LANES elements of a row, from i on; lanes behind them are -inf. */
+/* Read the last n < CPU_LANES elements of a row, from i on; lanes after them are -inf. */
 SIMD_INLINE vf get_tail(enum dtype dt, const void *x, int64_t i, int64_t n)
 {
     vf v = vf_get_part(dt, x, i, n);
@@ -42,7 +42,7 @@ static float row_max(enum dtype dt, const void *x, int64_t n)
 }
 
 /* Set *result to the sum of e^(x - top), in fp32 within short blocks and in fp64 over the blocks.
- * As many elements behind the row are prefetched: most of the next row. */
+ * As many elements after the row are prefetched: most of the next row. */
 SIMD_INLINE void find_sum(enum dtype dt, const void *x, int64_t n, float top, double *result)
 {
     enum { BLOCK = 1024 };

@@ -3,7 +3,7 @@
 #include "device/cpu/simd.h"
 
 /* (a, b) -> (a cos - b sin, b cos + a sin) for the pairs of the row's heads; first: its first
- * element, cosine: of its position, and sines behind them.  The next row is prefetched. */
+ * element, cosine: of its position, and sines after them.  The next row is prefetched. */
 SIMD_INLINE void rotate_heads(enum dtype dt, const struct rope *r, void *y, const void *x,
                               int64_t first, const float *cosine)
 {

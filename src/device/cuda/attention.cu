@@ -17,7 +17,7 @@
  * With packed documents or a sliding window, a thread block begins with the first key that its
  * first query sees, and gives no weight to keys that its later queries do not see.  Dropout drops
  * weights after they have been added to l.  Prompts of generation are queries whose keys lie in a
- * cache and whose positions begin where the cache says; a block reads nothing of the cache behind
+ * cache and whose positions begin where the cache says; a block reads nothing of the cache after
  * the last key that it sees, because those bytes may be anything.
  */
 #include "device/cuda/attention.cuh"

@@ -28,7 +28,7 @@ struct attention_args {
     int blocks, section, all_heads; /* blocks of a head, heads of a section, heads of the batch */
 };
 
-/* Return where keys (or their gradients) begin: behind the queries of packed projections, or in a
+/* Return where keys (or their gradients) begin: after the queries of packed projections, or in a
  * tensor apart. */
 template <class T>
 static inline T *attention_keys_in(const struct attention *a, T *packed, T *apart)
@@ -186,7 +186,7 @@ static __device__ __forceinline__ int attention_low(const struct attention_limit
     return document > start ? document : start;
 }
 
-/* Take from s the queries that see only keys behind key `last` of sequence `batch`.  They are the
+/* Take from s the queries that see only keys after key `last` of sequence `batch`.  They are the
  * last queries of each chunk; a binary search finds the first of them. */
 static __device__ __forceinline__ void attention_cut_seers(const struct attention_args &a,
                                                            struct attention_seers &s, int64_t batch,

@@ -37,7 +37,7 @@ template <class E_, int dim_, int warps, int tall_, int keys_> struct query_tile
 };
 
 struct backward_tensors {
-    uint16_t *dq, *dk; /* dk and k: of the keys, behind which lie values */
+    uint16_t *dq, *dk; /* dk and k: of the keys, after which lie values */
     const uint16_t *q, *k, *dout;
     const float *lse, *delta;
 };

@@ -83,7 +83,7 @@ template <class C> static __device__ __forceinline__ int place_of(int i)
     return ((int)threadIdx.x % C::lanes + i * C::lanes) * C::n;
 }
 
-/* Zeros behind a head. */
+/* Zeros after a head. */
 template <class C>
 static __device__ __forceinline__ void load_head(typename C::R (&to)[C::accesses],
                                                  const typename C::T *from, int dim)
@@ -341,7 +341,7 @@ static void launch_heads(cudaStream_t s, const cached_tensors<typename C::T> &t,
            t.positions, a);
 }
 
-/* May a block have so many heads?  Spans do not count: those behind a row's position do nothing. */
+/* May a block have so many heads?  Spans do not count: those after a row's position do nothing. */
 static bool suits(int64_t rows, const cached_args &a, int heads)
 {
     return a.seq == 1 && a.heads / a.kv_heads % heads == 0 &&

@@ -28,7 +28,7 @@ template <class E_, int dim_, int rows_> struct simt_tiles {
     static constexpr size_t query_bytes = sizeof(float) * (4 * tile_elems + weight_elems);
 };
 
-/* What backward reads and writes.  dk and k begin with the keys; the values lie behind them. */
+/* What backward reads and writes.  dk and k begin with the keys; the values lie after them. */
 template <class E> struct simt_tensors {
     E *dq, *dk;
     const E *q, *k, *dout;
@@ -409,7 +409,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 /* delta = the sum of dout o over a head, of each position.  A warp takes a head of a position; rows
- * of dout and o are the heads of all positions, one behind the other. */
+ * of dout and o are the heads of all positions, one after the other. */
 template <class E>
 __global__ void __launch_bounds__(THREADS)
     delta_kernel(float *delta, const E *dout, const E *o, int64_t rows, int heads, int seq,

@@ -3,7 +3,7 @@
  * Only the device knows how many rows each expert has.  So a launch has as many blocks as there can
  * be tiles of rows at most: `slots` rows of up to `experts` experts, each of which may end in the
  * middle of a tile.  Each warp of a block finds the block's expert by itself, from the numbers of
- * tiles of all experts; blocks behind the last tile end.
+ * tiles of all experts; blocks after the last tile end.
  *
  *   rows of experts   A 130, B 0, C 50     tiles of 128   A0 A1 C0, of at most 3 + 1
  *

@@ -10,7 +10,7 @@
  *   weigh_slots      a warp for each row makes the weights, and writes the row of each slot
  *
  * Within a span each warp has some consecutive slots, of which it takes 32 at a time.  A lane finds
- * by ballots which other lanes have its expert: as many as stand before it, so far behind the
+ * by ballots which other lanes have its expert: as many as stand before it, so far after the
  * expert's next slot is its own.  Nothing is added atomically, and no result depends on which block
  * is first.  The counts are in the memory of struct routes's `row`, which only the last kernel
  * writes, so that a span has at least as many slots as there are experts.

@@ -167,7 +167,7 @@ static __device__ __forceinline__ void largest_of_places(uint32_t (&largest)[SID
     __syncthreads();
 }
 
-/* Write the scale of a square tile, and, behind the last tile of a row of tiles, zeros up to
+/* Write the scale of a square tile, and, after the last tile of a row of tiles, zeros up to
  * to.step.
  */
 static __device__ __forceinline__ void write_square_scale(const struct cuda_fp8 &to,
@@ -284,7 +284,7 @@ void cuda_fp8_round(struct device *d, const struct cuda_fp8 *to, const void *x, 
            cuda_compute(d), *to, (const bf16 *)x, ld, is_aligned);
 }
 
-/* Element k of a row and those behind it share a scale, as EACH divides SIDE. */
+/* Element k of a row and those after it share a scale, as EACH divides SIDE. */
 __global__ void __launch_bounds__(THREADS) widen_codes(bf16 *to, struct cuda_fp8 x)
 {
     const int64_t groups = x.k / EACH, at = (int64_t)blockIdx.x * THREADS + (int64_t)threadIdx.x;

@@ -388,7 +388,7 @@ template <typename L> static __device__ __forceinline__ int column_of(const part
 
 enum { PART_BATCH = 8 }; /* accesses of a thread that are under way at a time */
 
-/* Those of this thread from access j on; groups behind the row are as if they were not. */
+/* Those of this thread from access j on; groups after the row are as if they were not. */
 template <int n, typename L>
 static __device__ __forceinline__ void load_batch(raw<L, n> (&bits)[PART_BATCH], const L *x, int j,
                                                   int groups)

@@ -152,7 +152,7 @@ template <typename T, int count> struct norm_held {
     norm_stats stats;
 };
 
-/* Load this thread's part of a row; nothing behind the last row. */
+/* Load this thread's part of a row; nothing after the last row. */
 template <bool centered, typename T, int count>
 static __device__ __forceinline__ void hold(norm_held<T, count> &h, const norm_gradient<T> &t,
                                             norm_team team, int64_t row)
