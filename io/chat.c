@@ -133,7 +133,7 @@ static char *read_text(const char *path, struct error *err)
     if (!failed && bytes == MOST)
         failed = error_set(err, "%s: no chat template has %d bytes or more", path, MOST);
     if (!failed)
-        return text; /* with a 0 behind it, as array_make() zeroes */
+        return text; /* with a 0 after it, as array_make() zeroes */
     free(text);
     return NULL;
 }

@@ -154,7 +154,7 @@ int h5_create(struct h5 **out, const char *path, struct error *err)
 
 /* HDF5 would put small objects together into blocks; that is off, so that each object is an
  * allocation of its own. */
-int h5_create_behind(struct h5 **out, const char *path, int64_t front_bytes, struct error *err)
+int h5_create_after(struct h5 **out, const char *path, int64_t front_bytes, struct error *err)
 {
     struct h5 *file = make_file(path);
     hid_t access = H5Pcreate(H5P_FILE_ACCESS), create = H5Pcreate(H5P_FILE_CREATE);

@@ -49,7 +49,7 @@ int h5_open(struct h5 **file, const char *path, struct error *err);
 /* Create a file, which must not exist, whose first front_bytes (0, or a power of two from 512 on)
  * belong to the caller; HDF5 calls them a user block.  All objects begin at a multiple of H5_ALIGN,
  * so that the offset of a dataset does not depend on its size.  Returns as h5_create(). */
-int h5_create_behind(struct h5 **file, const char *path, int64_t front_bytes, struct error *err);
+int h5_create_after(struct h5 **file, const char *path, int64_t front_bytes, struct error *err);
 
 /* Returns 1 if the file at path begins like an HDF5 file. */
 int h5_is_file(const char *path);

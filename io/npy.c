@@ -215,12 +215,12 @@ static int read_front(struct npy *npy, enum npy_format format, struct error *err
     if (npy->count > there)
         return error_set(err, "%s is truncated: %lld numbers in its header, %lld in the file",
                          npy->path, (long long)npy->count, (long long)there);
-    int64_t behind = info.st_size - npy->offset - npy->count * npy->width;
-    if (behind)
+    int64_t after = info.st_size - npy->offset - npy->count * npy->width;
+    if (after)
         return error_set(err,
                          "%s: %lld bytes follow the %lld numbers that its header counts, and would "
                          "be left out; write a file for each array, with the count of its numbers",
-                         npy->path, (long long)behind, (long long)npy->count);
+                         npy->path, (long long)after, (long long)npy->count);
     return 0;
 }
 

@@ -314,9 +314,9 @@ void swap_submit(struct swap *swap, struct swap_op *op)
     pthread_mutex_lock(&swap->lock);
     if (!busy(swap))
         swap->since_ns = op->start_ns;
-    struct swap_op **behind =
+    struct swap_op **after =
         swap->last[op->queue] ? &swap->last[op->queue]->next : &swap->first[op->queue];
-    *behind = swap->last[op->queue] = op;
+    *after = swap->last[op->queue] = op;
     pthread_cond_broadcast(&swap->work);
     pthread_mutex_unlock(&swap->lock);
 }

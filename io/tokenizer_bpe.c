@@ -20,8 +20,8 @@ enum { SHORT = 48, GONE = -1 };
 /* A token of a long word. */
 struct tokenizer_symbol {
     uint32_t id;
-    int32_t before, behind; /* indices of its neighbours; GONE: none.  before == its own index: it
-                             * was merged into the symbol before it */
+    int32_t before, after; /* indices of its neighbours; GONE: none.  before == its own index: it
+                            * was merged into the symbol before it */
 };
 
 /* An entry of the heap: a pair that has a merge. */
@@ -62,10 +62,10 @@ static int merge_short(const struct tokenizer_bpe *bpe, uint32_t *ids, int count
             return count;
         ids[best] = made[best];
         count--;
-        size_t behind = (size_t)(count - best - 1) * sizeof *ids;
-        memmove(ids + best + 1, ids + best + 2, behind);
-        memmove(ranks + best + 1, ranks + best + 2, behind);
-        memmove(made + best + 1, made + best + 2, behind);
+        size_t after = (size_t)(count - best - 1) * sizeof *ids;
+        memmove(ids + best + 1, ids + best + 2, after);
+        memmove(ranks + best + 1, ranks + best + 2, after);
+        memmove(made + best + 1, made + best + 2, after);
         look_up(bpe, ids, best, count, ranks, made);
         if (best)
             look_up(bpe, ids, best - 1, count, ranks, made);
@@ -106,10 +106,10 @@ static struct tokenizer_pair_at pop(struct tokenizer_pair_at *heap, size_t *coun
 static void push_pair(struct tokenizer_encoder *encoder, int32_t at, size_t *count)
 {
     const struct tokenizer_symbol *symbols = encoder->symbols;
-    if (at == GONE || symbols[at].behind == GONE)
+    if (at == GONE || symbols[at].after == GONE)
         return;
     const struct tokenizer_pair *pair =
-        tokenizer_bpe_pair(encoder->data->bpe, symbols[at].id, symbols[symbols[at].behind].id);
+        tokenizer_bpe_pair(encoder->data->bpe, symbols[at].id, symbols[symbols[at].after].id);
     if (pair->key)
         push(encoder->heap, count,
              (struct tokenizer_pair_at){.rank = pair->rank, .at = at, .id = pair->id});
@@ -119,10 +119,10 @@ static void push_pair(struct tokenizer_encoder *encoder, int32_t at, size_t *cou
 static int is_there(const struct tokenizer_encoder *encoder, const struct tokenizer_pair_at *entry)
 {
     const struct tokenizer_symbol *symbol = &encoder->symbols[entry->at];
-    if (symbol->before == entry->at || symbol->behind == GONE)
+    if (symbol->before == entry->at || symbol->after == GONE)
         return 0;
     const struct tokenizer_pair *pair =
-        tokenizer_bpe_pair(encoder->data->bpe, symbol->id, encoder->symbols[symbol->behind].id);
+        tokenizer_bpe_pair(encoder->data->bpe, symbol->id, encoder->symbols[symbol->after].id);
     return pair->key && pair->id == entry->id;
 }
 
@@ -132,11 +132,11 @@ static void merge_at(struct tokenizer_encoder *encoder, const struct tokenizer_p
                      size_t *count)
 {
     struct tokenizer_symbol *symbols = encoder->symbols, *symbol = &symbols[entry->at];
-    int32_t gone = symbol->behind;
+    int32_t gone = symbol->after;
     symbol->id = entry->id;
-    symbol->behind = symbols[gone].behind;
-    if (symbol->behind != GONE)
-        symbols[symbol->behind].before = entry->at;
+    symbol->after = symbols[gone].after;
+    if (symbol->after != GONE)
+        symbols[symbol->after].before = entry->at;
     symbols[gone].before = gone;
     push_pair(encoder, symbol->before, count);
     push_pair(encoder, entry->at, count);
@@ -168,7 +168,7 @@ static int merge_long(struct tokenizer_encoder *encoder, uint32_t *ids, int64_t 
         return -1;
     for (int32_t i = 0; i < *count; i++)
         encoder->symbols[i] = (struct tokenizer_symbol){
-            .id = ids[i], .before = i - 1, .behind = i + 1 < *count ? i + 1 : GONE};
+            .id = ids[i], .before = i - 1, .after = i + 1 < *count ? i + 1 : GONE};
     for (int32_t i = 0; i < *count; i++)
         push_pair(encoder, i, &entries);
     while (entries) {
@@ -176,7 +176,7 @@ static int merge_long(struct tokenizer_encoder *encoder, uint32_t *ids, int64_t 
         if (is_there(encoder, &entry))
             merge_at(encoder, &entry, &entries);
     }
-    for (int32_t i = 0; i != GONE; i = encoder->symbols[i].behind)
+    for (int32_t i = 0; i != GONE; i = encoder->symbols[i].after)
         ids[left++] = encoder->symbols[i].id;
     *count = left;
     return 0;

@@ -69,7 +69,7 @@ static unsigned class_before(const uint16_t *classes, const char *text, size_t *
 }
 
 /* Returns the classes of the character at byte *at, and moves *at past it. */
-static unsigned class_behind(const uint16_t *classes, const char *text, size_t *at)
+static unsigned class_after(const uint16_t *classes, const char *text, size_t *at)
 {
     size_t length;
     unsigned class = classes[tokenizer_code(text + *at, &length)];
@@ -83,7 +83,7 @@ static int is_in_word(const uint16_t *classes, const char *text, size_t bytes, s
                       size_t end)
 {
     return (start && (class_before(classes, text, &start) & TOKENIZER_WORD)) ||
-           (end < bytes && (class_behind(classes, text, &end) & TOKENIZER_WORD));
+           (end < bytes && (class_after(classes, text, &end) & TOKENIZER_WORD));
 }
 
 /* Widen a token's bytes [*start, *end) by the spaces before and after it that belong to it; *start
@@ -95,7 +95,7 @@ static void take_spaces(const uint16_t *classes, const struct tokenizer_added_to
     while (token->left && at > least && (class_before(classes, text, &at) & TOKENIZER_SPACE))
         *start = at;
     at = *end;
-    while (token->right && at < bytes && (class_behind(classes, text, &at) & TOKENIZER_SPACE))
+    while (token->right && at < bytes && (class_after(classes, text, &at) & TOKENIZER_SPACE))
         *end = at;
 }
 

@@ -91,16 +91,16 @@ int tokenizer_rule_strip(const struct tokenizer_rule *rule, struct tokenizer_enc
                          struct error *err)
 {
     const uint16_t *classes = encoder->data->classes;
-    size_t first = bytes, behind = 0;
+    size_t first = bytes, after = 0;
     for (size_t at = 0, length; at < bytes; at += length)
         if (!(classes[tokenizer_code(text + at, &length)] & TOKENIZER_SPACE)) {
             first = at < first ? at : first;
-            behind = at + length;
+            after = at + length;
         }
     first = rule->left ? first : 0;
-    behind = rule->right ? behind : bytes;
-    if (first < behind)
-        tokenizer_buffer_add(out, text + first, behind - first);
+    after = rule->right ? after : bytes;
+    if (first < after)
+        tokenizer_buffer_add(out, text + first, after - first);
     return 0;
 }
 

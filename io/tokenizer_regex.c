@@ -75,7 +75,7 @@ struct translation {
     size_t atom;              /* byte of out: begin of what a quantifier would repeat */
     size_t group[MOST_DEPTH]; /* [depth] bytes of out: begins of the groups that are open */
     int depth;
-    int ignores_case;            /* 1: behind (?i), or within (?i: */
+    int ignores_case;            /* 1: after (?i), or within (?i: */
     char outside[MOST_DEPTH];    /* [depth] ignores_case around the groups that are open */
     int options[MOST_DEPTH + 1]; /* [depth + 1] groups (?i: opened for (?i), which end with these */
 };
@@ -121,7 +121,7 @@ static int is_property_of(const char *at, const char *list)
     return strstr(list, name) != NULL;
 }
 
-/* Append the translation of what stands behind \p, \P or \x: {Han}, {^Han}, {4e00}, 4e.  A script
+/* Append the translation of what stands after \p, \P or \x: {Han}, {^Han}, {4e00}, 4e.  A script
  * becomes {sc:Han}: from 10.40 on, PCRE2's {Han} also matches characters of other scripts that are
  * used with it, such as the Chinese full stop.  Returns how many bytes of the pattern were used. */
 static size_t translate_argument(const char *at, int is_property, struct translation *to)
@@ -208,7 +208,7 @@ static size_t translate_interval(const char *at, struct translation *to)
     return bytes;
 }
 
-/* Does case not matter behind options such as "mi-x", of which there are `count`? */
+/* Does case not matter after options such as "mi-x", of which there are `count`? */
 static int ignores_case(const char *options, size_t count, int before)
 {
     int is_off = 0;
@@ -219,7 +219,7 @@ static int ignores_case(const char *options, size_t count, int before)
     return before;
 }
 
-/* Append the translation of "(" and the options behind it.  Oniguruma's option m, by which "."
+/* Append the translation of "(" and the options after it.  Oniguruma's option m, by which "."
  * matches an end of line too, is s in PCRE2.  Options alone hold for all alternatives that follow
  * in the group, which they begin: a(?i)b|c is a(?i:b|c) in Oniguruma, and (?:a(?i)b)|(?i:c) in
  * PCRE2. Returns how many bytes of the pattern were used, or 0 with err set. */
@@ -259,7 +259,7 @@ static void close_options(struct translation *to)
         put(to, ")");
 }
 
-/* Append ")".  A quantifier behind it repeats the group. */
+/* Append ")".  A quantifier after it repeats the group. */
 static void close_group(struct translation *to)
 {
     close_options(to);

@@ -79,7 +79,7 @@ static int add_range(struct cut *cut, size_t start, size_t end, int is_match, st
 
 /* Returns where to look for the next match after an empty one at byte at: after the character
  * there. */
-static size_t behind_empty(const char *text, size_t bytes, size_t at)
+static size_t after_empty(const char *text, size_t bytes, size_t at)
 {
     size_t length = 1;
     if (at < bytes)
@@ -96,14 +96,14 @@ static int cut_at_matches(struct cut *cut, size_t bytes, struct error *err)
                                                      from, &start, &end, err)) > 0) {
         int is_empty = start == end;
         if (is_empty && start == done && from) { /* right after another match it does not count */
-            from = behind_empty(cut->text, bytes, start);
+            from = after_empty(cut->text, bytes, start);
             continue;
         }
         if ((start > done && add_range(cut, done, start, 0, err)) ||
             add_range(cut, start, end, 1, err))
             return -1;
         done = end;
-        from = is_empty ? behind_empty(cut->text, bytes, end) : end;
+        from = is_empty ? after_empty(cut->text, bytes, end) : end;
     }
     if (found < 0 || (done < bytes && add_range(cut, done, bytes, 0, err)))
         return -1;

@@ -102,7 +102,7 @@ static int make_skeleton(const struct tokens_writer *writer, uint64_t hash,
 {
     struct h5 *file;
     int64_t format = TOKENS_SEALED, starts = writer->documents + 1;
-    if (h5_create_behind(&file, writer->skeleton, SEAL_FRONT, err))
+    if (h5_create_after(&file, writer->skeleton, SEAL_FRONT, err))
         return -1;
     int rc =
         h5_set_value(file, "/", "format", H5_TYPE_I64, &format, err) ||

@@ -18,15 +18,15 @@ static void one_line(char *text)
             *text = ' ';
 }
 
-/* Set the text of err (NULL: drop the text), followed by ": " and `behind` unless that is NULL. */
-static void set_text(struct error *err, const char *fmt, va_list args, const char *behind)
+/* Set the text of err (NULL: drop the text), followed by ": " and `after` unless that is NULL. */
+static void set_text(struct error *err, const char *fmt, va_list args, const char *after)
 {
     if (!err)
         return;
     vsnprintf(err->text, sizeof err->text, fmt, args);
     one_line(err->text);
-    if (behind)
-        text_append(err->text, sizeof err->text, ": %s", behind);
+    if (after)
+        text_append(err->text, sizeof err->text, ": %s", after);
     if (err->code == EXIT_DONE)
         err->code = EXIT_USAGE;
 }

@@ -99,7 +99,7 @@ struct tokenize_job {
     char *joined;                /* that name, where inputs are token files; else NULL */
     int64_t vocab;
     int64_t end_of_text;              /* id that is put after each text; -1: none */
-    int64_t cut_behind;               /* id after which documents of token ids end; -1: none */
+    int64_t cut_after;                /* id after which documents of token ids end; -1: none */
     struct tokenizer_wrap wrap;       /* ids before and after the text of a document */
     const struct chat_template *chat; /* NULL: none is known, and no_chat says why */
     struct error no_chat;

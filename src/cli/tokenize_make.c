@@ -36,19 +36,19 @@ static int open_tokenizer(struct tokenize_job *job, struct error *err)
     return tokenizer_wrap_find(&job->wrap, job->tokenizer, err);
 }
 
-/* Set job->cut_behind from --eos, an id or the text of a token, or to the tokenizer's end of text.
+/* Set job->cut_after from --eos, an id or the text of a token, or to the tokenizer's end of text.
  */
 static int read_eos(struct tokenize_job *job, struct error *err)
 {
     const char *eos = job->options.eos;
-    job->cut_behind = job->end_of_text;
+    job->cut_after = job->end_of_text;
     if (!eos)
         return 0;
     if (text_is_digits(eos))
-        job->cut_behind = strtoll(eos, NULL, 10);
+        job->cut_after = strtoll(eos, NULL, 10);
     else
-        job->cut_behind = job->tokenizer ? tokenizer_id(job->tokenizer, eos) : -1;
-    if (job->cut_behind < 0 || job->cut_behind >= job->vocab)
+        job->cut_after = job->tokenizer ? tokenizer_id(job->tokenizer, eos) : -1;
+    if (job->cut_after < 0 || job->cut_after >= job->vocab)
         return error_set(err, "--eos %s: no token of a vocabulary of %lld", eos,
                          (long long)job->vocab);
     return 0;

@@ -61,7 +61,7 @@ static int add_documents(struct reading *r, const uint32_t *ids, int64_t first, 
     int64_t begin = 0;
     for (int64_t i = 0; i < count; i++) {
         int is_end = (r->index && first + i + 1 == r->end) ||
-                     (ids[i] == job->cut_behind && r->length + i - begin > 0);
+                     (ids[i] == job->cut_after && r->length + i - begin > 0);
         if (!is_end && i + 1 < count)
             continue;
         struct tokenize_output *output =
@@ -104,8 +104,8 @@ static int read_all(struct reading *r, uint32_t *ids, struct error *err)
     for (int64_t first = 0; first < total; first += NPY_MOST) {
         int64_t count = min_i64(NPY_MOST, total - first);
         if (npy_read(&r->npy, first, count, job->vocab, ids, err) ||
-            (job->cut_behind < 0 && !r->index ? add_divided(r, ids, first, count, tail, err)
-                                              : add_documents(r, ids, first, count, err)))
+            (job->cut_after < 0 && !r->index ? add_divided(r, ids, first, count, tail, err)
+                                             : add_documents(r, ids, first, count, err)))
             return -1;
     }
     int64_t left = r->index ? megatron_finish(r->index, err) : 0;

@@ -57,15 +57,15 @@ static void gather_in_rounds(struct world *world, char *all, const char *mine, s
 {
     size_t size = (size_t)world->size, rank = (size_t)world->rank;
     size_t most = min_bytes(bytes, max_bytes(ROUNDS_BYTES / size, 1));
-    char *behind = array_make(size, most); /* the own slice, and then those of the next ranks */
+    char *after = array_make(size, most); /* the own slice, and then those of the next ranks */
     for (size_t first = 0; first < bytes; first += most) {
         size_t slice = min_bytes(bytes - first, most);
-        memcpy(behind, mine + first, slice);
-        run(world, &kind_all_gather_doubling, NULL, behind, slice, 0);
+        memcpy(after, mine + first, slice);
+        run(world, &kind_all_gather_doubling, NULL, after, slice, 0);
         for (size_t i = 0; i < size; i++)
-            memcpy(all + (rank + i) % size * bytes + first, behind + i * slice, slice);
+            memcpy(all + (rank + i) % size * bytes + first, after + i * slice, slice);
     }
-    free(behind);
+    free(after);
 }
 
 void world_all_gather(struct world *world, void *all, const void *mine, size_t bytes)

@@ -110,7 +110,7 @@ static int all_slide(const struct js *kinds, int64_t layers, struct error *err)
 
 /* Answer the same where there is no list, as transformers does for Qwen: layers from
  * max_window_layers on have a sliding window. */
-static int all_slide_behind(const struct config *config, const struct js *json, struct error *err)
+static int all_slide_after(const struct config *config, const struct js *json, struct error *err)
 {
     int64_t layers = config->model.layers, first = js_get_int(json, "max_window_layers", 28);
     if (first <= 0 || first >= layers)
@@ -152,7 +152,7 @@ static int set_window(struct config *config, enum hf_kinds kind, const struct js
     if (kinds)
         slide = all_slide(kinds, config->model.layers, err);
     else if (window > 0 && kind & HF_QWEN)
-        slide = all_slide_behind(config, json, err);
+        slide = all_slide_after(config, json, err);
     if (slide < 0)
         return -1;
     if (slide && window <= 0)

@@ -40,18 +40,18 @@ int hub_is_name(const char *name)
 static char *find_cache(char cache[CONFIG_TEXT])
 {
     static const struct {
-        const char *variable, *behind; /* the first that is set counts */
+        const char *variable, *after; /* the first that is set counts */
     } places[] = {
-        {.variable = "HF_HUB_CACHE", .behind = ""},
-        {.variable = "HF_HOME", .behind = "/hub"},
-        {.variable = "XDG_CACHE_HOME", .behind = "/huggingface/hub"},
-        {.variable = "HOME", .behind = "/.cache/huggingface/hub"},
+        {.variable = "HF_HUB_CACHE", .after = ""},
+        {.variable = "HF_HOME", .after = "/hub"},
+        {.variable = "XDG_CACHE_HOME", .after = "/huggingface/hub"},
+        {.variable = "HOME", .after = "/.cache/huggingface/hub"},
     };
     cache[0] = 0;
     for (size_t i = 0; i < sizeof places / sizeof places[0] && !cache[0]; i++) {
         const char *value = getenv(places[i].variable);
         if (value && value[0])
-            text_append(cache, CONFIG_TEXT, "%s%s", value, places[i].behind);
+            text_append(cache, CONFIG_TEXT, "%s%s", value, places[i].after);
     }
     return cache;
 }

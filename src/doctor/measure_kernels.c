@@ -35,7 +35,7 @@ struct call {
 };
 
 /* After the codes of an operand that has twice their bytes. */
-static float *behind(const struct call *call, void *codes)
+static float *after(const struct call *call, void *codes)
 {
     return (float *)((char *)codes + round_up_bytes((size_t)call->elems, sizeof(float)));
 }
@@ -53,8 +53,8 @@ static void update(struct measure *m, const struct call *call, void *const *oper
                                       .g = operand[3],
                                       .dt_copy = DTYPE_BF16,
                                       .copy = operand[4],
-                                      .m_largest = behind(call, operand[1]),
-                                      .v_largest = behind(call, operand[2])};
+                                      .m_largest = after(call, operand[1]),
+                                      .v_largest = after(call, operand[2])};
     m->device->ops->adamw(m->device, &measure_adamw, call->factor, &state, &rounding, call->elems);
 }
 

@@ -130,14 +130,14 @@ static void block(const struct config_model *c, struct graph *graph, float loss_
         transformer_qkv(graph, c, c->qkv_bias ? TRANSFORMER_BIASED : TRANSFORMER_PLAIN);
     int wo = transformer_attention_back(graph, c);
     int norm2 = norm_weight(graph, "norm2", c->hidden);
-    const struct feed_forward behind = declare_feed_forward(c, graph);
+    const struct feed_forward after = declare_feed_forward(c, graph);
 
     int h = transformer_all_rows(graph, build_rmsnorm(graph, x, norm1, eps));
     int o = transformer_attention(graph, c, h, &qkv, table);
     int x2,
         h2 = build_rmsnorm_residual(graph, x, transformer_back(graph, o, wo, -1), norm2, eps, &x2);
     build_output(graph,
-                 feed_forward(c, graph, &behind, transformer_all_rows(graph, h2), x2, loss_factor));
+                 feed_forward(c, graph, &after, transformer_all_rows(graph, h2), x2, loss_factor));
 }
 
 static void graph_of(const struct model *model, int kind, enum model_purpose purpose,

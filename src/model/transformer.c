@@ -130,7 +130,7 @@ int transformer_back(struct graph *graph, int x, int w, int addend)
 static const char *const qkv_names[] = {"attn.q", "attn.k", "attn.v"};
 
 /* What follows a name of queries, keys or values: "" or ".lora_A"; NULL: the name is of others. */
-static const char *behind_qkv(const char *name)
+static const char *after_qkv(const char *name)
 {
     for (int i = 0; i < 3; i++) {
         size_t length = strlen(qkv_names[i]);
@@ -142,7 +142,7 @@ static const char *behind_qkv(const char *name)
 
 int transformer_stacks(const char *one, const char *other)
 {
-    const char *a = behind_qkv(one), *b = behind_qkv(other);
+    const char *a = after_qkv(one), *b = after_qkv(other);
     return a && b ? !strcmp(a, b) : !strcmp(one, other);
 }
 

@@ -355,14 +355,14 @@ static double update_s(const struct bounds *b, const struct search_candidate *c,
  * schedule_rows.c lists actions. */
 static double in_flight(const struct search_candidate *c, int stage, double micros)
 {
-    int rank = search_rank_of_stage(c, stage), behind = c->pipeline - 1 - rank;
+    int rank = search_rank_of_stage(c, stage), after = c->pipeline - 1 - rank;
     double most = c->pipeline;
     if (c->chunks == 1)
-        most = behind + 1;
+        most = after + 1;
     else if (search_splits_backward(c))
-        most = stage < c->pipeline ? c->pipeline + behind : rank;
+        most = stage < c->pipeline ? c->pipeline + after : rank;
     else if (stage / c->pipeline == c->chunks - 1)
-        most = fmin(most, 2 * behind + 1);
+        most = fmin(most, 2 * after + 1);
     return fmin(most, micros);
 }
 

@@ -49,10 +49,10 @@ static int find(const struct ranges *r, size_t offset)
 /* Put pieces in place of count ranges from first on. */
 static void replace(struct ranges *r, int first, int count, const struct range *piece, int pieces)
 {
-    int behind = r->count - first - count;
+    int after = r->count - first - count;
     for (int added = 0; added < pieces - count; added++)
         r->range = array_grow(r->range, r->count + added, &r->capacity, sizeof *r->range);
-    memmove(r->range + first + pieces, r->range + first + count, (size_t)behind * sizeof *r->range);
+    memmove(r->range + first + pieces, r->range + first + count, (size_t)after * sizeof *r->range);
     memcpy(r->range + first, piece, (size_t)pieces * sizeof *piece);
     r->count += pieces - count;
 }

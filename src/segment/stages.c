@@ -56,8 +56,8 @@ static void cut(const double *cost, int units, int stages, int s, int u, double 
     double own = 0, best = INFINITY;
     for (int e = u + 1; e <= last; e++) {
         own += cost[e - 1];
-        double behind = after ? least[(s + 1) * (units + 1) + e] : e == units ? 0 : INFINITY;
-        double most = own > behind ? own : behind;
+        double later = after ? least[(s + 1) * (units + 1) + e] : e == units ? 0 : INFINITY;
+        double most = own > later ? own : later;
         if (most < best) {
             best = most;
             end[s * (units + 1) + u] = e;

@@ -29,7 +29,7 @@ static int64_t step_of(const char *line)
 }
 
 /* The last object in a line that begins with an incomplete one; NULL: there is none. */
-static const char *behind_torn(const char *line)
+static const char *after_torn(const char *line)
 {
     const char *last = NULL;
     for (const char *at = strstr(line, first_key); at; at = strstr(at + 1, first_key))
@@ -51,7 +51,7 @@ static int copy_lines(FILE *from, FILE *to, int64_t until, struct left_out *out)
         int64_t step = whole ? step_of(line) : -1;
         if (step < 0) {
             out->torn++;
-            good = whole ? behind_torn(line) : NULL;
+            good = whole ? after_torn(line) : NULL;
             step = good ? step_of(good) : -1;
         }
         if (step > until)

@@ -63,12 +63,12 @@ static int put_rows(struct values *v, int i, int b, int space, struct value valu
 {
     const struct instr *instr = &v->program->instr[i];
     struct addends before;
-    int behind = writers_behind(v, instr, space, &before);
+    int after = writers_after(v, instr, space, &before);
     struct value has = values_get(v, b);
     if (before.count && (!value_is(&has, value.meaning, value.of, value.index) ||
                          !addends_equal(has.terms[0], before)))
         return wrong(v, i, b, &has, "all rows that are before it");
-    if (behind) {
+    if (after) {
         value.terms[0] = before;
         addends_add(&value.terms[0], writers_addend(instr));
     }

@@ -1,6 +1,6 @@
 /* writers.c - see writers.h.
  *
- * Writers, the pieces of a segment and the exchanges behind them, have numbers in their order:
+ * Writers, the pieces of a segment and the exchanges after them, have numbers in their order:
  *
  *   RUN piece 0    ALLREDUCE    RUN piece 1    GATHER    RUN piece 2
  *   0              1            2              3         4
@@ -47,7 +47,7 @@ int writers_keeper(int space, enum segment_phase phase)
 }
 
 /* The number of an instruction in its segment, as above: of RUN piece 1 it is 2, of the GATHER
- * behind it 3. */
+ * after it 3. */
 static int writer_number(const struct instr *instr)
 {
     return 2 * instr->piece + instr_is_exchange(instr);
@@ -125,19 +125,19 @@ struct addends writers_before(const struct values *v, const struct instr *instr,
     return of_run((*before)[end][fill_index(space)], instr);
 }
 
-int writers_behind(const struct values *v, const struct instr *instr, int space,
+int writers_after(const struct values *v, const struct instr *instr, int space,
                    struct addends *before)
 {
     const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
-    int own = writer_number(instr), behind = 0;
+    int own = writer_number(instr), after = 0;
     struct addends sum = {0};
     for (int n = 0; n < 2 * segment->pieces; n++) {
         if (n == own || !writer_writes(segment, n, space))
             continue;
-        behind += n > own;
+        after += n > own;
         if (n < own)
             addends_add(&sum, tag(instr->phase, n));
     }
     *before = of_run(sum, instr);
-    return behind;
+    return after;
 }

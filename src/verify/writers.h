@@ -1,4 +1,4 @@
-/* writers.h - the pieces of a unit, and the exchanges behind them, that have written to a space:
+/* writers.h - the pieces of a unit, and the exchanges after them, that have written to a space:
  * how the verifier follows what is kept and what is carried.  For rules_run.c, and verify_values.c,
  * which makes it. */
 #ifndef TRIREME_VERIFY_WRITERS_H
@@ -24,8 +24,8 @@ struct addends writers_addend(const struct instr *instr);
 struct addends writers_before(const struct values *v, const struct instr *instr, int space);
 
 /* Of the writers that write to a space in the phase of instr: sum the addends of those before instr
- * into *before.  Returns how many there are behind it. */
-int writers_behind(const struct values *v, const struct instr *instr, int space,
+ * into *before.  Returns how many there are after it. */
+int writers_after(const struct values *v, const struct instr *instr, int space,
                    struct addends *before);
 
 #endif

@@ -286,7 +286,7 @@ static void failures_name_the_file(void **state)
     assert_int_equal(h5_open(&file, in_folder("absent.h5"), &err), -1);
     assert_null(file);
     assert_non_null(strstr(err.text, "absent.h5: cannot open the file: No such file"));
-    assert_int_equal(h5_create_behind(&file, in_folder("no/x.h5"), 0, &err), -1);
+    assert_int_equal(h5_create_after(&file, in_folder("no/x.h5"), 0, &err), -1);
     assert_non_null(strstr(err.text, "No such file"));
     file = create("names.h5");
     assert_int_equal(h5_write(file, "a", DTYPE_U8, 1, &n, "x", &err), 0);

@@ -332,7 +332,7 @@ static void test_not_used_after_release(void **state)
 }
 
 /* The place behind the second RUN or UPDATE after instruction i; -1 where there are not two. */
-static int behind_two(const struct program *program, int i)
+static int after_two(const struct program *program, int i)
 {
     int works = 0;
     for (i++; i < program->instrs && works < 2; i++)
@@ -347,7 +347,7 @@ static void check_late_release(struct program *program)
     int late = 0;
     for (int i = 0; i < program->instrs; i++)
         for (int slot = 0; slot < SLOTS && program->instr[i].kind == INSTR_RELEASE; slot++) {
-            int b = program->instr[i].buffer[slot], at = behind_two(program, i);
+            int b = program->instr[i].buffer[slot], at = after_two(program, i);
             struct error err = {0};
             if (b < 0 || at < 0)
                 continue;

@@ -173,12 +173,12 @@ static __device__ __forceinline__ void largest_of_places(uint32_t (&largest)[SID
 static __device__ __forceinline__ void write_square_scale(const struct cuda_fp8 &to,
                                                           const struct tile &t, uint32_t largest)
 {
-    const int64_t at = t.k / SIDE, behind = at + 1 + (int)threadIdx.x;
+    const int64_t at = t.k / SIDE, after = at + 1 + (int)threadIdx.x;
     float *row = to.scale + t.row / SIDE * to.step;
     if (threadIdx.x == 0)
         row[at] = fp8_scale(largest);
-    if (t.k + SIDE == to.padded && behind < to.step)
-        row[behind] = 0;
+    if (t.k + SIDE == to.padded && after < to.step)
+        row[after] = 0;
 }
 
 /* Round a tile whose lines are rows. */
