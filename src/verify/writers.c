@@ -126,7 +126,7 @@ struct addends writers_before(const struct values *v, const struct instr *instr,
 }
 
 int writers_after(const struct values *v, const struct instr *instr, int space,
-                   struct addends *before)
+                  struct addends *before)
 {
     const struct segment *segment = program_segment(v->program, instr->unit, instr->phase);
     int own = writer_number(instr), after = 0;

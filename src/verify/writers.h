@@ -26,6 +26,6 @@ struct addends writers_before(const struct values *v, const struct instr *instr,
 /* Of the writers that write to a space in the phase of instr: sum the addends of those before instr
  * into *before.  Returns how many there are after it. */
 int writers_after(const struct values *v, const struct instr *instr, int space,
-                   struct addends *before);
+                  struct addends *before);
 
 #endif
