@@ -162,10 +162,14 @@ static size_t translate_escape(const char *at, int within, struct translation *t
         const char *text = within ? escapes[i].within : escapes[i].outside;
         if (escapes[i].letter != letter || !text)
             continue;
+        /* From 10.45 on, PCRE2 takes Lu, Ll and Lt for LC where case is ignored. */
+        int is_apart = strchr("pP", letter) && !within && to->ignores_case;
+        put(to, is_apart ? "(?-i:" : "");
         put(to, text);
         if (!strchr("pPx", letter))
             return 2;
         size_t bytes = 2 + translate_argument(at + 2, letter != 'x', to);
+        put(to, is_apart ? ")" : "");
         if (letter != 'x' && within && to->ignores_case && is_property_of(at + 2, of_u345))
             put(to, "\\x{345}"); /* brings its other cases */
         return bytes;
