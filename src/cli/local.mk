@@ -1,7 +1,7 @@
 trireme_SOURCES = src/cli/main.c src/cli/command.h src/cli/commands.c src/cli/completion.c src/cli/tensorboard.c
 trireme_LDADD = $(TRIREME_LIBS)
-trireme_SOURCES += src/cli/config.c src/cli/app.c src/cli/doctor.c src/cli/arguments.c src/cli/arguments.h src/cli/train.c src/cli/plan.c
-trireme_SOURCES += src/cli/evaluate.c src/cli/convert.c src/cli/unused.c src/cli/unused.h
+trireme_SOURCES += src/cli/config.c src/cli/app.c src/cli/doctor.c src/cli/arguments.c src/cli/arguments.h src/cli/train.c
+trireme_SOURCES += src/cli/plan.c src/cli/plan_options.c src/cli/plan_options.h src/cli/plan_search.c src/cli/plan_search.h src/cli/evaluate.c src/cli/convert.c src/cli/unused.c src/cli/unused.h
 trireme_SOURCES += src/cli/generate.c src/cli/generate.h src/cli/generate_chat.c src/cli/generate_model.c \
 	src/cli/generate_output.c src/cli/generate_prompts.c
 trireme_SOURCES += src/cli/tokenize.c src/cli/tokenize.h src/cli/tokenize_make.c src/cli/tokenize_join.c src/cli/tokenize_numbers.c \
