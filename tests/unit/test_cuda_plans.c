@@ -3,7 +3,8 @@
  *
  * Where a GPU is, plans are made for it.  Where none is, they are made for an H200 on paper, by the
  * library's own heuristics and compiler, with the driver of described_gpu.c.  A plan takes one to
- * three seconds; the models of the benchmark are looked at always, all presets with PLANS=all.
+ * three seconds: the models of the benchmark are looked at always, all presets and other cards with
+ * PLANS=all.
  */
 #include "ops_check.h"
 
@@ -22,30 +23,94 @@
 
 enum { SKIPPED = 77, PARTED_SEQ = 16384, TILE = 128 };
 
-/* What cuDNN asks a GPU for, as an H200 answers. */
-static const char h200[] =
-    "{\"version\": 1, \"deviceName\": \"NVIDIA H200\", \"cudaDeviceId\": 0, \"deviceVer\": 900, "
-    "\"driverVer\": 13000, \"totalGlobalMem\": 150754820096, "
-    "\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, 1024, 64], "
-    "\"regsPerBlock\": 65536, \"multiProcessorCount\": 132, \"warpSize\": 32, "
-    "\"maxSharedMemoryPerBlock\": 49152, \"maxSharedMemoryPerBlockOptin\": 232448, "
-    "\"reservedSharedMemoryPerBlock\": 1024, \"maxRegistersPerSM\": 65536, \"maxCtasPerSM\": 32, "
-    "\"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": 2048, \"pciDeviceId\": 0, "
-    "\"isTccDriver\": 0, \"supportCoopLaunch\": 1, \"smClockRateKHz\": 1980000, "
-    "\"memClockRateKHz\": 3201000, \"l2CacheSize\": 62914560}";
+/* What cuDNN asks GPUs for, as they answer; what is the same for all of these is in describe(). */
+static const struct card {
+    const char *name;
+    int version, processors, shared_bytes, threads, blocks; /* the last three of a processor */
+} cards[] = {
+    {"NVIDIA H200", 900, 132, 232448, 2048, 32}, /* the first: what else is planned is for it */
+    {"NVIDIA A100", 800, 108, 166912, 2048, 32},
+    {"NVIDIA RTX A6000", 860, 84, 101376, 1536, 16},
+    {"NVIDIA L40S", 890, 142, 101376, 1536, 24},
+    {"NVIDIA B200", 1000, 148, 232448, 2048, 32},
+    {"NVIDIA GeForce RTX 5090", 1200, 170, 101376, 1536, 24},
+};
+enum { CARDS = sizeof cards / sizeof cards[0] };
 
 static struct sdpa_target target;
-static struct device *gpu; /* NULL: the H200 on paper */
+static struct device *gpu; /* NULL: a card on paper */
+
+/* Returns the description, for free(). */
+static char *describe(const struct card *card)
+{
+    return array_format(
+        "{\"version\": 1, \"deviceName\": \"%s\", \"cudaDeviceId\": 0, \"deviceVer\": %d, "
+        "\"driverVer\": 13000, \"totalGlobalMem\": 150754820096, "
+        "\"maxGridSize\": [2147483647, 65535, 65535], \"maxBlockSize\": [1024, 1024, 64], "
+        "\"regsPerBlock\": 65536, \"multiProcessorCount\": %d, \"warpSize\": 32, "
+        "\"maxSharedMemoryPerBlock\": 49152, \"maxSharedMemoryPerBlockOptin\": %d, "
+        "\"reservedSharedMemoryPerBlock\": 1024, \"maxRegistersPerSM\": 65536, "
+        "\"maxCtasPerSM\": %d, \"maxThreadsPerBlock\": 1024, \"maxThreadsPerSM\": %d, "
+        "\"pciDeviceId\": 0, \"isTccDriver\": 0, \"supportCoopLaunch\": 1, "
+        "\"smClockRateKHz\": 1980000, \"memClockRateKHz\": 3201000, \"l2CacheSize\": 62914560}",
+        card->name, card->version, card->processors, card->shared_bytes, card->blocks,
+        card->threads);
+}
 
 static void gpu_text(struct sdpa_text *text)
 {
-    if (gpu)
+    if (gpu) {
         assert_int_equal(sdpa_gpu_write(text, 0), 0);
-    else {
-        *text = (struct sdpa_text){.text = array_make(1, sizeof h200), .bytes = sizeof h200 - 1};
-        memcpy(text->text, h200, sizeof h200 - 1);
+        return;
     }
+    text->text = describe(&cards[0]);
+    text->bytes = strlen(text->text);
 }
+
+/* ---- for whom the plans are ---- */
+
+/* Its name is looked for before any other of that name, as it is loaded already. */
+static int load_driver(void)
+{
+    char path[4096], *slash;
+    ssize_t bytes = readlink("/proc/self/exe", path, sizeof path - 32);
+    path[bytes > 0 ? bytes : 0] = 0;
+    slash = strrchr(path, '/');
+    snprintf(slash ? slash + 1 : path, 32, "described_gpu.so");
+    if (dlopen(path, RTLD_NOW | RTLD_GLOBAL))
+        return 0;
+    printf("no driver to make plans with: %s\n", dlerror());
+    return -1;
+}
+
+static int make_target(const struct card *card)
+{
+    cudnnBackendDescriptor_t *d = &target.properties;
+    char *text = describe(card);
+    int rc = cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, d) ||
+             cudnnBackendSetAttribute(*d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                      CUDNN_TYPE_CHAR, (int64_t)strlen(text), text) ||
+             cudnnBackendFinalize(*d);
+    free(text);
+    if (rc)
+        printf("this cuDNN describes GPUs in another way\n");
+    return rc ? -1 : 0;
+}
+
+static int open_target(void)
+{
+    struct error err = {0};
+    if (access("/dev/nvidiactl", F_OK))
+        return load_driver() || make_target(&cards[0]) ? -1 : 0;
+    if (device_open(&gpu, &(struct device_request){.kind = DEVICE_CUDA}, &err) ||
+        cudnnCreate(&target.handle)) {
+        printf("no GPU to make plans for: %s\n", err.text);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- plans ---- */
 
 /* Its bytes with what lies before cuDNN's are no more than was planned, and little less: what is
  * reproducible takes what it needs. */
@@ -171,7 +236,8 @@ static void plans_of_threads_are_read(void **state)
     }
 }
 
-/* No tensor that cuDNN is given has more than 2^31 elements. */
+/* No tensor that cuDNN is given has more than 2^31 elements; a sequence that has more is not given
+ * to it. */
 static void large_batches_are_divided(void **state)
 {
     static const int64_t batch[] = {512, 910, 911, 1024}, of_a_part[] = {512, 910, 1, 512};
@@ -180,13 +246,21 @@ static void large_batches_are_divided(void **state)
         assert_int_equal(sdpa_part_of(&a, DEVICE_FORWARD).batch, of_a_part[i]);
         assert_true(sdpa_part_of(&a, DEVICE_BACKWARD).batch <= of_a_part[i]);
     }
+    struct attention a = {DTYPE_BF16, 1, 1 << 18, 64, 8, 128, 0.125f};
+    for (enum device_pass pass = DEVICE_FORWARD; pass <= DEVICE_BACKWARD; pass++) {
+        assert_non_null(cuda_sdpa_refusal(&a, pass, 91900));
+        assert_int_equal(cuda_sdpa_scratch(&a, pass), 0);
+    }
+    a.kv_heads = 4;
+    a.heads = 32;
+    assert_null(cuda_sdpa_refusal(&a, DEVICE_FORWARD, 91900));
 }
 
 /* With train.reproducible=false a part's memory grows with the sequence, not with its square: a key
  * head and those that read it are within the usual limit of a part at any length. */
 static void long_sequences_have_plans_in_any_order(void **state)
 {
-    static const int64_t seq[] = {8192, 32768, 131072}, heads_of_a_part[] = {8, 8, 2};
+    static const int64_t seq[] = {8192, 32768, 131072}, heads_of_a_part[] = {8, 4, 1};
     for (int i = 0; i < 3; i++) {
         struct attention a = attention_of(preset_find("llama3-8b"), seq[i], 1, DTYPE_BF16);
         a.any_order = 1;
@@ -211,6 +285,42 @@ static void long_sequences_have_reproducible_plans(void **state)
     }
 }
 
+static int are_all(void)
+{
+    const char *which = getenv("PLANS");
+    return which && !strcmp(which, "all");
+}
+
+/* Each kind of card has engines of its own, which want other memory: with PLANS=all on all cards in
+ * both orders, else where dq is summed in any order on one with each engine. */
+static void other_cards_have_plans(void **state)
+{
+    static const struct attention shapes[] = {
+        {DTYPE_BF16, 3, 1000, 12, 3, 64, 0.125f},   {DTYPE_BF16, 8, 2048, 16, 16, 128, 0.125f},
+        {DTYPE_BF16, 2, 4096, 32, 8, 64, 0.125f},   {DTYPE_F16, 3, 1000, 8, 4, 96, 0.125f},
+        {DTYPE_BF16, 1, 8192, 32, 8, 128, 0.0884f},
+    };
+    const size_t count = are_all() ? sizeof shapes / sizeof shapes[0] : 1;
+    cudnnBackendDescriptor_t usual = target.properties;
+    if (gpu) {
+        printf("skipped: there is a GPU to make plans for\n");
+        skip();
+    }
+    for (int c = 1; c < CARDS; c++) {
+        if (!are_all() && cards[c].version != 800 && cards[c].version != 1200)
+            continue;
+        assert_int_equal(make_target(&cards[c]), 0);
+        for (size_t i = 0; i < count; i++)
+            for (int any_order = !are_all(); any_order < 2; any_order++) {
+                struct attention a = shapes[i];
+                a.any_order = any_order;
+                has_a_plan(cards[c].name, &a, DEVICE_BACKWARD);
+            }
+        cudnnBackendDestroyDescriptor(target.properties);
+    }
+    target.properties = usual;
+}
+
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -219,8 +329,7 @@ static int64_t least(int64_t a, int64_t b)
 /* At a short sequence, at one that is no multiple of a tile, and at the longest of usual ones. */
 static void every_preset_has_plans(void **state)
 {
-    const char *which = getenv("PLANS");
-    if (!which || strcmp(which, "all")) {
+    if (!are_all()) {
         printf("skipped: only with PLANS=all (make check-plans)\n");
         skip();
     }
@@ -231,48 +340,6 @@ static void every_preset_has_plans(void **state)
         both_ways(m, least(m->max_seq_len, 1000), 3, DTYPE_BF16);
     }
     both_ways(preset_find("llama3.1-8b"), PARTED_SEQ, 1, DTYPE_BF16);
-}
-
-/* ---- for whom the plans are ---- */
-
-/* Its name is looked for before any other of that name, as it is loaded already. */
-static int load_driver(void)
-{
-    char path[4096], *slash;
-    ssize_t bytes = readlink("/proc/self/exe", path, sizeof path - 32);
-    path[bytes > 0 ? bytes : 0] = 0;
-    slash = strrchr(path, '/');
-    snprintf(slash ? slash + 1 : path, 32, "described_gpu.so");
-    if (dlopen(path, RTLD_NOW | RTLD_GLOBAL))
-        return 0;
-    printf("no driver to make plans with: %s\n", dlerror());
-    return -1;
-}
-
-static int describe_h200(void)
-{
-    cudnnBackendDescriptor_t *d = &target.properties;
-    if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, d) ||
-        cudnnBackendSetAttribute(*d, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                                 sizeof h200 - 1, h200) ||
-        cudnnBackendFinalize(*d)) {
-        printf("this cuDNN describes GPUs in another way\n");
-        return -1;
-    }
-    return 0;
-}
-
-static int open_target(void)
-{
-    struct error err = {0};
-    if (access("/dev/nvidiactl", F_OK))
-        return load_driver() || describe_h200() ? -1 : 0;
-    if (device_open(&gpu, &(struct device_request){.kind = DEVICE_CUDA}, &err) ||
-        cudnnCreate(&target.handle)) {
-        printf("no GPU to make plans for: %s\n", err.text);
-        return -1;
-    }
-    return 0;
 }
 
 /* cuDNN compiles with NVRTC, which a machine may lack. */
@@ -301,6 +368,7 @@ int main(void)
         cmocka_unit_test(plans_of_threads_are_read),
         cmocka_unit_test(long_sequences_have_plans_in_any_order),
         cmocka_unit_test(long_sequences_have_reproducible_plans),
+        cmocka_unit_test(other_cards_have_plans),
         cmocka_unit_test(every_preset_has_plans),
     };
     if (open_target() || !can_compile())

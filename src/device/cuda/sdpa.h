@@ -25,6 +25,10 @@ struct sdpa_part {
     int64_t batch, kv_heads, tokens;
 };
 
+/* Return 1 where the queries, keys and values of one sequence, which cuDNN is given as one tensor,
+ * have no more elements than were ever tried. */
+int sdpa_is_small(const struct attention *a);
+
 /* Return 1 where cuDNN can be asked for this type and shape, else 0. */
 int sdpa_suits(const struct attention *a);
 

@@ -68,6 +68,10 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
         return "it does not drop the weights that trireme drops (model.attention_dropout)";
     if (a->forms)
         return "it is not asked for parts of sequences";
+    if (!sdpa_is_small(a))
+        return "a sequence has more than 2^31 elements of queries, keys and values, which was "
+               "never "
+               "tried";
     if (!sdpa_suits(a))
         return "its heads are nothing for cuDNN";
     if (version < LEAST_VERSION)

@@ -5,8 +5,8 @@
  * one product over it; its memory grows with the square of the sequence.  Hence it runs in parts:
  * some sequences at a time, or some heads of one, as many as fit into a limit; and where one head
  * is too much, in tiles of queries by keys, whose sums take fp32 memory that grows with the
- * sequence. With any_order the blocks of keys add to dq in fp32 as they end, which takes dq twice
- * over, once in fp32, whatever the length.
+ * sequence.  With any_order the blocks of keys add to dq in fp32 as they end, which takes memory in
+ * proportion to the sequence.
  */
 #include "base/round.h"
 #include "device/cuda/sdpa.h"
@@ -77,15 +77,17 @@ struct sdpa_places sdpa_places_of(const struct attention *a, struct sdpa_part pa
 }
 
 /* What cuDNN wants for backward: the scores' gradients in tiles of at most 128 x 128, where dq is a
- * product over them, and, where query heads share, dk and dv of each. */
+ * product over them; with any_order dq in fp32 once more, which the engines of compute capabilities
+ * 8.0 to 8.9 and 12.0 sum there; and, where query heads share, dk and dv of each. */
 static size_t workspace_bytes(const struct attention *a, struct sdpa_part part)
 {
     size_t heads = (size_t)(part.batch * heads_of(a, part));
     size_t seq = round_up_bytes((size_t)part.tokens, 128);
     size_t each = (size_t)(part.tokens * a->head_dim);
     size_t shared = groups(a) > 1 ? 2 * heads * each * sizeof(uint16_t) : 0;
-    size_t scores = a->any_order ? 0 : heads * seq * seq * sizeof(uint16_t);
-    return sdpa_align(scores + shared) + 2 * SDPA_ALIGN;
+    size_t for_dq =
+        a->any_order ? heads * each * sizeof(float) : heads * seq * seq * sizeof(uint16_t);
+    return sdpa_align(for_dq + shared) + 2 * SDPA_ALIGN;
 }
 
 size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part)
@@ -151,10 +153,16 @@ struct sdpa_part sdpa_part_of(const struct attention *a, enum device_pass pass)
     return is_long && !a->any_order ? tile_of(a) : part;
 }
 
+int sdpa_is_small(const struct attention *a)
+{
+    return has_few_elems(a, (struct sdpa_part){1, a->kv_heads, a->seq});
+}
+
 int sdpa_suits(const struct attention *a)
 {
-    return !a->forms && (a->dt == DTYPE_BF16 || a->dt == DTYPE_F16) && a->batch > 0 && a->seq > 1 &&
-           a->head_dim > 0 && a->head_dim % 8 == 0 && a->head_dim <= MAX_HEAD_DIM;
+    return !a->forms && sdpa_is_small(a) && (a->dt == DTYPE_BF16 || a->dt == DTYPE_F16) &&
+           a->batch > 0 && a->seq > 1 && a->head_dim > 0 && a->head_dim % 8 == 0 &&
+           a->head_dim <= MAX_HEAD_DIM;
 }
 
 size_t cuda_sdpa_scratch(const struct attention *a, enum device_pass pass)
