@@ -151,8 +151,17 @@ static int split(struct channel *c, struct error *err)
 }
 
 /* The first transfers, of a few bytes: connections are made now, and a network that does not work
- * is found now. */
-enum greeting { GREET_GATHER, GREET_REDUCE, GREET_SUM, GREET_MESSAGES, GREET_PEERS, GREETINGS };
+ * is found now.  Sums over all ranks are made by different algorithms for few and for many bytes,
+ * and NCCL connects each at its first use (since 2.22), so one of many bytes is made, too. */
+enum greeting {
+    GREET_GATHER,
+    GREET_REDUCE,
+    GREET_SUM,
+    GREET_LARGE_SUM,
+    GREET_MESSAGES,
+    GREET_PEERS,
+    GREETINGS
+};
 enum { GREETING_BYTES = 64 };
 
 /* Return 1 where the two members are neighbours and messages from one to the other go by c's
@@ -215,6 +224,10 @@ static int greet(struct channel *c, enum greeting greeting, struct error *err)
     case GREET_SUM:
         code = ncclAllReduce(out, out, FLOATS, ncclFloat32, ncclSum, comm_of(c), stream);
         break;
+    case GREET_LARGE_SUM:
+        code = ncclAllReduce(out, out, l->device_staging_bytes / 2 / sizeof(float), ncclFloat32,
+                             ncclSum, comm_of(c), stream);
+        break;
     case GREET_MESSAGES: code = nccl_swap(c, &swap, SWAP_OUT); break;
     default: code = greet_peers(c, in, out); break;
     }
@@ -227,7 +240,8 @@ static int is_due(const struct channel *c, enum greeting greeting)
     switch (greeting) {
     case GREET_GATHER: return c->stream == COMM_GATHER;
     case GREET_REDUCE:
-    case GREET_SUM: return c->stream == COMM_REDUCE;
+    case GREET_SUM:
+    case GREET_LARGE_SUM: return c->stream == COMM_REDUCE;
     case GREET_MESSAGES: return c->messages;
     default: return c->stream >= COMM_POINT;
     }
