@@ -75,6 +75,7 @@ struct translation {
     size_t atom;              /* byte of out: begin of what a quantifier would repeat */
     size_t group[MOST_DEPTH]; /* [depth] bytes of out: begins of the groups that are open */
     int depth;
+    int has_x;                   /* 1: comments may have begun to be allowed, by (?x) */
     int ignores_case;            /* 1: after (?i), or within (?i: */
     char outside[MOST_DEPTH];    /* [depth] ignores_case around the groups that are open */
     int options[MOST_DEPTH + 1]; /* [depth + 1] groups (?i: opened for (?i), which end with these */
@@ -238,10 +239,10 @@ static size_t open_group(const char *at, struct translation *to, struct error *e
         put(to, "?");
     for (used += has_options; has_options && used < 2 + options; used++)
         put(to, (char[]){at[used] == 'm' ? 's' : at[used], 0});
+    to->has_x |= has_options && memchr(at, 'x', used);
     if (has_options && at[used] == ')') {
-        int is_extended = memchr(at, 'x', used) != NULL; /* a ")" could end up in a comment */
-        put(to, is_extended ? ")" : ":");
-        to->options[to->depth] += !is_extended;
+        put(to, to->has_x ? ")" : ":"); /* a ")" at the end could end up in a comment */
+        to->options[to->depth] += !to->has_x;
         to->ignores_case = is_ignored;
         return used + 1;
     }

@@ -101,21 +101,19 @@ static int stop_at(struct tokenizer *tokenizer, int64_t id)
     return is_token;
 }
 
-/* Let generation stop at an id of eos_token_id, and note one that no token has.  Returns 0, or -1
- * with err set: it is no id. */
+/* Let generation stop at an id of eos_token_id, and note one that no token has; one below 0 is
+ * transformers' way to stop nowhere.  Returns 0, or -1 with err set: it is no id. */
 static int stop_at_value(struct tokenizer *tokenizer, const struct js *value, struct error *err)
 {
-    int64_t id = js_int(value, -1);
+    int64_t id = js_int(value, INT64_MIN);
     char text[64] = "";
-    if (id >= 0) {
-        if (!stop_at(tokenizer, id))
+    if (id != INT64_MIN) {
+        if (id >= 0 && !stop_at(tokenizer, id))
             tokenizer->unknown_stop = id;
         return 0;
     }
     if (js_string(value))
         snprintf(text, sizeof text, "\"%.40s\"", js_string(value));
-    else if (js_int(value, 0))
-        snprintf(text, sizeof text, "%lld", (long long)id);
     else
         snprintf(text, sizeof text, "%s",
                  strcmp(js_kind(value), "a number") ? js_kind(value) : "a real number");

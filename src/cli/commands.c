@@ -204,7 +204,6 @@ const struct command commands[] = {
      .summary = "print the shell's completion of commands, keys and values",
      .example = "  . <(trireme completion bash)\n",
      .words = "bash",
-     .alone = "its text is the same everywhere",
      .run = command_completion},
 };
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/inputs.h"
 #include "cli/output_path.h"
@@ -55,11 +56,15 @@ static int add_file(struct tokenizer_trainer *trainer, struct piece *piece,
                     const struct inputs_file *input, struct error *err)
 {
     struct inputs_stream stream;
-    int more = 1;
+    int more = 1, is_start = 1;
     if (inputs_open(&stream, input, err))
         return -1;
     piece->bytes = 0;
     while (more > 0 && (more = fill(piece, stream.fd, input->path, err)) >= 0) {
+        size_t bom = is_start ? text_bom_bytes(piece->text, piece->bytes) : 0;
+        piece->bytes -= bom;
+        memmove(piece->text, piece->text + bom, piece->bytes);
+        is_start = 0;
         size_t cut =
             more ? tokenizer_trainer_cut(trainer, piece->text, piece->bytes) : piece->bytes;
         if (tokenizer_trainer_add(trainer, piece->text, cut, err))

@@ -253,6 +253,12 @@ static int refuse_packed(const struct inputs_file *input, const struct blocks_bu
         packer);
 }
 
+/* Is the first block of a text nothing but U+FEFF? */
+static int is_bom_alone(const struct work *work)
+{
+    return text_bom_bytes(work->block.text, work->block.bytes) == work->block.bytes;
+}
+
 /* Read up to `left` bytes (negative: all) of an input in blocks and give them to the threads.  Of a
  * text these bytes are one document for `output`. */
 static int give_part(struct tokenize_job *job, struct ordered *ordered,
@@ -271,6 +277,8 @@ static int give_part(struct tokenize_job *job, struct ordered *ordered,
         got = work ? blocks_next(&blocks, &work->block, err) : -1;
         if (got > 0 && is_first && refuse_packed(input, &work->block, err))
             got = -1;
+        if (got > 0 && is_first && is_start && !is_lines && is_bom_alone(work))
+            got = 0;
         if (!got && is_first && !is_lines)
             job->counts.empty++;
         if (got <= 0)

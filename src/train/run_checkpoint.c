@@ -193,8 +193,7 @@ static int load(struct session *s, struct checkpoint *checkpoint, struct error *
     return weights_load(s, checkpoint, saved.train.freeze, err);
 }
 
-/* The sequences that the warm-up read, where every step read as many; checkpoints of older versions
- * do not say. */
+/* The sequences that the warm-up read, where every step read as many. */
 static int64_t guess_warmup_samples(const struct config_train *train,
                                     const struct run_position *position)
 {
@@ -202,6 +201,18 @@ static int64_t guess_warmup_samples(const struct config_train *train,
     if (steps >= position->step)
         return position->samples;
     return (int64_t)((double)position->samples * (double)steps / (double)position->step + 0.5);
+}
+
+/* The sequences that the warm-up read: guessed where the checkpoint is of an older version, which
+ * did not say, or of a run with a warm-up of other steps. */
+static int64_t find_warmup_samples(const struct session *s, const struct checkpoint *checkpoint,
+                                   const struct run_position *position)
+{
+    struct config saved;
+    int64_t guess = guess_warmup_samples(&s->config.train, position);
+    int is_same = !run_checkpoint_config(checkpoint, &saved, NULL, 0, NULL) &&
+                  saved.train.warmup_steps == s->config.train.warmup_steps;
+    return is_same ? js_get_int(checkpoint->meta, "warmup_samples", guess) : guess;
 }
 
 int run_checkpoint_load(struct session *s, struct checkpoint *checkpoint,
@@ -217,8 +228,7 @@ int run_checkpoint_load(struct session *s, struct checkpoint *checkpoint,
         js_get_real(meta, "tokens",
                     (double)(position->samples * s->config.data.seq_len)); /* of older versions */
     resume_scaler(meta, &position->scaler);
-    position->warmup_samples =
-        js_get_int(meta, "warmup_samples", guess_warmup_samples(&s->config.train, position));
+    position->warmup_samples = find_warmup_samples(s, checkpoint, position);
     position->best = best_of(meta);
     position->evaluation_due = js_get_bool(meta, "evaluation_due", 0);
     return world_agree(s->world, rc, err);

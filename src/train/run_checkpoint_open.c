@@ -22,6 +22,8 @@ static int means_newest(const char *path)
 
 int run_checkpoint_refuse(const char *path, struct error *err)
 {
+    struct run_record record;
+    struct error why;
     if (adapter_has_config(path))
         return error_set(err,
                          "%s: no checkpoint there; it is an adapter's folder, which generate, "
@@ -32,7 +34,8 @@ int run_checkpoint_refuse(const char *path, struct error *err)
                          "%s: no checkpoint there; it is a model's folder, which generate takes as "
                          "it is, and train and evaluate by model.path=%s",
                          path, path);
-    if (disk_has(path, RUN_RECORD))
+    if (disk_has(path, RUN_RECORD) && !run_record_read(&record, path, RUN_RECORD, &why) &&
+        record.saved < 0)
         return error_set(
             err,
             "%s: this run has saved no checkpoint yet; it does so every "

@@ -40,7 +40,11 @@ static int check_numbers(const struct js *js, struct error *err)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (js_check(js, names[i], JS_WHOLE, err))
             return -1;
-    return 0;
+    const struct js *start = js_get(js, "start");
+    return start && (js_check(start, "branch", JS_WHOLE, err) ||
+                     js_check(start, "step", JS_WHOLE, err))
+               ? -1
+               : 0;
 }
 
 int run_record_read(struct run_record *record, const char *dir, const char *name, struct error *err)

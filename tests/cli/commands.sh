@@ -59,7 +59,7 @@ refused "the line of a rank that starts late" 'tokenize is for one process' \
 [ ! -e ranks.h5 ] && ok "a refused tokenize leaves no file" || not_ok "a refused tokenize leaves no file" ranks.h5
 refused "plan on two ranks" 'plan is for one process, and mpirun started 2; .*--ranks N' \
     mpirun --oversubscribe -n 2 "$TRIREME" plan model.preset=llama-tiny
-for command in "config model.preset=llama-tiny" "convert run folder" "tensorboard run -o curves" "completion bash"; do
+for command in "config model.preset=llama-tiny" "convert run folder" "tensorboard run -o curves"; do
     refused "${command%% *} on two ranks" "${command%% *} is for one process, and mpirun started 2" \
         mpirun --oversubscribe -n 2 "$TRIREME" $command
 done

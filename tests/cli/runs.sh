@@ -263,6 +263,7 @@ is "what was half set aside is finished once" "0 0" "$code $(grep -c 'metrics.js
 cp -r two gone && rm -r gone/checkpoints/*
 refused "checkpoints that are gone" 'says that step 17 was saved, but gone/checkpoints has no checkpoint of the run.s branch [0-9]' \
     "$TRIREME" train $M run.dir=gone
+refused "generate where they are gone" 'gone: no checkpoint there; name a run' "$TRIREME" generate gone --prompt a
 cp -r two texts && sed -i 's/"branch": *\([0-9]*\)/"branch": "\1"/' texts/run.json
 refused "a record whose numbers are texts" 'texts/run.json: branch is a text, "[0-9]*"; a whole number is wanted' \
     "$TRIREME" train $M run.dir=texts

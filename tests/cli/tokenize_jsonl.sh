@@ -46,6 +46,12 @@ cat mark.txt | "$TRIREME" tokenize - -o mark.h5 >out 2>err
 is "of a pipe too" "0 97,239,187,191,256" "$? $(dataset mark.h5 tokens)"
 "$TRIREME" tokenize mark.txt -o mark.h5 --valid tail.h5 --valid-fraction 0.5 >out 2>err
 is "not at the start of what is split off" "0 97,256 239,187,191,256" "$? $(dataset mark.h5 tokens) $(dataset tail.h5 tokens)"
+printf '\357\273\277' >alone.txt
+"$TRIREME" tokenize alone.txt mark.txt -o mark.h5 >out 2>err
+is "a mark alone is an empty file" "0 97,239,187,191,256 1" "$? $(dataset mark.h5 tokens) $(cat out err | grep -c '1 empty')"
+for i in 1 2 3 4; do printf '\357\273\277x\n' >marked$i.txt; done
+"$TRIREME" tokenize marked?.txt --train-bpe 262 -o marked.json >out 2>err
+is "no pair of it is learned" "0 0" "$? $(tr -d ' \n' <marked.json | sed 's/.*"merges"://' | grep -c '»')"
 { yes text | head -c 9000; printf 'a\0b\0'; } >zeros.txt
 "$TRIREME" tokenize few.txt zeros.txt --format text -o zeros.h5 >out 2>err
 is "bytes of 0 behind the first ones: a warning" "0 1" "$? $(grep -c 'warning: 2 bytes of 0 are in texts, first in zeros\.txt, which may be no text' err)"

@@ -82,6 +82,10 @@ is "epochs: the rate falls by sequences" "0 evenly to 0.0" "$code $(head -n 30 a
 cp -r doubled again
 train $E run.dir=again checkpoint.resume=40 train.global_batch=8
 is "epochs: the same rates after another start" "0 $(values doubled lr)" "$code $(values again lr)"
+set -- checkpoint.resume="$work/alike/checkpoints/step-00000030" train.warmup_steps=20 train.lr=1 train.optimizer=sgd
+train $M "$@" train.clip=1e-9 train.schedule=linear train.epochs=0.02 run.dir=longer
+train $M "$@" train.clip=1e-9 train.schedule=linear train.steps=63 run.dir=steps
+is "epochs: the rates of another warm-up are those of as many steps" "0 $(values steps lr)" "$code $(values longer lr)"
 train $M train.lr=1e-3 train.schedule=cosine train.steps=10 run.dir=cosine
 train $M train.lr=1e-3 train.schedule=cosine train.steps=20 run.dir=cosine
 is "more steps of cosine: the jump is named" "0 1" "$code $(grep -c \

@@ -69,9 +69,7 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
     if (a->forms)
         return "it is not asked for parts of sequences";
     if (!sdpa_is_small(a))
-        return "a sequence has more than 2^31 elements of queries, keys and values, which was "
-               "never "
-               "tried";
+        return "more than 2^31 elements of queries, keys and values in a sequence were never tried";
     if (!sdpa_suits(a))
         return "its heads are nothing for cuDNN";
     if (version < LEAST_VERSION)
