@@ -75,7 +75,7 @@ struct translation {
     size_t atom;              /* byte of out: begin of what a quantifier would repeat */
     size_t group[MOST_DEPTH]; /* [depth] bytes of out: begins of the groups that are open */
     int depth;
-    int has_x;                   /* 1: comments may have begun to be allowed, by (?x) */
+    int has_x;                   /* 1: option x was seen, by which "#" may begin a comment */
     int ignores_case;            /* 1: after (?i), or within (?i: */
     char outside[MOST_DEPTH];    /* [depth] ignores_case around the groups that are open */
     int options[MOST_DEPTH + 1]; /* [depth + 1] groups (?i: opened for (?i), which end with these */
@@ -241,7 +241,7 @@ static size_t open_group(const char *at, struct translation *to, struct error *e
         put(to, (char[]){at[used] == 'm' ? 's' : at[used], 0});
     to->has_x |= has_options && memchr(at, 'x', used);
     if (has_options && at[used] == ')') {
-        put(to, to->has_x ? ")" : ":"); /* a ")" at the end could end up in a comment */
+        put(to, to->has_x ? ")" : ":"); /* a ")" added later might be in a comment */
         to->options[to->depth] += !to->has_x;
         to->ignores_case = is_ignored;
         return used + 1;

@@ -115,10 +115,11 @@ static int all_slide_after(const struct config *config, const struct js *json, s
     int64_t layers = config->model.layers, first = js_get_int(json, "max_window_layers", 28);
     if (first <= 0 || first >= layers)
         return first <= 0;
-    return error_set(err,
-                     "max_window_layers is %lld of %lld layers: those after have a sliding "
-                     "window; in trireme all have it or none",
-                     (long long)first, (long long)layers);
+    return error_set(
+        err,
+        "max_window_layers is %lld of %lld layers: the ones after these have a sliding "
+        "window; in trireme all have it or none",
+        (long long)first, (long long)layers);
 }
 
 /* Return the sliding window, in keys, that the file states for its model; 0: none.  Which layers

@@ -104,6 +104,7 @@ static const struct {
     {.pattern = "(?m:a.b)", .text = "a\nb", .matches = "a\nb|"},
     {.pattern = "a.b", .text = "a\nb", .matches = ""},
     {.pattern = "(?mi)A.b|(c)", .text = "a\nbC", .matches = "a\nb|C|"},
+    {.pattern = "(?x)(?i)a b # c", .text = "AB aB b", .matches = "AB|aB|"},
     {.pattern = "x(?i)b|c", .text = "xB B xC C", .matches = "xB|xC|"},
     {.pattern = "(x(?i)b(?m)|c.)d|(?-i)E", .text = "xBd xBC\nd Cd e E", .matches = "xBd|xBC\nd|E|"},
     {.pattern = "(?i)a(?-i)b{1,2}+|c", .text = "Abbb aB AC", .matches = "Abbb|"},
