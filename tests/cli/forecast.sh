@@ -38,8 +38,13 @@ is "forecast.json has the step of the plan" "$(sed -n 's/ *"step_ms": \([0-9.e-]
     awk 'NR == 1 { printf "%.6g", $1 }')" "$(sed -n 's/ *"step_s": \([0-9.e-]*\),/\1/p' fast/forecast.json |
     awk '{ printf "%.6g", 1000 * $1 }')"
 is "a line of the log has the forecast" 1 "$(grep -c 'trireme: forecast: .* a step, [0-9]* tokens/s (machine fast)' fast.err)"
-is "a machine that computes slower than it is described to" "compute 1" "$(compared fast cause) $(
-    grep -c 'warning: step takes .*, forecast .* (+.* %): all ranks compute at .* of the speed of fast' fast.err)"
+# Beside other programs it may wait for its core longer than it computes too long.
+case $(compared fast cause) in
+cores) said="all ranks wait .* of it for a core; likely other programs there" ;;
+*) said="all ranks compute at .* of the speed of fast" ;;
+esac
+is "a machine that computes slower than it is described to" 1 "$(
+    grep -c "warning: step takes .*, forecast .* (+.* %): $said" fast.err)"
 is "the same line is in the metrics" 1 "$(grep -cF "$(sed -n 's/.*warning: \(step takes.*\)/\1/p' fast.err)" \
     fast/metrics.jsonl)"
 "$TRIREME" train $M run.machine=machines.yaml:slow train.steps=11 run.dir=slow \
