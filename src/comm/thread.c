@@ -2,8 +2,8 @@
  *
  * MPI advances only inside its calls, so the thread has to keep calling it.  While an operation
  * is in flight the thread polls: at first without pause, then giving way, then with sleeps
- * of a sixteenth of the time for which nothing has moved, so that ranks sharing a core, and compute
- * threads, are not starved.  Sleeps stay short while somebody waits.  While nobody does they grow
+ * of a sixteenth of the time for which nothing has moved, so that compute threads are not starved.
+ * Sleeps stay short while somebody waits.  While nobody does they grow
  * to a millisecond: the operation may come that much later, and a peer that waits for it loses at
  * most a sixteenth.  Each poll takes the core from the kernels for a timer, two context switches
  * and a call of MPI: on a virtual machine with one core for each rank, 7,000 sleeps and polls a
@@ -24,10 +24,12 @@
 #include "comm/transport.h"
 
 enum {
-    SPIN_NS = 30000,                  /* poll without pause, when a core is free for it */
-    YIELD_NS = 150000,                /* then give way to whoever is ready */
-    SLEEP_MIN_NS = 15000,             /* then sleep between polls */
-    SLEEP_MAX_NS = 50000,             /* the longest sleep while somebody waits */
+    SPIN_NS = 30000,              /* poll without pause, when a core is free for it */
+    YIELD_NS = 150000,            /* then give way to whoever is ready */
+    SLEEP_MIN_NS = 15000,         /* then sleep between polls */
+    SLEEP_MAX_NS = 50000,         /* the longest sleep while somebody waits */
+    SLEEP_CROWDED_MIN_NS = 50000, /* both where ranks share cores */
+    SLEEP_CROWDED_MAX_NS = 300000,
     SLEEP_UNAWAITED_MAX_NS = 1000000, /* and while nobody does */
     TICK_FIRST_NS = 500000,           /* nothing in flight: between ticks, the first 20, */
     TICK_LAST_NS = 5000000,           /* and those after them */
@@ -55,7 +57,7 @@ struct thread {
     int incoming; /* 1: something was submitted, or a hook was set; atomic */
     int waiters;  /* threads in thread_wait() */
     int stopping; /* 1: end when all queues are empty */
-    int spin;     /* thread_set_spin(); atomic */
+    int core;     /* enum thread_core; atomic */
     struct hook tick, interrupt;
     thread_watch *watch;
     void *watch_arg;
@@ -158,17 +160,21 @@ static void sleep_for(struct thread *t, int64_t ns)
  * lock. */
 static void back_off(struct thread *t, int64_t quiet_ns)
 {
-    int64_t yield_from = __atomic_load_n(&t->spin, __ATOMIC_RELAXED) ? SPIN_NS : 0;
+    enum thread_core core = __atomic_load_n(&t->core, __ATOMIC_RELAXED);
+    int64_t yield_from = core == THREAD_CORE_OWN ? SPIN_NS : 0;
+    int64_t sleep_from = core == THREAD_CORE_CROWDED ? 0 : yield_from + YIELD_NS;
     if (quiet_ns < yield_from)
         return;
-    if (quiet_ns < yield_from + YIELD_NS) {
+    if (quiet_ns < sleep_from) {
         pthread_mutex_unlock(&t->lock);
         sched_yield();
         pthread_mutex_lock(&t->lock);
         return;
     }
-    int64_t ns = quiet_ns / 16, most_ns = t->waiters ? SLEEP_MAX_NS : SLEEP_UNAWAITED_MAX_NS;
-    sleep_for(t, ns < SLEEP_MIN_NS ? SLEEP_MIN_NS : ns > most_ns ? most_ns : ns);
+    int64_t least_ns = core == THREAD_CORE_CROWDED ? SLEEP_CROWDED_MIN_NS : SLEEP_MIN_NS;
+    int64_t awaited_ns = core == THREAD_CORE_CROWDED ? SLEEP_CROWDED_MAX_NS : SLEEP_MAX_NS;
+    int64_t most_ns = t->waiters ? awaited_ns : SLEEP_UNAWAITED_MAX_NS, ns = quiet_ns / 16;
+    sleep_for(t, ns < least_ns ? least_ns : ns > most_ns ? most_ns : ns);
 }
 
 /* Sleep, as no operation is in flight.  MPI may still have something to send (a connection that is
@@ -293,9 +299,9 @@ void thread_stop(struct thread *t)
     free(t);
 }
 
-void thread_set_spin(struct thread *t, int spin)
+void thread_set_core(struct thread *t, enum thread_core core)
 {
-    __atomic_store_n(&t->spin, spin, __ATOMIC_RELAXED);
+    __atomic_store_n(&t->core, core, __ATOMIC_RELAXED);
 }
 
 /* Set a hook, and wake the thread. */
@@ -343,7 +349,7 @@ void thread_submit(struct thread *t, struct operation *op)
 
 void thread_wait(struct thread *t, struct operation *op)
 {
-    if (__atomic_load_n(&t->spin, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&t->core, __ATOMIC_RELAXED) == THREAD_CORE_OWN) {
         int64_t until = clock_ns() + WAIT_SPIN_NS;
         while (!__atomic_load_n(&op->done, __ATOMIC_ACQUIRE) && clock_ns() < until)
             ;

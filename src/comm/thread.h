@@ -29,9 +29,13 @@ int thread_start(struct thread **thread, struct error *err);
 /* Finish what was submitted, end the thread, free it; NULL allowed. */
 void thread_stop(struct thread *thread);
 
-/* Make the thread poll without pause before it sleeps (spin 1), which needs a free core, or not
- * (0). */
-void thread_set_spin(struct thread *thread, int spin);
+/* Whose the core is on which the thread waits for an operation in flight. */
+enum thread_core {
+    THREAD_CORE_KERNELS, /* one that computes for this rank: give way, then sleep; the default */
+    THREAD_CORE_OWN,     /* a free one: poll without pause before that */
+    THREAD_CORE_CROWDED, /* one of more ranks than cores: sleep at once, and longer */
+};
+void thread_set_core(struct thread *thread, enum thread_core core);
 
 /* Make the thread call tick(arg) now and then while no operation is in flight; NULL: never. */
 void thread_set_tick(struct thread *thread, void (*tick)(void *arg), void *arg);

@@ -184,6 +184,13 @@ static void end_job_without_memory(void *arg, const struct error *err)
     world_fail(arg, err);
 }
 
+static enum thread_core core_of_thread(const struct world *w)
+{
+    if (w->core_sharers > topology_own_cores())
+        return THREAD_CORE_CROWDED;
+    return w->cores > 1 ? THREAD_CORE_OWN : THREAD_CORE_KERNELS;
+}
+
 int world_start(struct world **world, struct mem *mem, struct error *err)
 {
     struct launch launch = launch_read();
@@ -204,7 +211,7 @@ int world_start(struct world **world, struct mem *mem, struct error *err)
     if (s.rc || launch_check(&launch, w->size, &own))
         goto fail;
     w->whole = group_whole(w);
-    thread_set_spin(w->thread, w->cores > 1);
+    thread_set_core(w->thread, core_of_thread(w));
     if (w->size > 1) {
         w->watch = watch_open(w);
         thread_set_tick(w->thread, tick, w);
