@@ -10,7 +10,7 @@
 #
 # The number of ranks has to be a multiple of parallel.tensor x parallel.pipeline; their quotient is the number
 # of copies.  Ranks are numbered node by node, so those that divide a layer are on one node.
-# `trireme plan llama70b_3d.yaml --ranks N --nodes N --machine h100` says whether another number of nodes fits.
+# `trireme plan llama70b_3d.yaml --ranks 8N --nodes N --machine h100` says whether N nodes fit.
 #
 # Everything else - ranks, time limits, resuming after them, use without Slurm - is as in
 # llama8b_fsdp.sh, which this script runs and which has to be in the same folder.

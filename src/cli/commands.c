@@ -35,7 +35,7 @@ const struct command commands[] = {
      .also = "eval test validate valid",
      .run = command_evaluate},
     {.name = "generate",
-     .usage = "RUN|CHECKPOINT|MODEL [key=value ...] [--prompt TEXT | --prompts FILE | --chat] "
+     .usage = "RUN|CHECKPOINT|MODEL [key=value ...] [--prompt TEXT | --prompts FILE] [--chat] "
               "[--tokens N]\n"
               "      [--min-tokens N] [--temperature X] [--top-k N] [--top-p X] "
               "[--repetition-penalty X]\n"

@@ -90,7 +90,8 @@ static const struct key rows[] = {
          "folder of a model as Hugging Face's programs keep it: config.json sets the other keys "
          "of model, and training begins with the weights in model.safetensors, or in those files "
          "that model.safetensors.index.json names, which have to be there unless model.init is "
-         "scratch; Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen3-MoE, Phi-3, Phi-4 and GPT-2. A "
+         "scratch; Llama, Mistral, Mixtral, Qwen2, Qwen3, Qwen3-MoE, Phi-3 of 4096 tokens, "
+         "Phi-4 and GPT-2. A "
          "name of Hugging Face's hub, ORG/NAME or ORG/NAME@REVISION, is the folder of that model "
          "in their cache on this machine. A run's directory, or a checkpoint, sets these keys too "
          "and gives its weights, and nothing else of that run. Weights are read "
@@ -193,8 +194,9 @@ static const struct key rows[] = {
     {NAMED_KEY("model.experts_per_token", INT, model.experts.per_token, "2"), .min = 1, .max = 64,
      .help = "experts that the router chooses for each token"},
     {NAMED_KEY("model.norm_topk_prob", BOOL, model.experts.norm_topk_prob, "true"),
-     .help = "the weights of a token's experts, which are the router's probabilities, are divided "
-             "by their sum; of one expert that leaves 1, from which a router learns nothing"},
+     .help = "true: the router's probabilities of the experts that a token goes to are divided by "
+             "their sum. With one expert a token the weight is then always 1, and the router gets "
+             "no gradient from it"},
     {NAMED_KEY("model.router_aux_loss_coef", REAL, model.experts.aux_loss, "0"), .most = 1e6,
      .help = "training evens out how many tokens each expert gets: coefficient of the load "
              "balancing loss (Fedus et al. 2021), which is taken over each sequence, so that it "

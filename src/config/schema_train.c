@@ -57,11 +57,11 @@ static const struct key rows[] = {
      .help = "optimizer steps from the start of training, those before a resume included; 0 saves "
              "the initial weights"},
     {KEY(REAL, train.epochs, "0"), .least = 0, .most = 1e9,
-     .help = "in place of train.steps: passes over data.train, whose last step may take the first "
-             "sequences of the next; of files with weights as many samples as all have sequences; "
-             "sequences are counted, of whatever data they were, so that a resume with another "
-             "global batch ends there, too, and the decay of the learning rate goes on with them; "
-             "0: not given"},
+     .help = "in place of train.steps: passes over data.train; the last step may take the first "
+             "sequences of the next pass. With weights a pass is as many samples as all files have "
+             "sequences. Sequences are counted from the start of training: a resume with another "
+             "global batch, or other data, ends after as many, and the learning rate decays to "
+             "that end; 0: not given"},
     {KEY(INT, train.global_batch, "0"), .min = 0, .max = 1 << 24,
      .help = "sequences per optimizer step, over all ranks and micro-batches: 16 on 8 ranks are 2 "
              "for each, and the learning rate moves on once for all of them; 0: 8, or what "
@@ -191,11 +191,11 @@ static const struct key rows[] = {
          "bf16_pure and fp8, rounds each once, as PyTorch's autocast does, and takes half the "
          "memory and traffic; sums are fp32 in any case"},
     {KEY(INT, train.logits_chunk, "0"), .min = 0, .max = 1 << 30,
-     .help = "rows of a micro-batch whose logits are in memory at once; 0: as many as fill 1 GiB "
-             "on GPUs; on CPUs 1024, as many as stay in the caches, or as the hidden size, "
-             "whichever are most, up to 256 MiB; with all of them the gradient of the head's "
-             "matrix is written once, not read and written again for each chunk; trireme plan "
-             "says what memory that takes"},
+     .help = "rows of a micro-batch whose logits are in memory at once; 0: on GPUs as many "
+             "as fill 1 GiB; on CPUs 1024 or the hidden size, whichever is larger, as far as 256 "
+             "MiB hold them, and more where the caches do. With all rows at once the gradient of "
+             "the head's matrix is written once; with several chunks each of them reads and writes "
+             "it again; trireme plan says what memory that takes"},
     {KEY(BOOL, train.tune_products, "false"),
      .help =
          "true: before the first step each matrix product of the run is timed on its GPU by up to "
