@@ -85,10 +85,10 @@ static void check_translators(void (*check)(struct program *))
     }
 }
 
-/* Bits i & 7 of settings with strategy i / 8: all eight, or three, not the same with the next. */
+/* Bits i & 7 of settings with strategy i / 8: all eight, or two, not the same with the next. */
 static int is_taken(int i)
 {
-    return !rig_is_short() || (5 * (i & 7) + i / 8) % 8 < 3;
+    return !rig_is_short() || (5 * (i & 7) + i / 8) % 8 < 2;
 }
 
 static void check_bits(void (*check)(struct program *), int i, int ranks, enum memory memory,

@@ -11,7 +11,7 @@ struct config programs_config(int bits, const char *more);
 
 /* Call `check` on the training program, of two micro-batches, of one rank of 2 to 4, for each
  * strategy and all eight values of bits; check may change the program and change it back.  With
- * CHECK_SHORT=1 each strategy has three of the eight values, other ones than the strategy before
+ * CHECK_SHORT=1 each strategy has two of the eight values, other ones than the strategy before
  * it; make check-whole has all. */
 void programs_everywhere(void (*check)(struct program *program));
 
