@@ -166,13 +166,13 @@ int adapters_add(struct model *model, const struct config_lora *lora, struct err
     if (!adapters_are_everywhere(lora) &&
         check_names(model, "lora.target_modules", model->lora.target_modules, 1, err))
         return -1;
-    if (check_names(model, "lora.modules_to_save", saved, 0, err) ||
-        model_each_tensor(model, check_alike, model, err) || check_any(model, err))
-        return -1;
     if (model->config.tie_embeddings &&
         (modules_is_listed(saved, "model.embed_tokens") ||
          modules_is_listed(saved, "transformer.wte") || modules_is_listed(saved, "lm_head")))
         return error_set(err, "lora.modules_to_save names the embedding or the head, which are one "
                               "matrix in this model (model.tie_embeddings); leave both out");
+    if (check_names(model, "lora.modules_to_save", saved, 0, err) ||
+        model_each_tensor(model, check_alike, model, err) || check_any(model, err))
+        return -1;
     return 0;
 }

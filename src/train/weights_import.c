@@ -508,11 +508,18 @@ static void report_rows(const struct import *import)
                  (long long)max_i64(embedding, head), embedding ? "embedding" : "",
                  embedding && head ? " and the " : "", head ? "head" : "");
     const char *own = strcmp(s->config.model.family, "gpt2") ? "embed_tokens" : "wte";
-    if (embedding && s->config.lora.r && !strstr(s->config.lora.modules_to_save, own))
+    if (!embedding || !s->config.lora.r || strstr(s->config.lora.modules_to_save, own))
+        return;
+    if (is_tied)
+        log_warn(s->log, "these rows are frozen (lora.r): the new tokens are not learned, and an "
+                         "embedding that is the head as well (model.tie_embeddings) is not trained "
+                         "beside adapters; leave lora.r out to train it, and freeze other weights "
+                         "by train.freeze");
+    else
         log_warn(s->log,
                  "these rows are frozen (lora.r): the new tokens are not learned; "
-                 "lora.modules_to_save=%s%s trains them",
-                 own, is_tied ? "" : ",lm_head");
+                 "lora.modules_to_save=%s,lm_head trains them",
+                 own);
 }
 
 int weights_import(struct session *s, struct error *err)

@@ -49,6 +49,12 @@ is "new rows that adapters leave frozen are warned of" 1 \
     "$(grep -c 'warning: these rows are frozen (lora.r): .*modules_to_save=embed_tokens,lm_head' err)"
 train learnt model.path=base model.vocab=310 data.train=large.h5 lora.r=2 lora.modules_to_save=embed_tokens,lm_head
 is "those that are trained are not" 0 "$(grep -c 'these rows are frozen' err)"
+train tied model.preset=llama-tiny model.vocab=300 model.tie_embeddings=true data.train=small.h5
+"$TRIREME" convert tied tied-hf >out 2>err
+train tied-rows model.path=tied-hf model.vocab=310 data.train=large.h5 lora.r=2
+is "new rows of an embedding that is the head too: no key is named that is refused" "1 0" \
+    "$(grep -c 'warning: these rows are frozen (lora.r): .*tie_embeddings.*train.freeze' err) $(
+    grep -c 'these rows.*modules_to_save' err)"
 train of-run model.path=first data.train=small.h5 lora.r=2
 "$TRIREME" convert of-run of-run-adapter >out 2>err
 is "an adapter of a run: others cannot read its model" "0 1" \

@@ -13,6 +13,11 @@ T="$N model.path=hf-llama run.dir=never"
 {
     refused "a module that is not there" 'no module "c_attn"; it has: q_proj' \
         "$TRIREME" train $T lora.r=4 lora.target_modules=c_attn
+    for module in wte lm_head; do
+        refused "the embedding or the head of a model in which they are one, $module" \
+            'names the embedding or the head, which are one matrix' \
+            "$TRIREME" train $T model.path=hf-gpt2 lora.r=4 lora.modules_to_save=$module
+    done
     refused "a module that cannot be adapted" 'norm is no linear layer' \
         "$TRIREME" train $T lora.r=4 lora.target_modules=norm
     refused "a module of one block" \
