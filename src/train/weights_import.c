@@ -522,6 +522,24 @@ static void report_rows(const struct import *import)
                  own);
 }
 
+/* Say on rank 0 where the weights come from, and what of the folders is not as a user may think. */
+static void report_all(const struct import *import, double seconds)
+{
+    const struct session *s = import->s;
+    if (world_rank(s->world))
+        return;
+    if (import->saved)
+        log_info(s->log, "weights begin with those of %s, of step %lld, loaded in %.2f s",
+                 import->saved->path, (long long)import->saved->step, seconds);
+    if (s->config.model_note[0])
+        log_warn(s->log, "%s/config.json: %s", s->config.model_path, s->config.model_note);
+    if (s->config.adapter_note[0])
+        log_warn(s->log, "%s/adapter_config.json: %s", s->config.lora.path, s->config.adapter_note);
+    report_rows(import);
+    report(s, "weights", import->saved ? "" : s->config.model_path, import->st, seconds);
+    report(s, "adapters", s->config.lora.path, import->adapter, seconds);
+}
+
 int weights_import(struct session *s, struct error *err)
 {
     struct import import = {.s = s, .rows = {.lock = PTHREAD_MUTEX_INITIALIZER}};
@@ -531,19 +549,8 @@ int weights_import(struct session *s, struct error *err)
         return -1;
     int64_t start = clock_ns();
     int rc = check_loading(&import, err) || fill(&import, NULL, open_files, err) ? -1 : 0;
-    double seconds = (double)(clock_ns() - start) / 1e9;
-    if (!rc && import.saved)
-        log_info(s->log, "weights begin with those of %s, of step %lld, loaded in %.2f s",
-                 import.saved->path, (long long)import.saved->step, seconds);
-    if (!rc && s->config.model_note[0])
-        log_warn(s->log, "%s/config.json: %s", s->config.model_path, s->config.model_note);
-    if (!rc && s->config.adapter_note[0])
-        log_warn(s->log, "%s/adapter_config.json: %s", s->config.lora.path, s->config.adapter_note);
-    if (!rc) {
-        report_rows(&import);
-        report(s, "weights", import.saved ? "" : s->config.model_path, import.st, seconds);
-        report(s, "adapters", s->config.lora.path, import.adapter, seconds);
-    }
+    if (!rc)
+        report_all(&import, (double)(clock_ns() - start) / 1e9);
     close_files(&import);
     return rc;
 }

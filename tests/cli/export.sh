@@ -44,9 +44,15 @@ train raw model.path=base data.train=bytes.h5
 is "bytes have none" "0 no 0" "$? $([ ! -e raw-hf/tokenizer.json ] && echo no) $(grep -c 'has no tokenizer' err)"
 
 # Adapters: beside new rows, of a run, and of a model that has moved.
+cp -r base noted
+sed 's/{/{"wobble": 0.5,/' base/config.json >noted/config.json
+# shellcheck disable=SC2086
+ranks 2 "$TRIREME" train $N run.dir=rows-too model.path=noted model.vocab=310 data.train=large.h5 lora.r=2 >out 2>err
+is "new rows that adapters leave frozen are warned of, once" "0 1" \
+    "$? $(grep -c 'warning: these rows are frozen (lora.r): .*modules_to_save=embed_tokens,lm_head' err)"
+is "and so is a member of config.json that is not known" 1 \
+    "$(grep -c 'warning: noted/config.json: trireme does not know wobble' err)"
 train rows model.path=base model.vocab=310 data.train=large.h5 lora.r=2
-is "new rows that adapters leave frozen are warned of" 1 \
-    "$(grep -c 'warning: these rows are frozen (lora.r): .*modules_to_save=embed_tokens,lm_head' err)"
 train learnt model.path=base model.vocab=310 data.train=large.h5 lora.r=2 lora.modules_to_save=embed_tokens,lm_head
 is "those that are trained are not" 0 "$(grep -c 'these rows are frozen' err)"
 train tied model.preset=llama-tiny model.vocab=300 model.tie_embeddings=true data.train=small.h5
