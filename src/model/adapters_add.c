@@ -76,8 +76,9 @@ static int check_names(const struct model *model, const char *key, const char *n
                              "%s: %s is no linear layer of a block; these can be adapted: %s; "
                              "lora.modules_to_save trains any module whole",
                              key, name, m.linear);
-        return error_set(err, "%s: the model has no module \"%s\"; it has: %s", key, name,
-                         linear ? m.linear : m.all);
+        return error_set(err, "%s: the model has no module \"%s\"; it has: %s%s", key, name,
+                         linear ? m.linear : m.all,
+                         linear && !model->config.experts.count ? "; all-linear is every one" : "");
     }
     return 0;
 }

@@ -13,6 +13,8 @@ T="$N model.path=hf-llama run.dir=never"
 {
     refused "a module that is not there" 'no module "c_attn"; it has: q_proj' \
         "$TRIREME" train $T lora.r=4 lora.target_modules=c_attn
+    refused "a module that others call all" 'no module "all"; it has: q_proj, .*; all-linear is every one$' \
+        "$TRIREME" train $T lora.r=4 lora.target_modules=all
     for module in wte lm_head; do
         refused "the embedding or the head of a model in which they are one, $module" \
             'names the embedding or the head, which are one matrix' \
