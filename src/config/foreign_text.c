@@ -22,7 +22,7 @@ static const struct {
     int certain; /* 1: also beside groups of trireme's, as torchtune has a group model */
 } programs[] = {
     {.words = "_component_", .program = "torchtune", .certain = 1},
-    {.words = "compute_environment|distributed_type|main_training_function|fsdp_config",
+    {.words = "compute_environment|distributed_type|main_training_function",
      .program = "Accelerate"},
     {.words = "zero_optimization|train_micro_batch_size_per_gpu|zero_allow_untested_optimizer",
      .program = "DeepSpeed"},

@@ -203,6 +203,9 @@ static void files_are_named(void **state)
         {"[model]\nname = \"llama3\"\n[training]\nsteps = 5\n[parallelism]\n"
          "tensor_parallel_degree = 2\n",
          "torchtitan", "tensor_parallel_degree is parallel.tensor"},
+        {"base_model: m\nfsdp:\nfsdp_config:\n", "axolotl", "base_model is model.path"},
+        {"base_model: m\nfsdp_config:\n  fsdp_offload_params: true\n", "axolotl",
+         "fsdp_offload_params is offload.params"},
         {"[train]  # ours?\nsteps = 5\n[a.b]\nc = [1, 2]\n",
          "is TOML; a configuration here is YAML", ""},
         {"model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\ntokenizer:\n"
