@@ -66,6 +66,17 @@ static void spelling_does_not_matter(void **state)
         {"--moe-router-topk", "model.experts_per_token"},
         {"moe_intermediate_size", "model.ffn"},
         {"--moe-aux-loss-coeff", "model.router_aux_loss_coef"},
+        {"lora_target_linear", "lora.target_modules"},
+        {"apply_lora_to_mlp", "lora.target_modules"},
+        {"additional_target", "lora.modules_to_save"},
+        {"peft_use_dora", "lora.use_dora"},
+        {"unfrozen_parameters", "train.freeze"},
+        {"max_samples", "data.train"},
+        {"enable_activation_checkpointing", "recompute"},
+        {"cosine_min_lr_ratio", "train.min_lr"},
+        {"evals_per_epoch", "train.eval_every"},
+        {"saves_per_epoch", "checkpoint.every"},
+        {"use_galore", "train.optimizer"},
         {"lora.rank", "lora.r"},
         {"--lora-rank", "lora.r"},
         {"adapter", "lora.r"},
@@ -110,9 +121,11 @@ static void spelling_does_not_matter(void **state)
 static void what_is_absent_is_no_other_key(void **state)
 {
     static const char *const typed[] = {
-        "parallel.expert", "model.z_loss",  "train.label_smoothing", "train.ema",
-        "run.time_limit",  "wandb.project", "model.hf_assets_path",  "--vocab-file",
-        "--split",
+        "parallel.expert", "model.z_loss",    "train.label_smoothing", "train.ema",
+        "run.time_limit",  "wandb.project",   "model.hf_assets_path",  "--vocab-file",
+        "--split",         "train_on_inputs", "train_on_prompt",       "assistant_only_loss",
+        "chat_template",   "template",        "val_set_size",          "val_size",
+        "mask_history",    "loss_type",       "relora_steps",
     };
     for (size_t i = 0; i < sizeof typed / sizeof typed[0]; i++) {
         struct error err = {0};
@@ -185,7 +198,7 @@ static void files_are_named(void **state)
         {"[training]\nlocal_batch_size = 4\nselective_ac_option = 'op'\n", "torchtitan",
          "selective_ac_option is recompute (op is selective; "},
         {"stage: sft\nfinetuning_type: lora\nlora_rank: 8\n", "LLaMA-Factory",
-         ". Here lora_rank is lora.r; "},
+         ". Here lora_rank is lora.r, finetuning_type is lora.r ("},
         {"base_model: m\ndatasets:\n  - path: a.jsonl\n    type: chat_template\nsequence_len: "
          "4096\n"
          "sample_packing: true\n",
