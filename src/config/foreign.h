@@ -2,10 +2,12 @@
  *
  * Users come from Accelerate, DeepSpeed, Hugging Face's Trainer, LLaMA-Factory, torchtitan,
  * torchtune, Megatron-LM and llm.c.  A key, an option or a whole file of theirs is an error that
- * names trireme's key.
+ * names trireme's key (foreign_text.c recognises files, foreign_answer.c translates their keys).
  */
 #ifndef TRIREME_CONFIG_FOREIGN_H
 #define TRIREME_CONFIG_FOREIGN_H
+
+#include <stddef.h>
 
 #include "base/error.h"
 
@@ -30,5 +32,12 @@ const struct foreign *foreign_find(const char *name);
  * keys or groups of trireme at its top level is trireme's own.  name: where the text came from.
  * Returns -1. */
 int foreign_text(const char *name, const char *text, struct error *err);
+
+/* Write to answer, of `size` bytes, 900 or more, what the keys of another program's text are here,
+ * as sentences that begin with ". ", "" where the text has no keys.  keys: the text with blanks for
+ * comments and quoted values.  defaults: keys "a|b" whose defaults are to be named where the text
+ * does not set them, or NULL. */
+void foreign_answer(const char *text, const char *keys, const char *defaults, char *answer,
+                    size_t size);
 
 #endif

@@ -15,33 +15,45 @@
 #include "config/foreign.h"
 #include "config/schema.h"
 
+/* Keys that have other defaults in PyTorch's AdamW and the programs that use it: a weight_decay of
+ * 0 or 0.01, and a beta2 of 0.999. */
+#define ADAMW_OF_TORCH "train.weight_decay|train.beta2"
+
 /* Words that only one program's configurations have.  The first row of which a text has a word
  * names its program. */
-static const struct {
-    const char *words, *program;
-    int certain; /* 1: also beside groups of trireme's, as torchtune has a group model */
+static const struct program {
+    const char *words, *name;
+    const char *defaults; /* keys "a|b" whose defaults differ there, or NULL */
+    int certain;          /* 1: also beside groups of trireme's, as torchtune has a group model */
 } programs[] = {
-    {.words = "_component_", .program = "torchtune", .certain = 1},
-    {.words = "compute_environment|distributed_type|main_training_function",
-     .program = "Accelerate"},
+    {.words = "_component_",
+     .name = "torchtune",
+     .defaults = ADAMW_OF_TORCH "|train.clip",
+     .certain = 1},
+    {.words = "compute_environment|distributed_type|main_training_function", .name = "Accelerate"},
     {.words = "zero_optimization|train_micro_batch_size_per_gpu|zero_allow_untested_optimizer",
-     .program = "DeepSpeed"},
-    {.words = "finetuning_type|cutoff_len", .program = "LLaMA-Factory"},
+     .name = "DeepSpeed"},
+    {.words = "finetuning_type|cutoff_len",
+     .name = "LLaMA-Factory",
+     .defaults = ADAMW_OF_TORCH "|train.schedule|lora.alpha"},
     {.words = "base_model|sample_packing|lora_target_linear|dataset_prepared_path",
-     .program = "axolotl"},
-    {.words = "per_device_train_batch_size|num_train_epochs", .program = "Hugging Face's Trainer"},
+     .name = "axolotl",
+     .defaults = ADAMW_OF_TORCH},
+    {.words = "per_device_train_batch_size|num_train_epochs",
+     .name = "Hugging Face's Trainer",
+     .defaults = ADAMW_OF_TORCH "|train.schedule"},
     {.words = "data_parallel_shard_degree|local_batch_size|dump_folder|tensor_parallel_degree|"
               "parallelism",
-     .program = "torchtitan"},
+     .name = "torchtitan"},
     {.words = "tensor_model_parallel_size|pipeline_model_parallel_size|train_iters|language_model",
-     .program = "Megatron-LM"},
-    {.words = "architectures|transformers_version", .program = "a Hugging Face model"},
+     .name = "Megatron-LM",
+     .defaults = ADAMW_OF_TORCH},
+    {.words = "architectures|transformers_version", .name = "a Hugging Face model"},
 };
 
 enum {
     NAME_CHARS = 128, /* bytes of a name, its 0 included */
-    NAME_SHOWN = 900, /* bytes of a path that err shows */
-    MORE_CHARS = 70   /* bytes of ", and 100 more, ..." at the end of an answer */
+    NAME_SHOWN = 900  /* bytes of a path that err shows */
 };
 
 /* Return the bytes of a quoted text with its quotes; a text without a closing quote ends with the
@@ -135,30 +147,24 @@ static int has_key(const char *text, const char *word)
     return 0;
 }
 
-/* Copy the first of names "a|b" that text has as a key into word.  A dotted name counts where text
- * has each of its parts as a key.  Returns 1, or 0 where text has none. */
-static int first_key(const char *text, const char *names, char word[NAME_CHARS])
+/* Has text one of names "a|b" as a key? */
+static int has_one(const char *text, const char *names)
 {
+    char word[NAME_CHARS];
     for (const char *n = names; n; n = strchr(n, '|')) {
         n += *n == '|';
-        snprintf(word, NAME_CHARS, "%.*s", (int)strcspn(n, "|"), n);
-        char parts[NAME_CHARS], *rest = parts, *part;
-        int found = *word != '-';
-        snprintf(parts, sizeof parts, "%s", word);
-        while (found && (part = strsep(&rest, ".")))
-            found = has_key(text, part);
-        if (found)
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(n, "|"), n);
+        if (has_key(text, word))
             return 1;
     }
     return 0;
 }
 
-static const char *program_of(const char *text, int certain)
+static const struct program *program_of(const char *text, int certain)
 {
-    char word[NAME_CHARS];
     for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
-        if (programs[i].certain >= certain && first_key(text, programs[i].words, word))
-            return programs[i].program;
+        if (programs[i].certain >= certain && has_one(text, programs[i].words))
+            return &programs[i];
     return NULL;
 }
 
@@ -175,45 +181,20 @@ static int is_toml(const char *text)
     return 0;
 }
 
-/* Write "gradient_clipping is train.clip (NOTE), ..." into answer, for the keys that the text has.
- * Those that do not fit are counted at the end.  A key without a note is left out where another one
- * before it has the same name here. */
-static void translate(const char *text, char *answer, size_t size)
-{
-    char word[NAME_CHARS], one[3 * NAME_CHARS], same[NAME_CHARS];
-    int left_out = 0;
-    answer[0] = 0;
-    for (int i = 0; i < foreign_count; i++) {
-        const struct foreign *f = &foreign_names[i];
-        snprintf(same, sizeof same, " is %s", f->here ? f->here : "");
-        if (!f->here || !first_key(text, f->names, word) || (!f->note && strstr(answer, same)))
-            continue;
-        snprintf(one, sizeof one, "%s%s%s%s%s", word, same, f->note ? " (" : "",
-                 f->note ? f->note : "", f->note ? ")" : "");
-        if (left_out || strlen(answer) + strlen(one) + MORE_CHARS > size)
-            left_out++;
-        else
-            text_join(answer, size, ", ", "%s", one);
-    }
-    if (left_out)
-        text_append(answer, size, ", and %d more, which trireme config KEY=VALUE answers",
-                    left_out);
-}
-
 int foreign_text(const char *name, const char *text, struct error *err)
 {
-    static const char format[] = "%.*s is a configuration of %s, not of trireme%s%s; trireme "
-                                 "config --show lists the keys";
+    static const char format[] = "%.*s is a configuration of %s, not of trireme%s; trireme config "
+                                 "--show lists the keys";
     char answer[sizeof err->text], *keys = keys_of(text);
     int own = is_own(keys);
-    const char *program = program_of(keys, own);
+    const struct program *program = program_of(keys, own);
     if (!program && !own && is_toml(keys))
         error_set(err, "%.*s is TOML; a configuration here is YAML", NAME_SHOWN, name);
     if (program) {
         size_t name_bytes = strlen(name) < NAME_SHOWN ? strlen(name) : NAME_SHOWN;
-        size_t around = sizeof format + sizeof ". Here " + name_bytes + strlen(program);
-        translate(keys, answer, sizeof answer - around);
-        error_set(err, format, (int)name_bytes, name, program, answer[0] ? ". Here " : "", answer);
+        size_t around = sizeof format + name_bytes + strlen(program->name);
+        foreign_answer(text, keys, program->defaults, answer, sizeof answer - around);
+        error_set(err, format, (int)name_bytes, name, program->name, answer);
     }
     free(keys);
     return -1;

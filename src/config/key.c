@@ -84,6 +84,21 @@ const char *key_meant(const char *name)
     return whole.name ? whole.name : part.name;
 }
 
+const struct key *key_spelt(const char *name)
+{
+    const struct key *key, *found = NULL;
+    int parts = 0;
+    for (int i = 0; (key = key_at(i)); i++) {
+        if (has_same_words(name, key->name))
+            return key;
+        if (!is_in_group(key->name, "generate") && has_same_words(name, last_part(key->name))) {
+            found = key;
+            parts++;
+        }
+    }
+    return parts == 1 ? found : NULL;
+}
+
 /* List the first keys of a group in the order of the table, as examples. */
 static const char *first_of_group(const char *group, char *text, size_t size)
 {

@@ -82,6 +82,10 @@ int key_group_unknown(const char *name, struct error *err);
 /* Find the key that was probably meant by a name that is not a key; NULL: none is near. */
 const char *key_meant(const char *name);
 
+/* Find the key that a name spells with '_' for '.', "lora_alpha", or of which it is the last part,
+ * "weight_decay"; NULL: there is none, or several.  Texts have no settings of generate. */
+const struct key *key_spelt(const char *name);
+
 /* Return the value of key as a text that key_set() takes: in buffer (of CONFIG_TEXT bytes), in
  * config itself, or a constant. */
 const char *key_text(const struct config *config, const struct key *key, char *buffer);

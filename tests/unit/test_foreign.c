@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/text.h"
 #include "config/foreign.h"
 #include "config/schema.h"
 
@@ -174,13 +175,26 @@ static void keys_of_trireme_are_not_shadowed(void **state)
     assert_null(key_meant("pabc")); /* two of four letters of "path" are no likeness */
 }
 
+/* Load a file that has the text, which is refused, as a user would. */
+static void answer_file(const char *text, struct error *err)
+{
+    char path[] = "/tmp/trireme-foreign-XXXXXX";
+    struct config config;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    assert_int_equal(config_load(&config, path, NULL, 0, err), -1);
+    unlink(path);
+}
+
 static void files_are_named(void **state)
 {
     static const struct {
         const char *text, *program, *words;
     } files[] = {
         {"compute_environment: LOCAL_MACHINE\nmixed_precision: bf16\n", "Accelerate",
-         "mixed_precision is precision"},
+         "mixed_precision is precision=bf16"},
         {"{ \"zero_optimization\": { \"stage\": 3 }, \"betas\": [0.9, 0.95] }", "DeepSpeed",
          "zero_optimization.stage is parallel.strategy"},
         {"{ \"zero_optimization\": { \"stage\": 3 }, \"gradient_accumulation_steps\": 4 }",
@@ -190,7 +204,7 @@ static void files_are_named(void **state)
         {"per_device_train_batch_size: 4\nwarmup_ratio: 0.1\n", "Trainer",
          "warmup_ratio is train.warmup_steps (in steps, not a share of them)"},
         {"per_device_train_batch_size: 4\nmax_grad_norm: 1\n", "Trainer",
-         "max_grad_norm is train.clip"},
+         "max_grad_norm is train.clip=1"},
         {"[training]\nlocal_batch_size = 4\n", "torchtitan",
          "local_batch_size is train.micro_batch (train.global_batch is that of all ranks)"},
         {"[training]\nlocal_batch_size = 4\n[activation_checkpoint]\nmode = \"selective\"\n",
@@ -198,18 +212,18 @@ static void files_are_named(void **state)
         {"[training]\nlocal_batch_size = 4\nselective_ac_option = 'op'\n", "torchtitan",
          "selective_ac_option is recompute (op is selective; "},
         {"stage: sft\nfinetuning_type: lora\nlora_rank: 8\n", "LLaMA-Factory",
-         ". Here lora_rank is lora.r, finetuning_type is lora.r ("},
+         ". Here lora_rank is lora.r=8, finetuning_type is lora.r ("},
         {"base_model: m\ndatasets:\n  - path: a.jsonl\n    type: chat_template\nsequence_len: "
          "4096\n"
          "sample_packing: true\n",
          "axolotl", "datasets is data.train"},
         {"language_model:\n  num_layers: 24\n  kv_channels: null\n  hidden_size: 1024\n",
-         "Megatron-LM", ". Here num_layers is model.layers, hidden_size is model.hidden; "},
+         "Megatron-LM", ". Here num_layers is model.layers=24, hidden_size is model.hidden=1024. "},
         {"tensor_model_parallel_size: 2\nrampup_batch_size: [32, 32, 1000]\ntrain_iters: 9\n",
          "Megatron-LM",
-         ". Here tensor_model_parallel_size is parallel.tensor, train_iters is train.steps; "},
+         ". Here tensor_model_parallel_size is parallel.tensor=2, train_iters is train.steps=9. "},
         {"# it's ours\nnum_train_epochs: 3\nseed: 42\nreport_to: [a, b]\nname: it's\n", "Trainer",
-         ". Here num_train_epochs is train.epochs; "},
+         ". Here num_train_epochs is train.epochs=3, seed is seed=42. "},
         {"[model]\nname = \"llama3\" # it's\n[checkpoint]\ninterval = 5\n[job]\n"
          "dump_folder = \"./outputs: x\"\n",
          "torchtitan", "dump_folder is run.dir"},
@@ -223,23 +237,100 @@ static void files_are_named(void **state)
          "is TOML; a configuration here is YAML", ""},
         {"model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\ntokenizer:\n"
          "  path: t.model\ndevice: cuda\nbatch_size: 4\nlist: [a, b]\n",
-         "torchtune", ". Here batch_size is train.global_batch"},
+         "torchtune", "batch_size is train.global_batch"},
         {"{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 4096}", "Hugging Face model",
          "hidden_size is model.hidden"},
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        char path[] = "/tmp/trireme-foreign-XXXXXX";
-        struct config config;
         struct error err = {0};
-        int fd = mkstemp(path);
-        assert_true(fd >= 0);
-        assert_int_equal(write(fd, files[i].text, strlen(files[i].text)), strlen(files[i].text));
-        close(fd);
-        assert_int_equal(config_load(&config, path, NULL, 0, &err), -1);
-        unlink(path);
+        answer_file(files[i].text, &err);
         if (!strstr(err.text, files[i].program) || !strstr(err.text, files[i].words))
             fail_msg("%s", err.text);
     }
+}
+
+/* Files as others write them; in `words` what is said, beside every key, and in `lacks` what is
+ * not.
+ */
+static const struct {
+    const char *text, *words[9], *lacks[3];
+} whole[] = {
+    {"base_model: x\nadapter: lora\nlora_r: 32\nlora_alpha: 64  # twice\nlora_target_linear: true\n"
+     "peft_use_dora: true\nweight_decay: 0.0\nwarmup_steps: 10\nlearning_rate: \"0.0002\"\n"
+     "lora_modules_to_save: [a]\nliger_rope: true\nneftune_noise_alpha: 5\ngroup_by_length: "
+     "false\n",
+     {"lora_r is lora.r=32, ", "lora_alpha is lora.alpha=64, ", "lora_target_linear is lora.target",
+      "peft_use_dora is lora.use_dora=true, ", "weight_decay is train.weight_decay=0.0",
+      "warmup_steps is train.warmup_steps=10", "learning_rate is train.lr=0.0002, ",
+      ". trireme config KEY=VALUE answers: neftune_noise_alpha. Not answered: liger_rope, "
+      "group_by_length. What the file leaves out is here train.beta2=0.95; "},
+     {"weight_decay=0.1"}},
+    {"stage: sft\nfinetuning_type: lora\nlora_rank: 8\nlora_target: all\nmax_samples: 9\n"
+     "lr_scheduler_type: linear\nadam_beta2: auto\nuse_galore: false\nval_size: 0.1\n",
+     {"lora_target is lora.target_modules (LLaMA-Factory's all is all-linear)",
+      "max_samples is data.train (FILE.h5:samples=N", "use_galore is train.optimizer (adamw, ",
+      "lr_scheduler_type is train.schedule=linear, adam_beta2 is train.beta2, ",
+      ". What the file leaves out is here train.weight_decay=0.1, lora.alpha=8; "},
+     {"Not answered"}},
+    {"model:\n  _component_: a.b\n  lora_alpha: 16\n  apply_lora_to_mlp: True\ndataset:\n  path: "
+     "a\n"
+     "  split: s\noptimizer:\n  _component_: AdamW\n  weight_decay: 0.01\n  lr: 3e-4\n"
+     "max_steps_per_epoch: null\nlog: http://a:1\nlist:\n  - one\n",
+     {"lora_alpha is lora.alpha=16", "weight_decay is train.weight_decay=0.01",
+      "lr is train.lr=3e-4",
+      ". Not answered: _component_, path, log, list. What the file leaves out is here "
+      "train.beta2=0.95, train.clip=1; "},
+     {"max_steps_per_epoch", "http", "model.path"}},
+    {"{\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": 1e9}, \"fp16\": {\"enabled\": "
+     "\"auto\", "
+     "\"hysteresis\": 2},\n \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 3e-4, "
+     "\"betas\": [0.9, 0.9]}}}",
+     {"optimizer.type is train.optimizer=AdamW, ", "optimizer.params.lr is train.lr=3e-4",
+      "hysteresis is train.hysteresis=2", "zero_optimization.stage is parallel.strategy (",
+      ". Not answered: sub_group_size; "}},
+    {"[model]\nname = \"llama3\"\n[optimizer]\nname = \"AdamW\"\nlr = 8e-4\n[training]\n"
+     "local_batch_size = 1\nsteps = 10\n[experimental]\ncustom_import = \"\"\n",
+     {"model.name is model.preset", "optimizer.name is train.optimizer", "lr is train.lr=8e-4",
+      "steps is train.steps=10", ". Not answered: custom_import; "}},
+};
+
+static void no_key_is_passed_over(void **state)
+{
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        struct error err = {0};
+        answer_file(whole[i].text, &err);
+        for (const char *const *word = whole[i].words; *word; word++)
+            if (!strstr(err.text, *word))
+                fail_msg("no \"%s\" in: %s", *word, err.text);
+        for (const char *const *word = whole[i].lacks; *word; word++)
+            if (strstr(err.text, *word))
+                fail_msg("\"%s\" in: %s", *word, err.text);
+    }
+}
+
+/* Of a file with more keys than an answer has space for, they are counted. */
+static void what_there_is_no_space_for_is_counted(void **state)
+{
+    char text[32768] = "base_model: m\n";
+    struct error err = {0};
+    for (int i = 0; i < 300; i++)
+        text_append(text, sizeof text, "unknown_key_%d: %d\n", i, i);
+    for (int i = 0; i < foreign_count; i++)
+        text_append(text, sizeof text, "%.*s: 1\n", (int)strcspn(foreign_names[i].names, "|"),
+                    foreign_names[i].names);
+    answer_file(text, &err);
+    int unknown = -1, more = -1, listed = 0;
+    const char *known = strstr(err.text, "KEY=VALUE answers: ");
+    const char *others = strstr(err.text, "Not answered: unknown_key_0, ");
+    assert_non_null(known);
+    assert_non_null(others);
+    assert_int_equal(sscanf(strstr(known, " and "), " and %d more. Not answered", &more), 1);
+    assert_int_equal(sscanf(strstr(others, " and "), " and %d more.", &unknown), 1);
+    for (const char *at = others; (at = strstr(at, "unknown_key_")); at++)
+        listed++;
+    assert_int_equal(listed + unknown, 300);
+    assert_true(more > 100);
+    assert_non_null(strstr(err.text, "; trireme config --show lists the keys"));
 }
 
 /* A file of trireme's keys keeps the answer to its own mistake, whatever words of other programs
@@ -282,6 +373,8 @@ int main(void)
         cmocka_unit_test(values_of_others_are_known),
         cmocka_unit_test(keys_of_trireme_are_not_shadowed),
         cmocka_unit_test(files_are_named),
+        cmocka_unit_test(no_key_is_passed_over),
+        cmocka_unit_test(what_there_is_no_space_for_is_counted),
         cmocka_unit_test(a_mistake_is_not_another_program),
     };
     return cmocka_run_group_tests_name("foreign", tests, NULL, NULL);
