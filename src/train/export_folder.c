@@ -22,6 +22,7 @@
 #include "config/hf.h"
 #include "config/saved.h"
 #include "io/disk.h"
+#include "model/modules.h"
 #include "train/data_tokenizer.h"
 #include "train/run_changes.h"
 
@@ -200,6 +201,24 @@ static void report_tokenizer(struct log *log, const char *folder,
                  folder, name);
 }
 
+/* Warn where an adapter's model has fewer tokens than the run: it has to be resized before peft
+ * adds the adapter, and rows of the embedding and the head that the adapter does not have are then
+ * others than the run's. */
+static void report_vocab(struct log *log, const char *folder, const struct config *config)
+{
+    const char *saved = config->lora.modules_to_save;
+    int64_t vocab = config->model.vocab, base = hf_vocab(config->model_path);
+    int has_rows =
+        modules_is_listed(saved, "lm_head") && (modules_is_listed(saved, "model.embed_tokens") ||
+                                                modules_is_listed(saved, "transformer.wte"));
+    if (base && base < vocab)
+        log_warn(log,
+                 "%s: model.vocab is %lld, and that of %s %lld: the adapter fits it after "
+                 "model.resize_token_embeddings(%lld)%s; --merge writes the whole model",
+                 folder, (long long)vocab, config->model_path, (long long)base, (long long)vocab,
+                 has_rows ? "" : ", whose new rows are others than those of this run");
+}
+
 /* Warn where an adapter's model is none that Hugging Face's programs read. */
 static void report_base(struct log *log, const char *folder, const struct config *config)
 {
@@ -216,6 +235,8 @@ static void report_base(struct log *log, const char *folder, const struct config
             "it is a run: trireme convert %s FOLDER, and name FOLDER in adapter_config.json, or "
             "write the whole model (--merge)",
             folder, path, path);
+    else
+        report_vocab(log, folder, config);
 }
 
 void export_folder_report(struct log *log, const char *folder, enum weights_what what,

@@ -53,8 +53,14 @@ is "new rows that adapters leave frozen are warned of, once" "0 1" \
 is "and so is a member of config.json that is not known" 1 \
     "$(grep -c 'warning: noted/config.json: trireme does not know wobble' err)"
 train rows model.path=base model.vocab=310 data.train=large.h5 lora.r=2
+"$TRIREME" convert rows rows-adapter >out 2>err
+is "their adapter fits a model that has been resized alone, with other rows" "0 1" \
+    "$? $(grep -c 'warning: rows-adapter: model.vocab is 310, and that of base 300: .*embeddings(310), whose .*; --merge' err)"
 train learnt model.path=base model.vocab=310 data.train=large.h5 lora.r=2 lora.modules_to_save=embed_tokens,lm_head
 is "those that are trained are not" 0 "$(grep -c 'these rows are frozen' err)"
+"$TRIREME" convert learnt learnt-adapter >out 2>err
+is "and their adapter has them" "0 1" \
+    "$? $(grep -c 'warning: learnt-adapter: model.vocab is 310, .*embeddings(310); --merge' err)"
 train tied model.preset=llama-tiny model.vocab=300 model.tie_embeddings=true data.train=small.h5
 "$TRIREME" convert tied tied-hf >out 2>err
 train tied-rows model.path=tied-hf model.vocab=310 data.train=large.h5 lora.r=2
