@@ -43,6 +43,7 @@ static char *find_cache(char cache[CONFIG_TEXT])
         const char *variable, *after; /* the first that is set counts */
     } places[] = {
         {.variable = "HF_HUB_CACHE", .after = ""},
+        {.variable = "HUGGINGFACE_HUB_CACHE", .after = ""}, /* its name before */
         {.variable = "HF_HOME", .after = "/hub"},
         {.variable = "XDG_CACHE_HOME", .after = "/huggingface/hub"},
         {.variable = "HOME", .after = "/.cache/huggingface/hub"},

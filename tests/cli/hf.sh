@@ -448,6 +448,9 @@ is "a revision of it" "$(first_loss in-qwen2-true)" \
 "$TRIREME" tokenize "$top/README.md" --tokenizer $hub/snapshots/0123abcd -o of-folder.h5 >out 2>err || cat err
 "$TRIREME" tokenize "$top/README.md" --tokenizer some-org/a.model -o of-hub.h5 >out.hub 2>err
 is "the tokenizer of a model of the hub, by its name" "0 $(sed 's/of-folder/of-hub/' out)" "$? $(cat out.hub)"
+HUGGINGFACE_HUB_CACHE=$PWD/cache/hub HF_HOME=$PWD/none "$TRIREME" tokenize "$top/README.md" --tokenizer some-org/a.model \
+    -o of-hub.h5 >out 2>err
+is "the cache by the name that its variable had before" "0 $(cat out.hub)" "$? $(cat out)"
 refused "a tokenizer that the cache has not" 'some-org/none is no file or folder.*hf download some-org/none' \
     "$TRIREME" tokenize "$top/README.md" --tokenizer some-org/none -o x.h5
 refused "a tokenizer without an owner" \
