@@ -44,8 +44,9 @@ static int check_digest(const struct js *commit, const char *key, const char *pa
 
 int checkpoint_check_committed(const char *path, struct error *err)
 {
-    if (disk_has(path, "COMMIT"))
-        return 0;
+    int found = disk_look(path, "COMMIT", err);
+    if (found)
+        return found < 0 ? -1 : 0;
     return error_set(err, "%s is not a committed checkpoint (it has no file COMMIT)", path);
 }
 

@@ -165,16 +165,20 @@ void checkpoint_checked_set(struct checkpoint_checked *checked, const char *path
 void checkpoint_checked_free(struct checkpoint_checked *checked);
 
 /* Open the checkpoint at path (rank 0's is used) and verify it, each rank a part; rank 0 alone
- * reads its index.  Whether it is whole or damaged is set in checked (NULL allowed).  Collective.
- * Returns 0 and a checkpoint for checkpoint_close(), or -1 on every rank with err set and
- * *checkpoint NULL. */
+ * reads its index.  Where a file is there and the system cannot read it, this is tried again for
+ * some seconds, with a line in the log for each try.  Whether it is whole or damaged is set in
+ * checked (NULL allowed).  Collective.  Returns 0 and a checkpoint for checkpoint_close(), or -1 on
+ * every rank with err set and *checkpoint NULL: it is damaged, or, with err->by_system and the code
+ * EXIT_NODE, it could not be read, which says nothing about it. */
 int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world, const char *path,
-                             struct checkpoint_checked *checked, struct error *err);
+                             struct checkpoint_checked *checked, struct log *log,
+                             struct error *err);
 
 /* Open the newest committed checkpoint in folder dir whose checksums hold, each rank verifying a
- * part.  One that fails is reported to log, and the next older one is tried.  Collective.  Returns
+ * part.  A damaged one is reported to log, and the next older one is tried.  Collective.  Returns
  * 0 and a checkpoint for checkpoint_close(), NULL where dir has no committed one; or -1 on every
- * rank with err set: dir cannot be read, or it has committed ones and all fail. */
+ * rank with err set: dir has committed ones and all are damaged, or, with err->by_system, dir or
+ * one that may be whole could not be read. */
 int checkpoint_find(struct checkpoint **checkpoint, struct world *world, const char *dir,
                     struct log *log, struct error *err);
 

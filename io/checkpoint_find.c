@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "io/disk.h"
 #include "io/checkpoint_private.h"
 
@@ -38,22 +39,31 @@ static int drop_replaced(struct checkpoint_entry *entries, int count)
 
 int checkpoint_list(struct checkpoint_entry **entries, const char *dir, struct error *err)
 {
-    int count = 0, capacity = 0;
+    int count = 0, capacity = 0, rc = 0;
     struct dirent *item;
     DIR *folder = opendir(dir);
     *entries = NULL;
     if (!folder)
         return errno == ENOENT ? 0 : error_errno(err, "cannot read folder %s", dir);
-    while ((item = readdir(folder))) {
+    while (!rc && (errno = 0, item = readdir(folder))) {
         int64_t step;
         if (!checkpoint_parse_name(item->d_name, "", &step) &&
             !checkpoint_parse_name(item->d_name, ".old", &step))
             continue;
         char *path = array_format("%s/%s", dir, item->d_name);
+        int committed = disk_look(path, "COMMIT", err);
         *entries = array_grow(*entries, count, &capacity, sizeof **entries);
-        (*entries)[count++] = (struct checkpoint_entry){path, step, disk_has(path, "COMMIT")};
+        (*entries)[count++] = (struct checkpoint_entry){path, step, committed > 0};
+        rc = committed < 0 ? -1 : 0;
     }
+    if (!rc && errno)
+        rc = error_errno(err, "cannot read folder %s", dir);
     closedir(folder);
+    if (rc) {
+        checkpoint_list_free(*entries, count);
+        *entries = NULL;
+        return -1;
+    }
     if (count)
         qsort(*entries, (size_t)count, sizeof **entries, newest_first);
     return drop_replaced(*entries, count);
@@ -108,11 +118,11 @@ void checkpoint_checked_free(struct checkpoint_checked *checked)
 
 /* Finding */
 
-int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world, const char *path,
-                             struct checkpoint_checked *checked, struct error *err)
+/* Open the checkpoint at path, the same on all ranks, and verify it; once. */
+static int open_and_verify(struct checkpoint **checkpoint, struct world *world, const char *path,
+                           struct error *err)
 {
-    char *shared = checkpoint_share_text(world, path);
-    int rc = checkpoint_open_shared(checkpoint, world, shared, err);
+    int rc = checkpoint_open_shared(checkpoint, world, path, err);
     if (!rc)
         rc = world_agree(
             world, checkpoint_verify(*checkpoint, world_rank(world), world_size(world), err), err);
@@ -120,7 +130,21 @@ int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world
         checkpoint_close(*checkpoint);
         *checkpoint = NULL;
     }
-    if (checked)
+    return rc;
+}
+
+int checkpoint_open_verified(struct checkpoint **checkpoint, struct world *world, const char *path,
+                             struct checkpoint_checked *checked, struct log *log, struct error *err)
+{
+    struct error why = {0};
+    char *shared = checkpoint_share_text(world, path);
+    int tries = 0, rc;
+    do {
+        rc = open_and_verify(checkpoint, world, shared, &why);
+    } while (rc && disk_try_again(&tries, world_rank(world) ? NULL : log, &why));
+    if (rc && err)
+        *err = why;
+    if (checked && !why.by_system)
         checkpoint_checked_set(checked, shared, rc ? CHECKPOINT_DAMAGED : CHECKPOINT_WHOLE);
     free(shared);
     return rc;
@@ -139,6 +163,22 @@ static int drop_uncommitted(struct checkpoint_entry *entries, int count)
     return kept;
 }
 
+/* Set err: whether the checkpoint at path (NULL on ranks above 0) is whole could not be found out.
+ * Returns -1. */
+static int fail_unread(const char *path, const struct error *why, struct error *err)
+{
+    if (!err)
+        return -1;
+    *err = *why;
+    if (path)
+        error_prefix(err, "%s could not be read, and may be whole", path);
+    text_append(
+        err->text, sizeof err->text,
+        "; nothing was moved, and no older one is taken: run the same command again, or move "
+        "that folder away");
+    return -1;
+}
+
 int checkpoint_find_among(struct checkpoint **checkpoint, struct world *world,
                           const struct checkpoint_entry *entries, int count,
                           struct checkpoint_checked *checked, struct log *log, struct error *err)
@@ -149,7 +189,10 @@ int checkpoint_find_among(struct checkpoint **checkpoint, struct world *world,
     world_broadcast(world, &count, sizeof count, 0);
     for (int i = 0; i < count && !*checkpoint; i++) {
         const char *path = rank ? NULL : entries[i].path;
-        if (checkpoint_open_verified(checkpoint, world, path, checked, &why) && !rank)
+        int rc = checkpoint_open_verified(checkpoint, world, path, checked, log, &why);
+        if (rc && why.by_system)
+            return fail_unread(path, &why, err);
+        if (rc && !rank)
             log_warn(log, "%s cannot be used: %s%s", path, why.text,
                      i + 1 < count ? "; trying the one before" : "");
     }
@@ -163,10 +206,18 @@ int checkpoint_find(struct checkpoint **checkpoint, struct world *world, const c
                     struct log *log, struct error *err)
 {
     struct checkpoint_entry *entries = NULL;
-    int count = world_rank(world) ? 0 : checkpoint_list(&entries, dir, err);
+    struct error why = {0};
+    int count = 0, tries = 0;
     *checkpoint = NULL;
-    if (world_agree(world, count < 0 ? -1 : 0, err))
+    if (!world_rank(world))
+        do {
+            count = checkpoint_list(&entries, dir, &why);
+        } while (count < 0 && disk_try_again(&tries, log, &why));
+    if (world_agree(world, count < 0 ? -1 : 0, &why)) {
+        if (err)
+            *err = why;
         return -1;
+    }
     count = drop_uncommitted(entries, count);
     int rc = checkpoint_find_among(checkpoint, world, entries, count, NULL, log, err);
     checkpoint_list_free(entries, count);

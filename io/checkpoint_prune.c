@@ -100,7 +100,8 @@ static void verify_one(struct world *world, const char *path, struct checkpoint_
 {
     struct checkpoint *checkpoint;
     struct error why = {0};
-    if (checkpoint_open_verified(&checkpoint, world, path, checked, &why) && !world_rank(world))
+    if (checkpoint_open_verified(&checkpoint, world, path, checked, log, &why) &&
+        !world_rank(world))
         log_warn(log, "%s is damaged and does not count: %s", path, why.text);
     checkpoint_close(checkpoint);
 }

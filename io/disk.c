@@ -52,6 +52,36 @@ int disk_has(const char *folder, const char *name)
     return found;
 }
 
+int disk_look(const char *folder, const char *name, struct error *err)
+{
+    char *path = array_format("%s/%s", folder, name);
+    int found = !access(path, F_OK);
+    if (!found && error_is_system(errno))
+        found = error_errno(err, "cannot look for %s", path);
+    free(path);
+    return found;
+}
+
+int disk_try_again(int *tries, struct log *log, struct error *err)
+{
+    static const int waits_s[] = {1, 2, DISK_WAITS_S - 3};
+    if (!err->by_system)
+        return 0;
+    if (*tries == sizeof waits_s / sizeof waits_s[0]) {
+        err->code = EXIT_NODE;
+        return 0;
+    }
+    int wait_s = waits_s[(*tries)++];
+    if (log)
+        log_warn(log, "%s; tried again in %d s", err->text, wait_s);
+    *err = (struct error){0};
+    for (int i = 0; i < wait_s; i++) {
+        sleep(1);
+        alive_note();
+    }
+    return 1;
+}
+
 const char *disk_size(double bytes, char text[DISK_SIZE])
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
@@ -250,7 +280,8 @@ int disk_digest(const char *path, char digest[DISK_DIGEST], struct error *err)
     char *buffer = malloc(HASH_BYTES);
     struct hash *sum = hash_create();
     ssize_t got = 0;
-    int rc = buffer ? 0 : error_set(err, "%s: out of memory", path);
+    errno = ENOMEM;
+    int rc = buffer ? 0 : error_errno(err, "cannot read %s", path);
     while (!rc && (got = read(fd, buffer, HASH_BYTES)) > 0) {
         hash_add(sum, buffer, (size_t)got);
         alive_note();

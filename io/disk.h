@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/log.h"
 
 /* Write a size for messages, "1.94 MB" or "976 B", into text.  Returns text. */
 enum { DISK_SIZE = 16 };
@@ -21,8 +22,18 @@ char *disk_free_name(const char *path);
 /* Returns 1 if path is folder or something inside it; 0 also where either does not exist. */
 int disk_is_inside(const char *path, const char *folder);
 
-/* Returns 1 if folder has a file or folder of this name. */
+/* Returns 1 if folder has a file or folder of this name; 0 also where the system cannot say. */
 int disk_has(const char *folder, const char *name);
+
+/* Returns 1 or 0 likewise, or -1 with err set where the system cannot say. */
+int disk_look(const char *folder, const char *name, struct error *err);
+
+/* Does a failed read deserve another try?  Not where what was read is at fault.  Where the system
+ * is (err->by_system), say so in the log (NULL: do not), clear err, wait some seconds and return 1;
+ * the waits come to DISK_WAITS_S in all, and after the last the code of err becomes EXIT_NODE.
+ * *tries: 0 before the first.  Ranks with the same err decide the same. */
+enum { DISK_WAITS_S = 7 };
+int disk_try_again(int *tries, struct log *log, struct error *err);
 
 /* Call open() with these flags and mode 0666; refuse a pipe or a device (special_file.h).  Returns
  * a descriptor for disk_finish() or close(). */

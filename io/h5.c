@@ -56,6 +56,7 @@ static const char *shorten(char *reason)
 
 int h5_fail(const struct h5 *file, struct error *err, const char *fmt, ...)
 {
+    static const char number_before[] = "errno = "; /* where a call of the system failed */
     char what[256], reason[512] = "no reason given";
     va_list args;
     H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, innermost, reason);
@@ -63,7 +64,12 @@ int h5_fail(const struct h5 *file, struct error *err, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(what, sizeof what, fmt, args);
     va_end(args);
-    return error_set(err, "%s: %s: %s", file->path, what, shorten(reason));
+    const char *number = strstr(reason, number_before);
+    int by_system = number && error_is_system(atoi(number + sizeof number_before - 1));
+    error_set(err, "%s: %s: %s", file->path, what, shorten(reason));
+    if (err)
+        err->by_system = by_system;
+    return -1;
 }
 
 /* Types */

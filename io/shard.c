@@ -59,8 +59,9 @@ static int open_file(struct file *file, const char *path, int flags, struct erro
     file->block = malloc(BLOCK_BYTES);
     if (file->block)
         return 0;
+    error_errno(err, "%s: no memory to read it by", path);
     close_file(file);
-    return error_set(err, "%s: out of memory", path);
+    return -1;
 }
 
 int shard_make(const char *path, const struct catalog *catalog, int64_t shard,

@@ -37,7 +37,14 @@ int error_set(struct error *err, const char *fmt, ...)
     va_start(args, fmt);
     set_text(err, fmt, args, NULL);
     va_end(args);
+    if (err)
+        err->by_system = 0;
     return -1;
+}
+
+int error_is_system(int number)
+{
+    return number != ENOENT && number != ENOTDIR && number != EISDIR && number != ELOOP;
 }
 
 int error_errno(struct error *err, const char *fmt, ...)
@@ -47,6 +54,8 @@ int error_errno(struct error *err, const char *fmt, ...)
     va_start(args, fmt);
     set_text(err, fmt, args, strerror(saved));
     va_end(args);
+    if (err)
+        err->by_system = error_is_system(saved);
     errno = saved;
     return -1;
 }

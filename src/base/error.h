@@ -18,6 +18,7 @@ enum exit_code {
 
 struct error {
     int code;        /* enum exit_code that the program ends with; error_set() makes 0 EXIT_USAGE */
+    int by_system;   /* 1: a call failed by an errno for which error_is_system() is 1 */
     char text[2028]; /* "" means no error; log_print() has space for all of it */
 };
 
@@ -25,6 +26,11 @@ struct error {
 
 /* Replace the text of err; a longer one is cut off. */
 int error_set(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Does this errno say nothing about the file that a call was for?  0 for a file that is absent or
+ * of another kind (ENOENT, ENOTDIR, EISDIR, ELOOP), 1 for any other: of a disk, a file server, a
+ * right, a limit.  The same call may succeed later. */
+int error_is_system(int number);
 
 /* Like error_set(), with ": " and the text of the current errno appended.  errno is kept. */
 int error_errno(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -140,9 +140,14 @@ static int move_unread(const struct run_list *own, int64_t base, const char *to,
     int rc = 0;
     *count = 0;
     for (int i = 0; i < own->count && !rc; i++) {
-        struct js *meta = checkpoint_read_meta(own->entry[i].path, NULL);
+        struct error why = {0};
+        struct js *meta = checkpoint_read_meta(own->entry[i].path, &why);
         int moves = own->entry[i].step > base && !meta;
         js_free(meta);
+        if (moves && why.by_system) {
+            *err = why;
+            return -1;
+        }
         rc = moves ? disk_make_folders(to, err) || move_one(own->entry[i].path, to, err) : 0;
         *count += moves;
     }

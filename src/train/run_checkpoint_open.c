@@ -52,10 +52,17 @@ int run_checkpoint_open(struct checkpoint **checkpoint, struct world *world, con
                         struct log *log, struct error *err)
 {
     char inside[CONFIG_TEXT + 64];
-    int committed = disk_has(path, "COMMIT");
+    int committed = 0, tries = 0;
+    *checkpoint = NULL;
+    if (!world_rank(world))
+        do {
+            committed = disk_look(path, "COMMIT", err);
+        } while (committed < 0 && disk_try_again(&tries, log, err));
+    if (world_agree(world, committed < 0 ? -1 : 0, err))
+        return -1;
     world_broadcast(world, &committed, sizeof committed, 0); /* others may not see the folder */
     if (committed)
-        return checkpoint_open_verified(checkpoint, world, path, NULL, err);
+        return checkpoint_open_verified(checkpoint, world, path, NULL, log, err);
     /* rank 0's is the one that is listed */
     snprintf(inside, sizeof inside, "%s%s", path,
              disk_has(path, "checkpoints") ? "/checkpoints" : "");

@@ -129,6 +129,16 @@ static int check_names(const struct run_directory *d, struct error *err)
     return rc;
 }
 
+/* Read the record of the run. */
+static int read_record(struct run_directory *d, struct error *err)
+{
+    int tries = 0, rc;
+    do {
+        rc = run_record_read(&d->record, d->path, RUN_RECORD, err);
+    } while (rc && disk_try_again(&tries, d->s->log, err));
+    return rc;
+}
+
 int run_directory_open(struct run_directory *d, struct session *s, struct run_data data,
                        struct error *err)
 {
@@ -140,7 +150,7 @@ int run_directory_open(struct run_directory *d, struct session *s, struct run_da
     int rc = 0;
     if (!world_rank(s->world))
         rc = check_kinds(d, err) || check_names(d, err) || run_directory_lock(d, err) ||
-             run_record_read(&d->record, d->path, RUN_RECORD, err);
+             read_record(d, err);
     return world_agree(s->world, rc ? -1 : 0, err) ||
                    shared_settings_check_folder(s->world, d->checkpoints, err)
                ? -1
@@ -184,11 +194,17 @@ static void add(struct run_list *list, struct checkpoint_entry *entry)
 }
 
 /* Add a checkpoint to the survey's list that it belongs to.  One whose meta.json cannot be read
- * counts as the run's own; verifying it will refuse it. */
-static void classify(struct run_survey *survey, const struct run_record *record,
-                     struct checkpoint_entry *entry)
+ * counts as the run's own; verifying it will refuse it.  Returns 0; or -1 with err set where the
+ * system could not read that of the newest, from which the run would go on. */
+static int classify(struct run_survey *survey, const struct run_record *record,
+                    struct checkpoint_entry *entry, struct error *err)
 {
-    struct js *meta = entry->committed ? checkpoint_read_meta(entry->path, NULL) : NULL;
+    struct error why = {0};
+    struct js *meta = entry->committed ? checkpoint_read_meta(entry->path, &why) : NULL;
+    if (why.by_system && !survey->own.count) {
+        *err = why;
+        return -1;
+    }
     struct run_point point = run_point_of(meta, entry->step);
     int known = meta && record->run[0];
     js_free(meta);
@@ -200,17 +216,20 @@ static void classify(struct run_survey *survey, const struct run_record *record,
         add(&survey->other, entry);
     else
         add(&survey->own, entry);
+    return 0;
 }
 
 int run_survey_make(struct run_survey *survey, const struct run_directory *d, struct error *err)
 {
     struct checkpoint_entry *entries;
     *survey = (struct run_survey){0};
-    int count = checkpoint_list(&entries, d->checkpoints, err);
-    for (int i = 0; i < count; i++)
-        classify(survey, &d->record, &entries[i]);
+    int count = checkpoint_list(&entries, d->checkpoints, err), rc = count < 0 ? -1 : 0;
+    for (int i = 0; i < count && !rc; i++)
+        rc = classify(survey, &d->record, &entries[i], err);
     checkpoint_list_free(entries, count);
-    return count < 0 ? -1 : 0;
+    if (rc)
+        run_survey_free(survey);
+    return rc;
 }
 
 void run_survey_free(struct run_survey *survey)

@@ -47,14 +47,24 @@ static int find_step_beyond_saves(const struct run_directory *d, int64_t *lost, 
     return 0;
 }
 
-/* Find out what the directory holds. */
-static int look(const struct run_directory *d, struct run_survey *survey, struct error *err)
+/* Find out what the directory holds; once. */
+static int look_once(const struct run_directory *d, struct run_survey *survey, struct error *err)
 {
     if (run_survey_make(survey, d, err))
         return -1;
     if (!d->record.run[0] && !survey->own.count && !survey->torn.count)
         return find_step_beyond_saves(d, &survey->lost_step, err);
     return 0;
+}
+
+static int look(const struct run_directory *d, struct run_survey *survey, struct error *err)
+{
+    int tries = 0, rc;
+    do {
+        run_survey_free(survey);
+        rc = look_once(d, survey, err);
+    } while (rc && disk_try_again(&tries, d->s->log, err));
+    return rc;
 }
 
 /* Has a run of this directory saved something? */
@@ -344,7 +354,7 @@ static int open_start(struct run_directory *d, const struct run_survey *survey,
     struct world *world = d->s->world;
     if (start->from == FROM_START || start->from == FROM_ASKED) {
         if (run_checkpoint_open(checkpoint, world, start->path, d->s->log, err))
-            return start->from == FROM_ASKED
+            return start->from == FROM_ASKED || err->by_system
                        ? -1
                        : error_prefix(err,
                                       "%s began from a checkpoint that cannot be used; put it "
@@ -428,6 +438,17 @@ static void report_resumed(const struct run_directory *d, const struct run_surve
         report_missing(d, step);
 }
 
+/* Load the state of the verified checkpoint, if there is one.  A file that cannot be read now is
+ * the node's fault. */
+static int load(struct run_directory *d, struct checkpoint *checkpoint,
+                struct run_position *position, struct error *err)
+{
+    int rc = checkpoint ? run_checkpoint_load(d->s, checkpoint, position, err) : 0;
+    if (rc && err->by_system)
+        err->code = EXIT_NODE;
+    return rc;
+}
+
 /* Load the state that was decided on, check that a checkpoint of it has space, write the run's
  * record, and report; *checkpoint is NULL where there is none. */
 static int start_at(struct run_directory *d, const struct run_survey *survey,
@@ -436,8 +457,7 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
 {
     struct world *world = d->s->world;
     int rank = world_rank(world);
-    if (open_start(d, survey, start, checkpoint, err) ||
-        (*checkpoint && run_checkpoint_load(d->s, *checkpoint, position, err)) ||
+    if (open_start(d, survey, start, checkpoint, err) || load(d, *checkpoint, position, err) ||
         run_length_set(&d->s->config.train, position, d->data.sequences, d->s->layout.global_batch,
                        err))
         return -1;

@@ -1,9 +1,10 @@
 /* preload.c - makes system calls or allocations of a trireme fail; loaded by LD_PRELOAD.
  *
  * Calls: of those named by CHAOS_CALL ("any" for all, or one of write pwrite read pread fsync close
- * open rename mkdir remove ftruncate) on files whose path holds CHAOS_PATH, the share CHAOS_P fails
- * with errno CHAOS_ERRNO; with CHAOS_SHORT=1 a write writes half and succeeds.  Which ones follows
- * from CHAOS_SEED and the rank.  Each failure is a line in the file CHAOS_LOG.
+ * open access rename mkdir remove ftruncate) on files whose path holds CHAOS_PATH, the share
+ * CHAOS_P fails with errno CHAOS_ERRNO, at most CHAOS_TIMES of them in a process; with
+ * CHAOS_SHORT=1 a write writes half and succeeds.  Which ones follows from CHAOS_SEED and the rank.
+ * Each failure is a line in the file CHAOS_LOG.
  *
  * Allocations: the CHAOS_ALLOCATION'th one asked for by the program's own code (not by a library)
  * fails.  With CHAOS_COUNT=1 their number is printed at the end, "allocations N".
@@ -26,7 +27,8 @@ static struct {
     double share;
     atomic_ullong random;
     char *begin, *end; /* the program's own code */
-    long allocation;
+    long allocation, times;
+    atomic_long failures;
     atomic_long allocations;
 } chaos;
 
@@ -63,6 +65,7 @@ __attribute__((constructor)) static void begin(void)
     chaos.is_short = atoi(variable("CHAOS_SHORT", "0"));
     chaos.share = atof(variable("CHAOS_P", "0"));
     chaos.allocation = atol(variable("CHAOS_ALLOCATION", "0"));
+    chaos.times = atol(variable("CHAOS_TIMES", "1000000000"));
     dl_iterate_phdr(visit_program, NULL);
     chaos.call = getenv("CHAOS_CALL");
 }
@@ -105,7 +108,8 @@ static void note(const char *name, const char *path)
 static int fails(const char *name, const char *path)
 {
     if (!chaos.call || !path || !strstr(path, chaos.path) ||
-        (strcmp(chaos.call, "any") && strcmp(chaos.call, name)) || draw() >= chaos.share)
+        (strcmp(chaos.call, "any") && strcmp(chaos.call, name)) || draw() >= chaos.share ||
+        atomic_fetch_add(&chaos.failures, 1) >= chaos.times)
         return 0;
     if (chaos.log)
         note(name, path);
@@ -188,6 +192,12 @@ int close(int fd)
         return rc;
     errno = chaos.error;
     return -1;
+}
+
+int access(const char *path, int mode)
+{
+    int (*call)(const char *, int) = real("access");
+    return fails("access", path) ? -1 : call(path, mode);
 }
 
 int ftruncate(int fd, off_t bytes)

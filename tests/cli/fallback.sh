@@ -36,6 +36,51 @@ for file in shard-00000.h5 meta.json; do
     is "the one that was set aside for $file is whole" 0 $?
 done
 
+# The newest checkpoint is whole, and the system cannot read a file of it: this is tried again, and no
+# older one is taken for it.
+if ${CC:-cc} -std=gnu11 -O1 -D_GNU_SOURCE -shared -fPIC -o preload.so "$top/tests/chaos/preload.c" 2>cc.log; then
+    preload failing "$work/preload.so"
+    files() { (cd "$1" && find checkpoints branches run.json metrics.jsonl 2>/dev/null | sort | tr '\n' ' '); }
+    rm -rf line
+    train line checkpoint.every=5 checkpoint.keep=9 train.steps=15 || cat err
+    for file in COMMIT index.h5 meta.json shard-00000.h5; do
+        rm -rf once
+        cp -r line once
+        # a start looks for COMMIT once more, before, to know whether it can be stopped with 75
+        [ $file = COMMIT ] && call=access times=2 || call=open times=1
+        # EIO, ESTALE, EACCES: a disk, a file server, a right
+        for error in 5 116 13; do
+            [ $error = 5 ] || [ $file = index.h5 ] || continue
+            CHAOS_CALL=$call CHAOS_PATH=step-00000015/$file CHAOS_ERRNO=$error CHAOS_P=1 CHAOS_TIMES=$times \
+                TRIREME=$work/failing train once train.steps=15
+            is "$file cannot be read once (errno $error): it is read again" "0 1 1" \
+                "$? $(grep -c "step-00000015/$file: .*; tried again in 1 s" err) $(grep -c 'resumed at step 15' err)"
+            is "$file cannot be read once (errno $error): nothing is moved" "$(files line)" "$(files once)"
+        done
+    done
+    for file in COMMIT shard-00000.h5; do
+        rm -rf never
+        cp -r line never
+        [ $file = COMMIT ] && call=access || call=open
+        CHAOS_CALL=$call CHAOS_PATH=step-00000015/$file CHAOS_P=1 TRIREME=$work/failing train never train.steps=20
+        is "$file cannot be read: the start ends, and says why" "95 3 1" \
+            "$? $(grep -c 'warning: .*; tried again in' err) $(grep -c "error: .*step-00000015/$file: Input/output error" err)"
+        is "$file cannot be read: nothing is moved" "$(files line)" "$(files never)"
+    done
+    # a file that one rank reads; verifying divides the bytes by ranks
+    # shellcheck disable=SC2086
+    ranks 2 "$TRIREME" train $A run.dir=two checkpoint.every=5 checkpoint.keep=9 train.steps=10 >out 2>err || cat err
+    cp -r two both
+    # shellcheck disable=SC2086
+    CHAOS_CALL=pread CHAOS_PATH=step-00000010/shard-00001.h5 CHAOS_P=1 TRIREME=$work/failing \
+        ranks 2 "$work/failing" train $A run.dir=both train.steps=12 >out 2>err
+    is "what one rank cannot read: all end, and its name is said" "95 1" \
+        "$? $(grep -c 'error: .*rank 1 ([^)]*): cannot read .*step-00000010/shard-00001.h5: Input/output error' err)"
+    is "what one rank cannot read: nothing is moved" "$(files two)" "$(files both)"
+else
+    skip "files that cannot be read" "no compiler: $(head -n 1 cc.log)"
+fi
+
 # Where checkpoints are on another file system they cannot be moved: the run goes on all the same.
 if [ -w /dev/shm ] && [ "$(stat -c %d /dev/shm)" != "$(stat -c %d .)" ]; then
     far=$(mktemp -d /dev/shm/trireme-test.XXXXXX)

@@ -1,6 +1,7 @@
 /* test_io_faults.c - checkpoints that are damaged, torn, or had no room. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -149,6 +150,51 @@ static void finding_falls_back(void **state)
     path_in(path, dir, 1, "index.h5");
     flip(path, 100);
     assert_int_equal(found_step(dir), -2);
+}
+
+/* Let the process open no more files. */
+static struct rlimit open_no_more(void)
+{
+    struct rlimit before, now;
+    int next = open("/dev/null", O_RDONLY);
+    assert_int_equal(close(next), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    now = (struct rlimit){(rlim_t)next, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+    return before;
+}
+
+static void *allow_soon(void *limit)
+{
+    usleep(500000);
+    return setrlimit(RLIMIT_NOFILE, limit) ? limit : NULL;
+}
+
+/* What the system cannot read now says nothing about a checkpoint: no older one is taken for it. */
+static void failed_reads_are_no_damage(void **state)
+{
+    struct error err = {0};
+    struct log quiet = {.level = LOG_ERROR, .rank = 0};
+    struct checkpoint *checkpoint;
+    pthread_t thread;
+    void *failed;
+    char dir[128];
+    snprintf(dir, sizeof dir, "%s/unread", folder);
+    must_save(dir, 1, 2, 1);
+    must_save(dir, 2, 2, 2);
+    struct rlimit limit = open_no_more();
+    assert_int_equal(pthread_create(&thread, NULL, allow_soon, &limit), 0);
+    int64_t step = found_step(dir);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    assert_int_equal(step, 2);
+    limit = open_no_more();
+    int rc = checkpoint_find(&checkpoint, NULL, dir, &quiet, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(rc, -1);
+    assert_int_equal(err.by_system, 1);
+    assert_int_equal(err.code, EXIT_NODE);
+    assert_non_null(strstr(err.text, "Too many open files"));
 }
 
 static struct log nothing_said = {.level = LOG_ERROR, .rank = 0};
@@ -353,6 +399,7 @@ int main(void)
         cmocka_unit_test(every_flipped_byte_is_seen),
         cmocka_unit_test(damage_names_the_tensor),
         cmocka_unit_test(finding_falls_back),
+        cmocka_unit_test(failed_reads_are_no_damage),
         cmocka_unit_test(pruning_keeps_the_good),
         cmocka_unit_test(pruning_counts_what_was_read),
         cmocka_unit_test(pruning_keeps_what_was_written),
