@@ -193,11 +193,12 @@ int checkpoint_find_among(struct checkpoint **checkpoint, struct world *world,
 double checkpoint_disk_bytes(const struct checkpoint_piece *pieces, int count);
 
 /* Delete old checkpoints among the entries of one run (of checkpoint_list(); rank 0's are used), so
- * that the newest `keep` (at least 2) undamaged ones remain.  A checkpoint that `checked` does not
- * know is verified before it counts, each rank a part of it.  A damaged one does not count, is not
- * deleted, and is reported to log when this call finds the damage.  The paths in `spared` (rank
- * 0's, ended by NULL) are never deleted.  Collective.  Returns 0, or -1 on every rank with err set
- * when something could not be deleted; what could be deleted is. */
+ * that the newest `keep` (at least 2) remain.  If there is one to delete, the newest two that
+ * remain are whole: what `checked` does not know of them is verified before, each rank a part of
+ * it.  One known to be damaged does not count, is not deleted, and is reported to log when this
+ * call finds the damage.  The paths in `spared` (rank 0's, ended by NULL) are never deleted.
+ * Collective. Returns 0, or -1 on every rank with err set when something could not be read or
+ * deleted; what could be deleted is. */
 int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries, int count,
                      int keep, const char *const *spared, struct checkpoint_checked *checked,
                      struct log *log, struct error *err);

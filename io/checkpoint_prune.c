@@ -1,12 +1,15 @@
 /* checkpoint_prune.c - deleting old checkpoints, and what an interrupted save left behind.
  *
- * The newest `keep` whole checkpoints are kept, and committed ones older than these are deleted; a
- * damaged one is neither counted nor deleted.  A checkpoint is whole if this process has written or
- * verified it.  A checkpoint of which it knows nothing is verified before it is counted, unless
- * there is no older one to delete.  With keep 2, checkpoints of steps 30, 20 and 10:
+ * The newest `keep` checkpoints are kept, and committed ones older than these are deleted; one that
+ * is known to be damaged is neither counted nor deleted.  Before anything is deleted, the newest
+ * two that count are known to be whole, as this process has written or verified them; whoever keeps
+ * more has the others unread, as reading hundreds of them would take hours.  Where nothing is to be
+ * deleted, nothing is read.
  *
- *     30 written   20 verified   10           10 is deleted without being read
- *     30 written   20 damaged    10 unknown   10 is verified only if there is an older one
+ *     keep 2:   30 written   20 verified   10           10 is deleted without being read
+ *               30 written   20 unknown    10           20 is verified; if it is damaged, 10 stays
+ *     keep 3:   30 written   20 verified   10 unknown   5: deleted; neither 10 nor 5 is read
+ *               30 written   20 unknown    10 unknown   nothing is older: nothing is read
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,10 +18,12 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "io/checkpoint_private.h"
 #include "io/disk.h"
 
-enum { KEEP_LEAST = 2 };
+/* REPORT_S: verifying that takes this many seconds is a line in the log. */
+enum { KEEP_LEAST = 2, REPORT_S = 10 };
 
 /* Pruning */
 
@@ -42,31 +47,6 @@ static int delete_one(const char *path, struct error *err)
     return rc;
 }
 
-/* Returns 1 if there is a committed checkpoint older than the i-th. */
-static int has_older(const struct pruning *p, int i)
-{
-    for (int j = i + 1; j < p->count; j++)
-        if (p->entries[j].committed)
-            return 1;
-    return 0;
-}
-
-/* Returns the path of the newest checkpoint that has to be verified before it is known which ones
- * can be deleted; NULL: there is none. */
-static const char *next_to_verify(const struct pruning *p)
-{
-    int whole = 0;
-    for (int i = 0; i < p->count && whole < p->keep; i++) {
-        if (!p->entries[i].committed)
-            continue;
-        enum checkpoint_state state = checkpoint_checked_get(p->checked, p->entries[i].path);
-        if (state == CHECKPOINT_UNKNOWN)
-            return has_older(p, i) ? p->entries[i].path : NULL;
-        whole += state == CHECKPOINT_WHOLE;
-    }
-    return NULL;
-}
-
 /* Returns 1 if the checkpoint at path is never to be deleted. */
 static int is_spared(const struct pruning *p, const char *path)
 {
@@ -76,34 +56,82 @@ static int is_spared(const struct pruning *p, const char *path)
     return 0;
 }
 
+/* Returns 1 if the i-th checkpoint counts: it is committed, and not known to be damaged. */
+static int counts(const struct pruning *p, int i)
+{
+    return p->entries[i].committed &&
+           checkpoint_checked_get(p->checked, p->entries[i].path) != CHECKPOINT_DAMAGED;
+}
+
+/* Returns the index of the first checkpoint from the i-th on that is to be deleted, or p->count;
+ * *kept: how many before that one are kept, 0 for i = 0. */
+static int next_to_delete(const struct pruning *p, int i, int *kept)
+{
+    for (; i < p->count; i++) {
+        if (!counts(p, i))
+            continue;
+        if (*kept >= p->keep && !is_spared(p, p->entries[i].path))
+            return i;
+        ++*kept;
+    }
+    return p->count;
+}
+
+/* Returns the path of the newest checkpoint that has to be verified before any is deleted; NULL:
+ * there is none. */
+static const char *next_to_verify(const struct pruning *p)
+{
+    int whole = 0, kept = 0;
+    if (next_to_delete(p, 0, &kept) == p->count)
+        return NULL;
+    for (int i = 0; i < p->count && whole < KEEP_LEAST; i++) {
+        if (!counts(p, i))
+            continue;
+        if (checkpoint_checked_get(p->checked, p->entries[i].path) == CHECKPOINT_UNKNOWN)
+            return p->entries[i].path;
+        whole++;
+    }
+    return NULL;
+}
+
 /* Delete the checkpoints older than those that are kept; on rank 0.  Goes on after a failure.
  * Returns 0, or -1 with the first failure in err. */
 static int delete_older(const struct pruning *p, struct error *err)
 {
-    int whole = 0, rc = 0;
-    for (int i = 0; i < p->count; i++) {
-        const char *path = p->entries[i].path;
-        enum checkpoint_state state = checkpoint_checked_get(p->checked, path);
-        if (!p->entries[i].committed || state == CHECKPOINT_DAMAGED)
-            continue;
-        if (whole < p->keep || is_spared(p, path))
-            whole += state == CHECKPOINT_WHOLE;
-        else
-            rc |= delete_one(path, rc ? NULL : err);
-    }
+    int kept = 0, rc = 0;
+    for (int i = next_to_delete(p, 0, &kept); i < p->count; i = next_to_delete(p, i + 1, &kept))
+        rc |= delete_one(p->entries[i].path, rc ? NULL : err);
     return rc ? -1 : 0;
 }
 
-/* Verify a checkpoint, and note the outcome in checked.  path: on rank 0.  Collective. */
-static void verify_one(struct world *world, const char *path, struct checkpoint_checked *checked,
-                       struct log *log)
+/* Verify a checkpoint, and note the outcome in checked.  path: on rank 0.  Collective.  Returns 0,
+ * or -1 with err set where it could not be read. */
+static int verify_one(struct world *world, const char *path, struct checkpoint_checked *checked,
+                      struct log *log, struct error *err)
 {
     struct checkpoint *checkpoint;
     struct error why = {0};
-    if (checkpoint_open_verified(&checkpoint, world, path, checked, log, &why) &&
-        !world_rank(world))
-        log_warn(log, "%s is damaged and does not count: %s", path, why.text);
+    int rc = checkpoint_open_verified(&checkpoint, world, path, checked, log, &why);
     checkpoint_close(checkpoint);
+    if (!rc)
+        return 0;
+    if (why.by_system) {
+        if (err)
+            *err = why;
+        return -1;
+    }
+    if (!world_rank(world))
+        log_warn(log, "%s is damaged and does not count: %s", path, why.text);
+    return 0;
+}
+
+/* Log that steps have waited long for reading; on rank 0. */
+static void report_reading(struct log *log, int verified, int64_t began_ns)
+{
+    double s = (double)(clock_ns() - began_ns) / 1e9;
+    if (s >= REPORT_S)
+        log_info(log, "verified %d checkpoint%s in %.0f s before older ones are deleted", verified,
+                 verified > 1 ? "s" : "", s);
 }
 
 int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries, int count,
@@ -111,14 +139,18 @@ int checkpoint_prune(struct world *world, const struct checkpoint_entry *entries
                      struct log *log, struct error *err)
 {
     struct pruning p = {entries, count, keep < KEEP_LEAST ? KEEP_LEAST : keep, spared, checked};
-    int rank = world_rank(world), more = 1;
+    int rank = world_rank(world), more = 1, verified = 0;
+    int64_t began_ns = clock_ns();
     while (more) {
         const char *path = rank ? NULL : next_to_verify(&p);
         more = path != NULL;
         world_broadcast(world, &more, sizeof more, 0);
-        if (more)
-            verify_one(world, path, checked, log);
+        if (more && verify_one(world, path, checked, log, err))
+            return -1;
+        verified += more;
     }
+    if (verified && !rank)
+        report_reading(log, verified, began_ns);
     return world_agree(world, rank ? 0 : delete_older(&p, err), err);
 }
 

@@ -269,6 +269,44 @@ static void pruning_counts_what_was_read(void **state)
     checkpoint_checked_free(&known);
 }
 
+/* How many of the steps 1 to 6 pruning has read. */
+static int steps_read(const char *dir, const struct checkpoint_checked *known)
+{
+    char path[256];
+    int count = 0;
+    for (int step = 1; step <= 6; step++) {
+        snprintf(path, sizeof path, "%s/step-%08d", dir, step);
+        count += checkpoint_checked_get(known, path) != CHECKPOINT_UNKNOWN;
+    }
+    return count;
+}
+
+/* Nothing is read where nothing is deleted, and two where many are kept. */
+static void pruning_reads_what_a_deletion_needs(void **state)
+{
+    struct checkpoint_checked known = {0};
+    char path[256], dir[128];
+    snprintf(dir, sizeof dir, "%s/prune-read", folder);
+    for (int step = 1; step <= 6; step++)
+        must_save(dir, step, 1, (uint64_t)step);
+    prune(dir, 6, NULL, &known);
+    assert_int_equal(steps_read(dir, &known), 0);
+    snprintf(path, sizeof path, "%s/step-00000001", dir);
+    prune(dir, 5, path, &known); /* the one older is spared */
+    assert_int_equal(steps_read(dir, &known), 0);
+    assert_string_equal(steps_in(dir), "6 5 4 3 2 1");
+    prune(dir, 5, NULL, &known);
+    assert_int_equal(steps_read(dir, &known), 2);
+    assert_string_equal(steps_in(dir), "6 5 4 3 2");
+    checkpoint_checked_free(&known);
+    path_in(path, dir, 6, "shard-00000.h5");
+    flip(path, size_of(path) / 2);
+    prune(dir, 3, NULL, &known); /* 6 is damaged, 5 and 4 are whole, 3 counts unread */
+    assert_int_equal(steps_read(dir, &known), 3);
+    assert_string_equal(steps_in(dir), "6 5 4 3");
+    checkpoint_checked_free(&known);
+}
+
 /* Whatever the steps of others say, what was just written stays. */
 static void pruning_keeps_what_was_written(void **state)
 {
@@ -402,6 +440,7 @@ int main(void)
         cmocka_unit_test(failed_reads_are_no_damage),
         cmocka_unit_test(pruning_keeps_the_good),
         cmocka_unit_test(pruning_counts_what_was_read),
+        cmocka_unit_test(pruning_reads_what_a_deletion_needs),
         cmocka_unit_test(pruning_keeps_what_was_written),
         cmocka_unit_test(swapped_folders_are_noticed),
         cmocka_unit_test(death_is_survived),
