@@ -41,6 +41,8 @@ static const struct {
 } watched[] = {
     {.signal = SIGTERM, .name = "SIGTERM"},
     {.signal = SIGUSR1, .name = "SIGUSR1"},
+    {.signal = SIGUSR2, .name = "SIGUSR2"}, /* of LSF at the run limit, of Grid Engine's -notify */
+    {.signal = SIGXCPU, .name = "SIGXCPU"}, /* of ulimit -t, of Grid Engine's s_cpu */
     {.signal = SIGINT, .name = "SIGINT", .may_be_ignored = 1},
     {.signal = SIGHUP, .name = "SIGHUP", .may_be_ignored = 1},
 };

@@ -1,9 +1,9 @@
 /* stop.h - signals that ask a run to save and stop.
  *
- * SIGTERM, SIGUSR1, SIGINT (Ctrl-C) and SIGHUP (a lost terminal) are received by a thread of their
- * own, so that no call of another thread is interrupted, and a call that hangs cannot keep the user
- * from ending the program.  A signal that was ignored when the program began, as SIGHUP is under
- * nohup, stays ignored.  SIGPIPE is ignored.
+ * SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU (a limit of processor time), SIGINT (Ctrl-C) and SIGHUP (a
+ * lost terminal) are received by a thread of their own, so that no call of another thread is
+ * interrupted, and a call that hangs cannot keep the user from ending the program.  A signal that
+ * was ignored when the program began, as SIGHUP is under nohup, stays ignored.  SIGPIPE is ignored.
  *
  * While training, each rank sends with every step, every batch of an evaluation and every pass over
  * its samples, whether it got a signal; when one did, all ranks save after that step, or leave the

@@ -78,6 +78,15 @@ if [ -n "$defaults" ]; then
 else
     skip "SIGINT and SIGHUP save" "this env cannot reset signals"
 fi
+# What LSF and Grid Engine send before they kill a job.
+for signal in USR2 XCPU; do
+    alone "one-$signal" $D
+    wait_for 60 has_steps "one-$signal" 5
+    kill -$signal $job
+    ended
+    is "SIG$signal saves" "75 1" "$code $(grep -c "SIG$signal: the state will be saved" "one-$signal.err")"
+    state_saved "SIG$signal" "one-$signal"
+done
 nohup "$TRIREME" train $M $D run.dir=nohup >nohup.out 2>nohup.err &
 job=$!
 wait_for 60 has_steps nohup 5
