@@ -129,13 +129,14 @@ static int check_names(const struct run_directory *d, struct error *err)
     return rc;
 }
 
-/* Read the record of the run. */
+/* Read the record of the run, whose writer is this start from now on. */
 static int read_record(struct run_directory *d, struct error *err)
 {
     int tries = 0, rc;
     do {
         rc = run_record_read(&d->record, d->path, RUN_RECORD, err);
     } while (rc && disk_try_again(&tries, d->s->log, err));
+    memcpy(d->record.writer, d->writer, sizeof d->writer);
     return rc;
 }
 
@@ -150,7 +151,7 @@ int run_directory_open(struct run_directory *d, struct session *s, struct run_da
     int rc = 0;
     if (!world_rank(s->world))
         rc = check_kinds(d, err) || check_names(d, err) || run_directory_lock(d, err) ||
-             read_record(d, err);
+             run_record_writer(d->writer, err) || read_record(d, err);
     return world_agree(s->world, rc ? -1 : 0, err) ||
                    shared_settings_check_folder(s->world, d->checkpoints, err)
                ? -1

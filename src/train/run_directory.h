@@ -38,14 +38,15 @@ struct run_directory {
     char checkpoints[CONFIG_TEXT + 16]; /* path/checkpoints */
     char metrics[CONFIG_TEXT + 16];     /* path/metrics.jsonl */
     int lock;                           /* on rank 0: descriptor of the locked file; -1: none */
-    int lost;                           /* 1: the folder is not there any more */
-    int warned_lost;                    /* rank 0's, of run_directory_watch() */
-    struct run_record record;           /* rank 0's; empty on others */
-    struct run_data data;               /* the data it trains on */
-    struct checkpoint_checked checked;  /* rank 0's: checkpoints verified by this start */
-    char again[96];                     /* how the command must change to go on; "": not at all */
-    int64_t saved_step;                 /* step of the newest checkpoint of this branch; -1: none */
-    int saved_due;                      /* evaluation_due of that checkpoint's position */
+    int lost;                          /* 1: the folder is not there any more, or another start's */
+    int warned_lost;                   /* rank 0's, of run_directory_watch() */
+    struct run_record record;          /* rank 0's; empty on others */
+    char writer[RUN_WRITER];           /* rank 0's: names this start in the record */
+    struct run_data data;              /* the data it trains on */
+    struct checkpoint_checked checked; /* rank 0's: checkpoints verified by this start */
+    char again[96];                    /* how the command must change to go on; "": not at all */
+    int64_t saved_step;                /* step of the newest checkpoint of this branch; -1: none */
+    int saved_due;                     /* evaluation_due of that checkpoint's position */
     int64_t best_step; /* step of the newest checkpoint whose loss is about the lowest; -1: none */
     double best_loss;  /* the training loss there */
     int64_t

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "base/array.h"
@@ -44,14 +45,45 @@ void run_directory_watch(struct run_directory *d)
     d->warned_lost = lost;
 }
 
-/* Refuse to save in a directory that is lost. */
+/* Has another start written the record since this one began?  Where locks do not reach other nodes
+ * (Lustre with localflock), both train; the one that began first finds out here.  *by: who it is. A
+ * record that cannot be read says nothing. */
+static int is_taken(const struct run_directory *d, char by[RUN_WRITER])
+{
+    struct run_record now;
+    if (run_record_read(&now, d->path, RUN_RECORD, NULL))
+        return 0;
+    memcpy(by, now.writer, RUN_WRITER);
+    return now.writer[0] && strcmp(now.writer, d->writer) != 0;
+}
+
+/* Refuse to save in a directory that another start writes to. */
+static int check_writer(struct run_directory *d, struct error *err)
+{
+    char by[RUN_WRITER] = "";
+    if (!world_rank(d->s->world))
+        d->lost = is_taken(d, by);
+    world_broadcast(d->s->world, &d->lost, sizeof d->lost, 0);
+    if (!d->lost)
+        return 0;
+    error_set(err,
+              "run.dir %s is written by another start too (%s), and no lock of the file system "
+              "prevented that: this start ends, and its steps since its last checkpoint are not "
+              "saved; end one of the two, and mount the file system with locks for all nodes",
+              d->path, by);
+    if (err)
+        err->code = EXIT_NODE;
+    return -1;
+}
+
+/* Refuse to save in a directory that is lost, or another start's. */
 static int check_place(struct run_directory *d, struct error *err)
 {
     if (!world_rank(d->s->world) && d->lock >= 0)
         d->lost = is_lost(d);
     world_broadcast(d->s->world, &d->lost, sizeof d->lost, 0);
     if (!d->lost)
-        return 0;
+        return check_writer(d, err);
     error_set(
         err,
         "run.dir %s is no longer the folder that this run began in: it, or its file lock, was "

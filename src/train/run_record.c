@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/array.h"
 #include "io/disk.h"
@@ -69,6 +70,7 @@ int run_record_read(struct run_record *record, const char *dir, const char *name
         record->exported = js_get_int(js, "exported", -1);
         record->moving = js_get_int(js, "moving", 0) != 0;
         copy(record->job, sizeof record->job, js_get_string(js, "job", ""));
+        copy(record->writer, sizeof record->writer, js_get_string(js, "writer", ""));
         if (js_get(js, "start"))
             read_start(record, js_get(js, "start"));
     } else if (!rc && !record->empty) {
@@ -95,6 +97,7 @@ int run_record_write(const struct run_record *record, const char *dir, const cha
     if (record->exported >= 0)
         js_add_int(js, "exported", record->exported);
     js_add_string(js, "job", record->job);
+    js_add_string(js, "writer", record->writer);
     if (record->moving)
         js_add_int(js, "moving", 1);
     if (record->has_start) {
@@ -125,15 +128,32 @@ int run_record_requeued(const struct run_record *record)
     return job && restarts && atoi(restarts) > 0 && record->job[0] && !strcmp(job, record->job);
 }
 
-int run_record_new(struct run_record *record, struct error *err)
+/* Write `bytes` random bytes to text, in hexadecimal.  Returns 0, or -1 with err set. */
+static int write_random(char *text, size_t bytes, struct error *err)
 {
-    unsigned char bits[(RUN_ID - 1) / 2];
-    *record = (struct run_record){.base = -1, .saved = -1, .exported = -1};
-    if (getrandom(bits, sizeof bits, 0) != sizeof bits)
+    unsigned char bits[RUN_ID];
+    if (getrandom(bits, bytes, 0) != (ssize_t)bytes)
         return error_errno(err, "no random bits to name the run by");
-    for (size_t i = 0; i < sizeof bits; i++)
-        snprintf(record->run + 2 * i, 3, "%02x", bits[i]);
+    for (size_t i = 0; i < bytes; i++)
+        snprintf(text + 2 * i, 3, "%02x", bits[i]);
+    return 0;
+}
+
+int run_record_new(struct run_record *record, const char *writer, struct error *err)
+{
+    *record = (struct run_record){.base = -1, .saved = -1, .exported = -1};
+    copy(record->writer, sizeof record->writer, writer);
     run_record_set_job(record);
+    return write_random(record->run, (RUN_ID - 1) / 2, err);
+}
+
+int run_record_writer(char text[RUN_WRITER], struct error *err)
+{
+    char host[64] = "", bits[17];
+    if (write_random(bits, 8, err))
+        return -1;
+    gethostname(host, sizeof host - 1); /* a longer name is cut off */
+    snprintf(text, RUN_WRITER, "%s, process %d, start %s", host, (int)getpid(), bits);
     return 0;
 }
 

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "config/config.h"
 
-enum { RUN_ID = 33, RUN_PATH = CONFIG_TEXT + 128 };
+enum { RUN_ID = 33, RUN_PATH = CONFIG_TEXT + 128, RUN_WRITER = 192 };
 
 /* A checkpoint, whatever path it lies under. */
 struct run_point {
@@ -28,6 +28,7 @@ struct run_record {
     int moving;       /* 1: the branch has begun, and later checkpoints are not all moved yet */
     int empty;        /* 1: read from an empty file: the machine failed before anything was saved */
     char job[64];     /* the Slurm job that began the branch; "": none */
+    char writer[RUN_WRITER]; /* the start that wrote the file, as it names itself; "": not known */
 };
 
 #define RUN_METRICS   "metrics.jsonl"
@@ -48,9 +49,12 @@ int run_record_read(struct run_record *record, const char *dir, const char *name
 int run_record_write(const struct run_record *record, const char *dir, const char *name,
                      enum whole_file_care care, struct error *err);
 
-/* Make the record of a new run that has no checkpoint yet, begun by this process's Slurm job.
- * Returns 0, or -1 with err set. */
-int run_record_new(struct run_record *record, struct error *err);
+/* Name this start: "node7, process 4711, start 64-RANDOM-BITS".  Returns 0, or -1 with err set. */
+int run_record_writer(char text[RUN_WRITER], struct error *err);
+
+/* Make the record of a new run that has no checkpoint yet, begun by this process's Slurm job, with
+ * this writer.  Returns 0, or -1 with err set. */
+int run_record_new(struct run_record *record, const char *writer, struct error *err);
 
 /* Put this process's Slurm job into the record. */
 void run_record_set_job(struct run_record *record);

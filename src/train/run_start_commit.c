@@ -19,7 +19,7 @@ static int adopt(struct run_directory *d, const struct checkpoint *checkpoint, s
                          "%s/run.json is empty, although checkpoints are there; put it back, or "
                          "remove it: the newest checkpoint is taken for the run's then",
                          d->path);
-    if (run_record_new(&d->record, err))
+    if (run_record_new(&d->record, d->writer, err))
         return -1;
     if (point.run[0])
         memcpy(d->record.run, point.run, sizeof point.run);
@@ -85,7 +85,7 @@ static int begin_run(struct run_directory *d, const struct run_start *start,
         return -1;
     int64_t step;
     if (run_directory_last_step(d, &step, err) || (step && run_aside_metrics(d, step, err)) ||
-        run_record_new(&d->record, err))
+        run_record_new(&d->record, d->writer, err))
         return -1;
     if (checkpoint)
         set_start(d, checkpoint);

@@ -98,6 +98,20 @@ kill -USR1 $job
 ended
 is "put back in time nothing is lost" "75 1" "$code $(ls away/checkpoints | grep -c step-)"
 
+# Two starts in one directory, where locks do not reach other nodes: here the second is played by a
+# change of run.json.  The first one saves nothing more.
+"$TRIREME" train $M train.steps=10000000 run.dir=shared checkpoint.every=0 >shared.out 2>shared.err &
+job=$!
+wait_for 30 has_steps shared 3
+sed -i 's/"writer": "[^"]*"/"writer": "node7, process 4711, start 0123456789abcdef"/' shared/run.json
+kill -USR1 $job
+ended
+is "a start that finds another's name in run.json ends, and saves nothing" "95 1 0" "$code $(
+    grep -c 'error: .*run.dir shared is written by another start too (node7, process 4711, start 0123456789abcdef)' shared.err
+) $(ls shared/checkpoints | grep -c step-)"
+"$TRIREME" train $M train.steps=5 run.dir=shared checkpoint.every=5 >shared.out 2>shared.err
+is "the next start saves" "0 1" "$? $(ls shared/checkpoints | grep -c step-)"
+
 # The newest checkpoint torn by hand: the one before is taken, and it is said.
 ranks 2 "$TRIREME" train $M run.dir=torn train.steps=20 >torn.out 2>torn.err
 is "run to be torn" 0 $?

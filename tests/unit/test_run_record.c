@@ -56,7 +56,7 @@ static void durable(void **state)
     struct run_record record, again;
     char dir[] = "run.XXXXXX", wanted[128];
     assert_non_null(mkdtemp(dir));
-    assert_int_equal(run_record_new(&record, &err), 0);
+    assert_int_equal(run_record_new(&record, "node7", &err), 0);
     write_record(dir, &record, WHOLE_FILE_REPORT);
     assert_string_equal(calls, "rename run.json.partial");
     record.saved = 20;
@@ -66,6 +66,7 @@ static void durable(void **state)
     assert_string_equal(calls, wanted);
     assert_int_equal(run_record_read(&again, dir, RUN_RECORD, &err), 0);
     assert_string_equal(again.run, record.run);
+    assert_string_equal(again.writer, "node7");
     assert_int_equal(again.saved, 20);
     assert_int_equal(disk_remove(dir, &err), 0);
 }
