@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/special_file.h"
 #include "base/text.h"
@@ -71,40 +72,30 @@ const char *chat_token(const struct chat_template *chat, int i)
 
 /* Templates of files */
 
-/* Returns 1 if a program in Jinja has the form of one of the row's programs. */
-static int is_program(const struct chat_template *row, const char *jinja)
+/* Returns 1 if a program in Jinja of this common form is the template of a row. */
+static int is_row(const struct chat_template *row, const char *form)
 {
-    char *form = chat_program_form(jinja);
+    uint64_t hash = hash_bytes(form, strlen(form));
     int found = 0;
     for (int i = 0; !found && i < CHAT_PROGRAMS && row->program[i]; i++) {
         char *known = chat_program_form(row->program[i]);
         found = !strcmp(form, known);
         free(known);
     }
-    free(form);
+    for (int i = 0; !found && i < CHAT_PROGRAMS && row->form[i]; i++)
+        found = row->form[i] == hash;
     return found;
-}
-
-/* Returns 1 if a program in Jinja is the template of a row. */
-static int is_row(const struct chat_template *row, const char *jinja)
-{
-    if (row->program[0])
-        return is_program(row, jinja);
-    for (int i = 0; i < CHAT_PHRASES && row->has[i]; i++)
-        if (!strstr(jinja, row->has[i]))
-            return 0;
-    for (int i = 0; i < CHAT_PHRASES && row->lacks[i]; i++)
-        if (strstr(jinja, row->lacks[i]))
-            return 0;
-    return 1;
 }
 
 const struct chat_template *chat_of_jinja(const char *jinja)
 {
-    for (int i = 0; i < chat_row_count; i++)
-        if (is_row(&chat_rows[i], jinja))
-            return &chat_rows[i];
-    return NULL;
+    const struct chat_template *found = NULL;
+    char *form = chat_program_form(jinja);
+    for (int i = 0; !found && i < chat_row_count; i++)
+        if (is_row(&chat_rows[i], form))
+            found = &chat_rows[i];
+    free(form);
+    return found;
 }
 
 /* Returns 1 if a folder has a file of that name, or a link, wherever it leads. */
@@ -160,7 +151,8 @@ static int choose(const struct chat_template **chat, const char *jinja, const ch
     if (*chat)
         return 0;
     return error_set(err, "%s: %s; name one that fits: --chat-template NAME, of %s", path,
-                     jinja ? "its chat template is none that trireme knows"
+                     jinja ? "its chat template is none that trireme knows, which compares whole "
+                             "programs"
                            : "the tokenizer has no chat template",
                      chat_names(names, sizeof names));
 }

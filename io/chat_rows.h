@@ -2,6 +2,8 @@
 #ifndef TRIREME_IO_CHAT_ROWS_H
 #define TRIREME_IO_CHAT_ROWS_H
 
+#include <stdint.h>
+
 #include "io/chat.h"
 
 /* Where the system message goes. */
@@ -19,7 +21,7 @@ struct chat_wrap {
     int trims; /* 1: white space at the ends of the text is left out */
 };
 
-enum { CHAT_TOKENS = 5, CHAT_PHRASES = 4, CHAT_PROGRAMS = 4 };
+enum { CHAT_TOKENS = 5, CHAT_PROGRAMS = 4 };
 
 struct chat_template {
     const char *name;
@@ -34,10 +36,11 @@ struct chat_template {
     const char *last_answer;
     const char *refused; /* a text that the assistant's messages may not hold: it has a meaning */
     const char *tokens[CHAT_TOKENS]; /* those that a tokenizer needs for this template */
-    /* A program in Jinja is this template's if its common form (chat_program.h) is one of
-     * `program`; where `program` is empty, if its text holds all of `has` and none of `lacks`. */
+    /* A program in Jinja is this template's if its common form (chat_program.h) is that of one of
+     * `program`, or if the XXH3 of that form is one of `form`: a phrase more or less in it may
+     * write another text. */
     const char *program[CHAT_PROGRAMS];
-    const char *has[CHAT_PHRASES], *lacks[CHAT_PHRASES];
+    uint64_t form[CHAT_PROGRAMS]; /* 0: none */
 };
 
 extern const struct chat_template chat_rows[];

@@ -4,9 +4,9 @@
                          what apply_chat_template makes of them
   chat.py check          the token files that trireme made: ids, masks, documents
 
-The templates are the published ones without their parts for tools, and with the expressions by which
-trireme knows them.
+The templates are the published ones.
 """
+import glob
 import json
 import os
 import sys
@@ -15,109 +15,37 @@ import h5py
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-ALTERNATE = (
-    "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('Conversation roles must alternate') }}{% endif %}"
-)
 CHATML = "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
-LLAMA3 = (
-    "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ message['content'] | trim"
-    " + '<|eot_id|>'"
-)
-QWEN_DEFAULT = (
-    "{%% for message in messages %%}{%% if loop.first and messages[0]['role'] != 'system' %%}"
-    "{{ '<|im_start|>system\\n%s<|im_end|>\\n' }}{%% endif %%}" + CHATML.replace("%", "%%") + "{%% endfor %%}"
-    "{%% if add_generation_prompt %%}{{ '<|im_start|>assistant\\n' }}{%% endif %%}"
-)
+PROMPT = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 PHI4_BEGIN = (
     "{% for message in messages %}{% if (message['role'] == 'system') %}"
     "{{'<|im_start|>system<|im_sep|>' + message['content'] + '<|im_end|>'}}"
     "{% elif (message['role'] == 'user') %}{{'<|im_start|>user<|im_sep|>' + message['content']"
 )
-FIRST_SYSTEM = (
-    "{% if messages[0]['role'] == 'system' %}{% set system_message = messages[0]['content'] %}"
-    "{% set loop_messages = messages[1:] %}{% else %}{% set loop_messages = messages %}{% endif %}"
-)
 
+# By the template's name, and behind -- which of its programs.
 TEMPLATES = {
-    "llama2": (
-        "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
-        "{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}"
-        "{% set system_message = false %}{% endif %}{% for message in loop_messages %}" + ALTERNATE +
-        "{% if loop.index0 == 0 and system_message != false %}"
-        "{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}"
-        "{% else %}{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}"
-        "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}"
-        "{% elif message['role'] == 'assistant' %}{{ ' '  + content.strip() + ' ' + eos_token }}"
-        "{% endif %}{% endfor %}"
-    ),
-    "llama3": (
-        "{% for message in messages %}{% set content = " + LLAMA3 + " %}{% if loop.index0 == 0 %}"
-        "{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}"
-        "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"
-    ),
-    "llama3.1": (
-        "{{- bos_token }}{%- if not date_string is defined %}{%- set date_string = \"26 Jul 2024\" %}{%- endif %}"
-        "{%- if messages[0]['role'] == 'system' %}{%- set system_message = messages[0]['content']|trim %}"
-        "{%- set messages = messages[1:] %}{%- else %}{%- set system_message = \"\" %}{%- endif %}"
-        "{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}"
-        "{{- \"Cutting Knowledge Date: December 2023\\n\" }}{{- \"Today Date: \" + date_string + \"\\n\\n\" }}"
-        "{{- system_message }}{{- \"<|eot_id|>\" }}{%- for message in messages %}{{- " + LLAMA3 + " }}"
-        "{%- endfor %}"
-        "{%- if add_generation_prompt %}{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{%- endif %}"
-    ),
-    "mistral-v1": (
-        FIRST_SYSTEM + "{{- bos_token }}{%- for message in loop_messages %}" + ALTERNATE +
-        "{%- if message['role'] == 'user' %}{%- if loop.first and system_message is defined %}"
-        "{{- ' [INST] ' + system_message + '\\n\\n' + message['content'] + ' [/INST]' }}{%- else %}"
-        "{{- ' [INST] ' + message['content'] + ' [/INST]' }}{%- endif %}"
-        "{%- elif message['role'] == 'assistant' %}{{- ' ' + message['content'] + eos_token}}{%- endif %}"
-        "{%- endfor %}"
-    ),
-    "mistral-v1-2023": (
-        "{{ bos_token }}{% for message in messages %}" + ALTERNATE + "{% if message['role'] == 'user' %}"
-        "{{ '[INST] ' + message['content'] + ' [/INST]' }}{% elif message['role'] == 'assistant' %}"
-        "{{ message['content'] + eos_token}}{% endif %}{% endfor %}"
-    ),
-    "mistral-v3": (
-        FIRST_SYSTEM + "{{- bos_token }}{%- for message in loop_messages %}{%- if false %}"
-        "{{- \"[AVAILABLE_TOOLS] \" }}{%- endif %}{%- if message[\"role\"] == \"user\" %}"
-        "{%- if loop.last and system_message is defined %}"
-        "{{- \"[INST] \" + system_message + \"\\n\\n\" + message[\"content\"] + \"[/INST]\" }}{%- else %}"
-        "{{- \"[INST] \" + message[\"content\"] + \"[/INST]\" }}{%- endif %}"
-        "{%- elif message[\"role\"] == \"assistant\" %}{{- \" \" + message[\"content\"]|trim + eos_token}}"
-        "{%- endif %}{%- endfor %}"
-    ),
-    "chatml": (
-        "{% for message in messages %}" + CHATML + "{% endfor %}"
-        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
-    ),
-    "qwen2": QWEN_DEFAULT % "You are a helpful assistant.",
-    "qwen2.5": QWEN_DEFAULT % "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
-    "qwen3": (
-        "{%- set ns = namespace(last_query_index=messages|length - 1) %}{%- for message in messages %}"
-        "{%- if message.role == 'user' %}{%- set ns.last_query_index = loop.index0 %}{%- endif %}{%- endfor %}"
-        "{%- for message in messages %}{%- set content = message.content %}{%- if message.role != 'assistant' %}"
-        "{{- '<|im_start|>' + message.role + '\\n' + content + '<|im_end|>' + '\\n' }}{%- else %}"
-        "{%- set reasoning_content = '' %}{%- if loop.index0 > ns.last_query_index %}"
-        "{%- if loop.last or (not loop.last and reasoning_content) %}"
-        "{{- '<|im_start|>' + message.role + '\\n<think>\\n' + reasoning_content.strip('\\n') + '\\n</think>\\n\\n'"
-        " + content.lstrip('\\n') }}{%- else %}{{- '<|im_start|>' + message.role + '\\n' + content }}{%- endif %}"
-        "{%- else %}{{- '<|im_start|>' + message.role + '\\n' + content }}{%- endif %}{{- '<|im_end|>\\n' }}"
-        "{%- endif %}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
-        "{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}"
-        "{%- endif %}{%- endif %}"
+    "chatml": "{% for message in messages %}" + CHATML + "{% endfor %}" + PROMPT,
+    "qwen2": (
+        "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+        "{{ '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}{% endif %}" + CHATML + "{% endfor %}"
+        + PROMPT
     ),
     "phi4": (
         PHI4_BEGIN + " + '<|im_end|>'}}{% elif (message['role'] == 'assistant') %}"
         "{{'<|im_start|>assistant<|im_sep|>' + message['content'] + '<|im_end|>'}}{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant<|im_sep|>' }}{% endif %}"
     ),
-    "phi4-first": (
+    "phi4--first": (
         PHI4_BEGIN + " + '<|im_end|><|im_start|>assistant<|im_sep|>'}}{% elif (message['role'] == 'assistant') %}"
         "{{message['content'] + '<|im_end|>'}}{% endif %}{% endfor %}"
     ),
 }
+for path in sorted(glob.glob(os.path.join(os.path.dirname(__file__), "../golden/chat_templates/*/*.jinja"))):
+    folder, file = path.split(os.sep)[-2:]
+    TEMPLATES[folder + "--" + file[:-len(".jinja")]] = open(path, encoding="utf-8").read()
+# It begins an answer behind the last message, which trireme leaves out where nobody asks for one.
+del TEMPLATES["llama3--first"]
 
 SYSTEM = {"role": "system", "content": "You answer\nin one word."}
 CONVERSATIONS = [
@@ -129,11 +57,15 @@ CONVERSATIONS = [
 ]
 
 
+def row(name):
+    return name.split("--")[0]
+
+
 def conversations(name):
     for turns in CONVERSATIONS:
         messages = [{"role": role, "content": text} for role, text in turns]
         yield messages
-        if name not in ("mistral-v1-2023", "mistral-v3"):
+        if row(name) not in ("mistral-v1-2023", "mistral-v3"):
             yield [SYSTEM] + messages
 
 
@@ -186,11 +118,11 @@ FAMILIES = {
     "chatml": (byte_level, ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], None, "<|im_end|>"),
     "phi4": (byte_level, ["<|endoftext|>", "<|im_start|>", "<|im_sep|>", "<|im_end|>"], None, "<|im_end|>"),
 }
-FAMILY_OF = {"llama3.1": "llama3", "phi4-first": "phi4", "qwen2": "chatml", "qwen2.5": "chatml", "qwen3": "chatml"}
+FAMILY_OF = {"llama3.1": "llama3", "qwen2": "chatml", "qwen2.5": "chatml", "qwen3": "chatml"}
 
 
 def wrapped(name):
-    make, specials, bos, eos = FAMILIES[FAMILY_OF.get(name, name)]
+    make, specials, bos, eos = FAMILIES[FAMILY_OF.get(row(name), row(name))]
     tokenizer = make(specials)
     tokenizer.add_special_tokens([AddedToken(s, normalized=False, special=True) for s in specials])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=bos, eos_token=eos)

@@ -12,7 +12,7 @@ fi
 "$python" "$top/tests/cli/chat.py" make >make.out 2>&1 || not_ok "tokenizers" "$(tail -n 1 make.out)"
 for template in *.jsonl; do
     name=${template%.jsonl}
-    chat=${name%-first} # an earlier program of the same template
+    chat=${name%%--*} # behind it: which program of the template
     "$TRIREME" tokenize "$template" --tokenizer "$name" -o "$name.h5" --threads 2 >out 2>err
     is "$name is found in its folder" "0 1" "$? $(grep -c "by chat template $chat, as" err)"
     cp "$name.h5" found.h5

@@ -1,5 +1,6 @@
 /* test_chat.c - conversations by chat templates.  That these are the published ones is compared in
  * tests/cli/tokenize_chat.sh. */
+#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/array.h"
+#include "base/hash.h"
 #include "io/chat.h"
 #include "io/chat_encode.h"
 #include "io/chat_program.h"
@@ -186,6 +189,10 @@ static void programs_have_one_form(void **state)
     "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
 #define PROMPT "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 #define CHATML LOOP MESSAGE "{% endfor %}" PROMPT
+#define CHATML_IN_JSON                                                          \
+    LOOP "{{'<|im_start|>' + message['role'] + '\\\\n' + message['content'] + " \
+         "'<|im_end|>\\\\n'}}{% "                                               \
+         "endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\\\n' }}{% endif %}"
 
 /* A program that is nearly a known one is another. */
 static void only_known_programs_are_known(void **state)
@@ -239,6 +246,89 @@ static void only_known_programs_are_known(void **state)
     }
 }
 
+#define LLAMA3_MESSAGE                                                                       \
+    "{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'+ " \
+    "message['content'] | trim + '<|eot_id|>' %}"
+#define LLAMA3_PROMPT                                                                              \
+    "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% " \
+    "endif %}"
+
+static const char *name_of_jinja(const char *jinja)
+{
+    const struct chat_template *chat = chat_of_jinja(jinja);
+    return chat ? chat_name(chat) : "none";
+}
+
+/* The text of a file, for free(). */
+static char *text_of(const char *path)
+{
+    enum { MOST = 1 << 16 };
+    char *text = array_make(MOST, 1);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, MOST, file) < MOST);
+    fclose(file);
+    return text;
+}
+
+/* The programs that makers publish are known by the folder's name; with a text more they are not.
+ */
+static void published_programs_are_known(void **state)
+{
+    const char *top = getenv("srcdir");
+    char *pattern = array_format("%s/tests/golden/chat_templates/*/*.jinja", top ? top : ".");
+    glob_t files;
+    assert_int_equal(glob(pattern, 0, NULL, &files), 0);
+    assert_true(files.gl_pathc >= 12);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        const char *path = files.gl_pathv[i], *name = strrchr(path, '/');
+        while (name[-1] != '/')
+            name--;
+        char *jinja = text_of(path);
+        char *form = chat_program_form(jinja), *other = array_format("%s{{ eos_token }}", jinja);
+        char *row = array_format("%.*s", (int)strcspn(name, "/"), name);
+        if (strcmp(name_of_jinja(jinja), row) != 0)
+            fail_msg("%s, of form %016llx, is %s", path,
+                     (unsigned long long)hash_bytes(form, strlen(form)), name_of_jinja(jinja));
+        assert_string_equal(name_of_jinja(other), "none");
+        free(row);
+        free(other);
+        free(form);
+        free(jinja);
+    }
+    globfree(&files);
+    free(pattern);
+}
+
+/* Programs that have every phrase of a published one, and write another text. */
+static void programs_with_the_same_phrases_are_not(void **state)
+{
+    static const char *const others[] = {
+        /* as of Llama-3.1-Nemotron-Nano-8B: always a system message, and no text up to </think> */
+        "{{- bos_token }}{%- if messages[0]['role'] == 'system' %}{%- set system_message = "
+        "messages[0]['content']|trim %}{%- set messages = messages[1:] %}{%- else %}{%- set "
+        "system_message = \"\" %}{%- endif %}{{- "
+        "\"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}{{- system_message }}{{- "
+        "\"<|eot_id|>\" }}{%- for message in messages %}{%- if message['role'] == 'assistant' and "
+        "'</think>' in message['content'] %}{%- set content = "
+        "message['content'].split('</think>')[-1].lstrip() %}{%- else %}{%- set content = "
+        "message['content'] %}{%- endif %}{{- '<|start_header_id|>' + message['role'] + "
+        "'<|end_header_id|>\\n\\n' + content | trim + '<|eot_id|>' }}{%- endfor %}" LLAMA3_PROMPT,
+        /* Llama 3's with a system message of its own */
+        "{% if messages[0]['role'] != 'system' %}{{ bos_token + "
+        "'<|start_header_id|>system<|end_header_id|>\\n\\nBe nice.<|eot_id|>' }}{% endif %}" LOOP
+            LLAMA3_MESSAGE "{% if loop.index0 == 0 and message['role'] == 'system' %}{% set "
+        "content = bos_token + content %}{% endif %}{{ content }}{% endfor %}" LLAMA3_PROMPT,
+        /* Qwen2.5's with texts trimmed */
+        LOOP "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nYou "
+             "are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}{% "
+             "endif %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] | trim + "
+             "'<|im_end|>\\n'}}{% endfor %}" PROMPT,
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_string_equal(name_of_jinja(others[i]), "none");
+}
+
 /* A file that is there and cannot be read is named: it is not a tokenizer without a template. */
 static void broken_files_are_named(void **state)
 {
@@ -257,7 +347,7 @@ static void broken_files_are_named(void **state)
     assert_int_equal(chat_of_tokenizer(&chat, path, &err), -1);
     assert_non_null(strstr(err.text, "tokenizer_config.json:1:"));
     file = fopen(config, "w");
-    fputs("{\"chat_template\": \"<|start_header_id|> <|eot_id|> trim\"}", file);
+    fprintf(file, "{\"chat_template\": \"%s\"}", CHATML_IN_JSON);
     fclose(file);
     assert_int_equal(chat_of_tokenizer(&chat, path, &err), 0);
     assert_int_equal(symlink("../blobs/absent", jinja), 0); /* of a download that was cut */
@@ -270,11 +360,11 @@ static void broken_files_are_named(void **state)
     assert_non_null(strstr(err.text, "cannot read "));
     rmdir(jinja);
     file = fopen(jinja, "w");
-    fprintf(file, "<|start_header_id|> <|eot_id|> trim%*s", 1 << 20, "");
+    fprintf(file, "%s{#%*s", CHATML, 1 << 20, "");
     fclose(file);
     assert_int_equal(chat_of_tokenizer(&chat, path, &err), -1);
     assert_non_null(strstr(err.text, "no chat template has 1048576 bytes"));
-    assert_int_equal(truncate(jinja, 1000), 0);
+    assert_int_equal(truncate(jinja, sizeof CHATML - 1), 0);
     assert_int_equal(chat_of_tokenizer(&chat, path, &err), 0);
     unlink(jinja);
     unlink(config);
@@ -284,10 +374,16 @@ static void broken_files_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_trained),     cmocka_unit_test(prompts_wait_for_an_answer),
-        cmocka_unit_test(answers_may_be_left_out), cmocka_unit_test(orders_are_checked),
-        cmocka_unit_test(spaces_are_pythons),      cmocka_unit_test(tokens_are_looked_for),
-        cmocka_unit_test(programs_have_one_form),  cmocka_unit_test(only_known_programs_are_known),
+        cmocka_unit_test(answers_are_trained),
+        cmocka_unit_test(prompts_wait_for_an_answer),
+        cmocka_unit_test(answers_may_be_left_out),
+        cmocka_unit_test(orders_are_checked),
+        cmocka_unit_test(spaces_are_pythons),
+        cmocka_unit_test(tokens_are_looked_for),
+        cmocka_unit_test(programs_have_one_form),
+        cmocka_unit_test(only_known_programs_are_known),
+        cmocka_unit_test(published_programs_are_known),
+        cmocka_unit_test(programs_with_the_same_phrases_are_not),
         cmocka_unit_test(broken_files_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
