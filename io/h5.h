@@ -83,13 +83,16 @@ int h5_has(struct h5 *file, const char *name);
 int h5_has_attribute(struct h5 *file, const char *object, const char *key);
 
 /* Write or read attribute `key` of an object ("/" is the root), which is one number of `type`, or a
- * text.  Reading a text that does not fit into size bytes is an error. */
+ * text.  h5_set_text_of() gives the text `size` bytes in the file, whatever its length, and cuts a
+ * longer one.  Reading a text that does not fit into size bytes is an error. */
 int h5_set_value(struct h5 *file, const char *object, const char *key, int type, const void *value,
                  struct error *err);
 int h5_get_value(struct h5 *file, const char *object, const char *key, int type, void *value,
                  struct error *err);
 int h5_set_text(struct h5 *file, const char *object, const char *key, const char *text,
                 struct error *err);
+int h5_set_text_of(struct h5 *file, const char *object, const char *key, const char *text,
+                   size_t size, struct error *err);
 int h5_get_text(struct h5 *file, const char *object, const char *key, char *text, size_t size,
                 struct error *err);
 

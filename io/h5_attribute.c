@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "io/h5_private.h"
 
 int h5_has_attribute(struct h5 *file, const char *object, const char *key)
@@ -39,9 +40,19 @@ int h5_set_value(struct h5 *file, const char *object, const char *key, int type,
 int h5_set_text(struct h5 *file, const char *object, const char *key, const char *text,
                 struct error *err)
 {
+    return h5_set_text_of(file, object, key, text, strlen(text) + 1, err);
+}
+
+int h5_set_text_of(struct h5 *file, const char *object, const char *key, const char *text,
+                   size_t size, struct error *err)
+{
     hid_t type = H5Tcopy(H5T_C_S1);
-    H5Tset_size(type, strlen(text) + 1);
-    return set_attribute(file, object, key, type, text, err);
+    char *bytes = array_make(size, 1);
+    snprintf(bytes, size, "%s", text);
+    H5Tset_size(type, size);
+    int rc = set_attribute(file, object, key, type, bytes, err);
+    free(bytes);
+    return rc;
 }
 
 int h5_get_value(struct h5 *file, const char *object, const char *key, int type, void *value,

@@ -134,6 +134,9 @@ static int read_attributes(struct tokens *tokens, struct h5 *file, struct error 
     if (h5_get_value(file, "/", "vocab", H5_TYPE_I64, &tokens->vocab, err) ||
         h5_get_text(file, "/", "tokenizer", tokens->tokenizer, sizeof tokens->tokenizer, err))
         return -1;
+    if (h5_has_attribute(file, "/", TOKENS_CHAT_TEMPLATE) &&
+        h5_get_text(file, "/", TOKENS_CHAT_TEMPLATE, tokens->chat, sizeof tokens->chat, err))
+        return -1;
     if (tokens->vocab < 1 || tokens->vocab > INT32_MAX)
         return error_set(err, "%s: a vocabulary of %lld", tokens->path, (long long)tokens->vocab);
     if (!h5_get_value(file, "/", "maximum", H5_TYPE_I64, &largest, NULL) &&

@@ -1,6 +1,7 @@
 /* tokens.h - token files, which doc/token-files.md describes: HDF5 with `tokens` (u16 or u32),
  * `documents` (u64 offsets of document starts, and the total at the end), attributes that name
- * tokenizer and vocabulary; optional `loss_mask` (u8, 1: counts as a target, 0: does not).
+ * tokenizer, vocabulary and chat template; optional `loss_mask` (u8, 1: counts as a target, 0: does
+ * not).
  *
  * Nothing in a file is trusted.  Files of format 2 carry checksums (seal.h), which are verified
  * whenever bytes are read; HDF5 opens such a file only after its own part of it has been verified.
@@ -17,15 +18,17 @@
 #include "base/error.h"
 #include "io/seal.h"
 
-enum { TOKENS_SOURCE = 1024 };
+enum { TOKENS_SOURCE = 1024, TOKENS_CHAT = 32 };
 
 struct tokens {
     char *path;
-    enum dtype dtype;           /* DTYPE_U16 or DTYPE_U32, as stored */
-    int64_t count;              /* tokens in the file */
-    int64_t documents;          /* the file holds documents + 1 starts */
-    int64_t vocab;              /* of the tokenizer: every token is less */
-    char tokenizer[64];         /* its name, as tokenizer_open() takes it */
+    enum dtype dtype;       /* DTYPE_U16 or DTYPE_U32, as stored */
+    int64_t count;          /* tokens in the file */
+    int64_t documents;      /* the file holds documents + 1 starts */
+    int64_t vocab;          /* of the tokenizer: every token is less */
+    char tokenizer[64];     /* its name, as tokenizer_open() takes it */
+    char chat[TOKENS_CHAT]; /* chat template of its conversations (chat_name()); "": it has none,
+                             * or does not say */
     char source[TOKENS_SOURCE]; /* where the tokens came from; "": the file does not say */
     int has_other_source; /* 1: the file says where from, but not by one text that fits in source */
     int has_mask;         /* 1: the file has a loss_mask */
@@ -85,6 +88,9 @@ struct tokens_writer;
  * failed the writer can only be abandoned. */
 int tokens_create(struct tokens_writer **writer, const char *path, const char *tokenizer,
                   int64_t vocab, const char *source, struct error *err);
+/* Say by which chat template (chat_name()) the conversations in the file are written; "": it has
+ * none, as without this call.  At any time before tokens_finish(). */
+void tokens_set_chat(struct tokens_writer *writer, const char *name);
 /* Add a document of count tokens; a token that is not below vocab is an error. */
 int tokens_append(struct tokens_writer *writer, const uint32_t *document, int64_t count,
                   struct error *err);

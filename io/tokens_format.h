@@ -8,6 +8,8 @@
 #define TOKENS_DOCUMENTS "documents"
 #define TOKENS_MASK      "loss_mask"
 
+#define TOKENS_CHAT_TEMPLATE "chat_template" /* attribute */
+
 /* Formats: without checksums, and with those of seal.h. */
 enum { TOKENS_PLAIN = 1, TOKENS_SEALED = 2 };
 

@@ -121,6 +121,7 @@ static int rewrite(struct tokens *tokens, struct error *err)
                          tokens->path, TOKENS_SOURCE - 1);
     if (tokens_create(&writer, tokens->path, tokens->tokenizer, tokens->vocab, tokens->source, err))
         return -1;
+    tokens_set_chat(writer, tokens->chat);
     if (pass_all(tokens, writer, err)) {
         tokens_abandon(writer);
         return -1;

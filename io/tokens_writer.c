@@ -2,7 +2,8 @@
  *
  * A contiguous dataset cannot grow, and tokens are to be written only once:
  *  1. Make an HDF5 file without data, with every object aligned.  It shows the offset at which the
- *     dataset `tokens` will lie, whatever its length.
+ *     dataset `tokens` will lie, whatever its length; so attributes that are not known yet have a
+ *     size that does not change.
  *  2. Append tokens to a file PATH.partial-... (partial.h) from that offset on, starts of documents
  *     and mask to two files without a name.
  *  3. Make the HDF5 file again with the true lengths, still without data.  Copy its headers into
@@ -41,7 +42,7 @@ struct spool {
 struct tokens_writer {
     char *path;     /* of the finished file */
     char *skeleton; /* path of the HDF5 file without data */
-    char tokenizer[64], source[TOKENS_SOURCE];
+    char tokenizer[64], source[TOKENS_SOURCE], chat[TOKENS_CHAT];
     int64_t vocab;
     int64_t largest;                  /* token so far; -1: none */
     int64_t count, documents, masked; /* so far; masked: tokens that have a mask */
@@ -109,6 +110,7 @@ static int make_skeleton(const struct tokens_writer *writer, uint64_t hash,
         h5_set_text(file, "/", "tokenizer", writer->tokenizer, err) ||
         h5_set_value(file, "/", "vocab", H5_TYPE_I64, &writer->vocab, err) ||
         h5_set_text(file, "/", "source", writer->source, err) ||
+        h5_set_text_of(file, "/", TOKENS_CHAT_TEMPLATE, writer->chat, sizeof writer->chat, err) ||
         h5_set_value(file, "/", "hash", H5_TYPE_U64, &hash, err) ||
         h5_set_value(file, "/", "maximum", H5_TYPE_I64, &writer->largest, err) ||
         h5_reserve(file, TOKENS_DATASET, writer->dtype, 1, &writer->count, &places->tokens, err) ||
@@ -162,6 +164,11 @@ int tokens_create(struct tokens_writer **out, const char *path, const char *toke
     }
     *out = writer;
     return 0;
+}
+
+void tokens_set_chat(struct tokens_writer *writer, const char *name)
+{
+    snprintf(writer->chat, sizeof writer->chat, "%s", name);
 }
 
 /* Appending */

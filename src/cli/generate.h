@@ -43,6 +43,7 @@ struct generate_model {
     struct config config;
     struct tokenizer *tokenizer;      /* on rank 0; NULL on the others */
     const struct chat_template *chat; /* on rank 0, for conversations; else NULL */
+    const char *chat_from;            /* who has this template; NULL: --chat-template names it */
     int has_length; /* 1: data.seq_len is that of training, or was asked for; 0: to be chosen */
 };
 

@@ -161,17 +161,35 @@ static int open_tokenizer(struct generate_model *model, struct log *log, const c
     return 0;
 }
 
-static int find_template(struct generate_model *model, const char *name, struct error *err)
+/* Find the chat template of this name, of --chat-template; NULL: the one by which the conversations
+ * of the run's data are written, else that of the tokenizer's folder. */
+static int find_template(struct generate_model *model, struct log *log, const char *name,
+                         struct error *err)
 {
     char names[256];
-    if (name && !(model->chat = chat_find(name)))
+    const char *trained = model->checkpoint ? run_data_chat(model->checkpoint->meta) : NULL;
+    const struct chat_template *known = trained ? chat_find(trained) : NULL;
+    model->chat = name ? chat_find(name) : known;
+    if (name && !model->chat)
         return error_set(err, "--chat-template %s: there are %s", name,
                          chat_names(names, sizeof names));
-    if (!name && !model->tokenizer->path)
+    if (name && trained && strcmp(name, trained) != 0)
+        log_warn(log,
+                 "%s was trained on conversations by chat template %s, and --chat-template is %s",
+                 model->checkpoint->path, trained, name);
+    if (!name && trained && !known)
+        log_warn(log,
+                 "%s was trained on conversations by chat template %s, which this version does not "
+                 "know",
+                 model->checkpoint->path, trained);
+    if (!model->chat && !model->tokenizer->path)
         return error_set(err, "tokenizer %s has no chat template; name one: --chat-template NAME",
                          model->tokenizer->name);
-    if (!name && chat_of_tokenizer(&model->chat, model->tokenizer->path, err))
+    if (!model->chat && chat_of_tokenizer(&model->chat, model->tokenizer->path, err))
         return -1;
+    model->chat_from = name    ? NULL
+                       : known ? "the run's data has it"
+                               : "the tokenizer's folder has it";
     return chat_encode_check(model->chat, model->tokenizer, err);
 }
 
@@ -189,7 +207,7 @@ static int open_texts(struct generate_model *model, struct log *log,
                  "generation_config.json beside %s has %lld as eos_token_id, which is the id of no "
                  "token: texts do not end at it",
                  model->tokenizer->path, (long long)model->tokenizer->unknown_stop);
-    return options->is_chat ? find_template(model, options->template, err) : 0;
+    return options->is_chat ? find_template(model, log, options->template, err) : 0;
 }
 
 int generate_model_open(struct generate_model *model, struct app *app,
@@ -276,5 +294,8 @@ int generate_model_load(struct generate_model *model, struct app *app, int64_t t
         return -1;
     log_info(&app->log, "generating with %s",
              model->checkpoint ? model->checkpoint->path : config->model_path);
+    if (model->chat && model->chat_from)
+        log_info(&app->log, "conversations by chat template %s, as %s", chat_name(model->chat),
+                 model->chat_from);
     return 0;
 }

@@ -14,10 +14,11 @@ static int verify_file(const char *path, struct error *err)
         return -1;
     int rc = tokens_verify(&tokens, err);
     if (!rc)
-        printf("%s: whole; %lld tokens in %lld %s, tokenizer %s, vocabulary %lld%s%s\n", path,
+        printf("%s: whole; %lld tokens in %lld %s, tokenizer %s, vocabulary %lld%s%s%s%s\n", path,
                (long long)tokens.count, (long long)tokens.documents,
                tokens.documents == 1 ? "document" : "documents", tokens.tokenizer,
-               (long long)tokens.vocab, tokens.has_mask ? ", loss mask" : "",
+               (long long)tokens.vocab, tokens.chat[0] ? ", chat template " : "", tokens.chat,
+               tokens.has_mask ? ", loss mask" : "",
                tokens.has_checksums ? "" : "; it carries no checksums: trireme tokenize --seal");
     tokens_close(&tokens);
     return rc;

@@ -20,6 +20,7 @@
 #include "cli/inputs.h"
 #include "io/chat.h"
 #include "io/chat_encode.h"
+#include "io/tokens.h"
 #include "io/jsonl.h"
 #include "io/token_list.h"
 #include "io/tokenizer.h"
@@ -71,8 +72,9 @@ int tokenize_output_begin(struct tokenize_output *output, struct error *err);
  * are targets.  Returns 0, or -1 with err set. */
 int tokenize_output_add(struct tokenize_output *output, const uint32_t *ids, const uint8_t *mask,
                         int64_t count, struct error *err);
-/* Finish the file.  Returns 0, or -1 with err set. */
-int tokenize_output_finish(struct tokenize_output *output, struct error *err);
+/* Finish the file, whose conversations are by this chat template ("": there are none).  Returns 0,
+ * or -1 with err set. */
+int tokenize_output_finish(struct tokenize_output *output, const char *chat, struct error *err);
 /* Print a line with what was written, after the text `before`. */
 void tokenize_output_print(const struct tokenize_output *output, const char *before);
 /* Remove unfinished files that killed `tokenize` commands left beside this path (NULL: none), and
@@ -94,9 +96,10 @@ struct tokenize_counts {
 struct tokenize_job {
     struct tokenize_options options;
     struct inputs inputs;
-    struct tokenizer *tokenizer; /* NULL: the inputs are token ids, of options.vocab */
-    const char *name;            /* of the tokenizer, for the token files */
-    char *joined;                /* that name, where inputs are token files; else NULL */
+    struct tokenizer *tokenizer;   /* NULL: the inputs are token ids, of options.vocab */
+    const char *name;              /* of the tokenizer, for the token files */
+    char *joined;                  /* that name, where inputs are token files; else NULL */
+    char joined_chat[TOKENS_CHAT]; /* the chat template of token files that are joined; "": none */
     int64_t vocab;
     int64_t end_of_text;              /* id that is put after each text; -1: none */
     int64_t cut_after;                /* id after which documents of token ids end; -1: none */
@@ -125,8 +128,9 @@ int tokenize_work(struct tokenize_job *job, struct error *err);
 int tokenize_numbers(struct tokenize_job *job, const struct inputs_file *input, struct error *err);
 
 /* tokenize_join.c: where inputs are token files, check that all are, of one tokenizer, and set the
- * job's name, joined and vocab.  Returns 0, or -1 with err set. */
-int tokenize_join_check(struct tokenize_job *job, struct error *err);
+ * job's name, joined, joined_chat and vocab; warn where their chat templates differ.  Returns 0, or
+ * -1 with err set. */
+int tokenize_join_check(struct tokenize_job *job, struct log *log, struct error *err);
 
 /* tokenize_join.c: read a token file and write its documents.  Returns 0, or -1 with err set. */
 int tokenize_join(struct tokenize_job *job, const struct inputs_file *input, struct error *err);

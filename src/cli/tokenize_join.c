@@ -70,10 +70,29 @@ int tokenize_join(struct tokenize_job *job, const struct inputs_file *input, str
     return rc ? -1 : 0;
 }
 
-int tokenize_join_check(struct tokenize_job *job, struct error *err)
+/* Keep the chat template of the files; of files by several, which this warns of, keep none.
+ * *from: the first file that has one, NULL before it. */
+static void join_chat(struct tokenize_job *job, const struct tokens *tokens, const char *path,
+                      const char **from, struct log *log)
+{
+    if (!tokens->chat[0])
+        return;
+    if (!*from) {
+        *from = path;
+        memcpy(job->joined_chat, tokens->chat, sizeof job->joined_chat);
+    } else if (job->joined_chat[0] && strcmp(job->joined_chat, tokens->chat) != 0) {
+        log_warn(log,
+                 "%s has conversations by chat template %s, and %s by %s: the file of both names "
+                 "none",
+                 *from, job->joined_chat, path, tokens->chat);
+        job->joined_chat[0] = 0;
+    }
+}
+
+int tokenize_join_check(struct tokenize_job *job, struct log *log, struct error *err)
 {
     const struct inputs *inputs = &job->inputs;
-    const char *first = inputs->list[0].path;
+    const char *first = inputs->list[0].path, *chat_from = NULL;
     for (int i = 0; i < inputs->count; i++) {
         struct tokens tokens;
         const char *path = inputs->list[i].path;
@@ -90,6 +109,8 @@ int tokenize_join_check(struct tokenize_job *job, struct error *err)
                            "of %lld: files of one tokenizer can be joined",
                            first, job->joined, (long long)job->vocab, path, tokens.tokenizer,
                            (long long)tokens.vocab);
+        if (!rc)
+            join_chat(job, &tokens, path, &chat_from, log);
         tokens_close(&tokens);
         if (rc)
             return -1;

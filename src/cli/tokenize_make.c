@@ -17,14 +17,14 @@ enum { SOURCE_TEXT = 1000 };
 
 /* The tokenizer */
 
-static int open_tokenizer(struct tokenize_job *job, struct error *err)
+static int open_tokenizer(struct tokenize_job *job, struct log *log, struct error *err)
 {
     const struct tokenize_options *o = &job->options;
     job->end_of_text = -1;
     job->vocab = o->vocab;
     job->name = "unnamed";
     if (inputs_of(&job->inputs, INPUT_TOKENS))
-        return tokenize_join_check(job, err);
+        return tokenize_join_check(job, log, err);
     if (o->vocab)
         return 0;
     if (data_tokenizer_open_named(&job->tokenizer, o->tokenizer ? o->tokenizer : "bytes", err))
@@ -114,6 +114,16 @@ static int check_documents(const struct tokenize_job *job, struct error *err)
                      job->first_bad.text[0] ? "; " : "", job->first_bad.text);
 }
 
+/* The chat template by which some document was written; "": none was. */
+static const char *chat_used(const struct tokenize_job *job)
+{
+    const int64_t *records = job->counts.records;
+    int64_t count = records[JSONL_CHAT];
+    if (job->options.chat)
+        count += records[JSONL_PROMPT] + records[JSONL_INSTRUCTION];
+    return job->joined_chat[0] ? job->joined_chat : job->chat && count ? chat_name(job->chat) : "";
+}
+
 /* The report */
 
 /* Warn of a text that begins with a line of JSON, unless --format text was given or inputs_report()
@@ -193,7 +203,7 @@ static int make(struct tokenize_job *job, struct log *log, char **arguments, int
         text_join(source, sizeof source, " ", "%s", arguments[i]);
     job->inputs.asked = job->options.format;
     if (inputs_list(&job->inputs, arguments, count, err) || check_outputs(job, err) ||
-        tokenize_options_check(&job->options, &job->inputs, err) || open_tokenizer(job, err) ||
+        tokenize_options_check(&job->options, &job->inputs, err) || open_tokenizer(job, log, err) ||
         read_eos(job, err) || open_chat(job, err) ||
         (inputs_of(&job->inputs, INPUT_TEXT) && tokenize_record_check_end(job, err)))
         return -1;
@@ -201,7 +211,8 @@ static int make(struct tokenize_job *job, struct log *log, char **arguments, int
     tokenize_output_sweep(job->valid.path, log);
     if (open_output(job, &job->train, source, err) || open_output(job, &job->valid, source, err) ||
         tokenize_work(job, err) || check_documents(job, err) ||
-        tokenize_output_finish(&job->train, err) || tokenize_output_finish(&job->valid, err))
+        tokenize_output_finish(&job->train, chat_used(job), err) ||
+        tokenize_output_finish(&job->valid, chat_used(job), err))
         return -1;
     report(job, log);
     tokenize_output_print(&job->train, "");

@@ -73,8 +73,10 @@ int tokenize_output_add(struct tokenize_output *output, const uint32_t *ids, con
     return tokens_extend(output->writer, ids, count, err);
 }
 
-int tokenize_output_finish(struct tokenize_output *output, struct error *err)
+int tokenize_output_finish(struct tokenize_output *output, const char *chat, struct error *err)
 {
+    if (output->writer)
+        tokens_set_chat(output->writer, chat);
     int rc = output->writer ? tokens_finish(output->writer, err) : 0;
     output->writer = NULL;
     return rc;

@@ -23,6 +23,7 @@
 #include "config/saved.h"
 #include "io/disk.h"
 #include "model/modules.h"
+#include "train/data_chat.h"
 #include "train/data_tokenizer.h"
 #include "train/run_changes.h"
 
@@ -242,10 +243,14 @@ static void report_base(struct log *log, const char *folder, const struct config
 void export_folder_report(struct log *log, const char *folder, enum weights_what what,
                           const struct checkpoint *checkpoint, const struct config *config)
 {
+    char source[CONFIG_TEXT];
     if (what == EXPORT_MODEL)
         report_tokenizer(log, folder, checkpoint);
     else
         report_base(log, folder, config);
+    int has_source = what != EXPORT_MODEL && saved_source(config->model_path, source);
+    data_chat_report_folder(log, run_data_chat(checkpoint->meta), has_source ? source : folder,
+                            folder);
 }
 
 /* The name to which an existing folder is moved, for free(): FOLDER.old, emptied first, for the

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/round.h"
 #include "base/text.h"
+#include "train/data_chat.h"
 #include "train/lr_schedule.h"
 #include "train/run_checkpoint.h"
 #include "train/run_length.h"
@@ -89,6 +90,7 @@ struct run_data run_data_of(const struct dataset *train, const struct dataset *v
     describe_contents(valid, data.valid, sizeof data.valid);
     if (train->files)
         snprintf(data.tokenizer, sizeof data.tokenizer, "%s", train->file[0].tokens.tokenizer);
+    snprintf(data.chat, sizeof data.chat, "%s", data_chat_name(train));
     return data;
 }
 
@@ -106,12 +108,19 @@ void run_data_add(struct js *meta, const struct run_data *data)
         js_add_string(js, "valid", data->valid);
     if (data->tokenizer[0])
         js_add_string(js, "tokenizer", data->tokenizer);
+    if (data->chat[0])
+        js_add_string(js, "chat_template", data->chat);
     js_add(meta, "data", js);
 }
 
 const char *run_data_tokenizer(const struct js *meta)
 {
     return js_get_string(js_get(meta, "data"), "tokenizer", NULL);
+}
+
+const char *run_data_chat(const struct js *meta)
+{
+    return js_get_string(js_get(meta, "data"), "chat_template", NULL);
 }
 
 static int differs(const struct config *a, const struct config *b, const char *key)

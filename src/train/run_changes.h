@@ -14,7 +14,8 @@ struct run_data {
      * "sample 1f..." that of a sample of one which has none; "": no file.  Of several files, and of
      * one of which not all is used, it is a hash of theirs, of weights and of limits. */
     char train[32], valid[32];
-    char tokenizer[64]; /* name of the tokenizer that made data.train; "": not known */
+    char tokenizer[64];     /* name of the tokenizer that made data.train; "": not known */
+    char chat[TOKENS_CHAT]; /* chat template of its conversations (data_chat_name()); "": none */
     int64_t sequences, valid_sequences; /* in an epoch of data.train; in data.valid */
 };
 
@@ -26,6 +27,9 @@ void run_data_add(struct js *meta, const struct run_data *data);
 
 /* Return the tokenizer's name in a meta.json, whose it stays; NULL: it has none. */
 const char *run_data_tokenizer(const struct js *meta);
+
+/* Return the name of the chat template in a meta.json, whose it stays; NULL: it has none. */
+const char *run_data_chat(const struct js *meta);
 
 /* In all of these saved is the configuration of the checkpoint, meta its meta.json, asked and data
  * are those of the start that resumes it, and batch the sequences of its step, of all ranks. */

@@ -2,6 +2,7 @@
 #include "train/training_data.h"
 
 #include "base/round.h"
+#include "train/data_chat.h"
 #include "train/tokenizer_check.h"
 
 int training_data_open(struct training_data *data, const struct session *s, struct error *err)
@@ -14,7 +15,11 @@ int training_data_open(struct training_data *data, const struct session *s, stru
         return error_prefix(err, "data.train");
     if (names->valid[0] && batches_open(&data->valid, s, names->valid, LOADER_SEQUENTIAL, err))
         return error_prefix(err, "data.valid");
-    return tokenizer_check_data(&data->train.data, &data->valid.data, err);
+    if (tokenizer_check_data(&data->train.data, &data->valid.data, err))
+        return -1;
+    if (!world_rank(s->world))
+        data_chat_report(s->log, &data->train.data, &data->valid.data);
+    return 0;
 }
 
 void training_data_close(struct training_data *data)

@@ -57,7 +57,59 @@ fi
 is "on two ranks the same" "pong" "$(ranks 2 "$TRIREME" generate run --chat --prompt ping --temperature 0 device=cpu 2>err)"
 is "the template by its name" "tock" \
     "$($G run --chat --chat-template chatml --prompt tick --temperature 0 2>err)"
-cp -r tok padded
+
+# ---- the template is that of the run's data, also where the tokenizer's folder has another one ----
+cp -r tok other && mkdir moved
+"$TRIREME" tokenize --verify tok/chats.h5 >out 2>err
+is "the token file names the template" 1 "$(grep -c ', chat template chatml, loss mask' out)"
+is "so does the checkpoint" 1 "$(grep -c '"chat_template": "chatml"' run/checkpoints/step-00000152/meta.json)"
+is "generate takes it, and says so" "pong 1" "$($G run --chat --prompt ping --temperature 0 2>err) $(
+    grep -c "conversations by chat template chatml, as the run's data has it" err)"
+"$TRIREME" convert run same >out 2>err
+is "an exported folder with the same one: no word" "0 0" "$? $(grep -c 'chat template' err)"
+mv tok/tokenizer_config.json moved
+cp "$top/tests/golden/chat_templates/qwen2.5/Qwen2.5-7B-Instruct.jinja" tok/chat_template.jinja
+is "generate takes it where the folder has another one" "pong 1" "$($G run --chat --prompt ping --temperature 0 2>err) $(
+    grep -c "conversations by chat template chatml, as the run's data has it" err)"
+$G run --chat --chat-template qwen2.5 --prompt ping --temperature 0 --tokens 2 >out 2>err
+is "another one by name: a warning" "0 1" \
+    "$? $(grep -c 'warning: .*trained on conversations by chat template chatml, and --chat-template is qwen2\.5' err)"
+"$TRIREME" convert run exported >out 2>err
+is "an exported folder with another one: a warning on one line" "0 1" "$? $(grep -c \
+    'warning: exported: the run.s data has conversations by chat template chatml, and exported has qwen2\.5; .*give them the program of chatml' err)"
+$G exported --chat --prompt ping --temperature 0 --tokens 2 device=cpu >out 2>err
+is "of a folder it is the folder's" "0 1" \
+    "$? $(grep -c "conversations by chat template qwen2\.5, as the tokenizer's folder has it" err)"
+"$TRIREME" train model.path=exported lora.r=2 device=cpu data.train=tok/chats.h5 data.seq_len=48 train.steps=1 \
+    train.global_batch=1 run.dir=adapted >out 2>err </dev/null && "$TRIREME" convert adapted adapter >out 2>err
+is "an adapter whose model has another one, too" "0 1" \
+    "$? $(grep -c 'warning: adapter: .*by chat template chatml, and exported has qwen2\.5' err)"
+rm tok/chat_template.jinja
+"$TRIREME" convert run bare >out 2>err
+is "and with none" "0 1" "$? $(grep -c 'warning: bare: .*by chat template chatml, and bare has none, or another one' err)"
+echo '{{ messages }}' >tok/chat_template.jinja
+is "one that is not known does not matter" "pong" "$($G run --chat --prompt ping --temperature 0 2>err)"
+rm tok/chat_template.jinja && mv moved/tokenizer_config.json tok
+"$TRIREME" tokenize chats.jsonl --tokenizer tok --chat-template qwen2.5 -o tok/qwen.h5 >out 2>err
+"$TRIREME" train model.preset=llama-tiny model.vocab=390 device=cpu data.train=tok/chats.h5,tok/qwen.h5 data.seq_len=48 \
+    train.steps=1 train.global_batch=1 run.dir=mixed >out 2>err </dev/null
+is "files by two templates: a warning" "0 1" "$? $(grep -c \
+    'warning: data\.train: the conversations of tok/chats\.h5 are by chat template chatml, and those of tok/qwen\.h5 by qwen2\.5' err)"
+"$TRIREME" train model.preset=llama-tiny model.vocab=390 device=cpu data.train=tok/chats.h5 data.valid=tok/qwen.h5 \
+    data.seq_len=48 train.steps=1 train.global_batch=1 run.dir=mixed2 >out 2>err </dev/null
+is "evaluation by another one, too" "0 1" "$? $(grep -c 'warning: data\.valid: the conversations of tok/qwen\.h5' err)"
+"$TRIREME" tokenize tok/chats.h5 tok/chats.h5 -o joined.h5 >out 2>err
+"$TRIREME" tokenize --verify joined.h5 >>out 2>>err
+is "joined files keep it" "1 0" "$(grep -c ', chat template chatml,' out) $(grep -c warning err)"
+"$TRIREME" tokenize tok/chats.h5 tok/qwen.h5 -o joined.h5 >out 2>err
+"$TRIREME" tokenize --verify joined.h5 >>out 2>>err
+is "files of two, joined, name none, with a warning" "0 1" "$(grep -c ', chat template' out) $(
+    grep -c 'warning: tok/chats\.h5 has conversations by chat template chatml, and tok/qwen\.h5 by qwen2\.5' err)"
+echo '{"text": "plain"}' >plain.jsonl
+"$TRIREME" tokenize plain.jsonl --tokenizer tok -o plain.h5 >out 2>err
+"$TRIREME" tokenize --verify plain.h5 >out 2>err
+is "texts have none, whatever the folder has" "1 0" "$(grep -c 'plain\.h5: whole' out) $(grep -c 'chat template' out)"
+mv other padded
 echo '{"eos_token_id": [99999, 386]}' >padded/generation_config.json
 is "an end of texts that is no token: a warning" "pong 1" "$($G run --tokenizer padded --chat --prompt ping --temperature 0 2>err) $(
     grep -c 'warning: generation_config.json beside padded/tokenizer.json has 99999 as eos_token_id' err)"

@@ -255,6 +255,40 @@ static uint64_t sample_of(int64_t count, int64_t other)
     return hash;
 }
 
+/* The chat template is said at any time before a token file ends, and goes by way of the data that
+ * a run trains on into the checkpoint; none is none. */
+static void chat_templates_are_kept(void **state)
+{
+    static const char *const names[] = {"", "qwen2.5", "mistral-v1-2023"};
+    static const uint32_t ids[] = {1, 2, 3};
+    char path[64];
+    struct error err = {0};
+    snprintf(path, sizeof path, "/tmp/trireme-chat-%ld.h5", (long)getpid());
+    for (int i = 0; i < 3; i++) {
+        struct tokens_writer *writer;
+        struct dataset_file file = {0};
+        struct dataset train = {.file = &file, .files = 1}, none = {0};
+        assert_int_equal(tokens_create(&writer, path, "bytes", 257, "", &err), 0);
+        assert_int_equal(tokens_append(writer, ids, 3, &err), 0);
+        tokens_set_chat(writer, names[i]);
+        assert_int_equal(tokens_finish(writer, &err), 0);
+        assert_int_equal(tokens_open(&file.tokens, path, &err), 0);
+        assert_int_equal(tokens_verify(&file.tokens, &err), 0);
+        assert_string_equal(file.tokens.chat, names[i]);
+        struct run_data data = run_data_of(&train, &none);
+        struct js *meta = js_object();
+        run_data_add(meta, &data);
+        if (names[i][0])
+            assert_string_equal(run_data_chat(meta), names[i]);
+        else
+            assert_null(run_data_chat(meta));
+        js_free(meta);
+        tokens_close(&file.tokens);
+    }
+    unlink(path);
+    assert_null(run_data_chat(NULL));
+}
+
 /* All of a file of up to 64 runs is looked at, and of longer ones the length, both ends and the
  * middle. */
 static void samples_are_spread(void **state)
@@ -286,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(contents_of_one_kind_are_compared),
         cmocka_unit_test(samples_are_spread),
+        cmocka_unit_test(chat_templates_are_kept),
         cmocka_unit_test(what_is_without_effect_are_keys),
         cmocka_unit_test(batches_are_compared_as_they_come_out),
         cmocka_unit_test(jumps_of_the_learning_rate_are_reported),

@@ -533,12 +533,13 @@ static const char *make_plain(int64_t count)
     assert_int_equal(h5_set_value(file, "/", "format", H5_TYPE_I64, &format, &err), 0);
     assert_int_equal(h5_set_value(file, "/", "vocab", H5_TYPE_I64, &vocab, &err), 0);
     assert_int_equal(h5_set_text(file, "/", "tokenizer", "mine", &err), 0);
+    assert_int_equal(h5_set_text(file, "/", "chat_template", "chatml", &err), 0);
     assert_int_equal(h5_set_texts(file, "source", 0, count), 0);
     assert_int_equal(h5_close(file, &err), 0);
     return path;
 }
 
-/* Sealing keeps a source of one text, and refuses to drop a list of them. */
+/* Sealing keeps the chat template and a source of one text, and refuses to drop a list of them. */
 static void seals_keep_the_source(void **state)
 {
     struct tokens tokens;
@@ -547,6 +548,7 @@ static void seals_keep_the_source(void **state)
     assert_int_equal(tokens_open(&tokens, in_folder("plain.h5"), &err), 0);
     assert_true(tokens.has_checksums);
     assert_string_equal(tokens.source, "a");
+    assert_string_equal(tokens.chat, "chatml");
     tokens_close(&tokens);
     assert_int_equal(tokens_seal(make_plain(2), &err), -1);
     assert_non_null(strstr(err.text, "plain.h5: attribute source is not one text of at most 1023"));
