@@ -11,7 +11,7 @@
  *    named
  *  - HDF5 that was named: a token file
  *  - a byte of 0 among the first: left out and counted
- *  - archives, Parquet, numpy's .npz, and .csv and .tsv that were named: refused
+ *  - archives, Parquet, Arrow, numpy's .npz, and .csv and .tsv that were named: refused
  *  - anything else: text
  */
 #include "cli/inputs.h"
@@ -95,7 +95,7 @@ static int is_archive(const char *path, const struct probe *probe)
                      (probe->count > TAR_AT + 5 && !memcmp(probe->bytes + TAR_AT, "ustar", 5)));
 }
 
-/* Refuse archives and Parquet.  probe NULL: by their names alone. */
+/* Refuse archives, Parquet and Arrow.  probe NULL: by their names alone. */
 static int refuse_archive(const char *path, const struct probe *probe, struct error *err)
 {
     if (is_archive(path, probe))
@@ -106,6 +106,13 @@ static int refuse_archive(const char *path, const struct probe *probe, struct er
                          "python3 -c 'import pandas, sys; pandas.read_parquet(\"%s\").to_json("
                          "sys.stdout, orient=\"records\", lines=True)' | trireme tokenize - "
                          "--format jsonl ...",
+                         path, path);
+    if (text_ends_with(path, ".arrow"))
+        return error_set(err,
+                         "%s is Arrow, as Hugging Face's datasets keep it, which trireme does not "
+                         "read; make JSON lines of it: python3 -c 'import datasets, sys; "
+                         "datasets.Dataset.from_file(\"%s\").to_json(sys.stdout.buffer)' | trireme "
+                         "tokenize - --format jsonl ...",
                          path, path);
     return 0;
 }

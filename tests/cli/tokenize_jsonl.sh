@@ -186,6 +186,12 @@ mv table.csv tables/
 is "in a folder too, with a warning" "0 1" "$? $(grep -c 'tables/table.csv: a table in a folder' err)"
 rm -f x.h5
 refused "Parquet" 'table\.parquet is Parquet.*to_json' "$TRIREME" tokenize table.parquet -o x.h5
+mkdir -p saved/train
+echo '{"splits": ["train"]}' >saved/dataset_dict.json
+printf '\377\377\377\377\000\001' >saved/train/data-00000-of-00001.arrow
+refused "a folder of Arrow" 'saved/train/data-00000-of-00001\.arrow is Arrow.*datasets\.Dataset\.from_file.*to_json' \
+    "$TRIREME" tokenize saved -o x.h5
+refused "Arrow" 'arrow is Arrow' "$TRIREME" tokenize saved/train/data-00000-of-00001.arrow -o x.h5
 refused "an option without a use" '\-\-field is for JSON lines, and there are none' \
     "$TRIREME" tokenize few.jsonl --format text --field a -o x.h5
 refused "two ways to name fields" 'one or the other' "$TRIREME" tokenize few.jsonl --field a \
