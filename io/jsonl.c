@@ -84,23 +84,26 @@ static int has_content(const struct js *object, const char *name)
 }
 
 /* Read whether the model is to learn a message: "weight", 0 or 1, says so in OpenAI's data, and
- * "train" or "training", true or false, in axolotl's; *weight is 1 without them.  Returns 0, or -1
- * with err set. */
+ * "train" or "training", true or false, in axolotl's, "loss" in ms-swift's; *weight is 1 without
+ * them.  Returns 0, or -1 with err set. */
 static int read_weight(const struct js *message, int at, int *weight, struct error *err)
 {
+    static const char *const truths[] = {"train", "training", "loss"};
     double number = js_get_real(message, "weight", -1);
-    if (js_check(message, "train", JS_TRUTH, err) || js_check(message, "training", JS_TRUTH, err))
-        return error_prefix(err, "message %d", at);
-    *weight =
-        number != 0 && js_get_bool(message, "train", 1) && js_get_bool(message, "training", 1);
+    *weight = number != 0;
+    for (size_t i = 0; i < sizeof truths / sizeof truths[0]; i++) {
+        if (js_check(message, truths[i], JS_TRUTH, err))
+            return error_prefix(err, "message %d", at);
+        *weight &= js_get_bool(message, truths[i], 1);
+    }
     if (!js_has(message, "weight") || number == 0 || number == 1)
         return 0;
     return error_set(err, "message %d: \"weight\" is %s, not 0 or 1", at,
                      number >= 0 ? "another number" : js_kind(js_get(message, "weight")));
 }
 
-/* Refuse a message with members beside its content that no chat template here writes.  Returns 0,
- * or -1 with err set. */
+/* Refuse a message with members beside its content that no chat template here writes, or that leave
+ * some of it out of what is learned and are not read.  Returns 0, or -1 with err set. */
 static int check_message(const struct js *message, int at, struct error *err)
 {
     static const char *const unused[] = {"reasoning_content", "reasoning", "thinking"};
@@ -112,6 +115,12 @@ static int check_message(const struct js *message, int at, struct error *err)
                              "message %d has \"%s\", which no chat template here writes; leave it "
                              "out, or make it part of the content",
                              at, unused[i]);
+    int is_masked = js_has(message, "masked") && js_get_bool(message, "masked", 1);
+    if (is_masked || has_content(message, "train_detail"))
+        return error_set(err,
+                         "message %d has \"%s\", which is not read; \"train\": false leaves a "
+                         "whole message out of what is learned",
+                         at, is_masked ? "masked" : "train_detail");
     return 0;
 }
 
@@ -130,13 +139,17 @@ static int check_label(const struct js *json, struct error *err)
  * something else would be learned.  Returns 0, or -1 with err set. */
 static int check_record(const struct js *json, enum jsonl_kind kind, struct error *err)
 {
-    static const char *const unread[] = {"system", "history"};
+    static const char *const system[] = {"system", "system_prompt"};
+    static const char *const unread[] = {"system", "system_prompt", "history"};
     static const char *const other[] = {"images", "image", "videos", "audios"};
     if (has_content(json, "tools") || has_content(json, "functions"))
         return error_set(err, "the record has tools, which no chat template here has");
-    if (has_content(json, "system") && kind == JSONL_CHAT)
-        return error_set(err, "the record has \"system\" beside its messages; make it the first of "
-                              "them, with role system");
+    for (size_t i = 0; kind == JSONL_CHAT && i < sizeof system / sizeof system[0]; i++)
+        if (has_content(json, system[i]))
+            return error_set(err,
+                             "the record has \"%s\" beside its messages; make it the first of "
+                             "them, with role system",
+                             system[i]);
     for (size_t i = 0; i < sizeof unread / sizeof unread[0]; i++)
         if (has_content(json, unread[i]))
             return error_set(err,

@@ -82,7 +82,9 @@ static void conversations_have_roles(void **state)
         "\"reasoning_content\": \"\"}], \"tools\": \"[]\", \"system\": \"\"}";
     const char *axolotl =
         "{\"conversations\": [{\"from\": \"gpt\", \"value\": \"no\", \"train\": false},"
-        "{\"from\": \"gpt\", \"value\": \"yes\", \"train\": true},"
+        "{\"from\": \"gpt\", \"value\": \"yes\", \"train\": true, \"loss\": true, \"masked\": "
+        "false},"
+        "{\"from\": \"gpt\", \"value\": \"no\", \"loss\": false},"
         "{\"from\": \"gpt\", \"value\": \"no\", \"training\": false}], \"history\": []}";
     const char *lists = "{\"prompt\": [{\"role\": \"assistant\", \"content\": \"p\"}],"
                         "\"completion\": [{\"from\": \"gpt\", \"value\": \"c\"}]}";
@@ -96,7 +98,8 @@ static void conversations_have_roles(void **state)
     assert_true(record.messages[3].trained);
     if (read_line(&record, &any, axolotl, &err))
         fail_msg("%s", err.text);
-    for (int i = 0; i < 3; i++)
+    assert_int_equal(record.message_count, 4);
+    for (int i = 0; i < 4; i++)
         assert_int_equal(record.messages[i].trained, i == 1);
     if (read_line(&record, &any, lists, &err))
         fail_msg("%s", err.text);
@@ -144,6 +147,17 @@ static void what_is_wrong_is_named(void **state)
          "the record has tools"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}], \"tools\": \"[{}]\"}",
          "the record has tools"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"loss\": 0.5}]}",
+         "message 1: loss"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"masked\": true}]}",
+         "message 1 has \"masked\", which is not read; \"train\": false"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"train_detail\": "
+         "[{\"begin_offset\": 0, \"end_offset\": 0, \"train\": false}]}]}",
+         "message 1 has \"train_detail\", which is not read"},
+        {"{\"conversations\": [{\"from\": \"gpt\", \"value\": \"a\"}], \"system_prompt\": \"b\"}",
+         "\"system_prompt\" beside its messages"},
+        {"{\"prompt\": \"a\", \"completion\": \"b\", \"system_prompt\": \"c\"}",
+         "\"system_prompt\", which is not read"},
         {"{\"conversations\": [{\"from\": \"gpt\", \"value\": \"a\"}], \"system\": \"b\"}",
          "the record has \"system\" beside"},
         {"{\"instruction\": \"a\", \"output\": \"b\", \"system\": \"c\"}",
