@@ -150,11 +150,12 @@ static int choose(const struct chat_template **chat, const char *jinja, const ch
     *chat = jinja ? chat_of_jinja(jinja) : NULL;
     if (*chat)
         return 0;
-    return error_set(err, "%s: %s; name one that fits: --chat-template NAME, of %s", path,
-                     jinja ? "its chat template is none that trireme knows, which compares whole "
-                             "programs"
-                           : "the tokenizer has no chat template",
-                     chat_names(names, sizeof names));
+    return error_set(
+        err, "%s: %s; name one that fits (doc/token-files.md): --chat-template NAME, of %s", path,
+        jinja ? "its chat template is none that trireme knows, which compares whole "
+                "programs"
+              : "the tokenizer has no chat template",
+        chat_names(names, sizeof names));
 }
 
 int chat_of_tokenizer(const struct chat_template **chat, const char *path, struct error *err)
@@ -262,8 +263,9 @@ static int check_roles(const struct chat_template *chat, const struct chat_messa
         if (chat->refused && m->role == CHAT_ASSISTANT &&
             memmem(m->text, m->bytes, chat->refused, strlen(chat->refused)))
             return error_set(err,
-                             "message %d holds %s, which chat template %s does not keep as it is",
-                             i + 1, chat->refused, chat->name);
+                             "message %d holds %s, which chat template %s does not keep as it is; "
+                             "--chat-template %s does",
+                             i + 1, chat->refused, chat->name, chat->keeps);
     }
     if (use == CHAT_PROMPT && messages[count - 1].role == CHAT_ASSISTANT)
         return error_set(err, "the last message is the assistant's: there is nothing to answer");

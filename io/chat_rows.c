@@ -142,6 +142,7 @@ const struct chat_template chat_rows[] = {
               [CHAT_ASSISTANT] = CHATML("assistant")},
      .last_answer = "<think>\n\n</think>\n\n",
      .refused = "</think>",
+     .keeps = "chatml",
      .tokens = CHATML_TOKENS,
      .form = {0xbfbd43c23bdac6f7, 0xea472ed94192ff0e}},
     {.name = "phi4",

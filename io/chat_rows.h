@@ -35,6 +35,7 @@ struct chat_template {
      */
     const char *last_answer;
     const char *refused; /* a text that the assistant's messages may not hold: it has a meaning */
+    const char *keeps;   /* the template of the same tokens that keeps this text as it is */
     const char *tokens[CHAT_TOKENS]; /* those that a tokenizer needs for this template */
     /* A program in Jinja is this template's if its common form (chat_program.h) is that of one of
      * `program`, or if the XXH3 of that form is one of `form`: a phrase more or less in it may

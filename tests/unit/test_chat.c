@@ -124,7 +124,10 @@ static void orders_are_checked(void **state)
     refuse("mistral-v3", conversation + 2, 1, CHAT_TRAIN, "message 1 is of the assistant");
     refuse("mistral-v1-2023", conversation, 2, CHAT_TRAIN, "no system message");
     refuse("llama3", conversation, 3, CHAT_PROMPT, "nothing to answer");
-    refuse("qwen3", thinking, 2, CHAT_TRAIN, "</think>");
+    refuse("qwen3", thinking, 2, CHAT_TRAIN, "</think>, which chat template qwen3 does not keep");
+    refuse("qwen3", thinking, 2, CHAT_TRAIN, "; --chat-template chatml does");
+    assert_non_null(
+        strstr(render("chatml", thinking, 2, CHAT_TRAIN), "{<think>x</think>y<|im_end|>}"));
 }
 
 static void spaces_are_pythons(void **state)
