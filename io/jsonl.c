@@ -184,7 +184,8 @@ static int read_message(struct jsonl_record *record, const struct js *message, i
     m.text = js_bytes(value, &m.bytes);
     if (!m.text) {
         text_append(what, sizeof what, "message %d: \"%s\"", at, content);
-        return wrong_type(value, what, "a text", err);
+        return wrong_type(value, what,
+                          js_length(value) ? "a text; join its parts into one" : "a text", err);
     }
     record->messages = array_grow(record->messages, record->message_count,
                                   &record->message_capacity, sizeof *record->messages);
@@ -282,7 +283,8 @@ static void advise_chosen(const struct js *json, char advice[ADVICE_TEXT])
              has_prompt ? "--prompt-field prompt --completion-field chosen" : "--field chosen");
 }
 
-/* Write into advice by which options a record can be read whose members have other names. */
+/* Write into advice by which options a record can be read whose members have other names, or where
+ * it says what to make of one that holds token ids or parts with masks of their own. */
 static void advise(const struct js *json, char advice[ADVICE_TEXT])
 {
     static const char *const prompts[] = {"prompt",  "instruction", "question", "query",
@@ -292,6 +294,12 @@ static void advise(const struct js *json, char advice[ADVICE_TEXT])
     const char *prompt = first_of(json, prompts), *answer = first_of(json, answers);
     if (js_has(json, "chosen") && js_has(json, "rejected"))
         advise_chosen(json, advice);
+    else if (js_has(json, "input_ids") || js_has(json, "segments"))
+        snprintf(
+            advice, ADVICE_TEXT,
+            "%s with masks of their own, which are no JSON lines of trireme's; doc/token-files.md, "
+            "\"Making one with Python\", has a script that makes a token file of ids and masks",
+            js_has(json, "input_ids") ? "token ids" : "parts of a text");
     else if (prompt && answer)
         snprintf(advice, ADVICE_TEXT,
                  "name the two to take (--prompt-field %s --completion-field %s)", prompt, answer);

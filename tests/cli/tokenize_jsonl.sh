@@ -139,6 +139,9 @@ done <<'END'
 --field chosen|{"prompt": "a", "chosen": [], "rejected": []}
 END
 echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >chat.jsonl
+echo '{"input_ids": [1, 2], "attention_mask": [1, 1], "labels": [-100, 2]}' >ids.jsonl
+refused "token ids" 'ids\.jsonl:1: .*token ids with masks of their own.*doc/token-files\.md, "Making one with Python"' \
+    "$TRIREME" tokenize ids.jsonl -o x.h5
 refused "a conversation without a template" 'chat\.jsonl:1: bytes: .*--chat-template NAME, of llama2' \
     "$TRIREME" tokenize chat.jsonl -o x.h5
 refused "an unknown template" 'no chat template "nobody"; there are: llama2' \

@@ -172,7 +172,13 @@ static void what_is_wrong_is_named(void **state)
          "the record has \"images\", and trireme trains on text alone"},
         {"{\"conversations\": [{\"value\": \"a\"}]}", "message 1 has no text \"from\""},
         {"{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}", "of \"tool\"; there are"},
-        {"{\"messages\": [{\"role\": \"user\", \"content\": [1]}]}", "\"content\" is an array"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
+         "\"a\"}]}]}",
+         "\"content\" is an array, not a text; join its parts into one"},
+        {"{\"input_ids\": [1], \"attention_mask\": [1], \"labels\": [-100]}",
+         "it has input_ids, attention_mask, labels: token ids with masks of their own"},
+        {"{\"segments\": [{\"text\": \"a\", \"label\": true}]}",
+         "it has segments: parts of a text with masks of their own"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"function_call\": "
          "{\"name\": \"f\"}}]}",
          "tool"},
