@@ -216,7 +216,8 @@ static void add_content(struct chat_text *out, const struct chat_message *messag
 }
 
 /* Append a message with what is written around it.  inside: a system message to be put in front of
- * its text; NULL: none.  is_last: it is the conversation's last one, and may get last_answer. */
+ * its text; NULL: none.  is_last: it is the conversation's last one, and gets last_answer if it is
+ * an answer. */
 static void add_message(const struct chat_template *chat, const struct chat_message *message,
                         const struct chat_message *inside, int is_last, struct chat_text *out)
 {
@@ -272,6 +273,26 @@ static int check_roles(const struct chat_template *chat, const struct chat_messa
     return 0;
 }
 
+/* Returns 1 if a user's message is a question: one that is all of a tool's response is none. */
+static int is_question(const struct chat_message *message)
+{
+    static const char begin[] = "<tool_response>", end[] = "</tool_response>";
+    const size_t first = sizeof begin - 1, last = sizeof end - 1;
+    int is_response = message->bytes >= last && !memcmp(message->text, begin, first) &&
+                      !memcmp(message->text + message->bytes - last, end, last);
+    return message->role == CHAT_USER && !is_response;
+}
+
+/* Returns the number of the message that may get last_answer, the last one; -1: none does, as
+ * nothing is asked. */
+static int answer_at(const struct chat_message *messages, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (is_question(&messages[i]))
+            return count - 1;
+    return -1;
+}
+
 /* Returns the index of the user message that messages[0], the system's, is written into; -1: it is
  * written as a message of its own. */
 static int system_at(const struct chat_template *chat, const struct chat_message *messages,
@@ -293,6 +314,7 @@ int chat_render(const struct chat_template *chat, const struct chat_message *mes
         return -1;
     int has_system = messages[0].role == CHAT_SYSTEM;
     int inside = has_system ? system_at(chat, messages, count) : -1;
+    int answer = answer_at(messages, count);
     add_fixed(out, chat->begin, 0);
     if (!has_system && chat->system_default) {
         struct chat_message system = {CHAT_SYSTEM, chat->system_default,
@@ -300,7 +322,7 @@ int chat_render(const struct chat_template *chat, const struct chat_message *mes
         add_message(chat, &system, NULL, 0, out);
     }
     for (int i = has_system && inside >= 0; i < count; i++)
-        add_message(chat, &messages[i], i == inside ? &messages[0] : NULL, i == count - 1, out);
+        add_message(chat, &messages[i], i == inside ? &messages[0] : NULL, i == answer, out);
     if (use == CHAT_PROMPT) {
         add_fixed(out, chat->role[CHAT_ASSISTANT].before, 0);
         add_fixed(out, chat->last_answer, 0);

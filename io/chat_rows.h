@@ -31,8 +31,8 @@ struct chat_template {
     /* The system message where a conversation has none; NULL: none then. */
     const char *system_default;
     int alternates; /* 1: roles must be user, assistant, user, ... after the system message */
-    /* Text between `before` and `lead` of an assistant's last message, and at the end of a prompt.
-     */
+    /* Text between `before` and `lead` of an assistant's last message, if something is asked before
+     * it (is_question()), and at the end of a prompt. */
     const char *last_answer;
     const char *refused; /* a text that the assistant's messages may not hold: it has a meaning */
     const char *keeps;   /* the template of the same tokens that keeps this text as it is */

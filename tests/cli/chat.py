@@ -67,6 +67,11 @@ def conversations(name):
         yield messages
         if row(name) not in ("mistral-v1-2023", "mistral-v3"):
             yield [SYSTEM] + messages
+    if row(name) == "qwen3":
+        answer = {"role": "assistant", "content": "So it is."}
+        yield [answer]
+        yield [SYSTEM, {"role": "user", "content": "<tool_response>\nx\n</tool_response>"}, answer]
+        yield [{"role": "user", "content": "<tool_response></tool_response> ?"}, answer]
 
 
 def byte_level(specials):

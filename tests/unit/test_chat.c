@@ -76,6 +76,19 @@ static void answers_are_trained(void **state)
         assert_string_equal(render(rows[i].name, conversation, 5, CHAT_TRAIN), rows[i].text);
 }
 
+/* An answer without a question has no empty thoughts before it. */
+static void thoughts_need_a_question(void **state)
+{
+    static const char response[] = "<tool_response>\nx\n</tool_response>";
+    struct chat_message messages[] = {
+        {.role = CHAT_USER, .text = response, .bytes = sizeof response - 1}, conversation[4]};
+    assert_null(strstr(render("qwen3", conversation + 4, 1, CHAT_TRAIN), "<think>"));
+    assert_null(strstr(render("qwen3", messages, 2, CHAT_TRAIN), "<think>"));
+    assert_non_null(strstr(render("qwen3", messages, 1, CHAT_PROMPT), "<think>"));
+    messages[0].bytes--;
+    assert_non_null(strstr(render("qwen3", messages, 2, CHAT_TRAIN), "<think>"));
+}
+
 static void prompts_wait_for_an_answer(void **state)
 {
     assert_string_equal(render("llama2", conversation + 1, 1, CHAT_PROMPT), "<s>[INST] hi [/INST]");
@@ -385,6 +398,7 @@ int main(void)
         cmocka_unit_test(tokens_are_looked_for),
         cmocka_unit_test(programs_have_one_form),
         cmocka_unit_test(only_known_programs_are_known),
+        cmocka_unit_test(thoughts_need_a_question),
         cmocka_unit_test(published_programs_are_known),
         cmocka_unit_test(programs_with_the_same_phrases_are_not),
         cmocka_unit_test(broken_files_are_named),
