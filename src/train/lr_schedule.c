@@ -62,7 +62,7 @@ double lr_schedule_decay_done(const struct config_train *train, int64_t step)
 
 double lr_schedule_at(const struct config_train *train, int64_t step)
 {
-    if (step <= train->warmup_steps)
+    if (train->warmup_steps && step <= train->warmup_steps)
         return train->warmup_min_lr + (train->lr - train->warmup_min_lr) * warm(train, step);
     int64_t decay = train->schedule >= SCHEDULE_WSD
                         ? lr_schedule_decay_steps(train)

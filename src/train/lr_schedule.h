@@ -7,7 +7,8 @@
 
 /* Return the learning rate of a step (1 is the first): from warmup_min_lr, which a step 0 would
  * have, to lr at step warmup_steps, linearly or with log(step + 1), then by the schedule from lr to
- * min_lr at the last step; schedules wsd stay at lr until the last decay_steps steps.  Steps are
+ * min_lr at the last step; schedules wsd stay at lr until the last decay_steps steps.  Without a
+ * warm-up step 0 has lr, the start of the schedule.  Steps are
  * those of the optimizer, however many ranks and micro-batches share one; a step that an overflow
  * in fp16 skipped does not count, as in DeepSpeed. */
 double lr_schedule_at(const struct config_train *train, int64_t step);

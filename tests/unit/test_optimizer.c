@@ -46,7 +46,7 @@ static void schedules_are_those_of_their_names(void **state)
                  (int)total, (int)warmup, low, decays ? low : 0,
                  decays ? "WarmupDecayLR" : "WarmupLR", rises_log ? "log" : "linear");
         struct config config = rig_config(text);
-        for (int64_t step = 1; step <= total; step++) {
+        for (int64_t step = 0; step <= total; step++) {
             double want = low + (high - low) * published(step, warmup, total, decays, rises_log);
             double got = lr_schedule_at(&config.train, step);
             assert_true(fabs(got - want) <= 1e-15);
@@ -108,7 +108,7 @@ static void wsd_is_that_of_transformers(void **state)
                  (int)total, (int)warmup, (int)decay, low, warmup ? low : 0, kinds[kind]);
         struct config config = rig_config(text);
         assert_int_equal(lr_schedule_decay_steps(&config.train), decay);
-        for (int64_t step = 1; step <= total + 3; step++) {
+        for (int64_t step = 0; step <= total + 3; step++) {
             double want =
                 3e-3 * wsd_factor(kind, step, warmup, total - warmup - decay, decay, ratio);
             assert_true(fabs(lr_schedule_at(&config.train, step) - want) <= 1e-15);

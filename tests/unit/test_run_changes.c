@@ -156,6 +156,8 @@ static void jumps_of_the_learning_rate_are_reported(void **state)
         {"train.schedule=cosine", "train.schedule=cosine train.lr=2 train.steps=200", 100, 0, 8,
          NULL}, /* a change that is listed */
         {"train.schedule=constant", "train.schedule=constant train.steps=200", 98, 0, 8, NULL},
+        {"train.schedule=cosine", "train.schedule=cosine", 14, 14, 8, NULL}, /* none counted yet */
+        {"train.schedule=constant", "train.schedule=constant", 14, 14, 8, NULL},
         {"train.schedule=cosine train.epochs=2", "train.schedule=cosine train.epochs=3", 90, 0, 8,
          "from 0.0244717 at step 90 to 0.335567 at step 91"},
         {"train.schedule=cosine train.epochs=2 train.warmup_steps=80",
