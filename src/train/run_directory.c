@@ -314,10 +314,11 @@ void run_directory_keep_best(struct run_directory *d, const struct run_best *bes
     char *folder = array_format("%s/%s", d->checkpoints, name);
     int64_t step = best->step && disk_has(folder, "COMMIT") ? best->step : 0;
     d->kept_step = step ? step : linked_step(d->checkpoints, link);
-    if (!lstat(link, &about) && !S_ISLNK(about.st_mode))
-        log_warn(d->s->log, "%s is no link, and does not lead to the best checkpoint, %s", link,
-                 name);
-    else if ((step || !d->kept_step) && replace_link(link, step ? name : NULL))
+    if (!lstat(link, &about) && !S_ISLNK(about.st_mode)) {
+        if (step)
+            log_warn(d->s->log, "%s is no link, and does not lead to the best checkpoint, %s", link,
+                     name);
+    } else if ((step || !d->kept_step) && replace_link(link, step ? name : NULL))
         log_warn(d->s->log, "%s cannot be made a link to %s: %s", link, name, strerror(errno));
     free(folder);
     free(link);

@@ -80,6 +80,12 @@ mv swap/checkpoints/step-00000005 x && mv swap/checkpoints/step-00000010 \
 refused "checkpoints that swapped names" 'step-00000005 holds step 10' \
     "$TRIREME" checkpoint verify swap/checkpoints/step-00000005
 
+mkdir -p own/checkpoints/best
+train run.dir=own train.steps=2 data.valid=valid.h5 train.eval_every=2 checkpoint.keep_best=true
+is "a folder named best stays" "0 best step-00000002" "$code $(ls own/checkpoints | xargs)"
+said "and is said not to be the best checkpoint, once there is one" 'checkpoints/best is no link'
+said "which is named" 'best is no link, and does not lead to the best checkpoint, step-00000002$'
+
 # A directory is one run
 
 id_of() { sed -n 's/.*"run": *"\([0-9a-f]*\)".*/\1/p' "$1" | head -n 1; }
