@@ -9,6 +9,16 @@ adapters gpt2 lora.use_dora=true
 is "magnitudes are trained and saved, with both moments" 45 \
     "$("$TRIREME" checkpoint show run-llama | grep -c 'layers.*lora_magnitude_vector')"
 
+# Rows that are longer than the 512 elements that are merged at once, and more elements than the 2^20
+# whose rows are scaled at once.
+# shellcheck disable=SC2086
+"$TRIREME" train $N $M model.layers=1 model.hidden=576 model.heads=9 model.head_dim=64 model.ffn=2048 lora.r=2 \
+    lora.use_dora=true lora.target_modules=up_proj train.lr=2e-2 train.steps=2 run.dir=wide >out 2>err || cat err
+"$TRIREME" convert wide wide-merged --merge >out 2>err || cat err
+"$TRIREME" evaluate wide data.valid=train.h5 >wide-out 2>err || cat err
+"$TRIREME" evaluate model.path=wide-merged data.valid=train.h5 data.seq_len=24 device=cpu >merged-out 2>err || cat err
+is "a wide matrix is merged into what was trained" near "$(near "$(awk '{ print $2 }' wide-out)" "$(awk '{ print $2 }' merged-out)")"
+
 # What is refused, with its name.
 refused "magnitudes of no adapters" 'lora.use_dora is of adapters' \
     "$TRIREME" train $N model.path=hf-llama run.dir=never lora.use_dora=true
