@@ -25,13 +25,18 @@ last_step() {
     sed -n '$s/^{"step": \([0-9]*\),.*/\1/p' "$1/metrics.jsonl"
 }
 
+# What a run's metrics say of the steps after STEP, but for times.
+after() {
+    awk -F'[ ,]' -v step="$2" '$2 > step' "$1/metrics.jsonl" | grep -o '"\(step\|loss\|lr\)": [^,]*' | xargs
+}
+
 # near A B TOLERANCE
 near() {
     awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { exit !(a > 0 && b > 0 && a / b - 1 < t && b / a - 1 < t) }'
 }
 
 # ---- epochs ----
-"$TRIREME" train $M data.train=lines.h5 data.packing=documents train.epochs=2.5 run.dir=epochs \
+"$TRIREME" train $M data.train=lines.h5 data.packing=documents train.epochs=2.5 train.warmup_steps=5 run.dir=epochs \
     checkpoint.every=20 checkpoint.keep=9 >out 2>err
 is "train.epochs" 0 $?
 sequences=$(sed -n 's/.* tokens, \([0-9]*\) sequences of 96 of packed documents.*/\1/p' err)
@@ -64,17 +69,31 @@ is "of the same none" "0 0" "$? $(grep -c 'train.epochs is' err)"
 is "a run that begins behind its last step says so" "0 1 1" \
     "$? $(grep -c 'warning: nothing is trained: the checkpoint is at step [0-9]* of 3; train.steps=[0-9]* trains' err) $(grep -c 'training on .*; no steps$' err)"
 
-for how in "1 train.global_batch=9 9" "1 train.global_batch=4 4" "2 train.split_batches=false 12"; do
+# Each goes on with a warm-up of 10 steps, which have read 60 sequences and are over: the decay begins
+# there.
+lr=$(field epochs $half lr)
+for how in "1 train.global_batch=9 9" "2 train.split_batches=false 12" "1 train.global_batch=4 4"; do
     set -- $how
     rm -rf rest
-    train_on "$1" data.train=lines.h5 data.packing=documents train.epochs=2.5 run.dir=rest "$2" \
-        checkpoint.resume=epochs/checkpoints/step-$(printf %08d "$half") train.schedule=linear >out 2>err
+    train_on "$1" data.train=lines.h5 data.packing=documents train.epochs=2.5 run.dir=rest "$2" checkpoint.every=30 \
+        checkpoint.resume=epochs/checkpoints/step-$(printf %08d "$half") train.schedule=linear train.warmup_steps=10 >out 2>err
     is "epochs go on with $2 on $1" 0 $?
     is "up to the same sequence, $2" "$((half + ($all - half * 6 + $3 - 1) / $3)) 0.0" \
         "$(last_step rest) $(field rest "$(last_step rest)" lr)"
+    left=$(($(last_step rest) - half)) decay=$((($all - 60 + $3 - 1) / $3))
+    if near "$(field rest $((half + 1)) lr)" "$(awk "BEGIN { print $lr * ($left - 1) / $decay }")" 1e-4; then
+        ok "with the decay of the sequences after the warm-up, $2"
+    else
+        not_ok "with the decay of the sequences after the warm-up, $2" "$(field rest $((half + 1)) lr), $left steps of $decay left"
+    fi
     is "no steps are among the changes, $2" 0 "$(grep -c 'train.steps' err)"
     is "the batch is among the changes, $2" 1 "$(grep -c "warning: settings changed.*train.global_batch 6 -> $3" err)"
 done
+# A checkpoint says how many sequences the warm-up had read, which its step and its batch do not.
+from=$((($(last_step rest) - 1) / 30 * 30))
+want=$(after rest "$from")
+"$TRIREME" train rest checkpoint.resume="$from" >out 2>err
+is "resumed with the batch of since then: the numbers of the run" "0 $want" "$? $(after rest "$from")"
 
 # ---- packing ----
 same=
