@@ -216,6 +216,9 @@ for data in pairs whole; do
 done
 is "a step has its record's targets and no other" "5" \
     "$(sed -n 's/.*"tokens": *\([0-9]*\),.*/\1/p' run-pairs/metrics.jsonl | sort -u | xargs)"
+timeout 60 "$TRIREME" train run-pairs train.steps=41 >out 2>err
+is "which a run that goes on has counted" "0 41 205" \
+    "$? $(last_metric run-pairs step) $(last_metric run-pairs tokens_total)"
 is "without a mask all of them" "16" \
     "$(sed -n 's/.*"tokens": *\([0-9]*\),.*/\1/p' run-whole/metrics.jsonl | sort -u | xargs)"
 timeout 60 "$TRIREME" evaluate run-pairs data.valid=pairs.h5 >pairs.out 2>err
