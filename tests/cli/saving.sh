@@ -109,13 +109,20 @@ echo 0 >slow-ms
 # Failures
 
 cat >rank.sh <<'END'
-[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export TRIREME=$PWD/full_trireme CHAOS_CALL=fsync CHAOS_P=1 CHAOS_ERRNO=28 CHAOS_PATH=step-00000005.partial/shard-00001.h5
+[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export TRIREME=$PWD/full_trireme CHAOS_CALL=fsync CHAOS_P=1 CHAOS_ERRNO=28 CHAOS_PATH=step-00000010.partial/shard-00001.h5
 exec "$TRIREME" "$@"
 END
 export TRIREME
-ranks 2 sh rank.sh train $M $beside run.dir=full train.steps=12 checkpoint.every=5 >out 2>err
-is "a disk that is full for one rank is one warning, and the run goes on" "0 10 12 1" "$? $(kept full) $(grep -c \
-    'warning: checkpoint of step 5 failed, training goes on: rank 1 .*shard-00001.h5: No space left' err)"
+# The last step has a rate of 0, so that its evaluation is no better than that of step 10.
+best="data.valid=valid.h5 train.eval_every=5 checkpoint.keep_best=true"
+ranks 2 sh rank.sh train $M $beside $best run.dir=full train.steps=11 train.schedule=linear checkpoint.every=5 >out 2>err
+is "a disk that is full for one rank is one warning, and the run goes on" "0 5 11 1" "$? $(kept full) $(grep -c \
+    'warning: checkpoint of step 10 failed, training goes on: rank 1 .*shard-00001.h5: No space left' err)"
+is "checkpoints/best leads to the best one that is there" step-00000005 "$(readlink full/checkpoints/best)"
+train_on 2 $beside $best run.dir=full train.steps=13 train.lr=1 checkpoint.every=1 >out 2>err # which harms
+is "also in a start that knows of a better evaluation, and that one is kept" "0 10 step-00000005 5" \
+    "$? $(sed -n 's/.*"best_step": *\([0-9]*\).*/\1/p' full/checkpoints/step-00000013/meta.json) $(
+    readlink full/checkpoints/best) $(kept full | cut -d' ' -f1)"
 echo 20 >slow-ms
 TRIREME=$work/slow_full_trireme CHAOS_CALL=fsync CHAOS_P=1 CHAOS_ERRNO=28 CHAOS_PATH=step-00000017.partial train_on 1 \
     $beside run.dir=last train.steps=17 checkpoint.every=5 >out 2>err
