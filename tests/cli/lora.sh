@@ -190,16 +190,18 @@ cp -r hf-llama moving
 "$TRIREME" train $N $M model.kv_heads=3 seed=9 train.steps=1 run.dir=random-llama >out 2>err || cat err
 "$TRIREME" convert random-llama other-llama >out 2>err || cat err
 "$TRIREME" train $N model.path=moving lora.r=4 train.steps=1000000 checkpoint.every=2 checkpoint.keep=1000 \
-    run.dir=moving-run >out 2>err &
-waited=0
-while [ ! -e moving-run/checkpoints/step-00000002/COMMIT ] && [ $((waited += 1)) -lt 600 ]; do sleep 0.1; done
+    checkpoint.async=true run.dir=moving-run >out 2>err &
+wait_for 60 test -e moving-run/checkpoints/step-00000002/COMMIT
 cp other-llama/model.safetensors moving/model.safetensors.new
 mv moving/model.safetensors.new moving/model.safetensors
-sleep 0.5
+wait_for 60 grep -q 'in [0-9.]* s, with the frozen tensors, so not in the background' err
+first=$(sed -n 's|.*/step-0*\([0-9]*\) in .* s, with the frozen tensors, so not in.*|\1|p' err | head -n 1)
+is "the first with the frozen tensors is in the record" recorded \
+    "$(sed -n 's/.*"saved": *\([0-9]*\).*/\1/p' moving-run/run.json | awk -v first="$first" '{ print($1 >= first ? "recorded" : $1) }')"
 kill -USR1 $!
 wait $!
-is "a model's files that change below a run: one warning" "75 1" \
-    "$? $(grep -c 'moving, are no longer those that this run began with; checkpoints hold the frozen' err)"
+is "a model's files that change below a run: one warning, and no failure" "75 1 0" \
+    "$? $(grep -c 'moving, are no longer those that this run began with; checkpoints hold the frozen' err) $(grep -c failed err)"
 last=$(find moving-run/checkpoints -name 'step-*' | sort | tail -n 1)
 "$TRIREME" checkpoint show "$last" >show 2>err
 is "the last checkpoint holds the frozen tensors" 1 "$(grep -c 'model/layers.0.attn.q$' show)"
