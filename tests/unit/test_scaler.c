@@ -89,6 +89,12 @@ static void fixed_stays(void **state)
     assert_true(scaler_at_end(&scaler));
 }
 
+static void fixed_at_one_or_less(void **state)
+{
+    assert_true(begin("precision=fp16 train.loss_scale=1").scale == 1);
+    assert_true(begin("precision=fp16 train.loss_scale=0.25").scale == 0.25);
+}
+
 static void others_have_none(void **state)
 {
     static const char *const others[] = {"precision=fp32", "precision=bf16", "precision=bf16_pure"};
@@ -124,8 +130,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(follows_the_rule), cmocka_unit_test(ends_at_the_least),
-        cmocka_unit_test(fixed_stays),      cmocka_unit_test(others_have_none),
-        cmocka_unit_test(resumes),
+        cmocka_unit_test(fixed_stays),      cmocka_unit_test(fixed_at_one_or_less),
+        cmocka_unit_test(others_have_none), cmocka_unit_test(resumes),
     };
     return cmocka_run_group_tests_name("scaler", tests, NULL, NULL);
 }
