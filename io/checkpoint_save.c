@@ -252,7 +252,7 @@ static int write_index(struct checkpoint_saving *save, struct js *meta, struct e
     char *commit = array_format("%s/COMMIT", save->partial);
     add_common(meta ? meta : own, save);
     int rc = catalog_write(&save->catalog, index, err) || disk_sync(index, err) ||
-             js_write(meta ? meta : own, JS_INDENTED, WHOLE_FILE_DURABLE, about, err) ||
+             js_write(meta ? meta : own, JS_EXACT, WHOLE_FILE_DURABLE, about, err) ||
              write_commit(save, index, about, commit, err) || disk_sync(save->partial, err);
     free(commit);
     free(about);

@@ -112,6 +112,7 @@ static void any_split_comes_back(void **state)
         assert_int_equal(checkpoint->ranks, 1);
         const struct js *meta = checkpoint->meta;
         assert_string_equal(js_get_string(meta, "model", ""), "tiny");
+        assert_true(js_get_real(meta, "loss", 0) == 2.0 / 3);
         assert_int_equal(js_get_int(meta, "step", -1), parts);
         assert_int_equal(js_get_int(meta, "ranks", -1), 1);
         if (checkpoint_verify(checkpoint, 0, 1, &err))
