@@ -129,14 +129,13 @@ static int check_names(const struct run_directory *d, struct error *err)
     return rc;
 }
 
-/* Read the record of the run, whose writer is this start from now on. */
+/* Read the record of the run. */
 static int read_record(struct run_directory *d, struct error *err)
 {
     int tries = 0, rc;
     do {
         rc = run_record_read(&d->record, d->path, RUN_RECORD, err);
     } while (rc && disk_try_again(&tries, d->s->log, err));
-    memcpy(d->record.writer, d->writer, sizeof d->writer);
     return rc;
 }
 
@@ -239,6 +238,14 @@ void run_survey_free(struct run_survey *survey)
     checkpoint_list_free(survey->other.entry, survey->other.count);
     checkpoint_list_free(survey->torn.entry, survey->torn.count);
     *survey = (struct run_survey){0};
+}
+
+int run_directory_claim(struct run_directory *d, struct error *err)
+{
+    if (world_rank(d->s->world))
+        return 0;
+    memcpy(d->record.writer, d->writer, sizeof d->writer);
+    return run_record_write(&d->record, d->path, RUN_RECORD, WHOLE_FILE_REPORT, err);
 }
 
 /* ---- exports, links, pruning ---- */

@@ -73,6 +73,10 @@ void run_directory_close(struct run_directory *dir);
 int run_directory_begin(struct run_directory *dir, int *found, struct run_position *position,
                         struct error *err);
 
+/* Name this start in the record as the one that writes to the directory: any other that still does
+ * ends at its next save.  Done by rank 0.  Returns 0, or -1 with err set. */
+int run_directory_claim(struct run_directory *dir, struct error *err);
+
 /* Warn, once, where the directory was moved or deleted, and say when it is back.  On rank 0. */
 void run_directory_watch(struct run_directory *dir);
 

@@ -54,7 +54,7 @@ static int is_taken(const struct run_directory *d, char by[RUN_WRITER])
     if (run_record_read(&now, d->path, RUN_RECORD, NULL))
         return 0;
     memcpy(by, now.writer, RUN_WRITER);
-    return now.writer[0] && strcmp(now.writer, d->writer) != 0;
+    return now.writer[0] && strcmp(now.writer, d->record.writer) != 0;
 }
 
 /* Refuse to save in a directory that another start writes to. */

@@ -30,15 +30,16 @@
 
 enum { SKIPS_IN_A_ROW = 10 }; /* steps without an update before the run gives up */
 
-/* Rank 0 writes products.json and, where anything will be trained or evaluated with these settings,
- * config.yaml, and opens metrics.jsonl. */
+/* Rank 0 writes products.json, opens metrics.jsonl and, where anything will be trained or evaluated
+ * with these settings, writes config.yaml and claims the directory for this start. */
 static int open_records(struct trainer *t, struct error *err)
 {
     char path[CONFIG_TEXT + 16];
     if (world_rank(t->s->world))
         return 0;
     snprintf(path, sizeof path, "%s/config.yaml", t->dir.path);
-    if ((trainer_has_work(t) && config_write(&t->s->config, CONFIG_OF_RUN, path, err)) ||
+    if ((trainer_has_work(t) && (config_write(&t->s->config, CONFIG_OF_RUN, path, err) ||
+                                 run_directory_claim(&t->dir, err))) ||
         product_table_write(&t->s->products, t->s, err))
         return -1;
     return metrics_open(&t->metrics, t->s, t->dir.metrics, t->at.step, err);
