@@ -1,9 +1,9 @@
 /* tensorboard.c - trireme tensorboard: what metrics.jsonl of runs has, as event files.
  *
  * Each run has a folder of its own name, and in it one event file of this command.  With --follow
- * lines are added as the run writes them.  A run that goes on from an earlier step replaces its
- * metrics.jsonl by one without the later steps: then a further event file begins, from the first
- * step on, which makes TensorBoard forget what the one before says.
+ * lines are added as the run writes them.  A run that goes on from an earlier step cuts the later
+ * steps off its metrics.jsonl, or replaces it by one without them: then a further event file
+ * begins, from the first step on, which makes TensorBoard forget what the one before says.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +24,8 @@
 #include "io/disk.h"
 #include "io/event_file.h"
 
-enum { MOST_CURVES = 64 };
+/* BEFORE_BYTES: enough for the last line's beginning, which has its time. */
+enum { MOST_CURVES = 64, BEFORE_BYTES = 1024 };
 
 /* What names of event files begin with, and what is in those of this command. */
 static const char front[] = "events.out.tfevents.", ours[] = ".trireme.";
@@ -39,6 +40,7 @@ struct source {
     int64_t lines;          /* that became events */
     char *line;             /* what was read of a line that may not be whole yet */
     int line_bytes, line_capacity;
+    char before[BEFORE_BYTES]; /* what lies before the place up to which `in` was read */
 };
 
 /* Seconds since 1970 of a line's time, "2026-11-28T10:39:03.805Z"; 0: it has none. */
@@ -88,6 +90,22 @@ static int add_line(struct source *s, struct error *err)
     return rc ? -1 : 0;
 }
 
+/* Read what lies before the place up to which metrics are read.  Returns its bytes. */
+static ssize_t read_before(const struct source *s, char before[BEFORE_BYTES])
+{
+    off_t at = ftello(s->in), from = at > BEFORE_BYTES ? at - BEFORE_BYTES : 0;
+    return pread(fileno(s->in), before, (size_t)(at - from), from);
+}
+
+/* Is this the file that is open, with all that was read of it?  One that was cut and has grown
+ * since has other lines there, as the time is in each. */
+static int is_same(const struct source *s, const struct stat *info)
+{
+    char before[BEFORE_BYTES] = {0};
+    return s->in && info->st_ino == s->inode && info->st_size >= ftello(s->in) &&
+           read_before(s, before) >= 0 && !memcmp(before, s->before, BEFORE_BYTES);
+}
+
 /* Open metrics.jsonl where it is another file than before.  Returns 1; 0: it is not there; or -1
  * with err set. */
 static int open_metrics(struct source *s, struct error *err)
@@ -95,7 +113,7 @@ static int open_metrics(struct source *s, struct error *err)
     struct stat info;
     if (stat(s->metrics, &info))
         return errno == ENOENT ? 0 : error_errno(err, "cannot read %s", s->metrics);
-    if (s->in && info.st_ino == s->inode && info.st_size >= ftello(s->in))
+    if (is_same(s, &info))
         return 1;
     if (special_file_refuse(s->metrics, err))
         return -1;
@@ -144,6 +162,8 @@ static int read_new(struct source *s, struct error *err)
         if (rc)
             return -1;
     }
+    memset(s->before, 0, sizeof s->before);
+    read_before(s, s->before);
     return s->out ? event_file_flush(s->out, err) : 0;
 }
 

@@ -62,6 +62,15 @@ is "back to step 5, and on to 7" 0 $?
 if wait_for 20 has_events 2; then ok "a further file begins"; else not_ok "a further file begins" "$(ls curves/live)"; fi
 all_again() { [ "$(strings -n 4 curves/live/*.0001 2>/dev/null | grep -c grad_norm)" -ge 7 ]; }
 wait_for 20 all_again
+# cut to 5 steps in place, and longer again before the follower has looked: lines of the same length, but for the time
+cp runs/live/metrics.jsonl before.jsonl
+{ head -n 5 before.jsonl && tail -n 2 before.jsonl | sed 's/"time": "[0-9]*/"time": "1999/' && tail -n 1 before.jsonl |
+    sed 's/"step": 7/"step": 8/'; } >after.jsonl
+cat after.jsonl >runs/live/metrics.jsonl
+if wait_for 20 has_events 3; then ok "nor is a file followed that was cut and has grown"; else
+    not_ok "nor is a file followed that was cut and has grown" "$(ls curves/live)"; fi
+all_eight() { [ "$(strings -n 4 curves/live/*.0002 2>/dev/null | grep -c grad_norm)" -ge 8 ]; }
+wait_for 20 all_eight
 kill -TERM $follower # a shell starts jobs with SIGINT ignored
 wait $follower 2>/dev/null
 losses=$(sed -n 's/.*"step": \([0-9]*\),.*"loss": \([0-9.]*\),.*/\1:\2/p' runs/live/metrics.jsonl |
@@ -69,7 +78,7 @@ losses=$(sed -n 's/.*"step": \([0-9]*\),.*"loss": \([0-9.]*\),.*/\1:\2/p' runs/l
 shown "the curve is that of the new branch" "$losses" curves/live loss
 head -c 40 runs/one/metrics.jsonl >>runs/live/metrics.jsonl
 "$TRIREME" tensorboard runs/live -o whole >out 2>err
-is "a line that is not whole waits" "0 whole/live: 7 steps" "$? $(cat out)"
+is "a line that is not whole waits" "0 whole/live: 8 steps" "$? $(cat out)"
 
 # What is refused.
 refused "no folder" 'no folder to write to: trireme tensorboard RUN\.\.\. -o FOLDER' "$TRIREME" tensorboard runs/one
