@@ -16,6 +16,7 @@
 #include "base/special_file.h"
 #include "io/disk.h"
 #include "train/lr_schedule.h"
+#include "train/metrics_resume.h"
 #include "train/run_directory_private.h"
 #include "train/shared_settings.h"
 
@@ -167,21 +168,7 @@ void run_directory_close(struct run_directory *d)
 
 int run_directory_last_step(const struct run_directory *d, int64_t *step, struct error *err)
 {
-    char *line = NULL;
-    FILE *file = fopen(d->metrics, "r");
-    size_t size = 0;
-    *step = 0;
-    if (!file)
-        return errno == ENOENT ? 0 : error_errno(err, "cannot open %s", d->metrics);
-    while (getline(&line, &size, file) > 0) {
-        struct js *js = js_parse(line, NULL);
-        *step = js ? js_get_int(js, "step", *step) : *step;
-        js_free(js);
-    }
-    int rc = feof(file) ? 0 : error_errno(err, "cannot read %s", d->metrics);
-    fclose(file);
-    free(line);
-    return rc;
+    return metrics_last_step(d->metrics, step, err);
 }
 
 /* ---- the run and branch of each checkpoint ---- */

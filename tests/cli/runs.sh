@@ -471,7 +471,7 @@ for file in lock log.txt config.yaml run.json plan.json metrics.jsonl samples.js
     rm "piped/$file"
     [ ! -e kept-aside ] || mv kept-aside "piped/$file"
 done
-echo '{"step": 9}' >>piped/metrics.jsonl # which makes a start rewrite it
+sed -i '1i{"step": 9}' piped/metrics.jsonl # which makes a start rewrite it, as other lines follow
 mkfifo piped/metrics.jsonl.partial
 train run.dir=piped train.steps=5
 is "a pipe that has the name of a file while it is written" "1 1" \

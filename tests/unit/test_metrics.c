@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -162,6 +163,93 @@ static void a_torn_line_costs_itself_alone(void **state)
     resumed(LINE(1) "null\n[]\n{}\n17\n\n" LINE(2), 8, LINE(1) LINE(2));
 }
 
+/* A file of a million lines is not copied for the few that follow the checkpoint. */
+static void last_lines_are_cut_off(void **state)
+{
+    static const char *const ends[] = {LINE(3), LINE(4) LINE(3) "{\"ste", "\n",
+                                       LINE(3) "x\n" LINE(4)};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        struct log quiet = {.level = LOG_ERROR};
+        struct error err = {0};
+        struct stat before, after;
+        char text[256];
+        const char *path = fresh("cut");
+        snprintf(text, sizeof text, LINE(1) LINE(2) "%s", ends[i]);
+        put(path, text);
+        assert_int_equal(stat(path, &before), 0);
+        assert_int_equal(metrics_resume(path, 2, &quiet, &err), 0);
+        assert_int_equal(stat(path, &after), 0);
+        assert_true(before.st_ino == after.st_ino);
+        assert_string_equal(contents(path), LINE(1) LINE(2));
+        unlink(path);
+    }
+    resumed(LINE(1) LINE(4) LINE(2) LINE(5), 3, LINE(1) LINE(2));
+    resumed(LINE(3) LINE(1) "x\n" LINE(2), 2, LINE(1) LINE(2));
+}
+
+/* Lines that begin and end well are not taken for good ones where they are none. */
+static void an_odd_line_is_parsed(void **state)
+{
+    static const char *const torn[] = {"{\"step\": 2\n", "{\"step\": 2x}\n", "{\"step\": }\n",
+                                       "{\"step\": 2, \"loss\"\n"};
+    char text[256];
+    for (size_t i = 0; i < sizeof torn / sizeof torn[0]; i++) {
+        snprintf(text, sizeof text, LINE(1) "%s" LINE(3) LINE(4), torn[i]);
+        resumed(text, 3, LINE(1) LINE(3));
+    }
+    resumed("{\"step\":1}\n{\"loss\": 2, \"step\": 2}\n{\"step\" : 3}\n", 2,
+            "{\"step\":1}\n{\"loss\": 2, \"step\": 2}\n");
+    resumed("{\"step\": 1, \"x\": {\"step\": 9}}\n" LINE(2), 1,
+            "{\"step\": 1, \"x\": {\"step\": 9}}\n");
+    resumed("{\"step\": 99999999999999999999}\n" LINE(2), 2, LINE(2));
+}
+
+static int64_t last_step(const char *text)
+{
+    struct error err = {0};
+    const char *path = fresh("last");
+    int64_t step = -1;
+    put(path, text);
+    assert_int_equal(metrics_last_step(path, &step, &err), 0);
+    unlink(path);
+    return step;
+}
+
+static void the_last_step_is_found_from_the_end(void **state)
+{
+    enum { LONG = 1 << 20 };
+    struct error err = {0};
+    int64_t step = -1;
+    assert_int_equal(metrics_last_step(fresh("none"), &step, &err), 0);
+    assert_int_equal(step, 0);
+    assert_int_equal(last_step(""), 0);
+    assert_int_equal(last_step("\n\n"), 0);
+    assert_int_equal(last_step("x\n{}\n"), 0);
+    assert_int_equal(last_step(LINE(7)), 7);
+    assert_int_equal(last_step("{\"step\": 8}"), 8);
+    assert_int_equal(last_step(LINE(9) LINE(4)), 4);
+    assert_int_equal(last_step(LINE(1) LINE(2) "{\"step\": 3, \"lo"), 2);
+    /* a line of any length, and what cannot be read after it */
+    char *text = malloc(LONG + 200);
+    for (size_t length = 1; length < LONG; length = length * 2 + (length > 30000 ? 1 : 3)) {
+        int bytes = sprintf(text, LINE(5) "{\"step\": 6, \"text\": \"");
+        memset(text + bytes, 'x', length);
+        strcpy(text + bytes + length, "\"}\n");
+        assert_int_equal(last_step(text), 6);
+        bytes = sprintf(text, LINE(5));
+        memset(text + bytes, 'x', length);
+        text[(size_t)bytes + length] = 0;
+        assert_int_equal(last_step(text), 5);
+    }
+    for (int64_t bytes = (1 << 16) - 3; bytes < (1 << 16) + 40; bytes++) {
+        memset(text, 'x', (size_t)bytes);
+        text[bytes - (int64_t)sizeof LINE(3)] = '\n';
+        strcpy(text + bytes - (sizeof LINE(3) - 1), LINE(3));
+        assert_int_equal(last_step(text), 3);
+    }
+    free(text);
+}
+
 /* Who watches the file, as tail -f does, is not left behind without need. */
 static void a_good_file_is_left_alone(void **state)
 {
@@ -221,11 +309,11 @@ FILE *fopen(const char *path, const char *mode)
     return fopencookie(cookie, mode, bad_disk);
 }
 
-/* The lines of later steps make a second pass necessary; each byte of both may be the first that
- * cannot be read. */
+/* The line of a later step amid others makes a second pass necessary; each byte of both may be the
+ * first that cannot be read. */
 static void what_cannot_be_read_is_not_dropped(void **state)
 {
-    const char lines[] = LINE(1) LINE(2) LINE(3), *path = fresh("bad");
+    const char lines[] = LINE(1) LINE(3) LINE(2), *path = fresh("bad");
     const int bytes = sizeof lines - 1;
     char beside[80];
     snprintf(beside, sizeof beside, "%s.partial", path);
@@ -367,6 +455,9 @@ int main(void)
         cmocka_unit_test(lines_are_whole_on_a_full_disk),
         cmocka_unit_test(lines_that_never_fitted_are_counted),
         cmocka_unit_test(a_torn_line_costs_itself_alone),
+        cmocka_unit_test(last_lines_are_cut_off),
+        cmocka_unit_test(an_odd_line_is_parsed),
+        cmocka_unit_test(the_last_step_is_found_from_the_end),
         cmocka_unit_test(a_good_file_is_left_alone),
         cmocka_unit_test(what_cannot_be_read_is_not_dropped),
         cmocka_unit_test(speed_is_the_mean_of_the_window),
