@@ -101,6 +101,14 @@ void dataset_close(struct dataset *d)
     *d = (struct dataset){0};
 }
 
+int dataset_check_unchanged(struct dataset *d, struct error *err)
+{
+    for (int f = 0; f < d->files; f++)
+        if (tokens_check_unchanged(&d->file[f].tokens, err))
+            return -1;
+    return 0;
+}
+
 void dataset_set_part(struct dataset *d, int64_t chunk, const int64_t first[2])
 {
     for (int f = 0; f < d->files; f++)

@@ -37,6 +37,10 @@ int dataset_open(struct dataset *dataset, const char *text, const struct loader_
                  struct error *err);
 void dataset_close(struct dataset *dataset); /* all zero is allowed */
 
+/* Call tokens_check_unchanged() for the files, up to the first that was changed.  Returns as that
+ * does. */
+int dataset_check_unchanged(struct dataset *dataset, struct error *err);
+
 /* Call loader_set_part() for every file. */
 void dataset_set_part(struct dataset *dataset, int64_t chunk, const int64_t first[2]);
 

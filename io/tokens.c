@@ -10,13 +10,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "io/tokens_format.h"
+
+static const int64_t second_ns = 1000000000;
 
 /* The file */
 
@@ -223,6 +227,20 @@ static int check_ends(struct tokens *tokens, struct error *err)
     return 0;
 }
 
+/* Set *stamp of an open file.  Returns 0, or -1 where the file system does not say. */
+static int read_stamp(int fd, struct tokens_stamp *stamp)
+{
+    struct stat info;
+    if (fstat(fd, &info))
+        return -1;
+    *stamp = (struct tokens_stamp){
+        .bytes = info.st_size,
+        .written_ns = info.st_mtim.tv_sec * second_ns + info.st_mtim.tv_nsec,
+        .changed_ns = info.st_ctim.tv_sec * second_ns + info.st_ctim.tv_nsec,
+    };
+    return 0;
+}
+
 int tokens_open(struct tokens *tokens, const char *path, struct error *err)
 {
     *tokens = (struct tokens){.seal.fd = -1};
@@ -230,6 +248,7 @@ int tokens_open(struct tokens *tokens, const char *path, struct error *err)
     if (fd < 0)
         return -1;
     tokens->path = array_text(path);
+    read_stamp(fd, &tokens->stamp);
     if (seal_open(&tokens->seal, fd, tokens->path, err)) {
         close(fd);
         tokens->seal.fd = -1;
@@ -251,4 +270,42 @@ void tokens_close(struct tokens *tokens)
     seal_close(&tokens->seal);
     free(tokens->path);
     *tokens = (struct tokens){.seal.fd = -1};
+}
+
+enum held { HELD_SAME, HELD_OTHER, HELD_UNKNOWN };
+
+/* Compare what the file says of its tokens now with what it said when it was opened.  It is read
+ * anew by its descriptor, as its name may lead to another file by now; a deleted file cannot be. */
+static enum held compare_held(const struct tokens *tokens)
+{
+    struct tokens now;
+    char path[48];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", tokens->seal.fd);
+    if (!tokens->has_checksums || !tokens->has_hash || tokens_open(&now, path, NULL))
+        return HELD_UNKNOWN;
+    int same = now.has_checksums && now.has_hash && now.hash == tokens->hash &&
+               now.count == tokens->count && now.documents == tokens->documents;
+    tokens_close(&now);
+    return same ? HELD_SAME : HELD_OTHER;
+}
+
+int tokens_check_unchanged(struct tokens *tokens, struct error *err)
+{
+    struct tokens_stamp was = tokens->stamp, now;
+    char when[CLOCK_TIME_OF_DAY];
+    if (read_stamp(tokens->seal.fd, &now))
+        return 0; /* reading will say why */
+    tokens->stamp = now;
+    int is_written = now.bytes != was.bytes || now.written_ns != was.written_ns;
+    if (!is_written && now.changed_ns == was.changed_ns)
+        return 0;
+    enum held held = compare_held(tokens);
+    if (held == HELD_SAME || (held == HELD_UNKNOWN && !is_written))
+        return 0;
+    return error_set(
+        err,
+        "%s was changed at %s, while it was in use: what was read from it since is "
+        "not of the file that was opened",
+        tokens->path,
+        clock_iso8601(now.changed_ns / second_ns, (long)(now.changed_ns % second_ns), when));
 }

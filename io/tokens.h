@@ -20,6 +20,13 @@
 
 enum { TOKENS_SOURCE = 1024, TOKENS_CHAT = 32 };
 
+/* What the file system says of a file, which changes when the file is written to. */
+struct tokens_stamp {
+    int64_t bytes;
+    int64_t written_ns; /* mtime, which some programs set back */
+    int64_t changed_ns; /* ctime: also of a new name, owner or mode */
+};
+
 struct tokens {
     char *path;
     enum dtype dtype;       /* DTYPE_U16 or DTYPE_U32, as stored */
@@ -36,6 +43,7 @@ struct tokens {
     int has_hash;         /* 1: the file has a hash */
     uint64_t hash;        /* XXH3 of the token bytes, as stored; tokens_verify() compares it */
     /* private to io/tokens*.c */
+    struct tokens_stamp stamp;
     struct seal seal;
     int64_t tokens_at, documents_at, mask_at; /* offsets in the file */
     char across[8]; /* copy of an element that lies across the end of the seal's buffer */
@@ -71,6 +79,13 @@ int tokens_starts(struct tokens *tokens, int64_t first, int64_t count, uint64_t 
  * tokens where the file has no more.  0 where they cannot be read. */
 enum { TOKENS_RUN = 2048 };
 uint64_t tokens_sample_hash(struct tokens *tokens);
+
+/* Has the open file been written to, since it was opened or since the last call, so that it may
+ * hold other tokens?  Another thread may read the tokens meanwhile.  What a file with checksums
+ * says of its tokens is compared, so that new times alone count only where there are none.  A file
+ * that was replaced by another of its name, or deleted, has not been written to.  Returns 0: no; or
+ * -1 with err saying when. */
+int tokens_check_unchanged(struct tokens *tokens, struct error *err);
 
 /* Read and check the whole file: every checksum (format 2), every token, start and mask, and the
  * hash.  Returns 0, or -1 with err naming the first thing that is wrong. */

@@ -200,6 +200,7 @@ static int save_if_due(struct trainer *t, struct error *err)
     if (!t->save_due || t->at.step >= c->train.steps || t->stop || (t->skips && !is_best(t)))
         return 0;
     t->save_due = 0;
+    training_data_warn_changed(&t->data, t->s);
     if (trainer_settle(t, err) || end_saving(t, SAVE_WAIT, err))
         return -1;
     prune_if_replaced(t);
@@ -422,6 +423,7 @@ struct run_position trainer_position(const struct trainer *t)
 
 int trainer_save(struct trainer *t, struct error *err)
 {
+    training_data_warn_changed(&t->data, t->s);
     if (trainer_settle(t, err) || end_saving(t, SAVE_WAIT, err))
         return -1;
     prune_if_replaced(t);

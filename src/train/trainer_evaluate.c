@@ -26,6 +26,7 @@ static int run_evaluation(struct trainer *t, struct metrics_step *report, struct
     int rc = EVALUATE_STOPPED;
     if (trainer_settle(t, err))
         return -1;
+    training_data_warn_changed(&t->data, t->s);
     if (!t->stop)
         rc = evaluate(t->s, &t->data.valid, t->s->config.train.eval_batches, t->asked,
                       &report->eval_loss, &report->eval_tokens, err);

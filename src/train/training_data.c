@@ -52,3 +52,18 @@ int training_data_check(const struct training_data *data, struct world *world, s
                ? error_prefix(err, "data.train")
                : 0;
 }
+
+void training_data_warn_changed(struct training_data *data, const struct session *s)
+{
+    struct error what = {0};
+    int rc = 0;
+    if (!world_local_rank(s->world) && dataset_check_unchanged(&data->train.data, &what))
+        rc = error_prefix(&what, "data.train");
+    else if (!world_local_rank(s->world) && dataset_check_unchanged(&data->valid.data, &what))
+        rc = error_prefix(&what, "data.valid");
+    if (world_agree(s->world, rc, &what) && !world_rank(s->world))
+        log_warn(s->log,
+                 "%s; to train on what it was, put that back, and go on from a checkpoint of an "
+                 "earlier step (checkpoint.resume)",
+                 what.text);
+}

@@ -27,4 +27,8 @@ int training_data_begin(struct training_data *data, const struct session *sessio
  * all ranks with err set to the failure. */
 int training_data_check(const struct training_data *data, struct world *world, struct error *err);
 
+/* Warn where a file was written to while the run reads it, of which a block that is whole says
+ * nothing.  One rank of each node asks the file system.  Collective. */
+void training_data_warn_changed(struct training_data *data, const struct session *session);
+
 #endif

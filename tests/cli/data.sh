@@ -375,4 +375,28 @@ cp bpe/tokenizer.json folder/
 other "a folder's weights, and tokens of another" 1 train $M data.train=train.h5 train.steps=1 model.path=folder \
     model.preset= run.dir=from-folder
 other "and of its own" 0 train $M data.train=bpe.h5 train.steps=1 model.path=folder model.preset= run.dir=own
+
+# A file that is written to in place while a run reads it: its blocks are whole, and those of other data.
+cp text began.txt && tr 'a-m' 'n-z' <text >other.txt
+for file in began other; do "$TRIREME" tokenize $file.txt -o $file.h5 >out 2>err || cat err; done
+is "two files of one size" "$(wc -c <began.h5)" "$(wc -c <other.h5)"
+cp began.h5 used.h5
+saves() { [ "$(grep -c ' saved ' used.err)" -ge "$1" ]; }
+"$TRIREME" train $M data.train=used.h5 train.steps=1000000 checkpoint.every=20 checkpoint.keep=2 run.dir=used >out 2>used.err &
+trainer=$!
+wait_for 60 saves 2
+is "nothing is said of a file that stays" 0 "$(grep -c 'was changed' used.err)"
+kill -STOP $trainer # it would find blocks of the one and checksums of the other
+dd if=other.h5 of=used.h5 conv=notrunc 2>/dev/null
+kill -CONT $trainer
+wait_for 60 saves $(($(grep -c ' saved ' used.err) + 4))
+kill -TERM $trainer
+wait $trainer
+code=$?
+if grep -q 'used\.h5 is damaged' used.err; then # it was stopped between a block and its checksum
+    ok "one that is overwritten ends the run"
+else
+    is "one that is overwritten is named once, and the run goes on" "75 1 1" "$code $(grep -c 'was changed' used.err) \
+$(grep -c 'warning: data.train: used.h5 was changed at 2.*, while it was in use: .*; to train on what it was, ' used.err)"
+fi
 finish

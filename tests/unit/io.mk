@@ -1,6 +1,6 @@
 # Tests of io.
 UNIT_TESTS += tests/unit/test_io_h5 tests/unit/test_io_checkpoint tests/unit/test_io_boxes tests/unit/test_io_faults \
-	tests/unit/test_safetensors tests/unit/test_safetensors_nf4 tests/unit/test_flips tests/unit/test_io_crafted tests/unit/test_swap tests/unit/test_tokens \
+	tests/unit/test_safetensors tests/unit/test_safetensors_nf4 tests/unit/test_flips tests/unit/test_io_crafted tests/unit/test_swap tests/unit/test_tokens tests/unit/test_tokens_changed \
 	tests/unit/test_packing tests/unit/test_read_ahead tests/unit/test_tokenizer tests/unit/test_tokenizer_parts
 UNIT_TESTS += tests/unit/test_chat tests/unit/test_jsonl tests/unit/test_megatron tests/unit/test_npy tests/unit/test_event_file \
 	tests/unit/test_catalog
