@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alive.h"
 #include "base/array.h"
 #include "io/checkpoint_private.h"
 #include "io/disk.h"
@@ -275,7 +276,8 @@ static int replace(const struct checkpoint_saving *save, struct error *err)
     }
     char *old = array_format("%s.old", save->path);
     int rc = disk_remove(old, err);
-    if (!rc && (rename(save->path, old) || rename(save->partial, save->path)))
+    if (!rc && (ALIVE_CALL("renaming", save->path, rename(save->path, old)) ||
+                ALIVE_CALL("renaming", save->partial, rename(save->partial, save->path))))
         rc = error_errno(err, "cannot replace %s", save->path);
     if (!rc) {
         rc = disk_sync_parent(save->path, err);
@@ -290,7 +292,7 @@ static int publish(const struct checkpoint_saving *save, struct error *err)
 {
     if (!access(save->path, F_OK))
         return replace(save, err);
-    if (rename(save->partial, save->path))
+    if (ALIVE_CALL("renaming", save->partial, rename(save->partial, save->path)))
         return error_errno(err, "cannot rename %s to %s", save->partial, save->path);
     return disk_sync_parent(save->path, err);
 }

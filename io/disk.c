@@ -96,7 +96,7 @@ int disk_open(const char *path, int flags, struct error *err)
 {
     if (special_file_refuse(path, err))
         return -1;
-    int fd = open(path, flags | O_CLOEXEC, 0666);
+    int fd = ALIVE_CALL("opening", path, open(path, flags | O_CLOEXEC, 0666));
     return fd < 0 ? error_errno(err, "cannot %s %s", flags & O_CREAT ? "create" : "open", path)
                   : fd;
 }
@@ -106,12 +106,12 @@ int disk_write(int fd, const void *data, size_t bytes, int64_t offset, const cha
 {
     const char *from = data;
     while (bytes) {
-        ssize_t wrote = pwrite(fd, from, min_bytes(bytes, PIECE_BYTES), offset);
+        size_t piece = min_bytes(bytes, PIECE_BYTES);
+        ssize_t wrote = ALIVE_CALL("writing", path, pwrite(fd, from, piece, offset));
         if (wrote < 0 && errno == EINTR)
             continue;
         if (wrote < 0)
             return error_errno(err, "cannot write %s", path);
-        alive_note();
         from += wrote;
         offset += wrote;
         bytes -= (size_t)wrote;
@@ -123,7 +123,8 @@ int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path
 {
     char *to = data;
     while (bytes) {
-        ssize_t got = pread(fd, to, min_bytes(bytes, PIECE_BYTES), offset);
+        size_t piece = min_bytes(bytes, PIECE_BYTES);
+        ssize_t got = ALIVE_CALL("reading", path, pread(fd, to, piece, offset));
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -131,7 +132,6 @@ int disk_read(int fd, void *data, size_t bytes, int64_t offset, const char *path
         if (got == 0)
             return error_set(err, "%s: the file ends at byte %lld, it is truncated", path,
                              (long long)offset);
-        alive_note();
         to += got;
         offset += got;
         bytes -= (size_t)got;
@@ -147,10 +147,9 @@ static int flush_piece(int fd, int64_t from, int64_t bytes, const char *path, st
 {
     const unsigned whole =
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-    int rc = sync_file_range(fd, from, bytes, whole);
+    int rc = ALIVE_CALL("syncing", path, sync_file_range(fd, from, bytes, whole));
     if (rc && errno != EINVAL && errno != ESPIPE && errno != ENOSYS && errno != EOPNOTSUPP)
         return error_errno(err, "cannot write %s", path);
-    alive_note();
     return 0;
 }
 
@@ -174,10 +173,9 @@ int disk_flush_behind(int fd, int64_t *flushed, int64_t end, const char *path, s
 
 int disk_finish(int fd, const char *path, struct error *err)
 {
-    int rc = fsync(fd) ? error_errno(err, "cannot write %s", path) : 0;
-    if (close(fd) && !rc)
+    int rc = ALIVE_CALL("syncing", path, fsync(fd)) ? error_errno(err, "cannot write %s", path) : 0;
+    if (ALIVE_CALL("closing", path, close(fd)) && !rc)
         rc = error_errno(err, "cannot close %s", path);
-    alive_note();
     return rc;
 }
 
@@ -231,7 +229,7 @@ int disk_copy(const char *from, const char *to, struct error *err)
         close(in);
     if (out >= 0 && disk_finish(out, beside, rc ? NULL : err))
         rc = -1;
-    if (!rc && rename(beside, to))
+    if (!rc && ALIVE_CALL("renaming", beside, rename(beside, to)))
         rc = error_errno(err, "cannot rename %s to %s", beside, to);
     if (rc && out >= 0)
         unlink(beside);
@@ -242,8 +240,7 @@ int disk_copy(const char *from, const char *to, struct error *err)
 /* Remove a file or an empty folder, for nftw().  Returns 0, or 1 to stop. */
 static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
 {
-    int failed = remove(path) && errno != ENOENT;
-    alive_note();
+    int failed = ALIVE_CALL("removing", path, remove(path)) && errno != ENOENT;
     return failed;
 }
 

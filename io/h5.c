@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alive.h"
 #include "base/array.h"
 #include "base/special_file.h"
 #include "io/h5_private.h"
@@ -152,7 +153,7 @@ int h5_create(struct h5 **out, const char *path, struct error *err)
     struct h5 *file = make_file(path);
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     H5Pset_alignment(access, H5_ALIGN, H5_ALIGN);
-    file->id = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    file->id = ALIVE_CALL("creating", path, H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access));
     int rc = hand_over(out, file, "cannot create the file", err);
     H5Pclose(access);
     return rc;
@@ -168,7 +169,7 @@ int h5_create_after(struct h5 **out, const char *path, int64_t front_bytes, stru
     H5Pset_meta_block_size(access, 0);
     H5Pset_small_data_block_size(access, 0);
     H5Pset_userblock(create, (hsize_t)front_bytes);
-    file->id = H5Fcreate(path, H5F_ACC_EXCL, create, access);
+    file->id = ALIVE_CALL("creating", path, H5Fcreate(path, H5F_ACC_EXCL, create, access));
     int rc = hand_over(out, file, "cannot create the file", err);
     H5Pclose(create);
     H5Pclose(access);
@@ -178,7 +179,7 @@ int h5_create_after(struct h5 **out, const char *path, int64_t front_bytes, stru
 int h5_is_file(const char *path)
 {
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    int is = !special_file_kind(path) && H5Fis_hdf5(path) > 0;
+    int is = !special_file_kind(path) && ALIVE_CALL("opening", path, H5Fis_hdf5(path)) > 0;
     H5Eclear2(H5E_DEFAULT);
     return is;
 }
@@ -189,7 +190,7 @@ int h5_open(struct h5 **out, const char *path, struct error *err)
     if (special_file_refuse(path, err))
         return -1;
     struct h5 *file = make_file(path);
-    file->id = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    file->id = ALIVE_CALL("opening", path, H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT));
     int rc = hand_over(out, file, "cannot open the file", err);
     if (rc && H5Fis_hdf5(path) == 0)
         error_set(err, "%s is not an HDF5 file", path);
@@ -200,7 +201,9 @@ int h5_close(struct h5 *file, struct error *err)
 {
     if (!file)
         return 0;
-    int rc = file->id >= 0 && H5Fclose(file->id) < 0 ? h5_fail(file, err, "cannot close") : 0;
+    int rc = 0;
+    if (file->id >= 0 && ALIVE_CALL("closing", file->path, H5Fclose(file->id)) < 0)
+        rc = h5_fail(file, err, "cannot close");
     free(file->path);
     free(file);
     return rc;
@@ -223,7 +226,8 @@ int64_t h5_make_dataset_and_close_ids(struct h5 *file, const char *failure, cons
     hid_t links = H5Pcreate(H5P_LINK_CREATE);
     H5Pset_create_intermediate_group(links, 1);
     H5Pset_obj_track_times(create, 0); /* the same data make the same file */
-    hid_t set = H5Dcreate2(file->id, name, type, space, links, create, H5P_DEFAULT);
+    hid_t set = ALIVE_CALL("writing", file->path,
+                           H5Dcreate2(file->id, name, type, space, links, create, H5P_DEFAULT));
     if (set < 0)
         h5_fail(file, err, "%s %s", failure, name);
     H5Pclose(links);
@@ -298,7 +302,7 @@ static int lies_in_file(const struct h5 *file, hid_t object)
 
 int h5_locate(struct h5 *file, const char *name, struct h5_dataset *dataset, struct error *err)
 {
-    hid_t set = H5Dopen2(file->id, name, H5P_DEFAULT);
+    hid_t set = ALIVE_CALL("reading", file->path, H5Dopen2(file->id, name, H5P_DEFAULT));
     if (set < 0)
         return h5_fail(file, err, "no dataset %s", name);
     int rc = describe(set, dataset), is_here = lies_in_file(file, set);
@@ -316,7 +320,7 @@ int h5_locate(struct h5 *file, const char *name, struct h5_dataset *dataset, str
 
 int h5_has(struct h5 *file, const char *name)
 {
-    int found = H5Lexists(file->id, name, H5P_DEFAULT) > 0;
+    int found = ALIVE_CALL("reading", file->path, H5Lexists(file->id, name, H5P_DEFAULT)) > 0;
     H5Eclear2(H5E_DEFAULT);
     return found;
 }

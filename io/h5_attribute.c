@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alive.h"
 #include "base/array.h"
 #include "io/h5_private.h"
 
 int h5_has_attribute(struct h5 *file, const char *object, const char *key)
 {
-    int found = H5Aexists_by_name(file->id, object, key, H5P_DEFAULT) > 0;
+    int found = ALIVE_CALL("reading", file->path,
+                           H5Aexists_by_name(file->id, object, key, H5P_DEFAULT)) > 0;
     H5Eclear2(H5E_DEFAULT);
     return found;
 }
@@ -58,7 +60,8 @@ int h5_set_text_of(struct h5 *file, const char *object, const char *key, const c
 int h5_get_value(struct h5 *file, const char *object, const char *key, int type, void *value,
                  struct error *err)
 {
-    hid_t attribute = H5Aopen_by_name(file->id, object, key, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t attribute = ALIVE_CALL("reading", file->path,
+                                 H5Aopen_by_name(file->id, object, key, H5P_DEFAULT, H5P_DEFAULT));
     if (attribute < 0)
         return h5_fail(file, err, "no attribute %s of %s", key, object);
     hid_t memory = h5_make_type(type), space = H5Aget_space(attribute);
@@ -107,7 +110,8 @@ static char *read_text(hid_t attribute, hid_t stored)
 int h5_get_text(struct h5 *file, const char *object, const char *key, char *text, size_t size,
                 struct error *err)
 {
-    hid_t attribute = H5Aopen_by_name(file->id, object, key, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t attribute = ALIVE_CALL("reading", file->path,
+                                 H5Aopen_by_name(file->id, object, key, H5P_DEFAULT, H5P_DEFAULT));
     if (attribute < 0)
         return h5_fail(file, err, "no attribute %s of %s", key, object);
     hid_t stored = H5Aget_type(attribute), space = H5Aget_space(attribute);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/alive.h"
 #include "base/round.h"
 #include "io/h5.h"
 #include "io/h5_private.h"
@@ -50,7 +51,8 @@ int h5_write_rows(struct h5 *file, const struct h5_table *table, const void *row
         h5_make_dataset_and_close_ids(file, "cannot write table", table->name, packed,
                                       h5_make_space(1, &count), H5Pcreate(H5P_DATASET_CREATE), err);
     int rc = set < 0 ? -1 : 0;
-    if (!rc && count && H5Dwrite(set, row, H5S_ALL, H5S_ALL, transfer, rows) < 0)
+    if (!rc && count &&
+        ALIVE_CALL("writing", file->path, H5Dwrite(set, row, H5S_ALL, H5S_ALL, transfer, rows)) < 0)
         rc = h5_fail(file, err, "cannot write table %s", table->name);
     if (set >= 0)
         H5Dclose(set);
@@ -81,14 +83,16 @@ int h5_read_rows(struct h5 *file, const struct h5_table *table, void **rows, int
     *count = dataset.elems;
     if (!dataset.elems)
         return 0;
-    hid_t set = H5Dopen2(file->id, table->name, H5P_DEFAULT), row = make_row(table);
+    hid_t row = make_row(table);
+    hid_t set = ALIVE_CALL("reading", file->path, H5Dopen2(file->id, table->name, H5P_DEFAULT));
     int rc = 0;
     if (!is_stored_as(set, row))
         rc =
             error_set(err, "%s: table %s has other columns than expected", file->path, table->name);
     else if (!(*rows = calloc((size_t)dataset.elems, table->row_bytes)))
         rc = error_set(err, "%s: out of memory reading %s", file->path, table->name);
-    else if (H5Dread(set, row, H5S_ALL, H5S_ALL, H5P_DEFAULT, *rows) < 0)
+    else if (ALIVE_CALL("reading", file->path,
+                        H5Dread(set, row, H5S_ALL, H5S_ALL, H5P_DEFAULT, *rows)) < 0)
         rc = h5_fail(file, err, "cannot read table %s", table->name);
     if (rc) {
         free(*rows);

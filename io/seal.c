@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alive.h"
 #include "base/hash.h"
 #include "base/round.h"
 #include "io/disk.h"
@@ -77,7 +78,7 @@ static int read_bytes(const struct seal *seal, void *to, int64_t bytes, int64_t 
                       struct error *err)
 {
     for (char *at = to; bytes;) {
-        ssize_t got = pread(seal->fd, at, (size_t)bytes, offset);
+        ssize_t got = ALIVE_CALL("reading", seal->path, pread(seal->fd, at, (size_t)bytes, offset));
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alive.h"
 #include "base/array.h"
 #include "base/clock.h"
 #include "io/tokens_format.h"
@@ -36,7 +37,7 @@ static int names_several(const char *path)
 static int open_file(const char *path, struct error *err)
 {
     struct stat info;
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int fd = ALIVE_CALL("opening", path, open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     if (fd < 0 && errno == ENOENT && names_several(path))
         return error_set(err,
                          "no token file %s: patterns are not expanded here; name each file, with "

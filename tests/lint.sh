@@ -326,8 +326,8 @@ rule_public()
         grep -vE 'TRIREME_|trireme|__' | sed 's|^|src/trireme.h: a name without trireme_: |'
 }
 
-# The library holds no variables, only const tables, the flags that signal handlers set, the count of
-# base/alive.c, how base/array.c ends the process, what base/log.c shares among threads, and what
+# The library holds no variables, only const tables, the flags that signal handlers set, the count and
+# the list of base/alive.c, how base/array.c ends the process, what base/log.c shares among threads, and what
 # device/cuda/cublaslt.c has loaded.
 rule_globals()
 {
@@ -340,7 +340,7 @@ rule_globals()
         / file format / { object = $1; sub(/:$/, "", object) }
         / O \.t?(data|bss)[.[:alnum:]_]*/ && !/ \.data\.rel\.ro/ { print object " " $NF }' |
         grep -vE ' _Z[GVZL0-9]*__(device_stub__|fatDeviceText|cudaFatCubinHandle)' | # of nvcc
-        grep -vw -e __func__ -e array_end -e "libtrireme_a-log.o shared" -e "libtrireme_a-background.o background" -e cublaslt $(product c | xargs sed -n \
+        grep -vw -e __func__ -e array_end -e "libtrireme_a-alive.o calls" -e "libtrireme_a-log.o shared" -e "libtrireme_a-background.o background" -e cublaslt $(product c | xargs sed -n \
             's/^static volatile sig_atomic_t \([a-z_]*\);$/-e \1/p')
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/alive.h"
 #include "base/array.h"
 #include "base/link.h"
 #include "base/special_file.h"
@@ -47,11 +48,12 @@ int whole_file_end(struct whole_file *file, enum whole_file_care care, struct er
 {
     const int is_synced = care == WHOLE_FILE_DURABLE && file->beside;
     int bad = fflush(file->out) || (ferror(file->out) && find_cause(file->out)) ||
-              (is_synced && fsync(fileno(file->out)));
+              (is_synced && ALIVE_CALL("syncing", file->path, fsync(fileno(file->out))));
     int rc = bad ? error_errno(err, "cannot write %s", file->path) : 0;
     if (fclose(file->out) && !rc)
         rc = error_errno(err, "cannot write %s", file->path);
-    if (!rc && file->beside && rename(file->beside, file->path))
+    if (!rc && file->beside &&
+        ALIVE_CALL("renaming", file->beside, rename(file->beside, file->path)))
         rc = error_errno(err, "cannot rename %s to %s", file->beside, file->path);
     if (rc && file->beside)
         unlink(file->beside);

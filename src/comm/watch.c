@@ -13,6 +13,7 @@
  */
 #include "comm/watch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alive.h"
@@ -39,14 +40,16 @@ enum sign {
 };
 
 struct suspect {
-    int32_t rank; /* -1: none */
-    int32_t sign; /* enum sign */
+    int32_t rank;            /* -1: none */
+    int32_t sign;            /* enum sign */
+    char doing[ALIVE_DOING]; /* of a SIGN_IDLE: alive_doing() */
 };
 
 /* What a rank answers. */
 struct answer {
-    int64_t idle_ns; /* since its last sign of life */
-    int32_t waits;   /* 1: one of its threads waits for an operation */
+    int64_t idle_ns;         /* since its last sign of life */
+    int32_t waits;           /* 1: one of its threads waits for an operation */
+    char doing[ALIVE_DOING]; /* alive_doing() */
     struct suspect suspect;
 };
 
@@ -103,29 +106,32 @@ static struct question *question_to(struct watch *w, int rank)
 /* The suspect */
 
 /* Make rank the suspect if this sign is surer than the present suspect's. */
-static void suspect_if_surer(struct suspect *worst, int rank, int sign)
+static void suspect_if_surer(struct suspect *worst, int rank, int sign, const char *doing)
 {
-    if (rank >= 0 && (worst->rank < 0 || sign > worst->sign))
-        *worst = (struct suspect){rank, sign};
+    if (rank < 0 || (worst->rank >= 0 && sign <= worst->sign))
+        return;
+    *worst = (struct suspect){.rank = rank, .sign = sign};
+    snprintf(worst->doing, sizeof worst->doing, "%s", doing);
 }
 
 /* Find the rank with the surest sign of holding up the job, among the ranks that this one's
  * operations wait for and the suspects that those have named in their answers. */
 static struct suspect find_suspect(struct watch *w, const struct thread_view *view)
 {
-    struct suspect worst = {-1, SIGN_NEXT};
+    struct suspect worst = {.rank = -1, .sign = SIGN_NEXT};
     for (int i = 0; i < QUEUES; i++) {
         int rank = view->op[i] ? transport_waits_for(view->op[i]) : -1;
         const struct question *q = rank < 0 ? NULL : question_to(w, rank);
-        suspect_if_surer(&worst, rank, SIGN_NEXT);
+        suspect_if_surer(&worst, rank, SIGN_NEXT, "");
         if (!q)
             continue;
         if (q->open && w->now_ns - q->asked_ns > silence_ns(w))
-            suspect_if_surer(&worst, rank, SIGN_SILENT);
+            suspect_if_surer(&worst, rank, SIGN_SILENT, "");
         else if (q->answered && !q->answer.waits)
-            suspect_if_surer(&worst, rank, SIGN_IDLE);
+            suspect_if_surer(&worst, rank, SIGN_IDLE, q->answer.doing);
         else if (q->answered && q->answer.suspect.rank != w->world->rank)
-            suspect_if_surer(&worst, q->answer.suspect.rank, q->answer.suspect.sign);
+            suspect_if_surer(&worst, q->answer.suspect.rank, q->answer.suspect.sign,
+                             q->answer.suspect.doing);
     }
     return worst;
 }
@@ -157,7 +163,10 @@ static void answer_questions(struct watch *w, const struct thread_view *view)
         if (MPI_Recv(&nothing, 1, MPI_CHAR, status.MPI_SOURCE, TAG_QUESTION, comm,
                      MPI_STATUS_IGNORE) != MPI_SUCCESS)
             return;
-        reply->answer = (struct answer){w->now_ns - w->life_ns, view->waits, find_suspect(w, view)};
+        reply->answer = (struct answer){.idle_ns = w->now_ns - w->life_ns,
+                                        .waits = view->waits,
+                                        .suspect = find_suspect(w, view)};
+        alive_doing(reply->answer.doing);
         if (MPI_Isend(&reply->answer, sizeof reply->answer, MPI_BYTE, status.MPI_SOURCE, TAG_ANSWER,
                       comm, &reply->sent) != MPI_SUCCESS)
             reply->sent = MPI_REQUEST_NULL;
@@ -235,13 +244,15 @@ static void end_stuck_job(const struct watch *w, struct suspect suspect,
         [SIGN_SILENT] = "does not answer: its process is stopped, or its node is gone",
     };
     const struct world *world = w->world;
+    const char *doing = suspect.sign == SIGN_IDLE ? suspect.doing : "";
     char text[512] = "";
     for (int i = 0; i < QUEUES && !text[0]; i++)
         if (view->op[i] && transport_waits_for(view->op[i]) >= 0)
             transport_describe(view->op[i], text, sizeof text);
-    log_urgent("error: rank %d (%s): no progress for %d s: rank %d (%s) %s; here %s", world->rank,
-               world->host, (int)(hang_ns(w) / SECOND_NS), suspect.rank, world->hosts[suspect.rank],
-               what[suspect.sign], text);
+    log_urgent("error: rank %d (%s): no progress for %d s: rank %d (%s) %s%s%s; here %s",
+               world->rank, world->host, (int)(hang_ns(w) / SECOND_NS), suspect.rank,
+               world->hosts[suspect.rank], what[suspect.sign], doing[0] ? ": it has been " : "",
+               doing, text);
     world_end_all(EXIT_HANG);
 }
 

@@ -12,8 +12,9 @@
  *
  * When the last sign of life was run.hang_seconds ago, the job is stuck.  At the end of the chain
  * is a rank that does not answer (its process is stopped, or its node is gone), or a rank that
- * answers, waits for no other, and has done nothing: this rank is named.  Only time in which this
- * process is awake counts, so that a job that was suspended as a whole is not stuck.
+ * answers, waits for no other, and has done nothing: this rank is named, with the file that it
+ * reads or writes (alive_doing() of base/alive.h).  Only time in which this process is awake
+ * counts, so that a job that was suspended as a whole is not stuck.
  */
 #ifndef TRIREME_COMM_WATCH_H
 #define TRIREME_COMM_WATCH_H

@@ -179,7 +179,8 @@ export BAD_FILE=/shard- BAD_MS=1000000
 with_bad 2 dead train.steps=2 run.hang_seconds=4
 ended
 is "a file that does not answer is" 94 $code
-first_line_names "and the rank is named" dead.err 'rank 0 (.*) answers, but has done nothing'
+first_line_names "and the rank is named, and its file" dead.err \
+    'rank 0 (.*) answers, but has done nothing meanwhile: it has been [a-z]* .*dead/.*/shard-00000.h5 for [0-9]* s; here '
 unset BAD_RANK BAD_MS
 
 # All ranks are stopped for longer than run.hang_seconds: nothing is lost.

@@ -5,7 +5,7 @@ check_PROGRAMS += $(UNIT_TESTS)
 TESTS += $(UNIT_TESTS)
 endif
 UNIT_TESTS = tests/unit/test_base tests/unit/test_box tests/unit/test_dtype tests/unit/test_config \
-	tests/unit/test_config_write tests/unit/test_foreign tests/unit/test_named_model tests/unit/test_metrics \
+	tests/unit/test_config_write tests/unit/test_foreign tests/unit/test_named_model tests/unit/test_metrics tests/unit/test_alive \
 	tests/unit/test_sources tests/unit/test_sampling tests/unit/test_product_file tests/unit/test_division \
 	tests/unit/test_run_changes tests/unit/test_run_record tests/unit/test_run_spared tests/unit/test_cgroup
 include $(top_srcdir)/tests/unit/comm.mk
