@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "io/disk.h"
 #include "tests/unit/h5_data.h"
 
@@ -278,6 +279,30 @@ static void views_show_the_whole(void **state)
     h5_close(file, NULL);
 }
 
+/* An index has several views of each of a model's tensors.  Until their file is closed HDF5 would
+ * keep all of them in memory: 50 MiB of these. */
+static void many_views_take_little_memory(void **state)
+{
+    enum { VIEWS = 2500, SOURCES = 4, MOST_BYTES = 8 << 20 };
+    const int64_t dims[] = {16, 16};
+    char part[] = "part", name[32];
+    struct h5_source sources[SOURCES];
+    struct error err = {0};
+    size_t before = 0;
+    for (int i = 0; i < SOURCES; i++)
+        sources[i] = (struct h5_source){"one.h5", part, i * 64, 64, box_whole(2, dims)};
+    struct h5 *file = create("many.h5");
+    for (int i = 0; i < VIEWS; i++) {
+        before = i == VIEWS / 5 ? mem_resident_bytes() : before;
+        snprintf(name, sizeof name, "group/view%d", i);
+        assert_int_equal(h5_virtual(file, name, DTYPE_I32, 2, dims, sources, SOURCES, &err), 0);
+    }
+    size_t after = mem_resident_bytes();
+    assert_int_equal(h5_close(file, &err), 0);
+    if (after > before + MOST_BYTES)
+        fail_msg("%zu bytes more", after - before);
+}
+
 static void failures_name_the_file(void **state)
 {
     struct error err = {0};
@@ -305,10 +330,15 @@ static void failures_name_the_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(locks_are_off),           cmocka_unit_test(every_type_comes_back),
-        cmocka_unit_test(bf16_is_a_float_to_hdf5), cmocka_unit_test(reserved_bytes_are_the_dataset),
-        cmocka_unit_test(attributes_come_back),    cmocka_unit_test(rows_come_back),
-        cmocka_unit_test(boxes_cover_intervals),   cmocka_unit_test(views_show_the_whole),
+        cmocka_unit_test(locks_are_off),
+        cmocka_unit_test(every_type_comes_back),
+        cmocka_unit_test(bf16_is_a_float_to_hdf5),
+        cmocka_unit_test(reserved_bytes_are_the_dataset),
+        cmocka_unit_test(attributes_come_back),
+        cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(boxes_cover_intervals),
+        cmocka_unit_test(views_show_the_whole),
+        cmocka_unit_test(many_views_take_little_memory),
         cmocka_unit_test(failures_name_the_file),
     };
     h5_setup();
