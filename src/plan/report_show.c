@@ -83,8 +83,10 @@ static void print_legend(const struct report *report, FILE *out)
                 "  %-16s all but host, with the reserve\n",
                 "reserve", "device memory");
     /* As measured beside the predictions of doc/performance.md, "Loading a model". */
-    fprintf(out, "  %-16s program, libraries and MPI take 28 to 43 MiB of the node besides%s\n",
-            "each process", report->on_gpu ? ", CUDA more" : "");
+    fprintf(out,
+            "  %-16s program, libraries and MPI take 28 to 43 MiB of the node besides%s,\n"
+            "  %-16s 0.1 MiB more for each layer, and 1.5 KB for each instruction of a step\n",
+            "each process", report->on_gpu ? ", CUDA more" : "", "");
 }
 
 /* Print the bytes that offloaded state moves in a step. */

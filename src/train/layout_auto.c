@@ -12,9 +12,10 @@
 
 /* Find the least that a rank has of its GPU's memory, and of its node's as its share.  Collective.
  */
-static struct memory_limits find_limits(struct world *world, const struct device_gpu *gpu)
+static struct memory_limits find_limits(struct world *world, const struct config *config,
+                                        const struct device_gpu *gpu)
 {
-    double least[] = {(double)gpu->total_bytes, (double)memory_budget_node_share(world)};
+    double least[] = {(double)gpu->total_bytes, (double)memory_budget_node_share(world, config, 0)};
     world_all_reduce(world, least, 2, WORLD_MIN);
     return (struct memory_limits){.device_bytes = (size_t)least[0], .host_bytes = (size_t)least[1]};
 }
@@ -62,7 +63,7 @@ int layout_auto_set(struct config *config, struct world *world, struct log *log,
         return 0;
     if (world_agree(world, on_gpu && device_gpu_describe(request->index, &gpu, err), err))
         return -1;
-    struct memory_limits limits = find_limits(world, &gpu);
+    struct memory_limits limits = find_limits(world, config, &gpu);
     int rc = 0;
     if (!world_rank(world)) {
         rc = run_machine_find(&machine, config, on_gpu ? gpu.name : NULL, err) ||

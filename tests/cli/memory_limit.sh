@@ -42,6 +42,11 @@ for folder in own root above; do
         "error: the run needs 0\\.[0-9]* GiB of the node's memory a rank, and its control group .* allows 0\\.10 GiB for 1 of them, each of which takes 0\\.04 GiB beside that: short by .*; nearest that fits: " \
         ./limited 100 $folder "$TRIREME" train $M run.dir=none
 done
+# The lists of instructions of many micro-batches count: 12 of them for each.
+refused "a control group with too little memory for 8000 micro-batches" \
+    "error: the run needs 0\\.00 GiB of .*allows 0\\.10 GiB for 1 of them, each of which takes 0\\.18 GiB beside that" \
+    ./limited 100 own "$TRIREME" train $M model.preset=llama-tiny data.seq_len=8 train.micro_batch=1 \
+    train.global_batch=8000 run.dir=none
 is "no run was begun" 0 "$(ls none/checkpoints 2>/dev/null | wc -l)"
 ./limited 100 root "$TRIREME" doctor >out 2>&1
 is "doctor names the limit" 1 "$(grep -c 'memory limit  *0.1 GiB (control group)' out)"
