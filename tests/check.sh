@@ -151,9 +151,13 @@ later() {
 
 log_of() { echo "$logs/$(echo "${test_name[$1]}" | tr / -)"; }
 
+# Each test has a TMPDIR of its own: of two mpirun of Open MPI 4 that make their folder there in the
+# same moment, one ends with "unable to create the desired directory: File exists".
 start_test() {
     base=$(log_of "$1")
     (
+        export TMPDIR=$work/tmp/$1
+        mkdir "$TMPDIR"
         # shellcheck disable=SC2086
         limited "${test_seconds[$1]}" "$base.log" ${test_command[$1]}
         echo $? >"$base.partial"

@@ -311,7 +311,8 @@ if [ $early -gt 0 ]; then ok "some of them came before training"; else
 fi
 
 # The same under mpirun: a signal to one rank during the start is one for all.
-ranks 2 "$TRIREME" train $M $D train.steps=5 run.dir=two >two.out 2>two.err
+ranks 2 "$TRIREME" train $M $D train.steps=5 run.dir=two >two.out 2>two.err ||
+    not_ok "a run of two ranks to begin with" "$(tail -n 3 two.err)"
 mpirun --oversubscribe -n 2 "$TRIREME" train $M $D run.dir=two >two.out 2>two.err &
 job=$!
 second_watches() { is_watching "$(rank_pids $job | tail -n 1)"; }
