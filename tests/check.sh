@@ -141,20 +141,19 @@ report_unit() {
 }
 
 # The queue of tests, and those that run, by number.
-test_kind=() test_name=() test_seconds=() test_command=()
+test_kind=() test_name=() test_seconds=() test_command=() test_log=()
 running=() # process numbers
 
 # later KIND NAME SECONDS COMMAND: put a test (script or unit) into the queue.
 later() {
     test_kind+=("$1") test_name+=("$2") test_seconds+=("$3") test_command+=("$4")
+    test_log+=("$logs/${2//\//-}")
 }
-
-log_of() { echo "$logs/$(echo "${test_name[$1]}" | tr / -)"; }
 
 # Each test has a TMPDIR of its own: of two mpirun of Open MPI 4 that make their folder there in the
 # same moment, one ends with "unable to create the desired directory: File exists".
 start_test() {
-    base=$(log_of "$1")
+    base=${test_log[$1]}
     (
         export TMPDIR=$work/tmp/$1
         mkdir "$TMPDIR"
@@ -180,7 +179,7 @@ stop_tests() {
 collect_tests() {
     some=1
     for i in "${!running[@]}"; do
-        base=$(log_of "$i")
+        base=${test_log[$i]}
         [ -e "$base.code" ] || continue
         wait "${running[$i]}"
         unset "running[$i]"
@@ -204,7 +203,7 @@ run_tests() {
             start_test $next
             next=$((next + 1))
         done
-        if collect_tests; then said=$SECONDS; else sleep 0.1; fi
+        if collect_tests; then said=$SECONDS; else sleep 0.2; fi
         if [ $((SECONDS - said)) -ge 60 ]; then
             say_running
             said=$SECONDS
