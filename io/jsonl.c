@@ -297,7 +297,7 @@ static void advise(const struct js *json, char advice[ADVICE_TEXT])
     else if (js_has(json, "input_ids") || js_has(json, "segments"))
         snprintf(
             advice, ADVICE_TEXT,
-            "%s with masks of their own, which are no JSON lines of trireme's; doc/token-files.md, "
+            "%s with masks of their own, which are not read from JSON lines; doc/token-files.md, "
             "\"Making one with Python\", has a script that makes a token file of ids and masks",
             js_has(json, "input_ids") ? "token ids" : "parts of a text");
     else if (prompt && answer)

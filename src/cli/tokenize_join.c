@@ -82,8 +82,8 @@ static void join_chat(struct tokenize_job *job, const struct tokens *tokens, con
         memcpy(job->joined_chat, tokens->chat, sizeof job->joined_chat);
     } else if (job->joined_chat[0] && strcmp(job->joined_chat, tokens->chat) != 0) {
         log_warn(log,
-                 "%s has conversations by chat template %s, and %s by %s: the file of both names "
-                 "none",
+                 "%s has conversations by chat template %s, and %s by %s: the joined file names "
+                 "neither",
                  *from, job->joined_chat, path, tokens->chat);
         job->joined_chat[0] = 0;
     }

@@ -1,13 +1,17 @@
 /* thread.c - the communication thread's loop: take what was submitted, step each queue, sleep.
  *
- * MPI advances only inside its calls, so the thread has to keep calling it.  While an operation
- * is in flight the thread polls: at first without pause, then giving way, then with sleeps
- * of a sixteenth of the time for which nothing has moved, so that compute threads are not starved.
- * Sleeps stay short while somebody waits.  While nobody does they grow
- * to a millisecond: the operation may come that much later, and a peer that waits for it loses at
- * most a sixteenth.  Each poll takes the core from the kernels for a timer, two context switches
- * and a call of MPI: on a virtual machine with one core for each rank, 7,000 sleeps and polls a
- * second took a tenth of the core.
+ * MPI advances only inside its calls, so the thread has to keep calling it.  While an operation is
+ * in flight the thread polls: at first without pause, then giving way, then with sleeps of a
+ * sixteenth of the time for which nothing has moved, so that compute threads are not starved.
+ * Sleeps stay short while somebody waits.  While nobody does they grow to a millisecond: the
+ * operation may come that much later, and a peer that waits for it loses at most a sixteenth.  Each
+ * poll takes the core from the kernels for a timer, two context switches and a call of MPI: on a
+ * virtual machine with one core for each rank, 7,000 sleeps and polls a second took a tenth of the
+ * core.
+ *
+ * Where a node has more ranks than cores, what a thread waits for is mostly another rank that wants
+ * the same core.  Giving way and short sleeps cost 4 ranks on 2 cores as much processor time as
+ * their kernels; there the thread sleeps at once, and longer.
  */
 #include "comm/thread.h"
 
@@ -28,7 +32,7 @@ enum {
     YIELD_NS = 150000,            /* then give way to whoever is ready */
     SLEEP_MIN_NS = 15000,         /* then sleep between polls */
     SLEEP_MAX_NS = 50000,         /* the longest sleep while somebody waits */
-    SLEEP_CROWDED_MIN_NS = 50000, /* both where ranks share cores */
+    SLEEP_CROWDED_MIN_NS = 50000, /* both where there are more ranks than cores */
     SLEEP_CROWDED_MAX_NS = 300000,
     SLEEP_UNAWAITED_MAX_NS = 1000000, /* and while nobody does */
     TICK_FIRST_NS = 500000,           /* nothing in flight: between ticks, the first 20, */

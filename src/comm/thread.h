@@ -29,7 +29,8 @@ int thread_start(struct thread **thread, struct error *err);
 /* Finish what was submitted, end the thread, free it; NULL allowed. */
 void thread_stop(struct thread *thread);
 
-/* Whose the core is on which the thread waits for an operation in flight. */
+/* Say on whose core the thread waits for an operation in flight, which decides how: any thread may
+ * call it, at any time. */
 enum thread_core {
     THREAD_CORE_KERNELS, /* one that computes for this rank: give way, then sleep; the default */
     THREAD_CORE_OWN,     /* a free one: poll without pause before that */

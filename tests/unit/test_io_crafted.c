@@ -13,26 +13,7 @@
 #include "io/disk.h"
 #include "io/tokens.h"
 #include "tests/unit/h5_data.h"
-
-static char folder[64];
-
-static const char *in_folder(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static int make_folder(void **state)
-{
-    strcpy(folder, "/tmp/trireme-crafted-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    return disk_remove(folder, NULL);
-}
+#include "tests/unit/test_folder.h"
 
 /* Replace every occurrence of eight bytes that are the number `old` in a small file. */
 static void patch(const char *path, uint64_t old, uint64_t new)

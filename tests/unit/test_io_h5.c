@@ -13,28 +13,7 @@
 #include "base/mem.h"
 #include "io/disk.h"
 #include "tests/unit/h5_data.h"
-
-static char folder[64];
-
-static const char *in_folder(const char *name)
-{
-    static char path[2][128];
-    static int turn;
-    turn = !turn;
-    snprintf(path[turn], sizeof path[0], "%s/%s", folder, name);
-    return path[turn];
-}
-
-static int make_folder(void **state)
-{
-    strcpy(folder, "/tmp/trireme-h5-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    return disk_remove(folder, NULL);
-}
+#include "tests/unit/test_folder.h"
 
 static struct h5 *create(const char *name)
 {

@@ -14,26 +14,7 @@
 #include "io/disk.h"
 #include "io/h5.h"
 #include "io/tokens.h"
-
-static char folder[64];
-
-static const char *in_folder(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static int make_folder(void **state)
-{
-    strcpy(folder, "/tmp/trireme-tokens-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    return disk_remove(folder, NULL);
-}
+#include "tests/unit/test_folder.h"
 
 /* Two documents of 700 and 40000 tokens; files of one size, whatever the factor. */
 static void write_file(const char *path, uint32_t factor)
