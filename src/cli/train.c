@@ -66,6 +66,7 @@ static int is_resumable(const struct app *app, const struct config *config)
     snprintf(path, sizeof path, "%s/checkpoints", config->run.dir);
     if (!world_rank(app->world) && !strcmp(resume, "auto"))
         count = checkpoint_list(&entries, path, NULL);
+    found |= count < 0; /* a folder that cannot be read may hold some */
     for (int i = 0; i < count; i++)
         found |= entries[i].committed;
     checkpoint_list_free(entries, count);

@@ -289,9 +289,9 @@ static int64_t linked_step(const char *checkpoints, const char *link)
     if (bytes <= 0 || sscanf(name, "step-%lld", &step) != 1)
         return 0;
     char *folder = array_format("%s/step-%08lld", checkpoints, step);
-    int is_there = disk_has(folder, "COMMIT");
+    int is_absent = !disk_look(folder, "COMMIT", NULL); /* one that cannot be looked at stays */
     free(folder);
-    return is_there ? step : 0;
+    return is_absent ? 0 : step;
 }
 
 /* A file or folder named "best" that is no link is somebody's own, and stays.  The link stays as it
