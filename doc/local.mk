@@ -3,8 +3,8 @@
 man_MANS = doc/trireme.1 doc/trireme-config.5
 dist_doc_DATA = README.md LICENSE NEWS
 docpagesdir = $(docdir)/doc
-dist_docpages_DATA = doc/architecture.md doc/development.md doc/experiments.md doc/forecasts.md doc/metrics.md \
-	doc/numerics.md doc/performance.md doc/step.md doc/token-files.md doc/tokenizers.md
+dist_docpages_DATA = doc/architecture.md doc/development.md doc/experiments.md doc/forecasts.md doc/jobs.md doc/metrics.md \
+	doc/models.md doc/numerics.md doc/performance.md doc/planning.md doc/runs.md doc/step.md doc/token-files.md doc/tokenizers.md
 EXTRA_DIST += doc/metrics.awk doc/trireme.1.in doc/trireme-config.5.in doc/keys.c
 CLEANFILES += $(man_MANS) doc/keys
 keys_sources = $(addprefix $(srcdir)/,doc/keys.c src/base/error.c src/base/text.c) $(addprefix $(srcdir)/src/config/, \

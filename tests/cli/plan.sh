@@ -11,13 +11,15 @@ narrow() {
     is "$1: at most 100 columns" 0 "$(awk 'length > 100' out | wc -l)"
 }
 
-# README, What will it take?
+# What README and doc/planning.md show.
 "$TRIREME" plan "$job" --ranks 16 --nodes 2 --machine h100 --json here.json >out 2>err
 is "plan for 16 H100" "0 1" "$? $(grep -c '^fits on h100' out)"
 narrow "plan for 16 H100"
-sed -n '/^    a rank, with one change/,/^$/s/^    //p' "$top/README.md" | grep -vxF ... >shown
-is "README shows five lines of it, as they are" "5 0" \
-    "$(wc -l <shown | tr -d ' ') $(grep -vxFf out shown | wc -l | tr -d ' ')"
+for page in README.md doc/planning.md; do
+    sed -n '/^    a rank, with one change/,/^$/s/^    //p' "$top/$page" | grep -vxF ... >shown
+    is "$page shows five lines of it, as they are" "5 0" \
+        "$(wc -l <shown | tr -d ' ') $(grep -vxFf out shown | wc -l | tr -d ' ')"
+done
 is "two settings that go together take two lines" 1 \
     "$(grep -A1 '^recompute=full$' out | grep -c '^ recompute_every=2  *[0-9]')"
 is "a plan says what its words mean" "11" "$(sed -n '/^what these are/,/^$/p' out | grep -c '^  [a-z]')"
@@ -31,23 +33,23 @@ missing_lines() {
         !($0 in out) { count++ }
         END { print count + 0 }' "$1" "$2"
 }
-awk '/^## / { on = /^## What will it take/ } on' "$top/README.md" | awk -v top="$top/" '
+awk -v top="$top/" '
     /^    trireme plan/ { n++; shown = 0; more = 0 }
     !/^    / { n += 0; open = 0; next }
     /^    trireme plan/ || more {
         open = 1; more = /\\$/; sub(/^    */, ""); sub(/^trireme /, ""); sub(/ *\\$/, "")
-        sub(/jobs\//, top "jobs/"); printf "%s ", $0 >("readme" n ".command"); next
+        sub(/jobs\//, top "jobs/"); printf "%s ", $0 >("page" n ".command"); next
     }
-    open && !/^    \.\.\.$/ { sub(/^    /, ""); print >("readme" n ".shown") }'
-for shown in readme*.shown; do
+    open && !/^    \.\.\.$/ { sub(/^    /, ""); print >("page" n ".shown") }' "$top/doc/planning.md"
+for shown in page*.shown; do
     command=$(cat "${shown%.shown}.command")
     # shellcheck disable=SC2086
     "$TRIREME" $command >out 2>err
     cat out err >both
-    is "README's $(echo "$command" | cut -c1-60)... prints what is shown" 0 "$(missing_lines both "$shown")"
+    is "planning.md's $(echo "$command" | cut -c1-60)... prints what is shown" 0 "$(missing_lines both "$shown")"
     narrow "${shown%.shown}"
 done
-is "README shows three plans with what they print" 3 "$(ls readme*.shown | wc -l | tr -d ' ')"
+is "planning.md shows three plans with what they print" 3 "$(ls page*.shown | wc -l | tr -d ' ')"
 if [ -x "${TRIREME_CUDA:-}" ] && ! "$TRIREME_CUDA" doctor 2>&1 | grep -q 'without CUDA'; then
     "$TRIREME_CUDA" plan "$job" --ranks 16 --nodes 2 --machine h100 --json there.json >out 2>err
     if cmp -s here.json there.json; then ok "the same bytes as a build with CUDA"; else
