@@ -16,9 +16,9 @@ int plan_options_has_gpu(const struct plan_options *o)
     return o->as_machine && o->machine.gpu[0];
 }
 
-/* Return the bytes of a node's memory; 0: not known.  A machine without GPUs has memory_bytes for
- * each of its ranks; of one with GPUs the host's memory may be known. */
-static size_t node_bytes_of(const struct plan_options *o)
+/* A machine without GPUs has memory_bytes for each of its ranks; of one with GPUs the host's memory
+ * may be known. */
+size_t plan_options_node_bytes(const struct plan_options *o)
 {
     const struct machine *machine = &o->machine;
     size_t given = (size_t)(o->node_gib * (1 << 30));
@@ -38,7 +38,7 @@ void plan_options_judge(const struct plan_options *o, struct report *report)
     else if (!o->as_machine && report->on_gpu && device_gpu_count(why) &&
              !device_gpu_describe(0, &gpu, NULL))
         report_set_gpu_memory(report, gpu.name, gpu.total_bytes);
-    report_set_node_memory(report, node_bytes_of(o));
+    report_set_node_memory(report, plan_options_node_bytes(o));
 }
 
 static int take_machine(struct plan_options *o, int *argc, char **argv, struct error *err)

@@ -35,7 +35,11 @@ int plan_options_set_ranks(struct plan_options *o, int argc, char **argv, struct
 /* Returns 1 if --machine names a machine with GPUs. */
 int plan_options_has_gpu(const struct plan_options *o);
 
-/* Set in the report how much memory the GPU and the node have, for its verdicts. */
+/* Returns the bytes of a node's memory; 0: not known. */
+size_t plan_options_node_bytes(const struct plan_options *o);
+
+/* Set in the report, whose config, ranks and nodes are set, how much memory the GPU and the node
+ * have, for its verdicts. */
 void plan_options_judge(const struct plan_options *o, struct report *report);
 
 /* Print what holds of the machine whatever is found: that trireme does not run there, and that

@@ -13,7 +13,7 @@
 static struct search_request request_of(const struct config *config, const struct plan_options *o,
                                         struct report *limits)
 {
-    *limits = (struct report){.ranks = (int)o->ranks, .nodes = (int)o->nodes};
+    *limits = (struct report){.config = *config, .ranks = (int)o->ranks, .nodes = (int)o->nodes};
     plan_options_judge(o, limits);
     return (struct search_request){.config = config,
                                    .ranks = (int)o->ranks,
@@ -67,10 +67,10 @@ int plan_search_layout(const struct config *config, const struct plan_options *o
 
 int plan_search_nodes(const struct config *config, const struct plan_options *o, struct error *err)
 {
-    struct report limits = {.ranks = 1,
-                            .nodes = 1}; /* of a node; each row shares it by its ranks */
+    struct report limits = {.config = *config, .ranks = 1, .nodes = 1};
     struct search_nodes found;
     plan_options_judge(o, &limits);
+    limits.limits.host_bytes = plan_options_node_bytes(o); /* each row shares it by its ranks */
     const struct search_request request = {.config = config,
                                            .ranks = (int)o->ranks,
                                            .threads = (int)o->threads,

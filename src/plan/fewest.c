@@ -80,11 +80,11 @@ static struct memory_limits limits_of(const struct fewest_request *r, int ranks)
 {
     const struct machine *machine = r->machine;
     int on_gpu = machine->gpu[0] != 0;
-    size_t share = (size_t)(ranks < per_node_of(r) ? ranks : per_node_of(r));
+    int on_node = ranks < per_node_of(r) ? ranks : per_node_of(r);
     size_t node =
         r->node_bytes || on_gpu ? r->node_bytes : machine->memory_bytes * (size_t)per_node_of(r);
     return (struct memory_limits){.device_bytes = on_gpu ? machine->memory_bytes : 0,
-                                  .host_bytes = node / share,
+                                  .host_bytes = report_node_share(node, on_node, r->config, 0),
                                   .no_disk = 1};
 }
 

@@ -124,8 +124,17 @@ double report_tokens_per_s(const struct report *report);
  * forecast. */
 double report_mfu(const struct report *report, int whole_attention);
 
-/* Set the memory that the plan is compared with: of a GPU, with its name for messages; of a node.
- */
+/* Return what a process takes of its node's memory beside what is planned, for a model of config
+ * and a step of `instrs` instructions (0: not known yet). */
+size_t report_process_bytes(const struct config *config, int instrs);
+
+/* Return what each of `ranks` ranks of a node with node_bytes has for what is planned: its equal
+ * share without report_process_bytes(), or 1 byte where the process takes all of it; 0 where
+ * node_bytes is 0, not known. */
+size_t report_node_share(size_t node_bytes, int ranks, const struct config *config, int instrs);
+
+/* Set the memory that the plan is compared with: of a GPU, with its name for messages; of a node,
+ * of which each rank has its report_node_share(), for which ranks, nodes and config are set. */
 void report_set_gpu_memory(struct report *report, const char *name, size_t memory_bytes);
 void report_set_node_memory(struct report *report, size_t memory_bytes);
 

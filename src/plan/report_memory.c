@@ -23,10 +23,28 @@ void report_set_gpu_memory(struct report *report, const char *name, size_t memor
     report->limits.device_bytes = memory_bytes;
 }
 
+/* What a process takes beside its plan, the most that was measured: program, libraries and MPI; for
+ * each layer, its graphs and its part of the checkpoint's index; for each instruction of a step, on
+ * rank 0, which compiles and verifies the programs of all ranks once more for plan.json. */
+enum { PROCESS_BYTES = 43 << 20, LAYER_BYTES = 100 << 10, INSTR_BYTES = 1536 };
+
+size_t report_process_bytes(const struct config *config, int instrs)
+{
+    return PROCESS_BYTES + (size_t)config->model.layers * LAYER_BYTES +
+           (size_t)instrs * INSTR_BYTES;
+}
+
+size_t report_node_share(size_t node_bytes, int ranks, const struct config *config, int instrs)
+{
+    size_t share = node_bytes / (size_t)ranks, process = report_process_bytes(config, instrs);
+    return share > process ? share - process : share ? 1 : 0;
+}
+
 void report_set_node_memory(struct report *report, size_t memory_bytes)
 {
-    size_t per_node = (size_t)machine_ranks_per_node(report->ranks, report->nodes);
-    report->limits.host_bytes = memory_bytes / per_node;
+    report->limits.host_bytes =
+        report_node_share(memory_bytes, machine_ranks_per_node(report->ranks, report->nodes),
+                          &report->config, report->measured ? report->rank[0].instrs : 0);
 }
 
 static size_t beyond(size_t wanted, size_t limit)

@@ -158,8 +158,8 @@ void report_verdicts(const struct report *report, FILE *out)
                 "  of which training gives %s to attention's backward (train.attention_bytes)\n",
                 show_bytes((double)report->attention_bytes, text, sizeof text));
     if (report->limits.host_bytes)
-        print_verdict("a rank's share of the node", report->limits.host_bytes, most.host_bytes,
-                      lack.host_bytes, out);
+        print_verdict("a rank's share of the node, without its process", report->limits.host_bytes,
+                      most.host_bytes, lack.host_bytes, out);
 }
 
 static void print_head(const struct report *report, FILE *out)

@@ -10,7 +10,7 @@ static void find(struct search_nodes_row *row, const struct search_request *requ
     struct search_request one = *request;
     struct memory_limits limits = *request->limits;
     int per_node = machine_ranks_per_node(row->ranks, row->nodes);
-    limits.host_bytes /= (size_t)per_node;
+    limits.host_bytes = report_node_share(limits.host_bytes, per_node, request->config, 0);
     config.train.global_batch_tokens = 0;
     if (keeps == SEARCH_KEEPS_BATCH_PER_RANK)
         config.train.global_batch = config.train.global_batch * row->ranks / first_ranks;

@@ -4,17 +4,7 @@
 #include "base/cgroup.h"
 #include "base/round.h"
 #include "io/swap.h"
-
-/* What a process takes beside its plan, the most that was measured: program, libraries and MPI; for
- * each layer, its graphs and its part of the checkpoint's index; for each instruction of a step, on
- * rank 0, which compiles and verifies the programs of all ranks once more for plan.json. */
-enum { PROCESS_BYTES = 43 << 20, LAYER_BYTES = 100 << 10, INSTR_BYTES = 1536 };
-
-static size_t process_bytes(const struct config *config, int instrs)
-{
-    return PROCESS_BYTES + (size_t)config->model.layers * LAYER_BYTES +
-           (size_t)instrs * INSTR_BYTES;
-}
+#include "plan/report.h"
 
 /* A quarter is an estimate: the context, kernels and library handles, which an opened device has
  * already, are taken to be the other three. */
@@ -32,13 +22,9 @@ static int check_gpu(const struct session *s, struct memory_limits *limits, stru
     return memory_fits(&s->need, left, err);
 }
 
-/* Each rank of a node has an equal share of its memory.  Where the process itself takes all of that
- * the result is 1 byte, as 0 means "not known". */
 size_t memory_budget_node_share(const struct world *world, const struct config *config, int instrs)
 {
-    size_t share = mem_node_bytes() / (size_t)world_local_size(world);
-    size_t process = process_bytes(config, instrs);
-    return share > process ? share - process : share ? 1 : 0;
+    return report_node_share(mem_node_bytes(), world_local_size(world), config, instrs);
 }
 
 /* The instructions of a step; 0 where nothing is trained. */
@@ -62,7 +48,7 @@ static int check_node(const struct session *s, size_t share, struct error *err)
                          ? "its control group (Slurm's --mem, a container) allows"
                          : "the node has",
                      gib_of(mem_node_bytes()), ranks,
-                     gib_of(process_bytes(&s->config, instrs_of(s))), gib_of(need - share));
+                     gib_of(report_process_bytes(&s->config, instrs_of(s))), gib_of(need - share));
 }
 
 /* What the ranks of this node lack of the memory that other programs have left; 0: nothing. */

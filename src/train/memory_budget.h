@@ -9,8 +9,7 @@
 size_t memory_budget_reserve(const struct device *device);
 
 /* Returns what a rank has of its node's memory, or of what a control group allows, for what is
- * planned: its share, without what the process takes beside for a model of config and a step of
- * `instrs` instructions (0: not known yet); 0: not known. */
+ * planned (report_node_share()); 0: not known. */
 size_t memory_budget_node_share(const struct world *world, const struct config *config, int instrs);
 
 /* Compare what a session needs with the free memory of its GPU, and with its share of the node's

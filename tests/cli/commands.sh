@@ -210,7 +210,7 @@ is "plan: a column per strategy" "6 6" "$(grep -c '"chosen"' plan.json) $(sed -n
 is "plan: the numbers a rank sends" "1.50 P 1.50 P 1.50 P" "$(sed -n 's/^in parameters *//p' out |
     awk '{ print $1, $2, $3, $4, $5, $6 }')"
 refused "plan for a node without room" 'does not fit.*nearest that fits: [a-z]' \
-    "$TRIREME" plan $M --ranks 4 --node-memory 0.045 parallel.strategy=NO_SHARD
+    "$TRIREME" plan $M --ranks 4 --node-memory 0.2138 parallel.strategy=NO_SHARD
 refused "train without room, before anything is read" \
     'GiB of the node.s memory a rank.*(nearest that fits: [0-9]+ ranks|nothing fits)' "$TRIREME" train device=cpu \
     model.preset=llama3-70b data.train=gone.h5 run.dir=huge

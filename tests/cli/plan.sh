@@ -123,7 +123,7 @@ printf 'mine:\n  like: h100\n  memory: 20 GiB\ncores:\n  like: h100\n  gpu: ""\n
 is "a machine of a file" "0 1" "$? $(grep -c '^fits on mine (20.00 GiB)' out)"
 "$TRIREME" plan $M --ranks 2 --machine machines.yaml:cores >out 2>&1
 is "a machine without GPUs: cores, and their node's memory" "0 0 1" \
-    "$? $(grep -c 'one GPU a rank' out) $(grep -c '^fits on a rank.s share of the node (1.50 GiB)' out)"
+    "$? $(grep -c 'one GPU a rank' out) $(grep -c '^fits on a rank.s share of the node, without its process (1.46 GiB)' out)"
 "$TRIREME" plan $M --machine titan-rtx precision=fp16 >out 2>&1
 is "kernels that do not run there: a plan says so first" "0 1 1" \
     "$? $(head -n 1 out | grep -c 'do not run on titan-rtx') $(grep -c '^fits on titan-rtx' out)"
@@ -204,11 +204,22 @@ for option in --json --trace --timeline-svg --schedule-svg; do
 done
 "$TRIREME" plan $M >/dev/full 2>err
 is "a plan that cannot be written" "1 1" "$? $(grep -c 'the plan cannot be written: No space' err)"
-# ---- pipelines ----
-P="model.preset=llama-tiny model.layers=6 device=cpu train.global_batch=6 train.micro_batch=1 parallel.pipeline=3"
 
 # numbers NAME FILE: the numbers of members NAME in a plan's JSON, one a line.
 numbers() { sed -n "s/^ *\"$1\": *\([-+0-9.e]*\),*\$/\1/p" "$2"; }
+
+# node_with MIB: the verdict on a node that has so much for each of two ranks, beside what they need.
+node_with() {
+    gib=$(awk -v need="$(numbers total_bytes here.json | head -n 1)" -v more="$1" \
+        'BEGIN { printf "%.6f", 2 * (need / 2 ^ 20 + more) / 1024 }')
+    "$TRIREME" plan $M --ranks 2 --node-memory "$gib" 2>&1 | sed -n "s/ on a rank's share of the node.*//p"
+}
+"$TRIREME" plan $M --ranks 2 --json here.json >out 2>&1
+is "a node has to hold the processes, too" "does not fit, fits" "$(node_with 42), $(node_with 45)"
+
+# ---- pipelines ----
+P="model.preset=llama-tiny model.layers=6 device=cpu train.global_batch=6 train.micro_batch=1 parallel.pipeline=3"
+
 sum() { awk '{ n += $1 } END { print n }'; }
 
 for schedule in naive 1f1b zb_h1 zb_v interleaved_1f1b; do

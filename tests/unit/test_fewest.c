@@ -50,6 +50,7 @@ static struct memory_limits takes(const char *base, const char *settings, int ra
 static int by_trying(const char *base, const char *offload, int own, size_t device_bytes,
                      size_t node_bytes)
 {
+    struct config base_config = rig_config(base);
     for (int ranks = 1; ranks <= TRIED; ranks += ranks < 4 ? 1 : 4)
         for (int tensor = own ? own : 1; tensor <= (own ? own : 4); tensor *= 2) {
             char settings[256];
@@ -58,7 +59,8 @@ static int by_trying(const char *base, const char *offload, int own, size_t devi
             if (ranks % tensor)
                 continue;
             struct memory_limits most = takes(base, settings, ranks);
-            size_t on_node = most.host_bytes * (size_t)(ranks < 4 ? ranks : 4);
+            size_t a_rank = most.host_bytes + report_process_bytes(&base_config, 0);
+            size_t on_node = a_rank * (size_t)(ranks < 4 ? ranks : 4);
             if (most.device_bytes && most.device_bytes <= device_bytes &&
                 (!node_bytes || on_node <= node_bytes))
                 return ranks;
