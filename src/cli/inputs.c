@@ -10,7 +10,7 @@
  *  - the first bytes of numpy's or llm.c's files, or Megatron's .idx beside it: numbers, if it was
  *    named
  *  - HDF5 that was named: a token file
- *  - a byte of 0 among the first: left out and counted
+ *  - a byte of 0 among the first, or a README.md of a dataset in a folder: left out and counted
  *  - archives, Parquet, Arrow, numpy's .npz, and .csv and .tsv that were named: refused
  *  - anything else: text
  */
@@ -31,7 +31,7 @@
 #include "io/megatron.h"
 #include "io/npy.h"
 
-enum { PROBE_BYTES = 8000 };
+enum { PROBE_BYTES = 8000, SKIPPED_TEXT = 768 };
 
 static void skip(struct inputs_skipped *skipped, const char *path)
 {
@@ -167,6 +167,12 @@ static enum inputs_format format_of(const char *name, const struct probe *probe,
     return memchr(probe->bytes, 0, (size_t)probe->count) ? INPUT_ANY : INPUT_TEXT;
 }
 
+/* Is a file the page that describes a dataset on Hugging Face's hub?  It begins with YAML. */
+static int is_card(const char *path, const struct probe *probe)
+{
+    return text_ends_with(path, "/README.md") && begins_with(probe, "---\n");
+}
+
 static int refuse_list(const char *path, const char *packer, const struct probe *probe,
                        struct error *err)
 {
@@ -219,6 +225,10 @@ static int add_probed(struct inputs *inputs, const char *path, const char *name,
         return -1;
     if (format == INPUT_ANY && is_named && h5_is_file(path))
         format = INPUT_TOKENS;
+    if (format == INPUT_TEXT && !is_named && is_card(path, probe)) {
+        skip(&inputs->card, path);
+        return 0;
+    }
     add_or_skip(inputs, path, name, format, packer);
     return 0;
 }
@@ -300,7 +310,9 @@ int inputs_list(struct inputs *inputs, char **arguments, int count, struct error
     if (!first && count)
         return error_set(err, "no input: there is no file in %s%s%s", arguments[0],
                          count > 1 ? ", nor in the others" : "",
-                         inputs->hidden.count ? ", but for hidden ones" : "");
+                         inputs->hidden.count ? ", but for hidden ones"
+                         : inputs->card.count ? ", but for the README.md of a dataset"
+                                              : "");
     if (!first)
         return error_set(err, "no input: trireme tokenize INPUT... -o FILE.h5");
     if (h5_is_file(first))
@@ -354,20 +366,25 @@ int inputs_close(struct inputs_stream *stream, int is_read, struct error *err)
     return 0;
 }
 
+/* Append to text how many files were skipped, for which reason: of one, of more. */
+static void append_skipped(char text[SKIPPED_TEXT], const struct inputs_skipped *skipped,
+                           const char *one, const char *more)
+{
+    size_t used = strlen(text);
+    if (skipped->count)
+        snprintf(text + used, SKIPPED_TEXT - used, "%s%lld %s (%s%s)", used ? ", " : "",
+                 (long long)skipped->count, skipped->count > 1 ? more : one, skipped->first,
+                 skipped->count > 1 ? ", ..." : "");
+}
+
 void inputs_report(const struct inputs *inputs, struct log *log)
 {
-    const struct inputs_skipped *binary = &inputs->not_text, *hidden = &inputs->hidden;
-    char skipped[2][256] = {"", ""};
-    if (binary->count)
-        snprintf(skipped[0], sizeof skipped[0], "%lld that %s not text (%s%s)",
-                 (long long)binary->count, binary->count > 1 ? "are" : "is", binary->first,
-                 binary->count > 1 ? ", ..." : "");
-    if (hidden->count)
-        snprintf(skipped[1], sizeof skipped[1], "%lld hidden (%s%s)", (long long)hidden->count,
-                 hidden->first, hidden->count > 1 ? ", ..." : "");
-    if (binary->count || hidden->count)
-        log_info(log, "skipped %s%s%s", skipped[0], binary->count && hidden->count ? ", " : "",
-                 skipped[1]);
+    char skipped[SKIPPED_TEXT] = "";
+    append_skipped(skipped, &inputs->not_text, "that is not text", "that are not text");
+    append_skipped(skipped, &inputs->hidden, "hidden", "hidden");
+    append_skipped(skipped, &inputs->card, "that describes a dataset", "that describe datasets");
+    if (skipped[0])
+        log_info(log, "skipped %s", skipped);
     if (inputs->json.count)
         log_warn(
             log,
@@ -388,6 +405,7 @@ void inputs_free(struct inputs *inputs)
     free(inputs->list);
     free(inputs->not_text.first);
     free(inputs->hidden.first);
+    free(inputs->card.first);
     free(inputs->json.first);
     free(inputs->table.first);
     *inputs = (struct inputs){0};

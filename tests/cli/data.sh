@@ -261,6 +261,18 @@ cp train.h5 tree/d.h5
 is "a folder: text alone, and one line of the rest" "0 1 1 2" "$? $(wc -l <err | tr -d ' ') \
 $(grep -c 'skipped 2 that are not text (tree/d\.h5, \.\.\.), 2 hidden (tree/\.git, \.\.\.)' err) \
 $(sed -n 's/.* tokens in \([0-9]*\) documents.*/\1/p' out)"
+mkdir -p hub/data
+printf -- '---\nlicense: mit\n---\n# Questions\n' >hub/README.md
+refused "a folder of a dataset without its data" 'there is no file in hub, but for the README.md of a dataset$' \
+    "$TRIREME" tokenize hub -o x.h5
+echo '{"text": "one"}' >hub/data/train.jsonl
+echo "read me" >hub/data/README.md
+"$TRIREME" tokenize hub -o x.h5 >out 2>err
+is "the page that describes a dataset is no document, another README.md is" "0 1 2" \
+    "$? $(grep -c 'skipped 1 that describes a dataset (hub/README\.md)$' err) \
+$(sed -n 's/.* tokens in \([0-9]*\) documents.*/\1/p' out)"
+"$TRIREME" tokenize hub/README.md -o x.h5 >out 2>err
+is "a page that is named is" "0 0" "$? $(wc -l <err | tr -d ' ')"
 refused "nothing but bytes" 'no input is text.*c\.bin' "$TRIREME" tokenize tree/sub/c.bin -o x.h5
 mkdir empty
 refused "a folder without a file" 'no input: there is no file in empty$' "$TRIREME" tokenize empty -o x.h5
