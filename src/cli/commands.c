@@ -163,7 +163,7 @@ const struct command commands[] = {
      .run = command_checkpoint},
     {.name = "convert",
      .usage = "RUN|CHECKPOINT FOLDER [model.path=FOLDER] [--merge] [--dtype fp32|bf16|fp16]\n"
-              "      [--file-gb N]",
+              "      [--file-gb N] [--tokenizer FILE|FOLDER]",
      .summary = "the model of a checkpoint as a folder for Hugging Face's programs:\n"
                 "      config.json and safetensors, which model.path takes too; of one with\n"
                 "      adapters these alone, as peft keeps them, or with --merge the model that\n"
@@ -171,7 +171,8 @@ const struct command commands[] = {
      .example = "  trireme convert runs/default model-hf --dtype bf16\n",
      .options = {{"--merge", NULL},
                  {"--dtype", "FORMAT", .words = "fp32 bf16 fp16"},
-                 {"--file-gb", "N"}},
+                 {"--file-gb", "N"},
+                 {"--tokenizer", "FILE"}},
      .also = "export save hf huggingface safetensors",
      .alone = "it reads what all ranks saved",
      .run = command_convert},

@@ -15,6 +15,7 @@ struct asked {
     const char *dtype;         /* name of the files' format; NULL: not given */
     double file_gb;            /* most 10^9 bytes of a file */
     int is_merged;             /* 1: adapters are added to their model */
+    const char *tokenizer;     /* as --tokenizer names it; NULL: not given */
     const char *model_path;    /* where the model of adapters is now; NULL: where it was */
 };
 
@@ -33,6 +34,7 @@ static int parse(struct asked *asked, int argc, char **argv, struct error *err)
     static const char model_path[] = "model.path=";
     asked->dtype = arguments_option("--dtype", &argc, argv);
     asked->is_merged = arguments_flag("--merge", &argc, argv);
+    asked->tokenizer = arguments_option("--tokenizer", &argc, argv);
     if (arguments_number("--file-gb", &argc, argv, 1e-6, 1e6, &asked->file_gb, EXPORT_FILE_GB, err))
         return -1;
     if (argc < 3 || argc > 4)
@@ -78,11 +80,14 @@ static int convert(const struct asked *asked, struct checkpoint *checkpoint, str
                          "model.path is where the model of adapters is, and %s has none: all its "
                          "weights are its own",
                          checkpoint->path);
+    if (asked->tokenizer && config.lora.r && !asked->is_merged)
+        return error_set(err, "--tokenizer goes with a whole model: adapters are written without "
+                              "one, unless --merge adds them to their model");
     if (asked->model_path) /* the weights alone: what the model is, the checkpoint says */
         snprintf(config.model_path, sizeof config.model_path, "%s", asked->model_path);
     how.what = config.lora.r && !asked->is_merged ? EXPORT_ADAPTER : EXPORT_MODEL;
     if (find_dtype(asked, &config, how.what, &how.dtype, err) ||
-        export_folder(&how, checkpoint, &config, err))
+        export_folder(&how, asked->tokenizer, checkpoint, &config, err))
         return -1;
     printf("%s: %d tensors in %s, of step %lld of %s\n", asked->folder, how.tensors,
            dtype_name(how.dtype), (long long)checkpoint->step, checkpoint->path);

@@ -3,7 +3,7 @@
  * A folder is refused if a model is in it.  weights_export() writes config.json and the weights;
  * what goes with a model beside these, the files of its tokenizer and of generation, is copied from
  * one folder (find_texts()), which also decides where the ids of special tokens in config.json come
- * from.
+ * from.  A user may name the tokenizer, which may be a file of any name.
  *
  * For a run, rank 0 exports to hf.partial, renames what is at hf (to hf.old if the run wrote it,
  * else to a name that is free), renames hf.partial to hf, and removes hf.old.
@@ -85,6 +85,7 @@ static const char *model_file(const char *folder)
 struct texts {
     char folder[CONFIG_TEXT]; /* whose files are copied; "": none are */
     int has_tokenizer;        /* 1: the tokenizer there is that of the run's data */
+    char *file;               /* a tokenizer that is copied by itself; NULL: none */
     struct js *ids;           /* ids of special tokens, for config.json */
 };
 
@@ -122,27 +123,62 @@ static struct js *ids_of(const struct tokenizer *tokenizer)
     return ids;
 }
 
+/* Open the tokenizer that a user names; it has to be that of the run's data, `name`, where these
+ * name one. */
+static int open_asked(struct tokenizer **tokenizer, const char *asked, const char *name,
+                      struct error *err)
+{
+    if (data_tokenizer_open_named(tokenizer, asked, err))
+        return error_prefix(err, "--tokenizer");
+    if (!(*tokenizer)->path)
+        return error_set(err, "--tokenizer %s has no files that could go with the model", asked);
+    if (name && strcmp(name, (*tokenizer)->name))
+        return error_set(err, "the run's data was made with \"%s\", and --tokenizer %s is \"%s\"",
+                         name, asked, (*tokenizer)->name);
+    return 0;
+}
+
+/* The files of this tokenizer go with the model: those of its folder, or, where it has another name
+ * than there, the file alone. */
+static void take_tokenizer(struct texts *texts, const struct tokenizer *tokenizer)
+{
+    const char *slash = strrchr(tokenizer->path, '/');
+    const char *file = slash ? slash + 1 : tokenizer->path;
+    if (strcmp(file, "tokenizer.json") != 0) {
+        texts->file = array_text(tokenizer->path);
+        texts->has_tokenizer = 0;
+        return;
+    }
+    snprintf(texts->folder, sizeof texts->folder, "%.*s",
+             slash ? (int)(slash - tokenizer->path) : 1, slash ? tokenizer->path : ".");
+    texts->has_tokenizer = 1;
+}
+
 /* Find the folder whose files go with the model, and the ids that config.json says of it.  The
- * folder is that of the tokenizer of the data, where it is found and has a file, else that which
- * the model came from; the tokenizer there is taken for that of data without a name of one
+ * folder is that of the tokenizer asked for, or of the tokenizer of the data, where it is found and
+ * has a file, else that which the model came from; the tokenizer there is taken for that of data
+ * without a name of one
  * ("unnamed") alone.  The ids are those in the source model's config.json where the folder is the
  * same one, else those of the tokenizer. */
-static int find_texts(struct texts *texts, const struct checkpoint *checkpoint,
+static int find_texts(struct texts *texts, const char *asked, const struct checkpoint *checkpoint,
                       const struct config *config, struct error *err)
 {
     const char *name = run_data_tokenizer(checkpoint->meta);
+    int is_unnamed = !name || !strcmp(name, "unnamed");
     struct tokenizer *tokenizer = NULL;
     char source[CONFIG_TEXT];
     int has_source = saved_source(config->model_path, source);
     snprintf(texts->folder, sizeof texts->folder, "%s", source);
-    texts->has_tokenizer = !name || !strcmp(name, "unnamed");
-    if (name && !data_tokenizer_open(&tokenizer, name, config, NULL) && tokenizer->path) {
-        const char *slash = strrchr(tokenizer->path, '/');
-        snprintf(texts->folder, sizeof texts->folder, "%.*s",
-                 slash ? (int)(slash - tokenizer->path) : 1, slash ? tokenizer->path : ".");
-        texts->has_tokenizer = 1;
+    texts->has_tokenizer = is_unnamed;
+    if (asked && open_asked(&tokenizer, asked, is_unnamed ? NULL : name, err)) {
+        tokenizer_close(tokenizer);
+        return -1;
     }
-    if (has_source && is_same(source, texts->folder)) {
+    if (!asked && name)
+        data_tokenizer_open(&tokenizer, name, config, NULL);
+    if (tokenizer && tokenizer->path)
+        take_tokenizer(texts, tokenizer);
+    if (has_source && !texts->file && is_same(source, texts->folder)) {
         char *path = array_format("%s/config.json", source);
         texts->ids = js_read(path, err);
         free(path);
@@ -153,24 +189,34 @@ static int find_texts(struct texts *texts, const struct checkpoint *checkpoint,
     return texts->ids ? 0 : -1;
 }
 
-static int export_model(struct weights_export *how, struct checkpoint *checkpoint,
-                        const struct config *config, struct error *err)
+static int copy_texts(const struct texts *texts, const char *to, struct error *err)
 {
-    struct texts texts;
-    if (find_texts(&texts, checkpoint, config, err))
-        return -1;
-    how->ids = texts.ids;
-    int count = texts.has_tokenizer ? BESIDE : OF_GENERATION;
-    int rc = weights_export(how, checkpoint, config, err) ||
-                     copy_beside(texts.folder, how->folder, count, err)
-                 ? -1
-                 : 0;
-    how->ids = NULL;
-    js_free(texts.ids);
+    int count = texts->has_tokenizer ? BESIDE : OF_GENERATION;
+    char *copy = array_format("%s/tokenizer.json", to);
+    int rc = copy_beside(texts->folder, to, count, err);
+    if (!rc && texts->file)
+        rc = disk_copy(texts->file, copy, err);
+    free(copy);
     return rc;
 }
 
-int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
+static int export_model(struct weights_export *how, const char *tokenizer,
+                        struct checkpoint *checkpoint, const struct config *config,
+                        struct error *err)
+{
+    struct texts texts = {.file = NULL};
+    int rc = find_texts(&texts, tokenizer, checkpoint, config, err);
+    how->ids = texts.ids;
+    if (!rc)
+        rc = disk_make_folders(how->folder, err) || weights_export(how, checkpoint, config, err) ||
+             copy_texts(&texts, how->folder, err);
+    how->ids = NULL;
+    js_free(texts.ids);
+    free(texts.file);
+    return rc ? -1 : 0;
+}
+
+int export_folder(struct weights_export *how, const char *tokenizer, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err)
 {
     const char *found = model_file(how->folder);
@@ -183,10 +229,10 @@ int export_folder(struct weights_export *how, struct checkpoint *checkpoint,
                          "up another: peft would not find the modules of these adapters there; "
                          "--merge writes the whole model",
                          config->model_path);
-    if (disk_make_folders(how->folder, err))
-        return -1;
-    return how->what == EXPORT_MODEL ? export_model(how, checkpoint, config, err)
-                                     : weights_export(how, checkpoint, config, err);
+    if (how->what == EXPORT_MODEL)
+        return export_model(how, tokenizer, checkpoint, config, err);
+    return disk_make_folders(how->folder, err) || weights_export(how, checkpoint, config, err) ? -1
+                                                                                               : 0;
 }
 
 /* Warn where the data's tokenizer was not found. */
@@ -198,7 +244,8 @@ static void report_tokenizer(struct log *log, const char *folder,
     if (has_files && !disk_has(folder, "tokenizer.json"))
         log_warn(log,
                  "%s has no tokenizer: the run's data was made with \"%s\", whose files lie "
-                 "neither in model.path nor beside data.train; copy its tokenizer.json there",
+                 "neither in model.path nor beside data.train; copy its tokenizer.json there, or "
+                 "name it: trireme convert ... --tokenizer FILE",
                  folder, name);
 }
 
@@ -312,8 +359,8 @@ static int write_run(const char *path, const struct config *config, int is_own, 
     how.dtype = export_folder_dtype(config, how.what);
     int rc = disk_remove(made, err) || checkpoint_open(&checkpoint, path, err);
     if (!rc) {
-        rc =
-            export_folder(&how, checkpoint, config, err) || replace(made, folder, is_own, log, err);
+        rc = export_folder(&how, NULL, checkpoint, config, err) ||
+             replace(made, folder, is_own, log, err);
         if (!rc)
             export_folder_report(log, folder, how.what, checkpoint, config);
         checkpoint_close(checkpoint);

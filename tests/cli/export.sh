@@ -34,6 +34,19 @@ is "another is not taken for that of the data, at the end of a run" "no 1" "$(
 "$TRIREME" convert more more-hf >out 2>err
 is "nor by convert" "0 no 1" "$? $([ ! -e more-hf/tokenizer.json ] && echo no) $(
     grep -c 'warning: more-hf has no tokenizer: .*made with' err)"
+cp aside/tokenizer.json aside/any.name
+for named in aside aside/any.name; do
+    rm -rf more-named
+    "$TRIREME" convert more more-named --tokenizer $named >out 2>err
+    is "convert --tokenizer $named" "0 0 0 tokenizer.json" "$? $(cmp aside/tokenizer.json more-named/tokenizer.json >out; echo $?) $(
+        grep -c warning err) $(cd more-named && ls | grep -v -e safetensors -e ^config.json)"
+done
+refused "convert with the tokenizer of other data" 'data was made with "byte-bpe.*, and --tokenizer small is "byte-bpe' \
+    "$TRIREME" convert more more-small --tokenizer small
+refused "convert with a tokenizer that is not there" '^trireme: error: --tokenizer: .*gone.json' \
+    "$TRIREME" convert more more-gone --tokenizer gone.json
+refused "convert with a tokenizer of no files" '.-tokenizer bytes has no files' "$TRIREME" convert more more-bytes --tokenizer bytes
+is "none of these left a folder" 0 "$(ls -d more-small more-gone more-bytes 2>left | wc -l | tr -d " ")"
 cp aside/tokenizer.json .
 "$TRIREME" convert more more-too >out 2>err
 is "that of the data is, where it lies beside it" "0 0" "$(cmp aside/tokenizer.json more-too/tokenizer.json >out; echo $?) $(
@@ -53,6 +66,7 @@ is "new rows that adapters leave frozen are warned of, once" "0 1" \
 is "and so is a member of config.json that is not known" 1 \
     "$(grep -c 'warning: noted/config.json: trireme does not know wobble' err)"
 train rows model.path=base model.vocab=310 data.train=large.h5 lora.r=2
+refused "adapters with a tokenizer" '.-tokenizer goes with a whole model' "$TRIREME" convert rows rows-named --tokenizer aside
 "$TRIREME" convert rows rows-adapter >out 2>err
 is "their adapter fits a model that has been resized alone, with other rows" "0 1" \
     "$? $(grep -c 'warning: rows-adapter: model.vocab is 310, and that of base 300: .*embeddings(310), whose .*; --merge' err)"
