@@ -3,7 +3,7 @@
 #
 # Run by `make check-asan` in a configured build directory.  Builds in build-asan/ there, with
 # the same options of configure; a second run builds only what changed.  FULL=1 runs the MPI
-# programs at 1 to 4 ranks instead of 3, and all of tests/cli.
+# programs at 1 to 4 ranks instead of 3, all of tests/cli, and all settings of each test (CHECK_SHORT=0).
 set -u
 export LC_ALL=C
 own=$(cd "$(dirname "$0")" && pwd)
@@ -34,7 +34,7 @@ set_options() {
 unit_programs() {
     for program in $UNIT_TESTS; do
         OMP_NUM_THREADS=2 ASAN_OPTIONS=$ASAN_OPTIONS:fast_unwind_on_malloc=1 \
-            timeout -k 5 1200 "./$program" >one.log 2>&1
+            timeout -k 5 $limit "./$program" >one.log 2>&1
         code=$?
         case $code in
         0) echo "ok ${program##*/}" ;;
@@ -58,10 +58,11 @@ script() {
 
 run_all() {
     scripts="commands config faults"
-    ranks=3
+    ranks=3 limit=1200
+    export CHECK_SHORT=1
     if [ -n "${FULL-}" ]; then
         scripts=$(cd "$source/tests/cli" && echo *.sh | sed 's/\.sh//g')
-        ranks="1 2 3 4"
+        ranks="1 2 3 4" limit=7200 CHECK_SHORT=0
     fi
     unit_programs
     TIMEOUT=600 RANKS=$ranks script "$source/tests/mpi/run.sh" $MPI_TESTS
