@@ -138,7 +138,8 @@ static void check_pasted(const struct config *base, const char *file, const char
         const char *list[MOST];
         struct config pasted, row;
         int all = count;
-        memcpy(list, given, (size_t)count * sizeof *given);
+        for (int k = 0; k < count; k++) /* given may be NULL */
+            list[k] = given[k];
         snprintf(text, sizeof text, "%s", search.row[i].settings);
         while (all < MOST && (word = strtok_r(rest, " ", &rest)))
             list[all++] = word;
