@@ -170,7 +170,8 @@ static enum inputs_format format_of(const char *name, const struct probe *probe,
 /* Is a file the page that describes a dataset on Hugging Face's hub?  It begins with YAML. */
 static int is_card(const char *path, const struct probe *probe)
 {
-    return text_ends_with(path, "/README.md") && begins_with(probe, "---\n");
+    return text_ends_with(path, "/README.md") &&
+           (begins_with(probe, "---\n") || begins_with(probe, "---\r\n"));
 }
 
 static int refuse_list(const char *path, const char *packer, const struct probe *probe,
@@ -214,6 +215,10 @@ static int add_probed(struct inputs *inputs, const char *path, const char *name,
                       struct error *err)
 {
     int is_judged = is_named && !inputs->asked;
+    if (!is_named && is_card(path, probe)) {
+        skip(&inputs->card, path);
+        return 0;
+    }
     if (refuse_archive(path, packer || is_judged ? probe : NULL, err) ||
         (is_judged && refuse_table(path, name, err)))
         return -1;
@@ -225,10 +230,6 @@ static int add_probed(struct inputs *inputs, const char *path, const char *name,
         return -1;
     if (format == INPUT_ANY && is_named && h5_is_file(path))
         format = INPUT_TOKENS;
-    if (format == INPUT_TEXT && !is_named && is_card(path, probe)) {
-        skip(&inputs->card, path);
-        return 0;
-    }
     add_or_skip(inputs, path, name, format, packer);
     return 0;
 }
@@ -310,9 +311,9 @@ int inputs_list(struct inputs *inputs, char **arguments, int count, struct error
     if (!first && count)
         return error_set(err, "no input: there is no file in %s%s%s", arguments[0],
                          count > 1 ? ", nor in the others" : "",
-                         inputs->hidden.count ? ", but for hidden ones"
-                         : inputs->card.count ? ", but for the README.md of a dataset"
-                                              : "");
+                         inputs->hidden.count || inputs->card.count
+                             ? ", but for hidden ones and a dataset's README.md, which are left out"
+                             : "");
     if (!first)
         return error_set(err, "no input: trireme tokenize INPUT... -o FILE.h5");
     if (h5_is_file(first))

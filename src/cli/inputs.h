@@ -40,12 +40,12 @@ struct inputs {
     struct inputs_skipped table;    /* read as text: .csv and .tsv in folders */
 };
 
-/* List the files that the arguments name, and those of folders in the order of their names.  Hidden
- * files and README.md of a dataset are left out, and so are files that are not text, unless a
- * format was asked for (inputs->asked).  inputs is for inputs_free(), also after a failure. Returns
- * 0, or -1 with err set: nothing is left, a file cannot be read or unpacked, is Parquet or Arrow,
- * an archive, compressed numbers or a list in JSON, or was named itself and is a table (.csv, .tsv)
- * or numpy's .npz. */
+/* List the files that the arguments name, and those of folders in the order of their names.  In
+ * folders hidden files and the README.md of a dataset are left out; so are, anywhere, files that
+ * are not text, unless a format was asked for (inputs->asked).  inputs is for inputs_free(), also
+ * after a failure. Returns 0, or -1 with err set: nothing is left, a file cannot be read or
+ * unpacked, is Parquet or Arrow, an archive, compressed numbers or a list in JSON, or was named
+ * itself and is a table (.csv, .tsv) or numpy's .npz. */
 int inputs_list(struct inputs *inputs, char **arguments, int count, struct error *err);
 
 /* Return how many files are of a format. */

@@ -263,7 +263,7 @@ $(grep -c 'skipped 2 that are not text (tree/d\.h5, \.\.\.), 2 hidden (tree/\.gi
 $(sed -n 's/.* tokens in \([0-9]*\) documents.*/\1/p' out)"
 mkdir -p hub/data
 printf -- '---\nlicense: mit\n---\n# Questions\n' >hub/README.md
-refused "a folder of a dataset without its data" 'there is no file in hub, but for the README.md of a dataset$' \
+refused "a folder of a dataset without its data" 'there is no file in hub, but for hidden ones and a dataset.s README.md, which are left out$' \
     "$TRIREME" tokenize hub -o x.h5
 echo '{"text": "one"}' >hub/data/train.jsonl
 echo "read me" >hub/data/README.md
@@ -271,6 +271,9 @@ echo "read me" >hub/data/README.md
 is "the page that describes a dataset is no document, another README.md is" "0 1 2" \
     "$? $(grep -c 'skipped 1 that describes a dataset (hub/README\.md)$' err) \
 $(sed -n 's/.* tokens in \([0-9]*\) documents.*/\1/p' out)"
+rm hub/data/README.md
+"$TRIREME" tokenize hub --format jsonl -o x.h5 >out 2>err
+is "nor is it read as another format" "0 1" "$? $(sed -n 's/.* tokens in \([0-9]*\) document.*/\1/p' out)"
 "$TRIREME" tokenize hub/README.md -o x.h5 >out 2>err
 is "a page that is named is" "0 0" "$? $(wc -l <err | tr -d ' ')"
 refused "nothing but bytes" 'no input is text.*c\.bin' "$TRIREME" tokenize tree/sub/c.bin -o x.h5
