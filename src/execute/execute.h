@@ -73,13 +73,15 @@ struct step_output {
 
 /* Make an executor of programs that run one at a time (same units, same state): allocate cleared
  * slabs, counted in mem, and make the file of POOL_DISK in swap_folder (NULL where programs have
- * none); on a device that only enqueues, also capture the segments, each kind of which runs once on
- * what the slabs hold.  mesh may be NULL for one rank.  device, mesh, mem and programs stay the
- * caller's and must outlive the executor.  Not collective.  Returns 0, or -1 with err set.  For
- * tests: a session calls executor_allocate() and executor_prepare() itself. */
+ * none); on a device that only enqueues, also capture the segments, and load the kernels of all
+ * instructions, each kind of which runs once on cleared slabs.  mesh may be NULL for one rank. rule
+ * is that of a step that updates, for its number of products; NULL where no program updates.
+ * device, mesh, mem and programs stay the caller's and must outlive the executor.  Not collective.
+ * Returns 0, or -1 with err set.  For tests: a session calls executor_allocate() and
+ * executor_prepare() itself. */
 int executor_create(struct executor **executor, struct device *device, struct mesh *mesh,
                     struct mem *mem, const struct program *const *programs, int count,
-                    const char *swap_folder, struct error *err);
+                    const struct optimizer_rule *rule, const char *swap_folder, struct error *err);
 
 /* executor_create() in two: executor_allocate() allocates memory, executor_prepare() makes what the
  * first step needs besides.  Between them, and not later, executor_note_products() may be called:
@@ -93,7 +95,7 @@ int executor_allocate(struct executor **executor, struct device *device, struct 
 int executor_note_products(struct executor *executor, const struct program *const *programs,
                            int count, struct error *err);
 int executor_prepare(struct executor *executor, const struct program *const *programs, int count,
-                     struct error *err);
+                     const struct optimizer_rule *rule, struct error *err);
 void executor_destroy(struct executor *executor); /* NULL allowed; waits for the device */
 
 /* Register the memory that transfers read and write (mesh_register()).  Collective over the mesh's

@@ -54,12 +54,12 @@ struct async {
 
 /* Functions of struct executor_mode.  async_create() makes the events of steps and host memory,
  * async_note_products() lets the device note products, async_prepare() makes the programs' events
- * and CUDA graphs. */
+ * and CUDA graphs, and has the GPU load all other kernels of a step. */
 int async_create(struct executor *x, int programs, struct error *err);
 int async_note_products(struct executor *x, const struct program *const *programs, int count,
                         struct error *err);
 int async_prepare(struct executor *x, const struct program *const *programs, int count,
-                  struct error *err);
+                  const struct optimizer_rule *rule, struct error *err);
 void async_destroy(struct executor *x); /* what async_create() made, or a part of it */
 
 /* The asynchronous executor's part of a program; NULL if it is none of the executor's. */

@@ -5,6 +5,10 @@
  * graphs of their own, while those of all micro-batches of a unit share one if they work on the
  * same buffers.  Units that work on the same memory one after the other share one too, unless they
  * drop numbers: which ones depends on the layer.
+ *
+ * Every kernel of a step runs here once.  CUDA loads a kernel at its first launch, and may wait for
+ * all that the GPU has been given, holding a lock that calls of other threads need.  If a transfer
+ * is under way then, ranks that load kernels can wait for one another for ever.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +125,54 @@ static int make_captures(struct executor *x, struct async_program *own, struct e
     return device_sync(x->device, err);
 }
 
+/* Do two flats have the same rule and format of gradients?  -1: no flat. */
+static int are_flats_alike(const struct program *program, int a, int b)
+{
+    const struct flat *flat = program->units->flat;
+    if (a < 0 || b < 0)
+        return a == b;
+    return flat[a].optimizer == flat[b].optimizer && flat[a].grad_dtype == flat[b].grad_dtype;
+}
+
+/* Do two instructions that compute launch the same kernels? */
+static int are_alike(const struct program *program, const struct instr *a, const struct instr *b)
+{
+    return a->kind == b->kind && a->stream == b->stream && a->elems == b->elems &&
+           a->dtype == b->dtype && are_flats_alike(program, a->flat, b->flat);
+}
+
+/* Is it an instruction of the GPU that launches kernels, and no RUN? */
+static int launches_kernels(const struct instr *instr)
+{
+    return instr->stream != STREAM_HOST && instr->kind != INSTR_RUN && instr->kind != INSTR_LOAD &&
+           instr->kind != INSTR_RELEASE && !instr_is_transfer(instr) && !instr_is_copy(instr);
+}
+
+/* Let the GPU load the kernels of all instructions but RUNs: run one of each kind. */
+static int load_kernels(struct executor *x, const struct program *program,
+                        const struct optimizer_rule *rule, struct error *err)
+{
+    struct step_input input = {.user = NULL};
+    struct run_state run = {.x = x, .program = program, .input = &input, .err = err};
+    int *done = array_make((size_t)program->instrs, sizeof *done), kinds = 0, rc = 0;
+    if (rule)
+        input.rule = *rule;
+    for (int i = 0; i < program->instrs && !rc; i++) {
+        const struct instr *instr = &program->instr[i];
+        int k = 0;
+        if (!launches_kernels(instr))
+            continue;
+        while (k < kinds && !are_alike(program, &program->instr[done[k]], instr))
+            k++;
+        if (k < kinds)
+            continue;
+        done[kinds++] = i;
+        rc = run_actions[instr->kind](&run, i) || device_check(x->device, err);
+    }
+    free(done);
+    return rc || device_sync(x->device, err) ? -1 : 0;
+}
+
 static int make_program(struct executor *x, struct async_program *own,
                         const struct program *program, struct error *err)
 {
@@ -211,7 +263,7 @@ int async_note_products(struct executor *x, const struct program *const *program
 }
 
 int async_prepare(struct executor *x, const struct program *const *programs, int count,
-                  struct error *err)
+                  const struct optimizer_rule *rule, struct error *err)
 {
     struct async *a = x->async;
     if (clear(x, err))
@@ -221,6 +273,9 @@ int async_prepare(struct executor *x, const struct program *const *programs, int
         if (make_program(x, &a->program[i], programs[i], err))
             return -1;
     }
+    for (int i = 0; i < count; i++)
+        if (load_kernels(x, programs[i], rule, err))
+            return -1;
     return clear(x, err);
 }
 

@@ -70,7 +70,7 @@ struct executor_mode {
     int (*note_products)(struct executor *x, const struct program *const *programs, int count,
                          struct error *err);
     int (*prepare)(struct executor *x, const struct program *const *programs, int count,
-                   struct error *err);
+                   const struct optimizer_rule *rule, struct error *err);
     void (*destroy)(struct executor *x);
 };
 

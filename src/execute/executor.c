@@ -181,9 +181,9 @@ static int clear_factor(struct executor *x, const struct program *program, struc
 }
 
 int executor_prepare(struct executor *x, const struct program *const *programs, int count,
-                     struct error *err)
+                     const struct optimizer_rule *rule, struct error *err)
 {
-    if (x->mode->prepare && x->mode->prepare(x, programs, count, err))
+    if (x->mode->prepare && x->mode->prepare(x, programs, count, rule, err))
         return -1;
     for (int i = 0; i < count; i++)
         if (clear_factor(x, programs[i], err))
@@ -193,12 +193,12 @@ int executor_prepare(struct executor *x, const struct program *const *programs, 
 
 int executor_create(struct executor **out, struct device *device, struct mesh *mesh,
                     struct mem *mem, const struct program *const *programs, int count,
-                    const char *swap_folder, struct error *err)
+                    const struct optimizer_rule *rule, const char *swap_folder, struct error *err)
 {
     struct executor *x;
     if (executor_allocate(&x, device, mesh, mem, programs, count, swap_folder, err))
         return -1;
-    if (executor_prepare(x, programs, count, err)) {
+    if (executor_prepare(x, programs, count, rule, err)) {
         executor_destroy(x);
         return -1;
     }

@@ -17,6 +17,7 @@
 #include "train/gpu_check.h"
 #include "plan/attention_memory.h"
 #include "train/layout_auto.h"
+#include "train/lr_schedule.h"
 #include "train/memory_budget.h"
 #include "train/shared_settings.h"
 
@@ -83,7 +84,9 @@ static int allocate(struct session *s, struct error *err)
 /* Make what steps need.  On a GPU this captures the matrix products, with the algorithms chosen. */
 static int prepare_steps(struct session *s, struct error *err)
 {
-    return executor_prepare(s->executor, s->programs, s->program_count, err) || upload_table(s, err)
+    const struct optimizer_rule rule = lr_schedule_rule(&s->config.train, 1);
+    return executor_prepare(s->executor, s->programs, s->program_count, &rule, err) ||
+                   upload_table(s, err)
                ? -1
                : 0;
 }

@@ -7,10 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <mutex>
-#include <set>
-#include <tuple>
-
 #include "cublaslt_describe.h"
 #include "cublaslt_fp8.h"
 #include "memory.h"
@@ -179,23 +175,16 @@ cublasStatus_t check_memory(void *const at[4], const struct layout *const l[4], 
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* What makes the library take another kernel. */
-typedef std::tuple<uint64_t, uint64_t, uint64_t, int, int, int, int, bool> kernel_key;
-
-/* A kernel is loaded when it first runs; while capturing that may not be possible. */
-cublasStatus_t check_loaded(const kernel_key &key, cudaStream_t stream)
+/* Of another shape, other types or another beta the library may take another kernel. */
+cublasStatus_t check_loaded(const struct matmul &o, const struct layout *const l[4],
+                            const struct product &p, cudaStream_t stream)
 {
-    static std::mutex lock;
-    static std::set<kernel_key> loaded;
-    enum cudaStreamCaptureStatus capture;
-    if (!emulate_strict_loading() || cudaStreamIsCapturing(stream, &capture) != cudaSuccess)
-        return CUBLAS_STATUS_SUCCESS;
-    std::lock_guard<std::mutex> locked(lock);
-    if (capture == cudaStreamCaptureStatusNone)
-        loaded.insert(key);
-    else if (!loaded.count(key))
-        return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "first met in a capture: not loaded");
-    return CUBLAS_STATUS_SUCCESS;
+    char kernel[160];
+    snprintf(kernel, sizeof kernel, "product %lld x %lld x %lld, %d %d, types %d %d, adds %d",
+             (long long)p.m, (long long)p.n, (long long)p.k, (int)o.transa, (int)o.transb,
+             (int)l[0]->type, (int)l[3]->type, (int)(p.beta_at || p.beta != 0));
+    const char *why = loading_refuses(kernel, stream);
+    return why ? refuse(CUBLAS_STATUS_EXECUTION_FAILED, why) : CUBLAS_STATUS_SUCCESS;
 }
 
 /* What the fake algorithms ask for, best first by the heuristic: so many parts of d, of each its
@@ -435,10 +424,7 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(
         p.alpha = *(const float *)alpha;
         p.beta = *(const float *)beta;
     }
-    const kernel_key kernel = {
-        size[0],   size[1],         size[2],         o->transa,
-        o->transb, (int)l[0]->type, (int)l[3]->type, p.beta_at || p.beta != 0};
-    if (cublasStatus_t bad = check_loaded(kernel, stream))
+    if (cublasStatus_t bad = check_loaded(*o, l, p, stream))
         return bad;
     const int id = algo ? ((const struct algorithm *)algo)->id : 0;
     p.first = emulate_fastest_algorithm() < 0 ? 0 : id * p.k / ALGORITHMS;

@@ -497,7 +497,7 @@ ncclResult_t issue(const std::shared_ptr<launch> &l)
         return bad;
     l->number = l->comm->issued++;
     auto step = [l] { return turn(*l); };
-    if (emulate_enqueue_external(l->stream, step, "NCCL") == cudaSuccess)
+    if (emulate_enqueue_external(l->stream, step, EMULATE_TRANSFER) == cudaSuccess)
         return ncclSuccess;
     return note(ncclUnhandledCudaError, "the stream took no work");
 }

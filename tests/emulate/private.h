@@ -87,6 +87,9 @@ cudaError_t schedule_failure(void);
 /* Drop all pending operations, and the GPU's error.  Not locked. */
 void schedule_reset(void);
 
+/* Is a transfer to other ranks under way that has been given to a stream?  Not locked. */
+bool schedule_transfers(void);
+
 /* Return the name of the step that is running, for messages; NULL: none is. */
 const char *schedule_running(void);
 
@@ -163,6 +166,13 @@ cudaError_t capture_append(struct CUstream_st *stream, const char *name, operati
 cudaError_t capture_spoil(struct capture *capture, cudaError_t code);
 cudaError_t capture_record(struct CUstream_st *stream, struct CUevent_st *event);
 cudaError_t capture_wait(struct CUstream_st *stream, struct CUevent_st *event);
+
+/* ---- loading.cc ---- */
+
+/* Say why a kernel cannot be loaded at this launch, or NULL: it can, or it is loaded.  kernel: a
+ * text that no other kernel has.  With TRIREME_EMULATE_STRICT_LOADING=0 always NULL.  Not locked.
+ */
+const char *loading_refuses(const std::string &kernel, cudaStream_t stream);
 
 /* ---- memory.cc ---- */
 

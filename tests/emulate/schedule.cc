@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <atomic>
@@ -293,6 +294,15 @@ cudaError_t schedule_done(const operation_ptr &operation)
     if (scheduler().failure != cudaSuccess)
         return scheduler().failure;
     return !operation || operation->done ? cudaSuccess : cudaErrorNotReady;
+}
+
+bool schedule_transfers(void)
+{
+    std::lock_guard<std::mutex> locked(scheduler().lock);
+    for (const operation_ptr &o : scheduler().externals)
+        if (!strcmp(o->name, EMULATE_TRANSFER))
+            return true;
+    return false;
 }
 
 const char *schedule_running(void)

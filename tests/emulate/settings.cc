@@ -40,7 +40,7 @@ bool emulate_abort_returns(void)
 /* Must a product have run before it may be captured? */
 bool emulate_strict_loading(void)
 {
-    return number("TRIREME_EMULATE_STRICT_LOADING", 0) != 0;
+    return number("TRIREME_EMULATE_STRICT_LOADING", 1) != 0;
 }
 
 /* Of the algorithms for a product, the one that takes the least of the emulated time; -1, as

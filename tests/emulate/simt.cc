@@ -455,7 +455,13 @@ void emulate_start(const struct emulate_launch *launch, cudaStream_t stream,
                    std::function<void()> body)
 {
     cudaError_t code;
+    char kernel[240];
     const char *why = refuse(launch, &code);
+    snprintf(kernel, sizeof kernel, "%s at %p", launch->name, launch->kernel);
+    if (!why) {
+        why = loading_refuses(kernel, stream);
+        code = cudaErrorNotPermitted;
+    }
     if (why) {
         fprintf(stderr,
                 "trireme emulator: kernel %s<<<(%u,%u,%u), (%u,%u,%u), %zu>>> is refused: %s\n",

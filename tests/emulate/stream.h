@@ -30,6 +30,9 @@ cudaError_t emulate_enqueue(cudaStream_t stream, std::function<enum emulate_stat
 cudaError_t emulate_enqueue_external(cudaStream_t stream, std::function<enum emulate_status()> step,
                                      const char *name);
 
+/* The name of transfers between ranks, which wait for one another. */
+constexpr const char *EMULATE_TRANSFER = "NCCL";
+
 /* A stream holds so many operations that are not done (TRIREME_EMULATE_QUEUE); a call that would
  * give it one more waits here until one is.  Without a lock held, before each call that appends. */
 void stream_wait_for_place(cudaStream_t stream);

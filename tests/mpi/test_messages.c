@@ -147,7 +147,7 @@ static void test_ring(struct checks *c, struct device *device)
     check_program(c, &ring);
     CHECK(c, !mesh_create(&mesh, c->world, ring.layout->shape, &err));
     CHECK(c, !mesh_attach(mesh, c->world, device, &c->mem, &options, &err));
-    CHECK(c, !executor_create(&x, device, mesh, &c->mem, &mine, 1, NULL, &err));
+    CHECK(c, !executor_create(&x, device, mesh, &c->mem, &mine, 1, NULL, NULL, &err));
     if (x) {
         struct trace trace;
         executor_watch(x, HANG_SECONDS);

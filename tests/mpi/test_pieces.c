@@ -189,7 +189,7 @@ static int begin(struct training *t, const char *text, struct world *world, stru
         verify_ranks((const struct program *const *)t->d.program, t->d.ranks, err) ||
         (world && mesh_create(&t->mesh, world, t->d.layout.shape, err)) ||
         (world && mesh_attach(t->mesh, world, t->d.device, &t->mem, &options, err)) ||
-        executor_create(&t->x, t->d.device, t->mesh, &t->mem, &program, 1, "", err))
+        executor_create(&t->x, t->d.device, t->mesh, &t->mem, &program, 1, NULL, "", err))
         return -1;
     init(t);
     return 0;

@@ -26,9 +26,9 @@ struct config rig_config(const char *settings)
     enum { MOST = 64 };
     struct config config;
     struct error err = {0};
-    const char *override[MOST];
+    const char *override[MOST] = {"run.self_check=off"}; /* takes seconds, and loads kernels */
     char *text = strdup(settings), *rest = text;
-    int count = 0;
+    int count = 1;
     for (char *word; count < MOST && (word = strtok_r(rest, " ", &rest));)
         override[count++] = word;
     must(config_load(&config, NULL, override, count, &err), &err);
@@ -110,7 +110,9 @@ struct session *rig_open_model(struct mem *mem, const struct config *config, str
     layout_swap_folder(config, folder);
     if (world)
         must(mesh_create(&s->mesh, world, s->layout.shape, &err), &err);
-    must(executor_create(&s->executor, s->device, s->mesh, mem, programs, count, folder, &err),
+    const struct optimizer_rule rule = lr_schedule_rule(&config->train, 1);
+    must(executor_create(&s->executor, s->device, s->mesh, mem, programs, count, &rule, folder,
+                         &err),
          &err);
     must(executor_register(s->executor, &err), &err);
     upload_table(s);

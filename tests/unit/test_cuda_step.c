@@ -437,7 +437,6 @@ int main(void)
         cmocka_unit_test(memory_is_what_was_planned),
         cmocka_unit_test(a_long_step_is_not_one_that_hangs),
     };
-    setenv("TRIREME_EMULATE_STRICT_LOADING", "1", 0); /* what is recorded has run before */
     if (skip_without_gpu(NULL))
         return 77;
     return cmocka_run_group_tests_name("cuda_step", tests, NULL, NULL);

@@ -56,7 +56,8 @@ static void open_fleet(struct divided_fleet *fleet, const char *settings, int te
                               .device = fleet->d.device,
                               .units = fleet->d.units[r],
                               .state = fleet->d.state[r]};
-        must(executor_create(&s->executor, s->device, NULL, &fleet->mem, &program, 1, "", &err),
+        must(executor_create(&s->executor, s->device, NULL, &fleet->mem, &program, 1, NULL, "",
+                             &err),
              &err);
         must(weights_init(s, &err), &err);
     }

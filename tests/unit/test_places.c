@@ -149,7 +149,7 @@ static void open_run(struct run *r, const char *settings, struct reads what)
     r->program = program_create(r->state, PROGRAM_TRAIN);
     const struct program *program = r->program;
     if (verify_program(r->program, &err) ||
-        executor_create(&r->x, r->device, NULL, &r->mem, &program, 1, "", &err))
+        executor_create(&r->x, r->device, NULL, &r->mem, &program, 1, NULL, "", &err))
         fail_msg("%s", err.text);
     take_sums(r->units);
     for (int b = 0; b < r->state->buffers; b++)

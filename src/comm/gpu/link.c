@@ -65,6 +65,24 @@ static void share_messages(struct link *l)
         l->options.messages |= (unsigned)(any[axes] > 0) << axes;
 }
 
+/* Launch each kernel that transfers need, once, on one element of the staging: beside a transfer
+ * CUDA may not be able to load it (execute_async_create.c says why).  With both tensors at the same
+ * address modulo 16 bytes a kernel takes four elements at a time, else one. */
+static int load_kernels(struct link *l, struct error *err)
+{
+    static const enum dtype formats[] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
+    char *to = l->staging, *from = to + 64;
+    for (int i = 0; i < (int)(sizeof formats / sizeof formats[0]); i++)
+        for (int offset = 0; offset < 2; offset++) {
+            const enum dtype format = formats[i];
+            void *at = from + (size_t)offset * dtype_bytes(format);
+            device_sum_parts(l->device, DEVICE_COMPUTE, (float *)to, format, at, 1, 1, 1, 0);
+            if (format != DTYPE_F32)
+                device_cast(l->device, DEVICE_COMPUTE, format, at, DTYPE_F32, to, 1);
+        }
+    return device_check(l->device, err) || device_sync(l->device, err) ? -1 : 0;
+}
+
 /* Do the part of mesh_attach() that needs no other rank: list channels, allocate staging. */
 static int prepare(struct link *l, struct error *err)
 {
@@ -79,6 +97,8 @@ static int prepare(struct link *l, struct error *err)
         l->staging = device_alloc(l->device, l->mem, POOL_COMM, l->device_staging_bytes, err);
         if (!l->staging)
             return error_prefix(err, "staging of transfers");
+        if (load_kernels(l, err))
+            return -1;
     }
     return l->host_staging_bytes ? staged_open(&l->staged, l, err) : 0;
 }
