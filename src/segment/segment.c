@@ -309,9 +309,10 @@ static void resolve(struct segment_draft *c)
             note_gradient(c, step, k);
         }
         int item = c->scratch_item[s];
-        step->scratch =
-            item < 0 ? (struct segment_ref){-1, 0}
-                     : (struct segment_ref){SPACE_WORK, c->items[SPACE_WORK].place[item].offset};
+        const struct place *scratch = item < 0 ? NULL : &c->items[SPACE_WORK].place[item];
+        step->scratch = scratch ? (struct segment_ref){SPACE_WORK, scratch->offset}
+                                : (struct segment_ref){-1, 0};
+        step->scratch_bytes = scratch ? scratch->bytes : 0;
         touch(c, s);
     }
     if (segment->work_bytes)

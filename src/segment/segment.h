@@ -108,6 +108,7 @@ struct segment_step {
     int node, piece;
     int part, parts; /* parts above 1: it is for that part of the node's rows, the first being 0 */
     struct segment_ref in[NODE_INS], out[NODE_OUTS], scratch;
+    size_t scratch_bytes;
     int grad_use;          /* number of the used flat whose gradient it writes; -1: none */
     int tensor[NODE_OUTS]; /* per output: the first tensor whose gradient it is, or -1 */
     int adds_input;        /* the input to whose gradient it can add; -1: none */

@@ -23,6 +23,7 @@
 #include "verify/graphs.h"
 #include "verify/memory_map.h"
 #include "verify/overlaps.h"
+#include "verify/segments.h"
 
 enum { TEXT = 112 };
 
@@ -348,15 +349,15 @@ static int check_divisions(const struct program *program, struct error *err)
     return rc;
 }
 
-/* What does not depend on the list of instructions: flats, rows, loss and dropout follow from the
- * graphs. */
+/* What does not depend on the list of instructions: flats, rows, loss, dropout and segments follow
+ * from the graphs. */
 static int check_graphs(const struct program *program, struct error *err)
 {
     if (program->kind == PROGRAM_UPDATE) /* it runs none */
         return 0;
     return check_divisions(program, err) || graphs_check_flats(program, err) ||
                    graphs_check_rows(program, err) || graphs_check_loss(program, err) ||
-                   graphs_check_dropout(program, err)
+                   graphs_check_dropout(program, err) || segments_check(program, err)
                ? -1
                : 0;
 }

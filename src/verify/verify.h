@@ -25,6 +25,7 @@
  *    micro-batches are the global batch ("wrong count"), and gradients are those of its mean
  *    ("wrong factor": graphs.h);
  *  - what a unit's graph has divided among ranks comes together again (division.h);
+ *  - inside a RUN each step finds its operands, and parameters lie in their flats (segments.h);
  *  - and verify_values() of it.
  * Returns 0, or -1 with err naming what, instruction, and buffers. */
 int verify_program(const struct program *program, struct error *err);
