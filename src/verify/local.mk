@@ -5,7 +5,7 @@ libtrireme_a_SOURCES += \
 	src/verify/division_ops.c src/verify/division_private.h \
 	src/verify/division_ops.h src/verify/graphs.c src/verify/graphs.h \
 	src/verify/memory_map.c src/verify/memory_map.h src/verify/overlaps.c \
-	src/verify/overlaps.h src/verify/ranks.c src/verify/ranks.h \
+	src/verify/overlaps.h src/verify/persistent.c src/verify/persistent.h src/verify/ranks.c src/verify/ranks.h \
 	src/verify/rules.h src/verify/rules_run.c src/verify/rules_update.c src/verify/segments.c \
 	src/verify/segments.h src/verify/value_map.c src/verify/value_map.h src/verify/values.c \
 	src/verify/values.h src/verify/verify.c src/verify/verify.h src/verify/verify_ranks.c \

@@ -23,6 +23,7 @@
 #include "verify/graphs.h"
 #include "verify/memory_map.h"
 #include "verify/overlaps.h"
+#include "verify/persistent.h"
 #include "verify/segments.h"
 
 enum { TEXT = 112 };
@@ -383,7 +384,10 @@ int verify_program(const struct program *program, struct error *err)
     }
     find_gradients(&v);
     v.overlaps = overlaps_create(program);
-    int rc = check_graphs(program, err) || clocks(&v) || check_persistent(&v) ? -1 : 0;
+    int rc = check_graphs(program, err) || clocks(&v) || check_persistent(&v) ||
+                     persistent_check(program, err)
+                 ? -1
+                 : 0;
     for (int i = 0; !rc && i < program->instrs; i++)
         rc = check_instr(&v, i);
     if (!rc)

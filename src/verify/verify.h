@@ -20,7 +20,7 @@
  *    overlap ("parts overlap");
  *  - buffers that share memory follow one another: the first is released, and that is ordered
  *    before the second's first use ("memory reused too early", "memory reused in flight"); all
- *    lie inside their slab ("outside its slab");
+ *    lie inside their slab ("outside its slab"); state has its sizes (persistent.h);
  *  - the flats are divided and summed over ranks as the units' graphs say ("wrong flat"), the
  *    micro-batches are the global batch ("wrong count"), and gradients are those of its mean
  *    ("wrong factor": graphs.h);

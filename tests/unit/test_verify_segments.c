@@ -1,6 +1,6 @@
-/* test_verify_segments.c - does verify see that a segment hands a value on at a wrong place?  Real
- * programs are accepted (test_verify.c); here each operand, step, piece and tensor of some is
- * spoilt, one at a time. */
+/* test_verify_segments.c - does verify see that a segment hands a value on at a wrong place, or
+ * that state does not lie where it should?  Real programs are accepted (test_verify.c); here each
+ * operand, step, piece, tensor and buffer of some is spoilt, one at a time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -408,13 +408,62 @@ static void test_tensors_of_flats(void **state)
     everywhere(spoil_flats, 50);
 }
 
+/* ---- state ---- */
+
+static int spoil_bytes(struct program *program, int b)
+{
+    if (b < 0)
+        return 0;
+    program->buffer[b].bytes -= 4;
+    refused(program, "wrong size", "a smaller buffer of the state");
+    program->buffer[b].bytes += 4;
+    return 1;
+}
+
+/* Smaller buffers, gradients at the place of another's, and other numbers of the sums. */
+static int spoil_state(struct program *program)
+{
+    const struct state *state = program->state;
+    int spoilt = 0, last = -1;
+    for (int f = 0; f < program->units->flats; f++) {
+        const struct state_flat *own = &state->flat[f];
+        spoilt += spoil_bytes(program, own->param) + spoil_bytes(program, own->master) +
+                  spoil_bytes(program, own->grad) + spoil_bytes(program, own->whole_grad);
+        for (int k = 0; k < OPTIMIZER_SLOTS; k++)
+            spoilt += spoil_bytes(program, own->slot[k]);
+        struct program_buffer *grad = own->grad < 0 ? NULL : &program->buffer[own->grad];
+        if (grad && last >= 0 && own->bucket >= 0 && own->bucket == state->flat[last].bucket) {
+            const struct program_buffer was = *grad;
+            grad->from = program->buffer[state->flat[last].grad].from;
+            grad->offset = program->buffer[state->flat[last].grad].offset;
+            spoilt += refused(program, "share memory", "a gradient over another's");
+            *grad = was;
+        }
+        last = own->grad >= 0 ? f : last;
+    }
+    const int views[] = {state->loss_scale, state->over_data, state->over_tensor};
+    for (int k = 0; k < 3; k++) {
+        struct program_buffer *view = &program->buffer[views[k]], was = *view;
+        view->from -= sizeof(double);
+        view->offset -= sizeof(double);
+        spoilt += refused(program, "wrong sums", "other numbers of the sums");
+        *view = was;
+    }
+    return spoilt;
+}
+
+static void test_state(void **state)
+{
+    everywhere(spoil_state, 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_places_of_operands), cmocka_unit_test(test_lives_do_not_overlap),
         cmocka_unit_test(test_scratch_is_apart),   cmocka_unit_test(test_steps_and_pieces),
         cmocka_unit_test(test_nodes_run_once),     cmocka_unit_test(test_gradients_are_named),
-        cmocka_unit_test(test_tensors_of_flats),
+        cmocka_unit_test(test_tensors_of_flats),   cmocka_unit_test(test_state),
     };
     return cmocka_run_group_tests_name("verify and segments", tests, NULL, NULL);
 }
