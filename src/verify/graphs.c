@@ -82,6 +82,41 @@ static int check_format(const struct flat *flat, const struct part *part, struct
                      makers, part->name, dtype_name(flat->grad_dtype));
 }
 
+/* Has the rank the part of a tensor that follows those of the ranks before it?  Parts are whole
+ * chunks, as many for each rank, and one more for the first ranks where the number is not divided.
+ */
+static int is_own_box(const struct program *program, const struct graph_param *param,
+                      const struct box *box)
+{
+    const struct graph_division *d = &param->division;
+    struct box own = box_whole(box->dims, box->whole);
+    int64_t chunks = d->chunks ? d->chunks : own.whole[d->dim];
+    int is_divided = graph_axes(d->group) != 0;
+    int rank = mesh_member(&program->layout->shape, program->state->coord, d->group.axes);
+    if (is_divided && (d->group.rank != rank ||
+                       d->group.size != mesh_members(&program->layout->shape, d->group.axes)))
+        return 0;
+    for (int k = 0; is_divided && k <= rank; k++) {
+        own.start[d->dim] += k ? own.count[d->dim] : 0;
+        own.count[d->dim] =
+            own.whole[d->dim] / chunks * (chunks / d->group.size + (k < chunks % d->group.size));
+    }
+    return box_equal(box, &own);
+}
+
+/* Has the value that a parameter is as many elements as the parts of its tensors? */
+static int has_all_elems(const struct graph *graph, int param)
+{
+    int64_t elems = 0;
+    for (int p = 0; p < graph->params[param].parts; p++)
+        elems += box_elems(&graph->params[param].box[p]);
+    for (int v = 0; v < graph->value_count; v++)
+        if (graph->values[v].role == VALUE_PARAM && graph->values[v].index == param &&
+            graph_elems(graph, v) != elems)
+            return 0;
+    return 1;
+}
+
 static int check_fate(const struct program *program, const struct flat *flat, int tensor,
                       const struct part *part, struct error *err)
 {
@@ -101,6 +136,10 @@ static int check_fate(const struct program *program, const struct flat *flat, in
     if (!box_equal(&flat->tensor[tensor].box, &param->box[part->part]))
         return error_set(err, "verify: wrong flat: %s has another part of %s than its unit's graph",
                          flat->name, part->name);
+    if (!is_own_box(program, param, &param->box[part->part]) ||
+        !has_all_elems(part->graph, part->param))
+        return error_set(err, "verify: wrong flat: what the rank has of %s is not its part of it",
+                         part->name);
     return check_format(flat, part, err);
 }
 
@@ -125,8 +164,35 @@ static int check_part(const struct program *program, int unit, struct part *part
                      holders, unit, part->name);
 }
 
+/* Tensors and padding lie end to end: padding is what is zeroed where it is read.  Shards are as
+ * long as one another. */
+static int check_ranges(const struct program *program, const struct flat *flat, struct error *err)
+{
+    int64_t at = 0;
+    int t = 0, pad = 0, found = 1;
+    while (found) {
+        found = 0;
+        if (t < flat->tensors && flat->tensor[t].offset == at) {
+            at += box_elems(&flat->tensor[t++].box);
+            found = 1;
+        } else if (pad < flat->pads && flat->pad[pad].start == at) {
+            at += flat->pad[pad++].count;
+            found = 1;
+        }
+    }
+    int shards = flat_is_sharded(flat) ? mesh_members(&program->layout->shape, MESH_SHARDS) : 1;
+    if (t == flat->tensors && pad == flat->pads && at == flat->padded &&
+        flat->shard_elems * shards == flat->padded)
+        return 0;
+    return error_set(err, "verify: wrong flat: tensors and padding of %s are not its %lld elements",
+                     flat->name, (long long)flat->padded);
+}
+
 int graphs_check_flats(const struct program *program, struct error *err)
 {
+    for (int f = 0; f < program->units->flats; f++)
+        if (program->state->has[f] && check_ranges(program, &program->units->flat[f], err))
+            return -1;
     for (int u = 0; u < program->units->count; u++) {
         if (!program_owns(program, u))
             continue;

@@ -12,9 +12,10 @@
 
 /* Of the units of the program's stage: each parameter of a unit's graph is in one of the flats that
  * the unit uses, trained, divided among ranks and summed over them as the graph says, and over the
- * ranks with data of their own; its gradients have the format in which the graph makes them, and
- * one in 16 bits is made by one node.  Returns 0, or -1 with err naming flat and tensor ("wrong
- * flat"). */
+ * ranks with data of their own; what the rank has of a divided one is the part after those of the
+ * ranks before it; its gradients have the format in which the graph makes them, and one in 16 bits
+ * is made by one node.  A flat is tensors and padding end to end, and equal shards.  Returns 0, or
+ * -1 with err naming flat and tensor ("wrong flat"). */
 int graphs_check_flats(const struct program *program, struct error *err);
 
 /* Rows that ranks divide are the same rows in all of the program's graphs: every exchange of such

@@ -142,11 +142,92 @@ static void test_first_rows(void **state)
     assert_true(nodes_of_embedding && nodes_of_positions && nodes_of_head);
 }
 
+/* ---- tables and parts, whatever divides them ---- */
+
+static const struct {
+    int ranks;
+    const char *settings;
+} tables[] = {
+    {1, FAULTS_SIZES "train.global_batch=2"},
+    {1, FAULTS_SIZES "model.family=gpt2 train.global_batch=2"},
+    {2, FAULTS_SIZES "train.global_batch=2 model.kv_heads=1 parallel.tensor=2"},
+    {2, FAULTS_SIZES "model.family=gpt2 train.global_batch=2 parallel.tensor=2"},
+};
+
+static void tables_everywhere(int (*spoil)(struct program *program), int least)
+{
+    int spoilt = 0;
+    for (size_t l = 0; l < sizeof tables / sizeof tables[0]; l++) {
+        struct fleet fleet;
+        struct error err = {0};
+        struct config config = rig_config(tables[l].settings);
+        fleet_open(&fleet, &config, tables[l].ranks, PROGRAM_TRAIN);
+        for (int r = 0; r < fleet.ranks; r++) {
+            spoilt += spoil(fleet.program[r]);
+            if (verify_program(fleet.program[r], &err))
+                fail_msg("%s", err.text);
+        }
+        fleet_close(&fleet);
+    }
+    assert_true(spoilt >= least);
+}
+
+static int refused(const struct program *program, const char *what)
+{
+    struct error err = {0};
+    if (!verify_program(program, &err))
+        fail_msg("not noticed: %s", what);
+    return 1;
+}
+
+/* The rank's part of each tensor, in its graph and flat alike, where the fault would be made. */
+static void shift_boxes(const struct program *program, int param, int kind, int64_t start,
+                        int64_t count)
+{
+    struct unit_kind *own = &program->units->kind[kind];
+    struct graph_param *of = &own->train->params[param];
+    for (int u = 0; u < program->units->count; u++) {
+        if (program->units->kind_of[u] != kind || own->place[param].use < 0)
+            continue;
+        struct flat *flat =
+            &program->units->flat[program->units->use[u].flat[own->place[param].use]];
+        for (int p = 0; p < of->parts; p++) {
+            struct box *box = &flat->tensor[own->place[param].tensor + p].box;
+            box->start[of->division.dim] += start;
+            box->count[of->division.dim] += count;
+        }
+    }
+    for (int p = 0; p < of->parts; p++) {
+        of->box[p].start[of->division.dim] += start;
+        of->box[p].count[of->division.dim] += count;
+    }
+}
+
+static int spoil_boxes(struct program *program)
+{
+    int spoilt = 0;
+    for (int k = 0; k < program->units->kinds; k++)
+        for (int i = 0; i < program->units->kind[k].train->param_count; i++) {
+            shift_boxes(program, i, k, 1, 0);
+            spoilt += refused(program, "another part of a tensor");
+            shift_boxes(program, i, k, -1, -1);
+            spoilt += refused(program, "a smaller part of a tensor");
+            shift_boxes(program, i, k, 0, 1);
+        }
+    return spoilt;
+}
+
+static void test_parts_of_tensors(void **state)
+{
+    tables_everywhere(spoil_boxes, 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fields_of_instructions),
         cmocka_unit_test(test_first_rows),
+        cmocka_unit_test(test_parts_of_tensors),
     };
     return cmocka_run_group_tests_name("history fields", tests, NULL, NULL);
 }

@@ -399,6 +399,11 @@ static int spoil_flats(struct program *program)
             tensor[1].offset = tensor[0].offset;
             *tensor = was;
         }
+        for (int p = 0; p < flat->pads && is_own(program, f); p++) {
+            flat->pad[p].count--;
+            spoilt += refused(program, "wrong flat", "padding that nobody zeroes");
+            flat->pad[p].count++;
+        }
     }
     return spoilt;
 }
