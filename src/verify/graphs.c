@@ -243,6 +243,59 @@ int graphs_check_rows(const struct program *program, struct error *err)
     return 0;
 }
 
+/* ---- rows of tables ---- */
+
+/* The value whose rows, or rows of whose gradient, are those from attrs.first on of a whole table
+ * to a node; -1: the node has no such value. */
+static int table_of(const struct graph_node *node)
+{
+    const struct op *op = node->op;
+    if (op == &op_embedding || op == &op_positions || op == &op_head_part ||
+        op == &op_head_part_train)
+        return node->in[1];
+    return op == &op_embedding_backward || op == &op_positions_backward ? node->out[0] : -1;
+}
+
+/* What is wrong with the rows that a node takes the rank to have of a table; NULL: nothing.  Those
+ * of a value that is no parameter are all rows of it. */
+static const char *find_wrong_table(const struct graph *graph, const struct graph_node *node,
+                                    int64_t vocab)
+{
+    const struct op_attrs *attrs = &node->attrs;
+    const struct graph_value *table = &graph->values[table_of(node)];
+    int is_param = table->role == VALUE_PARAM || table->role == VALUE_PARAM_GRAD;
+    const struct box *box = is_param ? &graph->params[table->index].box[0] : NULL;
+    int64_t first = box ? box->start[0] : 0, rows = table->dim[0];
+    int is_head = node->op == &op_head_part || node->op == &op_head_part_train;
+    int is_positions = node->op == &op_positions || node->op == &op_positions_backward;
+    if (attrs->first != first)
+        return "takes the rank's rows for others";
+    if (is_positions && attrs->rows != (box ? box->whole[0] : rows))
+        return "takes the whole table for one of other rows";
+    if (is_head && attrs->columns != max_i64(min_i64(vocab - first, rows), 0))
+        return "takes padding for words, or words for padding";
+    return NULL;
+}
+
+int graphs_check_tables(const struct program *program, struct error *err)
+{
+    char name[MODEL_PREFIX];
+    for (int u = 0; u < program->units->count; u++) {
+        const struct graph *graph = program_graph(program, u);
+        for (int n = 0; n < graph->node_count; n++) {
+            const struct graph_node *node = &graph->nodes[n];
+            const char *why =
+                table_of(node) < 0 || node->unused
+                    ? NULL
+                    : find_wrong_table(graph, node, program->units->model->config.vocab);
+            if (why)
+                return error_set(err, "verify: wrong rows: %s of %s %s", node->op->name,
+                                 model_unit_name(program->units->model, u, name), why);
+        }
+    }
+    return 0;
+}
+
 /* ---- the loss ---- */
 
 /* The micro-batches of all ranks are the fewest that hold the global batch. */

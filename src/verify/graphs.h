@@ -23,6 +23,11 @@ int graphs_check_flats(const struct program *program, struct error *err);
  * naming the units ("wrong rows"). */
 int graphs_check_rows(const struct program *program, struct error *err);
 
+/* What looks rows up in a table, adds them, or makes a part of the logits, takes the rows of the
+ * table for those that the rank has, forward and backward, divided among ranks or not.  Returns 0,
+ * or -1 with err naming the unit and the op ("wrong rows"). */
+int graphs_check_tables(const struct program *program, struct error *err);
+
 /* A training program's micro-batches, those of all ranks, are the global batch, and gradients are
  * those of the mean over its tokens: the loss's are multiplied by 1 / their number, on every rank
  * and in every unit that ends in a loss.  Returns 0, or -1 with err naming the unit ("wrong

@@ -357,8 +357,9 @@ static int check_graphs(const struct program *program, struct error *err)
     if (program->kind == PROGRAM_UPDATE) /* it runs none */
         return 0;
     return check_divisions(program, err) || graphs_check_flats(program, err) ||
-                   graphs_check_rows(program, err) || graphs_check_loss(program, err) ||
-                   graphs_check_dropout(program, err) || segments_check(program, err)
+                   graphs_check_rows(program, err) || graphs_check_tables(program, err) ||
+                   graphs_check_loss(program, err) || graphs_check_dropout(program, err) ||
+                   segments_check(program, err)
                ? -1
                : 0;
 }

@@ -180,6 +180,38 @@ static int refused(const struct program *program, const char *what)
     return 1;
 }
 
+/* Another first row, or other sizes of the whole, of nodes of forward and backward. */
+static int spoil_tables(struct program *program)
+{
+    int spoilt = 0;
+    for (int k = 0; k < program->units->kinds; k++) {
+        const struct graph *graph = program->units->kind[k].train;
+        for (int n = 0; n < graph->node_count; n++) {
+            struct graph_node *node = &graph->nodes[n];
+            const struct op *op = node->op;
+            const struct op_attrs was = node->attrs;
+            int is_positions = op == &op_positions || op == &op_positions_backward;
+            int is_head = op == &op_head_part || op == &op_head_part_train;
+            if (op != &op_embedding && op != &op_embedding_backward && !is_positions && !is_head)
+                continue;
+            node->attrs.first++;
+            spoilt += refused(program, "another first row");
+            node->attrs = was;
+            node->attrs.rows += is_positions;
+            node->attrs.columns -= is_head;
+            if (is_positions || is_head)
+                spoilt += refused(program, "a table of another size");
+            node->attrs = was;
+        }
+    }
+    return spoilt;
+}
+
+static void test_tables(void **state)
+{
+    tables_everywhere(spoil_tables, 20);
+}
+
 /* The rank's part of each tensor, in its graph and flat alike, where the fault would be made. */
 static void shift_boxes(const struct program *program, int param, int kind, int64_t start,
                         int64_t count)
@@ -227,6 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fields_of_instructions),
         cmocka_unit_test(test_first_rows),
+        cmocka_unit_test(test_tables),
         cmocka_unit_test(test_parts_of_tensors),
     };
     return cmocka_run_group_tests_name("history fields", tests, NULL, NULL);
