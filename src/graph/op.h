@@ -27,11 +27,12 @@ struct op_call {
 /* What ranks exchange at a node: a segment is cut there. */
 enum op_transfer {
     TRANSFER_NONE,
-    TRANSFER_SUM,       /* all-reduce in place: the sum */
-    TRANSFER_MAXIMUM,   /* all-reduce in place: the maximum */
-    TRANSFER_GATHER,    /* all-gather */
-    TRANSFER_SCATTER,   /* reduce-scatter */
-    TRANSFER_ALL_TO_ALL /* all-to-all */
+    TRANSFER_SUM,        /* all-reduce in place: the sum */
+    TRANSFER_MAXIMUM,    /* all-reduce in place: the maximum */
+    TRANSFER_GATHER,     /* all-gather */
+    TRANSFER_SCATTER,    /* reduce-scatter */
+    TRANSFER_ALL_TO_ALL, /* all-to-all */
+    OP_TRANSFERS
 };
 
 /* A matrix product that an op runs `times` times.  Sizes, formats and strides are set; a, b, c and

@@ -71,6 +71,12 @@ int columns_are_of(const struct columns *columns, const struct columns *matrix,
     return 1;
 }
 
+int columns_are_at(const struct columns *columns, int64_t first, int64_t whole)
+{
+    struct box own = part_of(columns, 0);
+    return columns->parts == 1 && own.start[0] == first && own.whole[0] == whole;
+}
+
 int columns_are_packed(const struct columns *columns, const struct op_attrs *attrs)
 {
     struct box own = part_of(columns, 0);

@@ -39,6 +39,9 @@ int columns_equal(const struct columns *a, const struct columns *b);
 int columns_are_of(const struct columns *columns, const struct columns *matrix,
                    const struct graph_adapter *adapted);
 
+/* Are they one tensor's, of `whole` columns, from column `first` on? */
+int columns_are_at(const struct columns *columns, int64_t first, int64_t whole);
+
 /* Are they heads of one tensor, those whose keys attrs packs? */
 int columns_are_packed(const struct columns *columns, const struct op_attrs *attrs);
 

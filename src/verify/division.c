@@ -306,6 +306,15 @@ static int follow_positions(const struct division *d, const struct graph_node *n
     return 0;
 }
 
+/* Own columns among zeros, at their place in the whole. */
+static int follow_placing(const struct division *d, const struct graph_node *n)
+{
+    if (!columns_are_at(&d->columns[n->in[0]], n->attrs.first, n->attrs.columns))
+        return wrong(d, n, n->in[0], "it puts them at the place of other columns");
+    put_share(d, n, TERM, n->in[0]);
+    return 0;
+}
+
 /* Own queries, and keys and values that the rank has whole. */
 static int follow_packing(const struct division *d, const struct graph_node *n)
 {
@@ -445,10 +454,8 @@ static int follow(const struct division *d, const struct graph_node *n)
         return follow_embedding(d, n);
     if (n->op == &op_positions && d->share[n->in[1]] == ROWS)
         return follow_positions(d, n);
-    if (n->op == &op_place_columns && d->share[n->in[0]] == COLUMNS) {
-        put_share(d, n, TERM, n->in[0]);
-        return 0;
-    }
+    if (n->op == &op_place_columns && d->share[n->in[0]] == COLUMNS)
+        return follow_placing(d, n);
     if (n->op == &op_pack_heads && d->share[n->in[0]] == COLUMNS)
         return follow_packing(d, n);
     const struct division_rule *rule = division_rule(n->op);
@@ -489,6 +496,7 @@ int division_check(const struct graph *graph, const char *unit, unsigned mesh, i
         d.share = array_make((size_t)graph->value_count, sizeof *d.share);
         d.columns = array_make((size_t)graph->value_count, sizeof *d.columns);
         d.grad = array_make((size_t)graph->value_count, sizeof *d.grad);
+        d.taken = (int[OP_TRANSFERS]){0};
         rc = follow_all(&d) || (trained && division_check_gradients(&d)) ? -1 : 0;
         free(d.share);
         free(d.columns);

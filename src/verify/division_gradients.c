@@ -36,6 +36,7 @@ static int settle(const struct division *d, int v)
     if (d->grad[v] != GRAD_TERM)
         return wrong_grad(d, v, no_term);
     d->grad[v] = GRAD_WHOLE;
+    d->taken[TRANSFER_SUM]++;
     return 0;
 }
 
@@ -107,6 +108,8 @@ static int grad_exchange(const struct division *d, const struct graph_node *n,
     const struct division_exchange *row = division_exchange(n->op->transfer);
     if (row->grad_needed != NO_GRAD && grad != row->grad_needed)
         return wrong_grad(d, n->out[0], row->why_wrong_grad);
+    if (row->back != TRANSFER_NONE)
+        d->taken[row->back]++;
     return give(d, n->in[0], row->grad_given);
 }
 
@@ -142,6 +145,29 @@ static int follow_back(const struct division *d, const struct graph_node *n)
     return 0;
 }
 
+/* Backward nodes, once there are any, make the exchanges that gradients need, and no others. */
+static int check_exchanges(const struct division *d)
+{
+    static const char *const names[OP_TRANSFERS] = {[TRANSFER_SUM] = "sums",
+                                                    [TRANSFER_MAXIMUM] = "maxima",
+                                                    [TRANSFER_GATHER] = "gathers",
+                                                    [TRANSFER_SCATTER] = "reduce-scatters",
+                                                    [TRANSFER_ALL_TO_ALL] = "all-to-alls"};
+    int made[OP_TRANSFERS] = {0}, has_backward = 0;
+    for (int i = 0; i < d->graph->node_count; i++) {
+        const struct graph_node *n = &d->graph->nodes[i];
+        has_backward |= n->backward;
+        if (n->backward && division_exchanges(d, n))
+            made[n->op->transfer]++;
+    }
+    for (int t = TRANSFER_SUM; has_backward && t < OP_TRANSFERS; t++)
+        if (made[t] != d->taken[t])
+            return error_set(d->err,
+                             "verify: %s: backward makes %d %s over %s, and gradients need %d",
+                             d->unit, made[t], names[t], mesh_axis_name(d->axis), d->taken[t]);
+    return 0;
+}
+
 int division_check_gradients(const struct division *d)
 {
     for (int v = 0; v < d->graph->value_count; v++)
@@ -159,5 +185,5 @@ int division_check_gradients(const struct division *d)
         if (d->grad[v] == GRAD_TERM)
             return wrong_grad(d, v, division_no_sum);
     }
-    return 0;
+    return check_exchanges(d);
 }

@@ -53,7 +53,8 @@ static const struct division_exchange exchanges[] = {
     [TRANSFER_SCATTER] = {.takes = TERM,
                           .gives = ROWS,
                           .why_not = "it is no term of the sum that is taken",
-                          .grad_given = GRAD_WHOLE},
+                          .grad_given = GRAD_WHOLE,
+                          .back = TRANSFER_GATHER},
     [TRANSFER_MAXIMUM] = {.takes = PART,
                           .gives = WHOLE,
                           .takes_its_result = 1,
@@ -63,12 +64,14 @@ static const struct division_exchange exchanges[] = {
                          .why_not = "it gathers own rows",
                          .grad_needed = GRAD_TERM,
                          .why_wrong_grad = "is summed to each rank's rows, but is no term of a sum",
-                         .grad_given = GRAD_OWN},
+                         .grad_given = GRAD_OWN,
+                         .back = TRANSFER_SCATTER},
     [TRANSFER_ALL_TO_ALL] = {.takes = COLUMNS,
                              .gives = SPREAD,
                              .takes_its_result = 1,
                              .why_not = "it exchanges rows of own columns",
-                             .grad_given = GRAD_OWN},
+                             .grad_given = GRAD_OWN,
+                             .back = TRANSFER_ALL_TO_ALL},
 };
 
 const struct division_exchange *division_exchange(enum op_transfer transfer)

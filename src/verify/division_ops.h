@@ -38,8 +38,9 @@ struct division_exchange {
     /* What a rank has of the result's gradient; NO_GRAD: anything. */
     enum division_grad_share grad_needed;
     const char *why_wrong_grad; /* any other gradient is wrong: why */
-    /* What it then has of the input's gradient. */
+    /* What it then has of the input's gradient, */
     enum division_grad_share grad_given;
+    enum op_transfer back; /* which backward takes by this exchange */
 };
 
 /* That of a transfer between ranks, which is not TRANSFER_NONE. */

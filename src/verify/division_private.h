@@ -13,6 +13,7 @@ struct division {
     enum division_share *share;     /* per value */
     struct columns *columns;        /* per value, where that is COLUMNS or SPREAD */
     enum division_grad_share *grad; /* per value, so far */
+    int *taken; /* per enum op_transfer: exchanges that the gradients need, so far */
     struct error *err;
 };
 

@@ -229,7 +229,8 @@ static void test_axis_of_one(void **state)
     assert_int_equal(check(NO_SUM, SHARD, &err), 0);
 }
 
-/* Nodes that autodiff appends are not looked at; a graph that is not trained has no gradients. */
+/* Of the nodes that autodiff appends only exchanges are looked at; a graph that is not trained has
+ * no gradients. */
 static void test_phases(void **state)
 {
     struct graph *graph = graph_create(2, 4, DTYPE_F32);
@@ -243,6 +244,57 @@ static void test_phases(void **state)
     assert_int_equal(division_check(graph, "layers.0", TENSOR, 0, &err), 0);
     assert_int_equal(division_check(graph, "layers.0", TENSOR, 1, &err), -1);
     graph_destroy(graph);
+}
+
+/* Backward makes each exchange that a gradient needs: over the axis, and once. */
+static void test_exchanges_of_backward(void **state)
+{
+    int spoilt[OP_TRANSFERS] = {0};
+    struct graph *graph = graph_create(2, 4, DTYPE_F32);
+    struct error err = {0};
+    block(graph, RIGHT);
+    assert_int_equal(autodiff(graph, &err), 0);
+    for (int i = 0; i < graph->node_count; i++) {
+        struct graph_node *node = &graph->nodes[i];
+        if (!node->backward || node->op->transfer == TRANSFER_NONE)
+            continue;
+        node->attrs.axes = SHARD;
+        assert_int_equal(division_check(graph, "layers.0", TENSOR, 1, &err), -1);
+        assert_non_null(strstr(err.text, "verify: layers.0: backward makes "));
+        node->attrs.axes = TENSOR;
+        spoilt[node->op->transfer]++;
+    }
+    assert_int_equal(division_check(graph, "layers.0", TENSOR, 1, &err), 0);
+    assert_true(spoilt[TRANSFER_SUM] && spoilt[TRANSFER_GATHER] && spoilt[TRANSFER_SCATTER] &&
+                spoilt[TRANSFER_ALL_TO_ALL]);
+    graph_destroy(graph);
+}
+
+/* Columns are put where the rank has them in the whole. */
+static void test_placed_columns(void **state)
+{
+    for (int rank = 0; rank < 2; rank++) {
+        const struct graph_group group = {.axes = TENSOR, .size = 2, .rank = rank};
+        struct graph *graph = graph_create(2, 4, DTYPE_F32);
+        struct error err = {0};
+        int x = build_input(graph, HIDDEN), w = matrix_over(graph, group, "head", 7, HIDDEN, 0);
+        build_output(graph, build_gather_columns(graph, build_linear(graph, x, w, -1), w));
+        assert_string_equal(graph->err.text, "");
+        assert_int_equal(division_check(graph, "head", TENSOR, 0, &err), 0);
+        for (int i = 0; i < graph->node_count; i++) {
+            struct op_attrs *attrs = &graph->nodes[i].attrs, was = *attrs;
+            if (graph->nodes[i].op != &op_place_columns)
+                continue;
+            attrs->first = !was.first;
+            assert_int_equal(division_check(graph, "head", TENSOR, 0, &err), -1);
+            assert_non_null(strstr(err.text, "at the place of other columns"));
+            *attrs = was;
+            attrs->columns++;
+            assert_int_equal(division_check(graph, "head", TENSOR, 0, &err), -1);
+            *attrs = was;
+        }
+        graph_destroy(graph);
+    }
 }
 
 /* Only an exchange is over axes, whatever the attributes of other ops say. */
@@ -456,9 +508,10 @@ static void test_columns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_axis_of_one),
-        cmocka_unit_test(test_phases), cmocka_unit_test(test_axes_of_other_ops),
-        cmocka_unit_test(test_head),   cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_faults),         cmocka_unit_test(test_axis_of_one),
+        cmocka_unit_test(test_phases),         cmocka_unit_test(test_exchanges_of_backward),
+        cmocka_unit_test(test_placed_columns), cmocka_unit_test(test_axes_of_other_ops),
+        cmocka_unit_test(test_head),           cmocka_unit_test(test_columns),
     };
     return cmocka_run_group_tests_name("division", tests, NULL, NULL);
 }
