@@ -165,14 +165,15 @@ static int check_part(const struct program *program, int unit, struct part *part
 }
 
 /* Tensors and padding lie end to end: padding is what is zeroed where it is read.  Shards are as
- * long as one another. */
+ * long as one another, and with each of them, and each tensor, a block begins. */
 static int check_ranges(const struct program *program, const struct flat *flat, struct error *err)
 {
-    int64_t at = 0;
+    int64_t at = 0, apart = flat->shard_elems % max_i64(flat->block, FLAT_ALIGN);
     int t = 0, pad = 0, found = 1;
     while (found) {
         found = 0;
         if (t < flat->tensors && flat->tensor[t].offset == at) {
+            apart |= at % flat->block;
             at += box_elems(&flat->tensor[t++].box);
             found = 1;
         } else if (pad < flat->pads && flat->pad[pad].start == at) {
@@ -182,7 +183,7 @@ static int check_ranges(const struct program *program, const struct flat *flat, 
     }
     int shards = flat_is_sharded(flat) ? mesh_members(&program->layout->shape, MESH_SHARDS) : 1;
     if (t == flat->tensors && pad == flat->pads && at == flat->padded &&
-        flat->shard_elems * shards == flat->padded)
+        flat->shard_elems * shards == flat->padded && !apart)
         return 0;
     return error_set(err, "verify: wrong flat: tensors and padding of %s are not its %lld elements",
                      flat->name, (long long)flat->padded);

@@ -252,24 +252,25 @@ static uint64_t can_add(const struct values *v, const struct instr *instr)
     return bits;
 }
 
-static int boundary_space(const struct graph_value *value)
+static int sized_space(const struct graph_value *value)
 {
     switch (value->role) {
     case VALUE_INPUT: return SPACE_INPUT + value->index;
     case VALUE_INPUT_GRAD: return SPACE_INPUT_GRAD + value->index;
     case VALUE_OUTPUT: return SPACE_OUTPUT;
     case VALUE_OUTPUT_GRAD: return SPACE_OUTPUT_GRAD;
+    case VALUE_CONST: return SPACE_CONST;
     default: return -1;
     }
 }
 
-/* Boundaries have at least the size that the unit's graph gives them. */
-static int check_boundaries(const struct values *v, int i)
+/* Boundaries and the model's constants have at least the size that the unit's graph gives them. */
+static int check_graph_sizes(const struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
     const struct graph *graph = program_segment(v->program, instr->unit, instr->phase)->graph;
     for (int k = 0; k < graph->value_count; k++) {
-        int space = boundary_space(&graph->values[k]), b = space < 0 ? -1 : instr->buffer[space];
+        int space = sized_space(&graph->values[k]), b = space < 0 ? -1 : instr->buffer[space];
         if (b >= 0 && bytes_of(v, b) < graph_bytes(graph, k))
             return wrong_size(v, i, b);
     }
@@ -314,6 +315,9 @@ static int check_spaces(const struct values *v, int i)
         bound |= instr->buffer[s] >= 0 ? space_bit(s) : 0;
     if (instr->accumulate & ~can_add(v, instr))
         return wrong_operand(v, i, -1);
+    if (instr->buffer[SPACE_LOSS_SCALE] >= 0 &&
+        instr->buffer[SPACE_LOSS_SCALE] != v->program->state->loss_scale)
+        return wrong_operand(v, i, SPACE_LOSS_SCALE);
     uint64_t faults =
         (bound ^ (reads | scratch | writes)) | (reads & ~instr->reads) | (writes ^ instr->writes);
     return faults ? wrong_operand(v, i, __builtin_ctzll(faults)) : check_sizes(v, i);
@@ -340,7 +344,7 @@ static int check_cache(const struct values *v, int i)
 int rules_run(struct values *v, int i)
 {
     const struct instr *instr = &v->program->instr[i];
-    if (check_spaces(v, i) || check_boundaries(v, i) || check_cache(v, i))
+    if (check_spaces(v, i) || check_graph_sizes(v, i) || check_cache(v, i))
         return -1;
     for (int s = 0; s < SPACE_COUNT; s++) {
         if (instr->buffer[s] < 0 || !(instr->reads >> s & 1) || instr->writes >> s & 1)

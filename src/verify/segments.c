@@ -453,6 +453,10 @@ static int check_units(const struct checked *c, int trains)
     for (int u = c->unit; u < units->count; u++) {
         if (units->kind_of[u] != units->kind_of[c->unit] || !program_owns(c->program, u))
             continue;
+        const struct unit_kind *kind = units_kind(units, u);
+        const struct model_unit *own = &units->model->unit[u];
+        if (kind->block_kind != own->kind || kind->blocks != own->blocks)
+            return wrong_flat(c, u, "runs the segments of", "another kind of unit");
         for (int i = 0; i < c->graph->param_count; i++)
             if (check_param(c, u, i))
                 return -1;

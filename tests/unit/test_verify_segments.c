@@ -26,6 +26,8 @@ static const struct {
               "recompute=selective"},
     {2, SIZES "train.global_batch=4 model.family=gpt2 parallel.strategy=NO_SHARD "
               "parallel.reduce_bucket_bytes=100000000"},
+    {2, SIZES "train.global_batch=2 parallel.strategy=FULL_SHARD train.optimizer=adamw8bit "
+              "model.ffn=256"},
     {2, SIZES "train.global_batch=2 parallel.strategy=FULL_SHARD precision=bf16 model.experts=3 "
               "model.tie_embeddings=true train.freeze=layers.0.attn.*"},
 };
@@ -375,7 +377,11 @@ static int is_own(const struct program *program, int flat)
     return program->state->has[flat];
 }
 
-/* A tensor of a flat somewhere else, or of another section; and two in each other's place. */
+static int blocks; /* flats that have blocks */
+
+/* A tensor of a flat somewhere else, or of another section; two in each other's place; other
+ * blocks.
+ */
 static int spoil_flats(struct program *program)
 {
     int spoilt = 0;
@@ -399,6 +405,12 @@ static int spoil_flats(struct program *program)
             tensor[1].offset = tensor[0].offset;
             *tensor = was;
         }
+        if (flat->block > 1 && is_own(program, f)) {
+            flat->block *= 7;
+            spoilt += refused(program, "wrong flat", "shards that cut blocks");
+            flat->block /= 7;
+            blocks++;
+        }
         for (int p = 0; p < flat->pads && is_own(program, f); p++) {
             flat->pad[p].count--;
             spoilt += refused(program, "wrong flat", "padding that nobody zeroes");
@@ -411,6 +423,7 @@ static int spoil_flats(struct program *program)
 static void test_tensors_of_flats(void **state)
 {
     everywhere(spoil_flats, 50);
+    assert_true(blocks > 0);
 }
 
 /* ---- state ---- */
@@ -457,18 +470,65 @@ static int spoil_state(struct program *program)
     return spoilt;
 }
 
+/* A table of constants that is too small, and another number as the factor of the loss. */
+static int spoil_loss_scale(struct program *program)
+{
+    struct program_buffer *constants = &program->buffer[program->state->constants];
+    int spoilt = 0;
+    if (constants->bytes) {
+        constants->bytes -= 4;
+        spoilt += refused(program, "wrong size", "fewer constants");
+        constants->bytes += 4;
+    }
+    for (int i = 0; i < program->instrs; i++) {
+        struct instr *instr = &program->instr[i], was = *instr;
+        if (instr->kind != INSTR_RUN || instr->buffer[SPACE_LOSS_SCALE] < 0)
+            continue;
+        instr->buffer[SPACE_LOSS_SCALE] = program->state->sums;
+        spoilt += refused(program, "wrong operand", "another factor of the loss");
+        *instr = was;
+    }
+    return spoilt;
+}
+
+/* A unit that runs the segments of another kind of blocks, or of more. */
+static int spoil_kinds(struct program *program)
+{
+    for (int k = 0; k < program->units->kinds; k++) {
+        struct unit_kind *kind = &program->units->kind[k];
+        kind->block_kind++;
+        refused(program, "wrong flat", "another kind of unit");
+        kind->block_kind--;
+        kind->blocks++;
+        refused(program, "wrong flat", "a unit of more blocks");
+        kind->blocks--;
+    }
+    return program->units->kinds;
+}
+
+static void test_kinds(void **state)
+{
+    everywhere(spoil_kinds, 10);
+}
+
 static void test_state(void **state)
 {
     everywhere(spoil_state, 100);
+    everywhere(spoil_loss_scale, 8);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places_of_operands), cmocka_unit_test(test_lives_do_not_overlap),
-        cmocka_unit_test(test_scratch_is_apart),   cmocka_unit_test(test_steps_and_pieces),
-        cmocka_unit_test(test_nodes_run_once),     cmocka_unit_test(test_gradients_are_named),
-        cmocka_unit_test(test_tensors_of_flats),   cmocka_unit_test(test_state),
+        cmocka_unit_test(test_places_of_operands),
+        cmocka_unit_test(test_lives_do_not_overlap),
+        cmocka_unit_test(test_scratch_is_apart),
+        cmocka_unit_test(test_steps_and_pieces),
+        cmocka_unit_test(test_nodes_run_once),
+        cmocka_unit_test(test_gradients_are_named),
+        cmocka_unit_test(test_tensors_of_flats),
+        cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_state),
     };
     return cmocka_run_group_tests_name("verify and segments", tests, NULL, NULL);
 }
