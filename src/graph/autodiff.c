@@ -46,6 +46,11 @@ void autodiff_give(struct autodiff *ad, int value, int grad)
 {
     if (!is_forward(ad, value))
         return;
+    if (graph_elems(ad->graph, grad) != graph_elems(ad->graph, value))
+        graph_fail(ad->graph,
+                   "autodiff: a rule gives value %d, of %lld elements, a gradient of %lld", value,
+                   (long long)graph_elems(ad->graph, value),
+                   (long long)graph_elems(ad->graph, grad));
     int before = ad->grad[value];
     if (before >= 0) {
         struct op_attrs none = {0};

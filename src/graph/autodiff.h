@@ -33,7 +33,8 @@ int autodiff(struct graph *graph, struct error *err);
 /* Take the gradient of a forward value so far out of the table: the rule's node adds it to its own
  * result, which the rule then gives.  Returns the gradient, or -1 where there is none yet. */
 int autodiff_take(struct autodiff *ad, int value);
-/* Add grad to the gradient of a forward value, by an op_add node where it has one already. */
+/* Add grad, of as many elements as the value, to the gradient of a forward value, by an op_add node
+ * where it has one already. */
 void autodiff_give(struct autodiff *ad, int value, int grad);
 /* Append a backward node; arguments and result as of graph_node(). */
 int autodiff_node(struct autodiff *ad, const struct op *op, const int *in, int ins,

@@ -526,6 +526,24 @@ static void take_from_appended(struct autodiff *ad, const struct graph_node *nod
     autodiff_take(ad, ad->graph->nodes[back].out[0]);
 }
 
+static void give_less(struct autodiff *ad, const struct graph_node *node, int dy)
+{
+    int back = autodiff_node(ad, &op_fit_rows, &dy, 1, &(struct op_attrs){.rows = 2});
+    autodiff_give(ad, node->in[0], ad->graph->nodes[back].out[0]);
+}
+
+/* A gradient of another size than the value's is that of another value. */
+static void test_gradients_have_the_size_of_values(void **state)
+{
+    const struct op wrong = {.name = "less", .shapes = op_shaped_as_first, .gradient = give_less};
+    struct graph *graph = graph_create(1, 3, DTYPE_F32);
+    int x = build_input(graph, 7);
+    struct op_attrs none = {0};
+    int node = graph_node(graph, &wrong, &x, 1, &none);
+    build_output(graph, graph->nodes[node].out[0]);
+    check_refused(graph, "autodiff: a rule gives value 0, of 21 elements, a gradient of 14");
+}
+
 /* A rule that mistakes a value which backward makes for one of the model is refused. */
 static void test_rules_of_forward_values(void **state)
 {
@@ -554,6 +572,7 @@ int main(void)
         cmocka_unit_test(test_head_in_chunks),
         cmocka_unit_test(test_bf16_is_near),
         cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_gradients_have_the_size_of_values),
         cmocka_unit_test(test_other_formats_are_refused),
         cmocka_unit_test(test_sums_of_other_shapes_are_refused),
         cmocka_unit_test(test_weights_are_parameters),
