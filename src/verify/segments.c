@@ -207,6 +207,8 @@ static int check_result(const struct checked *c, int s, int k)
         return step->out[k].space < 0 ? 0
                                       : wrong(c, s, "has a place for result %d, of no value", k);
     struct value_bytes bytes = bytes_of(c, s, NODE_INS + k);
+    if (bytes.from == bytes.to)
+        return wrong(c, s, "makes result %d, which has no elements", k);
     if (!is_temporary(c, v) && !is_at(step->out[k], bytes, place_of(c, v)))
         return wrong(c, s, "writes result %d to another place than its own", k);
     if (is_temporary(c, v) &&

@@ -342,6 +342,31 @@ static void test_nodes_run_once(void **state)
     everywhere(spoil_nodes, 100);
 }
 
+/* A value whose size is wrongly none takes no place, and is no value. */
+static int spoil_sizes(struct program *program)
+{
+    int spoilt = 0;
+    for (int k = 0; k < program->units->kinds; k++) {
+        struct graph *graph = program->units->kind[k].train;
+        for (int n = 0; n < graph->node_count; n++) {
+            int v = graph->nodes[n].out[0];
+            if (v < 0 || graph->nodes[n].unused || graph->nodes[n].replaced)
+                continue;
+            struct graph_value *value = &graph->values[v];
+            const struct graph_value was = *value;
+            value->dim[value->dims++] = 0;
+            spoilt += refused(program, "wrong place|wrong size|wrong operand", "no elements");
+            *value = was;
+        }
+    }
+    return spoilt;
+}
+
+static void test_values_have_elements(void **state)
+{
+    everywhere(spoil_sizes, 100);
+}
+
 /* ---- gradients and flats ---- */
 
 static int spoil_gradients(const struct program *program, struct segment *segment)
@@ -526,6 +551,7 @@ int main(void)
         cmocka_unit_test(test_steps_and_pieces),
         cmocka_unit_test(test_nodes_run_once),
         cmocka_unit_test(test_gradients_are_named),
+        cmocka_unit_test(test_values_have_elements),
         cmocka_unit_test(test_tensors_of_flats),
         cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_state),
