@@ -356,7 +356,11 @@ static int check_piece(const struct checked *c, int p)
 
 static int check_phase(struct checked *c)
 {
-    int at = 0;
+    int at = 0, in_parts = 0;
+    for (int s = 0; s < c->segment->steps; s++)
+        in_parts |= c->segment->step[s].parts > 1;
+    if (in_parts != c->segment->in_parts)
+        return wrong_steps(c, "it is not said which are for a part of rows, of pieces from", 0);
     for (int space = 0; space < SPACE_COUNT; space++)
         if (space != SPACE_SAVED && space != SPACE_DEFERRED)
             value_map_clear(c->map, space);

@@ -278,6 +278,10 @@ static int spoil_order(const struct program *program, struct segment *segment)
 static int spoil_pieces(const struct program *program, struct segment *segment)
 {
     int spoilt = 0;
+    segment->in_parts = !segment->in_parts;
+    if (segment->pieces)
+        refused(program, "wrong steps", "rows in parts, or whole");
+    segment->in_parts = !segment->in_parts;
     for (int p = 0; p < segment->pieces; p++) {
         struct segment_piece *piece = &segment->piece[p], was = *piece;
         piece->runs = !piece->runs;
