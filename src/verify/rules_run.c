@@ -157,6 +157,8 @@ static int adds_gradient(struct values *v, int i, int use)
             value.terms[s] = has.terms[s];
         addends_add(&value.terms[s], made[s]);
     }
+    if (added && !(instr->reads >> (SPACE_GRAD + use) & 1))
+        return wrong_operand(v, i, SPACE_GRAD + use);
     if (added && flat->grad_dtype != DTYPE_F32)
         return wrong(v, i, b, &has, "to write %s's gradient, to which nothing is added",
                      flat->name);

@@ -24,7 +24,7 @@ static const struct {
     {1, SIZES "train.global_batch=1 parallel.schedule=zb_h1 recompute=full"},
     {2, SIZES "train.global_batch=2 parallel.tensor=2 parallel.tensor_overlap=2 "
               "recompute=selective"},
-    {2, SIZES "train.global_batch=4 model.family=gpt2 parallel.strategy=NO_SHARD "
+    {2, SIZES "train.global_batch=6 model.family=gpt2 parallel.strategy=NO_SHARD "
               "parallel.reduce_bucket_bytes=100000000"},
     {2, SIZES "train.global_batch=2 parallel.strategy=FULL_SHARD train.optimizer=adamw8bit "
               "model.ffn=256"},
@@ -520,6 +520,27 @@ static int spoil_loss_scale(struct program *program)
     return spoilt;
 }
 
+/* A RUN that adds to a gradient and does not say that it reads it. */
+static int spoil_reads(struct program *program)
+{
+    int spoilt = 0;
+    for (int i = 0; i < program->instrs; i++)
+        for (int use = 0; use < FLAT_USES; use++) {
+            struct instr *instr = &program->instr[i], was = *instr;
+            if (instr->kind != INSTR_RUN || !segment_added(instr->accumulate, use))
+                continue;
+            instr->reads &= ~space_bit(SPACE_GRAD + use);
+            spoilt += refused(program, "wrong operand", "a sum that is not said to be read");
+            *instr = was;
+        }
+    return spoilt;
+}
+
+static void test_sums_are_read(void **state)
+{
+    everywhere(spoil_reads, 1);
+}
+
 /* A unit that runs the segments of another kind of blocks, or of more. */
 static int spoil_kinds(struct program *program)
 {
@@ -558,6 +579,7 @@ int main(void)
         cmocka_unit_test(test_values_have_elements),
         cmocka_unit_test(test_tensors_of_flats),
         cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_sums_are_read),
         cmocka_unit_test(test_state),
     };
     return cmocka_run_group_tests_name("verify and segments", tests, NULL, NULL);
