@@ -235,16 +235,40 @@ static void shift_boxes(const struct program *program, int param, int kind, int6
     }
 }
 
+/* A parameter whose value in the graph has another row. */
+static int spoil_rows(const struct program *program, struct graph *graph, int param)
+{
+    int v = 0;
+    struct error err = {0};
+    while (graph->values[v].role != VALUE_PARAM || graph->values[v].index != param)
+        v++;
+    graph->values[v].dim[0]++;
+    assert_int_equal(verify_program(program, &err), -1);
+    assert_non_null(strstr(err.text, "is not its part of it"));
+    graph->values[v].dim[0]--;
+    return 1;
+}
+
 static int spoil_boxes(struct program *program)
 {
     int spoilt = 0;
     for (int k = 0; k < program->units->kinds; k++)
         for (int i = 0; i < program->units->kind[k].train->param_count; i++) {
+            spoilt += spoil_rows(program, program->units->kind[k].train, i);
             shift_boxes(program, i, k, 1, 0);
             spoilt += refused(program, "another part of a tensor");
             shift_boxes(program, i, k, -1, -1);
             spoilt += refused(program, "a smaller part of a tensor");
             shift_boxes(program, i, k, 0, 1);
+            struct graph_group *group = &program->units->kind[k].train->params[i].division.group;
+            if (!graph_axes(*group))
+                continue;
+            group->rank = !group->rank;
+            spoilt += refused(program, "another rank's part of a tensor");
+            group->rank = !group->rank;
+            group->size++;
+            spoilt += refused(program, "a part of other ranks");
+            group->size--;
         }
     return spoilt;
 }
