@@ -444,7 +444,7 @@ static void frozen_below(void **state)
 
 /* ---- ranks that divide a block ---- */
 
-enum fault { RIGHT, NO_SUM, SUM_TWICE, NO_DIVIDED, DIVIDED_ROWS, OF_OTHERS, FAULTS };
+enum fault { RIGHT, NO_SUM, SUM_TWICE, NO_DIVIDED, DIVIDED_ROWS, OF_OTHERS, OF_KEYS, FAULTS };
 
 /* The node behind `after` that runs an op. */
 static struct graph_node *find_node(struct graph *graph, const struct op *op, int after)
@@ -474,6 +474,8 @@ static void spoil(struct graph *graph, enum fault fault)
         graph->params[m->index].division = (struct graph_division){.group = graph->tensor};
     if (fault == OF_OTHERS)
         first->attrs.adapted.part[1].first = 0;
+    if (fault == OF_KEYS) /* the first tensor, queries, at the place of the second */
+        first->attrs.adapted.part[0].first = first->attrs.adapted.part[1].first;
 }
 
 /* The check of graphs that are divided notices each. */
@@ -490,6 +492,9 @@ static void faults_of_magnitudes(void **state)
         [OF_OTHERS] = "magnitude (attn.q.lora_magnitude_vector) reads parameter "
                       "attn.q.lora_magnitude_vector, over tensor own elements: the columns that it "
                       "belongs to are divided otherwise",
+        [OF_KEYS] = "magnitude (attn.q.lora_magnitude_vector) reads parameter "
+                    "attn.q.lora_magnitude_vector, over tensor own elements: the columns that it "
+                    "belongs to are divided otherwise",
     };
     const struct graph_group tensor = {.axes = 1u << MESH_TENSOR, .size = 2, .parts = 1};
     const struct model_graph form = {.purpose = MODEL_LOSS,
