@@ -47,11 +47,19 @@ static int begins_later(struct instr *instr)
     return instr->kind == INSTR_ORTHOGONALIZE;
 }
 
+/* What ranks exchange within a unit is written, never added to. */
+static int adds_exchange(struct instr *instr)
+{
+    instr->accumulate = 1;
+    return instr_is_exchange(instr);
+}
+
 static int places_of[INSTR_KINDS];
 
 static int spoil_instrs(struct program *program)
 {
-    static int (*const faults[])(struct instr *) = {other_format, not_fp32, one_less, begins_later};
+    static int (*const faults[])(struct instr *) = {other_format, not_fp32, one_less, begins_later,
+                                                    adds_exchange};
     int spoilt = 0;
     char text[128];
     for (int i = 0; i < program->instrs; i++)
