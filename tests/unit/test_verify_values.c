@@ -12,6 +12,7 @@
 #include "verify/verify.h"
 #include "tests/unit/programs.h"
 #include "tests/unit/rig.h"
+#include "tests/unit/translator.h"
 
 static void refused(const struct program *program, const char *what, int i)
 {
@@ -36,6 +37,31 @@ static void check_left_out(struct program *program)
 static void test_no_instruction_can_be_left_out(void **state)
 {
     programs_everywhere(check_left_out);
+}
+
+/* Nor a sum over ranks that is taken in the place of a boundary's gradient: nobody but the producer
+ * reads it, and no writer follows it. */
+static void test_no_sum_of_a_boundary_can_be_left_out(void **state)
+{
+    struct fleet fleet;
+    int sums = 0;
+    struct config config =
+        programs_config(0, "parallel.tensor=2 train.global_batch=2 model.layers=1");
+    fleet_open_model(&fleet, &config, translator_model(&config, TRANSLATOR_CHAIN), 2,
+                     PROGRAM_TRAIN);
+    const struct program *program = fleet.program[1];
+    for (int i = 0; i < program->instrs; i++) {
+        const struct instr *instr = &program->instr[i];
+        const struct segment_step *step =
+            instr_is_exchange(instr)
+                ? segment_exchange(program_segment(program, instr->unit, instr->phase),
+                                   instr->piece)
+                : NULL;
+        sums += step && segment_input_grad(step->out[0].space) >= 0;
+    }
+    assert_true(sums > 0);
+    check_left_out(fleet.program[1]);
+    fleet_close(&fleet);
 }
 
 /* Nor of a step of one micro-batch that leaves its update to the next one, where gradients of the
@@ -427,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_nothing_comes_too_early),
         cmocka_unit_test(test_every_operand_counts),
         cmocka_unit_test(test_no_operand_is_missing),
+        cmocka_unit_test(test_no_sum_of_a_boundary_can_be_left_out),
         cmocka_unit_test(test_phases_and_stages_are_told_apart),
         cmocka_unit_test(test_units_and_micro_batches_are_told_apart),
     };
