@@ -52,7 +52,7 @@ wrong(const struct checked *c, int s, const char *fmt, ...)
 static int wrong_steps(const struct checked *c, const char *what, int number)
 {
     char name[MODEL_PREFIX];
-    return error_set(c->err, "verify: wrong steps: of %s of %s %s %d", segment_phase_name(c->phase),
+    return error_set(c->err, "verify: wrong steps: %s of %s: %s %d", segment_phase_name(c->phase),
                      model_unit_name(c->program->units->model, c->unit, name), what, number);
 }
 
@@ -360,7 +360,10 @@ static int check_phase(struct checked *c)
     for (int s = 0; s < c->segment->steps; s++)
         in_parts |= c->segment->step[s].parts > 1;
     if (in_parts != c->segment->in_parts)
-        return wrong_steps(c, "it is not said which are for a part of rows, of pieces from", 0);
+        return wrong_steps(c,
+                           "its steps are for parts of rows, and it does not say so, or the other "
+                           "way round: piece",
+                           0);
     for (int space = 0; space < SPACE_COUNT; space++)
         if (space != SPACE_SAVED && space != SPACE_DEFERRED)
             value_map_clear(c->map, space);
@@ -374,7 +377,7 @@ static int check_phase(struct checked *c)
             return -1;
         at = c->segment->piece[p].end;
     }
-    return at == c->segment->steps ? 0 : wrong_steps(c, "steps are left out from", at);
+    return at == c->segment->steps ? 0 : wrong_steps(c, "steps are left out from step", at);
 }
 
 /* ---- all phases of a kind ---- */
@@ -386,11 +389,16 @@ static int check_nodes(const struct checked *c, int trains)
         const struct graph_node *node = &c->graph->nodes[n];
         int needed = node->backward ? !node->unused : !node->replaced;
         if (c->ran[n] != needed * c->parts[n])
-            return wrong_steps(c, "and of its other phases, runs too often or too rarely node", n);
+            return wrong_steps(
+                c, "together with the other phases it runs too often, or too rarely, node", n);
     }
     for (int i = 0; trains && i < c->graph->param_count; i++)
         if (c->graph->params[i].frozen == !!c->wrote[i])
-            return wrong_steps(c, "and of its other phases, writes or leaves out gradient", i);
+            return wrong_steps(c,
+                               "together with the other phases it leaves out the gradient of a "
+                               "trained parameter, or writes "
+                               "that of a frozen one, number",
+                               i);
     return 0;
 }
 
