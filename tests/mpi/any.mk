@@ -7,7 +7,7 @@ if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_any_emulated
 tests_mpi_test_any_emulated_SOURCES = $(tests_mpi_test_any_SOURCES)
 tests_mpi_test_any_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DANY_CASES=1 \
-	-DANY_DEVICE='"device=cuda comm.share_gpu=true"'
+	-DANY_DEVICE='"device=$(emulated_gpu)"'
 tests_mpi_test_any_emulated_LDADD = $(EMULATED_LIBS)
 endif
 

@@ -8,7 +8,7 @@ if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_any_schedule_emulated
 tests_mpi_test_any_schedule_emulated_SOURCES = $(tests_mpi_test_any_schedule_SOURCES)
 tests_mpi_test_any_schedule_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DSCHEDULES_CASES=6 \
-	-DSCHEDULES_DEVICE='"device=cuda comm.share_gpu=true"'
+	-DSCHEDULES_DEVICE='"device=$(emulated_gpu)"'
 tests_mpi_test_any_schedule_emulated_LDADD = $(EMULATED_LIBS)
 endif
 

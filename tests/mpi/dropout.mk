@@ -7,6 +7,6 @@ if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_dropout_emulated
 tests_mpi_test_dropout_emulated_SOURCES = $(tests_mpi_test_dropout_SOURCES)
 tests_mpi_test_dropout_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DDROPOUT_STEPS=4 -DDROPOUT_SHARE=2 -DDROPOUT_FALL=-1 \
-	-DDROPOUT_DEVICE='"cuda comm.share_gpu=true"'
+	-DDROPOUT_DEVICE='"$(emulated_gpu)"'
 tests_mpi_test_dropout_emulated_LDADD = $(EMULATED_LIBS)
 endif

@@ -7,6 +7,6 @@ if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_generate_emulated
 tests_mpi_test_generate_emulated_SOURCES = $(tests_mpi_test_generate_SOURCES)
 tests_mpi_test_generate_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DGENERATE_SHARE=4 \
-	-DGENERATE_DEVICE='"device=cuda comm.share_gpu=true"'
+	-DGENERATE_DEVICE='"device=$(emulated_gpu)"'
 tests_mpi_test_generate_emulated_LDADD = $(EMULATED_LIBS)
 endif

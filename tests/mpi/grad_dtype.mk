@@ -7,6 +7,6 @@ if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_grad_dtype_emulated
 tests_mpi_test_grad_dtype_emulated_SOURCES = $(tests_mpi_test_grad_dtype_SOURCES)
 tests_mpi_test_grad_dtype_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DGRAD_STEPS=4 -DGRAD_SHARE=4 \
-	-DGRAD_DEVICE='"cuda comm.share_gpu=true"'
+	-DGRAD_DEVICE='"$(emulated_gpu)"'
 tests_mpi_test_grad_dtype_emulated_LDADD = $(EMULATED_LIBS)
 endif

@@ -8,7 +8,7 @@ if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_parallel_emulated
 tests_mpi_test_parallel_emulated_SOURCES = $(tests_mpi_test_parallel_SOURCES)
 tests_mpi_test_parallel_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DPARALLEL_STEPS=3 -DPARALLEL_DROP=-1 -DPARALLEL_SHARE=127 \
-	-DPARALLEL_DEVICE='"device=cuda comm.share_gpu=true"'
+	-DPARALLEL_DEVICE='"device=$(emulated_gpu)"'
 tests_mpi_test_parallel_emulated_LDADD = $(EMULATED_LIBS)
 endif
 include $(top_srcdir)/tests/mpi/pipeline_bits.mk

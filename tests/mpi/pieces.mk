@@ -7,7 +7,7 @@ if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_pieces_emulated
 tests_mpi_test_pieces_emulated_SOURCES = $(tests_mpi_test_pieces_SOURCES)
 tests_mpi_test_pieces_emulated_CPPFLAGS = $(AM_CPPFLAGS) \
-	-DPIECES_DEVICE='"device=cuda comm.share_gpu=true"'
+	-DPIECES_DEVICE='"device=$(emulated_gpu)"'
 tests_mpi_test_pieces_emulated_LDADD = $(EMULATED_LIBS)
 endif
 

@@ -7,6 +7,6 @@ if HAVE_NCCL
 MPI_TESTS += tests/mpi/test_pipeline_bits_emulated
 tests_mpi_test_pipeline_bits_emulated_SOURCES = $(tests_mpi_test_pipeline_bits_SOURCES)
 tests_mpi_test_pipeline_bits_emulated_CPPFLAGS = $(AM_CPPFLAGS) -DBITS_STEPS=2 -DBITS_SHARE=31 -DBITS_WHOLE=5 \
-	-DBITS_DEVICE='"device=cuda comm.share_gpu=true"'
+	-DBITS_DEVICE='"device=$(emulated_gpu)"'
 tests_mpi_test_pipeline_bits_emulated_LDADD = $(EMULATED_LIBS)
 endif
