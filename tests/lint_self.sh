@@ -12,11 +12,20 @@ failed=0
 lines() { for ((i = 0; i < $1; i++)); do echo "$2"; done; }
 function_of() { echo "void $1(void)" && echo "{" && lines $(($2 - 3)) "    $1();" && echo "}"; }
 
+# What a rule finds in the files as they are, in $before; asked once as long as no file changes.
+declare -A found_before
+lint_before() {
+    key="$1 $(find "$work" -type f -printf '%p %s %T@ ')"
+    [ -n "${found_before[$key]-}" ] ||
+        found_before[$key]=$("$top/tests/lint.sh" -C "$work" "$1" 2>&1)
+    before=${found_before[$key]}
+}
+
 # seed RULE WORD NAME FILE: FILE, of the lines on standard input, is added; RULE fails and says
 # WORD; without FILE it succeeds, or fails without WORD.
 seed() {
     rule=$1 word=$2 name=$3 file=$4
-    before=$("$top/tests/lint.sh" -C "$work" "$rule" 2>&1)
+    lint_before "$rule"
     mkdir -p "$(dirname "$work/$file")"
     cat >"$work/$file"
     after=$("$top/tests/lint.sh" -C "$work" "$rule" 2>&1)
