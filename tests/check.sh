@@ -243,6 +243,8 @@ prepare() {
     done
     export TMPDIR=$work/tmp HOME=${HOME:-$work/tmp} srcdir=$source BUILDDIR=$build
     export TRIREME=$build/trireme TRIREME_BUILD=$build
+    # The verdicts of self-checks, as long as a test on the emulated GPU; of this build, and not the user's.
+    export XDG_CACHE_HOME=$work/cache
     # Threads that wait sleep at once: several tests share each core, and one that looks again and again
     # takes the core from the thread that it waits for.
     export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive OMPI_MCA_rmaps_base_oversubscribe=1

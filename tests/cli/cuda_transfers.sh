@@ -11,6 +11,7 @@ M="model.preset=llama-tiny data.train=train.h5 data.seq_len=32 train.global_batc
    train.micro_batch=1 train.schedule=constant run.threads=1 checkpoint.resume=auto device=cuda
    train.steps=3 precision=bf16"
 export TRIREME_EMULATE_GPUS=2
+export XDG_CACHE_HOME="$work/cache" # its first start checks both GPUs at once, and keeps what it found
 
 # train RUN KEY...: on two GPUs; what was asked for is in RUN.asked
 train() {
@@ -36,6 +37,7 @@ same() {
 asked() { is "$1" "$3" "$(sort -u "$2.asked" 2>/dev/null | grep -cE -e "$4")"; }
 
 train plain
+is "the first start keeps what the self-checks of two ranks found" 1 "$(ls cache/trireme | wc -l | tr -d ' ')"
 asked "by default all is as NCCL chooses" plain 3 '^NCCL: group .*: CTAs - to -, policy 0, NVLS 0$'
 asked "and products are for all of the GPU" plain 1 '^cuBLASLt: products for 0 multiprocessors$'
 asked "no other products" plain 1 '^cuBLASLt'
