@@ -19,7 +19,7 @@ enum { STEPS = 8, SHORT_STEPS = 3 };
 
 #define MODEL                                                                             \
     "model.layers=3 model.hidden=48 model.heads=6 model.kv_heads=2 model.ffn=72 "         \
-    "model.vocab=101 data.seq_len=33 train.global_batch=5 train.lr=3e-3 train.steps=100 " \
+    "model.vocab=101 data.seq_len=33 train.global_batch=3 train.lr=3e-3 train.steps=100 " \
     "train.warmup_steps=2 "
 
 /* How a case differs from the others. */
@@ -32,7 +32,7 @@ static const struct setting settings[] = {
     {MODEL "precision=fp32", 1e-5},
     {MODEL "precision=fp32 train.micro_batch=2 model.tie_embeddings=true", 1e-5},
     {MODEL "precision=fp32 train.micro_batch=1 recompute=full train.clip=0.3", 1e-5},
-    {MODEL "precision=bf16 train.micro_batch=3", 1e-2},
+    {MODEL "precision=bf16 train.micro_batch=2", 1e-2},
     {MODEL "precision=fp32 train.micro_batch=2 model.qkv_bias=true model.sliding_window=5", 1e-5},
     {MODEL "precision=bf16 recompute=selective model.qk_norm=true model.sliding_window=3", 1e-2},
     {MODEL "precision=fp32 train.micro_batch=2 model.family=gpt2 model.kv_heads=6 "
@@ -261,7 +261,7 @@ static void a_traced_step_is_a_step(void **state)
         ops += trace.event[i].lane == TRACE_OPS;
         runs += !strncmp(trace.event[i].name, "RUN", 3);
     }
-    assert_true(runs >= 3 * (2 * 4 + 1));
+    assert_true(runs >= 2 * (2 * 4 + 1));
     assert_true(ops > 5 * runs);
     trace_free(&trace);
 }
