@@ -24,7 +24,7 @@ enum { STEPS = GRAD_STEPS, HALF = STEPS / 2 };
     "device=" GRAD_DEVICE " model.layers=3 model.hidden=36 model.heads=6 model.head_dim=6 " \
     "model.ffn=61 model.vocab=101 data.seq_len=24 model.max_seq_len=32 train.lr=3e-3 "      \
     "train.schedule=cosine train.warmup_steps=5 train.steps=50 run.threads=1 seed=11 "      \
-    "train.global_batch=12 precision=bf16 "
+    "train.global_batch=" GRAD_BATCH " precision=bf16 "
 #define LLAMA  "model.kv_heads=3 "
 #define GPT2   "model.family=gpt2 model.tie_embeddings=true "
 #define NARROW "train.grad_dtype=bf16 "
