@@ -43,9 +43,13 @@ job_over() {
     esac
 }
 
-# over SECONDS: wait for $job
+# over SECONDS: wait for $job, as long or longer.  To ask makes some ten processes: not as often as wait_for does.
 over() {
-    wait_for "$1" job_over || { on_cluster 10 scancel --full "$job"; return 1; }
+    tries=$(($1 * 8))
+    until job_over; do
+        [ $((tries -= 1)) -gt 0 ] || { on_cluster 10 scancel --full "$job"; return 1; }
+        sleep 0.25
+    done
 }
 
 # The machine is what we think: two nodes, and messages between them cross the network.
