@@ -26,9 +26,9 @@ struct config rig_config(const char *settings)
     enum { MOST = 64 };
     struct config config;
     struct error err = {0};
-    const char *override[MOST] = {"run.self_check=off"}; /* takes seconds, and loads kernels */
+    const char *override[MOST];
     char *text = strdup(settings), *rest = text;
-    int count = 1;
+    int count = 0;
     for (char *word; count < MOST && (word = strtok_r(rest, " ", &rest));)
         override[count++] = word;
     must(config_load(&config, NULL, override, count, &err), &err);

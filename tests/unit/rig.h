@@ -5,8 +5,7 @@
 
 #include "train/session.h"
 
-/* The configuration of "key=value key=value ...", checked; ends the program if it is wrong. Kernels
- * of a GPU are not checked when a session begins (run.self_check=off), unless the text asks. */
+/* The configuration of "key=value key=value ...", checked; ends the program if it is wrong. */
 struct config rig_config(const char *settings);
 
 /* Open a session of one rank, without world and mesh, for session_close().  It trains, and
