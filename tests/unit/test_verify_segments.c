@@ -520,11 +520,17 @@ static int spoil_loss_scale(struct program *program)
     return spoilt;
 }
 
-/* A RUN that adds to a gradient and does not say that it reads it. */
+/* A RUN that adds to a gradient, and an UPDATE of state, that do not say that they read it. */
 static int spoil_reads(struct program *program)
 {
     int spoilt = 0;
-    for (int i = 0; i < program->instrs; i++)
+    for (int i = 0; i < program->instrs; i++) {
+        struct instr *update = &program->instr[i];
+        if (update->kind == INSTR_UPDATE && update->buffer[SLOT_OPTIMIZER] >= 0) {
+            update->reads ^= space_bit(SLOT_OPTIMIZER);
+            spoilt += refused(program, "wrong operand", "state that is not said to be read");
+            update->reads ^= space_bit(SLOT_OPTIMIZER);
+        }
         for (int use = 0; use < FLAT_USES; use++) {
             struct instr *instr = &program->instr[i], was = *instr;
             if (instr->kind != INSTR_RUN || !segment_added(instr->accumulate, use))
@@ -533,6 +539,7 @@ static int spoil_reads(struct program *program)
             spoilt += refused(program, "wrong operand", "a sum that is not said to be read");
             *instr = was;
         }
+    }
     return spoilt;
 }
 
