@@ -277,7 +277,8 @@ static void watch_peers(void *arg, const struct thread_view *view)
             ask(w, rank);
     }
     struct suspect suspect = find_suspect(w, view);
-    if (quiet > hang + wait_for_others_ns(w, suspect))
+    /* -1: what a thread waits for was submitted after the thread took over the last operations */
+    if (suspect.rank >= 0 && quiet > hang + wait_for_others_ns(w, suspect))
         end_stuck_job(w, suspect, view);
 }
 
