@@ -83,8 +83,10 @@ static int read_documents(struct samples *samples, struct tokens *tokens, struct
     for (int i = 0; !rc && i < samples->count; i++) {
         uint64_t at[2];
         rc = tokens_starts(tokens, i, 2, at, err);
-        if (!rc && at[0] == at[1])
-            at[0] = 0; /* an empty one: any other text */
+        if (!rc && at[0] == at[1]) { /* an empty one: the text at the beginning of the file */
+            at[0] = 0;
+            at[1] = (uint64_t)tokens->count;
+        }
         if (!rc)
             rc = read_sample(&samples->sample[i], tokens, (int64_t)at[0], (int64_t)at[1],
                              &samples->s->config, err);
