@@ -5,18 +5,19 @@
 #define TRIREME_PLAN_CHOICES_H
 
 #include "plan/report.h"
+#include "plan/settings.h"
 
 enum { CHOICES_MOST = 35 };
 
 /* One change of a rank's plan: another setting, or several that are changed together. */
 struct choices_row {
-    char settings[160];  /* "key=value key=value" */
-    size_t memory_bytes; /* of the GPU, or of the rank where it computes on CPUs */
-    size_t host_bytes;   /* that a GPU's rank has in the node's memory; 0 on CPUs */
-    size_t disk_bytes;   /* of offloaded state */
-    int64_t sent_bytes;  /* to other ranks in a step */
-    double flops;        /* in a step */
-    double step_s;       /* 0: not forecast */
+    char settings[SETTINGS_BYTES]; /* "key=value key=value" */
+    size_t memory_bytes;           /* of the GPU, or of the rank where it computes on CPUs */
+    size_t host_bytes;             /* that a GPU's rank has in the node's memory; 0 on CPUs */
+    size_t disk_bytes;             /* of offloaded state */
+    int64_t sent_bytes;            /* to other ranks in a step */
+    double flops;                  /* in a step */
+    double step_s;                 /* 0: not forecast */
 };
 
 struct choices {

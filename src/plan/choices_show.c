@@ -19,7 +19,7 @@ static void difference(int64_t bytes, int64_t as_is, char cell[CELL])
 }
 
 /* The columns of numbers, and the name of the one before them. */
-enum { NUMBERS = 7, LONGEST = 96 };
+enum { NUMBERS = 7 };
 static const char *const first_head = "a rank, with one change";
 static const char *const heads[NUMBERS] = {"memory", "change",   "in host", "on disk",
                                            "sent",   "computed", "a step"};
@@ -78,7 +78,7 @@ static void print_numbers(const struct table *t, const char *const *cell, FILE *
  * the second and later ones indented; the numbers are on the last line. */
 static void print_settings(const struct table *t, const char *settings, FILE *out)
 {
-    char text[LONGEST], *rest = text, *one;
+    char text[SETTINGS_BYTES], *rest = text, *one;
     int whole = (int)strlen(settings) <= t->settings, indent = 0;
     snprintf(text, sizeof text, "%s", settings);
     while ((one = whole ? text : strsep(&rest, " "))) {
