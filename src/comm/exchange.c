@@ -71,7 +71,9 @@ static struct comm_part part_of(const struct operation *op, int member)
         .send_elems = op->elems, .recv_from = member * op->elems, .recv_elems = op->elems};
 }
 
-/* All members plan the same number of transfers, some of which may be empty. */
+/* In an all-gather all members plan the same number of transfers.  In an all-to-all they may not:
+ * transfer i pairs the same two members on both sides, and what one member does not plan, behind
+ * its longest part, is empty on the other side as well. */
 static void parts_plan(struct operation *op)
 {
     op->piece = GATHER_PIECE_BYTES / size_of(op);

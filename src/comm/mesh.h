@@ -103,7 +103,8 @@ void mesh_destroy(struct mesh *mesh); /* NULL allowed; collective where it is at
 /* ---- memory, and GPUs ----
  *
  * mesh_attach(), mesh_poll() and mesh_abandon() are in gpu/link.c; mesh_gpu_library() is in
- * gpu/nccl_state.c, or, in a build without NCCL, in gpu/nccl_absent.c; what concerns memory is in
+ * gpu/nccl_state.c, or, in a build without NCCL, in gpu/nccl_absent.c; how many
+ * bytes mesh_attach() and NCCL take is in gpu/mesh_channels.c, what else concerns memory in
  * mesh_memory.c. */
 
 struct device;
