@@ -1,8 +1,9 @@
-/* fewest.c - see fewest.h.
+/* fewest.c - the search for the fewest ranks, by few plans.
  *
- *   of each level of offload, of each degree of tensor ranks
- *       counts    1 2 4 8 | 16 24 32 ...    those that the degrees divide, a node's first
- *       gallop    1 2 8 24 56 until one fits, then halve between it and the last that did not
+ *   of each level of offload, of each degree of tensor ranks; here a node has 8 ranks
+ *       counts    1 2 3 4 5 6 7 8 | 16 24 32 ...    those that the degrees divide, a node's first
+ *       tried     1 2 4 8 72 ...    until one fits, then halves between it and the last that
+ *                                   did not
  *
  * More ranks never need more, but for padding.  A degree that does not fit on the count before the
  * best one so far is left after that one plan.

@@ -1,11 +1,12 @@
 /* fit.h - the nearest configuration that fits the memory.
  *
- * Changes are tried in the order of what they cost a run: first the schedule that keeps the fewest
- * micro-batches alive, then a strategy that shards more (more communication), recomputation (time),
- * a smaller micro-batch (the same numbers, smaller products), more shards of a hybrid
- * (communication between nodes), offload (the host's bandwidth), and last more ranks.  A costlier
- * change is made only where all cheaper ones together are not enough.  Where no disk can be used,
- * the search begins with the configuration without it, its state on the device.
+ * Changes are tried in the order of what they cost a run: first no copy of the state for a
+ * checkpoint (checkpoint.async=false), then the schedule that keeps the fewest micro-batches alive,
+ * a strategy that shards more (more communication), recomputation (time), a smaller micro-batch
+ * (the same numbers, smaller products), more shards of a hybrid (communication between nodes),
+ * offload (the host's bandwidth), and last more ranks.  A costlier change is made only where all
+ * cheaper ones together are not enough.  Where no disk can be used, the search begins with the
+ * configuration without it, its state on the device.
  */
 #ifndef TRIREME_PLAN_FIT_H
 #define TRIREME_PLAN_FIT_H
@@ -28,8 +29,8 @@ struct fit {
 void fit_find(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
               const struct memory_limits *limits);
 
-/* The same on the same ranks and with the same offloads: what changes is the schedule, the
- * strategy, recomputation, the micro-batch or the shards of a hybrid. */
+/* The same on the same ranks and with the same offloads: what changes is checkpoint.async,
+ * the schedule, the strategy, recomputation, the micro-batch or the shards of a hybrid. */
 void fit_find_here(struct fit *fit, const struct config *config, int ranks, int nodes, int threads,
                    const struct memory_limits *limits);
 

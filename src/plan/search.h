@@ -37,7 +37,7 @@ struct search_request {
     const struct config *given;  /* what rows' settings are put after; NULL: config */
     int ranks, nodes, threads;
     const struct machine *machine;
-    const struct memory_limits *limits; /* 0: none */
+    const struct memory_limits *limits; /* of a rank; not NULL; a field that is 0: no limit */
     int exhaustive; /* 1: plan every candidate whole, without all of the above: for tests */
 };
 
