@@ -48,10 +48,10 @@ enum safetensors_found { SAFETENSORS_NONE, SAFETENSORS_FILE, SAFETENSORS_INDEX }
 enum safetensors_found safetensors_look(const char *folder);
 
 /* Open what a folder holds (safetensors_look()), or one file.  Every header is checked: lengths,
- * shapes, that tensors cover the bytes of the file and do not overlap, and that the index names
- * each file's tensors.  What bitsandbytes keeps in 4 bits (nf4) is one tensor, whose dtype is fp32.
- * Not collective.  Returns 0 and files for safetensors_close(), or -1 with
- * err naming file and tensor, and *st NULL. */
+ * shapes, that tensors cover the bytes of the file and do not overlap, and that each tensor
+ * which the index names is in the file that the index says.  What bitsandbytes keeps in 4 bits
+ * (nf4) is one tensor, whose dtype is fp32.  Not collective.  Returns 0 and files for
+ * safetensors_close(), or -1 with err naming file and tensor, and *st NULL. */
 int safetensors_open(struct safetensors **st, const char *path, struct error *err);
 void safetensors_close(struct safetensors *st); /* NULL allowed */
 
