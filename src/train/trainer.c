@@ -92,7 +92,7 @@ static int begin(struct trainer *t, struct error *err)
     struct run_data data = run_data_of(&t->data.train.data, &t->data.valid.data);
     if (shared_settings_check_data(s->world, &s->config.data, &data, err) ||
         run_forecast_open(&t->forecast, s, err) || run_directory_open(&t->dir, s, data, err) ||
-        stop_early(t->asked, s->log, err) || run_directory_begin(&t->dir, &found, &t->at, err) ||
+        stop_early(t->stop, s->log, err) || run_directory_begin(&t->dir, &found, &t->at, err) ||
         run_directory_saving_open(&t->dir, err))
         return -1;
     run_directory_keep_best(&t->dir, &t->at.best);
@@ -105,7 +105,7 @@ static int begin(struct trainer *t, struct error *err)
         return -1;
     if (s->config.sync_module_states && weights_compare_ranks(s, err))
         return -1;
-    if (stop_early(t->asked, s->log, err) || world_agree(s->world, open_records(t, err), err) ||
+    if (stop_early(t->stop, s->log, err) || world_agree(s->world, open_records(t, err), err) ||
         run_forecast_make(&t->forecast, s, err) || samples_open(&t->samples, s, t->at.step, err))
         return -1;
     t->comparison = comparison_open(s, &t->forecast, t->at.step + 1);
@@ -116,7 +116,7 @@ int trainer_open(struct trainer **trainer, struct session *session, struct stop 
                  struct error *err)
 {
     struct trainer *t = array_make(1, sizeof *t);
-    *t = (struct trainer){.s = session, .asked = stop, .dir = {.lock = -1}};
+    *t = (struct trainer){.s = session, .stop = stop, .dir = {.lock = -1}};
     t->at.scaler = scaler_begin(&session->config);
     if (begin(t, err)) {
         trainer_close(t);
@@ -197,7 +197,7 @@ static int save_if_due(struct trainer *t, struct error *err)
     struct error why = {0};
     const struct config *c = &t->s->config;
     t->save_due |= is_save_due(c, t->at.step);
-    if (!t->save_due || t->at.step >= c->train.steps || t->stop || (t->skips && !is_best(t)))
+    if (!t->save_due || t->at.step >= c->train.steps || t->is_stopping || (t->skips && !is_best(t)))
         return 0;
     t->save_due = 0;
     training_data_warn_changed(&t->data, t->s);
@@ -222,7 +222,7 @@ static struct step_input input_of(struct trainer *t, int64_t step)
         .clip = c->clip,
         .nominal_targets = (double)layout_step_tokens(&t->s->layout, &t->s->config),
         .loss_scale = t->at.scaler.scale,
-        .stop_vote = stop_asked(t->asked) != 0 || read_ahead_check(t->data.ahead, NULL),
+        .stop_vote = stop_asked(t->stop) != 0 || read_ahead_check(t->data.ahead, NULL),
     };
 }
 
@@ -321,7 +321,7 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
     int64_t now = clock_ns();
     int64_t begin = flight->start_ns > t->finished_ns ? flight->start_ns : t->finished_ns;
     t->finished_ns = now;
-    t->stop |= output->votes > 0;
+    t->is_stopping |= output->votes > 0;
     t->at.loss = output->loss;
     report->tokens_total = t->at.tokens += output->targets;
     report->step_ms = (double)(now - begin + t->settled_ns) / 1e6;
@@ -371,7 +371,7 @@ static int must_end(const struct trainer *t)
 {
     const struct config *c = &t->s->config;
     int64_t step = t->at.step;
-    return !t->s->device->asynchronous || t->at.scaler.active || t->stop ||
+    return !t->s->device->asynchronous || t->at.scaler.active || t->is_stopping ||
            t->flight[step % 2].traced || t->flight[step % 2].measured || step == t->until ||
            t->save_due || is_save_due(c, step) ||
            (t->s->evaluate && trainer_is_due(c->train.eval_every, step));
@@ -391,7 +391,7 @@ static int one_step(struct trainer *t, struct error *err)
 static int save_if_unread(struct trainer *t, struct error *err)
 {
     struct error unread = {0};
-    if (!t->stop || !training_data_check(&t->data, t->s->world, &unread))
+    if (!t->is_stopping || !training_data_check(&t->data, t->s->world, &unread))
         return 0;
     if (trainer_save(t, err)) {
         if (!world_rank(t->s->world))
@@ -409,7 +409,7 @@ int trainer_advance(struct trainer *t, int64_t steps, struct error *err)
     t->until = t->at.step + min_i64(left, steps);
     if (t->at.evaluation_due && (trainer_make_up_evaluation(t, err) || save_if_due(t, err)))
         return -1;
-    while (t->at.step < t->until && !t->stop && !trainer_is_over(t)) {
+    while (t->at.step < t->until && !t->is_stopping && !trainer_is_over(t)) {
         if (one_step(t, err) || end_saving(t, SAVE_NO_WAIT, err) || save_if_due(t, err))
             return -1;
     }

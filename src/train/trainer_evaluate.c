@@ -27,17 +27,17 @@ static int run_evaluation(struct trainer *t, struct metrics_step *report, struct
     if (trainer_settle(t, err))
         return -1;
     training_data_warn_changed(&t->data, t->s);
-    if (!t->stop)
-        rc = evaluate(t->s, &t->data.valid, t->s->config.train.eval_batches, t->asked,
+    if (!t->is_stopping)
+        rc = evaluate(t->s, &t->data.valid, t->s->config.train.eval_batches, t->stop,
                       &report->eval_loss, &report->eval_tokens, err);
     if (rc == EVALUATE_UNREADABLE) {
         t->data.unread = *err;
         *err = (struct error){0};
     }
     if (!rc && t->samples)
-        rc = samples_write(t->samples, t->at.step, t->asked, err);
+        rc = samples_write(t->samples, t->at.step, t->stop, err);
     t->at.evaluation_due = rc > 0;
-    t->stop |= rc > 0;
+    t->is_stopping |= rc > 0;
     report->evaluated = !rc;
     if (rc)
         return rc < 0 ? -1 : 0;

@@ -33,7 +33,7 @@ _Static_assert(MEMORY_STEPS == 2, "memory is planned for the steps of flight[]")
 
 struct trainer {
     struct session *s;
-    struct stop *asked; /* signals that ask the run to stop; NULL: none */
+    struct stop *stop; /* signals that ask the run to stop; NULL: none */
     struct run_directory dir;
     struct training_data data;
     struct metrics metrics;
@@ -47,7 +47,7 @@ struct trainer {
     int64_t until;       /* the last step of this call; the one after it is not started */
     int64_t finished_ns; /* when the last step ended */
     int64_t settled_ns;  /* spent in trainer_settle() since then */
-    int stop;            /* 1: a rank has asked to stop */
+    int is_stopping;     /* 1: a rank was asked to stop, or cannot read its data */
     int save_due;        /* 1: write a checkpoint at the next step that updates something */
     struct pending_update pending; /* the update left by the step last started */
     int skips; /* steps in a row that updated nothing, but for those that lowered the loss scale */

@@ -28,7 +28,7 @@ static void announce_export(const struct trainer *t)
     char *left = array_format("; the model is being written to %s/hf: where that is cut short, run "
                               "me again%s",
                               t->dir.path, t->dir.again);
-    stop_trained(t->asked, left);
+    stop_trained(t->stop, left);
     free(left);
 }
 
@@ -40,7 +40,7 @@ static int export_at_end(struct trainer *t, struct error *err)
     int64_t step = t->dir.kept_step ? t->dir.kept_step : t->at.step;
     world_broadcast(t->s->world, &step, sizeof step, 0);
     if (!t->s->config.checkpoint.export_hf || run_directory_has_export(&t->dir, step)) {
-        stop_trained(t->asked, "");
+        stop_trained(t->stop, "");
         return 0;
     }
     announce_export(t);
@@ -84,7 +84,7 @@ int trainer_export(struct trainer *t, struct error *err)
 static int check_updates(const struct trainer *t, struct error *err)
 {
     int64_t steps = t->at.step - t->begun;
-    if (t->stop || !steps || t->skips < steps)
+    if (t->is_stopping || !steps || t->skips < steps)
         return 0;
     return error_set(err,
                      "the gradient was not finite in any step, %lld to %lld: nothing was trained; "
