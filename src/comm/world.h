@@ -44,7 +44,7 @@ void world_fail(struct world *world, const struct error *err) __attribute__((nor
 /* Handle the outcome rc of something that may fail on one rank alone, such as an instruction of a
  * step.  If rc is not 0, calls world_fail() where there are other ranks, and returns -1 where there
  * are none.  Returns 0 if rc is 0. */
-int world_must(struct world *world, int rc, const struct error *err);
+int world_end_job_if_failed(struct world *world, int rc, const struct error *err);
 
 /* End the job with EXIT_HANG when operations have waited for peers this long without any progress,
  * and without a sign of life (base/alive.h) from these peers or from the ranks that they wait for

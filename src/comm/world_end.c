@@ -74,7 +74,7 @@ void world_fail(struct world *world, const struct error *err)
     world_abort(world, err->code);
 }
 
-int world_must(struct world *world, int rc, const struct error *err)
+int world_end_job_if_failed(struct world *world, int rc, const struct error *err)
 {
     if (rc && world->size > 1)
         world_fail(world, err);

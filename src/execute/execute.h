@@ -148,7 +148,7 @@ struct step_pending {
  * it returns. step_finish() waits for the end and fills output (NULL allowed) and trace (NULL
  * allowed); steps are finished in the order of their start.  Collective over the executor's mesh.
  * Both return 0, or -1 with err naming the instruction: on this rank alone, while the others wait
- * for it, so that the job has to be ended at once (world_must()). */
+ * for it, so that the job has to be ended at once (world_end_job_if_failed()). */
 int step_start(struct executor *executor, const struct program *program,
                const struct step_input *input, struct trace *trace, struct step_pending *pending,
                struct error *err);

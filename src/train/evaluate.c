@@ -22,9 +22,9 @@ static int run_steps(struct session *s, struct batches *valid, struct read_ahead
         struct step_output output;
         valid->batch = min_i64(range.end - valid->sample, range.each);
         input.stop_vote = stop_asked(stop) != 0 || read_ahead_check(ahead, NULL);
-        if (world_must(s->world,
-                       executor_run_step(s->executor, s->evaluate, &input, &output, NULL, err),
-                       err))
+        if (world_end_job_if_failed(
+                s->world, executor_run_step(s->executor, s->evaluate, &input, &output, NULL, err),
+                err))
             return -1;
         if (output.votes > 0)
             return EVALUATE_STOPPED;

@@ -128,7 +128,7 @@ static int run_pass(struct generator *g, struct error *err)
         g->slot[b].taken = min_i64(waiting(&g->slot[b]), g->chunk);
     int rc = executor_run_step(g->s->executor, program, &input, NULL, NULL, err) ||
              (any_will_want_token(g) && fetch_logits(g, program, err));
-    if (world_must(g->s->world, rc, err))
+    if (world_end_job_if_failed(g->s->world, rc, err))
         return -1;
     for (int64_t b = 0; b < g->slots; b++)
         g->slot[b].cached += g->slot[b].taken;

@@ -38,8 +38,8 @@ int pending_update_pass(struct pending_update *pending, const struct session *se
 void pending_update_started(struct pending_update *pending, const struct session *session, int rc);
 
 /* Make the pending update, if there is one.  No step is under way.  Not collective.  Returns 0, or
- * -1 with err set on this rank alone, as step_start() does (world_must()): from then on always, as
- * some flats may be updated and others not. */
+ * -1 with err set on this rank alone, as step_start() does (world_end_job_if_failed()): from then
+ * on always, as some flats may be updated and others not. */
 int pending_update_make(struct pending_update *pending, struct session *session, struct error *err);
 
 #endif

@@ -272,7 +272,7 @@ static int start(struct trainer *t, struct error *err)
     struct trainer_flight *flight = &t->flight[step % 2];
     struct step_input input = input_of(t, step);
     if (pending_update_pass(&t->pending, s, &input, err))
-        return world_must(s->world, -1, err);
+        return world_end_job_if_failed(s->world, -1, err);
     *flight =
         (struct trainer_flight){.traced = s->config.run.trace == step, .start_ns = clock_ns()};
     flight->beside_saving = t->dir.saving.writing != NULL;
@@ -298,7 +298,7 @@ static int start(struct trainer *t, struct error *err)
     int64_t had_core_ns = clock_thread_ns();
     int rc = step_start(s->executor, s->train, &input, trace, &flight->pending, err);
     pending_update_started(&t->pending, s, rc);
-    if (world_must(s->world, rc, err))
+    if (world_end_job_if_failed(s->world, rc, err))
         return -1;
     flight->core_ns = s->device->asynchronous ? 0 : clock_thread_ns() - had_core_ns;
     flight->under_way = 1;
@@ -316,7 +316,8 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
     struct metrics_step *report = &flight->report;
     struct step_output *output = &report->output;
     flight->under_way = 0;
-    if (world_must(t->s->world, step_finish(t->s->executor, &flight->pending, output, err), err))
+    if (world_end_job_if_failed(t->s->world,
+                                step_finish(t->s->executor, &flight->pending, output, err), err))
         return -1;
     int64_t now = clock_ns();
     int64_t begin = flight->start_ns > t->finished_ns ? flight->start_ns : t->finished_ns;

@@ -86,7 +86,7 @@ static inline int trainer_settle(struct trainer *t, struct error *err)
     int64_t begin = clock_ns();
     int rc = pending_update_make(&t->pending, t->s, err);
     t->settled_ns += t->s->update ? clock_ns() - begin : 0;
-    return world_must(t->s->world, rc, err);
+    return world_end_job_if_failed(t->s->world, rc, err);
 }
 
 /* Evaluate the state after the step last ended, where that is due, into its report.  Collective.

@@ -159,8 +159,8 @@ static void measure_step(struct bench *b, const struct session *s, int number, s
     input.user = (void *)s;
     waiting.products = 0;
     world_barrier(b->c.world);
-    world_must(b->c.world, executor_run_step(s->executor, s->train, &input, NULL, &trace, &err),
-               &err);
+    world_end_job_if_failed(
+        b->c.world, executor_run_step(s->executor, s->train, &input, NULL, &trace, &err), &err);
     add_runs(s, &trace, part, edge);
     world_all_reduce(b->c.world, edge, 2, WORLD_MAX);
     world_all_reduce(b->c.world, part[0], 3 * (int)stages, WORLD_SUM);
@@ -241,7 +241,7 @@ static struct session *open_row(struct bench *b, const struct row *row, int micr
     if (b->unit_ns)
         model = model_make(&one_product, &config.model);
     else
-        world_must(b->c.world, layout_model(&model, &config, &err), &err);
+        world_end_job_if_failed(b->c.world, layout_model(&model, &config, &err), &err);
     struct session *s = rig_open_model(&b->c.mem, &config, model, b->c.world, NULL, 0);
     if (b->unit_ns)
         make_wait(s->device, b->unit_ns);
