@@ -48,40 +48,50 @@ static int check_numbers(const struct js *js, struct error *err)
                : 0;
 }
 
+static int check(const struct js *js, const char *path, struct error *err)
+{
+    if (js_get_int(js, "format", -1) != RECORD_FORMAT)
+        return error_set(err, "%s is of another version of trireme", path);
+    if (strlen(js_get_string(js, "run", "")) != RUN_ID - 1)
+        return error_set(err, "%s names no run", path);
+    return check_numbers(js, err) ? error_prefix(err, "%s", path) : 0;
+}
+
+static void fill(struct run_record *record, const struct js *js)
+{
+    copy(record->run, sizeof record->run, js_get_string(js, "run", ""));
+    record->branch = js_get_int(js, "branch", 0);
+    record->base = js_get_int(js, "base", -1);
+    record->saved = js_get_int(js, "saved", -1);
+    record->exported = js_get_int(js, "exported", -1);
+    record->moving = js_get_int(js, "moving", 0) != 0;
+    copy(record->job, sizeof record->job, js_get_string(js, "job", ""));
+    copy(record->writer, sizeof record->writer, js_get_string(js, "writer", ""));
+    if (js_get(js, "start"))
+        read_start(record, js_get(js, "start"));
+}
+
 int run_record_read(struct run_record *record, const char *dir, const char *name, struct error *err)
 {
     *record = (struct run_record){.base = -1, .saved = -1, .exported = -1};
     char *path = array_format("%s/%s", dir, name);
-    struct stat about = {.st_size = 1};
-    int rc = stat(path, &about) && errno == ENOENT;
-    record->empty = about.st_size == 0;
-    struct js *js = rc || record->empty ? NULL : js_read(path, err);
-    if (js && js_get_int(js, "format", -1) != RECORD_FORMAT)
-        rc = error_set(err, "%s is of another version of trireme", path);
-    else if (js && strlen(js_get_string(js, "run", "")) != RUN_ID - 1)
-        rc = error_set(err, "%s names no run", path);
-    else if (js && check_numbers(js, err))
-        rc = error_prefix(err, "%s", path);
-    else if (js) {
-        copy(record->run, sizeof record->run, js_get_string(js, "run", ""));
-        record->branch = js_get_int(js, "branch", 0);
-        record->base = js_get_int(js, "base", -1);
-        record->saved = js_get_int(js, "saved", -1);
-        record->exported = js_get_int(js, "exported", -1);
-        record->moving = js_get_int(js, "moving", 0) != 0;
-        copy(record->job, sizeof record->job, js_get_string(js, "job", ""));
-        copy(record->writer, sizeof record->writer, js_get_string(js, "writer", ""));
-        if (js_get(js, "start"))
-            read_start(record, js_get(js, "start"));
-    } else if (!rc && !record->empty) {
-        rc = -1;
+    struct stat about;
+    int is_there = !stat(path, &about), is_absent = !is_there && errno == ENOENT;
+    record->empty = is_there && about.st_size == 0;
+    if (is_absent || record->empty) {
+        free(path);
+        return 0;
     }
-    if (rc < 0)
+    struct js *js = js_read(path, err);
+    int rc = js && !check(js, path, err) ? 0 : -1;
+    if (rc)
         error_prefix(err, "the record of the run cannot be read (without it the newest checkpoint "
                           "would be taken for the run's)");
+    else
+        fill(record, js);
     js_free(js);
     free(path);
-    return rc < 0 ? -1 : 0;
+    return rc;
 }
 
 int run_record_write(const struct run_record *record, const char *dir, const char *name,
