@@ -113,15 +113,16 @@ static int is_slow(const struct deviation_facts *facts, const struct expected *e
     return e->run_s[r] > 0 && facts->rank[r].run_s >= e->tolerance * e->run_s[r];
 }
 
-/* Are all ranks of a node slow, two at least, and not those of all nodes? */
-static int is_whole_node(const struct deviation_facts *facts, const struct expected *e, int node)
+/* Do all ranks of a node deviate (is_one[rank] is 1), two at least, and has the job ranks on other
+ * nodes? */
+static int is_whole_node(const struct deviation_facts *facts, const char *is_one, int node)
 {
-    int ranks = 0, slow = 0;
+    int ranks = 0, ones = 0;
     for (int r = 0; r < facts->ranks; r++) {
         ranks += facts->rank[r].node == node;
-        slow += facts->rank[r].node == node && is_slow(facts, e, r);
+        ones += facts->rank[r].node == node && is_one[r];
     }
-    return ranks > 1 && slow == ranks && ranks < facts->ranks;
+    return ranks > 1 && ones == ranks && ranks < facts->ranks;
 }
 
 static struct deviation find_slow_rank(const struct deviation_facts *facts)
@@ -133,9 +134,11 @@ static struct deviation find_slow_rank(const struct deviation_facts *facts)
     struct expected e = pipeline_ranks < facts->ranks
                             ? expect_by_pipeline_rank(facts, pipeline_ranks)
                             : expect_by_work(facts);
+    char *slow = array_make((size_t)facts->ranks, 1);
     for (int r = 0; r < facts->ranks; r++) {
         const struct deviation_rank *rank = &facts->rank[r];
-        if (!is_slow(facts, &e, r) || rank->run_s - e.run_s[r] <= found.excess_s)
+        slow[r] = (char)is_slow(facts, &e, r);
+        if (!slow[r] || rank->run_s - e.run_s[r] <= found.excess_s)
             continue;
         found = (struct deviation){.cause = DEVIATION_RANK,
                                    .rank = r,
@@ -145,8 +148,9 @@ static struct deviation find_slow_rank(const struct deviation_facts *facts)
                                    .expected = e.run_s[r],
                                    .excess_s = rank->run_s - e.run_s[r]};
     }
-    if (found.rank >= 0 && is_whole_node(facts, &e, found.node))
+    if (found.rank >= 0 && is_whole_node(facts, slow, found.node))
         found.cause = DEVIATION_NODE;
+    free(slow);
     free(e.run_s);
     return found;
 }
@@ -155,17 +159,6 @@ static int is_queued(const struct deviation_facts *facts, double median_s, int r
 {
     double own_s = facts->rank[r].queue_s;
     return own_s >= queue_of_one * median_s && own_s - median_s >= significant * facts->step_s;
-}
-
-/* Do all ranks of a node wait for cores, two at least, and not those of all nodes? */
-static int is_queued_node(const struct deviation_facts *facts, double median_s, int node)
-{
-    int ranks = 0, queued = 0;
-    for (int r = 0; r < facts->ranks; r++) {
-        ranks += facts->rank[r].node == node;
-        queued += facts->rank[r].node == node && is_queued(facts, median_s, r);
-    }
-    return ranks > 1 && queued == ranks && ranks < facts->ranks;
 }
 
 /* Ranks that wait for cores; where all do, only the forecast shows that it is too long.  What a
@@ -178,9 +171,11 @@ static struct deviation find_lack_of_cores(const struct deviation_facts *facts)
         value[r] = facts->rank[r].queue_s;
     double median_s = median_lower(value, facts->ranks);
     free(value);
+    char *queued = array_make((size_t)facts->ranks, 1);
     for (int r = 0; r < facts->ranks && facts->ranks > 1; r++) {
         double own_s = facts->rank[r].queue_s;
-        if (!is_queued(facts, median_s, r) || own_s - median_s <= found.excess_s)
+        queued[r] = (char)is_queued(facts, median_s, r);
+        if (!queued[r] || own_s - median_s <= found.excess_s)
             continue;
         found = (struct deviation){.cause = DEVIATION_CORES,
                                    .rank = r,
@@ -190,8 +185,9 @@ static struct deviation find_lack_of_cores(const struct deviation_facts *facts)
                                    .expected = median_s,
                                    .excess_s = own_s - median_s};
     }
-    if (found.rank >= 0 && is_queued_node(facts, median_s, found.node))
+    if (found.rank >= 0 && is_whole_node(facts, queued, found.node))
         found.rank = -1;
+    free(queued);
     if (!found.cause && facts->forecast && median_s >= significant * facts->step_s)
         found = (struct deviation){.cause = DEVIATION_CORES,
                                    .rank = -1,
