@@ -331,8 +331,8 @@ int search_find(struct search *search, const struct search_request *request, str
     for (size_t i = 0; i < sizeof offloads / sizeof offloads[0] && !rc && !f.bests; i++) {
         search_candidates_free(&f.list);
         f.too_larges = 0;
-        /* Only without offload must the search itself succeed. */
-        rc = search_with(&f, offloads[i], i ? NULL : err) && !i ? -1 : 0;
+        if (search_with(&f, offloads[i], i == 0 ? err : NULL) && i == 0)
+            rc = -1; /* only without offload must the search itself succeed */
     }
     if (!rc)
         rc = fill(&f, err);
