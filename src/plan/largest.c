@@ -25,9 +25,9 @@ struct largest_search {
 
 struct point {
     int64_t sequences;
-    double share; /* of the limit that is nearest; above 1, or where there is no plan: they do not
-                     fit */
-    int is_short; /* 1: not all micro-batches of a step were planned */
+    double share;   /* of the limit that is nearest; above 1, or where there is no plan: they do not
+                       fit */
+    int is_partial; /* 1: not all micro-batches of a step were planned */
 };
 
 /* The configuration with so many sequences at a time.  Gradients in bf16 are those of one
@@ -62,8 +62,8 @@ static int set_batch(const struct largest_search *s, struct point *point, struct
         return -1;
     int64_t sharing = t->split_batches ? layout.data_ranks : 1;
     int64_t few = 2 * layout.shape.degree[MESH_PIPELINE];
-    point->is_short = s->few && layout.micros > few;
-    if (point->is_short)
+    point->is_partial = s->few && layout.micros > few;
+    if (point->is_partial)
         t->global_batch = few * layout.micro_batch * sharing;
     else if (!s->evaluates)
         t->global_batch = max_i64(t->global_batch, point->sequences * sharing);
@@ -123,7 +123,7 @@ static int64_t largest(struct largest_search s)
     s.few = 1;
     struct point most = search(&s);
     s.few = 0;
-    if (most.is_short && plan(&s, most.sequences).share > 1)
+    if (most.is_partial && plan(&s, most.sequences).share > 1)
         most = search(&s);
     return most.sequences;
 }
