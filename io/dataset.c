@@ -169,7 +169,7 @@ double dataset_most_epochs(const struct dataset *d, double samples)
     return most;
 }
 
-int64_t dataset_cut_tokens(const struct dataset *d)
+int64_t dataset_cut_rows(const struct dataset *d)
 {
     int64_t cut = 0;
     for (int f = 0; f < d->files; f++)

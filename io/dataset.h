@@ -59,7 +59,7 @@ double dataset_epochs(const struct dataset *dataset, int file, double samples);
 double dataset_most_epochs(const struct dataset *dataset, double samples);
 
 /* Returns the number of rows that data.packing=padded drops in an epoch; 0 with other packings. */
-int64_t dataset_cut_tokens(const struct dataset *dataset);
+int64_t dataset_cut_rows(const struct dataset *dataset);
 
 /* Call loader_read() or loader_positions() of the file that sample is in; a sample after the end
  * of all files is all masked. */

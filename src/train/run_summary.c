@@ -137,7 +137,7 @@ static const char *packing_text(const struct dataset *data, enum config_packing 
     static const char *const names[] = {[PACKING_STREAM] = "",
                                         [PACKING_DOCUMENTS] = " of packed documents",
                                         [PACKING_PADDED] = ", a document each"};
-    int64_t cut = dataset_cut_tokens(data);
+    int64_t cut = dataset_cut_rows(data);
     char tokens[32];
     snprintf(text, HOW_TEXT, "%s", names[packing]);
     if (cut)
