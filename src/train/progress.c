@@ -72,9 +72,9 @@ double speed_left_s(const struct speed *speed, int64_t steps)
 
 /* The parts of the line in the order in which they are shown; and those that may be left out, the
  * least important first. */
-enum { STEP, LOSS, VALID, GRAD, RATE, TOKENS, MS, MFU, EPOCH, END, PARTS, PART = 64 };
+enum { STEP, LOSS, VALID, GRAD, LR, TOKENS, MS, MFU, EPOCH, END, PARTS, PART = 64 };
 
-static const int left_out_first[] = {MFU, MS, RATE, EPOCH, GRAD, TOKENS, VALID};
+static const int left_out_first[] = {MFU, MS, LR, EPOCH, GRAD, TOKENS, VALID};
 
 /* Print a value with so many decimals, and not-a-number without a sign. */
 static void put_value(char part[PART], const char *name, int decimals, double value)
@@ -124,7 +124,7 @@ static void make_parts(const struct progress *p, char part[PARTS][PART])
     if (step->evaluated)
         put_evaluation(part[VALID], step);
     put_value(part[GRAD], "grad", 3, step->output.grad_norm);
-    snprintf(part[RATE], PART, "lr %.2e", step->lr);
+    snprintf(part[LR], PART, "lr %.2e", step->lr);
     snprintf(part[TOKENS], PART, "%.0f tokens/s", p->tokens_per_s);
     snprintf(part[MS], PART, "%.1f ms", p->step_ms);
     if (p->mfu > 0)
