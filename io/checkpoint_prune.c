@@ -2,9 +2,9 @@
  *
  * The newest `keep` checkpoints are kept, and committed ones older than these are deleted; one that
  * is known to be damaged is neither counted nor deleted.  Before anything is deleted, the newest
- * two that count are known to be whole, as this process has written or verified them; whoever keeps
- * more has the others unread, as reading hundreds of them would take hours.  Where nothing is to be
- * deleted, nothing is read.
+ * two that count are known to be whole, as this process has written or verified them.  With a
+ * larger checkpoint.keep the others that are kept are not read, as reading hundreds of them would
+ * take hours.  Where nothing is to be deleted, nothing is read.
  *
  *     keep 2:   30 written   20 verified   10           10 is deleted without being read
  *               30 written   20 unknown    10           20 is verified; if it is damaged, 10 stays
