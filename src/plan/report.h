@@ -16,7 +16,8 @@
 #include "simulate/forecast.h"
 #include "simulate/record.h"
 
-/* What one rank's training step takes. */
+/* What one rank's training step takes.  coord is first: report_show.c compares the bytes of all
+ * that follows it, so a record begins as zero. */
 struct report_rank {
     struct mesh_coord coord;
     struct memory_need need;
