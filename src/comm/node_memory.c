@@ -1,4 +1,17 @@
-/* node_memory.c - see node_memory.h. */
+/* node_memory.c - the blocks of this rank, and where those of its node's other ranks are mapped.
+ *
+ *   alloc     makes a block, which has a name by which other processes open it;
+ *   offer     its name, address and size, which node_share.c lets all ranks know;
+ *   map       opens what the other ranks of the node offer;
+ *   publish   where all ranks could: transfers find the mappings.  A mapping whose rank has its new
+ *             block at the same addresses is unmapped, as that rank has freed the old block.  The
+ *             name is closed: the kernel frees the memory with its last mapping;
+ *   unshare   unmaps what was published together with a block;
+ *   free      ends the share of a block, then the block.
+ *
+ * The communication thread calls address() and find() beside these functions.  Therefore share[]
+ * changes under the lock alone.
+ */
 #include "comm/node_memory.h"
 
 #include <pthread.h>
