@@ -4,6 +4,17 @@
  * The family's table says where each logical tensor is (hf_tensors.h).  Every name and shape is
  * checked before the first number is read: all of the model's tensors are there, and no others.  Of
  * a checkpoint parameters alone are read, whatever optimizer it has the state of.
+ *
+ * fill() has two ways, for which from_of() says alike whether a tensor comes from the model's
+ * folder, an adapter's, a checkpoint or the seed.
+ *
+ *   model.loading=each    Every rank opens the files, and weights_fill() has it read its own parts:
+ *                         by read_as() what is stored in the format in which it is kept, else by
+ *                         read_part().
+ *   model.loading=node    One rank of each node opens them.  weights_node_fill() asks place_of() on
+ *                         every rank where a tensor is in them, has that one rank find and read its
+ *                         ranges (find_stored(), read_ranges()), and sends them to the ranks that
+ *                         need them.  read_part() fills a tensor that is in no file.
  */
 #include <stdio.h>
 #include <stdlib.h>
