@@ -49,7 +49,7 @@ struct group;
 struct operation;
 
 /* One operation, started by a function below and ended by comm_wait(); the caller's.  Starting an
- * operation sets every field: op need not be initialised before. */
+ * operation sets every field: handle need not be initialised before. */
 struct comm_op {
     int64_t submit_ns, start_ns, end_ns; /* times of clock_ns(); valid after comm_wait() */
     int64_t sent_bytes;                  /* payload this rank sent to others; after comm_wait() */
@@ -80,7 +80,7 @@ const char *group_name(const struct group *group); /* the group's */
 /* ---- groups whose memory is a GPU's ----
  *
  * After mesh_attach() (mesh.h) the functions below enqueue on the device's stream of the same name
- * (COMM_GATHER: DEVICE_GATHER, and so on), and their memory is the device's.  An op is then
+ * (COMM_GATHER: DEVICE_GATHER, and so on), and their memory is the device's.  An operation is then
  * complete for comm_wait() and comm_test() when it is enqueued; a caller that needs its result
  * waits for an event of that stream.  start_ns and end_ns have no meaning.  Only one thread may
  * call.
@@ -102,12 +102,13 @@ size_t group_staging_bytes(int size);
 
 /* ---- starting operations ----
  *
- * Each starts an operation as op, to be ended by comm_wait(), which also reports its failure. Until
- * then the memory of send, recv and data has to stay, and the caller must not change send. */
+ * Each starts an operation, which handle stands for until comm_wait() ends it and reports its
+ * failure.  Until then the memory of send, recv and data has to stay, and the caller must not
+ * change send. */
 
 /* Set recv[size * elems] to every member's send[elems], in member order.
  * send == recv + rank * elems allowed (in place). */
-void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
+void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *handle, void *recv,
                       const void *send, int64_t elems, enum dtype dtype);
 
 /* Set recv[elems] to (accumulate ? recv : 0) + the sum over members m of m's
@@ -116,13 +117,13 @@ void group_all_gather(struct group *g, enum comm_stream stream, struct comm_op *
  * the format of recv, is fp32 or that of send, in which the sum, taken in fp32, is rounded once.
  * Accumulate is for fp32: the old value of recv is added last, to the finished sum.
  * send + rank * elems == recv allowed when both are fp32 and accumulate is 0. */
-void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
-                          enum dtype result, const void *send, int64_t elems, enum dtype dtype,
-                          int accumulate);
+void group_reduce_scatter(struct group *g, enum comm_stream stream, struct comm_op *handle,
+                          void *recv, enum dtype result, const void *send, int64_t elems,
+                          enum dtype dtype, int accumulate);
 
 /* Replace data[elems] by the sum or maximum over the members' data, the same bits on all; of fp32,
  * fp64, or bf16 and fp16, which are summed in fp32 and rounded once. */
-void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
+void group_all_reduce(struct group *g, enum comm_stream stream, struct comm_op *handle, void *data,
                       int64_t elems, enum dtype dtype, enum group_reduction reduction);
 
 /* Returns the bytes that member `rank` of a group of this size sends to others in an all-reduce;
@@ -144,21 +145,21 @@ int64_t group_all_to_all_sent(int size, int rank, const struct comm_part *part);
  * from it; part[m] says which parts for member m.  part[size] must stay until comm_wait().  What
  * member a sends to member b has as many elements as b receives from a.  Parts of recv do not
  * overlap one another, nor send. */
-void group_all_to_all(struct group *g, enum comm_stream stream, struct comm_op *op, void *recv,
+void group_all_to_all(struct group *g, enum comm_stream stream, struct comm_op *handle, void *recv,
                       const void *send, const struct comm_part *part, enum dtype dtype);
 
 /* Send a message to another member, peer, or receive one from it.  The sends of one member to
  * another match the other's receives in order. */
-void group_send(struct group *g, enum comm_stream stream, struct comm_op *op, const void *data,
+void group_send(struct group *g, enum comm_stream stream, struct comm_op *handle, const void *data,
                 int64_t elems, enum dtype dtype, int peer);
-void group_recv(struct group *g, enum comm_stream stream, struct comm_op *op, void *data,
+void group_recv(struct group *g, enum comm_stream stream, struct comm_op *handle, void *data,
                 int64_t elems, enum dtype dtype, int peer);
 
-/* Wait until op is complete, and end it; an op that has ended is allowed.  Returns 0, or -1 with
- * err naming group and operation. */
-int comm_wait(struct comm_op *op, struct error *err);
+/* Wait until an operation is complete, and end it; one that has ended is allowed.  Returns 0, or -1
+ * with err naming group and operation. */
+int comm_wait(struct comm_op *handle, struct error *err);
 
-/* Returns 1 when op is complete (comm_wait() will not block), else 0. */
-int comm_test(struct comm_op *op);
+/* Returns 1 when an operation is complete (comm_wait() will not block), else 0. */
+int comm_test(struct comm_op *handle);
 
 #endif

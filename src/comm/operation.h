@@ -43,10 +43,10 @@ struct operation {
     struct error err;        /* its failure; empty: none */
 };
 
-/* Take a record from the group for an operation, which op stands for from now on.  The caller sets
- * further members and calls operation_start(). */
-struct operation *operation_make(struct group *g, struct comm_op *op, const void *send, void *recv,
-                                 int64_t elems, enum dtype dtype);
+/* Take a record from the group for an operation, which handle stands for from now on.  The caller
+ * sets further members and calls operation_start(). */
+struct operation *operation_make(struct group *g, struct comm_op *handle, const void *send,
+                                 void *recv, int64_t elems, enum dtype dtype);
 /* Start an operation on a queue, or complete it at once where there is nothing to wait for, or
  * where op->err is set. */
 void operation_start(struct operation *op, int queue, const struct comm_kind *kind);

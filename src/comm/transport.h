@@ -174,7 +174,7 @@ int group_sum_is_small(int size, int64_t elems, enum dtype dtype);
 struct group *group_whole(struct world *world);
 
 /* Start an all-reduce of host memory on a queue, whatever transport the group has. */
-void group_all_reduce_host(struct group *g, int queue, struct comm_op *op, void *data,
+void group_all_reduce_host(struct group *g, int queue, struct comm_op *handle, void *data,
                            int64_t elems, enum dtype dtype, enum group_reduction reduction);
 
 /* Returns the rank of the world that op waits for now, or -1; on the communication thread. */
