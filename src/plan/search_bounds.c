@@ -1,10 +1,13 @@
 /* search_bounds.c - see search_bounds.h.
  *
- *   plan_places()  one plan for each place.  The first that succeeds is of the whole model; if all
- *                  its blocks are alike, a model of few layers is planned for the other places
- *   find_cut()     which units a stage has, for each number of stages
- *   sum_ranks()    of a candidate: what each of its pipeline ranks computes, keeps and exchanges
- *   set_bound()    the seconds and bytes of the rank that needs most
+ *   plan_all_unit_times()    one plan for each combination of tensor and context ranks, micro-batch
+ *                            and recomputation.  The first that succeeds is of the whole model; if
+ *                            all its blocks are alike, a model of few layers is planned for the
+ *                            other combinations
+ *   find_cut()               which units a stage has, for each number of stages
+ *   sum_ranks()              of a candidate: what each of its pipeline ranks computes, keeps and
+ *                            exchanges
+ *   set_bound()              the seconds and bytes of the rank that needs most
  */
 #include "plan/search_bounds.h"
 
@@ -22,10 +25,12 @@
  */
 static const double SLACK = 0.98;
 
-/* One place, by what candidates have in common there. */
-struct bounds_place {
+/* The times of the units of all candidates that have the tensor and context ranks, micro-batch and
+ * recomputation of `like`. */
+struct unit_times {
     const struct search_candidate *like;
-    struct report_unit *unit; /* seconds are of one micro-batch, with the waits for exchanges */
+    struct report_unit *unit; /* seconds are of one micro-batch, with the waits for exchanges;
+                                 NULL: there is no plan */
 };
 
 /* The units of each stage, for a number of stages: the same in all layouts. */
@@ -37,35 +42,36 @@ struct bounds {
     const struct search_request *request;
     struct layout layout; /* resolved for one rank: only its formats are read */
     int units;            /* of the model */
-    int64_t few_layers;   /* of a model that is planned for a place; 0: all */
-    int places, place_capacity;
-    struct bounds_place *place;
+    int64_t few_layers;   /* of the model that is planned for unit times; 0: all */
+    int times_count, times_capacity;
+    struct unit_times *times;
     int cuts, cut_capacity;
     struct cut *cut;
 };
 
-/* ---- places ---- */
+/* ---- times of units ---- */
 
-/* Do two candidates have one place? */
-static int is_place_of(const struct search_candidate *a, const struct search_candidate *b)
+static int have_same_unit_times(const struct search_candidate *a, const struct search_candidate *b)
 {
     return a->tensor == b->tensor && a->context == b->context && a->micro == b->micro &&
            a->recompute == b->recompute;
 }
 
-/* MICROS: micro-batches in the plan of a place, at most.  FEW_UNITS: units where a model of few
+/* MICROS: micro-batches in a plan for unit times, at most.  FEW_UNITS: units where a model of few
  * layers is planned in place of the whole one. */
 enum { MICROS = 4, FEW_UNITS = 4 };
 
-/* Micro-batches of a place's plan: MICROS; with 16-bit gradients one, as they allow no more. */
+/* Micro-batches of a plan for unit times: MICROS; with 16-bit gradients one, as they allow no more.
+ */
 static int micros_of(const struct bounds *b)
 {
     return b->request->config->train.grad_dtype == DTYPE_F32 ? MICROS : 1;
 }
 
-/* The configuration for planning a place: without keys of data ranks and of offloaded state, which
- * do not change the times of the units, and some of which are refused where nothing is sharded. */
-static struct config place_config(const struct bounds *b, int64_t batch)
+/* The configuration of a plan for unit times: without keys of data ranks and of offloaded state,
+ * which do not change the times of the units, and some of which are refused where nothing is
+ * sharded. */
+static struct config unit_times_config(const struct bounds *b, int64_t batch)
 {
     struct config config = *b->request->config;
     config.train.global_batch = batch;
@@ -79,13 +85,14 @@ static struct config place_config(const struct bounds *b, int64_t batch)
     return config;
 }
 
-/* Plan a place, with so many micro-batches.  0 and a report, or -1. */
-static int plan_place(const struct bounds *b, const struct search_candidate *like, int micros,
+/* Plan the one stage that gives the unit times of a candidate, with so many micro-batches.  0 and a
+ * report, or -1. */
+static int plan_stage(const struct bounds *b, const struct search_candidate *like, int micros,
                       struct report *report)
 {
     const struct search_request *request = b->request;
     struct search_candidate alone = *like;
-    struct config config, base = place_config(b, micros * like->micro);
+    struct config config, base = unit_times_config(b, micros * like->micro);
     int ranks = alone.tensor * alone.context;
     int per_node = machine_ranks_per_node(request->ranks, request->nodes);
     alone.pipeline = alone.chunks = 1;
@@ -159,7 +166,7 @@ static double share_of_micros(const struct bounds *b, const struct search_candid
     struct report report;
     if (micros_of(b) == 1)
         return 0;
-    if (all->exchanges_s <= 0 || plan_place(b, like, MICROS / 2, &report))
+    if (all->exchanges_s <= 0 || plan_stage(b, like, MICROS / 2, &report))
         return waited_share(all);
     struct waits fewer = waits_of(&report), more = *all;
     more.exchanges_s -= fewer.exchanges_s;
@@ -168,13 +175,13 @@ static double share_of_micros(const struct bounds *b, const struct search_candid
     return fmin(waited_share(all), waited_share(&more));
 }
 
-/* The units at a place; NULL where there is no plan. */
-static struct report_unit *plan_units(const struct bounds *b, const struct search_candidate *like,
-                                      int *count)
+/* The units with the times of a candidate; NULL where there is no plan. */
+static struct report_unit *plan_unit_times(const struct bounds *b,
+                                           const struct search_candidate *like, int *count)
 {
     struct report report;
     struct report_unit *unit = NULL;
-    if (plan_place(b, like, micros_of(b), &report))
+    if (plan_stage(b, like, micros_of(b), &report))
         return NULL;
     struct waits waits = waits_of(&report);
     add_waits(&report, share_of_micros(b, like, &waits), micros_of(b));
@@ -190,8 +197,8 @@ static struct report_unit *plan_units(const struct bounds *b, const struct searc
     return unit;
 }
 
-/* Where all units between the first and the last are the same, let places be planned with a model
- * of FEW_UNITS units: two of them stand for all. */
+/* Where all units between the first and the last are the same, let further plans be of a model of
+ * FEW_UNITS units: two of them stand for all. */
 static void look_at_layers(struct bounds *b, const struct report_unit *unit)
 {
     int inner = b->units - 2, alike = inner > 2 && b->request->config->model.layers % inner == 0;
@@ -201,40 +208,40 @@ static void look_at_layers(struct bounds *b, const struct report_unit *unit)
     b->few_layers = alike ? 2 * (b->request->config->model.layers / inner) : 0;
 }
 
-/* The index of a candidate's place, which is added if it is the first there. */
-static int find_place(struct bounds *b, const struct search_candidate *c)
+/* The index of a candidate's unit times, which are added if it is the first that has them. */
+static int find_unit_times(struct bounds *b, const struct search_candidate *c)
 {
-    for (int i = 0; i < b->places; i++)
-        if (is_place_of(b->place[i].like, c))
+    for (int i = 0; i < b->times_count; i++)
+        if (have_same_unit_times(b->times[i].like, c))
             return i;
-    b->place = array_grow(b->place, b->places, &b->place_capacity, sizeof *b->place);
-    b->place[b->places] = (struct bounds_place){.like = c};
-    return b->places++;
+    b->times = array_grow(b->times, b->times_count, &b->times_capacity, sizeof *b->times);
+    b->times[b->times_count] = (struct unit_times){.like = c};
+    return b->times_count++;
 }
 
-/* Find the places of all candidates and plan them: one after another until one has a plan, which
- * gives the number of units, then the rest by all threads. */
-static void plan_places(struct bounds *b, struct search_candidates *list)
+/* Find the unit times of all candidates by plans: one after another until one succeeds, which gives
+ * the number of units, then the rest by all threads. */
+static void plan_all_unit_times(struct bounds *b, struct search_candidates *list)
 {
     for (int i = 0; i < list->count; i++)
-        list->item[i].place = find_place(b, &list->item[i]);
-    for (int i = 0; i < b->places && !b->units; i++) {
-        b->place[i].unit = plan_units(b, b->place[i].like, &b->units);
-        if (b->place[i].unit)
-            look_at_layers(b, b->place[i].unit);
+        list->item[i].unit_times = find_unit_times(b, &list->item[i]);
+    for (int i = 0; i < b->times_count && !b->units; i++) {
+        b->times[i].unit = plan_unit_times(b, b->times[i].like, &b->units);
+        if (b->times[i].unit)
+            look_at_layers(b, b->times[i].unit);
     }
 #pragma omp parallel for schedule(dynamic)
-    for (int i = 0; i < b->places; i++) {
+    for (int i = 0; i < b->times_count; i++) {
         int units;
-        if (!b->place[i].unit)
-            b->place[i].unit = plan_units(b, b->place[i].like, &units);
+        if (!b->times[i].unit)
+            b->times[i].unit = plan_unit_times(b, b->times[i].like, &units);
     }
 }
 
 /* ---- stages ---- */
 
 /* The stage of each unit where there are so many stages. */
-static const int *find_cut(struct bounds *b, const struct bounds_place *place, int stages)
+static const int *find_cut(struct bounds *b, const struct unit_times *times, int stages)
 {
     for (int i = 0; i < b->cuts; i++)
         if (b->cut[i].stages == stages)
@@ -242,7 +249,7 @@ static const int *find_cut(struct bounds *b, const struct bounds_place *place, i
     double *flops = array_make((size_t)b->units, sizeof *flops);
     int *stage = array_make((size_t)b->units, sizeof *stage);
     for (int u = 0; u < b->units; u++)
-        flops[u] = place->unit[u].flops;
+        flops[u] = times->unit[u].flops;
     stages_cut(flops, b->units, stages, stage);
     free(flops);
     b->cut = array_grow(b->cut, b->cuts, &b->cut_capacity, sizeof *b->cut);
@@ -395,14 +402,14 @@ static double state_bytes(const struct bounds *b, const struct search_candidate 
 
 /* Set rank[0 .. pipeline): the sums over the units of each. */
 static void sum_ranks(struct bounds *b, const struct search_candidate *c,
-                      const struct bounds_place *place, double micros, struct rank_work *rank)
+                      const struct unit_times *times, double micros, struct rank_work *rank)
 {
-    const int *stage = find_cut(b, place, c->pipeline * c->chunks);
+    const int *stage = find_cut(b, times, c->pipeline * c->chunks);
     double forward_s = 0, backward_s = 0;
     for (int at = 0; at < c->pipeline; at++)
         rank[at] = (struct rank_work){.arrive_s = -1};
     for (int u = 0; u < b->units; u++) {
-        const struct report_unit *unit = &place->unit[u];
+        const struct report_unit *unit = &times->unit[u];
         struct rank_work *r = &rank[search_rank_of_stage(c, stage[u])];
         if (r->arrive_s < 0) {
             r->arrive_s = forward_s;
@@ -422,13 +429,13 @@ static void sum_ranks(struct bounds *b, const struct search_candidate *c,
 /* Set least_s, micro_s and least_bytes of a candidate.  rank: scratch memory, one of each rank. */
 static void set_bound(struct bounds *b, struct search_candidate *c, struct rank_work *rank)
 {
-    const struct bounds_place *place = &b->place[c->place];
+    const struct unit_times *times = &b->times[c->unit_times];
     const struct machine *machine = b->request->machine;
     double micros = (double)search_micros(b->request, c);
     c->least_s = b->units && c->pipeline * c->chunks > b->units ? INFINITY : 0;
-    if (!place->unit || c->least_s > 0) /* without a plan of its place it has no bound */
+    if (!times->unit || c->least_s > 0) /* without a plan it has no bound */
         return;
-    sum_ranks(b, c, place, micros, rank);
+    sum_ranks(b, c, times, micros, rank);
     c->least_s = c->micro_s = c->least_bytes = 0;
     for (int at = 0; at < c->pipeline; at++) {
         const struct rank_work *r = &rank[at];
@@ -454,14 +461,14 @@ void search_bounds_set(struct search_candidates *list, const struct search_reque
                                .no_masters = request->config->precision == PRECISION_BF16_PURE,
                                .reduce_dtype = request->config->comm.reduce_dtype,
                                .optimizer_dtype = request->config->train.optimizer_dtype};
-    plan_places(&b, list);
+    plan_all_unit_times(&b, list);
     for (int i = 0; i < list->count; i++)
         set_bound(&b, &list->item[i], rank);
-    for (int i = 0; i < b.places; i++)
-        free(b.place[i].unit);
+    for (int i = 0; i < b.times_count; i++)
+        free(b.times[i].unit);
     for (int i = 0; i < b.cuts; i++)
         free(b.cut[i].stage);
-    free(b.place);
+    free(b.times);
     free(b.cut);
     free(rank);
 }

@@ -1,10 +1,10 @@
 /* search_bounds.h - how long a step of a layout takes at least, without planning it.  Private to
  * search.c.
  *
- * What operations take depends on a rank's part of layers and sequences alone: on tensor and
- * context ranks, micro-batch and recomputation.  So one small plan of each such place, of four
- * micro-batches on one stage, gives the times of all units there, and from these follows for every
- * pipeline rank of every layout:
+ * The times of a unit's operations depend on four numbers of a candidate alone: tensor ranks,
+ * context ranks, micro-batch and recomputation.  So one small plan for each combination of these,
+ * of four micro-batches on one stage, gives the times of all units, and from these follows for
+ * every pipeline rank of every layout:
  *
  *   it works        micro-batches x its units' forward and backward, and its update
  *   it waits        before its first stage's first forward, for the stages in front of it; and
@@ -22,8 +22,9 @@
 
 #include "plan/search_candidates.h"
 
-/* Set place, least_s, micro_s and least_bytes of all candidates.  Places are planned by as many
- * threads as there are cores; where a place has no plan, least_s is INFINITY. */
+/* Set unit_times, least_s, micro_s and least_bytes of all candidates.  Plans are made by as many
+ * threads as there are cores; where there is no plan for a candidate's unit times, least_s is 0;
+ * where it has more stages than the model has units, INFINITY. */
 void search_bounds_set(struct search_candidates *list, const struct search_request *request);
 
 #endif

@@ -15,7 +15,7 @@ struct search_candidate {
     const char *offload;             /* settings "key=value key=value", or "" */
     int family;         /* index of the first candidate that differs from this one in strategy and
                            micro-batch alone */
-    int place;          /* index of its place in search_bounds.c */
+    int unit_times;     /* index of its unit times in search_bounds.c */
     double least_s;     /* seconds that its step takes at least */
     double micro_s;     /* seconds by which one more micro-batch lengthens a step at least */
     double least_bytes; /* memory that a rank needs at least */
