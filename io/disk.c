@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -90,6 +91,16 @@ const char *disk_size(double bytes, char text[DISK_SIZE])
         bytes /= 1000;
     snprintf(text, DISK_SIZE, unit ? "%.2f %s" : "%.0f %s", bytes, units[unit]);
     return text;
+}
+
+int disk_allows_file(double bytes, double *limit)
+{
+    struct rlimit file;
+    if (getrlimit(RLIMIT_FSIZE, &file) || file.rlim_cur == RLIM_INFINITY ||
+        bytes <= (double)file.rlim_cur)
+        return 1;
+    *limit = (double)file.rlim_cur;
+    return 0;
 }
 
 int disk_open(const char *path, int flags, struct error *err)

@@ -16,6 +16,10 @@
 enum { DISK_SIZE = 16 };
 const char *disk_size(double bytes, char text[DISK_SIZE]);
 
+/* Returns 1 if this process may make a file of so many bytes, else 0 and in *limit the most that a
+ * file may have (ulimit -f). */
+int disk_allows_file(double bytes, double *limit);
+
 /* Returns the first of PATH.1, PATH.2 and so on that does not exist, to be free()d. */
 char *disk_free_name(const char *path);
 

@@ -13,7 +13,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -150,36 +149,22 @@ static void *work(void *arg)
     return NULL;
 }
 
-enum { AMOUNT = 24 };
-
-static const char *amount(double bytes, char text[AMOUNT])
-{
-    const double mib = 1 << 20, gib = 1 << 30;
-    if (bytes < gib / 10)
-        snprintf(text, AMOUNT, "%.3f MiB", bytes / mib);
-    else
-        snprintf(text, AMOUNT, "%.2f GiB", bytes / gib);
-    return text;
-}
-
 static int check_limit(const struct swap *swap, struct error *err)
 {
-    char asked[AMOUNT], may[AMOUNT];
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
-        limit.rlim_cur >= swap->bytes)
+    char asked[DISK_SIZE], may[DISK_SIZE];
+    double limit;
+    if (disk_allows_file((double)swap->bytes, &limit))
         return 0;
     return error_set(err,
                      "offload.path: %s would have %s, but files here may have %s; raise the limit "
                      "(ulimit -f)",
-                     swap->path, amount((double)swap->bytes, asked),
-                     amount((double)limit.rlim_cur, may));
+                     swap->path, disk_size((double)swap->bytes, asked), disk_size(limit, may));
 }
 
 /* Allocate all blocks of the file, which is in folder dir. */
 static int reserve(struct swap *swap, const char *dir, struct error *err)
 {
-    char asked[AMOUNT], left[AMOUNT];
+    char asked[DISK_SIZE], left[DISK_SIZE];
     double free_now = 0;
     if (!swap->bytes)
         return 0;
@@ -192,12 +177,13 @@ static int reserve(struct swap *swap, const char *dir, struct error *err)
     return error_errno(err,
                        "offload.path: not enough disk space for the %s of %s: %s are free; name "
                        "another folder, or use more ranks",
-                       amount((double)swap->bytes, asked), swap->path, amount(free_now, left));
+                       disk_size((double)swap->bytes, asked), swap->path,
+                       disk_size(free_now, left));
 }
 
 static int check_space(const struct swap *swap, const char *dir, int ranks, struct error *err)
 {
-    char each[AMOUNT], all[AMOUNT], left[AMOUNT];
+    char each[DISK_SIZE], all[DISK_SIZE], left[DISK_SIZE];
     double asked = (double)swap->bytes * ranks, free_now = 0;
     disk_free(dir, &free_now, NULL);
     if (asked <= free_now)
@@ -205,8 +191,8 @@ static int check_space(const struct swap *swap, const char *dir, int ranks, stru
     return error_set(err,
                      "offload.path: not enough disk space in %s for the %s of a rank, %s for %d of "
                      "them: %s are free; name another folder",
-                     dir, amount((double)swap->bytes, each), amount(asked, all), ranks,
-                     amount(free_now, left));
+                     dir, disk_size((double)swap->bytes, each), disk_size(asked, all), ranks,
+                     disk_size(free_now, left));
 }
 
 static int start_threads(struct swap *swap, struct error *err)
@@ -269,11 +255,11 @@ int swap_open(struct swap **out, const char *dir, int rank, size_t bytes, struct
 int swap_check(const char *dir, int rank, size_t bytes, int ranks, struct error *err)
 {
     struct error why = {0};
-    char each[AMOUNT];
+    char each[DISK_SIZE];
     struct swap *swap = begin(dir, rank, bytes, &why);
     if (!swap)
         return error_set(err, "%s; it would have %s of each of %d ranks here: name another folder",
-                         why.text, amount((double)bytes, each), ranks);
+                         why.text, disk_size((double)bytes, each), ranks);
     int rc = check_limit(swap, err) || check_space(swap, dir, ranks, err) ? -1 : 0;
     swap_close(swap);
     return rc;

@@ -2,8 +2,6 @@
  * plan/checkpoint_size.c. */
 #include "train/checkpoint_space.h"
 
-#include <sys/resource.h>
-
 #include "io/checkpoint.h"
 #include "io/disk.h"
 #include "plan/checkpoint_size.h"
@@ -13,16 +11,15 @@
  * launchers; launch_prepare() has raised it as far as it may be. */
 static int check_limit(const char *dir, double bytes, struct error *err)
 {
-    struct rlimit limit;
+    double limit;
     char text[2][DISK_SIZE];
-    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
-        bytes <= (double)limit.rlim_cur)
+    if (disk_allows_file(bytes, &limit))
         return 0;
     return error_set(err,
                      "%s: a rank's file of a checkpoint takes %s, and files may have %s here: its "
                      "work could not be saved; raise the limit where the job is started (ulimit -f "
                      "unlimited), or start more ranks, which share the state",
-                     dir, disk_size(bytes, text[0]), disk_size((double)limit.rlim_cur, text[1]));
+                     dir, disk_size(bytes, text[0]), disk_size(limit, text[1]));
 }
 
 /* Can the files of one checkpoint be made: its folder, a shard of each rank, index.h5, meta.json

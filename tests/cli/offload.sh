@@ -151,11 +151,11 @@ mkdir small readonly full
 mount -t tmpfs -o size=64k tmpfs small && mount -t tmpfs -o ro tmpfs readonly &&
     mount -t tmpfs -o size=16m tmpfs full || not_ok "mounts" "failed"
 nearest='nearest that fits: offload.optimizer=none offload.params=none offload.path= \(a rank takes .* of the node\)'
-refused "a small disk" "offload.path: not enough disk space in small for the .*MiB of a rank, .* for 2 of them: 0.062 MiB are free.*$nearest" \
+refused "a small disk" "offload.path: not enough disk space in small for the .*MB of a rank, .* for 2 of them: 65.54 kB are free.*$nearest" \
     mpirun --oversubscribe -n 2 "$TRIREME" train $M $disk run.dir=none offload.path=small
 for strategy in FULL_SHARD HYBRID_SHARD; do
     refused "a disk for reading only, $strategy" \
-        "offload.path: .*readonly/.*Read-only file system; it would have .*MiB of each of 2 ranks.*$nearest" \
+        "offload.path: .*readonly/.*Read-only file system; it would have .*MB of each of 2 ranks.*$nearest" \
         mpirun --oversubscribe -n 2 "$TRIREME" train $M $disk run.dir=none \
         parallel.strategy=$strategy offload.path=readonly
 done

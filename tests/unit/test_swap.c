@@ -166,13 +166,13 @@ static void folders_that_will_not_do(void **state)
     fclose(fopen(path, "w"));
     expect_refused(path, 10, "file", "");
     expect_refused("/proc/trireme", 10, "/proc/trireme", "");
-    expect_refused(folder, (size_t)1 << 60, "not enough disk space", "GiB");
+    expect_refused(folder, (size_t)1 << 60, "not enough disk space", "PB");
     getrlimit(RLIMIT_FSIZE, &before);
     small = before;
     small.rlim_cur = 4096;
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &small);
-    expect_refused(folder, 4097, "ulimit", "0.004 MiB");
+    expect_refused(folder, 4097, "ulimit", "4.10 kB");
     setrlimit(RLIMIT_FSIZE, &before);
     assert_int_equal(remove(path), 0);
 }
