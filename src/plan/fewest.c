@@ -137,8 +137,8 @@ static int fewest_ranks(const struct fewest_request *r, const struct config *con
 /* ---- rows ---- */
 
 /* Fill a row: with fewest changes from the configuration that let it fit on so many ranks. */
-static void settle(const struct fewest_request *r, struct settings *v, int ranks,
-                   struct fewest_row *row)
+static void fill_row(const struct fewest_request *r, struct settings *v, int ranks,
+                     struct fewest_row *row)
 {
     struct memory_limits limits = limits_of(r, ranks);
     int nodes = nodes_of(r, ranks);
@@ -182,7 +182,7 @@ static void find_row(const struct fewest_request *r, int level, struct fewest_ro
         }
     }
     if (best <= FEWEST_RANKS_MOST)
-        settle(r, &best_of, best, row);
+        fill_row(r, &best_of, best, row);
 }
 
 int fewest_find(struct fewest *fewest, const struct fewest_request *request, struct error *err)

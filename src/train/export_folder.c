@@ -313,7 +313,8 @@ static char *aside_of(const char *folder, int is_own)
 
 /* After the new folder has its name: remove what had this name before, or warn of its new name
  * where the run did not write it. */
-static void settle_aside(const char *aside, const char *folder, int is_own, struct log *log)
+static void remove_or_report_aside(const char *aside, const char *folder, int is_own,
+                                   struct log *log)
 {
     struct error why = {0};
     if (!is_own)
@@ -340,7 +341,7 @@ static int replace(const char *made, const char *folder, int is_own, struct log 
     }
     rc = rc || disk_sync_parent(folder, err) ? -1 : 0;
     if (!rc && is_aside)
-        settle_aside(aside, folder, is_own, log);
+        remove_or_report_aside(aside, folder, is_own, log);
     free(aside);
     return rc;
 }

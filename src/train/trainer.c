@@ -201,7 +201,7 @@ static int save_if_due(struct trainer *t, struct error *err)
         return 0;
     t->save_due = 0;
     training_data_warn_changed(&t->data, t->s);
-    if (trainer_settle(t, err) || end_saving(t, SAVE_WAIT, err))
+    if (trainer_make_pending_update(t, err) || end_saving(t, SAVE_WAIT, err))
         return -1;
     prune_if_replaced(t);
     int rc = run_directory_save_begin(&t->dir, t->at, &why);
@@ -325,8 +325,8 @@ static int finish(struct trainer *t, int64_t step, struct error *err)
     t->is_stopping |= output->votes > 0;
     t->at.loss = output->loss;
     report->tokens_total = t->at.tokens += output->targets;
-    report->step_ms = (double)(now - begin + t->settled_ns) / 1e6;
-    t->settled_ns = 0;
+    report->step_ms = (double)(now - begin + t->pending_update_ns) / 1e6;
+    t->pending_update_ns = 0;
     time_epoch(t, report);
     count_skips(t, output->skipped);
     report->skipped_steps = t->at.scaler.skipped;
@@ -425,7 +425,7 @@ struct run_position trainer_position(const struct trainer *t)
 int trainer_save(struct trainer *t, struct error *err)
 {
     training_data_warn_changed(&t->data, t->s);
-    if (trainer_settle(t, err) || end_saving(t, SAVE_WAIT, err))
+    if (trainer_make_pending_update(t, err) || end_saving(t, SAVE_WAIT, err))
         return -1;
     prune_if_replaced(t);
     if (run_directory_save(&t->dir, t->at, err)) {

@@ -24,7 +24,7 @@ static void judge_evaluation(struct trainer *t, double loss)
 static int run_evaluation(struct trainer *t, struct metrics_step *report, struct error *err)
 {
     int rc = EVALUATE_STOPPED;
-    if (trainer_settle(t, err))
+    if (trainer_make_pending_update(t, err))
         return -1;
     training_data_warn_changed(&t->data, t->s);
     if (!t->is_stopping)

@@ -44,11 +44,11 @@ struct trainer {
     struct run_position at;          /* after the step last started */
     struct trainer_flight flight[2]; /* [step % 2] */
     struct breakdown breakdown[2];   /* [step % 2] */
-    int64_t until;       /* the last step of this call; the one after it is not started */
-    int64_t finished_ns; /* when the last step ended */
-    int64_t settled_ns;  /* spent in trainer_settle() since then */
-    int is_stopping;     /* 1: a rank was asked to stop, or cannot read its data */
-    int save_due;        /* 1: write a checkpoint at the next step that updates something */
+    int64_t until;             /* the last step of this call; the one after it is not started */
+    int64_t finished_ns;       /* when the last step ended */
+    int64_t pending_update_ns; /* spent in trainer_make_pending_update() since then */
+    int is_stopping;           /* 1: a rank was asked to stop, or cannot read its data */
+    int save_due;              /* 1: write a checkpoint at the next step that updates something */
     struct pending_update pending; /* the update left by the step last started */
     int skips; /* steps in a row that updated nothing, but for those that lowered the loss scale */
     int64_t begun;   /* finished steps when this start began */
@@ -81,11 +81,11 @@ static inline int trainer_has_work(const struct trainer *t)
 /* Make the update that the last step has left, before anything but the next step reads the state.
  * Its time counts in the next step.  Returns 0, or -1 with err set; a failure on one of several
  * ranks ends the job. */
-static inline int trainer_settle(struct trainer *t, struct error *err)
+static inline int trainer_make_pending_update(struct trainer *t, struct error *err)
 {
     int64_t begin = clock_ns();
     int rc = pending_update_make(&t->pending, t->s, err);
-    t->settled_ns += t->s->update ? clock_ns() - begin : 0;
+    t->pending_update_ns += t->s->update ? clock_ns() - begin : 0;
     return world_end_job_if_failed(t->s->world, rc, err);
 }
 
