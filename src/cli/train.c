@@ -102,7 +102,7 @@ int command_train(struct app *app, int argc, char **argv, struct error *err)
     struct config config;
     struct stop *stop = NULL;
     const struct launch launch = launch_read();
-    if (launch_check_nodes(&launch, err) || stop_watch(&stop, err))
+    if (launch_check_nodes(&launch, err) || stop_open(&stop, err))
         return -1;
     int rc = app_start_world(app, err);
     if (!rc) {

@@ -16,32 +16,32 @@
 #include "plan/report_private.h"
 #include "plan/report_units.h"
 
-/* The user of a step that is played. */
-struct watching {
+/* What is recorded of a step that is played. */
+struct recording {
     struct record *record; /* NULL: nothing is recorded */
     struct exposed exposed;
 };
 
-static void watch(void *user, int rank, int i, double start_s, double end_s)
+static void record_played(void *user, int rank, int i, double start_s, double end_s)
 {
-    record_instr(((struct watching *)user)->record, rank, i, start_s, end_s);
+    record_instr(((struct recording *)user)->record, rank, i, start_s, end_s);
 }
 
 static void waited(void *user, int rank, int i, enum play_kind kind, double seconds)
 {
-    exposed_add(&((struct watching *)user)->exposed, rank, i, seconds);
+    exposed_add(&((struct recording *)user)->exposed, rank, i, seconds);
 }
 
-/* Play the request, watched. */
+/* Play the request, and record what is asked for. */
 static void play(struct report_making *m, struct forecast_request *request)
 {
     struct report *report = m->report;
-    struct watching watching = {.record = m->record};
-    request->user = &watching;
-    request->watch = m->record ? watch : NULL;
+    struct recording recording = {.record = m->record};
+    request->user = &recording;
+    request->watch = m->record ? record_played : NULL;
     request->waited = m->extent == EXTENT_WORLD ? waited : NULL;
     if (m->extent == EXTENT_WORLD)
-        exposed_begin(&watching.exposed, request->program, request->ranks);
+        exposed_begin(&recording.exposed, request->program, request->ranks);
     if (m->record)
         record_begin(m->record, request);
     if (forecast_make(&report->forecast, request, NULL)) {
@@ -53,9 +53,9 @@ static void play(struct report_making *m, struct forecast_request *request)
     if (report->forecast.ranks && m->extent == EXTENT_WORLD) {
         int busiest = (int)(forecast_busiest(&report->forecast) - report->forecast.rank);
         report->exposed_rows =
-            exposed_list(&watching.exposed, request->program[busiest], busiest, report->exposed);
+            exposed_list(&recording.exposed, request->program[busiest], busiest, report->exposed);
     }
-    exposed_free(&watching.exposed);
+    exposed_free(&recording.exposed);
 }
 
 /* What the files of a node's ranks need, if all need as much as the one that needs most. */

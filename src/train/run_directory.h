@@ -39,7 +39,7 @@ struct run_directory {
     char metrics[CONFIG_TEXT + 16];     /* path/metrics.jsonl */
     int lock;                           /* on rank 0: descriptor of the locked file; -1: none */
     int lost;                          /* 1: the folder is not there any more, or another start's */
-    int warned_lost;                   /* rank 0's, of run_directory_watch() */
+    int warned_lost;                   /* rank 0's, of run_directory_report_moved() */
     struct run_record record;          /* rank 0's; empty on others */
     char writer[RUN_WRITER];           /* rank 0's: names this start in the record */
     struct run_data data;              /* the data it trains on */
@@ -78,7 +78,7 @@ int run_directory_begin(struct run_directory *dir, int *found, struct run_positi
 int run_directory_claim(struct run_directory *dir, struct error *err);
 
 /* Warn, once, where the directory was moved or deleted, and say when it is back.  On rank 0. */
-void run_directory_watch(struct run_directory *dir);
+void run_directory_report_moved(struct run_directory *dir);
 
 /* Save the state as a checkpoint of the run, unless there is one of that step already, with the
  * same evaluations.  Collective.  Returns 0, or -1 on all ranks with err

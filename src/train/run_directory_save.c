@@ -31,7 +31,7 @@ static int is_lost(const struct run_directory *d)
     return lost;
 }
 
-void run_directory_watch(struct run_directory *d)
+void run_directory_report_moved(struct run_directory *d)
 {
     int lost = d->lock >= 0 && is_lost(d);
     if (lost && !d->warned_lost)

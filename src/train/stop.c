@@ -1,7 +1,8 @@
 /* stop.c - a thread that receives the signals which ask a run to save and stop.
  *
- * All threads block the signals and watch() waits for them.  A library's thread that was started
- * before does not block them: there the handler pass_on() blocks the signal and sends it again.
+ * All threads block the signals and wait_for_signals() takes them.  A library's thread that was
+ * started before does not block them: there the handler pass_on() blocks the signal and sends it
+ * again.
  *
  *   in training         `asked` is set; the trainer reads it with every step and saves
  *   after it            rank 0 says what is still being done, which goes on
@@ -38,7 +39,7 @@ static const struct {
     const char *name;
     int may_be_ignored; /* 1: if the program was started with the signal ignored, it stays ignored
                          */
-} watched[] = {
+} received[] = {
     {.signal = SIGTERM, .name = "SIGTERM"},
     {.signal = SIGUSR1, .name = "SIGUSR1"},
     {.signal = SIGUSR2, .name = "SIGUSR2"}, /* of LSF at the run limit, of Grid Engine's -notify */
@@ -47,7 +48,7 @@ static const struct {
     {.signal = SIGHUP, .name = "SIGHUP", .may_be_ignored = 1},
 };
 
-enum { WATCHED = sizeof watched / sizeof watched[0] };
+enum { RECEIVED = sizeof received / sizeof received[0] };
 
 enum phase { STARTING, TRAINING, TRAINED };
 
@@ -66,14 +67,14 @@ struct stop {
 
 static const char *name_of(int signal)
 {
-    for (int i = 0; i < WATCHED; i++)
-        if (watched[i].signal == signal)
-            return watched[i].name;
+    for (int i = 0; i < RECEIVED; i++)
+        if (received[i].signal == signal)
+            return received[i].name;
     return "a signal";
 }
 
-/* The handler: it runs on threads started before stop_watch(), such as a library's.  Block the
- * signal there and send it again, so that the watching thread gets it. */
+/* The handler: it runs on threads started before stop_open(), such as a library's.  Block the
+ * signal there and send it again, so that wait_for_signals() gets it. */
 static void pass_on(int signal, siginfo_t *info, void *context)
 {
     sigaddset(&((ucontext_t *)context)->uc_sigmask, signal);
@@ -185,7 +186,7 @@ static void end_start(struct stop *s)
     world_abort(s->world, early_code(s, s->asked));
 }
 
-static void *watch(void *arg)
+static void *wait_for_signals(void *arg)
 {
     struct stop *s = arg;
     const struct timespec look_every = {.tv_nsec = 200000000};
@@ -201,7 +202,7 @@ static void *watch(void *arg)
     return NULL;
 }
 
-int stop_watch(struct stop **stop, struct error *err)
+int stop_open(struct stop **stop, struct error *err)
 {
     struct sigaction action = {.sa_sigaction = pass_on, .sa_flags = SA_RESTART | SA_SIGINFO};
     struct stop *s = array_make(1, sizeof *s);
@@ -212,15 +213,15 @@ int stop_watch(struct stop **stop, struct error *err)
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&s->signals);
     sigemptyset(&action.sa_mask);
-    for (int i = 0; i < WATCHED; i++) {
-        ucx_release_signal(watched[i].signal);
-        if (!watched[i].may_be_ignored || !is_ignored(watched[i].signal)) {
-            sigaddset(&s->signals, watched[i].signal);
-            sigaction(watched[i].signal, &action, NULL);
+    for (int i = 0; i < RECEIVED; i++) {
+        ucx_release_signal(received[i].signal);
+        if (!received[i].may_be_ignored || !is_ignored(received[i].signal)) {
+            sigaddset(&s->signals, received[i].signal);
+            sigaction(received[i].signal, &action, NULL);
         }
     }
     pthread_sigmask(SIG_BLOCK, &s->signals, NULL);
-    int failed = pthread_create(&s->thread, NULL, watch, s);
+    int failed = pthread_create(&s->thread, NULL, wait_for_signals, s);
     if (failed) {
         free(s);
         return error_set(err, "cannot start a thread for signals: %s", strerror(failed));

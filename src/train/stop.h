@@ -21,7 +21,7 @@ struct stop;
 
 /* Begin to receive the signals.  To be called before other threads are started.  Returns 0 and a
  * stop for stop_end(), or -1 with err set. */
-int stop_watch(struct stop **stop, struct error *err);
+int stop_open(struct stop **stop, struct error *err);
 
 /* Stop receiving them; NULL allowed.  All but SIGINT stay blocked, so that a launcher that signals
  * the slower ranks of a job that is ending does no harm. */

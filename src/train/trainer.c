@@ -363,7 +363,7 @@ static int end_step(struct trainer *t, int64_t step, struct error *err)
     if (step > t->dir.saved_step && !t->skips)
         run_directory_prune(&t->dir);
     if (!world_rank(t->s->world) && trainer_is_due(t->s->config.run.log_every, step))
-        run_directory_watch(&t->dir);
+        run_directory_report_moved(&t->dir);
     return check_skips(t, step, err);
 }
 
