@@ -40,7 +40,7 @@ static enum nccl_state state_of_step(const struct nccl_wait *s, struct error *er
 }
 
 /* Wait up to ns nanoseconds for this rank's part of the call.  Returns its state then. */
-static enum nccl_state watch(const struct nccl_wait *s, int64_t ns, struct error *err)
+static enum nccl_state wait_for_part(const struct nccl_wait *s, int64_t ns, struct error *err)
 {
     int64_t begin_ns = clock_ns();
     enum nccl_state state;
@@ -66,7 +66,7 @@ static int together(struct link *l, const struct nccl_wait *s, ncclResult_t code
     }
     do {
         if (state == NCCL_WAITS)
-            state = watch(s, ROUND_NS, err);
+            state = wait_for_part(s, ROUND_NS, err);
         int expired = state == NCCL_WAITS && clock_ns() - begin_ns > hang_ns;
         if (expired) {
             nccl_too_long(s->second ? s->second : s->first, s->what, hang_ns, err);
