@@ -67,7 +67,7 @@ static void flush_messages(struct link *l)
     ncclResult_t code = ncclGroupStart();
     for (int i = 0; i < count && code == ncclSuccess; i++)
         code = give_message(l->held[i]);
-    nccl_settle(c, "messages", group_end(code), &err);
+    nccl_wait_for_call(c, "messages", group_end(code), &err);
     for (int i = 0; i < count; i++) {
         if (err.text[0])
             l->held[i]->err = err;
@@ -131,7 +131,7 @@ ncclResult_t nccl_swap(struct channel *c, const struct nccl_swap *x, enum nccl_s
 static int swap(struct operation *op, struct channel *c, const struct nccl_swap *x,
                 enum nccl_swap_way way)
 {
-    return nccl_settle(c, op->kind->name, nccl_swap(c, x, way), &op->err);
+    return nccl_wait_for_call(c, op->kind->name, nccl_swap(c, x, way), &op->err);
 }
 
 /* --- collectives --- */
@@ -141,7 +141,7 @@ static int all_gather(struct operation *op)
     struct channel *c = channel_of(op);
     if (!c)
         return FAILED;
-    return nccl_settle(
+    return nccl_wait_for_call(
         c, "all-gather",
         ncclAllGather(op->send, op->recv, bytes_of(op), ncclInt8, comm_of(c), nccl_stream(c)),
         &op->err);
@@ -176,7 +176,7 @@ static int all_to_all(struct operation *op)
     struct channel *c = channel_of(op);
     if (!c || copy_own_part(op))
         return FAILED;
-    return nccl_settle(c, "all-to-all", give_parts(op, c), &op->err);
+    return nccl_wait_for_call(c, "all-to-all", give_parts(op, c), &op->err);
 }
 
 /* Return how many 16-bit elements a member's part of a piece may have, so that the parts of all
@@ -258,7 +258,7 @@ static int reduce_scatter(struct operation *op)
     float *into = op->accumulate ? own : (float *)op->recv;
     ncclResult_t code = ncclReduceScatter(op->send, into, (size_t)op->elems, ncclFloat32, ncclSum,
                                           comm_of(c), nccl_stream(c));
-    if (nccl_settle(c, "reduce-scatter", code, &op->err))
+    if (nccl_wait_for_call(c, "reduce-scatter", code, &op->err))
         return FAILED;
     if (op->accumulate)
         device_sum_parts(op_device(op), op_stream(op), (float *)op->recv, DTYPE_F32, own, 1,
@@ -323,11 +323,11 @@ static int all_reduce(struct operation *op)
         return FAILED;
     if (dtype_bytes(op->dtype) == 2 && op->reduction == GROUP_SUM)
         return sum_by_pieces(op, c);
-    return nccl_settle(c, "all-reduce",
-                       ncclAllReduce(op->send, op->recv, (size_t)op->elems, nccl_type(op->dtype),
-                                     op->reduction == GROUP_MAX ? ncclMax : ncclSum, comm_of(c),
-                                     nccl_stream(c)),
-                       &op->err);
+    return nccl_wait_for_call(
+        c, "all-reduce",
+        ncclAllReduce(op->send, op->recv, (size_t)op->elems, nccl_type(op->dtype),
+                      op->reduction == GROUP_MAX ? ncclMax : ncclSum, comm_of(c), nccl_stream(c)),
+        &op->err);
 }
 
 const struct transport transport_nccl = {

@@ -24,7 +24,7 @@ int nccl_failed(const struct channel *c, const char *what, ncclResult_t code, st
 /* Wait, after a call of NCCL that returned code, until c's communicator can be called again.  Only
  * the first transfers of a kind, which make connections, take time.  Waits nccl_hang_ns() at
  * most.  Returns 0, or -1 with err set. */
-int nccl_settle(struct channel *c, const char *what, ncclResult_t code, struct error *err);
+int nccl_wait_for_call(struct channel *c, const char *what, ncclResult_t code, struct error *err);
 
 /* Return whether c's communicator can be called now (READY), not yet (WAITS), or never again
  * (BROKEN, with err set).  Does not wait. */
@@ -57,9 +57,9 @@ int nccl_gathers_by_copies(const struct channel *c);
 
 /* nccl_newer.c, for NCCL 2.28 and newer.  nccl_config_newer() fills the settings that older
  * versions lack; copies: 1 where copy engines do the gathers.  nccl_window_open() makes memory a
- * window of c and is collective over c's group; nccl_settle() has to follow, after which *window is
- * the window, or, where GPUs do not reach each other's memory, NULL or the handle of a plain
- * registration. */
+ * window of c and is collective over c's group; nccl_wait_for_call() has to follow, after which
+ * *window is the window, or, where GPUs do not reach each other's memory, NULL or the handle of a
+ * plain registration. */
 void nccl_config_newer(ncclConfig_t *config, const struct channel *c, int copies);
 ncclResult_t nccl_window_open(const struct channel *c, void *memory, size_t bytes, void **window);
 void nccl_window_close(const struct channel *c, void *window);
@@ -85,7 +85,7 @@ struct nccl_swap {
     int64_t from_step, into_step, part, total; /* bytes */
 };
 
-/* Enqueue the exchange on c.  Returns NCCL's code, for nccl_settle(). */
+/* Enqueue the exchange on c.  Returns NCCL's code, for nccl_wait_for_call(). */
 ncclResult_t nccl_swap(struct channel *c, const struct nccl_swap *swap, enum nccl_swap_way way);
 
 #endif

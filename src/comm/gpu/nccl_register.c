@@ -66,7 +66,7 @@ static int is_window(struct channel *c, void *memory, size_t bytes, const void *
     if (!window)
         return 0;
     ncclResult_t code = ncclCommRegister(comm_of(c), memory, bytes, &handle);
-    if (nccl_settle(c, "registering memory", code, NULL) || !handle)
+    if (nccl_wait_for_call(c, "registering memory", code, NULL) || !handle)
         return 1;
     ncclCommDeregister(comm_of(c), handle);
     return handle != window;
@@ -90,7 +90,7 @@ static int open_window(struct channel *c, int at, size_t bytes, const double *al
         return 0;
     ncclResult_t code =
         nccl_window_open(c, l->registered[at], bytes, &l->window[at][c - l->channel]);
-    if (nccl_settle(c, "a window for copy engines", code, err))
+    if (nccl_wait_for_call(c, "a window for copy engines", code, err))
         return -1;
     if (is_window(c, l->registered[at], bytes, l->window[at][c - l->channel]))
         return 0;
@@ -122,7 +122,7 @@ static int register_with_all(struct link *l, int at, size_t bytes)
     for (int i = 0; i < l->channels && taken; i++) {
         struct channel *c = &l->channel[i];
         if (!l->window[at][i] && !c->messages)
-            taken = !nccl_settle(
+            taken = !nccl_wait_for_call(
                 c, "registering memory",
                 ncclCommRegister(comm_of(c), l->registered[at], bytes, &l->handle[at][i]), NULL);
     }

@@ -1,8 +1,8 @@
 /* nccl_state.c - ask for the state of communicators, wait for them, and end them.
  *
- * Communicators do not block: a call that needs peers returns "in progress", and nccl_settle() asks
- * for the state until the call is done, has failed, or has taken run.hang_seconds.  Communicators
- * end in one of two ways:
+ * Communicators do not block: a call that needs peers returns "in progress", and
+ * nccl_wait_for_call() asks for the state until the call is done, has failed, or has taken
+ * run.hang_seconds.  Communicators end in one of two ways:
  *
  *   nccl_stop()      completes the transfers that were enqueued, one communicator after the other;
  *   nccl_abandon()   aborts them after a failure, when a peer may be gone.
@@ -111,7 +111,7 @@ static int wait_ready(struct channel *c, const char *what, int64_t hang_ns, stru
     }
 }
 
-int nccl_settle(struct channel *c, const char *what, ncclResult_t code, struct error *err)
+int nccl_wait_for_call(struct channel *c, const char *what, ncclResult_t code, struct error *err)
 {
     if (code != ncclSuccess && code != ncclInProgress)
         return nccl_failed(c, what, code, err);
