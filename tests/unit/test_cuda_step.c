@@ -75,16 +75,34 @@ static int skip_without_gpu(void **state)
     return -1;
 }
 
-static int load(void *user, const struct step_batch *batch, struct error *err)
+/* Other tokens for each step, so that steps in flight have their own. */
+static void fill(const struct session *s, int step, const struct step_batch *batch)
 {
-    const struct session *s = user;
     int32_t *tokens = batch->tokens[0], *targets = batch->targets;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
     for (int64_t i = 0; i < rows; i++) {
         uint64_t index = (uint64_t)(batch->micro * rows + i);
-        tokens[i] = (int32_t)(philox_u64(7, index) % (uint64_t)s->config.model.vocab);
+        tokens[i] =
+            (int32_t)(philox_u64(7 + (uint64_t)step, index) % (uint64_t)s->config.model.vocab);
         targets[i] = i % 7 ? (tokens[i] * 3 + 1) % (int32_t)s->config.model.vocab : -1;
     }
+}
+
+static int load(void *user, const struct step_batch *batch, struct error *err)
+{
+    fill(user, 0, batch);
+    return 0;
+}
+
+struct step_data {
+    const struct session *session;
+    int step;
+};
+
+static int load_of_step(void *user, const struct step_batch *batch, struct error *err)
+{
+    const struct step_data *data = user;
+    fill(data->session, data->step, batch);
     return 0;
 }
 
@@ -142,8 +160,9 @@ static void run_steps(struct session *s, int depth, struct outcome *outcome)
     int steps = steps_taken();
     for (int step = 1; step < steps + depth; step++) {
         struct step_input input = rig_input(s, step);
-        input.load = load;
-        input.user = s;
+        struct step_data data = {s, step};
+        input.load = load_of_step;
+        input.user = &data;
         input.loss_scale = s->config.train.loss_scale.fixed;
         if (step <= steps &&
             step_start(s->executor, s->train, &input, NULL, &pending[step % 2], &err))
