@@ -65,16 +65,34 @@ static int uses_disk(int place)
     return !!strstr(places[place], "disk");
 }
 
-static int load(void *user, const struct step_batch *batch, struct error *err)
+/* Other tokens for each step, so that steps in flight have their own. */
+static void fill(const struct session *s, int step, const struct step_batch *batch)
 {
-    const struct session *s = user;
     int32_t *tokens = batch->tokens[0], *targets = batch->targets;
     int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
     for (int64_t i = 0; i < rows; i++) {
         uint64_t index = (uint64_t)(batch->micro * rows + i);
-        tokens[i] = (int32_t)(philox_u64(7, index) % (uint64_t)s->config.model.vocab);
+        tokens[i] =
+            (int32_t)(philox_u64(7 + (uint64_t)step, index) % (uint64_t)s->config.model.vocab);
         targets[i] = (tokens[i] * 3 + 1) % (int32_t)s->config.model.vocab;
     }
+}
+
+static int load(void *user, const struct step_batch *batch, struct error *err)
+{
+    fill(user, 0, batch);
+    return 0;
+}
+
+struct step_data {
+    const struct session *session;
+    int step;
+};
+
+static int load_of_step(void *user, const struct step_batch *batch, struct error *err)
+{
+    const struct step_data *data = user;
+    fill(data->session, data->step, batch);
     return 0;
 }
 
@@ -110,8 +128,9 @@ static struct outcome train(int setting, int place, int depth)
     for (int step = 1; step < steps_taken() + depth; step++) {
         struct step_input input = rig_input(s, step);
         int ends = step - depth + 1;
-        input.load = load;
-        input.user = s;
+        struct step_data data = {s, step};
+        input.load = load_of_step;
+        input.user = &data;
         if (step <= steps_taken() &&
             step_start(s->executor, s->train, &input, NULL, &pending[step % 2], &err))
             fail_msg("%s", err.text);
