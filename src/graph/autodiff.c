@@ -121,9 +121,19 @@ static void sum_terms(struct autodiff *ad, int value)
     ad->grad[value] = ad->graph->nodes[node].out[0];
 }
 
+static int is_read(const struct graph *graph, int value)
+{
+    for (int i = 0; i < graph->node_count; i++)
+        for (int k = 0; k < NODE_INS; k++)
+            if (graph->nodes[i].in[k] == value)
+                return 1;
+    return 0;
+}
+
 /* Make the gradient of input k a value VALUE_INPUT_GRAD.  An op_accumulate node adds or copies it
- * there if other units add to it too, or if the value already has another role: it is the gradient
- * of the output, or of another input. */
+ * there if other units add to it too, if the value already has another role (it is the gradient of
+ * the output, or of another input), or if a node of the unit reads it, which may run after it was
+ * sent. */
 static int finish_input(struct autodiff *ad, int k, struct error *err)
 {
     struct graph *graph = ad->graph;
@@ -134,7 +144,7 @@ static int finish_input(struct autodiff *ad, int k, struct error *err)
     int grad = gradient_of(ad, input->value);
     if (grad < 0)
         return error_set(err, "a unit's input \"%s\" has no gradient", input->name);
-    if (input->shared || graph->values[grad].role != VALUE_TEMP) {
+    if (input->shared || graph->values[grad].role != VALUE_TEMP || is_read(graph, grad)) {
         struct op_attrs none = {0};
         int node = autodiff_node(ad, &op_accumulate, &grad, 1, &none);
         grad = graph->nodes[node].out[0];

@@ -322,11 +322,9 @@ static void resolve(struct segment_draft *c)
 /* Is the value gone when the phase runs? */
 static int is_gone(const struct segment_draft *c, int v)
 {
-    if (v < 0 || !segment_phase_is_backward(c->segment->phase) ||
-        c->temp_space[v] == SPACE_DEFERRED || made_here(c, v))
-        return 0;
-    enum graph_value_role role = c->graph->values[v].role;
-    return role == VALUE_OUTPUT || role == VALUE_INPUT_GRAD;
+    return v >= 0 && segment_phase_is_backward(c->segment->phase) &&
+           c->temp_space[v] != SPACE_DEFERRED && !made_here(c, v) &&
+           c->graph->values[v].role == VALUE_OUTPUT;
 }
 
 /* Refuse an exchange of anything but a temporary of the unit, a boundary, or what is kept of one.

@@ -96,6 +96,21 @@ static struct graph *norm_and_bias(void)
     return graph;
 }
 
+/* A unit whose last backward node, that of a bias, reads the gradient of the input. */
+static struct graph *begins_with_bias(void)
+{
+    enum { WIDTH = 7 };
+    struct graph *graph = graph_create(2, 5, DTYPE_F32);
+    struct graph_param matrix = {
+        .parts = 1, .part_rows = {WIDTH}, .dims = 2, .dim = {WIDTH, WIDTH}};
+    struct graph_param bias = {.parts = 1, .part_rows = {WIDTH}, .dims = 1, .dim = {WIDTH}};
+    snprintf(matrix.part[0], GRAPH_NAME, "matrix");
+    snprintf(bias.part[0], GRAPH_NAME, "bias");
+    int h = build_bias(graph, build_input(graph, WIDTH), build_param(graph, &bias));
+    build_output(graph, build_linear(graph, h, build_param(graph, &matrix), -1));
+    return graph;
+}
+
 /* The segments of such a unit in memory of their own. */
 struct unit {
     struct graph *graph;
@@ -387,6 +402,7 @@ static void test_backward_in_two_parts(void **state)
     check_parts(full_attention, s);
     check_parts(ends_in_norm, s);
     check_parts(norm_and_bias, s);
+    check_parts(begins_with_bias, s);
     session_close(s);
 }
 
