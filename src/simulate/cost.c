@@ -260,17 +260,18 @@ int cost_is_cached(const struct cost *cost, int i)
            machine_file_is_cached(cost->machine, way_of(instr), &cost->files);
 }
 
-/* Seconds of an UPDATE, by bytes: masters and state are read and written, the gradient is read, and
- * the copy that is computed with is written. */
+/* Seconds of an UPDATE, by bytes: masters, and state unless MOMENTUM has updated it, are read and
+ * written, the gradient is read, and the copy that is computed with is written. */
 static double update_s(const struct cost *cost, const struct instr *instr)
 {
     const struct program *program = cost->program;
     const struct flat *flat = &program->units->flat[instr->flat];
     const struct state *state = program->state;
     const struct optimizer *rule = optimizer_row(flat->optimizer);
-    double each = 2 * (double)dtype_bytes(state_master_dtype(state)) +
-                  2 * optimizer_bytes_each(rule, program->layout->optimizer_dtype) +
-                  (double)dtype_bytes(flat->grad_dtype);
+    double each =
+        2 * (double)dtype_bytes(state_master_dtype(state)) + (double)dtype_bytes(flat->grad_dtype);
+    if (!rule->of_matrices)
+        each += 2 * optimizer_bytes_each(rule, program->layout->optimizer_dtype);
     if (instr->buffer[SLOT_PARAM] >= 0)
         each += (double)dtype_bytes(program->units->request.dtype);
     double bytes = each * (double)flat->shard_elems;
