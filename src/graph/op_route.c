@@ -21,9 +21,17 @@ enum { DLOGITS, EXPERT_TOKENS };                        /* its outputs */
 
 int op_is_router(const struct graph *graph, int n)
 {
-    return graph->nodes[n].op == &op_linear && n + 1 < graph->node_count &&
-           graph->nodes[n + 1].op == &op_route &&
-           graph->nodes[n + 1].in[0] == graph->nodes[n].out[0];
+    if (graph->nodes[n].op != &op_linear)
+        return 0;
+    int logits = graph->nodes[n].out[0];
+    for (int i = n + 1; i < graph->node_count; i++) {
+        const struct graph_node *node = &graph->nodes[i];
+        if (node->in[0] == logits && node->op == &op_route)
+            return 1;
+        if (node->in[0] == logits && node->op == &op_bias)
+            logits = node->out[0];
+    }
+    return 0;
 }
 
 int64_t op_experts_before(const struct graph *graph, int n)
