@@ -146,7 +146,7 @@ static struct graph *probe(const struct model *model, int unit, int64_t seq)
 }
 
 /* Is a parameter the matrices of experts, or of the router that chooses some of them? */
-static int is_of_experts(const struct graph *graph, int param)
+static int is_of_mixture(const struct graph *graph, int param)
 {
     for (int n = 0; n < graph->node_count; n++) {
         const struct graph_node *node = &graph->nodes[n];
@@ -168,7 +168,7 @@ static int each_of_graph(const struct graph *graph, const char *prefix,
         const struct graph_param *param = &graph->params[i];
         for (int p = 0; !rc && p < param->parts && !param->shared; p++) {
             struct model_tensor tensor = {.dims = param->dims,
-                                          .is_of_experts = is_of_experts(graph, i)};
+                                          .is_of_experts = is_of_mixture(graph, i)};
             tensor.is_linear = param->dims == 2 && prefix[0] && !tensor.is_of_experts;
             snprintf(tensor.name, sizeof tensor.name, "%s%s", prefix, param->part[p]);
             for (int d = 0; d < GRAPH_DIMS; d++)
