@@ -76,9 +76,9 @@ static void need_bytes(struct waits *w, int i, int b, struct access access, int 
     access_map_add(w->accesses[b], access, wait);
 }
 
-/* The same for all bytes of a slot's buffer that the piece of RUN i touches, whose segment goes in
- * parts. */
-static void need_touches(struct waits *w, int i, int slot, int b, int wait[STREAMS])
+/* The same for all bytes that the piece of RUN i, whose segment goes in parts, touches of a slot's
+ * buffer, which begins at byte `from` of its root b. */
+static void need_touches(struct waits *w, int i, int slot, int b, size_t from, int wait[STREAMS])
 {
     const struct instr *instr = &w->program->instr[i];
     const struct segment *segment = program_segment(w->program, instr->unit, instr->phase);
@@ -88,7 +88,9 @@ static void need_touches(struct waits *w, int i, int slot, int b, int wait[STREA
         if (touch->space != slot)
             continue;
         need_bytes(w, i, b,
-                   (struct access){.from = touch->from, .to = touch->to, .writes = touch->writes},
+                   (struct access){.from = from + touch->from,
+                                   .to = touch->to == SIZE_MAX ? SIZE_MAX : from + touch->to,
+                                   .writes = touch->writes},
                    wait);
     }
 }
@@ -103,7 +105,7 @@ static void need_operand(struct waits *w, int i, int slot, int writes, int wait[
     size_t from = part->whole < 0 ? 0 : part->from;
     if (instr->kind == INSTR_RUN &&
         program_segment(w->program, instr->unit, instr->phase)->in_parts)
-        need_touches(w, i, slot, b, wait);
+        need_touches(w, i, slot, b, from, wait);
     else
         need_bytes(w, i, b,
                    (struct access){.from = from, .to = from + part->bytes, .writes = writes}, wait);
