@@ -132,7 +132,7 @@ static int check(struct schedule *s, struct error *err)
 
 /* ---- */
 
-/* Does some backward action of the last stage not follow its forward action at once? */
+/* Is some forward action of the last stage not followed at once by its whole backward? */
 static int splits_loss(const struct schedule *s)
 {
     int last = s->stages - 1, count;

@@ -39,9 +39,11 @@ struct schedule {
     struct schedule_action *action;
     int64_t *start;      /* per action: when it starts where each part of each stage takes 1 */
     int splits_backward; /* 1: backward is two actions everywhere */
-    int splits_loss; /* 1: some backward action of the last stage does not follow its forward action
-                        at once.  Else the unit that ends in the loss does all in backward
-                        (PHASE_BOTH), which keeps nothing but its input */
+    /* 0: each forward action of the last stage is followed at once by the whole backward of its
+     * micro-batch; the unit that ends in the loss then does all in backward (PHASE_BOTH), and keeps
+     * nothing but its input.  1: it has a forward and a backward of its own, as always where
+     * splits_backward is 1 */
+    int splits_loss;
 };
 
 /* What is wanted: a row's name, or a path that ends in ".csv", over so many ranks and micro-batches

@@ -24,7 +24,7 @@ static void add_run(struct runs *runs, int unit, const struct schedule_action *a
     enum segment_phase phase = action->phase;
     int is_both = program->kind == PROGRAM_TRAIN && !program->units->request.splits_loss &&
                   units_kind(program->units, unit)->ends_in_loss;
-    if (is_both && (phase == PHASE_BACKWARD || phase == PHASE_BACKWARD_INPUT))
+    if (is_both && phase == PHASE_BACKWARD)
         phase = PHASE_BOTH;
     const struct segment *segment = program_segment(program, unit, phase);
     if (segment->writes & ~(space_bit(SPACE_WORK) | space_bit(SPACE_CARRY)))
