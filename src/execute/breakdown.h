@@ -26,7 +26,7 @@ struct breakdown_event;
 
 /* The breakdown of a step.  Zero-initialise it once; it serves one step after another. */
 struct breakdown {
-    double ms[BREAKDOWN_KINDS]; /* after breakdown_end() */
+    double ms[BREAKDOWN_KINDS]; /* after breakdown_read() */
 
     /* The rest is private. */
     struct device *device;

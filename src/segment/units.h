@@ -93,8 +93,8 @@ struct units {
     int stages;
     int *stage;    /* per unit: of the pipeline, in order */
     int *rank;     /* per unit: the rank on the pipeline axis that has it */
-    double *flops; /* per unit: floating point operations of forward of a micro-batch, of all tensor
-                      ranks together */
+    double *flops; /* per unit: floating point operations of forward of a micro-batch, over whole
+                      sequences and undivided layers: of all tensor and context ranks together */
     int kinds;
     struct unit_kind *kind;
     int64_t positions; /* positions that data gives are below this; 0: no unit reads them */
