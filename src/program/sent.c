@@ -38,6 +38,9 @@ static int sends_to_every_member(const struct instr *instr)
     }
 }
 
+_Static_assert((int)STREAM_POINT_7 - (int)STREAM_POINT == (int)COMM_POINT_7 - (int)COMM_POINT,
+               "streams of messages in the same order");
+
 /* Note the peer of a message; of more than there is memory for only that they are more. */
 static void add_peer(struct mesh_options *options, const struct instr *instr)
 {

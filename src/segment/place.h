@@ -11,7 +11,7 @@ struct place {
     int first, last;          /* lives from step first to step last, both included */
     size_t offset;            /* result */
     const struct place *like; /* NULL; or an item before it, of as many bytes, that is dead when it
-                                 begins: both get one offset */
+                                 begins: both get one offset.  No two items name the same one */
 };
 
 /* Give every item an offset so that no two that live at the same time overlap; returns the

@@ -55,6 +55,7 @@ enum segment_space {
     SPACE_COUNT
 };
 _Static_assert(SPACE_COUNT <= 64, "sets of spaces are bits of a uint64_t");
+_Static_assert(BOUNDARY_USES + FLAT_USES * FLAT_SECTIONS <= 64, "each has a bit of `accumulate`");
 
 /* The set of one space, or of one of an instruction's slots. */
 static inline uint64_t space_bit(int space)

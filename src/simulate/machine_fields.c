@@ -70,6 +70,9 @@ const struct machine_field machine_fields[] = {
 };
 /* clang-format on */
 
+_Static_assert(sizeof machine_fields / sizeof machine_fields[0] <= MACHINE_FIELDS_MOST,
+               "readers have space for each field");
+
 const int machine_field_count = sizeof machine_fields / sizeof machine_fields[0];
 
 const char *const machine_product_kinds[PRODUCT_KINDS] = {

@@ -23,6 +23,8 @@ struct machine_field {
     int needed; /* has to be given, by the machine or by the one that it is like */
 };
 
+enum { MACHINE_FIELDS_MOST = 64 };
+
 extern const struct machine_field machine_fields[]; /* groups' fields side by side */
 extern const int machine_field_count;
 

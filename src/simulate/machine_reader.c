@@ -18,13 +18,13 @@
 #include "config/schema.h"
 #include "simulate/machine_fields.h"
 
-enum { KEY_MAX = 64, FIELDS_MAX = 64 };
+enum { KEY_MAX = 64 };
 
 /* A machine that is being read. */
 struct reading {
     struct machine *machine;
-    unsigned char given[FIELDS_MAX]; /* per field */
-    int line;                        /* that an error is about */
+    unsigned char given[MACHINE_FIELDS_MOST]; /* per field */
+    int line;                                 /* that an error is about */
 };
 
 struct machine *machine_list_find(const struct machine_list *list, const char *name)
