@@ -21,12 +21,12 @@ struct row {
     double value[COLUMNS_MAX];
 };
 
-static const struct table {
+struct table {
     const char *name, *columns; /* per column a letter: t text, i whole number, d number above 0 */
     const char *wanted;
     int (*append)(struct machine *machine, const struct row *row, struct error *err);
     int (*check)(const struct machine *machine, struct error *err);
-} tables[];
+};
 
 static int find_name(const char *const *names, int count, const char *what, const char *name,
                      struct error *err)
