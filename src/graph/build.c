@@ -110,7 +110,7 @@ static int add_input(struct graph *graph, const char *name, int64_t rows, int64_
     }
     struct graph_input *input = &graph->input[graph->inputs];
     snprintf(input->name, sizeof input->name, "%s", name);
-    input->own_rows = graph->own_rows;
+    input->row_group = graph->row_group;
     input->value = graph_value(graph, VALUE_INPUT, graph->dtype, 2, (int64_t[]){rows, width});
     graph->values[input->value].index = graph->inputs++;
     return input->value;
@@ -118,7 +118,7 @@ static int add_input(struct graph *graph, const char *name, int64_t rows, int64_
 
 void build_divide_boundaries(struct graph *graph, struct graph_group group)
 {
-    graph->own_rows = group;
+    graph->row_group = group;
 }
 
 /* How many of so many rows each rank of a group has, padding included. */
@@ -129,7 +129,7 @@ static int64_t own_rows(int64_t rows, struct graph_group group)
 
 int build_boundary(struct graph *graph, const char *name, int sequence, int64_t width)
 {
-    int64_t rows = own_rows(graph->batch * graph->length[sequence], graph->own_rows);
+    int64_t rows = own_rows(graph->batch * graph->length[sequence], graph->row_group);
     int value = -1;
     if (graph->block && !strcmp(graph->output_name, name))
         value = graph->carried;
@@ -170,7 +170,7 @@ void build_output_named(struct graph *graph, const char *name, int value)
         graph_fail(graph, "a unit puts out one boundary, not \"%s\" too", name);
     snprintf(graph->output_name, sizeof graph->output_name, "%s", name);
     graph->carried = value;
-    graph->output_own_rows = graph->own_rows;
+    graph->output_row_group = graph->row_group;
     if (graph->block + 1 >= graph->blocks)
         graph->values[value].role = VALUE_OUTPUT;
 }
@@ -351,14 +351,14 @@ int build_attention_of(struct graph *graph, const struct build_attention *form)
 }
 
 int build_dropout(struct graph *graph, int x, int addend, double share, const char *site,
-                  int64_t first, struct graph_group own_rows)
+                  int64_t first, struct graph_group row_group)
 {
     if (!share || !graph->drops)
         return addend < 0 ? x : build_add(graph, x, addend);
     struct op_attrs attrs = {.seq = graph->seq,
                              .part = graph_sequence_part(graph->seq, graph->context),
                              .dropped = dropped(graph, share, site, first)};
-    attrs.dropped.own_rows = own_rows;
+    attrs.dropped.row_group = row_group;
     return append(graph, &op_dropout, (int[]){x, build_samples(graph), addend}, 3, attrs);
 }
 

@@ -131,10 +131,10 @@ int build_round(struct graph *graph, int x);
 /* addend + dropout(x): in a graph for training a share of x is set to 0 and the rest multiplied by
  * 1 / (1 - share); elsewhere, or with a share of 0, x is not changed.  addend may be -1: none.
  * site: a name that no other place in the block has; first: columns of the whole tensor that lie
- * before those of x; own_rows: the ranks that each have their own rows of x
+ * before those of x; row_group: the ranks that each have their own rows of x
  * (build_divide_boundaries()), of size 0 or 1 where x has all rows. */
 int build_dropout(struct graph *graph, int x, int addend, double share, const char *site,
-                  int64_t first, struct graph_group own_rows);
+                  int64_t first, struct graph_group row_group);
 /* x + y */
 int build_add(struct graph *graph, int x, int y);
 /* The sum, for each row, of what its experts make of it, times their weights

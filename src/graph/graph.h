@@ -120,7 +120,7 @@ struct graph_input {
     int value;
     int frozen; /* 1: no trained parameter precedes it: backward makes no gradient of it */
     int shared; /* 1: other units read it too: this unit adds its term to the gradient */
-    struct graph_group own_rows; /* ranks that each have their own rows of it */
+    struct graph_group row_group; /* ranks that each have their own rows of it */
 };
 
 /* Which columns of a product y = x W^T an adapter changes, where W stacks several tensors.  A part
@@ -138,13 +138,13 @@ struct graph_adapter {
 /* Which numbers an op drops.  The mask is that of struct dropout_mask, under a key made of seed,
  * layer and site.  It is a function of a number's row and column in the whole tensor, so that all
  * layouts drop the same numbers: `first` gives the rank's first column or head, attrs.part its rows
- * of each sequence, and own_rows its rows where ranks share them. */
+ * of each sequence, and row_group its rows where ranks share them. */
 struct graph_dropout {
     double share;  /* of all numbers, to be dropped, from 0 to below 1; 0: none */
     uint64_t site; /* key of the name of the place in the block (build_dropout()) */
     int block;     /* number of the block within the unit */
     int64_t first; /* columns, or heads of attention, that lie before the rank's own */
-    struct graph_group own_rows; /* ranks that share the rows; size 0 or 1: the rank has all */
+    struct graph_group row_group; /* ranks that share the rows; size 0 or 1: the rank has all */
 };
 
 /* A mixture of experts (device/ops_experts.h). */
@@ -206,15 +206,15 @@ struct graph_node {
 struct model;
 
 struct graph {
-    enum dtype dtype;            /* of activations and parameters */
-    int64_t batch;               /* samples; each has one of every sequence of the model */
-    int64_t length[SEQUENCES];   /* tokens that the rank has of each sequence of a sample */
-    int sequence;                /* number of the current sequence (build_sequence()) */
-    int64_t rows, seq;           /* of the current sequence: seq = its length, rows = batch * seq */
-    struct graph_group tensor;   /* ranks among which a model may divide its layers */
-    struct graph_group context;  /* ranks among which each sequence is divided */
-    struct graph_group own_rows; /* ranks that each have their own rows of a boundary: of those read
-                                    or put out from now on (build_divide_boundaries()) */
+    enum dtype dtype;           /* of activations and parameters */
+    int64_t batch;              /* samples; each has one of every sequence of the model */
+    int64_t length[SEQUENCES];  /* tokens that the rank has of each sequence of a sample */
+    int sequence;               /* number of the current sequence (build_sequence()) */
+    int64_t rows, seq;          /* of the current sequence: seq = its length, rows = batch * seq */
+    struct graph_group tensor;  /* ranks among which a model may divide its layers */
+    struct graph_group context; /* ranks among which each sequence is divided */
+    struct graph_group row_group; /* ranks that each have their own rows of a boundary: of those
+                                    read or put out from now on (build_divide_boundaries()) */
     int packed;    /* 1: sequences are packed documents; data gives each row's position in its
                       document, and where that begins */
     int64_t cache; /* in generation: positions of each sequence for which keys and values are kept;
@@ -234,8 +234,8 @@ struct graph {
     int param_count, param_capacity;
     struct graph_input input[BOUNDARY_USES];
     int inputs;
-    char output_name[BOUNDARY_NAME];    /* of the boundary that the unit puts out; "": none */
-    struct graph_group output_own_rows; /* ranks that each have their own rows of the output */
+    char output_name[BOUNDARY_NAME];     /* of the boundary that the unit puts out; "": none */
+    struct graph_group output_row_group; /* ranks that each have their own rows of the output */
     int block, blocks;         /* number of the block that is built; blocks of the unit, 0 is 1 */
     int carried;               /* value that the block before this one put out */
     const struct model *model; /* the model that the unit is of; NULL: none */

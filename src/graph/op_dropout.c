@@ -32,7 +32,7 @@ static void shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value x = graph->values[node->in[X]];
     const struct graph_dropout *d = &node->attrs.dropped;
-    int64_t ranks = d->own_rows.size > 1 ? d->own_rows.size : 1;
+    int64_t ranks = d->row_group.size > 1 ? d->row_group.size : 1;
     if (d->share < 0 || d->share >= 1)
         graph_fail(graph, "dropout: a share of %g is not from 0 to below 1", d->share);
     if (x.dim[0] * ranks < graph->batch * node->attrs.seq ||
@@ -60,7 +60,7 @@ static void gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 static int run(const struct op_call *call, struct error *err)
 {
     const struct op_attrs *a = &call->node->attrs;
-    const struct graph_group *own = &a->dropped.own_rows;
+    const struct graph_group *own = &a->dropped.row_group;
     const struct dropout p = {
         .dt = call->graph->values[call->node->in[X]].dtype,
         .rows = call->shape[0],

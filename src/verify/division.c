@@ -100,7 +100,7 @@ static int wrong_share(const struct division *d, const struct graph_node *n, int
 static enum division_share share_given(const struct division *d, const struct graph_value *value)
 {
     if (value->role == VALUE_INPUT)
-        return division_is_own(d, d->graph->input[value->index].own_rows) ? ROWS : WHOLE;
+        return division_is_own(d, d->graph->input[value->index].row_group) ? ROWS : WHOLE;
     if (value->role != VALUE_PARAM)
         return division_is_data(d) && value->role != VALUE_CONST ? ROWS : WHOLE;
     const struct graph_param *param = &d->graph->params[value->index];
@@ -416,7 +416,7 @@ static int follow_sequence(const struct division *d, const struct graph_node *n)
 static int check_dropped(const struct division *d, const struct graph_node *n)
 {
     const struct graph_dropout *dropped = &n->attrs.dropped;
-    int x = n->in[0], is_over = division_is_over(d, dropped->own_rows);
+    int x = n->in[0], is_over = division_is_over(d, dropped->row_group);
     int64_t each = n->op == &op_attention ? n->attrs.head_dim : 1, first = 0;
     if (d->axis == MESH_CONTEXT && !division_is_own_part(d->graph, n))
         return wrong(d, n, x, "it drops numbers of rows at other positions");
@@ -476,7 +476,7 @@ static int follow_all(const struct division *d)
             return -1;
     for (int v = 0; v < d->graph->value_count; v++)
         if (division_value(d, v)->role == VALUE_OUTPUT &&
-            d->share[v] != (division_is_own(d, d->graph->output_own_rows) ? ROWS : WHOLE))
+            d->share[v] != (division_is_own(d, d->graph->output_row_group) ? ROWS : WHOLE))
             return error_set(d->err, "verify: %s: its output, %s, is over %s %s", d->unit,
                              division_name(d, v, name), mesh_axis_name(d->axis), share_text(d, v));
     return 0;

@@ -172,7 +172,7 @@ int division_check_gradients(const struct division *d)
 {
     for (int v = 0; v < d->graph->value_count; v++)
         if (division_value(d, v)->role == VALUE_OUTPUT)
-            d->grad[v] = division_is_own(d, d->graph->output_own_rows) ? GRAD_OWN : GRAD_WHOLE;
+            d->grad[v] = division_is_own(d, d->graph->output_row_group) ? GRAD_OWN : GRAD_WHOLE;
     for (int i = d->graph->node_count - 1; i >= 0; i--)
         if (!d->graph->nodes[i].backward && follow_back(d, &d->graph->nodes[i]))
             return -1;

@@ -89,9 +89,9 @@ int division_is_own_part(const struct graph *graph, const struct graph_node *nod
 
 unsigned division_axes(const struct graph *graph)
 {
-    unsigned axes = graph_axes(graph->output_own_rows) | graph_axes(graph->context);
+    unsigned axes = graph_axes(graph->output_row_group) | graph_axes(graph->context);
     for (int k = 0; k < graph->inputs; k++)
-        axes |= graph_axes(graph->input[k].own_rows);
+        axes |= graph_axes(graph->input[k].row_group);
     for (int i = 0; i < graph->node_count; i++)
         if (graph->nodes[i].op->transfer != TRANSFER_NONE)
             axes |= graph->nodes[i].attrs.axes;

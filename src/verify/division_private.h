@@ -38,9 +38,9 @@ static inline int division_is_over(const struct division *d, struct graph_group 
 }
 
 /* Has each rank its own rows of a boundary that these have so? */
-static inline int division_is_own(const struct division *d, struct graph_group own_rows)
+static inline int division_is_own(const struct division *d, struct graph_group row_group)
 {
-    return division_is_data(d) || division_is_over(d, own_rows);
+    return division_is_data(d) || division_is_over(d, row_group);
 }
 
 static inline int division_exchanges(const struct division *d, const struct graph_node *n)

@@ -226,10 +226,10 @@ int graphs_check_rows(const struct program *program, struct error *err)
     for (int u = 0; u < program->units->count; u++) {
         const struct graph *graph = program_graph(program, u);
         for (int k = 0; k < graph->inputs; k++)
-            wrong |= note_parts(graph_axes(graph->input[k].own_rows),
-                                graph->input[k].own_rows.parts, &parts);
+            wrong |= note_parts(graph_axes(graph->input[k].row_group),
+                                graph->input[k].row_group.parts, &parts);
         wrong |=
-            note_parts(graph_axes(graph->output_own_rows), graph->output_own_rows.parts, &parts);
+            note_parts(graph_axes(graph->output_row_group), graph->output_row_group.parts, &parts);
         for (int n = 0; n < graph->node_count; n++) {
             const struct graph_node *node = &graph->nodes[n];
             if (node->op->transfer == TRANSFER_GATHER || node->op->transfer == TRANSFER_SCATTER)
@@ -369,11 +369,11 @@ static const char *find_wrong_dropout(const struct program *program, const struc
     int is_part = node->op == &op_dropout || node->attrs.forms & ATTENTION_PART;
     if (program->kind != PROGRAM_TRAIN)
         return "drops numbers outside of training";
-    if (graph->tensor.size < 2 && (own->first || own->own_rows.size > 1))
+    if (graph->tensor.size < 2 && (own->first || own->row_group.size > 1))
         return "drops by a part of a tensor that the rank has as a whole";
-    if (own->own_rows.size > 1 &&
-        (own->own_rows.size != graph->tensor.size || own->own_rows.rank != graph->tensor.rank ||
-         own->own_rows.parts != graph->tensor.parts))
+    if (own->row_group.size > 1 &&
+        (own->row_group.size != graph->tensor.size || own->row_group.rank != graph->tensor.rank ||
+         own->row_group.parts != graph->tensor.parts))
         return "drops by rows of another rank";
     if (is_part &&
         (node->attrs.part.chunk != part.chunk || node->attrs.part.first[0] != part.first[0] ||

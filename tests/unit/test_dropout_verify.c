@@ -68,16 +68,17 @@ static int spoil_node(const struct program *program, const struct graph *graph,
     d->first += 4;
     refused(program, "a mask of other columns");
     node->attrs = was;
-    if (d->own_rows.size > 1) {
-        d->own_rows.rank = 1 - d->own_rows.rank;
+    if (d->row_group.size > 1) {
+        d->row_group.rank = 1 - d->row_group.rank;
         refused(program, "a mask of another rank's rows");
         node->attrs = was;
-        d->own_rows.parts = 7;
+        d->row_group.parts = 7;
         refused(program, "a mask of rows in other parts");
         node->attrs = was;
     }
-    d->own_rows = d->own_rows.size > 1 ? (struct graph_group){0}
-                                       : (struct graph_group){.axes = 1u << MESH_TENSOR, .size = 2};
+    d->row_group = d->row_group.size > 1
+                       ? (struct graph_group){0}
+                       : (struct graph_group){.axes = 1u << MESH_TENSOR, .size = 2};
     refused(program, "a mask of rows of all");
     node->attrs = was;
     if (node->attrs.part.chunk) {
