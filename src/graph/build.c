@@ -284,7 +284,7 @@ int build_pack_heads(struct graph *graph, int q, int kv, int64_t first, int64_t 
 static int append_attention(struct graph *graph, const struct build_attention *form, int q, int kv,
                             struct op_attrs attrs)
 {
-    int drops = graph->drops && form->dropout > 0;
+    int drops = graph->trains && form->dropout > 0;
     if (drops) {
         attrs.forms |= ATTENTION_DROPOUT;
         attrs.dropped = dropped(graph, form->dropout, form->site, form->first_head);
@@ -353,7 +353,7 @@ int build_attention_of(struct graph *graph, const struct build_attention *form)
 int build_dropout(struct graph *graph, int x, int addend, double share, const char *site,
                   int64_t first, struct graph_group row_group)
 {
-    if (!share || !graph->drops)
+    if (!share || !graph->trains)
         return addend < 0 ? x : build_add(graph, x, addend);
     struct op_attrs attrs = {.seq = graph->seq,
                              .part = graph_sequence_part(graph->seq, graph->context),

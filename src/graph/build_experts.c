@@ -23,7 +23,7 @@ static int route(struct graph *graph, const struct build_experts *form, struct o
 {
     const struct op_attrs product = {.out = DTYPE_F32, .grad_fp32 = attrs.grad_fp32};
     int logits = append(graph, &op_linear, (int[]){form->h, form->router}, 2, product);
-    int targets = graph->drops && graph->tensor.rank == 0 ? build_targets(graph) : -1;
+    int targets = graph->trains && graph->tensor.rank == 0 ? build_targets(graph) : -1;
     int weights = append(graph, &op_route, (int[]){logits, targets}, 2, attrs);
     int out = graph->nodes[graph->node_count - 1].out[1];
     *routes = out < 0 ? 0 : out;
@@ -39,7 +39,7 @@ int build_experts(struct graph *graph, const struct build_experts *form)
         .experts = {.count = graph->values[form->router].dim[0],
                     .chosen = form->chosen,
                     .normed = form->normed,
-                    .balance = graph->drops && tensor->rank == 0 ? form->balance : 0},
+                    .balance = graph->trains && tensor->rank == 0 ? form->balance : 0},
         .grad_fp32 = is_fp32 && build_is_gathered(graph, form->h, *tensor)};
     build_divided(graph, form->router, *tensor);
     int weights = route(graph, form, attrs, &routes);

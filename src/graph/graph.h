@@ -220,7 +220,8 @@ struct graph {
     int64_t cache; /* in generation: positions of each sequence for which keys and values are kept;
                       rows continue the sequence from positions that data gives.  0: no cache, rows
                       are whole sequences */
-    int drops;     /* 1: a graph for training, in which dropout takes effect */
+    int trains;    /* 1: a graph for training: dropout takes effect, and routers count and balance
+                      their load */
     uint64_t seed; /* of dropout */
     int fp8;       /* 1: the model's matrices are multiplied in fp8, where sizes allow it */
     enum dtype logits;   /* format of a head's logits: fp32 or dtype */

@@ -77,7 +77,7 @@ static void embed(const struct config_model *c, struct graph *graph)
 static int add_back(const struct config_model *c, struct graph *graph, int x, int h, int w, int b,
                     const char *site)
 {
-    if (!graph->drops || !c->dropout.residual)
+    if (!graph->trains || !c->dropout.residual)
         return build_bias(graph, transformer_back(graph, h, w, x), b);
     int y = build_bias(graph, transformer_back(graph, h, w, -1), b);
     return transformer_dropout(graph, y, x, c->dropout.residual, site);

@@ -100,7 +100,7 @@ static struct graph *build(const struct model *model, int kind, int blocks,
     graph->blocks = blocks;
     graph->model = model;
     graph->packed = model->packed && purpose != MODEL_LOGITS;
-    graph->drops = purpose == MODEL_LOSS;
+    graph->trains = purpose == MODEL_LOSS;
     graph->seed = model->seed;
     graph->fp8 = model->fp8 && graph->dtype == DTYPE_BF16 && purpose != MODEL_LOGITS;
     graph->logits = graph->dtype == DTYPE_F32 ? DTYPE_F32 : model->logits;
