@@ -274,8 +274,8 @@ int build_pack_heads(struct graph *graph, int q, int kv, int64_t first, int64_t 
                    (struct op_attrs){.heads = graph->values[q].dim[1] / head_dim,
                                      .head_dim = head_dim,
                                      .first = first,
-                                     .rows = heads,
-                                     .columns = kv_heads});
+                                     .model_heads = heads,
+                                     .model_kv_heads = kv_heads});
     *packed = graph->nodes[graph->node_count - 1].attrs.kv_heads;
     return y;
 }
@@ -300,8 +300,8 @@ static int build_shared_attention(struct graph *graph, const struct build_attent
     const struct op_attrs packed = {.heads = form->heads,
                                     .kv_heads = form->kv_heads,
                                     .head_dim = form->head_dim,
-                                    .rows = form->heads,
-                                    .columns = form->kv_heads};
+                                    .model_heads = form->heads,
+                                    .model_kv_heads = form->kv_heads};
     struct op_attrs attrs = packed;
     int q = append(graph, &op_split_heads, &form->q, 1, packed);
     int own = graph->nodes[graph->node_count - 1].out[1];

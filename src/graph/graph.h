@@ -159,9 +159,10 @@ struct op_attrs {
     float eps;   /* of norms */
     float scale; /* of attention's scores, of op_scale, of the loss's gradients, of an adapter */
     int64_t seq; /* rows of a sequence */
-    int64_t heads, kv_heads, head_dim; /* of the rank; head_dim in elements */
-    unsigned forms;                    /* of attention: bits of enum attention_form */
-    int64_t window;                    /* of attention: see struct attention */
+    int64_t heads, kv_heads, head_dim;   /* of the rank; head_dim in elements */
+    int64_t model_heads, model_kv_heads; /* of the whole model: of pack_heads and split_heads */
+    unsigned forms;                      /* of attention: bits of enum attention_form */
+    int64_t window;                      /* of attention: see struct attention */
     /* By op:          first                           columns              rows
      * head_*          rank's first logit's column     rank's columns       of a chunk; 0: the
      *                                                                      device chooses
@@ -169,7 +170,8 @@ struct op_attrs {
      * positions       rank's first row of the table                        of the whole table
      * place_columns   x's first column in y           of y
      * fit_rows                                                             of the result
-     * *_heads         see op_heads.c */
+     * pack_heads      query heads of the
+     *                 ranks before */
     int64_t first, columns, rows;
     int inverse;               /* 1: rope rotates back, order_chunks goes from order to gathered */
     struct sequence_part part; /* the rank's rows of each sequence, where ranks divide it: of

@@ -6,12 +6,12 @@
  * after them, as attention takes grouped queries (struct pack_heads has an example).  Its gradient
  * of keys and values is a term: the part that the rank's own queries give.
  *
- * pack_heads: inputs q [rows, heads * head_dim], kv [rows, 2 * columns * head_dim]; output y.
- * Attributes: heads and head_dim; kv_heads, the key heads of a packed row; first, the query heads
- * of the ranks before; rows and columns, query heads and key heads of the whole model.
+ * pack_heads: inputs q [rows, heads * head_dim] and kv [rows, 2 * model_kv_heads * head_dim];
+ * output y.  Attributes: heads and head_dim; kv_heads, the key heads of a packed row; first, the
+ * query heads of the ranks before; model_heads and model_kv_heads, those of the whole model.
  *
- * split_heads: input x [rows, (heads + 2 * columns) * head_dim], packed rows with all of the
- * model's key heads; outputs q and kv.  pack_heads is its gradient.
+ * split_heads: input x [rows, (heads + 2 * model_kv_heads) * head_dim], packed rows with all of
+ * the model's key heads; outputs q and kv.  pack_heads is its gradient.
  */
 #include "graph/autodiff.h"
 #include "graph/op.h"
@@ -20,7 +20,7 @@
 /* If the rank's query heads are cut into groups of `each`, does every group read one key head? */
 static int read_one_key(const struct op_attrs *a, int64_t each)
 {
-    int64_t group = a->rows / a->columns, end = a->first + a->heads;
+    int64_t group = a->model_heads / a->model_kv_heads, end = a->first + a->heads;
     for (int64_t head = a->first; head < end; head += each)
         if (head / group != (head + each - 1) / group)
             return 0;
@@ -40,14 +40,14 @@ static void pack_shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value q = graph->values[node->in[0]], kv = graph->values[node->in[1]];
     struct op_attrs *a = &node->attrs;
-    if (a->heads < 1 || a->columns < 1 || a->rows % a->columns || a->first < 0 ||
-        a->first + a->heads > a->rows || q.dim[0] != kv.dim[0] ||
-        q.dim[1] != a->heads * a->head_dim || kv.dim[1] != 2 * a->columns * a->head_dim) {
+    if (a->heads < 1 || a->model_kv_heads < 1 || a->model_heads % a->model_kv_heads ||
+        a->first < 0 || a->first + a->heads > a->model_heads || q.dim[0] != kv.dim[0] ||
+        q.dim[1] != a->heads * a->head_dim || kv.dim[1] != 2 * a->model_kv_heads * a->head_dim) {
         graph_fail(graph,
                    "pack_heads: %lld of %lld query heads, from %lld on, and %lld key heads, of "
                    "%lld each, are not rows of %lld and of %lld",
-                   (long long)a->heads, (long long)a->rows, (long long)a->first,
-                   (long long)a->columns, (long long)a->head_dim, (long long)q.dim[1],
+                   (long long)a->heads, (long long)a->model_heads, (long long)a->first,
+                   (long long)a->model_kv_heads, (long long)a->head_dim, (long long)q.dim[1],
                    (long long)kv.dim[1]);
         return;
     }
@@ -70,10 +70,10 @@ static struct pack_heads packing(const struct op_call *call)
         .dt = call->graph->dtype,
         .rows = call->shape[0],
         .heads = a->heads,
-        .kv_heads = a->columns,
+        .kv_heads = a->model_kv_heads,
         .head_dim = a->head_dim,
         .first = a->first,
-        .group = a->rows / a->columns,
+        .group = a->model_heads / a->model_kv_heads,
         .packed = a->kv_heads,
     };
 }
@@ -99,7 +99,7 @@ static void unpack_shapes(struct graph *graph, struct graph_node *node)
     struct graph_value dy = graph->values[node->in[0]];
     const struct op_attrs *a = &node->attrs;
     int64_t q[2] = {dy.dim[0], a->heads * a->head_dim};
-    int64_t kv[2] = {dy.dim[0], 2 * a->columns * a->head_dim};
+    int64_t kv[2] = {dy.dim[0], 2 * a->model_kv_heads * a->head_dim};
     node->out[0] = graph_value(graph, VALUE_TEMP, dy.dtype, 2, q);
     node->out[1] = graph_value(graph, VALUE_TEMP, dy.dtype, 2, kv);
 }
@@ -123,9 +123,9 @@ static void split_shapes(struct graph *graph, struct graph_node *node)
 {
     const struct op_attrs *a = &node->attrs;
     int64_t width = graph->values[node->in[0]].dim[1];
-    if (width != (a->heads + 2 * a->columns) * a->head_dim)
+    if (width != (a->heads + 2 * a->model_kv_heads) * a->head_dim)
         graph_fail(graph, "split_heads: rows of %lld are not %lld + 2 x %lld heads of %lld",
-                   (long long)width, (long long)a->heads, (long long)a->columns,
+                   (long long)width, (long long)a->heads, (long long)a->model_kv_heads,
                    (long long)a->head_dim);
     unpack_shapes(graph, node);
 }

@@ -81,7 +81,7 @@ int columns_are_packed(const struct columns *columns, const struct op_attrs *att
 {
     struct box own = part_of(columns, 0);
     return columns->parts == 1 && !columns->packed &&
-           own.whole[0] == attrs->rows * attrs->head_dim &&
+           own.whole[0] == attrs->model_heads * attrs->head_dim &&
            own.start[0] == attrs->first * attrs->head_dim &&
            own.count[0] == attrs->heads * attrs->head_dim;
 }
