@@ -222,9 +222,9 @@ static void add_rows(struct measure *m, const struct segment *s, const double *s
         const struct graph_node node = segment_step_node(s, &s->step[i]);
         struct op_product product[OP_PRODUCTS];
         double bytes = op_bytes(s->graph, &node);
-        if (node.op->positions)
+        if (node.op->keys)
             measure_add_op(m, node.op->name, s->graph->dtype,
-                           (double)node.op->positions(s->graph, &node), op_flops(s->graph, &node),
+                           (double)node.op->keys(s->graph, &node), op_flops(s->graph, &node),
                            seconds[i]);
         else if (!op_products(m->device, s->graph, &node, product) && bytes > 0)
             measure_add_op(m, node.op->name, s->graph->dtype, bytes, bytes, seconds[i]);

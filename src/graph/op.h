@@ -64,8 +64,9 @@ struct op {
     /* Count the bytes that the node reads and writes, without the operands of its products.  NULL:
      * the bytes of all its values or, for an op with products, 0. */
     double (*bytes)(const struct graph *graph, const struct graph_node *node);
-    /* Return how many keys of a sequence attention's queries look at.  NULL: not counted. */
-    int64_t (*positions)(const struct graph *graph, const struct graph_node *node);
+    /* Return how many keys a sequence has, by which machines have the speed of attention.  NULL:
+     * the op is no attention, or machines do not have its speed so. */
+    int64_t (*keys)(const struct graph *graph, const struct graph_node *node);
     /* Return the bytes of scratch that run() needs on this device.  NULL: 0. */
     size_t (*scratch)(struct device *device, const struct graph *graph,
                       const struct graph_node *node);

@@ -184,7 +184,7 @@ static double attention_flops(const struct graph *graph, const struct graph_node
     return products * 2.0 * (double)(a.batch * a.heads * a.head_dim) * pairs;
 }
 
-static int64_t attention_positions(const struct graph *graph, const struct graph_node *node)
+static int64_t key_count(const struct graph *graph, const struct graph_node *node)
 {
     struct attention a = attention_of(graph, node);
     return attention_keys(&a);
@@ -259,7 +259,7 @@ const struct op op_attention = {
     .shapes = attention_shapes,
     .gradient = attention_gradient,
     .flops = attention_flops,
-    .positions = attention_positions,
+    .keys = key_count,
     .scratch = attention_scratch,
     .run = attention_run,
     .prepare = attention_prepare,
@@ -294,7 +294,7 @@ const struct op op_attention_backward = {
     .name = "attention_backward",
     .shapes = backward_shapes,
     .flops = attention_flops,
-    .positions = attention_positions,
+    .keys = key_count,
     .scratch = attention_scratch,
     .run = backward_run,
     .prepare = attention_prepare,

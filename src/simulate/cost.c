@@ -109,9 +109,9 @@ double cost_step_s(const struct cost *cost, const struct segment *segment,
     const struct graph_node node = segment_step_node(segment, step);
     if (node.op->transfer != TRANSFER_NONE)
         return 0;
-    if (node.op->positions)
+    if (node.op->keys)
         return machine_attention_s(cost->machine, node.op->name, graph->dtype,
-                                   op_flops(graph, &node), node.op->positions(graph, &node),
+                                   op_flops(graph, &node), node.op->keys(graph, &node),
                                    attention_kernel(cost, graph, &node));
     double bytes = op_bytes(graph, &node);
     double seconds = products_s(cost, graph, &node);

@@ -157,7 +157,7 @@ static double run_flops(const struct fleet *fleet, int rank)
         for (int s = segment->piece[instr->piece].first; s < segment->piece[instr->piece].end;
              s++) {
             const struct graph_node node = segment_step_node(segment, &segment->step[s]);
-            if (node.op->products || node.op->positions)
+            if (node.op->products || node.op->keys)
                 flops += op_flops(segment->graph, &node);
         }
     }
