@@ -24,7 +24,7 @@ size_t plan_options_node_bytes(const struct plan_options *o)
     size_t given = (size_t)(o->node_gib * (1 << 30));
     if (given || !o->as_machine)
         return given;
-    return plan_options_has_gpu(o) ? machine->host_memory
+    return plan_options_has_gpu(o) ? machine->host_memory_bytes
                                    : machine->memory_bytes * (size_t)machine->per_node;
 }
 

@@ -202,7 +202,7 @@ static void assume_links(struct machine *machine)
         .bytes_per_s = 1.25e9, .efficiency = 1, .latency_s = 50e-6};
     if (machine->node.bytes_per_s <= 0)
         machine->node = (struct machine_link){
-            .bytes_per_s = machine->host_bytes_per_s, .efficiency = 1, .latency_s = 10e-6};
+            .bytes_per_s = machine->host_link_bytes_per_s, .efficiency = 1, .latency_s = 10e-6};
     if (machine->network.bytes_per_s <= 0)
         machine->network = ethernet;
 }

@@ -116,14 +116,14 @@ static int measure_host(struct measure *m, const struct copy *c, struct error *e
     size_t left;
     memset(c->host, 0, c->bytes);
     int rc = device_open(&u.host, &request, err) ||
-             device_memory(u.host, &m->machine->host_memory, &left, err);
+             device_memory(u.host, &m->machine->host_memory_bytes, &left, err);
     rc = world_agree(m->world, rc ? -1 : 0, err);
     host.device = u.host;
     if (!rc)
         rc = measure_seconds(&host, &(struct measure_work){.run = update, .data = &u}, &seconds,
                              err);
     device_close(u.host);
-    m->machine->host_bandwidth = (double)UPDATE_BYTES * (double)u.elems / seconds;
+    m->machine->host_memory_bytes_per_s = (double)UPDATE_BYTES * (double)u.elems / seconds;
     return rc;
 }
 
@@ -141,9 +141,9 @@ static int measure_rates(struct measure *m, struct copy *c, struct error *err)
     work.stream = DEVICE_SPILL;
     if (measure_seconds(m, &work, &out_s, err))
         return -1;
-    m->machine->bandwidth = 2 * bytes / within_s;
+    m->machine->memory_bytes_per_s = 2 * bytes / within_s;
     m->machine->bandwidth_efficiency = 1;
-    m->machine->host_bytes_per_s = bytes / (in_s > out_s ? in_s : out_s);
+    m->machine->host_link_bytes_per_s = bytes / (in_s > out_s ? in_s : out_s);
     return 0;
 }
 

@@ -175,10 +175,10 @@ int measure_disk(struct measure *m, struct error *err)
         return -1;
     world_all_reduce(m->world, rate, RATES, WORLD_MIN);
     const double ranks = world_local_size(m->world);
-    m->machine->disk_write = rate[WRITE] * ranks;
-    m->machine->disk_read = rate[READ] * ranks;
-    m->machine->disk_cached_write = rate[CACHED_WRITE] * ranks;
-    m->machine->disk_cached_read = rate[CACHED_READ] * ranks;
+    m->machine->disk_write_bytes_per_s = rate[WRITE] * ranks;
+    m->machine->disk_read_bytes_per_s = rate[READ] * ranks;
+    m->machine->disk_cached_write_bytes_per_s = rate[CACHED_WRITE] * ranks;
+    m->machine->disk_cached_read_bytes_per_s = rate[CACHED_READ] * ranks;
     m->machine->disk_unwritten = unwritten_share();
     m->machine->beside_file = m->machine->beside_file_compute = 1;
     return 0;

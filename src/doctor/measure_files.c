@@ -107,7 +107,7 @@ static int measure_both(struct measure *m, struct beside *b, struct error *err)
 /* Return the bytes that a rank writes to the page cache in disk_s, in whole operations. */
 static int64_t bytes_of(const struct measure *m, const struct measure_file *f)
 {
-    double rate = m->machine->disk_cached_write / world_local_size(m->world);
+    double rate = m->machine->disk_cached_write_bytes_per_s / world_local_size(m->world);
     int64_t ops = (int64_t)(rate * m->limits->disk_s) / f->op_bytes;
     int64_t most = (int64_t)m->limits->disk_bytes / f->op_bytes;
     return f->op_bytes * min_i64(max_i64(ops, 1), most);

@@ -131,13 +131,13 @@ void measure_show(const struct measure *m)
         doctor_fact(&d, "machine", "%s: %d rank%s, %s", machine->name, ranks, ranks > 1 ? "s" : "",
                     machine->gpu);
     doctor_fact(&d, "memory", "%.1f GiB, copied at %.1f GB/s read and written; host %.1f GB/s",
-                gib_of(machine->memory_bytes), machine->bandwidth * 1e-9,
-                machine->host_bytes_per_s * 1e-9);
+                gib_of(machine->memory_bytes), machine->memory_bytes_per_s * 1e-9,
+                machine->host_link_bytes_per_s * 1e-9);
     show_products(&d, m);
     show_ops(&d, m);
     doctor_fact(&d, "updates", "AdamW %.1f GB/s read and written, on the host %.1f",
                 largest(machine, "UPDATE", DTYPE_F32, &size) * 1e-9,
-                machine->host_bandwidth * 1e-9);
+                machine->host_memory_bytes_per_s * 1e-9);
     doctor_fact(&d, "op that does nothing", "%.3g us", machine->launch_s * 1e6);
     show_transfers(&d, machine);
     if (ranks > 1)
@@ -145,8 +145,9 @@ void measure_show(const struct measure *m)
                     "products keep %.0f %% of their speed, transfers %.0f %%",
                     machine->beside_compute * 100, machine->beside_transfer * 100);
     doctor_fact(&d, "disk of a node", "%.0f MB/s written, %.0f read; page cache %.0f and %.0f",
-                machine->disk_write * 1e-6, machine->disk_read * 1e-6,
-                machine->disk_cached_write * 1e-6, machine->disk_cached_read * 1e-6);
+                machine->disk_write_bytes_per_s * 1e-6, machine->disk_read_bytes_per_s * 1e-6,
+                machine->disk_cached_write_bytes_per_s * 1e-6,
+                machine->disk_cached_read_bytes_per_s * 1e-6);
     if (machine->threads)
         doctor_fact(&d, "beside its copies", "updates keep %.0f %% of their speed, copies %.0f %%",
                     machine->beside_file_compute * 100, machine->beside_file * 100);

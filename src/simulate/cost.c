@@ -250,7 +250,7 @@ static double copy_s(const struct cost *cost, const struct instr *instr)
     double bytes = (double)cost->program->buffer[instr->buffer[SLOT_TO]].bytes;
     if (instr->stream == STREAM_READ || instr->stream == STREAM_WRITE)
         return machine_file_s(m, way_of(instr), &cost->files, bytes);
-    return m->host_bytes_per_s > 0 ? bytes / m->host_bytes_per_s : 0;
+    return m->host_link_bytes_per_s > 0 ? bytes / m->host_link_bytes_per_s : 0;
 }
 
 int cost_is_cached(const struct cost *cost, int i)
@@ -276,7 +276,7 @@ static double update_s(const struct cost *cost, const struct instr *instr)
         each += (double)dtype_bytes(program->units->request.dtype);
     double bytes = each * (double)flat->shard_elems;
     if (instr->stream == STREAM_HOST && cost->request.device->asynchronous)
-        return bytes / cost->machine->host_bandwidth;
+        return bytes / cost->machine->host_memory_bytes_per_s;
     int is_coded = rule->slots && rule->slot[0].kept == KEPT_CODES;
     return machine_memory_s(cost->machine, "UPDATE",
                             is_coded ? DTYPE_U8 : state_master_dtype(state), bytes);
@@ -342,7 +342,8 @@ static double load_s(const struct cost *cost, const struct instr *instr)
             continue;
         double own = (double)cost->program->buffer[instr->buffer[slot]].bytes;
         bytes += own;
-        seconds += m->launch_s + (m->host_bytes_per_s > 0 ? own / m->host_bytes_per_s : 0);
+        seconds +=
+            m->launch_s + (m->host_link_bytes_per_s > 0 ? own / m->host_link_bytes_per_s : 0);
     }
     return cost->request.device->asynchronous
                ? seconds

@@ -38,7 +38,8 @@ double machine_peak(const struct machine *machine, enum dtype dtype)
 /* Of an op, with its start. */
 static double memory_s(const struct machine *machine, double bytes)
 {
-    return machine->launch_s + bytes / (machine->bandwidth * machine->bandwidth_efficiency);
+    return machine->launch_s +
+           bytes / (machine->memory_bytes_per_s * machine->bandwidth_efficiency);
 }
 
 static double product_bytes(enum dtype dtype, enum machine_product_kind kind, double m, double n,

@@ -106,7 +106,7 @@ struct machine {
     double attention_forward, attention_backward; /* efficiencies of the peak, long sequences */
     double attention_own;  /* the share of these that trireme's own kernels on GPUs reach */
     double attention_half; /* positions of a sequence at which they are half of that */
-    double bandwidth;      /* of memory, bytes per second */
+    double memory_bytes_per_s;
     double bandwidth_efficiency;
     double launch_s; /* of an op: between its predecessor's end and its start */
     double step_s;   /* of a step, beside its instructions */
@@ -117,11 +117,13 @@ struct machine {
     double beside_compute;  /* share of its speed that compute keeps beside a transfer */
     double beside_transfer; /* and a transfer beside compute */
 
-    double host_bytes_per_s;      /* between a GPU and the host's memory, each way */
-    double host_bandwidth;        /* of the host's memory, of a rank: updates of offloaded state */
-    size_t host_memory;           /* of a node; 0: on processors its ranks', of GPUs not known */
-    double disk_read, disk_write; /* bytes per second of a node, sustained */
-    double disk_cached_read, disk_cached_write; /* where the page cache has the file; 0: as above */
+    double host_link_bytes_per_s;   /* between a GPU and the host's memory, each way */
+    double host_memory_bytes_per_s; /* that a rank moves there: updates of offloaded state */
+    size_t host_memory_bytes;       /* of a node; 0: not given: a node of processors has its ranks'
+                                       memory_bytes, that of a node of GPUs is not known */
+    double disk_read_bytes_per_s, disk_write_bytes_per_s; /* of a node, sustained */
+    /* The same where the page cache has the file; 0: as above. */
+    double disk_cached_read_bytes_per_s, disk_cached_write_bytes_per_s;
     double disk_unwritten; /* share of the node's free memory that files may fill before those who
                               write wait for the disk */
     double beside_file_compute; /* share of its speed that compute keeps beside a copy from or to

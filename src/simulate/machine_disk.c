@@ -14,16 +14,16 @@
 
 static double node_memory(const struct machine *machine)
 {
-    if (machine->host_memory || machine->gpu[0])
-        return (double)machine->host_memory;
+    if (machine->host_memory_bytes || machine->gpu[0])
+        return (double)machine->host_memory_bytes;
     return (double)machine->memory_bytes * machine->per_node;
 }
 
 int machine_file_is_cached(const struct machine *machine, enum machine_file_way way,
                            const struct machine_files *files)
 {
-    double cached =
-        way == MACHINE_FILE_READ ? machine->disk_cached_read : machine->disk_cached_write;
+    double cached = way == MACHINE_FILE_READ ? machine->disk_cached_read_bytes_per_s
+                                             : machine->disk_cached_write_bytes_per_s;
     double left = node_memory(machine) - files->memory_bytes;
     double most = way == MACHINE_FILE_READ ? left : left * machine->disk_unwritten;
     return cached > 0 && files->bytes <= most;
@@ -33,8 +33,9 @@ double machine_file_s(const struct machine *machine, enum machine_file_way way,
                       const struct machine_files *files, double bytes)
 {
     int cached = machine_file_is_cached(machine, way, files);
-    double of_node = way == MACHINE_FILE_READ
-                         ? (cached ? machine->disk_cached_read : machine->disk_read)
-                         : (cached ? machine->disk_cached_write : machine->disk_write);
+    double of_node =
+        way == MACHINE_FILE_READ
+            ? (cached ? machine->disk_cached_read_bytes_per_s : machine->disk_read_bytes_per_s)
+            : (cached ? machine->disk_cached_write_bytes_per_s : machine->disk_write_bytes_per_s);
     return of_node > 0 ? bytes * files->ranks / of_node : 0;
 }

@@ -19,12 +19,12 @@
 /* Products alone take time: one operation a nanosecond. */
 static struct machine of_products(void)
 {
-    struct machine m = {.bandwidth = 1e30,
+    struct machine m = {.memory_bytes_per_s = 1e30,
                         .bandwidth_efficiency = 1,
                         .attention_forward = 1,
                         .attention_backward = 1,
-                        .host_bytes_per_s = 1e30,
-                        .host_bandwidth = 1e30,
+                        .host_link_bytes_per_s = 1e30,
+                        .host_memory_bytes_per_s = 1e30,
                         .node = {.bytes_per_s = 1e30, .efficiency = 1},
                         .network = {.bytes_per_s = 1e30, .efficiency = 1},
                         .network_ports = 1,
@@ -291,7 +291,7 @@ static void test_files_take_their_bytes(void **state)
         machine.peak[dtype].flops_per_s = 1e30;
     machine.memory_bytes = 1 << 30;
     machine.per_node = 2;
-    machine.disk_read = machine.disk_write = 1e6;
+    machine.disk_read_bytes_per_s = machine.disk_write_bytes_per_s = 1e6;
     machine.disk_unwritten = 1;
     open_fleet(&fleet, models[0], "parallel.strategy=FULL_SHARD offload.optimizer=disk", 2);
     double read = 0, write = 0;
@@ -311,7 +311,7 @@ static void test_files_take_their_bytes(void **state)
     assert_true(disk.step_s < 0.9 * 2 * (read + write) / 1e6); /* side by side */
     struct forecast same = must_forecast_files(&fleet, &machine, &files);
     assert_true(same.step_s == disk.step_s);
-    machine.disk_cached_read = machine.disk_cached_write = 1e7;
+    machine.disk_cached_read_bytes_per_s = machine.disk_cached_write_bytes_per_s = 1e7;
     struct forecast cached = must_forecast_files(&fleet, &machine, &files);
     assert_true(fabs(cached.step_s - 2 * (read + write) / 1e7) < 1e-6 * cached.step_s);
     files.bytes = 3e9; /* more than the node's memory */
@@ -412,7 +412,7 @@ static void test_small_instructions_take_their_bytes(void **state)
 {
     static const char *const rules[] = {"sgd", "adamw", "muon"};
     struct machine machine = of_products();
-    machine.bandwidth = 1e6;
+    machine.memory_bytes_per_s = 1e6;
     for (int k = 0; k < 3; k++) {
         struct fleet fleet;
         char more[64];

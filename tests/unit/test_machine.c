@@ -27,7 +27,7 @@ static struct machine by_hand(void)
         .attention_forward = 0.5,
         .attention_backward = 0.4,
         .attention_half = 100,
-        .bandwidth = 1e6,
+        .memory_bytes_per_s = 1e6,
         .bandwidth_efficiency = 0.8,
         .launch_s = 0.25,
         .node = {.bytes_per_s = 200, .efficiency = 0.5, .latency_s = 2},
@@ -65,7 +65,7 @@ static void test_tiles(void **state)
 static void test_product_bytes(void **state)
 {
     struct machine m = by_hand();
-    m.bandwidth = 10;
+    m.memory_bytes_per_s = 10;
     is_near(machine_product_s(&m, DTYPE_BF16, PRODUCT_FORWARD, 100, 50, 30),
             2 * (100 * 30 + 30 * 50 + 100 * 50) / 8. + 0.25);
     is_near(machine_product_s(&m, DTYPE_BF16, PRODUCT_INPUT, 100, 50, 30),
@@ -153,10 +153,10 @@ static void test_files(void **state)
     };
     struct machine m = by_hand();
     m.memory_bytes = 250;
-    m.disk_read = 10;
-    m.disk_write = 5;
-    m.disk_cached_read = 40;
-    m.disk_cached_write = 80;
+    m.disk_read_bytes_per_s = 10;
+    m.disk_write_bytes_per_s = 5;
+    m.disk_cached_read_bytes_per_s = 40;
+    m.disk_cached_write_bytes_per_s = 80;
     m.disk_unwritten = 0.25;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct machine_files files = {
@@ -167,16 +167,17 @@ static void test_files(void **state)
                          cases[i].read == 10);
     }
     struct machine_files small = {.ranks = 4, .bytes = 100};
-    m.host_memory = 399; /* a node's memory, said apart, of which files may take a quarter: 99.75 */
+    m.host_memory_bytes =
+        399; /* a node's memory, said apart, of which files may take a quarter: 99.75 */
     is_near(machine_file_s(&m, MACHINE_FILE_READ, &small, 100), 400 / 40.);
     is_near(machine_file_s(&m, MACHINE_FILE_WRITE, &small, 100), 400 / 5.);
     snprintf(m.gpu, sizeof m.gpu, "a GPU"); /* whose memory is not the node's */
-    m.host_memory = 0;
+    m.host_memory_bytes = 0;
     is_near(machine_file_s(&m, MACHINE_FILE_READ, &small, 100), 400 / 10.);
     m = by_hand(); /* without speeds of the page cache all is as the disk has it */
     m.memory_bytes = 250;
-    m.disk_read = 10;
-    m.disk_write = 5;
+    m.disk_read_bytes_per_s = 10;
+    m.disk_write_bytes_per_s = 5;
     m.disk_unwritten = 1;
     is_near(machine_file_s(&m, MACHINE_FILE_READ, &small, 100), 400 / 10.);
     is_near(machine_file_s(&m, MACHINE_FILE_WRITE, &small, 100), 400 / 5.);
@@ -253,7 +254,7 @@ static void test_product_table(void **state)
     is_near(machine_product_s(&m, DTYPE_BF16, PRODUCT_INPUT, 8192, 64, 64),
             2. * 8192 * 64 * 64 / rate_at(4096, 64, 64));
     is_near(machine_product_s(&m, DTYPE_BF16, PRODUCT_WEIGHT, 16, 16, 16), 2 * 4096 / 64.);
-    m.bandwidth = 0.001; /* less than in any row: its bytes bound it */
+    m.memory_bytes_per_s = 0.001; /* less than in any row: its bytes bound it */
     is_near(machine_product_s(&m, DTYPE_BF16, PRODUCT_INPUT, 32, 64, 64),
             2 * (32 * 64 + 64 * 64 + 32 * 64) / 0.0008 + 0.25);
     is_near(machine_product_s(&m, DTYPE_BF16, PRODUCT_INPUT, 64, 64, 64),

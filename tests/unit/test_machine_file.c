@@ -45,11 +45,11 @@ static void test_known(void **state)
         assert_true(peak[DTYPE_F16].flops_per_s >= 2 * peak[DTYPE_F32].flops_per_s);
         assert_true(peak[DTYPE_BF16].flops_per_s == peak[DTYPE_F16].flops_per_s || !m->runs);
         /* a tensor core wants some hundred operations per byte */
-        assert_true(peak[DTYPE_F16].flops_per_s / m->bandwidth > 100 &&
-                    peak[DTYPE_F16].flops_per_s / m->bandwidth < 500);
+        assert_true(peak[DTYPE_F16].flops_per_s / m->memory_bytes_per_s > 100 &&
+                    peak[DTYPE_F16].flops_per_s / m->memory_bytes_per_s < 500);
         /* a network is slower than the links within a node, and those are than memory */
         assert_true(m->network.bytes_per_s / m->per_node < m->node.bytes_per_s);
-        assert_true(m->node.bytes_per_s < m->bandwidth);
+        assert_true(m->node.bytes_per_s < m->memory_bytes_per_s);
         assert_true(m->network.latency_s > m->node.latency_s);
         assert_true(m->units >= 72 && m->units <= 148 && m->tile_m > 0 && m->half_k > 0);
     }
@@ -248,10 +248,13 @@ static void test_like(void **state)
     assert_true(mine.network.bytes_per_s == 25e9 && mine.network_ports == 1);
     assert_true(mine.network.latency_s == h100.network.latency_s);
     assert_true(mine.memory_bytes == 1 << 30 && mine.ops == 0);
-    assert_true(mine.disk_cached_read == 8e9 && mine.disk_cached_write == 9e9);
-    assert_true(mine.disk_read == h100.disk_read && mine.disk_write == 2e9);
-    assert_true(mine.host_memory == (size_t)1 << 40 && mine.disk_unwritten == 0.15);
-    assert_true(h100.disk_cached_read == 0 && h100.host_memory == 0 && h100.beside_file == 1);
+    assert_true(mine.disk_cached_read_bytes_per_s == 8e9 &&
+                mine.disk_cached_write_bytes_per_s == 9e9);
+    assert_true(mine.disk_read_bytes_per_s == h100.disk_read_bytes_per_s &&
+                mine.disk_write_bytes_per_s == 2e9);
+    assert_true(mine.host_memory_bytes == (size_t)1 << 40 && mine.disk_unwritten == 0.15);
+    assert_true(h100.disk_cached_read_bytes_per_s == 0 && h100.host_memory_bytes == 0 &&
+                h100.beside_file == 1);
     assert_string_equal(mine.name, "other");
     assert_string_equal(mine.gpu, h100.gpu);
     machine_free(&mine);
