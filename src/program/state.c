@@ -3,6 +3,22 @@
  * For each flat: what it is computed with (whole, or a shard), what is updated (masters, where the
  * formats differ), gradients (whole, in buckets, or a shard) and the optimizer's slots, each in the
  * pool where the layout keeps it.  Then the step's sums, the model's constants and the workspace.
+ *
+ * Of a trained flat on several data ranks, with fp32 gradients and nothing offloaded:
+ *
+ *                     param                   whole_param   grad                  whole_grad
+ *   NO_SHARD          = whole_param           whole         = whole_grad          view of a bucket
+ *   SHARD_OPTIM       view of whole_param     whole         view of whole_grad    whole
+ *   SHARD_GRAD_OP     view of whole_param     whole         shard                 -1
+ *   FULL_SHARD fp32   shard                   -1            shard                 -1
+ *   FULL_SHARD bf16   -1: GATHER casts        -1            shard                 -1
+ *                     the master
+ *
+ * The master is param itself where both have one format (bf16 without fp32 masters is as fp32
+ * here), else a buffer of the elements that the rank updates.  A flat that is whole on every rank
+ * (parallel.persist_below) has param = whole_param and grad = whole_grad in all rows.  On several
+ * stages FULL_SHARD keeps parameters as SHARD_GRAD_OP does, unless parallel.pipeline_reshard is
+ * set.  A bf16 gradient of a flat that is split is always a shard.
  */
 #include "program/state.h"
 
