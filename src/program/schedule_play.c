@@ -16,7 +16,7 @@
  * BACKWARD_INPUT. */
 enum slot { SLOT_F, SLOT_B, SLOT_W, SLOTS_EACH };
 
-struct play {
+struct schedule_player {
     const struct schedule *schedule;
     const struct schedule_costs *costs; /* of stage s: costs[s * costs_each] */
     int costs_each;                     /* 1: each stage has its own; 0: one for all */
@@ -31,12 +31,12 @@ static enum slot slot_of(enum segment_phase phase)
     return phase == PHASE_FORWARD ? SLOT_F : phase == PHASE_BACKWARD_WEIGHT ? SLOT_W : SLOT_B;
 }
 
-static int64_t cost_of(const struct play *p, const struct schedule_action *a)
+static int64_t cost_of(const struct schedule_player *p, const struct schedule_action *a)
 {
     return schedule_cost(&p->costs[a->stage * p->costs_each], a->phase);
 }
 
-static int64_t *end_of(const struct play *p, int stage, int micro, enum slot slot)
+static int64_t *end_of(const struct schedule_player *p, int stage, int micro, enum slot slot)
 {
     return &p->end[((int64_t)stage * p->schedule->micros + micro) * SLOTS_EACH + (int)slot];
 }
@@ -69,7 +69,7 @@ static int list_needs(const struct schedule *s, const struct schedule_action *a,
 }
 
 /* From when on an action has what it needs; -1: not yet, and *missing is what it lacks first. */
-static int64_t ready_at(const struct play *p, const struct schedule_action *a,
+static int64_t ready_at(const struct schedule_player *p, const struct schedule_action *a,
                         struct schedule_action *missing)
 {
     struct need need[NEEDS];
@@ -90,7 +90,7 @@ static int64_t ready_at(const struct play *p, const struct schedule_action *a,
 }
 
 /* Play the next actions of a rank, as far as it can go; returns how many these are. */
-static int go_on(struct play *p, int rank)
+static int go_on(struct schedule_player *p, int rank)
 {
     const struct schedule *s = p->schedule;
     struct schedule_action missing;
@@ -110,7 +110,7 @@ static int go_on(struct play *p, int rank)
 
 /* Name the circle in which a rank stands: "rank 0 at 0B0 waits for 1B0 of rank 1, rank 1 at 1F1
  * waits for ...". */
-static int name_circle(const struct play *p, int rank, struct error *err)
+static int name_circle(const struct schedule_player *p, int rank, struct error *err)
 {
     enum { MOST = 8, TEXT = 400 };
     const struct schedule *s = p->schedule;
@@ -135,7 +135,7 @@ static int name_circle(const struct play *p, int rank, struct error *err)
                      named > MOST ? ", and so on" : "");
 }
 
-static int64_t play(struct play *p, struct error *err)
+static int64_t play(struct schedule_player *p, struct error *err)
 {
     const struct schedule *s = p->schedule;
     int left = s->first[s->ranks];
@@ -161,7 +161,7 @@ static int64_t play_with(const struct schedule *schedule, const struct schedule_
 {
     size_t ends = (size_t)schedule->stages * (size_t)schedule->micros * SLOTS_EACH;
     size_t ranks = (size_t)schedule->ranks;
-    struct play p = {
+    struct schedule_player p = {
         .schedule = schedule,
         .costs = costs,
         .costs_each = costs_each,
