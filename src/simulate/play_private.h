@@ -4,7 +4,7 @@
 
 #include "simulate/play.h"
 
-enum { BESIDE = STREAMS }; /* activities of a rank at most */
+enum { ACTIVITIES_MOST = STREAMS }; /* of a rank */
 
 struct play_member {
     int rank, instr;
@@ -50,7 +50,7 @@ struct play_progress {
     int host_runs;       /* 1: the host is at work on instruction `issued` */
     int unstarted;       /* transfers before this have started, to their last kernel */
     struct play_stream stream[STREAMS];
-    struct play_activity *active[BESIDE];
+    struct play_activity *active[ACTIVITIES_MOST];
     int actives;
     int computes;                  /* activities of the compute units */
     double idle_since;             /* of the compute stream */
