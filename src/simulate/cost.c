@@ -22,7 +22,7 @@ struct cost {
     const struct program *program;
     struct machine_files files;
     double **piece; /* per kind of unit and phase: seconds of each piece; NULL: not yet asked for */
-    struct cost_span span[MESH_SETS]; /* of collectives, by axes; 0 ranks: not yet asked for */
+    struct cost_group group[MESH_SETS]; /* of collectives, by axes; 0 ranks: not yet asked for */
 };
 
 static int segments_of(const struct cost *cost)
@@ -145,38 +145,38 @@ static int node_of_member(const struct cost *cost, unsigned axes, int member)
 }
 
 /* Members are in the order of their ranks, so those of a node follow one another. */
-static struct cost_span span_of_group(const struct cost *cost, unsigned axes)
+static struct cost_group group_of_axes(const struct cost *cost, unsigned axes)
 {
     const struct mesh_shape *shape = &cost->program->layout->shape;
     int per_node = cost->request.per_node, last = -1;
     int own = mesh_rank(shape, cost->program->state->coord) / per_node;
-    struct cost_span span = {.ranks = mesh_members(shape, axes)};
-    for (int member = 0; member < span.ranks; member++) {
+    struct cost_group group = {.ranks = mesh_members(shape, axes)};
+    for (int member = 0; member < group.ranks; member++) {
         int node = node_of_member(cost, axes, member);
-        span.nodes += node != last;
-        span.on_node += node == own;
+        group.nodes += node != last;
+        group.on_node += node == own;
         last = node;
     }
-    return span;
+    return group;
 }
 
-static struct cost_span span_of_message(const struct cost *cost, const struct instr *instr)
+static struct cost_group group_of_message(const struct cost *cost, const struct instr *instr)
 {
     int per_node = cost->request.per_node;
     int own = mesh_rank(&cost->program->layout->shape, cost->program->state->coord) / per_node;
     int other = node_of_member(cost, instr->axes, instr->peer);
-    return (struct cost_span){
+    return (struct cost_group){
         .ranks = 2, .nodes = own == other ? 1 : 2, .on_node = own == other ? 2 : 1};
 }
 
-struct cost_span cost_span(struct cost *cost, int i)
+struct cost_group cost_group(struct cost *cost, int i)
 {
     const struct instr *instr = &cost->program->instr[i];
     if (instr_is_message(instr))
-        return span_of_message(cost, instr);
-    if (!cost->span[instr->axes].ranks)
-        cost->span[instr->axes] = span_of_group(cost, instr->axes);
-    return cost->span[instr->axes];
+        return group_of_message(cost, instr);
+    if (!cost->group[instr->axes].ranks)
+        cost->group[instr->axes] = group_of_axes(cost, instr->axes);
+    return cost->group[instr->axes];
 }
 
 static double swapped_elems(const struct program *program, const struct instr *instr, int ranks)
@@ -212,9 +212,9 @@ enum machine_transfer_kind cost_transfer_kind(const struct instr *instr)
 static double transfer_as_s(struct cost *cost, int i, enum machine_transfer_kind kind)
 {
     const struct instr *instr = &cost->program->instr[i];
-    struct cost_span span = cost_span(cost, i);
-    int sharing = span.nodes > 1 ? cost->request.per_node / span.on_node : 1;
-    return machine_transfer_s(cost->machine, kind, span.ranks, span.nodes,
+    struct cost_group group = cost_group(cost, i);
+    int sharing = group.nodes > 1 ? cost->request.per_node / group.on_node : 1;
+    return machine_transfer_s(cost->machine, kind, group.ranks, group.nodes,
                               sharing < 1 ? 1 : sharing, cost_transfer_bytes(cost->program, instr));
 }
 

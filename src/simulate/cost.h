@@ -44,10 +44,10 @@ double cost_step_s(const struct cost *cost, const struct segment *segment,
 
 /* The group of an instruction (of a message the two ends): its ranks, the nodes on which they lie,
  * and how many of the ranks are on the rank's own node. */
-struct cost_span {
+struct cost_group {
     int ranks, nodes, on_node;
 };
-struct cost_span cost_span(struct cost *cost, int i);
+struct cost_group cost_group(struct cost *cost, int i);
 
 /* What machine.h calls a transfer, and the bytes that it moves, as they are counted there for its
  * kind. */

@@ -17,7 +17,7 @@ static struct play_cost cost_of(void *user, int rank, int i)
     struct play_cost cost = {.seconds = cost_instr_s(costs->of[rank], i)};
     cost.beside = cost_beside(costs->of[rank], i);
     if (instr_is_transfer(&costs->request->program[rank]->instr[i]))
-        cost.link = cost_span(costs->of[rank], i).nodes > 1 ? LINK_NETWORK : LINK_NODE;
+        cost.link = cost_group(costs->of[rank], i).nodes > 1 ? LINK_NETWORK : LINK_NODE;
     else if (cost_is_cached(costs->of[rank], i))
         cost.link = LINK_FILE;
     return cost;
@@ -31,7 +31,7 @@ static void count_transfer(const struct costs *costs, int rank, int i, double se
     const struct instr *instr = &program->instr[i];
     if (!instr_is_transfer(instr) || instr->kind == INSTR_RECV)
         return;
-    int way = cost_span(costs->of[rank], i).nodes > 1 ? FORECAST_BETWEEN : FORECAST_WITHIN;
+    int way = cost_group(costs->of[rank], i).nodes > 1 ? FORECAST_BETWEEN : FORECAST_WITHIN;
     struct forecast_transfer *to = &costs->transfers[rank].of[cost_transfer_kind(instr)][way];
     to->count++;
     to->bytes += cost_transfer_bytes(program, instr);
