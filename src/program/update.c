@@ -70,25 +70,24 @@ static void update_all(struct program *program, const int *flat, const int *grad
                        int sums, struct update_operands *here)
 {
     struct owners *owners = owners_create(program->units, program->layout);
-    const struct update_operands *late = NULL; /* its matrices are on their way back */
+    int late = -1; /* the flat whose matrices are on their way back */
     begin_matrices(program, owners, sums, &here[0]);
     for (int i = 0, begun = 1; i < count; i++) {
-        const struct update_operands *now = &here[i];
+        int ready = i;
         for (; begun <= ahead_of(program, flat, count, i); begun++) {
             here[begun] = update_fetch_flat(program, flat[begun], grad[begun]);
             begin_matrices(program, owners, sums, &here[begun]);
         }
-        if (update_is_of_matrices(program, now->flat)) {
-            matrices_end(program, owners, now->flat, now->matrices, now->grad);
-            const struct update_operands *before = late;
-            late = now;
-            now = before;
+        if (update_is_of_matrices(program, flat[i])) {
+            matrices_end(program, owners, flat[i], here[i].matrices, here[i].grad);
+            ready = late;
+            late = i;
         }
-        if (now)
-            update_write(program, sums, now);
+        if (ready >= 0)
+            update_write(program, sums, &here[ready]);
     }
-    if (late)
-        update_write(program, sums, late);
+    if (late >= 0)
+        update_write(program, sums, &here[late]);
     owners_destroy(owners);
 }
 
