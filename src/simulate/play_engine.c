@@ -12,6 +12,17 @@
 
 #include "base/array.h"
 
+/* Do two ranks differ along these axes alone, so that they are of one group? */
+static int are_of_one_group(const struct play_engine *e, int a, int b, unsigned axes)
+{
+    const struct mesh_coord *of_a = &e->rank[a].program->state->coord;
+    const struct mesh_coord *of_b = &e->rank[b].program->state->coord;
+    for (int axis = 0; axis < MESH_AXES; axis++)
+        if (!(axes >> axis & 1) && of_a->at[axis] != of_b->at[axis])
+            return 0;
+    return 1;
+}
+
 static void make_groups(struct play_engine *e, unsigned axes)
 {
     int ranks = e->request->ranks;
@@ -21,14 +32,9 @@ static void make_groups(struct play_engine *e, unsigned axes)
     e->first[axes] = array_make((size_t)ranks, sizeof(int));
     e->present[axes] = array_make((size_t)ranks, sizeof(int));
     for (int r = 0; r < ranks; r++) {
-        const struct mesh_coord *own = &e->rank[r].program->state->coord;
-        int first = 0, same = 0;
-        for (; !same; first += !same) {
-            const struct mesh_coord *other = &e->rank[first].program->state->coord;
-            same = 1;
-            for (int axis = 0; axis < MESH_AXES; axis++)
-                same &= axes >> axis & 1 || own->at[axis] == other->at[axis];
-        }
+        int first = 0;
+        while (!are_of_one_group(e, first, r, axes))
+            first++;
         e->first[axes][r] = first;
     }
     for (int r = 0; r < ranks; r++)
