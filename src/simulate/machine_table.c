@@ -125,6 +125,11 @@ static const struct machine_transfer *nearest_group(const struct machine *machin
     return best;
 }
 
+static int is_of_group(const struct machine_transfer *row, const struct machine_transfer *group)
+{
+    return row->kind == group->kind && row->ranks == group->ranks && row->nodes == group->nodes;
+}
+
 double machine_table_transfer(const struct machine *machine, enum machine_transfer_kind kind,
                               int *ranks, int *nodes, double bytes)
 {
@@ -135,19 +140,15 @@ double machine_table_transfer(const struct machine *machine, enum machine_transf
         return 0;
     *ranks = group->ranks;
     *nodes = group->nodes;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < machine->transfers; i++) {
-            const struct machine_transfer *row = &machine->transfer[i];
-            if (row->kind != kind || row->ranks != *ranks || row->nodes != *nodes)
-                continue;
-            double weight = pass ? bracket_weight(&of, row->bytes) : 0;
-            if (!pass)
-                bracket_add(&of, row->bytes);
-            sum += weight > 0 ? weight * log(row->seconds) : 0;
-            weights += weight;
-        }
-        if (!pass)
-            bracket_close(&of);
+    for (int i = 0; i < machine->transfers; i++)
+        if (is_of_group(&machine->transfer[i], group))
+            bracket_add(&of, machine->transfer[i].bytes);
+    bracket_close(&of);
+    for (int i = 0; i < machine->transfers; i++) {
+        const struct machine_transfer *row = &machine->transfer[i];
+        double weight = is_of_group(row, group) ? bracket_weight(&of, row->bytes) : 0;
+        sum += weight > 0 ? weight * log(row->seconds) : 0;
+        weights += weight;
     }
     return exp(sum / weights) * fmax(1, bytes / of.most);
 }
