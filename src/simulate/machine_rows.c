@@ -97,43 +97,55 @@ static int same_kind(const struct machine_product *a, const struct machine_produ
     return a->dtype == b->dtype && a->kind == b->kind;
 }
 
-/* Products of each format and kind have every m with every n and every k, once. */
+static int is_first_of_kind(const struct machine *machine, int i)
+{
+    for (int j = 0; j < i; j++)
+        if (same_kind(&machine->product[j], &machine->product[i]))
+            return 0;
+    return 1;
+}
+
+/* The products of one format and kind, of which number `first` is the first, have every m with
+ * every n and every k, once. */
+static int check_grid(const struct machine *machine, int first, struct error *err)
+{
+    const struct machine_product *of = &machine->product[first];
+    int64_t rows = 0, m = 0, n = 0, k = 0;
+    for (int i = first; i < machine->products; i++) {
+        const struct machine_product *a = &machine->product[i];
+        int new_m = 1, new_n = 1, new_k = 1;
+        if (!same_kind(a, of))
+            continue;
+        for (const struct machine_product *b = of; b < a; b++) {
+            if (!same_kind(a, b))
+                continue;
+            if (a->m == b->m && a->n == b->n && a->k == b->k)
+                return error_set(err, "products: %s %s of m %lld, n %lld, k %lld is there twice",
+                                 dtype_name(a->dtype), machine_product_kinds[a->kind],
+                                 (long long)a->m, (long long)a->n, (long long)a->k);
+            new_m &= a->m != b->m;
+            new_n &= a->n != b->n;
+            new_k &= a->k != b->k;
+        }
+        rows++;
+        m += new_m;
+        n += new_n;
+        k += new_k;
+    }
+    if (rows != m * n * k)
+        return error_set(err,
+                         "products: %s %s has %lld rows, but %lld x %lld x %lld sizes of m, n "
+                         "and k: a full grid is wanted",
+                         dtype_name(of->dtype), machine_product_kinds[of->kind], (long long)rows,
+                         (long long)m, (long long)n, (long long)k);
+    return 0;
+}
+
 static int check_products(const struct machine *machine, struct error *err)
 {
-    for (int i = 0; i < machine->products; i++) {
-        const struct machine_product *first = &machine->product[i], *a = first, *b;
-        int64_t rows = 0, m = 0, n = 0, k = 0;
-        for (int j = 0; j < machine->products; j++) {
-            int new_m = 1, new_n = 1, new_k = 1;
-            a = &machine->product[j];
-            if (!same_kind(a, first))
-                continue;
-            if (j < i)
-                break; /* was looked at */
-            for (b = first; b < a; b++) {
-                if (!same_kind(a, b))
-                    continue;
-                if (a->m == b->m && a->n == b->n && a->k == b->k)
-                    return error_set(err,
-                                     "products: %s %s of m %lld, n %lld, k %lld is there twice",
-                                     dtype_name(a->dtype), machine_product_kinds[a->kind],
-                                     (long long)a->m, (long long)a->n, (long long)a->k);
-                new_m &= a->m != b->m;
-                new_n &= a->n != b->n;
-                new_k &= a->k != b->k;
-            }
-            rows++;
-            m += new_m;
-            n += new_n;
-            k += new_k;
-        }
-        if (rows && rows != m * n * k)
-            return error_set(err,
-                             "products: %s %s has %lld rows, but %lld x %lld x %lld sizes of m, n "
-                             "and k: a full grid is wanted",
-                             dtype_name(first->dtype), machine_product_kinds[first->kind],
-                             (long long)rows, (long long)m, (long long)n, (long long)k);
-    }
+    for (int i = 0; i < machine->products; i++)
+        if (is_first_of_kind(machine, i) && check_grid(machine, i, err))
+            return -1;
     return 0;
 }
 
