@@ -70,11 +70,12 @@ static void all_to_all(struct program *program, const struct owners *owners, int
     int64_t first = matrices == grad ? 0 : own.start;
     struct instr *instr = program_add_instr(program, INSTR_ALLTOALL, STREAM_REDUCE);
     int grad_slot = direction == TO_OWNERS ? SLOT_FROM : SLOT_TO;
+    int matrices_slot = direction == TO_OWNERS ? SLOT_TO : SLOT_FROM;
     instr->flat = flat;
     instr->axes = owners_axes(owners, flat);
     instr->dtype = DTYPE_F32;
     instr->first_elem[grad_slot] = shard.start;
-    instr->first_elem[!grad_slot] = first;
+    instr->first_elem[matrices_slot] = first;
     instr_bind(instr, SLOT_FROM, direction == TO_OWNERS ? grad : matrices, ACCESS_READ);
     instr_bind(instr, SLOT_TO, direction == TO_OWNERS ? matrices : grad, ACCESS_WRITE);
     int last = 0;

@@ -304,7 +304,7 @@ static inline int buffer_root(const struct program *program, int b)
 }
 
 /* Bind a buffer to a slot of an instruction. */
-enum instr_access { ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_BOTH = 3 };
+enum instr_access { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_WRITE = 2, ACCESS_BOTH = 3 };
 void instr_bind(struct instr *instr, int slot, int buffer, enum instr_access access);
 
 #endif

@@ -91,7 +91,7 @@ static void write_releases(struct instr *instr, const struct death *death, int d
     for (int k = 0; k < deaths; k++) {
         if (k % SLOTS == 0)
             instr_make(&instr[k / SLOTS], INSTR_RELEASE, death->stream);
-        instr_bind(&instr[k / SLOTS], k % SLOTS, death[k].buffer, 0);
+        instr_bind(&instr[k / SLOTS], k % SLOTS, death[k].buffer, ACCESS_NONE);
     }
 }
 

@@ -157,7 +157,8 @@ void runs_write(struct program *program, struct runs_buffers *b, const struct ru
     int buffer[SPACE_COUNT];
     const struct segment *segment = run->segment;
     uint64_t touched = segment->reads | segment->writes;
-    b->carried_now = run->unit == b->last && !b->carried_now;
+    /* The other one than the run before, if that was of the same unit. */
+    b->carried_now = run->unit == b->last ? !b->carried_now : 0;
     b->last = run->unit;
     for (int s = 0; s < SPACE_COUNT; s++)
         buffer[s] = touched >> s & 1 ? buffer_of(program, b, run, s) : -1;

@@ -127,6 +127,7 @@ void schedule_find_sets(const struct runs *runs, struct runs_sets *sets)
     int micros = runs->program->micros, count = runs->program->units->stages * micros;
     struct span *own = array_make((size_t)count, sizeof *own);
     struct span *received = array_make((size_t)count, sizeof *received);
+    struct span *loaded = array_make((size_t)micros, sizeof *loaded);
     *sets = (struct runs_sets){.own = array_make((size_t)count, sizeof(int)),
                                .received = array_make((size_t)count, sizeof(int)),
                                .loaded = array_make((size_t)micros, sizeof(int))};
@@ -135,10 +136,11 @@ void schedule_find_sets(const struct runs *runs, struct runs_sets *sets)
     sets->receipts =
         give_received(received, count, runs->count, sets->own, sets->owns, sets->received);
     for (int m = 0; m < micros; m++)
-        own[m] = (struct span){.at = m, .begin = runs->count};
+        loaded[m] = (struct span){.at = m, .begin = runs->count};
     for (int r = 0; r < runs->count; r++)
-        span_run(&own[runs->run[r].micro], r, r);
-    sets->loads = give_sets(own, micros, runs->count, sets->loaded);
+        span_run(&loaded[runs->run[r].micro], r, r);
+    sets->loads = give_sets(loaded, micros, runs->count, sets->loaded);
+    free(loaded);
     free(received);
     free(own);
 }
