@@ -264,7 +264,7 @@ const struct op op_attention = {
     .run = attention_run,
     .prepare = attention_prepare,
     .offered = attention_offered,
-    .in_format = 1u << 0 | 1u << 1,
+    .in_format = 1u << Q | 1u << KV,
 };
 
 static void backward_shapes(struct graph *graph, struct graph_node *node)
@@ -299,5 +299,5 @@ const struct op op_attention_backward = {
     .run = backward_run,
     .prepare = attention_prepare,
     .offered = attention_offered,
-    .in_format = 1u << 0 | 1u << 1 | 1u << 3 | 1u << 4,
+    .in_format = 1u << DOUT | 1u << O | 1u << (BACK + Q) | 1u << (BACK + KV),
 };

@@ -65,11 +65,11 @@ static void drop_degrees(struct config *config, char *text, size_t size)
     struct {
         const char *key;
         int64_t *degree;
-    } axes[] = {{"pipeline", &p->pipeline},
-                {"replicate", &p->replicate},
-                {"shard", &p->shard},
-                {"context", &p->context},
-                {"tensor", &p->tensor}};
+    } axes[] = {{.key = "pipeline", .degree = &p->pipeline},
+                {.key = "replicate", .degree = &p->replicate},
+                {.key = "shard", .degree = &p->shard},
+                {.key = "context", .degree = &p->context},
+                {.key = "tensor", .degree = &p->tensor}};
     text[0] = 0;
     for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
         if (*axes[i].degree > 1) {
