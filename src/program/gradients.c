@@ -123,17 +123,17 @@ void gradients_norm(struct program *program, int flat, int buffer)
 
 /* Write the copies that take the gradients which a run finished to where they live, and before them
  * the norm of those that are complete. */
-static void spill_sums(struct program *program, struct run *run)
+static void spill_gradients(struct program *program, struct run *run)
 {
     for (int k = 0; k < run->uses; k++) {
         struct run_use *use = &run->use[k];
-        if (use->sum < 0)
+        if (use->finished_grad < 0)
             continue;
         if (use->is_last)
-            gradients_norm(program, use->flat, use->sum);
-        offload_spill(program, use->sum, program->state->flat[use->flat].grad, use->flat,
+            gradients_norm(program, use->flat, use->finished_grad);
+        offload_spill(program, use->finished_grad, program->state->flat[use->flat].grad, use->flat,
                       run->micro);
-        use->sum = -1;
+        use->finished_grad = -1;
     }
 }
 
@@ -182,10 +182,10 @@ static void fetch_shards(struct program *program, struct run *run, int r)
         if (!use->finishes || use->is_first || !reduces_each(program, use->flat))
             continue;
         const struct run_use *before = r > 0 ? use_of(&run[r - 1], use->flat) : NULL;
-        if (before && before->sum >= 0)
-            spill_sums(program, &run[r - 1]);
-        use->sum = offload_fetch(program, program->state->flat[use->flat].grad, SIDE_DEVICE,
-                                 use->flat, run[r].micro);
+        if (before && before->finished_grad >= 0)
+            spill_gradients(program, &run[r - 1]);
+        use->finished_grad = offload_fetch(program, program->state->flat[use->flat].grad,
+                                           SIDE_DEVICE, use->flat, run[r].micro);
     }
 }
 
@@ -284,14 +284,15 @@ static void reduce(struct program *program, const struct run *run, const struct 
 
 /* The buffer that holds a finished gradient after it was reduced: of a split flat that of the
  * shard, else the one that the runs wrote. */
-static int sum_buffer(struct program *program, const struct run_use *use)
+static int finished_buffer(struct program *program, const struct run_use *use)
 {
     int own = program->state->flat[use->flat].grad;
     if (!flat_is_sharded(&program->units->flat[use->flat]))
         return use->grad;
     if (!state_fetches_grads(program->state))
         return own;
-    return use->sum >= 0 ? use->sum : offload_temporary(program, own, SIDE_DEVICE);
+    return use->finished_grad >= 0 ? use->finished_grad
+                                   : offload_temporary(program, own, SIDE_DEVICE);
 }
 
 void gradients_after(struct program *program, struct run *run, int runs, int r)
@@ -301,19 +302,19 @@ void gradients_after(struct program *program, struct run *run, int runs, int r)
         struct run_use *use = &run[r].use[k];
         if (!use->finishes)
             continue;
-        int sum = sum_buffer(program, use);
+        int sum = finished_buffer(program, use);
         if (flat_is_sharded(&program->units->flat[use->flat]))
             reduce(program, &run[r], use, sum);
         if (use->is_last)
             sum_replicas(program, use->flat, run[r].micro, sum);
         transfers |= flat_is_sharded(&program->units->flat[use->flat]) ||
                      (use->is_last && lacking_axes(program, use->flat));
-        use->sum = sum;
+        use->finished_grad = sum;
     }
     if (!state_fetches_grads(program->state))
         return;
     if (r > 0)
-        spill_sums(program, &run[r - 1]);
+        spill_gradients(program, &run[r - 1]);
     if (!transfers || r + 1 == runs)
-        spill_sums(program, &run[r]);
+        spill_gradients(program, &run[r]);
 }

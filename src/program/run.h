@@ -24,7 +24,7 @@ struct run_use {
                     fetched yet */
     int grad;    /* the window's buffer; -1: not made yet, or the run writes no gradient */
     int follows; /* the run that wrote before in this window, or -1 */
-    int sum; /* buffer with the finished gradient, until it is spilled to where it lives; or -1 */
+    int finished_grad;     /* its buffer, until it is spilled to where it lives; else -1 */
     unsigned reads : 1;    /* the run reads the flat's parameters */
     unsigned writes : 1;   /* the run writes the flat's gradient */
     unsigned gathers : 1;  /* the flat must be gathered before the run */

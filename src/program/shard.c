@@ -51,7 +51,7 @@ static void plan_uses(const struct program *program, struct run *run)
                                        .fetched = -1,
                                        .grad = -1,
                                        .follows = -1,
-                                       .sum = -1};
+                                       .finished_grad = -1};
 }
 
 void shard_plan(const struct program *program, struct run *run, int runs)

@@ -37,8 +37,9 @@ void pass_sums(struct program *program)
     sum_over(program, 1u << MESH_TENSOR, program->state->over_tensor);
 }
 
-/* Do gradients live farther from the device than UPDATE works, so that UPDATE's must be fetched? */
-static int fetches_grads(const struct program *program)
+/* Do gradients live farther from the device than UPDATE works, so that each UPDATE needs a FETCH of
+ * its own? */
+static int update_fetches_grads(const struct program *program)
 {
     const struct state *state = program->state;
     return state_side(state, state_grad_pool(state)) < state_update_side(state);
@@ -111,7 +112,7 @@ static void take_norms(struct program *program, const int *flat, int count, int 
         if (!state_fetches_grads(program->state))
             gradients_norm(program, flat[i], sum);
         if (grad)
-            grad[i] = fetches_grads(program) ? -1 : update_fetch(program, flat[i], sum);
+            grad[i] = update_fetches_grads(program) ? -1 : update_fetch(program, flat[i], sum);
     }
     free(received);
 }
