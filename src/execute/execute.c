@@ -36,7 +36,7 @@ static enum breakdown_kind kind_of_work(const struct instr *instr)
     }
 }
 
-int run_time_work(struct run_state *run, const struct instr *instr)
+int run_time_work(struct step_run *run, const struct instr *instr)
 {
     if (instr->stream != STREAM_COMPUTE && instr->stream != STREAM_HOST)
         return 0;
@@ -45,7 +45,7 @@ int run_time_work(struct run_state *run, const struct instr *instr)
     return breakdown_enter(run->input->breakdown, kind_of_work(instr), run->err);
 }
 
-const struct run_stream run_streams[STREAMS] = {
+const struct step_stream step_streams[STREAMS] = {
     [STREAM_COMPUTE] = {.device = DEVICE_COMPUTE},
     [STREAM_GATHER] = {.wait = BREAKDOWN_COMM, .comm = 1 + COMM_GATHER, .device = DEVICE_GATHER},
     [STREAM_REDUCE] = {.wait = BREAKDOWN_COMM, .comm = 1 + COMM_REDUCE, .device = DEVICE_REDUCE},
@@ -65,14 +65,14 @@ const struct run_stream run_streams[STREAMS] = {
     [STREAM_HOST] = {.device = DEVICE_COMPUTE},
 };
 
-int run_time_wait(struct run_state *run, enum program_stream stream)
+int run_time_wait(struct step_run *run, enum program_stream stream)
 {
-    if (run_streams[stream].wait == BREAKDOWN_OTHER)
+    if (step_streams[stream].wait == BREAKDOWN_OTHER)
         return 0;
-    return breakdown_enter(run->input->breakdown, run_streams[stream].wait, run->err);
+    return breakdown_enter(run->input->breakdown, step_streams[stream].wait, run->err);
 }
 
-void run_trace(struct run_state *run, int i, int64_t start_ns, int64_t end_ns, int64_t bytes)
+void run_trace(struct step_run *run, int i, int64_t start_ns, int64_t end_ns, int64_t bytes)
 {
     char name[TRACE_NAME];
     const struct instr *instr = &run->program->instr[i];
@@ -85,7 +85,7 @@ void run_trace(struct run_state *run, int i, int64_t start_ns, int64_t end_ns, i
     event->is_exchange = instr_is_exchange(instr);
 }
 
-int run_name_failure(struct run_state *run, int i)
+int run_name_failure(struct step_run *run, int i)
 {
     char name[TRACE_NAME];
     if (run->is_named)
@@ -98,11 +98,11 @@ int run_name_failure(struct run_state *run, int i)
 }
 
 /* Wait for what instruction i waits for, do it, and note that it is done. */
-static int step(struct run_state *run, int i)
+static int step(struct step_run *run, int i)
 {
     const struct executor_mode *mode = run->x->mode;
     enum instr_kind kind = run->program->instr[i].kind;
-    run_action *action = mode->action[kind] ? mode->action[kind] : run_actions[kind];
+    step_action *action = mode->action[kind] ? mode->action[kind] : step_actions[kind];
     if (mode->before(run, i))
         return run_name_failure(run, i);
     int64_t start = run->trace ? clock_ns() : 0;
@@ -116,7 +116,7 @@ static int step(struct run_state *run, int i)
 int step_start(struct executor *x, const struct program *program, const struct step_input *input,
                struct trace *trace, struct step_pending *pending, struct error *err)
 {
-    struct run_state run = {
+    struct step_run run = {
         .x = x, .program = program, .input = input, .trace = trace, .pending = pending, .err = err};
     for (int s = 0; s < STREAMS; s++)
         run.waited[s] = -1;

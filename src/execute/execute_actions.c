@@ -1,5 +1,5 @@
 /* execute_actions.c - what an instruction does where that is the same on all devices: an action for
- * each kind of instruction (run_actions, at the end), and what the actions of the two executors
+ * each kind of instruction (step_actions, at the end), and what the actions of the two executors
  * share (run_*()). */
 #include <math.h>
 
@@ -9,13 +9,13 @@
 #include "execute/execute_private.h"
 #include "segment/orthogonalize.h"
 
-void *run_operand(const struct run_state *run, const struct instr *instr, int slot)
+void *run_operand(const struct step_run *run, const struct instr *instr, int slot)
 {
     int buffer = instr->buffer[slot];
     return buffer < 0 ? NULL : executor_buffer(run->x, &run->program->buffer[buffer]);
 }
 
-static int zero(struct run_state *run, int i)
+static int zero(struct step_run *run, int i)
 {
     struct device *d = run->x->device;
     const double loss_scale = run->input->loss_scale;
@@ -34,7 +34,7 @@ static int zero(struct run_state *run, int i)
 /* Check the values of the rows of a micro-batch's sequence (NULL: there are none): that each is
  * from 0 to below limit; with a limit of 0, from the value of the row before to the row's own
  * position. */
-static int check_rows(const struct run_state *run, const struct step_batch *batch, const char *what,
+static int check_rows(const struct step_run *run, const struct step_batch *batch, const char *what,
                       const int32_t *value, int sequence, int64_t limit)
 {
     const struct units_request *r = &run->program->units->request;
@@ -53,7 +53,7 @@ static int check_rows(const struct run_state *run, const struct step_batch *batc
 
 /* Have the caller fill the positions, documents and samples of a batch, if it has some, and check
  * them. */
-static int load_positions(const struct run_state *run, const struct step_batch *batch)
+static int load_positions(const struct step_run *run, const struct step_batch *batch)
 {
     const struct step_input *input = run->input;
     const char *what = batch->positions[0] || batch->positions[1]   ? "positions of rows"
@@ -76,7 +76,7 @@ static int load_positions(const struct run_state *run, const struct step_batch *
     return 0;
 }
 
-int run_load(struct run_state *run, const struct instr *instr, int32_t *const to[LOAD_SLOTS])
+int run_load(struct step_run *run, const struct instr *instr, int32_t *const to[LOAD_SLOTS])
 {
     struct step_batch batch = {.micro = instr->micro};
     for (int s = 0; s < SEQUENCES; s++) {
@@ -92,20 +92,20 @@ int run_load(struct run_state *run, const struct instr *instr, int32_t *const to
     return load_positions(run, &batch);
 }
 
-void run_bases(const struct run_state *run, const struct instr *instr, void *base[SPACE_COUNT])
+void run_bases(const struct step_run *run, const struct instr *instr, void *base[SPACE_COUNT])
 {
     for (int s = 0; s < SPACE_COUNT; s++)
         base[s] = run_operand(run, instr, s);
 }
 
-size_t run_count_moved(struct run_state *run, const struct instr *instr)
+size_t run_count_moved(struct step_run *run, const struct instr *instr)
 {
     size_t bytes = run->program->buffer[instr->buffer[SLOT_FROM]].bytes;
     run->x->moved_bytes[instr->stream] += (int64_t)bytes;
     return bytes;
 }
 
-int run_segment(struct run_state *run, int i, struct segment_watch *watch)
+int run_segment(struct step_run *run, int i, struct segment_watch *watch)
 {
     const struct instr *instr = &run->program->instr[i];
     const struct flat *flat[FLAT_USES];
@@ -117,7 +117,7 @@ int run_segment(struct run_state *run, int i, struct segment_watch *watch)
                              run->x->device, base, instr->accumulate, watch, run->err);
 }
 
-static int cast(struct run_state *run, int i)
+static int cast(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
@@ -126,7 +126,7 @@ static int cast(struct run_state *run, int i)
     return 0;
 }
 
-static int decode(struct run_state *run, int i)
+static int decode(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
@@ -135,7 +135,7 @@ static int decode(struct run_state *run, int i)
     return 0;
 }
 
-static int add(struct run_state *run, int i)
+static int add(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
@@ -145,11 +145,11 @@ static int add(struct run_state *run, int i)
 }
 
 /* Begin a transfer over a group; the mode ends it. */
-static int transfer(struct run_state *run, int i)
+static int transfer(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    enum comm_stream stream = run_streams[instr->stream].comm - 1;
-    if (!run_streams[instr->stream].comm)
+    enum comm_stream stream = step_streams[instr->stream].comm - 1;
+    if (!step_streams[instr->stream].comm)
         return error_set(run->err, "no transfer can be on stream %s",
                          program_stream_name(instr->stream));
     struct group *group = mesh_group_of(run->x->mesh, instr->axes);
@@ -177,7 +177,7 @@ static int transfer(struct run_state *run, int i)
     return 0;
 }
 
-static int norm(struct run_state *run, int i)
+static int norm(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
@@ -190,7 +190,7 @@ static int norm(struct run_state *run, int i)
 
 /* SCALE: gradients were summed as if there were nominal_targets; the update is by the mean over the
  * targets that there were. */
-static int scale(struct run_state *run, int i)
+static int scale(struct step_run *run, int i)
 {
     struct device *d = run->x->device;
     double *sums = run_operand(run, &run->program->instr[i], SLOT_SUMS);
@@ -287,7 +287,7 @@ static void update_flat(const struct update *u, const struct flat *flat, int64_t
     }
 }
 
-static int momentum(struct run_state *run, int i)
+static int momentum(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     struct device *d = run->x->device;
@@ -298,7 +298,7 @@ static int momentum(struct run_state *run, int i)
     return 0;
 }
 
-static int orthogonalize_flat(struct run_state *run, int i)
+static int orthogonalize_flat(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     const struct flat *flat = &run->program->units->flat[instr->flat];
@@ -320,13 +320,13 @@ static int orthogonalize_flat(struct run_state *run, int i)
 
 /* The number of the step whose gradients UPDATE uses: the one before, in a step that updates first.
  */
-static int64_t updated_step(const struct run_state *run)
+static int64_t updated_step(const struct step_run *run)
 {
     int is_before = run->program->kind == PROGRAM_TRAIN && program_updates_first(run->program);
     return run->input->step - is_before;
 }
 
-static int update(struct run_state *run, int i)
+static int update(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     const struct flat *flat = &run->program->units->flat[instr->flat];
@@ -349,18 +349,18 @@ static int update(struct run_state *run, int i)
     u.shard.slot_dtype = optimizer_slot_dtype(u.optimizer, 0, u.configured);
     for (int k = 0; k < u.optimizer->slots; k++)
         u.shard.slot[k] = run_operand(run, instr, SLOT_OPTIMIZER + k);
-    device_ops_on(u.device, run_streams[instr->stream].device);
+    device_ops_on(u.device, step_streams[instr->stream].device);
     update_flat(&u, flat, state_shard_start(run->program->state, instr->flat));
     device_ops_on(u.device, DEVICE_COMPUTE);
     return 0;
 }
 
-static int release(struct run_state *run, int i)
+static int release(struct step_run *run, int i)
 {
     return 0; /* the plan reuses the memory; nothing is done */
 }
 
-run_action *const run_actions[INSTR_KINDS] = {
+step_action *const step_actions[INSTR_KINDS] = {
     [INSTR_ZERO] = zero,          [INSTR_CAST] = cast,
     [INSTR_DECODE] = decode,      [INSTR_ADD] = add,
     [INSTR_GATHER] = transfer,    [INSTR_REDUCE] = transfer,

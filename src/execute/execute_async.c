@@ -30,7 +30,7 @@ static char *slot_host(const struct async *a, int slot)
     return a->host + (size_t)slot * a->slot_bytes;
 }
 
-static int begin(struct run_state *run)
+static int begin(struct step_run *run)
 {
     struct executor *x = run->x;
     struct async *a = x->async;
@@ -41,7 +41,7 @@ static int begin(struct run_state *run)
         return -1;
     for (int s = 0; s < STREAM_HOST; s++)
         if (s != STREAM_COMPUTE &&
-            device_event_wait(x->device, run_streams[s].device, a->begin, run->err))
+            device_event_wait(x->device, step_streams[s].device, a->begin, run->err))
             return -1;
     return 0;
 }
@@ -59,7 +59,7 @@ static size_t slot_bytes_before(const struct program *program, const struct inst
 
 /* The slot was last read by the step before the previous one, which the caller has finished.  What
  * is loaded lies in it one after the other, in the order of LOAD's operands. */
-static int load(struct run_state *run, int i)
+static int load(struct step_run *run, int i)
 {
     const struct async *a = run->x->async;
     const struct instr *instr = &run->program->instr[i];
@@ -81,12 +81,12 @@ static int load(struct run_state *run, int i)
 }
 
 /* Does a trace show each op of a RUN?  Then ops are enqueued one by one. */
-static int traces_ops(const struct run_state *run)
+static int traces_ops(const struct step_run *run)
 {
     return run->trace && !run->trace->whole_runs;
 }
 
-static int run_ops(struct run_state *run, int i)
+static int run_ops(struct step_run *run, int i)
 {
     const struct async_program *own = async_program(run->x, run->program);
     if (traces_ops(run))
@@ -95,7 +95,7 @@ static int run_ops(struct run_state *run, int i)
 }
 
 /* The event after instruction i of the step that is being started. */
-static struct device_event *event_of(const struct run_state *run, int i)
+static struct device_event *event_of(const struct step_run *run, int i)
 {
     return async_program(run->x, run->program)->event[run->x->async->slot][i];
 }
@@ -206,13 +206,13 @@ static int wait_done(struct executor *x, const struct waited_for *w, struct devi
     return -1;
 }
 
-static int is_traced(const struct run_state *run, const struct instr *instr)
+static int is_traced(const struct step_run *run, const struct instr *instr)
 {
     return run->trace && instr->kind != INSTR_RELEASE && instr->stream < STREAM_HOST;
 }
 
 /* All instructions of the step before this one; their program is NULL if that step is finished. */
-static struct waited_for step_before(const struct run_state *run)
+static struct waited_for step_before(const struct step_run *run)
 {
     const struct async *a = run->x->async;
     int slot = (a->slot + MEMORY_STEPS - 1) % MEMORY_STEPS;
@@ -220,7 +220,7 @@ static struct waited_for step_before(const struct run_state *run)
     return (struct waited_for){program, slot, program ? program->instrs : 0};
 }
 
-static int wait_for_step_before(struct run_state *run)
+static int wait_for_step_before(struct step_run *run)
 {
     const struct waited_for w = step_before(run);
     return w.program ? wait_done(run->x, &w, run->x->async->done[w.slot], run->err) : 0;
@@ -228,7 +228,7 @@ static int wait_for_step_before(struct run_state *run)
 
 /* Wait for the last instruction up to number `at` that has an event; with of_compute for the last
  * of those on the compute stream. */
-static int wait_for_last(struct run_state *run, const struct waited_for *w, int at, int of_compute)
+static int wait_for_last(struct step_run *run, const struct waited_for *w, int at, int of_compute)
 {
     struct device_event *const *event = async_program(run->x, w->program)->event[w->slot];
     while (at >= 0 &&
@@ -247,7 +247,7 @@ static int wait_for_last(struct run_state *run, const struct waited_for *w, int 
  * before the SEND without which the peer has nothing to send.  That no ranks wait for one another
  * where each instruction is issued when those before it have computed, verify_some_ranks() has
  * found of training; other programs receive only just before they compute. */
-static int limit_ahead(struct run_state *run, int i)
+static int limit_ahead(struct step_run *run, int i)
 {
     const struct waited_for own = {run->program, run->x->async->slot, i}, first = step_before(run);
     const int most_ahead = traces_ops(run) ? 8 : 256, look_every = traces_ops(run) ? 4 : 16;
@@ -261,7 +261,7 @@ static int limit_ahead(struct run_state *run, int i)
 
 /* Wait on the host for what its own instruction i needs of the device, and for the step before: the
  * instruction comes after all of that. */
-static int wait_for_device(struct run_state *run, int i)
+static int wait_for_device(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     const struct waited_for w = {run->program, run->x->async->slot, i};
@@ -276,7 +276,7 @@ static int wait_for_device(struct run_state *run, int i)
 
 /* CUDA may call the functions of all streams on one thread.  So one of them begins the copy and
  * another one waits for it: what the read stream has ready begins before the write stream waits. */
-static int call_copy(struct run_state *run, int i, enum device_stream stream)
+static int call_copy(struct step_run *run, int i, enum device_stream stream)
 {
     struct copy_call *call = &async_program(run->x, run->program)->call[i];
     return device_call(run->x->device, stream, copy_call_begin, call, run->err) ||
@@ -286,10 +286,10 @@ static int call_copy(struct run_state *run, int i, enum device_stream stream)
 }
 
 /* FETCH and SPILL. */
-static int copy(struct run_state *run, int i)
+static int copy(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    enum device_stream stream = run_streams[instr->stream].device;
+    enum device_stream stream = step_streams[instr->stream].device;
     size_t bytes = run_count_moved(run, instr);
     if (instr_is_file(instr))
         return call_copy(run, i, stream);
@@ -297,10 +297,10 @@ static int copy(struct run_state *run, int i)
                              run_operand(run, instr, SLOT_FROM), bytes, run->err);
 }
 
-static int before(struct run_state *run, int i)
+static int before(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    enum device_stream stream = run_streams[instr->stream].device;
+    enum device_stream stream = step_streams[instr->stream].device;
     char name[TRACE_NAME];
     if (limit_ahead(run, i))
         return -1;
@@ -325,12 +325,12 @@ static int before(struct run_state *run, int i)
 }
 
 /* Record after an instruction the end of its span, and its event. */
-static int end_instr(struct run_state *run, int i)
+static int end_instr(struct step_run *run, int i)
 {
     struct executor *x = run->x;
     const struct instr *instr = &run->program->instr[i];
     struct device_event *event = event_of(run, i);
-    enum device_stream stream = run_streams[instr->stream].device;
+    enum device_stream stream = step_streams[instr->stream].device;
     int64_t bytes = 0;
     if (instr_is_transfer(instr)) {
         struct comm_op *op = &x->op[i];
@@ -346,7 +346,7 @@ static int end_instr(struct run_state *run, int i)
     return event ? device_event_record(x->device, event, stream, run->err) : 0;
 }
 
-static int after(struct run_state *run, int i, int64_t start_ns)
+static int after(struct step_run *run, int i, int64_t start_ns)
 {
     if (run->program->instr[i].stream == STREAM_HOST) {
         if (run->trace && run->program->instr[i].kind == INSTR_UPDATE)
@@ -358,7 +358,7 @@ static int after(struct run_state *run, int i, int64_t start_ns)
     return device_check(run->x->device, run->err);
 }
 
-static int end(struct run_state *run)
+static int end(struct step_run *run)
 {
     struct executor *x = run->x;
     struct async *a = x->async;
@@ -366,7 +366,7 @@ static int end(struct run_state *run)
     for (int s = 0; s < STREAM_HOST; s++) {
         if (s == STREAM_COMPUTE)
             continue;
-        if (device_event_record(x->device, a->end[s], run_streams[s].device, run->err) ||
+        if (device_event_record(x->device, a->end[s], step_streams[s].device, run->err) ||
             run_time_wait(run, s) ||
             device_event_wait(x->device, DEVICE_COMPUTE, a->end[s], run->err))
             return -1;

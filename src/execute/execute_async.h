@@ -78,7 +78,7 @@ int async_span_close(struct executor *x, int index, enum device_stream stream, i
                      struct error *err);
 
 /* Run RUN instruction index with a span for each of its ops. */
-int async_run_traced(struct run_state *run, int index);
+int async_run_traced(struct step_run *run, int index);
 
 /* Add the spans of a step that is done to its trace, and free them. */
 void async_trace_end(struct executor *x, struct trace *trace);

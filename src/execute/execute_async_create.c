@@ -58,7 +58,7 @@ static int make_events(struct executor *x, struct async_program *own, struct err
 
 /* The capture that RUN i launches; a new one where no earlier RUN does the same on the same memory,
  * as those of many micro-batches do. */
-static int find_capture(struct run_state *run, struct async_program *own, int i)
+static int find_capture(struct step_run *run, struct async_program *own, int i)
 {
     const struct instr *instr = &own->program->instr[i];
     struct async_capture wanted = {.segment =
@@ -91,7 +91,7 @@ static int has_new_kernels(const struct async_program *own, int index)
     return 1;
 }
 
-static int capture_run(struct run_state *run, struct async_capture *capture, int i)
+static int capture_run(struct step_run *run, struct async_capture *capture, int i)
 {
     struct device *d = run->x->device;
     if (device_record_begin(d, run->err))
@@ -107,7 +107,7 @@ static int capture_run(struct run_state *run, struct async_capture *capture, int
 static int make_captures(struct executor *x, struct async_program *own, struct error *err)
 {
     const struct program *program = own->program;
-    struct run_state run = {.x = x, .program = program, .err = err};
+    struct step_run run = {.x = x, .program = program, .err = err};
     own->capture_of = array_make((size_t)program->instrs, sizeof *own->capture_of);
     for (int i = 0; i < program->instrs; i++) {
         if (program->instr[i].kind != INSTR_RUN)
@@ -153,7 +153,7 @@ static int load_kernels(struct executor *x, const struct program *program,
                         const struct optimizer_rule *rule, struct error *err)
 {
     struct step_input input = {.user = NULL};
-    struct run_state run = {.x = x, .program = program, .input = &input, .err = err};
+    struct step_run run = {.x = x, .program = program, .input = &input, .err = err};
     int *done = array_make((size_t)program->instrs, sizeof *done), kinds = 0, rc = 0;
     if (rule)
         input.rule = *rule;
@@ -167,7 +167,7 @@ static int load_kernels(struct executor *x, const struct program *program,
         if (k < kinds)
             continue;
         done[kinds++] = i;
-        rc = run_actions[instr->kind](&run, i) || device_check(x->device, err);
+        rc = step_actions[instr->kind](&run, i) || device_check(x->device, err);
     }
     free(done);
     return rc || device_sync(x->device, err) ? -1 : 0;
@@ -235,7 +235,7 @@ int async_create(struct executor *x, int programs, struct error *err)
 /* Run what make_captures() runs before it captures. */
 static int run_kinds(struct executor *x, struct async_program *own, struct error *err)
 {
-    struct run_state run = {.x = x, .program = own->program, .err = err};
+    struct step_run run = {.x = x, .program = own->program, .err = err};
     for (int i = 0; i < own->program->instrs; i++) {
         if (own->program->instr[i].kind != INSTR_RUN)
             continue;

@@ -69,7 +69,7 @@ static int op_ended(struct segment_watch *watch, const char *name, struct error 
     return async_span_close(x, x->async->spans - 1, DEVICE_COMPUTE, 0, err);
 }
 
-int async_run_traced(struct run_state *run, int i)
+int async_run_traced(struct step_run *run, int i)
 {
     struct tracer tracer = {{op_begins, op_ended}, run->x};
     return run_segment(run, i, &tracer.watch);

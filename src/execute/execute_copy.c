@@ -19,7 +19,7 @@ static struct swap_op operation(const struct executor *x, const struct program *
     };
 }
 
-int copy_begin(struct run_state *run, int i)
+int copy_begin(struct step_run *run, int i)
 {
     struct executor *x = run->x;
     run_count_moved(run, &run->program->instr[i]);
@@ -28,7 +28,7 @@ int copy_begin(struct run_state *run, int i)
     return 0;
 }
 
-int copy_end(struct run_state *run, int i)
+int copy_end(struct step_run *run, int i)
 {
     struct swap_op *op = &run->x->copy[i];
     if (swap_wait(run->x->swap, op, run->err))

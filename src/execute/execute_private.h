@@ -31,7 +31,7 @@ struct executor {
 };
 
 /* One execution. */
-struct run_state {
+struct step_run {
     struct executor *x;
     const struct program *program;
     const struct step_input *input;
@@ -44,22 +44,22 @@ struct run_state {
 };
 
 /* What is done with instruction `index` of the step's program.  0, or -1 with run->err set. */
-typedef int run_action(struct run_state *run, int index);
+typedef int step_action(struct step_run *run, int index);
 
 /* How instructions are carried out, and how those of different streams wait for one another:
  * execute_sync.c for the CPU, whose calls return when all is done, execute_async.c for devices with
  * streams.  Functions that are NULL have nothing to do. */
 struct executor_mode {
-    run_action *action[INSTR_KINDS]; /* NULL: that of run_actions */
+    step_action *action[INSTR_KINDS]; /* NULL: that of step_actions */
     /* Wait, or let its stream wait, for what an instruction waits for. */
-    run_action *before;
+    step_action *before;
     /* Note, after its action, that an instruction that began at start_ns (of a traced step; else
      * 0) has ended, or been enqueued. */
-    int (*after)(struct run_state *run, int index, int64_t start_ns);
+    int (*after)(struct step_run *run, int index, int64_t start_ns);
     /* Begin a step. */
-    int (*begin)(struct run_state *run);
+    int (*begin)(struct step_run *run);
     /* End a step and its breakdown: the last instruction was given to its stream. */
-    int (*end)(struct run_state *run);
+    int (*end)(struct step_run *run);
     /* Wait until a step is done. */
     int (*finish)(struct executor *x, const struct step_pending *pending, struct error *err);
     /* Copy the logits of generation to the host's memory, where the buffer's are not there. */
@@ -78,7 +78,7 @@ extern const struct executor_mode executor_sync, executor_async;
 
 /* What is done in both modes, by kind (execute_actions.c); of LOAD, RUN, FETCH and SPILL each mode
  * has its own. */
-extern run_action *const run_actions[INSTR_KINDS];
+extern step_action *const step_actions[INSTR_KINDS];
 
 /* Is it a FETCH or SPILL between memory and POOL_DISK? */
 static inline int instr_is_file(const struct instr *instr)
@@ -87,19 +87,19 @@ static inline int instr_is_file(const struct instr *instr)
 }
 
 /* What a stream of the program is when it runs. */
-struct run_stream {
+struct step_stream {
     enum breakdown_kind
         wait; /* what waiting for it counts as; BREAKDOWN_OTHER: not counted apart */
     int comm; /* 1 + the enum comm_stream of its transfers; 0: it has none */
     enum device_stream device; /* the device's stream */
 };
-extern const struct run_stream run_streams[STREAMS];
+extern const struct step_stream step_streams[STREAMS];
 
 /* Count what a FETCH or SPILL moves; returns its bytes. */
-size_t run_count_moved(struct run_state *run, const struct instr *instr);
+size_t run_count_moved(struct step_run *run, const struct instr *instr);
 
 /* Begin a FETCH or SPILL between memory and POOL_DISK (copy_begin), and wait for it (copy_end). */
-run_action copy_begin, copy_end;
+step_action copy_begin, copy_end;
 
 /* The same two as functions for device_call(), whose argument is the same struct copy_call.  The
  * first failure is kept in the executor, later copies do nothing, and copy_check() returns it. */
@@ -116,27 +116,27 @@ int copy_check(struct executor *x, struct error *err);
 
 /* For the step's breakdown, if one is wanted: from here on the compute stream does an instruction's
  * work, or waits for another stream.  0, or -1 with err set. */
-int run_time_work(struct run_state *run, const struct instr *instr);
-int run_time_wait(struct run_state *run, enum program_stream stream);
+int run_time_work(struct step_run *run, const struct instr *instr);
+int run_time_wait(struct step_run *run, enum program_stream stream);
 
 /* Add an instruction to the trace, if there is one. */
-void run_trace(struct run_state *run, int index, int64_t start_ns, int64_t end_ns, int64_t bytes);
+void run_trace(struct step_run *run, int index, int64_t start_ns, int64_t end_ns, int64_t bytes);
 
 /* Add to the text of run->err the step and instruction in which it happened, unless they are there.
  * Returns -1. */
-int run_name_failure(struct run_state *run, int index);
+int run_name_failure(struct step_run *run, int index);
 
 /* Have the caller fill what a LOAD loads, in memory of the host: by slot, NULL where it has none.
  * Positions and documents that ops cannot take are refused: 0, or -1 with run->err set. */
-int run_load(struct run_state *run, const struct instr *instr, int32_t *const to[LOAD_SLOTS]);
+int run_load(struct step_run *run, const struct instr *instr, int32_t *const to[LOAD_SLOTS]);
 
 /* Address of an operand, NULL if it is absent. */
-void *run_operand(const struct run_state *run, const struct instr *instr, int slot);
+void *run_operand(const struct step_run *run, const struct instr *instr, int slot);
 
 /* The addresses a RUN binds to the spaces of its segment. */
-void run_bases(const struct run_state *run, const struct instr *instr, void *base[SPACE_COUNT]);
+void run_bases(const struct step_run *run, const struct instr *instr, void *base[SPACE_COUNT]);
 
 /* Run or enqueue the ops of RUN instruction index; watch may be NULL. */
-int run_segment(struct run_state *run, int index, struct segment_watch *watch);
+int run_segment(struct step_run *run, int index, struct segment_watch *watch);
 
 #endif

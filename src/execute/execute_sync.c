@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "execute/execute_private.h"
 
-static int load(struct run_state *run, int i)
+static int load(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     int32_t *to[LOAD_SLOTS];
@@ -38,13 +38,13 @@ static int op_ended(struct segment_watch *watch, const char *name, struct error 
     return 0;
 }
 
-static int run_ops(struct run_state *run, int i)
+static int run_ops(struct step_run *run, int i)
 {
     struct tracer tracer = {{op_begins, op_ended}, run->trace, 0};
     return run_segment(run, i, run->trace && !run->trace->whole_runs ? &tracer.watch : NULL);
 }
 
-static int finish_transfer(struct run_state *run, int i)
+static int finish_transfer(struct step_run *run, int i)
 {
     struct comm_op *op = &run->x->op[i];
     if (comm_wait(op, run->err))
@@ -55,7 +55,7 @@ static int finish_transfer(struct run_state *run, int i)
 }
 
 /* Wait for all transfers and copies of a stream up to instruction `until`. */
-static int wait_for(struct run_state *run, enum program_stream stream, int until)
+static int wait_for(struct step_run *run, enum program_stream stream, int until)
 {
     if (stream == STREAM_COMPUTE || run->waited[stream] >= until)
         return 0; /* this thread: done in order; or waited for before */
@@ -71,7 +71,7 @@ static int wait_for(struct run_state *run, enum program_stream stream, int until
     return 0;
 }
 
-static int before(struct run_state *run, int i)
+static int before(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
     for (int s = 0; s < STREAMS; s++)
@@ -80,7 +80,7 @@ static int before(struct run_state *run, int i)
     return run_time_work(run, instr);
 }
 
-static int after(struct run_state *run, int i, int64_t start_ns)
+static int after(struct step_run *run, int i, int64_t start_ns)
 {
     const struct instr *instr = &run->program->instr[i];
     if (run->trace && !instr_is_transfer(instr) && !instr_is_copy(instr) &&
@@ -89,7 +89,7 @@ static int after(struct run_state *run, int i, int64_t start_ns)
     return 0;
 }
 
-static int end(struct run_state *run)
+static int end(struct step_run *run)
 {
     struct executor *x = run->x;
     for (int s = 0; s < STREAMS; s++)
