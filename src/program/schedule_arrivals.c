@@ -74,7 +74,7 @@ static int in_time(const void *a, const void *b)
 }
 
 /* The streams on which the rank sends what its actions make, a bit each. */
-static unsigned streams_sent_on(const struct runs *runs)
+static unsigned streams_sent_on(const struct schedule_runs *runs)
 {
     const struct schedule *s = runs->program->layout->schedule;
     int own = runs->program->state->coord.at[MESH_PIPELINE];
@@ -93,7 +93,7 @@ static unsigned streams_sent_on(const struct runs *runs)
  * the message's time, or, on a stream on which the rank does not send, the one just before the
  * action that needs it, if that is earlier; but no message before one of an earlier time.  start:
  * of the rank's actions. */
-static void place_ahead(struct runs *runs, const int64_t *start)
+static void place_ahead(struct schedule_runs *runs, const int64_t *start)
 {
     struct schedule_arrival *arrival = runs->arrival;
     unsigned sent_on = streams_sent_on(runs);
@@ -111,8 +111,8 @@ static void place_ahead(struct runs *runs, const int64_t *start)
 
 /* Does a message come before what an action of this rank sends, in the order of all ranks?  An
  * action without runs sends nothing.  start: of the action. */
-static int comes_first(const struct runs *runs, const struct schedule_arrival *arrival,
-                       const struct runs_action *action, int64_t start)
+static int comes_first(const struct schedule_runs *runs, const struct schedule_arrival *arrival,
+                       const struct schedule_runs_action *action, int64_t start)
 {
     int64_t end = start + schedule_cost(&costs, action->scheduled.phase);
     int own = runs->program->state->coord.at[MESH_PIPELINE];
@@ -121,7 +121,7 @@ static int comes_first(const struct runs *runs, const struct schedule_arrival *a
 
 /* Choose where each message is received, where all ranks keep one order of messages (second half of
  * the head). */
-static void place_in_order(struct runs *runs, const int64_t *start)
+static void place_in_order(struct schedule_runs *runs, const int64_t *start)
 {
     for (int i = 0, action = 0; i < runs->arrivals; i++) {
         struct schedule_arrival *arrival = &runs->arrival[i];
@@ -152,7 +152,7 @@ static int has_several(const struct units *units)
 }
 
 /* List all that the rank receives in training. */
-static void find_arrivals(struct runs *runs)
+static void find_arrivals(struct schedule_runs *runs)
 {
     const struct schedule *s = runs->program->layout->schedule;
     int rank = runs->program->state->coord.at[MESH_PIPELINE];
@@ -176,7 +176,7 @@ static void find_arrivals(struct runs *runs)
     free(end);
 }
 
-void schedule_list_arrivals(struct runs *runs)
+void schedule_list_arrivals(struct schedule_runs *runs)
 {
     runs->arrival = array_make((size_t)runs->actions, sizeof *runs->arrival);
     if (runs->program->units->stages == 1)

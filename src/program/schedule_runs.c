@@ -18,7 +18,7 @@
 
 /* Append the run of a unit in an action, unless it writes nothing but work and what it carries from
  * piece to piece. */
-static void add_run(struct runs *runs, int unit, const struct schedule_action *action)
+static void add_run(struct schedule_runs *runs, int unit, const struct schedule_action *action)
 {
     const struct program *program = runs->program;
     enum segment_phase phase = action->phase;
@@ -35,7 +35,7 @@ static void add_run(struct runs *runs, int unit, const struct schedule_action *a
                                                 .segment = segment};
 }
 
-static void add_action(struct runs *runs, const struct schedule_action *action)
+static void add_action(struct schedule_runs *runs, const struct schedule_action *action)
 {
     struct units_stage own = units_stage(runs->program->units, action->stage);
     int last = own.first + own.count - 1, first = runs->count;
@@ -45,11 +45,12 @@ static void add_action(struct runs *runs, const struct schedule_action *action)
     else
         for (int u = last; u >= own.first; u--)
             add_run(runs, u, action);
-    runs->action[runs->actions++] = (struct runs_action){*action, first, runs->count - first};
+    runs->action[runs->actions++] =
+        (struct schedule_runs_action){*action, first, runs->count - first};
 }
 
 /* List forward of one micro-batch, stage by stage. */
-static void list_forward(struct runs *runs)
+static void list_forward(struct schedule_runs *runs)
 {
     const struct schedule *schedule = runs->program->layout->schedule;
     for (int stage = 0; stage < schedule->stages; stage++)
@@ -58,7 +59,7 @@ static void list_forward(struct runs *runs)
 }
 
 /* List all actions of the rank, and their runs. */
-static void list_runs(struct runs *runs)
+static void list_runs(struct schedule_runs *runs)
 {
     const struct program *program = runs->program;
     const struct schedule *schedule = program->layout->schedule;
@@ -77,9 +78,9 @@ static void list_runs(struct runs *runs)
         list_forward(runs);
 }
 
-static int is_last_of_action(const struct runs *runs, int r)
+static int is_last_of_action(const struct schedule_runs *runs, int r)
 {
-    const struct runs_action *action = &runs->action[runs->run[r].action];
+    const struct schedule_runs_action *action = &runs->action[runs->run[r].action];
     return r == action->first + action->count - 1;
 }
 
@@ -87,9 +88,9 @@ static int is_last_of_action(const struct runs *runs, int r)
 
 /* The action whose runs read what is received for action k: k itself, or, where forward has no runs
  * because the unit of the loss does all in backward, that backward. */
-static const struct runs_action *reader_of(const struct runs *runs, int k)
+static const struct schedule_runs_action *reader_of(const struct schedule_runs *runs, int k)
 {
-    const struct runs_action *reader = &runs->action[k];
+    const struct schedule_runs_action *reader = &runs->action[k];
     for (int i = k; i < runs->actions && !reader->count; i++)
         if (runs->action[i].scheduled.stage == runs->action[k].scheduled.stage &&
             runs->action[i].scheduled.micro == runs->action[k].scheduled.micro)
@@ -99,13 +100,13 @@ static const struct runs_action *reader_of(const struct runs *runs, int k)
 
 /* Receive what is to be received before run r, or, if is_after, after it, the last of its action.
  * *next: the first arrival that is not received yet. */
-static void receive(struct program *program, struct runs_buffers *buffers, const struct runs *runs,
-                    int r, int is_after, int *next)
+static void receive(struct program *program, struct runs_buffers *buffers,
+                    const struct schedule_runs *runs, int r, int is_after, int *next)
 {
     int action = runs->run[r].action;
     for (; *next < runs->arrivals; (*next)++) {
         const struct schedule_arrival *arrival = &runs->arrival[*next];
-        const struct runs_action *reader = reader_of(runs, arrival->needs);
+        const struct schedule_runs_action *reader = reader_of(runs, arrival->needs);
         if (arrival->action > action || (arrival->action == action && arrival->is_after > is_after))
             break;
         if (reader->count)
@@ -115,17 +116,18 @@ static void receive(struct program *program, struct runs_buffers *buffers, const
 
 /* After the last run of an action: receive what comes, in the order of all ranks, before what the
  * action sends, and send what its runs have made for other ranks. */
-static void exchange(struct program *program, struct runs_buffers *buffers, const struct runs *runs,
-                     int r, int *next)
+static void exchange(struct program *program, struct runs_buffers *buffers,
+                     const struct schedule_runs *runs, int r, int *next)
 {
-    const struct runs_action *action = &runs->action[runs->run[r].action];
+    const struct schedule_runs_action *action = &runs->action[runs->run[r].action];
     if (program->units->stages == 1 || !is_last_of_action(runs, r))
         return;
     receive(program, buffers, runs, r, 1, next);
     runs_send(program, buffers, &runs->run[action->first], action->count);
 }
 
-static void write_runs(struct program *program, struct runs_buffers *buffers, struct runs *runs)
+static void write_runs(struct program *program, struct runs_buffers *buffers,
+                       struct schedule_runs *runs)
 {
     struct run *run = runs->run;
     char *loaded = array_make((size_t)program->micros, 1);
@@ -146,7 +148,7 @@ static void write_runs(struct program *program, struct runs_buffers *buffers, st
 
 void pass_schedule(struct program *program)
 {
-    struct runs runs = {.program = program};
+    struct schedule_runs runs = {.program = program};
     struct runs_sets sets;
     list_runs(&runs);
     schedule_list_arrivals(&runs);

@@ -10,7 +10,7 @@
 #include "program/schedule.h"
 
 /* An action of the rank, and its runs: runs->run[first] and the count - 1 after it. */
-struct runs_action {
+struct schedule_runs_action {
     struct schedule_action scheduled;
     int first, count;
 };
@@ -27,22 +27,22 @@ struct schedule_arrival {
 
 /* What a rank does in a step of training, or in one evaluation or pass of generation: its actions,
  * their runs, and what it receives. */
-struct runs {
+struct schedule_runs {
     const struct program *program;
     struct run *run; /* in the order of the list */
     int count;
-    struct runs_action *action; /* in the order of the schedule */
+    struct schedule_runs_action *action; /* in the order of the schedule */
     int actions;
     struct schedule_arrival *arrival; /* in the order in which they are received */
     int arrivals;
 };
 
 /* schedule_arrivals.c: make runs->arrival, for free(): all that the rank receives. */
-void schedule_list_arrivals(struct runs *runs);
+void schedule_list_arrivals(struct schedule_runs *runs);
 
 /* schedule_sets.c: find which set of addresses each micro-batch has in each stage, for
  * schedule_free_sets(). */
-void schedule_find_sets(const struct runs *runs, struct runs_sets *sets);
+void schedule_find_sets(const struct schedule_runs *runs, struct runs_sets *sets);
 void schedule_free_sets(struct runs_sets *sets);
 
 #endif

@@ -37,21 +37,22 @@ static void span_run(struct span *span, int begin, int end)
     span->end = end > span->end ? end : span->end;
 }
 
-static int is_elsewhere(const struct runs *runs, int stage)
+static int is_elsewhere(const struct schedule_runs *runs, int stage)
 {
     const struct schedule *s = runs->program->layout->schedule;
     return stage >= 0 && stage < s->stages &&
            s->rank_of[stage] != runs->program->state->coord.at[MESH_PIPELINE];
 }
 
-static int is_here(const struct runs *runs, int stage)
+static int is_here(const struct schedule_runs *runs, int stage)
 {
     return stage >= 0 && stage < runs->program->units->stages && !is_elsewhere(runs, stage);
 }
 
 /* The last run that needs the addresses of what an action uses and sends that way: its own last
  * run, or, if it sends something, the run after it, during which that is sent. */
-static int end_of(const struct runs *runs, const struct runs_action *action, enum mesh_way way)
+static int end_of(const struct schedule_runs *runs, const struct schedule_runs_action *action,
+                  enum mesh_way way)
 {
     int is_up = action->scheduled.phase == PHASE_FORWARD, stage = action->scheduled.stage;
     int sends = is_up == (way == WAY_UP) && is_elsewhere(runs, is_up ? stage + 1 : stage - 1);
@@ -61,13 +62,13 @@ static int end_of(const struct runs *runs, const struct runs_action *action, enu
 /* Find the spans of what stages make for each micro-batch, and of what they receive, with the
  * gradient that they send down.  A stage reads what the one below makes, and the one below reads
  * that gradient, where both are here. */
-static void find_spans(const struct runs *runs, struct span *own, struct span *received)
+static void find_spans(const struct schedule_runs *runs, struct span *own, struct span *received)
 {
     int micros = runs->program->micros, count = runs->program->units->stages * micros;
     for (int at = 0; at < count; at++)
         own[at] = received[at] = (struct span){.at = at, .begin = runs->count};
     for (int k = 0; k < runs->actions; k++) {
-        const struct runs_action *action = &runs->action[k];
+        const struct schedule_runs_action *action = &runs->action[k];
         int at = action->scheduled.stage * micros + action->scheduled.micro;
         if (!action->count)
             continue;
@@ -79,7 +80,7 @@ static void find_spans(const struct runs *runs, struct span *own, struct span *r
     for (int i = 0; i < runs->arrivals; i++) {
         const struct schedule_arrival *arrival = &runs->arrival[i];
         const struct schedule_action *needs = &runs->action[arrival->needs].scheduled;
-        const struct runs_action *at = &runs->action[arrival->action];
+        const struct schedule_runs_action *at = &runs->action[arrival->action];
         span_run(&received[needs->stage * micros + needs->micro],
                  at->first + (arrival->is_after ? at->count - 1 : 0), 0);
     }
@@ -122,7 +123,7 @@ static int give_received(struct span *span, int count, int runs, const int *own,
     return sets;
 }
 
-void schedule_find_sets(const struct runs *runs, struct runs_sets *sets)
+void schedule_find_sets(const struct schedule_runs *runs, struct runs_sets *sets)
 {
     int micros = runs->program->micros, count = runs->program->units->stages * micros;
     struct span *own = array_make((size_t)count, sizeof *own);
