@@ -144,7 +144,7 @@ static int finish_input(struct autodiff *ad, int k, struct error *err)
     int grad = gradient_of(ad, input->value);
     if (grad < 0)
         return error_set(err, "a unit's input \"%s\" has no gradient", input->name);
-    if (input->shared || graph->values[grad].role != VALUE_TEMP || is_read(graph, grad)) {
+    if (input->has_more_readers || graph->values[grad].role != VALUE_TEMP || is_read(graph, grad)) {
         struct op_attrs none = {0};
         int node = autodiff_node(ad, &op_accumulate, &grad, 1, &none);
         grad = graph->nodes[node].out[0];

@@ -132,7 +132,7 @@ int build_boundary(struct graph *graph, const char *name, int sequence, int64_t 
     int64_t rows = own_rows(graph->batch * graph->length[sequence], graph->row_group);
     int value = -1;
     if (graph->block && !strcmp(graph->output_name, name))
-        value = graph->carried;
+        value = graph->block_output;
     for (int k = 0; value < 0 && k < graph->inputs; k++)
         if (!strcmp(graph->input[k].name, name))
             value = graph->input[k].value;
@@ -169,7 +169,7 @@ void build_output_named(struct graph *graph, const char *name, int value)
     if (graph_find(graph, VALUE_OUTPUT) >= 0)
         graph_fail(graph, "a unit puts out one boundary, not \"%s\" too", name);
     snprintf(graph->output_name, sizeof graph->output_name, "%s", name);
-    graph->carried = value;
+    graph->block_output = value;
     graph->output_row_group = graph->row_group;
     if (graph->block + 1 >= graph->blocks)
         graph->values[value].role = VALUE_OUTPUT;

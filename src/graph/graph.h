@@ -105,10 +105,10 @@ struct graph_param {
     struct box box[PARAM_PARTS]; /* the part of each tensor that the rank has; by build_param() */
     enum graph_param_init init;
     float std;
-    int shared;            /* 1: it is a parameter of the unit that the model names as shared */
-    int frozen;            /* 1: it is not trained: backward makes no gradient of it */
-    int frozen_adapter;    /* 1: and it is of an adapter, or of a module of lora.modules_to_save */
-    int is_low_rank;       /* 1: of an adapter, beside a matrix that is frozen */
+    int is_borrowed;    /* 1: it belongs to another unit (model_unit.lender), whose flat has it */
+    int frozen;         /* 1: it is not trained: backward makes no gradient of it */
+    int frozen_adapter; /* 1: and it is of an adapter, or of a module of lora.modules_to_save */
+    int is_low_rank;    /* 1: of an adapter, beside a matrix that is frozen */
     enum dtype grad_dtype; /* in which backward makes its gradient: fp32, or, of a matrix that one
                               op_linear alone multiplies by, that of the graph */
     int block;             /* number within the unit of the block it belongs to */
@@ -119,7 +119,7 @@ struct graph_input {
     char name[BOUNDARY_NAME];
     int value;
     int frozen; /* 1: no trained parameter precedes it: backward makes no gradient of it */
-    int shared; /* 1: other units read it too: this unit adds its term to the gradient */
+    int has_more_readers; /* 1: other units read it too: this unit adds its term to the gradient */
     struct graph_group row_group; /* ranks that each have their own rows of it */
 };
 
@@ -240,7 +240,7 @@ struct graph {
     char output_name[BOUNDARY_NAME];     /* of the boundary that the unit puts out; "": none */
     struct graph_group output_row_group; /* ranks that each have their own rows of the output */
     int block, blocks;         /* number of the block that is built; blocks of the unit, 0 is 1 */
-    int carried;               /* value that the block before this one put out */
+    int block_output;          /* value that the block before this one put out */
     const struct model *model; /* the model that the unit is of; NULL: none */
     struct error err;          /* the first mistake; empty: none */
 };

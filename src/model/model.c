@@ -88,8 +88,8 @@ void model_wrap(struct model *model, int blocks)
     }
     model->units = units;
     for (int u = 0; u < units; u++)
-        if (model->unit[u].shared >= 0)
-            model->unit[u].shared = now[model->unit[u].shared];
+        if (model->unit[u].lender >= 0)
+            model->unit[u].lender = now[model->unit[u].lender];
     free(now);
 }
 
@@ -166,7 +166,7 @@ static int each_of_graph(const struct graph *graph, const char *prefix,
     int rc = 0;
     for (int i = 0; !rc && i < graph->param_count; i++) {
         const struct graph_param *param = &graph->params[i];
-        for (int p = 0; !rc && p < param->parts && !param->shared; p++) {
+        for (int p = 0; !rc && p < param->parts && !param->is_borrowed; p++) {
             struct model_tensor tensor = {.dims = param->dims,
                                           .is_of_experts = is_of_mixture(graph, i)};
             tensor.is_linear = param->dims == 2 && prefix[0] && !tensor.is_of_experts;
@@ -212,7 +212,8 @@ int64_t model_unit_params(const struct model *model, int unit)
     struct graph *graph = probe(model, unit, 1);
     int64_t elems = 0;
     for (int v = 0; graph && v < graph->value_count; v++)
-        if (graph->values[v].role == VALUE_PARAM && !graph->params[graph->values[v].index].shared)
+        if (graph->values[v].role == VALUE_PARAM &&
+            !graph->params[graph->values[v].index].is_borrowed)
             elems += graph_elems(graph, v);
     graph_destroy(graph);
     return elems * model->unit[unit].blocks;

@@ -33,7 +33,7 @@ enum model_purpose {
 struct model_unit {
     int kind;                  /* units of equal kind have equal graphs */
     char prefix[MODEL_PREFIX]; /* of its parameters' logical names: "layers.3."; "": none */
-    int shared;                /* unit whose flat parameter holds its shared parameters, or -1 */
+    int lender;                /* unit whose flat has the parameters that it borrows, or -1 */
     int first, blocks;         /* it consists of model->block[first] to [first + blocks - 1]; set by
                                   model_make(), not by families */
 };

@@ -31,7 +31,7 @@ void transformer_units(struct model *model)
         unit->kind = u == 0        ? TRANSFORMER_EMBED
                      : u <= layers ? TRANSFORMER_BLOCK
                                    : TRANSFORMER_HEAD;
-        unit->shared = unit->kind == TRANSFORMER_HEAD && model->config.tie_embeddings ? 0 : -1;
+        unit->lender = unit->kind == TRANSFORMER_HEAD && model->config.tie_embeddings ? 0 : -1;
         if (unit->kind == TRANSFORMER_BLOCK)
             snprintf(unit->prefix, sizeof unit->prefix, "layers.%d.", u - 1);
     }
@@ -282,7 +282,7 @@ void transformer_head(const struct config_model *c, int h, enum model_purpose pu
 {
     struct transformer_part part = {c->tie_embeddings ? "embed" : "head", c->vocab};
     struct graph_param table = normal(c->hidden, c->init_std);
-    table.shared = c->tie_embeddings;
+    table.is_borrowed = c->tie_embeddings;
     table.division = transformer_rows(graph, 0);
     int w = declare(graph, table, &part, 1);
     int targets = build_targets(graph);

@@ -144,8 +144,8 @@ static int is_shared(const struct units *units, int unit, const char *name)
 {
     for (int u = 0; u < units->count; u++) {
         const struct graph *graph = units_kind(units, u)->train;
-        for (int i = 0; i < graph->param_count && units->model->unit[u].shared == unit; i++)
-            if (graph->params[i].shared && !strcmp(graph->params[i].part[0], name))
+        for (int i = 0; i < graph->param_count && units->model->unit[u].lender == unit; i++)
+            if (graph->params[i].is_borrowed && !strcmp(graph->params[i].part[0], name))
                 return 1;
     }
     return 0;
@@ -200,7 +200,7 @@ static int set_grad_formats(struct units *units, struct error *err)
         struct graph *graph = units->kind[k].train;
         for (int p = 0; p < graph->param_count; p++) {
             struct graph_param *param = &graph->params[p];
-            if (param->frozen || param->shared || !is_of_one_product(graph, p) ||
+            if (param->frozen || param->is_borrowed || !is_of_one_product(graph, p) ||
                 is_shared_by_kind(units, k, param->part[0]))
                 continue;
             param->grad_dtype = dtype;
@@ -310,12 +310,12 @@ static int add_flats(struct units *units, int unit, struct error *err)
     for (int i = 0; !rc && i < UPDATERS * graph->param_count; i++) {
         int first = i % graph->param_count;
         struct fate fate = fate_of(units, unit, first);
-        if (taken[first] || graph->params[first].shared ||
+        if (taken[first] || graph->params[first].is_borrowed ||
             (int)fate.updater != i / graph->param_count)
             continue;
         for (int p = 0; p < graph->param_count; p++) {
             struct fate other = fate_of(units, unit, p);
-            takes[p] = !graph->params[p].shared && !memcmp(&fate, &other, sizeof fate);
+            takes[p] = !graph->params[p].is_borrowed && !memcmp(&fate, &other, sizeof fate);
             taken[p] |= takes[p];
         }
         rc = add_flat(units, unit, fate, takes, err);
@@ -325,13 +325,13 @@ static int add_flats(struct units *units, int unit, struct error *err)
     return rc;
 }
 
-/* Does a flat hold parameter i of a graph, a shared one, in the part that the unit wants, and do
+/* Does a flat hold parameter i of a graph, a borrowed one, in the part that the unit wants, and do
  * both units agree which ranks make terms of its gradient?  Returns 1, 0, or -1 with err set. */
 static int holds_shared(const struct units *units, const struct flat *flat,
                         const struct graph *graph, int i, struct error *err)
 {
     const struct graph_param *param = &graph->params[i];
-    int tensor = param->shared ? flat_find(flat, param->part[0]) : -1;
+    int tensor = param->is_borrowed ? flat_find(flat, param->part[0]) : -1;
     if (tensor < 0)
         return 0;
     const struct box *box = &flat->tensor[tensor].box, *wanted = &param->box[0];
@@ -352,7 +352,7 @@ static int holds_shared(const struct units *units, const struct flat *flat,
 static int add_shared(struct units *units, int unit, struct error *err)
 {
     const struct graph *graph = units_kind(units, unit)->train;
-    int other = units->model->unit[unit].shared;
+    int other = units->model->unit[unit].lender;
     for (int f = 0; other >= 0 && f < units->flats; f++) {
         int uses = 0;
         for (int i = 0; i < graph->param_count && units->flat[f].unit == other; i++) {

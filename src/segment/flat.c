@@ -44,7 +44,7 @@ void flat_create(struct flat *flat, const char *name, int unit, const struct gra
     int64_t end = 0;
     for (int i = 0; i < graph->param_count; i++) {
         const struct graph_param *param = &graph->params[i];
-        if (takes ? !takes[i] : param->shared)
+        if (takes ? !takes[i] : param->is_borrowed)
             continue;
         int64_t offset = round_up(end, align);
         add_pad(flat, end, offset);

@@ -140,15 +140,15 @@ static enum config_recompute policy(const struct units *units, int unit)
     return every > 1 && (unit - first) % every ? RECOMPUTE_NONE : units->request.recompute;
 }
 
-/* Set `frozen` and `shared` of the inputs of a unit's graph.  trains: per unit before it, is its
- * output made of anything that is trained? */
+/* Set `frozen` and `has_more_readers` of the inputs of a unit's graph.  trains: per unit before it,
+ * is its output made of anything that is trained? */
 static void describe_inputs(const struct units *units, int unit, struct graph *graph,
                             const char *trains)
 {
     const struct unit_boundaries *own = &units->boundary[unit];
     for (int k = 0; k < own->inputs; k++) {
         graph->input[k].frozen = !trains[own->producer[k]];
-        graph->input[k].shared = units->boundary[own->producer[k]].readers > 1;
+        graph->input[k].has_more_readers = units->boundary[own->producer[k]].readers > 1;
     }
 }
 
@@ -172,7 +172,7 @@ static int is_alike(const struct unit_kind *a, const struct unit_kind *b)
                  a->train->params[i].frozen_adapter == b->train->params[i].frozen_adapter;
     for (int k = 0; k < a->train->inputs; k++)
         alike &= a->train->input[k].frozen == b->train->input[k].frozen &&
-                 a->train->input[k].shared == b->train->input[k].shared;
+                 a->train->input[k].has_more_readers == b->train->input[k].has_more_readers;
     return alike;
 }
 

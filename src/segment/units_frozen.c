@@ -13,7 +13,7 @@
 const char *units_param_name(char name[FLAT_NAME], const struct graph_param *param, int p,
                              const struct model_unit *block)
 {
-    snprintf(name, FLAT_NAME, "%s%s", param->shared ? "" : block[param->block].prefix,
+    snprintf(name, FLAT_NAME, "%s%s", param->is_borrowed ? "" : block[param->block].prefix,
              param->part[p]);
     return name;
 }

@@ -26,7 +26,7 @@ static void name_part(const struct units *units, int unit, struct part *part)
     const struct model *model = units->model;
     const struct graph_param *param = param_of(part);
     const struct model_unit *block = &model->block[model->unit[unit].first + param->block];
-    snprintf(part->name, sizeof part->name, "%s%s", param->shared ? "" : block->prefix,
+    snprintf(part->name, sizeof part->name, "%s%s", param->is_borrowed ? "" : block->prefix,
              param->part[part->part]);
 }
 

@@ -422,7 +422,8 @@ static int check_param(const struct checked *c, int unit, int i)
     struct segment_param_place place = units_kind(units, unit)->place[i];
     char name[FLAT_NAME];
     for (int p = 0; p < param->parts; p++) {
-        snprintf(name, sizeof name, "%s%s", param->shared ? "" : block->prefix, param->part[p]);
+        snprintf(name, sizeof name, "%s%s", param->is_borrowed ? "" : block->prefix,
+                 param->part[p]);
         const struct flat *flat =
             place.use >= 0 && place.use < uses->count ? &units->flat[uses->flat[place.use]] : NULL;
         int t = flat ? flat_find(flat, name) : -1;

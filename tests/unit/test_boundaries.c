@@ -456,7 +456,7 @@ static void odd_units(struct model *model)
     model->units = 3;
     model->unit = array_make(3, sizeof *model->unit);
     for (int u = 0; u < 3; u++)
-        model->unit[u] = (struct model_unit){.kind = u, .shared = -1};
+        model->unit[u] = (struct model_unit){.kind = u, .lender = -1};
 }
 
 static int odd_matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns)

@@ -361,7 +361,7 @@ static void shared_units(struct model *model)
     model->units = 3;
     model->unit = array_make(3, sizeof *model->unit);
     for (int u = 0; u < 3; u++)
-        model->unit[u] = (struct model_unit){.kind = u, .shared = u == 2 ? 1 : -1};
+        model->unit[u] = (struct model_unit){.kind = u, .lender = u == 2 ? 1 : -1};
 }
 
 static void shared_graph(const struct model *model, int kind, enum model_purpose purpose,
@@ -376,7 +376,7 @@ static void shared_graph(const struct model *model, int kind, enum model_purpose
     }
     int x = build_input(graph, 4), first = matrix(graph, "first", 4, 4, whole);
     int second = matrix(graph, "second", 4, 4, whole);
-    graph->params[0].shared = graph->params[1].shared = kind == 2;
+    graph->params[0].is_borrowed = graph->params[1].is_borrowed = kind == 2;
     if (kind == 2) {
         int h = build_linear(graph, build_linear(graph, x, first, -1), second, -1);
         int targets = build_targets(graph);

@@ -161,7 +161,7 @@ static void test_units(void **state)
                 assert_string_equal(unit->prefix, wrappings[w].name[units]);
         }
         assert_int_equal(model->units, units + 2);
-        assert_int_equal(model->unit[units + 1].shared, 0);
+        assert_int_equal(model->unit[units + 1].lender, 0);
         assert_int_equal(model_params(model), 5 * 10116 + 101 * 36 + 36);
         fleet_close(&fleet);
     }

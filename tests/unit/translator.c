@@ -136,7 +136,7 @@ static int norm_after(struct graph *graph, const char *prefix, const char *part,
 }
 
 /* The matrix of words, which the encoder's first unit has. */
-static int words(const struct config_model *c, struct graph *graph, int shared)
+static int words(const struct config_model *c, struct graph *graph, int is_borrowed)
 {
     struct graph_param param = {.parts = 1,
                                 .part = {"embed"},
@@ -145,7 +145,7 @@ static int words(const struct config_model *c, struct graph *graph, int shared)
                                 .dim = {c->vocab, c->hidden},
                                 .init = INIT_NORMAL,
                                 .std = 0.5f,
-                                .shared = shared};
+                                .is_borrowed = is_borrowed};
     return build_param(graph, &param);
 }
 
@@ -294,9 +294,9 @@ static void graph_of(const struct model *model, int kind, enum model_purpose pur
 static void add_unit(struct model *model, enum kind kind, const char *prefix, int number)
 {
     struct model_unit *unit = &model->unit[model->units++];
-    *unit = (struct model_unit){.kind = kind, .shared = -1};
+    *unit = (struct model_unit){.kind = kind, .lender = -1};
     if (kind == TARGET_EMBED || kind == HEAD)
-        unit->shared = 0;
+        unit->lender = 0;
     if (number >= 0)
         snprintf(unit->prefix, sizeof unit->prefix, "%s%d.", prefix, number);
     else
