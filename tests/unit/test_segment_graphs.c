@@ -417,12 +417,41 @@ static void test_made_again(void **state)
     session_close(s);
 }
 
+/* The product that a choice among experts is made of is a router's, also where it gets a bias, and
+ * where other nodes stand between the two; no other product is. */
+static void test_routers_are_found(void **state)
+{
+    enum { WIDTH = 6, EXPERTS = 4 };
+    for (int has_bias = 0; has_bias < 2; has_bias++) {
+        struct graph *graph = graph_create(2, 5, DTYPE_F32);
+        const struct op_attrs choice = {.seq = 5, .experts = {.count = EXPERTS, .chosen = 2}};
+        int param[3];
+        for (int i = 0; i < 3; i++) {
+            int64_t rows = i == 0 ? WIDTH : EXPERTS;
+            struct graph_param own = {
+                .parts = 1, .part_rows = {rows}, .dims = 2 - (i == 2), .dim = {rows, WIDTH}};
+            snprintf(own.part[0], GRAPH_NAME, "param%d", i);
+            param[i] = build_param(graph, &own);
+        }
+        int x = build_input(graph, WIDTH), logits = build_linear(graph, x, param[1], -1);
+        build_linear(graph, x, param[0], -1);
+        if (has_bias)
+            logits = build_bias(graph, logits, param[2]);
+        graph_node(graph, &op_route, (int[]){logits, -1}, 2, &choice);
+        assert_string_equal(graph->err.text, "");
+        assert_true(op_is_router(graph, 0));
+        for (int n = 1; n < graph->node_count; n++)
+            assert_false(op_is_router(graph, n));
+        graph_destroy(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_value_used_twice),    cmocka_unit_test(test_full_attention),
         cmocka_unit_test(test_refused_forms),         cmocka_unit_test(test_made_again),
-        cmocka_unit_test(test_backward_in_two_parts),
+        cmocka_unit_test(test_backward_in_two_parts), cmocka_unit_test(test_routers_are_found),
     };
     return cmocka_run_group_tests_name("segment graphs", tests, NULL, NULL);
 }
