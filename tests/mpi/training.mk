@@ -2,8 +2,7 @@
 MPI_TESTS += tests/mpi/test_layouts tests/mpi/test_plan tests/mpi/test_gpt2 tests/mpi/test_offload \
 	tests/mpi/test_precision tests/mpi/test_matrix tests/mpi/test_schedules
 training = tests/mpi/check.h tests/mpi/training.c tests/mpi/training.h $(rig)
-# Without the self-check, which takes a second or two on each rank and loads all kernels, also those that a step would
-# load beside a transfer; its own tests are in tests/cli and tests/unit.
+# Without the self-check (its tests: tests/cli, tests/unit), which takes a second and loads kernels before a step does.
 emulated_gpu = cuda comm.share_gpu=true run.self_check=off
 tests_mpi_test_layouts_SOURCES = tests/mpi/test_layouts.c $(training)
 tests_mpi_test_layouts_LDADD = $(TRIREME_LIBS)
