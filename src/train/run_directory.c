@@ -130,6 +130,68 @@ static int check_names(const struct run_directory *d, struct error *err)
     return rc;
 }
 
+/* Return, for free(), the real path of the checkpoint that the directory at path is or lies in, by
+ * whatever links; NULL: there is none.  Of a directory that is to be made yet, the folders above it
+ * count that are there. */
+static char *find_checkpoint_above(const char *path)
+{
+    char *name = array_text(path), *real = realpath(name, NULL), *slash;
+    while (!real && (slash = strrchr(name, '/'))) {
+        *slash = 0;
+        real = realpath(name, NULL);
+    }
+    free(name);
+    if (!real && path[0] != '/')
+        real = realpath(".", NULL);
+    while (real && !(disk_has(real, "COMMIT") && disk_has(real, "meta.json"))) {
+        slash = strrchr(real, '/');
+        if (slash == real) {
+            free(real);
+            real = NULL;
+        } else
+            *slash = 0;
+    }
+    return real;
+}
+
+/* Does a folder hold committed checkpoints? */
+static int has_checkpoints(const char *path)
+{
+    struct checkpoint_entry *entries;
+    int count = checkpoint_list(&entries, path, NULL), found = 0;
+    for (int i = 0; i < count; i++)
+        found |= entries[i].committed;
+    checkpoint_list_free(entries, count > 0 ? count : 0);
+    return found;
+}
+
+/* Refuse a directory in a checkpoint, with which the run would be deleted, and a folder of
+ * checkpoints that is no run. */
+static int check_place(const struct run_directory *d, struct error *err)
+{
+    char *checkpoint = find_checkpoint_above(d->path);
+    int rc = 0;
+    if (checkpoint && disk_has(d->path, RUN_RECORD))
+        rc = error_set(err,
+                       "run.dir is %s, and %s is a checkpoint, which is deleted, with all that is "
+                       "in it, once its run has saved newer ones; move the run out of there",
+                       d->path, checkpoint);
+    else if (checkpoint)
+        rc = error_set(err,
+                       "run.dir is %s, and %s is a checkpoint, which is deleted, with all that is "
+                       "in it, once its run has saved newer ones; that run goes on by its own "
+                       "run.dir, and a new run from the checkpoint begins by checkpoint.resume=%s "
+                       "run.dir=NEW",
+                       d->path, checkpoint, checkpoint);
+    else if (!disk_has(d->path, RUN_RECORD) && has_checkpoints(d->path))
+        rc = error_set(err,
+                       "run.dir is %s, which holds checkpoints and is no run; their run goes on by "
+                       "the folder above, run.dir=%s/.., and a new run needs a folder of its own",
+                       d->path, d->path);
+    free(checkpoint);
+    return rc;
+}
+
 /* Read the record of the run. */
 static int read_record(struct run_directory *d, struct error *err)
 {
@@ -150,8 +212,8 @@ int run_directory_open(struct run_directory *d, struct session *s, struct run_da
     snprintf(d->metrics, sizeof d->metrics, "%s/" RUN_METRICS, d->path);
     int rc = 0;
     if (!world_rank(s->world))
-        rc = check_kinds(d, err) || check_names(d, err) || run_directory_lock(d, err) ||
-             run_record_writer(d->writer, err) || read_record(d, err);
+        rc = check_place(d, err) || check_kinds(d, err) || check_names(d, err) ||
+             run_directory_lock(d, err) || run_record_writer(d->writer, err) || read_record(d, err);
     return world_agree(s->world, rc ? -1 : 0, err) ||
                    shared_settings_check_folder(s->world, d->checkpoints, err)
                ? -1

@@ -57,8 +57,8 @@ struct run_directory {
 
 /* Make and lock the run directory, open its log and read its record; data describes the token files
  * and is written into checkpoints.  A directory that is no run and has files of somebody else's
- * under the names of a run's is refused.  Collective; run_directory_close() in any case.  Returns
- * 0, or -1 on all ranks with err set. */
+ * under the names of a run's is refused, and so is one in a checkpoint, or a folder of checkpoints.
+ * Collective; run_directory_close() in any case.  Returns 0, or -1 on all ranks with err set. */
 int run_directory_open(struct run_directory *dir, struct session *session, struct run_data data,
                        struct error *err);
 void run_directory_close(struct run_directory *dir);

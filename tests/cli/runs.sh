@@ -40,6 +40,33 @@ is "a run whose gradients stay infinite leaves a good checkpoint" 12 "$(kept wil
 last=$(sed -n 's/.*error: step \([0-9]*\):.*/\1/p' err)
 is "a run whose gradients stay infinite leaves a line of metrics for every step" "1-$last" "$(steps_of wild)"
 
+# A run in a checkpoint would be deleted with it.
+
+train run.dir=outer train.steps=4 checkpoint.every=2 checkpoint.keep_best=true data.valid=valid.h5 train.eval_every=2
+before=$(find outer | sort)
+for place in step-00000002 best step-00000002/inner step-00000002/new/../inner/; do
+    refused "a run in checkpoints/$place" 'step-0000000[24] is a checkpoint.*checkpoint.resume=/.*/step-0000000[24] run.dir=NEW' \
+        "$TRIREME" train $M run.dir="outer/checkpoints/$place" train.steps=1
+done
+refused "a run in a folder of checkpoints" 'holds checkpoints and is no run.*run.dir=outer/checkpoints/\.\.' \
+    "$TRIREME" train $M run.dir=outer/checkpoints train.steps=1
+mkdir outer/checkpoints/step-00000002/inner
+cd outer/checkpoints/step-00000002/inner
+refused "a run in a folder of a checkpoint, from there" 'step-00000002 is a checkpoint' \
+    "$TRIREME" train $M data.train="$work/train.h5" run.dir=deep/er train.steps=1
+cd "$work"
+rm -r outer/checkpoints/step-00000002/inner
+ranks 2 "$TRIREME" train $M run.dir="$work/outer/checkpoints/best" train.steps=1 >out 2>err
+code=$?
+said "two ranks refuse it as one" 'error: .*is a checkpoint'
+is "nothing was written there" "1 $before" "$code $(find outer | sort)"
+ln -s "$work/train.h5" outer/COMMIT
+train run.dir=outer/inside train.steps=1
+is "a file COMMIT alone makes no checkpoint" 0 $code
+cp -r outer/inside outer/checkpoints/step-00000004/
+train run.dir=outer/checkpoints/step-00000004/inside train.steps=2
+is "a run that lies in one already does not go on" "1 1" "$code $(grep -c 'move the run out of there' err)"
+
 # All ranks may write no more than 300 kB into a file, from their first step on; before it they would be refused.
 ranks 3 "$TRIREME" train $M run.dir="$work/small" train.steps=310 checkpoint.every=300 train.global_batch=6 >out 2>err &
 pid=$!
