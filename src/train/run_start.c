@@ -222,6 +222,15 @@ static int same_point(const struct run_point *a, const struct run_point *b)
     return a->run[0] && !strcmp(a->run, b->run) && a->branch == b->branch && a->step == b->step;
 }
 
+/* Is the checkpoint of the directory's run?  One that names no run is, where it lies there.  The
+ * answer counts on rank 0. */
+static int is_of_run(const struct run_directory *d, const struct checkpoint *checkpoint)
+{
+    struct run_point point = run_point_of(checkpoint->meta, checkpoint->step);
+    return point.run[0] ? !strcmp(point.run, d->record.run)
+                        : disk_is_inside(checkpoint->path, d->path);
+}
+
 /* Decide what the start does with the opened checkpoint that was asked for: with another run's it
  * begins a run; with one of this run it goes on with the branch that began from it, or begins a new
  * branch. */
@@ -230,7 +239,7 @@ static int judge(const struct run_directory *d, const struct run_survey *survey,
 {
     const char *path = checkpoint->path;
     struct run_point point = run_point_of(checkpoint->meta, checkpoint->step);
-    int same = point.run[0] ? !strcmp(point.run, d->record.run) : disk_is_inside(path, d->path);
+    int same = is_of_run(d, checkpoint);
     int fresh = begins_fresh(d);
     if (start->aside) {
         start->begins = 1;
@@ -381,6 +390,17 @@ static int open_start(struct run_directory *d, const struct run_survey *survey,
     return 0;
 }
 
+/* Refuse to go on with the run on tokens of another tokenizer.  A run that begins from a checkpoint
+ * may: report_resumed() warns. */
+static int check_tokenizer(const struct run_directory *d, const struct run_start *start,
+                           const struct checkpoint *checkpoint, struct error *err)
+{
+    struct world *world = d->s->world;
+    int is_checked = !world_rank(world) && checkpoint && !start->begins && is_of_run(d, checkpoint);
+    return world_agree(
+        world, is_checked ? tokenizer_check_run(d->data.tokenizer, checkpoint, err) : 0, err);
+}
+
 /* Can the loss of the best evaluation be compared with those from now on? */
 enum comparable { COMPARABLE, OF_OTHER_RUN, OF_OTHER_DATA };
 
@@ -457,7 +477,8 @@ static int start_at(struct run_directory *d, const struct run_survey *survey,
 {
     struct world *world = d->s->world;
     int rank = world_rank(world);
-    if (open_start(d, survey, start, checkpoint, err) || load(d, *checkpoint, position, err) ||
+    if (open_start(d, survey, start, checkpoint, err) ||
+        check_tokenizer(d, start, *checkpoint, err) || load(d, *checkpoint, position, err) ||
         run_length_set(&d->s->config.train, position, d->data.sequences, d->s->layout.global_batch,
                        err))
         return -1;

@@ -7,7 +7,6 @@
 
 #include "base/array.h"
 #include "config/hub.h"
-#include "io/checkpoint.h"
 #include "io/disk.h"
 #include "io/tokenizer.h"
 #include "train/run_changes.h"
@@ -32,6 +31,19 @@ int tokenizer_check_data(const struct dataset *train, const struct dataset *vali
                      "data.train (%s) was made with tokenizer \"%s\" and data.valid (%s) with "
                      "\"%s\": both need one tokenizer",
                      train->file[0].tokens.path, one, valid->file[0].tokens.path, other);
+}
+
+int tokenizer_check_run(const char *made, const struct checkpoint *checkpoint, struct error *err)
+{
+    const char *trained = run_data_tokenizer(checkpoint->meta);
+    if (!is_known(made) || !is_known(trained) || !strcmp(made, trained))
+        return 0;
+    return error_set(err,
+                     "data.train was made with tokenizer \"%s\", and this run was trained with "
+                     "\"%s\": the same numbers are other tokens to the model; make the data with "
+                     "that one, trireme tokenize --tokenizer, or begin another run from the "
+                     "checkpoint: checkpoint.resume=%s run.dir=NEW",
+                     made, trained, checkpoint->path);
 }
 
 /* Read meta.json of a checkpoint, or of the newest one of a run; NULL: path is neither. */

@@ -4,6 +4,7 @@
 #define TRIREME_TRAIN_TOKENIZER_CHECK_H
 
 #include "base/log.h"
+#include "io/checkpoint.h"
 #include "io/dataset.h"
 
 /* The tokenizer of a dataset, by the name that token files have it under; "": it has no file. */
@@ -13,6 +14,10 @@ const char *tokenizer_check_name(const struct dataset *data);
  * ("unnamed"), and no file, fit any.  Returns 0, or -1 with err naming both. */
 int tokenizer_check_data(const struct dataset *train, const struct dataset *valid,
                          struct error *err);
+
+/* Was data.train made with the tokenizer `made` that the run's own checkpoint was trained with?
+ * Where either is not known, it fits.  Returns 0, or -1 with err naming both. */
+int tokenizer_check_run(const char *made, const struct checkpoint *checkpoint, struct error *err);
 
 /* Warn where the data of `key`, of tokens of the tokenizer `made`, is not of that of a model:
  * `path` is the model's folder with a tokenizer.json, a name of the hub, a run, or a checkpoint,

@@ -378,7 +378,15 @@ other() {
     is "$name" "0 $count" "$? $(grep -c "$other" err)"
 }
 other "its own tokenizer" 0 train $W data.train=bpe.h5 run.dir=numbered
-other "a run goes on with tokens of another" 1 train $W data.train=train.h5 run.dir=numbered train.steps=2
+refused "a run does not go on with tokens of another" \
+    'data.train was made with tokenizer "bytes", and this run was trained with "byte-bpe-.*step-00000001 run.dir=NEW' \
+    "$TRIREME" train $W data.train=train.h5 run.dir=numbered train.steps=2
+refused "nor from a checkpoint of its own" 'this run was trained with "byte-bpe-' \
+    "$TRIREME" train $W data.train=train.h5 run.dir=numbered train.steps=2 checkpoint.resume=1
+is "and is as it was" "1 1" "$(wc -l <numbered/metrics.jsonl) $(ls numbered/checkpoints | wc -l)"
+other "another run begins from its checkpoint" 1 train $W data.train=train.h5 run.dir=other-tokens \
+    checkpoint.resume=numbered/checkpoints/step-00000001 train.steps=2
+other "and goes on" 0 train $W data.train=train.h5 run.dir=other-tokens train.steps=3
 other "evaluate with tokens of another" 1 evaluate numbered/checkpoints/step-00000001 data.valid=valid.h5
 other "and with its own" 0 evaluate numbered/checkpoints/step-00000001 data.valid=bpe.h5
 other "a run's weights, and tokens of another" 1 train $M data.train=train.h5 train.steps=1 \
