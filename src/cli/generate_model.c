@@ -129,7 +129,7 @@ static int find_trained(struct generate_model *model, const char *name, struct e
     if (!data_tokenizer_open(&model->tokenizer, name, &model->config, NULL)) /* as keys say now */
         return 0;
     return error_set(err,
-                     "%s was trained on tokens of \"%.100s\": %.600s; give its tokenizer.json: "
+                     "%s was trained on tokens of \"%.100s\": %.900s; give its tokenizer.json: "
                      "--tokenizer FILE (--tokenizer bytes takes each token below 256 for a byte)",
                      model->checkpoint->path, name, why.text);
 }

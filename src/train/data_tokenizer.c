@@ -33,6 +33,29 @@ static int is_beside(struct tokenizer **tokenizer, const char *path, const char 
     return found;
 }
 
+/* Say where the tokenizer was looked for, and from where relative paths begin; why is about the
+ * last file that was there.  Returns -1. */
+static int refuse_absent(const char *folder, const struct config *config,
+                         const struct config_source *files, int count, const struct error *why,
+                         struct error *err)
+{
+    int is_relative = folder[0] && folder[0] != '/';
+    char text[600] = "this tokenizer lies neither in model.path";
+    for (int i = 0; i < count; i++)
+        is_relative |= files[i].path[0] != '/';
+    char *here = is_relative ? getcwd(NULL, 0) : NULL;
+    if (folder[0])
+        text_append(text, sizeof text, " (%.120s)", folder);
+    text_append(text, sizeof text, " nor beside data.train");
+    if (config->data.train[0])
+        text_append(text, sizeof text, " (%.150s)", config->data.train);
+    if (here)
+        text_append(text, sizeof text, "; relative paths begin at the working directory, %.120s",
+                    here);
+    free(here);
+    return error_set(err, "%s%s%.700s", text, why->text[0] ? ": " : "", why->text);
+}
+
 int data_tokenizer_open(struct tokenizer **tokenizer, const char *name, const struct config *config,
                         struct error *err)
 {
@@ -49,8 +72,7 @@ int data_tokenizer_open(struct tokenizer **tokenizer, const char *name, const st
     for (int i = 0; i < count; i++)
         if (is_beside(tokenizer, files[i].path, name, &why))
             return 0;
-    return error_set(err, "this tokenizer lies neither in model.path nor beside data.train%s%.700s",
-                     why.text[0] ? ": " : "", why.text);
+    return refuse_absent(folder, config, files, count, &why, err);
 }
 
 int data_tokenizer_open_named(struct tokenizer **tokenizer, const char *name, struct error *err)

@@ -97,6 +97,12 @@ rm data/config.json data/model.safetensors
 mv data/tokenizer.json elsewhere.json
 refused "a tokenizer that is not there any more" 'trained on tokens of "byte-bpe-.*--tokenizer FILE' \
     "$TRIREME" generate run --prompt x --tokens 3 device=cpu
+mkdir away
+cd away
+refused "a relative path from another directory" \
+    'neither in model.path nor beside data.train \(data/train.h5\); relative paths begin at the working directory, /.*/away' \
+    "$TRIREME" generate ../run --prompt x --tokens 3 device=cpu
+cd ..
 cp few.json data/tokenizer.json
 refused "another tokenizer is in its place" 'trained on tokens of "byte-bpe-.*data/tokenizer.json is "byte-bpe-' \
     "$TRIREME" generate run --prompt x --tokens 3 device=cpu
