@@ -285,6 +285,30 @@ static double decay_tolerance(const struct config *saved, const struct config *a
     return only_batch ? 2 / (double)decay : 0;
 }
 
+/* What the learning rate does at the step after a checkpoint's. */
+enum rate { RATE_STAYS, RATE_STAYS_ZERO, RATE_JUMPS };
+
+/* Find that out for the step after `at`, and write it to text, where it is to be said; to
+ * RATE_JUMPS the caller appends the reason. */
+static enum rate compare_rates(const struct config_train *was, const struct config_train *now,
+                               const struct run_position *at, char *text, size_t bytes)
+{
+    int64_t step = at->step - at->scaler.skipped; /* of the schedule */
+    double before = lr_schedule_at(was, step), after = lr_schedule_at(now, step + 1);
+    if (before != after) {
+        snprintf(text, bytes,
+                 "the learning rate jumps from %g at step %lld to %g at step %lld: ", before,
+                 (long long)at->step, after, (long long)at->step + 1);
+        return RATE_JUMPS;
+    }
+    if (after > 0)
+        return RATE_STAYS;
+    snprintf(text, bytes,
+             "the learning rate of step %lld is 0, as that of step %lld was: it changes no weight",
+             (long long)at->step + 1, (long long)at->step);
+    return RATE_STAYS_ZERO;
+}
+
 /* Write to text how the learning rate of cosine or linear, whose curve depends on the run's end,
  * jumps at the step after `at`; returns 0 where the curve is the one of before, or where settings
  * of the learning rate itself differ, which run_changes_text() lists.  Curves that lie apart by no
@@ -300,13 +324,13 @@ static int curve_jumps(const struct config_train *was, const struct config_train
     double apart = (0.05 + (now->epochs > 0 ? M_PI / 2 / decay : 0)) * now->lr;
     if (!is_same_kind || fabs(lr_schedule_at(now, step) - lr_schedule_at(was, step)) <= apart)
         return 0;
-    snprintf(text, bytes,
-             "the learning rate jumps from %g at step %lld to %g at step %lld: train.schedule=%s "
-             "goes from the warm-up to the run's end, and is another curve with another end; wsd "
-             "can be extended without a jump",
-             lr_schedule_at(was, step), (long long)at->step, lr_schedule_at(now, step + 1),
-             (long long)at->step + 1, now->schedule == SCHEDULE_COSINE ? "cosine" : "linear");
-    return 1;
+    enum rate rate = compare_rates(was, now, at, text, bytes);
+    if (rate == RATE_JUMPS)
+        text_append(text, bytes,
+                    "train.schedule=%s goes from the warm-up to the run's end, and is another "
+                    "curve with another end; wsd can be extended without a jump",
+                    now->schedule == SCHEDULE_COSINE ? "cosine" : "linear");
+    return rate != RATE_STAYS;
 }
 
 int run_changes_decay(const struct config *saved, const struct config *asked, const struct js *meta,
@@ -328,9 +352,9 @@ int run_changes_decay(const struct config *saved, const struct config *asked, co
         return 0;
     int64_t stable = was.steps - lr_schedule_decay_steps(&was);
     int64_t stable_now = now->steps - lr_schedule_decay_steps(now);
-    snprintf(text, bytes, "the learning rate jumps from %g at step %lld to %g at step %lld: ",
-             lr_schedule_at(&was, step), (long long)at->step, lr_schedule_at(now, step + 1),
-             (long long)at->step + 1);
+    enum rate rate = compare_rates(&was, now, at, text, bytes);
+    if (rate != RATE_JUMPS)
+        return rate == RATE_STAYS_ZERO;
     if (done > 0)
         text_append(text, bytes,
                     "the checkpoint was saved in the decay, which began after step %lld and is "

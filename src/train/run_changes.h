@@ -51,8 +51,8 @@ int run_changes_text(const struct config *saved, const struct config *asked, int
 const char *run_changes_without_effect(int i);
 
 /* Where a run at this position is elsewhere in the decay of its learning rate now, because the run
- * or its decay has another length, write to text how the learning rate jumps.  Returns 1, or 0
- * where the learning rate goes on as it was. */
+ * or its decay has another length, write to text how the learning rate jumps, or that it stays 0.
+ * Returns 1, or 0 where the learning rate goes on as it was. */
 int run_changes_decay(const struct config *saved, const struct config *asked, const struct js *meta,
                       const struct run_data *data, const struct run_position *at, char *text,
                       size_t bytes);

@@ -153,6 +153,12 @@ static void jumps_of_the_learning_rate_are_reported(void **state)
          "from 0.02 at step 98 to 0.505 at step 99: train.schedule=linear goes from"},
         {"train.schedule=cosine", "train.schedule=cosine train.steps=200", 100, 0, 8,
          "from 0 at step 100 to 0.492"},
+        {"train.schedule=cosine train.steps=5", "train.schedule=cosine train.steps=6", 5, 0, 8,
+         "the learning rate of step 6 is 0, as that of step 5 was: it changes no weight"},
+        {"train.schedule=cosine train.steps=5 train.min_lr=0.1",
+         "train.schedule=cosine train.steps=6 train.min_lr=0.1", 5, 0, 8, NULL},
+        {"train.steps=5 train.decay_steps=2", "train.steps=6 train.decay_steps=2", 5, 0, 8,
+         "the learning rate of step 6 is 0, as that of step 5 was: it changes no weight"},
         {"train.schedule=cosine", "train.schedule=cosine train.lr=2 train.steps=200", 100, 0, 8,
          NULL}, /* a change that is listed */
         {"train.schedule=constant", "train.schedule=constant train.steps=200", 98, 0, 8, NULL},
