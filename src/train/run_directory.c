@@ -3,6 +3,7 @@
  * that would be in its way. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/special_file.h"
+#include "base/text.h"
 #include "io/disk.h"
 #include "train/lr_schedule.h"
 #include "train/metrics_resume.h"
@@ -30,6 +32,35 @@ int run_directory_is_there(int fd, const char *path)
            one.st_dev == other.st_dev;
 }
 
+/* Say why the lock at path could not be opened: of somebody else's run, whose that is, and how
+ * one's own begins from it.  Returns -1. */
+static int refuse_lock(const struct run_directory *d, const char *path, struct error *err)
+{
+    struct checkpoint_entry *entries;
+    struct stat about;
+    int is_denied = errno == EACCES, i = 0;
+    error_errno(err, "cannot create %s", path);
+    if (!is_denied || stat(path, &about) || about.st_uid == geteuid())
+        return -1;
+    const struct passwd *user = getpwuid(about.st_uid);
+    char number[32];
+    snprintf(number, sizeof number, "user %lld", (long long)about.st_uid);
+    error_set(err, "run.dir %s is a run of %s, and you may not write there", d->path,
+              user ? user->pw_name : number);
+    int count = checkpoint_list(&entries, d->checkpoints, NULL);
+    while (i < count && !entries[i].committed)
+        i++;
+    if (i < count)
+        text_append(err->text, sizeof err->text,
+                    "; a run of your own from its newest checkpoint: checkpoint.resume=%s "
+                    "run.dir=NEW",
+                    entries[i].path);
+    else
+        text_append(err->text, sizeof err->text, "; name another run.dir");
+    checkpoint_list_free(entries, count > 0 ? count : 0);
+    return -1;
+}
+
 /* Two starts in one run directory would overwrite each other's files.  The kernel releases the lock
  * when the process ends.  On a file system without locks there is none. */
 int run_directory_lock(struct run_directory *d, struct error *err)
@@ -38,7 +69,7 @@ int run_directory_lock(struct run_directory *d, struct error *err)
     int rc = disk_make_folders(d->checkpoints, err);
     int fd = rc ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (!rc && fd < 0)
-        rc = error_errno(err, "cannot create %s", path);
+        rc = refuse_lock(d, path, err);
     if (!rc && ((flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) ||
                 !run_directory_is_there(fd, path)))
         rc = error_set(err,

@@ -67,6 +67,20 @@ cp -r outer/inside outer/checkpoints/step-00000004/
 train run.dir=outer/checkpoints/step-00000004/inside train.steps=2
 is "a run that lies in one already does not go on" "1 1" "$code $(grep -c 'move the run out of there' err)"
 
+as_other="setpriv --reuid=54321 --regid=54321 --clear-groups"
+chmod 755 "$work"
+if [ "$(id -u)" = 0 ] && $as_other "$TRIREME" --version >out 2>err; then
+    train run.dir=theirs train.steps=2
+    refused "a run of somebody else" \
+        "run.dir $work/theirs is a run of root, .*checkpoint.resume=$work/theirs/.*step-00000002 run.dir=NEW" \
+        $as_other "$TRIREME" train $M data.train="$work/train.h5" run.dir="$work/theirs" train.steps=4
+    rm -r theirs/checkpoints/*
+    refused "one without a checkpoint" 'theirs is a run of root, .*; name another run.dir' \
+        $as_other "$TRIREME" train $M data.train="$work/train.h5" run.dir="$work/theirs" train.steps=4
+else
+    skip "a run of somebody else" "no other user can be had, or none who can run the program"
+fi
+
 # All ranks may write no more than 300 kB into a file, from their first step on; before it they would be refused.
 ranks 3 "$TRIREME" train $M run.dir="$work/small" train.steps=310 checkpoint.every=300 train.global_batch=6 >out 2>err &
 pid=$!
