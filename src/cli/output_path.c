@@ -1,12 +1,19 @@
-/* output_path.c - checking where tokenize writes; see output_path.h. */
+/* output_path.c - checking where commands write; see output_path.h.
+ *
+ * What is there is known by its content: token files by HDF5's first bytes, tokenizers by reading
+ * them, what trireme plan writes by its first bytes (reports[]).
+ */
 #include "cli/output_path.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/array.h"
+#include "config/config.h"
 #include "io/disk.h"
 #include "io/h5.h"
 #include "io/tokenizer.h"
@@ -49,16 +56,27 @@ static int check_tokenizer(const char *path, struct error *why)
     return is_file ? 0 : error_set(why, "it is no JSON");
 }
 
+/* Refuse a folder as the path of a file. */
+static int refuse_folder(const char *path, struct error *err)
+{
+    struct stat info;
+    int is_folder = !stat(path, &info) && S_ISDIR(info.st_mode);
+    return is_folder ? error_set(err, "%s is a folder; name a file to be written", path) : 0;
+}
+
 int output_path_check(const char *path, enum output_path_kind kind, const struct inputs *inputs,
                       struct error *err)
 {
     struct error why = {0};
     struct stat info;
-    if (!path || stat(path, &info))
+    if (!path)
+        return 0;
+    if (refuse_folder(path, err))
+        return -1;
+    if (stat(path, &info))
         return 0;
     if (!S_ISREG(info.st_mode))
-        return error_set(err, "%s is %s; name a file to be written", path,
-                         S_ISDIR(info.st_mode) ? "a folder" : "a device");
+        return error_set(err, "%s is a device; name a file to be written", path);
     if (inputs_contain(inputs, path))
         return error_set(err, "%s is an input, and would be overwritten; name another output",
                          path);
@@ -70,6 +88,85 @@ int output_path_check(const char *path, enum output_path_kind kind, const struct
         return error_set(
             err, "%s is there, and is no token file; remove it, or name another output", path);
     return 0;
+}
+
+/* What trireme plan writes: what it is called, and with which bytes it begins. */
+enum { MOST_STARTS = 3, START_BYTES = 96 };
+static const struct {
+    const char *name, *start[MOST_STARTS];
+} reports[] = {
+    [OUTPUT_PLAN] = {.name = "plan",
+                     .start = {"{\n  \"parameters\": ", "{\n  \"candidates\": ",
+                               "{\n  \"nodes\": "}},
+    [OUTPUT_TRACE] = {.name = "trace",
+                      .start = {"{\"displayTimeUnit\": \"ms\", \"traceEvents\": "}},
+    [OUTPUT_PICTURE] = {.name = "picture",
+                        .start = {"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width="}},
+    [OUTPUT_SCHEDULE] = {.name = "schedule"},
+    [OUTPUT_CONFIG] = {.name = "configuration"},
+};
+
+/* Are these the first bytes of a schedule: actions such as 0F0 and 12B3, with commas between? */
+static int begins_as_schedule(const char *text)
+{
+    size_t used = strspn(text, "0123456789FBIW,\r\n");
+    return used > 0 && !text[used];
+}
+
+/* Does the file at path begin as reports of this kind do?  Returns 1, 0, or -1 with err set: it
+ * cannot be read. */
+static int begins_as(const char *path, enum output_path_kind kind, struct error *err)
+{
+    char text[START_BYTES + 1] = "";
+    FILE *in = fopen(path, "re");
+    if (!in)
+        return error_errno(err, "cannot read %s, which is there", path);
+    size_t bytes = fread(text, 1, START_BYTES, in);
+    fclose(in);
+    if (kind == OUTPUT_CONFIG)
+        return config_is_written_for_user(path);
+    if (kind == OUTPUT_SCHEDULE)
+        return strlen(text) == bytes && begins_as_schedule(text);
+    for (int i = 0; i < MOST_STARTS; i++)
+        if (reports[kind].start[i] &&
+            !strncmp(text, reports[kind].start[i], strlen(reports[kind].start[i])))
+            return 1;
+    return 0;
+}
+
+/* Check that a file can be made in the folder of path. */
+static int check_folder(const char *path, struct error *err)
+{
+    char *folder = parent_of(path);
+    int rc = access(folder, W_OK | X_OK) ? error_errno(err, "cannot create %s", path) : 0;
+    free(folder);
+    return rc;
+}
+
+int output_path_check_report(const char *path, enum output_path_kind kind, const char *input,
+                             struct error *err)
+{
+    struct stat info, of_input;
+    if (!path)
+        return 0;
+    if (refuse_folder(path, err))
+        return -1;
+    if (stat(path, &info))
+        return check_folder(path, err);
+    if (!S_ISREG(info.st_mode))
+        return 0;
+    if (input && !stat(input, &of_input) && of_input.st_dev == info.st_dev &&
+        of_input.st_ino == info.st_ino)
+        return error_set(err, "%s is an input, and would be overwritten; name another file", path);
+    int is_ours = info.st_size ? begins_as(path, kind, err) : 1;
+    if (is_ours < 0)
+        return -1;
+    return is_ours ? 0
+                   : error_set(err,
+                               "%s is there, and is no %s of trireme's; remove it, or name another "
+                               "file",
+                               path, reports[kind].name);
 }
 
 int output_path_is(const char *a, const char *b)

@@ -209,6 +209,7 @@ static int plan(struct plan_options *options, int argc, char **argv, struct erro
     struct report report;
     if (plan_options_take(options, &argc, argv, err) ||
         arguments_config(&config, ARGUMENTS_PLAN, argc, argv, err) ||
+        plan_options_check_outputs(options, &config, argc > 1 ? argv[1] : NULL, err) ||
         plan_options_set_ranks(options, argc, argv, err))
         return -1;
     resolve_device(&config, options);

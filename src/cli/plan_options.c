@@ -7,6 +7,7 @@
 #include "base/round.h"
 #include "cli/arguments.h"
 #include "cli/last_start.h"
+#include "cli/output_path.h"
 #include "simulate/machine_file.h"
 
 enum { RANKS_MOST = 65536 };
@@ -170,6 +171,28 @@ int plan_options_take(struct plan_options *o, int *argc, char **argv, struct err
         return error_set(err, "%s: how long a step takes on which machine?  Name it with --machine",
                          o->trace ? "--trace" : "--timeline-svg");
     return arguments_number("--node-memory", argc, argv, 0.001, 1e6, &o->node_gib, 0, err);
+}
+
+int plan_options_check_outputs(const struct plan_options *o, const struct config *config,
+                               const char *input, struct error *err)
+{
+    const struct {
+        const char *option, *path;
+        enum output_path_kind kind;
+    } rows[] = {
+        {.option = "--json", .path = o->json, .kind = OUTPUT_PLAN},
+        {.option = "--trace", .path = o->trace, .kind = OUTPUT_TRACE},
+        {.option = "--schedule-svg", .path = o->svg, .kind = OUTPUT_PICTURE},
+        {.option = "--timeline-svg", .path = o->timeline, .kind = OUTPUT_PICTURE},
+        {.option = "--schedule-csv", .path = o->csv, .kind = OUTPUT_SCHEDULE},
+        {.option = "--yaml", .path = o->yaml, .kind = OUTPUT_CONFIG},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (output_path_check_report(
+                rows[i].path, rows[i].kind,
+                rows[i].kind == OUTPUT_SCHEDULE ? config->parallel.schedule : input, err))
+            return error_prefix(err, rows[i].option);
+    return 0;
 }
 
 int plan_options_set_ranks(struct plan_options *o, int argc, char **argv, struct error *err)

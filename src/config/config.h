@@ -400,8 +400,10 @@ enum config_writing { CONFIG_OF_RUN, CONFIG_FOR_USER };
 int config_write(const struct config *config, enum config_writing what, const char *path,
                  struct error *err);
 
-/* Is this a file that config_write() wrote as CONFIG_OF_RUN?  0 also where there is no file. */
+/* Is this a file that config_write() wrote as CONFIG_OF_RUN, as CONFIG_FOR_USER?  0 also where
+ * there is no file. */
 int config_is_written(const char *path);
+int config_is_written_for_user(const char *path);
 
 /* Return the configuration as it was given: with train.epochs, train.steps is at its default again,
  * which a session had set to the steps of these epochs. */

@@ -84,14 +84,25 @@ struct config config_given(const struct config *config)
 static const char heading[] = "# The configuration this run was given, complete.\n";
 static const char heading_for_user[] = "# A configuration, complete: every key has its value.\n";
 
-int config_is_written(const char *path)
+/* Is `first` the first line of the file at path? */
+static int begins_with(const char *path, const char *first)
 {
-    char line[sizeof heading] = "";
+    char line[sizeof heading + sizeof heading_for_user] = "";
     FILE *file = special_file_kind(path) ? NULL : fopen(path, "r");
-    int is_ours = file && fgets(line, sizeof line, file) && !strcmp(line, heading);
+    int is_ours = file && fgets(line, sizeof line, file) && !strcmp(line, first);
     if (file)
         fclose(file);
     return is_ours;
+}
+
+int config_is_written(const char *path)
+{
+    return begins_with(path, heading);
+}
+
+int config_is_written_for_user(const char *path)
+{
+    return begins_with(path, heading_for_user);
 }
 
 int config_write(const struct config *config, enum config_writing what, const char *path,

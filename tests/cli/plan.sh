@@ -194,13 +194,33 @@ for form in data.packing=documents model.attention_dropout=0.1 parallel.context=
     is "$form takes longer" yes "$(awk -v a="$plain" -v b="$(step_of $form)" 'BEGIN { if (a > 0 && b > 1.1 * a) print "yes" }')"
 done
 
-# A file that cannot be written leaves what was there, and nothing beside it.
+# A file that cannot be written leaves what was there, and nothing beside it.  An empty file and what
+# trireme wrote itself are replaced, nothing else is, and a folder that is missing is found before.
+echo "lr,1e-3" >notes
+for option in --json --trace --timeline-svg --schedule-svg --schedule-csv; do
+    kept=kept.csv
+    : >$kept
+    for time in first again; do
+        "$TRIREME" plan $M --machine h100 --ranks 2 parallel.pipeline=2 $option $kept >out 2>err
+        is "$option over its own file, $time" "0 yes" "$? $([ -s $kept ] && echo yes)"
+    done
+    cp notes notes.csv
+    refused "$option over another file" "$option: notes.csv is there, and is no .* of trireme's; remove it, or name" \
+        "$TRIREME" plan $M --machine h100 --ranks 2 parallel.pipeline=2 $option notes.csv
+    is "$option: that file is as it was" "$(cat notes)" "$(cat notes.csv)"
+    refused "$option in a folder that is missing" "$option: cannot create none/x.csv: No such file" \
+        "$TRIREME" plan $M --machine h100 --ranks 2 parallel.pipeline=2 $option none/x.csv
+    rm -f $kept
+done
+"$TRIREME" plan $M --machine h100 --ranks 2 --json /dev/null >out 2>err
+is "--json to a device" "0 0" "$? $(wc -c <err | tr -d ' ')"
 for option in --json --trace --timeline-svg --schedule-svg; do
-    echo before >kept
+    "$TRIREME" plan $M --machine h100 --ranks 2 parallel.pipeline=2 $option kept >out 2>err && cp kept before
     said=$(trap '' XFSZ; ulimit -f 0
         "$TRIREME" plan $M --machine h100 --ranks 2 parallel.pipeline=2 $option kept 2>&1 >/dev/null)
-    is "$option with no space" "1 1 before kept" \
-        "$? $(echo "$said" | grep -c 'cannot write kept: File too large') $(cat kept) $(ls -d kept*)"
+    is "$option with no space" "1 1 0 kept" \
+        "$? $(echo "$said" | grep -c 'cannot write kept: File too large') $(cmp before kept >&2; echo $?) $(ls -d kept*)"
+    rm -f kept
 done
 "$TRIREME" plan $M >/dev/full 2>err
 is "a plan that cannot be written" "1 1" "$? $(grep -c 'the plan cannot be written: No space' err)"

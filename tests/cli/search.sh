@@ -72,6 +72,15 @@ for batch in 24 56; do
     is "gradients in 16 bits, $batch sequences of 8 ranks" "0 10" "$? $(grep -cE '^ *[0-9]+  [0-9.]+ m?s a step' out)"
 done
 refused "several nodes of no search" '--nodes 2-4: .* go with --search' "$TRIREME" plan $M --nodes 2-4
+cp best.yaml edited.yaml
+refused "a search does not replace its input" '--yaml: edited.yaml is an input, and would be overwritten' \
+    "$TRIREME" plan edited.yaml --machine h100 --gpus 16 --nodes 2 --search --yaml edited.yaml
+cp "$top/jobs/llama8b_fsdp.yaml" job.yaml
+refused "nor a configuration that the user wrote" '--yaml: job.yaml is there, and is no configuration of trireme' \
+    "$TRIREME" plan $M --gpus 16 --nodes 2 --search --yaml job.yaml
+is "both are as they were" "0 0" "$(cmp best.yaml edited.yaml; echo $?) $(cmp job.yaml "$top/jobs/llama8b_fsdp.yaml"; echo $?)"
+"$TRIREME" plan $M --gpus 2 --search --yaml edited.yaml --json found.json >out 2>err
+is "what a search wrote is replaced" "0 1" "$? $(cmp -s best.yaml edited.yaml; echo $?)"
 refused "several nodes as YAML" '--yaml writes one layout' "$TRIREME" plan $M --search --nodes 2-4 --yaml x.yaml
 refused "nodes backward" '--nodes 4-2: the smaller number comes first' "$TRIREME" plan $M --search --nodes 4-2
 refused "nodes without an end" '--nodes 2-: from how many to how many, as in --nodes 2-64' "$TRIREME" plan $M --search --nodes 2-
