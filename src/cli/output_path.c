@@ -56,11 +56,13 @@ static int check_tokenizer(const char *path, struct error *why)
     return is_file ? 0 : error_set(why, "it is no JSON");
 }
 
-/* Refuse a folder as the path of a file. */
+/* Refuse a folder, also one that does not exist: a path that ends in '/'. */
 static int refuse_folder(const char *path, struct error *err)
 {
     struct stat info;
-    int is_folder = !stat(path, &info) && S_ISDIR(info.st_mode);
+    size_t length = strlen(path);
+    int is_folder =
+        (length && path[length - 1] == '/') || (!stat(path, &info) && S_ISDIR(info.st_mode));
     return is_folder ? error_set(err, "%s is a folder; name a file to be written", path) : 0;
 }
 

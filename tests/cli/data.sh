@@ -235,6 +235,10 @@ refused "one output under two names" 'same file' "$TRIREME" tokenize corpus.txt 
 echo notes >notes.txt
 refused "another text is not replaced" 'notes\.txt is there' "$TRIREME" tokenize corpus.txt \
     -o notes.txt
+refused "a folder that is missing is not taken for a file" 'newdir/ is a folder; name a file' "$TRIREME" tokenize corpus.txt \
+    -o newdir/
+refused "nor by --train-bpe" 'newdir/ is a folder; name a file' "$TRIREME" tokenize corpus.txt --train-bpe 300 -o newdir/
+is "and it is not made" no "$([ -e newdir ] || echo no)"
 # A device of our own: the machine's would be gone if root's tokenize replaced it.
 if mknod device c 1 3 2>/dev/null; then
     refused "a device is not replaced" 'is a device' "$TRIREME" tokenize corpus.txt -o device

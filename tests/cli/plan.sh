@@ -210,6 +210,8 @@ for option in --json --trace --timeline-svg --schedule-svg --schedule-csv; do
     is "$option: that file is as it was" "$(cat notes)" "$(cat notes.csv)"
     refused "$option in a folder that is missing" "$option: cannot create none/x.csv: No such file" \
         "$TRIREME" plan $M --machine h100 --ranks 2 parallel.pipeline=2 $option none/x.csv
+    refused "$option to a folder that is missing" "$option: none/ is a folder; name a file" \
+        "$TRIREME" plan $M --machine h100 --ranks 2 parallel.pipeline=2 $option none/
     rm -f $kept
 done
 "$TRIREME" plan $M --machine h100 --ranks 2 --json /dev/null >out 2>err
