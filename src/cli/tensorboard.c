@@ -182,6 +182,28 @@ static int is_ours(const char *name)
     return !strncmp(name, front, sizeof front - 1) && strstr(name, ours);
 }
 
+/* Take a run; its name is the last part of its path, also of "." and of one that ends in '/'. */
+static int take_run(struct source *s, const char *run, const char *folder, struct error *err)
+{
+    char *whole = realpath(run, NULL);
+    if (!whole)
+        return error_errno(err, "cannot read run %s", run);
+    *s = (struct source){.metrics = array_format("%s/metrics.jsonl", whole)};
+    s->folder = array_format("%s/%s", folder, basename(whole));
+    free(whole);
+    return 0;
+}
+
+static int check_names(const struct source *sources, char **runs, int count, struct error *err)
+{
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < i; j++)
+            if (!strcmp(sources[i].folder, sources[j].folder))
+                return error_set(err, "%s and %s have one name; write them to two folders", runs[j],
+                                 runs[i]);
+    return 0;
+}
+
 /* Remove the event files that this command wrote before: the new one has all that they have. */
 static int remove_old(const struct source *s, struct error *err)
 {
@@ -195,25 +217,11 @@ static int remove_old(const struct source *s, struct error *err)
     return rc;
 }
 
-/* Take a run; its name is the last part of its path, also of "." and of one that ends in '/'. */
-static int take_run(struct source *s, const char *run, const char *folder, struct error *err)
-{
-    char *whole = realpath(run, NULL);
-    if (!whole)
-        return error_errno(err, "cannot read run %s", run);
-    *s = (struct source){.metrics = array_format("%s/metrics.jsonl", whole)};
-    s->folder = array_format("%s/%s", folder, basename(whole));
-    free(whole);
-    return remove_old(s, err);
-}
-
-static int check_names(const struct source *sources, char **runs, int count, struct error *err)
+static int remove_all_old(const struct source *sources, int count, struct error *err)
 {
     for (int i = 0; i < count; i++)
-        for (int j = 0; j < i; j++)
-            if (!strcmp(sources[i].folder, sources[j].folder))
-                return error_set(err, "%s and %s have one name; write them to two folders", runs[j],
-                                 runs[i]);
+        if (remove_old(&sources[i], err))
+            return -1;
     return 0;
 }
 
@@ -266,7 +274,7 @@ int command_tensorboard(struct app *app, int argc, char **argv, struct error *er
     struct source *sources = array_make((size_t)count, sizeof *sources);
     for (int i = 0; i < count && !rc; i++)
         rc = take_run(&sources[i], runs[i], folder, err);
-    rc = rc || check_names(sources, runs, count, err) ||
+    rc = rc || check_names(sources, runs, count, err) || remove_all_old(sources, count, err) ||
          (follows ? follow(app, sources, count, folder, err)
                   : read_once(app, sources, runs, count, err));
     for (int i = 0; i < count; i++) {

@@ -87,7 +87,11 @@ refused "a run that is not there" 'cannot read run absent: No such file' "$TRIRE
 refused "no steps" 'runs/none has no metrics\.jsonl with steps: it is no run, or has just begun' \
     "$TRIREME" tensorboard runs/none -o curves
 mkdir -p other && cp -r runs/one other/one
-refused "two runs of one name" 'runs/one and other/one have one name' "$TRIREME" tensorboard runs/one other/one -o curves
+"$TRIREME" tensorboard runs/one -o kept >out 2>err
+ls kept/one >before
+refused "two runs of one name" 'runs/one and other/one have one name' "$TRIREME" tensorboard runs/one other/one -o kept
+refused "a run, and none" 'cannot read run absent' "$TRIREME" tensorboard runs/one absent -o kept
+is "what was written before is still there" "1 $(cat before)" "$(wc -l <before | tr -d ' ') $(ls kept/one)"
 : >file
 refused "a folder that cannot be" 'file' "$TRIREME" tensorboard runs/one -o file
 finish
