@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/array.h"
@@ -13,6 +14,7 @@
 #include "cli/arguments.h"
 #include "cli/inputs.h"
 #include "cli/output_path.h"
+#include "io/tokenizer.h"
 #include "io/tokenizer_train.h"
 
 enum { PIECE_BYTES = 4 << 20, MOST_TOKENS = 1 << 24 };
@@ -75,6 +77,40 @@ static int add_file(struct tokenizer_trainer *trainer, struct piece *piece,
     return inputs_close(&stream, !more, err) || more < 0 ? -1 : 0;
 }
 
+/* Refuse another vocabulary than the one of the file at path: runs and token files are of use with
+ * their own alone.  made: a new file of the vocabulary that was trained. */
+static int check_same(const char *path, const char *made, struct error *err)
+{
+    struct tokenizer *old = NULL, *new = NULL;
+    int rc = tokenizer_open(&old, path, err) || tokenizer_open(&new, made, err) ? -1 : 0;
+    if (!rc && strcmp(old->name, new->name) != 0)
+        rc = error_set(err,
+                       "%s is there, tokenizer %s, which runs and token files may need; remove it, "
+                       "or name another output",
+                       path, old->name);
+    tokenizer_close(old);
+    tokenizer_close(new);
+    return rc;
+}
+
+/* Write the vocabulary to path, unless there is a file of the same one.  Returns 0 and the number
+ * of its tokens, or -1 with err set. */
+static int write_vocabulary(struct tokenizer_trainer *trainer, int64_t tokens, const char *path,
+                            int64_t *made, struct error *err)
+{
+    struct stat info;
+    if (stat(path, &info) || !info.st_size)
+        return tokenizer_trainer_write(trainer, tokens, path, made, err);
+    char *beside = array_format("%s.%d", path, (int)getpid());
+    int rc = tokenizer_trainer_write(trainer, tokens, beside, made, err);
+    if (!rc) {
+        rc = check_same(path, beside, err);
+        unlink(beside);
+    }
+    free(beside);
+    return rc;
+}
+
 static int train(struct app *app, const struct inputs *inputs, int64_t tokens, const char *path,
                  struct error *err)
 {
@@ -85,7 +121,7 @@ static int train(struct app *app, const struct inputs *inputs, int64_t tokens, c
     tokenizer_trainer_create(&trainer);
     for (int i = 0; !rc && i < inputs->count; i++)
         rc = add_file(trainer, &piece, &inputs->list[i], err);
-    rc = rc || tokenizer_trainer_write(trainer, tokens, path, &made, err);
+    rc = rc || write_vocabulary(trainer, tokens, path, &made, err);
     tokenizer_trainer_destroy(trainer);
     free(piece.text);
     if (rc)

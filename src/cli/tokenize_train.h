@@ -8,7 +8,7 @@
 int tokenize_train_is_asked(int argc, char **argv);
 
 /* INPUT... --train-bpe N -o FILE.json: read the texts and write a tokenizer.json of at most N
- * tokens.  Returns 0, or -1 with err set. */
+ * tokens.  One of another vocabulary is not replaced.  Returns 0, or -1 with err set. */
 int tokenize_train(struct app *app, int argc, char **argv, struct error *err);
 
 #endif
