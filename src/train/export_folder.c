@@ -189,6 +189,28 @@ static int find_texts(struct texts *texts, const char *asked, const struct check
     return texts->ids ? 0 : -1;
 }
 
+/* Refuse a folder that holds another tokenizer than the one that is copied to it: other files of
+ * its tokenizer, which may lie there, would be taken for the new model's. */
+static int check_tokenizer(const struct texts *texts, const char *to, struct error *err)
+{
+    char *there = array_format("%s/tokenizer.json", to);
+    struct tokenizer *new = NULL, *old = NULL;
+    const char *from = texts->file ? texts->file : texts->folder;
+    int is_copied = texts->file || (texts->has_tokenizer && from[0]);
+    int rc = 0;
+    if (is_copied && disk_has(to, "tokenizer.json") && !is_same(from, to) &&
+        !tokenizer_open(&new, from, NULL) &&
+        (tokenizer_open(&old, there, NULL) || strcmp(old->name, new->name) != 0))
+        rc = error_set(err,
+                       "%s is there, and is not the tokenizer of the model, %s; remove it, or name "
+                       "another folder",
+                       there, new->name);
+    tokenizer_close(old);
+    tokenizer_close(new);
+    free(there);
+    return rc;
+}
+
 static int copy_texts(const struct texts *texts, const char *to, struct error *err)
 {
     int count = texts->has_tokenizer ? BESIDE : OF_GENERATION;
@@ -208,8 +230,8 @@ static int export_model(struct weights_export *how, const char *tokenizer,
     int rc = find_texts(&texts, tokenizer, checkpoint, config, err);
     how->ids = texts.ids;
     if (!rc)
-        rc = disk_make_folders(how->folder, err) || weights_export(how, checkpoint, config, err) ||
-             copy_texts(&texts, how->folder, err);
+        rc = check_tokenizer(&texts, how->folder, err) || disk_make_folders(how->folder, err) ||
+             weights_export(how, checkpoint, config, err) || copy_texts(&texts, how->folder, err);
     how->ids = NULL;
     js_free(texts.ids);
     free(texts.file);

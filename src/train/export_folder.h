@@ -14,8 +14,9 @@ enum dtype export_folder_dtype(const struct config *config, enum weights_what wh
  * it (data_tokenizer_open_named()), or, if that is NULL, the tokenizer of its data
  * (data_tokenizer_open()); where that is not found those of generation alone, from the folder that
  * the model came from, unless the data names no tokenizer.  Not collective.  Returns 0, or -1 with
- * err set: the folder holds a model already, `tokenizer` is another than that of the data or has no
- * files, adapters would fit no module of their model, or what weights_export() returns -1 for. */
+ * err set: the folder holds a model already or the tokenizer of another, `tokenizer` is another
+ * than that of the data or has no files, adapters would fit no module of their model, or what
+ * weights_export() returns -1 for. */
 int export_folder(struct weights_export *how, const char *tokenizer, struct checkpoint *checkpoint,
                   const struct config *config, struct error *err);
 

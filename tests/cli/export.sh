@@ -46,6 +46,15 @@ refused "convert with the tokenizer of other data" 'data was made with "byte-bpe
 refused "convert with a tokenizer that is not there" '^trireme: error: --tokenizer: .*gone.json' \
     "$TRIREME" convert more more-gone --tokenizer gone.json
 refused "convert with a tokenizer of no files" '.-tokenizer bytes has no files' "$TRIREME" convert more more-bytes --tokenizer bytes
+mkdir more-other
+cp small/tokenizer.json more-other
+refused "convert to a folder with another tokenizer" \
+    'more-other/tokenizer.json is there, and is not the tokenizer of the model, byte-bpe-.*; remove it' \
+    "$TRIREME" convert more more-other --tokenizer aside
+is "it is as it was" "0 tokenizer.json" "$(cmp small/tokenizer.json more-other/tokenizer.json >&2; echo $?) $(ls more-other)"
+cp aside/tokenizer.json more-other
+"$TRIREME" convert more more-other --tokenizer aside >out 2>err
+is "convert to a folder with the same tokenizer" "0 0" "$? $(grep -c warning err)"
 is "none of these left a folder" 0 "$(ls -d more-small more-gone more-bytes 2>left | wc -l | tr -d " ")"
 cp aside/tokenizer.json .
 "$TRIREME" convert more more-too >out 2>err
