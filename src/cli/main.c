@@ -130,7 +130,7 @@ int main(int argc, char **argv)
         usage(stdout);
         return printed();
     }
-    if (!strcmp(name, "help"))
+    if (is_one_of(name, "--help", "-h", "help"))
         name = argv[2];
     const struct command *command = command_find(name);
     if (command && (name != argv[1] || asks_for_help(argc, argv)))

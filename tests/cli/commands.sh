@@ -23,6 +23,11 @@ is "--help: no long lines" "none" "$(awk 'length > 112 { print; found = 1 } END 
 "$TRIREME" plan --help >out 2>err
 is "plan --help: its usage" "0 0 1" \
     "$? $(wc -c <err | tr -d ' ') $(tr -d '\n' <out | grep -c '^  trireme plan \[.*--machine')"
+cp out plan.help
+for help in help --help -h; do
+    "$TRIREME" $help plan >out 2>err
+    is "$help plan: the same" "0 0" "$? $(cmp plan.help out >&2; echo $?)"
+done
 "$TRIREME" --version >out 2>err
 is "--version" "0 trireme" "$? $(cut -d' ' -f1 out)"
 
