@@ -315,6 +315,11 @@ static int answer_key(const struct command *command, const char *name, const cha
         (value && !is_number(value) && is_word(name, "-c -f")))
         return error_set(err, "%s has no option %s: the file stands alone, as in trireme %s %s",
                          command->name, name, command->name, value ? value : "FILE");
+    if (is_word(name, "--model")) /* as a key's name, "model" is a group here */
+        return error_set(err,
+                         "%s has no option %s; it takes keys: model.path=... (a folder of weights, "
+                         "or a name of Hugging Face's hub), or model.preset=%.80s",
+                         command->name, name, value && preset_find(value) ? value : "...");
     const struct foreign *f = is_letter && !value ? NULL : foreign_find(name);
     if (f)
         return answer_foreign(command, name, value, f, err);

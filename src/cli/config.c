@@ -1,6 +1,7 @@
 /* config.c - trireme config: printing what keys mean, and checking a configuration. */
 #include "cli/command.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +9,18 @@
 #include "config/schema.h"
 #include "program/layout.h"
 #include "segment/units_frozen.h"
+
+/* Answer a name of --show that is neither a key nor a group.  Returns -1 with err set. */
+static int unknown(const char *name, struct error *err)
+{
+    char group[64];
+    size_t i = 0;
+    for (; name[i] && i + 1 < sizeof group; i++)
+        group[i] = (char)tolower((unsigned char)name[i]);
+    group[i] = 0;
+    return key_is_group(group) ? error_set(err, "no group \"%.60s\"; did you mean %s?", name, group)
+                               : key_unknown(name, err);
+}
 
 /* Print all keys, or those named: keys and groups. */
 static int show(int names, char **name, struct error *err)
@@ -18,7 +31,7 @@ static int show(int names, char **name, struct error *err)
         if (i)
             putchar('\n');
         if (!config_show(stdout, CONFIG_TEXT_TABLE, name[i]))
-            return key_unknown(name[i], err);
+            return unknown(name[i], err);
     }
     return 0;
 }

@@ -30,7 +30,7 @@ static const struct key_choice strategies[] = {
     {.name = "NO_SHARD", .value = STRATEGY_NO_SHARD, .aliases = "ddp|stage0|zero0|0"},
     {.name = "SHARD_OPTIM", .value = STRATEGY_SHARD_OPTIM, .aliases = "stage1|zero1|1"},
     {.name = "SHARD_GRAD_OP", .value = STRATEGY_SHARD_GRAD_OP, .aliases = "stage2|zero2|2"},
-    {.name = "FULL_SHARD", .value = STRATEGY_FULL_SHARD, .aliases = "fsdp|stage3|zero3|3"},
+    {.name = "FULL_SHARD", .value = STRATEGY_FULL_SHARD, .aliases = "fsdp|fsdp2|stage3|zero3|3"},
     {.name = "HYBRID_SHARD", .value = STRATEGY_HYBRID_SHARD, .aliases = "hsdp|mics"},
     {.name = "HYBRID_SHARD_ZERO2", .value = STRATEGY_HYBRID_SHARD_ZERO2},
     {0},

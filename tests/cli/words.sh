@@ -19,6 +19,11 @@ said "help COMMAND" '--machine h100' "$T" help plan
 said "train --help has an example" 'mpirun -n 2 trireme train' "$T" train --help
 refused "an option for a key" 'train\.lr=1e-3' "$T" train --lr 1e-3
 refused "an option of another trainer" 'train\.clip=1$' "$T" train --max-grad-norm=1
+refused "--model, with a preset" 'no option --model; it takes keys: model\.path=\.\.\. .*, or model\.preset=llama-tiny$' \
+    "$T" train --model llama-tiny
+refused "--model, with a name of the hub" 'or model\.preset=\.\.\.$' "$T" train --model=some-org/some-model
+refused "a group in capitals" 'no group "Train"; did you mean train\?$' "$T" config --show Train
+said "FSDP2 is a name of FULL_SHARD" '^  strategy: FULL_SHARD$' "$T" config model.preset=llama-tiny parallel.strategy=FSDP2
 refused "--config" 'trireme train x\.yaml' "$T" train --config x.yaml
 refused "-c" 'no option -c: the file stands alone, as in trireme train x\.yaml' "$T" train -c x.yaml
 refused "--" 'trireme train x\.yaml' "$T" train -- x.yaml
