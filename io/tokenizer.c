@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "io/h5.h"
 #include "io/tokenizer_file.h"
 
 /* Fill the tokenizer "bytes": tokens 0 to 255 are the bytes, spelled "<0x00>" to "<0xFF>", 256 ends
@@ -45,6 +46,9 @@ int tokenizer_open(struct tokenizer **opened, const char *name_or_path, struct e
     int rc = 0;
     if (!strcmp(name_or_path, "bytes"))
         open_bytes(tokenizer);
+    else if (h5_is_file(name_or_path))
+        rc = error_set(err, "%s is an HDF5 file, as token files are, and no tokenizer.json",
+                       name_or_path);
     else if (is_there(name_or_path))
         rc = tokenizer_file_open(tokenizer, name_or_path, err);
     else

@@ -27,6 +27,7 @@
 #include "config/hub.h"
 #include "config/schema.h"
 #include "io/disk.h"
+#include "io/h5.h"
 #include "train/run_checkpoint.h"
 
 /* A run of an older version has no run.json; it is known by its checkpoints. */
@@ -162,11 +163,16 @@ static char *run_of_file(const char *path)
 
 /* Load a file, or settings alone where path is NULL.  Where path is the name of a model of the hub,
  * the error says by which key a model is named. */
-static int load_file(struct config *config, const char *path, const char *const *list, int count,
-                     struct error *err)
+static int load_file(struct config *config, enum arguments_use use, const char *path,
+                     const char *const *list, int count, struct error *err)
 {
     char folder[CONFIG_TEXT];
     int is_missing = path && access(path, F_OK);
+    if (path && !is_missing && h5_is_file(path))
+        return error_set(err,
+                         "%s is an HDF5 file, as token files are, and no configuration; a token "
+                         "file is named by a key: data.%s=%s",
+                         path, use == ARGUMENTS_EVALUATE ? "valid" : "train", path);
     if (is_missing && hub_find(path, folder))
         return error_set(err,
                          "%s is a model in the cache of Hugging Face's hub; it is named by a key: "
@@ -222,7 +228,7 @@ static int load_from(struct config *config, enum arguments_use use, const char *
     if (use == ARGUMENTS_EVALUATE)
         count = arguments_add_untrained(list + first, count);
     if (!run)
-        return load_file(config, path, list + first, count, err);
+        return load_file(config, use, path, list + first, count, err);
     int is_checkpoint = disk_has(run, "COMMIT"), used = 0, rc;
     if (is_checkpoint && use == ARGUMENTS_TRAIN) {
         free(run);
@@ -257,6 +263,30 @@ int arguments_is_setting(const char *argument)
     return is_key;
 }
 
+/* Was argv[i] meant as a key whose '=' stands apart, as in "train.lr = 1e-3" or "train.lr =1e-3"?
+ */
+static int is_key_apart(int i, int argc, char **argv)
+{
+    return i + 1 < argc && argv[i + 1][0] == '=' && key_find(argv[i]);
+}
+
+/* Set err for argv[i], which is not key=value, and which "=" or a key with one may stand before.
+ * Returns -1. */
+static int not_setting(int i, int argc, char **argv, struct error *err)
+{
+    size_t before = strlen(argv[i - 1]);
+    if (is_key_apart(i, argc, argv)) {
+        const char *value = argv[i + 1] + 1;
+        return error_set(err, "write it without blanks: %s=%s", argv[i],
+                         *value         ? value
+                         : i + 2 < argc ? argv[i + 2]
+                                        : "...");
+    }
+    if (i > 1 && before > 1 && argv[i - 1][before - 1] == '=')
+        return error_set(err, "write it without blanks: %s%s", argv[i - 1], argv[i]);
+    return error_set(err, "argument \"%s\" is not key=value; a config file comes first", argv[i]);
+}
+
 /* Split the command line into a path, NULL where none is given, and the settings.  Returns the
  * number of settings, or -1 with err set. */
 static int split(enum arguments_use use, int argc, char **argv, const char **list,
@@ -266,11 +296,10 @@ static int split(enum arguments_use use, int argc, char **argv, const char **lis
     for (int i = 1; i < argc; i++) {
         if (i == 1 ? arguments_is_setting(argv[i]) : strchr(argv[i], '=') != NULL)
             list[count++] = argv[i];
-        else if (i == 1)
+        else if (i == 1 && !(is_key_apart(i, argc, argv) && access(argv[i], F_OK)))
             *path = argv[i];
         else
-            return error_set(err, "argument \"%s\" is not key=value; a config file comes first",
-                             argv[i]);
+            return not_setting(i, argc, argv, err);
         if (use == ARGUMENTS_EVALUATE && !*path && !strncmp(argv[i], "run.dir=", 8) &&
             arguments_is_run(argv[i] + 8))
             *path = argv[i] + 8;

@@ -42,6 +42,18 @@ static struct named find_named(int argc, char **argv)
     return named;
 }
 
+/* Refuse arguments that name nothing to evaluate, by no path and no key of a model. */
+static int check_named(int argc, char **argv, struct error *err)
+{
+    const struct named named = find_named(argc, argv);
+    int has_model = named.folder || named.run;
+    for (int i = 1; i < argc; i++)
+        has_model |= begins(argv[i], "model.");
+    return has_model ? 0
+                     : error_set(err, "name what to evaluate: trireme evaluate RUN "
+                                      "data.valid=FILE.h5");
+}
+
 /* Are the weights to evaluate those of a model's folder, model.path?  They are where no run is
  * named, and where the named run does not exist yet, which would begin from them.  Collective. */
 static int is_of_folder(struct session *session, const struct named *named)
@@ -155,7 +167,7 @@ int command_evaluate(struct app *app, int argc, char **argv, struct error *err)
 {
     struct config config;
     struct session *session = NULL;
-    if (app_start_world(app, err) ||
+    if (app_start_world(app, err) || check_named(argc, argv, err) ||
         world_agree(app->world, arguments_config(&config, ARGUMENTS_EVALUATE, argc, argv, err),
                     err))
         return -1;

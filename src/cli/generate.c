@@ -134,6 +134,7 @@ static int follow_config(struct generate_options *o, int argc, char **argv, stru
 static int parse(struct generate_options *o, struct sampling_options *sampling, int argc,
                  char **argv, struct config *config, struct error *err)
 {
+    static const char *const path_keys[] = {"run.dir=", "checkpoint.resume=", "model.path="};
     int has_other = 0;
     o->prompt = arguments_option("--prompt", &argc, argv);
     o->prompts = arguments_option("--prompts", &argc, argv);
@@ -151,6 +152,10 @@ static int parse(struct generate_options *o, struct sampling_options *sampling, 
     if (check(o, argc, has_other, err))
         return -1;
     o->from = argv[1];
+    for (size_t k = 0; k < sizeof path_keys / sizeof path_keys[0]; k++)
+        if (begins(o->from, path_keys[k]) && arguments_is_setting(o->from))
+            return error_set(err, "generate takes the path alone: trireme generate %s",
+                             o->from + strlen(path_keys[k]));
     return strstr(argv[1], ".yaml") ? follow_config(o, argc, argv, config, err)
                                     : refuse_names(o, err);
 }

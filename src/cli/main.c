@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "comm/launch.h"
 #include "comm/world.h"
 #include "config/defines.h"
@@ -106,6 +107,10 @@ static int run(const struct command *command, int argc, char **argv)
 static int unknown_command(const char *name)
 {
     const char *nearest = command_nearest(name);
+    if (text_ends_with(name, ".yaml") && !access(name, F_OK)) {
+        log_error(NULL, "no command \"%s\"; did you mean trireme train %s?", name, name);
+        return EXIT_USAGE;
+    }
     log_error(NULL,
               nearest ? "no command \"%s\"; did you mean %s?"
                       : "no command \"%s\"; trireme --help lists them",

@@ -12,8 +12,8 @@ static int too_few(const char *name, int64_t value, struct error *err)
         return 0;
     return error_set(err,
                      "%s is not set: name a model (model.preset=llama-tiny) or give "
-                     "model.layers, hidden, heads, ffn and vocab; to continue a run: "
-                     "trireme train RUN",
+                     "model.layers, hidden, heads, ffn and vocab; a run is named by its "
+                     "directory, as the first argument",
                      name);
 }
 

@@ -19,6 +19,27 @@ said "help COMMAND" '--machine h100' "$T" help plan
 said "train --help has an example" 'mpirun -n 2 trireme train' "$T" train --help
 refused "an option for a key" 'train\.lr=1e-3' "$T" train --lr 1e-3
 refused "an option of another trainer" 'train\.clip=1$' "$T" train --max-grad-norm=1
+for blanks in "train.lr = 1e-3" "train.lr =1e-3" "train.lr= 1e-3"; do
+    refused "blanks: $blanks" 'write it without blanks: train\.lr=1e-3$' "$T" train model.preset=llama-tiny $blanks
+    refused "blanks at first: $blanks" 'write it without blanks: train\.lr=1e-3$' "$T" config $blanks model.preset=llama-tiny
+done
+echo words >one.txt
+"$T" tokenize one.txt -o one.h5 >out 2>err
+for command in train plan config; do
+    refused "$command of a token file" 'one\.h5 is an HDF5 file, as token files are, and no config.*: data\.train=one\.h5$' "$T" $command one.h5
+done
+refused "evaluate of a token file" 'is named by a key: data\.valid=one\.h5$' "$T" evaluate one.h5
+refused "a token file for a tokenizer" 'one\.h5 is an HDF5 file, as token files are, and no tokenizer\.json$' \
+    "$T" tokenize one.txt --tokenizer one.h5 -o two.h5
+for key in run.dir model.path checkpoint.resume; do
+    refused "generate with $key" 'generate takes the path alone: trireme generate runs/a$' "$T" generate $key=runs/a --prompt x
+done
+for arguments in "" data.valid=one.h5; do
+    refused "evaluate of nothing: $arguments" 'name what to evaluate: trireme evaluate RUN data\.valid=FILE\.h5$' "$T" evaluate $arguments
+done
+refused "no model" 'model\.layers is not set: .*; a run is named by its directory, as the first argument$' "$T" config train.lr=1e-3
+echo "seed: 1" >my.yaml
+refused "a configuration for a command" 'no command .my\.yaml.; did you mean trireme train my\.yaml\?' "$T" my.yaml
 refused "--model, with a preset" 'no option --model; it takes keys: model\.path=\.\.\. .*, or model\.preset=llama-tiny$' \
     "$T" train --model llama-tiny
 refused "--model, with a name of the hub" 'or model\.preset=\.\.\.$' "$T" train --model=some-org/some-model
