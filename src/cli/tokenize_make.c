@@ -102,8 +102,9 @@ static int open_output(const struct tokenize_job *job, struct tokenize_output *o
 static int check_documents(const struct tokenize_job *job, struct error *err)
 {
     if (job->valid.path && !job->valid.documents && job->train.documents)
-        return error_set(err, "--valid-fraction %g of %lld documents is none: raise it",
-                         job->options.valid_fraction, (long long)job->train.documents);
+        return error_set(err, "--valid-fraction %g of %lld document%s is none: raise it",
+                         job->options.valid_fraction, (long long)job->train.documents,
+                         job->train.documents == 1 ? "" : "s");
     if (job->train.documents)
         return 0;
     return error_set(err,

@@ -78,9 +78,11 @@ static void check_mpi(struct doctor *d, struct error *err)
         d->fatal++;
         return;
     }
-    doctor_fact(d, "MPI", "%s, %d rank%s on %d node%s, started by %s", world_library(world),
+    int is_alone = !strcmp(d->launch.name, "none");
+    doctor_fact(d, "MPI", "%s, %d rank%s on %d node%s, started %s%s", world_library(world),
                 world_size(world), world_size(world) > 1 ? "s" : "", world_nodes(world),
-                world_nodes(world) > 1 ? "s" : "", d->launch.name);
+                world_nodes(world) > 1 ? "s" : "", is_alone ? "alone" : "by ",
+                is_alone ? "" : d->launch.name);
     doctor_fact(d, "PMIx", "%s",
                 getenv("PMIX_NAMESPACE") ? "yes, from the launcher" : "not in use");
     doctor_fact(d, "direct copies", "%s",

@@ -57,7 +57,8 @@ static const char *nearest_machine(const struct machine_list *list, const char *
     return nearest.name;
 }
 
-int machine_find(struct machine *machine, const char *name, struct error *err)
+/* Find a machine that is known.  Where it is not, err says that there is no `what` of this name. */
+static int find(struct machine *machine, const char *name, const char *what, struct error *err)
 {
     struct machine_list list = known_machines(err);
     struct machine *found = machine_list_find(&list, name);
@@ -67,11 +68,16 @@ int machine_find(struct machine *machine, const char *name, struct error *err)
         return 0;
     }
     const char *nearest = nearest_machine(&list, name);
-    error_set(err, "there is no machine \"%.80s\"%s%s; known are %s", name,
-              nearest ? ", did you mean " : "", nearest ? nearest : "",
+    error_set(err, "there is no %s \"%.80s\"; %s%s%sknown are %s", what, name,
+              nearest ? "did you mean " : "", nearest ? nearest : "", nearest ? "? " : "",
               machine_list_names(&list, known, sizeof known, ", "));
     machine_list_free(&list);
     return -1;
+}
+
+int machine_find(struct machine *machine, const char *name, struct error *err)
+{
+    return find(machine, name, "machine", err);
 }
 
 int machine_of_gpu(struct machine *machine, const char *gpu)
@@ -125,12 +131,12 @@ int machine_read(struct machine *machine, const char *path, const char *name, st
 int machine_open(struct machine *machine, const char *text, struct error *err)
 {
     const char *colon = strrchr(text, ':');
-    if (!machine_find(machine, text, err))
+    if (!find(machine, text, "machine and no file", err))
         return 0;
     if (!access(text, F_OK))
         return machine_read(machine, text, NULL, err);
     if (!colon || colon == text)
-        return error_suffix(err, "and no file of that name");
+        return -1;
     char *path = array_format("%.*s", (int)(colon - text), text);
     int rc = machine_read(machine, path, colon + 1, err);
     free(path);

@@ -333,7 +333,7 @@ for wrong in "4 parallel.shard=2" "4 parallel.shard=3" "6 parallel.strategy=SHAR
     done
 done
 refused "plan for a machine nobody knows" 'h2000.*h200' "$TRIREME" plan $M --machine h2000
-refused "plan for a machine by half its name" '"a100", did you mean a100-80;' "$TRIREME" plan $M --machine a100
+refused "plan for a machine by half its name" 'there is no machine and no file "a100"; did you mean a100-80\? known are' "$TRIREME" plan $M --machine a100
 refused "plan for another machine than any" '"v100"; known' "$TRIREME" plan $M --machine v100
 refused "two tensor ranks on one" '; start 2 ranks: mpirun -n 2 trireme \.\.\., or plan with --ranks 2; one rank needs parallel.tensor=1$' \
     "$TRIREME" train $M parallel.tensor=2 run.dir=never
@@ -344,7 +344,7 @@ refused "two by three ranks on one" '; start 6 ranks: mpirun -n 6 ' \
 refused "shared GPUs on CPUs" 'comm.share_gpu is of ranks on GPUs' "$TRIREME" train $M run.dir=never comm.share_gpu=true
 printf 'mine:\n  like: h100\n  memory: 60 GiB\ncores:\n  like: h100\n  gpu: ""\n  memory: 1 GiB\n' >machines.yaml
 printf 'mine:\n  like: h100\n  memry: 60 GiB\n' >wrong.yaml
-refused "plan for a machine of a file that is not there" 'there is no machine "none.yaml".*no file' \
+refused "plan for a machine of a file that is not there" 'there is no machine and no file "none.yaml"; known are' \
     "$TRIREME" plan $M --machine none.yaml
 refused "plan for a machine that the file lacks" 'machines.yaml: .*"my".*it has mine, cores' \
     "$TRIREME" plan $M --machine machines.yaml:my

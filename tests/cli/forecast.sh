@@ -70,7 +70,7 @@ is "what a comparison writes is documented" "$(tr '\n' ' ' <documented)" "$(tr '
 is "bytes are as planned" "$(compared two planned_sent_bytes)" "$(compared two sent_bytes)"
 
 # What cannot be is refused, before the run begins.
-refused "a machine that is misspelt" 'run.machine.*no machine "h10", did you mean h100' \
+refused "a machine that is misspelt" 'run.machine.*no machine and no file "h10"; did you mean h100\? known are' \
     "$TRIREME" train $M run.dir=no run.machine=h10
 refused "a file that is not there" 'run.machine.*no file' "$TRIREME" train $M run.dir=no run.machine=no.yaml
 refused "a file of two" 'run.machine.*several machines' \

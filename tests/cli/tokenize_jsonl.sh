@@ -97,6 +97,9 @@ done
 is "every 100th document is for validation" "0 1" \
     "$? $(grep -c '^some.h5: .* in 29700 documents.*; held.h5: .* in 300 documents' out)"
 is "the first of them is the 100th" "49,48,48,32" "$(dataset held.h5 tokens | cut -d, -f1-4)"
+echo one >single.txt
+refused "a share of one document" 'valid-fraction 0\.05 of 1 document is none: raise it' \
+    "$TRIREME" tokenize single.txt -o x.h5 --valid y.h5 --valid-fraction 0.05
 refused "a share that is no document" 'valid-fraction 0\.1 of 3 documents is none' \
     "$TRIREME" tokenize few.jsonl -o some.h5 --valid none.h5 --valid-fraction 0.1
 

@@ -67,7 +67,7 @@ static void test_by_name(void **state)
     assert_true(machine.network.bytes_per_s == 8 * 400e9 / 8 && machine.has_nvls);
     machine_free(&machine);
     assert_int_equal(machine_find(&machine, "h20", &err), -1);
-    assert_non_null(strstr(err.text, "\"h20\", did you mean h200; known are a100-80, "));
+    assert_non_null(strstr(err.text, "\"h20\"; did you mean h200? known are a100-80, "));
     assert_int_equal(machine_of_gpu(&machine, "NVIDIA H200 NVL"), -1);
     assert_int_equal(machine_of_gpu(&machine, ""), -1);
     assert_int_equal(machine_find(&machine, "titan-rtx", &err), 0);
