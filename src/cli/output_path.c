@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "io/disk.h"
 #include "io/h5.h"
@@ -90,6 +91,17 @@ int output_path_check(const char *path, enum output_path_kind kind, const struct
         return error_set(
             err, "%s is there, and is no token file; remove it, or name another output", path);
     return 0;
+}
+
+void output_path_warn_ending(const char *path, enum output_path_kind kind, struct log *log)
+{
+    static const char *const of_tokens[] = {".json", ".jsonl", ".txt", ".yaml", NULL};
+    static const char *const of_tokenizer[] = {".h5", ".hdf5", ".jsonl", ".txt", ".yaml", NULL};
+    const char *const *ending = kind == OUTPUT_TOKENS ? of_tokens : of_tokenizer;
+    for (; path && *ending; ending++)
+        if (text_ends_with(path, *ending))
+            log_warn(log, "%s will be a %s, and ends in %s as other files do", path,
+                     kind == OUTPUT_TOKENS ? "token file (.h5)" : "tokenizer (.json)", *ending);
 }
 
 /* What trireme plan writes: what it is called, and with which bytes it begins. */

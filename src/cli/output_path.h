@@ -3,6 +3,7 @@
 #ifndef TRIREME_CLI_OUTPUT_PATH_H
 #define TRIREME_CLI_OUTPUT_PATH_H
 
+#include "base/log.h"
 #include "cli/inputs.h"
 
 enum output_path_kind {
@@ -20,6 +21,9 @@ enum output_path_kind {
  * or JSON that is read as a tokenizer.  Returns 0, or -1 with err set. */
 int output_path_check(const char *path, enum output_path_kind kind, const struct inputs *inputs,
                       struct error *err);
+
+/* Warn where path (NULL: none), of tokens or of a tokenizer, ends as files of another kind do. */
+void output_path_warn_ending(const char *path, enum output_path_kind kind, struct log *log);
 
 /* Check that a file of one of plan's kinds may be written to path (NULL: none is wanted).  A
  * regular file that is there may be replaced if it is empty or begins as those of this kind do, and

@@ -208,6 +208,8 @@ static int make(struct tokenize_job *job, struct log *log, char **arguments, int
         read_eos(job, err) || open_chat(job, err) ||
         (inputs_of(&job->inputs, INPUT_TEXT) && tokenize_record_check_end(job, err)))
         return -1;
+    output_path_warn_ending(job->train.path, OUTPUT_TOKENS, log);
+    output_path_warn_ending(job->valid.path, OUTPUT_TOKENS, log);
     tokenize_output_sweep(job->train.path, log);
     tokenize_output_sweep(job->valid.path, log);
     if (open_output(job, &job->train, source, err) || open_output(job, &job->valid, source, err) ||

@@ -174,7 +174,11 @@ int tokenize_train(struct app *app, int argc, char **argv, struct error *err)
         return -1;
     int rc = inputs_list(&inputs, argv + 1, argc - 1, err) || check_texts(&inputs, err) ||
              output_path_check(path, OUTPUT_TOKENIZER, &inputs, err) ||
-             output_path_make_folder(path, err) || train(app, &inputs, tokens, path, err);
+             output_path_make_folder(path, err);
+    if (!rc) {
+        output_path_warn_ending(path, OUTPUT_TOKENIZER, &app->log);
+        rc = train(app, &inputs, tokens, path, err);
+    }
     inputs_free(&inputs);
     return rc ? -1 : 0;
 }

@@ -25,6 +25,10 @@ for blanks in "train.lr = 1e-3" "train.lr =1e-3" "train.lr= 1e-3"; do
 done
 echo words >one.txt
 "$T" tokenize one.txt -o one.h5 >out 2>err
+"$T" tokenize one.txt -o tokens.txt >out 2>err
+is "the ending of a text for tokens" "0 1" "$? $(grep -c 'warning: .*tokens\.txt will be a token file (\.h5), and ends in \.txt as' err)"
+printf 'ab ab ab' | "$T" tokenize - --train-bpe 258 -o tokenizer.h5 >out 2>err
+is "the ending of tokens for a vocabulary" "0 1" "$? $(grep -c 'warning: tokenizer\.h5 will be a tokenizer (\.json), and ends in \.h5' err)"
 for command in train plan config; do
     refused "$command of a token file" 'one\.h5 is an HDF5 file, as token files are, and no config.*: data\.train=one\.h5$' "$T" $command one.h5
 done
