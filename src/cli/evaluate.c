@@ -48,7 +48,7 @@ static int check_named(int argc, char **argv, struct error *err)
     const struct named named = find_named(argc, argv);
     int has_model = named.folder || named.run;
     for (int i = 1; i < argc; i++)
-        has_model |= begins(argv[i], "model.");
+        has_model |= begins(argv[i], "model.") || begins(argv[i], "lora.path=");
     return has_model ? 0
                      : error_set(err, "name what to evaluate: trireme evaluate RUN "
                                       "data.valid=FILE.h5");
@@ -167,9 +167,11 @@ int command_evaluate(struct app *app, int argc, char **argv, struct error *err)
 {
     struct config config;
     struct session *session = NULL;
-    if (app_start_world(app, err) || check_named(argc, argv, err) ||
-        world_agree(app->world, arguments_config(&config, ARGUMENTS_EVALUATE, argc, argv, err),
-                    err))
+    if (app_start_world(app, err))
+        return -1;
+    int rc = check_named(argc, argv, err) ||
+             arguments_config(&config, ARGUMENTS_EVALUATE, argc, argv, err);
+    if (world_agree(app->world, rc ? -1 : 0, err))
         return -1;
     if (!config.data.valid[0])
         return error_set(err, "data.valid names no token file to evaluate on; give one: "
@@ -178,7 +180,7 @@ int command_evaluate(struct app *app, int argc, char **argv, struct error *err)
                      err))
         return -1;
     const struct named named = find_named(argc, argv);
-    int rc = run(session, &named, err);
+    rc = run(session, &named, err);
     session_close(session);
     return rc;
 }

@@ -67,16 +67,18 @@ cp -r outer/inside outer/checkpoints/step-00000004/
 train run.dir=outer/checkpoints/step-00000004/inside train.steps=2
 is "a run that lies in one already does not go on" "1 1" "$code $(grep -c 'move the run out of there' err)"
 
+# In /tmp, as other users cannot look into the folder of this test.
 as_other="setpriv --reuid=54321 --regid=54321 --clear-groups"
-chmod 755 "$work"
-if [ "$(id -u)" = 0 ] && $as_other "$TRIREME" --version >out 2>err; then
-    train run.dir=theirs train.steps=2
+if [ "$(id -u)" = 0 ] && $as_other "$TRIREME" --version >out 2>err && open=$(mktemp -d /tmp/trireme-test.XXXXXX); then
+    cp train.h5 "$open/" && chmod -R a+rX "$open"
+    train run.dir="$open/theirs" train.steps=2
     refused "a run of somebody else" \
-        "run.dir $work/theirs is a run of root, .*checkpoint.resume=$work/theirs/.*step-00000002 run.dir=NEW" \
-        $as_other "$TRIREME" train $M data.train="$work/train.h5" run.dir="$work/theirs" train.steps=4
-    rm -r theirs/checkpoints/*
+        "run.dir $open/theirs is a run of root, .*checkpoint.resume=$open/theirs/.*step-00000002 run.dir=NEW" \
+        $as_other "$TRIREME" train $M data.train="$open/train.h5" run.dir="$open/theirs" train.steps=4
+    rm -r "$open"/theirs/checkpoints/*
     refused "one without a checkpoint" 'theirs is a run of root, .*; name another run.dir' \
-        $as_other "$TRIREME" train $M data.train="$work/train.h5" run.dir="$work/theirs" train.steps=4
+        $as_other "$TRIREME" train $M data.train="$open/train.h5" run.dir="$open/theirs" train.steps=4
+    rm -r "$open"
 else
     skip "a run of somebody else" "no other user can be had, or none who can run the program"
 fi
