@@ -191,7 +191,7 @@ int plan_options_check_outputs(const struct plan_options *o, const struct config
         if (output_path_check_report(
                 rows[i].path, rows[i].kind,
                 rows[i].kind == OUTPUT_SCHEDULE ? config->parallel.schedule : input, err))
-            return error_prefix(err, rows[i].option);
+            return error_prefix(err, "%s", rows[i].option);
     return 0;
 }
 

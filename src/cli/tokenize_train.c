@@ -85,7 +85,8 @@ static int check_same(const char *path, const char *made, struct error *err)
     int rc = tokenizer_open(&old, path, err) || tokenizer_open(&new, made, err) ? -1 : 0;
     if (!rc && strcmp(old->name, new->name) != 0)
         rc = error_set(err,
-                       "%s is there, tokenizer %s, which runs and token files may need; remove it, "
+                       "%s is there and has tokenizer %s, which runs and token files may need; "
+                       "remove it, "
                        "or name another output",
                        path, old->name);
     tokenizer_close(old);

@@ -103,8 +103,8 @@ void op_shaped_as_second(struct graph *graph, struct graph_node *node);
 void op_check_sequences(struct graph *graph, const struct graph_node *node);
 
 /* Does node n multiply by a router's matrix, that is, does op_route read the product, as it is or
- * with a bias?  Such a matrix is kept and multiplied in no fewer bits
- * than activations: a choice among experts is a step. */
+ * with a bias?  Such a matrix is kept and multiplied in no fewer bits than activations: a choice
+ * among experts is a step. */
 int op_is_router(const struct graph *graph, int n);
 
 /* Return how many experts the routers have among the first n nodes. */

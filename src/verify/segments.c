@@ -28,10 +28,10 @@ struct checked {
     const struct segment *segment;
     enum segment_phase phase;
     struct value_map *map;
-    int *ran, *parts; /* per node: steps that have run it, where that counts (counts()); in how many
-                         parts it runs */
-    int *made_in;     /* per value: the piece of this phase that has made all of it; -1: none */
-    unsigned *wrote;  /* per parameter: the phases that have written its gradient, a bit each */
+    int *ran;        /* per node: steps that have run it or a part of it, where counts() says so */
+    int *parts;      /* per node: the parts of its rows for which it runs one by one; 1: all rows */
+    int *made_in;    /* per value: the piece of this phase that has made all of it; -1: none */
+    unsigned *wrote; /* per parameter: the phases that have written its gradient, a bit each */
     struct error *err;
 };
 
@@ -88,7 +88,8 @@ static struct value_bytes bytes_of(const struct checked *c, int s, int operand)
     return (struct value_bytes){.from = at, .to = at + bytes, .base = at - before, .value = v};
 }
 
-/* The place of a value that the segment's spaces for temporaries do not have; space -1: none. */
+/* The place of a value that the segment's spaces for temporaries do not have; space -1: none.  The
+ * table is not the one of segment.c, by which the steps were made: a mistake there shows here. */
 static struct segment_ref place_of(const struct checked *c, int v)
 {
     static const int spaces[] = {
@@ -360,10 +361,11 @@ static int check_phase(struct checked *c)
     for (int s = 0; s < c->segment->steps; s++)
         in_parts |= c->segment->step[s].parts > 1;
     if (in_parts != c->segment->in_parts)
-        return wrong_steps(c,
-                           "its steps are for parts of rows, and it does not say so, or the other "
-                           "way round: piece",
-                           0);
+        return wrong_steps(
+            c,
+            in_parts ? "steps are for parts of rows, and it does not say so; number of pieces:"
+                     : "it says that steps are for parts of rows, and none is; number of pieces:",
+            c->segment->pieces);
     for (int space = 0; space < SPACE_COUNT; space++)
         if (space != SPACE_SAVED && space != SPACE_DEFERRED)
             value_map_clear(c->map, space);
@@ -396,8 +398,7 @@ static int check_nodes(const struct checked *c, int trains)
         if (c->graph->params[i].frozen == !!c->wrote[i])
             return wrong_steps(c,
                                "together with the other phases it leaves out the gradient of a "
-                               "trained parameter, or writes "
-                               "that of a frozen one, number",
+                               "trained parameter, or writes that of a frozen one, number",
                                i);
     return 0;
 }

@@ -1,8 +1,8 @@
 /* segments.h - does each step of a unit's segments find what its node reads?
  *
- * verify_values() follows what buffers hold from one RUN to the next.  Inside a RUN steps hand
- * values on at offsets that segment_compile() chose, and read parameters where it believes that
- * they lie in their flats: here these are held against the graph and the flats.
+ * verify_values() follows what buffers hold from one RUN to the next.  Inside a RUN a step finds
+ * the values of other steps at offsets that segment_compile() chose, and parameters at the offsets
+ * that it was compiled with.  Here both are compared with the graph and with the flats.
  */
 #ifndef TRIREME_VERIFY_SEGMENTS_H
 #define TRIREME_VERIFY_SEGMENTS_H

@@ -40,7 +40,7 @@ is "the tokenizer is as it was" "$before" "$(cksum data/tokenizer.json)"
 "$TRIREME" tokenize tiny.txt --train-bpe 258 -o tiny.json >out 2>err
 is "a vocabulary over the same one" "0 tiny.json: byte-level BPE, 258 tokens" "$? $(cat out)"
 before=$(cksum tiny.json)
-refused "a vocabulary over another" 'tiny.json is there, tokenizer byte-bpe-[0-9a-f]*, which runs and token files may need; remove it' \
+refused "a vocabulary over another" 'tiny.json is there and has tokenizer byte-bpe-[0-9a-f]*, which runs and token files may need; remove it' \
     "$TRIREME" tokenize tiny.txt --train-bpe 259 -o tiny.json
 is "it is as it was, and nothing is beside it" "$before tiny.json" "$(cksum tiny.json) $(ls -d tiny.json*)"
 

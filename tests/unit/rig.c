@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "base/philox.h"
 #include "base/round.h"
 #include "device/ops.h"
 #include "program/compile.h"
@@ -178,6 +179,20 @@ int rig_load(void *user, const struct step_batch *batch, struct error *err)
     int64_t elems = data->batch * data->seq, first = batch->micro * elems;
     memcpy(batch->tokens[0], data->tokens + first, (size_t)elems * sizeof(int32_t));
     memcpy(batch->targets, data->targets + first, (size_t)elems * sizeof(int32_t));
+    return 0;
+}
+
+int rig_load_step(void *user, const struct step_batch *batch, struct error *err)
+{
+    const struct rig_step *data = user;
+    const struct session *s = data->session;
+    int64_t vocab = s->config.model.vocab, rows = s->layout.micro_batch * s->config.data.seq_len;
+    for (int64_t i = 0; i < rows; i++) {
+        uint64_t random = philox_u64(7 + (uint64_t)data->step, (uint64_t)(batch->micro * rows + i));
+        int32_t token = (int32_t)(random % (uint64_t)vocab);
+        batch->tokens[0][i] = token;
+        batch->targets[i] = i % 7 ? (int32_t)((token * 3 + 1) % vocab) : -1;
+    }
     return 0;
 }
 

@@ -47,6 +47,14 @@ struct rig_data {
 };
 int rig_load(void *user, const struct step_batch *batch, struct error *err);
 
+/* A step of a session as its input: each step has other tokens, so that steps in flight have their
+ * own; every seventh target is masked. */
+struct rig_step {
+    const struct session *session;
+    int step;
+};
+int rig_load_step(void *user, const struct step_batch *batch, struct error *err);
+
 /* Find a logical tensor by name in the session's flats.  Returns the tensor, and in *flat the
  * number of its flat; NULL: there is none. */
 const struct flat_tensor *rig_tensor(const struct session *session, const char *name, int *flat);

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/philox.h"
 #include "plan/report.h"
 #include "tests/unit/rig.h"
 
@@ -65,35 +64,10 @@ static int uses_disk(int place)
     return !!strstr(places[place], "disk");
 }
 
-/* Other tokens for each step, so that steps in flight have their own. */
-static void fill(const struct session *s, int step, const struct step_batch *batch)
-{
-    int32_t *tokens = batch->tokens[0], *targets = batch->targets;
-    int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
-    for (int64_t i = 0; i < rows; i++) {
-        uint64_t index = (uint64_t)(batch->micro * rows + i);
-        tokens[i] =
-            (int32_t)(philox_u64(7 + (uint64_t)step, index) % (uint64_t)s->config.model.vocab);
-        targets[i] = (tokens[i] * 3 + 1) % (int32_t)s->config.model.vocab;
-    }
-}
-
 static int load(void *user, const struct step_batch *batch, struct error *err)
 {
-    fill(user, 0, batch);
-    return 0;
-}
-
-struct step_data {
-    const struct session *session;
-    int step;
-};
-
-static int load_of_step(void *user, const struct step_batch *batch, struct error *err)
-{
-    const struct step_data *data = user;
-    fill(data->session, data->step, batch);
-    return 0;
+    struct rig_step data = {.session = user};
+    return rig_load_step(&data, batch, err);
 }
 
 static struct session *open_session(struct mem *mem, int setting, int place)
@@ -128,8 +102,8 @@ static struct outcome train(int setting, int place, int depth)
     for (int step = 1; step < steps_taken() + depth; step++) {
         struct step_input input = rig_input(s, step);
         int ends = step - depth + 1;
-        struct step_data data = {s, step};
-        input.load = load_of_step;
+        struct rig_step data = {s, step};
+        input.load = rig_load_step;
         input.user = &data;
         if (step <= steps_taken() &&
             step_start(s->executor, s->train, &input, NULL, &pending[step % 2], &err))

@@ -11,7 +11,6 @@
 #include <cmocka.h>
 #include <time.h>
 
-#include "base/philox.h"
 #include "device/ops.h"
 #include "tests/unit/rig.h"
 
@@ -75,35 +74,10 @@ static int skip_without_gpu(void **state)
     return -1;
 }
 
-/* Other tokens for each step, so that steps in flight have their own. */
-static void fill(const struct session *s, int step, const struct step_batch *batch)
-{
-    int32_t *tokens = batch->tokens[0], *targets = batch->targets;
-    int64_t rows = s->layout.micro_batch * s->config.data.seq_len;
-    for (int64_t i = 0; i < rows; i++) {
-        uint64_t index = (uint64_t)(batch->micro * rows + i);
-        tokens[i] =
-            (int32_t)(philox_u64(7 + (uint64_t)step, index) % (uint64_t)s->config.model.vocab);
-        targets[i] = i % 7 ? (tokens[i] * 3 + 1) % (int32_t)s->config.model.vocab : -1;
-    }
-}
-
 static int load(void *user, const struct step_batch *batch, struct error *err)
 {
-    fill(user, 0, batch);
-    return 0;
-}
-
-struct step_data {
-    const struct session *session;
-    int step;
-};
-
-static int load_of_step(void *user, const struct step_batch *batch, struct error *err)
-{
-    const struct step_data *data = user;
-    fill(data->session, data->step, batch);
-    return 0;
+    struct rig_step data = {.session = user};
+    return rig_load_step(&data, batch, err);
 }
 
 static int steps_taken(void)
@@ -160,8 +134,8 @@ static void run_steps(struct session *s, int depth, struct outcome *outcome)
     int steps = steps_taken();
     for (int step = 1; step < steps + depth; step++) {
         struct step_input input = rig_input(s, step);
-        struct step_data data = {s, step};
-        input.load = load_of_step;
+        struct rig_step data = {s, step};
+        input.load = rig_load_step;
         input.user = &data;
         input.loss_scale = s->config.train.loss_scale.fixed;
         if (step <= steps &&
