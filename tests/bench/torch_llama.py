@@ -192,7 +192,15 @@ def measure(kind, c, rank):
     return seconds, (losses / c.ranks).tolist()
 
 
+def bind(rank, c):
+    """Leave this process its share of the cores, as mpirun --bind-to core does."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[rank * c.threads:(rank + 1) * c.threads])
+
+
 def run_rank(rank, kind, c, port):
+    if c.bind:
+        bind(rank, c)
     torch.set_num_threads(c.threads)
     if c.ranks > 1:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
@@ -223,6 +231,7 @@ def main(kind):
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--keep-gathered", action="store_true",
                         help="parameters stay whole from forward to backward")
+    parser.add_argument("--bind", action="store_true", help="each process to cores of its own")
     parser.add_argument("--weights", type=pathlib.Path, required=True)
     parser.add_argument("--tokens", type=pathlib.Path, required=True)
     c = parser.parse_args()
