@@ -49,20 +49,20 @@ timed='products: [0-9]+ timed in'
 # ids FILE: the algorithms chosen there, each once
 ids() { sed -n 's/.*"id": *\([0-9]*\).*/\1/p' "$1/products.json" | sort -u | tr '\n' ' '; }
 
-train "without it" 3 plain
+train "without it" 4 plain
 silent "without it nothing is timed" "$timed" plain
 is "without tuning no products.json is written" "no" "$([ -e plain/products.json ] && echo yes || echo no)"
 
-train "with it" 3 tuned train.tune_products=true
+train "with it" 4 tuned train.tune_products=true
 says "products are timed" "$timed" tuned
-is "all are by the fastest algorithm" "3 " "$(ids tuned)"
+is "all are by the fastest algorithm" "4 " "$(ids tuned)"
 differ "another algorithm gives other bits" plain tuned
 train "where another is the fastest" 1 other train.tune_products=true
 is "another algorithm is chosen where it is the fastest" "1 " "$(ids other)"
 differ "and gives other bits" other tuned
 
 # A run that goes on takes what it chose, whatever is the fastest by then.
-train "stopped half way" 3 resumed train.tune_products=true train.steps=2
+train "stopped half way" 4 resumed train.tune_products=true train.steps=2
 cp resumed/products.json before
 train "resumed" 1 resumed train.tune_products=true
 silent "a resumed run times nothing" "$timed" resumed
@@ -78,23 +78,23 @@ for spoil in 's/"library": ".*,/"library": "NVIDIA H100,/' 's/cuBLASLt [0-9.]*/c
     rm -rf spoilt/checkpoints spoilt/metrics.jsonl spoilt/run.json
     sed "$spoil" other/products.json >spoilt/products.json
     if cmp -s other/products.json spoilt/products.json; then not_ok "spoil" "$spoil changes nothing"; fi
-    train "a start with a file spoilt by $spoil" 3 spoilt train.tune_products=true
+    train "a start with a file spoilt by $spoil" 4 spoilt train.tune_products=true
     is "a spoilt products.json is warned of once" 1 "$(cat spoilt.out spoilt.err | grep -a -c 'products.json is not used')"
     says "a spoilt products.json: products are timed again" "$timed" spoilt
     same "a spoilt products.json: chosen as a new run does" tuned spoilt
-    is "a spoilt products.json is mended" "3 " "$(ids spoilt)"
+    is "a spoilt products.json is mended" "4 " "$(ids spoilt)"
 done
 
 # All ranks take what rank 0 chose, though another algorithm is the fastest for the second one.
-two "two ranks alike" 3 3 alike train.tune_products=true train.micro_batch=1
-two "two ranks that are not" 3 1 unlike train.tune_products=true train.micro_batch=1
+two "two ranks alike" 4 4 alike train.tune_products=true train.micro_batch=1
+two "two ranks that are not" 4 1 unlike train.tune_products=true train.micro_batch=1
 two "two ranks of the other kind" 1 1 kind train.tune_products=true train.micro_batch=1
 same "all ranks take what rank 0 chose" alike unlike
 differ "and would differ if they did not" unlike kind
 
 # With pipeline stages each rank has products that others have not.
-two "two stages" 3 3 stages train.tune_products=true parallel.pipeline=2 train.micro_batch=1
-is "products of all stages are in the file" "3 " "$(ids stages)"
+two "two stages" 4 4 stages train.tune_products=true parallel.pipeline=2 train.micro_batch=1
+is "products of all stages are in the file" "4 " "$(ids stages)"
 two "and resumed with more steps" 1 1 stages train.tune_products=true parallel.pipeline=2 train.micro_batch=1 \
     train.steps=6
 silent "none of which is timed again" "$timed" stages
@@ -107,6 +107,6 @@ is "evaluate" 0 $?
 silent "evaluate times nothing" "$timed" evaluate
 if cmp -s before tuned/products.json; then ok "evaluate leaves products.json as it was"; else not_ok "evaluate leaves products.json as it was" ""; fi
 
-train "on a CPU it changes nothing" 3 cpu device=cpu comm.share_gpu=false train.tune_products=true
+train "on a CPU it changes nothing" 4 cpu device=cpu comm.share_gpu=false train.tune_products=true
 is "a run on a CPU writes no products.json" "no" "$([ -e cpu/products.json ] && echo yes || echo no)"
 finish

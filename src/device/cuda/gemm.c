@@ -8,9 +8,9 @@
  * gemm_tune.c measured and the run keeps.  The suggestion depends on the shape, the alignment of
  * the pointers, the scratch and the chip alone, so that two runs take the same.  An algorithm may
  * split sums over thread blocks only where it keeps the partial sums in fp32 and adds them in order
- * in a second kernel.  Descriptors and algorithm are kept for every distinct product (struct
- * gemm_key). Asking the library for a suggestion runs nothing on the GPU, so a product may be new
- * while a CUDA graph is recorded.
+ * in a second kernel, and where the library splits rightly (gemm_may_split()).  Descriptors and
+ * algorithm are kept for every distinct product (struct gemm_key).  Asking the library for a
+ * suggestion runs nothing on the GPU, so a product may be new while a CUDA graph is recorded.
  *
  * In fp8 (struct gemm's `fp8`) kernels first round both operands into the scratch, with k
  * contiguous in both, and the library gets their scales too.
@@ -86,6 +86,12 @@ struct gemm_key gemm_key_of(const struct gemm *g)
         key.align_a = key.align_b = MOST_ALIGNED;
     }
     return key;
+}
+
+int gemm_may_split(const struct gemm_key *key)
+{
+    enum { LARGEST_BLOCK = 128 };
+    return key->k % LARGEST_BLOCK == 0;
 }
 
 void gemm_product_free(struct gemm_product *p)
@@ -190,7 +196,9 @@ static int set_preference(cublasLtMatmulPreference_t preference, const struct ge
         cublasLtMatmulPreferenceAttributes_t name;
         uint32_t value;
     } small[] = {
-        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, gemm_may_split(key)
+                                                         ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                                         : CUBLASLT_REDUCTION_SCHEME_NONE},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)key->align_b},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)key->align_a},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)key->align_addend},

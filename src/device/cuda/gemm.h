@@ -64,6 +64,12 @@ struct gemm_operands {
 /* Return the key of a product. */
 struct gemm_key gemm_key_of(const struct gemm *g);
 
+/* Return 1 where an algorithm may split the sums of a product over thread blocks: where k is a
+ * multiple of the largest block of k that an algorithm has.  Else some versions of cuBLASLt (12.8
+ * and 13.1 on compute capabilities 9.0, 10.0 and 10.3) leave out the last k % block terms of every
+ * sum, with success as the status. */
+int gemm_may_split(const struct gemm_key *key);
+
 /* Set err to the shape and what cuBLASLt was asked to do; returns -1. */
 int gemm_failed(cublasStatus_t status, const char *call, const struct gemm_key *key,
                 struct error *err);

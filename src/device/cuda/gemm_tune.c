@@ -1,7 +1,7 @@
 /* gemm_tune.c - measure the algorithms of a product and keep the fastest; contracts in product.h.
  *
  *   ask        the library for up to PRODUCT_TRIED suggestions, under the conditions of gemm.c
- *   leave out  those whose sums may come in any order, should it suggest any
+ *   leave out  those whose sums may come in any order, or be split wrongly, should it suggest any
  *   fill       both operands with random numbers: with zeros a GPU takes less power and is faster
  *              than in training; in fp8 they are rounded once, which is not in the time
  *   measure    each: run once to load the kernel, then RUNS times between events; its time is the
@@ -83,8 +83,9 @@ static int64_t setting_of(const cublasLtMatmulAlgo_t *algo, int i)
     return settings[i].bytes == 4 ? four : two;
 }
 
-/* Return 1 where one thread block computes each sum whole, or partial sums are added in order. */
-static int is_reproducible(const cublasLtMatmulAlgo_t *algo)
+/* Return 1 where one thread block computes each sum whole, or where partial sums are added in order
+ * and a product of this key may have them. */
+static int has_right_sums(const struct gemm_key *key, const cublasLtMatmulAlgo_t *algo)
 {
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_INPLACE;
     size_t written;
@@ -92,7 +93,7 @@ static int is_reproducible(const cublasLtMatmulAlgo_t *algo)
                                                 &scheme, sizeof scheme,
                                                 &written) == CUBLAS_STATUS_SUCCESS &&
            (scheme == CUBLASLT_REDUCTION_SCHEME_NONE ||
-            scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+            (scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE && gemm_may_split(key)));
 }
 
 static size_t extent_bytes(int64_t rows, int64_t cols, int64_t ld, enum dtype dt)
@@ -169,7 +170,7 @@ static int try_all(struct device *d, struct gemm_product *p, const struct gemm_n
     for (int i = 0; i < count; i++) {
         struct error refused;
         int64_t ns;
-        if (found[i].state != CUBLAS_STATUS_SUCCESS || !is_reproducible(&found[i].algo))
+        if (found[i].state != CUBLAS_STATUS_SUCCESS || !has_right_sums(&p->key, &found[i].algo))
             continue;
         p->algo = found[i].algo;
         p->workspace_bytes = found[i].workspaceSize;
@@ -243,8 +244,8 @@ static int check(const struct device *d, struct gemm_product *p,
                    key, err))
         return -1;
     p->workspace_bytes = found.workspaceSize;
-    if (p->workspace_bytes > cuda_workspace_bytes(key->m, key->n) || !is_reproducible(&p->algo))
-        return gemm_failed(CUBLAS_STATUS_NOT_SUPPORTED, "workspace or order of sums", key, err);
+    if (p->workspace_bytes > cuda_workspace_bytes(key->m, key->n) || !has_right_sums(key, &p->algo))
+        return gemm_failed(CUBLAS_STATUS_NOT_SUPPORTED, "workspace or partial sums", key, err);
     return 0;
 }
 
