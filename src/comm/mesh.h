@@ -208,6 +208,10 @@ void mesh_abandon(struct mesh *mesh);
  * text; returns text. */
 const char *mesh_gpu_library(char text[96]);
 
+/* Return what is wrong with that version where nodes with this one's processors exchange, as text
+ * that goes on after its name ("can hang ..."), or NULL where nothing is known. */
+const char *mesh_gpu_library_fault(void);
+
 /* ---- shape and groups of a mesh ---- */
 
 struct mesh_shape mesh_shape(const struct mesh *mesh); /* resolved */

@@ -127,11 +127,14 @@ static void show_fp8(const struct doctor *d)
 void doctor_check_gpus(struct doctor *d)
 {
     char why[128] = "", text[256], library[96];
+    const char *fault = mesh_gpu_library_fault();
     int count = device_gpu_count(why);
     double gpus = count;
     d->gpu = -1;
     doctor_fact(d, "CUDA", "%s", device_gpu_libraries(text));
     doctor_fact(d, "NCCL", "%s", mesh_gpu_library(library));
+    if (fault && count > 0)
+        doctor_problem(d, "%s %s", library, fault);
     if (count == 0)
         check_none(d, why);
     for (int i = 0; i < count; i++)

@@ -101,6 +101,9 @@ unset TRIREME_EMULATE_CONNECTION TRIREME_EMULATE_BYTES
 train switches comm.nvls=true train.reproducible=false
 asked "switches may add up" switches 3 'NVLS 2$'
 
+TRIREME_EMULATE_NCCL=23102 train pair comm.copy_engines=true comm.nvls=true train.reproducible=false
+asked "a newer NCCL gathers by copy engines beside switches" pair 1 'by copy engines'
+
 one="$TRIREME_CUDA train $M run.dir=none"
 two="mpirun --oversubscribe -n 2 $one"
 refused "one rank has no transfers" 'comm.max_ctas.*one rank' $one comm.max_ctas=4
@@ -111,6 +114,10 @@ refused "memory of ranks on CPUs" 'comm.shared_memory false is of ranks on CPUs'
 refused "products need multiprocessors" 'comm.spare_sms is 132.*has 132' $two comm.spare_sms=132
 refused "least above most" 'comm.min_ctas \(9\) is above' $two comm.min_ctas=9 comm.max_ctas=8
 refused "switches and reproducible" 'comm.nvls.*train.reproducible=false' $two comm.nvls=true
+both="comm.copy_engines=true comm.nvls=true train.reproducible=false"
+refused "copy engines of two GPUs beside switches hang" 'comm.copy_engines: NCCL .* can hang.*2.31.2' $two $both
+refused "switches that the environment asks for, too" 'comm.copy_engines: NCCL .* can hang.*2.31.2' \
+    mpirun --oversubscribe -n 2 env NCCL_NVLS_ENABLE=1 $one comm.copy_engines=true
 refused "nothing is gathered" 'NO_SHARD' $two comm.copy_engines=true parallel.strategy=NO_SHARD
 refused "the environment says another number" 'comm.max_ctas is set, and so is NCCL_MAX_CTAS=4' \
     mpirun --oversubscribe -n 2 env NCCL_MAX_CTAS=4 $one comm.max_ctas=8

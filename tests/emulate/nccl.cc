@@ -11,6 +11,7 @@
 #include <set>
 
 #include "nccl_group.h"
+#include "private.h"
 #include "stream.h"
 
 namespace emulate
@@ -157,7 +158,7 @@ extern "C" {
 
 ncclResult_t ncclGetVersion(int *version)
 {
-    *version = NCCL_VERSION_CODE;
+    *version = emulate_nccl_version();
     return ncclSuccess;
 }
 

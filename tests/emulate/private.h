@@ -30,6 +30,7 @@ int emulate_fastest_algorithm(void);
 int emulate_driver(void);
 int emulate_level(void);
 size_t emulate_cublaslt_version(void);
+int emulate_nccl_version(void);
 int emulate_fp8_status(void);
 
 /* ---- errors.cc, runtime.cc ---- */

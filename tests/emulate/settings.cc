@@ -1,5 +1,6 @@
 /* settings.cc - the properties of the emulated machine, from environment variables. */
 #include <cublasLt.h>
+#include <nccl.h>
 #include <stdlib.h>
 
 #include "private.h"
@@ -66,6 +67,12 @@ int emulate_level(void)
 size_t emulate_cublaslt_version(void)
 {
     return number("TRIREME_EMULATE_CUBLASLT", CUBLAS_VERSION);
+}
+
+/* Of NCCL, as it says it. */
+int emulate_nccl_version(void)
+{
+    return (int)number("TRIREME_EMULATE_NCCL", NCCL_VERSION_CODE);
 }
 
 /* What cuBLASLt says of every product in fp8; 0: what it says of those that it knows. */

@@ -53,6 +53,11 @@ const char *mesh_gpu_library(char text[96])
     return text;
 }
 
+const char *mesh_gpu_library_fault(void)
+{
+    return NULL;
+}
+
 void link_share_gpu(const struct world *world)
 {
 }

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "comm/gpu/nccl_call.h"
+#include "comm/gpu/nccl_faults.h"
 
 enum { COPY_ENGINES_SINCE = NCCL_VERSION(2, 28, 0) };
 
@@ -121,14 +123,40 @@ static int check_version(struct error *err)
                      is < built ? "is" : "was built for", old / 10000, old / 100 % 100, old % 100);
 }
 
+/* Return 0 unless this version may hang where copy engines gather, as here, between two GPUs; else
+ * -1 with err set. */
+static int check_pair(const struct link *l, struct error *err)
+{
+    const char *nvls = getenv("NCCL_NVLS_ENABLE");
+    const int is_on = nvls ? strcmp(nvls, "0") != 0 : l->options.nvls;
+    const int is_pair = mesh_group_of(l->mesh, MESH_SHARDS)->size == 2;
+    const char *fault = is_on && is_pair ? nccl_fault(nccl_version(), NCCL_USE_PAIR_COPIES) : NULL;
+    char library[96];
+    return fault ? error_set(err, "comm.copy_engines: %s %s", mesh_gpu_library(library), fault) : 0;
+}
+
+static int check_copy_engines(const struct link *l, struct error *err)
+{
+    return check_version(err) || check_node(l, err) || check_pair(l, err) ? -1 : 0;
+}
+
+static void warn_of_faults(const struct link *l)
+{
+    const char *fault = world_nodes(l->world) > 1 ? mesh_gpu_library_fault() : NULL;
+    char library[96];
+    if (fault && world_rank(l->world) == 0)
+        log_warn(NULL, "%s %s", mesh_gpu_library(library), fault);
+}
+
 int nccl_prepare(struct link *l, struct error *err)
 {
     const struct mesh_options *options = &l->options;
     int rc = check_environment(options, err);
     if (!rc && options->copy_engines)
-        rc = check_version(err) || check_node(l, err) ? -1 : 0;
+        rc = check_copy_engines(l, err);
     if (world_agree(l->world, rc, err))
         return -1;
+    warn_of_faults(l);
     prepare_environment(options);
     return 0;
 }

@@ -19,6 +19,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "comm/gpu/nccl_call.h"
+#include "comm/gpu/nccl_faults.h"
 
 enum { TIME_LIMIT_S = 600, CLOSE_S = 30, ABANDON_S = 5 };
 enum { SPINS = 2000, NAP_NS = 50000 };
@@ -45,6 +46,11 @@ const char *mesh_gpu_library(char text[96])
         snprintf(text + used, 96 - (size_t)used, " (built for %d.%d.%d)", NCCL_MAJOR, NCCL_MINOR,
                  NCCL_PATCH);
     return text;
+}
+
+const char *mesh_gpu_library_fault(void)
+{
+    return nccl_is_arm() ? nccl_fault(nccl_version(), NCCL_USE_ARM_NODES) : NULL;
 }
 
 int nccl_failed(const struct channel *c, const char *what, ncclResult_t code, struct error *err)
