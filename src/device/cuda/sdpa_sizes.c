@@ -111,6 +111,15 @@ static int is_within(const struct attention *a, struct sdpa_part part)
     return sdpa_part_bytes(a, part) <= part_limit(a) && (a->any_order || scores <= most_elems);
 }
 
+/* Return 1 where cuDNN is right in tiles of so many tokens.  On compute capability 9.0 backward, in
+ * 9.20 and others, does not mask the keys behind the last one where their number leaves 64 by 128,
+ * so that dq is NaN where all scores of a query are below -88.  A causal mask covers them; tiles
+ * below the diagonal have none. */
+static int is_right_tile(int64_t tokens)
+{
+    return tokens % 128 != 64;
+}
+
 /* Tiles of one head, the largest whose workspace stays within part_bytes, whatever the limit, which
  * would change the bits; then of as many heads as that allows with their sums.  A tile is not so
  * small that nothing but its sums takes time. */
@@ -120,7 +129,7 @@ static struct sdpa_part tile_of(const struct attention *a)
     struct sdpa_part tile = {1, 1, a->seq}, more = tile;
     for (int64_t n = 2; a->seq / n >= LEAST; n++) {
         tile.tokens = more.tokens = a->seq / n;
-        if (a->seq % n || workspace_bytes(a, tile) > part_bytes)
+        if (a->seq % n || !is_right_tile(tile.tokens) || workspace_bytes(a, tile) > part_bytes)
             continue;
         for (more.kv_heads = 2; more.kv_heads <= a->kv_heads; more.kv_heads++)
             if (a->kv_heads % more.kv_heads == 0 && is_within(a, more))
