@@ -101,8 +101,13 @@ unset TRIREME_EMULATE_CONNECTION TRIREME_EMULATE_BYTES
 train switches comm.nvls=true train.reproducible=false
 asked "switches may add up" switches 3 'NVLS 2$'
 
+export CUDA_DEVICE_MAX_CONNECTIONS=1 CUDA_LAUNCH_BLOCKING=1
 TRIREME_EMULATE_NCCL=23102 train pair comm.copy_engines=true comm.nvls=true train.reproducible=false
+unset CUDA_DEVICE_MAX_CONNECTIONS CUDA_LAUNCH_BLOCKING
 asked "a newer NCCL gathers by copy engines beside switches" pair 1 'by copy engines'
+is "variables that hold up transfers are named, once each" 2 \
+    "$(grep -cE 'CUDA_(DEVICE_MAX_CONNECTIONS|LAUNCH_BLOCKING)=1 is set' pair.err)"
+is "and what trireme sets itself is not" 0 "$(grep -c 'is set in the environment' plain.err)"
 
 one="$TRIREME_CUDA train $M run.dir=none"
 two="mpirun --oversubscribe -n 2 $one"

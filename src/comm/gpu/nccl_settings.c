@@ -4,6 +4,7 @@
  * communicator, so a key comm.* that sets the same thing as a variable in the environment is
  * refused.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,12 +141,40 @@ static int check_copy_engines(const struct link *l, struct error *err)
     return check_version(err) || check_node(l, err) || check_pair(l, err) ? -1 : 0;
 }
 
-static void warn_of_faults(const struct link *l)
+/* Variables of CUDA's that users bring along, and which hold up transfers: values from `least` to
+ * `most`. */
+static const struct {
+    const char *name, *text;
+    int least, most;
+} slow_settings[] = {
+    {.name = "CUDA_DEVICE_MAX_CONNECTIONS",
+     .text = "streams then wait for one another, and transfers are not beside kernels (Megatron-LM "
+             "asks for 1; trireme for 32 where nothing is set)",
+     .least = 1,
+     .most = DEVICE_STREAMS - 1},
+    {.name = "CUDA_LAUNCH_BLOCKING",
+     .text = "each transfer is then waited for where it is started, and stages that send to each "
+             "other hang",
+     .least = 1,
+     .most = INT_MAX},
+};
+
+/* Warn on rank 0 of what may hang or be slow here. */
+static void warn_of_settings(const struct link *l)
 {
     const char *fault = world_nodes(l->world) > 1 ? mesh_gpu_library_fault() : NULL;
     char library[96];
-    if (fault && world_rank(l->world) == 0)
+    if (world_rank(l->world) != 0)
+        return;
+    if (fault)
         log_warn(NULL, "%s %s", mesh_gpu_library(library), fault);
+    for (size_t i = 0; i < sizeof slow_settings / sizeof slow_settings[0]; i++) {
+        const char *value = getenv(slow_settings[i].name);
+        int number = value ? atoi(value) : 0;
+        if (number >= slow_settings[i].least && number <= slow_settings[i].most)
+            log_warn(NULL, "%s=%s is set in the environment: %s; unset it", slow_settings[i].name,
+                     value, slow_settings[i].text);
+    }
 }
 
 int nccl_prepare(struct link *l, struct error *err)
@@ -156,7 +185,7 @@ int nccl_prepare(struct link *l, struct error *err)
         rc = check_copy_engines(l, err);
     if (world_agree(l->world, rc, err))
         return -1;
-    warn_of_faults(l);
+    warn_of_settings(l);
     prepare_environment(options);
     return 0;
 }
