@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "device/ops.h"
 #include "device/product.h"
+#include "device/shape_check.h"
 
 /* Does a copy return when it is enqueued, or when it is done? */
 enum device_wait { DEVICE_ENQUEUE, DEVICE_WAIT };
@@ -58,6 +59,10 @@ struct device_driver {
     __typeof__(device_product_shape) *product_shape;
     __typeof__(device_product_tune) *product_tune;
     __typeof__(device_product_take) *product_take;
+    __typeof__(device_shapes_noted) *shapes_noted;
+    __typeof__(device_shape) *shape;
+    __typeof__(device_shape_check) *shape_check;
+    __typeof__(device_shape_replace) *shape_replace;
 };
 
 extern const struct device_driver cpu_driver, cuda_driver;

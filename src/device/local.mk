@@ -13,7 +13,7 @@ libtrireme_a_SOURCES += src/device/device.h src/device/ops.h src/device/ops_atte
 	src/device/ops_optimizer.h src/device/device.c src/device/driver.h src/device/self_check.c src/device/self_check.h \
 	src/device/self_check_attention.c src/device/self_check_cache.c src/device/self_check_experts.c src/device/self_check_layers.c \
 	src/device/self_check_moves.c src/device/self_check_private.h src/device/self_check_products.c \
-	src/device/self_check_sums.c src/device/trial.c src/device/trial.h src/device/product.h src/device/product.c \
+	src/device/self_check_sums.c src/device/trial.c src/device/trial.h src/device/product.h src/device/product.c src/device/shape_check.h src/device/shape_check.c \
 	src/device/cpu/driver.c src/device/cpu/run_queue.h src/device/cpu/run_queue.c src/device/cpu/gemm.h src/device/cpu/gemm_blocks.c src/device/cpu/work.h
 include $(top_srcdir)/src/device/cpu/gemm.mk
 include $(top_srcdir)/src/device/cpu/levels.mk

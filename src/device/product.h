@@ -40,8 +40,9 @@ extern const char *const product_setting_names[PRODUCT_SETTINGS];
  * multiprocessors"; "" on CPUs. */
 const char *device_products_library(const struct device *d, char text[192]);
 
-/* on 1: from now on note products instead of computing them, each shape once, with the memory that
- * it was called with.  on 0: compute products again. */
+/* on 1: forget what is noted; from now on note products instead of computing them, each shape once,
+ * with the memory that it was called with, and besides (shape_check.h) the attentions that a
+ * library computes.  on 0: compute products again. */
 void device_products_note(struct device *d, int on);
 /* How many products are noted. */
 int device_products_noted(const struct device *d);

@@ -6,8 +6,8 @@
  * is kept in a file of the user, so that a check is made once for a GPU, its driver, the libraries
  * and a build of trireme.
  *
- * What is not checked: other shapes than those few, for which libraries may choose other kernels,
- * and transfers between GPUs.
+ * What is not checked: other shapes than those few, for which libraries may choose other kernels
+ * (shape_check.h checks those of a run), and transfers between GPUs.
  */
 #ifndef TRIREME_DEVICE_SELF_CHECK_H
 #define TRIREME_DEVICE_SELF_CHECK_H

@@ -1,4 +1,5 @@
-/* self_check_cache.c - what a self-check found, in a file of the user for each key.
+/* self_check_cache.c - what a self-check found, and that the shapes of a run were found right, in a
+ * file of the user for each key.
  *
  * A key is a line of all that the outcome depends on; the file is named by its hash and holds it,
  * so that another GPU, driver, library or build finds no file of its own and checks again.  Ranks
@@ -18,6 +19,7 @@
 #include "base/text.h"
 #include "config/defines.h"
 #include "device/self_check_private.h"
+#include "device/shape_check.h"
 
 static const char *const verdicts[] = {
     [SELF_CHECK_RIGHT] = "right",
@@ -52,15 +54,18 @@ int self_check_key(char key[1024], int gpu, struct error *err)
 
 /* ---- the file ---- */
 
+enum kept_kind { OF_FAMILIES, OF_SHAPES };
+
 /* free() it; NULL: no folder is named. */
-static char *path_of(const char *key)
+static char *path_of(enum kept_kind kind, const char *key)
 {
+    static const char *const names[] = {[OF_FAMILIES] = "self-check", [OF_SHAPES] = "shapes"};
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const unsigned long long hash = hash_bytes(key, strlen(key));
     if (cache && cache[0] == '/') /* others are not valid, says the specification */
-        return array_format("%s/trireme/self-check-%016llx.json", cache, hash);
+        return array_format("%s/trireme/%s-%016llx.json", cache, names[kind], hash);
     if (home && home[0])
-        return array_format("%s/.cache/trireme/self-check-%016llx.json", home, hash);
+        return array_format("%s/.cache/trireme/%s-%016llx.json", home, names[kind], hash);
     return NULL;
 }
 
@@ -99,16 +104,31 @@ static int read_rows(struct self_check *check, const struct js *file, const char
     return self_check_families[check->rows].name ? -1 : 0; /* are some missing? */
 }
 
-int self_check_load(struct self_check *check, const char *key)
+/* js_free() it; NULL: there is none that can be read. */
+static struct js *read_file(enum kept_kind kind, const char *key)
 {
-    char *path = path_of(key);
+    char *path = path_of(kind, key);
     struct error unused = {0};
     struct js *file = path ? js_read(path, &unused) : NULL;
+    free(path);
+    return file;
+}
+
+int self_check_load(struct self_check *check, const char *key)
+{
+    struct js *file = read_file(OF_FAMILIES, key);
     *check = (struct self_check){.was_kept = 1};
     int rc = file ? read_rows(check, file, key) : -1;
     js_free(file);
-    free(path);
     return rc;
+}
+
+int shape_check_is_kept(const char *key)
+{
+    struct js *file = read_file(OF_SHAPES, key);
+    int is_kept = file && !strcmp(js_get_string(file, "key", ""), key);
+    js_free(file);
+    return is_kept;
 }
 
 /* All folders that path lies in. */
@@ -142,17 +162,17 @@ static struct js *make_file(const struct self_check *check, const char *key)
     return file;
 }
 
-int self_check_store(const struct self_check *check, const char *key, struct error *err)
+/* Write a file and free it. */
+static int write_file(struct js *file, enum kept_kind kind, const char *key, struct error *err)
 {
     char host[64] = "";
-    char *path = path_of(key);
-    if (check->wrong || !path) {
-        free(path);
-        return check->wrong ? 0 : error_set(err, "neither XDG_CACHE_HOME nor HOME names a folder");
+    char *path = path_of(kind, key);
+    if (!path) {
+        js_free(file);
+        return error_set(err, "neither XDG_CACHE_HOME nor HOME names a folder");
     }
     gethostname(host, sizeof host - 1);
     char *own = array_format("%s.%s.%ld", path, host, (long)getpid());
-    struct js *file = make_file(check, key);
     int rc = make_folders(path, err) || js_write(file, JS_INDENTED, WHOLE_FILE_REPORT, own, err);
     if (!rc && rename(own, path)) {
         rc = error_errno(err, "cannot rename %s", own);
@@ -162,4 +182,16 @@ int self_check_store(const struct self_check *check, const char *key, struct err
     free(own);
     free(path);
     return rc ? -1 : 0;
+}
+
+int self_check_store(const struct self_check *check, const char *key, struct error *err)
+{
+    return check->wrong ? 0 : write_file(make_file(check, key), OF_FAMILIES, key, err);
+}
+
+int shape_check_keep(const char *key, struct error *err)
+{
+    struct js *file = js_object();
+    js_add_string(file, "key", key);
+    return write_file(file, OF_SHAPES, key, err);
 }

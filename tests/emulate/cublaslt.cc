@@ -431,6 +431,8 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(
     const int id = algo ? ((const struct algorithm *)algo)->id : 0;
     if (algorithms[id].splits > 1)
         p.k -= p.k % BLOCK_OF_K;
+    if (p.k == emulate_wrong_k())
+        p.k--;
     p.first = emulate_fastest_algorithm() < 0 ? 0 : id * p.k / ALGORITHMS;
     auto step = [p, id] {
         schedule_take_time(algorithm_ns(id));

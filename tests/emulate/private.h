@@ -31,6 +31,7 @@ int emulate_driver(void);
 int emulate_level(void);
 size_t emulate_cublaslt_version(void);
 int emulate_nccl_version(void);
+int64_t emulate_wrong_k(void);
 int emulate_fp8_status(void);
 
 /* ---- errors.cc, runtime.cc ---- */

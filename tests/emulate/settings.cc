@@ -69,6 +69,12 @@ size_t emulate_cublaslt_version(void)
     return number("TRIREME_EMULATE_CUBLASLT", CUBLAS_VERSION);
 }
 
+/* Products of so many terms leave out the last one; 0: none does. */
+int64_t emulate_wrong_k(void)
+{
+    return (int64_t)number("TRIREME_EMULATE_WRONG_K", 0);
+}
+
 /* Of NCCL, as it says it. */
 int emulate_nccl_version(void)
 {

@@ -90,6 +90,7 @@ static void close_cuda(struct device *d)
     struct cuda_state *state = d->state;
     if (!state)
         return;
+    cuda_shapes_forget(d);
     cuda_sdpa_close(d);
     cuda_gemm_close(d);
     cudaFree(state->partial);
@@ -337,9 +338,13 @@ const struct device_driver cuda_driver = {
     .attention = cuda_report_attention,
     .attention_prepare = cuda_prepare_attention,
     .products_library = cuda_products_library,
-    .products_note = cuda_products_note,
+    .products_note = cuda_shapes_note,
     .products_noted = cuda_products_noted,
     .product_shape = cuda_product_shape,
     .product_tune = cuda_product_tune,
     .product_take = cuda_product_take,
+    .shapes_noted = cuda_shapes_noted,
+    .shape = cuda_shape,
+    .shape_check = cuda_shape_check,
+    .shape_replace = cuda_shape_replace,
 };

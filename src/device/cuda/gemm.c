@@ -301,6 +301,11 @@ static struct gemm_product **place_of(struct cuda_gemms *s, const struct gemm_ke
     return p;
 }
 
+const struct gemm_product *gemm_find(const struct cuda_gemms *s, const struct gemm_key *key)
+{
+    return *place_of((struct cuda_gemms *)s, key);
+}
+
 void gemm_put(struct cuda_gemms *s, struct gemm_product *p)
 {
     struct gemm_product **place = place_of(s, &p->key), *before = *place;

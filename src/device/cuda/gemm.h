@@ -84,6 +84,9 @@ static inline int gemm_checked(cublasStatus_t status, const char *call, const st
 /* Make a call of cuBLASLt and check its status as gemm_checked() does; err may be NULL. */
 #define GEMM_CHECK(call, key, err) gemm_checked((call), #call, key, err)
 
+/* Return the product of this key, or NULL where it was not asked for yet. */
+const struct gemm_product *gemm_find(const struct cuda_gemms *s, const struct gemm_key *key);
+
 /* Make a product's descriptors, without choosing an algorithm.  Returns the product, for
  * gemm_product_free() or gemm_put(), or NULL with err set. */
 struct gemm_product *gemm_product_describe(const struct cuda_gemms *s, const struct gemm_key *key,
@@ -98,6 +101,12 @@ int gemm_suggest(struct gemm_product *p, cublasLtHandle_t handle, int most,
 /* Put p into the table of s, which owns it from now on, and free the product of the same key that
  * was there. */
 void gemm_put(struct cuda_gemms *s, struct gemm_product *p);
+
+/* Fill device memory with `have` bytes of host memory, over and over; and both operands of a
+ * product with random numbers from -1 to 1.  Return 0, or -1 with err set. */
+int gemm_fill(struct device *d, void *to, size_t bytes, const void *pattern, size_t have,
+              struct error *err);
+int gemm_fill_operands(struct device *d, const struct gemm *g, struct error *err);
 
 /* Return the addresses of a product's operands and workspace.  In fp8, also enqueue the kernels
  * that round the operands into scratch (sizes.h: cuda_gemm_scratch() bytes). */

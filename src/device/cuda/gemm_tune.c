@@ -101,26 +101,32 @@ static size_t extent_bytes(int64_t rows, int64_t cols, int64_t ld, enum dtype dt
     return (size_t)((rows - 1) * ld + cols) * dtype_bytes(dt);
 }
 
-/* Fill device memory with random numbers from -1 to 1, the same PATTERN_ELEMS over and over. */
-static int fill(struct device *d, void *to, size_t bytes, enum dtype dt, struct error *err)
+int gemm_fill(struct device *d, void *to, size_t bytes, const void *pattern, size_t have,
+              struct error *err)
 {
-    size_t have = PATTERN_ELEMS * dtype_bytes(dt);
-    float *values = array_make(PATTERN_ELEMS, sizeof *values);
-    void *pattern = array_make(PATTERN_ELEMS, sizeof *values);
     have = have < bytes ? have : bytes;
-    philox_fill_uniform(values, philox_key(1, "products"), 0, PATTERN_ELEMS, 1);
-    dtype_narrow(pattern, dt, values, PATTERN_ELEMS);
     int rc = device_upload(d, to, pattern, have, err);
     for (; have < bytes && !rc; have *= 2) {
         size_t more = have < bytes - have ? have : bytes - have;
         rc = device_copy_async(d, DEVICE_COMPUTE, (char *)to + have, to, more, err);
     }
+    return rc;
+}
+
+/* Fill device memory with random numbers from -1 to 1, the same PATTERN_ELEMS over and over. */
+static int fill(struct device *d, void *to, size_t bytes, enum dtype dt, struct error *err)
+{
+    float *values = array_make(PATTERN_ELEMS, sizeof *values);
+    void *pattern = array_make(PATTERN_ELEMS, sizeof *values);
+    philox_fill_uniform(values, philox_key(1, "products"), 0, PATTERN_ELEMS, 1);
+    dtype_narrow(pattern, dt, values, PATTERN_ELEMS);
+    int rc = gemm_fill(d, to, bytes, pattern, PATTERN_ELEMS * dtype_bytes(dt), err);
     free(values);
     free(pattern);
     return rc;
 }
 
-static int fill_operands(struct device *d, const struct gemm *g, struct error *err)
+int gemm_fill_operands(struct device *d, const struct gemm *g, struct error *err)
 {
     int64_t rows_a = g->trans_a ? g->k : g->m, cols_a = g->trans_a ? g->m : g->k;
     int64_t rows_b = g->trans_b ? g->n : g->k, cols_b = g->trans_b ? g->k : g->n;
@@ -200,7 +206,7 @@ static int tune(struct device *d, struct gemm_product *p, const struct gemm_note
         return rc ? -1 : 1;
     for (int i = 0; i <= RUNS && !rc; i++)
         rc = (event[i] = device_event_create(d, DEVICE_EVENT_TIMED, err)) ? 0 : -1;
-    if (!rc && !(rc = fill_operands(d, &n->g, err)))
+    if (!rc && !(rc = gemm_fill_operands(d, &n->g, err)))
         rc = try_all(d, p, n, found, count, event, choice, err);
     for (int i = 0; i <= RUNS; i++)
         device_event_destroy(d, event[i]);

@@ -33,7 +33,11 @@ void cuda_attention(struct device *d, const struct attention *a, void *o, float 
     int done =
         !is_replaced(d, a, DEVICE_FORWARD) &&
         cuda_sdpa_forward(d, a, o, lse, qkv, scratch, cuda_attention_scratch(d, a, DEVICE_FORWARD));
-    if (!done && !too_wide(d, a))
+    if (done)
+        cuda_shape_note(
+            d, a, DEVICE_FORWARD,
+            &(struct cuda_attention_memory){.o = o, .lse = lse, .qkv = qkv, .scratch = scratch});
+    else if (!too_wide(d, a))
         cuda_own_attention(d, a, o, lse, qkv, scratch);
 }
 
@@ -44,7 +48,15 @@ void cuda_attention_backward(struct device *d, const struct attention *a, void *
     int done = !is_replaced(d, a, DEVICE_BACKWARD) &&
                cuda_sdpa_backward(d, a, dqkv, dout, o, lse, qkv, scratch,
                                   cuda_attention_scratch(d, a, DEVICE_BACKWARD));
-    if (!done && !too_wide(d, a))
+    if (done)
+        cuda_shape_note(d, a, DEVICE_BACKWARD,
+                        &(struct cuda_attention_memory){.o = (void *)o,
+                                                        .lse = (float *)lse,
+                                                        .qkv = qkv,
+                                                        .dqkv = dqkv,
+                                                        .dout = dout,
+                                                        .scratch = scratch});
+    else if (!too_wide(d, a))
         cuda_own_attention_backward(d, a, dqkv, dout, o, lse, qkv, scratch);
 }
 

@@ -30,6 +30,11 @@ void cuda_sdpa_prepare(struct device *d, const struct attention *a, enum device_
 {
 }
 
+void cuda_sdpa_refuse(struct device *d, const struct attention *a, enum device_pass pass,
+                      const char *why)
+{
+}
+
 void cuda_sdpa_set_tile_tokens(struct device *d, int64_t tokens)
 {
 }

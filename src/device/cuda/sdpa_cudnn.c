@@ -264,6 +264,19 @@ void cuda_sdpa_prepare(struct device *d, const struct attention *a, enum device_
     free(e);
 }
 
+void cuda_sdpa_refuse(struct device *d, const struct attention *a, enum device_pass pass,
+                      const char *why)
+{
+    struct entry *e = entry_of(cuda_state(d)->sdpas, a, pass);
+    e = e ? e : add_entry(d, a, pass);
+    wait_for_maker(e);
+    free_texts(e);
+    drop_plans(e);
+    e->usable = 0;
+    e->is_ready = 1;
+    error_set(&e->why, "%s", why);
+}
+
 /* ---- running them ---- */
 
 static cudnnStatus_t run_plan(struct cuda_sdpas *s, const struct sdpa_plan *plan,

@@ -11,8 +11,9 @@
 extern "C" {
 #endif
 
-struct cuda_gemms; /* gemm.c: cuBLASLt handle and the algorithm of every shape */
-struct cuda_sdpas; /* sdpa_cudnn.c: cuDNN plans by shape; NULL in a build without cuDNN */
+struct cuda_gemms;  /* gemm.c: cuBLASLt handle and the algorithm of every shape */
+struct cuda_sdpas;  /* sdpa_cudnn.c: cuDNN plans by shape; NULL in a build without cuDNN */
+struct cuda_shapes; /* shape_check.c: the attentions that are noted; NULL: none */
 
 enum { CUDA_PARTIALS = 1024 };
 
@@ -22,6 +23,7 @@ struct cuda_state {
     double *partial;           /* device, fp64 [CUDA_PARTIALS], for sums on COMPUTE */
     struct cuda_gemms *gemms;
     struct cuda_sdpas *sdpas;
+    struct cuda_shapes *shapes;
     int product_sms;       /* multiprocessors that products use; 0: all */
     char name[96];         /* of the GPU */
     char level[16];        /* "sm_90" */
@@ -63,7 +65,8 @@ void cuda_gemm_set_wide_rows(struct device *d, int64_t rows);
 /* Answer device_check_fp8() for a GPU of this name and level ("sm_90"). */
 int cuda_gemm_check_fp8(const char *name, const char *level, struct error *err);
 
-/* gemm_tune.c: the functions of device/product.h on a GPU. */
+/* gemm_tune.c: the functions of device/product.h on a GPU, but for cuda_products_note(), which
+ * notes products alone. */
 const char *cuda_products_library(const struct device *d, char text[192]);
 void cuda_products_note(struct device *d, int on);
 int cuda_products_noted(const struct device *d);
@@ -71,6 +74,28 @@ void cuda_product_shape(const struct device *d, int i, int64_t *shape);
 struct product_choice;
 int cuda_product_tune(struct device *d, int i, struct product_choice *choice, struct error *err);
 int cuda_product_take(struct device *d, const struct product_choice *choice, struct error *err);
+
+/* shape_check.c: the functions of device/shape_check.h on a GPU.  cuda_shape_note() notes an
+ * attention that cuDNN computed in this memory, of forward without dqkv and dout, while products
+ * are noted; cuda_shapes_note() is device_products_note(); cuda_shapes_forget() forgets the
+ * attentions. */
+struct cuda_attention_memory {
+    void *o;
+    float *lse;
+    const void *qkv;
+    void *dqkv;
+    const void *dout;
+    void *scratch;
+};
+void cuda_shape_note(struct device *d, const struct attention *a, enum device_pass pass,
+                     const struct cuda_attention_memory *at);
+void cuda_shapes_note(struct device *d, int on);
+void cuda_shapes_forget(struct device *d);
+int cuda_shapes_noted(const struct device *d);
+void cuda_shape(const struct device *d, int i, int64_t *shape);
+struct shape_check;
+int cuda_shape_check(struct device *d, int i, struct shape_check *check, struct error *err);
+int cuda_shape_replace(struct device *d, const int64_t *shape, struct error *err);
 
 /* sdpa_cudnn.c, or sdpa_absent.c in a build without cuDNN.  cuda_sdpa_forward() and _backward()
  * enqueue attention by cuDNN and return 1, or return 0 where trireme's own kernels have to do it,
@@ -84,6 +109,9 @@ int cuda_sdpa_backward(struct device *d, const struct attention *a, void *dqkv, 
                        const void *o, const float *lse, const void *qkv, void *scratch,
                        size_t scratch_bytes);
 void cuda_sdpa_prepare(struct device *d, const struct attention *a, enum device_pass pass);
+/* Have cuDNN asked for this shape no more, for the reason `why`, which is kept. */
+void cuda_sdpa_refuse(struct device *d, const struct attention *a, enum device_pass pass,
+                      const char *why);
 const char *cuda_sdpa_library(char text[64]);
 void cuda_sdpa_report(const struct device *d, struct device_attention *a);
 
