@@ -107,8 +107,9 @@ static const struct key rows[] = {
          "GPU; none, as auto on processors: no forecast; off: nothing is compared, either"},
     {KEY(CHOICE, run.self_check, "auto"), .choices = self_checks,
      .help =
-         "compare what GPUs compute with the CPU before the first step, on small inputs.  auto: "
-         "once for a kind of GPU, its driver, libraries and this build, what was found being "
+         "compare what GPUs compute with the CPU before the first step, on small inputs, and "
+         "libraries' products and attentions of the run's own shapes with trireme's kernels.  "
+         "auto: once for a kind of GPU, its driver, libraries and this build, what was found being "
          "kept in ~/.cache/trireme; always: at each start; off: never.  Where cuBLASLt or cuDNN "
          "is wrong, trireme's own kernels compute in its place; where an own kernel is wrong, "
          "the run is refused"},

@@ -1,7 +1,7 @@
 libtrireme_a_SOURCES += \
 	src/train/batches.c src/train/batches.h src/train/checkpoint_space.c src/train/checkpoint_space.h src/train/core_use.c src/train/core_use.h src/train/disk_rate.c src/train/disk_rate.h \
 	src/train/data_tokenizer.c src/train/data_tokenizer.h \
-	src/train/evaluate.c src/train/evaluate.h src/train/gpu_check.c src/train/gpu_check.h src/train/generator.c src/train/generator.h \
+	src/train/evaluate.c src/train/evaluate.h src/train/gpu_check.c src/train/gpu_check.h src/train/gpu_shapes.c src/train/gpu_shapes.h src/train/generator.c src/train/generator.h \
 	src/train/samples.c src/train/samples.h src/train/sampling.c src/train/sampling.h \
 	src/train/export_folder.c src/train/export_folder.h src/train/hf_tensors.c src/train/hf_tensors.h src/train/merge.c src/train/merge.h \
 	src/train/lr_schedule.c src/train/lr_schedule.h src/train/memory_budget.c src/train/memory_budget.h \

@@ -15,6 +15,7 @@
 #include "program/sent.h"
 #include "verify/verify.h"
 #include "train/gpu_check.h"
+#include "train/gpu_shapes.h"
 #include "plan/attention_memory.h"
 #include "train/layout_auto.h"
 #include "train/lr_schedule.h"
@@ -306,6 +307,7 @@ int session_open(struct session **out, struct world *world, struct log *log, str
              memory_budget_check_attached(s, err) || world_agree(world, allocate(s, err), err) ||
              executor_register(s->executor, err) ||
              product_table_choose(&s->products, s, missing, err) ||
+             (use == SESSION_TRAIN && gpu_shapes_check(s, err)) ||
              world_agree(world, prepare_steps(s, err), err);
     if (limits)
         *limits = least;

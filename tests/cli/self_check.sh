@@ -16,7 +16,7 @@ M="model.preset=llama-tiny precision=fp32 data.train=train.h5 data.seq_len=32 tr
    train.micro_batch=2 train.lr=1e-3 train.schedule=constant train.steps=4 run.threads=1
    device=cuda"
 export XDG_CACHE_HOME="$PWD/cache"
-kept() { ls cache/trireme 2>/dev/null | wc -l | tr -d ' '; }
+kept() { ls cache/trireme 2>/dev/null | grep -c '^self-check'; }
 
 # run NAME RUN PROGRAM KEY...: train, which must end well
 run() {
@@ -40,14 +40,30 @@ apart() {
 run "a right GPU" right "$good"
 is "what was found is kept" 1 "$(kept)"
 is "a right GPU: nobody is warned" 0 "$(grep -c self-check right.err)"
-age=$(stat -c %Y.%i cache/trireme/*)
+age=$(stat -c %Y.%i cache/trireme/self-check*)
 run "the next start" again "$good"
-is "the next start reads what was kept" "$age" "$(stat -c %Y.%i cache/trireme/*)"
+is "the next start reads what was kept" "$age" "$(stat -c %Y.%i cache/trireme/self-check*)"
 run "run.self_check=always" always "$good" run.self_check=always
-is "run.self_check=always checks again" no "$([ "$age" = "$(stat -c %Y.%i cache/trireme/*)" ] && echo yes || echo no)"
-echo '{"key": ' >cache/trireme/"$(ls cache/trireme)"
+is "run.self_check=always checks again" no "$([ "$age" = "$(stat -c %Y.%i cache/trireme/self-check*)" ] && echo yes || echo no)"
+echo '{"key": ' >cache/trireme/"$(cd cache/trireme && ls self-check*)"
 run "a damaged file" damaged "$good"
-is "a damaged file of verdicts is replaced" 1 "$(grep -c '"key": ".*trireme' cache/trireme/*)"
+is "a damaged file of verdicts is replaced" 1 "$(grep -c '"key": ".*trireme' cache/trireme/self-check*)"
+
+# A fault of one shape of the run, which no family's small inputs have: a term of 168 is left out.
+shapes() { ls cache/trireme | grep -c '^shapes'; }
+run "other shapes" shapes "$good" model.ffn=168
+is "that shapes were right is kept, of either run" 2 "$(shapes)"
+export TRIREME_EMULATE_WRONG_K=168
+run "a product that is wrong" term "$good" model.ffn=168 run.self_check=always
+is "is named" 1 "$(grep -c 'product fp32 \[64,168\] x \[168,64\] to fp32: the library is wrong by' term.err)"
+is "and replaced" 0 "$(apart shapes term)"
+run "where shapes were found right before" found "$good" model.ffn=168
+is "they are not checked again" "1 0" "$(apart shapes found) $(grep -c 'library is wrong' found.err)"
+TRIREME_EMULATE_GPUS=2 timeout -k 5 120 mpirun --oversubscribe -n 2 "$good" train $M run.dir=two model.ffn=168 \
+    run.self_check=always parallel.tensor=2 >two.out 2>two.err </dev/null
+is "on two tensor ranks another product is, named once and replaced" "0 1 0" \
+    "$? $(grep -c 'product fp32 .*x \[168,.*library is wrong' two.err) $(apart shapes two)"
+unset TRIREME_EMULATE_WRONG_K
 
 export FAULT=products
 run "wrong products" wrong "$bad"

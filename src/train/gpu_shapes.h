@@ -1,0 +1,15 @@
+/* gpu_shapes.h - the check of a run's shapes (device/shape_check.h) before its first step. */
+#ifndef TRIREME_TRAIN_GPU_SHAPES_H
+#define TRIREME_TRAIN_GPU_SHAPES_H
+
+struct session;
+struct error;
+
+/* Check what the libraries of all ranks' GPUs compute for the shapes of the session's programs, as
+ * run.self_check says: with auto unless these shapes were found right before, which is kept.
+ * Shapes that are wrong on any rank are trireme's own kernels' on all; rank 0 warns of each.
+ * Nothing is done for CPUs.  To be called after executor_allocate(), and before executor_prepare().
+ * Collective.  Returns 0, or -1 on every rank with err set. */
+int gpu_shapes_check(struct session *s, struct error *err);
+
+#endif
