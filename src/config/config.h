@@ -243,7 +243,7 @@ struct config_parallel {
     char schedule[CONFIG_TEXT]; /* a name (program/schedule.h), or the path of a .csv file */
     int64_t virtual_stages;     /* stages of each rank; 0: as many as the schedule has by default */
     char stages[CONFIG_TEXT];   /* units of each stage, "3,2,2,1"; "": chosen by cost */
-    int tensor_overlap;         /* parts in which rows are exchanged; 0: as many as pay, 1: off */
+    int tensor_overlap;         /* chunks in which rows are exchanged; 0: as many as pay, 1: off */
     int tensor_fp32;            /* 1: terms of sums over tensor ranks are exchanged in fp32 */
     int pipeline_reshard;       /* 1: FULL_SHARD gathers for each use also with several stages */
     enum config_prefetch backward_prefetch;

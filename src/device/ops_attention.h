@@ -46,21 +46,21 @@ static inline struct dropout_mask dropout_mask_of(double share)
 
 /* Dropout of a tensor x.  Its rows are those of `batch` sequences of `seq` rows, seq being the
  * rank's part of each; or, where `ranks` ranks share these rows, the own rows of rank `rank`, in
- * `parts` parts (graph/op_collective.c).  Padding rows after the last one have any mask. */
+ * `row_chunks` chunks (graph/op_collective.c).  Padding rows after the last one have any mask. */
 struct dropout {
     enum dtype dt;
     int64_t rows, cols; /* of x */
     int64_t first;      /* number of x's column 0 in the whole tensor */
     int64_t batch, seq;
     struct sequence_part part;
-    int64_t ranks, rank, parts; /* ranks and parts at least 1 */
+    int64_t ranks, rank, row_chunks; /* ranks and row_chunks at least 1 */
     struct dropout_mask mask;
 };
 
 /* The number of x's row r among the rows of all ranks that share them, batch * seq in number. */
 static inline int64_t dropout_row(const struct dropout *d, int64_t r)
 {
-    int64_t each = d->rows / d->parts, last = d->batch * d->seq - 1;
+    int64_t each = d->rows / d->row_chunks, last = d->batch * d->seq - 1;
     int64_t row = (r / each * d->ranks + d->rank) * each + r % each;
     return row < last ? row : last;
 }

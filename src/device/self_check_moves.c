@@ -115,15 +115,15 @@ static void dropout(struct trial_side *side, void *const *at, const void *args)
 void self_check_dropout(struct trial *t, const struct self_check_family *family)
 {
     static const struct dropout drops[] = {
-        {.rows = 18, .cols = 129, .first = 4, .batch = 3, .seq = 6, .ranks = 1, .parts = 1},
-        {.rows = 6, .cols = 512, .batch = 3, .seq = 6, .ranks = 3, .rank = 1, .parts = 2},
+        {.rows = 18, .cols = 129, .first = 4, .batch = 3, .seq = 6, .ranks = 1, .row_chunks = 1},
+        {.rows = 6, .cols = 512, .batch = 3, .seq = 6, .ranks = 3, .rank = 1, .row_chunks = 2},
         {.rows = 18,
          .cols = 40,
          .batch = 3,
          .seq = 6,
          .part = {.chunk = 3, .first = {6, 18}},
          .ranks = 1,
-         .parts = 1},
+         .row_chunks = 1},
     };
     for (int i = 0; i < TRIAL_FORMATS * 3; i++) {
         struct dropout p = drops[i % 3];

@@ -213,13 +213,13 @@ int build_is_gathered(const struct graph *graph, int x, struct graph_group group
 }
 
 /* Is x w^T to be multiplied in fp8?  It is where the graph asks for it, w is a parameter but not an
- * adapter's small matrix, and a GPU takes the sizes, also of one of the parts of x's rows. */
+ * adapter's small matrix, and a GPU takes the sizes, also of one of the chunks of x's rows. */
 static int is_fp8(const struct graph *graph, int x, int w)
 {
     const struct graph_value *value = &graph->values[w];
-    int64_t rows = graph->values[x].dim[0], parts = max_i64(graph->tensor.parts, 1);
+    int64_t rows = graph->values[x].dim[0], chunks = max_i64(graph->tensor.row_chunks, 1);
     return graph->fp8 && value->role == VALUE_PARAM && !graph->params[value->index].is_low_rank &&
-           rows % (GEMM_FP8_SIZES * parts) == 0 && value->dim[0] % GEMM_FP8_SIZES == 0 &&
+           rows % (GEMM_FP8_SIZES * chunks) == 0 && value->dim[0] % GEMM_FP8_SIZES == 0 &&
            value->dim[1] % GEMM_FP8_SIZES == 0;
 }
 
@@ -495,7 +495,7 @@ int build_exchange(struct graph *graph, const struct op *op, int x, struct graph
                   (struct op_attrs){.axes = group.axes,
                                     .members = group.size,
                                     .out = graph->values[x].dtype,
-                                    .parts = group.parts});
+                                    .row_chunks = group.row_chunks});
 }
 
 int build_round(struct graph *graph, int x)

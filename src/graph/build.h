@@ -178,7 +178,7 @@ int build_gather_columns(struct graph *graph, int y, int w);
  *                      divided among them
  *   op_reduce_scatter  the rank's share of the rows of the sum of all ranks' x; the sum is taken in
  *                      fp32 and rounded once to x's format.  The group has to divide the rows, and
- *                      group.parts the share
+ *                      group.row_chunks the share
  *   op_all_to_all      the shares that all ranks send to this one, in rank order; each rank sends
  *                      an equal share of its rows to every rank
  */

@@ -51,9 +51,9 @@ enum graph_value_role {
 struct graph_group {
     unsigned axes;  /* mesh axes along which the ranks lie: bits of enum mesh_axis */
     int size, rank; /* how many ranks; which of them the graph is for, from 0 */
-    int parts; /* parts in which rows are gathered and scattered (op_collective.c); at least 1 where
-                  size exceeds 1; divides the rows */
-    int fp32;  /* 1: ranks exchange the terms of linear layers' sums in fp32, whatever the format */
+    int row_chunks; /* chunks in which rows are gathered and scattered (op_collective.c); at least 1
+                       where size exceeds 1; divides the rows */
+    int fp32; /* 1: ranks exchange the terms of linear layers' sums in fp32, whatever the format */
 };
 
 /* The axes over which a group divides, sums or exchanges; 0 for a group of one. */
@@ -180,8 +180,8 @@ struct op_attrs {
                        logits */
     int grad_fp32;  /* 1: the gradient of the input of a linear, or of dispatch, is fp32 */
     int fp8;        /* 1: a linear and its gradients multiply in fp8 */
-    int parts;      /* of a gather and a reduce-scatter: see op_collective.c; of an op that a
-                       segment runs in parts (segment_parts.c): how many; else 0 or 1 */
+    int row_chunks; /* of a gather and a reduce-scatter: see op_collective.c; of an op that a
+                       segment runs in chunks (segment_row_chunks.c): how many; else 0 or 1 */
     unsigned axes;  /* of a collective: the mesh axes of its group */
     int members;    /* of a collective and order_chunks: ranks of the group */
     int gathered;   /* 1: the result has the rows of all ranks.  Forward keeps only the rank's own

@@ -48,5 +48,5 @@ double op_bytes(const struct graph *graph, const struct graph_node *node)
         bytes += node->in[k] < 0 ? 0 : (double)graph_bytes(graph, node->in[k]);
     for (int k = 0; k < NODE_OUTS; k++)
         bytes += node->out[k] < 0 ? 0 : (double)graph_bytes(graph, node->out[k]);
-    return node->attrs.parts > 1 ? bytes / (double)node->attrs.parts : bytes;
+    return node->attrs.row_chunks > 1 ? bytes / (double)node->attrs.row_chunks : bytes;
 }

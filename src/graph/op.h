@@ -111,7 +111,7 @@ int op_is_router(const struct graph *graph, int n);
 int64_t op_experts_before(const struct graph *graph, int n);
 
 /* What struct op's flops, products and bytes say of a node, with their defaults; of a node that
- * runs in attrs.parts parts: of one part. */
+ * runs in attrs.row_chunks chunks: of one chunk. */
 double op_flops(const struct graph *graph, const struct graph_node *node);
 int op_products(const struct device *device, const struct graph *graph,
                 const struct graph_node *node, struct op_product product[OP_PRODUCTS]);

@@ -20,13 +20,14 @@
  * no backward rule: it stands where results do not depend on it but for their rounding, as that of
  * the logits in a softmax does, and a graph in which a gradient arrives at one is refused.
  *
- * Rows may be gathered and scattered in parts (attrs.parts), so that products go on beside them
- * (segment_parts.c).  A rank's own rows then are its share of each part, one after the other:
+ * Rows may be gathered and scattered in chunks (attrs.row_chunks), so that products go on beside
+ * them (segment_row_chunks.c).  A rank's own rows then are its share of each chunk, one after the
+ * other:
  *
- *   8 rows, 2 ranks, in 1 part    | 0 1 2 3 | 4 5 6 7 |     rank 0 has 0 1 2 3
- *                    in 2 parts   | 0 1 | 2 3 | 4 5 | 6 7 |  rank 0 has 0 1 4 5, rank 1 2 3 6 7
+ *   8 rows, 2 ranks, in 1 chunk   | 0 1 2 3 | 4 5 6 7 |     rank 0 has 0 1 2 3
+ *                    in 2 chunks  | 0 1 | 2 3 | 4 5 | 6 7 |  rank 0 has 0 1 4 5, rank 1 2 3 6 7
  *
- * Each part is an exchange by itself, of rows that lie together on every rank.  What is computed
+ * Each chunk is an exchange by itself, of rows that lie together on every rank.  What is computed
  * from own rows does not depend on which these are.
  */
 #include "graph/autodiff.h"
@@ -97,19 +98,19 @@ static void transposed(struct autodiff *ad, const struct graph_node *node, int d
     autodiff_give(ad, node->in[0], sum);
 }
 
-/* Check that the own rows of a rank can be exchanged in attrs.parts parts. */
-static void check_parts(struct graph *graph, const struct graph_node *node, int64_t own_rows)
+/* Check that the own rows of a rank can be exchanged in attrs.row_chunks chunks. */
+static void check_row_chunks(struct graph *graph, const struct graph_node *node, int64_t own_rows)
 {
-    if (node->attrs.parts > 1 && own_rows % node->attrs.parts)
+    if (node->attrs.row_chunks > 1 && own_rows % node->attrs.row_chunks)
         graph_fail(graph, "%s: %lld rows of a rank cannot be exchanged in %d parts", node->op->name,
-                   (long long)own_rows, node->attrs.parts);
+                   (long long)own_rows, node->attrs.row_chunks);
 }
 
 /* input x [rows, width] of each member; output y [members * rows, width] */
 static void gather_shapes(struct graph *graph, struct graph_node *node)
 {
     struct graph_value x = graph->values[node->in[0]];
-    check_parts(graph, node, x.dim[0]);
+    check_row_chunks(graph, node, x.dim[0]);
     x.dim[0] *= node->attrs.members;
     node->out[0] = graph_value(graph, VALUE_TEMP, x.dtype, x.dims, x.dim);
 }
@@ -140,7 +141,7 @@ static void scatter_shapes(struct graph *graph, struct graph_node *node)
     if (check_rows(graph, node))
         return;
     x.dim[0] /= node->attrs.members;
-    check_parts(graph, node, x.dim[0]);
+    check_row_chunks(graph, node, x.dim[0]);
     node->out[0] = graph_value(graph, VALUE_TEMP, node->attrs.out, x.dims, x.dim);
 }
 

@@ -71,7 +71,7 @@ static int run(const struct op_call *call, struct error *err)
         .part = a->part,
         .ranks = own->size > 1 ? own->size : 1,
         .rank = own->size > 1 ? own->rank : 0,
-        .parts = own->size > 1 && own->parts > 1 ? own->parts : 1,
+        .row_chunks = own->size > 1 && own->row_chunks > 1 ? own->row_chunks : 1,
         .mask = op_dropout_mask(call, SAMPLES),
     };
     call->device->ops->dropout(call->device, &p, call->out[0], call->in[X], call->in[ADDEND]);

@@ -48,10 +48,10 @@ static void weight_gradient(struct autodiff *ad, const struct graph_node *node, 
 }
 
 /* The weight's gradient comes first, so that x, which is kept for it alone, is freed before dx is
- * made.  Where ranks exchange rows in parts it comes last: meanwhile they exchange dx. */
+ * made.  Where ranks exchange rows in chunks it comes last: meanwhile they exchange dx. */
 static void linear_gradient(struct autodiff *ad, const struct graph_node *node, int dy)
 {
-    int is_last = ad->graph->tensor.parts > 1;
+    int is_last = ad->graph->tensor.row_chunks > 1;
     if (!is_last)
         weight_gradient(ad, node, dy);
     int before = autodiff_take(ad, node->in[0]);
@@ -80,8 +80,8 @@ static enum gemm_fp8 fp8_of(const struct graph_node *node)
     return node->op == &op_linear_weight_grad ? GEMM_FP8_VECTORS : GEMM_FP8_SQUARES_OF_B;
 }
 
-/* The product of a node, from inputs 0 and 1, without pointers; of y and dx one part of the rows,
- * where the node runs in parts.
+/* The product of a node, from inputs 0 and 1, without pointers; of y and dx one chunk of the rows,
+ * where the node runs in chunks.
  *   y  [rows, out] = x [rows, in] w^T [in, out] + addend
  *   dx [rows, in]  = dy [rows, out] w [out, in] + the gradient that x already has
  *   dw [out, in]   = dy^T [out, rows] x [rows, in] */
@@ -89,12 +89,12 @@ static struct gemm gemm_of(const struct graph *graph, const struct graph_node *n
 {
     const int64_t *a = graph->values[node->in[0]].dim, *b = graph->values[node->in[1]].dim;
     int trans_a = node->op == &op_linear_weight_grad, trans_b = node->op == &op_linear;
-    int parts = node->attrs.parts > 1 ? node->attrs.parts : 1;
+    int chunks = node->attrs.row_chunks > 1 ? node->attrs.row_chunks : 1;
     return gemm_dense((struct gemm){.dt = graph->dtype,
                                     .dt_c = graph->values[node->out[0]].dtype,
                                     .trans_a = trans_a,
                                     .trans_b = trans_b,
-                                    .m = a[trans_a] / parts,
+                                    .m = a[trans_a] / chunks,
                                     .n = b[!trans_b],
                                     .k = a[!trans_a],
                                     .fp8 = fp8_of(node)});

@@ -116,13 +116,13 @@ static struct graph *build(const struct model *model, int kind, int blocks,
     return NULL;
 }
 
-/* The group, with parts set to 1 where the rows of a sequence cannot be cut into so many. */
+/* The group, with row_chunks set to 1 where the rows of a sequence cannot be cut into so many. */
 static struct graph_group cut_rows(struct graph_group group, int64_t batch,
                                    const int64_t seq[SEQUENCES])
 {
     for (int s = 0; s < SEQUENCES; s++)
-        if (group.parts > 1 && batch * seq[s] % (group.size * group.parts))
-            group.parts = 1;
+        if (group.row_chunks > 1 && batch * seq[s] % (group.size * group.row_chunks))
+            group.row_chunks = 1;
     return group;
 }
 

@@ -151,28 +151,28 @@ static int64_t tensor_rows(const struct layout *layout, const struct config *con
     return layout->micro_batch * config->data.seq_len / layout->shape.degree[MESH_CONTEXT];
 }
 
-/* In how many parts rows are exchanged where that is left to us: a part must be large enough for
- * its product to run at full speed.  On H100s products in parts of 128 rows were slower than one
- * product after one exchange, of 512 rows faster, and of 2048 in eight parts slower again: so few
- * parts, and large ones.  On a CPU the thread that exchanges takes its time from the products. */
-static int best_parts(int64_t rows, int on_gpu)
+/* In how many chunks rows are exchanged where that is left to us: a chunk must be large enough for
+ * its product to run at full speed.  On H100s products in chunks of 128 rows were slower than one
+ * product after one exchange, of 512 rows faster, and of 2048 in eight chunks slower again: so few
+ * chunks, and large ones.  On a CPU the thread that exchanges takes its time from the products. */
+static int best_chunks(int64_t rows, int on_gpu)
 {
     static const struct {
         int64_t rows;
-        int parts;
+        int chunks;
     } table[] = {{16384, 4}, {4096, 2}};
     for (size_t i = 0; on_gpu && i < sizeof table / sizeof table[0]; i++)
         if (rows >= table[i].rows)
-            return table[i].parts;
+            return table[i].chunks;
     return 1;
 }
 
-static int tensor_parts(const struct layout *layout, const struct config *config)
+static int row_chunks(const struct layout *layout, const struct config *config)
 {
     int64_t rows = tensor_rows(layout, config), ranks = layout->shape.degree[MESH_TENSOR];
     int asked = config->parallel.tensor_overlap;
-    int parts = asked ? asked : best_parts(rows, layout->host_apart);
-    return ranks > 1 && rows % (ranks * parts) == 0 ? parts : 1;
+    int chunks = asked ? asked : best_chunks(rows, layout->host_apart);
+    return ranks > 1 && rows % (ranks * chunks) == 0 ? chunks : 1;
 }
 
 /* A gradient in bf16 is that of one micro-batch: a sum of several would lose small terms. */
@@ -332,7 +332,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
         check_tensor(layout->shape.degree[MESH_TENSOR], &config->model, err) ||
         resolve_batches(layout, config, err))
         return -1;
-    layout->tensor_parts = tensor_parts(layout, config);
+    layout->row_chunks = row_chunks(layout, config);
     if (check_grad_dtype(layout, config, err))
         return -1;
     struct schedule_request request = {.name = p->schedule,
@@ -347,8 +347,8 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
 
 int layout_lost_overlap(const struct layout *layout, const struct config *config)
 {
-    return config->parallel.tensor_overlap > layout->tensor_parts ? config->parallel.tensor_overlap
-                                                                  : 0;
+    return config->parallel.tensor_overlap > layout->row_chunks ? config->parallel.tensor_overlap
+                                                                : 0;
 }
 
 void layout_release(struct layout *layout)
@@ -433,7 +433,7 @@ struct units_request layout_units(const struct layout *layout, const struct conf
         .data_axes = mesh_wide_axes(&layout->shape, MESH_DATA),
         .tensor = {.axes = 1u << MESH_TENSOR,
                    .size = layout->shape.degree[MESH_TENSOR],
-                   .parts = layout->tensor_parts,
+                   .row_chunks = layout->row_chunks,
                    .fp32 = layout->tensor_fp32},
         .context = {.axes = 1u << MESH_CONTEXT, .size = contexts},
         .persist_below = config->parallel.persist_below,

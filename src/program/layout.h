@@ -56,7 +56,7 @@ struct layout {
     enum dtype dtype;              /* of whole parameters and activations */
     enum dtype optimizer_dtype;    /* of the optimizer's state */
     enum dtype reduce_dtype;       /* of fp32 gradients on their way to shards */
-    int tensor_parts;      /* parts in which tensor ranks exchange rows; 1: all rows at once */
+    int row_chunks;        /* chunks in which tensor ranks exchange rows; 1: all rows at once */
     int tensor_fp32;       /* 1: terms of sums over tensor ranks are sent in fp32 */
     int no_masters;        /* 1: there are no fp32 masters (precision bf16_pure) */
     int overlap_update;    /* 1: the update of a step is in the next one's program */
@@ -86,7 +86,7 @@ int layout_resolve(struct layout *layout, const struct config *config, int ranks
  * it is taken to have them. */
 int layout_refers_to_folder(const struct config *config);
 
-/* Return the parts that parallel.tensor_overlap asks for where the rows of a micro-batch cannot be
+/* Return the chunks that parallel.tensor_overlap asks for where the rows of a micro-batch cannot be
  * cut into so many; 0 where they can, or where it asks for no number. */
 int layout_lost_overlap(const struct layout *layout, const struct config *config);
 

@@ -7,24 +7,24 @@
  *   reduce_scatter   REDUCE       x      y      of y
  *   all_to_all       ALLTOALL     x      y      of a part, as many parts as members
  *
- * Of a gather or a reduce-scatter in parts each is an instruction, of its rows alone.
+ * Of a gather or a reduce-scatter in chunks each is an instruction, of its rows alone.
  *
  * Operands are views of what the run has in the spaces where x and y lie: hazards, lifetimes and
  * waits are those of these buffers.
  */
 #include "program/pieces.h"
 
-/* Where value v of a run's graph lies, or that of its `parts` which begins at ref. */
+/* Where value v of a run's graph lies, or that of its `chunks` which begins at ref. */
 static int operand(struct program *program, const struct run *run, const int *buffer,
-                   struct segment_ref ref, int v, int parts)
+                   struct segment_ref ref, int v, int chunks)
 {
-    size_t bytes = graph_bytes(run->segment->graph, v) / (size_t)parts;
+    size_t bytes = graph_bytes(run->segment->graph, v) / (size_t)chunks;
     int whole = buffer[ref.space];
     if (program->buffer[whole].bytes == bytes)
         return whole;
-    int part = program_add_buffer(program, program->buffer[whole].pool, bytes, 0, "%s at %zu",
+    int view = program_add_buffer(program, program->buffer[whole].pool, bytes, 0, "%s at %zu",
                                   program->buffer[whole].name, ref.offset);
-    return state_make_view(program->buffer, part, whole, ref.offset);
+    return state_make_view(program->buffer, view, whole, ref.offset);
 }
 
 /* Equal parts, in the order of the members; returns the first. */
@@ -60,9 +60,9 @@ void pieces_exchange(struct program *program, const struct run *run, int piece, 
     enum op_transfer transfer = node->op->transfer;
     int x = node->in[0], y = node->out[0], members = node->attrs.members;
     int in_place = op_reduces_in_place(node->op);
-    int from = in_place ? -1 : operand(program, run, buffer, step->in[0], x, step->parts);
-    int to = operand(program, run, buffer, step->out[0], y, step->parts);
-    int64_t elems = graph_elems(graph, transfer == TRANSFER_GATHER ? x : y) / step->parts;
+    int from = in_place ? -1 : operand(program, run, buffer, step->in[0], x, step->row_chunks);
+    int to = operand(program, run, buffer, step->out[0], y, step->row_chunks);
+    int64_t elems = graph_elems(graph, transfer == TRANSFER_GATHER ? x : y) / step->row_chunks;
     int parts =
         transfer == TRANSFER_ALL_TO_ALL ? equal_parts(program, members, elems / members) : -1;
     struct instr *instr = program_add_instr(program, kinds[transfer].kind, kinds[transfer].stream);

@@ -7,9 +7,9 @@
  * adds a wait only where the vector does not cover it yet, and joins in the vector of what is
  * waited for.
  *
- * Where rows are exchanged in parts (segment_parts.c), instructions touch different bytes of one
- * buffer at once.  Of each buffer in which activations pass, who accessed it is then remembered by
- * its bytes (access.h), in place of the last instruction of each stream.
+ * Where rows are exchanged in chunks (segment_row_chunks.c), instructions touch different bytes of
+ * one buffer at once.  Of each buffer in which activations pass, who accessed it is then remembered
+ * by its bytes (access.h), in place of the last instruction of each stream.
  */
 #include "program/passes.h"
 
@@ -35,7 +35,7 @@ struct waits {
     struct program *program;
     struct history *history;      /* per buffer */
     struct access_map **accesses; /* per buffer, NULL until one is accessed and from its release
-                                   on; NULL: nothing goes in parts */
+                                   on; NULL: nothing goes in chunks */
     struct memory_lifetime *life; /* per buffer */
     struct clock_vector *vector;  /* per instruction, itself included */
     struct ranges *ranges[POOL_COUNT];
@@ -76,7 +76,7 @@ static void need_bytes(struct waits *w, int i, int b, struct access access, int 
     access_map_add(w->accesses[b], access, wait);
 }
 
-/* The same for all bytes that the piece of RUN i, whose segment goes in parts, touches of a slot's
+/* The same for all bytes that the piece of RUN i, whose segment has row chunks, touches of a slot's
  * buffer, which begins at byte `from` of its root b. */
 static void need_touches(struct waits *w, int i, int slot, int b, size_t from, int wait[STREAMS])
 {
@@ -100,15 +100,15 @@ static void need_touches(struct waits *w, int i, int slot, int b, size_t from, i
 static void need_operand(struct waits *w, int i, int slot, int writes, int wait[STREAMS])
 {
     const struct instr *instr = &w->program->instr[i];
-    const struct program_buffer *part = &w->program->buffer[instr->buffer[slot]];
+    const struct program_buffer *view = &w->program->buffer[instr->buffer[slot]];
     int b = buffer_root(w->program, instr->buffer[slot]);
-    size_t from = part->whole < 0 ? 0 : part->from;
+    size_t from = view->whole < 0 ? 0 : view->from;
     if (instr->kind == INSTR_RUN &&
-        program_segment(w->program, instr->unit, instr->phase)->in_parts)
+        program_segment(w->program, instr->unit, instr->phase)->has_row_chunks)
         need_touches(w, i, slot, b, from, wait);
     else
         need_bytes(w, i, b,
-                   (struct access){.from = from, .to = from + part->bytes, .writes = writes}, wait);
+                   (struct access){.from = from, .to = from + view->bytes, .writes = writes}, wait);
 }
 
 static void need_operands(struct waits *w, int i, int wait[STREAMS])
@@ -169,12 +169,12 @@ static void settle(struct waits *w, int i, const int wait[STREAMS], struct clock
     w->vector[i] = stream[instr->stream] = known;
 }
 
-/* Does one of the rank's units exchange rows in parts? */
-static int has_parts(const struct program *program)
+/* Does one of the rank's units exchange rows in chunks? */
+static int exchanges_chunks(const struct program *program)
 {
     for (int unit = 0; unit < program->units->count; unit++)
         for (int phase = 0; phase < PHASES && program_owns(program, unit); phase++)
-            if (program_segment(program, unit, phase)->in_parts)
+            if (program_segment(program, unit, phase)->has_row_chunks)
                 return 1;
     return 0;
 }
@@ -191,7 +191,7 @@ void pass_waits(struct program *program)
     struct clock_vector stream[STREAMS];
     for (int pool = 0; pool < POOL_COUNT; pool++)
         w.ranges[pool] = ranges_create();
-    if (has_parts(program))
+    if (exchanges_chunks(program))
         w.accesses = array_make(buffers, sizeof *w.accesses);
     memset(w.history, -1, buffers * sizeof *w.history);
     memset(stream, -1, sizeof stream);

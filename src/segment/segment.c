@@ -2,9 +2,9 @@
  *
  * Five passes: segment_pick_nodes() chooses the nodes of the phase, and in backward, where forward
  * has not kept a value, the forward nodes that make it again; segment_divide() makes several steps
- * of those that go in parts; cut() divides the steps into pieces and finds the temporaries that
- * live from one to another; plan() gives what a phase keeps for another a place of its own, and
- * temporaries and scratch offsets by their lifetimes, so that memory is used again within the
+ * of those that go in chunks of rows; cut() divides the steps into pieces and finds the temporaries
+ * that live from one to another; plan() gives what a phase keeps for another a place of its own,
+ * and temporaries and scratch offsets by their lifetimes, so that memory is used again within the
  * segment; resolve() makes every operand a space and an offset.
  */
 #include "segment/segment.h"
@@ -55,7 +55,7 @@ static int exchanges(const struct segment_draft *c, int step)
 static int is_made_in(const struct segment_draft *c, int v, int piece)
 {
     const struct segment_step *maker = &c->segment->step[c->step_of[c->graph->values[v].producer]];
-    return maker->parts == 1 && maker->piece == piece;
+    return maker->row_chunks == 1 && maker->piece == piece;
 }
 
 /* Let the values that a step reads from another piece, and those that it exchanges, lie in
@@ -78,7 +78,7 @@ static void begin_piece(struct segment *segment, int first)
     segment->piece[segment->pieces++] = (struct segment_piece){.first = first, .end = first};
 }
 
-/* Divide the steps into pieces: a piece begins after each exchange, and with each part of a
+/* Divide the steps into pieces: a piece begins after each exchange, and with each chunk of a
  * product but the first. */
 static void cut(struct segment_draft *c)
 {
@@ -86,7 +86,7 @@ static void cut(struct segment_draft *c)
     segment->piece = array_make(2 * (size_t)segment->steps + 1, sizeof *segment->piece);
     begin_piece(segment, 0);
     for (int s = 0; s < segment->steps; s++) {
-        if (segment->step[s].part && !exchanges(c, s) &&
+        if (segment->step[s].row_chunk && !exchanges(c, s) &&
             segment->piece[segment->pieces - 1].first < s)
             begin_piece(segment, s);
         c->step_of[segment->step[s].node] = s;
@@ -123,15 +123,15 @@ static int last_use(const struct segment_draft *c, int v, int from)
     return last;
 }
 
-/* The last step during which the exchange of step s may still run: of an exchange in parts, the
- * last part of the step that reads its result; else s.  What the exchange reads must not be
+/* The last step during which the exchange of step s may still run: of an exchange in chunks, the
+ * last chunk of the step that reads its result; else s.  What the exchange reads must not be
  * overwritten before. */
 static int end_beside(const struct segment_draft *c, int s)
 {
     const struct segment_step *step = c->segment->step;
     int last = s, y = c->graph->nodes[step[s].node].out[0];
-    for (int t = s + 1; exchanges(c, s) && step[s].parts > 1 && t < c->segment->steps; t++)
-        if (step[t].parts > 1 && c->graph->nodes[step[t].node].in[0] == y)
+    for (int t = s + 1; exchanges(c, s) && step[s].row_chunks > 1 && t < c->segment->steps; t++)
+        if (step[t].row_chunks > 1 && c->graph->nodes[step[t].node].in[0] == y)
             last = t;
     return last;
 }
@@ -164,7 +164,7 @@ static void plan(struct segment_draft *c)
         const struct graph_node node = segment_step_node(c->segment, step);
         for (int k = 0; k < NODE_OUTS; k++) {
             int v = node.out[k];
-            if (!is_work(c, v) || step->part)
+            if (!is_work(c, v) || step->row_chunk)
                 continue;
             c->item[v] = k == 0 ? take_over(c, &node, s, v) : -1;
             if (c->item[v] < 0)
@@ -228,15 +228,15 @@ static struct segment_ref whole_ref(const struct segment_draft *c, int v)
     }
 }
 
-/* Where operand k of a step lies; inputs are numbered first.  Of a step for a part of the rows,
- * where that part lies. */
+/* Where operand k of a step lies; inputs are numbered first.  Of a step for a chunk of the rows,
+ * where that chunk lies. */
 static struct segment_ref ref(const struct segment_draft *c, const struct segment_step *step, int k)
 {
     const struct graph_node *node = segment_node(c->segment, step);
     int v = k < NODE_INS ? node->in[k] : node->out[k - NODE_INS];
     struct segment_ref ref = whole_ref(c, v);
-    if (step->part && v >= 0 && segment_is_by_rows(node, k))
-        ref.offset += graph_bytes(c->graph, v) / (size_t)step->parts * (size_t)step->part;
+    if (step->row_chunk && v >= 0 && segment_is_by_rows(node, k))
+        ref.offset += graph_bytes(c->graph, v) / (size_t)step->row_chunks * (size_t)step->row_chunk;
     return ref;
 }
 
@@ -279,8 +279,8 @@ static void touch(struct segment_draft *c, int s)
     if (exchanges(c, s) && !brings_term(step, node))
         return;
     piece->runs = 1;
-    struct graph_node part = segment_step_node(segment, step);
-    piece->flops += op_flops(c->graph, &part);
+    struct graph_node run = segment_step_node(segment, step);
+    piece->flops += op_flops(c->graph, &run);
     for (int k = 0; k < NODE_INS; k++) {
         int v = node->in[k];
         if (!made_here(c, v) || !is_made_in(c, v, step->piece))
@@ -399,7 +399,7 @@ int segment_compile(struct segment *segment, const struct graph *graph, enum seg
     cut(&c);
     plan(&c);
     resolve(&c);
-    if (segment->in_parts)
+    if (segment->has_row_chunks)
         segment_find_touches(segment);
     int rc = check(&c, err);
     free(c.here);

@@ -10,9 +10,9 @@
  * Values that cross a cut, or are exchanged, lie in SPACE_CARRY, which outlives a piece as
  * SPACE_WORK does not.  A segment without exchanges is one piece.
  *
- * Rows may be exchanged in parts, and products that read them, or make them, run in parts too
- * (segment_parts.c), each part in a piece of its own: then what two instructions touch of a space
- * says whether one must wait for the other, and not whether both touch the space.
+ * Rows may be exchanged in chunks, and products that read them, or make them, run in chunks too
+ * (segment_row_chunks.c), each chunk in a piece of its own: then what two instructions touch of a
+ * space says whether one must wait for the other, and not whether both touch the space.
  */
 #ifndef TRIREME_SEGMENT_SEGMENT_H
 #define TRIREME_SEGMENT_SEGMENT_H
@@ -107,7 +107,8 @@ struct segment_param_place {
 
 struct segment_step {
     int node, piece;
-    int part, parts; /* parts above 1: it is for that part of the node's rows, the first being 0 */
+    int row_chunk, row_chunks; /* row_chunks above 1: it is for that chunk of the node's rows, the
+                                  first being 0 */
     struct segment_ref in[NODE_INS], out[NODE_OUTS], scratch;
     size_t scratch_bytes;
     int grad_use;          /* number of the used flat whose gradient it writes; -1: none */
@@ -134,12 +135,12 @@ struct segment_touch {
 struct segment {
     const struct graph *graph; /* the caller's */
     enum segment_phase phase;
-    int in_parts; /* 1: some of its steps are for a part of a node's rows */
+    int has_row_chunks; /* 1: some of its steps are for a chunk of a node's rows */
     int steps;
     struct segment_step *step;
     int pieces;
     struct segment_piece *piece;
-    struct segment_touch *touch; /* where it is in parts: what each piece touches, by space; of a
+    struct segment_touch *touch; /* where it has row chunks: what each piece touches, by space; of a
                                     space first what it reads, then what it writes; else NULL */
     size_t work_bytes, saved_bytes, deferred_bytes, carry_bytes;
     uint64_t reads, writes; /* space_bit()s */
@@ -166,13 +167,13 @@ static inline const struct graph_node *segment_node(const struct segment *segmen
     return &segment->graph->nodes[step->node];
 }
 
-/* The node as a step runs it: of a part of its rows, where the step is for one. */
+/* The node as a step runs it: of a chunk of its rows, where the step is for one. */
 static inline struct graph_node segment_step_node(const struct segment *segment,
                                                   const struct segment_step *step)
 {
     struct graph_node node = segment->graph->nodes[step->node];
     if (node.op->transfer == TRANSFER_NONE)
-        node.attrs.parts = step->parts;
+        node.attrs.row_chunks = step->row_chunks;
     return node;
 }
 

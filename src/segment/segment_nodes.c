@@ -111,7 +111,7 @@ static void append_needs(struct segment_draft *c, int node)
     }
 }
 
-/* Where ranks exchange rows in parts, the gradient of a product's weight follows that of its input
+/* Where ranks exchange rows in chunks, the gradient of a product's weight follows that of its input
  * (op_linear.c).  If the rows that the weight's gradient reads must be gathered again, gather them
  * before the gradient of the input, which does not read them and runs meanwhile. */
 static void append_early(struct segment_draft *c, int node, enum segment_phase phase)

@@ -35,12 +35,12 @@ struct segment_draft {
  * is saved and deferred in temp_space.  segment_destroy() frees the steps. */
 void segment_pick_nodes(struct segment_draft *c);
 
-/* Replace each step whose rows are exchanged in parts, and each product beside one, by a step for
- * each part. */
+/* Replace each step whose rows are exchanged in chunks, and each product beside one, by a step for
+ * each chunk. */
 void segment_divide(struct segment_draft *c);
 
-/* Has a step for a part of the rows only that part of an operand?  It has of what is exchanged, of
- * output 0, and of the inputs that its op names. */
+/* Has a step for a chunk of the rows only that chunk of an operand?  It has of what is exchanged,
+ * of output 0, and of the inputs that its op names. */
 int segment_is_by_rows(const struct graph_node *node, int operand);
 
 /* Set segment->touch and the first_touch and end_touch of its pieces, which have their operands. */

@@ -23,8 +23,8 @@ struct segment_touch segment_touch(const struct segment *segment, const struct s
     struct segment_ref ref = writes ? step->out[out] : step->in[operand];
     int v = writes ? node->out[out] : node->in[operand];
     size_t bytes = ref.space < 0 ? 0 : graph_bytes(segment->graph, v);
-    if (step->parts > 1 && segment_is_by_rows(node, operand))
-        bytes /= (size_t)step->parts;
+    if (step->row_chunks > 1 && segment_is_by_rows(node, operand))
+        bytes /= (size_t)step->row_chunks;
     return (struct segment_touch){ref.space, ref.offset, ref.offset + bytes, writes};
 }
 

@@ -50,7 +50,7 @@ static struct graph *generate_graph(const struct units *units, int unit, enum un
         .dtype = r->dtype,
         .tensor = r->tensor,
     };
-    form.tensor.parts = 1; /* training's are of its rows */
+    form.tensor.row_chunks = 1; /* training's are of its rows */
     return model_unit_graph(units->model, unit, &form, err);
 }
 

@@ -39,7 +39,7 @@ static int nodes_alike(const struct graph_node *a, const struct graph_node *b)
 {
     return a->op == b->op && !memcmp(a->in, b->in, sizeof a->in) &&
            !memcmp(a->out, b->out, sizeof a->out) && a->attrs.axes == b->attrs.axes &&
-           a->attrs.members == b->attrs.members && a->attrs.parts == b->attrs.parts &&
+           a->attrs.members == b->attrs.members && a->attrs.row_chunks == b->attrs.row_chunks &&
            a->unused == b->unused && a->accumulate == b->accumulate;
 }
 
@@ -71,8 +71,8 @@ static int steps_alike(const struct segment_step *a, const struct segment_step *
     for (int k = 0; k < NODE_OUTS; k++)
         if (!refs_alike(&a->out[k], &b->out[k]))
             return 0;
-    return a->node == b->node && a->piece == b->piece && a->part == b->part &&
-           a->parts == b->parts && a->grad_use == b->grad_use &&
+    return a->node == b->node && a->piece == b->piece && a->row_chunk == b->row_chunk &&
+           a->row_chunks == b->row_chunks && a->grad_use == b->grad_use &&
            refs_alike(&a->scratch, &b->scratch);
 }
 

@@ -23,19 +23,19 @@ static int write_file(const struct session *s, const char *all, const size_t *si
 }
 
 /* Log, on rank 0, how much of the time in which tensor ranks exchange rows lay beside products;
- * warn where that is little and the parts were set by the user. */
+ * warn where that is little and the user set the number of chunks. */
 static void report_overlap(const struct session *s, const struct trace *trace)
 {
     enum { HARDLY_PERCENT = 10 };
     struct trace_overlap overlap = trace_overlap(trace);
     double percent = 100.0 * (double)overlap.beside_ns / (double)overlap.exchange_ns;
-    if (s->layout.tensor_parts < 2 || !overlap.exchange_ns || world_rank(s->world))
+    if (s->layout.row_chunks < 2 || !overlap.exchange_ns || world_rank(s->world))
         return;
     if (s->config.parallel.tensor_overlap && percent < HARDLY_PERCENT)
         log_warn(s->log,
                  "parallel.tensor_overlap %d: of %.2f ms in which tensor ranks exchanged rows, "
                  "only %.0f %% lay beside products",
-                 s->layout.tensor_parts, (double)overlap.exchange_ns / 1e6, percent);
+                 s->layout.row_chunks, (double)overlap.exchange_ns / 1e6, percent);
     else
         log_info(s->log,
                  "of %.2f ms in which tensor ranks exchanged rows, %.0f %% lay beside "

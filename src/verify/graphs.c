@@ -208,10 +208,10 @@ int graphs_check_flats(const struct program *program, struct error *err)
 
 /* ---- own rows ---- */
 
-/* Take note of parts in which rows are divided over tensor ranks; 1: others have been noted. */
-static int note_parts(unsigned axes, int parts, int *noted)
+/* Note the chunks in which rows are divided over tensor ranks; 1: others have been noted. */
+static int note_row_chunks(unsigned axes, int chunks, int *noted)
 {
-    int has = parts > 1 ? parts : 1;
+    int has = chunks > 1 ? chunks : 1;
     if (!(axes >> MESH_TENSOR & 1))
         return 0;
     if (!*noted)
@@ -221,25 +221,26 @@ static int note_parts(unsigned axes, int parts, int *noted)
 
 int graphs_check_rows(const struct program *program, struct error *err)
 {
-    int parts = 0, wrong = 0;
+    int chunks = 0, wrong = 0;
     char name[MODEL_PREFIX];
     for (int u = 0; u < program->units->count; u++) {
         const struct graph *graph = program_graph(program, u);
         for (int k = 0; k < graph->inputs; k++)
-            wrong |= note_parts(graph_axes(graph->input[k].row_group),
-                                graph->input[k].row_group.parts, &parts);
-        wrong |=
-            note_parts(graph_axes(graph->output_row_group), graph->output_row_group.parts, &parts);
+            wrong |= note_row_chunks(graph_axes(graph->input[k].row_group),
+                                     graph->input[k].row_group.row_chunks, &chunks);
+        wrong |= note_row_chunks(graph_axes(graph->output_row_group),
+                                 graph->output_row_group.row_chunks, &chunks);
         for (int n = 0; n < graph->node_count; n++) {
             const struct graph_node *node = &graph->nodes[n];
             if (node->op->transfer == TRANSFER_GATHER || node->op->transfer == TRANSFER_SCATTER)
-                wrong |= note_parts(node->attrs.axes, node->attrs.parts, &parts);
+                wrong |= note_row_chunks(node->attrs.axes, node->attrs.row_chunks, &chunks);
         }
         if (wrong)
-            return error_set(err,
-                             "verify: wrong rows: %s has rows of its ranks in other parts than the "
-                             "units before it, or one of its ops than the others",
-                             model_unit_name(program->units->model, u, name));
+            return error_set(
+                err,
+                "verify: wrong rows: %s has rows of its ranks in other chunks than the "
+                "units before it, or one of its ops than the others",
+                model_unit_name(program->units->model, u, name));
     }
     return 0;
 }
@@ -373,7 +374,7 @@ static const char *find_wrong_dropout(const struct program *program, const struc
         return "drops by a part of a tensor that the rank has as a whole";
     if (own->row_group.size > 1 &&
         (own->row_group.size != graph->tensor.size || own->row_group.rank != graph->tensor.rank ||
-         own->row_group.parts != graph->tensor.parts))
+         own->row_group.row_chunks != graph->tensor.row_chunks))
         return "drops by rows of another rank";
     if (is_part &&
         (node->attrs.part.chunk != part.chunk || node->attrs.part.first[0] != part.first[0] ||

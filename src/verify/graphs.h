@@ -19,7 +19,7 @@
 int graphs_check_flats(const struct program *program, struct error *err);
 
 /* Rows that ranks divide are the same rows in all of the program's graphs: every exchange of such
- * rows, and every boundary of own rows, has them in as many parts.  Returns 0, or -1 with err
+ * rows, and every boundary of own rows, has them in as many chunks.  Returns 0, or -1 with err
  * naming the units ("wrong rows"). */
 int graphs_check_rows(const struct program *program, struct error *err);
 

@@ -36,26 +36,26 @@ struct overlaps {
     struct touches *touches;    /* per kind of unit and phase */
 };
 
-static int exchanges_parts(const struct segment *segment)
+static int segment_has_chunks(const struct segment *segment)
 {
     for (int s = 0; s < segment->steps; s++)
-        if (segment->step[s].parts > 1)
+        if (segment->step[s].row_chunks > 1)
             return 1;
     return 0;
 }
 
-static int has_parts(const struct program *program)
+static int program_has_chunks(const struct program *program)
 {
     for (int unit = 0; unit < program->units->count; unit++)
         for (int phase = 0; phase < PHASES && program_owns(program, unit); phase++)
-            if (exchanges_parts(program_segment(program, unit, phase)))
+            if (segment_has_chunks(program_segment(program, unit, phase)))
                 return 1;
     return 0;
 }
 
 struct overlaps *overlaps_create(const struct program *program)
 {
-    if (!has_parts(program))
+    if (!program_has_chunks(program))
         return NULL;
     struct overlaps *o = array_make(1, sizeof *o);
     o->program = program;
@@ -79,7 +79,7 @@ void overlaps_destroy(struct overlaps *o)
     free(o);
 }
 
-/* Where a step has a value: all of it, or the part of its rows that the step is for. */
+/* Where a step has a value: all of it, or the chunk of its rows that the step is for. */
 static void add_value(struct touches *touches, const struct segment *segment,
                       const struct segment_step *step, struct segment_ref ref, int v, int writes)
 {
@@ -89,8 +89,8 @@ static void add_value(struct touches *touches, const struct segment *segment,
     size_t size = graph_bytes(segment->graph, v);
     int is_matrix = !writes && node->op == &op_linear && v == node->in[1];
     is_matrix |= !writes && node->op == &op_linear_input_grad && v == node->in[1];
-    if (step->parts > 1 && !is_matrix)
-        size /= (size_t)step->parts;
+    if (step->row_chunks > 1 && !is_matrix)
+        size /= (size_t)step->row_chunks;
     touches->bytes =
         array_grow(touches->bytes, touches->count, &touches->capacity, sizeof *touches->bytes);
     touches->bytes[touches->count++] = (struct bytes){
@@ -153,11 +153,11 @@ static const struct touches *touches_of(struct overlaps *o, const struct instr *
 static void add_slot(struct overlaps *o, int i, int slot, int b, int after[STREAMS])
 {
     const struct instr *instr = &o->program->instr[i];
-    const struct program_buffer *part = &o->program->buffer[instr->buffer[slot]];
+    const struct program_buffer *view = &o->program->buffer[instr->buffer[slot]];
     struct access access = {.instr = i, .stream = instr->stream};
     if (instr->kind != INSTR_RUN || slot == SPACE_WORK) {
-        access.from = part->whole < 0 ? 0 : part->from;
-        access.to = access.from + part->bytes;
+        access.from = view->whole < 0 ? 0 : view->from;
+        access.to = access.from + view->bytes;
         access.writes = (int)(instr->writes >> slot & 1);
         access_map_add(o->buffer[b], access, after);
         return;

@@ -6,7 +6,7 @@
 
 struct overlaps;
 
-/* Nothing touched yet.  NULL where no unit of the rank exchanges rows in parts: then buffers need
+/* Nothing touched yet.  NULL where no unit of the rank exchanges rows in chunks: then buffers need
  * not be looked at by bytes.  Free with overlaps_destroy() (NULL allowed). */
 struct overlaps *overlaps_create(const struct program *program);
 void overlaps_destroy(struct overlaps *overlaps);

@@ -82,7 +82,8 @@ static int put_rows(struct values *v, int i, int b, int space, struct value valu
 static int put_in_space(struct values *v, int i, int b, int space, struct value value)
 {
     const struct instr *instr = &v->program->instr[i];
-    if (!writers_fill(space) && program_segment(v->program, instr->unit, instr->phase)->in_parts)
+    if (!writers_fill(space) &&
+        program_segment(v->program, instr->unit, instr->phase)->has_row_chunks)
         return put_rows(v, i, b, space, value);
     if (writers_fill(space)) {
         struct addends before = writers_before(v, instr, space);
@@ -388,8 +389,8 @@ static int check_exchange(const struct values *v, int i)
         return wrong_operand(v, i, -1);
     const struct graph_value *value = segment->graph->values;
     int x = node->in[0], y = node->out[0];
-    int parts = instr->kind == INSTR_ALLTOALL ? members : step->parts;
-    int64_t elems = graph_elems(segment->graph, instr->kind == INSTR_GATHER ? x : y) / parts;
+    int divisor = instr->kind == INSTR_ALLTOALL ? members : step->row_chunks;
+    int64_t elems = graph_elems(segment->graph, instr->kind == INSTR_GATHER ? x : y) / divisor;
     enum dtype result = instr->kind == INSTR_REDUCE ? value[y].dtype : DTYPE_F32;
     return instr->elems == elems && instr->dtype == value[x].dtype && instr->result == result
                ? 0
@@ -436,9 +437,9 @@ int rules_exchange(struct values *v, int i)
                  value = value_written(v, instr, to.space);
     if (in_place)
         lacks_after(v, instr, from.space, &want);
-    size_t parts = (size_t)step->parts;
-    if (check_place(v, i, slot, from, graph_bytes(segment->graph, x) / parts) ||
-        check_place(v, i, SLOT_TO, to, graph_bytes(segment->graph, node->out[0]) / parts) ||
+    size_t chunks = (size_t)step->row_chunks;
+    if (check_place(v, i, slot, from, graph_bytes(segment->graph, x) / chunks) ||
+        check_place(v, i, SLOT_TO, to, graph_bytes(segment->graph, node->out[0]) / chunks) ||
         check_read(v, i, buffer_root(v->program, instr->buffer[slot]), from.space, want) ||
         (instr->kind == INSTR_ALLTOALL && check_equal_parts(v, i, node->attrs.members)))
         return -1;

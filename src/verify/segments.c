@@ -28,9 +28,9 @@ struct checked {
     const struct segment *segment;
     enum segment_phase phase;
     struct value_map *map;
-    int *ran;        /* per node: steps that have run it or a part of it, where counts() says so */
-    int *parts;      /* per node: the parts of its rows for which it runs one by one; 1: all rows */
-    int *made_in;    /* per value: the piece of this phase that has made all of it; -1: none */
+    int *ran; /* per node: steps that have run it or a chunk of its rows, where counts() says so */
+    int *chunks;  /* per node: the chunks of its rows for which it runs one by one; 1: all rows */
+    int *made_in; /* per value: the piece of this phase that has made all of it; -1: none */
     unsigned *wrote; /* per parameter: the phases that have written its gradient, a bit each */
     struct error *err;
 };
@@ -74,7 +74,7 @@ static struct segment_ref ref_of(const struct segment_step *step, int operand)
     return operand < NODE_INS ? step->in[operand] : step->out[operand - NODE_INS];
 }
 
-/* The bytes of its space that a step touches of an operand: all of a value, or one part of its
+/* The bytes of its space that a step touches of an operand: all of a value, or one chunk of its
  * rows. */
 static struct value_bytes bytes_of(const struct checked *c, int s, int operand)
 {
@@ -82,9 +82,9 @@ static struct value_bytes bytes_of(const struct checked *c, int s, int operand)
     const struct graph_node *node = node_of(c, s);
     int v = value_of(node, operand),
         is_matrix = node->op->transfer == TRANSFER_NONE && operand == 1;
-    size_t parts = step->parts > 1 && !is_matrix ? (size_t)step->parts : 1;
-    size_t bytes = graph_bytes(c->graph, v) / parts, at = ref_of(step, operand).offset;
-    size_t before = parts > 1 ? bytes * (size_t)step->part : 0;
+    size_t chunks = step->row_chunks > 1 && !is_matrix ? (size_t)step->row_chunks : 1;
+    size_t bytes = graph_bytes(c->graph, v) / chunks, at = ref_of(step, operand).offset;
+    size_t before = chunks > 1 ? bytes * (size_t)step->row_chunk : 0;
     return (struct value_bytes){.from = at, .to = at + bytes, .base = at - before, .value = v};
 }
 
@@ -217,7 +217,7 @@ static int check_result(const struct checked *c, int s, int k)
         return wrong(c, s, "writes result %d beyond its space", k);
     if (check_apart(c, s, k))
         return -1;
-    c->made_in[v] = step->parts > 1 ? -1 : step->piece;
+    c->made_in[v] = step->row_chunks > 1 ? -1 : step->piece;
     value_map_put(c->map, step->out[k].space, bytes);
     return 0;
 }
@@ -317,17 +317,17 @@ static int counts(const struct checked *c, const struct graph_node *node)
     return node->backward || !segment_phase_is_backward(c->phase);
 }
 
-/* Count the run of a step: of its node, or of a part of it, those before having run. */
+/* Count the run of a step: of its node, or of a chunk of its rows, those before having run. */
 static int count_step(const struct checked *c, int s)
 {
     const struct segment_step *step = &c->segment->step[s];
-    int parts = step->parts > 1 ? step->parts : 1;
+    int chunks = step->row_chunks > 1 ? step->row_chunks : 1;
     if (!counts(c, node_of(c, s)))
         return 0;
-    if (step->part != c->ran[step->node] % parts)
-        return wrong(c, s, "runs part %d of its rows out of order", step->part);
+    if (step->row_chunk != c->ran[step->node] % chunks)
+        return wrong(c, s, "runs chunk %d of its rows out of order", step->row_chunk);
     c->ran[step->node]++;
-    c->parts[step->node] = parts;
+    c->chunks[step->node] = chunks;
     return 0;
 }
 
@@ -357,14 +357,15 @@ static int check_piece(const struct checked *c, int p)
 
 static int check_phase(struct checked *c)
 {
-    int at = 0, in_parts = 0;
+    int at = 0, has_row_chunks = 0;
     for (int s = 0; s < c->segment->steps; s++)
-        in_parts |= c->segment->step[s].parts > 1;
-    if (in_parts != c->segment->in_parts)
+        has_row_chunks |= c->segment->step[s].row_chunks > 1;
+    if (has_row_chunks != c->segment->has_row_chunks)
         return wrong_steps(
             c,
-            in_parts ? "steps are for parts of rows, and it does not say so; number of pieces:"
-                     : "it says that steps are for parts of rows, and none is; number of pieces:",
+            has_row_chunks
+                ? "steps are for chunks of rows, and it does not say so; number of pieces:"
+                : "it says that steps are for chunks of rows, and none is; number of pieces:",
             c->segment->pieces);
     for (int space = 0; space < SPACE_COUNT; space++)
         if (space != SPACE_SAVED && space != SPACE_DEFERRED)
@@ -390,7 +391,7 @@ static int check_nodes(const struct checked *c, int trains)
     for (int n = 0; n < c->graph->node_count; n++) {
         const struct graph_node *node = &c->graph->nodes[n];
         int needed = node->backward ? !node->unused : !node->replaced;
-        if (c->ran[n] != needed * c->parts[n])
+        if (c->ran[n] != needed * c->chunks[n])
             return wrong_steps(
                 c, "together with the other phases it runs too often, or too rarely, node", n);
     }
@@ -491,11 +492,11 @@ static int check_kind(const struct program *program, int unit, struct error *err
     struct checked c = {.program = program, .unit = unit, .graph = graph, .err = err};
     c.map = value_map_create();
     c.ran = array_make((size_t)graph->node_count, sizeof *c.ran);
-    c.parts = array_make((size_t)graph->node_count, sizeof *c.parts);
+    c.chunks = array_make((size_t)graph->node_count, sizeof *c.chunks);
     c.made_in = array_make((size_t)graph->value_count, sizeof *c.made_in);
     c.wrote = array_make((size_t)graph->param_count, sizeof *c.wrote);
     for (int n = 0; n < graph->node_count; n++)
-        c.parts[n] = 1;
+        c.chunks[n] = 1;
     for (int phase = 0; !rc && phase < (trains ? (int)PHASES : 1); phase++) {
         c.phase = (enum segment_phase)phase;
         c.segment = program_segment(program, unit, c.phase);
@@ -505,7 +506,7 @@ static int check_kind(const struct program *program, int unit, struct error *err
         rc = check_nodes(&c, trains) || check_units(&c, trains) ? -1 : 0;
     value_map_destroy(c.map);
     free(c.ran);
-    free(c.parts);
+    free(c.chunks);
     free(c.made_in);
     free(c.wrote);
     return rc;

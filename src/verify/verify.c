@@ -11,7 +11,7 @@
  *
  * A buffer that comes to life looks in memory_map.h for those that had its memory before: they must
  * have been released, and the release must be ordered before.  Views count as the buffer that they
- * are part of; but where units exchange rows in parts, accesses to what these parts lie in are held
+ * are part of; but where units exchange rows in chunks, accesses to what these lie in are held
  * against each other byte by byte (overlaps.h). */
 #include "verify/verify.h"
 

@@ -61,7 +61,7 @@ static const char *const models[] = {
           "model.qk_norm=true model.qkv_bias=true model.sliding_window=50",
     SIZES "data.seq_len=12 model.family=llama model.heads=4 model.kv_heads=1 model.head_dim=6 "
           "model.experts=4 model.experts_per_token=3 model.norm_topk_prob=false",
-    /* Of these the layouts whose tensor ranks exchange rows in parts, which must divide the rows;
+    /* Of these the layouts whose tensor ranks exchange rows in chunks, which must divide the rows;
        from here on: */
     SIZES "data.seq_len=24 model.family=llama model.heads=6 model.kv_heads=3 model.head_dim=6",
     SIZES "data.seq_len=24 model.family=gpt2 model.heads=5 model.head_dim=8 "

@@ -496,7 +496,7 @@ static void faults_of_magnitudes(void **state)
                     "attn.q.lora_magnitude_vector, over tensor own elements: the columns that it "
                     "belongs to are divided otherwise",
     };
-    const struct graph_group tensor = {.axes = 1u << MESH_TENSOR, .size = 2, .parts = 1};
+    const struct graph_group tensor = {.axes = 1u << MESH_TENSOR, .size = 2, .row_chunks = 1};
     const struct model_graph form = {.purpose = MODEL_LOSS,
                                      .batch = 2,
                                      .seq = {SEQ, SEQ},

@@ -34,12 +34,12 @@ static struct call call_of(int i)
                               .batch = BATCH,
                               .seq = SEQ,
                               .ranks = 1,
-                              .parts = 1,
+                              .row_chunks = 1,
                               .mask = dropout_mask_of(i % 2 ? 0.1 : 0.5)},
                         .in_place = i % 5 == 4};
     call.p.mask.key = 0x123456789abcdefu * (uint64_t)(i + 1);
     if (i % 3 == 1) {
-        call.p.ranks = 3, call.p.rank = i % 2, call.p.parts = 1 + i % 2;
+        call.p.ranks = 3, call.p.rank = i % 2, call.p.row_chunks = 1 + i % 2;
         call.p.rows /= 3;
     }
     if (i % 3 == 2)

@@ -72,8 +72,8 @@ static int spoil_node(const struct program *program, const struct graph *graph,
         d->row_group.rank = 1 - d->row_group.rank;
         refused(program, "a mask of another rank's rows");
         node->attrs = was;
-        d->row_group.parts = 7;
-        refused(program, "a mask of rows in other parts");
+        d->row_group.row_chunks = 7;
+        refused(program, "a mask of rows in other chunks");
         node->attrs = was;
     }
     d->row_group = d->row_group.size > 1

@@ -455,7 +455,7 @@ static void test_rows_of_another_sequence_are_refused(void **state)
         for (int64_t other = 3; other <= 9; other += 6) {
             char text[96];
             struct graph *graph = graph_create(2, 5, DTYPE_F32);
-            const struct graph_group group = {.axes = 1, .size = ranks, .parts = 1};
+            const struct graph_group group = {.axes = 1, .size = ranks, .row_chunks = 1};
             graph->length[1] = other;
             build_divide_boundaries(graph, group);
             build_gather_rows(graph, build_boundary(graph, "own", 0, 6), group);
@@ -493,7 +493,7 @@ static void test_positions_of_another_sequence_are_refused(void **state)
 static struct graph *gathered(int *all)
 {
     struct graph *graph = graph_create(1, 4, DTYPE_BF16);
-    graph->tensor = (struct graph_group){.axes = 1, .size = 2, .parts = 1, .fp32 = 1};
+    graph->tensor = (struct graph_group){.axes = 1, .size = 2, .row_chunks = 1, .fp32 = 1};
     build_divide_boundaries(graph, graph->tensor);
     *all = build_gather_rows(graph, build_input(graph, 6), graph->tensor);
     return graph;

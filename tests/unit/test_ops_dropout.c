@@ -16,7 +16,7 @@ static struct dropout dropout_of(enum dtype dt, double share, uint64_t key)
                         .batch = BATCH,
                         .seq = SEQ,
                         .ranks = 1,
-                        .parts = 1,
+                        .row_chunks = 1,
                         .mask = dropout_mask_of(share)};
     p.mask.key = key;
     p.mask.samples = samples[0];
@@ -165,7 +165,7 @@ static void follows_the_place(void **state)
     device_close(d);
 }
 
-/* A part of the columns, of the rows of ranks that share them in one part and in two, and of the
+/* A part of the columns, of the rows of ranks that share them in one chunk and in two, and of the
  * positions of a sequence has the whole's mask there. */
 static void parts_are_of_the_whole(void **state)
 {
@@ -178,14 +178,14 @@ static void parts_are_of_the_whole(void **state)
     mask_of(d, &own, part);
     for (int64_t r = 0; r < ROWS; r++)
         assert_memory_equal(part + r * 11, whole + r * COLS + 5, 11 * sizeof *part);
-    for (int parts = 1; parts <= 2; parts++)
+    for (int chunks = 1; chunks <= 2; chunks++)
         for (int64_t rank = 0; rank < 4; rank++) {
-            int64_t each = ROWS / 4 / parts;
+            int64_t each = ROWS / 4 / chunks;
             own = p;
-            own.rows = ROWS / 4, own.ranks = 4, own.rank = rank, own.parts = parts;
+            own.rows = ROWS / 4, own.ranks = 4, own.rank = rank, own.row_chunks = chunks;
             mask_of(d, &own, part);
             for (int64_t r = 0; r < own.rows; r++) {
-                int64_t at = r / each * (ROWS / parts) + rank * each + r % each;
+                int64_t at = r / each * (ROWS / chunks) + rank * each + r % each;
                 assert_memory_equal(part + r * COLS, whole + at * COLS, COLS * sizeof *part);
             }
         }

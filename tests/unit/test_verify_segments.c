@@ -181,8 +181,8 @@ static int spoil_lives(const struct program *program, struct segment *segment)
     for (int v = 0; v < values; v++)
         for (int w = 0; w < values; w++) {
             int first = find_maker(segment, v), second = find_maker(segment, w);
-            if (first < 0 || second <= first || segment->step[first].parts > 1 ||
-                segment->step[second].parts > 1 || find_last_reader(segment, v) <= second ||
+            if (first < 0 || second <= first || segment->step[first].row_chunks > 1 ||
+                segment->step[second].row_chunks > 1 || find_last_reader(segment, v) <= second ||
                 find_last_reader(segment, w) < 0)
                 continue;
             size_t was = offset_of(segment, w);
@@ -278,10 +278,10 @@ static int spoil_order(const struct program *program, struct segment *segment)
 static int spoil_pieces(const struct program *program, struct segment *segment)
 {
     int spoilt = 0;
-    segment->in_parts = !segment->in_parts;
+    segment->has_row_chunks = !segment->has_row_chunks;
     if (segment->pieces)
-        refused(program, "wrong steps", "rows in parts, or whole");
-    segment->in_parts = !segment->in_parts;
+        refused(program, "wrong steps", "rows in chunks, or whole");
+    segment->has_row_chunks = !segment->has_row_chunks;
     for (int p = 0; p < segment->pieces; p++) {
         struct segment_piece *piece = &segment->piece[p], was = *piece;
         piece->runs = !piece->runs;

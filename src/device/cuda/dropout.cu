@@ -23,7 +23,7 @@ struct dropout_place {
 
 static __device__ __forceinline__ struct dropout_place place_of(const struct dropout &p, int64_t r)
 {
-    int64_t each = p.rows / p.parts, last = p.batch * p.seq - 1;
+    int64_t each = p.rows / p.row_chunks, last = p.batch * p.seq - 1;
     int64_t row = (r / each * p.ranks + p.rank) * each + r % each;
     row = row < last ? row : last;
     int64_t at = row % p.seq, chunk = p.part.chunk;

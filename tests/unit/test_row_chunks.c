@@ -1,5 +1,5 @@
-/* test_parts.c - rows that tensor ranks exchange in parts: products go on beside them, by the waits
- * of the program, and compute the same. */
+/* test_row_chunks.c - rows that tensor ranks exchange in chunks: products go on beside them, by the
+ * waits of the program, and compute the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,19 +53,21 @@ struct pairs {
     int ordered, beside;
 };
 
-/* A part of a product in RUN i, and of an exchange at k: they must be in order, or the exchange of
- * one part goes on while another is multiplied. */
+/* A chunk of a product in RUN i, and of an exchange at k: they must be in order, or the exchange of
+ * one chunk goes on while another is multiplied. */
 static void check_pair(const struct program *program, int (*before)[STREAMS], int i, int k,
                        const struct segment_step *product, struct pairs *pairs)
 {
     const struct instr *run = &program->instr[i], *exchange = &program->instr[k];
     const struct segment *segment = program_segment(program, run->unit, run->phase);
     const struct segment_step *other = segment_exchange(segment, exchange->piece);
-    if (product->parts < 2 || other->parts < 2 || !segment_node(segment, product)->op->by_rows ||
+    if (product->row_chunks < 2 || other->row_chunks < 2 ||
+        !segment_node(segment, product)->op->by_rows ||
         !are_linked(segment_node(segment, product), segment_node(segment, other)))
         return;
     int gathers = exchange->kind == INSTR_GATHER, first = gathers ? k : i, then = gathers ? i : k;
-    int gap = gathers ? other->part - product->part : product->part - other->part;
+    int gap =
+        gathers ? other->row_chunk - product->row_chunk : product->row_chunk - other->row_chunk;
     if (gap == 0)
         assert_true(before[then][program->instr[first].stream] >= first);
     if (gap > 0) {
@@ -110,7 +112,7 @@ static void test_products_go_on(void **state)
         if (verify_program(fleet.program[1], &err))
             fail_msg("%s", err.text);
         check_pairs(fleet.program[1], &pairs);
-        assert_int_equal(pairs.ordered, pairs.beside); /* of 3 parts 3 pairs are, and 2 + 1 */
+        assert_int_equal(pairs.ordered, pairs.beside); /* of 3 chunks 3 pairs are, and 2 + 1 */
         assert_true(pairs.ordered >= 2 * 2 * 8 * 3);
         fleet_close(&fleet);
     }
@@ -143,7 +145,7 @@ static int is_beside(const struct program *program, int (*before)[STREAMS], int 
 }
 
 /* Rows that are gathered again travel beside the product before the one that reads them: of a block
- * twice, in 3 parts. */
+ * twice, in 3 chunks. */
 static void test_rows_come_again_beside_a_product(void **state)
 {
     struct config config = rig_config(MODEL "recompute=gathered");
@@ -164,37 +166,37 @@ static void test_rows_come_again_beside_a_product(void **state)
         assert_true(beside > 0);
         gathers++;
     }
-    assert_int_equal(gathers, 2 * 2 * 2 * 3); /* micro-batches, blocks, products, parts */
+    assert_int_equal(gathers, 2 * 2 * 2 * 3); /* micro-batches, blocks, products, chunks */
     free(before);
     fleet_close(&fleet);
 }
 
-/* Rows in as many parts, each of a product's steps once and in order. */
+/* Rows in as many chunks, each of a product's steps once and in order. */
 static void check_steps(const struct segment *segment)
 {
     for (int s = 0; s < segment->steps; s++) {
         const struct segment_step *step = &segment->step[s];
-        int parts = 0;
+        int chunks = 0;
         for (int k = 0; k < segment->steps; k++)
             if (segment->step[k].node == step->node)
-                assert_int_equal(segment->step[k].part, parts++);
-        assert_int_equal(parts, step->parts);
+                assert_int_equal(segment->step[k].row_chunk, chunks++);
+        assert_int_equal(chunks, step->row_chunks);
     }
 }
 
-static void test_every_part_is_there(void **state)
+static void test_every_chunk_is_there(void **state)
 {
     struct config config = rig_config(MODEL);
     struct fleet fleet;
-    int in_parts = 0;
+    int segments = 0;
     fleet_open(&fleet, &config, 2, PROGRAM_TRAIN);
     for (int u = 0; u < fleet.units->count; u++)
         for (int phase = 0; phase < PHASES; phase++) {
             const struct segment *segment = units_segment(fleet.units, u, phase);
             check_steps(segment);
-            in_parts += segment->in_parts;
+            segments += segment->has_row_chunks;
         }
-    assert_true(in_parts >= 2 * 2);
+    assert_true(segments >= 2 * 2);
     fleet_close(&fleet);
 }
 
@@ -203,7 +205,7 @@ static void test_off(void **state)
 {
     static const struct {
         const char *settings;
-        int parts, lost;
+        int chunks, lost;
     } rows[] = {
         {MODEL, 3, 0},
         {MODEL "data.seq_len=23", 1, 3},
@@ -220,7 +222,7 @@ static void test_off(void **state)
         struct error err = {0};
         if (layout_resolve(&layout, &config, 2, 2, DEVICE_CPU, &err))
             fail_msg("%s", err.text);
-        assert_int_equal(layout.tensor_parts, rows[r].parts);
+        assert_int_equal(layout.row_chunks, rows[r].chunks);
         assert_int_equal(layout_lost_overlap(&layout, &config), rows[r].lost);
         layout_release(&layout);
     }
@@ -231,7 +233,7 @@ static void test_auto(void **state)
 {
     static const struct {
         const char *rows;
-        int parts;
+        int chunks;
     } rows[] = {{"2048", 1}, {"4096", 2}, {"16384", 4}, {"16382", 1}};
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         char settings[512];
@@ -243,7 +245,7 @@ static void test_auto(void **state)
         struct error err = {0};
         if (layout_resolve(&layout, &config, 2, 2, DEVICE_CUDA, &err))
             fail_msg("%s", err.text);
-        assert_int_equal(layout.tensor_parts, rows[r].parts);
+        assert_int_equal(layout.row_chunks, rows[r].chunks);
         layout_release(&layout);
     }
 }
@@ -253,9 +255,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products_go_on),
         cmocka_unit_test(test_rows_come_again_beside_a_product),
-        cmocka_unit_test(test_every_part_is_there),
+        cmocka_unit_test(test_every_chunk_is_there),
         cmocka_unit_test(test_off),
         cmocka_unit_test(test_auto),
     };
-    return cmocka_run_group_tests_name("parts", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("row_chunks", tests, NULL, NULL);
 }
