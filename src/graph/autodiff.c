@@ -95,7 +95,7 @@ void autodiff_param(struct autodiff *ad, int node, int out, int param)
     int is_product = ad->graph->nodes[node].op == &op_linear_weight_grad;
     if (dtype != DTYPE_F32 && (!is_product || ad->param_written[index]))
         graph_fail(ad->graph, "%s: its gradient is not of one product, and cannot be in %s",
-                   ad->graph->params[index].part[0], dtype_name(dtype));
+                   ad->graph->params[index].tensor_name[0], dtype_name(dtype));
     int value =
         graph_value(ad->graph, frozen ? VALUE_TEMP : VALUE_PARAM_GRAD, dtype, from.dims, from.dim);
     ad->graph->values[value].index = index;

@@ -425,23 +425,23 @@ int build_scale(struct graph *graph, int x, float factor)
     return append(graph, &op_scale, &x, 1, (struct op_attrs){.scale = factor});
 }
 
-int build_adapter(struct graph *graph, int y, int u, int b, const struct graph_adapter *parts)
+int build_adapter(struct graph *graph, int y, int u, int b, const struct graph_adapter *adapted)
 {
-    return append(graph, &op_adapter, (int[]){y, u, b}, 3, (struct op_attrs){.adapted = *parts});
+    return append(graph, &op_adapter, (int[]){y, u, b}, 3, (struct op_attrs){.adapted = *adapted});
 }
 
 int build_row_squares(struct graph *graph, int w, int a, int b, float factor,
-                      const struct graph_adapter *parts)
+                      const struct graph_adapter *adapted)
 {
     return append(graph, &op_row_squares, (int[]){w, a, b}, 3,
-                  (struct op_attrs){.scale = factor, .adapted = *parts});
+                  (struct op_attrs){.scale = factor, .adapted = *adapted});
 }
 
 int build_magnitude(struct graph *graph, int y, int m, int squares,
-                    const struct graph_adapter *parts)
+                    const struct graph_adapter *adapted)
 {
     return append(graph, &op_magnitude, (int[]){y, m, squares}, 3,
-                  (struct op_attrs){.adapted = *parts});
+                  (struct op_attrs){.adapted = *adapted});
 }
 
 void build_head_loss(struct graph *graph, int h, int w, int targets, float scale)
@@ -464,7 +464,7 @@ void build_head_loss_divided(struct graph *graph, int h, int w, int targets, int
         build_head_loss(graph, h, w, targets, scale);
         return;
     }
-    if (param->parts > 1 || (group.size > 1 && param->division.dim != 0)) {
+    if (param->tensors > 1 || (group.size > 1 && param->division.dim != 0)) {
         graph_fail(graph, "head: w is one tensor, divided by rows or whole");
         return;
     }

@@ -113,19 +113,19 @@ int build_gelu(struct graph *graph, int x, int b);
 int build_positions(struct graph *graph, int x, int table, int positions);
 /* x * factor */
 int build_scale(struct graph *graph, int x, float factor);
-/* y [rows, columns], where to the columns of each part p is added u_p b_p^T.  u_p are the columns
- * of u [rows, slices * rank] of slice parts->part[p].slice; b_p are the part's rows of b [sum of
- * the parts' columns, rank].  Hu et al. 2021 (arXiv 2106.09685). */
-int build_adapter(struct graph *graph, int y, int u, int b, const struct graph_adapter *parts);
-/* The sum of squares of each adapted row of w + factor * b a, fp32 [sum of the parts' columns],
+/* y [rows, columns], where to the columns of each adapted tensor t is added u_t b_t^T.  u_t are the
+ * columns of u [rows, slices * rank] of slice adapted->tensor[t].slice; b_t are the tensor's rows
+ * of b [sum of the tensors' columns, rank].  Hu et al. 2021 (arXiv 2106.09685). */
+int build_adapter(struct graph *graph, int y, int u, int b, const struct graph_adapter *adapted);
+/* The sum of squares of each adapted row of w + factor * b a, fp32 [sum of the tensors' columns],
  * with a [slices * rank, columns].  Where w and a are divided by columns: the rank's term of each
  * sum. No gradient passes through. */
 int build_row_squares(struct graph *graph, int w, int a, int b, float factor,
-                      const struct graph_adapter *parts);
+                      const struct graph_adapter *adapted);
 /* y, where each adapted column i is multiplied by m[i] / sqrt(squares[i]).  Liu et al. 2024 (arXiv
  * 2402.09353). */
 int build_magnitude(struct graph *graph, int y, int m, int squares,
-                    const struct graph_adapter *parts);
+                    const struct graph_adapter *adapted);
 /* Round x, which is in fp32, to the graph's format; x itself where it has that format. */
 int build_round(struct graph *graph, int x);
 /* addend + dropout(x): in a graph for training a share of x is set to 0 and the rest multiplied by

@@ -13,15 +13,15 @@
 
 /* Cut the whole box of a tensor down to the rank's part.  Where parts differ, the first ranks have
  * the larger ones: rank 0 then needs the most memory and time, and plans measure it for all. */
-static void divide(struct graph *graph, const struct graph_param *param, int part)
+static void divide(struct graph *graph, const struct graph_param *param, int tensor)
 {
     const struct graph_division *d = &param->division;
-    struct box *box = &graph->params[graph->param_count].box[part];
+    struct box *box = &graph->params[graph->param_count].box[tensor];
     int64_t whole = box->whole[d->dim], chunks = d->chunks ? d->chunks : whole;
     int64_t size = d->group.size, rank = d->group.rank;
     if (chunks < size || whole % chunks) {
         graph_fail(graph, "%s: %lld %s, in %lld chunks, cannot be divided among %lld ranks",
-                   param->part[part], (long long)whole, d->dim ? "columns" : "rows",
+                   param->tensor_name[tensor], (long long)whole, d->dim ? "columns" : "rows",
                    (long long)chunks, (long long)size);
         return;
     }
@@ -30,27 +30,28 @@ static void divide(struct graph *graph, const struct graph_param *param, int par
     box->count[d->dim] = whole / chunks * (each + (rank < longer));
 }
 
-/* Fill in the boxes of the stacked tensors, and the sizes of the rank's parts in dim and part_rows.
+/* Fill in the boxes of the stacked tensors, and the sizes of the rank's parts in dim and
+ * tensor_rows.
  */
 static void find_boxes(struct graph *graph, const struct graph_param *param)
 {
     struct graph_param *own = &graph->params[graph->param_count];
     int64_t rows = 0;
-    for (int p = 0; p < param->parts; p++) {
+    for (int t = 0; t < param->tensors; t++) {
         int64_t whole[GRAPH_DIMS];
         for (int i = 0; i < param->dims; i++)
-            whole[i] = i == 0 ? param->part_rows[p] : param->dim[i];
-        own->box[p] = box_whole(param->dims, whole);
+            whole[i] = i == 0 ? param->tensor_rows[t] : param->dim[i];
+        own->box[t] = box_whole(param->dims, whole);
         if (param->division.group.size > 1)
-            divide(graph, param, p);
-        rows += param->part_rows[p];
-        own->dim[0] += own->box[p].count[0] - param->part_rows[p];
-        own->part_rows[p] = own->box[p].count[0];
+            divide(graph, param, t);
+        rows += param->tensor_rows[t];
+        own->dim[0] += own->box[t].count[0] - param->tensor_rows[t];
+        own->tensor_rows[t] = own->box[t].count[0];
     }
     for (int i = 1; i < param->dims; i++)
         own->dim[i] = own->box[0].count[i];
     if (rows != param->dim[0])
-        graph_fail(graph, "%s: its tensors have %lld rows, and it has %lld", param->part[0],
+        graph_fail(graph, "%s: its tensors have %lld rows, and it has %lld", param->tensor_name[0],
                    (long long)rows, (long long)param->dim[0]);
 }
 

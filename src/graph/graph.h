@@ -83,7 +83,7 @@ struct graph_division {
 };
 
 /* Tensors that one parameter may stack: query, key and value, say. */
-enum { PARAM_PARTS = 3 };
+enum { PARAM_TENSORS = 3 };
 enum graph_param_init {
     INIT_NORMAL,  /* normal deviates times std */
     INIT_UNIFORM, /* uniform numbers from -std to std */
@@ -92,17 +92,17 @@ enum graph_param_init {
     INIT_ROW_NORMS /* the norms of the rows of the adapted matrix (model/adapters.h) */
 };
 
-/* A parameter of the unit: `parts` logical tensors stacked by rows, so that one matrix product
+/* A parameter of the unit: `tensors` logical tensors stacked by rows, so that one matrix product
  * serves them all.  A model declares it with the sizes of the whole tensors; where the parameter is
- * divided, build_param() replaces dim and part_rows with the sizes of the rank's part. */
+ * divided, build_param() replaces dim and tensor_rows with the sizes of the rank's part. */
 struct graph_param {
-    int parts;
-    char part[PARAM_PARTS][GRAPH_NAME]; /* logical names, relative to the unit */
-    int64_t part_rows[PARAM_PARTS];     /* rows of each tensor */
+    int tensors;
+    char tensor_name[PARAM_TENSORS][GRAPH_NAME]; /* logical, relative to the unit */
+    int64_t tensor_rows[PARAM_TENSORS];
     int dims;
-    int64_t dim[GRAPH_DIMS]; /* of all parts together; dim[0] is the sum of part_rows */
+    int64_t dim[GRAPH_DIMS]; /* of all tensors together; dim[0] is the sum of tensor_rows */
     struct graph_division division;
-    struct box box[PARAM_PARTS]; /* the part of each tensor that the rank has; by build_param() */
+    struct box box[PARAM_TENSORS]; /* the part of each tensor that the rank has; by build_param() */
     enum graph_param_init init;
     float std;
     int is_borrowed;    /* 1: it belongs to another unit (model_unit.lender), whose flat has it */
@@ -123,16 +123,16 @@ struct graph_input {
     struct graph_group row_group; /* ranks that each have their own rows of it */
 };
 
-/* Which columns of a product y = x W^T an adapter changes, where W stacks several tensors.  A part
- * is one adapted tensor: its columns of y, and the slice of a row of u from which the addition to
- * these columns is made (drawing in op_adapter.c). */
+/* Which columns of a product y = x W^T an adapter changes, where W stacks several tensors.  Each
+ * adapted tensor has its columns of y, and the slice of a row of u from which the addition to these
+ * columns is made (drawing in op_adapter.c). */
 struct graph_adapter {
-    int64_t rank;      /* columns of u in a slice */
-    int slices, parts; /* slices of u; adapted tensors */
+    int64_t rank;        /* columns of u in a slice */
+    int slices, tensors; /* slices of u; adapted tensors */
     struct {
         int64_t first, columns; /* of y: [first, first + columns) */
         int slice;              /* from 0 */
-    } part[PARAM_PARTS];
+    } tensor[PARAM_TENSORS];
 };
 
 /* Which numbers an op drops.  The mask is that of struct dropout_mask, under a key made of seed,

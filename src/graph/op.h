@@ -134,11 +134,12 @@ extern const struct op op_embedding, op_embedding_backward, op_rmsnorm, op_rmsno
 /* Make the mask of a node that drops numbers by attrs.dropped; input k is its VALUE_SAMPLES. */
 struct dropout_mask op_dropout_mask(const struct op_call *call, int k);
 
-/* For ops with attrs.adapted (op_adapter.c).  Sum the columns of the parts before part p, where the
- * rows of part p begin in b, m and squares; with p = parts->parts: all adapted columns. */
-int64_t op_adapter_columns_before(const struct graph_adapter *parts, int p);
-/* Check that the parts lie one after the other within `columns` columns, and that their slices are
- * 0 to slices - 1, each used.  Reports mistakes by graph_fail(). */
+/* For ops with attrs.adapted (op_adapter.c).  Sum the columns of the tensors before tensor t, where
+ * the rows of tensor t begin in b, m and squares; with t = adapted->tensors: all adapted columns.
+ */
+int64_t op_adapter_columns_before(const struct graph_adapter *adapted, int t);
+/* Check that the tensors lie one after the other within `columns` columns, and that their slices
+ * are 0 to slices - 1, each used.  Reports mistakes by graph_fail(). */
 void op_check_adapter(struct graph *graph, const struct graph_node *node, int64_t columns);
 
 /* Does the exchange overwrite its input, as all-reduces do? */

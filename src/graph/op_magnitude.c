@@ -15,7 +15,7 @@
  * anew, though only a step changes them: of n tokens that is about r / n of the product with W.
  *
  * attrs.adapted says which rows of W, and columns of x, these are; m, squares and the rows of B are
- * of the adapted ones alone, one part after the other.
+ * of the adapted ones alone, one tensor after the other.
  */
 #include "base/round.h"
 #include "device/ops.h"
@@ -35,12 +35,13 @@ enum { W, A, B };
  * [adapted rows] */
 static void squares_shapes(struct graph *graph, struct graph_node *node)
 {
-    const struct graph_adapter *parts = &node->attrs.adapted;
+    const struct graph_adapter *adapted = &node->attrs.adapted;
     const int64_t *w = dims(graph, node->in[W]), *a = dims(graph, node->in[A]);
     const int64_t *b = dims(graph, node->in[B]);
-    int64_t rows = op_adapter_columns_before(parts, parts->parts);
+    int64_t rows = op_adapter_columns_before(adapted, adapted->tensors);
     op_check_adapter(graph, node, w[0]);
-    if (a[1] != w[1] || a[0] != parts->rank * parts->slices || b[1] != parts->rank || b[0] != rows)
+    if (a[1] != w[1] || a[0] != adapted->rank * adapted->slices || b[1] != adapted->rank ||
+        b[0] != rows)
         graph_fail(graph,
                    "row_squares: %lld x %lld and %lld x %lld are no adapter of %lld rows of %lld "
                    "columns",
@@ -56,15 +57,15 @@ static void no_gradient(struct autodiff *ad, const struct graph_node *node, int 
                           "arrived");
 }
 
-/* The product W A^T of part p or, with p -1, A A^T of a slice, without pointers. */
-static struct gemm product_of(const struct graph *graph, const struct graph_node *node, int p)
+/* The product W A^T of tensor t or, with t -1, A A^T of a slice, without pointers. */
+static struct gemm product_of(const struct graph *graph, const struct graph_node *node, int t)
 {
-    const struct graph_adapter *parts = &node->attrs.adapted;
+    const struct graph_adapter *adapted = &node->attrs.adapted;
     return gemm_dense((struct gemm){.dt = graph->dtype,
                                     .dt_c = DTYPE_F32,
                                     .trans_b = 1,
-                                    .m = p < 0 ? parts->rank : parts->part[p].columns,
-                                    .n = parts->rank,
+                                    .m = t < 0 ? adapted->rank : adapted->tensor[t].columns,
+                                    .n = adapted->rank,
                                     .k = dims(graph, node->in[W])[1]});
 }
 
@@ -72,8 +73,8 @@ static double squares_flops(const struct graph *graph, const struct graph_node *
 {
     double columns = (double)dims(graph, node->in[W])[1], sum = 0;
     double rank = (double)node->attrs.adapted.rank;
-    for (int p = 0; p < node->attrs.adapted.parts; p++) {
-        double rows = (double)node->attrs.adapted.part[p].columns;
+    for (int t = 0; t < node->attrs.adapted.tensors; t++) {
+        double rows = (double)node->attrs.adapted.tensor[t].columns;
         sum += 2 * (rows * columns * (rank + 1) + rank * rank * (columns + rows));
     }
     return sum;
@@ -82,10 +83,10 @@ static double squares_flops(const struct graph *graph, const struct graph_node *
 static int squares_products(const struct device *d, const struct graph *graph,
                             const struct graph_node *node, struct op_product product[OP_PRODUCTS])
 {
-    _Static_assert(2 * (int)PARAM_PARTS <= (int)OP_PRODUCTS, "two for each part");
+    _Static_assert(2 * (int)PARAM_TENSORS <= (int)OP_PRODUCTS, "two for each tensor");
     int count = 0;
-    for (int p = 0; p < node->attrs.adapted.parts; p++) {
-        product[count++] = (struct op_product){.gemm = product_of(graph, node, p), .times = 1};
+    for (int t = 0; t < node->attrs.adapted.tensors; t++) {
+        product[count++] = (struct op_product){.gemm = product_of(graph, node, t), .times = 1};
         product[count++] = (struct op_product){.gemm = product_of(graph, node, -1), .times = 1};
     }
     return count;
@@ -94,14 +95,14 @@ static int squares_products(const struct device *d, const struct graph *graph,
 /* W once more, W A^T, B and the squares. */
 static double squares_bytes(const struct graph *graph, const struct graph_node *node)
 {
-    const struct graph_adapter *parts = &node->attrs.adapted;
-    double columns = (double)dims(graph, node->in[W])[1], rank = (double)parts->rank;
-    double rows = (double)op_adapter_columns_before(parts, parts->parts);
+    const struct graph_adapter *adapted = &node->attrs.adapted;
+    double columns = (double)dims(graph, node->in[W])[1], rank = (double)adapted->rank;
+    double rows = (double)op_adapter_columns_before(adapted, adapted->tensors);
     return rows * ((columns + rank) * (double)dtype_bytes(graph->dtype) +
                    (rank + 1) * (double)sizeof(float));
 }
 
-/* Scratch: W A^T of the part with most rows, A A^T, and what the products need. */
+/* Scratch: W A^T of the tensor with most rows, A A^T, and what the products need. */
 struct squares_scratch {
     size_t wa, aa, gemm;
 };
@@ -109,13 +110,13 @@ struct squares_scratch {
 static struct squares_scratch scratch_of(struct device *d, const struct graph *graph,
                                          const struct graph_node *node)
 {
-    const struct graph_adapter *parts = &node->attrs.adapted;
+    const struct graph_adapter *adapted = &node->attrs.adapted;
     struct gemm g = product_of(graph, node, -1);
     struct squares_scratch s = {.gemm = d->ops->gemm_scratch(d, &g)};
     enum { ALIGN = 64 };
-    s.aa = round_up_bytes((size_t)(parts->rank * parts->rank) * sizeof(float), ALIGN);
-    for (int p = 0; p < parts->parts; p++) {
-        g = product_of(graph, node, p);
+    s.aa = round_up_bytes((size_t)(adapted->rank * adapted->rank) * sizeof(float), ALIGN);
+    for (int t = 0; t < adapted->tensors; t++) {
+        g = product_of(graph, node, t);
         s.wa = max_bytes(s.wa, round_up_bytes((size_t)(g.m * g.n) * sizeof(float), ALIGN));
         s.gemm = max_bytes(s.gemm, d->ops->gemm_scratch(d, &g));
     }
@@ -129,18 +130,18 @@ static size_t squares_scratch(struct device *d, const struct graph *graph,
     return s.wa + s.aa + s.gemm;
 }
 
-static int run_part(const struct op_call *call, int p, struct error *err)
+static int run_tensor(const struct op_call *call, int t, struct error *err)
 {
     const struct graph_node *node = call->node;
-    const struct graph_adapter *parts = &node->attrs.adapted;
+    const struct graph_adapter *adapted = &node->attrs.adapted;
     struct device *d = call->device;
     struct squares_scratch size = scratch_of(d, call->graph, node);
-    struct gemm wa = product_of(call->graph, node, p), aa = product_of(call->graph, node, -1);
+    struct gemm wa = product_of(call->graph, node, t), aa = product_of(call->graph, node, -1);
     char *scratch = call->scratch;
     size_t bytes = dtype_bytes(call->graph->dtype);
     const char *a =
-        (const char *)call->in[A] + (size_t)(parts->part[p].slice * aa.m * aa.k) * bytes;
-    wa.a = (const char *)call->in[W] + (size_t)(parts->part[p].first * wa.k) * bytes;
+        (const char *)call->in[A] + (size_t)(adapted->tensor[t].slice * aa.m * aa.k) * bytes;
+    wa.a = (const char *)call->in[W] + (size_t)(adapted->tensor[t].first * wa.k) * bytes;
     aa.a = wa.b = aa.b = a;
     wa.c = scratch;
     aa.c = scratch + size.wa;
@@ -152,7 +153,7 @@ static int run_part(const struct op_call *call, int p, struct error *err)
                                   .cols = wa.k,
                                   .rank = wa.n,
                                   .factor = node->attrs.scale};
-    int64_t before = op_adapter_columns_before(parts, p);
+    int64_t before = op_adapter_columns_before(adapted, t);
     d->ops->row_squares(d, &s, (float *)call->out[0] + before, wa.a,
                         (const char *)call->in[B] + (size_t)(before * s.rank) * bytes, wa.c, aa.c);
     return 0;
@@ -160,8 +161,8 @@ static int run_part(const struct op_call *call, int p, struct error *err)
 
 static int squares_run(const struct op_call *call, struct error *err)
 {
-    for (int p = 0; p < call->node->attrs.adapted.parts; p++)
-        if (run_part(call, p, err))
+    for (int t = 0; t < call->node->attrs.adapted.tensors; t++)
+        if (run_tensor(call, t, err))
             return -1;
     return 0;
 }
@@ -186,8 +187,8 @@ const struct op op_row_squares = {
 static void shapes(struct graph *graph, struct graph_node *node)
 {
     const struct graph_value *x = &graph->values[node->in[0]];
-    const struct graph_adapter *parts = &node->attrs.adapted;
-    int64_t columns = op_adapter_columns_before(parts, parts->parts);
+    const struct graph_adapter *adapted = &node->attrs.adapted;
+    int64_t columns = op_adapter_columns_before(adapted, adapted->tensors);
     op_check_adapter(graph, node, x->dim[1]);
     for (int k = 1; k < 3; k++)
         if (graph_elems(graph, node->in[k]) != columns)
@@ -214,17 +215,17 @@ static const void *column(const struct op_call *call, const void *base, int64_t 
     return (const char *)base + (size_t)first * dtype_bytes(call->graph->dtype);
 }
 
-/* Scale `columns` columns from `first` on, those of part p; with p -1 they are of no part, and are
- * copied. */
-static void scale_range(const struct op_call *call, int64_t first, int64_t columns, int p)
+/* Scale `columns` columns from `first` on, those of tensor t; with t -1 they are of no tensor, and
+ * are copied. */
+static void scale_range(const struct op_call *call, int64_t first, int64_t columns, int t)
 {
     const struct op_attrs *attrs = &call->node->attrs;
     const struct column_scale s = {
         .dt = call->graph->dtype, .rows = call->shape[0], .cols = columns, .ld = call->shape[1]};
-    int64_t before = p < 0 ? 0 : op_adapter_columns_before(&attrs->adapted, p);
-    const void *m = p < 0 ? NULL : column(call, call->in[1], before);
-    const float *squares = p < 0 ? NULL : (const float *)call->in[2] + before;
-    if (columns == 0 || (p < 0 && call->out[0] == call->in[0]))
+    int64_t before = t < 0 ? 0 : op_adapter_columns_before(&attrs->adapted, t);
+    const void *m = t < 0 ? NULL : column(call, call->in[1], before);
+    const float *squares = t < 0 ? NULL : (const float *)call->in[2] + before;
+    if (columns == 0 || (t < 0 && call->out[0] == call->in[0]))
         return;
     call->device->ops->scale_columns(call->device, &s, (void *)column(call, call->out[0], first),
                                      column(call, call->in[0], first), m, squares);
@@ -232,12 +233,12 @@ static void scale_range(const struct op_call *call, int64_t first, int64_t colum
 
 static int run(const struct op_call *call, struct error *err)
 {
-    const struct graph_adapter *parts = &call->node->attrs.adapted;
+    const struct graph_adapter *adapted = &call->node->attrs.adapted;
     int64_t at = 0;
-    for (int p = 0; p < parts->parts; p++) {
-        scale_range(call, at, parts->part[p].first - at, -1);
-        scale_range(call, parts->part[p].first, parts->part[p].columns, p);
-        at = parts->part[p].first + parts->part[p].columns;
+    for (int t = 0; t < adapted->tensors; t++) {
+        scale_range(call, at, adapted->tensor[t].first - at, -1);
+        scale_range(call, adapted->tensor[t].first, adapted->tensor[t].columns, t);
+        at = adapted->tensor[t].first + adapted->tensor[t].columns;
     }
     scale_range(call, at, call->shape[1] - at, -1);
     return 0;
@@ -265,23 +266,23 @@ const struct op op_magnitude_input_grad = {
 static size_t weight_scratch(struct device *d, const struct graph *graph,
                              const struct graph_node *node)
 {
-    const struct graph_adapter *parts = &node->attrs.adapted;
+    const struct graph_adapter *adapted = &node->attrs.adapted;
     size_t bytes = 0;
-    for (int p = 0; p < parts->parts; p++)
+    for (int t = 0; t < adapted->tensors; t++)
         bytes = max_bytes(bytes, d->ops->bias_backward_scratch(d, dims(graph, node->in[0])[0],
-                                                               parts->part[p].columns));
+                                                               adapted->tensor[t].columns));
     return bytes;
 }
 
 static int weight_run(const struct op_call *call, struct error *err)
 {
-    const struct graph_adapter *parts = &call->node->attrs.adapted;
-    for (int p = 0; p < parts->parts; p++) {
+    const struct graph_adapter *adapted = &call->node->attrs.adapted;
+    for (int t = 0; t < adapted->tensors; t++) {
         const struct column_scale s = {.dt = call->graph->dtype,
                                        .rows = call->shape[0],
-                                       .cols = parts->part[p].columns,
+                                       .cols = adapted->tensor[t].columns,
                                        .ld = call->shape[1]};
-        int64_t first = parts->part[p].first, before = op_adapter_columns_before(parts, p);
+        int64_t first = adapted->tensor[t].first, before = op_adapter_columns_before(adapted, t);
         if (s.cols)
             call->device->ops->scale_columns_backward(
                 call->device, &s, (float *)call->out[0] + before, column(call, call->in[0], first),

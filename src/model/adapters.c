@@ -98,18 +98,18 @@ int adapters_place(const struct model *model, const char *own, struct model_plac
 /* ---- declaring ---- */
 
 /* The tensor of a parameter as the family's table knows it: block 0 stands for all. */
-static void logical_name(char name[HF_NAME], const char *part)
+static void logical_name(char name[HF_NAME], const char *tensor)
 {
-    snprintf(name, HF_NAME, "layers.0.%s", part);
+    snprintf(name, HF_NAME, "layers.0.%s", tensor);
 }
 
-/* Write the module of part p of a parameter into module, if it is adapted; else "". */
-static void target_of(const struct graph *graph, const struct graph_param *param, int p,
+/* Write the module of tensor t of a parameter into module, if it is adapted; else "". */
+static void target_of(const struct graph *graph, const struct graph_param *param, int t,
                       char module[HF_NAME])
 {
     const struct config_lora *lora = &graph->model->lora;
     char name[HF_NAME];
-    logical_name(name, param->part[p]);
+    logical_name(name, param->tensor_name[t]);
     if (modules_name(graph->model, name, module) ||
         !(adapters_are_everywhere(lora) || modules_is_listed(lora->target_modules, module)) ||
         modules_is_listed(lora->modules_to_save, module))
@@ -117,10 +117,11 @@ static void target_of(const struct graph *graph, const struct graph_param *param
 }
 
 /* Add a tensor to a parameter that is about to be declared. */
-static void add_part(struct graph_param *param, const char *name, const char *suffix, int64_t rows)
+static void add_tensor(struct graph_param *param, const char *name, const char *suffix,
+                       int64_t rows)
 {
-    snprintf(param->part[param->parts], GRAPH_NAME, "%s%s", name, suffix);
-    param->part_rows[param->parts++] = rows;
+    snprintf(param->tensor_name[param->tensors], GRAPH_NAME, "%s%s", name, suffix);
+    param->tensor_rows[param->tensors++] = rows;
     param->dim[0] += rows;
 }
 
@@ -130,24 +131,24 @@ static struct graph_adapter lay_out(const struct graph *graph, const struct grap
                                     const char *only, struct graph_param *a, struct graph_param *b,
                                     struct graph_param *m)
 {
-    struct graph_adapter parts = {.rank = graph->model->lora.r};
+    struct graph_adapter adapted = {.rank = graph->model->lora.r};
     char before[HF_NAME] = "", module[HF_NAME];
     int64_t first = 0;
-    for (int p = 0; p < w->parts; p++, first += w->part_rows[p - 1]) {
-        target_of(graph, w, p, module);
+    for (int t = 0; t < w->tensors; t++, first += w->tensor_rows[t - 1]) {
+        target_of(graph, w, t, module);
         if (!module[0] || (only[0] && strcmp(module, only) != 0))
             continue;
         if (strcmp(module, before) != 0)
-            add_part(a, w->part[p], suffix_a, graph->model->lora.r);
+            add_tensor(a, w->tensor_name[t], suffix_a, graph->model->lora.r);
         snprintf(before, sizeof before, "%s", module);
-        parts.part[parts.parts].first = first;
-        parts.part[parts.parts].columns = w->part_rows[p];
-        parts.part[parts.parts++].slice = a->parts - 1;
-        add_part(b, w->part[p], suffix_b, w->box[p].whole[0]);
-        add_part(m, w->part[p], suffix_m, w->box[p].whole[0]);
+        adapted.tensor[adapted.tensors].first = first;
+        adapted.tensor[adapted.tensors].columns = w->tensor_rows[t];
+        adapted.tensor[adapted.tensors++].slice = a->tensors - 1;
+        add_tensor(b, w->tensor_name[t], suffix_b, w->box[t].whole[0]);
+        add_tensor(m, w->tensor_name[t], suffix_m, w->box[t].whole[0]);
     }
-    parts.slices = a->parts;
-    return parts;
+    adapted.slices = a->tensors;
+    return adapted;
 }
 
 /* Declare of which tensors of an adapter each tensor rank makes a term of the gradient. */
@@ -170,7 +171,7 @@ static int squares_of(struct graph *graph, int w, const struct adapters_of *own)
 {
     const struct graph_division *division = &graph->params[graph->values[w].index].division;
     int squares = build_row_squares(graph, w, own->product[0].a, own->product[0].b, own->factor,
-                                    &own->product[0].parts);
+                                    &own->product[0].adapted);
     return division->dim ? build_exchange(graph, &op_all_reduce, squares, division->group)
                          : squares;
 }
@@ -184,8 +185,8 @@ static void declare_product(struct graph *graph, int w, const char *only, struct
     struct graph_param a = {.dims = 2, .init = INIT_UNIFORM, .is_low_rank = 1};
     struct graph_param b = {.dims = 2, .init = INIT_ZEROS, .is_low_rank = 1};
     struct graph_param m = {.dims = 1, .init = INIT_ROW_NORMS};
-    const struct graph_adapter parts = lay_out(graph, &param, only, &a, &b, &m);
-    if (!parts.parts)
+    const struct graph_adapter adapted = lay_out(graph, &param, only, &a, &b, &m);
+    if (!adapted.tensors)
         return;
     a.dim[1] = param.box[0].whole[1];
     a.std = (float)(1 / sqrt((double)a.dim[1])); /* as PyTorch's linear layers begin */
@@ -196,7 +197,7 @@ static void declare_product(struct graph *graph, int w, const char *only, struct
         b.division = m.division = param.division;
     int k = own->count++;
     own->column = param.box[0].start[1];
-    own->product[k].parts = parts;
+    own->product[k].adapted = adapted;
     own->product[k].a = build_param(graph, &a);
     own->product[k].b = build_param(graph, &b);
     if (lora->use_dora)
@@ -215,8 +216,8 @@ struct adapters_of adapters_declare(struct graph *graph, int w)
     own.factor = (float)adapters_factor(lora);
     if (!lora->dropout)
         declare_product(graph, w, "", &own);
-    for (int p = 0; lora->dropout && p < param.parts; p++) {
-        target_of(graph, &param, p, module);
+    for (int t = 0; lora->dropout && t < param.tensors; t++) {
+        target_of(graph, &param, t, module);
         if (module[0] && strcmp(module, before) != 0)
             declare_product(graph, w, module, &own);
         snprintf(before, sizeof before, "%s", module);
@@ -230,16 +231,17 @@ int adapters_add_product(struct graph *graph, const struct adapters_of *own, int
 {
     for (int k = 0; k < own->count; k++) {
         int a = own->product[k].a;
-        const char *name = graph->params[graph->values[a].index].part[0];
+        const char *name = graph->params[graph->values[a].index].tensor_name[0];
         int read = build_dropout(graph, x, -1, graph->model->lora.dropout, name, own->column,
                                  (struct graph_group){0});
         int u = build_scale(graph, build_linear(graph, read, a, -1), own->factor);
-        y = build_adapter(graph, y, u, own->product[k].b, &own->product[k].parts);
+        y = build_adapter(graph, y, u, own->product[k].b, &own->product[k].adapted);
     }
     return y;
 }
 
 int adapters_scale(struct graph *graph, const struct adapters_of *own, int y)
 {
-    return own->m < 0 ? y : build_magnitude(graph, y, own->m, own->squares, &own->product[0].parts);
+    return own->m < 0 ? y
+                      : build_magnitude(graph, y, own->m, own->squares, &own->product[0].adapted);
 }

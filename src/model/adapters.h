@@ -53,8 +53,8 @@ struct adapters_of {
     int count; /* of products; 0: there is no adapter */
     struct {
         int a, b;
-        struct graph_adapter parts;
-    } product[PARAM_PARTS];
+        struct graph_adapter adapted;
+    } product[PARAM_TENSORS];
     int m, squares; /* magnitudes, and the squares of adapted rows; -1: without use_dora */
     int64_t column; /* column of the whole matrix at which the rank's columns begin */
     float factor;   /* of B A */

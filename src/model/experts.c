@@ -10,22 +10,22 @@
  * along dimension 2: of gate and up that is their rows, of down its columns. */
 static int declare(struct graph *graph, const char *name, int dims, const int64_t *dim, double std)
 {
-    struct graph_param param = {.parts = 1,
-                                .part_rows = {dim[0]},
+    struct graph_param param = {.tensors = 1,
+                                .tensor_rows = {dim[0]},
                                 .dims = dims,
                                 .division = {.group = graph->tensor, .dim = 2},
                                 .init = INIT_NORMAL,
                                 .std = (float)std};
     for (int i = 0; i < dims; i++)
         param.dim[i] = dim[i];
-    snprintf(param.part[0], GRAPH_NAME, "%s", name);
+    snprintf(param.tensor_name[0], GRAPH_NAME, "%s", name);
     return build_param(graph, &param);
 }
 
 struct experts experts_declare(struct graph *graph, const struct config_model *c)
 {
     const int64_t count = c->experts.count;
-    struct transformer_part router = {"mlp.router", count};
+    struct transformer_tensor router = {"mlp.router", count};
     return (struct experts){
         .router = transformer_matrix(graph, &router, 1, c->hidden, c->init_std),
         .gate_up = declare(graph, "mlp.experts.gate_up", 4,

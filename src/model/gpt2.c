@@ -55,14 +55,15 @@ static int norm(const struct config_model *c, struct graph *graph, int x, const 
 {
     char bias[GRAPH_NAME];
     snprintf(bias, sizeof bias, "%s.bias", name);
-    int w = transformer_row_vector(graph, &(struct transformer_part){name, c->hidden}, INIT_ONES);
-    int b = transformer_row_vector(graph, &(struct transformer_part){bias, c->hidden}, INIT_ZEROS);
+    int w = transformer_row_vector(graph, &(struct transformer_tensor){name, c->hidden}, INIT_ONES);
+    int b =
+        transformer_row_vector(graph, &(struct transformer_tensor){bias, c->hidden}, INIT_ZEROS);
     return build_layernorm(graph, x, w, b, (float)c->norm_eps);
 }
 
 static void embed(const struct config_model *c, struct graph *graph)
 {
-    struct transformer_part tokens = {"embed", c->vocab}, places = {"positions", c->max_seq_len};
+    struct transformer_tensor tokens = {"embed", c->vocab}, places = {"positions", c->max_seq_len};
     const struct graph_division rows = transformer_rows(graph, 0);
     int table = transformer_divided_matrix(graph, &tokens, 1, c->hidden, c->init_std, rows);
     int positions = transformer_divided_matrix(graph, &places, 1, c->hidden, c->init_std, rows);
@@ -88,7 +89,7 @@ static int attention(const struct config_model *c, struct graph *graph, int x, i
 {
     const struct transformer_qkv qkv = transformer_qkv(graph, c, TRANSFORMER_BIASED);
     int wo = transformer_attention_back(graph, c);
-    int bo = transformer_row_vector(graph, &(struct transformer_part){"attn.o.bias", c->hidden},
+    int bo = transformer_row_vector(graph, &(struct transformer_tensor){"attn.o.bias", c->hidden},
                                     INIT_ZEROS);
     int o = transformer_attention(graph, c, transformer_all_rows(graph, h), &qkv, -1);
     return add_back(c, graph, x, o, wo, bo, "attn.o");
@@ -97,9 +98,9 @@ static int attention(const struct config_model *c, struct graph *graph, int x, i
 /* x + down(gelu(up(h))) */
 static int mlp(const struct config_model *c, struct graph *graph, int x, int h)
 {
-    struct transformer_part up = {"mlp.up", c->ffn}, up_bias = {"mlp.up.bias", c->ffn};
-    struct transformer_part down = {"mlp.down", c->hidden},
-                            down_bias = {"mlp.down.bias", c->hidden};
+    struct transformer_tensor up = {"mlp.up", c->ffn}, up_bias = {"mlp.up.bias", c->ffn};
+    struct transformer_tensor down = {"mlp.down", c->hidden},
+                              down_bias = {"mlp.down.bias", c->hidden};
     const struct graph_division rows = transformer_rows(graph, 0);
     int wup = transformer_divided_matrix(graph, &up, 1, c->hidden, c->init_std, rows);
     int bup = transformer_divided_vector(graph, &up_bias, 1, INIT_ZEROS, rows);

@@ -79,13 +79,14 @@ static void units(struct model *model)
 
 static int norm_weight(struct graph *graph, const char *name, int64_t hidden)
 {
-    return transformer_row_vector(graph, &(struct transformer_part){name, hidden}, INIT_ONES);
+    return transformer_row_vector(graph, &(struct transformer_tensor){name, hidden}, INIT_ONES);
 }
 
 static void embed(const struct config_model *c, struct graph *graph)
 {
-    int table = transformer_divided_matrix(graph, (struct transformer_part[]){{"embed", c->vocab}},
-                                           1, c->hidden, c->init_std, transformer_rows(graph, 0));
+    int table =
+        transformer_divided_matrix(graph, (struct transformer_tensor[]){{"embed", c->vocab}}, 1,
+                                   c->hidden, c->init_std, transformer_rows(graph, 0));
     int x = build_embedding(graph, build_tokens(graph), table);
     build_output(graph, build_scatter_rows(graph, x, graph->tensor));
 }
@@ -98,8 +99,8 @@ struct feed_forward {
 
 static struct feed_forward declare_feed_forward(const struct config_model *c, struct graph *graph)
 {
-    const struct transformer_part gate_up[] = {{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}};
-    const struct transformer_part down = {"mlp.down", c->hidden};
+    const struct transformer_tensor gate_up[] = {{"mlp.gate", c->ffn}, {"mlp.up", c->ffn}};
+    const struct transformer_tensor down = {"mlp.down", c->hidden};
     if (c->experts.count)
         return (struct feed_forward){.experts = experts_declare(graph, c)};
     return (struct feed_forward){

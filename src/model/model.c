@@ -166,11 +166,11 @@ static int each_of_graph(const struct graph *graph, const char *prefix,
     int rc = 0;
     for (int i = 0; !rc && i < graph->param_count; i++) {
         const struct graph_param *param = &graph->params[i];
-        for (int p = 0; !rc && p < param->parts && !param->is_borrowed; p++) {
+        for (int p = 0; !rc && p < param->tensors && !param->is_borrowed; p++) {
             struct model_tensor tensor = {.dims = param->dims,
                                           .is_of_experts = is_of_mixture(graph, i)};
             tensor.is_linear = param->dims == 2 && prefix[0] && !tensor.is_of_experts;
-            snprintf(tensor.name, sizeof tensor.name, "%s%s", prefix, param->part[p]);
+            snprintf(tensor.name, sizeof tensor.name, "%s%s", prefix, param->tensor_name[p]);
             for (int d = 0; d < GRAPH_DIMS; d++)
                 tensor.dim[d] = d < param->dims ? param->box[p].whole[d] : 1;
             rc = visit(user, &tensor, err);

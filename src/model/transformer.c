@@ -38,13 +38,13 @@ void transformer_units(struct model *model)
 }
 
 static int declare(struct graph *graph, struct graph_param param,
-                   const struct transformer_part *parts, int count)
+                   const struct transformer_tensor *tensors, int count)
 {
-    param.parts = count;
+    param.tensors = count;
     for (int i = 0; i < count; i++) {
-        snprintf(param.part[i], GRAPH_NAME, "%s", parts[i].name);
-        param.part_rows[i] = parts[i].rows;
-        param.dim[0] += parts[i].rows;
+        snprintf(param.tensor_name[i], GRAPH_NAME, "%s", tensors[i].name);
+        param.tensor_rows[i] = tensors[i].rows;
+        param.dim[0] += tensors[i].rows;
     }
     return build_param(graph, &param);
 }
@@ -55,31 +55,32 @@ static struct graph_param normal(int64_t in, double std)
     return (struct graph_param){.dims = 2, .dim = {0, in}, .init = INIT_NORMAL, .std = (float)std};
 }
 
-int transformer_divided_matrix(struct graph *graph, const struct transformer_part *parts, int count,
-                               int64_t in, double std, struct graph_division division)
+int transformer_divided_matrix(struct graph *graph, const struct transformer_tensor *tensors,
+                               int count, int64_t in, double std, struct graph_division division)
 {
     struct graph_param param = normal(in, std);
     param.division = division;
-    return declare(graph, param, parts, count);
+    return declare(graph, param, tensors, count);
 }
 
-int transformer_matrix(struct graph *graph, const struct transformer_part *parts, int count,
+int transformer_matrix(struct graph *graph, const struct transformer_tensor *tensors, int count,
                        int64_t in, double std)
 {
-    return declare(graph, normal(in, std), parts, count);
+    return declare(graph, normal(in, std), tensors, count);
 }
 
-int transformer_divided_vector(struct graph *graph, const struct transformer_part *parts, int count,
-                               enum graph_param_init init, struct graph_division division)
+int transformer_divided_vector(struct graph *graph, const struct transformer_tensor *tensors,
+                               int count, enum graph_param_init init,
+                               struct graph_division division)
 {
     return declare(graph, (struct graph_param){.dims = 1, .init = init, .division = division},
-                   parts, count);
+                   tensors, count);
 }
 
-int transformer_vector(struct graph *graph, const struct transformer_part *parts, int count,
+int transformer_vector(struct graph *graph, const struct transformer_tensor *tensors, int count,
                        enum graph_param_init init)
 {
-    return transformer_divided_vector(graph, parts, count, init, (struct graph_division){0});
+    return transformer_divided_vector(graph, tensors, count, init, (struct graph_division){0});
 }
 
 void transformer_begin(struct graph *graph)
@@ -87,10 +88,10 @@ void transformer_begin(struct graph *graph)
     build_divide_boundaries(graph, graph->tensor);
 }
 
-int transformer_row_vector(struct graph *graph, const struct transformer_part *part,
+int transformer_row_vector(struct graph *graph, const struct transformer_tensor *tensor,
                            enum graph_param_init init)
 {
-    int w = transformer_vector(graph, part, 1, init);
+    int w = transformer_vector(graph, tensor, 1, init);
     build_divided(graph, w, graph->tensor);
     return w;
 }
@@ -155,13 +156,14 @@ static int declare_qkv(struct graph *graph, const struct config_model *c, int fi
     if (!suffix[0])
         param = normal(c->hidden, c->init_std);
     param.division = division;
-    char name[PARAM_PARTS][GRAPH_NAME];
-    struct transformer_part parts[PARAM_PARTS];
+    char name[PARAM_TENSORS][GRAPH_NAME];
+    struct transformer_tensor tensors[PARAM_TENSORS];
     for (int i = first; i < end; i++) {
         snprintf(name[i], GRAPH_NAME, "%s%s", qkv_names[i], suffix);
-        parts[i] = (struct transformer_part){name[i], (i ? c->kv_heads : c->heads) * c->head_dim};
+        tensors[i] =
+            (struct transformer_tensor){name[i], (i ? c->kv_heads : c->heads) * c->head_dim};
     }
-    int w = declare(graph, param, parts + first, end - first);
+    int w = declare(graph, param, tensors + first, end - first);
     if (first > 0)
         build_divided(graph, w, graph->tensor);
     return w;
@@ -178,7 +180,7 @@ static int divides_keys(const struct graph *graph, const struct config_model *c)
 /* Declare a vector [head_dim] that every rank has whole and applies to its own heads. */
 static int head_vector(struct graph *graph, const char *name, int64_t head_dim)
 {
-    int w = transformer_vector(graph, &(struct transformer_part){name, head_dim}, 1, INIT_ONES);
+    int w = transformer_vector(graph, &(struct transformer_tensor){name, head_dim}, 1, INIT_ONES);
     build_divided(graph, w, graph->tensor);
     return w;
 }
@@ -208,7 +210,7 @@ int transformer_attention_back(struct graph *graph, const struct config_model *c
 {
     struct graph_division heads =
         transformer_columns(graph, divides_keys(graph, c) ? c->kv_heads : c->heads);
-    return transformer_divided_matrix(graph, &(struct transformer_part){"attn.o", c->hidden}, 1,
+    return transformer_divided_matrix(graph, &(struct transformer_tensor){"attn.o", c->hidden}, 1,
                                       c->heads * c->head_dim, transformer_back_std(c), heads);
 }
 
@@ -235,7 +237,7 @@ int transformer_attention(struct graph *graph, const struct config_model *c, int
                           const struct transformer_qkv *qkv, int table)
 {
     const struct graph_param *w = &graph->params[graph->values[qkv->w].index];
-    int64_t d = c->head_dim, heads = w->part_rows[0] / d, kv_heads = w->part_rows[1] / d;
+    int64_t d = c->head_dim, heads = w->tensor_rows[0] / d, kv_heads = w->tensor_rows[1] / d;
     int64_t first_head = w->box[0].start[0] / d;
     int x = project(graph, h, qkv->w, qkv->bias);
     if (qkv->kv >= 0)
@@ -280,11 +282,11 @@ double transformer_back_std(const struct config_model *config)
 void transformer_head(const struct config_model *c, int h, enum model_purpose purpose,
                       float loss_factor, struct graph *graph)
 {
-    struct transformer_part part = {c->tie_embeddings ? "embed" : "head", c->vocab};
+    struct transformer_tensor tensor = {c->tie_embeddings ? "embed" : "head", c->vocab};
     struct graph_param table = normal(c->hidden, c->init_std);
     table.is_borrowed = c->tie_embeddings;
     table.division = transformer_rows(graph, 0);
-    int w = declare(graph, table, &part, 1);
+    int w = declare(graph, table, &tensor, 1);
     int targets = build_targets(graph);
     h = transformer_all_rows(graph, h);
     if (purpose != MODEL_LOGITS) {

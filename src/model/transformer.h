@@ -21,7 +21,7 @@ enum { TRANSFORMER_EMBED, TRANSFORMER_BLOCK, TRANSFORMER_HEAD };
 void transformer_units(struct model *model);
 
 /* One of the logical tensors that are stacked into a parameter. */
-struct transformer_part {
+struct transformer_tensor {
     const char *name; /* logical, relative to the unit: "attn.q" */
     int64_t rows;     /* of the whole tensor */
 };
@@ -33,19 +33,20 @@ int transformer_stacks(const char *one, const char *other);
 
 /* Declare a whole matrix [sum of rows, in] of normal deviates times std; returns its value.  For
  * tests: models divide all of their matrices. */
-int transformer_matrix(struct graph *graph, const struct transformer_part *parts, int count,
+int transformer_matrix(struct graph *graph, const struct transformer_tensor *tensors, int count,
                        int64_t in, double std);
 
 /* Declare a whole vector of ones or zeros; returns its value. */
-int transformer_vector(struct graph *graph, const struct transformer_part *parts, int count,
+int transformer_vector(struct graph *graph, const struct transformer_tensor *tensors, int count,
                        enum graph_param_init init);
 
 /* The same of which a rank has a part: each stacked tensor is divided by its own rows, or all are
  * divided by columns.  Return the value of the rank's part. */
-int transformer_divided_matrix(struct graph *graph, const struct transformer_part *parts, int count,
-                               int64_t in, double std, struct graph_division division);
-int transformer_divided_vector(struct graph *graph, const struct transformer_part *parts, int count,
-                               enum graph_param_init init, struct graph_division division);
+int transformer_divided_matrix(struct graph *graph, const struct transformer_tensor *tensors,
+                               int count, int64_t in, double std, struct graph_division division);
+int transformer_divided_vector(struct graph *graph, const struct transformer_tensor *tensors,
+                               int count, enum graph_param_init init,
+                               struct graph_division division);
 
 /* Divide by rows, or by columns, among the tensor ranks, in `chunks` equal parts of which none is
  * cut (0: every row or column may go to another rank). */
@@ -56,7 +57,7 @@ struct graph_division transformer_columns(const struct graph *graph, int64_t chu
 void transformer_begin(struct graph *graph);
 /* Declare a whole vector that is applied to own rows, so that its gradient is a term on each rank;
  * returns its value. */
-int transformer_row_vector(struct graph *graph, const struct transformer_part *part,
+int transformer_row_vector(struct graph *graph, const struct transformer_tensor *tensor,
                            enum graph_param_init init);
 /* Gather all rows of h (own rows), for divided layers to read. */
 int transformer_all_rows(struct graph *graph, int h);

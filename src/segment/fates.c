@@ -94,9 +94,10 @@ static int is_in_blocks(const struct graph *graph, int param, int64_t least, int
     const struct graph_param *own = &graph->params[param];
     for (int i = 0; i < graph->param_count; i++) {
         const struct graph_param *other = &graph->params[i];
-        if (other->block != own->block || !transformer_stacks(own->part[0], other->part[0]))
+        if (other->block != own->block ||
+            !transformer_stacks(own->tensor_name[0], other->tensor_name[0]))
             continue;
-        for (int p = 0; p < other->parts; p++) {
+        for (int p = 0; p < other->tensors; p++) {
             struct box whole = box_whole(other->box[p].dims, other->box[p].whole);
             int64_t elems = box_elems(&whole);
             if (elems < least || elems % block)
@@ -145,7 +146,7 @@ static int is_shared(const struct units *units, int unit, const char *name)
     for (int u = 0; u < units->count; u++) {
         const struct graph *graph = units_kind(units, u)->train;
         for (int i = 0; i < graph->param_count && units->model->unit[u].lender == unit; i++)
-            if (graph->params[i].is_borrowed && !strcmp(graph->params[i].part[0], name))
+            if (graph->params[i].is_borrowed && !strcmp(graph->params[i].tensor_name[0], name))
                 return 1;
     }
     return 0;
@@ -160,7 +161,7 @@ static struct fate fate_of(const struct units *units, int unit, int param)
                          .divided_axes = graph_axes(graph->params[param].division.group),
                          .term_axes = term_axes(graph, param),
                          .is_shared = units->request.stages > 1 &&
-                                      is_shared(units, unit, graph->params[param].part[0]),
+                                      is_shared(units, unit, graph->params[param].tensor_name[0]),
                          .grad_dtype = graph->params[param].grad_dtype};
 }
 
@@ -201,7 +202,7 @@ static int set_grad_formats(struct units *units, struct error *err)
         for (int p = 0; p < graph->param_count; p++) {
             struct graph_param *param = &graph->params[p];
             if (param->frozen || param->is_borrowed || !is_of_one_product(graph, p) ||
-                is_shared_by_kind(units, k, param->part[0]))
+                is_shared_by_kind(units, k, param->tensor_name[0]))
                 continue;
             param->grad_dtype = dtype;
             found = 1;
@@ -331,20 +332,20 @@ static int holds_shared(const struct units *units, const struct flat *flat,
                         const struct graph *graph, int i, struct error *err)
 {
     const struct graph_param *param = &graph->params[i];
-    int tensor = param->is_borrowed ? flat_find(flat, param->part[0]) : -1;
+    int tensor = param->is_borrowed ? flat_find(flat, param->tensor_name[0]) : -1;
     if (tensor < 0)
         return 0;
     const struct box *box = &flat->tensor[tensor].box, *wanted = &param->box[0];
     char text[2][BOX_TEXT];
     if (!box_equal(box, wanted))
         return error_set(err, "%s: one unit has %s of it, and another that shares it %s",
-                         param->part[0], box_text(box, text[0]), box_text(wanted, text[1]));
+                         param->tensor_name[0], box_text(box, text[0]), box_text(wanted, text[1]));
     unsigned summed = flat->sum_axes & ~units->request.data_axes;
     if (flat->trained && !param->frozen && term_axes(graph, i) != summed)
         return error_set(err,
                          "%s: one unit says that ranks make terms of its gradient, and another "
                          "that shares it does not",
-                         param->part[0]);
+                         param->tensor_name[0]);
     return 1;
 }
 

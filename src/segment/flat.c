@@ -12,9 +12,9 @@
 static int64_t add_tensors(struct flat *flat, const struct graph_param *param, const char *prefix,
                            int64_t offset)
 {
-    for (int p = 0; p < param->parts; p++) {
+    for (int p = 0; p < param->tensors; p++) {
         struct flat_tensor *tensor = &flat->tensor[flat->tensors++];
-        snprintf(tensor->name, sizeof tensor->name, "%s%s", prefix, param->part[p]);
+        snprintf(tensor->name, sizeof tensor->name, "%s%s", prefix, param->tensor_name[p]);
         tensor->box = param->box[p];
         tensor->elems = box_elems(&tensor->box);
         tensor->offset = offset;
@@ -39,7 +39,7 @@ void flat_create(struct flat *flat, const char *name, int unit, const struct gra
     int64_t align = block > FLAT_ALIGN ? block : FLAT_ALIGN;
     *flat = (struct flat){.unit = unit, .trained = 1, .block = block};
     snprintf(flat->name, sizeof flat->name, "%s", name);
-    flat->tensor = array_make(params * PARAM_PARTS, sizeof *flat->tensor);
+    flat->tensor = array_make(params * PARAM_TENSORS, sizeof *flat->tensor);
     flat->pad = array_make(params + 1, sizeof *flat->pad);
     int64_t end = 0;
     for (int i = 0; i < graph->param_count; i++) {

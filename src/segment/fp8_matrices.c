@@ -32,7 +32,7 @@ static void name(char *text, size_t bytes, const struct graph_param *param,
     char sides[64] = "";
     for (int i = 0; i < value->dims; i++)
         text_join(sides, sizeof sides, " x ", "%lld", (long long)value->dim[i]);
-    snprintf(text, bytes, "%s, %s", param->part[0], sides);
+    snprintf(text, bytes, "%s, %s", param->tensor_name[0], sides);
 }
 
 static void count_graph(struct counts *c, const struct graph *graph)

@@ -363,7 +363,7 @@ static int check(const struct segment_draft *c, struct error *err)
             if (v >= 0 && c->segment->step[s].in[k].space < 0)
                 return error_set(err, "op %s: parameter \"%s\" is in no flat of the unit",
                                  node->op->name,
-                                 c->graph->params[c->graph->values[v].index].part[0]);
+                                 c->graph->params[c->graph->values[v].index].tensor_name[0]);
         }
         if (exchanges(c, s) && check_exchange(c, s, err))
             return -1;
@@ -459,7 +459,7 @@ static int has_tensor(const struct segment *segment, const struct segment_step *
     const struct graph *graph = segment->graph;
     for (int k = 0; k < NODE_OUTS; k++) {
         int first = step->tensor[k], v = graph->nodes[step->node].out[k];
-        if (first >= 0 && t >= first && t < first + graph->params[graph->values[v].index].parts)
+        if (first >= 0 && t >= first && t < first + graph->params[graph->values[v].index].tensors)
             return 1;
     }
     return 0;

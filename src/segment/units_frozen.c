@@ -10,11 +10,11 @@
 #include "model/adapters.h"
 #include "model/modules.h"
 
-const char *units_param_name(char name[FLAT_NAME], const struct graph_param *param, int p,
+const char *units_param_name(char name[FLAT_NAME], const struct graph_param *param, int t,
                              const struct model_unit *block)
 {
     snprintf(name, FLAT_NAME, "%s%s", param->is_borrowed ? "" : block[param->block].prefix,
-             param->part[p]);
+             param->tensor_name[t]);
     return name;
 }
 
@@ -133,10 +133,10 @@ static int freeze_unit(const struct model *model, const char *patterns, int unit
         struct graph_param *param = &graph->params[i];
         char name[FLAT_NAME], first[FLAT_NAME];
         int is_adapter = 0;
-        for (int p = 0; p < param->parts; p++) {
-            units_param_name(name, param, p, block);
+        for (int t = 0; t < param->tensors; t++) {
+            units_param_name(name, param, t, block);
             int matches = freezes(model, patterns, name);
-            if (p > 0 && matches != param->frozen)
+            if (t > 0 && matches != param->frozen)
                 return error_one_matrix(model, units_param_name(first, param, 0, block), name, err);
             param->frozen = matches;
             is_adapter |= model->lora.r && adapters_train(model, name);
@@ -151,9 +151,9 @@ int units_freeze(const struct units *units, int unit, struct graph *graph, struc
     return freeze_unit(units->model, units->request.freeze, unit, graph, err);
 }
 
-/* Refuse parts of one matrix that are frozen and trained, as units_freeze() does, in the model that
- * is not divided: tensor ranks may have them apart, and another layout is to load the checkpoint.
- * Count the parameters that are trained in *trained. */
+/* Refuse tensors of one matrix of which some are frozen and some trained, as units_freeze() does,
+ * in the model that is not divided: tensor ranks may have them apart, and another layout is to load
+ * the checkpoint. Count the parameters that are trained in *trained. */
 static int check_matrices(const struct model *model, const char *patterns, int *trained,
                           struct error *err)
 {

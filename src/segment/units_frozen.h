@@ -4,12 +4,12 @@
 
 #include "segment/units.h"
 
-/* The logical name of part p of a parameter of a unit that begins with block; returns name. */
-const char *units_param_name(char name[FLAT_NAME], const struct graph_param *param, int p,
+/* The logical name of tensor t of a parameter of a unit that begins with block; returns name. */
+const char *units_param_name(char name[FLAT_NAME], const struct graph_param *param, int t,
                              const struct model_unit *block);
 
 /* Freeze the parameters of a unit's graph that train.freeze names, and beside adapters all others.
- * Returns 0, or -1 with err set: parts of one matrix are frozen and trained. */
+ * Returns 0, or -1 with err set: of the tensors of one matrix some are frozen and some trained. */
 int units_freeze(const struct units *units, int unit, struct graph *graph, struct error *err);
 
 /* Floating point operations to train on one token (model_flops_per_token()), with what is frozen

@@ -17,9 +17,9 @@
 /* The rows or columns, whichever are divided, of so many tensors of a parameter. */
 struct columns {
     const struct graph_param *param;
-    int first, parts; /* from that tensor on */
-    int64_t packed;   /* so many key heads, and as many value heads, stand after the first tensor's
-                         heads, which read them (op_heads.c); 0: none */
+    int first, tensors; /* from that tensor on */
+    int64_t packed; /* so many key heads, and as many value heads, stand after the first tensor's
+                       heads, which read them (op_heads.c); 0: none */
 };
 
 /* Return the index, in the first whole tensor, of the first row or column that the rank has. */

@@ -8,44 +8,44 @@
 
 /* ---- flats ---- */
 
-/* A part of a parameter of a unit's graph. */
-struct part {
+/* One of the tensors that are stacked in a parameter of a unit's graph. */
+struct stacked_tensor {
     const struct graph *graph;
-    int param, part;
+    int param, tensor;
     char name[FLAT_NAME];
 };
 
-static const struct graph_param *param_of(const struct part *part)
+static const struct graph_param *param_of(const struct stacked_tensor *stacked)
 {
-    return &part->graph->params[part->param];
+    return &stacked->graph->params[stacked->param];
 }
 
 /* Its logical name: with the prefix of its block, unless it is another unit's. */
-static void name_part(const struct units *units, int unit, struct part *part)
+static void name_tensor(const struct units *units, int unit, struct stacked_tensor *stacked)
 {
     const struct model *model = units->model;
-    const struct graph_param *param = param_of(part);
+    const struct graph_param *param = param_of(stacked);
     const struct model_unit *block = &model->block[model->unit[unit].first + param->block];
-    snprintf(part->name, sizeof part->name, "%s%s", param->is_borrowed ? "" : block->prefix,
-             param->part[part->part]);
+    snprintf(stacked->name, sizeof stacked->name, "%s%s", param->is_borrowed ? "" : block->prefix,
+             param->tensor_name[stacked->tensor]);
 }
 
 /* The axes over which the gradient of a parameter is to be summed: each rank's data give a term of
  * it, and so may its part of what ranks compute together. */
-static unsigned sum_axes(const struct program *program, const struct part *part)
+static unsigned sum_axes(const struct program *program, const struct stacked_tensor *stacked)
 {
     unsigned axes = mesh_wide_axes(&program->layout->shape, MESH_DATA);
-    const struct graph *graph = part->graph;
+    const struct graph *graph = stacked->graph;
     for (int v = 0; v < graph->value_count; v++)
-        if (graph->values[v].role == VALUE_PARAM && graph->values[v].index == part->param)
+        if (graph->values[v].role == VALUE_PARAM && graph->values[v].index == stacked->param)
             axes |= graph_axes(graph->values[v].divided);
     return axes;
 }
 
 /* Set err: over these axes a tensor is `what` ("divided", "summed"), and its flat says other ones.
  */
-static int wrong_axes(const struct flat *flat, const struct part *part, const char *what,
-                      unsigned has, unsigned want, struct error *err)
+static int wrong_axes(const struct flat *flat, const struct stacked_tensor *stacked,
+                      const char *what, unsigned has, unsigned want, struct error *err)
 {
     char one[MESH_AXES_TEXT] = "none", other[MESH_AXES_TEXT] = "none";
     if (has)
@@ -55,31 +55,32 @@ static int wrong_axes(const struct flat *flat, const struct part *part, const ch
     return error_set(err,
                      "verify: wrong flat: the axes over which %s is %s are: %s; of its tensor "
                      "%s they have to be: %s",
-                     flat->name, what, one, part->name, other);
+                     flat->name, what, one, stacked->name, other);
 }
 
 /* The graph makes the gradient of a parameter in the format of its flat; one in 16 bits by one
  * node, so that nothing is added to it. */
-static int check_format(const struct flat *flat, const struct part *part, struct error *err)
+static int check_format(const struct flat *flat, const struct stacked_tensor *stacked,
+                        struct error *err)
 {
-    const struct graph *graph = part->graph;
+    const struct graph *graph = stacked->graph;
     int makers = 0;
     for (int v = 0; flat->trained && v < graph->value_count; v++) {
         const struct graph_value *value = &graph->values[v];
-        if (value->role != VALUE_PARAM_GRAD || value->index != part->param)
+        if (value->role != VALUE_PARAM_GRAD || value->index != stacked->param)
             continue;
         if (value->dtype != flat->grad_dtype)
             return error_set(err,
                              "verify: wrong flat: gradients of %s are %s, that of its tensor "
                              "%s is made in %s",
-                             flat->name, dtype_name(flat->grad_dtype), part->name,
+                             flat->name, dtype_name(flat->grad_dtype), stacked->name,
                              dtype_name(value->dtype));
         makers++;
     }
     if (makers <= 1 || flat->grad_dtype == DTYPE_F32)
         return 0;
     return error_set(err, "verify: wrong flat: %d ops make the gradient of %s, which is in %s",
-                     makers, part->name, dtype_name(flat->grad_dtype));
+                     makers, stacked->name, dtype_name(flat->grad_dtype));
 }
 
 /* Has the rank the part of a tensor that follows those of the ranks before it?  Parts are whole
@@ -108,7 +109,7 @@ static int is_own_box(const struct program *program, const struct graph_param *p
 static int has_all_elems(const struct graph *graph, int param)
 {
     int64_t elems = 0;
-    for (int p = 0; p < graph->params[param].parts; p++)
+    for (int p = 0; p < graph->params[param].tensors; p++)
         elems += box_elems(&graph->params[param].box[p]);
     for (int v = 0; v < graph->value_count; v++)
         if (graph->values[v].role == VALUE_PARAM && graph->values[v].index == param &&
@@ -118,50 +119,51 @@ static int has_all_elems(const struct graph *graph, int param)
 }
 
 static int check_fate(const struct program *program, const struct flat *flat, int tensor,
-                      const struct part *part, struct error *err)
+                      const struct stacked_tensor *stacked, struct error *err)
 {
-    const struct graph_param *param = param_of(part);
-    unsigned sums = sum_axes(program, part), divided = graph_axes(param->division.group);
+    const struct graph_param *param = param_of(stacked);
+    unsigned sums = sum_axes(program, stacked), divided = graph_axes(param->division.group);
     unsigned shards =
         flat_is_sharded(flat) ? mesh_wide_axes(&program->layout->shape, MESH_SHARDS) : 0;
     if (flat->trained == param->frozen)
         return error_set(err, "verify: wrong flat: %s is %s, and its tensor %s is not", flat->name,
-                         flat->trained ? "trained" : "frozen", part->name);
+                         flat->trained ? "trained" : "frozen", stacked->name);
     if (flat->trained && flat->sum_axes != sums)
-        return wrong_axes(flat, part, "summed", flat->sum_axes, sums, err);
+        return wrong_axes(flat, stacked, "summed", flat->sum_axes, sums, err);
     if (flat->divided_axes != divided)
-        return wrong_axes(flat, part, "divided", flat->divided_axes, divided, err);
+        return wrong_axes(flat, stacked, "divided", flat->divided_axes, divided, err);
     if (flat->shard_axes != shards)
-        return wrong_axes(flat, part, "sharded", flat->shard_axes, shards, err);
-    if (!box_equal(&flat->tensor[tensor].box, &param->box[part->part]))
+        return wrong_axes(flat, stacked, "sharded", flat->shard_axes, shards, err);
+    if (!box_equal(&flat->tensor[tensor].box, &param->box[stacked->tensor]))
         return error_set(err, "verify: wrong flat: %s has another part of %s than its unit's graph",
-                         flat->name, part->name);
-    if (!is_own_box(program, param, &param->box[part->part]) ||
-        !has_all_elems(part->graph, part->param))
+                         flat->name, stacked->name);
+    if (!is_own_box(program, param, &param->box[stacked->tensor]) ||
+        !has_all_elems(stacked->graph, stacked->param))
         return error_set(err, "verify: wrong flat: what the rank has of %s is not its part of it",
-                         part->name);
-    return check_format(flat, part, err);
+                         stacked->name);
+    return check_format(flat, stacked, err);
 }
 
-static int check_part(const struct program *program, int unit, struct part *part, struct error *err)
+static int check_tensor(const struct program *program, int unit, struct stacked_tensor *stacked,
+                        struct error *err)
 {
     const struct units *units = program->units;
     const struct unit_flats *use = &units->use[unit];
     int holders = 0;
-    name_part(units, unit, part);
+    name_tensor(units, unit, stacked);
     for (int k = 0; k < use->count; k++) {
         const struct flat *flat = &units->flat[use->flat[k]];
-        int tensor = flat_find(flat, part->name);
+        int tensor = flat_find(flat, stacked->name);
         if (tensor < 0)
             continue;
-        if (check_fate(program, flat, tensor, part, err))
+        if (check_fate(program, flat, tensor, stacked, err))
             return -1;
         holders++;
     }
     if (holders == 1)
         return 0;
     return error_set(err, "verify: wrong flat: %d of those that unit %d uses have %s, not 1",
-                     holders, unit, part->name);
+                     holders, unit, stacked->name);
 }
 
 /* Tensors and padding lie end to end: padding is what is zeroed where it is read.  Shards are as
@@ -197,10 +199,10 @@ int graphs_check_flats(const struct program *program, struct error *err)
     for (int u = 0; u < program->units->count; u++) {
         if (!program_owns(program, u))
             continue;
-        struct part part = {.graph = units_kind(program->units, u)->train};
-        for (part.param = 0; part.param < part.graph->param_count; part.param++)
-            for (part.part = 0; part.part < param_of(&part)->parts; part.part++)
-                if (check_part(program, u, &part, err))
+        struct stacked_tensor stacked = {.graph = units_kind(program->units, u)->train};
+        for (stacked.param = 0; stacked.param < stacked.graph->param_count; stacked.param++)
+            for (stacked.tensor = 0; stacked.tensor < param_of(&stacked)->tensors; stacked.tensor++)
+                if (check_tensor(program, u, &stacked, err))
                     return -1;
     }
     return 0;

@@ -423,9 +423,9 @@ static int check_param(const struct checked *c, int unit, int i)
         &units->model->block[units->model->unit[unit].first + param->block];
     struct segment_param_place place = units_kind(units, unit)->place[i];
     char name[FLAT_NAME];
-    for (int p = 0; p < param->parts; p++) {
+    for (int p = 0; p < param->tensors; p++) {
         snprintf(name, sizeof name, "%s%s", param->is_borrowed ? "" : block->prefix,
-                 param->part[p]);
+                 param->tensor_name[p]);
         const struct flat *flat =
             place.use >= 0 && place.use < uses->count ? &units->flat[uses->flat[place.use]] : NULL;
         int t = flat ? flat_find(flat, name) : -1;
@@ -442,7 +442,7 @@ static unsigned phases_of(const struct checked *c, int unit, int use, int t)
     const struct segment_param_place *place = units_kind(c->program->units, unit)->place;
     for (int i = 0; i < c->graph->param_count; i++)
         if (place[i].use == use && t >= place[i].tensor &&
-            t < place[i].tensor + c->graph->params[i].parts)
+            t < place[i].tensor + c->graph->params[i].tensors)
             return c->wrote[i];
     return 0;
 }

@@ -69,15 +69,15 @@ static void graph_of(const struct model *model, int kind, enum model_purpose pur
 {
     const struct config_model *c = &model->config;
     if (kind == TRANSFORMER_EMBED) {
-        struct transformer_part part = {"embed", c->vocab};
-        int table = transformer_matrix(graph, &part, 1, c->hidden, 0.1);
+        struct transformer_tensor embed = {"embed", c->vocab};
+        int table = transformer_matrix(graph, &embed, 1, c->hidden, 0.1);
         build_output(graph, build_embedding(graph, build_tokens(graph), table));
         return;
     }
     int x = build_input(graph, c->hidden);
     if (kind == TRANSFORMER_BLOCK) {
-        struct transformer_part part = {"w", c->hidden};
-        int w = transformer_matrix(graph, &part, 1, c->hidden, 0.1);
+        struct transformer_tensor own = {"w", c->hidden};
+        int w = transformer_matrix(graph, &own, 1, c->hidden, 0.1);
         build_output(graph, build_linear(graph, x, w, -1));
         return;
     }

@@ -30,13 +30,13 @@ static const int64_t head_rows[] = {0, PADDED_VOCAB, PADDED_VOCAB, 56, 72};
 static int matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns,
                   struct graph_division division)
 {
-    return transformer_divided_matrix(graph, &(struct transformer_part){name, rows}, 1, columns,
+    return transformer_divided_matrix(graph, &(struct transformer_tensor){name, rows}, 1, columns,
                                       0.1, division);
 }
 
 static int norm_weight(struct graph *graph, const char *name, int64_t width)
 {
-    return transformer_vector(graph, &(struct transformer_part){name, width}, 1, INIT_ONES);
+    return transformer_vector(graph, &(struct transformer_tensor){name, width}, 1, INIT_ONES);
 }
 
 static void block(const struct config_model *c, struct graph *graph)
@@ -44,7 +44,7 @@ static void block(const struct config_model *c, struct graph *graph)
     const struct graph_group group = graph->tensor;
     const struct graph_division rows = {.group = group, .dim = 0}, whole = {0};
     const struct graph_division columns = {.group = group, .dim = 1};
-    const struct transformer_part gate_up[] = {{"gate", UNEVEN}, {"up", UNEVEN}};
+    const struct transformer_tensor gate_up[] = {{"gate", UNEVEN}, {"up", UNEVEN}};
     int64_t hidden = c->hidden;
     int w1 = norm_weight(graph, "norm1", hidden);
     int wg = transformer_divided_matrix(graph, gate_up, 2, hidden, 0.1, rows);
@@ -75,11 +75,11 @@ static void block(const struct config_model *c, struct graph *graph)
 static void head(const struct config_model *c, struct graph *graph, float loss_factor)
 {
     int64_t padded = c->vocab == PADDED_VOCAB ? head_rows[graph->tensor.size] : c->vocab;
-    struct transformer_part part = {"head", padded};
+    struct transformer_tensor head = {"head", padded};
     struct graph_division division = {.group = graph->tensor};
     int x = build_input(graph, c->hidden);
     int h = build_rmsnorm(graph, x, norm_weight(graph, "norm", c->hidden), 1e-5f);
-    int w = transformer_divided_matrix(graph, &part, 1, c->hidden, 0.1, division);
+    int w = transformer_divided_matrix(graph, &head, 1, c->hidden, 0.1, division);
     build_head_loss_divided(graph, h, w, build_targets(graph), c->vocab, loss_factor);
 }
 

@@ -473,9 +473,9 @@ static void spoil(struct graph *graph, enum fault fault)
     if (fault == DIVIDED_ROWS)
         graph->params[m->index].division = (struct graph_division){.group = graph->tensor};
     if (fault == OF_OTHERS)
-        first->attrs.adapted.part[1].first = 0;
+        first->attrs.adapted.tensor[1].first = 0;
     if (fault == OF_KEYS) /* the first tensor, queries, at the place of the second */
-        first->attrs.adapted.part[0].first = first->attrs.adapted.part[1].first;
+        first->attrs.adapted.tensor[0].first = first->attrs.adapted.tensor[1].first;
 }
 
 /* The check of graphs that are divided notices each. */
@@ -540,20 +540,21 @@ static void norms_are_constants(void **state)
     for (int fault = 0; fault < 2; fault++) {
         struct graph *graph = graph_create(1, 3, DTYPE_F32);
         struct graph_param w = {
-            .part = {"w"}, .parts = 1, .part_rows = {5}, .dims = 2, .dim = {5, 7}};
+            .tensor_name = {"w"}, .tensors = 1, .tensor_rows = {5}, .dims = 2, .dim = {5, 7}};
         struct graph_param a = {
-            .part = {"a"}, .parts = 1, .part_rows = {2}, .dims = 2, .dim = {2, 7}};
+            .tensor_name = {"a"}, .tensors = 1, .tensor_rows = {2}, .dims = 2, .dim = {2, 7}};
         struct graph_param b = {
-            .part = {"b"}, .parts = 1, .part_rows = {5}, .dims = 2, .dim = {5, 2}};
-        struct graph_param m = {.part = {"m"}, .parts = 1, .part_rows = {5}, .dims = 1, .dim = {5}};
-        const struct graph_adapter parts = {
-            .rank = 2, .slices = 1, .parts = 1, .part = {{.columns = 5}}};
+            .tensor_name = {"b"}, .tensors = 1, .tensor_rows = {5}, .dims = 2, .dim = {5, 2}};
+        struct graph_param m = {
+            .tensor_name = {"m"}, .tensors = 1, .tensor_rows = {5}, .dims = 1, .dim = {5}};
+        const struct graph_adapter adapted = {
+            .rank = 2, .slices = 1, .tensors = 1, .tensor = {{.columns = 5}}};
         struct error err = {0};
         int x = build_input(graph, 7), v = build_param(graph, &w);
-        int squares =
-            build_row_squares(graph, v, build_param(graph, &a), build_param(graph, &b), 1, &parts);
+        int squares = build_row_squares(graph, v, build_param(graph, &a), build_param(graph, &b), 1,
+                                        &adapted);
         int y = build_magnitude(graph, build_linear(graph, x, v, -1), build_param(graph, &m),
-                                squares, &parts);
+                                squares, &adapted);
         build_output(graph, fault ? build_scale(graph, squares, 2) : y);
         counts_its_products(graph, &graph->nodes[graph->values[squares].producer]);
         assert_int_equal(autodiff(graph, &err), fault ? -1 : 0);

@@ -461,8 +461,9 @@ static void odd_units(struct model *model)
 
 static int odd_matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns)
 {
-    struct graph_param param = {.parts = 1, .part_rows = {rows}, .dims = 2, .dim = {rows, columns}};
-    snprintf(param.part[0], GRAPH_NAME, "%s", name);
+    struct graph_param param = {
+        .tensors = 1, .tensor_rows = {rows}, .dims = 2, .dim = {rows, columns}};
+    snprintf(param.tensor_name[0], GRAPH_NAME, "%s", name);
     return build_param(graph, &param);
 }
 

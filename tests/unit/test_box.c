@@ -179,7 +179,7 @@ static void only_what_fits_is_sound(void **state)
 
 /* ---- division of parameters ---- */
 
-static const struct transformer_part qkv[] = {{"q", 24}, {"k", 12}, {"v", 12}};
+static const struct transformer_tensor qkv[] = {{"q", 24}, {"k", 12}, {"v", 12}};
 
 /* The parameter of a rank; NULL where it cannot be divided so. */
 static struct graph *divided(struct graph_division division, struct graph_param *param)
@@ -221,7 +221,7 @@ static void parts_are_the_whole(void **state)
                     assert_true(box->count[division.dim] > 0 && box_is_sound(box));
                     assert_int_equal(box->start[other], 0);
                     assert_int_equal(box->count[other], whole[other]);
-                    assert_int_equal(box->count[0], param.part_rows[p]);
+                    assert_int_equal(box->count[0], param.tensor_rows[p]);
                     assert_int_equal(box->count[1], param.dim[1]);
                     next[p] += box->count[division.dim];
                     rows += box->count[0];

@@ -57,12 +57,12 @@ enum fault {
 static int matrix_over(struct graph *graph, struct graph_group group, const char *name,
                        int64_t rows, int64_t columns, int dim)
 {
-    struct graph_param param = {.parts = 1,
-                                .part_rows = {rows},
+    struct graph_param param = {.tensors = 1,
+                                .tensor_rows = {rows},
                                 .dims = 2,
                                 .dim = {rows, columns},
                                 .division = {.group = group, .dim = dim}};
-    snprintf(param.part[0], sizeof param.part[0], "%s", name);
+    snprintf(param.tensor_name[0], sizeof param.tensor_name[0], "%s", name);
     if (dim < 0)
         param.division = (struct graph_division){0};
     return build_param(graph, &param);
@@ -75,8 +75,8 @@ static int matrix(struct graph *graph, const char *name, int64_t rows, int64_t c
 
 static int vector(struct graph *graph, const char *name, int64_t rows, int divided)
 {
-    struct graph_param param = {.parts = 1, .part_rows = {rows}, .dims = 1, .dim = {rows}};
-    snprintf(param.part[0], sizeof param.part[0], "%s", name);
+    struct graph_param param = {.tensors = 1, .tensor_rows = {rows}, .dims = 1, .dim = {rows}};
+    snprintf(param.tensor_name[0], sizeof param.tensor_name[0], "%s", name);
     if (divided)
         param.division.group = tensor;
     return build_param(graph, &param);
@@ -370,14 +370,14 @@ enum reader { BIAS, GELU, SWIGLU, ROPE, ATTENTION, SEPARATE, ADDEND, SWAPS, DOWN
 static int stacked(struct graph *graph, struct graph_group group, const char *name,
                    const int64_t rows[3], int64_t width, int64_t chunks)
 {
-    int parts = (rows[0] > 0) + (rows[1] > 0) + (rows[2] > 0);
-    struct graph_param param = {.parts = parts,
+    int tensors = (rows[0] > 0) + (rows[1] > 0) + (rows[2] > 0);
+    struct graph_param param = {.tensors = tensors,
                                 .dims = width ? 2 : 1,
                                 .dim = {0, width},
                                 .division = {.group = group, .chunks = chunks}};
-    for (int p = 0; p < parts; p++) {
-        snprintf(param.part[p], sizeof param.part[p], "%s.%d", name, p);
-        param.part_rows[p] = rows[p];
+    for (int p = 0; p < tensors; p++) {
+        snprintf(param.tensor_name[p], sizeof param.tensor_name[p], "%s.%d", name, p);
+        param.tensor_rows[p] = rows[p];
         param.dim[0] += rows[p];
     }
     return build_param(graph, &param);

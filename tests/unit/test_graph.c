@@ -234,7 +234,7 @@ static void test_bf16_is_near(void **state)
 static void test_mistakes(void **state)
 {
     struct graph *graph = graph_create(1, 3, DTYPE_F32);
-    struct graph_param w = {.parts = 1, .part_rows = {5}, .dims = 2, .dim = {5, 6}};
+    struct graph_param w = {.tensors = 1, .tensor_rows = {5}, .dims = 2, .dim = {5, 6}};
     int x = build_input(graph, 7);
     build_linear(graph, x, build_param(graph, &w), -1);
     assert_string_equal(graph->err.text, "linear: input has 7 columns, weight 6");
@@ -249,12 +249,13 @@ static void test_mistakes(void **state)
     assert_int_equal(autodiff(graph, &err), -1);
     graph_destroy(graph);
     graph = graph_create(1, 3, DTYPE_F32);
-    w = (struct graph_param){.part = {"w"}, .parts = 2, .part_rows = {3, 3}, .dims = 1, .dim = {5}};
+    w = (struct graph_param){
+        .tensor_name = {"w"}, .tensors = 2, .tensor_rows = {3, 3}, .dims = 1, .dim = {5}};
     build_param(graph, &w);
     assert_string_equal(graph->err.text, "w: its tensors have 6 rows, and it has 5");
     graph_destroy(graph);
     graph = graph_create(1, 0, DTYPE_F32);
-    w = (struct graph_param){.parts = 1, .part_rows = {5}, .dims = 2, .dim = {5, 6}};
+    w = (struct graph_param){.tensors = 1, .tensor_rows = {5}, .dims = 2, .dim = {5, 6}};
     x = build_embedding(graph, build_tokens(graph), build_param(graph, &w));
     build_positions(graph, x, build_param(graph, &w), -1);
     assert_string_equal(graph->err.text, "positions: a table of 5 x 6 for sequences of 0 x 6");
@@ -263,15 +264,18 @@ static void test_mistakes(void **state)
 
 static int declare(struct graph *graph, int64_t rows, int64_t columns)
 {
-    const struct graph_param w = {
-        .parts = 1, .part = {"w"}, .part_rows = {rows}, .dims = 2, .dim = {rows, columns}};
+    const struct graph_param w = {.tensors = 1,
+                                  .tensor_name = {"w"},
+                                  .tensor_rows = {rows},
+                                  .dims = 2,
+                                  .dim = {rows, columns}};
     return build_param(graph, &w);
 }
 
 static int declare_vector(struct graph *graph, int64_t elems)
 {
     const struct graph_param w = {
-        .parts = 1, .part = {"v"}, .part_rows = {elems}, .dims = 1, .dim = {elems}};
+        .tensors = 1, .tensor_name = {"v"}, .tensor_rows = {elems}, .dims = 1, .dim = {elems}};
     return build_param(graph, &w);
 }
 
@@ -403,36 +407,37 @@ static void test_flops_are_of_products(void **state)
     device_close(device);
 }
 
-/* Parts that no adapter of [6, 8] has; of a slice without one, backward would write no gradient. */
-static void test_wrong_parts_are_refused(void **state)
+/* Adapted tensors that no adapter of [6, 8] has; of a slice without one, backward would write no
+ * gradient. */
+static void test_wrong_adapters_are_refused(void **state)
 {
     static const struct {
-        struct graph_adapter parts;
+        struct graph_adapter adapted;
         int64_t rows;
         const char *text;
     } cases[] = {
-        {.parts = {.rank = 2,
-                   .slices = 2,
-                   .parts = 2,
-                   .part = {{.columns = 3}, {.first = 5, .columns = 3, .slice = 1}}},
+        {.adapted = {.rank = 2,
+                     .slices = 2,
+                     .tensors = 2,
+                     .tensor = {{.columns = 3}, {.first = 5, .columns = 3, .slice = 1}}},
          .rows = 6,
          .text = ""},
-        {.parts = {.rank = 2, .slices = 2, .parts = 1, .part = {{.columns = 6, .slice = 1}}},
+        {.adapted = {.rank = 2, .slices = 2, .tensors = 1, .tensor = {{.columns = 6, .slice = 1}}},
          .rows = 6,
-         .text = "adapter: no part is of slice 0"},
-        {.parts = {.rank = 2, .slices = 2, .parts = 1, .part = {{.columns = 6, .slice = 2}}},
+         .text = "adapter: no tensor is of slice 0"},
+        {.adapted = {.rank = 2, .slices = 2, .tensors = 1, .tensor = {{.columns = 6, .slice = 2}}},
          .rows = 6,
-         .text = "adapter: part 0 is of slice 2, of 2"},
-        {.parts = {.rank = 2,
-                   .slices = 2,
-                   .parts = 2,
-                   .part = {{.columns = 3}, {.first = 2, .columns = 3, .slice = 1}}},
+         .text = "adapter: tensor 0 is of slice 2, of 2"},
+        {.adapted = {.rank = 2,
+                     .slices = 2,
+                     .tensors = 2,
+                     .tensor = {{.columns = 3}, {.first = 2, .columns = 3, .slice = 1}}},
          .rows = 6,
-         .text = "adapter: part 1 lies outside of 8 columns, or before others"},
-        {.parts = {.rank = 2,
-                   .slices = 2,
-                   .parts = 2,
-                   .part = {{.columns = 3}, {.first = 3, .columns = 3, .slice = 1}}},
+         .text = "adapter: tensor 1 lies outside of 8 columns, or before others"},
+        {.adapted = {.rank = 2,
+                     .slices = 2,
+                     .tensors = 2,
+                     .tensor = {{.columns = 3}, {.first = 3, .columns = 3, .slice = 1}}},
          .rows = 5,
          .text = "adapter: 5 rows are added to 6"},
     };
@@ -441,7 +446,7 @@ static void test_wrong_parts_are_refused(void **state)
         int y = graph_value(graph, VALUE_TEMP, DTYPE_F32, 2, (int64_t[]){6, 8});
         int u = graph_value(graph, VALUE_TEMP, DTYPE_F32, 2, (int64_t[]){cases[i].rows, 4});
         int b = graph_value(graph, VALUE_PARAM, DTYPE_F32, 2, (int64_t[]){6, 2});
-        build_adapter(graph, y, u, b, &cases[i].parts);
+        build_adapter(graph, y, u, b, &cases[i].adapted);
         assert_string_equal(graph->err.text, cases[i].text);
         graph_destroy(graph);
     }
@@ -579,7 +584,7 @@ int main(void)
         cmocka_unit_test(test_lost_gradients_are_refused),
         cmocka_unit_test(test_two_gradients_of_a_node),
         cmocka_unit_test(test_flops_are_of_products),
-        cmocka_unit_test(test_wrong_parts_are_refused),
+        cmocka_unit_test(test_wrong_adapters_are_refused),
         cmocka_unit_test(test_rows_of_another_sequence_are_refused),
         cmocka_unit_test(test_positions_of_another_sequence_are_refused),
         cmocka_unit_test(test_gradients_in_two_formats_are_refused),

@@ -231,13 +231,13 @@ static void shift_boxes(const struct program *program, int param, int kind, int6
             continue;
         struct flat *flat =
             &program->units->flat[program->units->use[u].flat[own->place[param].use]];
-        for (int p = 0; p < of->parts; p++) {
+        for (int p = 0; p < of->tensors; p++) {
             struct box *box = &flat->tensor[own->place[param].tensor + p].box;
             box->start[of->division.dim] += start;
             box->count[of->division.dim] += count;
         }
     }
-    for (int p = 0; p < of->parts; p++) {
+    for (int p = 0; p < of->tensors; p++) {
         of->box[p].start[of->division.dim] += start;
         of->box[p].count[of->division.dim] += count;
     }

@@ -331,7 +331,7 @@ static void test_not_put_together(void **state)
         param->division.group = other;
         assert_int_equal(verify_program(i % 2 ? d.evaluate[1] : d.program[1], &err), -1);
         if (!strstr(err.text, "verify: layers.0: ") || !strstr(err.text, "over tensor"))
-            fail_msg("%s: %s", param->part[0], err.text);
+            fail_msg("%s: %s", param->tensor_name[0], err.text);
         param->division.group = was;
         tried++;
     }
@@ -350,9 +350,12 @@ static void test_not_put_together(void **state)
 static int matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns,
                   struct graph_division division)
 {
-    struct graph_param param = {
-        .parts = 1, .part_rows = {rows}, .dims = 2, .dim = {rows, columns}, .division = division};
-    snprintf(param.part[0], GRAPH_NAME, "%s", name);
+    struct graph_param param = {.tensors = 1,
+                                .tensor_rows = {rows},
+                                .dims = 2,
+                                .dim = {rows, columns},
+                                .division = division};
+    snprintf(param.tensor_name[0], GRAPH_NAME, "%s", name);
     return build_param(graph, &param);
 }
 

@@ -31,7 +31,7 @@ static struct reads {
 
 static int matrix(struct graph *graph, const char *name, int64_t rows, int64_t columns)
 {
-    return transformer_matrix(graph, &(struct transformer_part){name, rows}, 1, columns, 0.1);
+    return transformer_matrix(graph, &(struct transformer_tensor){name, rows}, 1, columns, 0.1);
 }
 
 static void embed(const struct config_model *c, struct graph *graph)
@@ -46,11 +46,11 @@ static void embed(const struct config_model *c, struct graph *graph)
 static void block(const struct config_model *c, struct graph *graph)
 {
     int64_t d = c->head_dim, q = c->heads * d, kv = c->kv_heads * d;
-    struct transformer_part parts[] = {{"q", q}, {"k", kv}, {"v", kv}};
-    struct transformer_part norm = {"norm", c->hidden};
+    struct transformer_tensor stacked[] = {{"q", q}, {"k", kv}, {"v", kv}};
+    struct transformer_tensor norm = {"norm", c->hidden};
     int x = build_input(graph, c->hidden), table = build_rope_table(graph, d);
     int w = transformer_vector(graph, &norm, 1, INIT_ONES);
-    int wqkv = transformer_matrix(graph, parts, 3, c->hidden, 0.3);
+    int wqkv = transformer_matrix(graph, stacked, 3, c->hidden, 0.3);
     int wo = matrix(graph, "o", c->hidden, q);
     int qkv = build_linear(graph, build_rmsnorm(graph, x, w, 1e-5f), wqkv, -1);
     int positions = reads.positions ? build_row_positions(graph) : -1;

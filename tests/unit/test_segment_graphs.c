@@ -23,9 +23,11 @@ static struct graph *twice_used(void)
     const int64_t shape[3][2] = {{ROWS, WIDTH}, {WIDTH, HEADS * DIM}, {WIDTH, ROWS}};
     int w[3], x = build_input(graph, WIDTH), table = build_rope_table(graph, DIM);
     for (int i = 0; i < 3; i++) {
-        struct graph_param param = {
-            .parts = 1, .part_rows = {shape[i][0]}, .dims = 2, .dim = {shape[i][0], shape[i][1]}};
-        snprintf(param.part[0], GRAPH_NAME, "w%d", i);
+        struct graph_param param = {.tensors = 1,
+                                    .tensor_rows = {shape[i][0]},
+                                    .dims = 2,
+                                    .dim = {shape[i][0], shape[i][1]}};
+        snprintf(param.tensor_name[0], GRAPH_NAME, "w%d", i);
         w[i] = build_param(graph, &param);
     }
     int h = build_linear(graph, x, w[0], -1);
@@ -46,9 +48,11 @@ static struct graph *full_attention(void)
     const int64_t shape[3][2] = {{HEADS * DIM, WIDTH}, {2 * KV * DIM, WIDTH}, {WIDTH, HEADS * DIM}};
     int w[3], x = build_input(graph, WIDTH);
     for (int i = 0; i < 3; i++) {
-        struct graph_param param = {
-            .parts = 1, .part_rows = {shape[i][0]}, .dims = 2, .dim = {shape[i][0], shape[i][1]}};
-        snprintf(param.part[0], GRAPH_NAME, "w%d", i);
+        struct graph_param param = {.tensors = 1,
+                                    .tensor_rows = {shape[i][0]},
+                                    .dims = 2,
+                                    .dim = {shape[i][0], shape[i][1]}};
+        snprintf(param.tensor_name[0], GRAPH_NAME, "w%d", i);
         w[i] = build_param(graph, &param);
     }
     struct build_attention form = {.q = build_linear(graph, x, w[0], -1),
@@ -69,10 +73,10 @@ static struct graph *ends_in_norm(void)
     enum { WIDTH = 7 };
     struct graph *graph = graph_create(2, 5, DTYPE_F32);
     struct graph_param matrix = {
-        .parts = 1, .part_rows = {WIDTH}, .dims = 2, .dim = {WIDTH, WIDTH}};
-    struct graph_param norm = {.parts = 1, .part_rows = {WIDTH}, .dims = 1, .dim = {WIDTH}};
-    snprintf(matrix.part[0], GRAPH_NAME, "matrix");
-    snprintf(norm.part[0], GRAPH_NAME, "norm");
+        .tensors = 1, .tensor_rows = {WIDTH}, .dims = 2, .dim = {WIDTH, WIDTH}};
+    struct graph_param norm = {.tensors = 1, .tensor_rows = {WIDTH}, .dims = 1, .dim = {WIDTH}};
+    snprintf(matrix.tensor_name[0], GRAPH_NAME, "matrix");
+    snprintf(norm.tensor_name[0], GRAPH_NAME, "norm");
     int x = build_input(graph, WIDTH);
     int h = build_linear(graph, x, build_param(graph, &matrix), x);
     build_output(graph, build_rmsnorm(graph, h, build_param(graph, &norm), 1e-5f));
@@ -86,10 +90,10 @@ static struct graph *norm_and_bias(void)
     enum { WIDTH = 7 };
     struct graph *graph = graph_create(2, 5, DTYPE_F32);
     struct graph_param matrix = {
-        .parts = 1, .part_rows = {WIDTH}, .dims = 2, .dim = {WIDTH, WIDTH}};
-    struct graph_param norm = {.parts = 1, .part_rows = {WIDTH}, .dims = 1, .dim = {WIDTH}};
-    snprintf(matrix.part[0], GRAPH_NAME, "matrix");
-    snprintf(norm.part[0], GRAPH_NAME, "norm");
+        .tensors = 1, .tensor_rows = {WIDTH}, .dims = 2, .dim = {WIDTH, WIDTH}};
+    struct graph_param norm = {.tensors = 1, .tensor_rows = {WIDTH}, .dims = 1, .dim = {WIDTH}};
+    snprintf(matrix.tensor_name[0], GRAPH_NAME, "matrix");
+    snprintf(norm.tensor_name[0], GRAPH_NAME, "norm");
     int x = build_input(graph, WIDTH), w = build_param(graph, &norm);
     int h = build_linear(graph, build_rmsnorm(graph, x, w, 1e-5f), build_param(graph, &matrix), -1);
     build_output(graph, build_bias(graph, h, w));
@@ -102,10 +106,10 @@ static struct graph *begins_with_bias(void)
     enum { WIDTH = 7 };
     struct graph *graph = graph_create(2, 5, DTYPE_F32);
     struct graph_param matrix = {
-        .parts = 1, .part_rows = {WIDTH}, .dims = 2, .dim = {WIDTH, WIDTH}};
-    struct graph_param bias = {.parts = 1, .part_rows = {WIDTH}, .dims = 1, .dim = {WIDTH}};
-    snprintf(matrix.part[0], GRAPH_NAME, "matrix");
-    snprintf(bias.part[0], GRAPH_NAME, "bias");
+        .tensors = 1, .tensor_rows = {WIDTH}, .dims = 2, .dim = {WIDTH, WIDTH}};
+    struct graph_param bias = {.tensors = 1, .tensor_rows = {WIDTH}, .dims = 1, .dim = {WIDTH}};
+    snprintf(matrix.tensor_name[0], GRAPH_NAME, "matrix");
+    snprintf(bias.tensor_name[0], GRAPH_NAME, "bias");
     int h = build_bias(graph, build_input(graph, WIDTH), build_param(graph, &bias));
     build_output(graph, build_linear(graph, h, build_param(graph, &matrix), -1));
     return graph;
@@ -429,8 +433,8 @@ static void test_routers_are_found(void **state)
         for (int i = 0; i < 3; i++) {
             int64_t rows = i == 0 ? WIDTH : EXPERTS;
             struct graph_param own = {
-                .parts = 1, .part_rows = {rows}, .dims = 2 - (i == 2), .dim = {rows, WIDTH}};
-            snprintf(own.part[0], GRAPH_NAME, "param%d", i);
+                .tensors = 1, .tensor_rows = {rows}, .dims = 2 - (i == 2), .dim = {rows, WIDTH}};
+            snprintf(own.tensor_name[0], GRAPH_NAME, "param%d", i);
             param[i] = build_param(graph, &own);
         }
         int x = build_input(graph, WIDTH), logits = build_linear(graph, x, param[1], -1);

@@ -45,7 +45,7 @@ static struct graph *unit_graph(const struct model *model, int unit, struct grap
 static const char *param_name(const struct graph *graph, int v)
 {
     const struct graph_value *value = &graph->values[v];
-    return value->role == VALUE_PARAM ? graph->params[value->index].part[0] : "";
+    return value->role == VALUE_PARAM ? graph->params[value->index].tensor_name[0] : "";
 }
 
 /* Take away, one at a time, each sum of terms; returns how many there are. */

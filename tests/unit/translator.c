@@ -113,14 +113,14 @@ static int matrix(struct graph *graph, const char *prefix, const char *part, int
                   int64_t columns)
 {
     char name[GRAPH_NAME];
-    return transformer_matrix(graph, &(struct transformer_part){join(name, prefix, part), rows}, 1,
-                              columns, 0.3);
+    return transformer_matrix(graph, &(struct transformer_tensor){join(name, prefix, part), rows},
+                              1, columns, 0.3);
 }
 
 static int norm(struct graph *graph, const char *prefix, const char *part, int x, int64_t width)
 {
     char name[GRAPH_NAME];
-    int w = transformer_vector(graph, &(struct transformer_part){join(name, prefix, part), width},
+    int w = transformer_vector(graph, &(struct transformer_tensor){join(name, prefix, part), width},
                                1, INIT_ONES);
     return build_rmsnorm(graph, x, w, 1e-5f);
 }
@@ -130,7 +130,7 @@ static int norm_after(struct graph *graph, const char *prefix, const char *part,
                       int64_t width, int *sum)
 {
     char name[GRAPH_NAME];
-    int w = transformer_vector(graph, &(struct transformer_part){join(name, prefix, part), width},
+    int w = transformer_vector(graph, &(struct transformer_tensor){join(name, prefix, part), width},
                                1, INIT_ONES);
     return build_rmsnorm_residual(graph, x, delta, w, 1e-5f, sum);
 }
@@ -138,9 +138,9 @@ static int norm_after(struct graph *graph, const char *prefix, const char *part,
 /* The matrix of words, which the encoder's first unit has. */
 static int words(const struct config_model *c, struct graph *graph, int is_borrowed)
 {
-    struct graph_param param = {.parts = 1,
-                                .part = {"embed"},
-                                .part_rows = {c->vocab},
+    struct graph_param param = {.tensors = 1,
+                                .tensor_name = {"embed"},
+                                .tensor_rows = {c->vocab},
                                 .dims = 2,
                                 .dim = {c->vocab, c->hidden},
                                 .init = INIT_NORMAL,
@@ -185,8 +185,8 @@ static int divided(struct graph *graph, const char *prefix, const char *part, in
     char name[GRAPH_NAME];
     const struct graph_division division = {.group = graph->tensor, .dim = dim};
     return transformer_divided_matrix(graph,
-                                      &(struct transformer_part){join(name, prefix, part), rows}, 1,
-                                      columns, 0.3, division);
+                                      &(struct transformer_tensor){join(name, prefix, part), rows},
+                                      1, columns, 0.3, division);
 }
 
 /* x + o(attention(q(norm(x)), kv(encoded))): each word sees all of its source. */
@@ -197,12 +197,12 @@ static int attend_source(const struct config_model *c, struct graph *graph, cons
     int64_t heads = graph->tensor.size > 1 ? c->heads / graph->tensor.size : c->heads;
     char name[2][GRAPH_NAME];
     const struct graph_division rows = {.group = graph->tensor, .dim = 0};
-    const struct transformer_part parts[] = {{join(name[0], prefix, "source.k"), width},
-                                             {join(name[1], prefix, "source.v"), width}};
+    const struct transformer_tensor tensors[] = {{join(name[0], prefix, "source.k"), width},
+                                                 {join(name[1], prefix, "source.v"), width}};
     int h = norm(graph, prefix, "norm3", x, c->hidden);
     build_divided(graph, h, graph->tensor);
     int q = build_linear(graph, h, divided(graph, prefix, "source.q", width, c->hidden, 0), -1);
-    int kv = transformer_divided_matrix(graph, parts, 2, c->hidden, 0.3, rows);
+    int kv = transformer_divided_matrix(graph, tensors, 2, c->hidden, 0.3, rows);
     int o = divided(graph, prefix, "source.o", c->hidden, width, 1);
     struct build_attention form = {.q = q,
                                    .kv = build_linear(graph, encoded, kv, -1),
