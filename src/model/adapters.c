@@ -91,7 +91,7 @@ int adapters_place(const struct model *model, const char *own, struct model_plac
     if (suffix[0])
         place->is_transposed = 0;
     if (suffix == suffix_a)
-        place->part = 0, place->parts = 1, place->first_row = place->other_rows = 0;
+        place->number = 0, place->stacked = 1, place->first_row = place->other_rows = 0;
     return 0;
 }
 

@@ -21,11 +21,11 @@
 
 /* The rows of one kind of files come before those of all. */
 static const struct model_name llama_names[] = {
-    {.own = "layers.%s.attn.q", QKV, .part = 0},
-    {.own = "layers.%s.attn.k", QKV, .part = 1},
-    {.own = "layers.%s.attn.v", QKV, .part = 2},
-    {.own = "layers.%s.mlp.gate", GATE_UP, .part = 0},
-    {.own = "layers.%s.mlp.up", GATE_UP, .part = 1},
+    {.own = "layers.%s.attn.q", QKV, .number = 0},
+    {.own = "layers.%s.attn.k", QKV, .number = 1},
+    {.own = "layers.%s.attn.v", QKV, .number = 2},
+    {.own = "layers.%s.mlp.gate", GATE_UP, .number = 0},
+    {.own = "layers.%s.mlp.up", GATE_UP, .number = 1},
     {.own = "embed", .hf = "model.embed_tokens.weight"},
     {.own = "layers.%s.norm1", .hf = "model.layers.%s.input_layernorm.weight"},
     {.own = "layers.%s.attn.q", .hf = "model.layers.%s.self_attn.q_proj.weight"},

@@ -54,23 +54,23 @@ static enum model_names names_of(const struct model *model)
     return model->config.qk_norm ? NAMES_QWEN3_MOE : NAMES_MIXTRAL;
 }
 
-/* Set where part `part` of a stack lies: the rows of each part follow from the model's sizes. */
+/* Set where tensor `number` of a stack lies; the rows of each follow from the model's sizes. */
 static void set_rows(struct model_place *place, const struct config_model *c,
-                     enum model_stack stack, int part)
+                     enum model_stack stack, int number)
 {
     const int64_t kv_rows = c->kv_heads * c->head_dim;
     const struct {
-        int parts;
+        int count;
         int64_t rows[3];
-    } of[STACKS] = {[STACK_NONE] = {.parts = 1},
-                    [STACK_QKV] = {.parts = 3, .rows = {c->heads * c->head_dim, kv_rows, kv_rows}},
-                    [STACK_GATE_UP] = {.parts = 2, .rows = {c->ffn, c->ffn}}};
-    place->part = part;
-    place->parts = of[stack].parts;
+    } of[STACKS] = {[STACK_NONE] = {.count = 1},
+                    [STACK_QKV] = {.count = 3, .rows = {c->heads * c->head_dim, kv_rows, kv_rows}},
+                    [STACK_GATE_UP] = {.count = 2, .rows = {c->ffn, c->ffn}}};
+    place->number = number;
+    place->stacked = of[stack].count;
     place->first_row = place->other_rows = 0;
-    for (int p = 0; p < place->parts; p++) {
-        place->first_row += p < part ? of[stack].rows[p] : 0;
-        place->other_rows += p != part ? of[stack].rows[p] : 0;
+    for (int t = 0; t < place->stacked; t++) {
+        place->first_row += t < number ? of[stack].rows[t] : 0;
+        place->other_rows += t != number ? of[stack].rows[t] : 0;
     }
 }
 
@@ -84,7 +84,7 @@ static int place_of(const struct model *model, enum model_names of, const char *
     int is_next = row->hf_next && matrix % 2;
     write_name(place->name, is_next ? row->hf_next : row->hf, digits,
                row->hf_next ? matrix / 2 : matrix);
-    set_rows(place, &model->config, row->stack, row->part);
+    set_rows(place, &model->config, row->stack, row->number);
     place->is_transposed = row->is_transposed;
     place->is_matrix = strstr(row->hf, "%e") != NULL;
     return 0;
@@ -112,7 +112,7 @@ void model_hf_first(const struct model *model, const char *own, char first[HF_NA
     const struct model_name *row = find_row(model, names_of(model), own, digits);
     snprintf(first, HF_NAME, "%s", own);
     for (const struct model_name *other = model->family->names; row->own && other->own; other++) {
-        if (other->part || strcmp(other->hf, row->hf) != 0 || matches(own, other->own, ignored))
+        if (other->number || strcmp(other->hf, row->hf) != 0 || matches(own, other->own, ignored))
             continue;
         write_name(first, other->own, digits, 0);
         return;

@@ -3,7 +3,7 @@
  * A family has a table of rows, a logical name and the file's name each.  Several logical tensors
  * may be one tensor in the files, stacked by rows; a matrix may be stored transposed there:
  *
- *     layers.3.attn.k   ->   transformer.h.3.attn.c_attn.weight, part 1 of 3, transposed
+ *     layers.3.attn.k   ->   transformer.h.3.attn.c_attn.weight, number 1 of 3, transposed
  *
  * Or a logical tensor is many tensors there, one for each matrix of its last two dimensions:
  *
@@ -39,7 +39,7 @@ struct model_name {
                             the second one; NULL: it has one */
     enum model_names of;
     enum model_stack stack; /* STACK_NONE: the file's tensor is this one alone */
-    int part;               /* else this one is number `part` in the stack */
+    int number;             /* else this one is number `number` in the stack, from 0 */
     int is_transposed;      /* 1: the file has the matrix as [in, out] */
 };
 
@@ -47,7 +47,7 @@ struct model_name {
  * `name`, which has other_rows rows beside them. */
 struct model_place {
     char name[HF_NAME];
-    int part, parts; /* number in the stack, and of how many; 0 and 1: it is there alone */
+    int number, stacked; /* number in the stack, and of how many; 0 and 1: it is there alone */
     int64_t first_row, other_rows;
     int is_transposed; /* as in struct model_name */
     int is_matrix;     /* 1: the place is that of one matrix of the last two dimensions */
@@ -63,8 +63,8 @@ int model_hf_place(const struct model *model, const char *own, int64_t matrix,
 int model_hf_fused_place(const struct model *model, const char *own, struct model_place *place);
 int model_hf_stacked_place(const struct model *model, const char *own, struct model_place *place);
 
-/* Write into `first` the logical name of part 0 of the file's tensor that `own` is a part of; a
- * copy of own, where it is a tensor alone or the model does not know it. */
+/* Write into `first` the logical name of number 0 of the stack that `own` is in; a copy of own,
+ * where it is in none or the model does not know it. */
 void model_hf_first(const struct model *model, const char *own, char first[HF_NAME]);
 
 /* Is a tensor of such files none of the model's: a table or a mask, or a head that is tied? */

@@ -23,11 +23,11 @@
 #include "train/merge.h"
 #include "train/weights_rows.h"
 
-enum { PARTS = 3 };
+enum { MOST_STACKED = 3 };
 
 /* A logical tensor, or the matrix of it whose first number is number `first` of the tensor, and
  * what adds to it (NULL: nothing). */
-struct part {
+struct stacked {
     struct model_tensor tensor;
     int64_t first, elems;
     struct merge *merge;
@@ -35,7 +35,7 @@ struct part {
 
 /* A tensor of the files, and the model's tensors that are stacked in it. */
 struct target {
-    struct part part[PARTS];
+    struct stacked stacked[MOST_STACKED];
     struct model_place place; /* of one of them */
     int has;
 };
@@ -51,14 +51,14 @@ struct export
     struct safetensors_source *source;
     struct target *target; /* per source */
     int count, capacity, target_capacity;
-    float *matrix; /* of source `loaded`: [parts, rows, columns] */
+    float *matrix; /* of source `loaded`: [stacked, rows, columns] */
     int loaded;
 };
 
 /* The number of the tensor of the files that a place is in, added if it is not there yet. */
 static int source_of(struct export *export, const struct model_place *place)
 {
-    for (int i = 0; place->parts > 1 && i < export->count; i++)
+    for (int i = 0; place->stacked > 1 && i < export->count; i++)
         if (!strcmp(export->source[i].name, place->name))
             return i;
     export->source =
@@ -128,20 +128,20 @@ static int read_plain(void *user, int64_t start, int64_t count, float *to, struc
 }
 
 /* Read elements of a logical tensor as they are written, with what an adapter makes of it. */
-static int read_part(const struct export *export, const struct part *part, int64_t start,
-                     int64_t count, float *to, struct error *err)
+static int read_one(const struct export *export, const struct stacked *one, int64_t start,
+                    int64_t count, float *to, struct error *err)
 {
-    struct reader reader = {export, &part->tensor};
-    int rc = read_plain(&reader, part->first + start, count, to, err);
-    if (!rc && part->merge)
-        merge_add(part->merge, start, count, to);
+    struct reader reader = {export, &one->tensor};
+    int rc = read_plain(&reader, one->first + start, count, to, err);
+    if (!rc && one->merge)
+        merge_add(one->merge, start, count, to);
     return rc;
 }
 
 /* Add a tensor of the model, or a matrix of it, to the tensor of the files that it is in; *count:
  * how many it is in. */
-static int add_part(struct export *export, const struct model_tensor *tensor, int64_t matrix,
-                    int64_t *count, struct error *err)
+static int add_matrix(struct export *export, const struct model_tensor *tensor, int64_t matrix,
+                      int64_t *count, struct error *err)
 {
     const struct model *model = export->model;
     const struct box whole = box_whole(tensor->dims, tensor->dim);
@@ -149,20 +149,20 @@ static int add_part(struct export *export, const struct model_tensor *tensor, in
     struct model_place place;
     if (hf_tensors_place(model, is_adapter ? HF_ADAPTER : HF_MODEL,
                          (struct hf_tensors_name){tensor->name, matrix}, &place) ||
-        place.parts > PARTS)
+        place.stacked > MOST_STACKED)
         return error_set(err, "tensor %s has no name in Hugging Face's files of %s", tensor->name,
                          model->family->name);
     *count = hf_tensors_count(&place, &whole);
     int i = source_of(export, &place); /* which may move the targets */
     struct target *target = &export->target[i];
-    struct part *part = &target->part[place.part];
-    part->tensor = *tensor;
-    part->elems = box_elems(&whole) / *count;
-    part->first = matrix * part->elems;
+    struct stacked *one = &target->stacked[place.number];
+    one->tensor = *tensor;
+    one->elems = box_elems(&whole) / *count;
+    one->first = matrix * one->elems;
     target->has++;
     struct reader reader = {export, tensor};
     return is_adapter ? 0
-                      : merge_find(&part->merge, export->checkpoint, model, tensor, read_plain,
+                      : merge_find(&one->merge, export->checkpoint, model, tensor, read_plain,
                                    &reader, err);
 }
 
@@ -172,48 +172,48 @@ static int add_tensor(void *user, const struct model_tensor *tensor, struct erro
     int64_t count = 1;
     int rc = 0, wanted = is_wanted(export, tensor->name);
     for (int64_t matrix = 0; wanted && !rc && matrix < count; matrix++)
-        rc = add_part(export, tensor, matrix, &count, err);
+        rc = add_matrix(export, tensor, matrix, &count, err);
     return rc;
 }
 
 static int read_stacked(struct export *export, const struct target *target, int64_t start,
                         int64_t count, float *to, struct error *err)
 {
-    int64_t each = target->part[0].elems, run;
+    int64_t each = target->stacked[0].elems, run;
     for (int64_t at = start; at < start + count; at += run) {
         run = min_i64(each - at % each, start + count - at);
-        if (read_part(export, &target->part[at / each], at % each, run, to + (at - start), err))
+        if (read_one(export, &target->stacked[at / each], at % each, run, to + (at - start), err))
             return -1;
     }
     return 0;
 }
 
-/* Read all parts of a transposed matrix into memory, unless they are there. */
+/* Read all that is stacked in a transposed matrix into memory, unless it is there. */
 static int load_matrix(struct export *export, int i, struct error *err)
 {
     const struct target *target = &export->target[i];
-    int64_t each = target->part[0].elems;
+    int64_t each = target->stacked[0].elems;
     if (export->loaded == i)
         return 0;
     free(export->matrix);
     export->loaded = -1;
-    export->matrix = malloc((size_t)(each * target->place.parts) * sizeof *export->matrix);
+    export->matrix = malloc((size_t)(each * target->place.stacked) * sizeof *export->matrix);
     if (!export->matrix)
         return error_set(err, "out of memory: %s", export->source[i].name);
-    if (read_stacked(export, target, 0, each * target->place.parts, export->matrix, err))
+    if (read_stacked(export, target, 0, each * target->place.stacked, export->matrix, err))
         return -1;
     export->loaded = i;
     return 0;
 }
 
-/* Read elements of a transposed matrix.  Row j of the stored [in, parts * out] is column j of all
- * parts, one after the other: of [parts * out, in]. */
+/* Read elements of a transposed matrix.  Row j of the stored [in, stacked * out] is column j of all
+ * stacked matrices, one after the other: of [stacked * out, in]. */
 static int read_transposed(struct export *export, int i, int64_t start, int64_t count, float *to,
                            struct error *err)
 {
     const struct target *target = &export->target[i];
-    const int64_t *dim = target->part[0].tensor.dim;
-    int64_t columns = dim[1], rows = dim[0] * target->place.parts;
+    const int64_t *dim = target->stacked[0].tensor.dim;
+    int64_t columns = dim[1], rows = dim[0] * target->place.stacked;
     if (load_matrix(export, i, err))
         return -1;
     for (int64_t at = start; at < start + count; at++)
@@ -248,24 +248,24 @@ static int read_source(void *user, int i, int64_t start, int64_t count, float *t
 
 /* ---- writing ---- */
 
-/* Set the shape of a tensor of the files, all of whose parts have to be there and of one size. */
+/* Set the shape of a tensor of the files; all that it stacks has to be there, and of one size. */
 static int finish_source(struct export *export, int i, struct error *err)
 {
     const struct target *target = &export->target[i];
     struct safetensors_source *source = &export->source[i];
-    const struct part *part = &target->part[0];
-    const struct box box = box_whole(part->tensor.dims, part->tensor.dim);
-    if (target->has != target->place.parts)
+    const struct stacked *one = &target->stacked[0];
+    const struct box box = box_whole(one->tensor.dims, one->tensor.dim);
+    if (target->has != target->place.stacked)
         return error_set(err, "%d of the %d tensors of %s are there", target->has,
-                         target->place.parts, source->name);
-    for (int p = 1; p < target->place.parts; p++)
-        if (target->part[p].elems != part->elems)
+                         target->place.stacked, source->name);
+    for (int t = 1; t < target->place.stacked; t++)
+        if (target->stacked[t].elems != one->elems)
             return error_set(err,
                              "the tensors of %s are of different sizes, which Hugging Face's files "
                              "cannot hold",
                              source->name);
     source->dims = hf_tensors_shape(&target->place, HF_MODEL, &box, source->dim);
-    source->elems = part->elems * target->place.parts;
+    source->elems = one->elems * target->place.stacked;
     source->read = read_source;
     source->user = export;
     return 0;
@@ -311,8 +311,8 @@ static int write_files(struct export *export, const struct config *config, struc
 static void release(struct export *export)
 {
     for (int i = 0; i < export->count; i++)
-        for (int p = 0; p < PARTS; p++)
-            merge_free(export->target[i].part[p].merge);
+        for (int t = 0; t < MOST_STACKED; t++)
+            merge_free(export->target[i].stacked[t].merge);
     safetensors_close(export->base);
     weights_rows_free(export->rows);
     free(export->source);

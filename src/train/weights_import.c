@@ -407,7 +407,7 @@ static int place_of(void *user, const char *own, struct model_place *place)
     if (from == FROM_SEED)
         return 0;
     if (from == FROM_SAVED)
-        *place = (struct model_place){.parts = 1}; /* by its own name, alone */
+        *place = (struct model_place){.stacked = 1}; /* by its own name, alone */
     else if (hf_tensors_place(import->s->model,
                               from == FROM_ADAPTER ? HF_ADAPTER : import->has.files,
                               (struct hf_tensors_name){own, 0}, place))

@@ -480,7 +480,7 @@ static int pass_stored(struct node *n, int first, int end, struct error *err)
 {
     struct wanted *w = n->wants.list;
     struct box whole = box_whole(w[first].what.box.dims, w[first].what.box.whole);
-    int64_t elems = box_elems(&whole) * w[first].place.parts, done = 0;
+    int64_t elems = box_elems(&whole) * w[first].place.stacked, done = 0;
     size_t width = dtype_bytes(w[first].stored.dtype);
     for (int i = first; i < end; i++) {
         w[i].runs = hf_tensors_runs(&w[i].place, &w[i].what.box, w[i].what.start, w[i].what.count);

@@ -20,7 +20,7 @@ int64_t weights_rows_lacking(const char *own, const struct box *box,
                              const struct model_place *place,
                              const struct safetensors_tensor *tensor)
 {
-    if (which(own) < 0 || box->dims != 2 || place->is_transposed || place->parts != 1 ||
+    if (which(own) < 0 || box->dims != 2 || place->is_transposed || place->stacked != 1 ||
         tensor->dims != 2 || tensor->dim[1] != box->whole[1] || !tensor->dim[0])
         return 0;
     return max_i64(box->whole[0] - tensor->dim[0], 0);

@@ -35,12 +35,12 @@ static int add_place(struct folder *folder, const struct model_tensor *tensor, i
     if (model_hf_place(folder->model, tensor->name, matrix, &place))
         return error_set(err, "%s has no name", tensor->name);
     *count = hf_tensors_count(&place, &box);
-    if (place.part) /* its tensor is there already */
+    if (place.number) /* its tensor is there already */
         return 0;
     folder->source =
         array_grow(folder->source, folder->count, &folder->capacity, sizeof *folder->source);
     struct safetensors_source *source = &folder->source[folder->count++];
-    *source = (struct safetensors_source){.elems = box_elems(&box) / *count * place.parts,
+    *source = (struct safetensors_source){.elems = box_elems(&box) / *count * place.stacked,
                                           .read = read_numbers};
     source->dims = hf_tensors_shape(&place, HF_MODEL, &box, source->dim);
     snprintf(source->name, sizeof source->name, "%s", place.name);

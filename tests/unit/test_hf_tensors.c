@@ -72,7 +72,7 @@ static void test_names(void **state)
 static void test_shapes(void **state)
 {
     const struct box box = box_whole(4, (const int64_t[]){3, 2, 12, 32});
-    const struct model_place one = {.parts = 1, .is_matrix = 1}, all = {.parts = 1};
+    const struct model_place one = {.stacked = 1, .is_matrix = 1}, all = {.stacked = 1};
     int64_t dim[BOX_DIMS];
     assert_int_equal(hf_tensors_shape(&one, HF_MODEL, &box, dim), 2);
     assert_true(dim[0] == 12 && dim[1] == 32);
@@ -118,7 +118,7 @@ static void test_parts(void **state)
     uint64_t draw = 0;
     for (int i = 0; i < 3000; i++) {
         const struct box box = some_box(&draw);
-        const struct model_place place = {.parts = 1, .is_matrix = (int)below(&draw, 2)};
+        const struct model_place place = {.stacked = 1, .is_matrix = (int)below(&draw, 2)};
         int64_t elems = box_elems(&box), start = below(&draw, elems);
         int64_t count = 1 + below(&draw, elems - start), each = 1;
         char *seen = calloc((size_t)count, 1);
