@@ -111,7 +111,7 @@ static int check_read(const struct values *v, int i, int b, int space, struct va
     struct value has = values_get(v, b);
     char text[VALUE_TEXT];
     want.updated = values_is_after_update(v, &want);
-    if (!value_is(&has, want.meaning, want.of, want.index) || has.part || has.coded ||
+    if (!value_is(&has, want.meaning, want.of, want.index) || has.is_shard || has.coded ||
         has.updated != want.updated || has.pending != want.pending || has.maxima != want.maxima)
         return wrong(v, i, b, &has, "%s", value_text(v, &want, text));
     if (writers_fill(space) &&
@@ -143,7 +143,7 @@ static int adds_gradient(struct values *v, int i, int use)
     struct value has = values_get(v, b),
                  value = {.meaning = MEANS_GRAD, .of = f, .pending = values_sum_axes(v, f)};
     struct addends earlier[FLAT_SECTIONS] = {{0}}, made[FLAT_SECTIONS] = {{0}};
-    int is_ours = value_is(&has, MEANS_GRAD, f, 0) && !has.part && !has.updated &&
+    int is_ours = value_is(&has, MEANS_GRAD, f, 0) && !has.is_shard && !has.updated &&
                   has.pending == value.pending;
     for (int piece = 0; piece < instr->piece; piece++)
         values_add_piece(v, earlier, instr->unit, instr->micro, instr->phase, piece, use);
@@ -465,7 +465,7 @@ static int check_copy(const struct values *v, int i, int from, struct value *bri
     *brings = (struct value){.meaning = MEANS_GRAD,
                              .of = f,
                              .index = from == own ? 0 : OTHER_RANK,
-                             .part = flat_is_sharded(flat_of(v, f))};
+                             .is_shard = flat_is_sharded(flat_of(v, f))};
     return 0;
 }
 
@@ -514,7 +514,8 @@ int rules_send(struct values *v, int i)
         return -1;
     addends_add(&v->messages[0], values_message(&v->program->instr[i]));
     if (value_is(&has, MEANS_GRAD, want.of, 0) && want.meaning == MEANS_GRAD && !has.updated &&
-        has.part == want.part && has.pending == 1u << MESH_PIPELINE && values_is_complete(v, &has))
+        has.is_shard == want.is_shard && has.pending == 1u << MESH_PIPELINE &&
+        values_is_complete(v, &has))
         return 0;
     if (want.meaning == MEANS_GRAD || !value_is(&has, want.meaning, want.of, want.index) ||
         has.pending || has.maxima || !addends_equal(has.terms[0], want.terms[0]))

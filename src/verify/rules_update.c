@@ -9,7 +9,7 @@
 int rules_is_whole_gradient(const struct values *v, int f, const struct value *value)
 {
     return value_is(value, MEANS_GRAD, f, 0) && !value->pending &&
-           value->part == flat_is_sharded(flat_of(v, f)) && values_is_complete(v, value);
+           value->is_shard == flat_is_sharded(flat_of(v, f)) && values_is_complete(v, value);
 }
 
 /* Is b the gradient of the whole batch of this step (before: 0), or of the one before (1)? */
@@ -86,10 +86,11 @@ int rules_scale(struct values *v, int i)
 static int update_state(struct values *v, int i, int slot, enum value_meaning meaning, int index)
 {
     int b = v->program->instr[i].buffer[slot], f = v->program->instr[i].flat;
-    int part = flat_is_sharded(flat_of(v, f));
-    struct value value = values_get(v, b), want = {.meaning = meaning, .of = f, .part = part};
+    int is_shard = flat_is_sharded(flat_of(v, f));
+    struct value value = values_get(v, b),
+                 want = {.meaning = meaning, .of = f, .is_shard = is_shard};
     char text[VALUE_TEXT];
-    if (!value_is(&value, meaning, f, index) || value.updated || value.part != part)
+    if (!value_is(&value, meaning, f, index) || value.updated || value.is_shard != is_shard)
         return wrong(v, i, b, &value, "%s", value_text(v, &want, text));
     value.updated = 1;
     values_put(v, i, b, value);
@@ -134,7 +135,7 @@ int rules_momentum(struct values *v, int i)
     if (check_factor(v, i) || check_updating(v, i, b) || update_slots(v, i, optimizer->slots))
         return -1;
     struct value direction = meant(MEANS_DIRECTION, instr->flat, DIRECTION_MOMENTUM);
-    direction.part = flat_is_sharded(flat_of(v, instr->flat));
+    direction.is_shard = flat_is_sharded(flat_of(v, instr->flat));
     values_put(v, i, b, direction);
     return 0;
 }
@@ -171,7 +172,7 @@ int rules_orthogonalize(struct values *v, int i)
         return wrong_operand(v, i, SLOT_MATRICES);
     if (count < 1 || bytes_of(v, b) != (size_t)elems * sizeof(float))
         return wrong_size(v, i, b);
-    if (!value_is(&value, MEANS_DIRECTION, instr->flat, DIRECTION_MOMENTUM) || value.part)
+    if (!value_is(&value, MEANS_DIRECTION, instr->flat, DIRECTION_MOMENTUM) || value.is_shard)
         return wrong(v, i, b, &value, "whole matrices of momentum");
     value.index =
         count == flat->tensors && !flat_is_sharded(flat) ? DIRECTION_ORTHOGONAL : DIRECTION_OWN;
@@ -267,7 +268,7 @@ static int from_owners(struct values *v, int i, const struct value *has)
             return wrong_size(v, i, to);
     }
     struct value direction = meant(MEANS_DIRECTION, instr->flat, DIRECTION_ORTHOGONAL);
-    direction.part = flat_is_sharded(flat);
+    direction.is_shard = flat_is_sharded(flat);
     values_put(v, i, to, direction);
     return 0;
 }
@@ -280,7 +281,8 @@ int rules_matrices(struct values *v, int i)
         return wrong_operand(v, i, -1);
     const struct flat *flat = flat_of(v, instr->flat);
     struct value has = values_get(v, instr->buffer[SLOT_FROM]);
-    int to_owners = value_is(&has, MEANS_DIRECTION, instr->flat, DIRECTION_MOMENTUM) && has.part;
+    int to_owners =
+        value_is(&has, MEANS_DIRECTION, instr->flat, DIRECTION_MOMENTUM) && has.is_shard;
     int shard_slot = to_owners ? SLOT_FROM : SLOT_TO;
     struct flat_range shard = held(v, i, shard_slot);
     int own = mesh_member(&v->program->layout->shape, v->program->state->coord, MESH_SHARDS);
@@ -298,7 +300,7 @@ static int check_step(const struct values *v, int i, int b)
     int f = v->program->instr[i].flat;
     struct value value = values_get(v, b);
     if (value_is(&value, MEANS_DIRECTION, f, DIRECTION_ORTHOGONAL) &&
-        value.part == flat_is_sharded(flat_of(v, f)))
+        value.is_shard == flat_is_sharded(flat_of(v, f)))
         return 0;
     return wrong(v, i, b, &value, "%s's direction, orthogonal", flat_of(v, f)->name);
 }

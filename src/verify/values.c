@@ -78,23 +78,23 @@ static void open_uses(struct values *v)
 
 int values_is_own_place(const struct values *v, int view)
 {
-    const struct program_buffer *part = &v->program->buffer[view];
+    const struct program_buffer *buffer = &v->program->buffer[view];
     const struct mesh_shape *shape = &v->program->layout->shape;
     size_t shards = (size_t)mesh_members(shape, MESH_SHARDS);
     size_t own = (size_t)mesh_member(shape, v->program->state->coord, MESH_SHARDS);
-    return part->bytes * shards == v->program->buffer[part->whole].bytes &&
-           part->from == part->bytes * own;
+    return buffer->bytes * shards == v->program->buffer[buffer->whole].bytes &&
+           buffer->from == buffer->bytes * own;
 }
 
 /* What a view holds by what was written to the whole. */
-static struct value part_of(const struct values *v, int view)
+static struct value value_of_view(const struct values *v, int view)
 {
     struct value value = v->value[v->program->buffer[view].whole];
     if (value.meaning == MEANS_SUMS)
         return value;
-    if (value.meaning != MEANS_PARAM || value.part || !values_is_own_place(v, view))
+    if (value.meaning != MEANS_PARAM || value.is_shard || !values_is_own_place(v, view))
         return value_nothing;
-    value.part = 1;
+    value.is_shard = 1;
     return value;
 }
 
@@ -102,7 +102,7 @@ struct value values_get(const struct values *v, int b)
 {
     int whole = v->program->buffer[b].whole;
     if (whole >= 0 && v->since[whole] > v->since[b])
-        return part_of(v, b);
+        return value_of_view(v, b);
     return v->view_since[b] > v->since[b] ? value_nothing : v->value[b];
 }
 
@@ -149,7 +149,7 @@ static void open_state(struct values *v)
             .meaning = MEANS_PARAM, .of = f, .coded = v->program->units->flat[f].is_nf4};
         if (state->whole_param >= 0 && !v->program->buffer[state->whole_param].partial)
             holds(v, state->whole_param, value);
-        value.part = flat_is_sharded(&v->program->units->flat[f]);
+        value.is_shard = flat_is_sharded(&v->program->units->flat[f]);
         holds(v, state->param, value);
         holds(v, state->master, value);
         value.meaning = MEANS_SLOT;
@@ -358,7 +358,7 @@ static void open_pending(struct values *v)
         struct value gradient = {.meaning = MEANS_GRAD,
                                  .of = f,
                                  .updated = 1,
-                                 .part = flat_is_sharded(&v->program->units->flat[f])};
+                                 .is_shard = flat_is_sharded(&v->program->units->flat[f])};
         memcpy(gradient.terms, v->gradient[f], sizeof gradient.terms);
         holds(v, v->program->state->flat[f].grad, gradient);
     }
@@ -469,7 +469,7 @@ const char *value_text(const struct values *v, const struct value *value, char t
     if (value->index >= 0 && meaning >= MEANS_TOKENS)
         text_append(text, VALUE_TEXT, " micro %d", value->index);
     if (is_of_flat)
-        text_append(text, VALUE_TEXT, "%s%s", value->part ? ", own shard" : ", whole",
+        text_append(text, VALUE_TEXT, "%s%s", value->is_shard ? ", own shard" : ", whole",
                     !value->updated         ? ""
                     : meaning == MEANS_GRAD ? ", of the step before"
                                             : ", updated");

@@ -50,9 +50,9 @@ struct addends {
 struct value {
     enum value_meaning meaning;
     int of, index; /* the flat, the unit or the sequence; -1 where the meaning has none */
-    int part;  /* MEANS_PARAM, MEANS_SLOT, MEANS_DIRECTION, MEANS_GRAD: 1: the rank's shard, of a
-                  flat  that is split */
-    int coded; /* MEANS_PARAM: 1: in 4 bits, from which nothing but DECODE computes */
+    int is_shard; /* MEANS_PARAM, MEANS_SLOT, MEANS_DIRECTION, MEANS_GRAD: 1: the rank's shard, of a
+                     flat that is split */
+    int coded;    /* MEANS_PARAM: 1: in 4 bits, from which nothing but DECODE computes */
     /* MEANS_PARAM, MEANS_SLOT: 1 from UPDATE on; MEANS_SUMS: 1 from SCALE on; MEANS_GRAD: 1: of the
      * step before, for a program that updates first */
     int updated;

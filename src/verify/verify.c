@@ -143,10 +143,10 @@ static int check_release(struct verify *v, int i, int b)
 
 /* Does a buffer hold values?  State does before the step, but for gradients; any buffer does once
  * it was written under its own name, or all of its views were. */
-static int has_values(const struct verify *v, int part)
+static int has_values(const struct verify *v, int named)
 {
-    const struct program_buffer *buffer = &v->program->buffer[part];
-    const struct uses *uses = &v->uses[part], *root = &v->uses[buffer_root(v->program, part)];
+    const struct program_buffer *buffer = &v->program->buffer[named];
+    const struct uses *uses = &v->uses[named], *root = &v->uses[buffer_root(v->program, named)];
     return (buffer->persistent && !root->made && !buffer->partial) || uses->given ||
            (buffer->bytes && uses->given_bytes >= buffer->bytes);
 }
@@ -166,10 +166,10 @@ static int find_race(const struct verify *v, int i, int b, int write)
     return race < 0 && write ? unordered(v, uses->read, i) : race;
 }
 
-/* part: the buffer that is named, or a view of it. */
-static int check_access(struct verify *v, int i, int part, int read, int write)
+/* named: the buffer, or the view of one, that the instruction names. */
+static int check_access(struct verify *v, int i, int named, int read, int write)
 {
-    int b = buffer_root(v->program, part), persistent = v->program->buffer[b].persistent;
+    int b = buffer_root(v->program, named), persistent = v->program->buffer[b].persistent;
     struct uses *uses = &v->uses[b];
     if (uses->released >= 0)
         return wrong(v, "used after release", i, b, uses->released);
@@ -177,16 +177,16 @@ static int check_access(struct verify *v, int i, int part, int read, int write)
         return -1;
     if (uses->first < 0)
         uses->first = i;
-    if (read && !has_values(v, part))
+    if (read && !has_values(v, named))
         return wrong(v, "read before written", i, b, -1);
     int race = find_race(v, i, b, write);
     if (race >= 0)
         return wrong(v, "race", i, b, race);
     if (write) {
         uses->wrote[v->program->instr[i].stream] = i;
-        if (part != b && !v->uses[part].given)
-            uses->given_bytes += v->program->buffer[part].bytes;
-        v->uses[part].given = 1;
+        if (named != b && !v->uses[named].given)
+            uses->given_bytes += v->program->buffer[named].bytes;
+        v->uses[named].given = 1;
     }
     if (read)
         uses->read[v->program->instr[i].stream] = i;

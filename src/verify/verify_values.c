@@ -68,7 +68,7 @@ static int rule_decode(struct values *v, int i)
     const struct flat *flat = flat_of(v, instr->flat);
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     struct value value = values_get(v, from);
-    if (!value_is(&value, MEANS_PARAM, instr->flat, 0) || value.part || !value.coded)
+    if (!value_is(&value, MEANS_PARAM, instr->flat, 0) || value.is_shard || !value.coded)
         return wrong(v, i, from, &value, "whole parameters of 4 bits");
     if (instr->elems != flat->padded || instr->dtype != v->program->units->request.dtype)
         return wrong_operand(v, i, -1);
@@ -95,8 +95,9 @@ static int rule_add(struct values *v, int i)
         return wrong_size(v, i, to);
     if (!value_is(&value, MEANS_GRAD, instr->flat, OTHER_RANK))
         return wrong(v, i, from, &value, "the gradient of another rank");
-    if (!value_is(&sum, MEANS_GRAD, instr->flat, 0) || sum.updated || sum.part != value.part ||
-        sum.pending != 1u << MESH_PIPELINE || !values_is_complete(v, &sum))
+    if (!value_is(&sum, MEANS_GRAD, instr->flat, 0) || sum.updated ||
+        sum.is_shard != value.is_shard || sum.pending != 1u << MESH_PIPELINE ||
+        !values_is_complete(v, &sum))
         return wrong(v, i, to, &sum, "this rank's gradient, which lacks the other's");
     sum.pending = 0;
     values_put(v, i, from, value_nothing);
@@ -109,17 +110,17 @@ static int rule_copy(struct values *v, int i)
     return keep_meaning(v, i, bytes_of(v, v->program->instr[i].buffer[SLOT_FROM]));
 }
 
-/* Do the buffers of a GATHER or REDUCE have their sizes: the part that of one rank's elements, at
- * its own place if it lies in a whole, and the whole that of all ranks'? */
-static int check_parts(const struct values *v, int i, int part, size_t part_bytes, int whole,
+/* Do the buffers of a GATHER or REDUCE have their sizes: the shard that of one rank's elements,
+ * at its own place if it lies in a whole, and the whole that of all ranks'? */
+static int check_sizes(const struct values *v, int i, int shard, size_t shard_bytes, int whole,
                        size_t whole_bytes)
 {
     const struct program *p = v->program;
     size_t ranks = (size_t)mesh_members(&p->layout->shape, MESH_SHARDS);
     size_t elems = (size_t)p->instr[i].elems;
-    if (bytes_of(v, part) != elems * part_bytes ||
-        (p->buffer[part].whole >= 0 && !values_is_own_place(v, part)))
-        return wrong_size(v, i, part);
+    if (bytes_of(v, shard) != elems * shard_bytes ||
+        (p->buffer[shard].whole >= 0 && !values_is_own_place(v, shard)))
+        return wrong_size(v, i, shard);
     return bytes_of(v, whole) == ranks * elems * whole_bytes ? 0 : wrong_size(v, i, whole);
 }
 
@@ -129,12 +130,12 @@ static int rule_gather(struct values *v, int i)
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     size_t bytes = dtype_bytes(instr->dtype);
     struct value value = values_get(v, from);
-    if (!value_is(&value, MEANS_PARAM, instr->flat, 0) || !value.part ||
+    if (!value_is(&value, MEANS_PARAM, instr->flat, 0) || !value.is_shard ||
         instr->axes != v->shard_axes)
         return wrong(v, i, from, &value, "the rank's own shard of parameters");
-    if (check_parts(v, i, from, bytes, to, bytes))
+    if (check_sizes(v, i, from, bytes, to, bytes))
         return -1;
-    value.part = 0;
+    value.is_shard = 0;
     values_put(v, i, to, value);
     return 0;
 }
@@ -152,7 +153,7 @@ static int check_reduced(const struct values *v, int i)
         (instr->dtype != own && instr->dtype != v->program->layout->reduce_dtype) ||
         (is_narrow && (instr->dtype != own || instr->accumulate || in_place)))
         return wrong_operand(v, i, -1);
-    return check_parts(v, i, instr->buffer[SLOT_TO], dtype_bytes(own), instr->buffer[SLOT_FROM],
+    return check_sizes(v, i, instr->buffer[SLOT_TO], dtype_bytes(own), instr->buffer[SLOT_FROM],
                        dtype_bytes(instr->dtype));
 }
 
@@ -163,15 +164,15 @@ static int rule_reduce(struct values *v, int i)
     const struct instr *instr = &v->program->instr[i];
     int from = instr->buffer[SLOT_FROM], to = instr->buffer[SLOT_TO];
     struct value value = values_get(v, from), had = values_get(v, to);
-    if (!value_is(&value, MEANS_GRAD, instr->flat, 0) || value.updated || value.part ||
+    if (!value_is(&value, MEANS_GRAD, instr->flat, 0) || value.updated || value.is_shard ||
         instr->axes != v->shard_axes || (value.pending & v->shard_axes) != v->shard_axes)
         return wrong(v, i, from, &value, "a whole gradient that is not summed over shards");
     if (check_reduced(v, i))
         return -1;
-    value.part = 1;
+    value.is_shard = 1;
     value.pending &= ~v->shard_axes;
     if (instr->accumulate) {
-        if (!value_is(&had, MEANS_GRAD, instr->flat, 0) || had.updated || !had.part ||
+        if (!value_is(&had, MEANS_GRAD, instr->flat, 0) || had.updated || !had.is_shard ||
             had.pending != value.pending)
             return wrong(v, i, to, &had, "to add to the sum over shards of this gradient");
         for (int s = 0; s < FLAT_SECTIONS; s++)
@@ -231,8 +232,8 @@ static int rule_all_reduce(struct values *v, int i)
         return wrong_size(v, i, b);
     if (v->view[b] < 0)
         return sum_buffer(v, i, b, axes);
-    for (int part = v->view[b]; part >= 0; part = v->next[part])
-        if (sum_buffer(v, i, part, axes))
+    for (int view = v->view[b]; view >= 0; view = v->next[view])
+        if (sum_buffer(v, i, view, axes))
             return -1;
     return 0;
 }
@@ -332,7 +333,7 @@ static int check_end(const struct values *v, int b, struct value want)
     if (b < 0)
         return 0;
     struct value has = values_get(v, b);
-    if (value_is(&has, want.meaning, want.of, want.index) && has.part == want.part &&
+    if (value_is(&has, want.meaning, want.of, want.index) && has.is_shard == want.is_shard &&
         has.coded == want.coded && has.updated == want.updated)
         return 0;
     return error_set(v->err, "verify: wrong value: buffer \"%s\" at the end is %s, not %s",
@@ -345,7 +346,7 @@ static int check_flat_end(const struct values *v, int flat, int updated)
     const struct state_flat *state = &v->program->state->flat[flat];
     struct value want = {.meaning = MEANS_PARAM,
                          .of = flat,
-                         .part = flat_is_sharded(flat_of(v, flat)),
+                         .is_shard = flat_is_sharded(flat_of(v, flat)),
                          .coded = flat_of(v, flat)->is_nf4,
                          .updated = updated};
     if (check_end(v, state->master, want) || check_end(v, state->param, want))
