@@ -226,13 +226,16 @@ static int wait_for_step_before(struct step_run *run)
     return w.program ? wait_done(run->x, &w, run->x->async->done[w.slot], run->err) : 0;
 }
 
-/* Wait for the last instruction up to number `at` that has an event; with of_compute for the last
- * of those on the compute stream. */
-static int wait_for_last(struct step_run *run, const struct waited_for *w, int at, int of_compute)
+enum waited_stream { ANY_STREAM, COMPUTE_STREAM };
+
+/* Wait for the last instruction up to number `at` that has an event, on whatever stream or on that
+ * of computation. */
+static int wait_for_last(struct step_run *run, const struct waited_for *w, int at,
+                         enum waited_stream stream)
 {
     struct device_event *const *event = async_program(run->x, w->program)->event[w->slot];
-    while (at >= 0 &&
-           (!event[at] || (of_compute && w->program->instr[at].stream != STREAM_COMPUTE)))
+    while (at >= 0 && (!event[at] || (stream == COMPUTE_STREAM &&
+                                      w->program->instr[at].stream != STREAM_COMPUTE)))
         at--;
     return at < 0 ? 0 : wait_done(run->x, w, event[at], run->err);
 }
@@ -255,8 +258,8 @@ static int limit_ahead(struct step_run *run, int i)
     if (i % look_every)
         return 0;
     if (behind <= 0)
-        return first.program ? wait_for_last(run, &first, first.end - 1 + behind, 0) : 0;
-    return wait_for_step_before(run) || wait_for_last(run, &own, behind, 1) ? -1 : 0;
+        return first.program ? wait_for_last(run, &first, first.end - 1 + behind, ANY_STREAM) : 0;
+    return wait_for_step_before(run) || wait_for_last(run, &own, behind, COMPUTE_STREAM) ? -1 : 0;
 }
 
 /* Wait on the host for what its own instruction i needs of the device, and for the step before: the

@@ -98,16 +98,19 @@ static const struct schedule_runs_action *reader_of(const struct schedule_runs *
     return reader;
 }
 
-/* Receive what is to be received before run r, or, if is_after, after it, the last of its action.
- * *next: the first arrival that is not received yet. */
+enum receive_place { BEFORE_RUN, AFTER_ACTION };
+
+/* Receive what is to be received before run r, or after it, the last of its action.  *next: the
+ * first arrival that is not received yet. */
 static void receive(struct program *program, struct runs_buffers *buffers,
-                    const struct schedule_runs *runs, int r, int is_after, int *next)
+                    const struct schedule_runs *runs, int r, enum receive_place place, int *next)
 {
     int action = runs->run[r].action;
     for (; *next < runs->arrivals; (*next)++) {
         const struct schedule_arrival *arrival = &runs->arrival[*next];
         const struct schedule_runs_action *reader = reader_of(runs, arrival->needs);
-        if (arrival->action > action || (arrival->action == action && arrival->is_after > is_after))
+        int is_later = arrival->action == action && arrival->is_after && place == BEFORE_RUN;
+        if (arrival->action > action || is_later)
             break;
         if (reader->count)
             runs_receive(program, buffers, &runs->run[reader->first], reader->count);
@@ -122,7 +125,7 @@ static void exchange(struct program *program, struct runs_buffers *buffers,
     const struct schedule_runs_action *action = &runs->action[runs->run[r].action];
     if (program->units->stages == 1 || !is_last_of_action(runs, r))
         return;
-    receive(program, buffers, runs, r, 1, next);
+    receive(program, buffers, runs, r, AFTER_ACTION, next);
     runs_send(program, buffers, &runs->run[action->first], action->count);
 }
 
@@ -134,7 +137,7 @@ static void write_runs(struct program *program, struct runs_buffers *buffers,
     for (int r = 0, arrival = 0; r < runs->count; r++) {
         if (!loaded[run[r].micro]++)
             runs_load(program, buffers, run[r].micro);
-        receive(program, buffers, runs, r, 0, &arrival);
+        receive(program, buffers, runs, r, BEFORE_RUN, &arrival);
         shard_before(program, run, runs->count, r);
         overlap_update_before_run(program, &run[r]);
         gradients_before(program, run, runs->count, r);

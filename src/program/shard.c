@@ -174,15 +174,20 @@ static void issue(struct program *program, struct run *run)
     }
 }
 
-/* Write the gathers of the runs ahead, as far as prefetch allows, and the FETCHes of the run after
- * these.  late: 0: what precedes the reduction of run r; 1: what follows it. */
-static void prefetch(struct program *program, struct run *run, int runs, int r, int late)
+/* Where gathers for later runs stand: before the reduction of a run's gradients, or after it. */
+enum prefetch_place { BEFORE_REDUCTION, AFTER_REDUCTION };
+
+/* Write the gathers of the runs after r, as far as prefetch allows, and the FETCHes of the run
+ * after these: those that stand at this place. */
+static void prefetch(struct program *program, struct run *run, int runs, int r,
+                     enum prefetch_place place)
 {
     const struct layout *layout = program->layout;
     for (int ahead = 1; r + ahead < runs; ahead++) {
         int backward = segment_phase_is_backward(run[r + ahead].phase);
         int most = backward ? layout->prefetch_backward : layout->prefetch_forward;
-        int now = late == (backward && layout->prefetch_late);
+        int is_late = backward && layout->prefetch_late;
+        int now = place == (is_late ? AFTER_REDUCTION : BEFORE_REDUCTION);
         for (int k = 0; k < run[r + ahead].uses && now && ahead == most + 1; k++)
             fetch(program, &run[r + ahead], &run[r + ahead].use[k]);
         if (ahead > most)
@@ -206,11 +211,11 @@ void shard_before(struct program *program, struct run *run, int runs, int r)
             decode(program, run, r, use);
     }
     if (state_gathers_some(program->state))
-        prefetch(program, run, runs, r, 0);
+        prefetch(program, run, runs, r, BEFORE_REDUCTION);
 }
 
 void shard_after(struct program *program, struct run *run, int runs, int r)
 {
     if (state_gathers_some(program->state))
-        prefetch(program, run, runs, r, 1);
+        prefetch(program, run, runs, r, AFTER_REDUCTION);
 }

@@ -181,14 +181,16 @@ static void plan(struct segment_draft *c)
     c->segment->work_bytes = place_items(items[SPACE_WORK].place, items[SPACE_WORK].count);
 }
 
-static struct segment_ref param_ref(const struct segment_draft *c, int index, int grad)
+/* Where a parameter or its gradient lies, whichever the value is. */
+static struct segment_ref param_ref(const struct segment_draft *c, const struct graph_value *value)
 {
-    const struct segment_param_place *place = &c->place[index];
-    size_t size = dtype_bytes(grad ? c->graph->params[index].grad_dtype : c->graph->dtype);
+    const struct segment_param_place *place = &c->place[value->index];
+    int is_grad = value->role == VALUE_PARAM_GRAD;
+    enum dtype dtype = is_grad ? c->graph->params[value->index].grad_dtype : c->graph->dtype;
     if (place->use < 0)
         return (struct segment_ref){-1, 0};
-    return (struct segment_ref){(grad ? SPACE_GRAD : SPACE_PARAM) + place->use,
-                                (size_t)place->offset * size};
+    return (struct segment_ref){(is_grad ? SPACE_GRAD : SPACE_PARAM) + place->use,
+                                (size_t)place->offset * dtype_bytes(dtype)};
 }
 
 static struct segment_ref whole_ref(const struct segment_draft *c, int v)
@@ -214,8 +216,8 @@ static struct segment_ref whole_ref(const struct segment_draft *c, int v)
         return (struct segment_ref){c->temp_space[v], place_of(c, v)->offset};
     const struct graph_value *value = &c->graph->values[v];
     switch (value->role) {
-    case VALUE_PARAM: return param_ref(c, value->index, 0);
-    case VALUE_PARAM_GRAD: return param_ref(c, value->index, 1);
+    case VALUE_PARAM:
+    case VALUE_PARAM_GRAD: return param_ref(c, value);
     case VALUE_CACHE:
         return (struct segment_ref){SPACE_CACHE, (size_t)value->index * graph_bytes(c->graph, v)};
     case VALUE_EXPERT_TOKENS:
