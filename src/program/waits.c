@@ -3,7 +3,7 @@
  * By the list, an instruction must come after the writers of what it reads, the readers and writers
  * of what it writes, and the release of memory it takes over.  Vector clocks show which of these
  * are implied: the vector of an instruction holds, for each stream, up to where that stream is
- * known to be complete when the instruction ends. settle() goes through the needs latest first,
+ * known to be complete when the instruction ends. set_waits() goes through the needs latest first,
  * adds a wait only where the vector does not cover it yet, and joins in the vector of what is
  * waited for.
  *
@@ -149,7 +149,7 @@ static void remember(struct waits *w, int i)
 
 /* Give instruction i the waits that nothing before implies, latest first, and set the vectors of i
  * and of its stream. */
-static void settle(struct waits *w, int i, const int wait[STREAMS], struct clock_vector *stream)
+static void set_waits(struct waits *w, int i, const int wait[STREAMS], struct clock_vector *stream)
 {
     struct instr *instr = &w->program->instr[i];
     struct clock_vector known = stream[instr->stream];
@@ -199,7 +199,7 @@ void pass_waits(struct program *program)
         int wait[STREAMS];
         memset(wait, -1, sizeof wait);
         need_operands(&w, i, wait);
-        settle(&w, i, wait, stream);
+        set_waits(&w, i, wait, stream);
         remember(&w, i);
     }
     for (size_t b = 0; w.accesses && b < buffers; b++)

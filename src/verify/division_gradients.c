@@ -29,7 +29,7 @@ static int give(const struct division *d, int v, enum division_grad_share grad)
 }
 
 /* All readers of v have given theirs: where v says so, they are summed. */
-static int settle(const struct division *d, int v)
+static int sum_terms(const struct division *d, int v)
 {
     if (!division_is_over(d, division_value(d, v)->divided) || d->grad[v] == NO_GRAD)
         return 0;
@@ -49,7 +49,7 @@ static int grad_of(const struct division *d, const struct graph_node *n,
         int v = n->out[k];
         if (v < 0)
             continue;
-        if (settle(d, v))
+        if (sum_terms(d, v))
             return -1;
         if (division_value(d, v)->role == VALUE_LOSS)
             d->grad[v] = d->share[n->in[0]] == WHOLE ? GRAD_WHOLE : GRAD_OWN;
@@ -180,7 +180,7 @@ int division_check_gradients(const struct division *d)
         const struct graph_value *value = division_value(d, v);
         if (value->role != VALUE_INPUT || d->graph->input[value->index].frozen)
             continue;
-        if (settle(d, v))
+        if (sum_terms(d, v))
             return -1;
         if (d->grad[v] == GRAD_TERM)
             return wrong_grad(d, v, division_no_sum);
