@@ -79,7 +79,7 @@ struct device {
     int threads;      /* CPU threads that a kernel, or the host's part of the work, may use */
     int any_order;    /* 1: where that is faster, a GPU may add partial sums in the order in which
                          they end; the same inputs then give other last bits at each run */
-    size_t attention_bytes; /* scratch for the parts in which a GPU does attention's reproducible
+    size_t attention_bytes; /* scratch for the slices in which a GPU does attention's reproducible
                                backward; 0: DEVICE_ATTENTION_BYTES */
     unsigned replaced;      /* GPU: bits of enum device_part whose library must not be used */
     const char *level;      /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */

@@ -1,7 +1,7 @@
 /* attention_memory.h - what a GPU's memory has left for attention's backward.
  *
- * A reproducible backward keeps the gradients of all scores and runs in parts of some heads: with
- * more scratch it is faster, in the same bits (tests/bench/attention_rate, on an H100, in parts of
+ * A reproducible backward keeps the gradients of all scores and runs in slices of some heads: with
+ * more scratch it is faster, in the same bits (tests/bench/attention_rate, on an H100, in slices of
  * up to 2^31 scores, which is the most that one has).  So it may have what is left.
  */
 #ifndef TRIREME_PLAN_ATTENTION_MEMORY_H

@@ -121,30 +121,30 @@ static void one_plan(const char *name, const struct attention *a, enum device_pa
     const char *which = pass == DEVICE_BACKWARD ? "backward" : "forward";
     struct error err = {0};
     struct sdpa_plan plan;
-    struct sdpa_part part = sdpa_part_of(a, pass);
+    struct sdpa_slice slice = sdpa_slice_of(a, pass);
     size_t planned = cuda_sdpa_scratch(a, pass);
-    size_t own = pass == DEVICE_BACKWARD ? sdpa_places_of(a, part).workspace : 0;
-    if (sdpa_plan_make(&plan, a, part, pass, mask, &target, &err))
+    size_t own = pass == DEVICE_BACKWARD ? sdpa_places_of(a, slice).workspace : 0;
+    if (sdpa_plan_make(&plan, a, slice, pass, mask, &target, &err))
         fail_msg("%s over %lld, %s: %s", name, (long long)a->seq, which, err.text);
     printf("%s over %lld, %s%s%s: %lld heads over %lld tokens at a time, engine %lld, %zu of %zu "
            "bytes\n",
            name, (long long)a->seq, which, a->any_order ? " in any order" : "",
-           mask == SDPA_ALL ? " below the diagonal" : "", (long long)part.kv_heads,
-           (long long)part.tokens, (long long)plan.engine, plan.workspace_bytes + own, planned);
+           mask == SDPA_ALL ? " below the diagonal" : "", (long long)slice.kv_heads,
+           (long long)slice.tokens, (long long)plan.engine, plan.workspace_bytes + own, planned);
     assert_true(plan.workspace_bytes + own <= planned);
     if (pass == DEVICE_BACKWARD && a->seq % TILE == 0 && !a->any_order)
         assert_true(plan.workspace_bytes + own + SLACK >= planned);
     sdpa_plan_drop(&plan);
 }
 
-/* A plan for one part of it, or one for each kind of tile. */
+/* A plan for one slice of it, or one for each kind of tile. */
 static void has_a_plan(const char *name, const struct attention *a, enum device_pass pass)
 {
-    struct sdpa_part part = sdpa_part_of(a, pass);
+    struct sdpa_slice slice = sdpa_slice_of(a, pass);
     if (!cuda_sdpa_scratch(a, pass))
         fail_msg("%s over %lld: cuDNN is not asked", name, (long long)a->seq);
     one_plan(name, a, pass, SDPA_CAUSAL);
-    if (part.tokens < a->seq)
+    if (slice.tokens < a->seq)
         one_plan(name, a, pass, SDPA_ALL);
 }
 
@@ -194,7 +194,7 @@ static void *leave_text(void *context)
     struct sdpa_target own = {0};
     if (sdpa_gpu_read(&own.properties, &l->gpu))
         return NULL;
-    l->made = !sdpa_plan_make(&plan, &l->a, sdpa_part_of(&l->a, l->pass), l->pass, SDPA_CAUSAL,
+    l->made = !sdpa_plan_make(&plan, &l->a, sdpa_slice_of(&l->a, l->pass), l->pass, SDPA_CAUSAL,
                               &own, &err);
     if (l->made) {
         l->workspace_bytes = plan.workspace_bytes;
@@ -240,11 +240,11 @@ static void plans_of_threads_are_read(void **state)
  * to it. */
 static void large_batches_are_divided(void **state)
 {
-    static const int64_t batch[] = {512, 910, 911, 1024}, of_a_part[] = {512, 910, 1, 512};
+    static const int64_t batch[] = {512, 910, 911, 1024}, of_a_slice[] = {512, 910, 1, 512};
     for (int i = 0; i < 4; i++) { /* a sequence has 1024 x 2304 elements of qkv */
         struct attention a = attention_of(preset_find("gpt2"), 1024, batch[i], DTYPE_BF16);
-        assert_int_equal(sdpa_part_of(&a, DEVICE_FORWARD).batch, of_a_part[i]);
-        assert_true(sdpa_part_of(&a, DEVICE_BACKWARD).batch <= of_a_part[i]);
+        assert_int_equal(sdpa_slice_of(&a, DEVICE_FORWARD).batch, of_a_slice[i]);
+        assert_true(sdpa_slice_of(&a, DEVICE_BACKWARD).batch <= of_a_slice[i]);
     }
     struct attention a = {DTYPE_BF16, 1, 1 << 18, 64, 8, 128, 0.125f};
     for (enum device_pass pass = DEVICE_FORWARD; pass <= DEVICE_BACKWARD; pass++) {
@@ -256,15 +256,15 @@ static void large_batches_are_divided(void **state)
     assert_null(cuda_sdpa_refusal(&a, DEVICE_FORWARD, 91900));
 }
 
-/* With train.reproducible=false a part's memory grows with the sequence, not with its square: a key
- * head and those that read it are within the usual limit of a part at any length. */
+/* With train.reproducible=false a slice's memory grows with the sequence, not with its square: a
+ * key head and those that read it are within the usual limit of a slice at any length. */
 static void long_sequences_have_plans_in_any_order(void **state)
 {
-    static const int64_t seq[] = {8192, 32768, 131072}, heads_of_a_part[] = {8, 4, 1};
+    static const int64_t seq[] = {8192, 32768, 131072}, heads_of_a_slice[] = {8, 4, 1};
     for (int i = 0; i < 3; i++) {
         struct attention a = attention_of(preset_find("llama3-8b"), seq[i], 1, DTYPE_BF16);
         a.any_order = 1;
-        assert_int_equal(sdpa_part_of(&a, DEVICE_BACKWARD).kv_heads, heads_of_a_part[i]);
+        assert_int_equal(sdpa_slice_of(&a, DEVICE_BACKWARD).kv_heads, heads_of_a_slice[i]);
         assert_true(cuda_sdpa_scratch(&a, DEVICE_BACKWARD) <= (size_t)1201 << 20);
         has_a_plan("llama3-8b", &a, DEVICE_FORWARD);
         has_a_plan("llama3-8b", &a, DEVICE_BACKWARD);
@@ -274,12 +274,12 @@ static void long_sequences_have_plans_in_any_order(void **state)
 /* Reproducible ones too: in tiles, whose plans are the same at any length. */
 static void long_sequences_have_reproducible_plans(void **state)
 {
-    static const int64_t seq[] = {32768, 65536, 131072}, heads_of_a_part[] = {2, 1, 1};
+    static const int64_t seq[] = {32768, 65536, 131072}, heads_of_a_slice[] = {2, 1, 1};
     for (int i = 0; i < 3; i++) {
         struct attention a = attention_of(preset_find("llama3-8b"), seq[i], 1, DTYPE_BF16);
-        struct sdpa_part part = sdpa_part_of(&a, DEVICE_BACKWARD);
-        assert_int_equal(part.tokens, 8192);
-        assert_int_equal(part.kv_heads, heads_of_a_part[i]);
+        struct sdpa_slice slice = sdpa_slice_of(&a, DEVICE_BACKWARD);
+        assert_int_equal(slice.tokens, 8192);
+        assert_int_equal(slice.kv_heads, heads_of_a_slice[i]);
         assert_true(cuda_sdpa_scratch(&a, DEVICE_BACKWARD) <= (size_t)1201 << 20);
         has_a_plan("llama3-8b", &a, DEVICE_BACKWARD);
     }
@@ -348,7 +348,7 @@ static int can_compile(void)
     const struct attention a = {DTYPE_BF16, 1, 128, 1, 1, 64, 0.125f};
     struct error err = {0};
     struct sdpa_plan plan;
-    if (!sdpa_plan_make(&plan, &a, (struct sdpa_part){1, 1, a.seq}, DEVICE_FORWARD, SDPA_CAUSAL,
+    if (!sdpa_plan_make(&plan, &a, (struct sdpa_slice){1, 1, a.seq}, DEVICE_FORWARD, SDPA_CAUSAL,
                         &target, &err)) {
         sdpa_plan_drop(&plan);
         return 1;

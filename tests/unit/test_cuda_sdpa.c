@@ -1,5 +1,5 @@
-/* test_cuda_sdpa.c - attention by cuDNN against the CPU and the own kernels, in parts, repeated and
- * recorded.
+/* test_cuda_sdpa.c - attention by cuDNN against the CPU and the own kernels, in slices, repeated
+ * and recorded.
  *
  * Where no GPU is, its graphs are given to cuDNN with the properties of one: that they are well
  * formed and known to an engine shows there too.
@@ -314,7 +314,7 @@ static void repeated_and_recorded_are_bitwise_equal(void **state)
     }
 }
 
-/* So large that backward runs in parts: of sequences, of heads; and so that many blocks add up. */
+/* So large that backward runs in slices: of sequences, of heads; and so that many blocks add up. */
 static void large_ones_and_the_own_kernels_agree(void **state)
 {
     static const struct attention large[] = {
@@ -483,8 +483,8 @@ static void check_graph(const struct attention *a, enum device_pass pass,
 {
     struct error err = {0};
     struct sdpa_plan plan;
-    struct sdpa_part part = {a->batch, a->kv_heads, a->seq};
-    if (!sdpa_plan_make(&plan, a, part, pass, SDPA_CAUSAL, target, &err)) {
+    struct sdpa_slice slice = {a->batch, a->kv_heads, a->seq};
+    if (!sdpa_plan_make(&plan, a, slice, pass, SDPA_CAUSAL, target, &err)) {
         assert_true(plan.workspace_bytes < cuda_sdpa_scratch(a, pass));
         sdpa_plan_drop(&plan);
     } else if (!strstr(err.text, "engine"))

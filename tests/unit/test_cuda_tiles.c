@@ -18,7 +18,7 @@ struct rig {
     struct device *d;
     struct mem mem;
     struct attention a;
-    struct sdpa_part part;
+    struct sdpa_slice slice;
     struct tensor qkv, dout, o, lse, dqkv;
     struct sdpa_tensors on_gpu;
     double *want;             /* of the whole: as dqkv */
@@ -118,7 +118,7 @@ static void give(struct rig *r, const double *x, int64_t heads, int64_t token, i
                  int64_t (*at)(const struct attention *, int64_t, int64_t), uint16_t *to)
 {
     int64_t n = r->a.head_dim, row = heads * n;
-    struct tensor t = tensor_poisoned(r->a.dt, r->part.tokens * row);
+    struct tensor t = tensor_poisoned(r->a.dt, r->slice.tokens * row);
     struct error err = {0};
     for (int64_t e = 0; e < t.elems; e++) {
         tensor_set(&t, e, x[e]);
@@ -134,7 +134,7 @@ static void give(struct rig *r, const double *x, int64_t heads, int64_t token, i
 static void check_lse(const struct rig *r, const struct sdpa_tile *tile, int64_t heads)
 {
     const struct attention *a = &r->a;
-    int64_t first = tile->kv_head * group_of(a), n = r->part.tokens;
+    int64_t first = tile->kv_head * group_of(a), n = r->slice.tokens;
     float *lse = malloc((size_t)(heads * n) * sizeof *lse);
     if (device_download(r->d, lse, tile->lse, (size_t)(heads * n) * sizeof *lse, NULL))
         fail_msg("lse of a tile");
@@ -149,11 +149,11 @@ static int run_tile(void *context, const struct sdpa_tile *tile)
 {
     struct rig *r = context;
     const struct attention *a = &r->a;
-    int64_t heads = r->part.kv_heads * group_of(a), n = a->head_dim, tokens = r->part.tokens;
+    int64_t heads = r->slice.kv_heads * group_of(a), n = a->head_dim, tokens = r->slice.tokens;
     int64_t start = tile->batch * a->seq;
     double *dq = calloc((size_t)(tokens * heads * n), sizeof *dq);
-    double *dk = calloc((size_t)(tokens * r->part.kv_heads * n), sizeof *dk);
-    double *dv = calloc((size_t)(tokens * r->part.kv_heads * n), sizeof *dv);
+    double *dk = calloc((size_t)(tokens * r->slice.kv_heads * n), sizeof *dk);
+    double *dv = calloc((size_t)(tokens * r->slice.kv_heads * n), sizeof *dv);
     if (r->tiles++ == r->failed_at) {
         free(dq);
         free(dk);
@@ -164,13 +164,13 @@ static int run_tile(void *context, const struct sdpa_tile *tile)
     for (int64_t h = 0; h < heads; h++)
         for (int64_t i = 0; i < tokens; i++)
             for (int64_t j = 0; j < tokens && tile->key + j <= tile->query + i; j++) {
-                int64_t kv = (j * r->part.kv_heads + h / group_of(a)) * n;
+                int64_t kv = (j * r->slice.kv_heads + h / group_of(a)) * n;
                 add_terms(r, tile->batch, tile->kv_head * group_of(a) + h, tile->query + i,
                           tile->key + j, dq + (i * heads + h) * n, dk + kv, dv + kv);
             }
     give(r, dq, heads, start + tile->query, tile->kv_head * group_of(a), q_at, tile->dq);
-    give(r, dk, r->part.kv_heads, start + tile->key, tile->kv_head, k_at, tile->dk);
-    give(r, dv, r->part.kv_heads, start + tile->key, tile->kv_head, v_at, tile->dv);
+    give(r, dk, r->slice.kv_heads, start + tile->key, tile->kv_head, k_at, tile->dk);
+    give(r, dv, r->slice.kv_heads, start + tile->key, tile->kv_head, v_at, tile->dv);
     free(dq);
     free(dk);
     free(dv);
@@ -241,7 +241,7 @@ static void release(struct rig *r)
 static int run_all(struct rig *r)
 {
     struct error err = {0};
-    size_t bytes = sdpa_part_bytes(&r->a, r->part);
+    size_t bytes = sdpa_slice_bytes(&r->a, r->slice);
     if (device_open(&r->d, &(struct device_request){.kind = DEVICE_CUDA}, &err))
         fail_msg("%s", err.text);
     char *scratch = alloc(r, bytes);
@@ -250,7 +250,7 @@ static int run_all(struct rig *r)
                                       .dout = upload(r, &r->dout),
                                       .lse = upload(r, &r->lse),
                                       .dqkv = upload(r, &r->dqkv)};
-    int done = sdpa_tiles_run(r->d, &r->a, r->part, &r->on_gpu, scratch, run_tile, r);
+    int done = sdpa_tiles_run(r->d, &r->a, r->slice, &r->on_gpu, scratch, run_tile, r);
     assert_int_equal(device_download(r->d, r->dqkv.data, r->on_gpu.dqkv, bytes_of(&r->dqkv), &err),
                      0);
     drop(r, r->on_gpu.qkv, &r->qkv);
@@ -266,7 +266,7 @@ static int run_all(struct rig *r)
 
 static const struct row {
     struct attention a;
-    struct sdpa_part part;
+    struct sdpa_slice slice;
 } rows[] = {
     {{DTYPE_BF16, 2, 24, 4, 2, 16, 0.25f}, {1, 1, 8}},
     {{DTYPE_BF16, 2, 24, 4, 2, 16, 0.25f}, {1, 2, 6}},
@@ -293,12 +293,12 @@ static void check_gradients(const struct rig *r)
 static void sums_over_tiles_are_those_of_the_whole(void **state)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct rig r = {.a = rows[i].a, .part = rows[i].part, .failed_at = -1};
-        int64_t across = r.a.seq / r.part.tokens;
+        struct rig r = {.a = rows[i].a, .slice = rows[i].slice, .failed_at = -1};
+        int64_t across = r.a.seq / r.slice.tokens;
         prepare(&r);
         assert_int_equal(run_all(&r), 1);
         assert_int_equal(r.tiles,
-                         r.a.batch * (r.a.kv_heads / r.part.kv_heads) * across * (across + 1) / 2);
+                         r.a.batch * (r.a.kv_heads / r.slice.kv_heads) * across * (across + 1) / 2);
         check_gradients(&r);
         release(&r);
     }
@@ -308,7 +308,7 @@ static void sums_over_tiles_are_those_of_the_whole(void **state)
 static void a_tile_that_fails_ends_it(void **state)
 {
     for (int64_t tile = 0; tile < 4; tile++) {
-        struct rig r = {.a = rows[0].a, .part = rows[0].part, .failed_at = tile};
+        struct rig r = {.a = rows[0].a, .slice = rows[0].slice, .failed_at = tile};
         prepare(&r);
         assert_int_equal(run_all(&r), 0);
         assert_int_equal(r.tiles, tile + 1);
@@ -325,22 +325,23 @@ static void tiles_of_long_sequences(void **state)
                                       32768, 65536, 131072, 262144};
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         struct attention a = {DTYPE_BF16, 2, lengths[i], 32, 8, 128, 0.1f};
-        struct sdpa_part part = sdpa_part_of(&a, DEVICE_BACKWARD);
-        struct sdpa_places p = sdpa_places_of(&a, part);
+        struct sdpa_slice slice = sdpa_slice_of(&a, DEVICE_BACKWARD);
+        struct sdpa_places p = sdpa_places_of(&a, slice);
         const size_t at[] = {p.rows, p.dq_sum, p.dk_sum, p.dv_sum, p.dq, p.dk, p.dv, p.lse};
-        int is_tiled = part.tokens < a.seq;
-        int64_t q = part.batch * part.kv_heads * 4 * part.tokens, kv = part.kv_heads * part.tokens;
+        int is_tiled = slice.tokens < a.seq;
+        int64_t q = slice.batch * slice.kv_heads * 4 * slice.tokens,
+                kv = slice.kv_heads * slice.tokens;
         const size_t least[] = {(size_t)q * 4,
                                 is_tiled ? (size_t)q * 512 : 0,
-                                is_tiled ? (size_t)(part.kv_heads * a.seq) * 512 : 0,
-                                is_tiled ? (size_t)(part.kv_heads * a.seq) * 512 : 0,
+                                is_tiled ? (size_t)(slice.kv_heads * a.seq) * 512 : 0,
+                                is_tiled ? (size_t)(slice.kv_heads * a.seq) * 512 : 0,
                                 is_tiled ? (size_t)q * 256 : 0,
                                 is_tiled ? (size_t)kv * 256 : 0,
                                 is_tiled ? (size_t)kv * 256 : 0,
                                 is_tiled ? (size_t)q * 4 : 0};
         assert_int_equal(is_tiled, a.seq > 16384);
-        assert_true(!is_tiled || part.tokens % 128 != 64);
-        assert_int_equal(a.seq % part.tokens + a.kv_heads % part.kv_heads, 0);
+        assert_true(!is_tiled || slice.tokens % 128 != 64);
+        assert_int_equal(a.seq % slice.tokens + a.kv_heads % slice.kv_heads, 0);
         for (int k = 0; k < 8; k++)
             assert_true((k < 7 ? at[k + 1] : p.workspace) >= at[k] + least[k]);
         assert_true(cuda_sdpa_scratch(&a, DEVICE_BACKWARD) > p.workspace);
@@ -350,11 +351,11 @@ static void tiles_of_long_sequences(void **state)
         struct attention a = {DTYPE_BF16, 1, lengths[i], 32, 8, 128, 0.1f}, more = a, less = a;
         more.scratch_bytes = (size_t)40 << 30;
         less.scratch_bytes = (size_t)100 << 20;
-        int64_t tokens = sdpa_part_of(&a, DEVICE_BACKWARD).tokens; /* else the bits would differ */
-        assert_int_equal(sdpa_part_of(&more, DEVICE_BACKWARD).tokens, tokens);
-        assert_int_equal(sdpa_part_of(&less, DEVICE_BACKWARD).tokens, tokens);
-        assert_true(sdpa_part_of(&more, DEVICE_BACKWARD).kv_heads > 1);
-        assert_int_equal(sdpa_part_of(&less, DEVICE_BACKWARD).kv_heads, 1);
+        int64_t tokens = sdpa_slice_of(&a, DEVICE_BACKWARD).tokens; /* else the bits would differ */
+        assert_int_equal(sdpa_slice_of(&more, DEVICE_BACKWARD).tokens, tokens);
+        assert_int_equal(sdpa_slice_of(&less, DEVICE_BACKWARD).tokens, tokens);
+        assert_true(sdpa_slice_of(&more, DEVICE_BACKWARD).kv_heads > 1);
+        assert_int_equal(sdpa_slice_of(&less, DEVICE_BACKWARD).kv_heads, 1);
     }
     for (int i = 0; i < 4; i++) { /* no divisor: never cuDNN's, whatever memory there is */
         struct attention prime = {DTYPE_BF16, 1, i / 2 ? 20011 : 65537, 32, 8, 128, 0.1f};
@@ -362,7 +363,7 @@ static void tiles_of_long_sequences(void **state)
         assert_int_equal(cuda_sdpa_scratch(&prime, DEVICE_BACKWARD), 0);
     }
     const struct attention two = {DTYPE_BF16, 2, 8192, 32, 8, 128, 0.1f, .scratch_bytes = SIZE_MAX};
-    assert_int_equal(sdpa_part_of(&two, DEVICE_BACKWARD).batch, 1); /* of at most 2^31 scores */
+    assert_int_equal(sdpa_slice_of(&two, DEVICE_BACKWARD).batch, 1); /* of at most 2^31 scores */
 }
 
 int main(void)

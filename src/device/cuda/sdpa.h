@@ -17,11 +17,11 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
 /* Return the scratch bytes that cuDNN is given for this shape; 0 where cuDNN is not used. */
 size_t cuda_sdpa_scratch(const struct attention *a, enum device_pass pass);
 
-/* The part of attention that one run of a plan computes: `batch` sequences with all their heads, or
- * `kv_heads` key/value heads of one sequence with the query heads that read them.  Where `tokens`
- * is less than the sequence, the run is one tile of one sequence: `tokens` queries by as many keys
- * (sdpa_tiles.h). */
-struct sdpa_part {
+/* The slice of attention that one run of a plan computes: `batch` sequences with all their heads,
+ * or `kv_heads` key/value heads of one sequence with the query heads that read them.  Where
+ * `tokens` is less than the sequence, the run is one tile of one sequence: `tokens` queries by as
+ * many keys (sdpa_tiles.h). */
+struct sdpa_slice {
     int64_t batch, kv_heads, tokens;
 };
 
@@ -32,20 +32,20 @@ int sdpa_is_small(const struct attention *a);
 /* Return 1 where cuDNN can be asked for this type and shape, else 0. */
 int sdpa_suits(const struct attention *a);
 
-/* Return the largest part whose scratch stays within a->scratch_bytes: at least one head of one
+/* Return the largest slice whose scratch stays within a->scratch_bytes: at least one head of one
  * sequence, or, where backward is reproducible and that takes too much, a tile.  Each number of the
- * part divides that of the whole. */
-struct sdpa_part sdpa_part_of(const struct attention *a, enum device_pass pass);
+ * slice divides that of the whole. */
+struct sdpa_slice sdpa_slice_of(const struct attention *a, enum device_pass pass);
 
-/* Return the scratch bytes of backward in such parts. */
-size_t sdpa_part_bytes(const struct attention *a, struct sdpa_part part);
+/* Return the scratch bytes of backward in such slices. */
+size_t sdpa_slice_bytes(const struct attention *a, struct sdpa_slice slice);
 
 /* Round bytes up to SDPA_ALIGN, the alignment of all that lies in scratch. */
 enum { SDPA_ALIGN = 256 };
 size_t sdpa_align(size_t bytes);
 
-/* The layout of backward's scratch for a part: offsets in bytes from its first aligned address.  A
- * tensor that the part does not need takes no bytes. */
+/* The layout of backward's scratch for a slice: offsets in bytes from its first aligned address.  A
+ * tensor that the slice does not need takes no bytes. */
 struct sdpa_places {
     size_t rows;           /* fp32: sums of do * o */
     size_t dq_sum;         /* fp32: dq, summed in any order, or over tiles */
@@ -55,6 +55,6 @@ struct sdpa_places {
     size_t workspace;      /* cuDNN's; equals the bytes of all before it */
     size_t dq_sum_bytes;   /* the size of dq_sum */
 };
-struct sdpa_places sdpa_places_of(const struct attention *a, struct sdpa_part part);
+struct sdpa_places sdpa_places_of(const struct attention *a, struct sdpa_slice slice);
 
 #endif

@@ -7,7 +7,7 @@
  * properties, without a handle of cuDNN, and left as text; the first call of the shape waits for
  * the thread and reads the text, which takes milliseconds.  Where no thread was asked, the first
  * call itself does both, so that the plan is the same.  The packed projections are described by
- * strides, nothing is copied.  It runs in the parts of sdpa_sizes.c, or in the tiles of
+ * strides, nothing is copied.  It runs in the slices of sdpa_sizes.c, or in the tiles of
  * sdpa_tiles.c.
  */
 #include <math.h>
@@ -34,7 +34,7 @@ struct entry {
     struct attention a;
     enum device_pass pass;
     int usable;
-    struct sdpa_part part;
+    struct sdpa_slice slice;
     struct sdpa_plan plan[2]; /* by enum sdpa_mask; tiles below the diagonal have the second */
     size_t workspace_bytes;   /* of the one that wants more */
     struct error why;         /* it is not usable */
@@ -74,7 +74,7 @@ const char *cuda_sdpa_refusal(const struct attention *a, enum device_pass pass, 
         return "its heads are nothing for cuDNN";
     if (version < LEAST_VERSION)
         return "cuDNN 9.10.2 or newer is needed";
-    if (pass == DEVICE_BACKWARD && version <= TAIL_VERSION && sdpa_part_of(a, pass).tokens % TILE)
+    if (pass == DEVICE_BACKWARD && version <= TAIL_VERSION && sdpa_slice_of(a, pass).tokens % TILE)
         return "cuDNN up to 9.15.0 adds up too much where the sequence is no multiple of 128";
     if (!cuda_sdpa_scratch(a, pass))
         return "cuDNN would take too much memory";
@@ -92,7 +92,7 @@ static int same(const struct attention *a, const struct attention *b)
 
 static int is_tiled(const struct entry *e)
 {
-    return e->part.tokens < e->a.seq;
+    return e->slice.tokens < e->a.seq;
 }
 
 static const char *pass_name(const struct entry *e)
@@ -103,7 +103,7 @@ static const char *pass_name(const struct entry *e)
 /* What of backward's scratch comes before cuDNN's. */
 static size_t own_bytes(const struct entry *e)
 {
-    return e->pass == DEVICE_FORWARD ? 0 : sdpa_places_of(&e->a, e->part).workspace;
+    return e->pass == DEVICE_FORWARD ? 0 : sdpa_places_of(&e->a, e->slice).workspace;
 }
 
 /* From its text, or anew. */
@@ -113,7 +113,7 @@ static int make_plan(struct entry *e, enum sdpa_mask mask, const struct sdpa_tar
     if (text->text && !sdpa_plan_read(&e->plan[mask], text, target))
         return 0;
     e->was_read = 0;
-    return sdpa_plan_make(&e->plan[mask], &e->a, e->part, e->pass, mask, target, &e->why);
+    return sdpa_plan_make(&e->plan[mask], &e->a, e->slice, e->pass, mask, target, &e->why);
 }
 
 static int make_plans(struct entry *e, const struct sdpa_target *target)
@@ -145,7 +145,7 @@ static void prepare_entry(struct entry *e)
     const char *refusal = cuda_sdpa_refusal(&e->a, e->pass, cudnnGetVersion());
     size_t most = cuda_sdpa_scratch(&e->a, e->pass);
     if (s->tile_tokens && e->pass == DEVICE_BACKWARD)
-        most = sdpa_part_bytes(&e->a, e->part) + SDPA_ALIGN;
+        most = sdpa_slice_bytes(&e->a, e->slice) + SDPA_ALIGN;
     if (refusal)
         error_set(&e->why, "%s", refusal);
     else if (!s->handle)
@@ -169,12 +169,12 @@ static void prepare_entry(struct entry *e)
     }
 }
 
-static struct sdpa_part part_for(const struct cuda_sdpas *s, const struct attention *a,
-                                 enum device_pass pass)
+static struct sdpa_slice slice_for(const struct cuda_sdpas *s, const struct attention *a,
+                                   enum device_pass pass)
 {
     if (s->tile_tokens && pass == DEVICE_BACKWARD && !a->any_order)
-        return (struct sdpa_part){1, 1, s->tile_tokens};
-    return sdpa_part_of(a, pass);
+        return (struct sdpa_slice){1, 1, s->tile_tokens};
+    return sdpa_slice_of(a, pass);
 }
 
 static struct entry *entry_of(const struct cuda_sdpas *s, const struct attention *a,
@@ -193,7 +193,7 @@ static struct entry *add_entry(struct device *d, const struct attention *a, enum
     struct entry *e = array_make(1, sizeof *e);
     e->a = *a;
     e->pass = pass;
-    e->part = part_for(s, a, pass);
+    e->slice = slice_for(s, a, pass);
     e->d = d;
     e->next = s->entries;
     s->entries = e;
@@ -310,7 +310,7 @@ static cudnnStatus_t run_plan(struct cuda_sdpas *s, const struct sdpa_plan *plan
     return status;
 }
 
-/* Pointers of the part that begins at this sequence, key/value head, query and key. */
+/* Pointers of the slice that begins at this sequence, key/value head, query and key. */
 static void point(void *tensor[SDPA_TENSORS], const struct attention *a,
                   const struct sdpa_tensors *t, const struct sdpa_tile *at)
 {
@@ -342,7 +342,7 @@ struct running {
 };
 
 /* Run a plan where tensors are; 1, or 0 when cuDNN failed and will not be asked again. */
-static int run_part(struct running *r, enum sdpa_mask mask)
+static int run_slice(struct running *r, enum sdpa_mask mask)
 {
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     if (r->tensor[SDPA_DQ_SUM] && cudaMemsetAsync(r->tensor[SDPA_DQ_SUM], 0, r->dq_sum_bytes,
@@ -368,18 +368,18 @@ static int run_tile(void *context, const struct sdpa_tile *tile)
     r->tensor[SDPA_DK] = tile->dk;
     r->tensor[SDPA_DV] = tile->dv;
     r->tensor[SDPA_LSE] = (void *)tile->lse;
-    return run_part(r, tile->query == tile->key ? SDPA_CAUSAL : SDPA_ALL);
+    return run_slice(r, tile->query == tile->key ? SDPA_CAUSAL : SDPA_ALL);
 }
 
-/* All parts, one after another. */
-static int run_parts(struct running *r)
+/* All slices, one after another. */
+static int run_slices(struct running *r)
 {
     const struct attention *a = &r->e->a;
     struct sdpa_tile at = {0};
-    for (; at.batch < a->batch; at.batch += r->e->part.batch)
-        for (at.kv_head = 0; at.kv_head < a->kv_heads; at.kv_head += r->e->part.kv_heads) {
+    for (; at.batch < a->batch; at.batch += r->e->slice.batch)
+        for (at.kv_head = 0; at.kv_head < a->kv_heads; at.kv_head += r->e->slice.kv_heads) {
             point(r->tensor, a, r->t, &at);
-            if (!run_part(r, SDPA_CAUSAL))
+            if (!run_slice(r, SDPA_CAUSAL))
                 return 0;
         }
     return 1;
@@ -389,7 +389,7 @@ static int run(struct device *d, struct entry *e, const struct attention *a,
                const struct sdpa_tensors *t, void *scratch, size_t scratch_bytes)
 {
     float scale = a->scale, masked = -INFINITY, one = 1;
-    const struct sdpa_places at = sdpa_places_of(a, e->part);
+    const struct sdpa_places at = sdpa_places_of(a, e->slice);
     char *start = (char *)sdpa_align((size_t)(uintptr_t)scratch);
     struct running r = {.d = d,
                         .e = e,
@@ -404,7 +404,7 @@ static int run(struct device *d, struct entry *e, const struct attention *a,
         r.tensor[SDPA_DQ_SUM] = a->any_order ? start + at.dq_sum : NULL;
         r.tensor[SDPA_ONE] = &one;
     }
-    return is_tiled(e) ? sdpa_tiles_run(d, a, e->part, t, start, run_tile, &r) : run_parts(&r);
+    return is_tiled(e) ? sdpa_tiles_run(d, a, e->slice, t, start, run_tile, &r) : run_slices(&r);
 }
 
 int cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, float *lse,

@@ -49,10 +49,10 @@ struct sdpa_plan {
 /* The keys that a query sees: those up to its own, or, in tiles below the diagonal, all. */
 enum sdpa_mask { SDPA_CAUSAL, SDPA_ALL };
 
-/* Make a plan for parts of attention of this size.  Its results are bitwise reproducible, except in
- * a backward with a->any_order; forward is always causal. Returns 0 and a plan for
+/* Make a plan for slices of attention of this size.  Its results are bitwise reproducible, except
+ * in a backward with a->any_order; forward is always causal. Returns 0 and a plan for
  * sdpa_plan_drop(), or -1 with err set. */
-int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_part part,
+int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_slice slice,
                    enum device_pass pass, enum sdpa_mask mask, const struct sdpa_target *target,
                    struct error *err);
 void sdpa_plan_drop(struct sdpa_plan *plan);

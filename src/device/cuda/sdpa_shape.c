@@ -15,27 +15,27 @@
  */
 #include "device/cuda/sdpa_graph.h"
 
-/* Of the part; rows are the elements of a row of qkv, of o, of dq, and of dk and dv: all heads, but
- * for those that a tile writes. */
+/* Of the slice; rows are the elements of a row of qkv, of o, of dq, and of dk and dv: all heads,
+ * but for those that a tile writes. */
 struct sizes {
     cudnnDataType_t type;
     int64_t batch, seq, heads, kv_heads, dim, row, out_row, dq_row, dkv_row;
 };
 
-static struct sizes sizes_of(const struct attention *a, struct sdpa_part part)
+static struct sizes sizes_of(const struct attention *a, struct sdpa_slice slice)
 {
-    int64_t heads = a->heads / a->kv_heads * part.kv_heads, is_tile = part.tokens < a->seq;
+    int64_t heads = a->heads / a->kv_heads * slice.kv_heads, is_tile = slice.tokens < a->seq;
     int64_t row = (a->heads + 2 * a->kv_heads) * a->head_dim;
     return (struct sizes){.type = a->dt == DTYPE_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16,
-                          .batch = part.batch,
-                          .seq = part.tokens,
+                          .batch = slice.batch,
+                          .seq = slice.tokens,
                           .heads = heads,
-                          .kv_heads = part.kv_heads,
+                          .kv_heads = slice.kv_heads,
                           .dim = a->head_dim,
                           .row = row,
                           .out_row = a->heads * a->head_dim,
                           .dq_row = is_tile ? heads * a->head_dim : row,
-                          .dkv_row = is_tile ? part.kv_heads * a->head_dim : row};
+                          .dkv_row = is_tile ? slice.kv_heads * a->head_dim : row};
 }
 
 /* [batch, heads, seq, dim] in rows of `row` elements */
@@ -193,11 +193,11 @@ static void backward(struct sdpa_graph *g, const struct sizes *z, enum sdpa_mask
     gradient_of_q(g, z, ds, k, any_order);
 }
 
-int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_part part,
+int sdpa_plan_make(struct sdpa_plan *plan, const struct attention *a, struct sdpa_slice slice,
                    enum device_pass pass, enum sdpa_mask mask, const struct sdpa_target *target,
                    struct error *err)
 {
-    const struct sizes z = sizes_of(a, part);
+    const struct sizes z = sizes_of(a, slice);
     struct sdpa_graph g = {.err = err};
     *plan = (struct sdpa_plan){0};
     if (pass == DEVICE_BACKWARD)

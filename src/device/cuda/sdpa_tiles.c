@@ -8,11 +8,11 @@
 struct tiles {
     struct device *d;
     const struct attention *a;
-    struct sdpa_part part;
+    struct sdpa_slice slice;
     const struct sdpa_tensors *t;
     char *scratch;
     struct sdpa_places at;
-    int64_t heads;               /* query heads of the part */
+    int64_t heads;               /* query heads of the slice */
     int64_t dq_elems, dkv_elems; /* of a tile */
 };
 
@@ -33,9 +33,9 @@ static int put(const struct tiles *s, size_t sum, int64_t from, size_t narrow, i
     const size_t bytes = (size_t)width * sizeof(uint16_t);
     int64_t row = (a->heads + 2 * a->kv_heads) * a->head_dim;
     cuda_cast_on(s->d, DEVICE_COMPUTE, a->dt, s->scratch + narrow, DTYPE_F32,
-                 (float *)(s->scratch + sum) + from, s->part.tokens * width);
+                 (float *)(s->scratch + sum) + from, s->slice.tokens * width);
     return cudaMemcpy2DAsync(s->t->dqkv + to, (size_t)row * sizeof(uint16_t), s->scratch + narrow,
-                             bytes, bytes, (size_t)s->part.tokens, cudaMemcpyDeviceToDevice,
+                             bytes, bytes, (size_t)s->slice.tokens, cudaMemcpyDeviceToDevice,
                              cuda_compute(s->d)) == cudaSuccess;
 }
 
@@ -43,7 +43,7 @@ static int put(const struct tiles *s, size_t sum, int64_t from, size_t narrow, i
 static int get_lse(const struct tiles *s, int64_t batch, int64_t head, int64_t query)
 {
     const struct attention *a = s->a;
-    const size_t bytes = (size_t)s->part.tokens * sizeof(float);
+    const size_t bytes = (size_t)s->slice.tokens * sizeof(float);
     const float *from = s->t->lse + (batch * a->heads + head) * a->seq + query;
     return cudaMemcpy2DAsync(s->scratch + s->at.lse, bytes, from, (size_t)a->seq * sizeof(float),
                              bytes, (size_t)s->heads, cudaMemcpyDeviceToDevice,
@@ -66,8 +66,8 @@ static int run_row(const struct tiles *s, int64_t batch, int64_t kv_head, int64_
                              .lse = (float *)(s->scratch + s->at.lse)};
     if (!get_lse(s, batch, head, query))
         return 0;
-    for (tile.key = 0; tile.key <= query; tile.key += s->part.tokens) {
-        int64_t column = tile.key / s->part.tokens * s->dkv_elems;
+    for (tile.key = 0; tile.key <= query; tile.key += s->slice.tokens) {
+        int64_t column = tile.key / s->slice.tokens * s->dkv_elems;
         int is_first = tile.key == query; /* of its column */
         if (!run(context, &tile))
             return 0;
@@ -84,9 +84,9 @@ static int put_columns(const struct tiles *s, int64_t batch, int64_t kv_head)
 {
     const struct attention *a = s->a;
     int64_t row = (a->heads + 2 * a->kv_heads) * a->head_dim,
-            width = s->part.kv_heads * a->head_dim;
-    for (int64_t key = 0; key < a->seq; key += s->part.tokens) {
-        int64_t column = key / s->part.tokens * s->dkv_elems;
+            width = s->slice.kv_heads * a->head_dim;
+    for (int64_t key = 0; key < a->seq; key += s->slice.tokens) {
+        int64_t column = key / s->slice.tokens * s->dkv_elems;
         int64_t k = (batch * a->seq + key) * row + (a->heads + kv_head) * a->head_dim;
         int64_t v = k + a->kv_heads * a->head_dim;
         if (!put(s, s->at.dk_sum, column, s->at.dk, width, k) ||
@@ -96,21 +96,21 @@ static int put_columns(const struct tiles *s, int64_t batch, int64_t kv_head)
     return 1;
 }
 
-int sdpa_tiles_run(struct device *d, const struct attention *a, struct sdpa_part part,
+int sdpa_tiles_run(struct device *d, const struct attention *a, struct sdpa_slice slice,
                    const struct sdpa_tensors *t, char *scratch, sdpa_tile_run *run, void *context)
 {
     struct tiles s = {.d = d,
                       .a = a,
-                      .part = part,
+                      .slice = slice,
                       .t = t,
                       .scratch = scratch,
-                      .at = sdpa_places_of(a, part),
-                      .heads = part.kv_heads * (a->heads / a->kv_heads)};
-    s.dq_elems = part.tokens * s.heads * a->head_dim;
-    s.dkv_elems = part.tokens * part.kv_heads * a->head_dim;
+                      .at = sdpa_places_of(a, slice),
+                      .heads = slice.kv_heads * (a->heads / a->kv_heads)};
+    s.dq_elems = slice.tokens * s.heads * a->head_dim;
+    s.dkv_elems = slice.tokens * slice.kv_heads * a->head_dim;
     for (int64_t batch = 0; batch < a->batch; batch++)
-        for (int64_t kv_head = 0; kv_head < a->kv_heads; kv_head += part.kv_heads) {
-            for (int64_t query = 0; query < a->seq; query += part.tokens)
+        for (int64_t kv_head = 0; kv_head < a->kv_heads; kv_head += slice.kv_heads) {
+            for (int64_t query = 0; query < a->seq; query += slice.tokens)
                 if (!run_row(&s, batch, kv_head, query, run, context))
                     return 0;
             if (!put_columns(&s, batch, kv_head))

@@ -25,11 +25,11 @@ struct sdpa_tensors {
 
 /* The gradients of one tile: to be written, none is read. */
 struct sdpa_tile {
-    int64_t batch, kv_head; /* the first of the part */
+    int64_t batch, kv_head; /* the first of the slice */
     int64_t query, key;     /* the first token of its queries and of its keys; equal: causal */
-    uint16_t *dq;           /* [tokens, query heads of the part, dim] */
-    uint16_t *dk, *dv;      /* [tokens, key/value heads of the part, dim] */
-    const float *lse;       /* of its queries: [query heads of the part, tokens] */
+    uint16_t *dq;           /* [tokens, query heads of the slice, dim] */
+    uint16_t *dk, *dv;      /* [tokens, key/value heads of the slice, dim] */
+    const float *lse;       /* of its queries: [query heads of the slice, tokens] */
 };
 
 /* Enqueue the gradients of one tile on COMPUTE; 1, or 0 where that failed. */
@@ -37,7 +37,7 @@ typedef int sdpa_tile_run(void *context, const struct sdpa_tile *tile);
 
 /* Backward in tiles, on COMPUTE; scratch is aligned to SDPA_ALIGN and laid out as sdpa_places_of()
  * says.  Returns 1, or 0 when something failed, with dqkv half written. */
-int sdpa_tiles_run(struct device *d, const struct attention *a, struct sdpa_part part,
+int sdpa_tiles_run(struct device *d, const struct attention *a, struct sdpa_slice slice,
                    const struct sdpa_tensors *t, char *scratch, sdpa_tile_run *run, void *context);
 
 #endif
