@@ -44,7 +44,7 @@ int autodiff_take(struct autodiff *ad, int value)
 
 void autodiff_give(struct autodiff *ad, int value, int grad)
 {
-    if (!is_forward(ad, value))
+    if (!is_forward(ad, value) || grad < 0) /* a node that failed has no output */
         return;
     if (graph_elems(ad->graph, grad) != graph_elems(ad->graph, value))
         graph_fail(ad->graph,
@@ -219,7 +219,7 @@ int autodiff(struct graph *graph, struct error *err)
         struct graph_value like = graph->values[output];
         ad.grad[output] = graph_value(graph, VALUE_OUTPUT_GRAD, like.dtype, like.dims, like.dim);
     }
-    for (int i = graph->node_count - 1; i >= 0; i--) {
+    for (int i = graph->node_count - 1; i >= 0 && !graph->err.text[0]; i--) {
         const struct graph_node node = graph->nodes[i];
         differentiate(&ad, &node);
     }

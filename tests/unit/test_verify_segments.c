@@ -358,7 +358,7 @@ static int spoil_sizes(struct program *program)
                 continue;
             struct graph_value *value = &graph->values[v];
             const struct graph_value was = *value;
-            value->dim[value->dims++] = 0;
+            value->dim[value->dims < GRAPH_DIMS ? value->dims++ : GRAPH_DIMS - 1] = 0;
             spoilt += refused(program, "wrong place|wrong size|wrong operand", "no elements");
             *value = was;
         }
