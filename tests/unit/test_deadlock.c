@@ -193,6 +193,91 @@ static void test_who_waits_for_the_cycle(void **state)
     hand_close(&hand);
 }
 
+/* The text of a deadlock names what is waited for: waits of which one is complete already, and two
+ * messages that each rank sends first, which are no mismatch. */
+static void test_what_is_waited_for(void **state)
+{
+    struct hand hand;
+    hand_open(&hand, 2, MESH_PIPELINE);
+    int done = hand_add(hand.program[0], INSTR_RELEASE, STREAM_GATHER, -1);
+    int got = hand_add(hand.program[0], INSTR_RECV, STREAM_POINT, -1);
+    hand_add(hand.program[0], INSTR_RUN, STREAM_COMPUTE, got);
+    hand.program[0]->instr[2].wait[STREAM_GATHER] = done;
+    hand_add(hand.program[0], INSTR_SEND, STREAM_REDUCE, -1);
+    got = hand_add(hand.program[1], INSTR_RECV, STREAM_REDUCE, -1);
+    hand_add(hand.program[1], INSTR_SEND, STREAM_POINT, got);
+    hand_refused_as(
+        hand.program, 2,
+        "verify: deadlock: rank 0 RECV (instruction 1, stream point) waits for rank 1 SEND "
+        "(instruction 1, stream point), which waits for rank 1 RECV (instruction 0, stream "
+        "reduce), which waits for rank 0 SEND (instruction 3, stream reduce), which comes after "
+        "rank 0 RUN forward (instruction 2, stream compute), which waits for rank 0 RECV again");
+    hand_close(&hand);
+    hand_open(&hand, 2, MESH_PIPELINE);
+    for (int r = 0; r < 2; r++) {
+        hand_add(hand.program[r], INSTR_SEND, STREAM_POINT, -1);
+        hand_add(hand.program[r], INSTR_RECV, STREAM_POINT, -1);
+        hand.program[r]->instr[0].micro = r;
+        hand.program[r]->instr[1].micro = !r;
+    }
+    hand_refused_as(hand.program, 2,
+                    "verify: deadlock: rank 0 SEND micro 0 (instruction 0, stream point) waits for "
+                    "rank 1 RECV micro 0 (instruction 1, stream point), which comes after rank 1 "
+                    "SEND micro 1 (instruction 0, stream point), which waits for rank 0 RECV micro "
+                    "1 (instruction 1, stream point), which comes after rank 0 SEND micro 0 again");
+    hand_close(&hand);
+}
+
+/* Some members of a group stand at collectives that do not match, while another never comes. */
+static void test_mismatch_before_all_are_there(void **state)
+{
+    struct hand hand;
+    hand_open(&hand, 3, MESH_SHARD);
+    for (int r = 0; r < 2; r++)
+        hand_add(hand.program[r], INSTR_GATHER, STREAM_GATHER, -1);
+    hand.program[1]->instr[0].elems++;
+    hand_add(hand.program[2], INSTR_RUN, STREAM_COMPUTE, -1);
+    hand_refused_as(
+        hand.program, 3,
+        "verify: collective mismatch: rank 0 is at instruction 0 (GATHER), rank 1 at 0 (GATHER)");
+    hand_close(&hand);
+}
+
+/* What is like the missing one, but of another group, to another rank or of another micro-batch, is
+ * not taken for it. */
+static void test_others_are_not_the_missing_one(void **state)
+{
+    struct hand hand;
+    hand_open(&hand, 2, MESH_SHARD);
+    hand_add(hand.program[0], INSTR_GATHER, STREAM_GATHER, -1);
+    int first = hand_add(hand.program[1], INSTR_REDUCE, STREAM_REDUCE, -1);
+    hand_add(hand.program[1], INSTR_GATHER, STREAM_GATHER, first);
+    hand.program[1]->instr[1].axes = 1u << MESH_REPLICATE;
+    hand_refused_as(hand.program, 2,
+                    "verify: missing GATHER: rank 0 waits for ever at instruction 0 (GATHER) for "
+                    "rank 1, which has no such GATHER left");
+    hand_close(&hand);
+    hand_open(&hand, 3, MESH_PIPELINE);
+    hand_add(hand.program[0], INSTR_RECV, STREAM_POINT, -1);
+    hand_add(hand.program[1], INSTR_SEND, STREAM_POINT, -1);
+    hand.program[0]->instr[0].peer = 1;
+    hand.program[1]->instr[0].peer = 2;
+    hand_add(hand.program[2], INSTR_RUN, STREAM_COMPUTE, -1);
+    hand_refused_as(hand.program, 3,
+                    "verify: missing SEND: rank 0 waits for ever at instruction 0 (RECV) for rank "
+                    "1, which has no such SEND left");
+    hand_close(&hand);
+    hand_open(&hand, 2, MESH_PIPELINE);
+    hand_add(hand.program[0], INSTR_RECV, STREAM_POINT, -1);
+    hand_add(hand.program[1], INSTR_RECV, STREAM_POINT, -1);
+    hand_add(hand.program[1], INSTR_SEND, STREAM_POINT, -1);
+    hand.program[1]->instr[1].micro = 2;
+    hand_refused_as(hand.program, 2,
+                    "verify: missing SEND: rank 0 waits for ever at instruction 0 (RECV) for rank "
+                    "1, which has no such SEND left");
+    hand_close(&hand);
+}
+
 /* What another rank does not have, or has no more, is missing: no cycle. */
 static void test_missing(void **state)
 {
@@ -351,6 +436,9 @@ int main(void)
         cmocka_unit_test(test_sums_in_pieces),
         cmocka_unit_test(test_long_cycle),
         cmocka_unit_test(test_who_waits_for_the_cycle),
+        cmocka_unit_test(test_what_is_waited_for),
+        cmocka_unit_test(test_mismatch_before_all_are_there),
+        cmocka_unit_test(test_others_are_not_the_missing_one),
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_faults_of_messages),
         cmocka_unit_test(test_two_schedules),

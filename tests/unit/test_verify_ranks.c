@@ -95,38 +95,57 @@ static void refuse_changed(struct fleet *fleet, struct instr *instr, struct inst
 {
     struct instr was = *instr;
     *instr = changed;
-    hand_refused(fleet->program, RANKS, "collective mismatch");
+    hand_refused(fleet->program, fleet->ranks, "collective mismatch");
     *instr = was;
 }
 
-/* One collective of one rank with another size, type, flat, micro-batch or kind. */
+/* The n-th of the changes of a collective after which it is another one: 1; 0: there are fewer. */
+static int change(struct instr *instr, int n)
+{
+    switch (n) {
+    case 0: instr->elems++; return 1;
+    case 1: instr->dtype = DTYPE_U16; return 1;
+    case 2: instr->flat += instr->flat > 0 ? -1 : 1; return 1;
+    case 3: instr->micro++; return 1;
+    case 4: instr->kind = instr->kind == INSTR_GATHER ? INSTR_REDUCE : INSTR_GATHER; return 1;
+    case 5: instr->unit += instr->unit > 0 ? -1 : 1; return 1;
+    case 6: instr->phase = instr->phase == PHASE_FORWARD ? PHASE_BACKWARD : PHASE_FORWARD; return 1;
+    case 7: instr->piece++; return 1;
+    case 8: instr->result = instr->result == DTYPE_BF16 ? DTYPE_F32 : DTYPE_BF16; return 1;
+    case 9: instr->reduction = !instr->reduction; return 1;
+    default: return 0;
+    }
+}
+
+/* One collective of one rank with another size, type, flat, ... */
 static void check_changes(struct fleet *fleet)
 {
-    for (int r = 0; r < RANKS; r++)
+    for (int r = 0; r < fleet->ranks; r++)
         for (int i = 0; i < fleet->program[r]->instrs; i++) {
             struct instr *instr = &fleet->program[r]->instr[i], changed = *instr;
-            if (!instr->axes)
-                continue;
-            changed.elems++;
-            refuse_changed(fleet, instr, changed);
-            changed = *instr;
-            changed.dtype = DTYPE_U16;
-            refuse_changed(fleet, instr, changed);
-            changed = *instr;
-            changed.flat += instr->flat > 0 ? -1 : 1;
-            refuse_changed(fleet, instr, changed);
-            changed = *instr;
-            changed.micro++;
-            refuse_changed(fleet, instr, changed);
-            changed = *instr;
-            changed.kind = instr->kind == INSTR_GATHER ? INSTR_REDUCE : INSTR_GATHER;
-            refuse_changed(fleet, instr, changed);
+            for (int n = 0; instr->axes && change(&changed, n); n++) {
+                refuse_changed(fleet, instr, changed);
+                changed = *instr;
+            }
         }
 }
 
 static void test_collectives_of_other_shape(void **state)
 {
     everywhere(check_changes);
+}
+
+/* So it is of what ranks exchange within units. */
+static void test_exchanges_of_other_shape(void **state)
+{
+    struct fleet fleet;
+    struct config config =
+        rig_config("model.layers=2 model.hidden=12 model.heads=2 model.ffn=20 model.vocab=23 "
+                   "data.seq_len=8 train.global_batch=2 train.micro_batch=1 parallel.tensor=2");
+    fleet_open(&fleet, &config, 2, PROGRAM_TRAIN);
+    check_changes(&fleet);
+    hand_fit(fleet.program, 2);
+    fleet_close(&fleet);
 }
 
 /* One collective left out on one rank. */
@@ -200,6 +219,32 @@ static void test_messages(void **state)
         }
 }
 
+/* A message of the same size that brings something else than the other end takes it for. */
+static void test_messages_of_other_values(void **state)
+{
+    struct fleet fleet;
+    struct config config =
+        rig_config("model.layers=4 model.hidden=12 model.heads=2 model.ffn=20 model.vocab=23 "
+                   "data.seq_len=7 train.global_batch=3 train.micro_batch=1 parallel.pipeline=3 "
+                   "model.tie_embeddings=true");
+    fleet_open(&fleet, &config, RANKS, PROGRAM_TRAIN);
+    for (int k = 0; k < RANKS * 4; k++) {
+        struct program *program = fleet.program[k / 4];
+        struct instr *sent;
+        for (int n = 0; (sent = find(program, INSTR_SEND, n)); n++) {
+            struct instr was = *sent;
+            sent->unit += k % 4 == 0 ? (was.unit > 0 ? -1 : 1) : 0;
+            sent->micro += k % 4 == 1;
+            sent->phase = k % 4 == 2 ? PHASE_BACKWARD_INPUT : was.phase;
+            sent->flat += k % 4 == 3 ? (was.flat > 0 ? -1 : 1) : 0;
+            hand_refused(fleet.program, RANKS, "message mismatch");
+            *sent = was;
+        }
+    }
+    hand_fit(fleet.program, RANKS);
+    fleet_close(&fleet);
+}
+
 /* One message, of which one end is missing: the end that is there is named. */
 static void test_a_message_alone(void **state)
 {
@@ -210,8 +255,11 @@ static void test_a_message_alone(void **state)
             hand_add(pair.program[!r], INSTR_RUN, STREAM_COMPUTE, -1);
             hand_add(pair.program[r], receives ? INSTR_RECV : INSTR_SEND, STREAM_POINT, -1);
             hand_refused(pair.program, 2, receives ? "missing SEND" : "missing RECV");
-            pair.rank[r].instr[0].peer = 2;
-            hand_refused(pair.program, 2, "message to no rank");
+            const int nobody[] = {2, -1, r}; /* r: itself */
+            for (int k = 0; k < 3; k++) {
+                pair.rank[r].instr[0].peer = nobody[k];
+                hand_refused(pair.program, 2, "message to no rank");
+            }
             hand_close(&pair);
         }
 }
@@ -303,6 +351,58 @@ static void test_parts(void **state)
     }
 }
 
+/* In the n-th of four ways, let a part of an ALLTOALL, or all of one of its buffers, be of other
+ * elements of the flat than the other end takes it for.  Returns 0 where the part is empty. */
+static int move_part(struct instr *instr, struct comm_part *part, int n)
+{
+    switch (n) {
+    case 0: part->send_from++; return part->send_elems > 0;
+    case 1: part->recv_from++; return part->recv_elems > 0;
+    case 2: instr->first_elem[SLOT_FROM]++; return part->send_elems > 0;
+    case 3: instr->first_elem[SLOT_TO]++; return part->recv_elems > 0;
+    default: return 0;
+    }
+}
+
+/* Matrices on their way to their owners and back are the same elements of the flat at both ends: of
+ * shards, and of whole flats between all data ranks, whose group has two axes. */
+static void test_parts_of_flats(void **state)
+{
+    static const char *const layouts[] = {
+        "parallel.strategy=FULL_SHARD",
+        "parallel.strategy=HYBRID_SHARD parallel.shard=2 parallel.persist_below=100000"};
+    for (int l = 0; l < 2; l++) {
+        struct fleet fleet;
+        char text[512];
+        int ranks = l ? 6 : 3, tried = 0;
+        snprintf(text, sizeof text,
+                 "model.layers=3 model.hidden=12 model.heads=2 model.ffn=20 model.vocab=23 "
+                 "data.seq_len=7 train.global_batch=6 train.micro_batch=1 train.optimizer=muon %s",
+                 layouts[l]);
+        struct config config = rig_config(text);
+        fleet_open(&fleet, &config, ranks, PROGRAM_TRAIN);
+        hand_fit(fleet.program, ranks);
+        for (int r = 0; r < ranks; r++)
+            for (int i = 0; i < fleet.program[r]->instrs; i++) {
+                struct instr *instr = &fleet.program[r]->instr[i], was = *instr;
+                for (int k = 0; was.kind == INSTR_ALLTOALL && k < 4 * ranks; k++) {
+                    struct comm_part *part = &fleet.program[r]->part[was.first_part + k / 4];
+                    struct comm_part kept = *part;
+                    int is_other_rank = k / 4 != r;
+                    if (is_other_rank && move_part(instr, part, k % 4)) {
+                        hand_refused(fleet.program, ranks, "collective mismatch");
+                        tried++;
+                    }
+                    *instr = was;
+                    *part = kept;
+                }
+            }
+        print_message("%d parts\n", tried);
+        assert_true(tried > 10);
+        fleet_close(&fleet);
+    }
+}
+
 /* An executor issues the list in order, and stands still where an instruction has to wait: what
  * comes later in the list is not on its way, though its own stream is free. */
 static void test_issued_in_order(void **state)
@@ -320,6 +420,31 @@ static void test_issued_in_order(void **state)
     first->instr[1].wait[STREAM_POINT] = -1; /* without the wait in between it works */
     hand_fit(pair.program, 2);
     assert_int_equal(sent, 2);
+    hand_close(&pair);
+}
+
+/* What is no transfer has no kernel that would wait, and what was issued with a transfer that waits
+ * has started as well. */
+static void test_what_holds_up_nothing(void **state)
+{
+    struct hand pair;
+    hand_open(&pair, 2, MESH_PIPELINE);
+    hand_add(pair.program[0], INSTR_RECV, STREAM_POINT, -1); /* a reply to what is sent below */
+    hand_add(pair.program[0], INSTR_RELEASE, STREAM_POINT, -1);
+    hand_add(pair.program[0], INSTR_SEND, STREAM_REDUCE, -1);
+    int got = hand_add(pair.program[1], INSTR_RECV, STREAM_REDUCE, -1);
+    hand_add(pair.program[1], INSTR_SEND, STREAM_POINT, got);
+    hand_fit(pair.program, 2);
+    hand_close(&pair);
+    hand_open(&pair, 2, MESH_PIPELINE);
+    got = hand_add(pair.program[0], INSTR_RECV, STREAM_POINT, -1);
+    hand_add(pair.program[0], INSTR_RUN, STREAM_COMPUTE, got);
+    hand_add(pair.program[0], INSTR_RECV, STREAM_POINT, -1); /* a reply again */
+    hand_add(pair.program[0], INSTR_SEND, STREAM_REDUCE, -1);
+    hand_add(pair.program[1], INSTR_SEND, STREAM_POINT, -1);
+    got = hand_add(pair.program[1], INSTR_RECV, STREAM_REDUCE, -1);
+    hand_add(pair.program[1], INSTR_SEND, STREAM_POINT, got);
+    hand_fit(pair.program, 2);
     hand_close(&pair);
 }
 
@@ -384,6 +509,28 @@ static void test_some_ranks(void **state)
     fleet_close(&fleet);
 }
 
+/* The stages of a pipeline are all there, of each some shards. */
+static void test_some_ranks_of_stages(void **state)
+{
+    static const struct mesh_shape two = {.degree = {2, 1, 2, 1, 1}};
+    struct fleet fleet;
+    struct error err = {0};
+    const struct program *program[4];
+    struct config config = rig_config(
+        "model.layers=3 model.hidden=12 model.heads=2 model.ffn=20 model.vocab=23 data.seq_len=7 "
+        "train.global_batch=8 train.micro_batch=1 parallel.pipeline=2");
+    fleet_open(&fleet, &config, 8, PROGRAM_TRAIN);
+    for (int i = 0; i < 4; i++)
+        program[i] = fleet.program[mesh_rank(&fleet.layout.shape, mesh_coord_of_rank(&two, i))];
+    assert_int_equal(verify_some_ranks(program, &two, &err), 0);
+    struct instr *sent = find(fleet.program[4], INSTR_SEND, 0);
+    assert_ptr_equal(program[2], fleet.program[4]);
+    sent->elems++;
+    assert_int_equal(verify_some_ranks(program, &two, &err), -1);
+    assert_non_null(strstr(err.text, "message size mismatch"));
+    fleet_close(&fleet);
+}
+
 /* Matrices have owners: no rank's all-to-all is like another's. */
 static void test_some_owners(void **state)
 {
@@ -401,15 +548,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_swapped_collectives),
         cmocka_unit_test(test_collectives_of_other_shape),
+        cmocka_unit_test(test_exchanges_of_other_shape),
         cmocka_unit_test(test_missing_collectives),
         cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_messages_of_other_values),
         cmocka_unit_test(test_a_message_alone),
         cmocka_unit_test(test_messages_crossing),
         cmocka_unit_test(test_messages_in_a_cycle),
         cmocka_unit_test(test_streams_in_a_cycle),
         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_parts_of_flats),
+        cmocka_unit_test(test_what_holds_up_nothing),
         cmocka_unit_test(test_issued_in_order),
         cmocka_unit_test(test_some_ranks),
+        cmocka_unit_test(test_some_ranks_of_stages),
         cmocka_unit_test(test_some_owners),
     };
     return cmocka_run_group_tests_name("verify_ranks", tests, NULL, NULL);
