@@ -3,7 +3,7 @@
  * Every instruction that is not complete waits for another one:
  *
  *   the instruction is                       it waits for
- *   the first that is not issued             one that it names, or the compute instruction before
+ *   the first that is not issued             one that it names
  *   after that                              the first that is not issued
  *   issued, but not the next of its stream   the one at which the stream stands
  *   a transfer that has not started          the first transfer before it that has not, to its last
@@ -55,13 +55,11 @@ static const char *issued_after(const struct ranks *g, struct rank_instr from,
     *to = (struct rank_instr){from.rank, p->issued};
     if (from.at > p->issued)
         return comes_after;
-    for (int s = 0; s < STREAMS; s++) {
-        to->at = p->program->instr[from.at].wait[s];
-        if (to->at > p->done[s])
-            return waits_for;
-    }
-    to->at = p->at[STREAM_COMPUTE];
-    return comes_after;
+    int s = 0;
+    while (p->program->instr[from.at].wait[s] <= p->done[s])
+        s++;
+    to->at = p->program->instr[from.at].wait[s];
+    return waits_for;
 }
 
 /* The first instruction that rank `other` has not completed and that is the other end of a message
@@ -144,17 +142,14 @@ static void append_member(const struct ranks *g, struct rank_instr one)
                 program_stream_name(instr_at(g, one)->stream));
 }
 
-/* Of a cycle of so many, the member to begin with: the first transfer of the lowest rank. */
+/* Of a cycle of so many, the member to begin with: the first of the lowest rank.  That waits for
+ * another rank, as what waits for its own rank waits for what is before it in the list. */
 static struct rank_instr first_of(const struct ranks *g, struct rank_instr one, int length)
 {
     struct rank_instr first = one;
     for (int k = 1; k < length; k++) {
         follow(g, one, &one);
-        int is_transfer = instr_is_transfer(instr_at(g, one)),
-            was_transfer = instr_is_transfer(instr_at(g, first));
-        if (is_transfer != was_transfer
-                ? is_transfer
-                : one.rank < first.rank || (one.rank == first.rank && one.at < first.at))
+        if (one.rank < first.rank || (one.rank == first.rank && one.at < first.at))
             first = one;
     }
     return first;

@@ -1,13 +1,13 @@
 /* verify_ranks.c - all ranks' programs gone through together; see verify.h.
  *
  * Every rank has a place in each of its streams, and one in its list: instructions are issued in
- * order, each when its waits and the compute instructions before it are complete, so that one
- * that has to wait holds up what follows on every stream (the strictest way in which an executor
- * may work).  Transfers start in the order of the list too, as NCCL's kernels do where several
- * communicators share a GPU (NCCL_LAUNCH_ORDER_IMPLICIT): one that is after another on its stream
- * holds up those that follow on other streams, and one that is several kernels (a sum of 16 bits)
- * until it is complete.  A collective completes when all members of its group stand at it, a
- * message when sender and receiver do.
+ * order, each when its waits are complete, so that one that has to wait holds up what follows on
+ * every stream (the strictest way in which an executor may work).  What is no transfer is complete
+ * as soon as it was issued and its stream has come to it.  Transfers start in the order of the list
+ * too, as NCCL's kernels do where several communicators share a GPU (NCCL_LAUNCH_ORDER_IMPLICIT):
+ * one that is after another on its stream holds up those that follow on other streams, and one that
+ * is several kernels (a sum of 16 bits) until it is complete.  A collective completes when all
+ * members of its group stand at it, a message when sender and receiver do.
  */
 #include "verify/verify.h"
 
@@ -21,7 +21,7 @@
 /* Issue instructions in the order of the list, as far as their waits allow. */
 static void issue(struct ranks_progress *p)
 {
-    for (; p->issued < p->program->instrs && p->issued <= p->at[STREAM_COMPUTE]; p->issued++)
+    for (; p->issued < p->program->instrs; p->issued++)
         for (int s = 0; s < STREAMS; s++)
             if (p->program->instr[p->issued].wait[s] > p->done[s])
                 return;
