@@ -25,6 +25,7 @@
 #include "verify/overlaps.h"
 #include "verify/persistent.h"
 #include "verify/segments.h"
+#include "verify/streams.h"
 
 enum { TEXT = 112 };
 
@@ -249,6 +250,8 @@ static int check_instr(struct verify *v, int i)
     const struct instr *instr = &v->program->instr[i];
     if (!mesh_has(&v->program->layout->shape, instr->axes))
         return wrong(v, "group that the mesh has not", i, -1, -1);
+    if (!streams_allow(v->program, instr))
+        return wrong(v, "wrong stream", i, -1, -1);
     v->works += instr->kind == INSTR_RUN || instr->kind == INSTR_UPDATE;
     v->works_at[i] = v->works;
     if (instr->kind == INSTR_ALLTOALL && check_parts(v, i))
@@ -257,6 +260,8 @@ static int check_instr(struct verify *v, int i)
         int b = instr->buffer[slot];
         if (b < 0)
             continue;
+        if (!streams_reach(v->program, instr, slot))
+            return wrong(v, "out of reach", i, b, -1);
         if (instr_is_exchange(instr)) /* its operands are places in what pieces share as a whole */
             b = buffer_root(v->program, b);
         int rc = instr->kind == INSTR_RELEASE

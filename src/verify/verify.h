@@ -12,6 +12,8 @@
 
 /* One rank's program:
  *  - every wait names an earlier instruction of another stream ("wrong wait");
+ *  - every instruction is on a stream that can do it ("wrong stream"), and its memory where that
+ *    works: what is offloaded is fetched first ("out of reach": streams.h);
  *  - every buffer is written before it is read ("read before written"), its accesses are
  *    ordered where one of them writes ("race"), it is released once, after its last use
  *    ("released twice", "never released", "used after release"), and not later than

@@ -159,25 +159,6 @@ static void test_state_does_not_share(void **state)
     programs_everywhere(check_persistent);
 }
 
-static void check_segments(struct program *program)
-{
-    for (int i = 0; i < program->instrs; i++)
-        for (uint64_t left = program->instr[i].kind == INSTR_RUN ? program->instr[i].bound : 0;
-             left; left &= left - 1) {
-            const struct program_buffer *buffer =
-                &program->buffer[program->instr[i].buffer[__builtin_ctzll(left)]];
-            if (state_side(program->state, buffer->pool) != SIDE_DEVICE)
-                fail_msg("instruction %d runs on %s, in %s memory", i, buffer->name,
-                         mem_pool_name(buffer->pool));
-        }
-}
-
-/* What segments do before the first step leaves offloaded state alone. */
-static void test_segments_run_on_the_device(void **state)
-{
-    programs_everywhere(check_segments);
-}
-
 static void check_slabs(struct program *program)
 {
     struct memory_lifetime *life = memory_lifetimes(program);
@@ -483,7 +464,6 @@ int main(void)
         cmocka_unit_test(test_waits_point_backward),
         cmocka_unit_test(test_live_buffers_do_not_share),
         cmocka_unit_test(test_state_does_not_share),
-        cmocka_unit_test(test_segments_run_on_the_device),
         cmocka_unit_test(test_all_lie_in_their_slab),
         cmocka_unit_test(test_a_release_is_missed),
         cmocka_unit_test(test_a_gather_is_missed),
