@@ -381,6 +381,11 @@ int units_create(struct units **out, const struct model *model, const struct uni
         free(units);
         return -1;
     }
+    if (request->freeze) {
+        units->freeze = array_make(strlen(request->freeze) + 1, 1);
+        strcpy(units->freeze, request->freeze);
+        units->request.freeze = units->freeze;
+    }
     units->count = model->units;
     units->flat = array_make(FLAT_USES * (size_t)units->count, sizeof *units->flat);
     units->use = array_make((size_t)units->count, sizeof *units->use);
@@ -491,6 +496,7 @@ void units_destroy(struct units *units)
     free(units->stage);
     free(units->flops);
     free(units->rank);
+    free(units->freeze);
     free(units->use);
     free(units->flat);
     free(units);

@@ -52,7 +52,7 @@ struct units_request {
                               product makes them: fp32, or dtype, of a step of one micro-batch */
     enum dtype ns_dtype;   /* of the products of ORTHOGONALIZE */
     const char *freeze;    /* patterns of tensors that are not trained (config train.freeze), or
-                              NULL; the caller's as long as the units are there */
+                              NULL; units_create() copies them */
     int frozen_whole;      /* 1: what is frozen is whole on every rank */
     enum config_quantize quantize; /* of the frozen matrices of the model, beside adapters */
     enum config_recompute recompute;
@@ -84,6 +84,7 @@ struct unit_boundaries {
 struct units {
     const struct model *model; /* the caller's */
     struct units_request request;
+    char *freeze; /* request.freeze */
     int count;
     int flats; /* of all units, in the order of the units */
     struct flat *flat;
