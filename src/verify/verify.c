@@ -26,6 +26,7 @@
 #include "verify/persistent.h"
 #include "verify/segments.h"
 #include "verify/streams.h"
+#include "verify/updaters.h"
 
 enum { TEXT = 112 };
 
@@ -355,11 +356,14 @@ static int check_divisions(const struct program *program, struct error *err)
     return rc;
 }
 
-/* What does not depend on the list of instructions: flats, rows, loss, dropout and segments follow
- * from the graphs. */
+/* What does not depend on the list of instructions: the rules of updates follow from the
+ * configuration, and flats, rows, loss, dropout and segments from the graphs. */
 static int check_graphs(const struct program *program, struct error *err)
 {
-    if (program->kind == PROGRAM_UPDATE) /* it runs none */
+    int updates = program->kind == PROGRAM_TRAIN || program->kind == PROGRAM_UPDATE;
+    if (updates && updaters_check(program, err))
+        return -1;
+    if (program->kind == PROGRAM_UPDATE) /* it runs no graph */
         return 0;
     return check_divisions(program, err) || graphs_check_flats(program, err) ||
                    graphs_check_rows(program, err) || graphs_check_tables(program, err) ||

@@ -26,6 +26,8 @@
  *  - the flats are divided and summed over ranks as the units' graphs say ("wrong flat"), the
  *    micro-batches are the global batch ("wrong count"), and gradients are those of its mean
  *    ("wrong factor": graphs.h);
+ *  - each tensor is updated by the rule of the configuration, or frozen ("wrong update":
+ *    updaters.h);
  *  - what a unit's graph has divided among ranks comes together again (division.h);
  *  - inside a RUN each step finds its operands, and parameters lie in their flats (segments.h);
  *  - and verify_values() of it.
