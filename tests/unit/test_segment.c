@@ -158,6 +158,19 @@ static int are_equal(const struct spaces *a, const struct spaces *b, int unit,
     return equal;
 }
 
+/* Each step has the scratch that its op asks the device for: verify, which knows no device, sees
+ * only that nothing else lies there. */
+static void check_scratch(const struct session *s, const struct segment *segment)
+{
+    for (int i = 0; i < segment->steps; i++) {
+        const struct segment_step *step = &segment->step[i];
+        const struct graph_node node = segment_step_node(segment, step);
+        size_t bytes = node.op->scratch ? node.op->scratch(s->device, segment->graph, &node) : 0;
+        assert_true(step->scratch_bytes >= bytes);
+        assert_true(!bytes || step->scratch.space == SPACE_WORK);
+    }
+}
+
 /* A tensor that is kept may leave a gap behind it, which nobody writes. */
 static void check_segment(const struct session *s, int unit, const struct segment *segment)
 {
@@ -168,6 +181,7 @@ static void check_segment(const struct session *s, int unit, const struct segmen
     spaces_make(&clean, s, unit, segment, 0);
     spaces_make(&poisoned, s, unit, segment, 0xff);
     segment_check_lifetimes(s, segment);
+    check_scratch(s, segment);
     uint64_t before = hash_of(&clean, inputs);
     run(segment, unit, &clean, 0);
     run(segment, unit, &poisoned, 0);
