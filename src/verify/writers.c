@@ -132,7 +132,7 @@ int writers_after(const struct values *v, const struct instr *instr, int space,
     int own = writer_number(instr), after = 0;
     struct addends sum = {0};
     for (int n = 0; n < 2 * segment->pieces; n++) {
-        if (n == own || !writer_writes(segment, n, space))
+        if (!writer_writes(segment, n, space))
             continue;
         after += n > own;
         if (n < own)

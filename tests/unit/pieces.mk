@@ -5,7 +5,7 @@ tests_unit_test_pieces_SOURCES = tests/unit/test_pieces.c $(divided)
 tests_unit_test_divided_state_SOURCES = tests/unit/test_divided_state.c $(divided)
 # Rows that tensor ranks exchange in chunks; who accessed which bytes.
 UNIT_TESTS += tests/unit/test_row_chunks tests/unit/test_access
-tests_unit_test_row_chunks_SOURCES = tests/unit/test_row_chunks.c $(rig)
+tests_unit_test_row_chunks_SOURCES = tests/unit/test_row_chunks.c $(faults)
 UNIT_TESTS += tests/unit/test_tensor_graphs tests/unit/test_context_graphs
 tests_unit_test_tensor_graphs_SOURCES = tests/unit/test_tensor_graphs.c $(rig)
 tests_unit_test_context_graphs_SOURCES = tests/unit/test_context_graphs.c $(rig)

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/array.h"
+#include "tests/unit/faults.h"
 #include "tests/unit/rig.h"
 #include "verify/verify.h"
 
@@ -200,6 +201,49 @@ static void test_every_chunk_is_there(void **state)
     fleet_close(&fleet);
 }
 
+/* Does an instruction write rows of a boundary that others of its run write too? */
+static int writes_rows(const struct program *program, const struct instr *instr)
+{
+    const uint64_t boundaries =
+        space_bit(SPACE_OUTPUT) | (space_bit(SPACE_SAVED) - space_bit(SPACE_INPUT_GRAD));
+    if (instr->kind != INSTR_RUN && !instr_is_exchange(instr))
+        return 0;
+    const struct segment *segment = program_segment(program, instr->unit, instr->phase);
+    const struct segment_step *step = segment_exchange(segment, instr->piece);
+    uint64_t writes = instr->kind == INSTR_RUN ? segment->piece[instr->piece].writes
+                                               : space_bit(step->out[0].space);
+    return segment->has_row_chunks && writes & boundaries;
+}
+
+/* Whoever reads a boundary notices that one of those who write its rows is left out. */
+static void test_rows_left_out(void **state)
+{
+    static const char *const ways[] = {MODEL, MODEL "recompute=full",
+                                       MODEL "parallel.schedule=zb_h1 precision=bf16"};
+    for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+        struct config config = rig_config(ways[w]);
+        struct fleet fleet;
+        struct error err = {0};
+        int left_out = 0;
+        fleet_open(&fleet, &config, 2, PROGRAM_TRAIN);
+        struct program *program = fleet.program[0];
+        for (int i = 0; i < program->instrs; i++) {
+            struct instr *instr = &program->instr[i], was = *instr;
+            if (!writes_rows(program, instr))
+                continue;
+            faults_leave_out(instr);
+            if (!verify_values(program, &err))
+                fail_msg("not noticed: instruction %d", i);
+            *instr = was;
+            left_out++;
+        }
+        assert_true(left_out > 2 * 2 * 3);
+        if (verify_values(program, &err))
+            fail_msg("%s", err.text);
+        fleet_close(&fleet);
+    }
+}
+
 /* Rows that cannot be cut, and overlap that is not wanted. */
 static void test_off(void **state)
 {
@@ -256,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_products_go_on),
         cmocka_unit_test(test_rows_come_again_beside_a_product),
         cmocka_unit_test(test_every_chunk_is_there),
+        cmocka_unit_test(test_rows_left_out),
         cmocka_unit_test(test_off),
         cmocka_unit_test(test_auto),
     };
