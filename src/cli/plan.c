@@ -26,6 +26,7 @@
 #include "plan/show.h"
 #include "plan/step_svg.h"
 #include "simulate/machine_file.h"
+#include "train/data_files.h"
 #include "train/run_length.h"
 
 static int write_json(const struct report *report, const struct compare *compare,
@@ -203,7 +204,8 @@ static int set_steps(struct report *report, struct error *err)
     return rc;
 }
 
-static int plan(struct plan_options *options, int argc, char **argv, struct error *err)
+static int plan(struct app *app, struct plan_options *options, int argc, char **argv,
+                struct error *err)
 {
     struct config config;
     struct report report;
@@ -239,6 +241,7 @@ static int plan(struct plan_options *options, int argc, char **argv, struct erro
         return -1;
     plan_options_judge(options, &report);
     attention_memory_note(&report, (int)options->threads);
+    data_files_warn(&app->log, &config.data);
     int rc = set_steps(&report, err);
     if (!rc)
         rc = show(&report, options, err);
@@ -254,7 +257,7 @@ static int plan(struct plan_options *options, int argc, char **argv, struct erro
 int command_plan(struct app *app, int argc, char **argv, struct error *err)
 {
     struct plan_options options = {0};
-    int rc = plan(&options, argc, argv, err);
+    int rc = plan(app, &options, argc, argv, err);
     machine_free(&options.machine);
     return rc;
 }

@@ -3,6 +3,7 @@
 
 #include "base/round.h"
 #include "train/data_chat.h"
+#include "train/data_files.h"
 #include "train/tokenizer_check.h"
 
 int training_data_open(struct training_data *data, const struct session *s, struct error *err)
@@ -17,8 +18,10 @@ int training_data_open(struct training_data *data, const struct session *s, stru
         return error_prefix(err, "data.valid");
     if (tokenizer_check_data(&data->train.data, &data->valid.data, err))
         return -1;
-    if (!world_rank(s->world))
+    if (!world_rank(s->world)) {
+        data_files_warn(s->log, names);
         data_chat_report(s->log, &data->train.data, &data->valid.data);
+    }
     return 0;
 }
 

@@ -75,6 +75,35 @@ refused "a vocabulary too large, by the file's name" \
 refused "weights in evaluation" 'data\.valid: weights are for training' $T train $M \
     data.train=train.h5 data.valid=valid.h5:1
 
+# A file that is named twice, whatever its names: one line of all ranks, where no weights say that it is meant.
+ln train.h5 hard.h5
+ln -s train.h5 soft.h5
+cp train.h5 copy.h5
+# named NAME TRAIN VALID LINE...: what is warned of, by two ranks and by a plan.
+named() {
+    name=$1 files="data.train=$2 data.valid=$3"
+    shift 3
+    for line; do printf 'trireme: warning: %s\n' "$line"; done >wanted
+    # shellcheck disable=SC2086
+    ranks 2 "$TRIREME" train $M $files train.steps=2 run.dir=named run.fresh=true >out 2>err
+    code=$?
+    # shellcheck disable=SC2086
+    "$TRIREME" plan $M $files --ranks 2 >out 2>plan.err
+    is "$name" "0 0 $(cat wanted)" "$code $? $(grep 'warning: data' err)"
+    is "$name: a plan says so too" "0 $(cat wanted)" "0 $(grep 'warning: data' plan.err)"
+}
+named "a file that is named twice" train.h5,train.h5 valid.h5 \
+    'data.train names one file 2 times (train.h5): each epoch reads it 2 times'
+named "links of a file" copy.h5,train.h5,hard.h5,soft.h5 valid.h5 \
+    'data.train names one file 3 times (train.h5, also as hard.h5): each epoch reads it 3 times'
+named "a file that is named twice in evaluation" train.h5 valid.h5,./valid.h5 \
+    'data.valid names one file 2 times (valid.h5, also as ./valid.h5): each evaluation reads it 2 times'
+named "a file that is trained and evaluated on" copy.h5,train.h5 valid.h5,soft.h5 \
+    'data.valid names soft.h5, which is a file of data.train, named there train.h5: its loss is of what is learned, and says little of other text'
+named "weights mean it" train.h5:0.7,hard.h5:0.3 valid.h5
+named "samples mean it" train.h5,train.h5:samples=40 valid.h5
+named "a copy is another file" train.h5,copy.h5 valid.h5
+
 # A file that is cut while it is read: one line, not a signal.
 cp train.h5 shrinks.h5
 timeout -k 5 120 "$TRIREME" train $M data.train=shrinks.h5 train.steps=100000 run.dir=shrinks \

@@ -138,7 +138,7 @@ mkdir lines
 echo '{"text": "mine"}' >lines/samples.jsonl
 # shellcheck disable=SC2086
 refused "a user's samples.jsonl" 'where a run keeps a file samples.jsonl of its own' "$TRIREME" train $N \
-    run.dir=lines model.path=hf-llama-true data.valid=train.h5 generate.samples=1 train.eval_every=1 train.steps=1
+    run.dir=lines model.path=hf-llama-true data.valid=valid.h5 generate.samples=1 train.eval_every=1 train.steps=1
 
 # The ids of tokens are the tokenizer's, of a model from scratch, and then those of the folder.
 ids_of() { tr -d ' \n' <"$1/config.json" | sed 's/.*\("bos_token_id.*\)"torch_dtype.*/\1/'; }
@@ -320,7 +320,7 @@ cp hf-llama-false/config.json pickles
 for command in train evaluate; do
     # shellcheck disable=SC2086
     refused "$command of a folder without weights" 'pickles has no weights: .*model.init=scratch' \
-        "$TRIREME" $command $N data.valid=train.h5 model.path=pickles run.dir=never
+        "$TRIREME" $command $N data.valid=valid.h5 model.path=pickles run.dir=never
 done
 ln -s gone pickles/model.safetensors
 # shellcheck disable=SC2086
