@@ -158,10 +158,15 @@ static int check_folder(const char *path, struct error *err)
     return rc;
 }
 
+static int is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 int output_path_check_report(const char *path, enum output_path_kind kind, const char *input,
                              struct error *err)
 {
-    struct stat info, of_input;
+    struct stat info, of_input, of_stdout;
     if (!path)
         return 0;
     if (refuse_folder(path, err))
@@ -170,8 +175,12 @@ int output_path_check_report(const char *path, enum output_path_kind kind, const
         return check_folder(path, err);
     if (!S_ISREG(info.st_mode))
         return 0;
-    if (input && !stat(input, &of_input) && of_input.st_dev == info.st_dev &&
-        of_input.st_ino == info.st_ino)
+    if (!fstat(STDOUT_FILENO, &of_stdout) && is_same(&of_stdout, &info))
+        return error_set(err,
+                         "%s is the file that standard output goes to, where the plan itself is "
+                         "printed; name another file",
+                         path);
+    if (input && !stat(input, &of_input) && is_same(&of_input, &info))
         return error_set(err, "%s is an input, and would be overwritten; name another file", path);
     int is_ours = info.st_size ? begins_as(path, kind, err) : 1;
     if (is_ours < 0)
@@ -189,7 +198,7 @@ int output_path_is(const char *a, const char *b)
     struct stat x, y;
     char *folder_a = parent_of(a), *folder_b = parent_of(b);
     int same = !strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) && !stat(folder_a, &x) &&
-               !stat(folder_b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+               !stat(folder_b, &y) && is_same(&x, &y);
     free(folder_a);
     free(folder_b);
     return same;

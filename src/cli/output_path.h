@@ -27,8 +27,9 @@ void output_path_warn_ending(const char *path, enum output_path_kind kind, struc
 
 /* Check that a file of one of plan's kinds may be written to path (NULL: none is wanted).  A
  * regular file that is there may be replaced if it is empty or begins as those of this kind do, and
- * is not `input` (NULL: none); a pipe or a device is written to.  Returns 0, or -1 with err set,
- * also where no file can be made in the folder. */
+ * is neither `input` (NULL: none) nor standard output, whose text would be lost with it; a pipe or
+ * a device is written to.  Returns 0, or -1 with err set, also where no file can be made in the
+ * folder. */
 int output_path_check_report(const char *path, enum output_path_kind kind, const char *input,
                              struct error *err);
 

@@ -212,8 +212,16 @@ for option in --json --trace --timeline-svg --schedule-svg --schedule-csv; do
         "$TRIREME" plan $M --machine h100 --ranks 2 parallel.pipeline=2 $option none/x.csv
     refused "$option to a folder that is missing" "$option: none/ is a folder; name a file" \
         "$TRIREME" plan $M --machine h100 --ranks 2 parallel.pipeline=2 $option none/
+    for path in /dev/stdout shown; do
+        refused "$option $path, where standard output is a file" \
+            "$option: $path is the file that standard output goes to, where the plan itself is printed; name" \
+            sh -c '"$@" >shown' sh "$TRIREME" plan $M --machine h100 --ranks 2 parallel.pipeline=2 $option $path
+    done
     rm -f $kept
 done
+"$TRIREME" plan $M --machine h100 --ranks 2 --json /dev/stdout 2>err | cat >out
+is "--json to standard output that is a pipe: both are there" "0 1 1" \
+    "$(wc -c <err | tr -d ' ') $(grep -c '^fits on h100' out) $(grep -c '^{$' out)"
 "$TRIREME" plan $M --machine h100 --ranks 2 --json /dev/null >out 2>err
 is "--json to a device" "0 0" "$? $(wc -c <err | tr -d ' ')"
 for option in --json --trace --timeline-svg --schedule-svg; do
