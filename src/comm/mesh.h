@@ -204,8 +204,8 @@ int mesh_poll(struct mesh *mesh, struct error *err);
  * only mesh_poll() and mesh_destroy() may be called on the mesh.  Any thread may call it. */
 void mesh_abandon(struct mesh *mesh);
 
-/* Write "NCCL 2.28.9", with the version it was built for where that differs, or "no NCCL" into
- * text; returns text. */
+/* Write NCCL's version into text, "2.28.9", with the one it was built for where that differs, or
+ * "none" in a build without NCCL; returns text. */
 const char *mesh_gpu_library(char text[96]);
 
 /* Return what is wrong with that version where nodes with this one's processors exchange, as text

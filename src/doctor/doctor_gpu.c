@@ -134,7 +134,7 @@ void doctor_check_gpus(struct doctor *d)
     doctor_fact(d, "CUDA", "%s", device_gpu_libraries(text));
     doctor_fact(d, "NCCL", "%s", mesh_gpu_library(library));
     if (fault && count > 0)
-        doctor_problem(d, "%s %s", library, fault);
+        doctor_problem(d, "NCCL %s %s", library, fault);
     if (count == 0)
         check_none(d, why);
     for (int i = 0; i < count; i++)

@@ -163,6 +163,7 @@ fi
 
 "$TRIREME" doctor >out 2>err
 is "doctor" 0 $?
+is "each line has its name once: of NCCL its version, or none" 1 "$(grep -cE '^  NCCL  +([0-9.]+( \(built for [0-9.]+\))?|none)$' out)"
 is "as many open files as the hard limit allows" "files $(ulimit -Hn)," \
     "$(ulimit -Sn 100; "$TRIREME" doctor 2>err | grep -o 'files [a-z0-9]*,')"
 # Open MPI, hwloc and oneDNN crash where a process has little address space.

@@ -49,7 +49,7 @@ void nccl_unregister(struct link *l, void *memory)
 
 const char *mesh_gpu_library(char text[96])
 {
-    snprintf(text, 96, "no NCCL");
+    snprintf(text, 96, "none");
     return text;
 }
 

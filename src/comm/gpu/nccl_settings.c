@@ -133,7 +133,8 @@ static int check_pair(const struct link *l, struct error *err)
     const int is_pair = mesh_group_of(l->mesh, MESH_SHARDS)->size == 2;
     const char *fault = is_on && is_pair ? nccl_fault(nccl_version(), NCCL_USE_PAIR_COPIES) : NULL;
     char library[96];
-    return fault ? error_set(err, "comm.copy_engines: %s %s", mesh_gpu_library(library), fault) : 0;
+    return fault ? error_set(err, "comm.copy_engines: NCCL %s %s", mesh_gpu_library(library), fault)
+                 : 0;
 }
 
 static int check_copy_engines(const struct link *l, struct error *err)
@@ -167,7 +168,7 @@ static void warn_of_settings(const struct link *l)
     if (world_rank(l->world) != 0)
         return;
     if (fault)
-        log_warn(NULL, "%s %s", mesh_gpu_library(library), fault);
+        log_warn(NULL, "NCCL %s %s", mesh_gpu_library(library), fault);
     for (size_t i = 0; i < sizeof slow_settings / sizeof slow_settings[0]; i++) {
         const char *value = getenv(slow_settings[i].name);
         int number = value ? atoi(value) : 0;

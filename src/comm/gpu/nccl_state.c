@@ -41,7 +41,7 @@ int nccl_version(void)
 const char *mesh_gpu_library(char text[96])
 {
     int is = nccl_version(),
-        used = snprintf(text, 96, "NCCL %d.%d.%d", is / 10000, is / 100 % 100, is % 100);
+        used = snprintf(text, 96, "%d.%d.%d", is / 10000, is / 100 % 100, is % 100);
     if (is != NCCL_VERSION_CODE)
         snprintf(text + used, 96 - (size_t)used, " (built for %d.%d.%d)", NCCL_MAJOR, NCCL_MINOR,
                  NCCL_PATCH);
