@@ -20,6 +20,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/round.h"
+#include "base/text.h"
 #include "io/disk.h"
 #include "program/memory.h"
 #include "train/lr_schedule.h"
@@ -148,6 +149,18 @@ static int is_best(const struct trainer *t)
     return t->s->config.checkpoint.keep_best && t->at.best.step == t->at.step;
 }
 
+enum { NEWEST_TEXT = 80 };
+
+/* From which checkpoint the run would go on, where a newer one could not be saved. */
+static const char *newest_text(const struct trainer *t, char text[NEWEST_TEXT])
+{
+    snprintf(text, NEWEST_TEXT, "this run has no checkpoint yet");
+    if (t->dir.saved_step >= 0)
+        snprintf(text, NEWEST_TEXT, "the newest checkpoint is still that of step %lld",
+                 (long long)t->dir.saved_step);
+    return text;
+}
+
 /* What becomes of the run where rc says that the checkpoint of a step could not be saved, and why:
  * a warning, and the run goes on, unless its directory is lost.  Returns 0, or -1 with err set. */
 static int go_on(const struct trainer *t, int rc, int64_t step, const struct error *why,
@@ -157,9 +170,10 @@ static int go_on(const struct trainer *t, int rc, int64_t step, const struct err
         *err = *why;
         return error_prefix(err, "training ends at step %lld", (long long)t->at.step);
     }
+    char newest[NEWEST_TEXT];
     if (rc && !world_rank(t->s->world))
-        log_warn(t->s->log, "checkpoint of step %lld failed, training goes on: %s", (long long)step,
-                 why->text);
+        log_warn(t->s->log, "checkpoint of step %lld failed, training goes on: %s; %s",
+                 (long long)step, why->text, newest_text(t, newest));
     return 0;
 }
 
@@ -429,7 +443,10 @@ int trainer_save(struct trainer *t, struct error *err)
         return -1;
     prune_if_replaced(t);
     if (run_directory_save(&t->dir, t->at, err)) {
+        char newest[NEWEST_TEXT];
         err->code = EXIT_NODE; /* once its cause is mended, the same command goes on */
+        if (err->text[0] && !t->dir.lost)
+            text_append(err->text, sizeof err->text, "; %s", newest_text(t, newest));
         return error_prefix(err, "the state at step %lld could not be saved",
                             (long long)t->at.step);
     }

@@ -238,8 +238,8 @@ is "the checkpoint before is whole" 0 "$(said verify)"
 is "nothing half-written is left" "step-00000010 " "$(said left)"
 is "a full disk at a signal is the node's fault" 95 "$(said signal)"
 is "a full disk at a signal: says once that the state was not saved" 1 "$(grep -a -c '^trireme: .*error: ' signal.err)"
-is "of which step, and why" 1 "$(grep -a -c -E \
-    'error: .*the state at step [0-9]+ could not be saved: .*(No space left|are free)' signal.err)"
+is "of which step, why, and which one is there" 1 "$(grep -a -c -E \
+    'error: .*the state at step [0-9]+ could not be saved: .*(No space left|are free).*; the newest checkpoint is still that of step 10$' signal.err)"
 is "with the checkpoint before" "step-00000010 " "$(said kept)"
 is "with room again it goes on" 0 "$(said after)"
 finish
