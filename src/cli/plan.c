@@ -66,6 +66,8 @@ static int outcome(const struct report *report, const struct plan_options *optio
     char text[400];
     if (!report->verified)
         return error_set(err, "%s", report->verdict.text);
+    if (report_check_node(report, err))
+        return -1;
     if (!host && !(options->as_machine && lack.device_bytes))
         return 0;
     config.device = report->on_gpu ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;

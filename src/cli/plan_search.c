@@ -31,7 +31,7 @@ int plan_search_auto(struct config *config, const struct plan_options *o, struct
     if (!o->as_machine)
         return error_set(err, "parallel.layout auto: which layout training takes depends on the "
                               "machine.  Name it with --machine");
-    if (search_find(&search, &request, err))
+    if (report_check_node(&limits, err) || search_find(&search, &request, err))
         return error_prefix(err, "parallel.layout auto");
     printf("parallel.layout auto takes\n    ");
     show_wrapped(stdout, 4, 4, search.row[0].settings);
@@ -55,7 +55,7 @@ int plan_search_layout(const struct config *config, const struct plan_options *o
     struct report limits;
     struct search search;
     const struct search_request request = request_of(config, o, &limits);
-    if (search_find(&search, &request, err))
+    if (report_check_node(&limits, err) || search_find(&search, &request, err))
         return -1;
     search.best.parallel.layout = PARALLEL_LAYOUT_GIVEN;
     plan_options_show_notes(o);

@@ -77,13 +77,20 @@ static int list_counts(const struct fewest_request *r, int unit, int counts[FEWE
     return count;
 }
 
+/* The memory of a node; 0: without limit. */
+static size_t node_bytes_of(const struct fewest_request *r)
+{
+    if (r->node_bytes || r->machine->gpu[0])
+        return r->node_bytes;
+    return r->machine->memory_bytes * (size_t)per_node_of(r);
+}
+
 static struct memory_limits limits_of(const struct fewest_request *r, int ranks)
 {
     const struct machine *machine = r->machine;
     int on_gpu = machine->gpu[0] != 0;
     int on_node = ranks < per_node_of(r) ? ranks : per_node_of(r);
-    size_t node =
-        r->node_bytes || on_gpu ? r->node_bytes : machine->memory_bytes * (size_t)per_node_of(r);
+    size_t node = node_bytes_of(r);
     return (struct memory_limits){.device_bytes = on_gpu ? machine->memory_bytes : 0,
                                   .host_bytes = report_node_share(node, on_node, r->config, 0),
                                   .no_disk = 1};
@@ -188,9 +195,13 @@ static void find_row(const struct fewest_request *r, int level, struct fewest_ro
 int fewest_find(struct fewest *fewest, const struct fewest_request *request, struct error *err)
 {
     struct report report;
+    struct report node = {.config = *request->config, .ranks = 1, .nodes = 1};
     struct settings v;
     int found = 0, unit = unit_of(request->config);
+    report_set_node_memory(&node, node_bytes_of(request));
     *fewest = (struct fewest){.rows = request->machine->gpu[0] ? FEWEST_ROWS : 1};
+    if (report_check_node(&node, err))
+        return -1;
     if (vary(&v, request->config, 0, (int)request->config->parallel.tensor))
         v.config = *request->config;
     struct report_request wanted = {.config = &v.config,

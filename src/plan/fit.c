@@ -210,7 +210,9 @@ static void find_levels(struct fit_search *s)
 static void find(struct fit_search *s, struct fit *fit)
 {
     int level[AXES];
-    *fit = (struct fit){0};
+    *fit = (struct fit){.node_is_taken = s->limits->host_bytes == REPORT_NODE_TAKEN};
+    if (fit->node_is_taken)
+        return;
     enum device_kind device = s->config->device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
     if (layout_resolve(&s->layout, s->config, s->ranks,
                        s->ranks % s->nodes ? 0 : s->ranks / s->nodes, device, NULL))
@@ -252,6 +254,12 @@ void fit_find_here(struct fit *fit, const struct config *config, int ranks, int 
 const char *fit_text(const struct fit *fit, int ranks, char *text, size_t size)
 {
     char device[32], host[32], more[64] = "";
+    if (fit->node_is_taken) {
+        snprintf(text, size,
+                 "fewer ranks on a node, or larger micro-batches, leave memory of it "
+                 "for training");
+        return text;
+    }
     if (!fit->found) {
         snprintf(text, size, "nothing fits on up to %d ranks", FIT_RANKS_MOST);
         return text;

@@ -17,8 +17,9 @@
 enum { FIT_RANKS_MOST = 4096 };
 
 struct fit {
-    int found;        /* 1: the fields that follow are set */
-    int ranks, nodes; /* ranks as asked for, or as many as are needed */
+    int node_is_taken; /* 1: limits are REPORT_NODE_TAKEN, so that nothing is sought */
+    int found;         /* 1: the fields that follow are set */
+    int ranks, nodes;  /* ranks as asked for, or as many as are needed */
     /* "key=value key=value": what changes; "" where ranks alone do */
     char settings[SETTINGS_BYTES];
     struct memory_limits takes; /* memory that a rank then needs */

@@ -60,6 +60,7 @@ struct report {
     char fp8_note[FP8_NOTE];  /* what of precision fp8 is not in fp8 */
     char machine[96];         /* the GPU's name given to report_set_gpu_memory(), or "" */
     struct memory_limits limits;
+    size_t node_bytes;      /* given to report_set_node_memory(); 0: not known */
     size_t attention_bytes; /* that training takes of what is left (attention_memory.h) */
     int compiled;           /* ranks that were compiled and checked; the others repeat them */
     int measured; /* ranks that `rank` has: all, or the first of each coordinate along the pipeline
@@ -130,14 +131,19 @@ double report_mfu(const struct report *report, int whole_attention);
 size_t report_process_bytes(const struct config *config, int instrs);
 
 /* Return what each of `ranks` ranks of a node with node_bytes has for what is planned: its equal
- * share without report_process_bytes(), or 1 byte where the process takes all of it; 0 where
- * node_bytes is 0, not known. */
+ * share without report_process_bytes(), or REPORT_NODE_TAKEN, in which nothing fits, where the
+ * process takes all of it; 0 where node_bytes is 0, not known. */
+enum { REPORT_NODE_TAKEN = 1 };
 size_t report_node_share(size_t node_bytes, int ranks, const struct config *config, int instrs);
 
 /* Set the memory that the plan is compared with: of a GPU, with its name for messages; of a node,
  * of which each rank has its report_node_share(), for which ranks, nodes and config are set. */
 void report_set_gpu_memory(struct report *report, const char *name, size_t memory_bytes);
 void report_set_node_memory(struct report *report, size_t memory_bytes);
+
+/* Check that the processes leave memory of the node for training.  Returns 0, or -1 with err set to
+ * the sizes where limits.host_bytes is REPORT_NODE_TAKEN. */
+int report_check_node(const struct report *report, struct error *err);
 
 /* Return the measured rank that stands for a run where one is shown: with several pipeline ranks
  * the one that needs most memory, else the first. */

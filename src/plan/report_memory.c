@@ -3,6 +3,7 @@
 
 #include "base/round.h"
 #include "plan/report.h"
+#include "plan/show.h"
 #include "simulate/machine.h"
 
 const struct report_rank *report_largest(const struct report *report)
@@ -37,14 +38,46 @@ size_t report_process_bytes(const struct config *config, int instrs)
 size_t report_node_share(size_t node_bytes, int ranks, const struct config *config, int instrs)
 {
     size_t share = node_bytes / (size_t)ranks, process = report_process_bytes(config, instrs);
-    return share > process ? share - process : share ? 1 : 0;
+    return share > process ? share - process : share ? REPORT_NODE_TAKEN : 0;
+}
+
+static int instrs_of(const struct report *report)
+{
+    return report->measured ? report->rank[0].instrs : 0;
 }
 
 void report_set_node_memory(struct report *report, size_t memory_bytes)
 {
+    report->node_bytes = memory_bytes;
     report->limits.host_bytes =
         report_node_share(memory_bytes, machine_ranks_per_node(report->ranks, report->nodes),
-                          &report->config, report->measured ? report->rank[0].instrs : 0);
+                          &report->config, instrs_of(report));
+}
+
+/* What leaves memory of a node whose processes take all of it: of what a process takes the list of
+ * a step's instructions is shorter with fewer micro-batches. */
+static const char *advice(const struct report *report, int ranks)
+{
+    size_t least = report_process_bytes(&report->config, 0);
+    if (report->node_bytes / (size_t)ranks > least)
+        return "a larger train.micro_batch leaves some";
+    return ranks > 1 && report->node_bytes > least ? "fewer ranks on a node leave some"
+                                                   : "take a node that has more";
+}
+
+int report_check_node(const struct report *report, struct error *err)
+{
+    int ranks = machine_ranks_per_node(report->ranks, report->nodes);
+    char node[32], process[32];
+    if (report->limits.host_bytes != REPORT_NODE_TAKEN)
+        return 0;
+    show_bytes((double)report->node_bytes, node, sizeof node);
+    show_bytes((double)report_process_bytes(&report->config, instrs_of(report)), process,
+               sizeof process);
+    return error_set(err,
+                     "no memory of a node is left for training: it has %s for %d rank%s, and the "
+                     "process of one takes %s; %s",
+                     node, ranks, ranks > 1 ? "s" : "", process, advice(report, ranks));
 }
 
 static size_t beyond(size_t wanted, size_t limit)

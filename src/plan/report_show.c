@@ -149,6 +149,7 @@ void report_verdicts(const struct report *report, FILE *out)
 {
     struct memory_limits lack = report_lack(report, &report->limits);
     struct memory_limits most = report_most(report);
+    struct error taken = {0};
     char text[32];
     if (report->limits.device_bytes)
         print_verdict(report->machine, report->limits.device_bytes, most.device_bytes,
@@ -157,7 +158,9 @@ void report_verdicts(const struct report *report, FILE *out)
         fprintf(out,
                 "  of which training gives %s to attention's backward (train.attention_bytes)\n",
                 show_bytes((double)report->attention_bytes, text, sizeof text));
-    if (report->limits.host_bytes)
+    if (report_check_node(report, &taken))
+        show_wrapped(out, fprintf(out, "does not fit: "), 2, taken.text);
+    else if (report->limits.host_bytes)
         print_verdict("a rank's share of the node, without its process", report->limits.host_bytes,
                       most.host_bytes, lack.host_bytes, out);
 }

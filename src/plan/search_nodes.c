@@ -9,8 +9,9 @@ static void find(struct search_nodes_row *row, const struct search_request *requ
     struct config config = *request->config;
     struct search_request one = *request;
     struct memory_limits limits = *request->limits;
-    int per_node = machine_ranks_per_node(row->ranks, row->nodes);
-    limits.host_bytes = report_node_share(limits.host_bytes, per_node, request->config, 0);
+    struct report node = {.config = config, .ranks = row->ranks, .nodes = row->nodes};
+    report_set_node_memory(&node, limits.host_bytes);
+    limits.host_bytes = node.limits.host_bytes;
     config.train.global_batch_tokens = 0;
     if (keeps == SEARCH_KEEPS_BATCH_PER_RANK)
         config.train.global_batch = config.train.global_batch * row->ranks / first_ranks;
@@ -23,7 +24,8 @@ static void find(struct search_nodes_row *row, const struct search_request *requ
     if (row->ranks < row->nodes)
         error_set(&row->why, "a node has at least one rank");
     else
-        row->fits = !search_find(&row->search, &one, &row->why);
+        row->fits =
+            !report_check_node(&node, &row->why) && !search_find(&row->search, &one, &row->why);
 }
 
 void search_nodes_find(struct search_nodes *found, const struct search_request *request, int least,

@@ -26,6 +26,11 @@ static int search(char settings[SEARCH_SETTINGS], const struct config *config, s
                   struct error *err)
 {
     struct config base = *config;
+    const struct report node = {.config = base,
+                                .ranks = world_size(world),
+                                .nodes = world_nodes(world),
+                                .limits = *limits,
+                                .node_bytes = mem_node_bytes()};
     struct search search;
     char step[32];
     int64_t start_ns = clock_ns();
@@ -36,7 +41,8 @@ static int search(char settings[SEARCH_SETTINGS], const struct config *config, s
     base.parallel.layout =
         PARALLEL_LAYOUT_GIVEN; /* so that settings do not say it: it stays auto */
     base.device = request->kind == DEVICE_CUDA ? CONFIG_DEVICE_CUDA : CONFIG_DEVICE_CPU;
-    if (search_find(&search,
+    if (report_check_node(&node, err) ||
+        search_find(&search,
                     &(struct search_request){.config = &base,
                                              .ranks = world_size(world),
                                              .nodes = world_nodes(world),

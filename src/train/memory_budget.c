@@ -36,7 +36,7 @@ static int instrs_of(const struct session *s)
 static int check_node(const struct session *s, size_t share, struct error *err)
 {
     int ranks = world_local_size(s->world);
-    size_t need = s->need.host_bytes;
+    size_t need = s->need.host_bytes, process = report_process_bytes(&s->config, instrs_of(s));
     if (!share || need <= share)
         return 0;
     return error_set(err,
@@ -47,8 +47,8 @@ static int check_node(const struct session *s, size_t share, struct error *err)
                      mem_node_bytes() == cgroup_memory_bytes()
                          ? "its control group (Slurm's --mem, a container) allows"
                          : "the node has",
-                     gib_of(mem_node_bytes()), ranks,
-                     gib_of(report_process_bytes(&s->config, instrs_of(s))), gib_of(need - share));
+                     gib_of(mem_node_bytes()), ranks, gib_of(process),
+                     gib_of(need + process - mem_node_bytes() / (size_t)ranks));
 }
 
 /* What the ranks of this node lack of the memory that other programs have left; 0: nothing. */

@@ -246,6 +246,20 @@ node_with() {
 }
 "$TRIREME" plan $M --ranks 2 --json here.json >out 2>&1
 is "a node has to hold the processes, too" "does not fit, fits" "$(node_with 42), $(node_with 45)"
+# A node whose processes take all of it: with the sizes, and no word of other layouts.
+taken='no memory of a node is left for training: it has 204\.80 MiB for 8 ranks, and the process of one takes 4[0-9.]* MiB; fewer'
+refused "a node whose processes take all of it" "$taken" "$TRIREME" plan $M --ranks 8 --node-memory 0.2
+is "says so beside the plan, too" "1 0" "$(tr '\n' ' ' <stdout | tr -s ' ' | grep -c "does not fit: $taken") $(grep -c 'nothing fits\|(1 B)' stdout)"
+for how in --search "parallel.layout=auto"; do
+    refused "$how on such a node" "$taken" "$TRIREME" plan $M --machine h100 --ranks 8 --node-memory 0.2 $how
+done
+"$TRIREME" plan $M --machine h100 --search --nodes 1-2 --node-memory 0.2 >out 2>err
+is "a search over nodes has it in each row" "0 2" "$? $(tr '\n' ' ' <out | tr -s ' ' | grep -o "$taken" | wc -l)"
+refused "the fewest ranks on a node that holds no process" \
+    'it has 20\.48 MiB for 1 rank, and the process of one takes .*; take a node that has more' \
+    "$TRIREME" plan $M --machine h100 --fewest --node-memory 0.02
+refused "a node whose processes list too many micro-batches" 'a larger train\.micro_batch leaves some' "$TRIREME" plan $M \
+    --node-memory 0.1 data.seq_len=8 train.micro_batch=1 train.global_batch=8000
 
 # ---- pipelines ----
 P="model.preset=llama-tiny model.layers=6 device=cpu train.global_batch=6 train.micro_batch=1 parallel.pipeline=3"

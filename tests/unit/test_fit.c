@@ -126,6 +126,34 @@ static void test_more_ranks(void **state)
     assert_non_null(strstr(fit_text(&fit, 2, text, sizeof text), "nothing fits"));
 }
 
+/* Where the processes take all of a node, nothing is sought, and nothing said of other ranks. */
+static void test_node_taken(void **state)
+{
+    struct config config = rig_config("model.preset=llama-tiny device=cpu data.seq_len=32");
+    size_t process = report_process_bytes(&config, 0);
+    struct memory_limits none = {.host_bytes = report_node_share(2 * process, 2, &config, 0)};
+    assert_true(none.host_bytes == REPORT_NODE_TAKEN);
+    assert_true(report_node_share(2 * process + 4, 2, &config, 0) == 2);
+    struct fit fit;
+    char text[400];
+    fit_find(&fit, &config, 2, 1, 1, &none);
+    assert_true(fit.node_is_taken && !fit.found);
+    assert_non_null(strstr(fit_text(&fit, 2, text, sizeof text), "fewer ranks on a node"));
+    struct report report = {.config = config, .ranks = 4, .nodes = 2};
+    struct error err = {0};
+    report_set_node_memory(&report, 2 * process + 4);
+    assert_int_equal(report_check_node(&report, &err), 0);
+    report_set_node_memory(&report, 0); /* not known */
+    assert_int_equal(report_check_node(&report, &err), 0);
+    report_set_node_memory(&report, 2 * process);
+    assert_int_equal(report_check_node(&report, &err), -1);
+    assert_non_null(strstr(err.text, "for 2 ranks"));
+    assert_non_null(strstr(err.text, "fewer ranks on a node leave some"));
+    report_set_node_memory(&report, process);
+    assert_int_equal(report_check_node(&report, &err), -1);
+    assert_non_null(strstr(err.text, "take a node that has more"));
+}
+
 /* Hybrids keep to hybrids, and take more shards where they must. */
 static void test_hybrids(void **state)
 {
@@ -328,11 +356,17 @@ static void test_gpt2_xl(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gentlest),          cmocka_unit_test(test_a_schedule_that_keeps_less),
-        cmocka_unit_test(test_more_ranks),        cmocka_unit_test(test_hybrids),
-        cmocka_unit_test(test_8b_on_two_of_24),   cmocka_unit_test(test_8b_on_disk),
-        cmocka_unit_test(test_gpt2_xl),           cmocka_unit_test(test_8b_on_the_host),
-        cmocka_unit_test(test_8b_without_a_disk), cmocka_unit_test(test_gpu_without_a_disk),
+        cmocka_unit_test(test_gentlest),
+        cmocka_unit_test(test_a_schedule_that_keeps_less),
+        cmocka_unit_test(test_more_ranks),
+        cmocka_unit_test(test_node_taken),
+        cmocka_unit_test(test_hybrids),
+        cmocka_unit_test(test_8b_on_two_of_24),
+        cmocka_unit_test(test_8b_on_disk),
+        cmocka_unit_test(test_gpt2_xl),
+        cmocka_unit_test(test_8b_on_the_host),
+        cmocka_unit_test(test_8b_without_a_disk),
+        cmocka_unit_test(test_gpu_without_a_disk),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
 }
