@@ -9,6 +9,11 @@
  *     of the command line          data.valid=x.h5
  *     of no training               train.optimizer=adamw, ...  untrained[]: nothing is updated
  *
+ *     of a file, to evaluate with  comm.min_ctas=0, ...        the last of here[]: the file is for
+ *                                                              training, perhaps on other devices
+ *     of the command line          device=cpu
+ *     of no training               train.optimizer=adamw, ...
+ *
  * split() writes the settings of the command line from list + FIRST on.  load_from() writes its own
  * from the beginning of the list, and moves those of the command line after them.
  */
@@ -69,8 +74,10 @@ static const char *const here[ARGUMENTS_HERE] = {
     "comm.nvls=false",
 };
 enum {
-    FIRST = 2 + ARGUMENTS_HERE
-}; /* most settings that load_from() puts before those of the command line */
+    OF_GPUS = 5,                /* the last of here[], of transfers between GPUs alone */
+    FIRST = 2 + ARGUMENTS_HERE, /* most settings that load_from() puts before those of the command
+                                   line */
+};
 
 int arguments_add_here(const char **list, int count)
 {
@@ -227,8 +234,12 @@ static int load_from(struct config *config, enum arguments_use use, const char *
     char *run = !path ? NULL : is_folder ? array_text(path) : run_of_file(path), *place;
     if (use == ARGUMENTS_EVALUATE)
         count = arguments_add_untrained(list + first, count);
-    if (!run)
-        return load_file(config, use, path, list + first, count, err);
+    if (!run) {
+        int added = path && use == ARGUMENTS_EVALUATE ? OF_GPUS : 0;
+        first -= added;
+        memcpy(list + first, here + ARGUMENTS_HERE - added, (size_t)added * sizeof *list);
+        return load_file(config, use, path, list + first, added + count, err);
+    }
     int is_checkpoint = disk_has(run, "COMMIT"), used = 0, rc;
     if (is_checkpoint && use == ARGUMENTS_TRAIN) {
         free(run);

@@ -412,6 +412,15 @@ want=$("$TRIREME" evaluate looked 2>/dev/null)
 for what in looked looked/config.yaml run.dir=looked looked/checkpoints/step-00000006 copied; do
     is "evaluate $what" "$want" "$("$TRIREME" evaluate $what 2>err)"
 done
+# The file that a run was trained by elsewhere, with keys of transfers between GPUs.
+sed -e 1d -e 's/^device:.*/device: auto/' -e 's/^  min_ctas: 0/  min_ctas: 2/' -e 's/^  max_ctas: 0/  max_ctas: 8/' \
+    -e 's/^  nvls: false/  nvls: true/' -e 's/^  reproducible: true/  reproducible: false/' looked/config.yaml >gpus.yaml
+is "such a file" 3 "$(grep -c '_ctas: [1-9]\|nvls: true' gpus.yaml)"
+refused "train with it, without a GPU" 'comm\.min_ctas is of transfers between GPUs, and device is cpu; leave it out' \
+    "$TRIREME" train gpus.yaml device=cpu train.steps=7
+for device in auto cpu; do
+    is "evaluate with a file for GPUs, device=$device" "$want" "$("$TRIREME" evaluate gpus.yaml device=$device 2>err)"
+done
 "$TRIREME" evaluate copied >out 2>err
 said "evaluate a copy: the copy" 'evaluating copied/checkpoints/step-00000006'
 "$TRIREME" evaluate looked checkpoint.resume=3 >out 2>err
