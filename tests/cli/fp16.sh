@@ -21,6 +21,13 @@ values whole loss | awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(last 
 is "a run that skipped steps learns" 0 $?
 values whole lr | sort -u >rates
 is "at a constant rate" 1 "$(wc -l <rates)"
+for schedule in cosine wsd; do
+    "$TRIREME" train $M $S train.schedule=$schedule train.steps=40 run.dir=waits-$schedule >out 2>err
+    "$TRIREME" train $M precision=bf16 train.schedule=$schedule train.steps=40 run.dir=counts-$schedule >out 2>err
+    late=$(values waits-$schedule skipped_steps | sed -n 39p)
+    is "$schedule waits for the steps that are skipped" "$(values counts-$schedule lr | sed -n $((40 - late))p)" \
+        "$(values waits-$schedule lr | tail -n 1)"
+done
 
 for steps in 7 29 40; do
     ranks 2 "$TRIREME" train $M $S train.steps=$steps run.dir=parts >parts.out 2>parts.err
