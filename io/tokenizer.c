@@ -40,9 +40,9 @@ int tokenizer_open(struct tokenizer **opened, const char *name_or_path, struct e
     struct tokenizer *tokenizer = array_make(1, sizeof *tokenizer);
     *opened = NULL;
     tokenizer->data = array_make(1, sizeof *tokenizer->data);
-    tokenizer->end_of_text = tokenizer->unknown_stop = -1;
+    tokenizer->end_of_text = -1;
     for (int i = 0; i < TOKENIZER_ROLES; i++)
-        tokenizer->role[i] = -1;
+        tokenizer->role[i] = tokenizer->unknown_id[i] = -1;
     int rc = 0;
     if (!strcmp(name_or_path, "bytes"))
         open_bytes(tokenizer);

@@ -43,9 +43,10 @@ struct tokenizer {
     int64_t vocab;                 /* the highest id, added tokens included, plus 1 */
     int64_t end_of_text;           /* id to put after each document; -1: the tokenizer has none */
     int64_t role[TOKENIZER_ROLES]; /* id; -1: the tokenizer has none */
-    int64_t unknown_stop;          /* an eos_token_id of generation_config.json that is the id of no
-                                      token, such as of a padded vocabulary; -1: there is none */
-    struct tokenizer_data *data;   /* private to io/tokenizer*.c */
+    /* of generation_config.json, an id for each role that is that of no token, such as of a padded
+     * vocabulary; -1: there is none */
+    int64_t unknown_id[TOKENIZER_ROLES];
+    struct tokenizer_data *data; /* private to io/tokenizer*.c */
 };
 
 /* Open "bytes", a tokenizer.json, or a folder that holds one.  Not collective.

@@ -75,12 +75,15 @@ static int is_decided(const struct tokenizer *tokenizer, const struct js *file, 
     return value && (!text || *id >= 0);
 }
 
-/* Returns the id that generation_config.json has for a role, or -1. */
-static int64_t by_number(const struct tokenizer *tokenizer, const struct js *generation, int role)
+/* Returns the id that generation_config.json has for a role, or -1; notes one that no token has. */
+static int64_t by_number(struct tokenizer *tokenizer, const struct js *generation, int role)
 {
     const struct js *value = roles[role].id ? js_get(generation, roles[role].id) : NULL;
     int64_t id = js_int(value, js_at_int(value, 0, -1));
-    return tokenizer_text(tokenizer, id) ? id : -1;
+    if (tokenizer_text(tokenizer, id))
+        return id;
+    tokenizer->unknown_id[role] = id >= 0 ? id : -1;
+    return -1;
 }
 
 /* Returns the id of the first of at most `most` names that is a token, or -1. */
@@ -109,7 +112,7 @@ static int stop_at_value(struct tokenizer *tokenizer, const struct js *value, st
     char text[64] = "";
     if (id != INT64_MIN) {
         if (id >= 0 && !stop_at(tokenizer, id))
-            tokenizer->unknown_stop = id;
+            tokenizer->unknown_id[TOKENIZER_EOS] = id;
         return 0;
     }
     if (js_string(value))
@@ -140,10 +143,11 @@ static int find_roles(struct tokenizer *tokenizer, const struct js *config, cons
     for (int i = 0; i < TOKENIZER_ROLES; i++) {
         int64_t *id = &tokenizer->role[i];
         const char *lacking = NULL;
+        int64_t numbered = by_number(tokenizer, generation, i);
         if (is_decided(tokenizer, config, i, id, &lacking) ||
             is_decided(tokenizer, map, i, id, &lacking))
             continue;
-        *id = by_number(tokenizer, generation, i);
+        *id = numbered;
         if (*id < 0 && lacking && i == TOKENIZER_EOS)
             return error_set(err,
                              "%s: the files beside it name \"%.60s\" as eos_token, which the "

@@ -202,11 +202,11 @@ static int open_texts(struct generate_model *model, struct log *log,
         return error_set(err, "tokenizer %s has %lld tokens, the model knows %lld",
                          model->tokenizer->name, (long long)model->tokenizer->vocab,
                          (long long)model->config.model.vocab);
-    if (model->tokenizer->unknown_stop >= 0)
+    if (model->tokenizer->unknown_id[TOKENIZER_EOS] >= 0)
         log_warn(log,
                  "generation_config.json beside %s has %lld as eos_token_id, which is the id of no "
                  "token: texts do not end at it",
-                 model->tokenizer->path, (long long)model->tokenizer->unknown_stop);
+                 model->tokenizer->path, (long long)model->tokenizer->unknown_id[TOKENIZER_EOS]);
     return options->is_chat ? find_template(model, log, options->template, err) : 0;
 }
 

@@ -271,6 +271,28 @@ static void report_tokenizer(struct log *log, const char *folder,
                  folder, name);
 }
 
+/* Warn of ids in the folder's generation_config.json that no token of its tokenizer has: generation
+ * by others' programs would begin with one, pad with it, or not stop. */
+static void report_ids(struct log *log, const char *folder)
+{
+    static const struct {
+        const char *key;
+        enum tokenizer_role role;
+    } ids[] = {{.key = "bos_token_id", .role = TOKENIZER_BOS},
+               {.key = "eos_token_id", .role = TOKENIZER_EOS},
+               {.key = "pad_token_id", .role = TOKENIZER_PAD}};
+    struct tokenizer *tokenizer = NULL;
+    if (disk_has(folder, "tokenizer.json") && disk_has(folder, "generation_config.json") &&
+        !tokenizer_open(&tokenizer, folder, NULL))
+        for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+            if (tokenizer->unknown_id[ids[i].role] >= 0)
+                log_warn(log,
+                         "%s/generation_config.json has %lld as %s, which is the id of no token of "
+                         "tokenizer.json; mend it where the tokenizer is from, and here",
+                         folder, (long long)tokenizer->unknown_id[ids[i].role], ids[i].key);
+    tokenizer_close(tokenizer);
+}
+
 /* Warn where an adapter's model has fewer tokens than the run: it has to be resized before peft
  * adds the adapter, and rows of the embedding and the head that the adapter does not have are then
  * others than the run's. */
@@ -313,10 +335,12 @@ void export_folder_report(struct log *log, const char *folder, enum weights_what
                           const struct checkpoint *checkpoint, const struct config *config)
 {
     char source[CONFIG_TEXT];
-    if (what == EXPORT_MODEL)
+    if (what == EXPORT_MODEL) {
         report_tokenizer(log, folder, checkpoint);
-    else
+        report_ids(log, folder);
+    } else {
         report_base(log, folder, config);
+    }
     int has_source = what != EXPORT_MODEL && saved_source(config->model_path, source);
     data_chat_report_folder(log, run_data_chat(checkpoint->meta), has_source ? source : folder,
                             folder);

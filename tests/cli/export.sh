@@ -41,6 +41,12 @@ for named in aside aside/any.name; do
     is "convert --tokenizer $named" "0 0 0 tokenizer.json" "$? $(cmp aside/tokenizer.json more-named/tokenizer.json >out; echo $?) $(
         grep -c warning err) $(cd more-named && ls | grep -v -e safetensors -e ^config.json)"
 done
+echo '{"bos_token_id": 99999, "eos_token_id": 4, "pad_token_id": 310}' >aside/generation_config.json
+"$TRIREME" convert more more-ids --tokenizer aside >out 2>err
+is "ids of no token beside the tokenizer: a warning of each" "0 1 1 2" "$? $(
+    grep -c 'warning: more-ids/generation_config.json has 99999 as bos_token_id, which is the id of no token' err) $(
+    grep -c 'warning: .* has 310 as pad_token_id' err) $(grep -c warning err)"
+rm aside/generation_config.json
 refused "convert with the tokenizer of other data" 'data was made with "byte-bpe.*, and --tokenizer small is "byte-bpe' \
     "$TRIREME" convert more more-small --tokenizer small
 refused "convert with a tokenizer that is not there" '^trireme: error: --tokenizer: .*gone.json' \

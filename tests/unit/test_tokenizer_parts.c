@@ -443,9 +443,54 @@ static void test_stops(void **state)
             fail_msg("%s: wanted \"%s\", got \"%s\"", stops[i].text,
                      stops[i].why ? stops[i].why : "", err.text);
         if (!rc)
-            assert_int_equal(tokenizer->unknown_stop, stops[i].unknown);
+            assert_int_equal(tokenizer->unknown_id[TOKENIZER_EOS], stops[i].unknown);
         if (!rc && i > 1 && stops[i].unknown != 2)
             assert_true(tokenizer_is_stop(tokenizer, 1));
+        tokenizer_close(tokenizer);
+    }
+    unlink(beside);
+    free(beside);
+    free(path);
+}
+
+/* Ids of generation_config.json for bos and pad: those of no token are noted, and not taken. */
+static void test_unknown_ids(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t bos, pad, unknown_bos, unknown_pad;
+    } rows[] = {
+        {.text = "{}", .bos = -1, .pad = -1, .unknown_bos = -1, .unknown_pad = -1},
+        {.text = "{\"bos_token_id\": 1, \"pad_token_id\": 0}",
+         .bos = 1,
+         .pad = 0,
+         .unknown_bos = -1,
+         .unknown_pad = -1},
+        {.text = "{\"bos_token_id\": 2, \"pad_token_id\": 99999}",
+         .bos = -1,
+         .pad = -1,
+         .unknown_bos = 2,
+         .unknown_pad = 99999},
+        {.text = "{\"bos_token_id\": null, \"pad_token_id\": -1}",
+         .bos = -1,
+         .pad = -1,
+         .unknown_bos = -1,
+         .unknown_pad = -1},
+    };
+    char *path = write_file("{" BYTES_DECODED MODEL("\"a\":0,\"b\":1", "") "}");
+    char *beside = array_format("%s/generation_config.json", dir);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tokenizer *tokenizer;
+        FILE *file = fopen(beside, "wb");
+        assert_non_null(file);
+        fputs(rows[i].text, file);
+        fclose(file);
+        assert_int_equal(tokenizer_open(&tokenizer, path, NULL), 0);
+        assert_int_equal(tokenizer->role[TOKENIZER_BOS], rows[i].bos);
+        assert_int_equal(tokenizer->role[TOKENIZER_PAD], rows[i].pad);
+        assert_int_equal(tokenizer->unknown_id[TOKENIZER_BOS], rows[i].unknown_bos);
+        assert_int_equal(tokenizer->unknown_id[TOKENIZER_PAD], rows[i].unknown_pad);
+        assert_int_equal(tokenizer->unknown_id[TOKENIZER_UNK], -1);
         tokenizer_close(tokenizer);
     }
     unlink(beside);
@@ -527,6 +572,7 @@ int main(void)
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_unknown_ids),
         cmocka_unit_test(test_train),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
