@@ -132,6 +132,15 @@ int launch_check(const struct launch *launch, int size, struct error *err)
     return launch->tasks > 1 && alone ? refuse(launch, err) : 0;
 }
 
+const char *launch_doubt(const struct launch *launch)
+{
+    int is_by_pmi = launch->kind == LAUNCH_SRUN && launch->tasks > 1 && launch->task == 0 &&
+                    getenv("PMI_FD") && !getenv("PMIX_NAMESPACE");
+    return is_by_pmi ? "srun starts MPI by PMI-2 (--mpi=pmi2), for which not every MPI was built; "
+                       "where MPI now ends this job, start with srun --mpi=pmix"
+                     : NULL;
+}
+
 int launch_check_nodes(const struct launch *launch, struct error *err)
 {
     int nodes = number("SLURM_JOB_NUM_NODES", 1);

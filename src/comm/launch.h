@@ -36,6 +36,11 @@ struct launch launch_read(void);
  * text is empty on tasks above 0, so that one line is printed. */
 int launch_check(const struct launch *launch, int size, struct error *err);
 
+/* Returns a line to print before MPI starts where that may end the process in words of its own: of
+ * srun --mpi=pmi2, by which an Open MPI starts that was built for it, and no other.  NULL: none,
+ * and on tasks above 0. */
+const char *launch_doubt(const struct launch *launch);
+
 /* Refuse one process in a Slurm job of several nodes, which would train on one of them, or on the
  * login node from which salloc was called.  Returns 0, or -1 with err set. */
 int launch_check_nodes(const struct launch *launch, struct error *err);

@@ -204,6 +204,8 @@ int world_start(struct world **world, struct mem *mem, struct error *err)
         snprintf(w->host, sizeof w->host, "unknown");
     if (launch_check(&launch, 0, &own) || launch_check_memory(&launch, w->host, &own))
         goto fail;
+    if (launch_doubt(&launch))
+        log_info(NULL, "%s", launch_doubt(&launch));
     launch_prepare(&launch);
     if (thread_start(&w->thread, &own))
         goto fail;
