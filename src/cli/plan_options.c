@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/round.h"
+#include "base/special_file.h"
 #include "cli/arguments.h"
 #include "cli/last_start.h"
 #include "cli/output_path.h"
@@ -187,11 +188,17 @@ int plan_options_check_outputs(const struct plan_options *o, const struct config
         {.option = "--schedule-csv", .path = o->csv, .kind = OUTPUT_SCHEDULE},
         {.option = "--yaml", .path = o->yaml, .kind = OUTPUT_CONFIG},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (output_path_check_report(
                 rows[i].path, rows[i].kind,
                 rows[i].kind == OUTPUT_SCHEDULE ? config->parallel.schedule : input, err))
             return error_prefix(err, "%s", rows[i].option);
+        for (size_t j = 0; j < i; j++)
+            if (rows[i].path && rows[j].path && !special_file_kind(rows[i].path) &&
+                output_path_is(rows[i].path, rows[j].path))
+                return error_set(err, "%s and %s name one file, %s; name two", rows[j].option,
+                                 rows[i].option, rows[i].path);
+    }
     return 0;
 }
 

@@ -32,9 +32,9 @@ int plan_options_take(struct plan_options *o, int *argc, char **argv, struct err
  * fit. */
 int plan_options_set_ranks(struct plan_options *o, int argc, char **argv, struct error *err);
 
-/* Check that every file that is asked for may be written (output_path_check_report()).  input: the
- * configuration that is planned, which is not replaced; NULL: none.  Returns 0, or -1 with err
- * set. */
+/* Check that every file that is asked for may be written (output_path_check_report()), and is
+ * none of the others.  input: the configuration that is planned, which is not replaced; NULL: none.
+ * Returns 0, or -1 with err set. */
 int plan_options_check_outputs(const struct plan_options *o, const struct config *config,
                                const char *input, struct error *err);
 

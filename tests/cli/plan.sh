@@ -219,6 +219,11 @@ for option in --json --trace --timeline-svg --schedule-svg --schedule-csv; do
     done
     rm -f $kept
 done
+refused "two files of one name" '--json and --trace name one file, ./one; name two' \
+    "$TRIREME" plan $M --machine h100 --ranks 2 --trace ./one --json one
+is "neither is written" 0 "$(ls one 2>/dev/null | wc -l)"
+"$TRIREME" plan $M --machine h100 --ranks 2 --trace /dev/null --json /dev/null >out 2>err
+is "but both to a device" "0 0" "$? $(wc -c <err | tr -d ' ')"
 "$TRIREME" plan $M --machine h100 --ranks 2 --json /dev/stdout 2>err | cat >out
 is "--json to standard output that is a pipe: both are there" "0 1 1" \
     "$(wc -c <err | tr -d ' ') $(grep -c '^fits on h100' out) $(grep -c '^{$' out)"
