@@ -177,7 +177,7 @@ int key_refuse_shell(const struct key *key, const char *value, struct error *err
     if (key->type != KEY_TEXT)
         return 0;
     for (const char *item = value; item; item = key->list ? strchr(item, ',') : NULL) {
-        item += strspn(item, key->list ? ", " : "");
+        item += strspn(item, key->list ? ", ['\"" : "");
         int length = (int)strcspn(item, key->list ? "," : ""), bytes;
         int shown = length < 80 ? length : 80;
         const char *variable = find_variable(item, length, &bytes);
@@ -197,22 +197,39 @@ int key_refuse_shell(const struct key *key, const char *value, struct error *err
     return 0;
 }
 
-/* Copy a list, "a, b", without the blanks around its items: "a,b".  `to` is cleared, and as long as
- * the list at least. */
+/* Copy one item of a list, `length` bytes, without blanks and, where the list has brackets, quotes
+ * around it.  Returns the bytes that are copied. */
+static size_t copy_item(char *to, const char *item, size_t length, int has_brackets)
+{
+    while (length && *item == ' ') {
+        item++;
+        length--;
+    }
+    while (length && item[length - 1] == ' ')
+        length--;
+    if (has_brackets && length > 1 && strchr("'\"", *item) && item[length - 1] == *item) {
+        item++;
+        length -= 2;
+    }
+    memcpy(to, item, length);
+    return length;
+}
+
+/* Copy a list, "a, b" or, as files of YAML, JSON and Python have it, "['a', 'b']", as "a,b".  `to`
+ * is cleared, and as long as the list at least. */
 static void copy_list(char *to, const char *list)
 {
-    for (const char *item = list;; item++) {
-        item += strspn(item, " ");
-        const char *end = item + strcspn(item, ",");
-        size_t length = (size_t)(end - item);
-        while (length && item[length - 1] == ' ')
-            length--;
-        memcpy(to, item, length);
-        to += length;
-        item = end;
-        if (!*item)
+    size_t length = strlen(list);
+    int has_brackets = length > 1 && list[0] == '[' && list[length - 1] == ']';
+    const char *end = list + length - has_brackets;
+    for (const char *item = list + has_brackets;; item++) {
+        const char *comma = memchr(item, ',', (size_t)(end - item));
+        const char *last = comma ? comma : end;
+        to += copy_item(to, item, (size_t)(last - item), has_brackets);
+        if (!comma)
             return;
         *to++ = ',';
+        item = comma;
     }
 }
 
@@ -231,7 +248,7 @@ static int set_text(const struct key *key, char *field, const char *value, struc
         if (!(bytes = character((const unsigned char *)value + at)))
             return error_set(err, "%s: byte %d of the text is no printable UTF-8", key->name,
                              at + 1);
-    if (key->list && *value && !value[strspn(value, ", ")])
+    if (key->list && *value && !value[strspn(value, ", []'\"")])
         return error_set(err, "%s: the list \"%.40s\" names nothing; leave the key out", key->name,
                          value);
     memset(field, 0, key->bytes);

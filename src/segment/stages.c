@@ -95,15 +95,15 @@ static int check_boundaries(const struct units *units, struct error *err)
     return 0;
 }
 
-/* As many units for each stage as text says: "3,2,2,1", or "[3, 2, 2, 1]". */
+/* As many units for each stage as text says: "3,2,2,1". */
 static int divide_by(struct units *units, int stages, const char *text, struct error *err)
 {
-    const char *at = text + (*text == '[');
+    const char *at = text;
     int stage = 0, unit = 0, is_list = 1;
     for (char *end; is_list && *at; stage++, at = end + (*end != 0)) {
         long own = strtol(at, &end, 10);
-        is_list = end > at && own > 0 && own <= units->count - unit &&
-                  (!*end || (*end == ',' && end[1]) || !strcmp(end, "]"));
+        is_list =
+            end > at && own > 0 && own <= units->count - unit && (!*end || (*end == ',' && end[1]));
         for (; is_list && own > 0; own--)
             units->stage[unit++] = stage;
     }

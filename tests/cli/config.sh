@@ -96,6 +96,22 @@ printf 'run:\n  dir: ~/a\n' >home.yaml
 refused "a path in a file" 'home\.yaml:2: run\.dir: .~/a.: ~ is not' $T home.yaml
 printf 'data:\n  train: [a.h5, ~/b.h5]\n' >home.yaml
 refused "a list of paths in a file" 'home\.yaml:2: data\.train: .~/b\.h5.: ~ is not' $T home.yaml
+# A list in brackets on the command line, as files have it.
+bracketed() { # NAME VALUE WANTED
+    "$TRIREME" config model.preset=llama-tiny "data.train=$2" >out 2>err
+    is "$1" "0 $3" "$? $(sed -n 's/^  train: //p' out)"
+}
+bracketed "a list in brackets" '[a.h5, b.h5]' '"a.h5,b.h5"'
+bracketed "a list as JSON has it" '["a.h5","b c.h5:samples=3"]' '"a.h5,b c.h5:samples=3"'
+bracketed "a list as Python has it" "['a.h5', 'b.h5']" '"a.h5,b.h5"'
+bracketed "a list of one" '[a.h5]' '"a.h5"'
+bracketed "quotes without brackets are of the name" "'a.h5',b.h5" "\"'a.h5',b.h5\""
+bracketed "brackets within" '[a],b.h5' '"[a],b.h5"'
+refused "a list of nothing" 'data\.train: the list "\[ \]" names nothing; leave' $T model.preset=llama-tiny 'data.train=[ ]'
+refused "~ in a list in brackets" 'data\.train: "~/b\.h5.*": ~ is not expanded here' $T model.preset=llama-tiny "data.train=['a.h5', '~/b.h5']"
+printf 'model: {preset: llama-tiny}\ndata:\n  train: [a.h5, "[b].h5"]\n' >brackets.yaml
+"$TRIREME" config brackets.yaml >out 2>err
+is "a list of a file has them, and a name may" "0 1" "$? $(grep -c 'train: "a.h5,\[b\].h5"' out)"
 "$TRIREME" config model.preset=llama-tiny run.dir=./~/a >kept.yaml 2>err
 sed -i -e 's|"./~/a"|"~/a"|' -e '1i # The configuration this run was given, complete.' kept.yaml
 "$TRIREME" config kept.yaml >out 2>err
