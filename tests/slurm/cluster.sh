@@ -115,6 +115,10 @@ cluster_start() {
         echo "the name of the directory CLUSTER is too long for sockets: $CLUSTER" >&2
         return 1
     fi
+    if ! [ "$CLUSTER_NODES" -ge 3 ] 2>/dev/null; then
+        echo "CLUSTER_NODES must be at least 3: n1 and n2 have no GPUs, n3 and on have two" >&2
+        return 1
+    fi
     rm -rf "$CLUSTER"
     mkdir -p "$CLUSTER/log" "$CLUSTER/state" "$CLUSTER/tmp" || return 1
     chmod 755 "$CLUSTER"
