@@ -136,11 +136,12 @@ static int is_emulated(const struct device *d)
 static const struct {
     enum dtype dt, dt_c;
     int64_t m, n, k, pad; /* pad: elements between rows of c */
-} products[] = {{DTYPE_BF16, DTYPE_BF16, 64, 48, 120, 0},
-                {DTYPE_BF16, DTYPE_F32, 7, 33, 264, 0},
-                {DTYPE_F16, DTYPE_F16, 130, 24, 56, 0},
-                {DTYPE_F32, DTYPE_F32, 1, 5, 9, 0},
-                {DTYPE_BF16, DTYPE_BF16, 40, 16, 1000, 8}};
+} products[] = {
+    {DTYPE_BF16, DTYPE_BF16, 64, 48, 120, 0},  {DTYPE_BF16, DTYPE_F32, 7, 33, 264, 0},
+    {DTYPE_F16, DTYPE_F16, 130, 24, 56, 0},    {DTYPE_F32, DTYPE_F32, 1, 5, 9, 0},
+    {DTYPE_BF16, DTYPE_BF16, 40, 16, 1000, 8}, {DTYPE_BF16, DTYPE_F32, 16, 8, 1 << 18, 0},
+    {DTYPE_F16, DTYPE_F16, 16, 8, 1 << 18, 0}};
+enum { LONG = 10000 }; /* terms; more need tensor cores to be of interest, and to end soon */
 enum { PRODUCTS = sizeof products / sizeof products[0], ADDENDS = 3, KINDS = 4 * ADDENDS };
 
 /* A product whose operands are transposed, and to which something is added, as `kind` says. */
@@ -179,6 +180,10 @@ static void products_are_right_or_replaced(void **state)
         struct rig r = open_rig();
         struct error err = {0};
         struct shape_check check;
+        if (products[i / KINDS].k > LONG && is_emulated(r.d)) {
+            close_rig(&r);
+            continue;
+        }
         struct gemm g = make_product(&r, i / KINDS, i % KINDS);
         void *scratch = alloc(&r, (int64_t)r.d->ops->gemm_scratch(r.d, &g) / 4 + 1, DTYPE_F32);
         note_product(&r, &g, scratch);
@@ -273,6 +278,21 @@ static void a_wrong_attention_is_asked_for_no_more(void **state)
     close_rig(&r);
 }
 
+/* Which a library may make of sums that are 0 but for roundings. */
+static void gradients_of_a_single_token_are_not_compared(void **state)
+{
+    static const struct attention single = {DTYPE_BF16, 2, 1, 2, 2, 16, 0.25f};
+    struct rig r = open_rig();
+    struct error err = {0};
+    struct shape_check check;
+    library.is_there = 1;
+    note_attention(&r, &single);
+    must(device_shape_check(r.d, 0, &check, &err), &err);
+    assert_int_equal(check.is_wrong, 0);
+    assert_int_equal(device_shape_check(r.d, 1, &check, &err), 1);
+    close_rig(&r);
+}
+
 /* What own kernels do is not noted: there is nothing to compare it with. */
 static void own_attention_is_not_noted(void **state)
 {
@@ -289,6 +309,7 @@ int main(void)
         cmocka_unit_test(products_are_right_or_replaced),
         cmocka_unit_test(attentions_are_right_or_found),
         cmocka_unit_test(a_wrong_attention_is_asked_for_no_more),
+        cmocka_unit_test(gradients_of_a_single_token_are_not_compared),
         cmocka_unit_test(own_attention_is_not_noted),
     };
     char why[128];
