@@ -140,7 +140,7 @@ static const struct {
     {DTYPE_BF16, DTYPE_BF16, 64, 48, 120, 0},  {DTYPE_BF16, DTYPE_F32, 7, 33, 264, 0},
     {DTYPE_F16, DTYPE_F16, 130, 24, 56, 0},    {DTYPE_F32, DTYPE_F32, 1, 5, 9, 0},
     {DTYPE_BF16, DTYPE_BF16, 40, 16, 1000, 8}, {DTYPE_BF16, DTYPE_F32, 16, 8, 1 << 18, 0},
-    {DTYPE_F16, DTYPE_F16, 16, 8, 1 << 18, 0}};
+    {DTYPE_F16, DTYPE_F16, 16, 8, 1 << 18, 0}, {DTYPE_BF16, DTYPE_BF16, 32, 32, 4096, 0}};
 enum { LONG = 10000 }; /* terms; more need tensor cores to be of interest, and to end soon */
 enum { PRODUCTS = sizeof products / sizeof products[0], ADDENDS = 3, KINDS = 4 * ADDENDS };
 

@@ -103,7 +103,8 @@ int gemm_suggest(struct gemm_product *p, cublasLtHandle_t handle, int most,
 void gemm_put(struct cuda_gemms *s, struct gemm_product *p);
 
 /* Fill device memory with `have` bytes of host memory, over and over; and both operands of a
- * product with random numbers from -1 to 1.  Return 0, or -1 with err set. */
+ * product with random numbers from -1 to 1, which depend on each other in no sum of up to some
+ * 1.3e5 terms.  Return 0, or -1 with err set. */
 int gemm_fill(struct device *d, void *to, size_t bytes, const void *pattern, size_t have,
               struct error *err);
 int gemm_fill_operands(struct device *d, const struct gemm *g, struct error *err);

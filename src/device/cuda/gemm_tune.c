@@ -21,7 +21,9 @@
 #include "base/philox.h"
 #include "device/cuda/gemm.h"
 
-enum { RUNS = 5, PATTERN_ELEMS = 1 << 16 };
+/* A prime number, so that no two rows of an operand are the same (unless there are more of them),
+ * and a sum has no term several times: what one term is of it would be less. */
+enum { RUNS = 5, PATTERN_ELEMS = (1 << 17) - 1 };
 
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == PRODUCT_WORDS * sizeof(uint64_t), "word");
 
@@ -113,14 +115,18 @@ int gemm_fill(struct device *d, void *to, size_t bytes, const void *pattern, siz
     return rc;
 }
 
-/* Fill device memory with random numbers from -1 to 1, the same PATTERN_ELEMS over and over. */
-static int fill(struct device *d, void *to, size_t bytes, enum dtype dt, struct error *err)
+/* Fill device memory with random numbers from -1 to 1, of each operand others, the same
+ * PATTERN_ELEMS over and over. */
+static int fill(struct device *d, const char *operand, void *to, size_t bytes, enum dtype dt,
+                struct error *err)
 {
-    float *values = array_make(PATTERN_ELEMS, sizeof *values);
-    void *pattern = array_make(PATTERN_ELEMS, sizeof *values);
-    philox_fill_uniform(values, philox_key(1, "products"), 0, PATTERN_ELEMS, 1);
-    dtype_narrow(pattern, dt, values, PATTERN_ELEMS);
-    int rc = gemm_fill(d, to, bytes, pattern, PATTERN_ELEMS * dtype_bytes(dt), err);
+    const int64_t all = (int64_t)(bytes / dtype_bytes(dt)),
+                  elems = all < PATTERN_ELEMS ? all : PATTERN_ELEMS;
+    float *values = array_make((size_t)elems, sizeof *values);
+    void *pattern = array_make((size_t)elems, dtype_bytes(dt));
+    philox_fill_uniform(values, philox_key(1, operand), 0, elems, 1);
+    dtype_narrow(pattern, dt, values, elems);
+    int rc = gemm_fill(d, to, bytes, pattern, (size_t)elems * dtype_bytes(dt), err);
     free(values);
     free(pattern);
     return rc;
@@ -130,8 +136,9 @@ int gemm_fill_operands(struct device *d, const struct gemm *g, struct error *err
 {
     int64_t rows_a = g->trans_a ? g->k : g->m, cols_a = g->trans_a ? g->m : g->k;
     int64_t rows_b = g->trans_b ? g->n : g->k, cols_b = g->trans_b ? g->k : g->n;
-    return fill(d, (void *)g->a, extent_bytes(rows_a, cols_a, g->lda, g->dt), g->dt, err) ||
-                   fill(d, (void *)g->b, extent_bytes(rows_b, cols_b, g->ldb, g->dt), g->dt, err)
+    return fill(d, "a", (void *)g->a, extent_bytes(rows_a, cols_a, g->lda, g->dt), g->dt, err) ||
+                   fill(d, "b", (void *)g->b, extent_bytes(rows_b, cols_b, g->ldb, g->dt), g->dt,
+                        err)
                ? -1
                : 0;
 }
