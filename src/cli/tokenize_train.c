@@ -86,8 +86,7 @@ static int check_same(const char *path, const char *made, struct error *err)
     if (!rc && strcmp(old->name, new->name) != 0)
         rc = error_set(err,
                        "%s is there and has tokenizer %s, which runs and token files may need; "
-                       "remove it, "
-                       "or name another output",
+                       "remove it, or name another output",
                        path, old->name);
     tokenizer_close(old);
     tokenizer_close(new);

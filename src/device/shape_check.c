@@ -1,4 +1,5 @@
-/* shape_check.c - see shape_check.h; what CPUs answer. */
+/* shape_check.c - see shape_check.h.  The calls go to the device's driver, which on CPUs notes
+ * nothing; what is kept is self_check_cache.c's. */
 #include "device/shape_check.h"
 
 #include "device/driver.h"

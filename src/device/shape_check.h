@@ -43,7 +43,7 @@ void device_shape(const struct device *d, int i, int64_t shape[SHAPE_WORDS]);
  * scratch.  Returns 0 and check; 1 where there is nothing to compare; or -1 with err set. */
 int device_shape_check(struct device *d, int i, struct shape_check *check, struct error *err);
 
-/* From now on let trireme's own kernels compute this shape, which the device need not know.
+/* From now on let trireme's own kernels compute this shape, also one that another rank noted.
  * Returns 0, or -1 with err set. */
 int device_shape_replace(struct device *d, const int64_t shape[SHAPE_WORDS], struct error *err);
 

@@ -130,10 +130,11 @@ double report_mfu(const struct report *report, int whole_attention);
  * and a step of `instrs` instructions (0: not known yet). */
 size_t report_process_bytes(const struct config *config, int instrs);
 
+enum { REPORT_NODE_TAKEN = 1 };
+
 /* Return what each of `ranks` ranks of a node with node_bytes has for what is planned: its equal
  * share without report_process_bytes(), or REPORT_NODE_TAKEN, in which nothing fits, where the
  * process takes all of it; 0 where node_bytes is 0, not known. */
-enum { REPORT_NODE_TAKEN = 1 };
 size_t report_node_share(size_t node_bytes, int ranks, const struct config *config, int instrs);
 
 /* Set the memory that the plan is compared with: of a GPU, with its name for messages; of a node,
