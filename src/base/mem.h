@@ -14,10 +14,10 @@
 
 enum mem_pool {
     POOL_PARAMS,      /* what a rank keeps of the parameters the model computes with */
-    POOL_GRADS,       /* accumulated gradients (a shard, or whole) */
+    POOL_GRADS,       /* gradients (a shard, or whole) that outlive micro-batches */
     POOL_OPTIMIZER,   /* fp32 masters where params are not fp32, and the moments */
     POOL_UNSHARDED,   /* gathered parameters and gradients before their reduction */
-    POOL_ACTIVATIONS, /* boundaries and what forward keeps for backward */
+    POOL_ACTIVATIONS, /* boundaries, what forward keeps for backward, and gradients that pass */
     POOL_WORKSPACE,   /* temporaries of segments, constants, inputs */
     POOL_COMM,        /* staging of the transport */
     POOL_HOST,        /* offloaded state in host memory, and staging of it; the copy of state that a

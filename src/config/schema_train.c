@@ -172,7 +172,9 @@ static const struct key rows[] = {
              "first use and beside the forward pass of the layers before it, with the same bits: "
              "reads and writes of offloaded state take place beside computing, and on GPUs the "
              "update runs on a stream of its own (no faster on one H100; comm.spare_sms leaves it "
-             "multiprocessors). Before a checkpoint or an evaluation the update is made at once"},
+             "multiprocessors). Before a checkpoint or an evaluation the update is made at once; "
+             "gradients outlive the step, and take memory beside activations (without it those of "
+             "one micro-batch take their place)"},
     {KEY(BOOL, train.reproducible, "true"),
      .help =
          "true: a run repeated on the same layout gives the same bits, and so does a resumed one; "

@@ -18,6 +18,7 @@ struct executor {
     struct mesh *mesh;
     struct memory_need need; /* what memory_slabs() sets of it */
     char *slab[POOL_COUNT];  /* NULL: the programs have no buffer there, or it is the file */
+    int transferred;         /* slabs that transfers read and write: see executor.c */
     struct comm_op *op;      /* per instruction: of transfers */
     struct swap *swap;       /* the file of POOL_DISK; NULL: no program has that pool */
     struct swap_op *copy; /* per instruction, where there is a swap: its read or write, if the host

@@ -85,14 +85,28 @@ static int check_groups(const struct executor *x, const struct program *const *p
     return 0;
 }
 
-/* The slabs that transfers read and write; a rank may lack one that others have. */
-static const enum mem_pool transferred[] = {POOL_PARAMS, POOL_GRADS, POOL_UNSHARDED};
+/* The slabs that transfers read and write; a rank may lack one that others have.  The last one is
+ * among them where gradients pass in it. */
+static const enum mem_pool transferred[] = {POOL_PARAMS, POOL_GRADS, POOL_UNSHARDED,
+                                            POOL_ACTIVATIONS};
 
 enum { TRANSFERRED = sizeof transferred / sizeof transferred[0] };
 
-static int is_transferred(enum mem_pool pool)
+/* How many of the slabs in transferred[] are so: the same on all ranks.  Tensor and context ranks
+ * exchange activations, too, some of them with memory of other pools, and NCCL asks that all ranks
+ * of a transfer have registered what it reads and writes, or none: there the last one is left out.
+ */
+static int count_transferred(const struct program *program)
 {
-    for (int i = 0; i < TRANSFERRED; i++)
+    const int *degree = program->layout->shape.degree;
+    int pass =
+        state_grads_pass(program->state) && degree[MESH_TENSOR] == 1 && degree[MESH_CONTEXT] == 1;
+    return pass ? TRANSFERRED : TRANSFERRED - 1;
+}
+
+static int is_transferred(const struct executor *x, enum mem_pool pool)
+{
+    for (int i = 0; i < x->transferred; i++)
         if (transferred[i] == pool)
             return 1;
     return 0;
@@ -100,7 +114,7 @@ static int is_transferred(enum mem_pool pool)
 
 static void *alloc_slab(struct executor *x, enum mem_pool pool, size_t bytes, struct error *err)
 {
-    if (is_transferred(pool))
+    if (is_transferred(x, pool))
         return mesh_alloc(x->mesh, x->device, x->mem, pool, bytes, err);
     return (pool == POOL_HOST ? device_host_alloc : device_alloc)(x->device, x->mem, pool, bytes,
                                                                   err);
@@ -109,7 +123,7 @@ static void *alloc_slab(struct executor *x, enum mem_pool pool, size_t bytes, st
 static void free_slab(struct executor *x, enum mem_pool pool)
 {
     size_t bytes = x->need.slab_bytes[pool];
-    if (is_transferred(pool))
+    if (is_transferred(x, pool))
         mesh_free(x->mesh, x->device, x->mem, pool, bytes, x->slab[pool]);
     else
         (pool == POOL_HOST ? device_host_free : device_free)(x->device, x->mem, pool, bytes,
@@ -120,6 +134,7 @@ static int create_slabs(struct executor *x, const struct program *const *program
                         struct error *err)
 {
     memory_slabs(&x->need, programs, count);
+    x->transferred = count_transferred(programs[0]);
     for (int pool = 0; pool < POOL_COUNT; pool++) {
         if (!x->need.slab_bytes[pool] || pool == POOL_DISK)
             continue;
@@ -132,7 +147,7 @@ static int create_slabs(struct executor *x, const struct program *const *program
 
 int executor_register(struct executor *x, struct error *err)
 {
-    for (int i = 0; i < TRANSFERRED && x->mesh; i++)
+    for (int i = 0; i < x->transferred && x->mesh; i++)
         if (mesh_register(x->mesh, x->slab[transferred[i]], x->need.slab_bytes[transferred[i]],
                           err) < 0)
             return -1;
@@ -215,7 +230,7 @@ void executor_destroy(struct executor *x)
     if (x->mode->destroy)
         x->mode->destroy(x);
     swap_close(x->swap); /* waits for copies of a step that failed, which use the slabs */
-    for (int i = 0; i < TRANSFERRED && x->mesh; i++)
+    for (int i = 0; i < x->transferred && x->mesh; i++)
         mesh_unregister(x->mesh, x->slab[transferred[i]]);
     for (int pool = 0; pool < POOL_COUNT; pool++)
         free_slab(x, pool);

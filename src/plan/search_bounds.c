@@ -373,8 +373,8 @@ static double in_flight(const struct search_candidate *c, int stage, double micr
     return fmin(most, micros);
 }
 
-/* The bytes of a rank's parameters, gradients and optimizer state between their uses, where they
- * are not offloaded; padding and buffers are beside them. */
+/* The bytes of a rank's parameters and optimizer state between their uses, where they are not
+ * offloaded; padding and buffers are beside them. */
 static double state_bytes(const struct bounds *b, const struct search_candidate *c,
                           const struct rank_work *rank)
 {
@@ -390,14 +390,32 @@ static double state_bytes(const struct bounds *b, const struct search_candidate 
     double bytes = 0;
     if (!c->offload[0] && config->offload.optimizer == OFFLOAD_NONE)
         bytes += (master + slots) * rank->trained / shards;
-    /* Gradients in 16 bits are of one micro-batch, and may be sent to their shards one by one. */
-    int are_whole = stage < 2 && config->train.grad_dtype == DTYPE_F32;
-    if (!c->offload[0] && config->offload.gradients == OFFLOAD_NONE)
-        bytes += (double)dtype_bytes(config->train.grad_dtype) * rank->trained /
-                 (are_whole ? 1 : shards);
     if (!c->offload[0] && config->offload.params == OFFLOAD_NONE && keeps_whole)
         bytes += copy * rank->trained; /* FULL_SHARD gathers it from the masters */
     return bytes;
+}
+
+/* The bytes of a rank's gradients, where they are not offloaded: whole or in shards. */
+static double gradient_bytes(const struct bounds *b, const struct search_candidate *c,
+                             const struct rank_work *rank)
+{
+    const struct config *config = b->request->config;
+    /* In 16 bits they are of one micro-batch, and may be sent to their shards one by one. */
+    int are_whole = config_sharding[c->strategy].stage < 2 && config->train.grad_dtype == DTYPE_F32;
+    if (c->offload[0] || config->offload.gradients != OFFLOAD_NONE)
+        return 0;
+    return (double)dtype_bytes(config->train.grad_dtype) * rank->trained /
+           (are_whole ? 1 : shards_of(b->request, c));
+}
+
+/* The bytes of gradients and of what is kept for backward at once: with one micro-batch backward
+ * frees the one as it makes the other (layout_grads_pass()). */
+static double passing_bytes(const struct bounds *b, const struct search_candidate *c,
+                            const struct rank_work *rank, double micros)
+{
+    double gradients = gradient_bytes(b, c, rank);
+    int pass = micros < 2 && c->pipeline == 1 && !b->request->config->train.overlap_update;
+    return pass ? fmax(gradients, rank->kept_bytes) : gradients + rank->kept_bytes;
 }
 
 /* Set rank[0 .. pipeline): the sums over the units of each. */
@@ -448,7 +466,8 @@ static void set_bound(struct bounds *b, struct search_candidate *c, struct rank_
         c->least_s = fmax(c->least_s, step_s(machine, work, wait, r->exchange.node_s));
         c->least_s = fmax(c->least_s, step_s(machine, work, wait, r->exchange.network_s));
         c->micro_s = fmax(c->micro_s, SLACK * r->micro_s);
-        c->least_bytes = fmax(c->least_bytes, state_bytes(b, c, r) + r->kept_bytes);
+        c->least_bytes =
+            fmax(c->least_bytes, state_bytes(b, c, r) + passing_bytes(b, c, r, micros));
     }
     c->least_s *= SLACK;
 }

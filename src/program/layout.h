@@ -130,6 +130,16 @@ int layout_variants(const struct layout *layout);
 /* Have a request for the first variant ask for another one. */
 void layout_set_variant(struct units_request *request, int variant);
 
+/* Do gradients live within a step only, from backward to the update, and share the memory of
+ * activations?  Backward frees these as it makes those, so that both together take little more than
+ * the larger of them.  With several micro-batches gradients would lie beside all activations of the
+ * second one, and nothing would be gained; a pipeline has several. */
+static inline int layout_grads_pass(const struct layout *layout)
+{
+    return layout->micros == 1 && layout->shape.degree[MESH_PIPELINE] == 1 &&
+           !layout->overlap_update && layout->offload.gradients == OFFLOAD_NONE;
+}
+
 /* Write to folder the path of the directory for the file of POOL_DISK (offload.path, or one in the
  * run's directory). */
 void layout_swap_folder(const struct config *config, char folder[CONFIG_TEXT + 16]);

@@ -19,6 +19,9 @@
  * (parallel.persist_below) has param = whole_param and grad = whole_grad in all rows.  On several
  * stages FULL_SHARD keeps parameters as SHARD_GRAD_OP does, unless parallel.pipeline_reshard is
  * set.  A bf16 gradient of a flat that is split is always a shard.
+ *
+ * Where gradients pass (state_grads_pass()) their buffers are listed here, but do not outlive the
+ * step: each program that uses them gives them places.
  */
 #include "program/state.h"
 
@@ -54,7 +57,8 @@ int state_fetches_params(const struct state *state)
 
 enum mem_pool state_grad_pool(const struct state *state)
 {
-    return state_pool(state->layout->offload.gradients, POOL_GRADS);
+    return state_grads_pass(state) ? POOL_ACTIVATIONS
+                                   : state_pool(state->layout->offload.gradients, POOL_GRADS);
 }
 
 int state_fetches_grads(const struct state *state)
@@ -112,6 +116,15 @@ static int flat_buffer(struct state *state, enum mem_pool pool, int flat, int64_
 {
     return state_buffer(state, pool, (size_t)elems * dtype_bytes(dtype), "%s.%s",
                         flat_of(state, flat)->name, what);
+}
+
+/* Append a buffer for elements of a flat's gradient. */
+static int grad_buffer(struct state *state, int flat, int64_t elems)
+{
+    int b = flat_buffer(state, state_grad_pool(state), flat, elems, "grad",
+                        flat_of(state, flat)->grad_dtype);
+    state->buffer[b].persistent = !state_grads_pass(state);
+    return b;
 }
 
 /* Append a view of the rank's shard in the whole buffer of a flat; returns it, or the whole where
@@ -195,10 +208,10 @@ static void fill_bucket(struct state *state, int from, int to)
     bucket->buffer =
         state_buffer(state, state_grad_pool(state), (size_t)bucket->elems * dtype_bytes(dtype),
                      "gradients of bucket %d", state->buckets);
+    state->buffer[bucket->buffer].persistent = !state_grads_pass(state);
     for (int f = from; f >= to; f = trained_before(state, f, dtype)) {
         struct state_flat *own = &state->flat[f];
-        int grad =
-            flat_buffer(state, state_grad_pool(state), f, flat_of(state, f)->padded, "grad", dtype);
+        int grad = grad_buffer(state, f, flat_of(state, f)->padded);
         own->grad = own->whole_grad = state_make_view(state->buffer, grad, bucket->buffer, bytes);
         own->bucket = state->buckets;
         bytes += gradient_bytes(state, f);
@@ -231,14 +244,13 @@ static void make_grad_buffers(struct state *state, int flat)
 {
     struct state_flat *own = &state->flat[flat];
     const struct flat *of = flat_of(state, flat);
-    enum mem_pool pool = state_grad_pool(state);
     int reduces = flat_is_sharded(flat_of(state, flat)) &&
                   (state->layout->strategy.grads == GRADS_MICRO || of->grad_dtype != DTYPE_F32);
     if (reduces || state_fetches_grads(state)) {
-        own->grad = flat_buffer(state, pool, flat, of->shard_elems, "grad", of->grad_dtype);
+        own->grad = grad_buffer(state, flat, of->shard_elems);
         return;
     }
-    own->whole_grad = flat_buffer(state, pool, flat, of->padded, "grad", of->grad_dtype);
+    own->whole_grad = grad_buffer(state, flat, of->padded);
     own->grad = own_shard(state, own->whole_grad, flat, "grad shard");
 }
 

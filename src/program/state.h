@@ -1,4 +1,5 @@
 /* state.h - what outlives a step: the buffers of one rank's state, which all of its programs share.
+ * Where gradients pass, they are among these buffers but do not outlive the step.
  */
 #ifndef TRIREME_PROGRAM_STATE_H
 #define TRIREME_PROGRAM_STATE_H
@@ -81,7 +82,7 @@ struct state {
     struct mesh_coord coord;       /* of the rank */
     int training;                  /* 1: gradients and optimizer state exist */
     char *has;                     /* per flat: 1: a unit of the rank uses it */
-    struct program_buffer *buffer; /* with their places in the slabs */
+    struct program_buffer *buffer; /* with their places in the slabs, if they outlive the step */
     int buffers, capacity;
     struct state_flat *flat; /* per flat */
     struct state_bucket *bucket;
@@ -135,6 +136,12 @@ enum state_side state_side(const struct state *state, enum mem_pool pool);
 
 /* Return the pool of state that is offloaded to `to`; with OFFLOAD_NONE: pool. */
 enum mem_pool state_pool(enum config_offload_to to, enum mem_pool pool);
+
+/* Do gradients pass (layout_grads_pass())?  Then they are in the pool of activations. */
+static inline int state_grads_pass(const struct state *state)
+{
+    return state->training && layout_grads_pass(state->layout);
+}
 
 /* The pool of gradients. */
 enum mem_pool state_grad_pool(const struct state *state);

@@ -58,11 +58,12 @@ static void need_memory(struct waits *w, int b, int wait[STREAMS])
         need(wait, w->history[had[i]].released);
 }
 
-/* Are accesses of a buffer remembered by bytes, not for the buffer as a whole? */
+/* Are accesses of a buffer remembered by bytes, not for the buffer as a whole?  Those of
+ * activations are, not those of the state's buffers, which come first. */
 static int is_by_bytes(const struct waits *w, int b)
 {
     return w->accesses && w->program->buffer[b].pool == POOL_ACTIVATIONS &&
-           !w->program->buffer[b].persistent;
+           b >= w->program->state->buffers;
 }
 
 /* Need what an access of instruction i to bytes of buffer b comes after, and remember the access.

@@ -159,7 +159,7 @@ static int find_race(const struct verify *v, int i, int b, int write)
 {
     const struct uses *uses = &v->uses[b];
     if (v->overlaps && v->program->buffer[b].pool == POOL_ACTIVATIONS &&
-        !v->program->buffer[b].persistent) {
+        b >= v->program->state->buffers) { /* no gradient */
         int after[STREAMS];
         overlaps_add(v->overlaps, i, b, after);
         return unordered(v, after, i);

@@ -9,19 +9,20 @@
  * 4: backward prefetch; more: further settings. */
 struct config programs_config(int bits, const char *more);
 
-/* Call `check` on the training program, of two micro-batches, of one rank of 2 to 4, for each
- * strategy and all eight values of bits; check may change the program and change it back.  With
+/* Call `check` on the training program, of one or two micro-batches, of one rank of 2 to 4, for
+ * each strategy and all eight values of bits; check may change the program and change it back. With
  * CHECK_SHORT=1 each strategy has two of the eight values, other ones than the strategy before
  * it; make check-whole has all. */
 void programs_everywhere(void (*check)(struct program *program));
 
-/* Where a program of all units has at least `count` of something, return how many the program of a
- * pipeline stage has at least. */
+/* Where a program of all units and two micro-batches has at least `count` of something, return how
+ * many the program of a pipeline stage, or of one micro-batch, has at least. */
 static inline int programs_share(const struct program *program, int count)
 {
     int own = 0, all = program->units->count;
     for (int u = 0; u < all; u++)
         own += program_owns(program, u);
+    count = program->micros == 1 ? count / 2 : count;
     return own == all ? count : count * own / all / 2;
 }
 

@@ -108,7 +108,7 @@ static size_t grad_bytes(const struct fleet *fleet, int rank)
     const struct state *state = fleet->state[rank];
     size_t bytes = 0;
     for (int b = 0; b < state->buffers; b++)
-        if (state->buffer[b].pool == POOL_GRADS && state->buffer[b].whole < 0)
+        if (strstr(state->buffer[b].name, ".grad") && state->buffer[b].whole < 0)
             bytes += state->buffer[b].bytes;
     return bytes;
 }

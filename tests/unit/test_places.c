@@ -153,7 +153,7 @@ static void open_run(struct run *r, const char *settings, struct reads what)
         fail_msg("%s", err.text);
     take_sums(r->units);
     for (int b = 0; b < r->state->buffers; b++)
-        memset(executor_buffer(r->x, &r->state->buffer[b]), 0, r->state->buffer[b].bytes);
+        memset(executor_buffer(r->x, &program->buffer[b]), 0, program->buffer[b].bytes);
     for (int f = 0; f < r->units->flats; f++)
         for (int t = 0; t < r->units->flat[f].tensors; t++) {
             const struct flat_tensor *tensor = &r->units->flat[f].tensor[t];
@@ -214,8 +214,8 @@ static double distance(const struct run *a, const struct run *b)
     for (int f = 0; f < a->units->flats; f++)
         for (int t = 0; t < a->units->flat[f].tensors; t++) {
             const struct flat_tensor *tensor = &a->units->flat[f].tensor[t];
-            const float *x = executor_buffer(a->x, &a->state->buffer[a->state->flat[f].grad]);
-            const float *y = executor_buffer(b->x, &b->state->buffer[b->state->flat[f].grad]);
+            const float *x = executor_buffer(a->x, &a->program->buffer[a->state->flat[f].grad]);
+            const float *y = executor_buffer(b->x, &b->program->buffer[b->state->flat[f].grad]);
             double size = 0, off = 0;
             for (int64_t i = tensor->offset; i < tensor->offset + tensor->elems; i++) {
                 size = fmax(size, fabs(y[i]));

@@ -110,11 +110,10 @@ static void test_the_whole_of_8b(void **state)
         const size_t *bytes = report.rank[0].need.pool_bytes;
         size_t boundary = (size_t)4096 * (i ? 8192 : 4096) * 2;
         assert_int_equal(bytes[POOL_PARAMS], 2 * params);
-        assert_int_equal(bytes[POOL_GRADS], 4 * params);
+        assert_int_equal(bytes[POOL_GRADS], 0);
         assert_int_equal(bytes[POOL_OPTIMIZER], 12 * params);
-        /* one activation per layer, and gradients on their way */
-        assert_true(bytes[POOL_ACTIVATIONS] >= 33 * boundary);
-        assert_true(bytes[POOL_ACTIVATIONS] <= 35 * boundary);
+        /* all gradients, where what forward kept was, and at last the gradient of one activation */
+        assert_int_equal(bytes[POOL_ACTIVATIONS], 4 * params + boundary);
         report_set_gpu_memory(&report, "h200", h200);
         assert_int_equal(report_lack(&report, &report.limits).device_bytes, 0);
         report_set_gpu_memory(&report, "h100", h100);
@@ -124,8 +123,34 @@ static void test_the_whole_of_8b(void **state)
     }
     struct report kept = plan_8b("data.seq_len=8192");
     report_set_gpu_memory(&kept, "h200", h200);
-    assert_true(report_lack(&kept, &kept.limits).device_bytes > (size_t)25 << 30);
+    assert_true(report_lack(&kept, &kept.limits).device_bytes > (size_t)4 << 30);
     report_free(&kept);
+}
+
+/* Gradients live in a step only, in the place of what forward keeps for backward, where nothing
+ * needs them longer: they then cost those of the head and of one layer alone. */
+static void test_gradients_take_the_place_of_activations(void **state)
+{
+    static const char *const keeps[] = {"train.global_batch=2 train.micro_batch=1",
+                                        "train.overlap_update=true", "offload.gradients=host"};
+    struct report passing = plan_8b("model.layers=16 data.seq_len=8192");
+    const size_t *bytes = passing.rank[0].need.pool_bytes;
+    size_t all = 4 * (size_t)passing.params, head = (size_t)4 * 4096 * 128256;
+    size_t layer = (all - 2 * head) / 16;
+    assert_int_equal(bytes[POOL_GRADS], 0);
+    for (int i = 0; i < 3; i++) {
+        char settings[128];
+        snprintf(settings, sizeof settings, "model.layers=16 data.seq_len=8192 %s", keeps[i]);
+        struct report kept = plan_8b(settings);
+        const size_t *more = kept.rank[0].need.pool_bytes;
+        size_t gradients = more[i == 2 ? POOL_HOST : POOL_GRADS];
+        assert_true(gradients >= all);
+        if (i < 2)
+            assert_in_range(bytes[POOL_ACTIVATIONS] - more[POOL_ACTIVATIONS], head,
+                            head + layer + (1 << 20));
+        report_free(&kept);
+    }
+    report_free(&passing);
 }
 
 int main(void)
@@ -134,6 +159,7 @@ int main(void)
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_need),
         cmocka_unit_test(test_the_whole_of_8b),
+        cmocka_unit_test(test_gradients_take_the_place_of_activations),
     };
     return cmocka_run_group_tests_name("report", tests, NULL, NULL);
 }

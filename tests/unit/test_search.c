@@ -57,7 +57,7 @@ static const struct {
      "parallel.context=16 parallel.strategy=FULL_SHARD"},
     /* Shards of masters have no copy in 16 bits beside them. */
     {"model.preset=llama3-8b model.layers=39 data.seq_len=2048 train.global_batch=8", "h100", 2, 1,
-     79.1, "parallel.strategy=FULL_SHARD train.micro_batch=2 recompute=full"},
+     79.1, "parallel.strategy=FULL_SHARD train.micro_batch=4 recompute=full"},
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
