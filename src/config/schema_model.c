@@ -75,9 +75,10 @@ static const struct key rows[] = {
      .help = "activations that backward makes again rather than keeps, to the same bits: none; "
              "gathered: rows that tensor and context ranks gathered are gathered again, so that "
              "a rank keeps its part of every activation; selective keeps of these the results "
-             "of matrix products and computes the rest again, which takes little time; full "
-             "keeps nothing but what is handed from layer to layer and computes each layer once "
-             "more, a quarter more work"},
+             "of matrix products and of attention and computes the rest again (norms, rotary "
+             "positions, activation functions), which takes little time; full keeps nothing but "
+             "what is handed from layer to layer and computes each layer once more, a quarter "
+             "more work"},
     {KEY(INT, recompute_every, "1"), .min = 1, .max = 10000,
      .help = "of the model's units, blocks of layers as parallel.wrap makes them, one in so many "
              "recomputes and the others keep all: 1 is each, 2 every second one"},

@@ -265,6 +265,7 @@ const struct op op_attention = {
     .prepare = attention_prepare,
     .offered = attention_offered,
     .in_format = 1u << Q | 1u << KV,
+    .keep = 1,
 };
 
 static void backward_shapes(struct graph *graph, struct graph_node *node)
