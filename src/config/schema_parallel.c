@@ -128,9 +128,9 @@ static const struct key rows[] = {
      .help = "ranks that divide each layer: heads, the width of the feed-forward part, vocabulary"},
     {KEY(CHOICE, parallel.tensor_overlap, "auto"), .choices = overlaps,
      .help =
-         "parts in which tensor ranks exchange the rows of an activation, so that the products "
+         "chunks in which tensor ranks exchange the rows of an activation, so that the products "
          "that read or make them go on meanwhile; off: one exchange, for which products wait; "
-         "auto: by the number of rows, trireme plan shows which; as many ranks times parts must "
+         "auto: by the number of rows, trireme plan shows which; as many ranks times chunks must "
          "divide the rows of a micro-batch, else it is off, and said at the start"},
     {NAMED_KEY("parallel.tensor_reduce_dtype", CHOICE, parallel.tensor_fp32, "auto"),
      .choices = sum_formats,

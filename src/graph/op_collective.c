@@ -102,8 +102,8 @@ static void transposed(struct autodiff *ad, const struct graph_node *node, int d
 static void check_row_chunks(struct graph *graph, const struct graph_node *node, int64_t own_rows)
 {
     if (node->attrs.row_chunks > 1 && own_rows % node->attrs.row_chunks)
-        graph_fail(graph, "%s: %lld rows of a rank cannot be exchanged in %d parts", node->op->name,
-                   (long long)own_rows, node->attrs.row_chunks);
+        graph_fail(graph, "%s: %lld rows of a rank cannot be exchanged in %d chunks",
+                   node->op->name, (long long)own_rows, node->attrs.row_chunks);
 }
 
 /* input x [rows, width] of each member; output y [members * rows, width] */

@@ -196,7 +196,7 @@ static void print_head(const struct report *report, FILE *out)
         fprintf(out, "%s %s %d", axis ? " x" : "", mesh_axis_name(axis), degree[axis]);
     fprintf(out, "\n");
     if (degree[MESH_TENSOR] > 1)
-        fprintf(out, "tensor ranks exchange rows in %d part%s%s\n", report->layout.row_chunks,
+        fprintf(out, "tensor ranks exchange rows in %d chunk%s%s\n", report->layout.row_chunks,
                 report->layout.row_chunks > 1 ? "s, beside their products" : "",
                 report->layout.tensor_fp32 ? ", and terms of sums in fp32" : "");
     fprintf(out, "global batch %lld = %d data ranks x %d micro-batches x %lld sequences%s\n",
@@ -320,7 +320,7 @@ struct js *report_json(const struct report *report)
     js_add_int(js, "micro_batch", report->layout.micro_batch);
     js_add_int(js, "micro_batches", report->layout.micros);
     js_add_real(js, "flops_per_step", report->flops);
-    js_add_int(js, "tensor_parts", report->layout.row_chunks);
+    js_add_int(js, "row_chunks", report->layout.row_chunks);
     js_add_string(js, "device", report->on_gpu ? "cuda" : "cpu");
     if (report->on_gpu)
         js_add_int(js, "reserve_bytes", (int64_t)report->rank[0].need.reserve_bytes);

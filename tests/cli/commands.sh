@@ -241,7 +241,7 @@ refused "shards that do not divide the ranks" 'shard 5 .*12 ranks.*parallel.shar
 refused "copies that do not make the ranks" 'parallel.replicate=3 .*would' \
     "$TRIREME" plan $M --ranks 12 parallel.strategy=HYBRID_SHARD parallel.shard=4 \
     parallel.replicate=2
-refused "parts of rows that nobody exchanges" \
+refused "chunks of rows that nobody exchanges" \
     'parallel.tensor_overlap is of ranks that divide layers, and parallel.tensor is 1' \
     "$TRIREME" plan $M parallel.tensor_overlap=4
 refused "gathers of stages that nobody has" \

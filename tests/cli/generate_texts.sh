@@ -228,11 +228,11 @@ S="device=cpu data.train=tok/chats.h5 data.valid=tok/chats.h5 data.seq_len=48 da
    model.preset=llama-tiny model.vocab=390 train.steps=4 generate.samples=2 generate.temperature=0 generate.tokens=3
    run.threads=1 model.init_std=0.1"
 "$TRIREME" train $S run.dir=whole >out 2>err
-for parts in off 2; do
-    ranks 2 "$TRIREME" train $S parallel.tensor=2 parallel.tensor_overlap=$parts run.dir=parts-$parts >out 2>err
-    is "samples of tensor ranks, parallel.tensor_overlap=$parts" "0 2" "$? $(cat parts-$parts/samples.jsonl 2>/dev/null | wc -l | tr -d ' ')"
+for chunks in off 2; do
+    ranks 2 "$TRIREME" train $S parallel.tensor=2 parallel.tensor_overlap=$chunks run.dir=chunks-$chunks >out 2>err
+    is "samples of tensor ranks, parallel.tensor_overlap=$chunks" "0 2" "$? $(cat chunks-$chunks/samples.jsonl 2>/dev/null | wc -l | tr -d ' ')"
 done
-is "are those of one rank" "$(cat whole/samples.jsonl)" "$(cat parts-2/samples.jsonl)"
+is "are those of one rank" "$(cat whole/samples.jsonl)" "$(cat chunks-2/samples.jsonl)"
 ranks 2 "$TRIREME" train $S generate.samples=0 parallel.tensor=2 recompute=gathered run.dir=gathered >out 2>err
 is "a run that computes gathered rows again" 0 $?
 "$TRIREME" evaluate gathered >out 2>err
