@@ -11,6 +11,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/unused.h"
+#include "train/data_files.h"
 #include "train/evaluate.h"
 #include "train/run_checkpoint.h"
 #include "train/shared_settings.h"
@@ -139,8 +140,10 @@ static int run(struct session *session, const struct named *named, struct error 
         session_warn_lost_overlap(session);
         rc = load(session, named, &from, err);
     }
-    if (!rc && !world_rank(session->world))
+    if (!rc && !world_rank(session->world)) {
+        data_files_warn_valid(session->log, path);
         tokenizer_check_model(session->log, "data.valid", tokenizer_check_name(&valid.data), from);
+    }
     if (!rc)
         rc = evaluate(session, &valid, session->config.train.eval_batches, NULL, &loss, &targets,
                       err)

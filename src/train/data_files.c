@@ -80,12 +80,19 @@ static void warn_learned(struct log *log, const struct files *train, const struc
     }
 }
 
+void data_files_warn_valid(struct log *log, const char *valid)
+{
+    struct files files = find_files(valid);
+    warn_repeated(log, "data.valid", "evaluation", &files);
+    free_files(&files);
+}
+
 void data_files_warn(struct log *log, const struct config_data *data)
 {
     struct files train = find_files(data->train), valid = find_files(data->valid);
     if (!train.is_weighted)
         warn_repeated(log, "data.train", "epoch", &train);
-    warn_repeated(log, "data.valid", "evaluation", &valid);
+    data_files_warn_valid(log, data->valid);
     warn_learned(log, &train, &valid);
     free_files(&train);
     free_files(&valid);

@@ -12,4 +12,7 @@
  * read of a file, so that there a second time is meant.  To be called by rank 0. */
 void data_files_warn(struct log *log, const struct config_data *data);
 
+/* The same for an evaluation alone: warn where data.valid names a file several times. */
+void data_files_warn_valid(struct log *log, const char *valid);
+
 #endif

@@ -98,6 +98,8 @@ named "links of a file" copy.h5,train.h5,hard.h5,soft.h5 valid.h5 \
     'data.train names one file 3 times (train.h5, also as hard.h5): each epoch reads it 3 times'
 named "a file that is named twice in evaluation" train.h5 valid.h5,./valid.h5 \
     'data.valid names one file 2 times (valid.h5, also as ./valid.h5): each evaluation reads it 2 times'
+ranks 2 "$TRIREME" evaluate named data.valid=valid.h5,./valid.h5 >out 2>err
+is "evaluate says so too" "0 $(cat wanted)" "$? $(grep 'warning: data' err)"
 named "a file that is trained and evaluated on" copy.h5,train.h5 valid.h5,soft.h5 \
     'data.valid names soft.h5, which is a file of data.train, named there train.h5: its loss is of what is learned, and says little of other text'
 named "weights mean it" train.h5:0.7,hard.h5:0.3 valid.h5
