@@ -117,14 +117,16 @@ static double forecast_of(const struct row *row, struct error *err)
     return step_s;
 }
 
-/* Bytes of a rank's activations and of its state.  0, or -1 with err set. */
+/* Bytes of a rank's activations and of its state, with gradients beside activations, as where the
+ * rows were measured.  0, or -1 with err set. */
 static int memory_of(const struct row *row, double *act, double *state, struct error *err)
 {
     struct row whole = *row;
     struct config config;
     struct report report;
     size_t used = strlen(whole.settings);
-    snprintf(whole.settings + used, sizeof whole.settings - used, " parallel.strategy=NO_SHARD");
+    snprintf(whole.settings + used, sizeof whole.settings - used,
+             " parallel.strategy=NO_SHARD train.overlap_update=true");
     struct report_request request = {
         .config = &config, .ranks = row->ranks, .nodes = row->nodes, .threads = 1};
     if (load(&config, &whole, err) || report_measure(&report, &request, err))
