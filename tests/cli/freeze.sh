@@ -88,12 +88,12 @@ train:
     - embed
     - layers.0.*
 END
-"$TRIREME" plan half.yaml data.seq_len=32 device=cpu --ranks 2 >plan.out 2>plan.err
+"$TRIREME" plan half.yaml data.seq_len=32 device=cpu train.micro_batch=1 --ranks 2 >plan.out 2>plan.err
 is "a list is read" 0 $?
 is "plan counts what is frozen" 1 "$(grep -c '^[1-9][0-9]* of them are frozen' plan.out)"
 is "as many as training says" 158016 \
     $(($(sed -n 's/ of them are frozen.*//p' plan.out) + $(sed -n 's/.* (\([0-9]*\) trained).*/\1/p' half.err)))
-"$TRIREME" plan half.yaml data.seq_len=32 device=cpu train.freeze= --ranks 2 >all.out 2>all.err
+"$TRIREME" plan half.yaml data.seq_len=32 device=cpu train.micro_batch=1 train.freeze= --ranks 2 >all.out 2>all.err
 pool() { awk -v name="$2" '$1 == name { print $(NF - 1); exit }' "$1"; }
 "$TRIREME" plan half.yaml data.seq_len=32 device=cpu train.freeze=", embed ,,layers.0.* ," \
     --ranks 2 >spaces.out 2>spaces.err

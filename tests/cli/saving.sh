@@ -142,6 +142,6 @@ echo 0 >slow-ms
 "$TRIREME" plan $M $beside train.steps=5 --json beside.json >out 2>&1
 planned=$(sed -n 's/.*"total_bytes": *\([0-9]*\).*/\1/p' beside.json | head -n 1)
 is "trireme plan counts the copy" "$planned" "$(last_metric beside1 mem_peak_bytes)"
-"$TRIREME" plan $M $beside train.steps=5 --node-memory 0.0475 >out 2>&1
+"$TRIREME" plan $M $beside train.steps=5 --node-memory 0.0467 >out 2>&1
 is "where the copy does not fit, checkpoint.async=false is the nearest" 1 "$(grep -c 'nearest that fits: checkpoint.async=false (' out)"
 finish
