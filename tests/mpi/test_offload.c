@@ -233,7 +233,8 @@ static size_t check_plan(struct offloading *o, const struct config *config,
  * ranks keep parameters of 16 bits only where the masters are too far to make them of. */
 static void test_plan(struct offloading *o)
 {
-    static const char more[] = "train.global_batch=4 precision=bf16 model.layers=24 ";
+    static const char more[] =
+        "train.global_batch=8 train.micro_batch=1 precision=bf16 model.layers=24 ";
     size_t here[POOL_COUNT], bytes[POOL_COUNT];
     struct config config = config_of(o, 0, more, -1);
     size_t shards = check_plan(o, &config, here);
