@@ -78,7 +78,7 @@ static void must(int rc, const struct error *err)
 /* A copy of a buffer for free(), from wherever it lies. */
 static void *download(const struct training *t, int buffer)
 {
-    const struct program_buffer *b = &state_of(t)->buffer[buffer];
+    const struct program_buffer *b = &t->d.program[t->rank]->buffer[buffer];
     struct error err = {0};
     void *copy = array_make(b->bytes, 1);
     must(executor_read(t->x, b, 0, copy, b->bytes, &err), &err);
@@ -87,7 +87,7 @@ static void *download(const struct training *t, int buffer)
 
 static void upload(const struct training *t, int buffer, const void *data)
 {
-    const struct program_buffer *b = &state_of(t)->buffer[buffer];
+    const struct program_buffer *b = &t->d.program[t->rank]->buffer[buffer];
     struct error err = {0};
     must(executor_write(t->x, b, 0, data, b->bytes, &err), &err);
 }
