@@ -192,9 +192,11 @@ static const struct key rows[] = {
      .help = "where a rank's shard of the gradients lives from backward to update, with strategies "
              "that shard gradients: none where they are summed; host, or disk, to which each "
              "unit's goes as soon as it is reduced and from which it comes back to be added to by "
-             "the next micro-batch, to the same bits. DeepSpeed's offload_optimizer (stages 2 and "
-             "3) and FSDP's CPUOffload move gradients too: here set offload.gradients=host beside "
-             "offload.optimizer=host; CPUOffload and offload_param are offload.params=host"},
+             "the next micro-batch, to the same bits. It saves less where a step has one "
+             "micro-batch, whose gradients share the memory of activations if this is none. "
+             "DeepSpeed's offload_optimizer (stages 2 and 3) and FSDP's CPUOffload move gradients "
+             "too: here set offload.gradients=host beside offload.optimizer=host; CPUOffload and "
+             "offload_param are offload.params=host"},
     {KEY(TEXT, offload.path, ""), .by_rank = 1,
      .help =
          "folder of the ranks' files, best on a disk of each node; empty: offload/ in run.dir, "
