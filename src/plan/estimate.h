@@ -1,5 +1,5 @@
-/* estimate.h - the published formula of sharded training, which `plan --compare` prints beside its
- * own sums.
+/* estimate.h - the published formula of sharded training, which plan prints beside its own sums,
+ * in the table of strategies.
  *
  * ZeRO (Rajbhandari and others, 2020): N ranks, parameters of 2 bytes, gradients of 2, and K = 12
  * of optimizer (fp32 masters and two moments).  State alone: activations and buffers come on top.

@@ -1,9 +1,10 @@
 """peaks.py - the most memory that the ranks of a job held, as the kernel counts it.
 
 Runs a command under mpirun and reads /proc of every rank while it lives:
-  resident   VmHWM, the kernel's own high-water mark of all resident pages: nothing is missed
-  pss        pages shared with other processes counted in part (libraries, shared memory), the
-             highest of the samples
+  resident   VmHWM, the kernel's own high-water mark of all resident pages: nothing is missed, and
+             what a rank reads of another one's memory counts for both
+  pss        pages shared with other processes counted in part (libraries, memory that ranks read
+             of one another), of all ranks at one time by their number, the highest of the samples
   private    RssAnon + RssShmem, no file's pages, the highest of the samples
 Reading pss holds up the process; exact=False leaves it out.
 """
@@ -41,17 +42,22 @@ def find_ranks(parent):
     return ranks
 
 
-def sample(process, exact):
+def sample(process):
     status = fields(process / "status")
-    now = {"resident": status["VmHWM"], "private": status["RssAnon"] + status["RssShmem"]}
-    if exact:
-        now["pss"] = fields(process / "smaps_rollup")["Pss"]
-    return now
+    return {"resident": status["VmHWM"], "private": status["RssAnon"] + status["RssShmem"]}
+
+
+def share(found):
+    """Bytes of pss by the number of ranks; 0 when one of them has just ended."""
+    try:
+        return sum(fields(p / "smaps_rollup")["Pss"] for p in found.values()) // len(found)
+    except (OSError, KeyError):
+        return 0
 
 
 def watch(job, ranks, exact, every):
     """Highest samples by rank, until the job ends."""
-    peaks, found, turn = {}, {}, 0
+    peaks, found, turn, most_share = {}, {}, 0, 0
     while job.poll() is None:
         try:
             if len(found) < ranks:
@@ -60,15 +66,19 @@ def watch(job, ranks, exact, every):
             pass
         for rank, process in found.items():
             try:
-                due = turn % PSS_TURNS == 0 or rank not in peaks
-                now = sample(process, exact and due)
+                now = sample(process)
             except (OSError, KeyError):
                 continue  # it has just ended
             most = peaks.setdefault(rank, {})
             for kind, value in now.items():
                 most[kind] = max(most.get(kind, 0), value)
+        if exact and turn % PSS_TURNS == 0 and len(found) == ranks:
+            most_share = max(most_share, share(found))
         turn += 1
         time.sleep(every)
+    for most in peaks.values():
+        if exact:
+            most["pss"] = most_share
     return peaks
 
 
