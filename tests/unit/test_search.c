@@ -52,6 +52,9 @@ static const struct {
      8, 1, 79, "parallel.tensor=4"},
     {"model.preset=llama-124m data.seq_len=512 train.global_batch_tokens=16384", "h100", 8, 1, 79,
      NULL},
+    /* One micro-batch fits, whose gradients take the place of activations, where two do not. */
+    {"model.preset=llama3-8b model.layers=16 data.seq_len=3072 train.global_batch=2", "h100", 1, 1,
+     79.1, "train.micro_batch=2 recompute=none"},
     /* Ranks that divide one sequence shard as data ranks do. */
     {"model.preset=llama3.1-8b data.seq_len=131072 train.global_batch=1", "h100", 16, 2, 40,
      "parallel.context=16 parallel.strategy=FULL_SHARD"},
@@ -92,8 +95,10 @@ static void test_search_finds_the_fastest(void **state)
             fail_msg("case %d: %s", i, err.text);
         print_message("# case %d: %d candidates, %d planned, %d too large: %s\n", i,
                       quick.candidates, quick.planned, slow.too_large, quick.row[0].settings);
-        assert_in_range(slow.planned, 180, slow.candidates); /* layouts refuse some */
-        assert_true(quick.planned <= slow.planned);
+        assert_in_range(slow.planned, cases[i].ranks > 1 ? 180 : 6,
+                        slow.candidates); /* layouts refuse some */
+        if (cases[i].ranks > 1) /* else what is planned for its memory alone may be planned again */
+            assert_true(quick.planned <= slow.planned);
         assert_int_equal(slow.below_bound, 0);
         assert_string_equal(quick.row[0].settings, slow.row[0].settings);
         assert_true(quick.row[0].step_s == slow.row[0].step_s);
