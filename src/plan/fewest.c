@@ -96,15 +96,15 @@ static struct memory_limits limits_of(const struct fewest_request *r, int ranks)
                                   .no_disk = 1};
 }
 
-/* Does a run fit on so many ranks, with everything recomputed, and with micro-batches of one
- * sequence where a step may have several? */
-static int holds(const struct fewest_request *r, const struct config *config, int ranks)
+/* Does a run fit on so many ranks, with everything recomputed and such a micro-batch? */
+static int holds_micro(const struct fewest_request *r, const struct config *config, int ranks,
+                       int micro_batch)
 {
     struct memory_limits limits = limits_of(r, ranks);
     struct config least = *config;
     struct report report;
     least.recompute = RECOMPUTE_FULL;
-    least.train.micro_batch = is_one_micro(config) ? 0 : 1;
+    least.train.micro_batch = micro_batch;
     struct report_request request = {
         .config = &least, .ranks = ranks, .nodes = nodes_of(r, ranks), .threads = r->threads};
     if (report_measure(&report, &request, NULL))
@@ -112,6 +112,15 @@ static int holds(const struct fewest_request *r, const struct config *config, in
     struct memory_limits lack = report_lack(&report, &limits);
     report_free(&report);
     return !lack.device_bytes && !lack.host_bytes;
+}
+
+/* Does a run fit on so many ranks, with everything recomputed, and with micro-batches of one
+ * sequence where a step may have several, or with all sequences at once, whose gradients take the
+ * place of activations? */
+static int holds(const struct fewest_request *r, const struct config *config, int ranks)
+{
+    return (!is_one_micro(config) && holds_micro(r, config, ranks, 1)) ||
+           holds_micro(r, config, ranks, 0);
 }
 
 /* The fewest ranks that hold a run, fewer than `below`; 0: so few do not hold it. */

@@ -1,9 +1,13 @@
 /* fit.c - the search for the nearest configuration that fits; see fit.h.
  *
- * Every axis has levels, each of which takes no more memory than those before it.  The axes are
- * settled from the costliest to the cheapest: an axis gets the lowest level that fits when all
- * cheaper axes are at their last level.  That takes a few plans per axis instead of one per
+ * Every axis has levels, each of which as a rule takes no more memory than those before it.  The
+ * axes are settled from the costliest to the cheapest: an axis gets the lowest level that fits when
+ * all cheaper axes are at their last level.  That takes a few plans per axis instead of one per
  * combination.
+ *
+ * A step of one micro-batch, whose gradients take the place of activations (layout_grads_pass()),
+ * may need less than one of several.  So the axes are settled twice: with smaller and smaller
+ * micro-batches, and with all sequences of a rank at once.  The cheaper result is the nearest.
  */
 #include "plan/fit.h"
 
@@ -20,6 +24,8 @@ struct fit_search {
     const struct memory_limits *limits;
     int ranks, nodes, threads;
     int only_here;        /* 1: neither more ranks nor offload */
+    int at_once;          /* 1: a step has one micro-batch, which is level 1 of MICRO_BATCH where it
+                             has several as it is */
     struct layout layout; /* of the configuration as it is */
     int levels[AXES];
     int offload[SETTINGS_LEVELS]; /* of levels from 1 on, the level of settings.h */
@@ -88,6 +94,8 @@ static int change(const struct fit_search *s, struct candidate *c, enum axis axi
     case RECOMPUTE:
         return settings_add(&c->as, "recompute", "%s", recompute[s->config->recompute + level]);
     case MICRO_BATCH:
+        if (s->at_once)
+            return settings_add(&c->as, "train.micro_batch", "0");
         return settings_add(&c->as, "train.micro_batch", "%lld",
                             (long long)halved(s->layout.micro_batch, level));
     case SHARDS:
@@ -193,7 +201,10 @@ static void find_levels(struct fit_search *s)
     s->levels[SCHEDULE] += !strcmp(schedule, "gpipe") || !strcmp(schedule, "zb_h1");
     s->levels[STRATEGY] = STAGE_MOST - own.stage + 1;
     s->levels[RECOMPUTE] = RECOMPUTE_FULL - (int)s->config->recompute + 1;
-    while (s->config->train.grad_dtype == DTYPE_F32 && /* those in bf16 are of one micro-batch */
+    if (s->at_once)
+        s->levels[MICRO_BATCH] += s->layout.micros > 1;
+    while (!s->at_once &&
+           s->config->train.grad_dtype == DTYPE_F32 && /* those in bf16 are of one micro-batch */
            halved(s->layout.micro_batch, s->levels[MICRO_BATCH] - 1) > 1 &&
            are_micros_allowed(s, s->levels[MICRO_BATCH]))
         s->levels[MICRO_BATCH]++;
@@ -207,9 +218,34 @@ static void find_levels(struct fit_search *s)
         s->levels[RANKS]++;
 }
 
+/* Settle the axes, with level[] as the result. */
+static void settle(struct fit_search *s, int level[AXES], struct fit *fit)
+{
+    find_levels(s);
+    for (int axis = 0; axis < AXES; axis++)
+        level[axis] = s->levels[axis] - 1;
+    for (int axis = AXES - 1; axis >= 0; axis--) {
+        int first = s->at_once && axis == MICRO_BATCH ? level[axis] : 0; /* its only one */
+        for (level[axis] = first; level[axis] < s->levels[axis]; level[axis]++)
+            if ((fit->found = fits(s, level, fit)))
+                break;
+        if (!fit->found)
+            break;
+    }
+}
+
+/* Are levels a cheaper than b? */
+static int is_cheaper(const int a[AXES], const int b[AXES])
+{
+    for (int axis = AXES - 1; axis >= 0; axis--)
+        if (a[axis] != b[axis])
+            return a[axis] < b[axis];
+    return 0;
+}
+
 static void find(struct fit_search *s, struct fit *fit)
 {
-    int level[AXES];
+    int level[AXES], at_once[AXES];
     *fit = (struct fit){.node_is_taken = s->limits->host_bytes == REPORT_NODE_TAKEN};
     if (fit->node_is_taken)
         return;
@@ -217,15 +253,14 @@ static void find(struct fit_search *s, struct fit *fit)
     if (layout_resolve(&s->layout, s->config, s->ranks,
                        s->ranks % s->nodes ? 0 : s->ranks / s->nodes, device, NULL))
         return;
-    find_levels(s);
-    for (int axis = 0; axis < AXES; axis++)
-        level[axis] = s->levels[axis] - 1;
-    for (int axis = AXES - 1; axis >= 0; axis--) {
-        for (level[axis] = 0; level[axis] < s->levels[axis]; level[axis]++)
-            if ((fit->found = fits(s, level, fit)))
-                break;
-        if (!fit->found)
-            break;
+    settle(s, level, fit);
+    if (s->layout.shape.degree[MESH_PIPELINE] == 1) {
+        struct fit other = {0};
+        s->at_once = 1;
+        settle(s, at_once, &other);
+        at_once[MICRO_BATCH] = 0; /* larger micro-batches cost no time */
+        if (other.found && (!fit->found || is_cheaper(at_once, level)))
+            *fit = other;
     }
     layout_release(&s->layout);
 }

@@ -4,6 +4,10 @@
  * the last two that were planned meets the limit, between the largest known to fit and the smallest
  * known not to; and, every third time, half way between, which ends in any case.
  *
+ * With one micro-batch a step, which is of all sequences that a rank has of it, gradients take the
+ * place of activations (layout_grads_pass()): so many sequences may fit where fewer do not.  These
+ * are searched first, and fewer if none of them fits.
+ *
  * A list is as long as a step has micro-batches, but memory grows with the first few alone: with
  * most schedules a rank has at most twice as many at work as there are pipeline ranks.  So a search
  * plans steps of so few, and then what it found with all of them; if that does not fit, it begins
@@ -20,7 +24,8 @@ struct largest_search {
     const struct config *config;
     int ranks, nodes, threads, evaluates;
     const struct memory_limits *limits;
-    int few; /* 1: of the micro-batches of a step only the first few are planned */
+    int beside_one; /* 1: evaluation is beside training in micro-batches of one sequence */
+    int few;        /* 1: of the micro-batches of a step only the first few are planned */
 };
 
 struct point {
@@ -42,7 +47,7 @@ static struct config with(const struct largest_search *s, int64_t sequences)
     }
     if (!s->evaluates)
         config.train.micro_batch = sequences;
-    else if (!is_one)
+    else if (!is_one && s->beside_one)
         config.train.micro_batch = 1;
     config.train.eval_micro_batch = s->evaluates ? sequences : 0;
     if (s->evaluates && !config.data.valid[0])
@@ -97,11 +102,11 @@ static int64_t meets_limit(const struct point *a, const struct point *b)
     return at < 1 ? 1 : at > LARGEST_MOST ? LARGEST_MOST : (int64_t)at;
 }
 
-/* The most sequences that fit; none: the point of 0. */
-static struct point search(const struct largest_search *s)
+/* The most sequences that fit, of `first` to `end`; none: the point before. */
+static struct point search(const struct largest_search *s, int64_t first, int64_t end)
 {
-    struct point most = {0}, last[2] = {0};
-    int64_t too_many = LARGEST_MOST + 1, next = 1;
+    struct point most = {.sequences = first - 1}, last[2] = {0};
+    int64_t too_many = end + 1, next = first;
     for (int plans = 1; too_many - most.sequences > 1; plans++) {
         last[0] = last[1];
         last[1] = plan(s, next);
@@ -110,7 +115,7 @@ static struct point search(const struct largest_search *s)
         else
             too_many = next;
         int is_line = isfinite(last[0].share) && isfinite(last[1].share) && plans % 3;
-        next = plans == 1 ? 2
+        next = plans == 1 ? first + 1
                : is_line  ? meets_limit(&last[0], &last[1])
                           : (most.sequences + too_many) / 2;
         next = next <= most.sequences ? most.sequences + 1 : next >= too_many ? too_many - 1 : next;
@@ -118,13 +123,34 @@ static struct point search(const struct largest_search *s)
     return most;
 }
 
+/* Return the sequences that a data rank has of the configuration's global batch; 1 where gradients
+ * in bf16 let each number of sequences have a batch of its own, or there is no layout. */
+static int64_t share_of_batch(const struct largest_search *s)
+{
+    struct config config = with(s, 1);
+    struct layout layout;
+    int per_node = s->ranks % s->nodes ? 0 : s->ranks / s->nodes;
+    enum device_kind device = config.device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
+    if (s->evaluates || layout_resolve(&layout, &config, s->ranks, per_node, device, NULL))
+        return 1;
+    int64_t share = layout.micros * layout.micro_batch;
+    layout_release(&layout);
+    return share;
+}
+
 static int64_t largest(struct largest_search s)
 {
+    int64_t first = share_of_batch(&s), end = LARGEST_MOST;
     s.few = 1;
-    struct point most = search(&s);
+    struct point most = search(&s, first, end);
+    if (most.sequences < first && first > 1) {
+        end = first - 1;
+        first = 1;
+        most = search(&s, first, end);
+    }
     s.few = 0;
     if (most.is_partial && plan(&s, most.sequences).share > 1)
-        most = search(&s);
+        most = search(&s, first, end);
     return most.sequences;
 }
 
@@ -138,10 +164,13 @@ int64_t largest_training(const struct config *config, int ranks, int nodes, int 
 int64_t largest_evaluation(const struct config *config, int ranks, int nodes, int threads,
                            const struct memory_limits *limits)
 {
-    return largest((struct largest_search){.config = config,
-                                           .ranks = ranks,
-                                           .nodes = nodes,
-                                           .threads = threads,
-                                           .evaluates = 1,
-                                           .limits = limits});
+    struct largest_search s = {.config = config,
+                               .ranks = ranks,
+                               .nodes = nodes,
+                               .threads = threads,
+                               .evaluates = 1,
+                               .limits = limits};
+    int64_t most = largest(s);
+    s.beside_one = 1;
+    return most ? most : largest(s);
 }

@@ -161,12 +161,12 @@ static void the_largest_fits_and_one_more_does_not(void **state)
             struct memory_limits limits = {.device_bytes = (size_t)3 << 30};
             int64_t most =
                 (evaluates ? largest_evaluation : largest_training)(&config, 2, 1, 1, &limits);
-            int64_t batch = config.train.global_batch;
+            int64_t batch = config.train.global_batch, micro = config.train.micro_batch;
             assert_in_range(most, 2, LARGEST_MOST - 1);
             for (int more = 0; more < 2; more++) {
                 struct report report;
                 struct error err = {0};
-                config.train.micro_batch = evaluates ? 1 : most + more;
+                config.train.micro_batch = evaluates ? micro : most + more;
                 config.train.eval_micro_batch = evaluates ? most + more : 0;
                 config.train.global_batch =
                     max_i64(batch, config.train.micro_batch * 2 / config.parallel.pipeline);
@@ -186,10 +186,24 @@ static void the_largest_fits_and_one_more_does_not(void **state)
         }
 }
 
+/* All sequences of a rank at once fit, whose gradients take the place of activations, where one at
+ * a time does not; and what is evaluated beside them. */
+static void more_may_fit_where_one_does_not(void **state)
+{
+    struct config config = rig_config("model.preset=llama3-8b model.layers=15 data.seq_len=4096 "
+                                      "train.global_batch=2 device=cuda precision=bf16");
+    struct memory_limits limits = {.device_bytes = rig_machine_bytes("h100")};
+    assert_int_equal(largest_training(&config, 1, 1, 1, &limits), 2);
+    assert_true(largest_evaluation(&config, 1, 1, 1, &limits) > 2);
+    config.train.micro_batch = 1;
+    assert_int_equal(largest_evaluation(&config, 1, 1, 1, &limits), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_plans),
+        cmocka_unit_test(more_may_fit_where_one_does_not),
         cmocka_unit_test(what_they_are_for),
         cmocka_unit_test(changes_are_compared_with_the_same_ranks),
         cmocka_unit_test(the_largest_fits_and_one_more_does_not),

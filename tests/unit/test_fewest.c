@@ -52,10 +52,12 @@ static int by_trying(const char *base, const char *offload, int own, size_t devi
 {
     struct config base_config = rig_config(base);
     for (int ranks = 1; ranks <= TRIED; ranks += ranks < 4 ? 1 : 4)
-        for (int tensor = own ? own : 1; tensor <= (own ? own : 4); tensor *= 2) {
+        for (int try = 0; try < 2 * (own ? 1 : 3); try++) {
+            int micro = try % 2, tensor = own ? own : 1 << try / 2;
             char settings[256];
             snprintf(settings, sizeof settings,
-                     "recompute=full train.micro_batch=1 parallel.tensor=%d %s", tensor, offload);
+                     "recompute=full train.micro_batch=%d parallel.tensor=%d %s", micro, tensor,
+                     offload);
             if (ranks % tensor)
                 continue;
             struct memory_limits most = takes(base, settings, ranks);

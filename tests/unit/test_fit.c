@@ -272,6 +272,31 @@ static void test_8b_without_a_disk(void **state)
     assert_string_equal(fit.settings, "");
 }
 
+/* What needs less with all sequences of a rank at once than one by one, as gradients then take the
+ * place of activations. */
+static void test_all_at_once(void **state)
+{
+    static const struct {
+        const char *settings, *nearest;
+    } cases[] = {
+        {"model.layers=16 model.ffn=14400", "recompute=full"},
+        {"model.layers=15 train.micro_batch=1", "train.micro_batch=0"},
+    };
+    for (int i = 0; i < 2; i++) {
+        char text[256];
+        struct memory_limits room = room_of("h100");
+        struct fit fit;
+        snprintf(text, sizeof text,
+                 "model.preset=llama3-8b data.seq_len=4096 train.global_batch=2 %s",
+                 cases[i].settings);
+        struct config config = config_of(text);
+        fit_find(&fit, &config, 1, 1, 1, &room);
+        assert_true(fit.found);
+        assert_int_equal(fit.ranks, 1);
+        assert_string_equal(fit.settings, cases[i].nearest);
+    }
+}
+
 /* What only the optimizer has there does not move the parameters; to GPUs the host is nearer than
  * more GPUs. */
 static void test_gpu_without_a_disk(void **state)
@@ -356,17 +381,12 @@ static void test_gpt2_xl(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gentlest),
-        cmocka_unit_test(test_a_schedule_that_keeps_less),
-        cmocka_unit_test(test_more_ranks),
-        cmocka_unit_test(test_node_taken),
-        cmocka_unit_test(test_hybrids),
-        cmocka_unit_test(test_8b_on_two_of_24),
-        cmocka_unit_test(test_8b_on_disk),
-        cmocka_unit_test(test_gpt2_xl),
-        cmocka_unit_test(test_8b_on_the_host),
-        cmocka_unit_test(test_8b_without_a_disk),
-        cmocka_unit_test(test_gpu_without_a_disk),
+        cmocka_unit_test(test_gentlest),       cmocka_unit_test(test_a_schedule_that_keeps_less),
+        cmocka_unit_test(test_more_ranks),     cmocka_unit_test(test_node_taken),
+        cmocka_unit_test(test_hybrids),        cmocka_unit_test(test_8b_on_two_of_24),
+        cmocka_unit_test(test_8b_on_disk),     cmocka_unit_test(test_gpt2_xl),
+        cmocka_unit_test(test_8b_on_the_host), cmocka_unit_test(test_8b_without_a_disk),
+        cmocka_unit_test(test_all_at_once),    cmocka_unit_test(test_gpu_without_a_disk),
     };
     return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
 }
