@@ -112,7 +112,8 @@ void executor_watch(struct executor *executor, int seconds);
 struct swap_use;
 void executor_measure(const struct executor *executor, struct swap_use *use);
 
-/* The address of a buffer of a program or of the state; NULL for one in a file. */
+/* The address of a buffer of a program, or of one of the state that outlives the step; NULL for one
+ * in a file. */
 void *executor_buffer(const struct executor *executor, const struct program_buffer *buffer);
 
 /* Return the logits of a program of generation that was executed, on a rank that has them

@@ -207,8 +207,8 @@ int memory_fits(const struct memory_need *need, size_t free_bytes, struct error 
                                      gib_of(on_gpu(need, pool)));
     return error_set(err,
                      "the run needs %.2f GiB of device memory (%s) and %.2f GiB are free: short "
-                     "by %.2f GiB; recompute=full, a smaller train.micro_batch and more shards "
-                     "take less",
+                     "by %.2f GiB; recompute=full and more shards take less, and so does a much "
+                     "smaller train.micro_batch",
                      gib_of(need->device_bytes), text, gib_of(free_bytes),
                      gib_of(need->device_bytes - free_bytes));
 }

@@ -121,8 +121,8 @@ static int check_attached(const struct session *s, struct error *err)
                      "NCCL has taken more of the GPU's memory for its connections than the "
                      "%.2f GiB that were planned, or another process has taken some: %.2f GiB are "
                      "needed and %.2f are free, short by %.2f GiB; comm.max_ctas=8 takes less for "
-                     "connections, and recompute=full, a smaller train.micro_batch and more shards "
-                     "for the rest",
+                     "connections, and recompute=full, more shards or a much smaller "
+                     "train.micro_batch for the rest",
                      gib_of(s->need.nccl_bytes), gib_of(need), gib_of(left), gib_of(need - left));
 }
 
