@@ -134,11 +134,23 @@ static int are_flats_alike(const struct program *program, int a, int b)
     return flat[a].optimizer == flat[b].optimizer && flat[a].grad_dtype == flat[b].grad_dtype;
 }
 
+/* Are two ORTHOGONALIZEs of the same matrices of flats of one kind of unit? */
+static int are_matrices_alike(const struct program *program, const struct instr *a,
+                              const struct instr *b)
+{
+    const struct flat *one = &program->units->flat[a->flat],
+                      *other = &program->units->flat[b->flat];
+    const int *kind_of = program->units->kind_of;
+    return a->from == b->from && one->padded == other->padded &&
+           kind_of[one->unit] == kind_of[other->unit];
+}
+
 /* Do two instructions that compute launch the same kernels? */
 static int are_alike(const struct program *program, const struct instr *a, const struct instr *b)
 {
     return a->kind == b->kind && a->stream == b->stream && a->elems == b->elems &&
-           a->dtype == b->dtype && are_flats_alike(program, a->flat, b->flat);
+           a->dtype == b->dtype && are_flats_alike(program, a->flat, b->flat) &&
+           (a->kind != INSTR_ORTHOGONALIZE || are_matrices_alike(program, a, b));
 }
 
 /* Is it an instruction of the GPU that launches kernels, and no RUN? */
