@@ -157,4 +157,11 @@ for run in ctas copies switches; do
     generates $run 2
     generates $run 1 device=cpu
 done
+
+# A product's first launch must not come beside a transfer, which an emulated GPU refuses: matrices of as many
+# elements and another shape have products of their own.
+# shellcheck disable=SC2086
+TRIREME_EMULATE_GPUS=4 timeout -k 5 300 mpirun --oversubscribe -n 4 "$TRIREME_CUDA" train $M run.dir=muon \
+    parallel.strategy=NO_SHARD train.optimizer=muon >muon.out 2>muon.err </dev/null
+is "matrices of two shapes are made orthogonal beside transfers" "0 3" "$? $(losses muon | wc -l | tr -d ' ')"
 finish
