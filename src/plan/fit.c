@@ -243,6 +243,19 @@ static int is_cheaper(const int a[AXES], const int b[AXES])
     return 0;
 }
 
+/* May a step of one micro-batch need less than one of several, and has that not been tried yet?
+ * level: what settle() has found. */
+static int tries_at_once(const struct fit_search *s, const int level[AXES], const struct fit *fit)
+{
+    struct layout one = s->layout;
+    one.micros = 1;
+    int is_as_it_was = fit->found; /* from the micro-batch on */
+    for (int axis = MICRO_BATCH; axis < AXES; axis++)
+        is_as_it_was &= !level[axis];
+    int is_tried = s->layout.micros == 1 && (s->levels[MICRO_BATCH] == 1 || is_as_it_was);
+    return layout_grads_pass(&one) && !is_tried;
+}
+
 static void find(struct fit_search *s, struct fit *fit)
 {
     int level[AXES], at_once[AXES];
@@ -254,7 +267,7 @@ static void find(struct fit_search *s, struct fit *fit)
                        s->ranks % s->nodes ? 0 : s->ranks / s->nodes, device, NULL))
         return;
     settle(s, level, fit);
-    if (s->layout.shape.degree[MESH_PIPELINE] == 1) {
+    if (tries_at_once(s, level, fit)) {
         struct fit other = {0};
         s->at_once = 1;
         settle(s, at_once, &other);
