@@ -55,15 +55,22 @@ static struct config with(const struct largest_search *s, int64_t sequences)
     return config;
 }
 
+/* Resolve the layout of a configuration.  0, or -1: there is none. */
+static int resolve(const struct largest_search *s, const struct config *config,
+                   struct layout *layout)
+{
+    int per_node = s->ranks % s->nodes ? 0 : s->ranks / s->nodes;
+    enum device_kind device = config->device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
+    return layout_resolve(layout, config, s->ranks, per_node, device, NULL);
+}
+
 /* Set the global batch of a configuration of so many sequences at a time: in training one
  * micro-batch of each data rank at least.  0, or -1: there is no such layout. */
 static int set_batch(const struct largest_search *s, struct point *point, struct config *config)
 {
     struct layout layout;
     struct config_train *t = &config->train;
-    int per_node = s->ranks % s->nodes ? 0 : s->ranks / s->nodes;
-    enum device_kind device = config->device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
-    if (layout_resolve(&layout, config, s->ranks, per_node, device, NULL))
+    if (resolve(s, config, &layout))
         return -1;
     int64_t sharing = t->split_batches ? layout.data_ranks : 1;
     int64_t few = 2 * layout.shape.degree[MESH_PIPELINE];
@@ -129,9 +136,7 @@ static int64_t share_of_batch(const struct largest_search *s)
 {
     struct config config = with(s, 1);
     struct layout layout;
-    int per_node = s->ranks % s->nodes ? 0 : s->ranks / s->nodes;
-    enum device_kind device = config.device == CONFIG_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU;
-    if (s->evaluates || layout_resolve(&layout, &config, s->ranks, per_node, device, NULL))
+    if (s->evaluates || resolve(s, &config, &layout))
         return 1;
     int64_t share = layout.micros * layout.micro_batch;
     layout_release(&layout);
@@ -144,7 +149,7 @@ static int64_t largest(struct largest_search s)
     s.few = 1;
     struct point most = search(&s, first, end);
     if (most.sequences < first && first > 1) {
-        end = first - 1;
+        end = first - 1 < LARGEST_MOST ? first - 1 : LARGEST_MOST;
         first = 1;
         most = search(&s, first, end);
     }

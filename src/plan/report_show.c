@@ -56,8 +56,8 @@ static const char *pool_meaning(const struct report *report, int pool, size_t by
         return "units gathered whole, and what is made of 4 bits, for their use, and gradients not "
                "yet reduced";
     if (pool == POOL_ACTIVATIONS && layout_grads_pass(&report->layout))
-        return "what forward keeps for backward, what units hand to each other, and gradients: "
-               "backward frees the one as it makes the other";
+        return "what forward keeps for backward, what units hand to each other, and gradients, "
+               "which backward makes while it frees what forward kept";
     if (pool != POOL_PARAMS || bytes)
         return meanings[pool];
     return params_are_masters(report)

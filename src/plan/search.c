@@ -40,11 +40,11 @@ static int shards_as_much(const struct search_candidate *a, const struct search_
            config_sharding[a->strategy].stage >= config_sharding[b->strategy].stage;
 }
 
-/* Does a smaller micro-batch of a's need less than c's?  Not where c's step has one micro-batch and
- * a's has several: gradients of the one take the place of activations (layout_grads_pass()), those
- * of the others lie beside them. */
-static int passes_as_much(const struct finding *f, const struct search_candidate *a,
-                          const struct search_candidate *c)
+/* Does a, whose micro-batch is not larger than c's, need no more memory for that?  This is not
+ * known where c's step has one micro-batch and a's has several: c's gradients take the place of
+ * activations (layout_grads_pass()), a's lie beside them. */
+static int micro_needs_less(const struct finding *f, const struct search_candidate *a,
+                            const struct search_candidate *c)
 {
     return c->pipeline > 1 || search_micros(f->request, c) > 1 || search_micros(f->request, a) == 1;
 }
@@ -56,7 +56,7 @@ static int is_dominated(const struct finding *f, const struct search_candidate *
         const struct search_candidate *o = f->too_large[i];
         if (o->pipeline == c->pipeline && o->tensor == c->tensor && o->context == c->context &&
             o->schedule == c->schedule && o->chunks == c->chunks && shards_as_much(o, c) &&
-            o->micro <= c->micro && o->recompute >= c->recompute && passes_as_much(f, o, c))
+            o->micro <= c->micro && o->recompute >= c->recompute && micro_needs_less(f, o, c))
             return 1;
     }
     return 0;
@@ -145,7 +145,7 @@ static struct search_candidate *least_of_family(struct finding *f, struct search
     struct search_candidate *least = c;
     for (int i = c->family; i < f->list.count && f->list.item[i].family == c->family; i++) {
         struct search_candidate *o = &f->list.item[i];
-        if (shards_as_much(o, least) && o->micro <= least->micro && passes_as_much(f, o, c))
+        if (shards_as_much(o, least) && o->micro <= least->micro && micro_needs_less(f, o, c))
             least = o;
     }
     return least;

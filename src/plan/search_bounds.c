@@ -408,10 +408,10 @@ static double gradient_bytes(const struct bounds *b, const struct search_candida
            (are_whole ? 1 : shards_of(b->request, c));
 }
 
-/* The bytes of gradients and of what is kept for backward at once: with one micro-batch backward
- * frees the one as it makes the other (layout_grads_pass()). */
-static double passing_bytes(const struct bounds *b, const struct search_candidate *c,
-                            const struct rank_work *rank, double micros)
+/* The bytes that gradients and what is kept for backward take together: with one micro-batch
+ * backward frees what was kept as it makes gradients (layout_grads_pass()). */
+static double kept_and_gradient_bytes(const struct bounds *b, const struct search_candidate *c,
+                                      const struct rank_work *rank, double micros)
 {
     double gradients = gradient_bytes(b, c, rank);
     int pass = micros < 2 && c->pipeline == 1 && !b->request->config->train.overlap_update;
@@ -467,7 +467,7 @@ static void set_bound(struct bounds *b, struct search_candidate *c, struct rank_
         c->least_s = fmax(c->least_s, step_s(machine, work, wait, r->exchange.network_s));
         c->micro_s = fmax(c->micro_s, SLACK * r->micro_s);
         c->least_bytes =
-            fmax(c->least_bytes, state_bytes(b, c, r) + passing_bytes(b, c, r, micros));
+            fmax(c->least_bytes, state_bytes(b, c, r) + kept_and_gradient_bytes(b, c, r, micros));
     }
     c->least_s *= SLACK;
 }

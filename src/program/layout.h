@@ -131,9 +131,9 @@ int layout_variants(const struct layout *layout);
 void layout_set_variant(struct units_request *request, int variant);
 
 /* Do gradients live within a step only, from backward to the update, and share the memory of
- * activations?  Backward frees these as it makes those, so that both together take little more than
- * the larger of them.  With several micro-batches gradients would lie beside all activations of the
- * second one, and nothing would be gained; a pipeline has several. */
+ * activations?  Backward frees activations as it makes gradients, so that both together take little
+ * more than the larger of them.  With several micro-batches gradients would lie beside all
+ * activations of the second one, and nothing would be gained; a pipeline has several. */
 static inline int layout_grads_pass(const struct layout *layout)
 {
     return layout->micros == 1 && layout->shape.degree[MESH_PIPELINE] == 1 &&
