@@ -132,7 +132,7 @@ const char *device_cpu_level(int i);
 const char *device_gemm_library(void);
 
 /* The large products for which the best level of this machine has own kernels: "of bf16" or "of
- * bf16 and fp16"; NULL: none. */
+ * all types"; NULL: none. */
 const char *device_own_products(void);
 
 /* ---- GPUs that are there, before one is opened: cuda/discover.c, or cuda/absent.c in a build

@@ -30,22 +30,32 @@ struct product {
     struct experts_gemm g;
     struct tensor a, b, c;
     int32_t first[MOST_EXPERTS + 1];
-    double *want; /* NULL: not found, as other numbers of threads have to give the same bits */
+    double *want; /* NULL: not found, for what is checked for bits alone */
 };
 
-static double element_of(const struct product *p, int64_t e, int64_t i, int64_t j)
+static double element_of(const struct product *p, const double *a, const double *b, int64_t e,
+                         int64_t i, int64_t j)
 {
     const struct experts_gemm *g = &p->g;
     int64_t matrix = g->out * g->in;
     double sum = 0;
     if (g->pass == EXPERTS_WEIGHT_GRAD)
         for (int64_t s = p->first[e]; s < p->first[e + 1]; s++)
-            sum += tensor_get(&p->a, s * g->out + i) * tensor_get(&p->b, s * g->in + j);
+            sum += a[s * g->out + i] * b[s * g->in + j];
     for (int64_t k = 0; k < g->in && g->pass == EXPERTS_FORWARD; k++)
-        sum += tensor_get(&p->a, i * g->in + k) * tensor_get(&p->b, e * matrix + j * g->in + k);
+        sum += a[i * g->in + k] * b[e * matrix + j * g->in + k];
     for (int64_t k = 0; k < g->out && g->pass == EXPERTS_INPUT_GRAD; k++)
-        sum += tensor_get(&p->a, i * g->out + k) * tensor_get(&p->b, e * matrix + k * g->in + j);
+        sum += a[i * g->out + k] * b[e * matrix + k * g->in + j];
     return sum;
+}
+
+/* A copy of the elements, to be freed. */
+static double *doubles_of(const struct tensor *t)
+{
+    double *x = malloc((size_t)t->elems * sizeof *x);
+    for (int64_t i = 0; i < t->elems; i++)
+        x[i] = tensor_get(t, i);
+    return x;
 }
 
 static void find_wanted(struct product *p)
@@ -53,13 +63,17 @@ static void find_wanted(struct product *p)
     const struct experts_gemm *g = &p->g;
     int is_grad = g->pass == EXPERTS_WEIGHT_GRAD;
     int64_t columns = g->pass == EXPERTS_FORWARD ? g->out : g->in;
+    double *a = doubles_of(&p->a), *b = doubles_of(&p->b);
     p->want = calloc((size_t)p->c.elems, sizeof *p->want);
     for (int64_t e = 0; e < g->experts; e++)
         for (int64_t i = is_grad ? 0 : p->first[e]; i < (is_grad ? g->out : p->first[e + 1]); i++)
             for (int64_t j = 0; j < columns; j++) {
                 int64_t at = (is_grad ? e * g->out + i : i) * columns + j;
-                p->want[at] = element_of(p, e, i, j) + (g->accumulate ? tensor_get(&p->c, at) : 0);
+                p->want[at] =
+                    element_of(p, a, b, e, i, j) + (g->accumulate ? tensor_get(&p->c, at) : 0);
             }
+    free(a);
+    free(b);
 }
 
 static struct product make_product(int number, enum dtype dt, enum experts_pass pass,
@@ -111,18 +125,30 @@ static uint64_t product_case(struct device *d, struct product *p)
     return hash;
 }
 
-/* By trireme's own products and by the library's, which one or the other level leaves out. */
+/* Does a level have products of its own of this type?  Only these promise the same bits with any
+ * number of threads: the library may cut a sum by it. */
+static int has_own(const char *level, enum dtype dt)
+{
+    if (!strcmp(level, "avx2"))
+        return 1;
+    return dt == DTYPE_BF16 && (!strcmp(level, "avx512") || !strcmp(level, "amx"));
+}
+
+/* By trireme's own products and by the library's, which one or the other level leaves out.  Returns
+ * the hash of what promises its bits. */
 static uint64_t both_cases(struct device *d, int number, enum dtype dt, enum experts_pass pass,
                            int accumulate)
 {
     struct product p = make_product(number, dt, pass, accumulate);
     const int packs = d->packs_products;
-    if (d->threads == 1)
-        find_wanted(&p);
-    d->packs_products = !packs;
-    uint64_t hash = product_case(d, &p);
+    uint64_t hash = 0;
+    find_wanted(&p);
+    for (int own = 0; own < 2; own++) {
+        d->packs_products = own;
+        uint64_t bits = product_case(d, &p);
+        hash = own && has_own(d->level, dt) ? bits : hash;
+    }
     d->packs_products = packs;
-    hash = hash * 31 + product_case(d, &p);
     free_product(&p);
     return hash;
 }

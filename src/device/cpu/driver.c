@@ -85,7 +85,7 @@ static int has_avx2_only(void)
         {.ops = &cpu_ops_avx2,            \
          .runs_here = has_avx2,           \
          .packs_products = has_avx2_only, \
-         .packed = "of bf16 and fp16"},
+         .packed = "of all types"},
 #else
 #define X86_LEVELS
 #endif

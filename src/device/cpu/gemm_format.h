@@ -2,7 +2,7 @@
  *
  *   tiles     bf16, with AMX: blocks of 32 x 32 sums (gemm_block.h)
  *   vectors   bf16, where AVX-512 multiplies it: the same blocks
- *   strips    bf16 and fp16 as fp32, with AVX2: blocks of all rows of a task by 16 columns
+ *   strips    all types as fp32, with AVX2: blocks of all rows of a task by 16 columns
  *             (gemm_strip.h)
  *
  * Packed operands are made of units, fp32 or pairs of bf16 (unit.h); op(b) lies in panels as wide
@@ -84,7 +84,7 @@ static const struct format *const level_format = &formats[FORMAT];
 /* Does this level pack operands of this type? */
 static int format_takes(enum dtype dt)
 {
-    return dt == DTYPE_BF16 || (FORMAT == STRIPS && dt == DTYPE_F16);
+    return dt == DTYPE_BF16 || FORMAT == STRIPS;
 }
 
 /* Units that so many rows or columns over k elements take when they are packed. */
@@ -98,10 +98,8 @@ static int64_t packed_units(int64_t count, int64_t k)
 static void pack_operand(unit *to, int64_t stride, enum dtype dt, const struct gemm_source *s,
                          const struct gemm_range *r, const int64_t width, const int i_is_lane)
 {
-    if (FORMAT == STRIPS && dt == DTYPE_BF16)
-        pack_steps(DTYPE_BF16, (float *)to, stride, s, r, width);
-    else if (FORMAT == STRIPS)
-        pack_steps(DTYPE_F16, (float *)to, stride, s, r, width);
+    if (FORMAT == STRIPS)
+        WITH_DTYPE(pack_steps, dt, (float *)to, stride, s, r, width);
     else
         pack((bf16 *)to, 2 * stride, s, r, i_is_lane);
 }
