@@ -39,7 +39,7 @@ job_field() {
 
 job_over() {
     case $(job_field JobState) in
-    BOOT_FAIL | CANCELLED | COMPLETED | DEADLINE | FAILED | NODE_FAIL | OUT_OF_MEMORY | TIMEOUT) ;;
+    BOOT_FAIL | CANCELLED | COMPLETED | DEADLINE | FAILED | NODE_FAIL | OUT_OF_MEMORY | PREEMPTED | TIMEOUT) ;;
     *) return 1 ;; # also flags of a job that runs, as SIGNALING while Slurm sends it a signal
     esac
 }

@@ -6,6 +6,22 @@
 
 const enum dtype op_types[TYPES] = {DTYPE_F32, DTYPE_BF16, DTYPE_F16};
 
+const struct packed packed[PACKED] = {
+    {.level = "amx", .dt = DTYPE_BF16, .least_m = 64},
+    {.level = "avx512", .dt = DTYPE_BF16, .least_m = 384},
+    {.level = "avx2", .dt = DTYPE_BF16, .least_m = 64},
+    {.level = "avx2", .dt = DTYPE_F16, .least_m = 64},
+    {.level = "avx2", .dt = DTYPE_F32, .least_m = 64},
+};
+
+int level_packs(const char *level, enum dtype dt)
+{
+    for (int i = 0; i < PACKED; i++)
+        if (!strcmp(packed[i].level, level) && packed[i].dt == dt)
+            return 1;
+    return 0;
+}
+
 enum { GUARD_BYTES = 64, GUARD = 0xa5, POISON = 0xff };
 
 static struct tensor tensor_new(enum dtype dt, int64_t elems)

@@ -84,4 +84,15 @@ void for_each_setting(setting_test *test);
 
 struct device *open_device(const char *level, int threads);
 
+/* Levels that have kernels of their own for large products, and the operands these take.  Their
+ * bits do not depend on the number of threads; the library may cut a sum by it. */
+enum { PACKED = 5 };
+extern const struct packed {
+    const char *level;
+    enum dtype dt;
+    int64_t least_m; /* of gemm_format.h: products with fewer rows are the library's */
+} packed[PACKED];
+
+int level_packs(const char *level, enum dtype dt);
+
 #endif

@@ -125,17 +125,8 @@ static uint64_t product_case(struct device *d, struct product *p)
     return hash;
 }
 
-/* Does a level have products of its own of this type?  Only these promise the same bits with any
- * number of threads: the library may cut a sum by it. */
-static int has_own(const char *level, enum dtype dt)
-{
-    if (!strcmp(level, "avx2"))
-        return 1;
-    return dt == DTYPE_BF16 && (!strcmp(level, "avx512") || !strcmp(level, "amx"));
-}
-
 /* By trireme's own products and by the library's, which one or the other level leaves out.  Returns
- * the hash of what promises its bits. */
+ * the hash of the own ones: the library's bits may depend on the number of threads. */
 static uint64_t both_cases(struct device *d, int number, enum dtype dt, enum experts_pass pass,
                            int accumulate)
 {
@@ -146,7 +137,7 @@ static uint64_t both_cases(struct device *d, int number, enum dtype dt, enum exp
     for (int own = 0; own < 2; own++) {
         d->packs_products = own;
         uint64_t bits = product_case(d, &p);
-        hash = own && has_own(d->level, dt) ? bits : hash;
+        hash = own && level_packs(d->level, dt) ? bits : hash;
     }
     d->packs_products = packs;
     free_product(&p);

@@ -345,21 +345,6 @@ static int guard_holds(const struct tensor *scratch)
     return 1;
 }
 
-/* Levels that have kernels of their own for large products, and the operands these take. */
-static const struct packed {
-    const char *level;
-    enum dtype dt;
-    int64_t least_m; /* of gemm_format.h: products with fewer rows are the library's */
-} packed[] = {
-    {.level = "amx", .dt = DTYPE_BF16, .least_m = 64},
-    {.level = "avx512", .dt = DTYPE_BF16, .least_m = 384},
-    {.level = "avx2", .dt = DTYPE_BF16, .least_m = 64},
-    {.level = "avx2", .dt = DTYPE_F16, .least_m = 64},
-    {.level = "avx2", .dt = DTYPE_F32, .least_m = 64},
-};
-
-enum { PACKED = sizeof packed / sizeof packed[0] };
-
 static int level_runs_here(const char *name)
 {
     for (int level = 0; device_cpu_level(level); level++)

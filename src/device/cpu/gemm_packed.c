@@ -123,7 +123,7 @@ static int keeps_sums(const struct blocking *by)
     return by->parts > 1;
 }
 
-/* The rows of c in steps of step_m. */
+/* The number of steps of step_m rows that c has; the last may have fewer. */
 static int64_t steps_of_rows(const struct gemm *g)
 {
     return ceil_div(g->m, level_format->step_m);
@@ -328,8 +328,8 @@ static struct gemm_ahead next_sums(const struct blocking *by, const float *sums,
 
 /* Multiply a block for k in [kc, end).  Up to the last part of k its sums are in `sums`, not in c,
  * where rows are often a power of two apart and push each other out of the first cache.  `ahead`
- * says what is prefetched meanwhile: with vectors the caller has set it, for tiles and strips this
- * function does.
+ * says what is prefetched meanwhile: pieces of op(a), which the caller has set, the next panel and,
+ * for tiles, the next block's sums, which this function sets.
  */
 static void run_block(const struct blocking *by, float *sums, const struct gemm_block_rows *a,
                       const unit *panel, const struct block *b, int64_t kc, int64_t end,
@@ -338,7 +338,7 @@ static void run_block(const struct blocking *by, float *sums, const struct gemm_
     const struct gemm *g = by->g;
     struct tile_sums from = {sums, level_format->block_n};
     struct gemm_block_target to = {sums, level_format->block_n, DTYPE_F32, NULL};
-    if (FORMAT == STRIPS) /* for the same part of k */
+    if (FORMAT == STRIPS)
         ahead->panel = panel + packed_units(level_format->block_n, by->k);
     if (FORMAT == TILES)
         *ahead = next_sums(by, sums, b, end == by->k);
@@ -416,7 +416,7 @@ static void multiply_part(const struct blocking *by, const struct thread_scratch
         }
 }
 
-/* Where the rows of number n of by->row_tasks begin, and those of the number before end. */
+/* The first of the rows of task n of by->row_tasks; those of the task before end there. */
 static int64_t task_start(const struct blocking *by, int64_t n)
 {
     int64_t steps = steps_of_rows(by->g) * n / by->row_tasks;
