@@ -30,8 +30,18 @@ SIMD_INLINE void prefetch_rows(const enum dtype dt, const void *first, int64_t l
     }
 }
 
-/* Cache lines of a piece: what most_m_across rows of op(a) (gemm_format.h) have of one k. */
-enum { AHEAD_LINES = 8 };
+/* Prefetch the next piece to the second cache. */
+SIMD_INLINE void prefetch_piece(struct gemm_ahead *ahead)
+{
+    enum { LINE = 64 };
+    if (ahead->pieces <= 0)
+        return;
+#pragma GCC unroll 8
+    for (int i = 0; i < AHEAD_LINES; i++)
+        __builtin_prefetch(ahead->at + i * LINE, 0, 2);
+    ahead->at += ahead->stride;
+    ahead->pieces--;
+}
 
 /* Make REGISTER_ROWS rows of sums: to = from (or zeros) + a b over `units` units of k.  Distances
  * in a, in units: `row` between neighbouring rows, `pair` between neighbours along k, `step`
@@ -56,7 +66,7 @@ SIMD_INLINE void multiply_rows(const unit *a, const int64_t row, const int64_t p
         prefetch_rows(dt, to->first, to->ld);
     for (int64_t k = 0; k < units; k += UNITS, a += step, b += 2 * TILE) {
         if (ahead)
-            prefetch_piece(ahead, AHEAD_LINES);
+            prefetch_piece(ahead);
 #pragma GCC unroll 4
         for (int p = 0; p < UNITS; p++) {
             vu left = unit_load(b + p * 16), right = unit_load(b + TILE + p * 16);

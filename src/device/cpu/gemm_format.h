@@ -112,7 +112,7 @@ static void multiply_packed(const struct gemm_block_rows *a, const unit *b,
 {
     if (FORMAT == STRIPS)
         WITH_DTYPE(multiply_strips, to->dt, (const float *)a->first, (const float *)b, from, to,
-                   round_up(rows, STRIP_ROWS), k, ahead);
+                   round_up(rows, STRIP_ROWS), k, (const float *)ahead->at);
     else
         multiply_block(a, b, from, to, rows, k / 2, ahead);
 }

@@ -27,28 +27,18 @@ struct gemm_block_rows {
     int64_t ld; /* units from row to row; 0: packed */
 };
 
-/* Memory that is needed soon, prefetched while a block is multiplied.  Vectors prefetch a piece for
- * each 16 units of k, strips one for each strip. */
+/* Cache lines of a piece: what most_m_across rows of op(a) (gemm_format.h) have of one k. */
+enum { AHEAD_LINES = 8 };
+
+/* Memory that is needed soon, prefetched while a block is multiplied.  The format "vectors"
+ * prefetches a piece of AHEAD_LINES cache lines for each 16 units of k.  Strips read only `at`, and
+ * decide themselves how much they prefetch from there. */
 struct gemm_ahead {
-    const char *at;          /* the next piece of op(a); NULL: nothing */
+    const char *at;          /* the next piece; NULL: nothing */
     int64_t stride;          /* bytes from one piece to the next */
     int64_t pieces;          /* pieces that are left */
-    const unit *panel;       /* the next panel of op(b); strips alone prefetch it */
     struct tile_ahead tiles; /* all that tiles prefetch */
 };
-
-/* Prefetch the next piece, of so many cache lines, to the second cache. */
-SIMD_INLINE void prefetch_piece(struct gemm_ahead *ahead, const int lines)
-{
-    enum { LINE_BYTES = 64 };
-    if (ahead->pieces <= 0)
-        return;
-#pragma GCC unroll 8
-    for (int i = 0; i < lines; i++)
-        __builtin_prefetch(ahead->at + i * LINE_BYTES, 0, 2);
-    ahead->at += ahead->stride;
-    ahead->pieces--;
-}
 
 /* Where a block's sums are stored.  AMX stores fp32 only, without an addend. */
 struct gemm_block_target {

@@ -49,7 +49,6 @@ struct blocking {
     int64_t k;                    /* rounded up to whole steps */
     int64_t parts;                /* of k, each of about K */
     int64_t rows, columns, depth; /* M, N, and the longest K */
-    int64_t row_tasks;   /* the rows are divided among so many tasks, of about as many rows each */
     int64_t splits;      /* of the columns of a task's rows: with few rows all threads have some */
     unit *panels;        /* of op(b): [columns][k] elements, in panels */
     struct begun *begun; /* [threads] */
@@ -123,12 +122,6 @@ static int keeps_sums(const struct blocking *by)
     return by->parts > 1;
 }
 
-/* The number of steps of step_m rows that c has; the last may have fewer. */
-static int64_t steps_of_rows(const struct gemm *g)
-{
-    return ceil_div(g->m, level_format->step_m);
-}
-
 static struct blocking blocking_of(const struct gemm *g, int threads)
 {
     struct blocking by = {
@@ -145,9 +138,8 @@ static struct blocking blocking_of(const struct gemm *g, int threads)
     fit = keeps_sums(&by) ? min_i64(ENOUGH_N, most) : fit;
     by.columns = min_i64(fit / level_format->block_n * level_format->block_n,
                          round_up(g->n, level_format->block_n));
-    by.row_tasks = min_i64(tasks, steps_of_rows(g));
-    by.rows = ceil_div(steps_of_rows(g), by.row_tasks) * level_format->step_m;
-    by.splits = ceil_div(threads, by.row_tasks);
+    by.rows = round_up(ceil_div(g->m, tasks), level_format->step_m);
+    by.splits = ceil_div(threads, ceil_div(g->m, by.rows));
     return by;
 }
 
@@ -309,6 +301,13 @@ static struct gemm_block_target last_target(const struct gemm *g, float *sums,
                                       g->addend && !is_fp32 ? (const char *)g->addend + at : NULL};
 }
 
+/* What strips prefetch during a block: the next panel, for the same part of k. */
+static struct gemm_ahead next_panel(const struct blocking *by, const unit *panel)
+{
+    const unit *next = panel + packed_units(level_format->block_n, by->k);
+    return (struct gemm_ahead){.at = (const char *)next};
+}
+
 /* What tiles prefetch during a block: the next block's sums, and in the last part of k rows of c,
  * as storing to a line waits until it was read.  With a K of 512 these are half of the block's
  * rows: with more at a time, the loads of op(b) would wait. */
@@ -328,8 +327,8 @@ static struct gemm_ahead next_sums(const struct blocking *by, const float *sums,
 
 /* Multiply a block for k in [kc, end).  Up to the last part of k its sums are in `sums`, not in c,
  * where rows are often a power of two apart and push each other out of the first cache.  `ahead`
- * says what is prefetched meanwhile: pieces of op(a), which the caller has set, the next panel and,
- * for tiles, the next block's sums, which this function sets.
+ * says what is prefetched meanwhile: with vectors the caller has set it, for tiles and strips this
+ * function does.
  */
 static void run_block(const struct blocking *by, float *sums, const struct gemm_block_rows *a,
                       const unit *panel, const struct block *b, int64_t kc, int64_t end,
@@ -339,7 +338,7 @@ static void run_block(const struct blocking *by, float *sums, const struct gemm_
     struct tile_sums from = {sums, level_format->block_n};
     struct gemm_block_target to = {sums, level_format->block_n, DTYPE_F32, NULL};
     if (FORMAT == STRIPS)
-        ahead->panel = panel + packed_units(level_format->block_n, by->k);
+        *ahead = next_panel(by, panel);
     if (FORMAT == TILES)
         *ahead = next_sums(by, sums, b, end == by->k);
     if (kc == 0)
@@ -385,11 +384,10 @@ static struct gemm_ahead after_part(const struct blocking *by, const struct part
 {
     const struct gemm_source *a = &by->a;
     int64_t k = p->end_k < by->k ? p->end_k : 0, row = k ? p->ic : p->last;
-    const int64_t bytes = (int64_t)dtype_bytes(by->g->dt);
     if (a->is_along || row >= a->count)
         return (struct gemm_ahead){.at = NULL};
-    return (struct gemm_ahead){.at = (const char *)a->base + (k * a->ld + row) * bytes,
-                               .stride = a->ld * bytes,
+    return (struct gemm_ahead){.at = (const char *)((const bf16 *)a->base + k * a->ld + row),
+                               .stride = a->ld * (int64_t)sizeof(bf16),
                                .pieces = min_i64(p->end_k - p->kc, a->k - k)};
 }
 
@@ -416,18 +414,11 @@ static void multiply_part(const struct blocking *by, const struct thread_scratch
         }
 }
 
-/* The first of the rows of task n of by->row_tasks; those of the task before end there. */
-static int64_t task_start(const struct blocking *by, int64_t n)
-{
-    int64_t steps = steps_of_rows(by->g) * n / by->row_tasks;
-    return min_i64(steps * level_format->step_m, by->g->m);
-}
-
-/* Run a task: rows [ic, last) of c by panels [first, end) of the columns from jc on. */
+/* Run a task: rows of c from ic on by panels [first, end) of the columns from jc on. */
 static void run_task(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
-                     int64_t ic, int64_t last, int64_t first, int64_t end)
+                     int64_t ic, int64_t first, int64_t end)
 {
-    int64_t packed = first_packed(by, ic, last);
+    int64_t last = min_i64(ic + by->rows, by->g->m), packed = first_packed(by, ic, last);
     for (int64_t n = 0; n < by->parts && first < end; n++) {
         const struct part p = {.ic = ic,
                                .last = last,
@@ -448,8 +439,7 @@ static void run_task_number(const struct blocking *by, const struct thread_scrat
                             int64_t end, int64_t t)
 {
     int64_t split = t % by->splits, panels = ceil_div(end - jc, level_format->block_n);
-    int64_t n = t / by->splits;
-    run_task(by, own, jc, task_start(by, n), task_start(by, n + 1), panels * split / by->splits,
+    run_task(by, own, jc, t / by->splits * by->rows, panels * split / by->splits,
              panels * (split + 1) / by->splits);
 }
 
@@ -457,7 +447,7 @@ static void run_task_number(const struct blocking *by, const struct thread_scrat
 static void run_tasks(const struct blocking *by, const struct thread_scratch *own, int64_t jc,
                       int64_t end, int t, int threads)
 {
-    int64_t tasks = by->row_tasks * by->splits;
+    int64_t tasks = ceil_div(by->g->m, by->rows) * by->splits;
     for (int i = 0; i < threads; i++) {
         int whose = (t + i) % threads;
         int64_t first = tasks * whose / threads, count = tasks * (whose + 1) / threads - first;

@@ -31,7 +31,6 @@ enum {
     STRIP_COLUMNS = 2 * CPU_LANES,
     STRIP_STEP = CPU_LANES, /* of k: what is packed at a time */
     LINE = 16,              /* floats */
-    STRIP_LINES = 6, /* of a piece: what most_m_across rows in fp32 (gemm_format.h) have of one k */
 };
 
 /* Read a square of an operand over its edge: row r of v gets step r of k, with i along lanes, zeros
@@ -157,20 +156,17 @@ SIMD_INLINE void multiply_strip(const float *strip, const float *panel,
 }
 
 /* Make `rows` rows of a block, a multiple of STRIP_ROWS, with one panel: to = from + products over
- * k.  Prefetches the panel of the next call, a part of it during each strip, and pieces of ahead.
- */
+ * k. next: the panel of the next call, which is prefetched, a part of it during each strip. */
 SIMD_INLINE void multiply_strips(const enum dtype dt, const float *strip, const float *panel,
                                  const struct tile_sums *from, const struct gemm_block_target *to,
-                                 int64_t rows, int64_t k, struct gemm_ahead *ahead)
+                                 int64_t rows, int64_t k, const float *next)
 {
-    const float *next = (const float *)ahead->panel;
     struct tile_sums f = *from;
     struct gemm_block_target t = *to;
     const int64_t bytes = STRIP_ROWS * t.ld * value_bytes(dt);
     const int64_t part = k / STRIP_STEP * LINE;
     const float *last = next + k * STRIP_COLUMNS - part;
     for (; rows > 0; rows -= STRIP_ROWS, strip += STRIP_ROWS * k) {
-        prefetch_piece(ahead, STRIP_LINES);
         multiply_strip(strip, panel, &f, dt, &t, k, next);
         next = next < last ? next + part : next;
         f.first = f.first ? f.first + STRIP_ROWS * f.ld : NULL;
