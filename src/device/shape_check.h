@@ -3,7 +3,7 @@
  * The self-check (self_check.h) tries each family of kernels on small inputs.  For another shape a
  * library may take another kernel, and several of its known faults are of some shapes alone (sums
  * without their last terms, NaN at sequences of some lengths).  So the products and attentions of a
- * run are compared with trireme's own kernels, each shape once, before anything is trained:
+ * run are compared with trireme's own kernels, each shape once, before anything is computed:
  *
  *   device_products_note(d, 1)   ops are run; their shapes and memory are noted (product.h)
  *   device_products_note(d, 0)

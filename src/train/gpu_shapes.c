@@ -125,6 +125,7 @@ int gpu_shapes_check(struct session *s, struct error *err)
     if (!rc)
         rc = world_agree(s->world, replace(s, all, count, err), err);
     free(own);
-    free(all);
+    s->wrong_shapes = all;
+    s->wrong_shape_count = count;
     return rc ? -1 : 0;
 }

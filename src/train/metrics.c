@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "device/self_check.h"
+#include "device/shape_check.h"
 #include "segment/units_frozen.h"
 #include "simulate/machine_file.h"
 #include "train/metrics_resume.h"
@@ -159,10 +160,28 @@ static void add_evaluation(struct js *js, const struct metrics_step *step)
     js_add_int(js, "eval_tokens", (int64_t)step->eval_tokens);
 }
 
+/* What the first line of a process alone has. */
+static void add_start(struct js *js, const struct session *s)
+{
+    char replaced[512];
+    js_add_real(js, "since_exec_ms", round((double)clock_since_exec_ns() / 1e6));
+    if (device_attention_name(s->device)[0])
+        js_add_string(js, "attention", device_attention_name(s->device));
+    if (s->device->replaced)
+        js_add_string(js, "replaced",
+                      self_check_replaced(s->device->replaced, replaced, sizeof replaced));
+    if (!s->wrong_shape_count)
+        return;
+    struct js *shapes = js_array();
+    for (int i = 0; i < s->wrong_shape_count; i++)
+        js_add_string(shapes, NULL, s->wrong_shapes[i].name);
+    js_add(js, "replaced_shapes", shapes);
+}
+
 /* Make the line of a step.  metrics_resume() relies on "step" being the first key. */
 static struct js *make_line(const struct metrics *m, const struct metrics_step *step)
 {
-    char time[CLOCK_TIME_OF_DAY], replaced[512];
+    char time[CLOCK_TIME_OF_DAY];
     struct js *js = js_object();
     js_add_int(js, "step", step->step);
     js_add_string(js, "time", clock_time_of_day(time));
@@ -189,14 +208,8 @@ static struct js *make_line(const struct metrics *m, const struct metrics_step *
         add_evaluation(js, step);
     if (step->compared)
         js_add(js, "compared", step->compared);
-    if (step->step == m->first) {
-        js_add_real(js, "since_exec_ms", round((double)clock_since_exec_ns() / 1e6));
-        if (device_attention_name(m->s->device)[0])
-            js_add_string(js, "attention", device_attention_name(m->s->device));
-        if (m->s->device->replaced)
-            js_add_string(js, "replaced",
-                          self_check_replaced(m->s->device->replaced, replaced, sizeof replaced));
-    }
+    if (step->step == m->first)
+        add_start(js, m->s);
     return js;
 }
 

@@ -307,7 +307,7 @@ int session_open(struct session **out, struct world *world, struct log *log, str
              memory_budget_check_attached(s, err) || world_agree(world, allocate(s, err), err) ||
              executor_register(s->executor, err) ||
              product_table_choose(&s->products, s, missing, err) ||
-             (use == SESSION_TRAIN && gpu_shapes_check(s, err)) ||
+             gpu_shapes_check(s, err) ||
              world_agree(world, prepare_steps(s, err), err);
     if (limits)
         *limits = least;
@@ -326,6 +326,7 @@ void session_close(struct session *s)
         return;
     executor_destroy(s->executor);
     product_table_free(&s->products);
+    free(s->wrong_shapes);
     drop_programs(s);
     mesh_destroy(s->mesh);
     model_destroy(s->model);

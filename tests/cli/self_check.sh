@@ -58,6 +58,7 @@ mv cache/trireme/shapes* .
 run "a product that is wrong" term "$good" model.ffn=168
 is "is named" 1 "$(grep -c 'product fp32 \[64,168\] x \[168,64\] to fp32: the library is wrong by' term.err)"
 is "and replaced" 0 "$(apart shapes term)"
+is "metrics name it" 1 "$(grep -c '"replaced_shapes": *\["product fp32 [^"]*168[^]]*\]' term/metrics.jsonl)"
 is "nothing is kept of wrong shapes" 0 "$(shapes)"
 mv shapes-* cache/trireme/
 run "where shapes were found right before" found "$good" model.ffn=168
@@ -66,7 +67,25 @@ TRIREME_EMULATE_GPUS=2 timeout -k 5 120 mpirun --oversubscribe -n 2 "$good" trai
     parallel.tensor=2 >two.out 2>two.err </dev/null
 is "on two tensor ranks another product is, named once and replaced" "0 1 0" \
     "$? $(grep -c 'product fp32 .*x \[168,.*library is wrong' two.err) $(apart shapes two)"
+# Evaluating and generating check their own shapes.
+answers() { # NAME: evaluate and generate with run `shapes`, to NAME.loss and NAME.text
+    timeout -k 5 120 "$good" evaluate $M run.dir=shapes model.ffn=168 data.valid=valid.h5 \
+        >"$1.loss" 2>"$1.loss.err" &&
+        timeout -k 5 120 "$good" generate shapes --prompt abcabc --tokens 20 --temperature 0 \
+            device=cuda >"$1.text" 2>"$1.text.err"
+}
+rm cache/trireme/shapes-*
+answers wrong
+is "evaluating and generating end well" 0 $?
+is "evaluating, a wrong product is named" 1 "$(grep -c 'x \[168,64\] to fp32: the library is wrong by' wrong.loss.err)"
+is "generating, wrong products are named, of the prompt and of one token" 2 "$(grep -c 'x \[168,64\] to fp32: the library is wrong by' wrong.text.err)"
+is "nothing is kept of wrong shapes by either" 0 "$(shapes)"
 unset TRIREME_EMULATE_WRONG_K
+answers right
+is "with right products" 0 $?
+is "evaluating, a wrong product is replaced" "$(cut -c 1-60 right.loss)" "$(cut -c 1-60 wrong.loss)"
+is "generating, a wrong product is replaced" "$(cat right.text)" "$(cat wrong.text)"
+is "both keep that shapes were right" 2 "$(shapes)"
 
 export FAULT=products
 run "wrong products" wrong "$bad"
