@@ -17,4 +17,5 @@ EXTRA_DIST += tests/golden/families.py $(families)
 # Published steps of training, as settings of trireme, and the machines they ran on.
 EXTRA_DIST += tests/golden/published_rows.csv tests/golden/published_machines.yaml
 # Chat templates as models' makers publish them, by the template's name: chat_templates/NAME/MODEL.jinja.
-EXTRA_DIST += $(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/tests/golden/chat_templates/*/*.jinja))
+EXTRA_DIST += tests/golden/chat_templates/README \
+	$(patsubst $(srcdir)/%,%,$(wildcard $(srcdir)/tests/golden/chat_templates/*/*.jinja))
