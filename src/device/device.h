@@ -42,7 +42,7 @@ enum device_stream {
 
 enum device_pass { DEVICE_FORWARD, DEVICE_BACKWARD };
 
-/* "Parts": what libraries do on a GPU that trireme's own kernels can do instead.  One bit each:
+/* Families of kernels of a GPU's libraries, which trireme's own kernels can replace.  One bit each:
  *
  *   0 to 11    products by cuBLASLt: 4 * (fp32 0, bf16 1, fp16 2) + 2 * trans_a + trans_b
  *   12         products by cuBLASLt in fp8, with or without transposition
@@ -50,19 +50,20 @@ enum device_pass { DEVICE_FORWARD, DEVICE_BACKWARD };
  *
  * struct device's `replaced` has the bits of those that the self-check found wrong.  Products in
  * fp8 are replaced by own kernels that round operands to fp8, and products in bf16 of these. */
-enum device_part { DEVICE_FP8_PART = 1 << 12 }; /* the others by the functions below */
-enum { DEVICE_PRODUCT_PARTS = 13, DEVICE_ATTENTION_PARTS = 4 }; /* how many there are */
+enum device_family { DEVICE_FP8_FAMILY = 1 << 12 }; /* the others by the functions below */
+enum { DEVICE_PRODUCT_FAMILIES = 13, DEVICE_ATTENTION_FAMILIES = 4 }; /* how many there are */
 
-static inline unsigned device_product_part(enum dtype dt, int trans_a, int trans_b)
+static inline unsigned device_product_family(enum dtype dt, int trans_a, int trans_b)
 {
     int format = dt == DTYPE_BF16 ? 1 : dt == DTYPE_F16 ? 2 : 0;
     return 1u << (4 * format + 2 * !!trans_a + !!trans_b);
 }
 
-static inline unsigned device_attention_part(enum dtype dt, enum device_pass pass) /* 0 of fp32 */
+static inline unsigned device_attention_family(enum dtype dt, enum device_pass pass) /* 0 of fp32 */
 {
     int is_backward = pass == DEVICE_BACKWARD;
-    return dt == DTYPE_F32 ? 0 : 1u << (DEVICE_PRODUCT_PARTS + 2 * (dt == DTYPE_F16) + is_backward);
+    int number = DEVICE_PRODUCT_FAMILIES + 2 * (dt == DTYPE_F16) + is_backward;
+    return dt == DTYPE_F32 ? 0 : 1u << number;
 }
 
 /* The default of struct device's attention_bytes. */
@@ -81,7 +82,7 @@ struct device {
                          they end; the same inputs then give other last bits at each run */
     size_t attention_bytes; /* scratch for the slices in which a GPU does attention's reproducible
                                backward; 0: DEVICE_ATTENTION_BYTES */
-    unsigned replaced;      /* GPU: bits of enum device_part whose library must not be used */
+    unsigned replaced;      /* GPU: bits of enum device_family whose library must not be used */
     const char *level;      /* "generic", "avx2", "avx512", "amx"; "sm_90" and the like on a GPU */
     /* Bytes of a chunk of logits in the loss (graph/op_loss.c): logits_bytes fit a CPU's caches or
      * fill a GPU; where these hold few rows of a large vocabulary, up to logits_most bytes. */

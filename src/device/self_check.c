@@ -76,12 +76,12 @@ const struct self_check_family self_check_families[] = {
 _Static_assert(sizeof self_check_families / sizeof self_check_families[0] <= SELF_CHECK_MOST + 1,
                "SELF_CHECK_MOST");
 
-unsigned self_check_part(const struct self_check_family *family)
+unsigned self_check_bit(const struct self_check_family *family)
 {
     switch (family->kind) {
-    case KIND_PRODUCT: return device_product_part(family->dt, family->trans_a, family->trans_b);
-    case KIND_FP8: return DEVICE_FP8_PART;
-    case KIND_ATTENTION: return device_attention_part(family->dt, family->pass);
+    case KIND_PRODUCT: return device_product_family(family->dt, family->trans_a, family->trans_b);
+    case KIND_FP8: return DEVICE_FP8_FAMILY;
+    case KIND_ATTENTION: return device_attention_family(family->dt, family->pass);
     default: return 0;
     }
 }
@@ -92,16 +92,16 @@ static void check_family(struct trial *t, const struct self_check_family *family
                          struct self_check_row *row)
 {
     int64_t start = clock_ns();
-    *row = (struct self_check_row){.family = family->name, .part = self_check_part(family)};
+    *row = (struct self_check_row){.family = family->name, .bit = self_check_bit(family)};
     t->row = row;
     t->drawn = 0; /* each family has the same inputs, whatever was checked before */
     if (t->dead)
         snprintf(row->why, sizeof row->why, "not checked: the GPU failed before");
     else
         family->check(t, family);
-    row->part = self_check_part(family);
+    row->bit = self_check_bit(family);
     if (row->verdict != SELF_CHECK_UNUSED && (row->why[0] || !(row->error <= row->bound)))
-        row->verdict = row->part ? SELF_CHECK_REPLACED : SELF_CHECK_WRONG;
+        row->verdict = row->bit ? SELF_CHECK_REPLACED : SELF_CHECK_WRONG;
     row->seconds = (double)(clock_ns() - start) * 1e-9;
 }
 
@@ -128,7 +128,7 @@ static int check_all(struct self_check *check, struct device *gpu, struct device
     for (const struct self_check_family *f = self_check_families; f->name; f++) {
         struct self_check_row *row = &check->row[check->rows++];
         check_family(&t, f, row);
-        check->replaced |= row->verdict == SELF_CHECK_REPLACED ? row->part : 0;
+        check->replaced |= row->verdict == SELF_CHECK_REPLACED ? row->bit : 0;
         check->wrong += row->verdict == SELF_CHECK_WRONG;
     }
     trial_close(&t);
@@ -160,7 +160,7 @@ const char *self_check_replaced(unsigned replaced, char *text, size_t size)
 {
     text[0] = 0;
     for (const struct self_check_family *f = self_check_families; f->name; f++)
-        if (self_check_part(f) & replaced)
+        if (self_check_bit(f) & replaced)
             text_join(text, size, "; ", "%s", f->name);
     return text;
 }
@@ -176,7 +176,7 @@ const char *self_check_wrong(const struct self_check *check, char *text, size_t 
 
 static const char *words_of(const struct self_check_row *row)
 {
-    const int is_fp8 = row->part == DEVICE_FP8_PART;
+    const int is_fp8 = row->bit == DEVICE_FP8_FAMILY;
     switch (row->verdict) {
     case SELF_CHECK_RIGHT: return "right";
     case SELF_CHECK_UNUSED:

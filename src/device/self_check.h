@@ -26,7 +26,7 @@ enum { SELF_CHECK_MOST = 48 };
 struct self_check_row {
     const char *family;
     enum self_check_verdict verdict;
-    unsigned part; /* bit of enum device_part; 0 of families without another implementation */
+    unsigned bit; /* of enum device_family; 0 of families without another implementation */
     /* The result that was nearest to its bound, or the furthest beyond: of which op and format,
      * its largest difference, as a share of a number and of the root mean square of all, and how
      * much is allowed.  Both 0 where all bits agree. */
@@ -42,7 +42,7 @@ struct self_check {
     double seconds;      /* it took */
     double open_seconds; /* of these to open both devices */
     int was_kept;        /* 1: read from the file, where only verdicts are */
-    unsigned replaced;   /* bits of enum device_part, for struct device_request */
+    unsigned replaced;   /* bits of enum device_family, for struct device_request */
     int wrong;           /* rows of verdict SELF_CHECK_WRONG */
 };
 

@@ -246,8 +246,8 @@ static const struct attention own_shapes[] = {
 void self_check_attention(struct trial *t, const struct self_check_family *family)
 {
     const unsigned before = t->gpu.d->replaced;
-    t->gpu.d->replaced = device_attention_part(family->dt, DEVICE_FORWARD) |
-                         device_attention_part(family->dt, DEVICE_BACKWARD);
+    t->gpu.d->replaced = device_attention_family(family->dt, DEVICE_FORWARD) |
+                         device_attention_family(family->dt, DEVICE_BACKWARD);
     for (size_t i = 0; i < sizeof own_shapes / sizeof own_shapes[0]; i++) {
         struct attention a = own_shapes[i];
         a.dt = family->dt;

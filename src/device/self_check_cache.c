@@ -82,13 +82,13 @@ static int read_row(struct self_check *check, const struct js *row, int i)
 {
     const struct self_check_family *family = &self_check_families[i];
     const int verdict = verdict_named(js_get_string(row, "verdict", ""));
-    const unsigned part = self_check_part(family);
+    const unsigned bit = self_check_bit(family);
     if (!family->name || strcmp(js_get_string(row, "family", ""), family->name) || verdict < 0 ||
-        (verdict == SELF_CHECK_REPLACED && !part))
+        (verdict == SELF_CHECK_REPLACED && !bit))
         return -1;
     check->row[check->rows++] =
-        (struct self_check_row){.family = family->name, .verdict = verdict, .part = part};
-    check->replaced |= verdict == SELF_CHECK_REPLACED ? part : 0;
+        (struct self_check_row){.family = family->name, .verdict = verdict, .bit = bit};
+    check->replaced |= verdict == SELF_CHECK_REPLACED ? bit : 0;
     return 0;
 }
 

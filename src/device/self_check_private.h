@@ -9,7 +9,7 @@ enum self_check_kind { KIND_OWN, KIND_PRODUCT, KIND_FP8, KIND_ATTENTION };
 struct self_check_family {
     const char *name;
     void (*check)(struct trial *t, const struct self_check_family *family);
-    enum self_check_kind kind; /* of what a library does: its part */
+    enum self_check_kind kind; /* of what a library does: its bit of enum device_family */
     enum dtype dt;
     int trans_a, trans_b;
     enum device_pass pass;
@@ -29,7 +29,7 @@ __typeof__(void(struct trial *, const struct self_check_family *)) self_check_pr
 
 /* The families, NULL name at the end; and the bit of one. */
 extern const struct self_check_family self_check_families[];
-unsigned self_check_part(const struct self_check_family *family);
+unsigned self_check_bit(const struct self_check_family *family);
 
 /* Check family i on devices that stay the caller's.  Returns 0 and its row, or -1 with err set. */
 int self_check_family(struct self_check_row *row, int i, struct device *gpu, struct device *cpu,

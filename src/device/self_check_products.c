@@ -100,7 +100,7 @@ void self_check_fp8(struct trial *t, const struct self_check_family *family)
 void self_check_own_products(struct trial *t, const struct self_check_family *family)
 {
     const unsigned before = t->gpu.d->replaced;
-    t->gpu.d->replaced = (1u << DEVICE_PRODUCT_PARTS) - 1;
+    t->gpu.d->replaced = (1u << DEVICE_PRODUCT_FAMILIES) - 1;
     for (int format = 0; format < TRIAL_FORMATS; format++)
         for (int trans = 0; trans < 4; trans++) {
             struct product p = {.addend = trans % 3};

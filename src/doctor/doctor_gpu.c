@@ -120,7 +120,7 @@ static void show_fp8(const struct doctor *d)
         doctor_fact(d, "products in fp8", "none: precision=fp8 needs %s", lacking.text);
     else
         doctor_fact(d, "products in fp8", "%s",
-                    d->replaced & DEVICE_FP8_PART ? "by bf16, as those of cuBLASLt are wrong"
+                    d->replaced & DEVICE_FP8_FAMILY ? "by bf16, as those of cuBLASLt are wrong"
                                                   : "by cuBLASLt");
 }
 

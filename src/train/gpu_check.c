@@ -1,7 +1,7 @@
 /* gpu_check.c - see gpu_check.h. */
 #include "train/gpu_check.h"
 
-enum { PARTS = DEVICE_PRODUCT_PARTS + DEVICE_ATTENTION_PARTS };
+enum { FAMILIES = DEVICE_PRODUCT_FAMILIES + DEVICE_ATTENTION_FAMILIES };
 
 int gpu_check_refuse(const struct self_check *check, const struct device_request *request,
                      struct error *err)
@@ -37,15 +37,15 @@ static int check_one(struct self_check *check, const struct device_request *requ
     return gpu_check_refuse(check, request, err);
 }
 
-/* Return the parts that are wrong on any rank.  Collective. */
+/* Return the families that are wrong on any rank.  Collective. */
 static unsigned on_any_rank(struct world *world, unsigned replaced)
 {
-    double bit[PARTS];
+    double bit[FAMILIES];
     unsigned any = 0;
-    for (int i = 0; i < PARTS; i++)
+    for (int i = 0; i < FAMILIES; i++)
         bit[i] = replaced >> i & 1;
-    world_all_reduce(world, bit, PARTS, WORLD_MAX);
-    for (int i = 0; i < PARTS; i++)
+    world_all_reduce(world, bit, FAMILIES, WORLD_MAX);
+    for (int i = 0; i < FAMILIES; i++)
         any |= bit[i] > 0 ? 1u << i : 0;
     return any;
 }

@@ -157,8 +157,8 @@ static void products_are_of_rounded_operands(void **state)
 
 static void products_in_bf16_too(void **state)
 {
-    check_all(DEVICE_FP8_PART, 0);
-    check_all(DEVICE_FP8_PART, FP8_BLOCK); /* some of both operands' rows at a time */
+    check_all(DEVICE_FP8_FAMILY, 0);
+    check_all(DEVICE_FP8_FAMILY, FP8_BLOCK); /* some of both operands' rows at a time */
 }
 
 /* ---- without the library's products in fp8 ---- */
@@ -199,14 +199,14 @@ static void check_as_bf16(struct gpu *gpu)
     }
 }
 
-static const unsigned all_products = (1u << DEVICE_PRODUCT_PARTS) - 1;
+static const unsigned all_products = (1u << DEVICE_PRODUCT_FAMILIES) - 1;
 
 /* Where products of cuBLASLt were found wrong, and on GPUs for which it has none. */
 static void without_fp8_they_are_those_of_bf16(void **state)
 {
     struct gpu gpu = open_gpu();
     const char *level = gpu.d->level;
-    gpu.d->replaced = DEVICE_FP8_PART;
+    gpu.d->replaced = DEVICE_FP8_FAMILY;
     check_as_bf16(&gpu);
     gpu.d->replaced = all_products; /* those of bf16, too */
     check_as_bf16(&gpu);
@@ -250,7 +250,7 @@ static void without_fp8_those_of_bf16_are_timed(void **state)
     struct gpu gpu = open_gpu();
     int64_t shape[PRODUCT_SHAPE];
     struct problem p = make_problem(&gpu, 0, shapes[3]);
-    gpu.d->replaced = DEVICE_FP8_PART;
+    gpu.d->replaced = DEVICE_FP8_FAMILY;
     assert_int_equal(tune(&gpu, &p, shape), 0);
     assert_int_equal(member_of(shape, "fp8"), GEMM_FP8_NONE);
     assert_int_equal(member_of(shape, "m"), p.g.m);
@@ -327,7 +327,7 @@ static void a_recording_keeps_its_scratch(void **state)
     struct gpu gpu = open_gpu();
     struct error err = {0};
     for (int i = 0; i < 2 * KINDS; i++) {
-        gpu.d->replaced = i < KINDS ? 0 : DEVICE_FP8_PART;
+        gpu.d->replaced = i < KINDS ? 0 : DEVICE_FP8_FAMILY;
         struct problem p = make_problem(&gpu, i % KINDS, shapes[2]);
         struct tensor want = multiply(&gpu, &p), got = tensor_copy(&want);
         struct scratch s = make_scratch(&gpu, &p.g);
@@ -357,7 +357,7 @@ static void what_is_no_number_is_seen(void **state)
     struct error err = {0};
     for (int in_bf16 = 0; in_bf16 < 2; in_bf16++) {
         struct problem p = make_problem(&gpu, 0, shapes[2]);
-        gpu.d->replaced = in_bf16 ? DEVICE_FP8_PART : 0;
+        gpu.d->replaced = in_bf16 ? DEVICE_FP8_FAMILY : 0;
         tensor_set(&p.t[A], 5 * p.g.k + 130, INFINITY);
         must(device_upload(gpu.d, p.at[A], p.t[A].data, bytes_of(&p.t[A]), &err), &err);
         struct tensor c = multiply(&gpu, &p);
@@ -379,7 +379,7 @@ static void a_result_of_any_alignment_is_right(void **state)
         p.g.c = (char *)p.g.c + dtype_bytes(p.g.dt_c);
         p.g.addend = p.addend == SELF ? p.g.c : p.g.addend;
         struct tensor got = multiply(&gpu, &p);
-        gpu.d->replaced = DEVICE_FP8_PART;
+        gpu.d->replaced = DEVICE_FP8_FAMILY;
         struct tensor wide = multiply(&gpu, &p);
         gpu.d->replaced = 0;
         for (int64_t e = 1; e <= p.g.m * p.g.n; e++) {
@@ -418,7 +418,7 @@ static int wrong_gemm(struct device *d, const struct gemm *g, void *scratch, str
     float *c = g->c;
     if (cuda_gemm(d, g, scratch, err))
         return -1;
-    if (g->fp8 == GEMM_FP8_VECTORS && !(d->replaced & DEVICE_FP8_PART))
+    if (g->fp8 == GEMM_FP8_VECTORS && !(d->replaced & DEVICE_FP8_FAMILY))
         cuda_scale(d, g->dt_c, c, c, 1.05f, g->n);
     return 0;
 }
@@ -436,7 +436,7 @@ static enum self_check_verdict verdict_of(struct gpu *gpu, struct device *cpu, c
     gpu->d->ops = &ops;
     must(self_check_family(&row, i, gpu->d, cpu, &gpu->mem, &err), &err);
     gpu->d->ops = &cuda_ops;
-    assert_int_equal(row.part, strstr(family, "own") ? 0 : DEVICE_FP8_PART);
+    assert_int_equal(row.part, strstr(family, "own") ? 0 : DEVICE_FP8_FAMILY);
     return row.verdict;
 }
 

@@ -127,8 +127,8 @@ static void families_are_right(void **state)
     assert_int_equal(check.replaced, 0);
     assert_true(check.rows > 30);
     for (int i = 0; i < check.rows; i++)
-        if (check.row[i].part >> DEVICE_PRODUCT_PARTS ||
-            (check.row[i].part == DEVICE_FP8_PART && device_check_fp8(c.gpu, NULL)))
+        if (check.row[i].bit >> DEVICE_PRODUCT_FAMILIES ||
+            (check.row[i].bit == DEVICE_FP8_FAMILY && device_check_fp8(c.gpu, NULL)))
             assert_int_equal(check.row[i].verdict, SELF_CHECK_UNUSED);
         else
             assert_int_equal(check.row[i].verdict, SELF_CHECK_RIGHT);
@@ -420,7 +420,7 @@ static int wrong_gemm(struct device *d, const struct gemm *g, void *scratch, str
 {
     int is_wrong = !g->fp8 && g->dt == wrong_dt && g->trans_a == wrong_trans / 2 &&
                    g->trans_b == wrong_trans % 2 &&
-                   !(d->replaced & device_product_part(g->dt, g->trans_a, g->trans_b));
+                   !(d->replaced & device_product_family(g->dt, g->trans_a, g->trans_b));
     if (is_wrong && library_fails)
         return error_set(err, "cuBLASLt: no such kernel");
     if (cuda_gemm(d, g, scratch, err))
@@ -441,7 +441,7 @@ static void wrong_products_are_replaced(void **state)
         library_fails = i % 2;
         for (int f = 0; self_check_families[f].kind == KIND_PRODUCT && i % 5 == 0; f++) {
             struct self_check_row row = check_with(&c, self_check_families[f].name, &ops);
-            int hit = row.part == device_product_part(wrong_dt, wrong_trans / 2, wrong_trans % 2);
+            int hit = row.bit == device_product_family(wrong_dt, wrong_trans / 2, wrong_trans % 2);
             assert_int_equal(row.verdict, hit ? SELF_CHECK_REPLACED : SELF_CHECK_RIGHT);
             if (hit && library_fails)
                 assert_non_null(strstr(row.why, "no such kernel"));
@@ -461,15 +461,15 @@ static unsigned wrong_of_cudnn(struct check *c)
             continue;
         struct self_check_row row = check_with(c, self_check_families[f].name, &cuda_ops);
         assert_int_not_equal(row.verdict, SELF_CHECK_UNUSED);
-        wrong |= row.verdict == SELF_CHECK_REPLACED ? row.part : 0;
+        wrong |= row.verdict == SELF_CHECK_REPLACED ? row.bit : 0;
     }
     return wrong;
 }
 
 static void a_wrong_cudnn_is_replaced(void **state)
 {
-    const unsigned forward = device_attention_part(DTYPE_BF16, DEVICE_FORWARD) |
-                             device_attention_part(DTYPE_F16, DEVICE_FORWARD);
+    const unsigned forward = device_attention_family(DTYPE_BF16, DEVICE_FORWARD) |
+                             device_attention_family(DTYPE_F16, DEVICE_FORWARD);
     struct check c = check_open();
     library.is_there = 1;
     assert_int_equal(wrong_of_cudnn(&c), 0);
@@ -492,7 +492,7 @@ static void what_is_replaced_is_not_asked(void **state)
     struct error err = {0};
     struct device_attention met;
     struct check c = check_open();
-    const unsigned replaced = device_attention_part(DTYPE_BF16, DEVICE_FORWARD);
+    const unsigned replaced = device_attention_family(DTYPE_BF16, DEVICE_FORWARD);
     device_close(c.gpu);
     if (device_open(&c.gpu, &(struct device_request){.kind = DEVICE_CUDA, .replaced = replaced},
                     &err))

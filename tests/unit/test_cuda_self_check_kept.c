@@ -43,10 +43,10 @@ static struct self_check example(void)
     for (int i = 0; self_check_families[i].name; i++)
         check.row[check.rows++] =
             (struct self_check_row){.family = self_check_families[i].name,
-                                    .part = self_check_part(&self_check_families[i])};
+                                    .bit = self_check_bit(&self_check_families[i])};
     check.row[1].verdict = SELF_CHECK_REPLACED;
     check.row[13].verdict = SELF_CHECK_UNUSED;
-    check.replaced = check.row[1].part;
+    check.replaced = check.row[1].bit;
     return check;
 }
 

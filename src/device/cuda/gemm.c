@@ -469,8 +469,8 @@ static void note(struct cuda_gemms *s, const struct gemm_key *key, const struct 
 int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct error *err)
 {
     const struct gemm_key key = gemm_key_of(g);
-    const unsigned part =
-        g->fp8 ? DEVICE_FP8_PART : device_product_part(g->dt, g->trans_a, g->trans_b);
+    const unsigned family =
+        g->fp8 ? DEVICE_FP8_FAMILY : device_product_family(g->dt, g->trans_a, g->trans_b);
     if (g->m == 0 || g->n == 0)
         return 0;
     if (g->fp8 && (g->m | g->n | g->k) % GEMM_FP8_SIZES)
@@ -479,7 +479,7 @@ int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct erro
                          "in fp8 where sizes are multiples of %d",
                          (long long)g->m, (long long)g->k, (long long)g->k, (long long)g->n,
                          GEMM_FP8_SIZES);
-    if (g->k == 0 || d->replaced & part || (g->fp8 && device_check_fp8(d, NULL)))
+    if (g->k == 0 || d->replaced & family || (g->fp8 && device_check_fp8(d, NULL)))
         return multiply_otherwise(d, g, scratch, err);
     struct cuda_gemms *s = cuda_state(d)->gemms;
     if (s->noting) {

@@ -22,9 +22,9 @@ static int too_wide(struct device *d, const struct attention *a)
  * is not to be asked; keeps that for cuda_report_attention(). */
 static int is_replaced(struct device *d, const struct attention *a, enum device_pass pass)
 {
-    unsigned part = d->replaced & device_attention_part(a->dt, pass);
-    cuda_state(d)->replaced_met |= part;
-    return part != 0;
+    const unsigned replaced = d->replaced & device_attention_family(a->dt, pass);
+    cuda_state(d)->replaced_met |= replaced;
+    return replaced != 0;
 }
 
 void cuda_attention(struct device *d, const struct attention *a, void *o, float *lse,
@@ -62,7 +62,7 @@ void cuda_attention_backward(struct device *d, const struct attention *a, void *
 
 void cuda_prepare_attention(struct device *d, const struct attention *a, enum device_pass pass)
 {
-    if (!(d->replaced & device_attention_part(a->dt, pass)))
+    if (!(d->replaced & device_attention_family(a->dt, pass)))
         cuda_sdpa_prepare(d, a, pass);
 }
 
@@ -70,8 +70,8 @@ void cuda_report_attention(const struct device *d, struct device_attention *a)
 {
     const unsigned met = cuda_state(d)->replaced_met;
     cuda_sdpa_report(d, a);
-    for (int i = 0; i < DEVICE_ATTENTION_PARTS; i++) {
-        if (!(met >> (DEVICE_PRODUCT_PARTS + i) & 1))
+    for (int i = 0; i < DEVICE_ATTENTION_FAMILIES; i++) {
+        if (!(met >> (DEVICE_PRODUCT_FAMILIES + i) & 1))
             continue;
         a->by_own++;
         text_join(a->why, sizeof a->why, "; ", "%s in %s: cuDNN failed the self-check here",
