@@ -153,6 +153,12 @@ struct mesh_options {
 int mesh_attach(struct mesh *mesh, struct world *world, struct device *device, struct mem *mem,
                 const struct mesh_options *options, struct error *err);
 
+/* Let waits for peers last while progress(arg), called by the thread that issues transfers,
+ * changes: a transfer may be enqueued behind much that the GPU computes.  progress NULL: time alone
+ * counts, as at the start.  Nothing is done on CPUs. */
+typedef int64_t mesh_progress(void *arg);
+void mesh_set_progress(struct mesh *mesh, mesh_progress *progress, void *arg);
+
 /* Returns the bytes of device memory (POOL_COMM) that mesh_attach() allocates on every rank,
  * without NCCL's own buffers; pure. */
 size_t mesh_device_staging_bytes(const struct mesh_shape *shape,

@@ -36,6 +36,8 @@ static int begin(struct step_run *run)
     struct async *a = x->async;
     a->slot = (a->slot + 1) % MEMORY_STEPS;
     run->pending->slot = a->slot;
+    a->issuing = run->program;
+    a->issued = a->ended[a->slot] = 0;
     if ((run->trace && async_trace_begin(x, run->err)) ||
         device_event_record(x->device, a->begin, DEVICE_COMPUTE, run->err))
         return -1;
@@ -100,23 +102,8 @@ static struct device_event *event_of(const struct step_run *run, int i)
     return async_program(run->x, run->program)->event[run->x->async->slot][i];
 }
 
-/* The instructions before number `end` of the step of a slot, which the host waits for. */
-struct waited_for {
-    const struct program *program;
-    int slot, end;
-};
-
-/* The first instruction, from number `from` on, whose event has not come. */
-static int first_open(const struct executor *x, const struct waited_for *w, int from)
-{
-    struct device_event *const *event = async_program(x, w->program)->event[w->slot];
-    while (from < w->end && (!event[from] || device_event_done(x->device, event[from], NULL) > 0))
-        from++;
-    return from;
-}
-
 /* Set err to name the first transfer that has not ended: everything waits for it.  Returns -1. */
-static int hang(const struct executor *x, const struct waited_for *w, struct error *err)
+static int hang(const struct executor *x, const struct async_waited *w, struct error *err)
 {
     const struct program *program = w->program;
     const struct async_program *own = async_program(x, program);
@@ -154,14 +141,14 @@ struct advance {
 
 /* Look whether the peers are alive, and how far step w is: one that advances does not hang, however
  * long it takes.  0, or -1 with err set. */
-static int check_progress(struct executor *x, const struct waited_for *w, struct advance *advance,
+static int check_progress(struct executor *x, const struct async_waited *w, struct advance *advance,
                           struct error *err)
 {
     if (poll_transfers(x, err))
         return -1;
     int64_t now_ns = clock_awake_ns(&advance->awake);
     int before = advance->open;
-    advance->open = first_open(x, w, before);
+    advance->open = async_first_open(x, w, before);
     if (advance->open > before)
         alive_note();
     if (advance->open > before || swap_busy(x->swap)) /* swap_watch() looks after a file */
@@ -171,7 +158,7 @@ static int check_progress(struct executor *x, const struct waited_for *w, struct
 }
 
 /* Wait for an event of step w, and check_progress() from time to time. */
-static int wait_for(struct executor *x, const struct waited_for *w, struct device_event *event,
+static int wait_for(struct executor *x, const struct async_waited *w, struct device_event *event,
                     struct error *err)
 {
     enum { SPINS = 2000, NAP_NS = 50000, LOOK_NS = 20000000 };
@@ -196,7 +183,7 @@ static int wait_for(struct executor *x, const struct waited_for *w, struct devic
 
 /* wait_for(), and after a failure, of which only this rank knows, end its transfers, so that the
  * others do not wait for them. */
-static int wait_done(struct executor *x, const struct waited_for *w, struct device_event *event,
+static int wait_done(struct executor *x, const struct async_waited *w, struct device_event *event,
                      struct error *err)
 {
     if (!wait_for(x, w, event, err))
@@ -212,17 +199,17 @@ static int is_traced(const struct step_run *run, const struct instr *instr)
 }
 
 /* All instructions of the step before this one; their program is NULL if that step is finished. */
-static struct waited_for step_before(const struct step_run *run)
+static struct async_waited step_before(const struct step_run *run)
 {
     const struct async *a = run->x->async;
     int slot = (a->slot + MEMORY_STEPS - 1) % MEMORY_STEPS;
     const struct program *program = a->under_way[slot];
-    return (struct waited_for){program, slot, program ? program->instrs : 0};
+    return (struct async_waited){program, slot, program ? program->instrs : 0};
 }
 
 static int wait_for_step_before(struct step_run *run)
 {
-    const struct waited_for w = step_before(run);
+    const struct async_waited w = step_before(run);
     return w.program ? wait_done(run->x, &w, run->x->async->done[w.slot], run->err) : 0;
 }
 
@@ -230,7 +217,7 @@ enum waited_stream { ANY_STREAM, COMPUTE_STREAM };
 
 /* Wait for the last instruction up to number `at` that has an event, on whatever stream or on that
  * of computation. */
-static int wait_for_last(struct step_run *run, const struct waited_for *w, int at,
+static int wait_for_last(struct step_run *run, const struct async_waited *w, int at,
                          enum waited_stream stream)
 {
     struct device_event *const *event = async_program(run->x, w->program)->event[w->slot];
@@ -252,7 +239,8 @@ static int wait_for_last(struct step_run *run, const struct waited_for *w, int a
  * found of training; other programs receive only just before they compute. */
 static int limit_ahead(struct step_run *run, int i)
 {
-    const struct waited_for own = {run->program, run->x->async->slot, i}, first = step_before(run);
+    const struct async_waited own = {run->program, run->x->async->slot, i},
+                              first = step_before(run);
     const int most_ahead = traces_ops(run) ? 8 : 256, look_every = traces_ops(run) ? 4 : 16;
     int behind = i - most_ahead;
     if (i % look_every)
@@ -267,7 +255,7 @@ static int limit_ahead(struct step_run *run, int i)
 static int wait_for_device(struct step_run *run, int i)
 {
     const struct instr *instr = &run->program->instr[i];
-    const struct waited_for w = {run->program, run->x->async->slot, i};
+    const struct async_waited w = {run->program, run->x->async->slot, i};
     if (wait_for_step_before(run))
         return -1;
     for (int s = 0; s < STREAM_HOST; s++)
@@ -305,6 +293,7 @@ static int before(struct step_run *run, int i)
     const struct instr *instr = &run->program->instr[i];
     enum device_stream stream = step_streams[instr->stream].device;
     char name[TRACE_NAME];
+    run->x->async->issued = i;
     if (limit_ahead(run, i))
         return -1;
     if (instr->stream == STREAM_HOST) /* UPDATE is done when the call returns */
@@ -383,12 +372,13 @@ static int end(struct step_run *run)
         device_event_record(x->device, pending->done, DEVICE_COMPUTE, run->err))
         return -1;
     a->under_way[pending->slot] = run->program;
+    a->issuing = NULL;
     return 0;
 }
 
 static int finish(struct executor *x, const struct step_pending *pending, struct error *err)
 {
-    const struct waited_for w = {pending->program, pending->slot, pending->program->instrs};
+    const struct async_waited w = {pending->program, pending->slot, pending->program->instrs};
     if (wait_done(x, &w, pending->done, err))
         return -1;
     x->async->under_way[pending->slot] = NULL;

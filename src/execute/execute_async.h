@@ -45,6 +45,10 @@ struct async {
     size_t host_bytes; /* of all of it */
     size_t slot_bytes; /* of a slot */
     int slot;          /* slot of the step last started: 0, 1, 0, 1 ... */
+    /* Of the step that is being started: its program and how many instructions were enqueued.  By
+     * slot: up to which instruction a step has ended, at the last look. */
+    const struct program *issuing;
+    int issued, ended[MEMORY_STEPS];
     /* by slot: the program of a step that was started whole and is not finished; else NULL */
     const struct program *under_way[MEMORY_STEPS];
     struct async_span *span; /* spans of the traced step */
@@ -61,6 +65,19 @@ int async_note_products(struct executor *x, const struct program *const *program
 int async_prepare(struct executor *x, const struct program *const *programs, int count,
                   const struct optimizer_rule *rule, struct error *err);
 void async_destroy(struct executor *x); /* what async_create() made, or a part of it */
+
+/* The instructions before number `end` of the step of a slot, which the host waits for. */
+struct async_waited {
+    const struct program *program;
+    int slot, end;
+};
+
+/* Return the first instruction, from number `from` on, whose event has not come; w->end: none. */
+int async_first_open(const struct executor *x, const struct async_waited *w, int from);
+
+/* Return a number that changes whenever an instruction of the steps under way has ended.  arg: the
+ * executor. */
+int64_t async_progress(void *arg);
 
 /* The asynchronous executor's part of a program; NULL if it is none of the executor's. */
 struct async_program *async_program(const struct executor *x, const struct program *program);

@@ -17,15 +17,6 @@
 #include "device/product.h"
 #include "execute/execute_async.h"
 
-struct async_program *async_program(const struct executor *x, const struct program *program)
-{
-    struct async *a = x->async;
-    for (int i = 0; i < a->programs; i++)
-        if (a->program[i].program == program)
-            return &a->program[i];
-    return NULL;
-}
-
 static int make_event(struct executor *x, struct device_event **event, struct error *err)
 {
     *event = device_event_create(x->device, DEVICE_EVENT_UNTIMED, err);
@@ -241,6 +232,8 @@ int async_create(struct executor *x, int programs, struct error *err)
     struct async *a = array_make(1, sizeof *a);
     x->async = a;
     a->program = array_make((size_t)programs, sizeof *a->program);
+    if (x->mesh)
+        mesh_set_progress(x->mesh, async_progress, x);
     return make_common_events(x, err) || make_host(x, err) ? -1 : 0;
 }
 
@@ -310,6 +303,8 @@ void async_destroy(struct executor *x)
     struct async *a = x->async;
     if (!a)
         return;
+    if (x->mesh)
+        mesh_set_progress(x->mesh, NULL, NULL);
     device_sync(x->device, NULL);
     swap_close(x->swap); /* of a GPU that failed, copies may have begun and not been waited for */
     x->swap = NULL;

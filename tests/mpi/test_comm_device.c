@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "comm/gpu/gpu.h"
@@ -15,7 +16,7 @@ int emulate_nccl_single_rank_comms(void) __attribute__((weak));
 
 /* Pieces so small that all of these but the first go in several, the last one cut off. */
 static const int64_t counts[] = {1, 3, 251, 2039};
-enum { COUNTS = sizeof counts / sizeof counts[0], PIECE_BYTES = 2048 };
+enum { COUNTS = sizeof counts / sizeof counts[0], PIECE_BYTES = 2048, WATCH_S = 60 };
 
 /* A sum of fp32 terms in any order differs from the exact one by less than this. */
 static double slack(int ranks, double magnitudes)
@@ -444,6 +445,35 @@ static void test_failure(struct rig *r, int size)
     array_free(r, &all);
 }
 
+/* A sum of more pieces than a stream has places for calls, in which the last rank takes no part:
+ * the others notice, while the stream is full. */
+static void test_silence(struct rig *r, int size)
+{
+    enum { ELEMS = 1 << 20, HANG_S = 3, LIMIT_S = 30 };
+    struct array data = array_new(r, ELEMS, DTYPE_BF16);
+    const int64_t begin_ns = clock_ns();
+    struct comm_op op;
+    struct error err = {0};
+    attach(r, 1, size, 1);
+    to_device(r, &data);
+    world_watch(r->c.world, HANG_S);
+    world_barrier(r->c.world);
+    if (world_rank(r->c.world) == size - 1) {
+        sleep(2 * HANG_S);
+    } else {
+        group_all_reduce(mesh_group(r->mesh, MESH_REPLICATE), COMM_REDUCE, &op, data.device, ELEMS,
+                         DTYPE_BF16, GROUP_SUM);
+        CHECK(&r->c, comm_wait(&op, &err) && err.code == EXIT_HANG);
+        CHECK(&r->c, strstr(err.text, "group replicate") && strstr(err.text, "no answer"));
+        CHECK(&r->c, clock_ns() - begin_ns < (int64_t)LIMIT_S * 1000000000);
+    }
+    mesh_abandon(r->mesh);
+    world_watch(r->c.world, WATCH_S);
+    device_sync(r->device, NULL); /* ends, well or not */
+    mesh_destroy(r->mesh);
+    array_free(r, &data);
+}
+
 /* All that is tried with one way to communicate. */
 static void test_options(struct rig *r, int size)
 {
@@ -489,8 +519,11 @@ static void test_all(struct rig *r, int size)
         test_exchanges(r, (struct mesh_shape){{1, 1, 2, 2, 1}}, MESH_SHARDS);
     }
     test_wrong_use(r, size);
-    if (size > 1)
+    if (size > 1) {
         test_failure(r, size);
+        r->options.inter_node = COMM_INTER_NODE_NCCL; /* sums by MPI could not be ended here */
+        test_silence(r, size);
+    }
     if (emulate_nccl_single_rank_comms)
         CHECK(&r->c, emulate_nccl_single_rank_comms() == 0);
 }
@@ -501,7 +534,7 @@ int main(void)
     struct device_request request = {.kind = DEVICE_CUDA};
     if (checks_start(&r.c))
         return 1;
-    world_watch(r.c.world, 60);
+    world_watch(r.c.world, WATCH_S);
     request.index = choose(&r, world_size(r.c.world));
     if (request.index >= 0) {
         int rc = device_open(&r.device, &request, &r.said);

@@ -26,6 +26,8 @@ struct channel {
 
 struct staged;
 
+enum { PIECE_EVENTS = 4 };
+
 struct link {
     const struct mesh *mesh; /* its groups are carried by `device`; outlives the link */
     struct world *world;
@@ -34,11 +36,15 @@ struct link {
     struct mesh_options options;
     size_t device_staging_bytes, host_staging_bytes; /* each in two halves */
     struct channel channel[MESH_CHANNELS];
-    struct channel root;   /* its communicator is split into the others, and ended after that */
-    int channels;          /* entries of `channel` in use */
-    char *staging;         /* device memory in two halves; after the start, reduce stream only */
-    struct staged *staged; /* sums over replicas by MPI; NULL: by NCCL */
-    struct operation *held[GROUP_MESSAGES]; /* messages to be given to NCCL as one group */
+    struct channel root;     /* its communicator is split into the others, and ended after that */
+    int channels;            /* entries of `channel` in use */
+    char *staging;           /* device memory in two halves; after the start, reduce stream only */
+    struct staged *staged;   /* sums over replicas by MPI; NULL: by NCCL */
+    mesh_progress *progress; /* mesh_set_progress(); NULL: not known */
+    void *progress_arg;
+    unsigned pieces; /* of sums, enqueued so far on the reduce stream (pieces.c) */
+    struct device_event *piece_event[PIECE_EVENTS]; /* of the last blocks of these; NULL */
+    struct operation *held[GROUP_MESSAGES];         /* messages to be given to NCCL as one group */
     int messages_held;
     void *registered[MESH_REGISTERED];            /* start of each range; NULL: a free place */
     void *handle[MESH_REGISTERED][MESH_CHANNELS]; /* of ncclCommRegister(); NULL: none */
@@ -77,6 +83,26 @@ static inline enum device_stream op_stream(const struct operation *op)
 /* Enqueue a copy of `bytes` bytes on the operation's stream.  Returns GIVEN, or FAILED with op->err
  * set to "WHAT: ...". */
 int channel_copy(struct operation *op, void *to, const void *from, int64_t bytes, const char *what);
+
+/* pieces.c: to be called before each piece of a sum is enqueued on the reduce stream; waits while
+ * too many are enqueued and not done, link_hang_ns() at most.  Returns GIVEN, or FAILED with
+ * op->err set.  link_free_pieces() frees what that made. */
+int channel_begin_piece(struct operation *op);
+void link_free_pieces(struct link *l);
+
+/* Return how long to wait for a peer, in ns: run.hang_seconds once the run watches for that, before
+ * it 600 s. */
+int64_t link_hang_ns(const struct link *l);
+
+/* A limit on how long to wait without progress of this rank (mesh_set_progress()): what is waited
+ * for may be enqueued behind much that computes.  link_limit_begin() starts it, and
+ * link_limit_is_over() returns 1 once most_ns have passed since then and since the last progress.
+ */
+struct link_limit {
+    int64_t most_ns, since_ns, progress;
+};
+struct link_limit link_limit_begin(const struct link *l, int64_t most_ns);
+int link_limit_is_over(const struct link *l, struct link_limit *limit);
 
 /* Return the stream's name for messages to people: "gather", "reduce", "point 1". */
 const char *comm_stream_name(enum comm_stream stream);

@@ -10,7 +10,10 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "comm/gpu/nccl.h"
+
+enum { TIME_LIMIT_S = 600 };
 
 const char *comm_stream_name(enum comm_stream stream)
 {
@@ -164,6 +167,40 @@ fail:
     return -1;
 }
 
+int64_t link_hang_ns(const struct link *l)
+{
+    int seconds = __atomic_load_n(&l->world->hang_seconds, __ATOMIC_RELAXED);
+    return (int64_t)(seconds ? seconds : TIME_LIMIT_S) * 1000000000;
+}
+
+static int64_t progress_of(const struct link *l)
+{
+    return l->progress ? l->progress(l->progress_arg) : 0;
+}
+
+struct link_limit link_limit_begin(const struct link *l, int64_t most_ns)
+{
+    return (struct link_limit){most_ns, clock_ns(), progress_of(l)};
+}
+
+int link_limit_is_over(const struct link *l, struct link_limit *limit)
+{
+    const int64_t now_ns = clock_ns(), progress = progress_of(l);
+    if (progress != limit->progress) {
+        limit->progress = progress;
+        limit->since_ns = now_ns;
+    }
+    return now_ns - limit->since_ns > limit->most_ns;
+}
+
+void mesh_set_progress(struct mesh *mesh, mesh_progress *progress, void *arg)
+{
+    if (!mesh->link)
+        return;
+    mesh->link->progress = progress;
+    mesh->link->progress_arg = arg;
+}
+
 void link_close(struct link *l)
 {
     if (!l)
@@ -172,6 +209,7 @@ void link_close(struct link *l)
     nccl_stop(l);
     if (l->hung)
         return; /* a thread or the GPU still uses what is here */
+    link_free_pieces(l);
     staged_close(l->staged);
     if (l->staging)
         device_free(l->device, l->mem, POOL_COMM, l->device_staging_bytes, l->staging);

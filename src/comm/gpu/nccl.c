@@ -238,7 +238,7 @@ static int reduce_by_pieces(struct operation *op, struct channel *c)
                               .into_step = stride * (int64_t)sizeof(uint16_t),
                               .part = n * (int64_t)sizeof(uint16_t),
                               .total = size * n * (int64_t)sizeof(uint16_t)};
-        if (lay_terms(op, &x, terms, first) || swap(op, c, &x, SWAP_OUT))
+        if (channel_begin_piece(op) || lay_terms(op, &x, terms, first) || swap(op, c, &x, SWAP_OUT))
             return FAILED;
         sum_terms(op, terms, stride, first, n);
     }
@@ -303,7 +303,8 @@ static int sum_by_pieces(struct operation *op, struct channel *c)
     if (may_stage(op, piece))
         return FAILED;
     for (int64_t first = 0; first < op->elems; first += piece)
-        if (sum_piece(op, c, (uint16_t *)op->recv + first, min_i64(op->elems - first, piece)))
+        if (channel_begin_piece(op) ||
+            sum_piece(op, c, (uint16_t *)op->recv + first, min_i64(op->elems - first, piece)))
             return FAILED;
     return GIVEN;
 }

@@ -22,7 +22,7 @@ static inline cudaStream_t nccl_stream(const struct channel *c)
 int nccl_failed(const struct channel *c, const char *what, ncclResult_t code, struct error *err);
 
 /* Wait, after a call of NCCL that returned code, until c's communicator can be called again.  Only
- * the first transfers of a kind, which make connections, take time.  Waits nccl_hang_ns() at
+ * the first transfers of a kind, which make connections, take time.  Waits link_hang_ns() at
  * most.  Returns 0, or -1 with err set. */
 int nccl_wait_for_call(struct channel *c, const char *what, ncclResult_t code, struct error *err);
 
@@ -31,9 +31,7 @@ int nccl_wait_for_call(struct channel *c, const char *what, ncclResult_t code, s
 enum nccl_state { NCCL_READY, NCCL_WAITS, NCCL_BROKEN };
 enum nccl_state nccl_state_of(struct channel *c, const char *what, struct error *err);
 
-/* Return how long to wait for a peer, in ns: run.hang_seconds once the run watches for that, before
- * it 600 s.  nccl_too_long() sets err to the failure of a wait that took ns, and returns -1. */
-int64_t nccl_hang_ns(const struct link *l);
+/* Set err to the failure of a wait for peers that took ns.  Returns -1. */
 int nccl_too_long(const struct channel *c, const char *what, int64_t ns, struct error *err);
 
 /* Pause in a loop that waits; times counts its rounds.  Returns at once in the first 2,000 of them,

@@ -57,7 +57,7 @@ static enum nccl_state wait_for_part(const struct nccl_wait *s, int64_t ns, stru
  * with err set. */
 static int together(struct link *l, const struct nccl_wait *s, ncclResult_t code, struct error *err)
 {
-    int64_t begin_ns = clock_ns(), hang_ns = nccl_hang_ns(l);
+    int64_t begin_ns = clock_ns(), hang_ns = link_hang_ns(l);
     enum nccl_state state = NCCL_WAITS;
     double sums[2]; /* ranks that failed, that wait */
     if (code != ncclSuccess && code != ncclInProgress) {

@@ -21,14 +21,8 @@
 #include "comm/gpu/nccl_call.h"
 #include "comm/gpu/nccl_faults.h"
 
-enum { TIME_LIMIT_S = 600, CLOSE_S = 30, ABANDON_S = 5 };
+enum { CLOSE_S = 30, ABANDON_S = 5 };
 enum { SPINS = 2000, NAP_NS = 50000 };
-
-int64_t nccl_hang_ns(const struct link *l)
-{
-    int seconds = __atomic_load_n(&l->world->hang_seconds, __ATOMIC_RELAXED);
-    return (int64_t)(seconds ? seconds : TIME_LIMIT_S) * 1000000000;
-}
 
 /* --- versions, states and messages --- */
 
@@ -106,12 +100,15 @@ int nccl_too_long(const struct channel *c, const char *what, int64_t ns, struct 
 
 static int wait_ready(struct channel *c, const char *what, int64_t hang_ns, struct error *err)
 {
-    int64_t begin_ns = clock_ns();
+    enum { LOOK_EVERY = 400 };
+    struct link_limit limit = {0};
     for (int times = 0;; times++) {
         enum nccl_state state = nccl_state_of(c, what, err);
         if (state != NCCL_WAITS)
             return state == NCCL_READY ? 0 : -1;
-        if (clock_ns() - begin_ns > hang_ns)
+        if (!limit.since_ns)
+            limit = link_limit_begin(c->link, hang_ns);
+        else if (times % LOOK_EVERY == 0 && link_limit_is_over(c->link, &limit))
             return nccl_too_long(c, what, hang_ns, err);
         nccl_nap(times);
     }
@@ -121,7 +118,7 @@ int nccl_wait_for_call(struct channel *c, const char *what, ncclResult_t code, s
 {
     if (code != ncclSuccess && code != ncclInProgress)
         return nccl_failed(c, what, code, err);
-    return wait_ready(c, what, nccl_hang_ns(c->link), err);
+    return wait_ready(c, what, link_hang_ns(c->link), err);
 }
 
 int nccl_end(struct channel *c, struct error *err)

@@ -9,7 +9,7 @@
  *     copy the sum of piece k - 1 back to the GPU
  *
  * So the sum of one piece overlaps the copies of its neighbours.  The thread that enqueues waits
- * only while SUMS_AHEAD sums are enqueued and not done.
+ * only where it is many pieces ahead (pieces.c), and so never SUMS_AHEAD sums.
  *
  * Host calls make no CUDA call.  CUDA may run the host calls of all streams on one thread, so a
  * host call that waits holds up those that became ready after it on this rank.  That cannot
@@ -24,7 +24,7 @@
 #include "base/round.h"
 #include "comm/gpu/channel.h"
 
-enum { SLOTS = 2, SUMS_AHEAD = 1024 };
+enum { SLOTS = 2, SUMS_AHEAD = 256 };
 
 /* A sum that was enqueued on the stream. */
 struct staged_sum {
@@ -158,14 +158,13 @@ static int all_reduce(struct operation *op)
     if (op->queue != COMM_REDUCE)
         return error_set(&op->err, "all-reduce in group %s: by MPI on the reduce stream only",
                          op->group->name);
-    while (s->given - __atomic_load_n(&s->taken, __ATOMIC_ACQUIRE) >= SUMS_AHEAD && !is_broken(s))
-        nap();
     if (is_broken(s) && link_failed(s->link, &op->err))
         return FAILED;
     s->sum[s->given++ % SUMS_AHEAD] =
         (struct staged_sum){op->group, op->elems, op->dtype, op->reduction};
     for (int64_t k = 0; k <= pieces; k++) {
-        if (k < pieces && (copy_piece(op, k, TO_HOST) || call_host(op, start_piece)))
+        if (k < pieces &&
+            (channel_begin_piece(op) || copy_piece(op, k, TO_HOST) || call_host(op, start_piece)))
             return FAILED;
         if (k > 0 && (call_host(op, end_piece) || copy_piece(op, k - 1, TO_DEVICE)))
             return FAILED;

@@ -1,0 +1,73 @@
+/* pieces.c - how far the host may run ahead of sums that go in pieces (nccl.c, staged.c).
+ *
+ * A piece is four to eight calls of the reduce stream, and a stream of CUDA holds about a thousand
+ * that are not done: one more waits inside CUDA, for ever if a peer is gone, and this rank cannot
+ * notice that there.  A sum of many pieces alone is more than that.  So the host waits before a
+ * piece, where it can notice, until at most 80 earlier ones are enqueued and not done:
+ *
+ *     piece    0 ... 15 | 16 ... 31 | 32 ... 47 | 48 ... 63 | 64 ...
+ *     event    0          1           2           3           wait for 0, record 0
+ *
+ * The event of a block of pieces is recorded before the first of them.  All members of a group
+ * enqueue the same pieces in the same order, so that they wait at the same places.
+ */
+#include <time.h>
+
+#include "comm/gpu/channel.h"
+
+enum { BLOCK = 16, SPINS = 2000, LOOK_EVERY = 400, NAP_NS = 50000 };
+
+static int too_long(struct operation *op, int64_t ns)
+{
+    const struct world *world = op->group->link->world;
+    op->err.code = EXIT_HANG;
+    return error_set(&op->err,
+                     "sum in group %s, rank %d on %s: no answer from the other members for %lld s",
+                     op->group->name, world->rank, world->host, (long long)(ns / 1000000000));
+}
+
+/* Wait for an event, but no longer than a peer may take. */
+static int wait_for(struct operation *op, struct device_event *event)
+{
+    struct link *l = op->group->link;
+    const struct timespec nap = {.tv_nsec = NAP_NS};
+    struct link_limit limit = {0};
+    for (int times = 0;; times++) {
+        const int done = device_event_done(l->device, event, &op->err);
+        if (done)
+            return done > 0 ? 0 : -1;
+        if (times < SPINS)
+            continue;
+        if (link_failed(l, &op->err))
+            return -1;
+        if (!limit.since_ns)
+            limit = link_limit_begin(l, link_hang_ns(l));
+        else if (times % LOOK_EVERY == 0 && link_limit_is_over(l, &limit))
+            return too_long(op, limit.most_ns);
+        nanosleep(&nap, NULL);
+    }
+}
+
+int channel_begin_piece(struct operation *op)
+{
+    struct link *l = op->group->link;
+    const unsigned piece = l->pieces++;
+    if (piece % BLOCK)
+        return GIVEN;
+    struct device_event **event = &l->piece_event[piece / BLOCK % PIECE_EVENTS];
+    if (*event) {
+        if (wait_for(op, *event))
+            return FAILED;
+    } else {
+        *event = device_event_create(l->device, DEVICE_EVENT_UNTIMED, &op->err);
+        if (!*event)
+            return FAILED;
+    }
+    return device_event_record(l->device, *event, op_stream(op), &op->err) ? FAILED : GIVEN;
+}
+
+void link_free_pieces(struct link *l)
+{
+    for (int i = 0; i < PIECE_EVENTS; i++)
+        device_event_destroy(l->device, l->piece_event[i]);
+}
