@@ -13,9 +13,8 @@
  *
  * Inputs are random numbers, but for attention, whose first head has scores far below 0 besides.
  * Compared are some rows at the beginning, in the middle and at the end, by the norm of the
- * difference.  Not checked: products in fp8, attention of more than some 2e13 operations (est. a
- * fifth of a second by own kernels), and ops that trireme's own kernels do anyway.  CPUs note
- * nothing.
+ * difference.  Not checked: attention of more than some 2e13 operations (est. a fifth of a second
+ * by own kernels), and ops that trireme's own kernels do anyway.  CPUs note nothing.
  */
 #ifndef TRIREME_DEVICE_SHAPE_CHECK_H
 #define TRIREME_DEVICE_SHAPE_CHECK_H
@@ -23,12 +22,13 @@
 #include "device/product.h"
 
 /* The members of a shape: whether it is a product (0) or an attention (1), then those of the
- * product's shape, or of struct attention and the pass. */
+ * product's shape, or the pass, members of struct attention, and the slices that it is divided
+ * into. */
 enum { SHAPE_WORDS = PRODUCT_SHAPE + 1 };
 
 struct shape_check {
-    int64_t shape[SHAPE_WORDS];
-    char name[200];    /* "product bf16 [4096,512] x [512,1536] to fp32" */
+    int64_t shape[SHAPE_WORDS]; /* without what this rank's free memory decides */
+    char name[200];             /* "product bf16 [4096,512] x [512,1536] to fp32" */
     double off, bound; /* the difference as a share of the right result; NaN where one of both is */
     int is_wrong;
 };

@@ -85,15 +85,15 @@ int executor_create(struct executor **executor, struct device *device, struct me
 
 /* executor_create() in two: executor_allocate() allocates memory, executor_prepare() makes what the
  * first step needs besides.  Between them, and not later, executor_note_products() may be called:
- * the device notes the matrix products of all segments (device/product.h), whose other ops run
- * once. The algorithms that are chosen for these products are then captured.  The programs are the
- * same in all calls.  Each returns 0, or -1 with err set; executor_allocate() then frees what it
- * made, the others leave that to executor_destroy(). */
+ * the device notes the matrix products of all segments and of Muon (device/product.h); the other
+ * ops of these run once.  The algorithms that are chosen for the products are then captured.  The
+ * programs and the rule are the same in all calls.  Each returns 0, or -1 with err set;
+ * executor_allocate() then frees what it made, the others leave that to executor_destroy(). */
 int executor_allocate(struct executor **executor, struct device *device, struct mesh *mesh,
                       struct mem *mem, const struct program *const *programs, int count,
                       const char *swap_folder, struct error *err);
 int executor_note_products(struct executor *executor, const struct program *const *programs,
-                           int count, struct error *err);
+                           int count, const struct optimizer_rule *rule, struct error *err);
 int executor_prepare(struct executor *executor, const struct program *const *programs, int count,
                      const struct optimizer_rule *rule, struct error *err);
 void executor_destroy(struct executor *executor); /* NULL allowed; waits for the device */

@@ -61,7 +61,7 @@ struct async {
  * and CUDA graphs, and has the GPU load all other kernels of a step. */
 int async_create(struct executor *x, int programs, struct error *err);
 int async_note_products(struct executor *x, const struct program *const *programs, int count,
-                        struct error *err);
+                        const struct optimizer_rule *rule, struct error *err);
 int async_prepare(struct executor *x, const struct program *const *programs, int count,
                   const struct optimizer_rule *rule, struct error *err);
 void async_destroy(struct executor *x); /* what async_create() made, or a part of it */

@@ -151,9 +151,16 @@ static int launches_kernels(const struct instr *instr)
            instr->kind != INSTR_RELEASE && !instr_is_transfer(instr) && !instr_is_copy(instr);
 }
 
-/* Let the GPU load the kernels of all instructions but RUNs: run one of each kind. */
-static int load_kernels(struct executor *x, const struct program *program,
-                        const struct optimizer_rule *rule, struct error *err)
+/* Does it multiply matrices, and is no RUN? */
+static int multiplies(const struct instr *instr)
+{
+    return instr->kind == INSTR_ORTHOGONALIZE;
+}
+
+/* Run one of each kind of instruction for which is_meant() is 1, all of which launch kernels. */
+static int run_one_of_each(struct executor *x, const struct program *program,
+                           const struct optimizer_rule *rule, int (*is_meant)(const struct instr *),
+                           struct error *err)
 {
     struct step_input input = {.user = NULL};
     struct step_run run = {.x = x, .program = program, .input = &input, .err = err};
@@ -163,7 +170,7 @@ static int load_kernels(struct executor *x, const struct program *program,
     for (int i = 0; i < program->instrs && !rc; i++) {
         const struct instr *instr = &program->instr[i];
         int k = 0;
-        if (!launches_kernels(instr))
+        if (!is_meant(instr))
             continue;
         while (k < kinds && !are_alike(program, &program->instr[done[k]], instr))
             k++;
@@ -252,7 +259,7 @@ static int run_kinds(struct executor *x, struct async_program *own, struct error
 }
 
 int async_note_products(struct executor *x, const struct program *const *programs, int count,
-                        struct error *err)
+                        const struct optimizer_rule *rule, struct error *err)
 {
     int rc = 0;
     if (clear(x, err))
@@ -260,7 +267,7 @@ int async_note_products(struct executor *x, const struct program *const *program
     device_products_note(x->device, 1);
     for (int p = 0; p < count && !rc; p++) {
         struct async_program own = {.program = programs[p]};
-        rc = run_kinds(x, &own, err);
+        rc = run_kinds(x, &own, err) || run_one_of_each(x, programs[p], rule, multiplies, err);
         free(own.capture);
     }
     device_products_note(x->device, 0);
@@ -278,8 +285,8 @@ int async_prepare(struct executor *x, const struct program *const *programs, int
         if (make_program(x, &a->program[i], programs[i], err))
             return -1;
     }
-    for (int i = 0; i < count; i++)
-        if (load_kernels(x, programs[i], rule, err))
+    for (int i = 0; i < count; i++) /* so that the GPU loads their kernels */
+        if (run_one_of_each(x, programs[i], rule, launches_kernels, err))
             return -1;
     return clear(x, err);
 }

@@ -69,7 +69,7 @@ struct executor_mode {
      * executor_prepare(). */
     int (*create)(struct executor *x, int programs, struct error *err);
     int (*note_products)(struct executor *x, const struct program *const *programs, int count,
-                         struct error *err);
+                         const struct optimizer_rule *rule, struct error *err);
     int (*prepare)(struct executor *x, const struct program *const *programs, int count,
                    const struct optimizer_rule *rule, struct error *err);
     void (*destroy)(struct executor *x);

@@ -180,9 +180,9 @@ int executor_allocate(struct executor **out, struct device *device, struct mesh 
 }
 
 int executor_note_products(struct executor *x, const struct program *const *programs, int count,
-                           struct error *err)
+                           const struct optimizer_rule *rule, struct error *err)
 {
-    return x->mode->note_products ? x->mode->note_products(x, programs, count, err) : 0;
+    return x->mode->note_products ? x->mode->note_products(x, programs, count, rule, err) : 0;
 }
 
 /* Let the first step of a program that updates first update nothing: there are no gradients yet. */

@@ -12,20 +12,24 @@
 #include "device/self_check.h"
 #include "device/shape_check.h"
 #include "train/session.h"
+#include "train/session_products.h"
 
-enum { KEY = 1100 };
+enum { KEY = 1300, LIBRARY = 192, ROUNDS = 3 };
 
-/* What the outcome depends on, a line: the key of the self-check, and all shapes. */
+/* What the outcome depends on, a line: the key of the self-check, how the library chooses, and all
+ * shapes. */
 static int key_of(char key[KEY], const struct device *d, struct error *err)
 {
     int count = device_shapes_noted(d);
     int64_t(*shape)[SHAPE_WORDS] = array_make((size_t)count + 1, sizeof *shape);
     for (int i = 0; i < count; i++)
         device_shape(d, i, shape[i]);
+    char library[LIBRARY] = "";
     int rc = self_check_key(key, d->index, err);
     size_t used = rc ? 0 : strlen(key);
     if (!rc)
-        snprintf(key + used, KEY - used, "; %d shapes, %016llx", count,
+        snprintf(key + used, KEY - used, "; %s; %d shapes, %016llx",
+                 device_products_library(d, library), count,
                  (unsigned long long)hash_bytes(shape, (size_t)count * sizeof *shape));
     free(shape);
     return rc;
@@ -45,8 +49,8 @@ static int check_own(const struct session *s, struct shape_check **wrong, int *c
         return 0;
     if (key_of(key, d, err))
         return -1;
-    if (s->config.run.self_check == SELF_CHECK_AUTO && !s->config.train.tune_products &&
-        shape_check_is_kept(key))
+    const int is_kept = !s->config.train.tune_products; /* else algorithms are this start's own */
+    if (s->config.run.self_check == SELF_CHECK_AUTO && is_kept && shape_check_is_kept(key))
         return 0;
     for (int i = 0; i < device_shapes_noted(d); i++) {
         int rc = device_shape_check(d, i, &(*wrong)[*count], err);
@@ -54,7 +58,7 @@ static int check_own(const struct session *s, struct shape_check **wrong, int *c
             return error_prefix(err, "check of this run's shapes on the GPU");
         *count += !rc && (*wrong)[*count].is_wrong;
     }
-    if (!*count)
+    if (!*count && !s->wrong_shape_count && is_kept)
         shape_check_keep(key, &unkept); /* where that fails, the next start checks again */
     return 0;
 }
@@ -112,20 +116,37 @@ static int replace(const struct session *s, const struct shape_check *all, int c
     return 0;
 }
 
-int gpu_shapes_check(struct session *s, struct error *err)
+/* Check and replace what is wrong, which is added to the session's list.  *count: how many were. */
+static int check_once(struct session *s, int *count, struct error *err)
 {
     struct shape_check *own = NULL, *all = NULL;
-    int count = 0;
-    if (s->device->kind != DEVICE_CUDA || s->config.run.self_check == SELF_CHECK_OFF)
-        return 0;
-    int rc = executor_note_products(s->executor, s->programs, s->program_count, err);
-    rc = world_agree(s->world, rc || check_own(s, &own, &count, err), err);
-    if (!rc && !(all = share(s, own, &count, err)))
+    const int before = s->wrong_shape_count;
+    *count = 0;
+    int rc =
+        world_agree(s->world, session_note_products(s, err) || check_own(s, &own, count, err), err);
+    if (!rc && !(all = share(s, own, count, err)))
         rc = -1;
     if (!rc)
-        rc = world_agree(s->world, replace(s, all, count, err), err);
+        rc = world_agree(s->world, replace(s, all, *count, err), err);
+    if (!rc && *count) {
+        const size_t bytes = (size_t)(before + *count) * sizeof *all;
+        s->wrong_shapes = array_need(realloc(s->wrong_shapes, bytes), bytes);
+        memcpy(s->wrong_shapes + before, all, (size_t)*count * sizeof *all);
+        s->wrong_shape_count = before + *count;
+    }
     free(own);
-    s->wrong_shapes = all;
-    s->wrong_shape_count = count;
-    return rc ? -1 : 0;
+    free(all);
+    return rc;
+}
+
+/* What replaces a product in fp8 multiplies in bf16, by the library, which is then checked too. */
+int gpu_shapes_check(struct session *s, struct error *err)
+{
+    int count = 1;
+    if (s->device->kind != DEVICE_CUDA || s->config.run.self_check == SELF_CHECK_OFF)
+        return 0;
+    for (int round = 0; round < ROUNDS && count; round++)
+        if (check_once(s, &count, err))
+            return -1;
+    return 0;
 }

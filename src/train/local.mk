@@ -8,7 +8,7 @@ libtrireme_a_SOURCES += \
 	src/train/pending_update.c src/train/pending_update.h src/train/metrics.c src/train/metrics.h src/train/metrics_resume.c src/train/metrics_resume.h \
 	src/train/metrics_step.h src/train/product_file.c src/train/product_file.h src/train/product_table.c src/train/product_table.h src/train/progress.c src/train/progress.h src/train/read_ahead.c src/train/read_ahead.h src/train/run_checkpoint.c src/train/run_checkpoint.h \
 	src/train/run_summary.c src/train/run_summary.h src/train/sampling_blocks.c src/train/sampling_in_order.c src/train/sampling_private.h src/train/sampling_top_p.c \
-	src/train/scaler.c src/train/scaler.h src/train/session.c src/train/session.h src/train/shared_settings.c src/train/shared_settings.h \
+	src/train/scaler.c src/train/scaler.h src/train/session.c src/train/session.h src/train/session_products.c src/train/session_products.h src/train/shared_settings.c src/train/shared_settings.h \
 	src/train/stop.c src/train/stop.h src/train/data_chat.c src/train/data_chat.h src/train/data_files.c src/train/data_files.h src/train/tokenizer_check.c src/train/tokenizer_check.h \
 	src/train/tracing.c src/train/tracing.h \
 	src/train/trainer.c src/train/trainer.h src/train/trainer_evaluate.c src/train/trainer_private.h src/train/trainer_run.c src/train/training_data.c src/train/training_data.h src/train/trireme.c src/train/weights.h \

@@ -2,7 +2,7 @@
  * broadcast, so that all ranks hold the same table in the same order:
  *
  *   read_file()      rank 0 reads the file; all share it, and their devices take its choices
- *   executor_note_products()  each device notes the shapes of all products of its programs
+ *   session_note_products()  each device notes the shapes of all products of its programs
  *   agree_missing()  shapes that are not in the table go to rank 0, which lists each once, with the
  *                    lowest rank that has it as its owner; all share the list
  *   time_own()       each rank times those that it owns
@@ -20,6 +20,7 @@
 #include "train/product_file.h"
 #include "train/run_record.h"
 #include "train/session.h"
+#include "train/session_products.h"
 
 enum { LIBRARY = 192 };
 
@@ -275,12 +276,8 @@ int product_table_choose(struct product_table *t, struct session *s,
     read_file(t, s, library, missing);
     if (missing == PRODUCT_IS_LEFT)
         return 0;
-    return world_agree(s->world,
-                       executor_note_products(s->executor, s->programs, s->program_count, err),
-                       err) ||
-                   time_missing(t, s, err)
-               ? -1
-               : 0;
+    return world_agree(s->world, session_note_products(s, err), err) || time_missing(t, s, err) ? -1
+                                                                                                : 0;
 }
 
 int product_table_write(struct product_table *t, const struct session *s, struct error *err)

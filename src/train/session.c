@@ -306,8 +306,7 @@ int session_open(struct session **out, struct world *world, struct log *log, str
              mesh_attach(s->mesh, world, s->device, mem, &s->comm, err) ||
              memory_budget_check_attached(s, err) || world_agree(world, allocate(s, err), err) ||
              executor_register(s->executor, err) ||
-             product_table_choose(&s->products, s, missing, err) ||
-             gpu_shapes_check(s, err) ||
+             product_table_choose(&s->products, s, missing, err) || gpu_shapes_check(s, err) ||
              world_agree(world, prepare_steps(s, err), err);
     if (limits)
         *limits = least;

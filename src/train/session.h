@@ -37,7 +37,7 @@ struct session {
     struct memory_need need;  /* what this rank has still to allocate */
     struct mesh_options comm; /* how its GPU communicates */
     struct executor *executor;
-    struct product_table products; /* the algorithms that its GPU was given */
+    struct product_table products;    /* the algorithms that its GPU was given */
     struct shape_check *wrong_shapes; /* those that trireme's own kernels compute on all ranks */
     int wrong_shape_count;
     /* Of a model with adapters, on rank 0: hash of the files from which the frozen tensors were

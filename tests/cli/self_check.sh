@@ -29,11 +29,11 @@ run() {
     fi
 }
 losses() { sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$1/metrics.jsonl"; }
-# apart RUN RUN: 1 where losses differ by more than sums in another order do, or some are missing
+# apart RUN RUN [SHARE]: 1 where losses differ by more than sums in another order do, or some are missing
 apart() {
     losses "$1" >losses.1
     losses "$2" >losses.2
-    paste losses.1 losses.2 | awk 'NF == 2 { d = ($1 - $2) / $1; n += (d < 1e-5 && d > -1e-5) }
+    paste losses.1 losses.2 | awk -v most="${3:-1e-5}" 'NF == 2 { d = ($1 - $2) / $1; n += (d < most && d > -most) }
                                    END { print n != 4 }'
 }
 
@@ -67,6 +67,29 @@ TRIREME_EMULATE_GPUS=2 timeout -k 5 120 mpirun --oversubscribe -n 2 "$good" trai
     parallel.tensor=2 >two.out 2>two.err </dev/null
 is "on two tensor ranks another product is, named once and replaced" "0 1 0" \
     "$? $(grep -c 'product fp32 .*x \[168,.*library is wrong' two.err) $(apart shapes two)"
+F="precision=fp8 model.ffn=256 data.seq_len=128 train.micro_batch=1"
+export TRIREME_EMULATE_WRONG_K=256
+run "a product in fp8 that is wrong" fp8 "$good" $F
+is "is named, too" 1 "$(grep -c 'product fp8 \[128,256\] x \[256,64\] .*: the library is wrong by' fp8.err)"
+export TRIREME_EMULATE_WRONG_K=168
+run "fp8 with right products" fp8_right "$good" $F
+is "nobody is warned of these" 0 "$(grep -c 'library is wrong' fp8_right.err)"
+is "a replaced product in fp8 gives the losses of a right one" 0 "$(apart fp8_right fp8 1e-4)"
+run "products of Muon that are wrong" muon "$good" train.optimizer=muon model.ffn=168
+is "are named: two, beside that of AdamW's run" 3 "$(grep -c 'product fp32 \[64,168\] x \[168,64\] .*: the library is wrong by' muon.err)"
+
+# What else chooses a product's kernel is checked for itself.
+before=$(shapes)
+run "tuned products" tuned "$good" train.tune_products=true model.ffn=184
+is "the check of tuned products is not kept" "$before" "$(shapes)"
+run "the same products by suggestion" suggested "$good" model.ffn=184
+is "are kept" $((before + 1)) "$(shapes)"
+for sms in 0 8; do
+    TRIREME_EMULATE_GPUS=2 timeout -k 5 120 mpirun --oversubscribe -n 2 "$good" train $M run.dir=sms$sms \
+        comm.spare_sms=$sms >sms.out 2>sms.err </dev/null || not_ok "comm.spare_sms=$sms" "$(tail -n 1 sms.err)"
+done
+is "products on all and on fewer multiprocessors are kept, each for itself" $((before + 3)) "$(shapes)"
+
 # Evaluating and generating check their own shapes.
 answers() { # NAME: evaluate and generate with run `shapes`, to NAME.loss and NAME.text
     timeout -k 5 120 "$good" evaluate $M run.dir=shapes model.ffn=168 data.valid=valid.h5 \

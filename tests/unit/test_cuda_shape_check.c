@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/fp8.h"
 #include "device/cuda/state.h"
 #include "device/shape_check.h"
 
@@ -136,11 +137,18 @@ static int is_emulated(const struct device *d)
 static const struct {
     enum dtype dt, dt_c;
     int64_t m, n, k, pad; /* pad: elements between rows of c */
-} products[] = {
-    {DTYPE_BF16, DTYPE_BF16, 64, 48, 120, 0},  {DTYPE_BF16, DTYPE_F32, 7, 33, 264, 0},
-    {DTYPE_F16, DTYPE_F16, 130, 24, 56, 0},    {DTYPE_F32, DTYPE_F32, 1, 5, 9, 0},
-    {DTYPE_BF16, DTYPE_BF16, 40, 16, 1000, 8}, {DTYPE_BF16, DTYPE_F32, 16, 8, 1 << 18, 0},
-    {DTYPE_F16, DTYPE_F16, 16, 8, 1 << 18, 0}, {DTYPE_BF16, DTYPE_BF16, 32, 32, 4096, 0}};
+    enum gemm_fp8 fp8;
+} products[] = {{DTYPE_BF16, DTYPE_BF16, 64, 48, 120, 0},
+                {DTYPE_BF16, DTYPE_F32, 7, 33, 264, 0},
+                {DTYPE_F16, DTYPE_F16, 130, 24, 56, 0},
+                {DTYPE_F32, DTYPE_F32, 1, 5, 9, 0},
+                {DTYPE_BF16, DTYPE_BF16, 40, 16, 1000, 8},
+                {DTYPE_BF16, DTYPE_F32, 16, 8, 1 << 18, 0},
+                {DTYPE_F16, DTYPE_F16, 16, 8, 1 << 18, 0},
+                {DTYPE_BF16, DTYPE_BF16, 32, 32, 4096, 0},
+                {DTYPE_BF16, DTYPE_BF16, 144, 176, 256, 0, GEMM_FP8_SQUARES_OF_B},
+                {DTYPE_BF16, DTYPE_F32, 176, 144, 384, 0, GEMM_FP8_VECTORS},
+                {DTYPE_BF16, DTYPE_F32, 16, 16, 4096, 0, GEMM_FP8_VECTORS}};
 enum { LONG = 10000 }; /* terms; more need tensor cores to be of interest, and to end soon */
 enum { PRODUCTS = sizeof products / sizeof products[0], ADDENDS = 3, KINDS = 4 * ADDENDS };
 
@@ -154,7 +162,8 @@ static struct gemm make_product(struct rig *r, int i, int kind)
                      .m = products[i].m,
                      .n = products[i].n,
                      .k = products[i].k,
-                     .ldc = products[i].n + products[i].pad};
+                     .ldc = products[i].n + products[i].pad,
+                     .fp8 = products[i].fp8};
     g = gemm_dense(g);
     const int64_t elems = (g.m - 1) * g.ldc + g.n;
     g.a = alloc(r, g.m * g.k, g.dt);
@@ -180,15 +189,18 @@ static void products_are_right_or_replaced(void **state)
         struct rig r = open_rig();
         struct error err = {0};
         struct shape_check check;
-        if (products[i / KINDS].k > LONG && is_emulated(r.d)) {
+        const int is_fp8 = products[i / KINDS].fp8 != GEMM_FP8_NONE;
+        if ((products[i / KINDS].k > LONG && is_emulated(r.d)) ||
+            (is_fp8 && device_check_fp8(r.d, NULL))) {
             close_rig(&r);
             continue;
         }
         struct gemm g = make_product(&r, i / KINDS, i % KINDS);
+        cuda_gemm_set_wide_rows(r.d, i % 2 ? FP8_BLOCK : 0); /* of fp8: in pieces, too */
         void *scratch = alloc(&r, (int64_t)r.d->ops->gemm_scratch(r.d, &g) / 4 + 1, DTYPE_F32);
         note_product(&r, &g, scratch);
         must(device_shape_check(r.d, 0, &check, &err), &err);
-        if (check.is_wrong || !(check.off >= 0))
+        if (check.is_wrong || !(check.off >= 0) || (is_fp8 && !strstr(check.name, "fp8")))
             fail_msg("%s, %d: off by %g of %g", check.name, i % KINDS, check.off, check.bound);
         if (is_emulated(r.d)) {
             char k[24];

@@ -17,11 +17,7 @@
  *
  * gemm_plain.cu multiplies where k is 0, where the library has no algorithm, and where the
  * self-check found the library's results wrong (struct device's `replaced`).  In the two latter
- * cases, and on a GPU without fp8, a product in fp8 is computed in bf16 instead, from the rounded
- * operands, which bf16 holds exactly:
- *
- *   a, b in bf16 -> codes and scales -> fp8 by the library -> c
- *                                    -> bf16, dense -> cuda_gemm() of bf16 -> c
+ * cases, and on a GPU without fp8, gemm_fp8.c computes a product in fp8 in bf16 instead.
  */
 #include "device/cuda/gemm.h"
 
@@ -334,40 +330,6 @@ static struct gemm_product *find_or_create(struct cuda_gemms *s, const struct ge
     return p;
 }
 
-/* Return a rounded operand whose codes and scales are at these offsets of the scratch. */
-static struct cuda_fp8 fp8_operand(char *start, size_t codes, size_t scales, int64_t rows,
-                                   int64_t k, int squares)
-{
-    const int64_t blocks = ceil_div(k, FP8_BLOCK);
-    return (struct cuda_fp8){
-        .code = (uint8_t *)start + codes,
-        .scale = (float *)(start + scales),
-        .rows = rows,
-        .k = k,
-        .padded = blocks * FP8_BLOCK,
-        .step = squares ? round_up(blocks, CUDA_FP8_STEP) : rows,
-        .squares = squares,
-    };
-}
-
-struct gemm_operands gemm_make_operands(struct device *d, const struct gemm *g, void *scratch)
-{
-    struct gemm_operands of = {.a = g->a, .b = g->b};
-    char *start = (char *)round_up_bytes((size_t)scratch, CUDA_WORKSPACE_ALIGN);
-    of.workspace = start;
-    if (!g->fp8)
-        return of;
-    const struct cuda_fp8_places at = cuda_fp8_places_of(g);
-    of.fp8_a = fp8_operand(start, at.a, at.a_scales, g->m, g->k, 0);
-    of.fp8_b = fp8_operand(start, at.b, at.b_scales, g->n, g->k, g->fp8 == GEMM_FP8_SQUARES_OF_B);
-    of.a = of.fp8_a.code;
-    of.b = of.fp8_b.code;
-    of.workspace = start + at.workspace;
-    cuda_fp8_round(d, &of.fp8_a, g->a, g->lda, !g->trans_a);
-    cuda_fp8_round(d, &of.fp8_b, g->b, g->ldb, g->trans_b);
-    return of;
-}
-
 int gemm_multiply(struct device *d, const struct gemm_product *p, const struct gemm *g,
                   const struct gemm_operands *of, struct error *err)
 {
@@ -381,74 +343,12 @@ int gemm_multiply(struct device *d, const struct gemm_product *p, const struct g
                       &p->key, err);
 }
 
-void cuda_gemm_set_wide_rows(struct device *d, int64_t rows)
-{
-    cuda_state(d)->gemms->wide_rows = rows;
-}
-
-/* Return how many rows of an operand are widened to bf16 at a time. */
-static int64_t wide_rows(const struct device *d, int64_t rows, int64_t k)
-{
-    const int64_t planned = cuda_fp8_wide_rows(rows, k), asked = cuda_state(d)->gemms->wide_rows;
-    return asked ? min_i64(planned, asked) : planned;
-}
-
-/* Return up to `count` rows of an operand from `first` on, a multiple of FP8_BLOCK. */
-static struct cuda_fp8 rows_of(const struct cuda_fp8 *x, int64_t first, int64_t count)
-{
-    struct cuda_fp8 part = *x;
-    part.code += first * x->padded;
-    part.scale += x->squares ? first / FP8_BLOCK * x->step : first;
-    part.rows = min_i64(count, x->rows - first);
-    return part;
-}
-
-/* Return the address of an element of c or of the addend; NULL where c is NULL. */
-static void *from_place(const struct gemm *g, const void *c, int64_t row, int64_t column)
-{
-    return c ? (char *)c + (size_t)(row * g->ldc + column) * dtype_bytes(g->dt_c) : NULL;
-}
-
-/* Multiply in bf16 what a and b are rounded to in fp8, some rows of a and some of b' at a time. */
-static int multiply_widened(struct device *d, const struct gemm *g, void *scratch,
-                            struct error *err)
-{
-    const struct cuda_fp8_places at = cuda_fp8_places_of(g);
-    const struct gemm_operands of = gemm_make_operands(d, g, scratch);
-    char *start = (char *)of.workspace - at.workspace;
-    bf16 *a = (bf16 *)(start + at.wide_a), *b = (bf16 *)(start + at.wide_b);
-    struct gemm wide = *g;
-    const int64_t rows = wide_rows(d, g->m, g->k), columns = wide_rows(d, g->n, g->k);
-    wide.fp8 = GEMM_FP8_NONE;
-    wide.trans_a = 0;
-    wide.trans_b = 1;
-    wide.a = a;
-    wide.b = b;
-    wide.lda = wide.ldb = g->k;
-    for (int64_t column = 0; column < g->n; column += columns) {
-        const struct cuda_fp8 of_b = rows_of(&of.fp8_b, column, columns);
-        cuda_fp8_widen(d, b, &of_b);
-        for (int64_t row = 0; row < g->m; row += rows) {
-            const struct cuda_fp8 of_a = rows_of(&of.fp8_a, row, rows);
-            if (rows < g->m || column == 0)
-                cuda_fp8_widen(d, a, &of_a);
-            wide.m = of_a.rows;
-            wide.n = of_b.rows;
-            wide.c = from_place(g, g->c, row, column);
-            wide.addend = from_place(g, g->addend, row, column);
-            if (cuda_gemm(d, &wide, of.workspace, err))
-                return -1;
-        }
-    }
-    return 0;
-}
-
 /* Multiply without the library's product of this type. */
 static int multiply_otherwise(struct device *d, const struct gemm *g, void *scratch,
                               struct error *err)
 {
     if (g->fp8 && g->k)
-        return multiply_widened(d, g, scratch, err);
+        return gemm_multiply_widened(d, g, scratch, 0, g->m, cuda_gemm, err);
     cuda_gemm_plain(d, g);
     return 0;
 }
@@ -482,15 +382,18 @@ int cuda_gemm(struct device *d, const struct gemm *g, void *scratch, struct erro
     if (g->k == 0 || d->replaced & family || (g->fp8 && device_check_fp8(d, NULL)))
         return multiply_otherwise(d, g, scratch, err);
     struct cuda_gemms *s = cuda_state(d)->gemms;
+    struct gemm_product *p = NULL;
+    if (!s->noting || g->fp8) { /* of fp8, what multiplies otherwise is noted instead */
+        p = find_or_create(s, &key, err);
+        if (!p)
+            return -1;
+        if (p->plain)
+            return multiply_otherwise(d, g, scratch, err);
+    }
     if (s->noting) {
         note(s, &key, g, scratch);
         return 0;
     }
-    struct gemm_product *p = find_or_create(s, &key, err);
-    if (!p)
-        return -1;
-    if (p->plain)
-        return multiply_otherwise(d, g, scratch, err);
     const struct gemm_operands of = gemm_make_operands(d, g, scratch);
     return gemm_multiply(d, p, g, &of, err);
 }

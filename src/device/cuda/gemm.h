@@ -117,4 +117,11 @@ struct gemm_operands gemm_make_operands(struct device *d, const struct gemm *g, 
 int gemm_multiply(struct device *d, const struct gemm_product *p, const struct gemm *g,
                   const struct gemm_operands *of, struct error *err);
 
+/* gemm_fp8.c: enqueue `rows` rows of c, from `first` on, of a product in fp8 in bf16: multiply() is
+ * called for products of the rounded operands, some rows of both at a time.  scratch:
+ * cuda_gemm_scratch() bytes.  Returns 0, or -1 with err set by multiply(). */
+typedef int gemm_function(struct device *d, const struct gemm *g, void *scratch, struct error *err);
+int gemm_multiply_widened(struct device *d, const struct gemm *g, void *scratch, int64_t first,
+                          int64_t rows, gemm_function *multiply, struct error *err);
+
 #endif

@@ -10,12 +10,14 @@
  *             head of queries, keys and values by itself
  *
  * Bounds are some times what roundings make.  Of two results in 16 bits few numbers differ, by one
- * place: the sums are those of fp32.  Tensor cores cut these off after each 16 terms instead of
- * rounding them, always towards 0 (Fasi et al. 2021, Numerical behavior of NVIDIA tensor cores),
- * which is est. 1.8e-4 of a sum of 131072 terms, as a weight's gradient is of as many tokens.  Of
- * inputs in fp32 the bound is below what tf32 would make of them, 3e-4.  Attention rounds weights
- * and the gradients of scores before it sums them.  A product of 4096 terms that leaves out one of
- * them is about 1.6 % off, one of 131072 terms 0.28 %.
+ * place: the sums are those of fp32.  Tensor cores cut these off after each 8 (A100) or 16 terms
+ * instead of rounding them, always towards 0 (Fasi et al. 2021, Numerical behavior of NVIDIA tensor
+ * cores), which is est. 3.5e-4 or 1.9e-4 of a sum of 131072 terms, as a weight's gradient is of as
+ * many tokens, and grows with their number.  Of inputs in fp32 the bound is below what tf32 would
+ * make of them, 3e-4.  Products in fp8 are added up in about 14 bits (compute capability 9.0), and
+ * own kernels multiply the same rounded numbers in bf16.  Attention rounds weights and the
+ * gradients of scores before it sums them.  A product of 4096 terms that leaves out one of them is
+ * about 1.6 % off, one of 131072 terms 0.28 %, which in fp8 is within the bound.
  */
 #include "device/shape_check.h"
 
@@ -27,10 +29,13 @@
 #include "base/array.h"
 #include "base/philox.h"
 #include "device/cuda/gemm.h"
+#include "device/cuda/sdpa.h"
 
 enum { ROW_BLOCKS = 3, PRODUCT_ROWS = 16, ATTENTION_ROWS = 128, PATTERN_ROWS = 509 };
 static const double most_operations = 2e13;
-static const double fp32_bound = 1e-4, tensor_core_bound = 5e-4; /* of results in fp32 */
+static const double fp32_bound = 1e-4, tensor_core_bound = 5e-4,
+                    bound_of_term = 4e-9; /* of results in fp32 */
+static const double fp8_bound = 4e-3;
 static const double product_bounds[DTYPE_COUNT] = {[DTYPE_BF16] = 2e-3, [DTYPE_F16] = 1e-3};
 static const double attention_bounds[DTYPE_COUNT] = {[DTYPE_BF16] = 5e-2, [DTYPE_F16] = 1e-2};
 
@@ -48,16 +53,22 @@ struct cuda_shapes {
 
 /* ---- noting ---- */
 
+enum { SLICE_WORD = 9, SLICE_WORDS = 3 };
+
+/* The slices that a rank divides an attention into depend on its own free memory, and the library's
+ * kernel on the slices. */
 static void attention_shape(const struct attention *a, enum device_pass pass, int64_t *shape)
 {
+    const struct sdpa_slice slice = sdpa_slice_of(a, pass);
     const int64_t words[] = {
-        1,        pass,        a->dt,       a->batch,     a->seq,
-        a->heads, a->kv_heads, a->head_dim, a->any_order, (int64_t)a->scratch_bytes};
+        1,           pass,        a->dt,        a->batch,    a->seq,         a->heads,
+        a->kv_heads, a->head_dim, a->any_order, slice.batch, slice.kv_heads, slice.tokens};
     memset(shape, 0, SHAPE_WORDS * sizeof *shape);
     memcpy(shape, words, sizeof words);
 }
 
-static struct attention attention_of(const int64_t *shape)
+/* On this rank. */
+static struct attention attention_of(const struct device *d, const int64_t *shape)
 {
     return (struct attention){.dt = (enum dtype)shape[2],
                               .batch = shape[3],
@@ -66,7 +77,8 @@ static struct attention attention_of(const int64_t *shape)
                               .kv_heads = shape[6],
                               .head_dim = shape[7],
                               .any_order = (int)shape[8],
-                              .scratch_bytes = (size_t)shape[9]};
+                              .scratch_bytes =
+                                  shape[1] == DEVICE_BACKWARD ? d->attention_bytes : 0};
 }
 
 void cuda_shape_note(struct device *d, const struct attention *a, enum device_pass pass,
@@ -205,12 +217,23 @@ static void clear_result(struct device *d, const struct gemm *g)
         d->ops->fill_zero(d, (void *)g->addend, bytes);
 }
 
-static void multiply_blocks(struct device *d, const struct gemm *g, int64_t rows)
+/* A gemm_function. */
+static int by_own_kernels(struct device *d, const struct gemm *g, void *scratch, struct error *err)
+{
+    cuda_gemm_plain(d, g);
+    return 0;
+}
+
+static void multiply_blocks(struct device *d, const struct gemm_noted *n, int64_t rows)
 {
     for (int block = 0; block < ROW_BLOCKS; block++) {
-        const struct gemm part = rows_of(g, block_start(block, rows, g->m), rows);
+        const int64_t first = block_start(block, rows, n->g.m);
+        const struct gemm part = rows_of(&n->g, first, rows);
         clear_result(d, &part); /* blocks of few rows overlap */
-        cuda_gemm_plain(d, &part);
+        if (n->g.fp8)
+            gemm_multiply_widened(d, &n->g, n->scratch, first, rows, by_own_kernels, NULL);
+        else
+            cuda_gemm_plain(d, &part);
     }
 }
 
@@ -222,9 +245,11 @@ static int is_plain(const struct cuda_gemms *s, const struct gemm_key *key)
 
 static double product_bound(const struct gemm *g)
 {
+    if (g->fp8)
+        return fp8_bound;
     if (g->dt_c != DTYPE_F32)
         return product_bounds[g->dt_c];
-    return g->dt == DTYPE_F32 ? fp32_bound : tensor_core_bound;
+    return g->dt == DTYPE_F32 ? fp32_bound : fmax(tensor_core_bound, bound_of_term * (double)g->k);
 }
 
 static int check_product(struct device *d, const struct gemm_noted *n, struct shape_check *check,
@@ -235,11 +260,9 @@ static int check_product(struct device *d, const struct gemm_noted *n, struct sh
     const int64_t rows = g->m < PRODUCT_ROWS ? g->m : PRODUCT_ROWS,
                   elems = ROW_BLOCKS * rows * g->n;
     struct difference sum = {0};
-    if (g->fp8)
-        return 1;
     snprintf(check->name, sizeof check->name, "product %s [%lld,%lld] x [%lld,%lld] to %s",
-             dtype_name(g->dt), (long long)g->m, (long long)g->k, (long long)g->k, (long long)g->n,
-             dtype_name(g->dt_c));
+             g->fp8 ? "fp8" : dtype_name(g->dt), (long long)g->m, (long long)g->k, (long long)g->k,
+             (long long)g->n, dtype_name(g->dt_c));
     check->bound = product_bound(g);
     void *got = array_make((size_t)elems, dtype_bytes(g->dt_c));
     void *want = array_make((size_t)elems, dtype_bytes(g->dt_c));
@@ -253,7 +276,7 @@ static int check_product(struct device *d, const struct gemm_noted *n, struct sh
     if (!rc)
         rc = take_blocks(d, got, g->c, g->dt_c, rows, g->m, g->n, g->ldc, err);
     if (!rc) {
-        multiply_blocks(d, g, rows);
+        multiply_blocks(d, n, rows);
         rc = take_blocks(d, want, g->c, g->dt_c, rows, g->m, g->n, g->ldc, err);
     }
     if (!rc)
@@ -455,6 +478,8 @@ int cuda_shape_check(struct device *d, int i, struct shape_check *check, struct 
     const int products = cuda_products_noted(d);
     memset(check, 0, sizeof *check);
     cuda_shape(d, i, check->shape);
+    if (i >= products)
+        memset(check->shape + SLICE_WORD, 0, SLICE_WORDS * sizeof *check->shape);
     int rc = i < products
                  ? check_product(d, &cuda_state(d)->gemms->noted[i], check, err)
                  : check_attention(d, &cuda_state(d)->shapes->noted[i - products], check, err);
@@ -468,7 +493,7 @@ int cuda_shape_replace(struct device *d, const int64_t *shape, struct error *err
 {
     if (!shape[0])
         return replace_product(d, shape + 1, err);
-    const struct attention a = attention_of(shape);
+    const struct attention a = attention_of(d, shape);
     cuda_sdpa_refuse(d, &a, (enum device_pass)shape[1],
                      "it was wrong when this run's shapes were checked");
     return 0;
