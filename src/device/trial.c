@@ -188,6 +188,11 @@ static double bound_of(const struct trial_tensor *tensor)
     }
 }
 
+static int is_skipped(const struct trial_tensor *tensor, int64_t i)
+{
+    return tensor->skip && i % tensor->skip == 0;
+}
+
 static double rms(const struct trial_tensor *tensor, const void *values, int64_t first,
                   int64_t count)
 {
@@ -195,8 +200,10 @@ static double rms(const struct trial_tensor *tensor, const void *values, int64_t
     int64_t finite = 0;
     for (int64_t i = first; i < first + count; i++) {
         double value = get(tensor, values, i);
-        square += isfinite(value) ? value * value : 0;
-        finite += isfinite(value);
+        if (!isfinite(value) || is_skipped(tensor, i))
+            continue;
+        square += value * value;
+        finite++;
     }
     return finite ? sqrt(square / (double)finite) : 0;
 }
@@ -217,7 +224,7 @@ static double largest_error(const struct trial_tensor *tensor, const void *got, 
                     size))
             continue;
         double a = get(tensor, got, i), b = get(tensor, want, i);
-        if (isnan(a) && isnan(b))
+        if ((isnan(a) && isnan(b)) || (is_skipped(tensor, i) && isfinite(a)))
             continue;
         double error = fmax(fabs(a - b) - step, 0) / (fabs(b) + whole + of_row);
         if (tensor->use == TRIAL_EXACT)

@@ -33,6 +33,7 @@ struct trial_tensor {
     int64_t row;   /* elements of a row, whose root mean square is a measure of differences, too; 0:
                       no rows */
     double size;   /* of the terms of sums that may cancel; 0 */
+    int64_t skip;  /* element 0 of each so many is not compared, but for being finite; 0: all are */
     double bound;  /* 0: that of its format */
     float (*decode)(uint8_t); /* of codes: what one stands for, which is compared; NULL */
     size_t begin;             /* byte of the block */

@@ -16,7 +16,9 @@
 static struct {
     int is_there, ran; /* 1: it does attention; calls */
     int spoils[2];     /* forward, backward: it puts one number off */
-    int spoils_low;    /* backward has a NaN where scores are far below 0 */
+    /* Where scores are far below 0, backward has a NaN, or is off in elements 0 of each query and
+     * key, which are sums of large terms, or in elements 1. */
+    int spoils_low, rounds_low, bends_low;
 } library;
 
 /* The number at an index is 5 % too large. */
@@ -54,6 +56,17 @@ int __wrap_cuda_sdpa_backward(struct device *d, const struct attention *a, void 
                               void *scratch, size_t scratch_bytes);
 void __wrap_cuda_sdpa_report(const struct device *d, struct device_attention *a);
 
+/* Element `which` of all queries' and keys' gradients, by as much as roundings may make of sums of
+ * large terms. */
+static void spoil_elements(struct device *d, const struct attention *a, void *dqkv, int64_t which)
+{
+    const int64_t slots = a->heads + 2 * a->kv_heads;
+    for (int64_t i = 0; i < a->batch * a->seq * slots; i++)
+        if (i % slots < a->heads + a->kv_heads)
+            for (int k = 0; k < 4; k++)
+                spoil(d, a->dt, dqkv, i * a->head_dim + which);
+}
+
 int __wrap_cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, float *lse,
                              const void *qkv, void *scratch, size_t scratch_bytes)
 {
@@ -78,6 +91,10 @@ int __wrap_cuda_sdpa_backward(struct device *d, const struct attention *a, void 
         spoil_more(d, a->dt, dqkv, a->seq / 2 * (a->heads + 2 * a->kv_heads) * a->head_dim);
     if (library.spoils_low && is_low(lse))
         cuda_scale(d, a->dt, dqkv, dqkv, NAN, 1);
+    if (library.rounds_low && is_low(lse))
+        spoil_elements(d, a, dqkv, 0);
+    if (library.bends_low && is_low(lse))
+        spoil_elements(d, a, dqkv, 1);
     return 1;
 }
 
@@ -481,7 +498,13 @@ static void a_wrong_cudnn_is_replaced(void **state)
     library.spoils[DEVICE_BACKWARD] = 0;
     library.spoils_low = 1;
     assert_int_equal(wrong_of_cudnn(&c), forward << 1);
-    library.is_there = library.spoils_low = 0;
+    library.spoils_low = 0;
+    library.rounds_low = 1;
+    assert_int_equal(wrong_of_cudnn(&c), 0);
+    library.rounds_low = 0;
+    library.bends_low = 1;
+    assert_int_equal(wrong_of_cudnn(&c), forward << 1);
+    library.is_there = library.bends_low = 0;
     check_close_devices(&c);
 }
 
