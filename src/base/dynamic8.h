@@ -35,8 +35,10 @@
 #define DYNAMIC8_INLINE static inline __attribute__((always_inline, unused))
 #endif
 
-/* a * b + c, rounded once where the machine does that by one instruction. */
-#if defined __CUDACC__ || defined __FMA__ || defined __ARM_FEATURE_FMA
+/* a * b + c, rounded once where the machine does that by one instruction.  Codes at an edge between
+ * two levels can differ by it. */
+#ifdef DYNAMIC8_FMA /* who wants a GPU's codes has defined it as fmaf */
+#elif defined __CUDACC__ || defined __FMA__ || defined __ARM_FEATURE_FMA
 #define DYNAMIC8_FMA(a, b, c) fmaf(a, b, c)
 #else
 #define DYNAMIC8_FMA(a, b, c) ((a) * (b) + (c))

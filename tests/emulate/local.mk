@@ -6,8 +6,8 @@ EXTRA_DIST += $(patsubst $(srcdir)/%,%,$(emulate_sources) $(wildcard $(srcdir)/t
 	$(wildcard $(srcdir)/tests/emulate/device/cuda/*) $(wildcard $(srcdir)/tests/*/*_kernels.cu))
 EMULATE_COMPILE = $(CXX) -std=gnu++17 $(CXXFLAGS) -pthread -Wall -Wextra -Wno-unused-parameter \
 	-Wno-unknown-pragmas -I$(top_srcdir)/tests/emulate $(NVIDIA_CFLAGS) $(AM_CPPFLAGS) -MMD -MP
-# As nvcc is told to, see src/m4/nvcc.mk.
-EMULATE_KERNEL = $(EMULATE_COMPILE) -ffp-contract=off -x c++
+# As nvcc is told to, see src/m4/nvcc.mk; codes of 8 bits have the fused products of a GPU.
+EMULATE_KERNEL = $(EMULATE_COMPILE) -ffp-contract=off -DDYNAMIC8_FMA=fmaf -x c++
 tests/emulate/libemulate.a: $(emulate_objects)
 	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $(emulate_objects) && $(RANLIB) $@
 tests/emulate/kernels/%.o: $(srcdir)/src/device/cuda/%.cu

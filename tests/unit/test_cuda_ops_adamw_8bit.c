@@ -3,6 +3,7 @@
  *
  * Built twice: for real GPUs, and for the emulated one.
  */
+#define DYNAMIC8_FMA fmaf /* as on a GPU */
 #include "base/dynamic8.h"
 #include "base/philox.h"
 #include "base/round.h"
