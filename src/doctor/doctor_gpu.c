@@ -121,7 +121,7 @@ static void show_fp8(const struct doctor *d)
     else
         doctor_fact(d, "products in fp8", "%s",
                     d->replaced & DEVICE_FP8_FAMILY ? "by bf16, as those of cuBLASLt are wrong"
-                                                  : "by cuBLASLt");
+                                                    : "by cuBLASLt");
 }
 
 void doctor_check_gpus(struct doctor *d)

@@ -13,8 +13,8 @@ int gpu_check_refuse(const struct self_check *check, const struct device_request
                      struct error *err);
 
 /* Check the GPUs of all ranks, as run.self_check says: with auto those for which no verdicts are
- * kept.  What is found is kept.  Nothing is done for CPUs.  request->replaced gets the families that
- * are wrong on any rank, so that all ranks compute alike; rank 0 warns of them.  Collective.
+ * kept.  What is found is kept.  Nothing is done for CPUs.  request->replaced gets the families
+ * that are wrong on any rank, so that all ranks compute alike; rank 0 warns of them.  Collective.
  * Returns 0, or -1 on every rank with err naming the rank and what is wrong there. */
 int gpu_check_all(struct world *world, struct device_request *request, const struct config *config,
                   struct log *log, struct error *err);

@@ -41,9 +41,8 @@ static struct self_check example(void)
 {
     struct self_check check = {.seconds = 0.5};
     for (int i = 0; self_check_families[i].name; i++)
-        check.row[check.rows++] =
-            (struct self_check_row){.family = self_check_families[i].name,
-                                    .bit = self_check_bit(&self_check_families[i])};
+        check.row[check.rows++] = (struct self_check_row){
+            .family = self_check_families[i].name, .bit = self_check_bit(&self_check_families[i])};
     check.row[1].verdict = SELF_CHECK_REPLACED;
     check.row[13].verdict = SELF_CHECK_UNUSED;
     check.replaced = check.row[1].bit;
