@@ -184,6 +184,12 @@ static int check_opens_again(const char *path, struct error *err)
     return fd < 0 ? -1 : 0;
 }
 
+static int is_empty(const char *path)
+{
+    struct stat file;
+    return !stat(path, &file) && !file.st_size;
+}
+
 /* Read attributes and the places of datasets through HDF5. */
 static int read_contents(struct tokens *tokens, struct error *err)
 {
@@ -191,6 +197,8 @@ static int read_contents(struct tokens *tokens, struct error *err)
     struct h5 *file;
     if (check_opens_again(tokens->path, err))
         return -1;
+    if (!h5_is_file(tokens->path) && is_empty(tokens->path))
+        return error_set(err, "%s is empty, and so no token file", tokens->path);
     if (!h5_is_file(tokens->path))
         return error_set(err,
                          "%s is not a token file; make one of a text: trireme tokenize %s -o "

@@ -4,7 +4,7 @@
 # Installs missing packages (as root; else it prints what to ask for), builds in build/, makes a
 # tokenizer and token files of the given texts or of the Debian Reference, trains a 10-million-parameter Llama on
 # two ranks, each of which holds half of every parameter, and prints text that the model generates.  After the
-# installation that takes one to three minutes on two cores.  A second start uses what is there already: the
+# installation that takes one to five minutes on two cores.  A second start uses what is there already: the
 # build, the token files, and the training, which it continues if it is not done.
 #
 # To start from the beginning: rm -r data runs/quickstart
@@ -95,7 +95,7 @@ fi
 precision=fp32
 if grep -q -w -e avx512_bf16 -e amx_bf16 /proc/cpuinfo; then precision=bf16; fi
 
-say "training: 2 ranks, FULL_SHARD, $precision (one to three minutes on two idle cores; $run)"
+say "training: 2 ranks, FULL_SHARD, $precision (one to five minutes on two idle cores; $run)"
 [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 mpirun --oversubscribe --bind-to none -n 2 "$trireme" train model.preset=llama-10m \
     model.vocab=1024 precision=$precision parallel.strategy=FULL_SHARD \

@@ -5,7 +5,7 @@
  *     struct trireme_error error;
  *     struct trireme *run;
  *     if (trireme_open(&run, NULL, settings, 3, &error))
- *         return fputs(error.text, stderr), error.code;
+ *         return fprintf(stderr, "%s\n", error.text), error.code;
  *     int failed = trireme_train(run, 10, &progress, &error) || trireme_save(run, &error);
  *     trireme_close(run);
  *

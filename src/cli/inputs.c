@@ -277,10 +277,15 @@ static int add_entry(struct inputs *inputs, FTS *tree, FTSENT *entry, struct err
         if (is_named)
             add(inputs, entry->fts_path, inputs->asked ? inputs->asked : INPUT_TEXT, NULL);
         return 0;
+    case FTS_SLNONE:
+        if (is_named)
+            return error_set(err, "cannot read input %s: it is a link to a file that is not there",
+                             entry->fts_path);
+        skip(&inputs->dangling, entry->fts_path);
+        return 0;
     case FTS_DNR:
     case FTS_ERR:
-    case FTS_NS:
-    case FTS_SLNONE: return error_errno(err, "cannot read input %s", entry->fts_path);
+    case FTS_NS: return error_errno(err, "cannot read input %s", entry->fts_path);
     default: return 0;
     }
 }
@@ -383,6 +388,8 @@ void inputs_report(const struct inputs *inputs, struct log *log)
     char skipped[SKIPPED_TEXT] = "";
     append_skipped(skipped, &inputs->not_text, "that is not text", "that are not text");
     append_skipped(skipped, &inputs->hidden, "hidden", "hidden");
+    append_skipped(skipped, &inputs->dangling, "link to a file that is not there",
+                   "links to files that are not there");
     append_skipped(skipped, &inputs->card, "that describes a dataset", "that describe datasets");
     if (skipped[0])
         log_info(log, "skipped %s", skipped);
@@ -406,6 +413,7 @@ void inputs_free(struct inputs *inputs)
     free(inputs->list);
     free(inputs->not_text.first);
     free(inputs->hidden.first);
+    free(inputs->dangling.first);
     free(inputs->card.first);
     free(inputs->json.first);
     free(inputs->table.first);

@@ -35,13 +35,15 @@ struct inputs {
     int count, capacity;
     struct inputs_skipped not_text; /* left out: a byte of 0 among the first ones */
     struct inputs_skipped hidden;   /* left out: in a folder, with a name that begins with a dot */
+    struct inputs_skipped dangling; /* left out: in a folder, a link to a file that is not there */
     struct inputs_skipped card;     /* left out: in a folder, README.md that begins with YAML */
     struct inputs_skipped json;     /* read as text: .json in folders */
     struct inputs_skipped table;    /* read as text: .csv and .tsv in folders */
 };
 
 /* List the files that the arguments name, and those of folders in the order of their names.  In
- * folders hidden files and the README.md of a dataset are left out; so are, anywhere, files that
+ * folders hidden files, links to files that are not there and the README.md of a dataset are left
+ * out; so are, anywhere, files that
  * are not text, unless a format was asked for (inputs->asked).  inputs is for inputs_free(), also
  * after a failure. Returns 0, or -1 with err set: nothing is left, a file cannot be read or
  * unpacked, is Parquet or Arrow, an archive, compressed numbers or a list in JSON, or was named

@@ -67,7 +67,7 @@ static void print_numbers(const struct table *t, const char *const *cell, FILE *
     char line[SHOW_COLUMNS + CELL] = "";
     for (int n = 0; n < NUMBERS; n++)
         if (t->shown[n])
-            text_append(line, sizeof line, "%*s", widths[n], cell[n]);
+            text_append(line, sizeof line, " %*s", widths[n] - 1, cell[n]);
     size_t used = strlen(line);
     while (used && line[used - 1] == ' ')
         line[--used] = 0;

@@ -55,7 +55,8 @@ void data_chat_report_folder(struct log *log, const char *chat, const char *fold
         log_warn(log,
                  "%s: the run's data has conversations by chat template %s, and %s%s%s; other "
                  "programs write prompts by the folder's, which the model has not learned: give "
-                 "them the program of %s (chat_template.jinja beside the tokenizer)",
+                 "them the program of %s, of a model that was published with it, as "
+                 "chat_template.jinja beside the tokenizer",
                  exported, chat, folder, is_known ? " has " : " has none, or another one",
                  is_known ? chat_name(found) : "", chat);
     free(path);

@@ -41,8 +41,8 @@ int tokenizer_check_run(const char *made, const struct checkpoint *checkpoint, s
     return error_set(err,
                      "data.train was made with tokenizer \"%s\", and this run was trained with "
                      "\"%s\": the same numbers are other tokens to the model; make the data with "
-                     "that one, trireme tokenize --tokenizer, or begin another run from the "
-                     "checkpoint: checkpoint.resume=%s run.dir=NEW",
+                     "that one, trireme tokenize --tokenizer, or begin another run, run.dir=NEW, "
+                     "from its checkpoint with checkpoint.resume=%s",
                      made, trained, checkpoint->path);
 }
 

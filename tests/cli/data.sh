@@ -292,10 +292,15 @@ echo "hidden" >tree/.hidden
 echo "ref" >tree/.git/HEAD
 printf 'PK\000\001' >tree/sub/c.bin
 cp train.h5 tree/d.h5
+ln -s nowhere tree/link
 "$TRIREME" tokenize tree -o tree/d.h5 >out 2>err
 is "a folder: text alone, and one line of the rest" "0 1 1 2" "$? $(wc -l <err | tr -d ' ') \
-$(grep -c 'skipped 2 that are not text (tree/d\.h5, \.\.\.), 2 hidden (tree/\.git, \.\.\.)' err) \
+$(grep -c 'skipped 2 that are not text (tree/d\.h5, \.\.\.), 2 hidden (tree/\.git, \.\.\.), 1 link to a file that is not there (tree/link)' err) \
 $(sed -n 's/.* tokens in \([0-9]*\) documents.*/\1/p' out)"
+refused "a link to nothing" 'tree/link: it is a link to a file that is not there$' "$TRIREME" tokenize tree/link -o x.h5
+: >empty.h5
+refused "an empty file is no token file" 'empty\.h5 is empty, and so no token file$' \
+    "$TRIREME" train model.preset=llama-tiny data.train=empty.h5 run.dir=none
 mkdir -p hub/data
 printf -- '---\nlicense: mit\n---\n# Questions\n' >hub/README.md
 refused "a folder of a dataset without its data" 'there is no file in hub, but for hidden ones and a dataset.s README.md, which are left out$' \
@@ -414,7 +419,7 @@ other() {
 }
 other "its own tokenizer" 0 train $W data.train=bpe.h5 run.dir=numbered
 refused "a run does not go on with tokens of another" \
-    'data.train was made with tokenizer "bytes", and this run was trained with "byte-bpe-.*step-00000001 run.dir=NEW' \
+    'data.train was made with tokenizer "bytes", and this run was trained with "byte-bpe-.*another run, run.dir=NEW, .*resume=.*step-00000001' \
     "$TRIREME" train $W data.train=train.h5 run.dir=numbered train.steps=2
 refused "nor from a checkpoint of its own" 'this run was trained with "byte-bpe-' \
     "$TRIREME" train $W data.train=train.h5 run.dir=numbered train.steps=2 checkpoint.resume=1
