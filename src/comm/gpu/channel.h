@@ -84,11 +84,13 @@ static inline enum device_stream op_stream(const struct operation *op)
  * set to "WHAT: ...". */
 int channel_copy(struct operation *op, void *to, const void *from, int64_t bytes, const char *what);
 
-/* pieces.c: to be called before each piece of a sum is enqueued on the reduce stream; waits while
- * too many are enqueued and not done, link_hang_ns() at most.  Returns GIVEN, or FAILED with
- * op->err set.  link_free_pieces() frees what that made. */
+/* pieces.c: channel_begin_piece() is to be called before each piece of a sum is enqueued on the
+ * reduce stream; it waits while too many are enqueued and not done, link_hang_ns() at most, and
+ * returns GIVEN, or FAILED with op->err set.  link_open_pieces() makes what that needs, for
+ * link_close_pieces() also after a failure, and returns 0, or -1 with err set. */
+int link_open_pieces(struct link *l, struct error *err);
+void link_close_pieces(struct link *l);
 int channel_begin_piece(struct operation *op);
-void link_free_pieces(struct link *l);
 
 /* Return how long to wait for a peer, in ns: run.hang_seconds once the run watches for that, before
  * it 600 s. */

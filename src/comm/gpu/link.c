@@ -103,6 +103,8 @@ static int prepare(struct link *l, struct error *err)
         if (load_kernels(l, err))
             return -1;
     }
+    if (link_open_pieces(l, err))
+        return -1;
     return l->host_staging_bytes ? staged_open(&l->staged, l, err) : 0;
 }
 
@@ -209,7 +211,7 @@ void link_close(struct link *l)
     nccl_stop(l);
     if (l->hung)
         return; /* a thread or the GPU still uses what is here */
-    link_free_pieces(l);
+    link_close_pieces(l);
     staged_close(l->staged);
     if (l->staging)
         device_free(l->device, l->mem, POOL_COMM, l->device_staging_bytes, l->staging);

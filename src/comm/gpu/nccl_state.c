@@ -106,9 +106,9 @@ static int wait_ready(struct channel *c, const char *what, int64_t hang_ns, stru
         enum nccl_state state = nccl_state_of(c, what, err);
         if (state != NCCL_WAITS)
             return state == NCCL_READY ? 0 : -1;
-        if (!limit.since_ns)
+        if (times == SPINS)
             limit = link_limit_begin(c->link, hang_ns);
-        else if (times % LOOK_EVERY == 0 && link_limit_is_over(c->link, &limit))
+        if (times > SPINS && times % LOOK_EVERY == 0 && link_limit_is_over(c->link, &limit))
             return nccl_too_long(c, what, hang_ns, err);
         nccl_nap(times);
     }

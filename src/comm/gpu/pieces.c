@@ -40,34 +40,37 @@ static int wait_for(struct operation *op, struct device_event *event)
             continue;
         if (link_failed(l, &op->err))
             return -1;
-        if (!limit.since_ns)
+        if (times == SPINS)
             limit = link_limit_begin(l, link_hang_ns(l));
-        else if (times % LOOK_EVERY == 0 && link_limit_is_over(l, &limit))
+        if (times > SPINS && times % LOOK_EVERY == 0 && link_limit_is_over(l, &limit))
             return too_long(op, limit.most_ns);
         nanosleep(&nap, NULL);
     }
 }
 
+int link_open_pieces(struct link *l, struct error *err)
+{
+    for (int i = 0; i < PIECE_EVENTS; i++)
+        if (!(l->piece_event[i] = device_event_create(l->device, DEVICE_EVENT_UNTIMED, err)))
+            return -1;
+    return 0;
+}
+
+void link_close_pieces(struct link *l)
+{
+    for (int i = 0; i < PIECE_EVENTS; i++)
+        device_event_destroy(l->device, l->piece_event[i]);
+}
+
+/* An event that was never recorded counts as one that has come. */
 int channel_begin_piece(struct operation *op)
 {
     struct link *l = op->group->link;
     const unsigned piece = l->pieces++;
+    struct device_event *event = l->piece_event[piece / BLOCK % PIECE_EVENTS];
     if (piece % BLOCK)
         return GIVEN;
-    struct device_event **event = &l->piece_event[piece / BLOCK % PIECE_EVENTS];
-    if (*event) {
-        if (wait_for(op, *event))
-            return FAILED;
-    } else {
-        *event = device_event_create(l->device, DEVICE_EVENT_UNTIMED, &op->err);
-        if (!*event)
-            return FAILED;
-    }
-    return device_event_record(l->device, *event, op_stream(op), &op->err) ? FAILED : GIVEN;
-}
-
-void link_free_pieces(struct link *l)
-{
-    for (int i = 0; i < PIECE_EVENTS; i++)
-        device_event_destroy(l->device, l->piece_event[i]);
+    return wait_for(op, event) || device_event_record(l->device, event, op_stream(op), &op->err)
+               ? FAILED
+               : GIVEN;
 }
