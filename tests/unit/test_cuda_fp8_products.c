@@ -436,7 +436,7 @@ static enum self_check_verdict verdict_of(struct gpu *gpu, struct device *cpu, c
     gpu->d->ops = &ops;
     must(self_check_family(&row, i, gpu->d, cpu, &gpu->mem, &err), &err);
     gpu->d->ops = &cuda_ops;
-    assert_int_equal(row.part, strstr(family, "own") ? 0 : DEVICE_FP8_FAMILY);
+    assert_int_equal(row.bit, strstr(family, "own") ? 0 : DEVICE_FP8_FAMILY);
     return row.verdict;
 }
 
