@@ -386,16 +386,16 @@ static int pause_and_load(void *user, const struct step_batch *batch, struct err
                : 0;
 }
 
-/* Two steps in flight, while a step may stand still for a second. */
+/* Two steps in flight of eight micro-batches each, while a step may stand still for two seconds. */
 static int run_with(struct pauses *p, struct error *err)
 {
     struct mem mem = {0};
     struct step_pending pending[2];
     struct step_output output;
     struct session *s = p->session =
-        open_session(&mem, MODEL "precision=fp32 train.micro_batch=1", "cuda");
+        open_session(&mem, MODEL "precision=fp32 train.micro_batch=1 train.global_batch=8", "cuda");
     int rc = 0;
-    executor_watch(s->executor, 1);
+    executor_watch(s->executor, 2);
     for (int i = 0; i < 2 && !rc; i++) {
         struct step_input input = rig_input(s, i + 1);
         input.load = pause_and_load;
@@ -411,11 +411,11 @@ static int run_with(struct pauses *p, struct error *err)
 static void a_long_step_is_not_one_that_hangs(void **state)
 {
     struct error err = {0};
-    if (run_with(&(struct pauses){.first = 400, .other = 400}, &err))
+    if (run_with(&(struct pauses){.first = 300, .other = 300}, &err))
         fail_msg("%s", err.text);
-    assert_int_equal(run_with(&(struct pauses){.first = 3000}, &err), -1);
+    assert_int_equal(run_with(&(struct pauses){.first = 4000}, &err), -1);
     assert_int_equal(err.code, EXIT_HANG);
-    assert_non_null(strstr(err.text, "has not ended for 1 s"));
+    assert_non_null(strstr(err.text, "has not ended for 2 s"));
 }
 
 int main(void)
