@@ -42,7 +42,7 @@ static int begin(struct step_run *run)
         device_event_record(x->device, a->begin, DEVICE_COMPUTE, run->err))
         return -1;
     for (int s = 0; s < STREAM_HOST; s++)
-        if (s != STREAM_COMPUTE &&
+        if (s != STREAM_COMPUTE && a->uses[s] &&
             device_event_wait(x->device, step_streams[s].device, a->begin, run->err))
             return -1;
     return 0;
@@ -356,7 +356,7 @@ static int end(struct step_run *run)
     struct async *a = x->async;
     struct step_pending *pending = run->pending;
     for (int s = 0; s < STREAM_HOST; s++) {
-        if (s == STREAM_COMPUTE)
+        if (s == STREAM_COMPUTE || !a->uses[s])
             continue;
         if (device_event_record(x->device, a->end[s], step_streams[s].device, run->err) ||
             run_time_wait(run, s) ||

@@ -37,6 +37,7 @@ struct async_span {
 struct async {
     struct async_program *program;
     int programs;
+    char uses[STREAMS];                /* 1: a program has instructions on this stream */
     struct device_event *begin;        /* in the compute stream, before a step: others wait */
     struct device_event *end[STREAMS]; /* after a step, per stream: the compute stream waits */
     struct device_event *done[MEMORY_STEPS]; /* per slot, after its step: step_finish() waits */

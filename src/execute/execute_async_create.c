@@ -274,12 +274,27 @@ int async_note_products(struct executor *x, const struct program *const *program
     return rc || device_check(x->device, err) || device_sync(x->device, err) ? -1 : 0;
 }
 
+/* Find the streams of a program, and have them made: in a step, CUDA might wait for the GPU. */
+static int make_streams(struct executor *x, const struct program *program, struct error *err)
+{
+    for (int i = 0; i < program->instrs; i++)
+        if (program->instr[i].stream < STREAM_HOST)
+            x->async->uses[program->instr[i].stream] = 1;
+    for (int s = 0; s < STREAM_HOST; s++)
+        if (x->async->uses[s])
+            device_stream_native(x->device, step_streams[s].device);
+    return device_check(x->device, err);
+}
+
 int async_prepare(struct executor *x, const struct program *const *programs, int count,
                   const struct optimizer_rule *rule, struct error *err)
 {
     struct async *a = x->async;
     if (clear(x, err))
         return -1;
+    for (int i = 0; i < count; i++)
+        if (make_streams(x, programs[i], err))
+            return -1;
     for (int i = 0; i < count; i++) {
         a->programs++;
         if (make_program(x, &a->program[i], programs[i], err))

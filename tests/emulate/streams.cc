@@ -161,6 +161,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
 {
     if (!stream || (flags & ~(unsigned)cudaStreamNonBlocking))
         return emulate_last(cudaErrorInvalidValue);
+    if (emulate_strict_loading() && schedule_transfers()) /* CUDA may wait until they have ended */
+        return emulate_last(cudaErrorNotPermitted);
     std::lock_guard<std::mutex> locked(schedule_lock());
     *stream =
         make_stream(emulate_current_device(), !(flags & cudaStreamNonBlocking), false, priority);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <time.h>
 
+#include "device/cuda/state.h"
 #include "device/ops.h"
 #include "tests/unit/rig.h"
 
@@ -362,6 +363,23 @@ static void memory_is_what_was_planned(void **state)
     assert_int_equal(mem.blocks, 0);
 }
 
+static int streams_of(const char *keys)
+{
+    struct mem mem = {0};
+    struct session *s = open_session(&mem, keys, "cuda");
+    int streams = 0;
+    for (int i = 0; i < DEVICE_STREAMS; i++)
+        streams += cuda_state(s->device)->stream[i] != NULL;
+    session_close(s);
+    return streams;
+}
+
+static void streams_are_those_that_a_step_uses(void **state)
+{
+    assert_int_equal(streams_of(MODEL "precision=fp32"), 1);
+    assert_int_equal(streams_of(MODEL "precision=fp32 train.overlap_update=true"), 2);
+}
+
 /* Milliseconds that the compute stream stands still before the first micro-batch, and before each
  * other one. */
 struct pauses {
@@ -428,6 +446,7 @@ int main(void)
         cmocka_unit_test(too_large_a_loss_scale_updates_nothing),
         cmocka_unit_test(rows_of_products_begin_at_16_bytes),
         cmocka_unit_test(memory_is_what_was_planned),
+        cmocka_unit_test(streams_are_those_that_a_step_uses),
         cmocka_unit_test(a_long_step_is_not_one_that_hangs),
     };
     if (skip_without_gpu(NULL))

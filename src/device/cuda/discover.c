@@ -22,8 +22,9 @@ int device_gpu_built_in(void)
 /* CUDA gives a process 8 connections to a GPU by default.  Streams that share a connection are
  * issued one after the other: while one of them waits for an event, or for a function of the host,
  * which may take as long as reading a file, the others stand still.  32 connections, the most that
- * CUDA has, give every stream its own and leave some for NCCL's streams.  CUDA reads the variable
- * when it starts; a value that users have set stays.
+ * CUDA has, give every stream its own and leave some for NCCL's streams, as only those streams are
+ * made that are used (cuda_stream()).  CUDA reads the variable when it starts; a value that users
+ * have set stays.
  */
 enum { CONNECTIONS = 32 };
 _Static_assert((int)DEVICE_STREAMS <= CONNECTIONS, "a connection for each stream");

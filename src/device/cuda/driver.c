@@ -11,21 +11,25 @@
 
 enum { LEAST_MAJOR = 8 }; /* bf16 and asynchronous copies came with compute capability 8.0 */
 
-static int make_streams(struct cuda_state *state, struct error *err)
+/* Transfers have the highest priority: they need few multiprocessors, but soon.  Updates of
+ * parameters have the priority of COMPUTE, beside which they run. */
+static int make_stream(struct cuda_state *state, enum device_stream which, struct error *err)
 {
-    /* Transfers have the highest priority: they need few multiprocessors, but soon.  Updates of
-     * parameters have the priority of COMPUTE, beside which they run. */
     int least, most;
     if (CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &most), err))
         return -1;
-    for (int s = 0; s < DEVICE_STREAMS; s++) {
-        int priority = s == DEVICE_COMPUTE || s == DEVICE_UPDATE ? least : most;
-        if (CUDA_CHECK(
-                cudaStreamCreateWithPriority(&state->stream[s], cudaStreamNonBlocking, priority),
-                err))
-            return -1;
-    }
-    return 0;
+    int priority = which == DEVICE_COMPUTE || which == DEVICE_UPDATE ? least : most;
+    return CUDA_CHECK(
+        cudaStreamCreateWithPriority(&state->stream[which], cudaStreamNonBlocking, priority), err);
+}
+
+cudaStream_t cuda_stream(struct device *d, enum device_stream which)
+{
+    struct cuda_state *state = cuda_state(d);
+    struct error err = {0};
+    if (!state->stream[which] && make_stream(state, which, &err))
+        cuda_note_failure(d, "%s", err.text);
+    return state->stream[which];
 }
 
 /* Leave `sms` multiprocessors to transfers; 0: products may use all. */
@@ -112,7 +116,7 @@ static int open_cuda(struct device *d, const struct device_request *request, str
     d->logits_bytes = d->logits_most = CUDA_LOGITS_BYTES;
     d->head_dim_most = CUDA_HEAD_DIM_MOST;
     d->reserve_bytes = CUDA_RESERVE_BYTES;
-    if (!take_gpu(d, request->spare_sms, err) && !make_streams(state, err) &&
+    if (!take_gpu(d, request->spare_sms, err) && !make_stream(state, DEVICE_COMPUTE, err) &&
         !CUDA_CHECK(cudaMalloc((void **)&state->partial, CUDA_PARTIALS * sizeof(double)), err) &&
         !check_code(d, err) && !cuda_gemm_open(d, err) && !cuda_sdpa_open(d, err))
         return 0;
@@ -167,7 +171,7 @@ static int memory(struct device *d, size_t *total_bytes, size_t *free_bytes, str
 static int copy(struct device *d, enum device_stream which, void *to, const void *from,
                 size_t bytes, enum device_wait wait, struct error *err)
 {
-    cudaStream_t stream = cuda_state(d)->stream[which];
+    cudaStream_t stream = cuda_stream(d, which);
     if (CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), err))
         return -1;
     return wait == DEVICE_WAIT ? CUDA_CHECK(cudaStreamSynchronize(stream), err) : 0;
@@ -176,12 +180,12 @@ static int copy(struct device *d, enum device_stream which, void *to, const void
 static int call(struct device *d, enum device_stream stream, void (*function)(void *), void *data,
                 struct error *err)
 {
-    return CUDA_CHECK(cudaLaunchHostFunc(cuda_state(d)->stream[stream], function, data), err);
+    return CUDA_CHECK(cudaLaunchHostFunc(cuda_stream(d, stream), function, data), err);
 }
 
 static void *stream_native(struct device *d, enum device_stream stream)
 {
-    return cuda_state(d)->stream[stream];
+    return cuda_stream(d, stream);
 }
 
 /* Return 1 where code says that the work asked about is done, 0 where it is not yet, or -1 with err
@@ -197,12 +201,13 @@ static int is_done(cudaError_t code, struct error *err)
 
 static void ops_on(struct device *d, enum device_stream stream)
 {
+    cuda_stream(d, stream);
     cuda_state(d)->ops_on = stream;
 }
 
 static int stream_idle(struct device *d, enum device_stream stream, struct error *err)
 {
-    return is_done(cudaStreamQuery(cuda_state(d)->stream[stream]), err);
+    return is_done(cudaStreamQuery(cuda_stream(d, stream)), err);
 }
 
 static int check(struct device *d, struct error *err)
@@ -220,7 +225,8 @@ static int check(struct device *d, struct error *err)
 static int sync_all(struct device *d, struct error *err)
 {
     for (int s = 0; s < DEVICE_STREAMS; s++)
-        if (cuda_checked(cudaStreamSynchronize(cuda_state(d)->stream[s]),
+        if (cuda_state(d)->stream[s] &&
+            cuda_checked(cudaStreamSynchronize(cuda_state(d)->stream[s]),
                          "the GPU failed in work given to it before", err))
             return -1;
     return check(d, err);
@@ -255,14 +261,13 @@ static void event_destroy(struct device *d, struct device_event *event)
 static int event_record(struct device *d, struct device_event *event, enum device_stream stream,
                         struct error *err)
 {
-    return CUDA_CHECK(cudaEventRecord(cuda_event(event), cuda_state(d)->stream[stream]), err);
+    return CUDA_CHECK(cudaEventRecord(cuda_event(event), cuda_stream(d, stream)), err);
 }
 
 static int event_wait(struct device *d, enum device_stream stream, struct device_event *event,
                       struct error *err)
 {
-    return CUDA_CHECK(cudaStreamWaitEvent(cuda_state(d)->stream[stream], cuda_event(event), 0),
-                      err);
+    return CUDA_CHECK(cudaStreamWaitEvent(cuda_stream(d, stream), cuda_event(event), 0), err);
 }
 
 static int event_done(struct device *d, struct device_event *event, struct error *err)

@@ -210,7 +210,7 @@ template <typename To, typename From> struct cast_op {
 void cuda_cast_on(struct device *d, enum device_stream stream, enum dtype to, void *y,
                   enum dtype from, const void *x, int64_t elems)
 {
-    cudaStream_t s = cuda_state(d)->stream[stream];
+    cudaStream_t s = cuda_stream(d, stream);
     by_type(to, [&](auto type) {
         using To = decltype(type);
         by_type(from, [&](auto other) {

@@ -47,7 +47,7 @@ template <typename T> struct sum_op {
 void cuda_sum_parts(struct device *d, enum device_stream stream, float *recv, enum dtype dt,
                     const void *parts, int count, int64_t stride, int64_t elems, int accumulate)
 {
-    cudaStream_t s = cuda_state(d)->stream[stream];
+    cudaStream_t s = cuda_stream(d, stream);
     by_type(dt, [&](auto type) {
         using T = decltype(type);
         const sum_op<T> op = {recv, (const T *)parts, count, accumulate, stride};

@@ -18,7 +18,7 @@ struct cuda_shapes; /* shape_check.c: the attentions that are noted; NULL: none 
 enum { CUDA_PARTIALS = 1024 };
 
 struct cuda_state {
-    cudaStream_t stream[DEVICE_STREAMS];
+    cudaStream_t stream[DEVICE_STREAMS]; /* cuda_stream(); NULL: not used yet */
     enum device_stream ops_on; /* the stream of ops: COMPUTE unless device_ops_on() changed it */
     double *partial;           /* device, fp64 [CUDA_PARTIALS], for sums on COMPUTE */
     struct cuda_gemms *gemms;
@@ -35,6 +35,12 @@ static inline struct cuda_state *cuda_state(const struct device *d)
 {
     return (struct cuda_state *)d->state; /* the cast is for C++ */
 }
+
+/* Return a stream, making it at its first use: a process has few connections to a GPU, which its
+ * streams and NCCL's share (discover.c).  COMPUTE is there from the start.  The first use of
+ * another one is to come before the first step, as CUDA may wait for the GPU to make it.  A stream
+ * that cannot be made is noted as a failure. */
+cudaStream_t cuda_stream(struct device *d, enum device_stream which);
 
 /* Return the stream on which ops run. */
 static inline cudaStream_t cuda_compute(const struct device *d)
