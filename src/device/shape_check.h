@@ -8,8 +8,10 @@
  *   device_products_note(d, 1)   ops are run; their shapes and memory are noted (product.h)
  *   device_products_note(d, 0)
  *   device_shape_check()         each of those noted, in the memory that it was met with
- *   device_shape_replace()       those that are wrong are trireme's own kernels' from then on, on
- *                                every rank alike
+ *   device_shape_replace()       those that are wrong are computed otherwise from then on, on every
+ *                                rank alike: a product by the library's next algorithm, which is to
+ *                                be checked as well, and by trireme's own kernel after the last
+ * one; an attention by trireme's own kernels
  *
  * Inputs are random numbers, but for attention, whose first head has scores far below 0 besides.
  * Compared are some rows at the beginning, in the middle and at the end, by the norm of the
@@ -29,7 +31,8 @@ enum { SHAPE_WORDS = PRODUCT_SHAPE + 1 };
 struct shape_check {
     int64_t shape[SHAPE_WORDS]; /* without what this rank's free memory decides */
     char name[200];             /* "product bf16 [4096,512] x [512,1536] to fp32" */
-    double off, bound; /* the difference as a share of the right result; NaN where one of both is */
+    double off, bound; /* the difference as a share of the right result; NaN where one of both is,
+                          or the library refuses the shape */
     int is_wrong;
 };
 
@@ -43,8 +46,11 @@ void device_shape(const struct device *d, int i, int64_t shape[SHAPE_WORDS]);
  * scratch.  Returns 0 and check; 1 where there is nothing to compare; or -1 with err set. */
 int device_shape_check(struct device *d, int i, struct shape_check *check, struct error *err);
 
-/* From now on let trireme's own kernels compute this shape, also one that another rank noted.
- * Returns 0, or -1 with err set. */
+/* Who computes a shape that was replaced. */
+enum shape_replaced { SHAPE_BY_OWN_KERNELS, SHAPE_BY_OTHER_ALGORITHM };
+
+/* From now on have this shape computed otherwise, also one that another rank noted.  Returns one of
+ * enum shape_replaced, or -1 with err set. */
 int device_shape_replace(struct device *d, const int64_t shape[SHAPE_WORDS], struct error *err);
 
 /* Was a run with this key found right before?  The key is a line, of what self_check_key() writes

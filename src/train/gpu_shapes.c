@@ -1,8 +1,11 @@
 /* gpu_shapes.c - see gpu_shapes.h.  Each rank checks its own shapes; rank 0 gathers those that are
  * wrong and lists each once; all ranks replace all of the list, as ranks that compute the same have
- * to compute it alike. */
+ * to compute it alike.  What replaces them is checked in the next round, and so on.  That all
+ * shapes of all ranks were right is kept for the next start. */
 #include "train/gpu_shapes.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +17,17 @@
 #include "train/session.h"
 #include "train/session_products.h"
 
-enum { KEY = 1300, LIBRARY = 192, ROUNDS = 3 };
+/* A round for each algorithm of the library, and two for the products in bf16 that replace one in
+ * fp8. */
+enum { KEY = 1300, LIBRARY = 192, ROUNDS = PRODUCT_TRIED + 2 };
+
+/* What is known between rounds. */
+struct rounds {
+    char key[KEY]; /* by which to keep that shapes are right; "": they are not checked here, or it
+                      is not to be kept */
+    int64_t (*right)[SHAPE_WORDS]; /* shapes that were found right */
+    int right_count, right_capacity;
+};
 
 /* What the outcome depends on, a line: the key of the self-check, how the library chooses, and all
  * shapes. */
@@ -35,32 +48,58 @@ static int key_of(char key[KEY], const struct device *d, struct error *err)
     return rc;
 }
 
-/* Check the shapes of this rank; those that are wrong go to *wrong, for free().  Returns 0, or -1
- * with err set. */
-static int check_own(const struct session *s, struct shape_check **wrong, int *count,
-                     struct error *err)
+static int was_right(const struct rounds *rounds, const int64_t shape[SHAPE_WORDS])
+{
+    for (int i = 0; i < rounds->right_count; i++)
+        if (!memcmp(rounds->right[i], shape, sizeof rounds->right[i]))
+            return 1;
+    return 0;
+}
+
+/* Check what is noted, but for what was right in a round before. */
+static int check_noted(const struct session *s, struct rounds *rounds, struct shape_check *wrong,
+                       int *count, struct error *err)
 {
     struct device *d = s->device;
-    struct error unkept = {0};
+    for (int i = 0; i < device_shapes_noted(d); i++) {
+        int64_t shape[SHAPE_WORDS];
+        struct shape_check *check = &wrong[*count];
+        device_shape(d, i, shape);
+        if (was_right(rounds, shape))
+            continue;
+        int rc = device_shape_check(d, i, check, err);
+        if (rc < 0)
+            return error_prefix(err, "check of this run's shapes on the GPU: %s", check->name);
+        *count += !rc && check->is_wrong;
+        if (rc || check->is_wrong)
+            continue;
+        rounds->right = array_grow(rounds->right, rounds->right_count, &rounds->right_capacity,
+                                   sizeof *rounds->right);
+        memcpy(rounds->right[rounds->right_count++], shape, sizeof shape);
+    }
+    return 0;
+}
+
+/* Check the shapes of this rank; those that are wrong go to *wrong, for free().  Returns 0, or -1
+ * with err set. */
+static int check_own(const struct session *s, struct rounds *rounds, struct shape_check **wrong,
+                     int *count, struct error *err)
+{
+    struct device *d = s->device;
+    const int is_kept = !s->config.train.tune_products; /* else algorithms are this start's own */
     char key[KEY];
     *wrong = array_make((size_t)device_shapes_noted(d) + 1, sizeof **wrong);
     *count = 0;
+    rounds->key[0] = 0;
     if (!device_shapes_noted(d))
         return 0;
     if (key_of(key, d, err))
         return -1;
-    const int is_kept = !s->config.train.tune_products; /* else algorithms are this start's own */
     if (s->config.run.self_check == SELF_CHECK_AUTO && is_kept && shape_check_is_kept(key))
         return 0;
-    for (int i = 0; i < device_shapes_noted(d); i++) {
-        int rc = device_shape_check(d, i, &(*wrong)[*count], err);
-        if (rc < 0)
-            return error_prefix(err, "check of this run's shapes on the GPU");
-        *count += !rc && (*wrong)[*count].is_wrong;
-    }
-    if (!*count && !s->wrong_shape_count && is_kept)
-        shape_check_keep(key, &unkept); /* where that fails, the next start checks again */
-    return 0;
+    if (is_kept)
+        memcpy(rounds->key, key, sizeof key);
+    return check_noted(s, rounds, *wrong, count, err);
 }
 
 /* Make one list of those of all ranks, with each shape once.  Returns how many are left. */
@@ -101,52 +140,80 @@ static struct shape_check *share(const struct session *s, const struct shape_che
     return all;
 }
 
-static int replace(const struct session *s, const struct shape_check *all, int count,
-                   struct error *err)
+/* Is it one that was wrong in a round before? */
+static int is_known(const struct session *s, const struct shape_check *check)
+{
+    for (int i = 0; i < s->wrong_shape_count; i++)
+        if (!memcmp(s->wrong_shapes[i].shape, check->shape, sizeof check->shape))
+            return 1;
+    return 0;
+}
+
+/* Warn on rank 0: once when a shape is found wrong, and where no algorithm is left. */
+static void warn(const struct session *s, const struct shape_check *check, enum shape_replaced by)
+{
+    const int is_last = by == SHAPE_BY_OWN_KERNELS;
+    char wrong[96] = "gives no numbers, or refuses it";
+    if (world_rank(s->world) != 0 || (is_known(s, check) && !is_last))
+        return;
+    if (!isnan(check->off))
+        snprintf(wrong, sizeof wrong, "is wrong by %.2g of the result, %.2g allowed", check->off,
+                 check->bound);
+    if (is_known(s, check))
+        log_warn(s->log,
+                 "%s: the library's other algorithms are no better; trireme's own kernel computes "
+                 "it, many times as slowly",
+                 check->name);
+    else
+        log_warn(s->log, "%s: the library %s; %s", check->name, wrong,
+                 is_last ? "trireme's own kernels compute it, more slowly"
+                         : "another of its algorithms computes it, if one is right");
+}
+
+/* Replace all, and add those that are new to the session's list. */
+static int replace(struct session *s, const struct shape_check *all, int count, struct error *err)
 {
     for (int i = 0; i < count; i++) {
-        if (world_rank(s->world) == 0)
-            log_warn(s->log,
-                     "%s: the library is wrong by %.2g of the result, %.2g allowed; trireme's own "
-                     "kernels compute it, more slowly",
-                     all[i].name, all[i].off, all[i].bound);
-        if (device_shape_replace(s->device, all[i].shape, err))
+        int by = device_shape_replace(s->device, all[i].shape, err);
+        if (by < 0)
             return -1;
+        warn(s, &all[i], by);
+        if (is_known(s, &all[i]))
+            continue;
+        const size_t bytes = (size_t)(s->wrong_shape_count + 1) * sizeof *all;
+        s->wrong_shapes = array_need(realloc(s->wrong_shapes, bytes), bytes);
+        s->wrong_shapes[s->wrong_shape_count++] = all[i];
     }
     return 0;
 }
 
-/* Check and replace what is wrong, which is added to the session's list.  *count: how many were. */
-static int check_once(struct session *s, int *count, struct error *err)
+/* Check and replace what is wrong.  *count: how many were. */
+static int check_once(struct session *s, struct rounds *rounds, int *count, struct error *err)
 {
     struct shape_check *own = NULL, *all = NULL;
-    const int before = s->wrong_shape_count;
+    struct error unkept = {0};
     *count = 0;
-    int rc =
-        world_agree(s->world, session_note_products(s, err) || check_own(s, &own, count, err), err);
+    int rc = world_agree(
+        s->world, session_note_products(s, err) || check_own(s, rounds, &own, count, err), err);
     if (!rc && !(all = share(s, own, count, err)))
         rc = -1;
     if (!rc)
         rc = world_agree(s->world, replace(s, all, *count, err), err);
-    if (!rc && *count) {
-        const size_t bytes = (size_t)(before + *count) * sizeof *all;
-        s->wrong_shapes = array_need(realloc(s->wrong_shapes, bytes), bytes);
-        memcpy(s->wrong_shapes + before, all, (size_t)*count * sizeof *all);
-        s->wrong_shape_count = before + *count;
-    }
+    if (!rc && rounds->key[0] && !s->wrong_shape_count)
+        shape_check_keep(rounds->key, &unkept); /* else the next start checks again */
     free(own);
     free(all);
     return rc;
 }
 
-/* What replaces a product in fp8 multiplies in bf16, by the library, which is then checked too. */
 int gpu_shapes_check(struct session *s, struct error *err)
 {
-    int count = 1;
+    struct rounds rounds = {.right_count = 0};
+    int count = 1, rc = 0;
     if (s->device->kind != DEVICE_CUDA || s->config.run.self_check == SELF_CHECK_OFF)
         return 0;
-    for (int round = 0; round < ROUNDS && count; round++)
-        if (check_once(s, &count, err))
-            return -1;
-    return 0;
+    for (int round = 0; round < ROUNDS && count && !rc; round++)
+        rc = check_once(s, &rounds, &count, err);
+    free(rounds.right);
+    return rc;
 }

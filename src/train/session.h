@@ -38,7 +38,7 @@ struct session {
     struct mesh_options comm; /* how its GPU communicates */
     struct executor *executor;
     struct product_table products;    /* the algorithms that its GPU was given */
-    struct shape_check *wrong_shapes; /* those that trireme's own kernels compute on all ranks */
+    struct shape_check *wrong_shapes; /* those that were wrong on a rank, and are replaced on all */
     int wrong_shape_count;
     /* Of a model with adapters, on rank 0: hash of the files from which the frozen tensors were
      * read, "" before that. */

@@ -383,6 +383,20 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmulAlgoConfigGetAttribute(
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "attribute of an algorithm, or its size");
 }
 
+/* Make a product wrong, or refuse it, where a setting has it so. */
+static cublasStatus_t make_wrong(struct product &p, int id)
+{
+    const int algorithm = emulate_wrong_algorithm();
+    if (p.k != emulate_wrong_k() || (algorithm >= 0 && algorithm != id))
+        return CUBLAS_STATUS_SUCCESS;
+    switch (emulate_wrong()) {
+    case EMULATE_LAST_TERM: p.k--; break;
+    case EMULATE_NO_ADDEND: p.beta = 0; break;
+    case EMULATE_REFUSAL: return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "as a setting has it");
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 cublasStatus_t CUBLASWINAPI cublasLtMatmul(
     cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
     cublasLtMatrixLayout_t a_desc, const void *b, cublasLtMatrixLayout_t b_desc, const void *beta,
@@ -431,8 +445,8 @@ cublasStatus_t CUBLASWINAPI cublasLtMatmul(
     const int id = algo ? ((const struct algorithm *)algo)->id : 0;
     if (algorithms[id].splits > 1)
         p.k -= p.k % BLOCK_OF_K;
-    if (p.k == emulate_wrong_k())
-        p.k--;
+    if (cublasStatus_t bad = make_wrong(p, id))
+        return bad;
     p.first = emulate_fastest_algorithm() < 0 ? 0 : id * p.k / ALGORITHMS;
     auto step = [p, id] {
         schedule_take_time(algorithm_ns(id));

@@ -31,7 +31,10 @@ int emulate_driver(void);
 int emulate_level(void);
 size_t emulate_cublaslt_version(void);
 int emulate_nccl_version(void);
+enum emulate_fault { EMULATE_LAST_TERM, EMULATE_NO_ADDEND, EMULATE_REFUSAL };
 int64_t emulate_wrong_k(void);
+int emulate_wrong_algorithm(void);
+enum emulate_fault emulate_wrong(void);
 int emulate_fp8_status(void);
 
 /* ---- errors.cc, runtime.cc ---- */

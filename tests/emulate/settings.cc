@@ -69,10 +69,26 @@ size_t emulate_cublaslt_version(void)
     return number("TRIREME_EMULATE_CUBLASLT", CUBLAS_VERSION);
 }
 
-/* Products of so many terms leave out the last one; 0: none does. */
+/* Products of so many terms are wrong; 0: none is. */
 int64_t emulate_wrong_k(void)
 {
     return (int64_t)number("TRIREME_EMULATE_WRONG_K", 0);
+}
+
+/* The algorithm by which they are; -1: any. */
+int emulate_wrong_algorithm(void)
+{
+    return (int)number("TRIREME_EMULATE_WRONG_ALGORITHM", (uint64_t)-1);
+}
+
+/* What is wrong of them. */
+enum emulate_fault emulate_wrong(void)
+{
+    const char *fault = getenv("TRIREME_EMULATE_WRONG");
+    return !fault                       ? EMULATE_LAST_TERM
+           : !strcmp(fault, "addend")   ? EMULATE_NO_ADDEND
+           : !strcmp(fault, "refusal")  ? EMULATE_REFUSAL
+                                        : EMULATE_LAST_TERM;
 }
 
 /* Of NCCL, as it says it. */

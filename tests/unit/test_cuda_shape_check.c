@@ -18,7 +18,7 @@ enum { SKIPPED = 77, BLOCKS = 8 };
 
 /* ---- a cuDNN that can be wrong ---- */
 
-enum wrong { NOTHING, LAST_ROW, ONE_HEAD, LSE, NAN_WHERE_LOW };
+enum wrong { NOTHING, LAST_ROW, ONE_HEAD, LSE, NAN_WHERE_LOW, LAST_KEYS, KEY_OF_LOW_HEAD };
 
 static struct {
     int is_there;
@@ -43,6 +43,21 @@ static void spoil(struct device *d, const struct attention *a, void *y, int64_t 
         scale_by(d, DTYPE_F32, lse, a->seq - 1, 1, 1.01f);
     if (library.wrong == NAN_WHERE_LOW) /* the first head's scores are */
         scale_by(d, a->dt, y, last * row, 1, NAN);
+}
+
+/* What only gradients can have: those of the last keys and values missing, which are small beside
+ * the first ones; or all elements of the key's in the head of low scores but for element 0, which
+ * is large. */
+static void spoil_gradients(struct device *d, const struct attention *a, void *dqkv)
+{
+    const int64_t all = a->batch * a->seq, dim = a->head_dim, keys = a->heads * dim;
+    const int64_t row = keys + 2 * a->kv_heads * dim;
+    if (library.wrong == LAST_KEYS)
+        for (int64_t r = all - 64; r < all; r++)
+            scale_by(d, a->dt, dqkv, r * row + keys, row - keys, 0);
+    if (library.wrong == KEY_OF_LOW_HEAD)
+        for (int64_t r = 0; r < all; r++)
+            scale_by(d, a->dt, dqkv, r * row + keys + 1, dim - 1, 0);
 }
 
 int __wrap_cuda_sdpa_forward(struct device *d, const struct attention *a, void *o, float *lse,
@@ -71,6 +86,7 @@ int __wrap_cuda_sdpa_backward(struct device *d, const struct attention *a, void 
         return 0;
     cuda_own_attention_backward(d, a, dqkv, dout, o, lse, qkv, scratch);
     spoil(d, a, dqkv, (a->heads + 2 * a->kv_heads) * a->head_dim, NULL);
+    spoil_gradients(d, a, dqkv);
     return 1;
 }
 
@@ -183,6 +199,33 @@ static void note_product(struct rig *r, const struct gemm *g, void *scratch)
     assert_int_equal(device_shapes_noted(r->d), 1);
 }
 
+/* Play a fault of the emulated library in products of k terms; NULL: no more. */
+static void play(const char *fault, int64_t k, const char *algorithm)
+{
+    char terms[24];
+    snprintf(terms, sizeof terms, "%lld", (long long)(fault ? k : 0));
+    setenv("TRIREME_EMULATE_WRONG_K", terms, 1);
+    setenv("TRIREME_EMULATE_WRONG", fault ? fault : "", 1);
+    setenv("TRIREME_EMULATE_WRONG_ALGORITHM", fault && algorithm ? algorithm : "", 1);
+}
+
+/* Each fault is found, and what replaces the first algorithm is right where the fault is that
+ * one's.
+ */
+static void find_faults(struct rig *r, const struct gemm *g)
+{
+    static const char *const faults[] = {"term", "refusal", "addend"};
+    for (int i = 0; i < (g->addend ? 3 : 2); i++) {
+        struct error err = {0};
+        struct shape_check check;
+        play(faults[i], g->k, NULL);
+        must(device_shape_check(r->d, 0, &check, &err), &err);
+        play(NULL, 0, NULL);
+        if (!check.is_wrong || isnan(check.off) != (i == 1))
+            fail_msg("%s: fault of %s, and off is %g", check.name, faults[i], check.off);
+    }
+}
+
 static void products_are_right_or_replaced(void **state)
 {
     for (int i = 0; i < PRODUCTS * KINDS; i++) {
@@ -199,23 +242,42 @@ static void products_are_right_or_replaced(void **state)
         cuda_gemm_set_wide_rows(r.d, i % 2 ? FP8_BLOCK : 0); /* of fp8: in pieces, too */
         void *scratch = alloc(&r, (int64_t)r.d->ops->gemm_scratch(r.d, &g) / 4 + 1, DTYPE_F32);
         note_product(&r, &g, scratch);
-        must(device_shape_check(r.d, 0, &check, &err), &err);
-        if (check.is_wrong || !(check.off >= 0) || (is_fp8 && !strstr(check.name, "fp8")))
-            fail_msg("%s, %d: off by %g of %g", check.name, i % KINDS, check.off, check.bound);
-        if (is_emulated(r.d)) {
-            char k[24];
-            snprintf(k, sizeof k, "%lld", (long long)g.k);
-            setenv("TRIREME_EMULATE_WRONG_K", k, 1);
+        int tries = 0, by = SHAPE_BY_OTHER_ALGORITHM;
+        for (; by == SHAPE_BY_OTHER_ALGORITHM && tries <= PRODUCT_TRIED; tries++) {
             must(device_shape_check(r.d, 0, &check, &err), &err);
-            unsetenv("TRIREME_EMULATE_WRONG_K");
-            if (!check.is_wrong)
-                fail_msg("%s: one of %s terms was left out, and off is %g", check.name, k,
-                         check.off);
+            if (check.is_wrong || !(check.off >= 0) || (is_fp8 && !strstr(check.name, "fp8")))
+                fail_msg("%s, %d: off by %g of %g", check.name, i % KINDS, check.off, check.bound);
+            if (is_emulated(r.d) && !tries)
+                find_faults(&r, &g);
+            by = device_shape_replace(r.d, check.shape, &err);
+            must(by < 0, &err);
         }
-        must(device_shape_replace(r.d, check.shape, &err), &err);
+        assert_int_equal(by, SHAPE_BY_OWN_KERNELS);
+        if (is_emulated(r.d))
+            assert_in_range(tries, 2, PRODUCT_TRIED); /* its library has several algorithms */
         assert_int_equal(device_shape_check(r.d, 0, &check, &err), 1); /* by the own kernel */
         close_rig(&r);
     }
+}
+
+static void a_wrong_algorithm_is_replaced_by_the_next(void **state)
+{
+    struct rig r = open_rig();
+    struct error err = {0};
+    struct shape_check check;
+    struct gemm g = make_product(&r, 0, 0);
+    void *scratch = alloc(&r, (int64_t)r.d->ops->gemm_scratch(r.d, &g) / 4 + 1, DTYPE_F32);
+    note_product(&r, &g, scratch);
+    if (is_emulated(r.d)) {
+        play("term", g.k, "1"); /* its first one that may compute 120 terms */
+        must(device_shape_check(r.d, 0, &check, &err), &err);
+        assert_int_equal(check.is_wrong, 1);
+        assert_int_equal(device_shape_replace(r.d, check.shape, &err), SHAPE_BY_OTHER_ALGORITHM);
+        must(device_shape_check(r.d, 0, &check, &err), &err);
+        assert_int_equal(check.is_wrong, 0);
+        play(NULL, 0, NULL);
+    }
+    close_rig(&r);
 }
 
 /* ---- attention ---- */
@@ -273,6 +335,21 @@ static void attentions_are_right_or_found(void **state)
     }
 }
 
+/* 512 tokens: the gradients of the last 64 keys and values are 4 % of their head's. */
+static void wrong_gradients_of_few_are_found(void **state)
+{
+    static const struct attention long_one = {DTYPE_BF16, 1, 512, 2, 1, 16, 0.25f};
+    struct rig r = open_rig();
+    library.is_there = 1;
+    library.wrong = NOTHING;
+    note_attention(&r, &long_one);
+    check_both(&r, 0, 0);
+    for (library.wrong = LAST_KEYS; library.wrong <= KEY_OF_LOW_HEAD; library.wrong++)
+        check_both(&r, 0, 1);
+    library.wrong = NOTHING;
+    close_rig(&r);
+}
+
 static void a_wrong_attention_is_asked_for_no_more(void **state)
 {
     struct rig r = open_rig();
@@ -319,7 +396,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right_or_replaced),
+        cmocka_unit_test(a_wrong_algorithm_is_replaced_by_the_next),
         cmocka_unit_test(attentions_are_right_or_found),
+        cmocka_unit_test(wrong_gradients_of_few_are_found),
         cmocka_unit_test(a_wrong_attention_is_asked_for_no_more),
         cmocka_unit_test(gradients_of_a_single_token_are_not_compared),
         cmocka_unit_test(own_attention_is_not_noted),

@@ -32,6 +32,8 @@ struct gemm_product {
     cublasLtMatrixLayout_t a, b, c; /* of our a, b, c; the library's A is our b */
     cublasLtMatmulAlgo_t algo;
     size_t workspace_bytes;
+    int suggestion; /* which of the library's the algorithm is, from 0 on; 0 of measured ones, too
+                     */
     struct gemm_product *next; /* in the bucket of a hash table */
 };
 
@@ -98,16 +100,21 @@ void gemm_product_free(struct gemm_product *p); /* NULL allowed */
 int gemm_suggest(struct gemm_product *p, cublasLtHandle_t handle, int most,
                  cublasLtMatmulHeuristicResult_t *found, int *count, struct error *err);
 
+/* Return 1 where one thread block computes each sum whole, or where partial sums are added in order
+ * and a product of this key may have them. */
+int gemm_has_right_sums(const struct gemm_key *key, const cublasLtMatmulAlgo_t *algo);
+
 /* Put p into the table of s, which owns it from now on, and free the product of the same key that
  * was there. */
 void gemm_put(struct cuda_gemms *s, struct gemm_product *p);
 
-/* Fill device memory with `have` bytes of host memory, over and over; and both operands of a
- * product with random numbers from -1 to 1, which depend on each other in no sum of up to some
- * 1.3e5 terms.  Return 0, or -1 with err set. */
+/* Fill device memory with `have` bytes of host memory, over and over; both operands of a product
+ * with random numbers from -1 to 1, which depend on each other in no sum of up to some 1.3e5 terms;
+ * c and what is added with such numbers.  Return 0, or -1 with err set. */
 int gemm_fill(struct device *d, void *to, size_t bytes, const void *pattern, size_t have,
               struct error *err);
 int gemm_fill_operands(struct device *d, const struct gemm *g, struct error *err);
+int gemm_fill_result(struct device *d, const struct gemm *g, struct error *err);
 
 /* Return the addresses of a product's operands and workspace.  In fp8, also enqueue the kernels
  * that round the operands into scratch (sizes.h: cuda_gemm_scratch() bytes). */

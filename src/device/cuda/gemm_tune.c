@@ -85,9 +85,7 @@ static int64_t setting_of(const cublasLtMatmulAlgo_t *algo, int i)
     return settings[i].bytes == 4 ? four : two;
 }
 
-/* Return 1 where one thread block computes each sum whole, or where partial sums are added in order
- * and a product of this key may have them. */
-static int has_right_sums(const struct gemm_key *key, const cublasLtMatmulAlgo_t *algo)
+int gemm_has_right_sums(const struct gemm_key *key, const cublasLtMatmulAlgo_t *algo)
 {
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_INPLACE;
     size_t written;
@@ -143,6 +141,16 @@ int gemm_fill_operands(struct device *d, const struct gemm *g, struct error *err
                : 0;
 }
 
+int gemm_fill_result(struct device *d, const struct gemm *g, struct error *err)
+{
+    const size_t bytes = extent_bytes(g->m, g->n, g->ldc, g->dt_c);
+    if (fill(d, "c", g->c, bytes, g->dt_c, err))
+        return -1;
+    return g->addend && g->addend != g->c
+               ? fill(d, "addend", (void *)g->addend, bytes, g->dt_c, err)
+               : 0;
+}
+
 /* Measure the product by p's algorithm: *ns is the shortest of RUNS times, in nanoseconds. */
 static int measure(struct device *d, const struct gemm_product *p, const struct gemm *g,
                    const struct gemm_operands *of, struct device_event *const event[RUNS + 1],
@@ -183,7 +191,8 @@ static int try_all(struct device *d, struct gemm_product *p, const struct gemm_n
     for (int i = 0; i < count; i++) {
         struct error refused;
         int64_t ns;
-        if (found[i].state != CUBLAS_STATUS_SUCCESS || !has_right_sums(&p->key, &found[i].algo))
+        if (found[i].state != CUBLAS_STATUS_SUCCESS ||
+            !gemm_has_right_sums(&p->key, &found[i].algo))
             continue;
         p->algo = found[i].algo;
         p->workspace_bytes = found[i].workspaceSize;
@@ -257,7 +266,8 @@ static int check(const struct device *d, struct gemm_product *p,
                    key, err))
         return -1;
     p->workspace_bytes = found.workspaceSize;
-    if (p->workspace_bytes > cuda_workspace_bytes(key->m, key->n) || !has_right_sums(key, &p->algo))
+    if (p->workspace_bytes > cuda_workspace_bytes(key->m, key->n) ||
+        !gemm_has_right_sums(key, &p->algo))
         return gemm_failed(CUBLAS_STATUS_NOT_SUPPORTED, "workspace or partial sums", key, err);
     return 0;
 }
