@@ -95,14 +95,26 @@ static void check_family(struct trial *t, const struct self_check_family *family
     *row = (struct self_check_row){.family = family->name, .bit = self_check_bit(family)};
     t->row = row;
     t->drawn = 0; /* each family has the same inputs, whatever was checked before */
-    if (t->dead)
-        snprintf(row->why, sizeof row->why, "not checked: the GPU failed before");
-    else
-        family->check(t, family);
+    family->check(t, family);
     row->bit = self_check_bit(family);
     if (row->verdict != SELF_CHECK_UNUSED && (row->why[0] || !(row->error <= row->bound)))
         row->verdict = row->bit ? SELF_CHECK_REPLACED : SELF_CHECK_WRONG;
     row->seconds = (double)(clock_ns() - start) * 1e-9;
+}
+
+/* 0, or -1 with err set to what ended a trial in this family. */
+static int failure_of(const struct trial *t, const char *family, struct error *err)
+{
+    if (!t->dead)
+        return 0;
+    if (t->unable)
+        return error_set(err, "%s", t->err.text);
+    return error_set(
+        err,
+        "%s: %s; the GPU can do nothing more: look for errors of the hardware or the "
+        "driver (dmesg, nvidia-smi -q), and take another GPU (CUDA_VISIBLE_DEVICES) or "
+        "driver",
+        family, t->err.text);
 }
 
 int self_check_family(struct self_check_row *row, int i, struct device *gpu, struct device *cpu,
@@ -113,7 +125,7 @@ int self_check_family(struct self_check_row *row, int i, struct device *gpu, str
         return -1;
     check_family(&t, &self_check_families[i], row);
     trial_close(&t);
-    return t.unable ? error_set(err, "%s", t.err.text) : 0;
+    return failure_of(&t, row->family, err);
 }
 
 static int check_all(struct self_check *check, struct device *gpu, struct device *cpu,
@@ -125,14 +137,14 @@ static int check_all(struct self_check *check, struct device *gpu, struct device
     for (const struct self_check_family *f = self_check_families; f->name; f++)
         if (f->kind == KIND_ATTENTION) /* compiled while other families are checked */
             self_check_cudnn_begin(gpu, f);
-    for (const struct self_check_family *f = self_check_families; f->name; f++) {
+    for (const struct self_check_family *f = self_check_families; f->name && !t.dead; f++) {
         struct self_check_row *row = &check->row[check->rows++];
         check_family(&t, f, row);
         check->replaced |= row->verdict == SELF_CHECK_REPLACED ? row->bit : 0;
         check->wrong += row->verdict == SELF_CHECK_WRONG;
     }
     trial_close(&t);
-    return t.unable ? error_set(err, "%s", t.err.text) : 0;
+    return failure_of(&t, check->row[check->rows - 1].family, err);
 }
 
 int self_check_run(struct self_check *check, const struct device_request *request, struct mem *mem,
@@ -144,6 +156,7 @@ int self_check_run(struct self_check *check, const struct device_request *reques
     for_gpu.kind = DEVICE_CUDA;
     for_cpu.kind = DEVICE_CPU;
     for_gpu.replaced = for_cpu.replaced = 0;
+    for_gpu.spare_sms = for_cpu.spare_sms = 0; /* a key of the run, which the verdict outlives */
     *check = (struct self_check){0};
     int rc = device_open(&cpu, &for_cpu, err) || device_open(&gpu, &for_gpu, err);
     check->open_seconds = (double)(clock_ns() - start) * 1e-9;

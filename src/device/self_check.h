@@ -33,6 +33,7 @@ struct self_check_row {
     char of[48];
     double error, bound;
     char why[160];  /* what else is wrong; "": nothing else */
+    int is_refused; /* 1: the library returned an error, which may be for once */
     double seconds; /* the family took, with what a library loads and compiles for it */
 };
 
@@ -47,8 +48,9 @@ struct self_check {
 };
 
 /* Check a GPU with devices of its own, closed again afterwards; request as for device_open(), whose
- * `replaced` is not looked at.  Not collective.  Returns 0 and the verdicts, or -1 with err set
- * where nothing could be found out: the GPU cannot be opened, or has no memory left. */
+ * `replaced` and `spare_sms` are not looked at.  Not collective.  Returns 0 and the verdicts, or -1
+ * with err set where nothing could be found out: the GPU cannot be opened, has no memory left, or
+ * failed in one of the families, which err names. */
 int self_check_run(struct self_check *check, const struct device_request *request, struct mem *mem,
                    struct error *err);
 
@@ -62,7 +64,8 @@ const char *self_check_line(const struct self_check_row *row, char text[400]);
 
 /* ---- what was found before ---- */
 
-/* What a check depends on, a line: the GPU's name and compute capability, its driver, the versions
+/* What a check depends on, a line: the GPU's name and compute capability, its driver (where the
+ * system does not tell its version, the driver's file and its date), the versions
  * of CUDA, cuBLASLt and cuDNN, and the build of trireme.  Returns 0, or -1 with err set. */
 int self_check_key(char key[1024], int gpu, struct error *err);
 
@@ -72,8 +75,8 @@ int self_check_load(struct self_check *check, const char *key);
 
 /* Keep them, in place of those before: in a file of its own for each key, in
  * ${XDG_CACHE_HOME:-$HOME/.cache}/trireme/, which is renamed when it is whole.  A check with wrong
- * families is not kept.  Returns 0, or -1 with err set: nothing is kept, which is no reason to
- * stop. */
+ * families is not kept, nor one where a library refused something, which may be for once.  Returns
+ * 0, or -1 with err set: nothing is kept, which is no reason to stop. */
 int self_check_store(const struct self_check *check, const char *key, struct error *err);
 
 #endif

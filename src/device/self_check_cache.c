@@ -6,6 +6,8 @@
  * that start side by side may write the same file: each writes one of its own name, and renames it.
  */
 #include <errno.h>
+#include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +32,8 @@ enum { VERDICTS = sizeof verdicts / sizeof verdicts[0] };
 
 /* ---- the key ---- */
 
+enum { DRIVER = 256 };
+
 /* Where the linker puts no build id: size and time of the program's file. */
 static const char *build_of(char text[BUILD_ID])
 {
@@ -40,15 +44,36 @@ static const char *build_of(char text[BUILD_ID])
     return text;
 }
 
+/* A callback of dl_iterate_phdr(): the file of CUDA's driver, when it was changed, to text. */
+static int driver_file(struct dl_phdr_info *info, size_t size, void *text)
+{
+    struct stat file;
+    char path[PATH_MAX];
+    if (!strstr(info->dlpi_name, "libcuda.so") || !realpath(info->dlpi_name, path) ||
+        stat(path, &file))
+        return 0;
+    snprintf(text, DRIVER, "%.180s of %lld", path, (long long)file.st_mtim.tv_sec);
+    return 1;
+}
+
+/* The version, or where the system does not tell it (WSL, some containers), the file. */
+static const char *driver_of(char text[DRIVER])
+{
+    text[0] = 0;
+    text_from_file("/proc/driver/nvidia/version", NULL, text, DRIVER);
+    if (!text[0])
+        dl_iterate_phdr(driver_file, text);
+    return text;
+}
+
 int self_check_key(char key[1024], int gpu, struct error *err)
 {
     struct device_gpu g;
-    char libraries[256], build[BUILD_ID], driver[256] = "";
+    char libraries[256], build[BUILD_ID], driver[DRIVER];
     if (device_gpu_describe(gpu, &g, err))
         return -1;
-    text_from_file("/proc/driver/nvidia/version", NULL, driver, sizeof driver);
     snprintf(key, 1024, "%s, sm_%d%d; %s; %s; trireme %s, build %s", g.name, g.major, g.minor,
-             driver, device_gpu_libraries(libraries), PACKAGE_VERSION, build_of(build));
+             driver_of(driver), device_gpu_libraries(libraries), PACKAGE_VERSION, build_of(build));
     return 0;
 }
 
@@ -186,6 +211,9 @@ static int write_file(struct js *file, enum kept_kind kind, const char *key, str
 
 int self_check_store(const struct self_check *check, const char *key, struct error *err)
 {
+    for (int i = 0; i < check->rows; i++)
+        if (check->row[i].verdict == SELF_CHECK_REPLACED && check->row[i].is_refused)
+            return 0;
     return check->wrong ? 0 : write_file(make_file(check, key), OF_FAMILIES, key, err);
 }
 

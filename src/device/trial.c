@@ -324,8 +324,10 @@ static int make_call(struct trial *t, struct trial_side *side, char *after, tria
         t->err = side->err;
     if (side->no_memory || (side->failed && side == &t->cpu))
         return -1;
-    if (side->failed)
+    if (side->failed) {
         find_fault(t, side->err.text);
+        t->row->is_refused = 1;
+    }
     return device_sync(side->d, &t->err) ||
                    device_download(side->d, after, side->block, bytes, &t->err)
                ? -1

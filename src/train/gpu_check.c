@@ -20,20 +20,16 @@ int gpu_check_refuse(const struct self_check *check, const struct device_request
 
 /* Check the GPU of a request, or take the verdicts that are kept for it where run.self_check is
  * auto.  Returns 0, or -1 with err set. */
-static int check_one(struct self_check *check, const struct device_request *request,
-                     enum config_self_check how, struct error *err)
+static int check_one(struct self_check *check, const char *key,
+                     const struct device_request *request, enum config_self_check how,
+                     struct error *err)
 {
-    char key[1024];
-    struct error unkept = {0};
     struct mem mem = {
         0}; /* not the run's: its plan does not count what the check allocates and frees */
-    if (self_check_key(key, request->index, err))
-        return -1;
     if (how == SELF_CHECK_AUTO && !self_check_load(check, key))
         return 0;
     if (self_check_run(check, request, &mem, err))
         return error_prefix(err, "self-check of the GPU");
-    self_check_store(check, key, &unkept); /* where that fails, the next start checks again */
     return gpu_check_refuse(check, request, err);
 }
 
@@ -55,12 +51,18 @@ int gpu_check_all(struct world *world, struct device_request *request, const str
 {
     const enum config_self_check how = config->run.self_check;
     struct self_check check = {0};
-    char names[512];
+    struct error unkept = {0};
+    char names[512], key[1024];
     if (request->kind != DEVICE_CUDA || how == SELF_CHECK_OFF)
         return 0;
-    if (world_agree(world, check_one(&check, request, how, err), err))
+    int rc = self_check_key(key, request->index, err) || check_one(&check, key, request, how, err);
+    if (world_agree(world, rc ? -1 : 0, err))
         return -1;
     request->replaced = on_any_rank(world, check.replaced);
+    /* Ranks whose GPUs are alike have one file.  Where they found different things, none is kept,
+     * and the next start checks again, as it does where keeping fails. */
+    if (!(on_any_rank(world, ~check.replaced) & request->replaced) && !check.was_kept)
+        self_check_store(&check, key, &unkept);
     if (request->replaced && world_rank(world) == 0)
         log_warn(log,
                  "the self-check of the GPU found wrong results of a library: %s; trireme's own "
