@@ -103,6 +103,21 @@ static int load_checkpoint(struct session *session, char **from, struct error *e
     return rc;
 }
 
+/* Log what is evaluated, and on how much of data.valid where train.eval_batches ends before it
+ * does: a run's own number, which also holds here. */
+static void log_what(const struct session *session, const struct dataset *valid, const char *from)
+{
+    int64_t batches = session->config.train.eval_batches;
+    int64_t sequences = batches * session->layout.global_batch;
+    if (batches && sequences < valid->windows)
+        log_info(session->log,
+                 "evaluating %s on the first %lld of the %lld sequences of data.valid, by "
+                 "train.eval_batches=%lld; 0 takes all",
+                 from, (long long)sequences, (long long)valid->windows, (long long)batches);
+    else
+        log_info(session->log, "evaluating %s", from);
+}
+
 static int load(struct session *session, const struct named *named, char **from, struct error *err)
 {
     const struct config *config = &session->config;
@@ -114,7 +129,6 @@ static int load(struct session *session, const struct named *named, char **from,
                          config->model_path);
     if (of_folder ? load_folder(session, from, err) : load_checkpoint(session, from, err))
         return -1;
-    log_info(session->log, "evaluating %s", *from);
     if (!world_rank(session->world))
         unused_warn(session->log, UNUSED_OF_EVALUATE, named->argument, named->arguments);
     return 0;
@@ -140,6 +154,8 @@ static int run(struct session *session, const struct named *named, struct error 
         session_warn_lost_overlap(session);
         rc = load(session, named, &from, err);
     }
+    if (!rc)
+        log_what(session, &valid.data, from);
     if (!rc && !world_rank(session->world)) {
         data_files_warn_valid(session->log, path);
         tokenizer_check_model(session->log, "data.valid", tokenizer_check_name(&valid.data), from);

@@ -424,7 +424,10 @@ done
 "$TRIREME" evaluate copied >out 2>err
 said "evaluate a copy: the copy" 'evaluating copied/checkpoints/step-00000006'
 "$TRIREME" evaluate looked checkpoint.resume=3 >out 2>err
-said "evaluate a step" 'evaluating looked/checkpoints/step-00000003'
+said "evaluate a step" 'evaluating looked/checkpoints/step-00000003$'
+"$TRIREME" evaluate looked train.eval_batches=1 >out 2>err
+said "evaluate a part: how much it is of" \
+    'evaluating looked/.*06 on the first [0-9]* of the [0-9]* sequences of data.valid, by train.eval_batches=1; 0 takes all'
 for what in looked looked/config.yaml looked/checkpoints/step-00000006; do
     "$TRIREME" generate $what --prompt int --tokens 5 device=cpu >out.$$ 2>err
     is "generate $what" 0 $?
