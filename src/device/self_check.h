@@ -65,7 +65,7 @@ const char *self_check_line(const struct self_check_row *row, char text[400]);
 /* ---- what was found before ---- */
 
 /* What a check depends on, a line: the GPU's name and compute capability, its driver (where the
- * system does not tell its version, the driver's file and its date), the versions
+ * system does not give its version, the driver's file and its date), the versions
  * of CUDA, cuBLASLt and cuDNN, and the build of trireme.  Returns 0, or -1 with err set. */
 int self_check_key(char key[1024], int gpu, struct error *err);
 

@@ -56,7 +56,7 @@ static int driver_file(struct dl_phdr_info *info, size_t size, void *text)
     return 1;
 }
 
-/* The version, or where the system does not tell it (WSL, some containers), the file. */
+/* The version, or where the system does not give it (WSL, some containers), the file. */
 static const char *driver_of(char text[DRIVER])
 {
     text[0] = 0;

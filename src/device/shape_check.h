@@ -47,10 +47,10 @@ void device_shape(const struct device *d, int i, int64_t shape[SHAPE_WORDS]);
 int device_shape_check(struct device *d, int i, struct shape_check *check, struct error *err);
 
 /* Who computes a shape that was replaced. */
-enum shape_replaced { SHAPE_BY_OWN_KERNELS, SHAPE_BY_OTHER_ALGORITHM };
+enum shape_check_replaced { SHAPE_BY_OWN_KERNELS, SHAPE_BY_OTHER_ALGORITHM };
 
 /* From now on have this shape computed otherwise, also one that another rank noted.  Returns one of
- * enum shape_replaced, or -1 with err set. */
+ * enum shape_check_replaced, or -1 with err set. */
 int device_shape_replace(struct device *d, const int64_t shape[SHAPE_WORDS], struct error *err);
 
 /* Was a run with this key found right before?  The key is a line, of what self_check_key() writes

@@ -150,7 +150,8 @@ static int is_known(const struct session *s, const struct shape_check *check)
 }
 
 /* Warn on rank 0: once when a shape is found wrong, and where no algorithm is left. */
-static void warn(const struct session *s, const struct shape_check *check, enum shape_replaced by)
+static void warn(const struct session *s, const struct shape_check *check,
+                 enum shape_check_replaced by)
 {
     const int is_last = by == SHAPE_BY_OWN_KERNELS;
     char wrong[96] = "gives no numbers, or refuses it";

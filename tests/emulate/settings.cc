@@ -85,10 +85,10 @@ int emulate_wrong_algorithm(void)
 enum emulate_fault emulate_wrong(void)
 {
     const char *fault = getenv("TRIREME_EMULATE_WRONG");
-    return !fault                       ? EMULATE_LAST_TERM
-           : !strcmp(fault, "addend")   ? EMULATE_NO_ADDEND
-           : !strcmp(fault, "refusal")  ? EMULATE_REFUSAL
-                                        : EMULATE_LAST_TERM;
+    return !fault                      ? EMULATE_LAST_TERM
+           : !strcmp(fault, "addend")  ? EMULATE_NO_ADDEND
+           : !strcmp(fault, "refusal") ? EMULATE_REFUSAL
+                                       : EMULATE_LAST_TERM;
 }
 
 /* Of NCCL, as it says it. */

@@ -12,8 +12,7 @@ libtrireme_a_SOURCES += src/device/cuda/state.h src/device/cuda/driver.c \
 	src/device/cuda/gemm.c src/device/cuda/gemm.h src/device/cuda/gemm_tune.c \
 	src/device/cuda/gemm_fp8.c src/device/cuda/fp8.h src/device/cuda/shape_check.c \
 	src/device/cuda/shape_check_private.h src/device/cuda/shape_compare.c \
-	src/device/cuda/shape_product.c src/device/cuda/shape_attention.c \
-	src/device/cuda/cublaslt.c
+	src/device/cuda/shape_product.c src/device/cuda/shape_attention.c src/device/cuda/cublaslt.c
 include $(top_srcdir)/src/device/cuda/sdpa.mk
 else
 libtrireme_a_SOURCES += src/device/cuda/absent.c src/device/cuda/sdpa_sizes.c

@@ -111,7 +111,7 @@ static int take(struct device *d, const struct taken *t, const struct shape_atte
     if (t->lse && device_download(d, t->lse, one->at.lse,
                                   (size_t)(one->a.heads * one->a.seq) * sizeof(float), err))
         return -1;
-    return shape_blocks_down(d, t->rows, from, one->a.dt, rows, one->a.seq, row, row, err);
+    return shape_compare_blocks_down(d, t->rows, from, one->a.dt, rows, one->a.seq, row, row, err);
 }
 
 /* Element 0 of the gradients of queries and keys is left out, but for NaN: where scores are low it
@@ -120,13 +120,13 @@ static double difference_of(const struct shape_attention *n, const struct taken 
                             const struct taken *want, int64_t at, int64_t rows, int64_t row,
                             int left_out)
 {
-    struct difference sum = {0}, rest = {0};
+    struct shape_compare sum = {0}, rest = {0};
     for (int64_t r = 0; r < rows; r++) {
-        difference_add(&rest, n->a.dt, got->rows, want->rows, at + r * row, left_out);
-        difference_add(&sum, n->a.dt, got->rows, want->rows, at + r * row + left_out,
-                       n->a.head_dim - left_out);
+        shape_compare_add(&rest, n->a.dt, got->rows, want->rows, at + r * row, left_out);
+        shape_compare_add(&sum, n->a.dt, got->rows, want->rows, at + r * row + left_out,
+                          n->a.head_dim - left_out);
     }
-    return isfinite(rest.wrong) ? difference_share(&sum) : NAN;
+    return isfinite(rest.wrong) ? shape_compare_share(&sum) : NAN;
 }
 
 /* The largest difference of a head in a block: of keys and values the first gradients are many
@@ -140,12 +140,12 @@ static double compare(const struct shape_attention *n, const struct taken *got,
     for (int block = 0; block < SHAPE_BLOCKS; block++)
         for (int64_t head = 0; head < row / dim; head++) {
             int is_of_scores = n->pass == DEVICE_BACKWARD && head < n->a.heads + n->a.kv_heads;
-            off = shape_larger(difference_of(n, got, want, block * rows * row + head * dim, rows,
-                                             row, is_of_scores),
-                               off);
+            off = shape_compare_larger(difference_of(n, got, want, block * rows * row + head * dim,
+                                                     rows, row, is_of_scores),
+                                       off);
         }
     for (int64_t i = 0; got->lse && i < n->a.heads * n->a.seq; i++)
-        off = shape_larger(fabs((double)got->lse[i] - want->lse[i]) * bound * 1e2, off);
+        off = shape_compare_larger(fabs((double)got->lse[i] - want->lse[i]) * bound * 1e2, off);
     return off;
 }
 
@@ -171,7 +171,8 @@ static int check_sequence(struct device *d, const struct shape_attention *n, int
         rc = take(d, &want, &one, rows, row, err);
     }
     if (!rc)
-        check->off = shape_larger(compare(n, &got, &want, rows, row, check->bound), check->off);
+        check->off =
+            shape_compare_larger(compare(n, &got, &want, rows, row, check->bound), check->off);
     taken_free(&got);
     taken_free(&want);
     return rc;

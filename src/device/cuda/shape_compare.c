@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-void difference_add(struct difference *sum, enum dtype dt, const void *got, const void *want,
-                    int64_t first, int64_t elems)
+void shape_compare_add(struct shape_compare *sum, enum dtype dt, const void *got, const void *want,
+                       int64_t first, int64_t elems)
 {
     enum { BATCH = 256 };
     const size_t size = dtype_bytes(dt);
@@ -22,23 +22,23 @@ void difference_add(struct difference *sum, enum dtype dt, const void *got, cons
     }
 }
 
-double difference_share(const struct difference *sum)
+double shape_compare_share(const struct shape_compare *sum)
 {
     return sum->wrong == 0 ? 0 : sqrt(sum->wrong / sum->right);
 }
 
-double shape_larger(double a, double b)
+double shape_compare_larger(double a, double b)
 {
     return a > b || isnan(a) ? a : b;
 }
 
-int64_t shape_block_start(int block, int64_t rows, int64_t all)
+int64_t shape_compare_start(int block, int64_t rows, int64_t all)
 {
     return (all - rows) * block / (SHAPE_BLOCKS - 1);
 }
 
-int shape_rows_down(struct device *d, void *to, const void *from, enum dtype dt, int64_t rows,
-                    int64_t width, int64_t stride, struct error *err)
+int shape_compare_rows_down(struct device *d, void *to, const void *from, enum dtype dt,
+                            int64_t rows, int64_t width, int64_t stride, struct error *err)
 {
     const int64_t at_once = width == stride ? rows : 1;
     const size_t size = dtype_bytes(dt);
@@ -50,8 +50,8 @@ int shape_rows_down(struct device *d, void *to, const void *from, enum dtype dt,
     return 0;
 }
 
-int shape_rows_up(struct device *d, void *to, const void *from, enum dtype dt, int64_t rows,
-                  int64_t width, int64_t stride, struct error *err)
+int shape_compare_rows_up(struct device *d, void *to, const void *from, enum dtype dt, int64_t rows,
+                          int64_t width, int64_t stride, struct error *err)
 {
     const int64_t at_once = width == stride ? rows : 1;
     const size_t size = dtype_bytes(dt);
@@ -63,15 +63,16 @@ int shape_rows_up(struct device *d, void *to, const void *from, enum dtype dt, i
     return 0;
 }
 
-int shape_blocks_down(struct device *d, void *to, const void *from, enum dtype dt, int64_t rows,
-                      int64_t all, int64_t width, int64_t stride, struct error *err)
+int shape_compare_blocks_down(struct device *d, void *to, const void *from, enum dtype dt,
+                              int64_t rows, int64_t all, int64_t width, int64_t stride,
+                              struct error *err)
 {
     const size_t size = dtype_bytes(dt);
     for (int block = 0; block < SHAPE_BLOCKS; block++) {
-        const int64_t first = shape_block_start(block, rows, all);
-        if (shape_rows_down(d, (char *)to + (size_t)(block * rows * width) * size,
-                            (const char *)from + (size_t)(first * stride) * size, dt, rows, width,
-                            stride, err))
+        const int64_t first = shape_compare_start(block, rows, all);
+        if (shape_compare_rows_down(d, (char *)to + (size_t)(block * rows * width) * size,
+                                    (const char *)from + (size_t)(first * stride) * size, dt, rows,
+                                    width, stride, err))
             return -1;
     }
     return 0;

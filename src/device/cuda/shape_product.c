@@ -45,16 +45,16 @@ static int multiply_blocks(struct device *d, const struct gemm_noted *n, int64_t
 {
     const struct gemm *g = &n->g;
     for (int block = 0; block < SHAPE_BLOCKS; block++) {
-        const int64_t first = shape_block_start(block, rows, g->m);
+        const int64_t first = shape_compare_start(block, rows, g->m);
         const struct gemm part = rows_of(g, first, rows);
         char *at = (char *)rows_before + (size_t)(block * rows * g->n) * dtype_bytes(g->dt_c);
-        if (shape_rows_up(d, part.c, at, g->dt_c, rows, g->n, g->ldc, err))
+        if (shape_compare_rows_up(d, part.c, at, g->dt_c, rows, g->n, g->ldc, err))
             return -1;
         if (g->fp8)
             gemm_multiply_widened(d, g, n->scratch, first, rows, by_own_kernel, NULL);
         else
             cuda_gemm_plain(d, &part);
-        if (shape_rows_down(d, at, part.c, g->dt_c, rows, g->n, g->ldc, err))
+        if (shape_compare_rows_down(d, at, part.c, g->dt_c, rows, g->n, g->ldc, err))
             return -1;
     }
     return 0;
@@ -87,7 +87,7 @@ int shape_product_check(struct device *d, const struct gemm_noted *n, struct sha
     const struct gemm *g = &n->g;
     const int64_t rows = g->m < PRODUCT_ROWS ? g->m : PRODUCT_ROWS,
                   elems = SHAPE_BLOCKS * rows * g->n;
-    struct difference sum = {0};
+    struct shape_compare sum = {0};
     snprintf(check->name, sizeof check->name, "product %s [%lld,%lld] x [%lld,%lld] to %s",
              g->fp8 ? "fp8" : dtype_name(g->dt), (long long)g->m, (long long)g->k, (long long)g->k,
              (long long)g->n, dtype_name(g->dt_c));
@@ -95,16 +95,17 @@ int shape_product_check(struct device *d, const struct gemm_noted *n, struct sha
     check->off = NAN; /* of what is refused */
     void *got = array_make((size_t)elems, dtype_bytes(g->dt_c));
     void *want = array_make((size_t)elems, dtype_bytes(g->dt_c));
-    int rc = gemm_fill_operands(d, g, err) || gemm_fill_result(d, g, err) ||
-                     shape_blocks_down(d, want, g->c, g->dt_c, rows, g->m, g->n, g->ldc, err)
-                 ? -1
-                 : by_library(d, n, err);
-    if (!rc && (shape_blocks_down(d, got, g->c, g->dt_c, rows, g->m, g->n, g->ldc, err) ||
+    int rc =
+        gemm_fill_operands(d, g, err) || gemm_fill_result(d, g, err) ||
+                shape_compare_blocks_down(d, want, g->c, g->dt_c, rows, g->m, g->n, g->ldc, err)
+            ? -1
+            : by_library(d, n, err);
+    if (!rc && (shape_compare_blocks_down(d, got, g->c, g->dt_c, rows, g->m, g->n, g->ldc, err) ||
                 multiply_blocks(d, n, rows, want, err)))
         rc = -1;
     if (!rc) {
-        difference_add(&sum, g->dt_c, got, want, 0, elems);
-        check->off = difference_share(&sum);
+        shape_compare_add(&sum, g->dt_c, got, want, 0, elems);
+        check->off = shape_compare_share(&sum);
     }
     free(got);
     free(want);
