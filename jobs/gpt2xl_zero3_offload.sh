@@ -12,6 +12,7 @@
 #   sbatch jobs/gpt2xl_zero3_offload.sh train.lr=5e-5   keys of the configuration after the script
 #   sbatch jobs/gpt2xl_zero3_offload.sh offload.params=none      parameters on GPUs that have the memory
 #   sbatch jobs/gpt2xl_zero3_offload.sh model.path=gpt2-xl model.init=scratch    sizes from config.json
+#   sbatch jobs/gpt2xl_zero3_offload.sh run.dir=runs/gpt2xl_zero3_offload-123 KEYS    go on with the run of job 123
 #   jobs/gpt2xl_zero3_offload.sh ...                    the same without Slurm, on this machine, by mpirun
 #
 # TRIREME_RANKS sets another number of ranks, one per GPU, than two.  60 GB of host memory are enough; the job

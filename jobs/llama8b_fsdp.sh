@@ -5,7 +5,7 @@
 #   sbatch -N 8 -t 48:00:00 jobs/llama8b_fsdp.sh       options of Slurm precede the script,
 #   sbatch jobs/llama8b_fsdp.sh train.lr=1e-4          keys of the configuration follow it
 #   sbatch jobs/llama8b_fsdp.sh model.preset=llama-tiny device=cpu
-#   sbatch jobs/llama8b_fsdp.sh run.dir=runs/llama8b_fsdp-123    continue the run of job 123
+#   sbatch jobs/llama8b_fsdp.sh run.dir=runs/llama8b_fsdp-123 KEYS   go on with the run of job 123: repeat its keys
 #   jobs/llama8b_fsdp.sh ...                           the same without Slurm, on this machine, by mpirun
 #
 # The job asks for whole nodes, and so gets their GPUs.  No line names GPUs, so that the same script runs on a
@@ -50,9 +50,9 @@ case ${TRIREME_RANKS:-1} in 0* | *[!0-9]*)
     echo "$name: TRIREME_RANKS=$TRIREME_RANKS is no number of ranks" >&2 && exit 1 ;;
 esac
 
-# data.seq_len in the configuration is for the 8B model; with another preset it is that model's own length,
-# unless the command line sets it.
-case " $*" in *' model.preset='*) set -- data.seq_len=0 "$@" ;; esac
+# The small presets, for trials, take no sequences as long as data.seq_len in the configuration: they get as many
+# tokens as they take, 512 at most, unless the command line sets data.seq_len.
+case " $*" in *' model.preset=llama-'* | *' model.preset=gpt2'*) set -- data.seq_len=0 "$@" ;; esac
 
 trireme=${TRIREME:-trireme}
 if ! command -v "$trireme" >/dev/null; then

@@ -160,7 +160,8 @@ const struct foreign foreign_names[] = {
      .here = "run.trace",
      .note = "the number of the step that is traced"},
     {.names = "dataloader_num_workers|num_workers|dataloader_pin_memory",
-     .note = "token files are mapped: there are no loader processes"},
+     .note =
+         "leave it out: each rank reads its tokens three steps ahead, without loader processes"},
     {.names = "data_seed|random_seed|training.seed", .here = "seed"},
     {.names = "num_processes|num_machines|machine_rank|nproc_per_node|nnodes|num_gpus|num_nodes|"
               "world_size|local_rank|main_process_ip|main_process_port|rdzv_backend|master_port",

@@ -70,7 +70,9 @@ static const struct key rows[] = {
              "fp32 master weights, bf16_pure the bf16 parameters themselves, stochastically "
              "rounded, which takes 4 bytes a parameter less; fp8 is bf16, and the matrices of the "
              "blocks are multiplied in fp8 (E4M3, scales of blocks of 128 numbers), on H100 and "
-             "H200, or on CPUs, where it is slower than bf16; gradients are fp32 in any case"},
+             "H200, or on CPUs, where it is slower than bf16; it needs data.seq_len a multiple of "
+             "128 (of 256 times parallel.context where that is above 1), and on GPUs cuBLASLt "
+             "12.9. Gradients are fp32 unless train.grad_dtype is bf16"},
     {KEY(CHOICE, recompute, "none"), .choices = recomputes,
      .help = "activations that backward makes again rather than keeps, to the same bits: none; "
              "gathered: rows that tensor and context ranks gathered are gathered again, so that "
@@ -103,9 +105,10 @@ static const struct key rows[] = {
     {NAMED_KEY("model.loading", CHOICE, model_loading, "each"), .choices = loadings,
      .help = "how ranks get the weights of model.path and lora.path: each reads its own parts of "
              "the files, or the first rank of each node reads what its ranks need, every byte "
-             "once, and sends it to them, to the same bits. node helps where ranks of a node need "
-             "the same numbers (NO_SHARD, replicas) from a file system of the network, or that "
-             "does not bear all ranks opening the files at once; else each is faster"},
+             "once, and sends it to them, to the same bits. node is for ranks of a node that need "
+             "the same numbers (NO_SHARD, replicas) from a file system that serves many readers "
+             "badly (not measured); with files in the page cache it took 3 to 4.5 times as long "
+             "as each"},
     {NAMED_KEY("model.sync_module_states", BOOL, sync_module_states, "false"),
      .help = "before the first step, ranks that hold the same part of a tensor compare hashes of "
              "it; a difference ends the run, naming tensor and ranks"},
@@ -203,7 +206,8 @@ static const struct key rows[] = {
              "balancing loss (Fedus et al. 2021), which is taken over each sequence, so that it "
              "does not depend on the layout, and averaged over sequences and layers, as in "
              "transformers; Megatron-LM adds layers up: its coefficient times the layers is this "
-             "one. It has a gradient, and the losses that are reported are without it; 0: none"},
+             "one. It has a gradient, and the losses that are reported are without it; not with "
+             "parallel.context; 0: none"},
     {NAMED_KEY("model.embed_dropout", REAL, model.dropout.embed, "0"), .most = 0.99,
      .help = "gpt2: share of the embedding's output that training sets to zero (embd_pdrop)"},
     {NAMED_KEY("model.residual_dropout", REAL, model.dropout.residual, "0"), .most = 0.99,
@@ -273,7 +277,8 @@ static const struct key rows[] = {
              "tokens, so that attention and loss run across their ends; documents whole ones, as "
              "many as fit, which do not see each other, with positions that begin anew (longer "
              "ones are cut into pieces of seq_len); padded one each, of which what comes after "
-             "seq_len is left away; what is left of a sequence is masked"},
+             "seq_len is left away; what is left of a sequence is masked. With documents GPUs "
+             "compute attention by trireme's own kernels, which are slower than cuDNN's"},
     {KEY(INT, data.seq_len, "0"), .min = 0, .max = 1 << 24,
      .help = "tokens in a sequence, up to model.max_seq_len; 0: the smaller of "
              "model.max_seq_len and 512"},

@@ -62,7 +62,7 @@ static const struct key rows[] = {
     {KEY(INT, generate.samples, "0"), .min = 0, .max = 10000,
      .help = "while training, at each evaluation: how many texts of data.valid the model is given "
              "the beginning of and continues; they go to samples.jsonl in run.dir, each beside how "
-             "it went on, and the first to the log; 0: none"},
+             "it went on, and the first to the log; not with parallel.context; 0: none"},
     {KEY(INT, generate.batch, "8"), .min = 1, .max = 4096,
      .help = "texts that are continued at a time"},
     {KEY(INT, generate.tokens, "128"), .min = 1, .max = 1000000000,
@@ -96,7 +96,8 @@ static const struct key rows[] = {
              "this long and the ranks that it waits for show no sign of life (exit code 94); time "
              "in which the job was suspended does not count; 0: wait for ever"},
     {KEY(INT, run.threads, "0"), .min = 0, .max = 4096, .by_rank = 1,
-     .help = "compute threads of a rank; 0: cores of the node / ranks on it"},
+     .help = "compute threads of a rank; 0: OMP_NUM_THREADS if it is set, else cores of the node / "
+             "ranks on it"},
     {KEY(TEXT, run.machine, "auto"),
      .help =
          "the machine that steps are forecast for at the start (forecast.json).  After ten "

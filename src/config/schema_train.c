@@ -102,13 +102,15 @@ static const struct key rows[] = {
              "is what DeepSpeed's schedules do unless told otherwise"},
     {KEY(CHOICE, train.optimizer, "adamw"), .choices = optimizers,
      .help = "rule of the update: adamw keeps two moments per parameter; sgd is plain descent "
-             "with momentum, and keeps one; muon orthogonalizes the momentum of each matrix of the "
-             "blocks (query, key and value apart) and keeps one, and adamw updates the rest; muon "
-             "takes no parallel.tensor, train.grad_dtype=bf16 or train.overlap_update; adamw8bit "
-             "is adamw whose moments have 8 bits: a code for each and the largest magnitude of "
-             "every 256 in fp32, 2.03 bytes a parameter where adamw has 8; embeddings, and tensors "
-             "of fewer than 4096 elements or not of whole blocks of 256, keep adamw's, as do "
-             "queries, keys and values where one of them does"},
+             "with momentum, and keeps one; muon orthogonalizes the momentum of each matrix of "
+             "the blocks (query, key and value apart) and keeps one, and adamw updates the rest; "
+             "muon takes no parallel.tensor, model.experts, precision=bf16_pure, "
+             "train.grad_dtype=bf16, train.overlap_update, comm.inter_node=mpi or "
+             "comm.copy_engines, and sgd no precision=bf16_pure; adamw8bit is adamw whose moments "
+             "have 8 bits: a code for each and the largest magnitude of every 256 in fp32, 2.03 "
+             "bytes a parameter where adamw has 8; embeddings, and tensors of fewer than 4096 "
+             "elements or not of whole blocks of 256, keep adamw's, as do queries, keys and "
+             "values where one of them does"},
     {KEY(CHOICE, train.optimizer_dtype, "fp32"), .choices = state_dtypes,
      .help =
          "number format in which adamw keeps its moments, and adamw8bit those that it leaves to "
@@ -141,9 +143,9 @@ static const struct key rows[] = {
     {NAMED_KEY("train.muon_ns_steps", INT, train.muon.ns_steps, "5"), .min = 1, .max = 99,
      .help = "Newton-Schulz steps in which muon orthogonalizes a matrix"},
     {NAMED_KEY("train.muon_dtype", CHOICE, train.muon.dtype, "fp32"), .choices = state_dtypes,
-     .help = "number format of the matrices that muon multiplies to orthogonalize; bf16 is several "
-             "times faster on GPUs, and a step is off by about a hundredth of its length; norms "
-             "and sums are fp32 in any case"},
+     .help = "number format of the matrices that muon multiplies to orthogonalize; bf16 is faster "
+             "on GPUs by their data sheets (not measured), and a step is off by about a hundredth "
+             "of its length; norms and sums are fp32 in any case"},
     {NAMED_KEY("train.muon_adjust_lr", CHOICE, train.muon.adjust_lr, "original"),
      .choices = adjust_lrs,
      .help = "what muon multiplies train.lr by, for a matrix of n rows and m columns: original the "

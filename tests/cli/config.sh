@@ -247,7 +247,8 @@ done
 sed -n '/^    sbatch /{:a;/\\$/{N;s/\\\n *//;ba};p}' "$top/README.md" | sed 's/ #.*//; s/model.path=llama3/model.preset=llama3-8b/' >started
 is "README starts jobs" yes "$([ "$(wc -l <started)" -ge 2 ] && echo yes)"
 while read -r _ job keys; do
-    "$TRIREME" config "$top/jobs/${job%.sh}.yaml" data.seq_len=0 $keys >out 2>err # as the script, with a preset
+    case $keys in *preset=llama-*) keys="data.seq_len=0 $keys" ;; esac # as the script
+    "$TRIREME" config "$top/jobs/${job%.sh}.yaml" $keys >out 2>err
     is "README: sbatch $job $keys" 0 "$?"
     cat err
 done <started

@@ -15,9 +15,9 @@ narrow() {
 "$TRIREME" plan "$job" --ranks 16 --nodes 2 --machine h100 --json here.json >out 2>err
 is "plan for 16 H100" "0 1" "$? $(grep -c '^fits on h100' out)"
 narrow "plan for 16 H100"
-for page in README.md doc/planning.md; do
-    sed -n '/^    a rank, with one change/,/^$/s/^    //p' "$top/$page" | grep -vxF ... >shown
-    is "$page shows five lines of it, as they are" "5 0" \
+for page in README.md:3 doc/planning.md:5; do
+    sed -n '/^    a rank, with one change/,/^$/s/^    //p' "$top/${page%:*}" | grep -vxF ... >shown
+    is "${page%:*} shows ${page#*:} lines of it, as they are" "${page#*:} 0" \
         "$(wc -l <shown | tr -d ' ') $(grep -vxFf out shown | wc -l | tr -d ' ')"
 done
 is "two settings that go together take two lines" 1 \
