@@ -113,6 +113,11 @@ const char *comm_stream_name(enum comm_stream stream);
  * does nothing. */
 void link_abandon(struct link *l);
 
+/* mesh_poll() of a link: ask the communicators whether a peer died or the network broke.  Returns
+ * 0, or, where that is so, or a failure was kept before, -1 with err set to the first failure. Does
+ * not wait. */
+int link_poll(struct link *l, struct error *err);
+
 /* Keep a failure for mesh_poll(), unless an earlier one is kept.  Any thread. */
 void link_note(struct link *l, const struct error *err);
 

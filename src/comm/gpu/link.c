@@ -219,15 +219,17 @@ void link_close(struct link *l)
     free(l);
 }
 
-int mesh_poll(struct mesh *mesh, struct error *err)
+int link_poll(struct link *l, struct error *err)
 {
-    struct link *l = mesh->link;
     struct error own = {0};
-    if (!l)
-        return 0;
     if (nccl_poll(l, &own))
         link_note(l, &own);
     return link_failed(l, err);
+}
+
+int mesh_poll(struct mesh *mesh, struct error *err)
+{
+    return mesh->link ? link_poll(mesh->link, err) : 0;
 }
 
 void link_abandon(struct link *l)

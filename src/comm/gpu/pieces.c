@@ -26,6 +26,17 @@ static int too_long(struct operation *op, int64_t ns)
                      op->group->name, world->rank, world->host, (long long)(ns / 1000000000));
 }
 
+/* Has a transfer failed?  A rank that failed prints a better message: wait 3 s so that it is
+ * printed first. */
+static int poll_transfers(struct operation *op)
+{
+    const struct timespec others_first = {.tv_sec = 3};
+    if (!link_poll(op->group->link, &op->err))
+        return 0;
+    nanosleep(&others_first, NULL);
+    return -1;
+}
+
 /* Wait for an event, but no longer than a peer may take. */
 static int wait_for(struct operation *op, struct device_event *event)
 {
@@ -38,12 +49,14 @@ static int wait_for(struct operation *op, struct device_event *event)
             return done > 0 ? 0 : -1;
         if (times < SPINS)
             continue;
-        if (link_failed(l, &op->err))
-            return -1;
         if (times == SPINS)
             limit = link_limit_begin(l, link_hang_ns(l));
-        if (times > SPINS && times % LOOK_EVERY == 0 && link_limit_is_over(l, &limit))
-            return too_long(op, limit.most_ns);
+        if (times % LOOK_EVERY == 0) {
+            if (poll_transfers(op))
+                return -1;
+            if (link_limit_is_over(l, &limit))
+                return too_long(op, limit.most_ns);
+        }
         nanosleep(&nap, NULL);
     }
 }
