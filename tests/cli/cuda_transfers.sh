@@ -43,6 +43,10 @@ asked "and products are for all of the GPU" plain 1 '^cuBLASLt: products for 0 m
 asked "no other products" plain 1 '^cuBLASLt'
 asked "no gather by copy engines" plain 0 'copy engines|window'
 
+asked "kernels start in the order of the calls" plain 1 'start in the order of the calls'
+TRIREME_EMULATE_NCCL=22602 train older
+asked "but not with a NCCL that may have an old CUDA" older 0 'start in the order of the calls'
+
 asked "and nothing is sent from rank to rank" plain 0 'sends to|receives from'
 
 train ctas comm.min_ctas=2 comm.max_ctas=8 comm.spare_sms=8

@@ -108,6 +108,9 @@ std::shared_ptr<communicator> communicator_make(const ncclConfig_t &config)
     record("NCCL: %s: CTAs %s to %s, policy %d, NVLS %s", c->name.c_str(),
            number_of(config.minCTAs).c_str(), number_of(config.maxCTAs).c_str(),
            config.CTAPolicy == NCCL_CONFIG_UNDEF_INT ? 0 : config.CTAPolicy, nvls ? nvls : "-");
+    const char *order = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    if (order && strcmp(order, "1") == 0)
+        record("NCCL: kernels start in the order of the calls");
     if (cudaGetDevice(&c->device) != cudaSuccess ||
         cudaDeviceGetPCIBusId(bus, sizeof(bus), c->device) != cudaSuccess)
         return NULL;

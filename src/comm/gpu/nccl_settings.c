@@ -11,32 +11,32 @@
 
 #include "base/log.h"
 #include "comm/gpu/nccl_call.h"
+#include "comm/gpu/nccl_cuda.h"
 #include "comm/gpu/nccl_faults.h"
 
 enum { COPY_ENGINES_SINCE = NCCL_VERSION(2, 28, 0) };
 
-/* Return 1 where a kernel can be made to start once another one has started; CUDA can since 12.3.
- */
+/* Return 1 where NCCL can make a kernel start once another one has started. */
 static int has_order_of_starts(void)
 {
-    int driver = 0, runtime = 0, since = 12030;
+    int driver = 0;
     cudaDriverGetVersion(&driver);
-    cudaRuntimeGetVersion(&runtime);
-    return driver >= since && runtime >= since;
+    return nccl_orders_starts(nccl_version(), nccl_cuda(), driver);
 }
 
 /* Set NCCL's variables, except those that users have set.
  *
  * NCCL_LAUNCH_ORDER_IMPLICIT has the kernels of all communicators start in the order of the calls,
- * which is the same on every rank, so that they cannot wait for one another.  With an older CUDA
- * NCCL would have each kernel wait until the one before has ended, which is for ever where a stage
- * receives before it sends; there no order is requested, as the kernels of the streams that
- * transfer (ten at most) fit on the GPU beside one another.
+ * which is the same on every rank, so that they cannot wait for one another.  Where NCCL was
+ * compiled with a CUDA older than 12.3, or the driver is older, NCCL would have each kernel wait
+ * until the one before has ended, which is for ever where a stage receives before it sends; there
+ * no order is requested, as the kernels of the streams that transfer (ten at most) fit on the GPU
+ * beside one another.
  *
  * NCCL_NVLS_ENABLE is off by default, because sums by NVLink SHARP differ from run to run. */
 static void prepare_environment(const struct mesh_options *options)
 {
-    if (has_order_of_starts())
+    if (!getenv("NCCL_LAUNCH_ORDER_IMPLICIT") && has_order_of_starts())
         setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
     setenv("NCCL_NVLS_ENABLE", options->nvls ? "2" : "0", 0); /* 2: where there are switches */
 }
