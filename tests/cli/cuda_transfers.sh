@@ -130,6 +130,10 @@ refused "switches that the environment asks for, too" 'comm.copy_engines: NCCL .
 refused "nothing is gathered" 'NO_SHARD' $two comm.copy_engines=true parallel.strategy=NO_SHARD
 refused "the environment says another number" 'comm.max_ctas is set, and so is NCCL_MAX_CTAS=4' \
     mpirun --oversubscribe -n 2 env NCCL_MAX_CTAS=4 $one comm.max_ctas=8
+refused "all groups on one stream of NCCL's" 'NCCL_COMM_SPLIT_SHARE_RESOURCES=1 is set.*hangs; unset it' \
+    mpirun --oversubscribe -n 2 env NCCL_COMM_SPLIT_SHARE_RESOURCES=1 $one
+refused "calls of NCCL that block" 'NCCL_COMM_BLOCKING=1 is set.*unset it' \
+    mpirun --oversubscribe -n 2 env NCCL_COMM_BLOCKING=1 $one
 refused "GPUs that do not reach each other" 'NCCL_P2P_DISABLE=1' mpirun --oversubscribe -n 2 env \
     NCCL_P2P_DISABLE=1 $one \
     comm.copy_engines=true

@@ -2,7 +2,7 @@
  *
  * Variables that users have set stay.  NCCL prefers such a variable to the configuration of a
  * communicator, so a key comm.* that sets the same thing as a variable in the environment is
- * refused.
+ * refused, and so is a variable with which a run would hang.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -60,9 +60,30 @@ void link_share_gpu(const struct world *world)
     setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
+/* Refuse variables with which a run hangs, as NCCL prefers them to the configuration of trireme's
+ * communicators.  Returns 0, or -1 with err set. */
+static int check_hanging(struct error *err)
+{
+    static const struct {
+        const char *name, *text;
+    } hanging[] = {
+        {.name = "NCCL_COMM_SPLIT_SHARE_RESOURCES",
+         .text = "transfers of all groups then wait for one another, and the first step hangs"},
+        {.name = "NCCL_COMM_BLOCKING",
+         .text = "calls of NCCL then wait where a peer that is gone is not noticed"},
+    };
+    for (size_t i = 0; i < sizeof hanging / sizeof hanging[0]; i++) {
+        const char *value = getenv(hanging[i].name);
+        if (value && atoi(value) == 1)
+            return error_set(err, "%s=%s is set in the environment: %s; unset it", hanging[i].name,
+                             value, hanging[i].text);
+    }
+    return 0;
+}
+
 /* Refuse variables that NCCL would prefer to a key that is set.  To be called before trireme sets
  * any variable.  Returns 0, or -1 with err set. */
-static int check_environment(const struct mesh_options *options, struct error *err)
+static int check_rivals(const struct mesh_options *options, struct error *err)
 {
     const struct {
         const char *key, *variable, *good; /* good: a value that asks for the same, or NULL */
@@ -181,7 +202,7 @@ static void warn_of_settings(const struct link *l)
 int nccl_prepare(struct link *l, struct error *err)
 {
     const struct mesh_options *options = &l->options;
-    int rc = check_environment(options, err);
+    int rc = check_hanging(err) || check_rivals(options, err) ? -1 : 0;
     if (!rc && options->copy_engines)
         rc = check_copy_engines(l, err);
     if (world_agree(l->world, rc, err))
