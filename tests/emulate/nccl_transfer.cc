@@ -491,14 +491,19 @@ static ncclResult_t start_in_order(const launch &l)
     return ncclSuccess;
 }
 
+/* Of what a stream holds, a launch takes two waits, a kernel and an event. */
+enum { TRANSFER_PLACES = 4 };
+
 ncclResult_t issue(const std::shared_ptr<launch> &l)
 {
     if (ncclResult_t bad = start_in_order(*l))
         return bad;
     l->number = l->comm->issued++;
     auto step = [l] { return turn(*l); };
-    if (emulate_enqueue_external(l->stream, step, EMULATE_TRANSFER) == cudaSuccess)
+    if (emulate_enqueue_external(l->stream, step, EMULATE_TRANSFER) == cudaSuccess) {
+        stream_take_places(l->stream, TRANSFER_PLACES - 1);
         return ncclSuccess;
+    }
     return note(ncclUnhandledCudaError, "the stream took no work");
 }
 

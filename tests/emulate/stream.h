@@ -37,6 +37,9 @@ constexpr const char *EMULATE_TRANSFER = "NCCL";
  * give it one more waits here until one is.  Without a lock held, before each call that appends. */
 void stream_wait_for_place(cudaStream_t stream);
 
+/* Have the stream's last operation take so many more places, until it is done. */
+void stream_take_places(cudaStream_t stream, int places);
+
 /* Does the network carry what ranks send to one another (else their transfers wait for ever), and
  * does ncclCommAbort() return?  TRIREME_EMULATE_NETWORK=0 and TRIREME_EMULATE_ABORT=0: no. */
 bool emulate_network(void);

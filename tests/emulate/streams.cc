@@ -82,6 +82,14 @@ void stream_wait_for_place(cudaStream_t handle)
     schedule_wait(oldest);
 }
 
+void stream_take_places(cudaStream_t handle, int places)
+{
+    std::lock_guard<std::mutex> locked(schedule_lock());
+    struct CUstream_st *stream = stream_find(handle);
+    if (stream && !stream->queued.empty())
+        stream->queued.insert(stream->queued.end(), (size_t)places, stream->queued.back());
+}
+
 cudaError_t stream_append(struct CUstream_st *stream, const char *name, operation_step step,
                           bool external, operation_ptr *made)
 {

@@ -1,12 +1,18 @@
 /* pieces.c - how far the host may run ahead of sums that go in pieces (nccl.c, staged.c).
  *
- * A piece is four to eight calls of the reduce stream, and a stream of CUDA holds about a thousand
- * that are not done: one more waits inside CUDA, for ever if a peer is gone, and this rank cannot
- * notice that there.  A sum of many pieces alone is more than that.  So the host waits before a
- * piece, where it can notice, until at most 80 earlier ones are enqueued and not done:
+ * A stream of CUDA holds 1024 entries that are not done: one more waits inside CUDA, for ever if a
+ * peer is gone, and this rank cannot notice that there.  A call of NCCL adds about four (two waits,
+ * a kernel, an event), so that a piece of an all-reduce takes eleven of the reduce stream:
  *
- *     piece    0 ... 15 | 16 ... 31 | 32 ... 47 | 48 ... 63 | 64 ...
- *     event    0          1           2           3           wait for 0, record 0
+ *     copy 1, exchange 4, sum 1, cast 1, exchange 4
+ *
+ * and a sum of one piece two more, a wait before it and an event after it.  So the host waits
+ * before a piece, where it can notice that a peer is gone, until at most 32 earlier ones are
+ * enqueued and not done.  Those and the eight that follow take some 520 entries, which leaves the
+ * other half to transfers that do not go in pieces:
+ *
+ *     piece    0 ... 7 | 8 ... 15 | 16 ... 23 | 24 ... 31 | 32 ...
+ *     event    0         1          2           3           wait for 0, record 0
  *
  * The event of a block of pieces is recorded before the first of them.  All members of a group
  * enqueue the same pieces in the same order, so that they wait at the same places.
@@ -15,7 +21,7 @@
 
 #include "comm/gpu/channel.h"
 
-enum { BLOCK = 16, SPINS = 2000, LOOK_EVERY = 400, NAP_NS = 50000 };
+enum { BLOCK = 8, SPINS = 2000, LOOK_EVERY = 400, NAP_NS = 50000 };
 
 static int too_long(struct operation *op, int64_t ns)
 {
